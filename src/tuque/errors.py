@@ -1,0 +1,209 @@
+"""The errors Tuque raises: one root, typed by cause, so that a caller never compares strings.
+
+    Error
+     +- ConnectionError      also the builtin ConnectionError
+     |   +- Timeout          also the builtin TimeoutError
+     |   +- Closed           the node, or this side, closed the connection
+     |   +- NoNode           none of the known nodes could be reached
+     +- ReplyError           the node answered with an error; one class per error code
+     +- ProtocolError        the other side does not speak RESP, or answers what nobody asked
+     +- ConfigError          a setting is wrong; also the builtin ValueError
+
+This module imports nothing, so that every layer may import it.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+
+class Error(Exception):
+    """Root of all errors of Tuque.
+
+    `node` is "host:port" of the node concerned ("" when there is none), `job_id` the job a single-job
+    call was about, `retryable` says that sending the same call again is safe and may succeed.
+    """
+
+    retryable: bool = False
+    node: str = ""
+    job_id: str | None = None
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        node: str = "",
+        job_id: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.node = node
+        self.job_id = job_id
+        if retryable is not None:
+            self.retryable = retryable
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ConnectionError(Error, builtins.ConnectionError):
+    """Talking to a node failed below the protocol."""
+
+
+class Timeout(ConnectionError, builtins.TimeoutError):
+    """The time for a call ran out; unless the call only reads, it may have been executed."""
+
+
+class Closed(ConnectionError):
+    """The connection ended before the answer came, or the client is closed."""
+
+
+class NoNode(ConnectionError):
+    """No node could be reached; nothing was sent."""
+
+    retryable = True
+
+
+class ReplyError(Error):
+    """A node refused a call; `code` is the first word of its answer."""
+
+    code: str = "ERR"
+
+
+class NoReplica(ReplyError):
+    """The job could not be copied to as many nodes as asked; no copy is left behind."""
+
+    code = "NOREPL"
+    retryable = True
+
+
+class NoJob(ReplyError):
+    """This node does not know the job."""
+
+    code = "NOJOB"
+
+
+class BadId(ReplyError):
+    """The text given is not a job id."""
+
+    code = "BADID"
+
+
+class Paused(ReplyError):
+    """The queue takes no jobs at the moment."""
+
+    code = "PAUSED"
+    retryable = True
+
+
+class Leaving(ReplyError):
+    """The node is about to leave the cluster: another one must be asked."""
+
+    code = "LEAVING"
+    retryable = True
+
+
+class OutOfMemory(ReplyError):
+    """The node has no memory left for new jobs."""
+
+    code = "OOM"
+    retryable = True
+
+
+class MaxLen(ReplyError):
+    """The queue is as long as the caller allowed it to be."""
+
+    code = "MAXLEN"
+    retryable = True
+
+
+class NoAuth(ReplyError):
+    """The node wants a password, or another one than was given."""
+
+    code = "NOAUTH"
+
+
+class NoPerm(ReplyError):
+    """This user may not do that."""
+
+    code = "NOPERM"
+
+
+class Acked(ReplyError):
+    """The job is acknowledged already."""
+
+    code = "ACKED"
+
+
+class TooLate(ReplyError):
+    """The job has lived more than half of its time to live and cannot be postponed any more."""
+
+    code = "TOOLATE"
+
+
+class Loading(ReplyError):
+    """The node is still reading its journal."""
+
+    code = "LOADING"
+    retryable = True
+
+
+class Misconf(ReplyError):
+    """The node cannot write its journal and takes no changes until it can."""
+
+    code = "MISCONF"
+    retryable = True
+
+
+class WrongTube(ReplyError):
+    """The queue is a tube of another type than the call needs."""
+
+    code = "WRONGTUBE"
+
+
+class ProtocolError(Error):
+    """What came over the connection is no answer to what was asked."""
+
+
+class ConfigError(Error, ValueError):
+    """A setting has a value that cannot be used; the message names it and says what is allowed."""
+
+
+REPLY_ERRORS: dict[str, type[ReplyError]] = {
+    kind.code: kind
+    for kind in (
+        NoReplica,
+        NoJob,
+        BadId,
+        Paused,
+        Leaving,
+        OutOfMemory,
+        MaxLen,
+        NoAuth,
+        NoPerm,
+        Acked,
+        TooLate,
+        Loading,
+        Misconf,
+        WrongTube,
+    )
+}
+# Disque answers a wrong password with a plain ERR, Redis with a code of its own.
+REPLY_ERRORS["WRONGPASS"] = NoAuth
+PLAIN_WRONG_PASSWORD = "ERR invalid password"
+
+
+def reply_error(text: str, *, node: str = "", job_id: str | None = None) -> ReplyError:
+    """The typed error for an error reply, given without its leading '-'."""
+    code = text.partition(" ")[0]
+    kind = REPLY_ERRORS.get(code)
+    if kind is None and text.startswith(PLAIN_WRONG_PASSWORD):
+        kind = NoAuth
+    error = (kind or ReplyError)(text, node=node, job_id=job_id)
+    if kind is None and code.isupper():
+        error.code = code
+    return error
