@@ -1,0 +1,247 @@
+"""Find the effective options: default < file < environment < command line; then serve CONFIG.
+
+Decides precedence, origins and what may change while the server runs. The options themselves
+are the table in options.py; this module must not know what they do.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tuque.server.disque_conf import Directive, looks_like_toml, read_directives
+from tuque.server.options import OPTIONS, Config, ConfigError, Opt, find_option
+
+__all__ = [
+    "OPTIONS",
+    "Config",
+    "ConfigError",
+    "check_dir",
+    "config_get",
+    "config_set",
+    "in_dir",
+    "listen_addresses",
+    "load",
+    "print_lines",
+    "sample_toml",
+]
+
+ENV_PREFIX = "TUQUE__"
+LOOPBACK = ("127.0.0.1", "::1")
+WIDE_ARGS = frozenset(("bind", "client_output_buffer_limit"))
+
+
+def load(
+    path: str | None = None,
+    env: Mapping[str, str] | None = None,
+    sets: Mapping[str, str] | None = None,
+) -> Config:
+    """Return the checked options of `path` (TOML, disque.conf, `-` = stdin), `env` and `sets`.
+
+    `sets` are `key=value` of the command line. Raises ConfigError with one clear line.
+    """
+    cfg = Config(bind=[], origin=dict.fromkeys(OPTIONS, "default"), warnings=[])
+    if path is not None:
+        _load_file(cfg, path)
+    for key, text in sorted((env or {}).items()):
+        if key.startswith(ENV_PREFIX):
+            name = key[len(ENV_PREFIX) :].replace("__", ".")
+            _put_text(cfg, find_option(name, f"from {key}"), text, key)
+    for name, text in (sets or {}).items():
+        _put_text(cfg, find_option(name, "command line"), text, "command line")
+    _check(cfg)
+    return cfg
+
+
+def _put_text(cfg: Config, opt: Opt, text: str, origin: str) -> None:
+    try:
+        value = opt.kind.parse(text)
+    except ValueError:
+        raise ConfigError(opt.name, text, opt.kind.allowed, where=f"from {origin}") from None
+    _put(cfg, opt, value, origin)
+
+
+def _put(cfg: Config, opt: Opt, value: Any, origin: str) -> None:
+    setattr(cfg, opt.field, value)
+    cfg.origin[opt.field] = origin
+    if opt.obsolete and value != opt.default:
+        cfg.warnings.append(f"{opt.name} has no effect ({origin}): {opt.obsolete}")
+
+
+def _load_file(cfg: Config, path: str) -> None:
+    if path == "-":
+        text, label, base = sys.stdin.read(), "stdin", Path.cwd()
+    else:
+        label, base = path, Path.cwd()
+        try:
+            text = Path(path).read_text("utf-8", "surrogateescape")
+        except OSError as err:
+            raise ConfigError("config file", path, f"a readable file ({err.strerror})") from None
+        cfg.config_file = str(Path(path).resolve())
+    suffix = Path(path).suffix.lower()
+    is_toml = suffix == ".toml" or (suffix != ".conf" and looks_like_toml(text))
+    cfg.config_syntax = "toml" if is_toml else "disque"
+    if is_toml:
+        _load_toml(cfg, text, label)
+        return
+    for directive in read_directives(text, label, base):
+        _load_directive(cfg, directive)
+
+
+def _load_toml(cfg: Config, text: str, label: str) -> None:
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as err:
+        raise ConfigError("config file", label, f"valid TOML ({err})") from None
+    for name, raw in _leaves(tree, ""):
+        opt = find_option(name, f"in {label}")
+        try:
+            value = opt.kind.from_toml(raw)
+        except ValueError:
+            raise ConfigError(opt.name, str(raw), opt.kind.allowed, where=f"in {label}") from None
+        _put(cfg, opt, value, label)
+
+
+def _leaves(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """Walk the tables: `[events] dir = ...` is `events.dir`."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _load_directive(cfg: Config, line: Directive) -> None:
+    """Take one line of a disque.conf; a directive that is not known is only a warning."""
+    if line.name == "rename-command":
+        raise ConfigError(
+            line.name,
+            " ".join(line.args),
+            "remove the line: commands keep their names here; DEBUG has enable-debug-command",
+            where=line.where,
+        )
+    try:
+        opt = find_option(line.name)
+    except ConfigError:
+        cfg.warnings.append(f"{line.where}: unknown directive '{line.name}' ignored")
+        return
+    if not line.args or (len(line.args) > 1 and opt.field not in WIDE_ARGS):
+        raise ConfigError(opt.name, " ".join(line.args), "exactly one value", where=line.where)
+    _put_text(cfg, opt, " ".join(line.args), line.where)
+
+
+def _check(cfg: Config) -> None:
+    """Refuse what is right by itself but wrong together, and make `dir` absolute."""
+    cfg.dir = os.path.abspath(cfg.dir)
+    hard, soft, _ = cfg.client_output_buffer_limit
+    if hard and soft > hard:
+        shown = OPTIONS["client_output_buffer_limit"].kind.show(cfg.client_output_buffer_limit)
+        raise ConfigError("client-output-buffer-limit", shown, "a soft limit below the hard one")
+    _check_protected(cfg, "bind", " ".join(cfg.bind))
+    if cfg.config_syntax == "disque" and not cfg.bind and not cfg.requirepass:
+        cfg.warnings.append(
+            "no bind and no requirepass: listening on loopback only (Disque listens on all)"
+        )
+
+
+def _check_protected(cfg: Config, name: str, value: str) -> None:
+    """Without a password nobody but this machine may reach the server."""
+    if not cfg.protected_mode or cfg.requirepass or all(map(is_loopback, cfg.bind)):
+        return
+    raise ConfigError(
+        name,
+        value,
+        "with no requirepass only loopback addresses; set requirepass, or protected-mode no",
+        where=f"from {cfg.origin['bind']}",
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Say whether only this machine can reach `address`."""
+    return address in ("localhost", "::1") or address.startswith("127.")
+
+
+def listen_addresses(cfg: Config) -> list[str]:
+    """Return the addresses to listen on; the first must work, `::` and `::1` may be missing."""
+    if not cfg.bind:
+        return ["0.0.0.0", "::"] if cfg.requirepass or not cfg.protected_mode else list(LOOPBACK)
+    out: list[str] = []
+    for name in cfg.bind:
+        out.extend(["0.0.0.0", "::"] if name == "*" else [name])
+    return out
+
+
+def in_dir(cfg: Config, name: str) -> str:
+    """Return the absolute path of a file option's value."""
+    return os.path.join(cfg.dir, name)
+
+
+def check_dir(cfg: Config) -> None:
+    """Make sure that `dir` is there and can be written; ConfigError otherwise."""
+    where = f"from {cfg.origin['dir']}"
+    if not os.path.isdir(cfg.dir):
+        raise ConfigError("dir", cfg.dir, "a directory that exists", where=where)
+    if not os.access(cfg.dir, os.W_OK | os.X_OK):
+        raise ConfigError("dir", cfg.dir, "a directory this user can write", where=where)
+
+
+def config_get(cfg: Config, pattern: str) -> list[tuple[str, str]]:
+    """Return name and value of each option that matches the glob, Disque's order first."""
+    glob = pattern.lower().replace("[^", "[!")
+    return [
+        (opt.name, opt.kind.show(getattr(cfg, field)))
+        for field, opt in OPTIONS.items()
+        if not opt.hidden and fnmatch.fnmatchcase(opt.name, glob)
+    ]
+
+
+def config_set(cfg: Config, name: str, value: str) -> None:
+    """Change one option of the running server; ConfigError, and nothing changed, if it cannot."""
+    opt = find_option(name)
+    if opt.hidden:
+        raise ConfigError(name, value, "", "unknown")
+    if not opt.runtime:
+        raise ConfigError(opt.name, value, opt.kind.allowed, "immutable")
+    try:
+        parsed = opt.kind.parse(value)
+    except ValueError:
+        raise ConfigError(opt.name, value, opt.kind.allowed) from None
+    before = getattr(cfg, opt.field)
+    setattr(cfg, opt.field, parsed)
+    try:
+        _check_protected(cfg, opt.name, value)
+    except ConfigError:
+        setattr(cfg, opt.field, before)
+        raise
+    cfg.origin[opt.field] = "CONFIG SET"
+
+
+def print_lines(cfg: Config) -> list[str]:
+    """Return the effective options as TOML, the origin of each as its comment."""
+    lines = []
+    for field, opt in OPTIONS.items():
+        if opt.obsolete and cfg.origin[field] == "default":
+            continue
+        value = getattr(cfg, field)
+        literal = f'"{opt.kind.show(value)}"' if field == "requirepass" else opt.kind.toml(value)
+        lines.append(f"{opt.field} = {literal}  # {cfg.origin[field]}")
+    return lines
+
+
+def sample_toml() -> str:
+    """Return a file with every option at its default, commented out."""
+    blocks = ["# Options of `tuque server`. Each line shows the default; remove the # to change it."]
+    for field, opt in OPTIONS.items():
+        if not opt.obsolete:
+            unit = f" [{opt.unit}]" if opt.unit else ""
+            when = "; CONFIG SET can change it" if opt.runtime else ""
+            blocks.append(
+                f"# {opt.help}{unit}\n# allowed: {opt.kind.allowed}{when}\n"
+                f"#{field} = {opt.kind.toml(opt.default)}"
+            )
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,250 @@
+"""How one configuration value is written: text or TOML in, CONFIG GET text and TOML out.
+
+Decides what a value may look like and how its range is told to a person. It must not know
+which options exist (options.py) nor where a value came from (config.py).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+MEMORY_UNITS = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1 << 10,
+    "m": 1000**2,
+    "mb": 1 << 20,
+    "g": 1000**3,
+    "gb": 1 << 30,
+}
+YES = frozenset(("yes", "true", "on", "1"))
+NO = frozenset(("no", "false", "off", "0"))
+MASK = "********"
+I64_MAX = (1 << 63) - 1
+
+
+def memory_bytes(text: str) -> int:
+    """Read `64mb`, `1g` or `1024` as bytes; ValueError when it is none of these."""
+    digits = text.strip().rstrip("bBkKmMgG")
+    unit = text.strip()[len(digits) :].lower()
+    if not digits.isascii() or not digits.isdigit() or unit not in MEMORY_UNITS:
+        raise ValueError(text)
+    return int(digits) * MEMORY_UNITS[unit]
+
+
+def memory_text(size_bytes: int) -> str:
+    """Write bytes with the largest binary unit that divides them."""
+    for unit in ("gb", "mb", "kb"):
+        if size_bytes and size_bytes % MEMORY_UNITS[unit] == 0:
+            return f"{size_bytes // MEMORY_UNITS[unit]}{unit}"
+    return str(size_bytes)
+
+
+class Kind:
+    """Plain text; the other kinds narrow it."""
+
+    allowed = "any text"
+
+    def parse(self, text: str) -> Any:
+        """Turn text of a person into the value; ValueError when it is not allowed."""
+        return text
+
+    def from_toml(self, raw: object) -> Any:
+        """Turn a TOML value into the value; ValueError when it is not allowed."""
+        if isinstance(raw, str):
+            return self.parse(raw)
+        if isinstance(raw, bool):
+            return self.parse("yes" if raw else "no")
+        if isinstance(raw, int):
+            return self.parse(str(raw))
+        raise ValueError(raw)
+
+    def show(self, value: Any) -> str:
+        """Write the value as CONFIG GET does."""
+        return str(value)
+
+    def toml(self, value: Any) -> str:
+        """Write the value as a TOML literal."""
+        return json.dumps(self.show(value), ensure_ascii=False)
+
+
+class Text(Kind):
+    """Text of limited length on one line."""
+
+    def __init__(self, max_bytes: int = 4096, allowed: str = "") -> None:
+        self.max_bytes = max_bytes
+        self.allowed = allowed or f"text of one line, at most {max_bytes} bytes"
+
+    def parse(self, text: str) -> str:
+        if len(text.encode("utf-8", "surrogateescape")) > self.max_bytes:
+            raise ValueError(text)
+        if any(char < " " for char in text):
+            raise ValueError(text)
+        return text
+
+
+class FileName(Text):
+    """A name without directories: the file lies in `dir`."""
+
+    def __init__(self) -> None:
+        super().__init__(255, "a file name without '/'")
+
+    def parse(self, text: str) -> str:
+        if not text or "/" in text or text in (".", ".."):
+            raise ValueError(text)
+        return super().parse(text)
+
+
+class Secret(Text):
+    """Text that no listing shows."""
+
+    def show(self, value: Any) -> str:
+        return MASK if value else ""
+
+    def toml(self, value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+
+class Int(Kind):
+    """A whole number in a range; with `clamp` a value outside it moves to the nearer end."""
+
+    def __init__(self, low: int = 0, high: int = I64_MAX, *, clamp: bool = False) -> None:
+        self.low, self.high, self.clamp = low, high, clamp
+        self.allowed = f"{low} or more" if high == I64_MAX else f"{low}..{high}"
+
+    def parse(self, text: str) -> int:
+        value = int(text) if text.strip().lstrip("+-").isascii() and "_" not in text else None
+        if value is None:
+            raise ValueError(text)
+        if self.clamp:
+            return max(self.low, min(self.high, value))
+        if not self.low <= value <= self.high:
+            raise ValueError(text)
+        return value
+
+    def toml(self, value: Any) -> str:
+        return str(value)
+
+
+class KeepAlive(Int):
+    """Seconds in a file, yes or no for CONFIG: what Disque's users write and read."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 86400)
+        self.allowed = "yes, no, or 0..86400 seconds"
+
+    def parse(self, text: str) -> int:
+        if text.lower() in ("yes", "no"):
+            return 300 if text.lower() == "yes" else 0
+        return super().parse(text)
+
+    def show(self, value: Any) -> str:
+        return "yes" if value else "no"
+
+
+class Memory(Kind):
+    """An amount of memory in bytes, with units."""
+
+    def __init__(self, low: int = 0, high: int = 1 << 60) -> None:
+        self.low, self.high = low, high
+        ends = f"{memory_text(low)}..{memory_text(high)}"
+        self.allowed = f"{ends} (units b, k, kb, m, mb, g, gb)"
+
+    def parse(self, text: str) -> int:
+        value = memory_bytes(text)
+        if not self.low <= value <= self.high:
+            raise ValueError(text)
+        return value
+
+    def toml(self, value: Any) -> str:
+        text = memory_text(value)
+        return text if text.isdigit() else f'"{text}"'
+
+
+class Bool(Kind):
+    """yes or no."""
+
+    allowed = "yes or no"
+
+    def parse(self, text: str) -> bool:
+        word = text.strip().lower()
+        if word not in YES and word not in NO:
+            raise ValueError(text)
+        return word in YES
+
+    def show(self, value: Any) -> str:
+        return "yes" if value else "no"
+
+    def toml(self, value: Any) -> str:
+        return "true" if value else "false"
+
+
+class Choice(Kind):
+    """One of a few words, in any case."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+        self.allowed = " | ".join(words)
+
+    def parse(self, text: str) -> str:
+        word = text.strip().lower()
+        if word not in self.words:
+            raise ValueError(text)
+        return word
+
+
+class Octal(Kind):
+    """File permissions."""
+
+    allowed = "0..777 (octal)"
+
+    def parse(self, text: str) -> int:
+        value = int(text, 8)
+        if not 0 <= value <= 0o777:
+            raise ValueError(text)
+        return value
+
+    def show(self, value: Any) -> str:
+        return f"{value:o}"
+
+
+class Addresses(Kind):
+    """Up to 16 addresses, separated by blanks or commas."""
+
+    allowed = "up to 16 addresses or host names, * for all"
+
+    def parse(self, text: str) -> list[str]:
+        return self._checked(text.replace(",", " ").split())
+
+    def from_toml(self, raw: object) -> list[str]:
+        if isinstance(raw, list) and all(isinstance(one, str) for one in raw):
+            return self._checked(raw)
+        return self.parse(raw) if isinstance(raw, str) else self._checked([""])
+
+    def _checked(self, names: list[str]) -> list[str]:
+        if len(names) > 16 or any(not one or not one.isprintable() or " " in one for one in names):
+            raise ValueError(names)
+        return names
+
+    def show(self, value: Any) -> str:
+        return " ".join(value)
+
+    def toml(self, value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+
+class OutputLimit(Kind):
+    """`normal <hard bytes> <soft bytes> <soft seconds>`; 0 = no limit."""
+
+    allowed = "normal <hard> <soft> <soft seconds>, sizes with units, 0 = no limit"
+
+    def parse(self, text: str) -> tuple[int, int, int]:
+        words = text.split()
+        if len(words) != 4 or words[0].lower() != "normal":
+            raise ValueError(text)
+        return memory_bytes(words[1]), memory_bytes(words[2]), Int(0, 1 << 31).parse(words[3])
+
+    def show(self, value: Any) -> str:
+        return f"normal {value[0]} {value[1]} {value[2]}"
