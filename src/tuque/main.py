@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from tuque.version import VERSION
+from tuque import __version__
 
 # Name, module, attribute, the line of `tuque --help`.
 SUBCOMMANDS: Final = {
@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(VERSION, "--version", message="tuque %(version)s")
+@click.version_option(__version__, "--version", message="tuque %(version)s")
 def tuque() -> None:
     """A distributed job broker that speaks Disque's protocol.
 

