@@ -36,7 +36,13 @@ def run(command: list[str], log: Path, env: dict[str, str] | None = None) -> Non
     """Run quietly; when it fails, show the end of what it wrote."""
     with log.open("ab") as out:
         done = subprocess.run(
-            command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+            command,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            check=False,
         )
     if done.returncode:
         tail = log.read_text("utf-8", "replace").splitlines()[-30:]
@@ -72,8 +78,12 @@ def make_venv(venv: Path) -> Path:
     """Create the venv if there is none that works; return its python."""
     python = venv / "bin" / "python"
     if python.exists():
-        version = "import sys, pip; sys.exit(sys.version_info[:2] != (%d, %d))" % sys.version_info[:2]
-        if subprocess.run([python, "-c", version], capture_output=True, check=False).returncode == 0:
+        major, minor = sys.version_info[:2]
+        version = f"import sys, pip; sys.exit(sys.version_info[:2] != ({major}, {minor}))"
+        if (
+            subprocess.run([python, "-c", version], capture_output=True, check=False).returncode
+            == 0
+        ):
             return python
         say(f"{venv.name} does not fit Python {sys.version.split()[0]}: making it anew")
     if any(importlib.util.find_spec(name) is None for name in ("venv", "ensurepip")):
@@ -165,8 +175,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", default=".venv", help="where to make it")
     venv = (ROOT / parser.parse_args().venv).absolute()
-    if sys.version_info < (3, 11):
-        stop(f"Tuque needs Python 3.11 or later; this is {sys.version.split()[0]}")
     began = time.monotonic()
     python = make_venv(venv)
     log = venv / "setup.log"

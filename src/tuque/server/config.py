@@ -235,7 +235,9 @@ def print_lines(cfg: Config) -> list[str]:
 
 def sample_toml() -> str:
     """Return a file with every option at its default, commented out."""
-    blocks = ["# Options of `tuque server`. Each line shows the default; remove the # to change it."]
+    blocks = [
+        "# Options of `tuque server`. Each line shows the default; remove the # to change it."
+    ]
     for field, opt in OPTIONS.items():
         if not opt.obsolete:
             unit = f" [{opt.unit}]" if opt.unit else ""

@@ -59,14 +59,20 @@ class Config(msgspec.Struct, kw_only=True):
 
     # In the order of Disque's CONFIG GET; ours follow after `bind`.
     requirepass: Annotated[
-        str, Opt(Secret(512), "password that clients must send with AUTH; empty = none", runtime=True)
+        str,
+        Opt(Secret(512), "password that clients must send with AUTH; empty = none", runtime=True),
     ] = ""
     unixsocket: Annotated[str, Opt(Text(107), "path of a unix socket to listen on")] = ""
     logfile: Annotated[str, Opt(Text(), "log to this file; empty = standard output")] = ""
     pidfile: Annotated[str, Opt(Text(), "written when daemonized")] = "/var/run/tuque.pid"
     maxmemory: Annotated[
         int,
-        Opt(Memory(), "memory of jobs and clients together; 0 = unlimited", unit="bytes", runtime=True),
+        Opt(
+            Memory(),
+            "memory of jobs and clients together; 0 = unlimited",
+            unit="bytes",
+            runtime=True,
+        ),
     ] = GB
     maxmemory_samples: Annotated[
         int,
@@ -82,7 +88,8 @@ class Config(msgspec.Struct, kw_only=True):
         ),
     ] = 0
     auto_aof_rewrite_percentage: Annotated[
-        int, Opt(Int(), "rewrite the journal when it grew by this; 0 = never", unit="%", runtime=True)
+        int,
+        Opt(Int(), "rewrite the journal when it grew by this; 0 = never", unit="%", runtime=True),
     ] = 100
     auto_aof_rewrite_min_size: Annotated[
         int, Opt(Memory(), "never rewrite a smaller journal by itself", unit="bytes", runtime=True)
@@ -104,7 +111,8 @@ class Config(msgspec.Struct, kw_only=True):
         int, Opt(Int(1, 10_000_000), "connected clients at most", runtime=True)
     ] = 10000
     watchdog_period: Annotated[
-        int, Opt(Int(), "", unit="ms", runtime=True, obsolete="LATENCY shows long turns of the loop")
+        int,
+        Opt(Int(), "", unit="ms", runtime=True, obsolete="LATENCY shows long turns of the loop"),
     ] = 0
     hz: Annotated[
         int,
@@ -119,7 +127,8 @@ class Config(msgspec.Struct, kw_only=True):
         int, Opt(Int(1), "a node silent this long is suspected", unit="ms", runtime=True)
     ] = 15000
     tcp_keepalive: Annotated[
-        int, Opt(KeepAlive(), "probe silent connections after this; 0 = never", unit="s", runtime=True)
+        int,
+        Opt(KeepAlive(), "probe silent connections after this; 0 = never", unit="s", runtime=True),
     ] = 300
     no_appendfsync_on_rewrite: Annotated[
         bool, Opt(Bool(), "do not fsync while a rewrite runs (a crash may lose that time)")
@@ -140,10 +149,12 @@ class Config(msgspec.Struct, kw_only=True):
         Opt(Bool(), "planned restart: at the next load queue again what was queued", runtime=True),
     ] = False
     maxmemory_policy: Annotated[
-        str, Opt(Choice("acks", "noeviction"), "what may be dropped when memory is short", runtime=True)
+        str,
+        Opt(Choice("acks", "noeviction"), "what may be dropped when memory is short", runtime=True),
     ] = "acks"
     loglevel: Annotated[
-        str, Opt(Choice("debug", "verbose", "notice", "warning"), "least level logged", runtime=True)
+        str,
+        Opt(Choice("debug", "verbose", "notice", "warning"), "least level logged", runtime=True),
     ] = "notice"
     appendfsync: Annotated[
         str,
@@ -208,9 +219,9 @@ class Config(msgspec.Struct, kw_only=True):
         str, Opt(FileName(), "where a node keeps its name and the cluster, in dir", hidden=True)
     ] = "nodes.conf"
     # Ours.
-    protected_mode: Annotated[
-        bool, Opt(Bool(), "without a password listen on loopback only")
-    ] = True
+    protected_mode: Annotated[bool, Opt(Bool(), "without a password listen on loopback only")] = (
+        True
+    )
     appenddirname: Annotated[str, Opt(FileName(), "directory of the journal, in dir")] = "journal"
     journal_segment_bytes: Annotated[
         int, Opt(Memory(64 << 10, GB), "a journal segment is closed at this size", unit="bytes")
@@ -253,14 +264,17 @@ class Config(msgspec.Struct, kw_only=True):
     ] = 64 * MB
     client_query_buffer_limit: Annotated[
         int,
-        Opt(Memory(MB, GB), "largest command a client may send, all arguments", unit="bytes", runtime=True),
+        Opt(
+            Memory(MB, GB),
+            "largest command a client may send, all arguments",
+            unit="bytes",
+            runtime=True,
+        ),
     ] = 128 * MB
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")
     ] = "local"
-    events: Annotated[
-        bool, Opt(Bool(), "write what happens to jobs as segments for Spark")
-    ] = False
+    events: Annotated[bool, Opt(Bool(), "write what happens to jobs as segments for Spark")] = False
     events_dir: Annotated[str, Opt(Text(), "directory of the event segments")] = "events"
     events_roll_rows: Annotated[
         int, Opt(Int(1000, 100_000_000), "rows after which an event segment is closed")

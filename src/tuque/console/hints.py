@@ -1,0 +1,103 @@
+"""Help made from the command table: usage lines, completion words, and what to do on errors.
+
+Decides what a person is told; the table itself is `tuque.wire.commands`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cache
+from typing import NamedTuple
+
+LOCAL = {
+    "help": ("[command|@group]", "Show the commands, one command, or a group."),
+    "connect": ("host port", "Go to another node."),
+    "clear": ("", "Clear the screen."),
+    "exit": ("", "Leave (quit and Ctrl-D do too)."),
+}
+
+ADVICE = {
+    "NOAUTH": "this node wants a password: give it with -a, or in TUQUE_PASSWORD",
+    "NOREPL": "too few nodes could take a copy in time: ask for a smaller REPLICATE or wait longer",
+    "OOM": "the node is out of memory: acknowledge or delete jobs, or raise maxmemory",
+    "MAXLEN": "the queue is as long as this MAXLEN allows: let workers catch up",
+    "PAUSED": "the queue is paused: `PAUSE <queue> none` opens it",
+    "BADID": "an id is 40 bytes and starts with D-; ADDJOB and GETJOB give it",
+    "NOJOB": "the job is not known here: done, expired, or on another node",
+    "LEAVING": "this node is leaving its cluster: use another one",
+    "LOADING": "the node is reading its journal: try again in a moment",
+    "MISCONF": "the node cannot write its journal: look at its log and its disk",
+    "TOOLATE": "half of the job's life is over: WORKING cannot hold it back any more",
+    "DENIED": "the node only talks to this machine until it has a password",
+}
+
+
+class Row(NamedTuple):
+    """What the console needs of one command."""
+
+    name: str
+    group: str
+    syntax: str
+    summary: str
+
+    @property
+    def usage(self) -> str:
+        return f"{self.name} {self.syntax}".strip()
+
+
+@cache
+def commands() -> dict[str, Row]:
+    """Return the table by upper-case name; imported when first needed."""
+    from tuque.wire.commands import ROWS
+
+    return {row[0]: Row(row[0], row[3], row[4], row[5]) for row in ROWS}
+
+
+def keywords(name: str) -> list[str]:
+    """Return the words that the syntax of a command spells out, such as NOHANG and FROM."""
+    row = commands().get(name.upper())
+    if row is None:
+        return []
+    found = re.findall(r"[A-Z][A-Z-]+|\b(?:in|out|all|none|state|bcast|yes|no)\b", row.syntax)
+    return list(dict.fromkeys(found))
+
+
+def describe(word: str) -> str:
+    """Return the help for a command, an `@group`, or everything."""
+    table = commands()
+    if not word:
+        lines = ["Here:"]
+        lines += [f"  {name} {args}".ljust(26) + text for name, (args, text) in LOCAL.items()]
+        lines.append("A number before a command repeats it: 5 PING")
+        for group in dict.fromkeys(row.group for row in table.values()):
+            names = " ".join(row.name for row in table.values() if row.group == group)
+            lines.append(f"@{group}: {names}")
+        return "\n".join(lines)
+    if word.startswith("@"):
+        rows = [row for row in table.values() if row.group == word[1:].lower()]
+        if rows:
+            return "\n".join(f"{row.usage}\n    {row.summary}" for row in rows)
+        groups = ", ".join("@" + one for one in dict.fromkeys(row.group for row in table.values()))
+        return f"no group {word}; there are {groups}"
+    row = table.get(word.upper())
+    if row is not None:
+        return f"{row.usage}\n{row.summary}\ngroup: @{row.group}"
+    return unknown(word)
+
+
+def unknown(name: str) -> str:
+    """Return a line that names commands like the one that does not exist."""
+    near = difflib.get_close_matches(name.upper(), list(commands()), 3, 0.5)
+    return f"no command {name}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def advice(error: str, words: list[bytes]) -> str:
+    """Return what to do about an error reply, or nothing when its own text is enough."""
+    name = words[0].decode("utf-8", "replace").upper() if words else ""
+    row = commands().get(name)
+    if row is None:
+        return unknown(name) if "unknown command" in error.lower() else ""
+    if "wrong number of arguments" in error.lower() or "syntax error" in error.lower():
+        return f"usage: {row.usage}"
+    return ADVICE.get(error.split(" ", 1)[0], "")

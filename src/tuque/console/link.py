@@ -1,0 +1,200 @@
+"""One blocking connection that keeps the type of every reply.
+
+`tuque.Client` turns replies into Python values; a person at a terminal wants to see what the
+node said: a status is no string, an error inside an array is no exception. So the console
+reads replies itself. It must not know how they are shown (format.py).
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import Final, TypeAlias
+
+CONNECT_TIMEOUT_S: Final = 5.0
+DEPTH_MAX: Final = 64
+CHUNK_BYTES: Final = 65536
+
+
+class Status(str):
+    """A simple string such as OK."""
+
+
+class ErrorReply(str):
+    """An error line, without its `-`."""
+
+
+Reply: TypeAlias = (
+    "Status | ErrorReply | bytes | int | float | bool | list[Reply] | dict[bytes, Reply] | None"
+)
+
+
+class LinkError(Exception):
+    """The node cannot be reached or left; `sent` says that a command may have been done."""
+
+    def __init__(self, text: str, *, sent: bool = False) -> None:
+        super().__init__(text)
+        self.sent = sent
+
+
+class Target:
+    """Where to connect and as whom."""
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 7711,
+        unixsocket: str = "",
+        password: str = "",
+        user: str = "",
+    ) -> None:
+        self.host, self.port, self.unixsocket = host, port, unixsocket
+        self.password, self.user = password, user
+
+    def __str__(self) -> str:
+        if self.unixsocket:
+            return self.unixsocket
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def encode(words: list[bytes]) -> bytes:
+    """Write one command as RESP."""
+    out = [b"*%d\r\n" % len(words)]
+    for word in words:
+        out.append(b"$%d\r\n%b\r\n" % (len(word), word))
+    return b"".join(out)
+
+
+def connect(target: Target) -> socket.socket:
+    """Open a socket to the target; LinkError says why it did not open and what to do."""
+    try:
+        if target.unixsocket:
+            sock = socket.socket(socket.AF_UNIX)
+            sock.settimeout(CONNECT_TIMEOUT_S)
+            sock.connect(target.unixsocket)
+        else:
+            sock = socket.create_connection((target.host, target.port), CONNECT_TIMEOUT_S)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    except OSError as err:
+        reason = err.strerror or str(err)
+        raise LinkError(
+            f"Could not connect to Tuque at {target}: {reason}. "
+            "Is the node running? `tuque server` starts one; -h and -p choose another."
+        ) from None
+    sock.settimeout(None)
+    return sock
+
+
+class Link:
+    """A connection that opens when first used and logs in by itself."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.sock: socket.socket | None = None
+        self.buf = bytearray()
+
+    def open(self) -> None:
+        """Connect and log in; LinkError when either fails."""
+        self.close()
+        self.sock = connect(self.target)
+        if self.target.password:
+            user = [self.target.user.encode()] if self.target.user else []
+            said = self.call([b"AUTH", *user, self.target.password.encode()])
+            if isinstance(said, ErrorReply):
+                self.close()
+                raise LinkError(f"{self.target} refused the password: {said}")
+
+    def close(self) -> None:
+        if self.sock is not None:
+            self.sock.close()
+        self.sock, self.buf = None, bytearray()
+
+    def call(self, words: list[bytes]) -> Reply:
+        """Send one command and wait for its reply, however long that takes."""
+        if self.sock is not None and self._is_gone(self.sock):
+            self.close()
+        if self.sock is None:
+            self.open()
+        assert self.sock is not None
+        try:
+            self.sock.sendall(encode(words))
+            return self.read()
+        except OSError as err:
+            self.close()
+            raise LinkError(f"lost {self.target}: {err.strerror or err}", sent=True) from None
+
+    def _is_gone(self, sock: socket.socket) -> bool:
+        """Say whether the node closed the connection while nobody was looking."""
+        if not select.select([sock], [], [], 0)[0]:
+            return False
+        try:
+            return sock.recv(1, socket.MSG_PEEK) == b""
+        except OSError:
+            return True
+
+    def read(self, depth: int = 0) -> Reply:
+        """Read one reply of RESP2 or RESP3."""
+        line = self._line()
+        mark, rest = line[:1], line[1:]
+        if mark == b"+":
+            return Status(rest.decode("utf-8", "backslashreplace"))
+        if mark == b"-":
+            return ErrorReply(rest.decode("utf-8", "backslashreplace"))
+        if mark == b":":
+            return int(rest)
+        if mark in (b"$", b"=", b"!"):
+            body = self._bulk(int(rest))
+            if mark == b"!" and body is not None:
+                return ErrorReply(body.decode("utf-8", "backslashreplace"))
+            return body[4:] if mark == b"=" and body is not None else body
+        if mark in (b"*", b"~", b">", b"%") and depth < DEPTH_MAX:
+            return self._many(mark, int(rest), depth)
+        return self._simple(mark, rest)
+
+    def _simple(self, mark: bytes, rest: bytes) -> Reply:
+        if mark == b"_":
+            return None
+        if mark == b"#":
+            return rest == b"t"
+        if mark == b",":
+            return float(rest)
+        self.close()
+        raise LinkError(f"{self.target} does not speak RESP: it sent {(mark + rest)[:40]!r}")
+
+    def _many(self, mark: bytes, count: int, depth: int) -> Reply:
+        if count < 0:
+            return None
+        if mark != b"%":
+            return [self.read(depth + 1) for _ in range(count)]
+        pairs: dict[bytes, Reply] = {}
+        for _ in range(count):
+            key = self.read(depth + 1)
+            pairs[key if isinstance(key, bytes) else str(key).encode()] = self.read(depth + 1)
+        return pairs
+
+    def _more(self) -> None:
+        assert self.sock is not None
+        data = self.sock.recv(CHUNK_BYTES)
+        if not data:
+            self.close()
+            raise LinkError(f"{self.target} closed the connection", sent=True)
+        self.buf += data
+
+    def _line(self) -> bytes:
+        start = 0
+        while (end := self.buf.find(b"\r\n", start)) < 0:
+            start = max(0, len(self.buf) - 1)
+            self._more()
+        line = bytes(self.buf[:end])
+        del self.buf[: end + 2]
+        return line
+
+    def _bulk(self, size: int) -> bytes | None:
+        if size < 0:
+            return None
+        while len(self.buf) < size + 2:
+            self._more()
+        body = bytes(self.buf[:size])
+        del self.buf[: size + 2]
+        return body
