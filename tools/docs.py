@@ -1,0 +1,119 @@
+"""Make docs/commands.md and docs/configuration.md from the command table and the options.
+
+`python tools/docs.py` writes them; with `--check` it only says whether they are up to date.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from tuque.server.kinds import Memory, memory_text  # noqa: E402  the path is set above
+from tuque.server.options import OPTIONS, Opt  # noqa: E402  the path is set above
+from tuque.wire.commands import ROWS  # noqa: E402  the path is set above
+
+MADE = "<!-- made by tools/docs.py; change the source named below and run it again -->"
+GROUPS = {
+    "jobs": "Jobs",
+    "queues": "Queues",
+    "connection": "Connection",
+    "server": "Server and cluster",
+}
+
+
+def commands_md() -> str:
+    """The reference of commands, by group."""
+    out = [
+        "# Commands",
+        "",
+        MADE,
+        "",
+        "Source: `src/tuque/wire/commands.py`. Names and options are read in any case. Exact",
+        "behaviour, checks and errors: SPEC.md. *write* commands change jobs and are refused while",
+        "the journal can't be written; *denyoom* ones are refused when memory is full; *loading*",
+        "ones are answered while the journal is read at start.",
+    ]
+    for group, title in GROUPS.items():
+        out += ["", f"## {title}"]
+        for name, arity, flags, of_group, syntax, summary in ROWS:
+            if of_group != group:
+                continue
+            out += ["", f"### {name}", "", "```", f"{name} {syntax}".strip(), "```", "", summary]
+            out += ["", f"Arity {arity}; flags: {', '.join(flags.split())}."]
+    return "\n".join(out) + "\n"
+
+
+def configuration_md() -> str:
+    """The reference of options, in the order of CONFIG GET."""
+    out = [
+        "# Configuration",
+        "",
+        MADE,
+        "",
+        "Source: `src/tuque/server/options.py`. A value is taken from the command line, else the",
+        "environment (`TUQUE__NAME`), else the configuration file (TOML, or a `disque.conf`), else",
+        "the default. `tuque server --print-config` shows each value and where it came from,",
+        "`tuque server --check-config` reads everything and stops.",
+        "",
+        "In TOML and in the environment names have `_` where they have `-` here. *CONFIG SET*",
+        "marks what can be changed while the server runs.",
+        "",
+        "| Option | Default | Allowed | Unit | CONFIG SET | Meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    out += [option_row(opt) for opt in OPTIONS.values() if not opt.obsolete]
+    out += [
+        "",
+        "## Read, and without effect",
+        "",
+        "Disque has these. They are read so that its files work; setting one is noted.",
+        "",
+        "| Option | Why it does nothing |",
+        "|---|---|",
+    ]
+    out += [f"| `{o.name}` | {cell(o.obsolete)} |" for o in OPTIONS.values() if o.obsolete]
+    return "\n".join(out) + "\n"
+
+
+def option_row(opt: Opt) -> str:
+    """One line of the table."""
+    is_size = isinstance(opt.kind, Memory)
+    default = memory_text(opt.default) if is_size else opt.kind.show(opt.default) or '""'
+    allowed = cell(opt.kind.allowed)
+    runtime = "yes" if opt.runtime else ""
+    cells = [f"`{opt.name}`", f"`{default}`", allowed, opt.unit, runtime, cell(opt.help)]
+    return "| " + " | ".join(cells) + " |"
+
+
+def cell(text: str) -> str:
+    """Text that does not end a table cell."""
+    return text.replace("|", "\\|")
+
+
+PAGES = {"docs/commands.md": commands_md, "docs/configuration.md": configuration_md}
+
+
+def main() -> int:
+    """Write the pages, or with --check report those that are out of date."""
+    only_check = "--check" in sys.argv[1:]
+    stale = 0
+    for name, make in PAGES.items():
+        path = ROOT / name
+        text = make()
+        if path.is_file() and path.read_text("utf-8") == text:
+            continue
+        if only_check:
+            print(f"{name}: out of date; run python tools/docs.py")
+            stale += 1
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+            print(f"{name}: written")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,321 @@
+"""Check what STYLE.md asks and a program can see. Run as a test; prints one line a fault.
+
+python tools/tidy.py [file ...]
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src" / "tuque"
+
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 50
+COLUMNS_MAX = 100
+DECIDING = ("core", "cluster", "tubes", "wire", "store")
+SHELL_EXCEPTIONS = {"src/tuque/store/disk.py"}
+
+# modules that deciding code may not import (import-linter says it too; this also finds
+# them inside functions) and calls whose result differs from run to run
+IMPURE = frozenset(
+    [
+        "time",
+        "datetime",
+        "random",
+        "secrets",
+        "os",
+        "socket",
+        "select",
+        "selectors",
+        "threading",
+        "asyncio",
+        "logging",
+        "multiprocessing",
+        "subprocess",
+        "uuid",
+    ]
+)
+IMPURE_CALLS = frozenset(("hash", "id"))
+FORBIDDEN = frozenset(("pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"))
+FORBIDDEN_CALLS = frozenset(("eval", "exec", "compile", "__import__"))
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
+BAD_NAMES = re.compile(
+    r"^_?(handle|do|process(?!_(crash|pool|id)))_[a-z]"
+    r"|(^|_)(utils?|helpers?|manager)(_|$)|(Manager|Utils?|Helper)$"
+)
+PLACES = re.compile(
+    r"(?<![\w.])/(home|root|Users|work|opt/venv)/|/tmp/[a-z]|\b(pypi\.org|files\.pythonhosted|"
+    r"index-url|extra-index|\.internal\b|artifactory|nexus\.)"
+)
+EXCUSES = re.compile(r"#\s*(noqa|type:\s*ignore|pragma: no cover)(:?\s*[\w\-\[\], ]*)?(.*)$")
+
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".cfg", ".yml", ".yaml", ".c", ".h", ".sh", ".html"}
+# words that this tool, its test and the style guide must write to name them
+SELF = {"tools/tidy.py", "tests/house/test_tidy.py"}
+
+
+def tracked_files() -> list[Path]:
+    """Files of the project, new ones too, without what git ignores."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        paths = [ROOT / line for line in listed.stdout.splitlines()]
+    except (OSError, subprocess.CalledProcessError):
+        rooms = ("src", "tests", "tools", "bench", "docs", "decisions", "demo", "examples")
+        paths = [path for room in rooms for path in (ROOT / room).rglob("*")]
+        paths += ROOT.glob("*.*")
+    return sorted(path for path in paths if path.is_file() and "__pycache__" not in path.parts)
+
+
+def rel(path: Path) -> str:
+    """The name a fault is reported under."""
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.as_posix()
+
+
+class PythonFile:
+    """One Python file and the faults found in it."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.name = rel(path)
+        self.text = text
+        self.tree = ast.parse(text)
+        self.faults: list[str] = []
+        parts = self.name.split("/")
+        self.in_src = self.name.startswith("src/")
+        self.is_deciding = (
+            self.in_src and len(parts) > 3 and parts[2] in DECIDING
+        ) and self.name not in SHELL_EXCEPTIONS
+
+    def fault(self, line: int, text: str) -> None:
+        """Note one fault."""
+        self.faults.append(f"{self.name}:{line}: {text}")
+
+    def check(self) -> list[str]:
+        """All faults of the file."""
+        self.check_size()
+        self.check_comments()
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.check_function(node)
+            elif isinstance(node, ast.ClassDef):
+                self.check_name(node.name, node.lineno)
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.check_import(node)
+            elif isinstance(node, ast.Call):
+                self.check_call(node)
+            elif isinstance(node, ast.ExceptHandler):
+                self.check_except(node)
+            elif isinstance(node, (ast.For, ast.comprehension)):
+                self.check_iteration(node)
+        return self.faults
+
+    def check_size(self) -> None:
+        """Length of the file and of its lines, and its docstring."""
+        lines = self.text.splitlines()
+        if len(lines) > FILE_LINES_MAX:
+            self.fault(1, f"{len(lines)} lines, at most {FILE_LINES_MAX}")
+        for number, line in enumerate(lines, 1):
+            if len(line) > COLUMNS_MAX:
+                self.fault(number, f"{len(line)} columns, at most {COLUMNS_MAX}")
+        if self.in_src and lines and ast.get_docstring(self.tree) is None:
+            self.fault(1, "the module has no docstring")
+
+    def check_comments(self) -> None:
+        """Excuses for the linters need a rule and a reason."""
+        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+            if token.type != tokenize.COMMENT:
+                continue
+            found = EXCUSES.search(token.string)
+            if found and self.name not in SELF and not has_reason(token.string):
+                self.fault(token.start[0], f"no rule or no reason: {token.string}")
+
+    def check_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Length, name and annotations of a function."""
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if length > FUNCTION_LINES_MAX:
+            self.fault(node.lineno, f"{node.name}: {length} lines, at most {FUNCTION_LINES_MAX}")
+        self.check_name(node.name, node.lineno)
+        if self.in_src and node.returns is None:
+            self.fault(node.lineno, f"{node.name}: no return type")
+
+    def check_name(self, name: str, line: int) -> None:
+        """No name that says nothing."""
+        if self.in_src and BAD_NAMES.search(name):
+            self.fault(line, f"{name}: name it by its cause or its effect")
+
+    def check_import(self, node: ast.Import | ast.ImportFrom) -> None:
+        """No module that runs what it reads; nothing impure in deciding code."""
+        if isinstance(node, ast.ImportFrom):
+            tops = [(node.module or "").split(".")[0]] if node.level == 0 else []
+            if any(alias.name == "*" for alias in node.names):
+                self.fault(node.lineno, "import *")
+        else:
+            tops = [alias.name.split(".")[0] for alias in node.names]
+        for top in tops:
+            if self.in_src and top in FORBIDDEN:
+                self.fault(node.lineno, f"{top} runs what it reads")
+            if self.is_deciding and top in IMPURE:
+                self.fault(node.lineno, f"{top} in deciding code")
+
+    def check_call(self, node: ast.Call) -> None:
+        """No eval and its kin; no hash() or id() in deciding code."""
+        if not isinstance(node.func, ast.Name) or not self.in_src:
+            return
+        if node.func.id in FORBIDDEN_CALLS:
+            self.fault(node.lineno, f"{node.func.id}()")
+        if self.is_deciding and node.func.id in IMPURE_CALLS:
+            self.fault(node.lineno, f"{node.func.id}() differs from run to run")
+
+    def check_except(self, node: ast.ExceptHandler) -> None:
+        """No bare except, none that swallows everything in silence."""
+        if node.type is None:
+            self.fault(node.lineno, "bare except")
+        elif (
+            isinstance(node.type, ast.Name)
+            and node.type.id in ("Exception", "BaseException")
+            and all(isinstance(line, (ast.Pass, ast.Continue)) for line in node.body)
+            and self.in_src
+        ):
+            self.fault(node.lineno, "swallows every error")
+
+    def check_iteration(self, node: ast.For | ast.comprehension) -> None:
+        """No walk over a set in deciding code: its order differs from run to run."""
+        walked = node.iter
+        is_set = isinstance(walked, (ast.Set, ast.SetComp)) or (
+            isinstance(walked, ast.Call)
+            and isinstance(walked.func, ast.Name)
+            and walked.func.id in ("set", "frozenset")
+        )
+        if isinstance(walked, (ast.Name, ast.Attribute)) and not is_set:
+            label = walked.id if isinstance(walked, ast.Name) else walked.attr
+            is_set = label in self.set_names()
+        if self.is_deciding and is_set:
+            self.fault(walked.lineno, "iteration over a set in deciding code")
+
+    def set_names(self) -> frozenset[str]:
+        """Names that the file annotates or assigns as sets."""
+        names: set[str] = set()
+        for node in ast.walk(self.tree):
+            target: ast.expr | None = None
+            if isinstance(node, ast.AnnAssign) and is_set_type(node.annotation):
+                target = node.target
+            elif isinstance(node, ast.arg) and node.annotation and is_set_type(node.annotation):
+                names.add(node.arg)
+            elif isinstance(node, ast.Assign) and is_set_value(node.value):
+                target = node.targets[0]
+            if isinstance(target, ast.Name):
+                names.add(target.id)
+            elif isinstance(target, ast.Attribute):
+                names.add(target.attr)
+        return frozenset(names)
+
+
+def is_set_type(node: ast.expr) -> bool:
+    """Whether an annotation says set."""
+    base = node.value if isinstance(node, ast.Subscript) else node
+    return isinstance(base, ast.Name) and base.id in ("set", "frozenset")
+
+
+def is_set_value(node: ast.expr) -> bool:
+    """Whether an expression makes a set."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in ("set", "frozenset")
+    return isinstance(node, (ast.Set, ast.SetComp))
+
+
+def has_reason(comment: str) -> bool:
+    """`# noqa: E402  why` and `# type: ignore[code]  # why`: a rule and some words."""
+    if "noqa" in comment:
+        found = re.search(r"noqa:\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*(.*)$", comment)
+        words = found[2] if found else ""
+    elif "type:" in comment:
+        found = re.search(r"type:\s*ignore\[[\w\-, ]+\](.*)$", comment)
+        words = found[1] if found else ""
+    else:
+        found = re.search(r"pragma: no cover(.*)$", comment)
+        words = found[1] if found else ""
+    return len(re.findall(r"[A-Za-z]{2,}", words)) >= 2
+
+
+def check_text(path: Path, text: str) -> list[str]:
+    """What no file may contain: unfinished marks in src, places of somebody's machine."""
+    faults: list[str] = []
+    name = rel(path)
+    for number, line in enumerate(text.splitlines(), 1):
+        if name.startswith("src/") and UNFINISHED.search(line):
+            faults.append(f"{name}:{number}: unfinished: {line.strip()[:60]}")
+        if PLACES.search(line) and not name.startswith("tests/"):
+            faults.append(f"{name}:{number}: a place of one machine: {line.strip()[:60]}")
+        if "\t" in line and path.suffix == ".py":
+            faults.append(f"{name}:{number}: tab")
+        if path.suffix in {".py", ".md"} and line != line.rstrip():
+            faults.append(f"{name}:{number}: space at the end of the line")
+    return faults
+
+
+def check_docs() -> list[str]:
+    """Every option of the server stands in docs/configuration.md."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from tuque.server.options import OPTIONS
+
+    page = ROOT / "docs" / "configuration.md"
+    text = page.read_text("utf-8") if page.is_file() else ""
+    missing = [option.name for option in OPTIONS.values() if f"`{option.name}`" not in text]
+    return [f"docs/configuration.md: {name} is missing" for name in missing]
+
+
+def check_dead() -> list[str]:
+    """Every module of src/tuque is imported or named somewhere else."""
+    faults: list[str] = []
+    texts = {path: path.read_text("utf-8") for path in tracked_files() if is_text(path)}
+    for path in sorted(SRC.rglob("*.py")):
+        if path.name in ("__init__.py", "__main__.py"):
+            continue
+        dotted = ".".join(path.relative_to(SRC.parent).with_suffix("").parts)
+        parent, _, last = dotted.rpartition(".")
+        pattern = re.compile(
+            rf"{re.escape(dotted)}\b|from {re.escape(parent)} import [^\n]*\b{last}\b|\b{last}:"
+        )
+        if not any(pattern.search(text) for other, text in texts.items() if other != path):
+            faults.append(f"{rel(path)}: nobody imports it")
+    return faults
+
+
+def is_text(path: Path) -> bool:
+    """Whether the file is one that people write."""
+    return path.suffix in TEXT_SUFFIXES or path.name in ("Makefile", "LICENSE")
+
+
+def check_file(path: Path) -> list[str]:
+    """All faults of one file."""
+    if not is_text(path):
+        return []
+    text = path.read_text("utf-8")
+    faults = [] if rel(path) in SELF else check_text(path, text)
+    if path.suffix == ".py":
+        faults += PythonFile(path, text).check()
+    return faults
+
+
+def main(arguments: list[str]) -> int:
+    """Check the files named, or the whole project."""
+    if arguments:
+        faults = [fault for name in arguments for fault in check_file(Path(name).resolve())]
+    else:
+        faults = [fault for path in tracked_files() for fault in check_file(path)]
+        faults += check_docs() + check_dead()
+    for fault in faults:
+        print(fault)
+    print(f"tidy: {len(faults)} faults" if faults else "tidy: nothing to say")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
