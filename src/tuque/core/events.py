@@ -98,6 +98,28 @@ class Chunk:
         self.nacks: list[int] = []
         self.timeouts: list[int] = []
 
+    def extend(self, after: "Chunk") -> None:
+        """Append the events of the chunk that follows this one."""
+        assert after.first_seq == self.first_seq + self.rows
+        self.rows += after.rows
+        self.ts_ms.extend(after.ts_ms)
+        self.kinds.extend(after.kinds)
+        self.queues.extend(after.queues)
+        self.job_ids.extend(after.job_ids)
+        self.delivery.extend(after.delivery)
+        self.consumer.extend(after.consumer)
+        self.size.extend(after.size)
+        self.delay_ms.extend(after.delay_ms)
+        self.ttl_ms.extend(after.ttl_ms)
+        self.retry_ms.extend(after.retry_ms)
+        self.reason.extend(after.reason)
+        self.enqueued_ms.extend(after.enqueued_ms)
+        self.first_ms.extend(after.first_ms)
+        self.last_ms.extend(after.last_ms)
+        self.deliveries.extend(after.deliveries)
+        self.nacks.extend(after.nacks)
+        self.timeouts.extend(after.timeouts)
+
 
 @final
 class Events:
