@@ -24,6 +24,7 @@ __all__ = [
     "check_dir",
     "config_get",
     "config_set",
+    "from_tree",
     "in_dir",
     "listen_addresses",
     "load",
@@ -98,13 +99,20 @@ def _load_toml(cfg: Config, text: str, label: str) -> None:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as err:
         raise ConfigError("config file", label, f"valid TOML ({err})") from None
+    for field, value in from_tree(tree, label).items():
+        _put(cfg, OPTIONS[field], value, label)
+
+
+def from_tree(tree: dict[str, Any], label: str) -> dict[str, Any]:
+    """Return the options that a TOML tree sets; ConfigError for unknown keys and bad values."""
+    found: dict[str, Any] = {}
     for name, raw in _leaves(tree, ""):
         opt = find_option(name, f"in {label}")
         try:
-            value = opt.kind.from_toml(raw)
+            found[opt.field] = opt.kind.from_toml(raw)
         except ValueError:
             raise ConfigError(opt.name, str(raw), opt.kind.allowed, where=f"in {label}") from None
-        _put(cfg, opt, value, label)
+    return found
 
 
 def _leaves(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

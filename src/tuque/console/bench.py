@@ -1,0 +1,210 @@
+"""`tuque bench`: put load on a node and print jobs per second and latencies.
+
+Decides what is asked and what is counted: each connection adds, gets and acknowledges its own
+share, `pipeline` commands at a time. It is a quick look; comparisons with other brokers are
+made by the C load generator in bench/. Python itself takes a good part of each microsecond
+shown, so the node can do more than these figures say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+import hiredis
+
+from tuque.console.link import encode
+
+STAGES = ("add", "get", "ack")
+
+
+class Load:
+    """What one run was asked to do, and what it measured."""
+
+    def __init__(self, jobs: int, connections: int, pipeline: int, size: int, queue: str) -> None:
+        self.jobs = jobs
+        self.connections = connections
+        self.pipeline = pipeline
+        self.body = b"x" * size
+        self.queue = queue.encode()
+        self.done = dict.fromkeys(STAGES, 0)
+        self.seconds = dict.fromkeys(STAGES, 0.0)
+        self.batch_ms: dict[str, list[float]] = {stage: [] for stage in STAGES}
+        self.ids: list[list[bytes]] = [[] for _ in range(connections)]
+
+
+class Wire:
+    """A connection that sends a batch and waits for all its replies."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.replies = hiredis.Reader()
+
+    async def batch(self, commands: list[bytes]) -> list[Any]:
+        """Send encoded commands as one write; the first error reply ends the run."""
+        self.writer.write(b"".join(commands))
+        got: list[Any] = []
+        while len(got) < len(commands):
+            reply = self.replies.gets()
+            if reply is False:
+                data = await self.reader.read(65536)
+                if not data:
+                    raise click.ClickException("the node closed the connection")
+                self.replies.feed(data)
+                continue
+            if isinstance(reply, hiredis.ReplyError):
+                raise click.ClickException(f"the node answered: {reply}")
+            got.append(reply)
+        return got
+
+
+async def add_batch(load: Load, wire: Wire, number: int, count: int) -> int:
+    command = encode([b"ADDJOB", load.queue, load.body, b"5000"])
+    return len(await wire.batch([command] * count))
+
+
+async def get_batch(load: Load, wire: Wire, number: int, count: int) -> int:
+    command = encode([b"GETJOB", b"NOHANG", b"COUNT", b"%d" % count, b"FROM", load.queue])
+    taken = (await wire.batch([command]))[0] or []
+    load.ids[number].extend(job[1] for job in taken)
+    return len(taken)
+
+
+async def ack_batch(load: Load, wire: Wire, number: int, count: int) -> int:
+    ids, load.ids[number] = load.ids[number][:count], load.ids[number][count:]
+    if ids:
+        await wire.batch([encode([b"ACKJOB", one]) for one in ids])
+    return len(ids)
+
+
+async def run_stage(load: Load, wires: list[Wire], stage: str, batch: Callable[..., Any]) -> None:
+    """Let all connections work until the stage did every job or nothing is left."""
+    left = load.jobs
+
+    async def work(number: int, wire: Wire) -> None:
+        nonlocal left
+        while left > 0:
+            count = min(load.pipeline, left)
+            left -= count
+            began = time.perf_counter()
+            done = await batch(load, wire, number, count)
+            load.batch_ms[stage].append((time.perf_counter() - began) * 1000)
+            load.done[stage] += done
+            left += count - done
+            if done == 0:
+                return
+
+    began = time.perf_counter()
+    await asyncio.gather(*(work(number, wire) for number, wire in enumerate(wires)))
+    load.seconds[stage] = time.perf_counter() - began
+
+
+async def run_load(load: Load, host: str, port: int, password: str) -> None:
+    """Connect, run the three stages, close."""
+    wires = []
+    try:
+        for _ in range(load.connections):
+            wire = Wire(*await asyncio.open_connection(host, port))
+            wires.append(wire)
+            if password:
+                await wire.batch([encode([b"AUTH", password.encode()])])
+        for stage, batch in zip(STAGES, (add_batch, get_batch, ack_batch), strict=True):
+            await run_stage(load, wires, stage, batch)
+    except OSError as err:
+        raise click.ClickException(
+            f"Could not connect to Tuque at {host}:{port}: {err.strerror or err}. "
+            "Is the node running? `tuque server` starts one."
+        ) from None
+    finally:
+        for wire in wires:
+            wire.writer.close()
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Return the value below which `share` of all lie; 0 when there are none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
+
+
+def summary(load: Load) -> dict[str, Any]:
+    """Return the figures of a run as plain data."""
+    stages = {}
+    for stage in STAGES:
+        took = load.seconds[stage] or 1e-9
+        batches = load.batch_ms[stage]
+        stages[stage] = {
+            "jobs": load.done[stage],
+            "jobs_per_s": round(load.done[stage] / took),
+            **{
+                f"p{share}_ms": round(percentile(batches, share / 100), 3) for share in (50, 95, 99)
+            },
+        }
+    total_s = sum(load.seconds.values()) or 1e-9
+    return {
+        "jobs": load.jobs,
+        "connections": load.connections,
+        "pipeline": load.pipeline,
+        "body_bytes": len(load.body),
+        "cycle_jobs_per_s": round(load.done["ack"] / total_s),
+        "stages": stages,
+    }
+
+
+def print_summary(result: dict[str, Any]) -> None:
+    """Print the figures as a table."""
+    click.echo(
+        f"{result['jobs']} jobs of {result['body_bytes']} bytes, "
+        f"{result['connections']} connections, {result['pipeline']} deep"
+    )
+    click.echo(f"{'':5}{'jobs':>10}{'jobs/s':>10}   batch p50      p95      p99 ms")
+    for stage, row in result["stages"].items():
+        click.echo(
+            f"{stage:5}{row['jobs']:>10}{row['jobs_per_s']:>10}"
+            f"{row['p50_ms']:>12.2f}{row['p95_ms']:>9.2f}{row['p99_ms']:>9.2f}"
+        )
+    click.echo(f"cycle{'':10}{result['cycle_jobs_per_s']:>10}")
+
+
+@click.command()
+@click.option("-h", "--host", default="127.0.0.1", show_default=True)
+@click.option("-p", "--port", default=7711, show_default=True, type=click.IntRange(1, 65535))
+@click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD")
+@click.option("-c", "--connections", default=16, show_default=True, type=click.IntRange(1, 5000))
+@click.option("-P", "--pipeline", default=16, show_default=True, type=click.IntRange(1, 1000))
+@click.option("-n", "--jobs", default=50_000, show_default=True, type=click.IntRange(1))
+@click.option("-d", "--size", default=100, show_default=True, help="Bytes of a body.")
+@click.option("-q", "--queue", default="tuque-bench", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.help_option("--help")
+def bench(
+    host: str,
+    port: int,
+    password: str,
+    connections: int,
+    pipeline: int,
+    jobs: int,
+    size: int,
+    queue: str,
+    as_json: bool,
+) -> None:
+    """Add, get and acknowledge jobs as fast as one Python process can."""
+    load = Load(jobs, min(connections, jobs), pipeline, size, queue)
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(run_load(load, host, port, password))
+    else:
+        uvloop.run(run_load(load, host, port, password))
+    result = summary(load)
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        print_summary(result)
+    if load.done["ack"] != jobs:
+        click.echo(f"only {load.done['ack']} of {jobs} jobs went all the way", err=True)
+        sys.exit(1)

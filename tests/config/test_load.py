@@ -1,0 +1,231 @@
+"""Where options come from: precedence, origins, and one clear line for what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuque.server.config import (
+    OPTIONS,
+    Config,
+    ConfigError,
+    config_get,
+    config_set,
+    listen_addresses,
+    load,
+    print_lines,
+    sample_toml,
+)
+
+# `CONFIG GET *` of Disque 1.0, in its order.
+DISQUE_ORDER = [
+    "requirepass",
+    "unixsocket",
+    "logfile",
+    "pidfile",
+    "maxmemory",
+    "maxmemory-samples",
+    "timeout",
+    "auto-aof-rewrite-percentage",
+    "auto-aof-rewrite-min-size",
+    "slowlog-log-slower-than",
+    "latency-monitor-threshold",
+    "slowlog-max-len",
+    "port",
+    "tcp-backlog",
+    "databases",
+    "maxclients",
+    "watchdog-period",
+    "hz",
+    "cluster-node-timeout",
+    "tcp-keepalive",
+    "no-appendfsync-on-rewrite",
+    "daemonize",
+    "activerehashing",
+    "aof-rewrite-incremental-fsync",
+    "aof-load-truncated",
+    "aof-enqueue-jobs-once",
+    "maxmemory-policy",
+    "loglevel",
+    "appendfsync",
+    "syslog-facility",
+    "appendonly",
+    "dir",
+    "client-output-buffer-limit",
+    "unixsocketperm",
+    "bind",
+]
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_command_line_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.toml", "port = 1\ntimeout = 2\nmaxclients = 3\n")
+    cfg = load(file, {"TUQUE__PORT": "4", "TUQUE__TIMEOUT": "5", "OTHER": "x"}, {"port": "6"})
+    assert (cfg.port, cfg.timeout, cfg.maxclients, cfg.hz) == (6, 5, 3, 10)
+    origins = [cfg.origin[name] for name in ("port", "timeout", "maxclients", "hz")]
+    assert origins == ["command line", "TUQUE__TIMEOUT", file, "default"]
+
+
+def test_print_config_is_toml_that_loads_to_the_same_values(tmp_path: Path) -> None:
+    sets = {"maxmemory": "1536mb", "bind": "127.0.0.1 ::1", "logfile": 'a "b"', "events": "yes"}
+    cfg = load(None, {}, sets)
+    again = load(write(tmp_path / "t.toml", "\n".join(print_lines(cfg))))
+    for field in OPTIONS:
+        assert getattr(again, field) == getattr(cfg, field), field
+
+
+def test_the_sample_uncommented_is_the_default(tmp_path: Path) -> None:
+    lines = [
+        line[1:] if line.startswith("#") and not line.startswith("# ") else line
+        for line in sample_toml().splitlines()
+    ]
+    cfg = load(write(tmp_path / "t.toml", "\n".join(lines)))
+    for field, opt in OPTIONS.items():
+        if field != "dir":
+            assert getattr(cfg, field) == opt.default, field
+
+
+def test_sections_and_dots_and_dashes_name_the_same_option(tmp_path: Path) -> None:
+    text = (
+        '[journal]\nenabled = true\nfsync = "always"\n[events]\nenabled = true\nroll-rows = 5000\n'
+    )
+    cfg = load(
+        write(tmp_path / "t.toml", text), {"TUQUE__EVENTS__DIR": "e"}, {"events.buffer": "4000"}
+    )
+    assert cfg.appendonly and cfg.appendfsync == "always"
+    assert cfg.events and cfg.events_roll_rows == 5000
+    assert (cfg.events_dir, cfg.events_buffer) == ("e", 4000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("port", "65536", "0..65535"),
+        ("port", "-1", "0..65535"),
+        ("port", "1_0", "0..65535"),
+        ("port", "", "0..65535"),
+        ("maxclients", "0", "1..10000000"),
+        ("maxmemory", "12q", "units"),
+        ("maxmemory", "-1", "units"),
+        ("maxmemory", "١", "units"),
+        ("max_body_bytes", "513mb", "1..512mb"),
+        ("appendfsync", "sometimes", "always | everysec | no"),
+        ("appendonly", "maybe", "yes or no"),
+        ("unixsocketperm", "999", "octal"),
+        ("appenddirname", "../x", "without '/'"),
+        ("client_output_buffer_limit", "slave 0 0 0", "normal"),
+        ("client_output_buffer_limit", "normal 1 2 3", "soft limit below"),
+        ("bind", "0.0.0.0", "requirepass"),
+        ("logfile", "a\nb", "one line"),
+    ],
+)
+def test_a_bad_value_names_key_value_and_what_is_allowed(
+    name: str, value: str, allowed: str
+) -> None:
+    with pytest.raises(ConfigError) as info:
+        load(None, {}, {name: value})
+    line = str(info.value)
+    assert (
+        name.replace("_", "-") in line and allowed in line and "\n" not in line.replace(value, "")
+    )
+    assert value in line or value.startswith("normal")
+
+
+def test_an_unknown_key_is_an_error_with_a_suggestion(tmp_path: Path) -> None:
+    for load_it in (
+        lambda: load(None, {}, {"max-client": "1"}),
+        lambda: load(None, {"TUQUE__MAX_CLIENT": "1"}),
+        lambda: load(write(tmp_path / "t.toml", "max_client = 1\n")),
+    ):
+        with pytest.raises(ConfigError, match="did you mean 'maxclients'"):
+            load_it()
+
+
+@pytest.mark.parametrize("text", ["port = \n", "port 7711\n", "[a\n", "port = [1]\n", "bind = 5\n"])
+def test_a_broken_toml_file_says_where(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"t\.toml"):
+        load(write(tmp_path / "t.toml", text))
+
+
+def test_a_missing_file_says_so() -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load("/nonexistent/t.toml")
+
+
+def test_without_a_password_only_loopback() -> None:
+    assert listen_addresses(load()) == ["127.0.0.1", "::1"]
+    assert listen_addresses(load(None, {}, {"requirepass": "x"})) == ["0.0.0.0", "::"]
+    assert listen_addresses(load(None, {}, {"protected-mode": "no"})) == ["0.0.0.0", "::"]
+    assert listen_addresses(load(None, {}, {"bind": "*", "requirepass": "x"})) == ["0.0.0.0", "::"]
+
+
+def test_config_get_has_disques_order_then_ours() -> None:
+    names = [name for name, _ in config_get(load(), "*")]
+    assert names[: len(DISQUE_ORDER)] == DISQUE_ORDER
+    assert "protected-mode" in names and "appendfilename" not in names
+    assert [name for name, _ in config_get(load(), "SLOW*")] == [
+        "slowlog-log-slower-than",
+        "slowlog-max-len",
+    ]
+    assert config_get(load(), "por[^u]") == [("port", "7711")]
+    assert config_get(load(), "nothing") == []
+
+
+def test_config_get_never_shows_the_password() -> None:
+    cfg = load(None, {}, {"requirepass": "hush"})
+    assert "hush" not in str(config_get(cfg, "*")) and "hush" not in str(print_lines(cfg))
+
+
+def test_config_set_changes_what_may_change() -> None:
+    cfg = load()
+    for name, value in (("maxmemory", "2gb"), ("HZ", "100000"), ("tcp-keepalive", "no")):
+        config_set(cfg, name, value)
+    assert (cfg.maxmemory, cfg.hz, cfg.tcp_keepalive) == (2 << 30, 500, 0)
+    assert dict(config_get(cfg, "tcp-keepalive")) == {"tcp-keepalive": "no"}
+    assert cfg.origin["maxmemory"] == "CONFIG SET"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reply"),
+    [
+        ("port", "1", "ERR Unsupported CONFIG parameter: port"),
+        ("dir", "/", "ERR Unsupported CONFIG parameter: dir"),
+        ("logfile", "/x", "ERR Unsupported CONFIG parameter: logfile"),
+        ("nope", "1", "ERR Unsupported CONFIG parameter: nope"),
+        ("appendfilename", "x", "ERR Unsupported CONFIG parameter: appendfilename"),
+        ("maxclients", "0", "ERR Invalid argument '0' for CONFIG SET 'maxclients'"),
+    ],
+)
+def test_config_set_refuses_and_changes_nothing(name: str, value: str, reply: str) -> None:
+    cfg = load()
+    before = config_get(cfg, "*")
+    with pytest.raises(ConfigError) as info:
+        config_set(cfg, name, value)
+    assert info.value.reply == reply
+    assert config_get(cfg, "*") == before
+
+
+def test_config_set_cannot_open_the_node_to_all() -> None:
+    cfg = load(None, {}, {"bind": "0.0.0.0", "requirepass": "x"})
+    with pytest.raises(ConfigError):
+        config_set(cfg, "requirepass", "")
+    assert cfg.requirepass == "x"
+
+
+def test_every_option_says_what_it_is() -> None:
+    for field, opt in OPTIONS.items():
+        assert opt.help and len(opt.help) < 120, field
+        shown = opt.kind.show(opt.default)
+        if field not in ("requirepass", "tcp_keepalive"):
+            assert opt.kind.parse(shown) == opt.default, field
+    assert set(OPTIONS) == set(Config.__struct_fields__) - {
+        "origin",
+        "warnings",
+        "config_file",
+        "config_syntax",
+    }
