@@ -20,8 +20,8 @@ import builtins
 class Error(Exception):
     """Root of all errors of Tuque.
 
-    `node` is "host:port" of the node concerned ("" when there is none), `job_id` the job a single-job
-    call was about, `retryable` says that sending the same call again is safe and may succeed.
+    `node` is "host:port" of the node concerned ("" when there is none), `job_id` the job of a call
+    about one job, `retryable` says that sending the call again is safe and may succeed.
     """
 
     retryable: bool = False

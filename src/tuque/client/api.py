@@ -1,0 +1,113 @@
+"""The values the client gives and takes; plain data, which knows nothing of connections."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+Text: TypeAlias = str | bytes
+Arg: TypeAlias = str | bytes | int | float
+Reply: TypeAlias = Any
+"""What hiredis makes of an answer: None, int, float, bool, bytes, list, dict or an exception."""
+
+JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
+PauseOption: TypeAlias = Literal["in", "out", "all", "none", "state", "bcast"]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job as fetched; the counters are None unless they were asked for."""
+
+    queue: str
+    id: str
+    body: bytes
+    nacks: int | None = None
+    additional_deliveries: int | None = None
+
+
+JobId: TypeAlias = str | bytes | Job
+
+
+class JobInfo(msgspec.Struct, frozen=True):
+    """What one node knows about a job (SHOW); None where it has only the acknowledgement."""
+
+    id: str
+    queue: str | None
+    state: str
+    repl: int
+    ttl_s: int
+    ctime_ns: int
+    delay_s: int
+    retry_s: int
+    nacks: int
+    additional_deliveries: int
+    nodes_delivered: tuple[str, ...]
+    nodes_confirmed: tuple[str, ...]
+    next_requeue_within_ms: int | None
+    next_awake_within_ms: int | None
+    body: bytes | None
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """A node as another one sees it (HELLO); a lower priority number is better, 100 is unusable."""
+
+    id: str
+    host: str
+    port: int
+    priority: int
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The answer to HELLO: who the node is, and whom it knows, itself included."""
+
+    version: int
+    id: str
+    nodes: tuple[NodeInfo, ...]
+
+
+class ClusterNode(msgspec.Struct, frozen=True):
+    """One line of CLUSTER NODES; times are unix milliseconds, 0 for none."""
+
+    id: str
+    host: str
+    port: int
+    flags: tuple[str, ...]
+    ping_sent_ms: int
+    pong_received_ms: int
+    connected: bool
+
+
+# The keys are the server's own, hyphens included.
+QueueStat = TypedDict(
+    "QueueStat",
+    {
+        "name": str,
+        "len": int,
+        "age": int,
+        "idle": int,
+        "blocked": int,
+        "import-from": list[str],
+        "import-rate": int,
+        "jobs-in": int,
+        "jobs-out": int,
+        "pause": str,
+    },
+)
+
+
+def to_bytes(value: Text) -> bytes:
+    """UTF-8; bytes that came as undecodable go back unchanged."""
+    return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+
+
+def to_text(value: bytes) -> str:
+    """UTF-8; what is not UTF-8 survives a round trip through `to_bytes`."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def id_bytes(job: JobId) -> bytes:
+    return to_bytes(job.id if isinstance(job, Job) else job)
+
+
+def id_text(job: JobId) -> str:
+    return job.id if isinstance(job, Job) else job if isinstance(job, str) else to_text(job)

@@ -1,0 +1,397 @@
+"""The method table, first half: what each call about jobs and queues is on the wire.
+
+A builder turns arguments into a `Call`: the words to send, how the answer becomes a typed result,
+and what may be done when no answer comes. Both faces and the pipeline are made from these builders,
+so a call has one signature everywhere. `timeout` (seconds) bounds a call beyond the time it asks
+the node to wait; None means the client's default. Nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from tuque.client.api import (
+    Arg,
+    Job,
+    JobId,
+    JobInfo,
+    JobState,
+    PauseOption,
+    QueueStat,
+    Reply,
+    Text,
+    id_bytes,
+    id_text,
+    to_bytes,
+    to_text,
+)
+from tuque.errors import ProtocolError
+
+T = TypeVar("T")
+
+SHORTEST_WAIT_MS = 1  # 0 would mean: wait for ever
+
+
+class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One call, ready to be packed.
+
+    `repeat`: it may be sent again although it may have been executed. `wait_s`: how long it asks
+    the node to hold the answer, None for ever. `wait_arg`: where in `args` that time stands, in ms,
+    when the wait may be cut into slices; 0 otherwise. `ends_connection`: no answer is the answer.
+    """
+
+    args: tuple[Arg, ...]
+    parse: Callable[[Reply], T]
+    repeat: bool = False
+    wait_s: float | None = 0.0
+    wait_arg: int = 0
+    timeout_s: float | None = None
+    job_id: str | None = None
+    ends_connection: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def may_block(self) -> bool:
+        """True for calls that hold a connection for as long as nothing happens."""
+        return self.wait_arg > 0
+
+    def waiting(self, wait_s: float) -> Call[T]:
+        """The same call, asking the node to wait `wait_s` at most."""
+        wait_ms = max(SHORTEST_WAIT_MS, int(wait_s * 1000))
+        args = (*self.args[: self.wait_arg], wait_ms, *self.args[self.wait_arg + 1 :])
+        return msgspec.structs.replace(self, args=args, wait_s=wait_ms / 1000)
+
+    def read(self, reply: Reply) -> T:
+        """The typed result of an answer that is no error; ProtocolError if it has another shape."""
+        try:
+            return self.parse(reply)
+        except (TypeError, ValueError, LookupError, AttributeError) as e:
+            shown = repr(reply)[:200]
+            raise ProtocolError(f"unexpected answer to {self.name}: {shown}") from e
+
+
+# Jobs
+
+
+def addjob(
+    queue: Text,
+    body: Text,
+    *,
+    timeout_ms: int = 5000,
+    replicate: int | None = None,
+    delay: int | None = None,
+    retry: int | None = None,
+    ttl: int | None = None,
+    maxlen: int | None = None,
+    asynchronous: bool = False,
+    timeout: float | None = None,
+) -> Call[str]:
+    """Adds a job and gives its id. `delay`, `retry`, `ttl` are seconds; `retry=0` is at most once.
+
+    `timeout_ms` is how long the node may take to make the copies, 0 for ever. Never sent twice.
+    """
+    args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), timeout_ms]
+    options = {
+        "REPLICATE": replicate,
+        "DELAY": delay,
+        "RETRY": retry,
+        "TTL": ttl,
+        "MAXLEN": maxlen,
+    }
+    for word, value in options.items():
+        if value is not None:
+            args += (word, value)
+    if asynchronous:
+        args.append("ASYNC")
+    wait_s = timeout_ms / 1000 if timeout_ms > 0 else None
+    return Call(args=tuple(args), parse=to_text, wait_s=wait_s, timeout_s=timeout)
+
+
+def getjob(
+    *queues: Text,
+    timeout_ms: int | None = None,
+    count: int = 1,
+    nohang: bool = False,
+    withcounters: bool = False,
+    timeout: float | None = None,
+) -> Call[list[Job]]:
+    """Fetches up to `count` jobs, the first queue first; an empty list when none came in time.
+
+    Waits `timeout_ms`, without it until there is a job; `nohang` does not wait at all.
+    """
+    if not queues:
+        raise ValueError("getjob needs at least one queue")
+    if timeout_ms is not None and timeout_ms < 1:
+        raise ValueError(f"timeout_ms must be at least 1, or None to wait for ever: {timeout_ms}")
+    args: list[Arg] = ["GETJOB"]
+    wait_arg = 0
+    if nohang:
+        args.append("NOHANG")
+    else:
+        args += ("TIMEOUT", timeout_ms or 0)
+        wait_arg = 2
+    if count != 1:
+        args += ("COUNT", count)
+    if withcounters:
+        args.append("WITHCOUNTERS")
+    args.append("FROM")
+    args += map(to_bytes, queues)
+    wait_s = 0.0 if nohang else None if timeout_ms is None else timeout_ms / 1000
+    # An answer lost is a delivery lost, which the broker repairs; asking again adds no harm.
+    return Call(
+        args=tuple(args),
+        parse=_jobs,
+        repeat=True,
+        wait_s=wait_s,
+        wait_arg=wait_arg,
+        timeout_s=timeout,
+    )
+
+
+def ackjob(*ids: JobId, timeout: float | None = None) -> Call[int]:
+    """Acknowledges jobs; gives how many this node knew as not acknowledged."""
+    return _on_ids("ACKJOB", ids, timeout, repeat=True)
+
+
+def fastack(*ids: JobId, timeout: float | None = None) -> Call[int]:
+    """Acknowledges without making sure that all copies learn of it; gives how many went here."""
+    return _on_ids("FASTACK", ids, timeout, repeat=True)
+
+
+def deljob(*ids: JobId, timeout: float | None = None) -> Call[int]:
+    """Removes jobs from this node alone; gives how many there were."""
+    return _on_ids("DELJOB", ids, timeout, repeat=True)
+
+
+def nack(*ids: JobId, delay: float | None = None, timeout: float | None = None) -> Call[int]:
+    """Gives jobs back as failed, to be queued again after `delay` seconds; gives how many were."""
+    option: tuple[Arg, ...] = () if delay is None else ("DELAY", f"{delay:.3f}")
+    return _on_ids("NACK", ids, timeout, option=option)
+
+
+def enqueue(*ids: JobId, timeout: float | None = None) -> Call[int]:
+    """Queues jobs that are out for delivery; gives how many were."""
+    return _on_ids("ENQUEUE", ids, timeout)
+
+
+def dequeue(*ids: JobId, timeout: float | None = None) -> Call[int]:
+    """Takes jobs out of their queue until their retry time; gives how many were queued."""
+    return _on_ids("DEQUEUE", ids, timeout)
+
+
+def working(id: JobId, *, timeout: float | None = None) -> Call[int]:
+    """Postpones the next delivery of a job by its retry time, which it gives, in seconds."""
+    return _on_ids("WORKING", (id,), timeout, repeat=True)
+
+
+def deadletter(
+    id: JobId, queue: Text, reason: Text | None = None, *, timeout: float | None = None
+) -> Call[str]:
+    """Moves a body into another queue as a new job, whose id it gives; acknowledges the old job."""
+    args: list[Arg] = ["DEADLETTER", id_bytes(id), to_bytes(queue)]
+    if reason is not None:
+        args += ("REASON", to_bytes(reason))
+    return Call(args=tuple(args), parse=to_text, timeout_s=timeout, job_id=id_text(id))
+
+
+def show(id: JobId, *, timeout: float | None = None) -> Call[JobInfo | None]:
+    """What this node knows about a job, None if nothing."""
+    return Call(
+        args=("SHOW", id_bytes(id)),
+        parse=_job_info,
+        repeat=True,
+        timeout_s=timeout,
+        job_id=id_text(id),
+    )
+
+
+# Queues
+
+
+def qlen(queue: Text, *, timeout: float | None = None) -> Call[int]:
+    """How many jobs are queued on this node."""
+    return Call(args=("QLEN", to_bytes(queue)), parse=int, repeat=True, timeout_s=timeout)
+
+
+def qstat(queue: Text, *, timeout: float | None = None) -> Call[QueueStat | None]:
+    """Counters of a queue on this node, None if it has no such queue."""
+    return Call(args=("QSTAT", to_bytes(queue)), parse=_queue_stat, repeat=True, timeout_s=timeout)
+
+
+def qpeek(queue: Text, count: int = 1, *, timeout: float | None = None) -> Call[list[Job]]:
+    """The jobs that are next, without fetching them; the newest first if `count` is negative."""
+    args = ("QPEEK", to_bytes(queue), count)
+    return Call(args=args, parse=_jobs, repeat=True, timeout_s=timeout)
+
+
+def pause(queue: Text, *options: PauseOption, timeout: float | None = None) -> Call[str]:
+    """Sets what of a queue is paused and gives the result: none, in, out or all."""
+    args: tuple[Arg, ...] = ("PAUSE", to_bytes(queue), *(options or ("state",)))
+    return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def qscan_page(
+    cursor: str,
+    *,
+    count: int | None = None,
+    minlen: int | None = None,
+    maxlen: int | None = None,
+    importrate: int | None = None,
+    timeout: float | None = None,
+) -> Call[tuple[str, list[str]]]:
+    """One step of a scan over the queues: the next cursor, "0" at the end, and names."""
+    args: list[Arg] = ["QSCAN", cursor]
+    options = {"COUNT": count, "MINLEN": minlen, "MAXLEN": maxlen, "IMPORTRATE": importrate}
+    for word, value in options.items():
+        if value is not None:
+            args += (word, value)
+    return Call(args=tuple(args), parse=_text_page, repeat=True, timeout_s=timeout)
+
+
+def jscan_page(
+    cursor: str,
+    *,
+    queue: Text | None = None,
+    states: Iterable[JobState] = (),
+    count: int | None = None,
+    timeout: float | None = None,
+) -> Call[tuple[str, list[str]]]:
+    """One step of a scan over the jobs: the next cursor, "0" at the end, and ids."""
+    args = _jscan_args(cursor, queue, states, count, "id")
+    return Call(args=args, parse=_text_page, repeat=True, timeout_s=timeout)
+
+
+def jscan_full_page(
+    cursor: str,
+    *,
+    queue: Text | None = None,
+    states: Iterable[JobState] = (),
+    count: int | None = None,
+    timeout: float | None = None,
+) -> Call[tuple[str, list[JobInfo]]]:
+    """As `jscan_page`, with all that the node knows about each job."""
+    args = _jscan_args(cursor, queue, states, count, "all")
+    return Call(args=args, parse=_info_page, repeat=True, timeout_s=timeout)
+
+
+# From answers to values
+
+
+def _on_ids(
+    word: str,
+    ids: tuple[JobId, ...],
+    timeout: float | None,
+    *,
+    option: tuple[Arg, ...] = (),
+    repeat: bool = False,
+) -> Call[int]:
+    return Call(
+        args=(word, *option, *map(id_bytes, ids)),
+        parse=int,
+        repeat=repeat,
+        timeout_s=timeout,
+        job_id=id_text(ids[0]) if len(ids) == 1 else None,
+    )
+
+
+def _jscan_args(
+    cursor: str,
+    queue: Text | None,
+    states: Iterable[JobState],
+    count: int | None,
+    reply: Literal["id", "all"],
+) -> tuple[Arg, ...]:
+    args: list[Arg] = ["JSCAN", cursor]
+    if count is not None:
+        args += ("COUNT", count)
+    if queue is not None:
+        args += ("QUEUE", to_bytes(queue))
+    for state in states:
+        args += ("STATE", state)
+    return (*args, "REPLY", reply)
+
+
+def pairs(reply: Reply) -> dict[str, Reply]:
+    """A flat array of names and values, or a RESP3 map, as a dict."""
+    if isinstance(reply, dict):
+        return {to_text(key): value for key, value in reply.items()}
+    names = iter(reply)
+    return {to_text(name): value for name, value in zip(names, names, strict=True)}
+
+
+def _jobs(reply: Reply) -> list[Job]:
+    return [] if reply is None else [_job(item) for item in reply]
+
+
+def _job(item: Reply) -> Job:
+    queue, job_id, body = item[:3]
+    if len(item) == 3:
+        return Job(to_text(queue), to_text(job_id), body)
+    counters = pairs(item[3:])
+    return Job(
+        to_text(queue),
+        to_text(job_id),
+        body,
+        counters["nacks"],
+        counters["additional-deliveries"],
+    )
+
+
+def _job_info(reply: Reply) -> JobInfo | None:
+    return None if reply is None else _known_job_info(reply)
+
+
+def _known_job_info(reply: Reply) -> JobInfo:
+    fields = pairs(reply)
+    queue = fields["queue"]
+    return JobInfo(
+        id=to_text(fields["id"]),
+        queue=None if queue is None else to_text(queue),
+        state=to_text(fields["state"]),
+        repl=fields["repl"] or 0,
+        ttl_s=fields["ttl"],
+        ctime_ns=fields["ctime"] or 0,
+        delay_s=fields["delay"] or 0,
+        retry_s=fields["retry"] or 0,
+        nacks=fields["nacks"],
+        additional_deliveries=fields["additional-deliveries"],
+        nodes_delivered=tuple(map(to_text, fields["nodes-delivered"])),
+        nodes_confirmed=tuple(map(to_text, fields["nodes-confirmed"])),
+        next_requeue_within_ms=fields["next-requeue-within"],
+        next_awake_within_ms=fields["next-awake-within"],
+        body=fields["body"],
+    )
+
+
+def _queue_stat(reply: Reply) -> QueueStat | None:
+    if reply is None:
+        return None
+    fields = pairs(reply)
+    return {
+        "name": to_text(fields["name"]),
+        "len": fields["len"],
+        "age": fields["age"],
+        "idle": fields["idle"],
+        "blocked": fields["blocked"],
+        "import-from": list(map(to_text, fields["import-from"])),
+        "import-rate": fields["import-rate"],
+        "jobs-in": fields["jobs-in"],
+        "jobs-out": fields["jobs-out"],
+        "pause": to_text(fields["pause"]),
+    }
+
+
+def _text_page(reply: Reply) -> tuple[str, list[str]]:
+    cursor, items = reply
+    return to_text(cursor), list(map(to_text, items))
+
+
+def _info_page(reply: Reply) -> tuple[str, list[JobInfo]]:
+    cursor, items = reply
+    return to_text(cursor), list(map(_known_job_info, items))

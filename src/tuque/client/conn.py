@@ -1,0 +1,89 @@
+"""One connection without its socket: calls in, bytes out; bytes in, answers out, in order.
+
+Error answers come out as exceptions of `tuque.errors`, also inside arrays. Pushed messages, which
+no call asked for, are dropped. Nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import hiredis
+
+from tuque.client import admin
+from tuque.client.api import Arg, Hello, Reply
+from tuque.client.calls import Call
+from tuque.client.url import Settings
+from tuque.errors import NoAuth, ProtocolError, ReplyError, reply_error
+
+_NOTHING = object()
+
+
+class Conn:
+    """The protocol state of a connection: what was asked and is not answered yet."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.unanswered = 0
+        self._reader = hiredis.Reader(
+            protocolError=self._protocol_error,
+            replyError=self._reply_error,
+            notEnoughData=_NOTHING,
+        )
+
+    def pack(self, commands: Iterable[tuple[Arg, ...]]) -> bytes:
+        """The bytes of the commands, whose answers are due from now on."""
+        packed: list[bytes] = [_pack(command) for command in commands]
+        self.unanswered += len(packed)
+        return packed[0] if len(packed) == 1 else b"".join(packed)
+
+    def feed(self, data: bytes) -> list[Reply]:
+        """The answers that `data` completes; ProtocolError if it holds something else."""
+        self._reader.feed(data)
+        replies: list[Reply] = []
+        while (reply := self._reader.gets()) is not _NOTHING:
+            if isinstance(reply, hiredis.PushNotification):
+                continue
+            if self.unanswered == 0:
+                raise ProtocolError(f"{self.node} sent what nobody asked for", node=self.node)
+            self.unanswered -= 1
+            replies.append(reply)
+        return replies
+
+    def _reply_error(self, text: str) -> ReplyError:
+        return reply_error(text, node=self.node)
+
+    def _protocol_error(self, text: str) -> ProtocolError:
+        return ProtocolError(f"{self.node} does not speak RESP: {text}", node=self.node)
+
+
+def _pack(command: tuple[Arg, ...]) -> bytes:
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # stub: 1-tuple
+    return packed
+
+
+def greeting(settings: Settings) -> list[Call[Any]]:
+    """What a new connection says first, in one write; HELLO is the last."""
+    calls: list[Call[Any]] = []
+    if settings.password:
+        login = (settings.user, settings.password) if settings.user else (settings.password,)
+        calls.append(admin.execute("AUTH", *login))
+    if settings.name:
+        calls.append(admin.execute("CLIENT", "SETNAME", settings.name))
+    calls.append(admin.hello())
+    return calls
+
+
+def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:
+    """The node's HELLO, None from a server without; raises what makes the connection useless."""
+    for call, reply in zip(calls, replies, strict=True):
+        if isinstance(reply, ReplyError) and (
+            reply.retryable or isinstance(reply, NoAuth) or call.name == "AUTH"
+        ):
+            raise reply
+    last = replies[-1]
+    if isinstance(last, ReplyError):
+        return None
+    found: Hello = calls[-1].read(last)
+    return found

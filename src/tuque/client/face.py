@@ -1,0 +1,164 @@
+"""What both faces share without I/O: deadlines, tries, the log, the words of errors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import math
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tuque.client.api import Reply
+from tuque.client.calls import Call
+from tuque.client.nodes import LEAVING_REST_S, Route
+from tuque.client.retry import Tries
+from tuque.client.url import Address, Settings
+from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading, NoNode, ReplyError
+
+if TYPE_CHECKING:
+    import ssl
+
+log = logging.getLogger("tuque.client")
+
+# A long wait is asked in slices, so that a link that died without a word is noticed.
+SLICE_S = 30.0
+SHORTEST_CONNECT_S = 0.05
+
+
+class Face:
+    """The part of a client that decides; its subclasses wait and do I/O."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._rng = random.Random()
+        self._route = Route(settings.seeds, self._rng)
+        self._is_closed = False
+        self._tls = _tls_context(settings) if settings.tls else None
+
+    def __repr__(self) -> str:
+        state = " closed" if self._is_closed else ""
+        kind = type(self)
+        return f"<{kind.__module__}.{kind.__qualname__} {self.settings.masked_url}{state}>"
+
+    @property
+    def node(self) -> str:
+        """The "host:port" of the node in use, "" before the first call and after a loss."""
+        return str(self._route.current or "")
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("this client is closed", retryable=False)
+
+    def _grace_s(self, call: Call[Any]) -> float:
+        return self.settings.timeout_s if call.timeout_s is None else call.timeout_s
+
+    def _tries(self, asked: list[Call[Any]], now_s: float) -> Tries:
+        """The tries for calls; they end when the answers would be due, had all gone well."""
+        deadline_s = self._deadline_s(asked, now_s)
+        if deadline_s == math.inf:  # the answer may take for ever, but finding a node must not
+            deadline_s = now_s + max(self._grace_s(call) for call in asked)
+        return Tries(
+            self.settings.retry,
+            repeat=all(call.repeat for call in asked),
+            deadline_s=deadline_s,
+            rng=self._rng,
+        )
+
+    def _deadline_s(self, asked: list[Call[Any]], now_s: float) -> float:
+        """When calls sent now must be answered: what they ask the node to wait, and the timeout."""
+        waits_s = sum(math.inf if call.wait_s is None else call.wait_s for call in asked)
+        return now_s + waits_s + max(self._grace_s(call) for call in asked)
+
+    def _answer_by_s(
+        self, asked: list[Call[Any]], batch: list[Call[Any]], deadline_s: float, now_s: float
+    ) -> float:
+        """When a batch must be answered: each of a long pipeline's has its own time."""
+        if len(asked) == 1 and asked[0].wait_s is not None:
+            return deadline_s
+        return max(deadline_s, self._deadline_s(batch, now_s))
+
+    def _connect_by_s(self, deadline_s: float, now_s: float) -> float:
+        latest_s = now_s + self.settings.connect_timeout_s
+        return min(latest_s, max(deadline_s, now_s + SHORTEST_CONNECT_S))
+
+    def _left_of(self, asked: list[Call[Any]], deadline_s: float, now_s: float) -> list[Call[Any]]:
+        """The calls to send when part of the wait has passed already."""
+        if len(asked) > 1 or not asked[0].may_block:
+            return asked
+        left_s = deadline_s - self._grace_s(asked[0]) - now_s
+        return [asked[0].waiting(max(0.0, left_s))]
+
+    def _refused(
+        self, address: Address, asked: list[Call[Any]], replies: list[Reply], now_s: float
+    ) -> bool:
+        """True if the one call asked got an answer that another node, or time, will better."""
+        if any(isinstance(reply, Leaving) for reply in replies):
+            self._on_leaving(address, now_s)
+        return len(asked) == 1 and isinstance(replies[-1], Leaving | Loading)
+
+    # Causes, and what the log says to them
+
+    def _on_connected(self, address: Address, hello: Any) -> None:
+        if self._route.on_connected(address, hello):
+            log.info("connected again, to node %s", address)
+        else:
+            log.debug("connected to node %s", address)
+
+    def _on_unreachable(self, address: Address, error: Error, now_s: float) -> None:
+        if self._route.on_failed(address, now_s):
+            log.warning("cannot use node %s: %s", address, error)
+
+    def _on_lost(self, address: Address, error: Error, now_s: float) -> None:
+        if self._route.on_failed(address, now_s):
+            log.warning("lost node %s: %s", address, error)
+
+    def _on_stale(self, address: Address) -> None:
+        if self._route.on_stale():
+            log.warning("lost node %s: it closed the connection between two calls", address)
+
+    def _on_leaving(self, address: Address, now_s: float) -> None:
+        if self._route.on_failed(address, now_s, LEAVING_REST_S):
+            log.warning("node %s is leaving the cluster: looking for another one", address)
+
+
+def no_node(causes: list[Error]) -> Error:
+    """The error when all known nodes were tried: their own word if one spoke, else NoNode."""
+    for cause in causes:
+        if isinstance(cause, ReplyError):
+            return cause
+    return NoNode("no node can be reached: " + "; ".join(map(str, causes)))
+
+
+def no_answer(error: Error, call: Call[Any]) -> Error:
+    """The error of one call of a pipeline whose connection failed before its answer."""
+    kind = type(error) if isinstance(error, ConnectionError) else Closed
+    return kind(str(error), node=error.node, job_id=call.job_id, retryable=call.repeat)
+
+
+def connect_error(address: Address, error: OSError) -> ConnectionError:
+    """An operating system's error as ours, which says to which node."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, TimeoutError):
+        reason = "timed out"
+    return ConnectionError(
+        f"cannot connect to {address}: {reason}", node=str(address), retryable=True
+    )
+
+
+def as_method(build: Callable[..., Any], method: Callable[..., Any], returns: str) -> None:
+    """Makes a method made from a builder show the builder's name, words and arguments."""
+    functools.update_wrapper(method, build)
+    del method.__wrapped__  # type: ignore[attr-defined]  # its signature has no `self`
+    signature = inspect.signature(build)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[own, *signature.parameters.values()], return_annotation=returns
+    )
+
+
+def _tls_context(settings: Settings) -> ssl.SSLContext:
+    import ssl
+
+    return ssl.create_default_context(cafile=settings.cafile or None)

@@ -1,0 +1,81 @@
+"""Decides which node a client talks to: one at a time, another when it fails or leaves.
+
+It stays with a node while it can, so that a client sees its own work there. State is replaced,
+never changed in place, so that threads may read it without a lock.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tuque.client.api import Hello
+from tuque.client.url import Address
+
+REST_S = 1.0  # a node that failed is tried last for so long
+LEAVING_REST_S = 30.0
+LEAVING_PRIORITY = 100
+UNKNOWN_PRIORITY = 1
+
+
+class Route:
+    """The nodes known to a client and the one in use, if any."""
+
+    def __init__(self, seeds: tuple[Address, ...], rng: random.Random) -> None:
+        self.current: Address | None = None
+        self.is_lost = False
+        self._seeds = seeds
+        self._rng = rng
+        self._priorities: dict[Address, int] = dict.fromkeys(seeds, UNKNOWN_PRIORITY)
+        self._rests_until_s: dict[Address, float] = {}
+
+    def order(self, now_s: float) -> list[Address]:
+        """All known nodes, the one to try first in front: rested, then seeds, then by priority."""
+        current = self.current
+        if current is not None:
+            return [current]
+        rests, priorities = self._rests_until_s, self._priorities
+        nodes = list(priorities)
+        self._rng.shuffle(nodes)
+        nodes.sort(
+            key=lambda a: (rests.get(a, 0.0) > now_s, a not in self._seeds, priorities.get(a, 1))
+        )
+        return nodes
+
+    def on_connected(self, address: Address, hello: Hello | None) -> bool:
+        """Takes a node into use and learns the others from its HELLO; True after a loss."""
+        if hello is not None:
+            self._learn(address, hello)
+        was_lost, self.is_lost = self.is_lost, False
+        self.current = address
+        return was_lost
+
+    def on_failed(self, address: Address, now_s: float, rest_s: float = REST_S) -> bool:
+        """Notes that a node cannot be used now; True if that was not known yet."""
+        self._rests_until_s = {**self._rests_until_s, address: now_s + rest_s}
+        if self.current == address:
+            self.current = None
+        was_lost, self.is_lost = self.is_lost, True
+        return not was_lost
+
+    def on_stale(self) -> bool:
+        """Notes that an idle connection was closed; True if no loss was known yet."""
+        was_lost, self.is_lost = self.is_lost, True
+        return not was_lost
+
+    def has_better_than(self, address: Address, now_s: float) -> bool:
+        """True if the node is leaving or failed by its own account and another one is not."""
+        if self._priorities.get(address, UNKNOWN_PRIORITY) < LEAVING_PRIORITY:
+            return False
+        return any(
+            priority < LEAVING_PRIORITY and self._rests_until_s.get(other, 0.0) <= now_s
+            for other, priority in self._priorities.items()
+        )
+
+    def _learn(self, address: Address, hello: Hello) -> None:
+        priorities = dict.fromkeys(self._seeds, UNKNOWN_PRIORITY)
+        for node in hello.nodes:
+            if node.id == hello.id:
+                priorities[address] = node.priority
+            elif node.host and 0 < node.port <= 65535:
+                priorities[Address(node.host, node.port)] = node.priority
+        self._priorities = priorities

@@ -1,0 +1,58 @@
+"""Decides whether a failed call is tried again, and after how long; reads no clock."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from tuque.errors import ConnectionError, Error, Leaving, Loading, Timeout
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How to try again: full jitter over a doubling span, until a call's own deadline.
+
+    `base_s` is the first span, `cap_s` the longest; `attempts` bounds the number of retries
+    besides: 0 for none, None for as many as the deadline leaves room for.
+    """
+
+    base_s: float = 0.05
+    cap_s: float = 1.0
+    attempts: int | None = None
+
+    def delay_s(self, attempt: int, rng: random.Random) -> float:
+        """Seconds to wait before retry number `attempt`, counted from 0."""
+        return rng.uniform(0.0, min(self.cap_s, self.base_s * 2.0 ** min(attempt, 32)))
+
+
+class Tries:
+    """The tries of one call: which failures are followed by another, and when to give up."""
+
+    def __init__(
+        self, retry: Retry, *, repeat: bool, deadline_s: float, rng: random.Random
+    ) -> None:
+        self.deadline_s = deadline_s
+        self._retry = retry
+        self._repeat = repeat
+        self._rng = rng
+        self._count = 0
+
+    def pause_s(self, error: Error, *, sent: bool, now_s: float) -> float:
+        """Seconds to wait before the next try; raises `error` when there must be none.
+
+        A node that answers LEAVING or LOADING has done nothing, so any call may be repeated then.
+        """
+        safe = not sent or self._repeat
+        if isinstance(error, ConnectionError):
+            error.retryable = safe
+            again = safe and not (sent and isinstance(error, Timeout))
+        else:
+            again = isinstance(error, Leaving | Loading)
+        attempts = self._retry.attempts
+        if not again or (attempts is not None and self._count >= attempts):
+            raise error
+        delay_s = self._retry.delay_s(self._count, self._rng)
+        if now_s + delay_s >= self.deadline_s:
+            raise error
+        self._count += 1
+        return delay_s

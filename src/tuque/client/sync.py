@@ -1,0 +1,380 @@
+"""The client for threads: the method table over blocking sockets; threads may share it."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+
+from tuque.client import admin, calls, pipeline
+from tuque.client.api import JobInfo, JobState, Reply, Text
+from tuque.client.calls import Call
+from tuque.client.conn import greeting, read_greeting
+from tuque.client.face import SLICE_S, Face, as_method, no_answer, no_node
+from tuque.client.retry import Retry
+from tuque.client.sockets import INFINITE, Link, Pool
+from tuque.client.url import Address, settings
+from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _method(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
+    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(build(*args, **kwargs))
+
+    as_method(build, method, "its result")
+    return method
+
+
+class Client(Face):
+    """A client for one broker or cluster; connects at the first call, reconnects by itself.
+
+    Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
+    bounds every call beyond the time it asks the node to wait; a call may bring its own.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        timeout: float | None = None,
+        connect_timeout: float | None = None,
+        retry: Retry | None = None,
+        max_connections: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._pid = 0
+        super().__init__(
+            settings(
+                url,
+                timeout=timeout,
+                connect_timeout=connect_timeout,
+                retry=retry,
+                max_connections=max_connections,
+                name=name,
+            )
+        )
+        self._start_afresh()
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        return cls(url)
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the idle connections now and those in use when their calls end."""
+        self._is_closed = True
+        if self._pid:
+            self._pool.close_idle()
+            self._blocking.close_idle()
+
+    def __del__(self) -> None:
+        if self._is_closed or self._pid != os.getpid():
+            return
+        if self._pool.open_count or self._blocking.open_count:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+            self.close()
+
+    def pipeline(self) -> Pipeline:
+        """Gathers calls and sends them together."""
+        return Pipeline(self)
+
+    # Scans, a page at a time
+
+    def qscan(
+        self,
+        *,
+        count: int | None = None,
+        minlen: int | None = None,
+        maxlen: int | None = None,
+        importrate: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[str]:
+        """The names of this node's queues; one that appears or goes meanwhile may be missed."""
+        return self._scan(
+            lambda cursor: calls.qscan_page(
+                cursor,
+                count=count,
+                minlen=minlen,
+                maxlen=maxlen,
+                importrate=importrate,
+                timeout=timeout,
+            )
+        )
+
+    @overload
+    def jscan(
+        self,
+        *,
+        queue: Text | None = None,
+        states: Iterable[JobState] = (),
+        full: Literal[False] = False,
+        count: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[str]: ...
+
+    @overload
+    def jscan(
+        self,
+        *,
+        queue: Text | None = None,
+        states: Iterable[JobState] = (),
+        full: Literal[True],
+        count: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[JobInfo]: ...
+
+    def jscan(
+        self,
+        *,
+        queue: Text | None = None,
+        states: Iterable[JobState] = (),
+        full: bool = False,
+        count: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[str] | Iterator[JobInfo]:
+        """The ids of this node's jobs, or with `full` all it knows about them."""
+        wanted = tuple(states)
+        if full:
+            return self._scan(
+                lambda cursor: calls.jscan_full_page(
+                    cursor, queue=queue, states=wanted, count=count, timeout=timeout
+                )
+            )
+        return self._scan(
+            lambda cursor: calls.jscan_page(
+                cursor, queue=queue, states=wanted, count=count, timeout=timeout
+            )
+        )
+
+    def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> Iterator[T]:
+        cursor = "0"
+        node = None
+        while True:
+            if node != self._route.current:  # a cursor means nothing to another node
+                cursor = "0"
+            cursor, items = self.run(page(cursor))
+            node = self._route.current
+            yield from items
+            if cursor == "0":
+                return
+
+    # The method table
+
+    addjob = _method(calls.addjob)
+    getjob = _method(calls.getjob)
+    ackjob = _method(calls.ackjob)
+    fastack = _method(calls.fastack)
+    deljob = _method(calls.deljob)
+    nack = _method(calls.nack)
+    enqueue = _method(calls.enqueue)
+    dequeue = _method(calls.dequeue)
+    working = _method(calls.working)
+    deadletter = _method(calls.deadletter)
+    show = _method(calls.show)
+    qlen = _method(calls.qlen)
+    qstat = _method(calls.qstat)
+    qpeek = _method(calls.qpeek)
+    pause = _method(calls.pause)
+    ping = _method(admin.ping)
+    hello = _method(admin.hello)
+    time = _method(admin.time)
+    info = _method(admin.info)
+    config_get = _method(admin.config_get)
+    config_set = _method(admin.config_set)
+    config_rewrite = _method(admin.config_rewrite)
+    config_resetstat = _method(admin.config_resetstat)
+    client_list = _method(admin.client_list)
+    cluster_nodes = _method(admin.cluster_nodes)
+    cluster_info = _method(admin.cluster_info)
+    cluster_myid = _method(admin.cluster_myid)
+    cluster_meet = _method(admin.cluster_meet)
+    cluster_forget = _method(admin.cluster_forget)
+    cluster_leaving = _method(admin.cluster_leaving)
+    bgrewriteaof = _method(admin.bgrewriteaof)
+    shutdown = _method(admin.shutdown)
+    execute = _method(admin.execute)
+
+    # How a call runs
+
+    def run(self, call: Call[T]) -> T:
+        """Sends a call, tries again where that is safe, and gives its typed result."""
+        if not call.may_block:
+            return call.read(self._ask_one(call))
+        ends_s = INFINITE if call.wait_s is None else time.monotonic() + call.wait_s
+        while True:
+            slice_s = min(SLICE_S, ends_s - time.monotonic())
+            reply = self._ask_one(call.waiting(slice_s))
+            if reply is not None or time.monotonic() >= ends_s:
+                return call.read(reply)
+
+    def run_all(self, asked: list[Call[Any]]) -> list[Any]:
+        """Sends calls together; gives their results, with an exception for each that failed.
+
+        Raises only when not a single answer came.
+        """
+        replies: list[Reply] = []
+        try:
+            self._ask(asked, replies)
+        except Error as e:
+            if not replies:
+                raise
+            replies += [no_answer(e, call) for call in asked[len(replies) :]]
+        return pipeline.read_all(asked, replies)
+
+    def _ask_one(self, call: Call[Any]) -> Reply:
+        replies: list[Reply] = []
+        try:
+            self._ask([call], replies)
+        except Error as e:
+            if call.ends_connection and isinstance(e, Closed):
+                return None
+            e.job_id = e.job_id or call.job_id
+            raise
+        if isinstance(replies[0], Error):
+            replies[0].job_id = call.job_id
+            raise replies[0]
+        return replies[0]
+
+    def _ask(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
+        """Appends an answer for each call, trying again where safe; raises the last error."""
+        self._check_open()
+        self._check_fork()
+        pool = self._blocking if any(call.may_block for call in asked) else self._pool
+        tries = self._tries(asked, time.monotonic())
+        while len(replies) < len(asked):
+            sent = False
+            try:
+                link = self._take(pool, tries.deadline_s)
+                sent = True
+                self._converse(pool, link, asked, replies, tries.deadline_s)
+                continue
+            except Error as e:
+                pause_s = tries.pause_s(e, sent=sent, now_s=time.monotonic())
+            time.sleep(pause_s)
+            asked = self._left_of(asked, tries.deadline_s, time.monotonic())
+
+    def _converse(
+        self,
+        pool: Pool,
+        link: Link,
+        asked: list[Call[Any]],
+        replies: list[Reply],
+        deadline_s: float,
+    ) -> None:
+        """Sends what is not answered yet over one connection, which goes back to the pool after."""
+        is_good = False
+        try:
+            for batch in pipeline.batches(asked[len(replies) :]):
+                until_s = self._answer_by_s(asked, batch, deadline_s, time.monotonic())
+                link.exchange([call.args for call in batch], replies, until_s)
+            is_good = True
+        except ConnectionError as e:
+            self._on_lost(link.address, e, time.monotonic())
+            raise
+        finally:
+            if not is_good or self._is_closed:
+                link.close()
+            pool.give(link if is_good and not self._is_closed else None)
+        if self._refused(link.address, asked, replies, time.monotonic()):
+            raise replies.pop()
+
+    def _take(self, pool: Pool, deadline_s: float) -> Link:
+        """A connection to the node in use, with a slot of the pool."""
+        link = pool.take(deadline_s)
+        try:
+            if link is not None:
+                if link.address == self._route.current and not link.is_stale():
+                    return link
+                if link.address == self._route.current:
+                    self._on_stale(link.address)
+                link.close()
+                pool.close_idle()
+            return self._connect(deadline_s)
+        except BaseException:
+            pool.give(None)
+            raise
+
+    def _connect(self, deadline_s: float) -> Link:
+        """A new connection to the first node that can be used."""
+        tried: set[Address] = set()
+        causes: list[Error] = []
+        while True:
+            now_s = time.monotonic()
+            untried = [a for a in self._route.order(now_s) if a not in tried]
+            if not untried:
+                raise no_node(causes)
+            address = untried[0]
+            tried.add(address)
+            until_s = self._connect_by_s(deadline_s, now_s)
+            try:
+                link = self._open(address, until_s)
+            except (ConnectionError, Leaving, Loading) as e:
+                self._on_unreachable(address, e, time.monotonic())
+                causes.append(e)
+                continue
+            if self._route.has_better_than(address, now_s):
+                link.close()
+                self._on_leaving(address, now_s)
+                continue
+            return link
+
+    def _open(self, address: Address, deadline_s: float) -> Link:
+        """Connects to one node and greets it."""
+        link = Link.open(address, self._tls, deadline_s)
+        asked = greeting(self.settings)
+        replies: list[Reply] = []
+        try:
+            link.exchange([call.args for call in asked], replies, deadline_s)
+            self._on_connected(address, read_greeting(asked, replies))
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    def _check_fork(self) -> None:
+        """In a child of a fork the sockets are the parent's: drops them without a word on them."""
+        if self._pid != os.getpid():
+            self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._pool = Pool(self.settings.max_connections)
+        self._blocking = Pool(None)
+        self._pid = os.getpid()
+
+
+class Pipeline(pipeline.Queued):
+    """Calls sent together at `execute`, or at the end of a `with` block that ends well."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is None and len(self):
+            self.execute()
+
+    def execute(self, *, raise_on_error: bool = True) -> list[Any]:
+        """Sends the calls and gives their results in order, kept in `results` too.
+
+        The first error among them is raised, or with `raise_on_error=False` left in its place. When
+        not a single answer came, that error is raised in either case.
+        """
+        asked = self._taken()
+        self.results = self._client.run_all(asked) if asked else []
+        if raise_on_error:
+            pipeline.raise_first(asked, self.results)
+        return self.results

@@ -1,0 +1,181 @@
+"""Reads the client's settings from a URL, the environment and arguments; keeps secrets masked.
+
+tuque://[user:password@]host[:port][,host2[:port2]...]/?timeout=5&retries=3
+tuques://...                  the same over TLS
+tuque+unix:///path/to/socket  through a unix socket
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from tuque.client.retry import Retry
+from tuque.errors import ConfigError
+
+DEFAULT_PORT = 7711
+DEFAULT_URL = f"tuque://127.0.0.1:{DEFAULT_PORT}"
+URL_VARIABLE = "TUQUE_URL"
+SCHEMES = ("tuque", "tuques", "tuque+unix")
+
+
+class Address(NamedTuple):
+    """Where a node listens; port 0 means that `host` is the path of a unix socket."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        if self.port == 0:
+            return self.host
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a client is told once; times in seconds."""
+
+    seeds: tuple[Address, ...]
+    user: str = ""
+    password: str = ""
+    timeout_s: float = 5.0
+    connect_timeout_s: float = 2.0
+    retry: Retry = Retry()
+    max_connections: int = 32
+    name: str = ""
+    tls: bool = False
+    cafile: str = ""
+
+    @property
+    def masked_url(self) -> str:
+        """The URL of the nodes without what must not be seen."""
+        scheme = "tuque+unix" if self.seeds[0].port == 0 else "tuques" if self.tls else "tuque"
+        login = f"{self.user}:***@" if self.password else ""
+        return f"{scheme}://{login}{','.join(map(str, self.seeds))}"
+
+    def __repr__(self) -> str:
+        return f"Settings({self.masked_url})"
+
+
+def settings(
+    url: str | None = None,
+    *,
+    timeout: float | None = None,
+    connect_timeout: float | None = None,
+    retry: Retry | None = None,
+    max_connections: int | None = None,
+    name: str | None = None,
+) -> Settings:
+    """Settings from a URL (without one TUQUE_URL, else the local node); arguments win over it."""
+    found = parse(url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+    return _checked(
+        msgspec.structs.replace(
+            found,
+            timeout_s=found.timeout_s if timeout is None else timeout,
+            connect_timeout_s=(
+                found.connect_timeout_s if connect_timeout is None else connect_timeout
+            ),
+            retry=found.retry if retry is None else retry,
+            max_connections=found.max_connections if max_connections is None else max_connections,
+            name=found.name if name is None else name,
+        )
+    )
+
+
+def parse(url: str) -> Settings:
+    """The settings a URL holds; ConfigError says what is wrong, never showing a password."""
+    scheme, mark, rest = url.partition("://")
+    if not mark or scheme not in SCHEMES:
+        raise ConfigError(
+            f"a client URL starts with one of {', '.join(s + '://' for s in SCHEMES)}"
+        )
+    front, _, query = rest.partition("?")
+    login, at, place = front.rpartition("@")
+    if scheme == "tuque+unix":
+        seeds: tuple[Address, ...] = (_unix_address(place),)
+    else:
+        hosts, _, path = place.partition("/")
+        if path:
+            raise ConfigError(f"a client URL has no path after its hosts: /{path}")
+        seeds = tuple(_address(part) for part in hosts.split(","))
+    user, colon, password = login.partition(":")
+    if at and not colon:
+        user, password = "", user
+    base = Settings(
+        seeds=seeds, user=unquote(user), password=unquote(password), tls=scheme == "tuques"
+    )
+    return _checked(_with_query(base, query))
+
+
+def _unix_address(path: str) -> Address:
+    if not path.startswith("/"):
+        raise ConfigError("a tuque+unix:// URL holds the absolute path of a socket")
+    return Address(unquote(path), 0)
+
+
+def _address(part: str) -> Address:
+    host, port = part, ""
+    if part.startswith("["):
+        host, bracket, after = part[1:].partition("]")
+        if not bracket or (after and not after.startswith(":")):
+            raise ConfigError(f"not a host and port: {part!r}")
+        port = after[1:]
+    elif ":" in part:
+        host, _, port = part.rpartition(":")
+    if not host or (":" in host and not part.startswith("[")):
+        raise ConfigError(f"not a host and port: {part!r} (IPv6 addresses go in brackets)")
+    if not port:
+        return Address(host, DEFAULT_PORT)
+    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise ConfigError(f"the port of {host!r} must be 1 to 65535, not {port!r}")
+    return Address(host, int(port))
+
+
+def _with_query(base: Settings, query: str) -> Settings:
+    values: dict[str, object] = {}
+    for key, text in parse_qsl(query, keep_blank_values=True):
+        if key == "timeout":
+            values["timeout_s"] = _number(key, text)
+        elif key == "connect_timeout":
+            values["connect_timeout_s"] = _number(key, text)
+        elif key == "retries":
+            values["retry"] = Retry(attempts=_count(key, text))
+        elif key == "max_connections":
+            values["max_connections"] = _count(key, text)
+        elif key in ("name", "cafile"):
+            values[key] = text
+        else:
+            raise ConfigError(
+                f"unknown client setting {key!r} in the URL; there are: timeout, "
+                "connect_timeout, retries, max_connections, name, cafile"
+            )
+    return msgspec.structs.replace(base, **values)
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{key} must be a number of seconds, not {text!r}") from None
+
+
+def _count(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"{key} must be a whole number, not {text!r}")
+    return int(text)
+
+
+def _checked(found: Settings) -> Settings:
+    for key, seconds in (
+        ("timeout", found.timeout_s),
+        ("connect_timeout", found.connect_timeout_s),
+    ):
+        if not 0.0 < seconds <= 86400.0:
+            raise ConfigError(f"{key} must be more than 0 and at most 86400 seconds, not {seconds}")
+    if not 1 <= found.max_connections <= 65535:
+        raise ConfigError(f"max_connections must be 1 to 65535, not {found.max_connections}")
+    if not all("!" <= c <= "~" for c in found.name):
+        raise ConfigError(f"name must be printable ASCII without spaces, not {found.name!r}")
+    return found
