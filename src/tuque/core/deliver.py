@@ -1,0 +1,140 @@
+"""GETJOB: jobs go to clients, and clients wait for jobs (SPEC V), PAUSE (SPEC P)."""
+
+from heapq import heappush
+
+from mypy_extensions import i64
+
+from tuque.core import ledger
+from tuque.core.job import ACTIVE, DELIVERED, Job, set_state
+from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
+from tuque.core.procedures import get_queue, mark_ready, remove, stop_waiting
+from tuque.core.queue import PAUSE_OUT, Queue
+
+
+def take(n: Node, q: Queue, client: i64) -> Job | None:
+    """[V4] PROCEDURE deliver: hand the first job of the queue to the client."""
+    job = q.pop()
+    while job is not None and job.expire_ms <= n.now_ms:
+        job.state = ACTIVE
+        remove(n, job, ledger.EXPIRED)  # V2.3
+        job = q.pop()
+    if job is None:
+        return None
+    set_state(job, ACTIVE)  # V4.1
+    now_ms = n.now_ms
+    if job.delivered_count == 0:
+        job.first_ms = now_ms
+    else:
+        n.redeliveries += 1
+    job.delivered_count += 1
+    n.deliveries += 1
+    job.last_ms = now_ms
+    job.flags |= DELIVERED  # V4.2
+    if job.retry_s > 0:
+        job.qtime_ms = now_ms + i64(job.retry_s) * 1000  # V4.3: from now, not from the enqueue
+        n.wheel.arm(job, now_ms)
+    else:
+        job.qtime_ms = 0
+        n.delivered_amo[job.id] = None
+    q.jobs_out += 1
+    q.atime_ms = now_ms
+    if n.records is not None:
+        n.records.state(job)  # V4.4
+    if n.events is not None:
+        n.events.delivered(now_ms, job, client)  # V4.5
+    return job
+
+
+def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job]:
+    """[V2] PROCEDURE take: one job a queue a round, left to right, up to `count` (V2.1)."""
+    jobs: list[Job] = []
+    if len(queues) == 1:
+        q = n.queues.get(queues[0])
+        if q is None or q.pause & PAUSE_OUT:  # V2.2, P2.2
+            return jobs
+        while len(jobs) < count and q.length > 0:
+            job = take(n, q, client)
+            if job is None:
+                break
+            jobs.append(job)
+        return jobs
+    found = True
+    while found and len(jobs) < count:
+        found = False
+        for name in queues:
+            q = n.queues.get(name)
+            if q is None or q.length == 0 or q.pause & PAUSE_OUT or len(jobs) >= count:
+                continue
+            job = take(n, q, client)
+            if job is not None:
+                jobs.append(job)
+                found = True
+    return jobs
+
+
+def wait(
+    n: Node, client: i64, queues: list[bytes], count: i64, with_counters: bool, until_ms: i64
+) -> None:
+    """Let the client wait (V1.6) until a job comes or `until_ms` passes (0: for ever)."""
+    assert client not in n.waiters
+    n.waiters[client] = Waiter(client, queues, count, with_counters, until_ms)
+    for name in queues:
+        get_queue(n, name).waiters[client] = None
+    if until_ms > 0:
+        heappush(n.deadlines, (until_ms, client))
+
+
+def serve_ready(n: Node) -> None:
+    """[V3] PROCEDURE serve waiting clients: ready queues in their order (V3.1)."""
+    while len(n.ready) > 0:
+        ready = n.ready
+        n.ready = []
+        for q in ready:
+            q.is_ready = False
+            while q.length > 0 and len(q.waiters) > 0 and q.pause & PAUSE_OUT == 0:
+                client: i64 = -1
+                for first in q.waiters:
+                    client = first
+                    break
+                serve(n, n.waiters[client])
+
+
+def serve(n: Node, waiter: Waiter) -> None:
+    """Serve one waiting client, the first of its queue, up to its COUNT (V3.2)."""
+    stop_waiting(n, waiter.client)  # V3.3
+    jobs = on_getjob(n, waiter.client, waiter.queues, waiter.count)
+    if len(jobs) > 0:
+        n.wakes.append(Wake(waiter.client, GOT_JOBS, jobs, waiter.with_counters))
+    else:  # all that was queued had expired
+        wait(
+            n,
+            waiter.client,
+            waiter.queues,
+            waiter.count,
+            waiter.with_counters,
+            waiter.until_ms,
+        )
+
+
+def wake_all(n: Node, why: i64) -> None:
+    """[V7] Send every waiting client home (V7.1): the node leaves, or its data are reset."""
+    assert why == NODE_LEAVING or why == DATA_RESET
+    for client in list(n.waiters):
+        stop_waiting(n, client)
+        n.wakes.append(Wake(client, why, [], False))
+
+
+def set_pause(n: Node, name: bytes, bits: i64) -> None:
+    """[P1] ON COMMAND PAUSE: replace the state (P1.2); clearing `out` serves those who wait."""
+    q = n.queues.get(name)
+    if q is None:
+        if bits == 0:
+            return  # P1.3
+        q = get_queue(n, name)
+    if q.pause == bits:
+        return
+    q.pause = bits
+    if n.records is not None:
+        n.records.pause(name, bits)  # P1.5
+    if bits & PAUSE_OUT == 0 and q.length > 0 and len(q.waiters) > 0:
+        mark_ready(n, q)  # P1.6

@@ -1,0 +1,114 @@
+"""All state of one node: its jobs, queues, timers, waiting clients and outboxes.
+
+The shell sets `now_ms` before every call and empties the outboxes after it:
+`records` (journal), `events` (history) and `wakes` (clients that waited).
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.events import Events
+from tuque.core.ids import IdMaker
+from tuque.core.job import Job
+from tuque.core.ledger import Ledger
+from tuque.core.queue import Queue
+from tuque.core.records import Records
+from tuque.core.wheel import Wheel
+
+# why a waiting client is woken
+GOT_JOBS: Final = 0
+TIMED_OUT: Final = 1
+NODE_LEAVING: Final = 2
+DATA_RESET: Final = 3
+
+
+@final
+class Waiter:
+    """A client blocked in GETJOB (V1.6)."""
+
+    def __init__(
+        self, client: i64, queues: list[bytes], count: i64, with_counters: bool, until_ms: i64
+    ) -> None:
+        self.client = client
+        self.queues = queues
+        self.count = count
+        self.with_counters = with_counters
+        self.until_ms = until_ms  # 0: for ever
+
+
+@final
+class Wake:
+    """What a waiting client is told: jobs, or why there are none."""
+
+    def __init__(self, client: i64, why: i64, jobs: list[Job], with_counters: bool) -> None:
+        self.client = client
+        self.why = why
+        self.jobs = jobs
+        self.with_counters = with_counters
+
+
+@final
+class Limits:
+    """Settings the core obeys; the shell keeps them equal to the configuration."""
+
+    def __init__(self) -> None:
+        self.memory_bytes: i64 = 0  # 0: no limit
+        self.may_evict = True
+        self.queue_idle_ms: i64 = 300_000
+        self.default_ttl_s: i64 = 86_400
+        self.default_retry_max_s: i64 = 300
+        self.default_replicate: i64 = 3
+        self.timers_per_step: i64 = 10_000
+
+
+@final
+class Node:
+    """One broker. `seed` feeds job ids and choices; equal seeds act equally."""
+
+    def __init__(self, node_id: bytes, seed: bytes, now_ms: i64) -> None:
+        assert len(node_id) == 40
+        self.node_id = node_id
+        self.ids = IdMaker(node_id, seed)
+        self.now_ms = now_ms  # G8.1: set by the shell, never back
+        self.limits = Limits()
+        self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
+        self.queues: dict[bytes, Queue] = {}
+        self.wheel = Wheel()
+        self.ledger = Ledger()
+        self.records: Records | None = None
+        self.events: Events | None = None
+        self.last_ctime_ns: i64 = 0
+        self.queue_serial: i64 = 0
+        # who waits
+        self.waiters: dict[int, Waiter] = {}
+        self.deadlines: list[tuple[int, int]] = []  # heap of (instant, client)
+        self.ready: list[Queue] = []  # queues that may serve a waiter
+        self.wakes: list[Wake] = []
+        # queues that may be idle: heap of (instant to look, name), one entry a queue
+        self.idle_checks: list[tuple[int, bytes]] = []
+        # memory
+        self.job_bytes: i64 = 0
+        self.base_bytes: i64 = 0  # the process without jobs, set by the shell
+        self.other_bytes: i64 = 0  # client buffers, set by the shell each turn
+        self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
+        # cluster of one until there is a bus
+        self.is_leaving = False
+        self.reachable_count: i64 = 0  # other nodes that answer
+        self.deliveries: i64 = 0
+        self.redeliveries: i64 = 0
+        self.requeues: i64 = 0
+        self.nacks: i64 = 0
+        self.dead_letters: i64 = 0
+
+    def used_bytes(self) -> i64:
+        """Bytes the process spends: at the start, on jobs, on client buffers (M1.1)."""
+        return self.base_bytes + self.job_bytes + self.other_bytes
+
+    def next_ctime_ns(self) -> i64:
+        """A creation stamp later than any before on this node (G6.4)."""
+        ctime_ns = self.now_ms * 1_000_000
+        if ctime_ns <= self.last_ctime_ns:
+            ctime_ns = self.last_ctime_ns + 1
+        self.last_ctime_ns = ctime_ns
+        return ctime_ns

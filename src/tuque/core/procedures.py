@@ -1,0 +1,256 @@
+"""Procedures that the rules share: lookup, register, unregister, enqueue, timers (SPEC G)."""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core import ledger
+from tuque.core.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    ONCE_QUEUED,
+    QUEUED,
+    STATE_NAMES,
+    Job,
+    job_bytes,
+    set_state,
+)
+from tuque.core.node import TIMED_OUT, Node, Wake
+from tuque.core.queue import PAUSE_IN, PAUSE_OUT, Queue
+
+# why a job went back to its queue, for events and counters
+REQUEUE_RETRY: Final = 1
+REQUEUE_NACK: Final = 2
+REQUEUE_ENQUEUE: Final = 3
+REQUEUE_DELAY: Final = 4
+
+FAR: Final = 1 << 62
+
+
+def get_queue(n: Node, name: bytes) -> Queue:
+    """The queue of that name, made when absent."""
+    q = n.queues.get(name)
+    if q is None:
+        n.queue_serial += 1
+        q = Queue(name, n.queue_serial, n.now_ms)
+        n.queues[name] = q
+        heappush(n.idle_checks, (n.now_ms + n.limits.queue_idle_ms, name))
+    return q
+
+
+def register(n: Node, job: Job, cause: i64) -> None:
+    """[G5] PROCEDURE register: enter the job into the table; its id must be new here.
+
+    It comes with one holder, this node (G5.2); the journal and the event `added` are the
+    caller's, who knows the state it starts in (G5.3).
+    """
+    assert job.id not in n.jobs, "job registered twice"
+    n.jobs[job.id] = job
+    n.job_bytes += job_bytes(job)
+    n.ledger.enter(cause)  # G5.1, G9.1
+
+
+def unregister(n: Node, job: Job, cause: i64) -> None:
+    """[G2] PROCEDURE unregister: take the job out of queue, timers and table.
+
+    Journal and events are the caller's.
+    """
+    if job.state == QUEUED:
+        job.state = ACKED
+        n.queues[job.queue].left()  # G2.2
+    else:
+        job.state = ACKED
+    n.wheel.cancel(job)  # G2.3
+    del n.jobs[job.id]
+    n.job_bytes -= job_bytes(job)
+    if job.retry_s == 0:
+        n.delivered_amo.pop(job.id, None)
+    n.ledger.leave(cause)  # G2.1
+
+
+def remove(n: Node, job: Job, cause: i64) -> None:
+    """Unregister for a reason that is not an ack, and tell journal and events so."""
+    unregister(n, job, cause)
+    if n.records is not None:
+        n.records.remove(job.id, cause)  # G2.5
+    if n.events is not None:
+        if cause == ledger.EXPIRED:
+            n.events.expired(n.now_ms, job)  # G2.6
+        else:
+            n.events.deleted(n.now_ms, job, cause)
+
+
+def may_enqueue(job: Job) -> bool:
+    """Whether the job may (again) go into its queue: at-most-once jobs stop at delivery (G3.1)."""
+    if job.state != ACTIVE:
+        return False
+    return job.retry_s > 0 or job.flags & DELIVERED == 0
+
+
+def enqueue(n: Node, job: Job) -> None:
+    """[G3] PROCEDURE enqueue: put an active job into its queue; those who wait get it.
+
+    Counters and the journal are `requeue`'s; a first enqueue has its record in `add`.
+    """
+    set_state(job, QUEUED)  # G3.3
+    job.flags |= ONCE_QUEUED
+    job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000 if job.retry_s > 0 else 0  # G3.4
+    q = get_queue(n, job.queue)
+    q.push(job)  # G3.2
+    q.jobs_in += 1  # G3.6
+    q.atime_ms = n.now_ms
+    n.wheel.arm(job, n.now_ms)
+    if len(q.waiters) > 0:
+        mark_ready(n, q)
+
+
+def requeue(n: Node, job: Job, why: i64) -> None:
+    """Enqueue (G3) a job that was out before, or whose delay is over; count and record it."""
+    if why == REQUEUE_NACK:
+        job.nacks += 1
+        n.nacks += 1
+    elif job.flags & ONCE_QUEUED:
+        job.deliveries += 1  # G3.5
+    enqueue(n, job)
+    n.requeues += 1
+    if n.records is not None:
+        n.records.state(job)  # G3.7
+    if n.events is not None:
+        if why == REQUEUE_NACK:
+            n.events.nacked(n.now_ms, job)
+        else:
+            n.events.requeued(n.now_ms, job, why)  # Q2.3, Q5.2
+
+
+def dequeue(n: Node, job: Job) -> None:
+    """[G4] PROCEDURE dequeue: take a queued job (G4.1) out of its queue; it becomes active."""
+    set_state(job, ACTIVE)  # G4.2
+    n.queues[job.queue].left()
+    job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000 if job.retry_s > 0 else 0
+    n.wheel.arm(job, n.now_ms)
+
+
+def mark_ready(n: Node, q: Queue) -> None:
+    """Note that the queue may have something for those who wait on it."""
+    if not q.is_ready and q.pause & PAUSE_OUT == 0:
+        q.is_ready = True
+        n.ready.append(q)
+
+
+def on_job_timer(n: Node, job: Job) -> None:
+    """[G7, Q2] TIMER of a job: its life ends, or its time to be queued has come."""
+    if job.expire_ms <= n.now_ms:
+        remove(n, job, ledger.EXPIRED)  # G7.2
+        return
+    if job.state == ACTIVE and job.qtime_ms != 0 and job.qtime_ms <= n.now_ms:  # G7.3
+        q = n.queues.get(job.queue)
+        if q is not None and q.pause & PAUSE_IN and job.retry_s > 0:
+            job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000  # Q2.2
+        elif may_enqueue(job):
+            why = REQUEUE_RETRY if job.flags & ONCE_QUEUED else REQUEUE_DELAY
+            requeue(n, job, why)  # Q2.3
+            return
+        else:
+            job.qtime_ms = 0  # Q2.1
+    n.wheel.arm(job, n.now_ms)  # G7.4
+
+
+def tick(n: Node) -> None:
+    """Run every timer that is due: jobs, waiting clients, idle queues."""
+    for job in n.wheel.due(n.now_ms, n.limits.timers_per_step):
+        if job.id in n.jobs:
+            on_job_timer(n, job)
+    while len(n.deadlines) > 0 and n.deadlines[0][0] <= n.now_ms:
+        until_ms, client = heappop(n.deadlines)
+        on_wait_timeout(n, client, until_ms)
+    while len(n.idle_checks) > 0 and n.idle_checks[0][0] <= n.now_ms:
+        _, name = heappop(n.idle_checks)
+        on_idle_check(n, name)
+
+
+def next_timer_ms(n: Node) -> i64:
+    """The instant of the next `tick` with something to do (G7.5); FAR when there is none."""
+    at_ms = n.wheel.next_ms()
+    if len(n.deadlines) > 0 and n.deadlines[0][0] < at_ms:
+        at_ms = n.deadlines[0][0]
+    if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
+        at_ms = n.idle_checks[0][0]
+    return at_ms
+
+
+def on_wait_timeout(n: Node, client: i64, until_ms: i64) -> None:
+    """[V5] TIMER of a client that waits: it gets nothing."""
+    waiter = n.waiters.get(client)
+    if waiter is not None and waiter.until_ms == until_ms:
+        stop_waiting(n, client)
+        n.wakes.append(Wake(client, TIMED_OUT, [], False))  # V5.1
+
+
+def stop_waiting(n: Node, client: i64) -> None:
+    """[V6] Forget that the client waits (V6.1, V3.3); nothing when it does not."""
+    waiter = n.waiters.pop(client, None)
+    if waiter is None:
+        return
+    for name in waiter.queues:
+        q = n.queues.get(name)
+        if q is not None:
+            q.waiters.pop(client, None)
+
+
+def on_idle_check(n: Node, name: bytes) -> None:
+    """[M4] TIMER of a queue: drop it when nothing happened for the idle time."""
+    q = n.queues.get(name)
+    if q is None:
+        return
+    limit_ms = idle_limit_ms(n)
+    is_idle = q.length == 0 and len(q.waiters) == 0 and q.pause == 0
+    if is_idle and q.atime_ms + limit_ms <= n.now_ms:
+        del n.queues[name]
+        return
+    at_ms = q.atime_ms + limit_ms if is_idle else n.now_ms + limit_ms
+    heappush(n.idle_checks, (at_ms, name))
+
+
+def idle_limit_ms(n: Node) -> i64:
+    """How long a queue may be idle: shorter when memory is short (M4.1)."""
+    level = memory_level(n)
+    limit_ms = n.limits.queue_idle_ms
+    if level == 1 and limit_ms > 10_000:
+        return 10_000
+    if level >= 2 and limit_ms > 2_000:
+        return 2_000
+    return limit_ms
+
+
+def memory_level(n: Node) -> i64:
+    """[M2] 0 below 75 % of the limit, 1 above, 2 above 95 %, 3 above all of it."""
+    limit = n.limits.memory_bytes
+    if limit == 0:
+        return 0
+    used = n.used_bytes()
+    if used * 4 <= limit * 3:
+        return 0
+    if used * 20 <= limit * 19:
+        return 1
+    return 2 if used <= limit else 3
+
+
+def check(n: Node) -> None:
+    """Assert that tables, queues, timers and ledger agree (tests and `DEBUG CHECK`)."""
+    queued: dict[bytes, int] = {}
+    total: i64 = 0
+    for id, job in n.jobs.items():
+        assert job.id == id
+        assert job.slot >= 0, "job without a timer"
+        assert job.state != ACKED, STATE_NAMES[job.state]
+        total += job_bytes(job)
+        if job.state == QUEUED:
+            queued[job.queue] = queued.get(job.queue, 0) + 1
+    for name, q in n.queues.items():
+        assert q.length == queued.get(name, 0), "queue length"
+        assert len(q.peek(q.length + 1)) == q.length, "queue order list"
+    assert total == n.job_bytes, "bytes of jobs"
+    assert n.wheel.count == len(n.jobs), "timers"
+    assert n.ledger.balance(len(n.jobs)) == 0, "ledger"

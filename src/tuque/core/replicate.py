@@ -1,0 +1,110 @@
+"""ADDJOB: a job enters the broker (SPEC R). With one node, one copy is all there can be."""
+
+from typing import Final
+
+from mypy_extensions import i32, i64
+
+from tuque.core import ledger
+from tuque.core.job import Job
+from tuque.core.node import Node
+from tuque.core.procedures import enqueue, memory_level, register
+from tuque.core.queue import PAUSE_IN
+
+NOREPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
+AMO_ONE_COPY: Final = (
+    b"ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
+)
+DELAY_BEYOND_TTL: Final = (
+    b"ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
+)
+MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count"
+PAUSED: Final = b"PAUSED Queue paused in input, try later"
+
+
+class AddSpec:
+    """What an ADDJOB asks for; -1 where the client left the default."""
+
+    def __init__(self) -> None:
+        self.replicate: i64 = -1
+        self.delay_s: i64 = 0
+        self.retry_s: i64 = -1
+        self.ttl_s: i64 = -1
+        self.maxlen: i64 = 0
+        self.is_async = False
+
+
+PLAIN: Final = AddSpec()  # no options given
+
+
+def settle(n: Node, spec: AddSpec) -> AddSpec:
+    """The spec with every default filled in (R1.1)."""
+    full = AddSpec()
+    full.ttl_s = spec.ttl_s if spec.ttl_s > 0 else n.limits.default_ttl_s
+    full.retry_s = spec.retry_s
+    if spec.retry_s < 0:
+        full.retry_s = full.ttl_s // 10
+        if full.retry_s > n.limits.default_retry_max_s:
+            full.retry_s = n.limits.default_retry_max_s
+        if full.retry_s < 1:
+            full.retry_s = 1
+    full.replicate = spec.replicate
+    if spec.replicate < 0:
+        full.replicate = n.reachable_count + 1
+        if full.replicate > n.limits.default_replicate:
+            full.replicate = n.limits.default_replicate
+    full.delay_s = spec.delay_s
+    full.maxlen = spec.maxlen
+    full.is_async = spec.is_async
+    return full
+
+
+def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
+    """Why the node can't take the job, empty when it can (R1.3-R1.7). `spec` is settled."""
+    if spec.replicate > 1 and spec.retry_s == 0:
+        return AMO_ONE_COPY  # R1.3
+    if spec.delay_s >= spec.ttl_s:
+        return DELAY_BEYOND_TTL  # R1.4
+    is_external = n.is_leaving or (n.limits.memory_bytes > 0 and memory_level(n) > 0)
+    needed = spec.replicate if is_external else spec.replicate - 1
+    if needed > n.reachable_count:
+        if not is_external or needed - 1 > n.reachable_count:
+            return NOREPL  # R1.5
+        reason = b"I'm leaving the cluster" if n.is_leaving else b"I'm out of memory"
+        return (
+            NOREPL
+            + b", since I'm unable to hold a copy of the message for the following reason: "
+            + reason
+        )
+    q = n.queues.get(queue)
+    if q is not None:
+        if 0 < spec.maxlen <= q.length:
+            return MAXLEN  # R1.6
+        if q.pause & PAUSE_IN:
+            return PAUSED  # R1.7
+    return b""
+
+
+def on_addjob(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
+    """[R1] ON COMMAND ADDJOB, accepted: one copy here, queued or armed for its delay."""
+    q = n.queues.get(queue)
+    job = Job(
+        n.ids.make(spec.ttl_s, spec.retry_s),
+        queue if q is None else q.name,  # all jobs of a queue share one name object
+        body,
+        n.next_ctime_ns(),
+        n.now_ms + spec.ttl_s * 1000,
+        i32(spec.retry_s),
+        i32(spec.delay_s),
+        i32(spec.replicate),
+    )
+    register(n, job, ledger.CREATED)  # R1.8, G5.3
+    if n.events is not None:
+        n.events.added(n.now_ms, job)
+    if spec.delay_s > 0:
+        job.qtime_ms = n.now_ms + spec.delay_s * 1000  # R1.9
+        n.wheel.arm(job, n.now_ms)
+    else:
+        enqueue(n, job)
+    if n.records is not None:
+        n.records.add(job)
+    return job

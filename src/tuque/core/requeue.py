@@ -1,0 +1,93 @@
+"""Jobs go back to their queue, or stay out longer (SPEC Q): NACK, ENQUEUE, DEQUEUE, WORKING."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, WAIT_REPL, Job
+from tuque.core.node import Node
+from tuque.core.procedures import (
+    REQUEUE_ENQUEUE,
+    REQUEUE_NACK,
+    dequeue,
+    may_enqueue,
+    requeue,
+)
+
+NOJOB: Final = b"NOJOB Job not known in the context of this node."
+ACKED_ALREADY: Final = b"ACKED Job is already acknowledged."
+NOTDELIVERED: Final = b"NOTDELIVERED Job was not delivered yet, there is no processing to extend."
+TOOLATE: Final = (
+    b"TOOLATE Half of job TTL already elapsed, "
+    b"you are no longer allowed to postpone the next delivery."
+)
+
+
+def on_nack(n: Node, id: bytes, delay_ms: i64) -> bool:
+    """[Q6] ON COMMAND NACK: a job returns to its queue, now or after the delay."""
+    job = n.jobs.get(id)
+    if job is None or not may_enqueue(job):
+        return False
+    if job.flags & (ONCE_QUEUED | DELIVERED) == 0:  # Q6.1: in its first delay
+        return False
+    if delay_ms <= 0:
+        requeue(n, job, REQUEUE_NACK)
+        return True
+    job.nacks += 1
+    n.nacks += 1
+    job.flags &= ~ONCE_QUEUED  # Q6.2: counted as a nack now, so not again when it is queued
+    job.qtime_ms = n.now_ms + delay_ms  # Q6.3: past its expiry the job ends first
+    n.wheel.arm(job, n.now_ms)
+    if n.records is not None:
+        n.records.state(job)
+    if n.events is not None:
+        n.events.nacked(n.now_ms, job)  # Q6.4
+    return True
+
+
+def on_enqueue(n: Node, id: bytes) -> bool:
+    """[Q5] ON COMMAND ENQUEUE: queue an active job now, whatever its delay."""
+    job = n.jobs.get(id)
+    if job is None or not may_enqueue(job):
+        return False
+    requeue(n, job, REQUEUE_ENQUEUE)  # Q5.1
+    return True
+
+
+def on_dequeue(n: Node, id: bytes) -> bool:
+    """[Q7] ON COMMAND DEQUEUE: a queued job becomes active and comes back after RETRY."""
+    job = n.jobs.get(id)
+    if job is None or job.state != QUEUED:
+        return False
+    dequeue(n, job)  # Q7.1
+    if n.records is not None:
+        n.records.state(job)
+    return True
+
+
+def on_working(n: Node, id: bytes) -> bytes:
+    """[Q8] ON COMMAND WORKING: the next delivery is RETRY from now. Empty, or an error."""
+    job = n.jobs.get(id)
+    if job is None:
+        return NOJOB  # Q8.1
+    if job.state != ACTIVE and job.state != QUEUED:
+        return ACKED_ALREADY if job.state != WAIT_REPL else NOTDELIVERED  # Q8.2
+    if job.flags & DELIVERED == 0:
+        return NOTDELIVERED  # Q8.3
+    created_ms = job.ctime_ns // 1_000_000
+    if n.now_ms - created_ms > (job.expire_ms - created_ms) // 2:
+        return TOOLATE  # Q8.4
+    postpone(n, job)
+    return b""
+
+
+def postpone(n: Node, job: Job) -> None:
+    """Start the retry time of a delivered job anew, never making it shorter (Q8.5)."""
+    if job.state == QUEUED:
+        dequeue(n, job)
+    due_ms = n.now_ms + i64(job.retry_s) * 1000
+    if job.retry_s > 0 and due_ms > job.qtime_ms:
+        job.qtime_ms = due_ms
+        n.wheel.arm(job, n.now_ms)
+    if n.records is not None:
+        n.records.state(job)

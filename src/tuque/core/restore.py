@@ -1,0 +1,42 @@
+"""Jobs come back from the journal (SPEC J3)."""
+
+from mypy_extensions import i64
+
+from tuque.core import ledger
+from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
+from tuque.core.node import Node
+from tuque.core.procedures import get_queue, register
+
+
+def restore_job(n: Node, job: Job) -> bool:
+    """[J3] Enter a loaded job in the state it had. False when it is over or already here.
+
+    A queued job is queued, an active one waits for its absolute due time, an
+    at-most-once job that was delivered is kept as delivered and never queued again.
+    """
+    if job.expire_ms <= n.now_ms or job.id in n.jobs:
+        return False
+    if job.ctime_ns > n.last_ctime_ns and job.ctime_ns // 1_000_000 <= n.now_ms:
+        n.last_ctime_ns = job.ctime_ns
+    was_queued = job.state == QUEUED
+    job.state = ACTIVE
+    register(n, job, ledger.LOADED)
+    if job.retry_s == 0 and job.flags & DELIVERED:
+        job.qtime_ms = 0
+        n.delivered_amo[job.id] = None
+    elif was_queued or (job.retry_s == 0 and job.qtime_ms == 0):
+        job.state = QUEUED
+        job.flags |= ONCE_QUEUED
+        q = get_queue(n, job.queue)
+        q.push(job)
+        q.jobs_in += 1
+    elif job.qtime_ms == 0:
+        job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000
+    n.wheel.arm(job, n.now_ms)
+    return True
+
+
+def restore_pause(n: Node, name: bytes, bits: i64) -> None:
+    """Pause a queue as it was before the restart."""
+    if bits != 0 or name in n.queues:
+        get_queue(n, name).pause = bits

@@ -1,0 +1,94 @@
+"""Read only: what SHOW, QSTAT, QPEEK, QSCAN and JSCAN answer (SPEC S).
+
+Cursors are order numbers of the tables: a scan is told apart from the next by where it
+stopped. Tables keep the order of insertion, so an element present throughout is met once.
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.job import ACKED, QUEUED, STATE_NAMES, Job
+from tuque.core.node import Node
+from tuque.core.queue import PAUSE_NAMES, Queue
+
+
+def show(n: Node, job: Job) -> dict[str, object]:
+    """[S1] The fields of a job in Disque's order; times in s or ms as there."""
+    now_ms = n.now_ms
+    is_timed = job.qtime_ms != 0 and job.state != ACKED
+    left_ms: i64 = job.expire_ms - now_ms
+    return {
+        "id": job.id,
+        "queue": job.queue,
+        "state": STATE_NAMES[job.state],
+        "repl": int(job.repl),
+        "ttl": max(0, int((left_ms + 999) // 1000)),
+        "ctime": int(job.ctime_ns),
+        "delay": int(job.delay_s),
+        "retry": int(job.retry_s),
+        "nacks": int(job.nacks),
+        "additional-deliveries": int(job.deliveries),
+        "nodes-delivered": [n.node_id],
+        "nodes-confirmed": [],
+        "next-requeue-within": max(0, int(job.qtime_ms - now_ms)) if is_timed else None,
+        "next-awake-within": max(0, int(next_awake_ms(job) - now_ms)),
+        "body": job.body,
+    }
+
+
+def next_awake_ms(job: Job) -> i64:
+    """When the node next looks at the job of itself."""
+    if job.state != QUEUED and 0 < job.qtime_ms < job.expire_ms:
+        return job.qtime_ms
+    return job.expire_ms
+
+
+def qstat(n: Node, q: Queue) -> dict[str, object]:
+    """[S2] The fields of a queue in Disque's order."""
+    return {
+        "name": q.name,
+        "len": int(q.length),
+        "age": int((n.now_ms - q.ctime_ms) // 1000),
+        "idle": int((n.now_ms - q.atime_ms) // 1000),
+        "blocked": len(q.waiters),
+        "import-from": [],
+        "import-rate": 0,
+        "jobs-in": int(q.jobs_in),
+        "jobs-out": int(q.jobs_out),
+        "pause": PAUSE_NAMES[q.pause],
+    }
+
+
+def qpeek(n: Node, name: bytes, count: i64) -> list[object]:
+    """[S3] `[queue, id, body]` of the first jobs, or of the newest when count < 0."""
+    q = n.queues.get(name)
+    if q is None or count == 0:
+        return []
+    jobs = q.peek(count) if count > 0 else q.peek_last(-count)
+    return [[job.queue, job.id, job.body] for job in jobs]
+
+
+def queue_matches(q: Queue, min_len: i64, max_len: i64, import_rate: i64) -> bool:
+    """[S4] The filters of QSCAN; -1 stands for none. Nothing is imported by a cluster of one."""
+    if min_len >= 0 and q.length < min_len:
+        return False
+    if 0 <= max_len < q.length:
+        return False
+    return import_rate <= 0
+
+
+def job_matches(job: Job, queue: bytes | None, states: list[bytes]) -> bool:
+    """[S5] The filters of JSCAN."""
+    if queue is not None and job.queue != queue:
+        return False
+    return len(states) == 0 or STATE_NAMES[job.state] in states
+
+
+def scan_names(n: Node) -> list[bytes]:
+    """All queue names in order of creation, for one slice of QSCAN."""
+    return list(n.queues)
+
+
+def oldest_ready_ms(n: Node, q: Queue) -> i64:
+    """Age in ms of the first job of the queue, 0 when it is empty."""
+    job = q.first()
+    return 0 if job is None else n.now_ms - job.ctime_ns // 1_000_000

@@ -1,0 +1,207 @@
+"""Arguments of ADDJOB, GETJOB and the scans: words in, typed values or an error out.
+
+SPEC R1, V1, S4, S5, C4.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.replicate import AddSpec
+from tuque.wire.resp import strict_int
+
+SYNTAX: Final = b"ERR syntax error"
+NOT_INT: Final = b"ERR value is not an integer or out of range"
+BAD_TIMEOUT: Final = b"ERR timeout is not an integer or out of range"
+NEGATIVE_TIMEOUT: Final = b"ERR timeout is negative"
+BAD_SCAN: Final = b"ERR invalid cursor or option name"
+
+SECONDS_MAX: Final = 2_147_483_647  # G8.2: as ms far inside 64 bits
+REPLICATE_MAX: Final = 65_535
+TIMEOUT_MAX: Final = 1 << 52  # ms
+
+
+class ArgError(Exception):
+    """A command's words are wrong; carries the error text after the `-`."""
+
+    def __init__(self, text: bytes) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+def timeout_ms(word: bytes) -> i64:
+    """A timeout in ms; the errors are those of ADDJOB and GETJOB (R1.2, V1.2)."""
+    value = strict_int(word)
+    if value is None or value > TIMEOUT_MAX:
+        raise ArgError(BAD_TIMEOUT)
+    if value < 0:
+        raise ArgError(NEGATIVE_TIMEOUT)
+    return value
+
+
+def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
+    """An integer within the range, or the error."""
+    value = strict_int(word)
+    if value is None or value < least or value > most:
+        raise ArgError(error)
+    return value
+
+
+def addjob_options(args: list[bytes]) -> AddSpec:
+    """[R1] The options of ADDJOB from word 4 on (R1.1); the last of a repeated one wins."""
+    spec = AddSpec()
+    i: i64 = 4
+    count: i64 = len(args)
+    while i < count:
+        word = args[i].upper()
+        if word == b"ASYNC":
+            spec.is_async = True
+            i += 1
+            continue
+        if i + 1 == count:
+            raise ArgError(SYNTAX)
+        value = args[i + 1]
+        if word == b"REPLICATE":
+            spec.replicate = ranged(
+                value, 1, REPLICATE_MAX, b"ERR REPLICATE must be between 1 and 65535"
+            )
+        elif word == b"TTL":
+            spec.ttl_s = ranged(value, 1, SECONDS_MAX, b"ERR TTL must be a number > 0")
+        elif word == b"RETRY":
+            spec.retry_s = ranged(
+                value, 0, SECONDS_MAX, b"ERR RETRY time must be a non negative number"
+            )
+        elif word == b"DELAY":
+            spec.delay_s = ranged(
+                value, 0, SECONDS_MAX, b"ERR DELAY time must be a non negative number"
+            )
+        elif word == b"MAXLEN":
+            spec.maxlen = ranged(value, 1, SECONDS_MAX, b"ERR MAXLEN must be a positive number")
+        else:
+            raise ArgError(SYNTAX)
+        i += 2
+    return spec
+
+
+@final
+class GetSpec:
+    """What a GETJOB asks for."""
+
+    def __init__(self) -> None:
+        self.no_hang = False
+        self.timeout_ms: i64 = 0
+        self.count: i64 = 1
+        self.with_counters = False
+        self.queues: list[bytes] = []
+
+
+def getjob_options(args: list[bytes]) -> GetSpec:
+    """[V1] The words of GETJOB (V1.1, V1.2)."""
+    spec = GetSpec()
+    i: i64 = 1
+    count: i64 = len(args)
+    while i < count:
+        word = args[i].upper()
+        if word == b"FROM":
+            spec.queues = args[i + 1 :]
+            break
+        if word == b"NOHANG":
+            spec.no_hang = True
+        elif word == b"WITHCOUNTERS":
+            spec.with_counters = True
+        elif word == b"TIMEOUT" and i + 1 < count:
+            i += 1
+            spec.timeout_ms = timeout_ms(args[i])
+        elif word == b"COUNT" and i + 1 < count:
+            i += 1
+            spec.count = ranged(
+                args[i], 1, SECONDS_MAX, b"ERR COUNT must be a number greater than zero"
+            )
+        else:
+            raise ArgError(SYNTAX)
+        i += 1
+    if len(spec.queues) == 0:
+        raise ArgError(SYNTAX)
+    return spec
+
+
+@final
+class ScanSpec:
+    """What a QSCAN or JSCAN asks for."""
+
+    def __init__(self) -> None:
+        self.cursor: i64 = 0
+        self.count: i64 = 100
+        self.busy_loop = False
+        self.min_len: i64 = -1
+        self.max_len: i64 = -1
+        self.import_rate: i64 = -1
+        self.queue: bytes | None = None
+        self.states: list[bytes] = []
+        self.reply_all = False
+
+
+def scan_options(args: list[bytes], jobs: bool) -> ScanSpec:
+    """[S4, S5] The words of QSCAN (`jobs` false) or JSCAN."""
+    spec = ScanSpec()
+    has_cursor = False
+    i: i64 = 1
+    count: i64 = len(args)
+    while i < count:
+        word = args[i].upper()
+        has_value = i + 1 < count
+        if word == b"BUSYLOOP":
+            spec.busy_loop = True
+        elif word == b"COUNT" and has_value:
+            i += 1
+            spec.count = ranged(
+                args[i], 1, SECONDS_MAX, b"ERR COUNT must be a number greater than zero"
+            )
+        elif not jobs and word in (b"MINLEN", b"MAXLEN", b"IMPORTRATE") and has_value:
+            i += 1
+            value = ranged(args[i], 0, SECONDS_MAX, NOT_INT)
+            if word == b"MINLEN":
+                spec.min_len = value
+            elif word == b"MAXLEN":
+                spec.max_len = value
+            else:
+                spec.import_rate = value
+        elif jobs and word in (b"QUEUE", b"STATE", b"REPLY") and has_value:
+            i += 1
+            job_filter(spec, word, args[i])
+        else:
+            cursor = strict_int(args[i])
+            if cursor is None or cursor < 0:
+                raise ArgError(BAD_SCAN)
+            if has_cursor:
+                raise ArgError(SYNTAX)
+            has_cursor = True
+            spec.cursor = cursor
+        i += 1
+    return spec
+
+
+def job_filter(spec: ScanSpec, word: bytes, value: bytes) -> None:
+    """One filter of JSCAN."""
+    if word == b"QUEUE":
+        spec.queue = value
+    elif word == b"STATE":
+        state = value.lower()
+        if state not in (b"wait-repl", b"active", b"queued", b"acked"):
+            raise ArgError(b"ERR Invalid job state name")
+        spec.states.append(state)
+    elif value.lower() == b"all":
+        spec.reply_all = True
+    elif value.lower() == b"id":
+        spec.reply_all = False
+    else:
+        raise ArgError(b"ERR Invalid REPLY type, try ID or ALL")
+
+
+def seconds_ms(word: bytes) -> i64:
+    """A time in seconds, decimals allowed, as ms (Q6.2)."""
+    text = word.decode("ascii", "replace")
+    whole, _, part = text.partition(".")
+    if not (whole + part).isdigit() or len(whole) > 10 or not text.isascii():
+        raise ArgError(b"ERR DELAY time must be a non negative number")
+    return int(whole or "0") * 1000 + int((part + "000")[:3])
