@@ -1,0 +1,35 @@
+"""The worker: tasks that are enqueued like typed functions, and the program that runs them.
+
+    from tuque.worker import App
+
+    app = App("tuque://127.0.0.1:7711")
+
+    @app.task(queue="mail", retry_s=60, max_deliveries=5)
+    def send(to: str, text: str) -> None: ...
+
+    send.enqueue("you@example.org", "hello")
+
+and then `tuque worker module:app`. Uses the client; the server is known to it by the wire only.
+"""
+
+from __future__ import annotations
+
+from tuque.worker.app import App, load_app
+from tuque.worker.codec import BadBody, Envelope
+from tuque.worker.execute import Attempt, current_job
+from tuque.worker.policy import Backoff
+from tuque.worker.task import Options, Reject, RetryLater, Task
+
+__all__ = [
+    "App",
+    "Attempt",
+    "Backoff",
+    "BadBody",
+    "Envelope",
+    "Options",
+    "Reject",
+    "RetryLater",
+    "Task",
+    "current_job",
+    "load_app",
+]

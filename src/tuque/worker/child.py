@@ -1,0 +1,92 @@
+"""The child process of the process pool: reads calls from a socket, runs them, answers outcomes.
+
+Started by process_pool.py, which calls `main` with target, app dir, file descriptor and URL. It
+lives no longer than its parent: when the socket ends it leaves at once, in the middle of a job if
+need be, because the broker will give that job to another worker.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import struct
+import sys
+import threading
+from typing import Final
+
+import msgspec
+
+from tuque.worker.app import load_app
+from tuque.worker.execute import Call, describe, run_call
+from tuque.worker.policy import DONE, Outcome
+
+HEADER: Final = struct.Struct("!I")
+
+_call_decoder: Final = msgspec.msgpack.Decoder(Call)
+
+
+def frame(payload: bytes) -> bytes:
+    """A payload with its length in front, as both ends send it."""
+    return HEADER.pack(len(payload)) + payload
+
+
+def read_exactly(sock: socket.socket, count: int) -> bytes | None:
+    """That many bytes, or None when the other end is gone."""
+    parts = bytearray()
+    while len(parts) < count:
+        try:
+            part = sock.recv(count - len(parts))
+        except OSError:
+            return None
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def _receive(sock: socket.socket, calls: queue.SimpleQueue[bytes]) -> None:
+    """Takes calls off the socket for as long as the parent lives."""
+    while (header := read_exactly(sock, HEADER.size)) is not None:
+        payload = read_exactly(sock, HEADER.unpack(header)[0])
+        if payload is None:
+            break
+        calls.put(payload)
+    os._exit(0)
+
+
+def _ignore(signum: int, stack: object) -> None:
+    """Signals of a terminal or a service reach the whole group; the parent decides what they mean.
+
+    A function, because an ignored signal would stay ignored in programs that tasks start.
+    """
+
+
+def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
+    """Answers once when the app is loaded, then once for each call; does not return."""
+    try:
+        app = load_app(target, app_dir)
+    except BaseException as err:
+        sock.sendall(frame(msgspec.msgpack.encode(Outcome("crashed", describe(err)))))
+        return
+    if url:
+        app.use(url)
+    calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(sock, calls), daemon=True).start()
+    sock.sendall(frame(msgspec.msgpack.encode(DONE)))
+    while True:
+        call = _call_decoder.decode(calls.get())
+        outcome = run_call(app.tasks[call.envelope.task], call)
+        sys.stdout.flush()
+        try:
+            sock.sendall(frame(msgspec.msgpack.encode(outcome)))
+        except OSError:
+            os._exit(0)
+
+
+def main(arguments: list[str]) -> None:
+    target, app_dir, fd, url = arguments
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
+        signal.signal(number, _ignore)
+    serve(target, app_dir, socket.socket(fileno=int(fd)), url)

@@ -1,0 +1,125 @@
+"""Running one job: its task with its arguments, and every way that can end as an `Outcome`.
+
+The same code runs in a thread, on the pool's event loop and in a child process. No exception of a
+task leaves this module, not even one that would end the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+
+from tuque.worker.codec import Envelope
+from tuque.worker.policy import DONE, Outcome, one_line
+from tuque.worker.task import BadArguments, Reject, RetryLater, Task
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """The job that is being run, as `current_job()` shows it to its task.
+
+    `number` counts deliveries from 1 and is what `max_deliveries` limits. `enqueued_at` is the
+    producer's wall clock in unix seconds.
+    """
+
+    job_id: str
+    queue: str
+    task: str
+    number: int
+    max_deliveries: int
+    nacks: int
+    additional_deliveries: int
+    enqueued_at: float
+
+
+class Call(msgspec.Struct):
+    """All that a pool needs to run a job; it crosses the pipe of a child process as it is."""
+
+    envelope: Envelope
+    attempt: Attempt
+    time_limit_s: float | None = None
+
+
+_current: ContextVar[Attempt] = ContextVar("tuque_current_job")
+
+
+def current_job() -> Attempt:
+    """The job the calling task runs for; LookupError outside of a worker."""
+    return _current.get()
+
+
+def run_call(task: Task[..., Any], call: Call) -> Outcome:
+    """Runs a job in this thread; a coroutine task gets an event loop of its own."""
+    token = _current.set(call.attempt)
+    try:
+        bound = task.bind(call.envelope)
+        result = task.function(*bound.args, **bound.kwargs)
+        if task.is_async:
+            asyncio.run(_with_limit(result, call.time_limit_s))
+        return DONE
+    except BaseException as err:
+        return outcome_of(err)
+    finally:
+        _current.reset(token)
+
+
+async def await_call(task: Task[..., Any], call: Call) -> Outcome:
+    """Runs a job of a coroutine task on the running event loop, cancelled at its time limit."""
+    token = _current.set(call.attempt)
+    try:
+        bound = task.bind(call.envelope)
+        await _with_limit(task.function(*bound.args, **bound.kwargs), call.time_limit_s)
+        return DONE
+    except asyncio.CancelledError:
+        raise  # by the pool, which knows why
+    except BaseException as err:
+        return outcome_of(err)
+    finally:
+        _current.reset(token)
+
+
+class TimeLimit(Exception):
+    """A job ran longer than its task allows."""
+
+
+async def _with_limit(running: Awaitable[Any], limit_s: float | None) -> None:
+    try:
+        async with asyncio.timeout(limit_s) as scope:
+            await running
+    except TimeoutError:
+        if scope.expired():
+            raise TimeLimit(over_limit_text(limit_s)) from None
+        raise
+
+
+def over_limit_text(limit_s: float | None) -> str:
+    return f"ran longer than its time limit of {limit_s} s"
+
+
+def outcome_of(err: BaseException) -> Outcome:
+    """What an exception means for the job."""
+    if isinstance(err, RetryLater):
+        return Outcome("retry", one_line(str(err)), delay_s=err.delay_s)
+    if isinstance(err, Reject):
+        return Outcome("rejected", one_line(str(err)))
+    if isinstance(err, BadArguments):
+        return Outcome("rejected", one_line(f"bad arguments: {err}"))
+    if isinstance(err, TimeLimit):
+        return Outcome("timeout", str(err))
+    return Outcome("failed", describe(err), "".join(traceback.format_exception(err)))
+
+
+def describe(err: BaseException) -> str:
+    """An exception on one line; also one whose own text cannot be had."""
+    return one_line(f"{type(err).__name__}: {guarded(str, err)}")
+
+
+def guarded(make_text: Callable[[Any], str], value: Any) -> str:
+    try:
+        return make_text(value)
+    except Exception as err:
+        return f"<no text: {type(err).__name__}>"

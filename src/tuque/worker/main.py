@@ -1,0 +1,183 @@
+"""The command `tuque worker`: options, log, signals and exit codes; the work is in run.py."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from tuque import aio
+from tuque.client.retry import Retry
+from tuque.errors import ConfigError, Error
+from tuque.worker.app import App, load_app
+from tuque.worker.pools import AsyncPool, Pool, ThreadPool
+from tuque.worker.process_pool import ProcessPool
+from tuque.worker.run import Worker, WorkerSettings
+
+log: Final = logging.getLogger("tuque.worker")
+
+POOLS: Final = ("thread", "process", "async")
+LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
+
+EPILOG: Final = """\b
+TERM, INT  stop fetching, finish inside --grace, give the rest back;
+           a second one gives back at once what runs
+TSTP       stop fetching, stay
+USR1       log what runs, write the stacks to stderr
+"""
+
+
+@click.command(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("target", metavar="MODULE:APP")
+@click.option(
+    "-Q",
+    "--queues",
+    metavar="NAMES",
+    help="Queues by priority, with commas.  [default: those of the tasks]",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    default=8,
+    show_default=True,
+    help="Jobs that run at a time.",
+)
+@click.option(
+    "--pool",
+    type=click.Choice(POOLS),
+    default="thread",
+    show_default=True,
+    help="Where they run. Only process ends whatever is over its limit.",
+)
+@click.option(
+    "--prefetch",
+    type=click.IntRange(0, 10_000),
+    help="Jobs fetched ahead, 0 for none.  [default: as -c]",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(0, 86_400),
+    default=25.0,
+    show_default=True,
+    help="Seconds to finish in after TERM.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds a job may run, for tasks that do not say.",
+)
+@click.option("--max-jobs", type=click.IntRange(1), help="Stop after so many jobs.")
+@click.option(
+    "--app-dir",
+    type=click.Path(exists=True, file_okay=False),
+    default=".",
+    show_default=True,
+    help="Where to look for the module first.",
+)
+@click.option("--url", help="The broker.  [default: the app's, else TUQUE_URL]")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What to log; debug shows each job.",
+)
+def worker(
+    target: str,
+    queues: str | None,
+    concurrency: int,
+    pool: str,
+    prefetch: int | None,
+    grace: float,
+    time_limit: float | None,
+    max_jobs: int | None,
+    app_dir: str,
+    url: str | None,
+    log_level: str,
+) -> None:
+    """Run the tasks of an app until told to stop.
+
+    MODULE:APP names a tuque.worker.App, `shop.tasks:app`.
+    """
+    logging.basicConfig(format=LOG_FORMAT, level=log_level.upper(), stream=sys.stderr)
+    try:
+        app = load_app(target, app_dir)
+        if url is not None:
+            app.use(url)
+        settings = WorkerSettings(
+            queues=_queue_names(queues, app),
+            concurrency=concurrency,
+            prefetch=concurrency if prefetch is None else prefetch,
+            grace_s=grace,
+            max_jobs=max_jobs,
+            time_limit_s=time_limit,
+        )
+        chosen = make_pool(pool, app, target, app_dir, concurrency)
+        is_clean = _run(work(app, chosen, settings))
+    except Error as err:
+        raise click.ClickException(str(err)) from None
+    _leave(is_clean)
+
+
+def make_pool(kind: str, app: App, target: str, app_dir: str, concurrency: int) -> Pool:
+    """The pool of that name."""
+    if kind == "process":
+        return ProcessPool(target, str(Path(app_dir).resolve()), app.url, concurrency)
+    if kind == "async":
+        return AsyncPool(app.tasks, concurrency)
+    return ThreadPool(app.tasks, concurrency)
+
+
+async def work(app: App, pool: Pool, settings: WorkerSettings) -> bool:
+    """Runs a worker on this loop, with its signals. False when threads are left behind."""
+    if app.url is None:
+        raise ConfigError("this app was built around a client; name the broker with --url")
+    # One try for a call: what to do about an outage is the worker's own decision, and its log's.
+    async with aio.Client(app.url, retry=Retry(attempts=0), name="worker") as client:
+        running = Worker(app.tasks, client, pool, settings)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, running.stop)
+        loop.add_signal_handler(signal.SIGINT, running.stop)
+        loop.add_signal_handler(signal.SIGTSTP, running.quiet)
+        loop.add_signal_handler(signal.SIGUSR1, running.dump)
+        return await running.run()
+
+
+def _queue_names(given: str | None, app: App) -> tuple[str, ...]:
+    """The queues to serve, each once."""
+    if not app.tasks:
+        raise ConfigError("the app has no tasks: is the module that defines them imported?")
+    names = app.queues if given is None else given.split(",")
+    found = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if not found:
+        raise ConfigError("-Q names no queue")
+    return found
+
+
+def _run(main: Any) -> bool:
+    """Runs the coroutine on uvloop where that is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        factory = None
+    else:
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return bool(runner.run(main))
+
+
+def _leave(is_clean: bool) -> None:
+    """Ends the process; without waiting for threads whose jobs were given back."""
+    if is_clean:
+        return
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,149 @@
+"""The decisions of a worker as plain functions: how many jobs to fetch, and what becomes of one.
+
+No clock, no sockets; randomness comes in as an argument. run.py asks, and does what it is told.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+
+MAX_FETCH: Final = 1000  # jobs asked for by one GETJOB
+REASON_CHARS: Final = 400  # of an error that goes with a dead letter; the log has it all
+MAX_DOUBLINGS: Final = 40
+FIRST_BEAT_S: Final = 0.4  # 1 s is the shortest retry there is
+BEAT_FRACTION: Final = 0.4
+
+OutcomeKind = Literal["done", "failed", "retry", "rejected", "timeout", "crashed"]
+
+
+class Outcome(msgspec.Struct):
+    """How one run of a task ended; it crosses the pipe of a child process as it is.
+
+    `text` is one line for people, `trace` the traceback, `delay_s` what RetryLater asked for.
+    """
+
+    kind: OutcomeKind
+    text: str = ""
+    trace: str = ""
+    delay_s: float | None = None
+
+
+DONE: Final = Outcome("done")
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Waits that double from `first_s` up to `max_s`; `jitter` is the share left to chance."""
+
+    first_s: float = 1.0
+    max_s: float = 300.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_s <= self.max_s:
+            raise ValueError(f"backoff: 0 <= first_s <= max_s, not {self.first_s} and {self.max_s}")
+        if not 0 <= self.jitter <= 1:
+            raise ValueError(f"backoff: jitter is between 0 and 1, not {self.jitter}")
+
+    def delay_s(self, attempt: int, rng: random.Random) -> float:
+        """The wait after the attempt of that number, the first being 1."""
+        doublings = min(max(attempt - 1, 0), MAX_DOUBLINGS)
+        whole = min(self.max_s, self.first_s * 2.0**doublings)
+        return whole * (1.0 - self.jitter * rng.random())
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What applies to one job after task and envelope were put together."""
+
+    max_deliveries: int
+    dead_letter: str
+    backoff: Backoff
+    time_limit_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Ack:
+    """The job is done."""
+
+    job_id: str
+
+
+@dataclass(frozen=True)
+class Nack:
+    """The job goes back into its queue, after a delay or at once."""
+
+    job_id: str
+    delay_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Dead:
+    """The job goes to a dead-letter queue for a person to look at."""
+
+    job_id: str
+    queue: str
+    reason: str
+
+
+Settlement = Ack | Nack | Dead
+
+
+def settle(
+    job_id: str, outcome: Outcome, attempt: int, limits: Limits, rng: random.Random
+) -> Settlement:
+    """What to tell the broker after a run; `attempt` counts deliveries from 1."""
+    if outcome.kind == "done":
+        return Ack(job_id)
+    if outcome.kind == "rejected":
+        return Dead(job_id, limits.dead_letter, one_line(f"rejected: {outcome.text}"))
+    if attempt >= limits.max_deliveries:
+        return Dead(
+            job_id,
+            limits.dead_letter,
+            one_line(f"attempt {attempt} of {limits.max_deliveries}: {outcome.text}"),
+        )
+    if outcome.delay_s is not None:
+        return Nack(job_id, max(0.0, outcome.delay_s))
+    return Nack(job_id, limits.backoff.delay_s(attempt, rng))
+
+
+def spent(attempt: int, limits: Limits) -> str | None:
+    """The reason not to run a job at all: each delivery before this one was in vain."""
+    if attempt <= limits.max_deliveries:
+        return None
+    return f"delivered {attempt - 1} times without success, the limit is {limits.max_deliveries}"
+
+
+def room(concurrency: int, prefetch: int, running: int, waiting: int) -> int:
+    """How many jobs to ask for now, 0 for none.
+
+    A free slot is filled at once. Otherwise the buffer is refilled when it is half empty, so that
+    a steady stream of short jobs costs one GETJOB for many of them.
+    """
+    if running + waiting >= concurrency and waiting > prefetch // 2:
+        return 0
+    return max(0, min(MAX_FETCH, concurrency + prefetch - running - waiting))
+
+
+def beat_after_s(retry_s: int | None) -> float | None:
+    """Seconds until the next WORKING of a job, None when it needs none.
+
+    `retry_s` is what the broker answered to the last one: None before the first, which is sent
+    early because a delivery does not say what the retry time is; 0 for a job that has none.
+    """
+    if retry_s is None:
+        return FIRST_BEAT_S
+    if retry_s <= 0:
+        return None
+    return retry_s * BEAT_FRACTION
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks, of bounded length."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= REASON_CHARS else flat[: REASON_CHARS - 3] + "..."
