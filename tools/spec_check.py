@@ -3,8 +3,8 @@
 Each rule of SPEC.md that is built must be named in the code (`[Q7]` in the docstring of the
 function that carries it out), each built step of the sections G R V Q A must be named there too
 (`Q7.1` at the end of a line), and each built rule must be named in a test under tests/. A number
-named in code or tests must exist in SPEC.md. Rules and steps marked (cluster) are demanded once
-tuque.cluster has a membership.
+named in code or tests must exist in SPEC.md. Rules and steps marked (cluster) are demanded once the
+server has links to peers.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def named_under(folder: Path, doc_only: bool) -> dict[str, set[str]]:
 
 def check() -> list[str]:
     """Every fault, one line each."""
-    is_clustered = (CODE / "cluster" / "membership.py").is_file()
+    is_clustered = (CODE / "server" / "peers.py").is_file()
     spec = Spec(SPEC.read_text("utf-8"), is_clustered)
     faults = list(spec.faults)
     in_code = named_under(CODE, doc_only=True)

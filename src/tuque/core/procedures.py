@@ -6,6 +6,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core import ledger
+from tuque.core.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -20,7 +21,7 @@ from tuque.core.job import (
 from tuque.core.node import TIMED_OUT, Node, Wake
 from tuque.core.queue import PAUSE_IN, PAUSE_OUT, Queue
 
-# why a job went back to its queue, for events and counters
+# why a job goes into its queue again, or after a delay
 REQUEUE_RETRY: Final = 1
 REQUEUE_NACK: Final = 2
 REQUEUE_ENQUEUE: Final = 3
@@ -120,8 +121,9 @@ def requeue(n: Node, job: Job, why: i64) -> None:
     if n.events is not None:
         if why == REQUEUE_NACK:
             n.events.nacked(n.now_ms, job)
-        else:
-            n.events.requeued(n.now_ms, job, why)  # Q2.3, Q5.2
+        elif why != REQUEUE_DELAY:
+            cause = REQUEUE_TIMEOUT if why == REQUEUE_RETRY else REQUEUE_COMMAND
+            n.events.requeued(n.now_ms, job, cause)  # Q2.3, Q5.2
 
 
 def dequeue(n: Node, job: Job) -> None:
