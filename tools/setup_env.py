@@ -35,6 +35,7 @@ def stop(text: str) -> None:
 def run(command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
     """Run quietly; when it fails, show the end of what it wrote."""
     with log.open("ab") as out:
+        began = out.tell()
         done = subprocess.run(
             command,
             cwd=ROOT,
@@ -45,7 +46,7 @@ def run(command: list[str], log: Path, env: dict[str, str] | None = None) -> Non
             check=False,
         )
     if done.returncode:
-        tail = log.read_text("utf-8", "replace").splitlines()[-30:]
+        tail = log.read_bytes()[began:].decode("utf-8", "replace").splitlines()[-30:]
         print("\n".join(tail), file=sys.stderr)
         stop(f"`{' '.join(command[:6])} ...` failed; the whole output is in {log}")
 
