@@ -1,0 +1,9 @@
+"""What may go wrong before a pipeline runs; every text says what to do."""
+
+
+class SparkSetupError(Exception):
+    """PySpark or Java is missing, or Spark did not start."""
+
+
+class NoEventsError(Exception):
+    """The directory of events is missing or holds none."""

@@ -1,0 +1,176 @@
+"""From event segments to the tables `jobs` and `seconds` and the figures of the report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuque.spark import schema, sql
+from tuque.spark.errors import NoEventsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+Step = Callable[[str], AbstractContextManager[None]]
+
+BUCKETS_MAX = 240  # points on a time axis
+ROWS_MAX = 20  # rows of a table of the report
+WIDTHS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400]
+
+
+@dataclass
+class Segments:
+    """The files to read: sealed segments, and copies of those still being written."""
+
+    sealed: list[str]
+    hot: list[str]
+
+
+@dataclass
+class Figures:
+    """All that the report shows. Rows are as the queries in sql.py name their columns."""
+
+    first_s: int
+    last_s: int
+    width_s: int
+    total: dict[str, Any]
+    queues: list[dict[str, Any]]
+    rates: list[dict[str, Any]]
+    backlog: list[dict[str, Any]]
+    latencies: list[dict[str, Any]]
+    returns: list[dict[str, Any]]
+    slowest: list[dict[str, Any]]
+    dead: list[dict[str, Any]]
+    nodes: list[dict[str, Any]]
+    hot_segments: int
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers a program may want, for summary.json."""
+        kept = ("total", "queues", "nodes", "dead", "returns", "first_s", "last_s")
+        return {key: value for key, value in asdict(self).items() if key in kept}
+
+
+def find_segments(events: Path, scratch: Path) -> Segments:
+    """What there is to read under that directory; hot segments are copied to `scratch`.
+
+    Raises NoEventsError when there is nothing.
+    """
+    if not events.is_dir():
+        raise NoEventsError(f"{events}: no such directory")
+    copies = {
+        hot.name: copy for hot in sorted(events.glob(".hot-*")) if (copy := _copy(hot, scratch))
+    }
+    sealed = sorted(events.glob("date=*/events-*.parquet"))
+    begins = {path.name.rsplit("-", 1)[0] for path in sealed}
+    hot = [
+        str(c) for name, c in copies.items() if name.replace(".hot-", "events-", 1) not in begins
+    ]
+    if not sealed and not hot:
+        raise NoEventsError(
+            f"{events}: no event segments; does the server run with events=yes and this events-dir?"
+        )
+    return Segments([str(path) for path in sealed], hot)
+
+
+def _copy(hot: Path, scratch: Path) -> Path | None:
+    """The whole batches of a segment still being written, as Parquet; None if none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    batches = []
+    try:
+        with pa.OSFile(str(hot), "rb") as source, pa.ipc.open_stream(source) as reader:
+            while True:
+                batches.append(reader.read_next_batch())
+    except (StopIteration, pa.ArrowInvalid, OSError):
+        pass  # its end is being written, or it has just been sealed
+    if not batches:
+        return None
+    scratch.mkdir(parents=True, exist_ok=True)
+    copy = scratch / (hot.name.lstrip(".") + ".parquet")
+    pq.write_table(pa.Table.from_batches(batches), str(copy), coerce_timestamps="us")
+    return copy
+
+
+def build(spark: SparkSession, segments: Segments, out: Path, step: Step) -> None:
+    """Write `jobs` and `seconds` under `out`, by date, in place of older ones.
+
+    Leaves the views `events`, `jobs` and `seconds` in the session.
+    """
+    files = segments.sealed + segments.hot
+    spark.read.schema(schema.EVENTS).parquet(*files).createOrReplaceTempView("events")
+    with step("one row per job"):
+        _table(spark, sql.JOBS, out / "jobs", "jobs")
+    with step("one row per queue and second"):
+        _table(spark, sql.SECONDS, out / "seconds", "seconds")
+
+
+def _table(spark: SparkSession, query: str, path: Path, view: str) -> None:
+    """Write the query's rows and read them from there from now on."""
+    frame = spark.sql(query)
+    if path.exists():
+        shutil.rmtree(path)
+    frame.write.partitionBy("date").parquet(str(path))
+    spark.read.schema(frame.schema).parquet(str(path)).createOrReplaceTempView(view)
+
+
+def figures(spark: SparkSession, segments: Segments, step: Step) -> Figures:
+    """Ask the views of `build` what the report shows."""
+
+    def rows(query: str, **values: int) -> list[dict[str, Any]]:
+        return [_plain(row) for row in spark.sql(query.format(**values)).collect()]
+
+    with step("is the history whole?"):
+        nodes = rows(sql.COMPLETENESS)
+    with step("queues"):
+        queues = rows(sql.QUEUES)
+        span = rows(sql.SPAN)[0]
+    first_s, last_s = span["first_s"] or 0, span["last_s"] or 0
+    width_s = bucket_s(last_s - first_s + 1)
+    total = next(q for q in queues if q["queue"] is None)
+    with step("rates, backlog, latencies"):
+        buckets = {"first_s": first_s, "width_s": width_s}
+        rates = rows(sql.RATES, **buckets)
+        backlog = rows(sql.BACKLOG, **buckets)
+        latencies = rows(sql.LATENCIES, **buckets)
+    with step("returns, slowest jobs, dead letters"):
+        returns = rows(sql.RETURNS)
+        slowest = rows(sql.SLOWEST, limit=ROWS_MAX)
+        dead = rows(sql.DEAD_REASONS, limit=ROWS_MAX)
+    return Figures(
+        first_s=first_s,
+        last_s=last_s,
+        width_s=width_s,
+        total={key: value for key, value in total.items() if key != "queue"},
+        queues=[q for q in queues if q["queue"] is not None],
+        rates=rates,
+        backlog=backlog,
+        latencies=latencies,
+        returns=returns,
+        slowest=slowest,
+        dead=dead,
+        nodes=nodes,
+        hot_segments=len(segments.hot),
+    )
+
+
+def bucket_s(span_s: int) -> int:
+    """The width of a bucket (s) that keeps the time axis within BUCKETS_MAX points."""
+    for width in WIDTHS_S:
+        if span_s <= width * BUCKETS_MAX:
+            return width
+    return -(-span_s // BUCKETS_MAX)
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """The row with instants as text (UTC), fit for JSON."""
+    return {
+        key: value.isoformat(sep=" ", timespec="milliseconds")
+        if hasattr(value, "isoformat")
+        else value
+        for key, value in row.asDict().items()
+    }

@@ -1,0 +1,195 @@
+"""The pipeline's queries, in Spark SQL.
+
+`events` (bronze: one row per event) becomes `jobs` (silver: one row per job) and
+`seconds` (gold: one row per queue and second); the report's questions follow.
+Aggregates work on integers only, which Spark sums up in place; strings it would copy.
+"""
+
+# One row per job, also of those not finished. Stamps of the terminal event and the
+# events themselves say the same; where one is missing the other fills in.
+# `timeouts` are the returns to the queue without a NACK, whatever their cause.
+JOBS = """
+WITH e AS (
+  SELECT job_id, queue, event, delivery, size, deliveries, nacks, timeouts,
+         unix_micros(ts) AS us,
+         CASE WHEN event = 'added' THEN unix_micros(ts) + delay_ms * 1000
+              ELSE unix_micros(enqueued_at) END AS due_us,
+         CASE WHEN event = 'delivered' THEN unix_micros(ts)
+              ELSE unix_micros(first_delivered_at) END AS first_us,
+         CASE WHEN event = 'delivered' THEN unix_micros(ts)
+              ELSE unix_micros(last_delivered_at) END AS last_us
+  FROM events WHERE job_id <> ''
+), g AS (
+  SELECT job_id, queue,
+         min(us) AS seen_us,
+         min(CASE WHEN event = 'added' THEN us END) AS added_us,
+         min(due_us) AS due_us,
+         min(first_us) AS first_us,
+         max(last_us) AS last_us,
+         min(CASE WHEN event = 'acked' THEN us END) AS acked_us,
+         min(CASE WHEN event = 'dead' THEN us END) AS dead_us,
+         min(CASE WHEN event = 'deleted' THEN us END) AS deleted_us,
+         min(CASE WHEN event = 'expired' THEN us END) AS expired_us,
+         greatest(max(deliveries), max(delivery), count_if(event = 'delivered')) AS deliveries,
+         greatest(max(nacks), count_if(event = 'nacked')) AS nacks,
+         greatest(max(timeouts), count_if(event = 'requeued')) AS timeouts,
+         max(size) AS size
+  FROM e GROUP BY job_id, queue
+), o AS (
+  SELECT *,
+         coalesce(added_us, due_us) AS in_us,
+         coalesce(dead_us, acked_us, deleted_us, expired_us) AS ended_us,
+         CASE WHEN dead_us IS NOT NULL THEN 'dead'
+              WHEN acked_us IS NOT NULL THEN 'acked'
+              WHEN deleted_us IS NOT NULL THEN 'deleted'
+              WHEN expired_us IS NOT NULL THEN 'expired'
+              ELSE 'open' END AS outcome
+  FROM g
+), r AS (
+  SELECT job_id, max_by(reason, seq) AS reason
+  FROM events WHERE event IN ('dead', 'deleted') GROUP BY job_id
+)
+SELECT o.job_id, o.queue,
+       timestamp_micros(in_us) AS added_at,
+       timestamp_micros(due_us) AS enqueued_at,
+       timestamp_micros(first_us) AS first_delivered_at,
+       timestamp_micros(last_us) AS last_delivered_at,
+       timestamp_micros(CASE WHEN outcome = 'acked' THEN acked_us END) AS acked_at,
+       timestamp_micros(ended_us) AS ended_at,
+       outcome,
+       CAST(deliveries AS INT) AS deliveries,
+       CAST(nacks AS INT) AS nacks,
+       CAST(timeouts AS INT) AS timeouts,
+       size,
+       greatest(first_us - coalesce(due_us, in_us), 0) / 1000D AS wait_ms,
+       CASE WHEN outcome IN ('acked', 'dead')
+            THEN greatest(ended_us - last_us, 0) / 1000D END AS process_ms,
+       greatest(ended_us - in_us, 0) / 1000D AS total_ms,
+       r.reason,
+       to_date(timestamp_micros(coalesce(in_us, seen_us))) AS date
+FROM o LEFT JOIN r ON o.job_id = r.job_id
+"""
+
+# One row per queue and second in which something happened. A wait counts in the second
+# of the first delivery, a process time in the second of the end; `backlog` is the number
+# of unfinished jobs at the end of the second.
+SECONDS = """
+WITH parts AS (
+  SELECT queue, unix_seconds(ts) AS s, event, delivery, reason,
+         0 AS change, CAST(NULL AS DOUBLE) AS wait_ms, CAST(NULL AS DOUBLE) AS process_ms
+  FROM events WHERE job_id <> '' AND NOT (event = 'deleted' AND reason = 'gc_acked')
+  UNION ALL
+  SELECT queue, unix_seconds(added_at), '', 0, '', 1, NULL, NULL
+  FROM jobs WHERE added_at IS NOT NULL
+  UNION ALL
+  SELECT queue, unix_seconds(ended_at), '', 0, '', -1, NULL, process_ms
+  FROM jobs WHERE ended_at IS NOT NULL AND added_at IS NOT NULL
+  UNION ALL
+  SELECT queue, unix_seconds(first_delivered_at), '', 0, '', 0, wait_ms, NULL
+  FROM jobs WHERE first_delivered_at IS NOT NULL
+), sums AS (
+  SELECT queue, s,
+         count_if(event = 'added') AS added,
+         count_if(event = 'delivered') AS delivered,
+         count_if(event = 'acked') AS acked,
+         count_if(event = 'nacked') AS nacked,
+         count_if(event = 'requeued') AS requeued,
+         count_if(event = 'expired') AS expired,
+         count_if(event = 'dead') AS dead,
+         count_if(event = 'deleted') AS deleted,
+         count_if(event = 'delivered' AND delivery > 1) AS redelivered,
+         sum(change) AS change,
+         percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait,
+         percentile(process_ms, array(0.5, 0.95, 0.99)) AS process
+  FROM parts GROUP BY queue, s
+)
+SELECT queue, timestamp_seconds(s) AS second,
+       added, delivered, acked, nacked, requeued, expired, dead, deleted, redelivered,
+       sum(change) OVER (PARTITION BY queue ORDER BY s) AS backlog,
+       wait[0] AS wait_p50_ms, wait[1] AS wait_p95_ms, wait[2] AS wait_p99_ms,
+       process[0] AS process_p50_ms, process[1] AS process_p95_ms, process[2] AS process_p99_ms,
+       to_date(timestamp_seconds(s)) AS date
+FROM sums
+"""
+
+# Is the history whole? `missing` counts numbers that no segment has: events dropped
+# because the buffers were full, or lost with a segment. A start that follows a start
+# means that the node was killed: what was still in memory then has no number here.
+COMPLETENESS = """
+WITH runs AS (
+  SELECT node, event, lag(event) OVER (PARTITION BY node ORDER BY seq) AS before
+  FROM events WHERE event IN ('started', 'stopped')
+), kills AS (
+  SELECT node, count_if(event = 'started' AND before = 'started') AS kills
+  FROM runs GROUP BY node
+)
+SELECT n.node, first_seq, last_seq, events,
+       last_seq - first_seq + 1 - events AS missing,
+       coalesce(kills, 0) AS kills
+FROM (SELECT node, min(seq) AS first_seq, max(seq) AS last_seq, count(*) AS events
+      FROM events GROUP BY node) n
+LEFT JOIN kills ON n.node = kills.node
+ORDER BY n.node
+"""
+
+SPAN = (
+    "SELECT unix_seconds(min(second)) AS first_s, unix_seconds(max(second)) AS last_s FROM seconds"
+)
+
+QUEUES = """
+SELECT queue, count(*) AS jobs,
+       count_if(outcome = 'acked') AS acked, count_if(outcome = 'dead') AS dead,
+       count_if(outcome = 'expired') AS expired, count_if(outcome = 'deleted') AS deleted,
+       count_if(outcome = 'open') AS open,
+       sum(deliveries) AS deliveries,
+       sum(greatest(deliveries - 1, 0)) AS redelivered,
+       count_if(deliveries > 1) AS redelivered_jobs,
+       percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait_ms,
+       percentile(process_ms, array(0.5, 0.95, 0.99)) AS process_ms
+FROM jobs GROUP BY GROUPING SETS ((queue), ()) ORDER BY jobs DESC, queue
+"""
+
+# {first_s} and {width_s}: the buckets of the time axis
+RATES = """
+SELECT (unix_seconds(second) - {first_s}) DIV {width_s} AS bucket,
+       sum(added) AS added, sum(delivered) AS delivered, sum(acked) AS acked,
+       sum(redelivered) AS redelivered, sum(dead) AS dead
+FROM seconds GROUP BY bucket ORDER BY bucket
+"""
+
+BACKLOG = """
+SELECT queue, (unix_seconds(second) - {first_s}) DIV {width_s} AS bucket,
+       max_by(backlog, second) AS backlog
+FROM seconds GROUP BY queue, bucket ORDER BY queue, bucket
+"""
+
+LATENCIES = """
+SELECT bucket, percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait_ms,
+       percentile(process_ms, array(0.5, 0.95, 0.99)) AS process_ms
+FROM (
+  SELECT (unix_seconds(first_delivered_at) - {first_s}) DIV {width_s} AS bucket,
+         wait_ms, CAST(NULL AS DOUBLE) AS process_ms
+  FROM jobs WHERE wait_ms IS NOT NULL
+  UNION ALL
+  SELECT (unix_seconds(ended_at) - {first_s}) DIV {width_s}, NULL, process_ms
+  FROM jobs WHERE process_ms IS NOT NULL
+) GROUP BY bucket ORDER BY bucket
+"""
+
+RETURNS = """
+SELECT queue, CASE WHEN event = 'nacked' THEN 'nack' ELSE reason END AS cause, count(*) AS returns
+FROM events WHERE event IN ('nacked', 'requeued')
+GROUP BY queue, cause ORDER BY queue, cause
+"""
+
+SLOWEST = """
+SELECT job_id, queue, outcome, added_at, deliveries, wait_ms, process_ms, total_ms
+FROM jobs WHERE total_ms IS NOT NULL ORDER BY total_ms DESC, job_id LIMIT {limit}
+"""
+
+DEAD_REASONS = """
+SELECT queue, coalesce(nullif(reason, ''), '(no reason given)') AS reason, count(*) AS jobs,
+       max(ended_at) AS latest_at, max_by(job_id, ended_at) AS latest_job
+FROM jobs WHERE outcome = 'dead'
+GROUP BY ALL ORDER BY jobs DESC, queue, reason LIMIT {limit}
+"""
