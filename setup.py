@@ -16,7 +16,7 @@ from setuptools import setup
 
 SRC = Path("src/tuque")
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
-SERVER = ("pump", "clients", "dispatch")
+SERVER = ("pump", "clients", "dispatch", "state", "poller")
 PURE = {SRC / "store" / "disk.py"}
 
 

@@ -35,7 +35,7 @@ def on_nack(n: Node, id: bytes, delay_ms: i64) -> bool:
         return True
     job.nacks += 1
     n.nacks += 1
-    job.flags &= ~ONCE_QUEUED  # Q6.2: counted as a nack now, so not again when it is queued
+    job.flags &= 0xFF ^ ONCE_QUEUED  # Q6.2: counted as a nack now, so not again when it is queued
     job.qtime_ms = n.now_ms + delay_ms  # Q6.3: past its expiry the job ends first
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:

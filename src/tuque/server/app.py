@@ -1,0 +1,178 @@
+"""Start and stop of a server, in order (SPEC L1): lock, listen, load, serve, finish."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from tuque.core.node import Node
+from tuque.server.config import check_dir, in_dir
+from tuque.server.eventlog import EventLog, EventLogError
+from tuque.server.identity import Identity, IdentityError, open_identity
+from tuque.server.journaling import JournalStartError, load_journal, open_journal
+from tuque.server.listen import ListenError, open_listeners, raise_file_limit
+from tuque.server.options import Config, ConfigError
+from tuque.server.pump import Pump
+from tuque.server.registry import register
+from tuque.server.state import Server, apply_settings, log
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "verbose": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+}
+
+
+class StartError(Exception):
+    """The server can't start; the text says what is wrong and what to do."""
+
+
+def run(cfg: Config) -> int:
+    """Run a server until it is told to stop; the exit status."""
+    try:
+        check_dir(cfg)
+        open_log(cfg)
+        raise_file_limit(cfg)
+        identity = open_identity(cfg)
+        pump = build(cfg, identity)
+    except (ConfigError, ListenError, IdentityError, EventLogError, JournalStartError) as error:
+        raise StartError(str(error)) from None
+    s = pump.s
+    try:
+        watch_signals(pump)
+        load_journal(pump)
+        ready(s)
+        pump.run()
+    except JournalStartError as error:
+        pump.close_all()
+        raise StartError(str(error)) from None
+    status = finish(pump)
+    identity.close()
+    if s.restart_after_ms >= 0:
+        time.sleep(s.restart_after_ms / 1000)
+        os.execv(sys.executable, [sys.executable, "-m", "tuque", *sys.argv[1:]])
+    return status
+
+
+def open_log(cfg: Config) -> None:
+    """Send the log to `logfile`, or to standard output."""
+    handler: logging.Handler = logging.StreamHandler(sys.stdout)
+    if cfg.logfile:
+        handler = logging.FileHandler(in_dir(cfg, cfg.logfile))
+    form = f"{os.getpid()}:P %(asctime)s.%(msecs)03d %(levelname).1s %(message)s"
+    handler.setFormatter(logging.Formatter(form, datefmt="%d %b %H:%M:%S"))
+    root = logging.getLogger("tuque")
+    root.handlers[:] = [handler]
+    root.propagate = False
+    root.setLevel(LEVELS[cfg.loglevel])
+
+
+def build(cfg: Config, identity: Identity) -> Pump:
+    """Make the server: node, listeners, journal, event stream."""
+    os.umask(0o077)
+    offset_ms = int(time.time() * 1000) - time.monotonic_ns() // 1_000_000
+    now_ms = time.monotonic_ns() // 1_000_000 + offset_ms
+    node = Node(identity.node_id, os.urandom(20), now_ms)
+    node.is_leaving = identity.is_leaving
+    s = Server(cfg, node)
+    s.identity = identity
+    s.clock_offset_ms = offset_ms
+    apply_settings(s)
+    register()
+    pump = Pump(s)
+    for sock in open_listeners(cfg):
+        pump.listen(sock)
+    open_journal(pump)
+    if cfg.events:
+        eventlog = EventLog(
+            in_dir(cfg, cfg.events_dir),
+            identity.node_id.decode(),
+            roll_rows=cfg.events_roll_rows,
+            roll_seconds=cfg.events_roll_seconds,
+            buffer_rows=cfg.events_buffer,
+        )
+        s.eventlog = eventlog
+        node.events = eventlog.start(now_ms)
+    return pump
+
+
+def watch_signals(pump: Pump) -> None:
+    """Turn SIGTERM and SIGINT into a byte that the pump sees; a second SIGINT kills."""
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    s = pump.s
+    s.signal_sockets = (reader, writer)
+
+    def on_stop(number: int, _: object) -> None:
+        if s.stop_requested and number == signal.SIGINT:
+            os._exit(1)
+        s.stop_requested = "signal"
+
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, on_stop)
+    signal.signal(signal.SIGINT, on_stop)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    pump.watch_signals(reader.fileno())
+
+
+def ready(s: Server) -> None:
+    """Say that the server serves; from here on the cyclic collector is off."""
+    s.is_loading = False
+    s.n.base_bytes = rss_bytes() - s.n.job_bytes
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    if s.cfg.pidfile and s.cfg.daemonize:
+        Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
+    mode = "compiled" if is_compiled() else "interpreted"
+    log.info("node %s, %s, %d jobs", s.n.node_id.decode(), mode, len(s.n.jobs))
+    log.info("The server is now ready to accept connections on port %d", s.cfg.port)
+
+
+def is_compiled() -> bool:
+    """Whether the deciding modules are native code."""
+    import tuque.core.job
+
+    return not (tuque.core.job.__file__ or "").endswith(".py")
+
+
+def rss_bytes() -> int:
+    """Resident memory of this process."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def finish(pump: Pump) -> int:
+    """Stop in order: journal to the disk, events sealed, clients told nothing false."""
+    s = pump.s
+    log.info("User requested shutdown...")
+    status = 0
+    if s.committer is not None:
+        try:
+            if s.rewrite_on_stop:
+                s.committer.rewrite_now(s.n)
+            if s.n.records is not None:
+                s.committer.commit(s.n.records)
+            s.committer.close()
+            pump.on_journal_wake()
+        except OSError as error:
+            log.error("the journal could not be finished: %s", error)
+            status = 1
+    if s.eventlog is not None and s.n.events is not None:
+        s.eventlog.close(s.n.events, s.n.now_ms)
+    pump.close_all()
+    log.info("Tuque is now ready to exit, bye bye...")
+    return status

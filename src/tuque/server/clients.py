@@ -1,0 +1,65 @@
+"""One client connection: what was read and not run yet, what is to be written, its modes."""
+
+import socket
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.wire.resp import RequestReader, error_reply, put_value
+
+REPLY_ON: Final = 0
+REPLY_OFF: Final = 1
+REPLY_SKIP: Final = 2  # the next command's reply is dropped
+REPLY_SKIPPING: Final = 3  # this command's
+
+
+@final
+class Client:
+    """A connection. Numbers rise for ever, so that a late event never hits a newer client."""
+
+    def __init__(
+        self, number: i64, sock: socket.socket, address: str, max_bulk: i64, now_ms: i64
+    ) -> None:
+        self.number = number
+        self.sock = sock
+        self.fd: i64 = sock.fileno()
+        self.address = address  # ip:port, or unix:path
+        self.is_unix = address.startswith("unix:")
+        self.reader = RequestReader(max_bulk)
+        self.todo: list[list[bytes]] = []  # read, and not run: blocked or paused
+        self.todo_bytes: i64 = 0
+        self.out: list[bytes] = []  # produced in this turn
+        self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
+        self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
+        self.wire_bytes: i64 = 0
+        self.held_bytes: i64 = 0  # of `gated`
+        self.is_dirty = False  # stands in server.dirty
+        self.wants_write = False  # waits for the socket to take more
+        self.soft_since_ms: i64 = 0  # above the soft output limit since then
+        self.half_since_ms: i64 = 0  # half a command lies here since then
+        self.ctime_ms = now_ms
+        self.last_ms = now_ms
+        self.is_blocked = False
+        self.is_monitor = False
+        self.is_closing = False  # close once everything is written
+        self.is_closed = False
+        self.is_authed = False
+        self.reply_mode: i64 = REPLY_ON
+        self.resp3 = False
+        self.name = b""
+        self.lib_name = b""
+        self.lib_version = b""
+        self.command = ""  # the last one, lower case
+        self.commands: i64 = 0
+
+    def reply(self, value: object) -> None:
+        """Answer with any value (see `put_value`)."""
+        put_value(self.out, value, self.resp3)
+
+    def error(self, text: bytes) -> None:
+        """Answer with an error; the text starts with its code and has no `-`."""
+        self.out.append(error_reply(text))
+
+    def ok(self) -> None:
+        """Answer +OK."""
+        self.out.append(b"+OK\r\n")

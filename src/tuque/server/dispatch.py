@@ -1,0 +1,312 @@
+"""One command: the checks in their order, the call into the core, the reply (SPEC C6).
+
+The commands of the job cycle live here; the others are in the modules that
+`tuque.server.registry` names, as functions of (server, client, args).
+"""
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob
+from tuque.core.deliver import on_getjob, serve_ready, wait
+from tuque.core.evict import make_room
+from tuque.core.ids import is_job_id
+from tuque.core.job import WAIT_REPL, Job
+from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, TIMED_OUT, Wake
+from tuque.core.replicate import on_addjob, refusal, settle
+from tuque.core.requeue import NOJOB, on_dequeue, on_enqueue, on_nack, on_working
+from tuque.server.clients import (
+    REPLY_OFF,
+    REPLY_ON,
+    REPLY_SKIP,
+    REPLY_SKIPPING,
+    Client,
+)
+from tuque.server.monitoring import feed_monitors, note_latency, note_slow
+from tuque.server.state import Server
+from tuque.wire.args import (
+    SYNTAX,
+    ArgError,
+    addjob_options,
+    getjob_options,
+    seconds_ms,
+    timeout_ms,
+)
+from tuque.wire.commands import Command
+from tuque.wire.resp import bulk_head, int_reply
+
+Handler = Callable[[Server, Client, list[bytes]], None]
+HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.py
+
+BADID: Final = b"BADID Invalid Job ID format."
+OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
+NOAUTH: Final = b"NOAUTH Authentication required."
+LOADING: Final = b"LOADING Tuque is loading the dataset in memory"
+LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
+
+EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at the most
+NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
+
+
+def execute(s: Server, c: Client, args: list[bytes]) -> None:
+    """Run one command of a client that is neither blocked nor closing."""
+    command = s.by_name.get(args[0])
+    if command is None:
+        command = lookup(s, args[0])
+        if command is None:
+            name = args[0].decode("utf-8", "backslashreplace")
+            c.error(b"ERR unknown command '%s'" % name.encode())
+            s.touch(c)
+            return
+    start_ns: i64 = perf_counter_ns()
+    written: i64 = len(c.out)
+    refused = refuse(s, c, command, args)
+    if refused is not None:
+        c.error(refused)
+    else:
+        if len(s.monitors) > 0:
+            feed_monitors(s, c, args)
+        c.commands += 1
+        c.command = command.name
+        try:
+            run(s, c, command, args)
+        except ArgError as error:
+            c.error(error.text)
+        spent_ns: i64 = perf_counter_ns() - start_ns
+        command.calls += 1
+        command.usec_ns += spent_ns
+        s.figures.commands += 1
+        if 0 <= s.slow_ns <= spent_ns:
+            note_slow(s, c, args, spent_ns)
+        if s.latency_ms > 0 and spent_ns >= s.latency_ms * 1_000_000:
+            note_latency(s, "fast-command" if command.is_fast else "command", spent_ns)
+    if c.reply_mode != REPLY_ON:
+        quiet(c, written)
+    if not c.is_dirty:
+        s.touch(c)
+    if len(s.n.ready) > 0:
+        serve_ready(s.n)
+    if len(s.n.wakes) > 0:
+        tell_wakes(s)
+
+
+def lookup(s: Server, word: bytes) -> Command | None:
+    """The command of that name in any case; the spelling is kept for the next time."""
+    command = s.table.get(word.upper())
+    if command is not None and len(s.by_name) < 1000:
+        s.by_name[word] = command
+    return command
+
+
+def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
+    """Why the command is not run at all, in the order of SPEC C6; None when it is."""
+    if not command.takes(len(args)):
+        return b"ERR wrong number of arguments for '%s' command" % command.wire_name
+    if len(s.password) > 0 and not c.is_authed and command.wire_name not in NO_AUTH_NEEDED:
+        return NOAUTH
+    if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 20 > s.n.limits.memory_bytes * 19:
+        if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
+            return OOM
+    if s.committer is not None and (command.is_write or command.name == "PING"):
+        error = s.committer.error
+        if error:
+            return b"MISCONF Errors writing to the AOF file: " + error.encode()
+    if s.is_loading and not command.is_loading:
+        return LOADING
+    return None
+
+
+def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
+    """Call the command; the frequent ones directly."""
+    code = command.code
+    if code == 0:
+        cmd_addjob(s, c, args)
+    elif code == 1:
+        cmd_getjob(s, c, args)
+    elif code <= 4:
+        cmd_ack(s, c, args, code)
+    else:
+        HANDLERS[command.wire_name](s, c, args)
+
+
+def quiet(c: Client, written: i64) -> None:
+    """CLIENT REPLY OFF and SKIP: drop what the command answered."""
+    if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
+        del c.out[written:]
+    if c.reply_mode == REPLY_SKIPPING:
+        c.reply_mode = REPLY_ON
+    elif c.reply_mode == REPLY_SKIP:
+        c.reply_mode = REPLY_SKIPPING
+
+
+def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
+    """ADDJOB queue body ms-timeout [options] (R1)."""
+    n = s.n
+    spec = s.plain_spec
+    if len(args) > 4:
+        spec = settle(n, addjob_options(args))
+    timeout_ms(args[3])
+    refused = refusal(n, args[1], spec)
+    if len(refused) > 0:
+        c.error(refused)
+        return
+    job = on_addjob(n, args[1], args[2], spec)
+    c.out.append(b"+%s\r\n" % job.id)
+
+
+def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
+    """GETJOB [options] FROM queue ... (V1, V4)."""
+    n = s.n
+    spec = getjob_options(args)
+    if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
+        return  # nobody would see the jobs: they stay queued (D45)
+    jobs = on_getjob(n, c.number, spec.queues, spec.count)
+    if len(jobs) > 0:
+        put_jobs(s, c, jobs, spec.with_counters)
+    elif spec.no_hang:
+        c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
+    elif n.is_leaving:
+        c.error(LEAVING)
+    else:
+        until_ms: i64 = 0
+        if spec.timeout_ms > 0:
+            until_ms = n.now_ms + spec.timeout_ms
+        c.is_blocked = True
+        s.blocked += 1
+        wait(n, c.number, spec.queues, spec.count, spec.with_counters, until_ms)
+
+
+def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None:
+    """The reply of GETJOB."""
+    out = c.out
+    out.append(b"*%d\r\n" % len(jobs))
+    for job in jobs:
+        q = s.n.queues[job.queue]
+        out.append(q.reply_head7 if with_counters else q.reply_head)
+        out.append(job.id)
+        out.append(b"\r\n")
+        out.append(bulk_head(len(job.body)))
+        out.append(job.body)
+        if with_counters:
+            out.append(
+                b"\r\n$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
+                % (job.nacks, job.deliveries)
+            )
+        else:
+            out.append(b"\r\n")
+
+
+def check_ids(args: list[bytes], first: i64) -> None:
+    """Every word from `first` on must look like a job id, else nothing is done."""
+    i = first
+    while i < len(args):
+        if not is_job_id(args[i]):
+            raise ArgError(BADID)
+        i += 1
+
+
+def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
+    """ACKJOB, FASTACK, DELJOB [id ...] (A1, A4, A5)."""
+    check_ids(args, 1)
+    done: i64 = 0
+    i: i64 = 1
+    while i < len(args):
+        if on_deljob(s.n, args[i]) if code == 4 else on_ackjob(s.n, args[i]):
+            done += 1
+        i += 1
+    c.out.append(int_reply(done))
+
+
+def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
+    """NACK [DELAY sec] [id ...] (Q3)."""
+    first: i64 = 1
+    delay_ms: i64 = 0
+    if len(args) > 1 and args[1].upper() == b"DELAY":
+        if len(args) == 2:
+            raise ArgError(SYNTAX)
+        delay_ms = seconds_ms(args[2])
+        first = 3
+    check_ids(args, first)
+    done = 0
+    for id in args[first:]:
+        if on_nack(s.n, id, delay_ms):
+            done += 1
+    c.out.append(int_reply(done))
+
+
+def cmd_enqueue(s: Server, c: Client, args: list[bytes]) -> None:
+    """ENQUEUE [id ...] (Q4)."""
+    check_ids(args, 1)
+    done = 0
+    for id in args[1:]:
+        if on_enqueue(s.n, id):
+            done += 1
+    c.out.append(int_reply(done))
+
+
+def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
+    """DEQUEUE [id ...] (Q5)."""
+    check_ids(args, 1)
+    done = 0
+    for id in args[1:]:
+        if on_dequeue(s.n, id):
+            done += 1
+    c.out.append(int_reply(done))
+
+
+def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
+    """WORKING id (Q6)."""
+    check_ids(args, 1)
+    error = on_working(s.n, args[1])
+    if len(error) > 0:
+        c.error(error)
+    else:
+        c.out.append(int_reply(i64(s.n.jobs[args[1]].retry_s)))
+
+
+def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
+    """DEADLETTER id queue [REASON text] (A7)."""
+    reason = b""
+    if len(args) > 3:
+        if len(args) != 5 or args[3].upper() != b"REASON":
+            raise ArgError(SYNTAX)
+        reason = args[4]
+    if not is_job_id(args[1]):
+        raise ArgError(BADID)
+    job = s.n.jobs.get(args[1])
+    if job is None or job.state == WAIT_REPL:
+        raise ArgError(NOJOB)
+    c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason).id)
+
+
+def tell_wakes(s: Server) -> None:
+    """Answer clients whose waiting is over and let them run what they sent meanwhile."""
+    wakes = s.n.wakes
+    s.n.wakes = []
+    for wake in wakes:
+        c = s.by_number.get(wake.client)
+        if c is None or not c.is_blocked:
+            continue
+        c.is_blocked = False
+        s.blocked -= 1
+        c.last_ms = s.n.now_ms
+        tell(s, c, wake)
+        s.touch(c)
+        if len(c.todo) > 0:
+            s.resumed.append(c)
+
+
+def tell(s: Server, c: Client, wake: Wake) -> None:
+    """The reply of a GETJOB that waited."""
+    if wake.why == GOT_JOBS:
+        put_jobs(s, c, wake.jobs, wake.with_counters)
+    elif wake.why == NODE_LEAVING:
+        c.error(LEAVING)
+    else:
+        assert wake.why == TIMED_OUT or wake.why == DATA_RESET
+        c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
+
+

@@ -1,0 +1,41 @@
+"""Housekeeping between turns: idle and slow clients, figures for INFO. Not on the hot path."""
+
+from __future__ import annotations
+
+from tuque.server.clients import Client
+from tuque.server.monitoring import look
+from tuque.server.state import Server, log
+
+CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
+
+
+def keep_house(s: Server) -> None:
+    """[L4] Close clients beyond a deadline and take the samples of the moment."""
+    now_ms = s.n.now_ms
+    buffers = 0
+    for c in s.clients.values():
+        reason = overdue(s, c, now_ms)
+        if reason:
+            log.warning("closing %s: %s", c.address, reason)
+            s.doomed.append(c)
+        buffers += CLIENT_BYTES + c.wire_bytes + c.held_bytes + c.todo_bytes
+        if c.reader.strict is not None:
+            buffers += c.reader.held_bytes()
+    s.n.other_bytes = buffers
+    s.figures.sample(now_ms)
+    look(s)
+
+
+def overdue(s: Server, c: Client, now_ms: int) -> str:
+    """Why the client must be closed now, empty when it may stay."""
+    if s.half_close_ms > 0 and c.half_since_ms > 0:
+        if now_ms - c.half_since_ms > s.half_close_ms and not c.is_blocked:
+            s.figures.deadline_closed += 1
+            return f"half a command for more than {s.half_close_ms // 1000} s"
+    if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:
+        s.figures.output_closed += 1
+        return f"more than {s.out_soft} bytes unread for {s.out_soft_ms // 1000} s"
+    if s.idle_close_ms > 0 and not c.is_blocked and not c.is_monitor:
+        if now_ms - c.last_ms > s.idle_close_ms:
+            return f"idle for more than {s.idle_close_ms // 1000} s"
+    return ""

@@ -1,0 +1,109 @@
+"""Sockets to listen on, and what the system lets us open."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+
+from tuque.server.config import in_dir, listen_addresses
+from tuque.server.options import Config
+from tuque.server.state import log
+
+RESERVED_FDS = 32  # journal, events, listeners, log
+
+
+class ListenError(Exception):
+    """An address can't be listened on; the text names it and says what to do."""
+
+
+def raise_file_limit(cfg: Config) -> None:
+    """Allow as many open files as maxclients needs, or lower maxclients to what there is."""
+    wanted = cfg.maxclients + RESERVED_FDS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted or soft == resource.RLIM_INFINITY:
+        return
+    for limit in (max(hard, wanted) if hard != resource.RLIM_INFINITY else wanted, hard):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, limit), max(hard, limit)))
+            break
+        except (ValueError, OSError):
+            continue
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        fits = soft - RESERVED_FDS
+        if fits < 1:
+            raise ListenError(f"only {soft} open files are allowed; raise it with ulimit -n")
+        log.warning("maxclients lowered from %d to %d: ulimit -n is %d", cfg.maxclients, fits, soft)
+        cfg.maxclients = fits
+
+
+def open_listeners(cfg: Config) -> list[socket.socket]:
+    """Bound, listening, non-blocking sockets for every address of the configuration."""
+    found: list[socket.socket] = []
+    if cfg.port or not cfg.unixsocket:
+        for address in listen_addresses(cfg):
+            sock = open_tcp(cfg, address, is_first=not found)
+            if sock is not None:
+                found.append(sock)
+                if cfg.port == 0:
+                    cfg.port = sock.getsockname()[1]
+    if cfg.unixsocket:
+        found.append(open_unix(cfg))
+    return found
+
+
+def open_tcp(cfg: Config, address: str, is_first: bool) -> socket.socket | None:
+    """One TCP listener; None when an IPv6 address beside the first can't be had."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = None
+    try:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((address, cfg.port))
+        sock.listen(cfg.tcp_backlog)
+    except OSError as error:
+        if sock is not None:
+            sock.close()
+        if family == socket.AF_INET6 and not is_first and error.errno != errno.EADDRINUSE:
+            return None
+        if error.errno == errno.EADDRINUSE:
+            hint = "another program listens there; stop it or choose another --port"
+        elif error.errno == errno.EACCES:
+            hint = "ports below 1024 need privileges; choose another --port"
+        else:
+            hint = "check --bind and --port"
+        raise ListenError(f"can't listen on {address}:{cfg.port}: {error.strerror}; {hint}") from None
+    sock.setblocking(False)
+    return sock
+
+
+def open_unix(cfg: Config) -> socket.socket:
+    """The unix socket; a stale file in its place is removed, a live one is an error."""
+    path = in_dir(cfg, cfg.unixsocket)
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.connect(path)
+        raise ListenError(f"can't listen on {path}: another server answers there")
+    except ConnectionRefusedError:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise ListenError(f"can't listen on {path}: {error.strerror}") from None
+    finally:
+        probe.close()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    old = os.umask(0o777 & ~cfg.unixsocketperm if cfg.unixsocketperm else 0o077)
+    try:
+        sock.bind(path)
+        sock.listen(cfg.tcp_backlog)
+    except OSError as error:
+        raise ListenError(f"can't listen on {path}: {error.strerror}") from None
+    finally:
+        os.umask(old)
+    sock.setblocking(False)
+    return sock

@@ -1,0 +1,425 @@
+"""The loop of the server (SPEC L1): poll, read all, run, journal, bus, clients.
+
+One turn reads everything that came, runs it, and then lets its outcome out in the one
+legal order: records to the journal first, then what other nodes must know, then replies,
+each client's in one write. Under `appendfsync always` replies of a turn are held until
+its records are on the disk; what comes meanwhile is run and shares the next fsync.
+"""
+
+import socket
+from time import monotonic_ns
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.deliver import serve_ready
+from tuque.core.procedures import FAR, next_timer_ms, stop_waiting, tick
+from tuque.server.clients import Client
+from tuque.server.dispatch import execute, tell_wakes
+from tuque.server.keeping import keep_house
+from tuque.server.poller import IN, OUT, Poller
+from tuque.server.state import Server, log
+
+READ_BYTES: Final = 65_536
+REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
+HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
+IDLE_HOUSE_MS: Final = 1_000
+
+
+@final
+class Pump:
+    """Drives one Server until something asks it to stop."""
+
+    def __init__(self, s: Server) -> None:
+        self.s = s
+        self.poller = Poller()
+        self.listeners: dict[int, socket.socket] = {}
+        self.wake_fd: i64 = -1  # of the journal
+        self.signal_fd: i64 = -1
+        self.gate: list[Client] = []  # hold replies back until their records are durable
+        self.house_ms: i64 = 0
+        self.events_ms: i64 = 0  # when the event stream wants to be flushed
+        self.accept_after_ms: i64 = 0  # out of descriptors: try again then
+        self.rewriting = False
+
+    def listen(self, sock: socket.socket) -> None:
+        """Accept clients from a bound, listening, non-blocking socket."""
+        self.listeners[sock.fileno()] = sock
+        self.poller.add(sock.fileno())
+
+    def watch_wake(self, fd: i64) -> None:
+        """The journal writes to this descriptor when something became durable or failed."""
+        self.wake_fd = fd
+        self.poller.add(fd)
+
+    def watch_signals(self, fd: i64) -> None:
+        """A signal handler writes to this descriptor."""
+        self.signal_fd = fd
+        self.poller.add(fd)
+
+    def clock(self) -> None:
+        """Set the node's time; it never goes back."""
+        now_ms: i64 = monotonic_ns() // 1_000_000 + self.s.clock_offset_ms
+        if now_ms > self.s.n.now_ms:
+            self.s.n.now_ms = now_ms
+
+    def run(self) -> None:
+        """Turn until a stop is asked for."""
+        while not self.s.stop_requested:
+            self.turn(-1)
+
+    def wait_ms(self, most_ms: i64) -> i64:
+        """How long to sleep: until the next timer, or `most_ms` when that is sooner."""
+        s = self.s
+        if len(s.resumed) > 0 or len(s.dirty) > 0 or self.rewriting:
+            return 0
+        at_ms = next_timer_ms(s.n)
+        if len(s.clients) > 0 and self.house_ms < at_ms:
+            at_ms = self.house_ms
+        if 0 < self.events_ms < at_ms:
+            at_ms = self.events_ms
+        if 0 < self.accept_after_ms < at_ms:
+            at_ms = self.accept_after_ms
+        if s.paused_until_ms > s.n.now_ms and s.paused_until_ms < at_ms:
+            at_ms = s.paused_until_ms
+        if at_ms == FAR:
+            return most_ms
+        left_ms = at_ms - (monotonic_ns() // 1_000_000 + s.clock_offset_ms)
+        if left_ms < 0:
+            left_ms = 0
+        if left_ms > 60_000:
+            left_ms = 60_000
+        return left_ms if most_ms < 0 or left_ms < most_ms else most_ms
+
+    def turn(self, most_ms: i64) -> None:
+        """One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
+        s = self.s
+        ready = self.poller.wait(self.wait_ms(most_ms))
+        self.clock()
+        s.figures.turns += 1
+        clients = s.clients
+        for fd, mask in ready:
+            c = clients.get(fd)
+            if c is not None:
+                if mask & OUT:
+                    self.send(c)
+                if mask & ~OUT and not c.is_closed:
+                    self.read(c)
+            elif fd in self.listeners:
+                self.accept(self.listeners[fd])
+            elif fd == self.wake_fd:
+                self.on_journal_wake()
+            elif fd == self.signal_fd:
+                self.on_signal()
+        self.step()
+        self.settle()
+
+    def step(self) -> None:
+        """Timers, clients that wait, commands that were put off."""
+        s = self.s
+        n = s.n
+        if next_timer_ms(n) <= n.now_ms and not s.is_loading:
+            tick(n)
+        if len(n.ready) > 0:
+            serve_ready(n)
+        if len(n.wakes) > 0:
+            tell_wakes(s)
+        if s.paused_until_ms != 0 and s.paused_until_ms <= n.now_ms:
+            s.paused_until_ms = 0
+            for c in list(s.clients.values()):
+                if len(c.todo) > 0 and not c.is_blocked:
+                    s.resumed.append(c)
+        if len(s.resumed) > 0:
+            resumed = s.resumed
+            s.resumed = []
+            for c in resumed:
+                if not c.is_closed:
+                    self.run_todo(c)
+        if self.house_ms <= n.now_ms:
+            keep_house(s)
+            busy = s.figures.commands != s.last_house_commands
+            s.last_house_commands = s.figures.commands
+            self.house_ms = n.now_ms + (HOUSE_MS if busy else IDLE_HOUSE_MS)
+            if self.accept_after_ms != 0 and self.accept_after_ms <= n.now_ms:
+                self.accept_after_ms = 0
+                for fd in self.listeners:
+                    self.poller.watch(fd, IN)
+
+    def settle(self) -> None:
+        """Let the outcome of the turn out: journal, events, then replies."""
+        s = self.s
+        n = s.n
+        seq: i64 = -1
+        committer = s.committer
+        if committer is not None:
+            records = n.records
+            if records is not None and records.count > 0:
+                committer.commit(records)
+            self.rewriting = committer.rewrite_step(n, REWRITE_JOBS)
+            if committer.gates and committer.durable_seq < committer.last_seq:
+                seq = committer.last_seq
+        eventlog = s.eventlog
+        if eventlog is not None:
+            events = n.events
+            assert events is not None
+            eventlog.flush(events)
+            if events.pending_rows() == 0:
+                self.events_ms = 0
+            elif self.events_ms <= n.now_ms:
+                self.events_ms = n.now_ms + 1000
+        if len(s.dirty) > 0:
+            dirty = s.dirty
+            s.dirty = []
+            for c in dirty:
+                c.is_dirty = False
+                self.let_out(c, seq)
+        if len(s.doomed) > 0:
+            doomed = s.doomed
+            s.doomed = []
+            for c in doomed:
+                self.close(c)
+
+    def let_out(self, c: Client, seq: i64) -> None:
+        """Send what the turn produced for the client, or hold it back until `seq` is durable."""
+        if c.is_closed:
+            return
+        if seq >= 0 or len(c.gated) > 0:
+            if len(c.gated) == 0:
+                self.gate.append(c)
+            held = b"".join(c.out)
+            c.gated.append((max(seq, 0), held))
+            c.held_bytes += len(held)
+            c.out = []
+            self.limit_output(c)
+            return
+        self.send(c)
+
+    def on_journal_wake(self) -> None:
+        """Something became durable, or the journal failed."""
+        committer = self.s.committer
+        assert committer is not None
+        committer.on_wake()
+        durable: i64 = committer.durable_seq
+        failed = committer.lost_seq
+        gate = self.gate
+        self.gate = []
+        for c in gate:
+            if c.is_closed:
+                continue
+            if failed >= 0 and c.gated[len(c.gated) - 1][0] >= failed:
+                log.warning("closing %s: its replies wait for a journal that failed", c.address)
+                self.close(c)
+                continue
+            i = 0
+            while i < len(c.gated) and c.gated[i][0] <= durable:
+                c.wire.append(c.gated[i][1])
+                c.wire_bytes += len(c.gated[i][1])
+                c.held_bytes -= len(c.gated[i][1])
+                i += 1
+            if i > 0:
+                del c.gated[:i]
+                self.send(c)
+            if len(c.gated) > 0 and not c.is_closed:
+                self.gate.append(c)
+
+    def on_signal(self) -> None:
+        """SIGTERM or SIGINT: end in order."""
+        self.s.stop_requested = "signal"
+
+    # ---- sockets
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take the connections that wait."""
+        s = self.s
+        for _ in range(256):
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:  # out of descriptors: the rest must be served all the same
+                log.warning("accept: %s; trying again in a second", error)
+                self.accept_after_ms = s.n.now_ms + 1000
+                for fd in self.listeners:
+                    self.poller.watch(fd, 0)
+                return
+            self.admit(sock, listener, address)
+
+    def admit(self, sock: socket.socket, listener: socket.socket, address: object) -> None:
+        """Make a client of a new connection, or refuse it."""
+        s = self.s
+        sock.setblocking(False)
+        if len(s.clients) >= s.cfg.maxclients:
+            s.figures.rejected += 1
+            try:
+                sock.send(b"-ERR max number of clients reached\r\n")
+            except OSError:
+                pass  # it is gone already
+            sock.close()
+            return
+        where = "unix:" + str(s.cfg.unixsocket)
+        if listener.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if s.cfg.tcp_keepalive > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            assert isinstance(address, tuple)
+            where = f"{address[0]}:{address[1]}"
+        c = Client(s.next_number, sock, where, s.max_bulk, s.n.now_ms)
+        s.next_number += 1
+        s.clients[c.fd] = c
+        s.by_number[c.number] = c
+        s.figures.connections += 1
+        self.poller.add(c.fd)
+
+    def read(self, c: Client) -> None:
+        """Read what came and run the whole commands in it."""
+        s = self.s
+        try:
+            data = c.sock.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close(c)
+            return
+        if len(data) == 0:
+            self.on_end(c)
+            return
+        s.figures.in_bytes += len(data)
+        if c.is_closing:
+            return  # nothing more is run, e.g. after QUIT
+        c.last_ms = s.n.now_ms
+        commands = c.reader.read(data)
+        if c.reader.strict is None:
+            c.half_since_ms = 0
+        elif c.half_since_ms == 0 or len(commands) > 0:
+            c.half_since_ms = s.n.now_ms
+        if c.is_blocked or s.paused_until_ms > s.n.now_ms or len(c.todo) > 0:
+            c.todo.extend(commands)
+            c.todo_bytes += len(data)
+        else:
+            self.run_commands(c, commands)
+        if c.todo_bytes + c.reader.held_bytes() > s.query_limit:
+            log.warning("closing %s: more than %d bytes unread", c.address, s.query_limit)
+            self.close(c)
+        elif c.reader.error and len(c.todo) == 0 and not c.is_closed:
+            self.break_off(c)
+
+    def on_end(self, c: Client) -> None:
+        """The client sends no more: replies still due go out first (it may be half closed)."""
+        if c.is_blocked or c.is_closing or len(c.gated) + len(c.wire) + len(c.todo) == 0:
+            self.close(c)
+            return
+        c.is_closing = True
+        self.poller.watch(c.fd, OUT if c.wants_write else 0)
+
+    def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
+        """Run commands until the client blocks, is paused or ends."""
+        s = self.s
+        i: i64 = 0
+        count: i64 = len(commands)
+        while i < count:
+            if c.is_blocked or c.is_closing or s.paused_until_ms > s.n.now_ms:
+                if not c.is_closing:
+                    c.todo = commands[i:]
+                return
+            execute(s, c, commands[i])
+            i += 1
+
+    def run_todo(self, c: Client) -> None:
+        """Run what was read while the client was blocked or paused."""
+        commands = c.todo
+        c.todo = []
+        self.run_commands(c, commands)
+        if len(c.todo) == 0:
+            c.todo_bytes = 0
+            if c.reader.error:
+                self.break_off(c)
+
+    def break_off(self, c: Client) -> None:
+        """Tell the client which rule of the protocol it broke, and close."""
+        c.error(b"ERR Protocol error: " + c.reader.error.encode())
+        c.is_closing = True
+        self.s.touch(c)
+
+    def send(self, c: Client) -> None:
+        """Write what may be sent; what the socket does not take waits for it."""
+        if len(c.wire) > 0:
+            c.wire.extend(c.out)
+            data = b"".join(c.wire)
+            c.wire = []
+        elif len(c.out) == 1:
+            data = c.out[0]
+        else:
+            data = b"".join(c.out)
+        if len(c.out) > 0:
+            c.out = []
+        size: i64 = len(data)
+        sent: i64 = 0
+        if size > 0:
+            try:
+                sent = c.sock.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close(c)
+                return
+            self.s.figures.out_bytes += sent
+        if sent < size:
+            c.wire.append(data[sent:])
+            c.wire_bytes = size - sent
+            if not c.wants_write:
+                c.wants_write = True
+                self.poller.watch(c.fd, IN | OUT)
+            self.limit_output(c)
+            return
+        c.wire_bytes = 0
+        c.soft_since_ms = 0
+        if c.wants_write:
+            c.wants_write = False
+            self.poller.watch(c.fd, IN)
+        if c.is_closing and len(c.gated) == 0:
+            self.close(c)
+
+    def limit_output(self, c: Client) -> None:
+        """Close a client that leaves too much unread (the soft limit is housekeeping)."""
+        s = self.s
+        waiting = c.wire_bytes + c.held_bytes
+        if s.out_hard > 0 and waiting > s.out_hard:
+            log.warning("closing %s: %d bytes of replies unread", c.address, waiting)
+            s.figures.output_closed += 1
+            self.close(c)
+        elif s.out_soft > 0 and waiting > s.out_soft:
+            if c.soft_since_ms == 0:
+                c.soft_since_ms = s.n.now_ms
+        else:
+            c.soft_since_ms = 0
+
+    def close(self, c: Client) -> None:
+        """Forget the client; nothing when that happened before."""
+        if c.is_closed:
+            return
+        s = self.s
+        c.is_closed = True
+        if c.is_blocked:
+            c.is_blocked = False
+            s.blocked -= 1
+            stop_waiting(s.n, c.number)
+        if c.is_monitor:
+            s.monitors.remove(c)
+        del s.clients[c.fd]
+        del s.by_number[c.number]
+        self.poller.drop(c.fd)
+        c.sock.close()
+        c.wire = []
+        c.gated = []
+        c.out = []
+        c.todo = []
+
+    def close_all(self) -> None:
+        """Close every connection and the poller; what is pending goes out if it can."""
+        for c in list(self.s.clients.values()):
+            if len(c.gated) == 0 and not c.is_blocked:
+                self.send(c)
+            self.close(c)
+        for sock in self.listeners.values():
+            sock.close()
+        self.poller.close()

@@ -1,0 +1,153 @@
+"""Everything one server has: its node, clients, settings and figures.
+
+Dispatch and the command modules work on it, the pump drives it. No logic here.
+"""
+
+from __future__ import annotations
+
+import logging
+from secrets import token_hex
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.cluster.membership import Membership
+from tuque.core.job import Job
+from tuque.core.node import Node
+from tuque.core.replicate import PLAIN, AddSpec, settle
+from tuque.server.clients import Client
+from tuque.server.committer import Committer
+from tuque.server.config import Config
+from tuque.server.eventlog import EventLog
+from tuque.server.monitoring import Latency, SlowLog, Snapshot
+from tuque.server.nodes_file import NodesFile
+from tuque.wire.commands import Command, table
+
+log: Final = logging.getLogger("tuque.server")
+
+
+@final
+class Figures:
+    """Counters for INFO; RESETSTAT zeroes them."""
+
+    def __init__(self) -> None:
+        self.connections: i64 = 0
+        self.rejected: i64 = 0
+        self.commands: i64 = 0
+        self.in_bytes: i64 = 0
+        self.out_bytes: i64 = 0
+        self.turns: i64 = 0
+        self.output_closed: i64 = 0  # clients closed at the output limit
+        self.deadline_closed: i64 = 0  # clients closed with half a command
+        self.samples: list[tuple[int, int, int, int]] = []  # ms, commands, bytes in, bytes out
+
+    def sample(self, now_ms: i64) -> None:
+        """Keep the newest 16 samples, for rates."""
+        self.samples.append((now_ms, self.commands, self.in_bytes, self.out_bytes))
+        if len(self.samples) > 16:
+            del self.samples[0]
+
+    def rates(self) -> tuple[int, int, int]:
+        """Commands, bytes in and bytes out per second over the samples."""
+        if len(self.samples) < 2:
+            return 0, 0, 0
+        first = self.samples[0]
+        last = self.samples[len(self.samples) - 1]
+        span_ms = max(1, last[0] - first[0])
+        return (
+            max(0, (last[1] - first[1]) * 1000 // span_ms),
+            max(0, (last[2] - first[2]) * 1000 // span_ms),
+            max(0, (last[3] - first[3]) * 1000 // span_ms),
+        )
+
+
+@final
+class Server:
+    """The state of one server process."""
+
+    def __init__(self, cfg: Config, node: Node) -> None:
+        self.cfg = cfg
+        self.n = node
+        self.table = table()
+        self.by_name: dict[bytes, Command] = {}  # as clients typed it, to find it at once
+        self.clients: dict[int, Client] = {}  # by file descriptor
+        self.by_number: dict[int, Client] = {}
+        self.next_number: i64 = 1
+        self.dirty: list[Client] = []  # have something to write
+        self.resumed: list[Client] = []  # were unblocked, have commands to run
+        self.doomed: list[Client] = []  # to be closed at the end of the turn
+        self.monitors: list[Client] = []
+        self.blocked: i64 = 0
+        self.paused_until_ms: i64 = 0  # CLIENT PAUSE
+        self.figures = Figures()
+        self.slowlog = SlowLog()
+        self.latency = Latency()
+        self.scans: dict[str, Snapshot] = {}  # orders of scans in progress, by what is scanned
+        self.used_peak_bytes = 0
+        self.run_id = token_hex(20)
+        self.port = cfg.port  # as bound
+        self.members = Membership(bytes(node.node_id))
+        self.nodes_file: NodesFile | None = None  # None: nothing is kept (tests)
+        self.last_house_commands: i64 = 0
+        self.committer: Committer | None = None
+        self.eventlog: EventLog | None = None
+        self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
+        self.is_loading = False
+        self.stop_requested = ""  # why the pump shall end: "shutdown", "signal", "restart"
+        self.rewrite_on_stop = False
+        self.restart_after_ms: i64 = -1
+        # settings the hot path reads
+        self.password = b""
+        self.slow_ns: i64 = 10_000_000  # SLOWLOG threshold, < 0: off
+        self.latency_ms: i64 = 0  # LATENCY threshold, 0: off
+        self.max_bulk: i64 = 512 << 20
+        self.out_hard: i64 = 0
+        self.out_soft: i64 = 0
+        self.out_soft_ms: i64 = 0
+        self.query_limit: i64 = 1 << 30
+        self.idle_close_ms: i64 = 0
+        self.half_close_ms: i64 = 0
+        # instants
+        self.start_ms: i64 = node.now_ms
+        self.clock_offset_ms: i64 = 0  # now_ms = monotonic ms + this
+
+    def write_error(self) -> str:
+        """Why writes are refused, empty when they are not (J6)."""
+        if self.committer is None:
+            return ""
+        return self.committer.error
+
+    def touch(self, c: Client) -> None:
+        """Note that the client has something to write."""
+        if not c.is_dirty and not c.is_closed:
+            c.is_dirty = True
+            self.dirty.append(c)
+
+
+def apply_settings(s: Server) -> None:
+    """Copy the configuration to where the hot path and the core look it up."""
+    cfg = s.cfg
+    limits = s.n.limits
+    limits.memory_bytes = cfg.maxmemory
+    limits.may_evict = cfg.maxmemory_policy == "acks"
+    limits.queue_idle_ms = cfg.queue_idle_time * 1000
+    limits.default_ttl_s = cfg.default_ttl
+    limits.default_retry_max_s = cfg.default_retry_max
+    limits.default_replicate = cfg.default_replicate
+    s.plain_spec = settle(s.n, PLAIN)
+    s.password = cfg.requirepass.encode()
+    s.slow_ns = cfg.slowlog_log_slower_than * 1000 if cfg.slowlog_log_slower_than >= 0 else -1
+    s.latency_ms = cfg.latency_monitor_threshold
+    s.max_bulk = cfg.max_body_bytes
+    hard, soft, seconds = cfg.client_output_buffer_limit
+    s.out_hard = hard
+    s.out_soft = soft
+    s.out_soft_ms = seconds * 1000
+    s.query_limit = cfg.client_query_buffer_limit
+    s.idle_close_ms = cfg.timeout * 1000
+    s.half_close_ms = cfg.command_deadline * 1000
+
+
+def job_of(s: Server, id: bytes) -> Job | None:
+    """The job of that id on this node."""
+    return s.n.jobs.get(id)

@@ -1,0 +1,1 @@
+"""Formats of the client protocol: RESP, the command table, arguments. No I/O."""

@@ -1,0 +1,235 @@
+"""The command table: name, arity, flags, syntax and help of every command (SPEC C7).
+
+COMMAND, COMMAND DOCS, completion and hints of `tuque cli`, and docs/commands.md are made
+from it. Arity counts the command word; a negative one is a minimum.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+
+@final
+class Command:
+    """One row of the table, and its running statistics on this server."""
+
+    def __init__(
+        self, name: str, arity: i64, flags: str, group: str, syntax: str, summary: str
+    ) -> None:
+        self.name = name
+        self.wire_name = name.lower().encode()
+        self.arity = arity
+        self.flags = flags.split()
+        self.group = group
+        self.syntax = syntax
+        self.summary = summary
+        self.is_write = "write" in self.flags
+        self.is_denyoom = "denyoom" in self.flags
+        self.is_loading = "loading" in self.flags
+        self.is_fast = "fast" in self.flags
+        self.code: i64 = 0  # row number, set by `table`
+        self.calls: i64 = 0
+        self.usec_ns: i64 = 0  # time spent, in ns
+
+    def takes(self, count: i64) -> bool:
+        """Whether the command may have that many words, itself included."""
+        if self.arity >= 0:
+            return self.arity == 0 or count == self.arity
+        return count >= -self.arity
+
+
+_W: Final = "write fast"
+_R: Final = "readonly fast"
+
+# name, arity, flags, group, syntax after the name, summary
+ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
+    (
+        "ADDJOB",
+        -4,
+        "write denyoom fast",
+        "jobs",
+        "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
+        "[MAXLEN count] [ASYNC]",
+        "Add a job to a queue; answers its id once enough nodes hold it.",
+    ),
+    (
+        "GETJOB",
+        -2,
+        _W,
+        "jobs",
+        "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]",
+        "Take jobs from queues; waits for one unless NOHANG is given.",
+    ),
+    ("ACKJOB", -1, _W, "jobs", "[id ...]", "Acknowledge jobs: they are done everywhere."),
+    ("FASTACK", -1, _W, "jobs", "[id ...]", "Acknowledge jobs without making sure."),
+    ("DELJOB", -1, _W, "jobs", "[id ...]", "Delete jobs from this node only."),
+    (
+        "NACK",
+        -1,
+        "write denyoom fast",
+        "jobs",
+        "[DELAY sec] [id ...]",
+        "Give jobs back undone; they are queued again at once or after the delay.",
+    ),
+    (
+        "ENQUEUE",
+        -1,
+        "write denyoom fast",
+        "jobs",
+        "[id ...]",
+        "Queue active jobs now, whatever their delay or retry time.",
+    ),
+    ("DEQUEUE", -1, _W, "jobs", "[id ...]", "Take jobs out of their queue; they come back later."),
+    (
+        "WORKING",
+        2,
+        _W,
+        "jobs",
+        "id",
+        "Tell that a delivered job is still being worked on; answers its retry time in s.",
+    ),
+    (
+        "DEADLETTER",
+        -3,
+        _W,
+        "jobs",
+        "id queue [REASON text]",
+        "Move a job that can't be done to another queue, as one step; answers the new id.",
+    ),
+    ("SHOW", 2, _R, "jobs", "id", "Everything this node knows of a job."),
+    (
+        "JSCAN",
+        -1,
+        "readonly",
+        "jobs",
+        "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state ...] [REPLY all|id]",
+        "Iterate over jobs.",
+    ),
+    ("QLEN", 2, _R, "queues", "queue", "Queued jobs of a queue on this node."),
+    ("QSTAT", 2, _R, "queues", "queue", "Counters and state of a queue on this node."),
+    (
+        "QPEEK",
+        3,
+        "readonly",
+        "queues",
+        "queue count",
+        "Look at queued jobs without taking them; a negative count shows the newest.",
+    ),
+    (
+        "QSCAN",
+        -1,
+        "readonly",
+        "queues",
+        "[cursor] [COUNT count] [BUSYLOOP] [MINLEN len] [MAXLEN len] [IMPORTRATE rate]",
+        "Iterate over queues.",
+    ),
+    (
+        "PAUSE",
+        -3,
+        "readonly fast",
+        "queues",
+        "queue option [option ...]",
+        "Pause a queue: in, out, all, none, state, bcast.",
+    ),
+    (
+        "HELLO",
+        -1,
+        "readonly fast",
+        "connection",
+        "[2|3 [AUTH user password] [SETNAME name]]",
+        "Nodes of the cluster; with a number, the protocol version to speak.",
+    ),
+    ("PING", -1, "readonly fast", "connection", "[message]", "Answer PONG, or the message."),
+    ("AUTH", -2, "readonly loading fast", "connection", "[user] password", "Give the password."),
+    ("QUIT", -1, "loading fast", "connection", "", "Close the connection."),
+    ("RESET", 1, "loading fast", "connection", "", "Bring the connection back to its start."),
+    ("SELECT", 2, "loading fast", "connection", "0", "There is one database, number 0."),
+    (
+        "CLIENT",
+        -2,
+        "readonly admin",
+        "connection",
+        "LIST | KILL ... | GETNAME | SETNAME name | ID | INFO | PAUSE ms | REPLY ON|OFF|SKIP | "
+        "SETINFO key value | TRACKING OFF | NO-EVICT ON|OFF",
+        "Look at and change client connections.",
+    ),
+    (
+        "CLUSTER",
+        -2,
+        "readonly admin",
+        "server",
+        "NODES | INFO | MYID | MEET ip port | FORGET id | RESET [SOFT|HARD] | LEAVING [yes|no] | "
+        "SAVECONFIG",
+        "Look at and change the cluster.",
+    ),
+    ("INFO", -1, "readonly loading", "server", "[section]", "Figures of this server."),
+    ("TIME", 1, "readonly fast", "server", "", "The server's clock: seconds and microseconds."),
+    (
+        "COMMAND",
+        0,
+        "readonly loading",
+        "server",
+        "[COUNT | INFO name ... | DOCS [name ...] | LIST]",
+        "The command table.",
+    ),
+    (
+        "CONFIG",
+        -2,
+        "readonly admin",
+        "server",
+        "GET pattern | SET name value | RESETSTAT | REWRITE",
+        "Read and change the configuration.",
+    ),
+    (
+        "SHUTDOWN",
+        -1,
+        "readonly admin loading",
+        "server",
+        "[REWRITE-AOF|SAVE|NOSAVE]",
+        "Stop the server; with REWRITE-AOF jobs and queues come back at the next start.",
+    ),
+    ("MONITOR", 1, "readonly admin", "server", "", "See every command as it runs."),
+    ("BGREWRITEAOF", 1, "readonly admin", "server", "", "Rewrite the journal in the background."),
+    (
+        "SLOWLOG",
+        -2,
+        "readonly",
+        "server",
+        "GET [count] | LEN | RESET",
+        "Commands that took long.",
+    ),
+    (
+        "LATENCY",
+        -2,
+        "readonly admin loading",
+        "server",
+        "LATEST | HISTORY event | GRAPH event | DOCTOR | RESET [event ...]",
+        "When and where the server was slow.",
+    ),
+    (
+        "DEBUG",
+        -2,
+        "admin",
+        "server",
+        "FLUSHALL | LOADAOF | SLEEP sec | ERROR text | STRUCTSIZE | CHECK | RESTART [ms]",
+        "For tests and for those who look for faults.",
+    ),
+    (
+        "LOADJOB",
+        2,
+        "write",
+        "server",
+        "blob",
+        "Refused: Disque's log has it; `tuque journal import` reads such a log.",
+    ),
+]
+
+
+def table() -> dict[bytes, Command]:
+    """A fresh table by upper-case name, codes set to the row numbers."""
+    commands: dict[bytes, Command] = {}
+    for code, (name, arity, flags, group, syntax, summary) in enumerate(ROWS):
+        command = Command(name, arity, flags, group, syntax, summary)
+        command.code = code
+        commands[name.encode()] = command
+    return commands

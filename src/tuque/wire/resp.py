@@ -1,0 +1,392 @@
+"""RESP2 and RESP3: requests in, replies out (SPEC C2-C5).
+
+Requests are read twice over. hiredis takes a chunk that is made of whole, plainly
+encoded commands, which is nearly every chunk. Anything else (a command cut in two, an
+inline command, odd or malformed encodings) goes to `StrictReader`, which is exact about
+limits and error texts. The two agree on every valid stream (tests/wire).
+"""
+
+import re
+from typing import Final, final
+
+import hiredis
+from mypy_extensions import i64
+
+MAX_ARGS: Final = 1_048_576
+MAX_BULK: Final = 536_870_912
+MAX_LINE: Final = 65_536
+
+_HUGE_ARRAY: Final = re.compile(rb"\*[0-9]{6}")
+_MORE: Final = object()  # hiredis: not enough data
+
+
+class ProtocolError(Exception):
+    """The client broke the protocol; the text goes after `-ERR Protocol error: `."""
+
+
+class Status:
+    """A value to be written as a simple string."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class NullArray:
+    """A value to be written as RESP2's null array."""
+
+
+NULL_ARRAY: Final = NullArray()
+
+
+@final
+class StrictReader:
+    """Reads requests byte by byte from a buffer, inline commands too."""
+
+    def __init__(self, max_bulk: i64) -> None:
+        self.max_bulk = max_bulk
+        self.buf = b""
+        self.pos: i64 = 0
+        self.args_left: i64 = 0
+        self.args: list[bytes] = []
+        self.parts: list[bytes] = []  # chunks of a long bulk that is still coming
+        self.parts_bytes: i64 = 0
+        self.bulk_need: i64 = -1  # bytes of the current bulk with its CRLF, -1: header next
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes received."""
+        if self.bulk_need >= 0:
+            self.parts.append(data)
+            self.parts_bytes += len(data)
+            if self.parts_bytes < self.bulk_need:
+                return
+            self.buf = b"".join(self.parts)
+            self.parts = []
+            self.parts_bytes = 0
+            self.pos = 0
+        elif self.pos == len(self.buf):
+            self.buf = data
+            self.pos = 0
+        else:
+            self.buf = self.buf[self.pos :] + data
+            self.pos = 0
+
+    def is_empty(self) -> bool:
+        """Whether nothing is held back: the next byte starts a command."""
+        return self.args_left == 0 and self.pos == len(self.buf) and len(self.parts) == 0
+
+    def held_bytes(self) -> i64:
+        """Bytes received and not yet given out."""
+        held: i64 = len(self.buf) - self.pos + self.parts_bytes
+        for arg in self.args:
+            held += len(arg)
+        return held
+
+    def next(self) -> list[bytes] | None:
+        """The next command (never empty), None when more bytes are needed."""
+        while True:
+            if self.args_left == 0:
+                if self.pos >= len(self.buf):
+                    return None
+                if self.buf[self.pos] != 42:  # *
+                    line = self.line(b"too big inline request")
+                    if line is None:
+                        return None
+                    words = split_inline(line)
+                    if len(words) > 0:
+                        return words
+                    continue
+                line = self.line(b"too big mbulk count string")
+                if line is None:
+                    return None
+                count = strict_int(line[1:])
+                if count is None or count > MAX_ARGS:
+                    raise ProtocolError("invalid multibulk length")
+                if count <= 0:
+                    continue
+                self.args_left = count
+                self.args = []
+            if not self.fill():
+                return None
+            args = self.args
+            self.args = []
+            return args
+
+    def fill(self) -> bool:
+        """Read the bulks of the current command; False when more bytes are needed."""
+        while self.args_left > 0:
+            if self.bulk_need < 0:
+                if self.pos >= len(self.buf):
+                    return False
+                first = self.buf[self.pos]
+                if first != 36:  # $
+                    raise ProtocolError(f"expected '$', got '{printable(first)}'")
+                line = self.line(b"too big bulk count string")
+                if line is None:
+                    return False
+                size = strict_int(line[1:])
+                if size is None or size < 0 or size > self.max_bulk:
+                    raise ProtocolError("invalid bulk length")
+                self.bulk_need = size + 2
+            have: i64 = len(self.buf) - self.pos
+            if have < self.bulk_need:
+                if self.parts_bytes == 0 and have > 0:
+                    self.parts = [self.buf[self.pos :]]
+                    self.parts_bytes = have
+                    self.buf = b""
+                    self.pos = 0
+                return False
+            end = self.pos + self.bulk_need
+            self.args.append(self.buf[self.pos : end - 2])
+            self.pos = end
+            self.bulk_need = -1
+            self.args_left -= 1
+        return True
+
+    def line(self, too_big: bytes) -> bytes | None:
+        """The line at the position without its end, None when it is not whole yet."""
+        end: i64 = self.buf.find(b"\n", self.pos)
+        if end < 0:
+            if len(self.buf) - self.pos > MAX_LINE:
+                raise ProtocolError(too_big.decode())
+            return None
+        line = self.buf[self.pos : end]
+        self.pos = end + 1
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        return line
+
+
+@final
+class RequestReader:
+    """The reader of one connection: hiredis for the plain case, StrictReader otherwise."""
+
+    def __init__(self, max_bulk: i64) -> None:
+        self.max_bulk = max_bulk
+        self.fast = hiredis.Reader(notEnoughData=_MORE)
+        self.strict: StrictReader | None = None
+        self.error = ""  # what broke the protocol, after the commands that `read` gave
+
+    def read(self, data: bytes) -> list[list[bytes]]:
+        """The whole commands in the bytes so far; look at `error` after them."""
+        if self.strict is None:
+            commands = self.read_fast(data)
+            if commands is not None:
+                return commands
+            self.strict = StrictReader(self.max_bulk)
+        strict = self.strict
+        strict.feed(data)
+        commands = []
+        try:
+            while True:
+                command = strict.next()
+                if command is None:
+                    break
+                commands.append(command)
+        except ProtocolError as error:
+            self.error = str(error)
+        if strict.is_empty():
+            self.strict = None
+        return commands
+
+    def read_fast(self, data: bytes) -> list[list[bytes]] | None:
+        """All commands of a chunk that holds nothing but whole plain ones, else None."""
+        if len(data) == 0 or data[0] != 42 or _HUGE_ARRAY.search(data) is not None:
+            return None
+        fast = self.fast
+        fast.feed(data)
+        commands: list[list[bytes]] = []
+        size: i64 = 0
+        try:
+            while True:
+                value: object = fast.gets()
+                if value is _MORE:
+                    break
+                if not isinstance(value, list):
+                    break
+                command: list[bytes] = value
+                count: i64 = len(command)
+                if count == 0:
+                    break
+                size += 3 + digits(count)
+                for arg in command:
+                    length: i64 = len(arg)
+                    size += 5 + digits(length) + length
+                commands.append(command)
+        except (hiredis.ProtocolError, TypeError):
+            size = -1
+        if size != len(data) or not _all_plain(commands, self.max_bulk):
+            self.fast = hiredis.Reader(notEnoughData=_MORE)
+            return None
+        return commands
+
+    def held_bytes(self) -> i64:
+        """Bytes received that make no whole command yet."""
+        return 0 if self.strict is None else self.strict.held_bytes()
+
+
+def _all_plain(commands: list[list[bytes]], max_bulk: i64) -> bool:
+    """Whether every argument is a byte string within the limit."""
+    for command in commands:
+        items: list[object] = command  # type: ignore[assignment]  # hiredis may give others
+        for arg in items:
+            if not isinstance(arg, bytes) or len(arg) > max_bulk:
+                return False
+    return True
+
+
+def digits(number: i64) -> i64:
+    """Decimal digits of a number >= 0."""
+    count: i64 = 1
+    while number >= 10:
+        number //= 10
+        count += 1
+    return count
+
+
+def strict_int(word: bytes) -> i64 | None:
+    """A decimal integer of 64 bits: optional sign, digits, nothing else. None if it is not."""
+    size: i64 = len(word)
+    i: i64 = 0
+    negative = False
+    if size > 0 and (word[0] == 45 or word[0] == 43):
+        negative = word[0] == 45
+        i = 1
+    if i == size or size - i > 19:
+        return None
+    value: i64 = 0
+    while i < size:
+        digit: i64 = word[i] - 48
+        if digit < 0 or digit > 9:
+            return None
+        if value > 922_337_203_685_477_580 or (value == 922_337_203_685_477_580 and digit > 7):
+            return None
+        value = value * 10 + digit
+        i += 1
+    return -value if negative else value
+
+
+def printable(byte: i64) -> str:
+    """A byte as it may stand in an error text."""
+    if 32 <= byte < 127:
+        return chr(byte)
+    return f"\\x{byte:02x}"
+
+
+_ESCAPES: Final = {110: 10, 114: 13, 116: 9, 98: 8, 97: 7}  # n r t b a
+
+
+def split_inline(line: bytes) -> list[bytes]:
+    """The words of an inline command; double quotes know escapes, single quotes only \\'."""
+    words: list[bytes] = []
+    i: i64 = 0
+    size: i64 = len(line)
+    while True:
+        while i < size and line[i] in (32, 9, 11, 12, 13, 0):
+            i += 1
+        if i >= size:
+            return words
+        word = bytearray()
+        quote: i64 = 0
+        while i < size:
+            c: i64 = line[i]
+            if quote == 34 and c == 92 and i + 1 < size:
+                i = _escape(line, i, word)
+                continue
+            if quote == 39 and c == 92 and i + 1 < size and line[i + 1] == 39:
+                word.append(39)
+                i += 2
+                continue
+            if quote != 0 and c == quote:
+                if i + 1 < size and line[i + 1] not in (32, 9, 11, 12, 13):
+                    raise ProtocolError("unbalanced quotes in request")
+                quote = 0
+                i += 1
+                break
+            if quote == 0 and (c == 34 or c == 39):
+                quote = c
+            elif quote == 0 and c in (32, 9, 11, 12, 13, 0):
+                break
+            else:
+                word.append(c)
+            i += 1
+        if quote != 0:
+            raise ProtocolError("unbalanced quotes in request")
+        if len(word) > 0:
+            words.append(bytes(word))
+
+
+def _escape(line: bytes, i: i64, word: bytearray) -> i64:
+    """Decode the escape at `i` (a backslash) into `word`; returns the next position."""
+    if i + 3 < len(line) and line[i + 1] == 120:
+        try:
+            word.append(int(line[i + 2 : i + 4], 16))
+            return i + 4
+        except ValueError:
+            pass
+    word.append(_ESCAPES.get(line[i + 1], line[i + 1]))
+    return i + 2
+
+
+# ---- replies
+
+_SMALL: Final = [b":%d\r\n" % i for i in range(1024)]
+_BULK_HEADS: Final = [b"$%d\r\n" % i for i in range(4096)]
+
+
+def int_reply(value: i64) -> bytes:
+    """`:n`."""
+    if 0 <= value < 1024:
+        return _SMALL[value]
+    return b":%d\r\n" % value
+
+
+def bulk_head(size: i64) -> bytes:
+    """`$n` and its line end."""
+    if size < 4096:
+        return _BULK_HEADS[size]
+    return b"$%d\r\n" % size
+
+
+def put_bulk(out: list[bytes], value: bytes) -> None:
+    """`$n`, the bytes."""
+    out.append(bulk_head(len(value)))
+    out.append(value)
+    out.append(b"\r\n")
+
+
+def put_value(out: list[bytes], value: object, resp3: bool) -> None:
+    """Any value: bytes bulk, Status simple, int, None null, list array, dict map."""
+    if isinstance(value, bytes):
+        put_bulk(out, value)
+    elif isinstance(value, Status):
+        out.append(b"+%s\r\n" % one_line(value.text.encode()))
+    elif isinstance(value, str):
+        put_bulk(out, value.encode())
+    elif isinstance(value, int):
+        out.append(b":%d\r\n" % value)
+    elif value is None:
+        out.append(b"_\r\n" if resp3 else b"$-1\r\n")
+    elif isinstance(value, NullArray):
+        out.append(b"_\r\n" if resp3 else b"*-1\r\n")
+    elif isinstance(value, list):
+        out.append(b"*%d\r\n" % len(value))
+        for item in value:
+            put_value(out, item, resp3)
+    else:
+        assert isinstance(value, dict), "no RESP form for this value"
+        out.append(b"%%%d\r\n" % len(value) if resp3 else b"*%d\r\n" % (2 * len(value)))
+        for key, item in value.items():
+            put_value(out, key, resp3)
+            put_value(out, item, resp3)
+
+
+def error_reply(text: bytes) -> bytes:
+    """`-` and the text on one line."""
+    return b"-%s\r\n" % one_line(text)
+
+
+def one_line(text: bytes) -> bytes:
+    """The text with line ends replaced by spaces."""
+    if b"\n" in text or b"\r" in text:
+        return text.replace(b"\r", b" ").replace(b"\n", b" ")
+    return text
