@@ -46,7 +46,7 @@ types: setup ## check types, strictly
 	@$(VENV)/bin/mypy
 
 docs: setup ## write the pages that are made from the tables
-	@$(PY) tools/make_docs.py
+	@$(PY) tools/docs.py
 
 build: setup ## make a wheel and a source archive in dist/
 	@$(PY) -m pip wheel -q --no-deps --no-build-isolation -w dist .

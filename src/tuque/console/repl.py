@@ -51,7 +51,7 @@ def run_prompt(link: Link, output: Output) -> bool:
         for line in whole_lines(text):
             if line.strip().lower() in ("exit", "quit"):
                 return good
-            good = _do_line(link, output, line, good)
+            good = _on_line(link, output, line, good)
 
 
 def whole_lines(text: str) -> Iterable[str]:
@@ -76,7 +76,7 @@ def split_words(line: str) -> list[bytes] | None:
         return None
 
 
-def _do_line(link: Link, output: Output, line: str, good: bool) -> bool:
+def _on_line(link: Link, output: Output, line: str, good: bool) -> bool:
     """Do one line; returns whether the last command to a node succeeded."""
     words = split_words(line)
     if words is None:

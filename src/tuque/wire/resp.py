@@ -311,8 +311,7 @@ def split_inline(line: bytes) -> list[bytes]:
             i += 1
         if quote != 0:
             raise ProtocolError("unbalanced quotes in request")
-        if len(word) > 0:
-            words.append(bytes(word))
+        words.append(bytes(word))  # "" is an argument too
 
 
 def _escape(line: bytes, i: i64, word: bytearray) -> i64:

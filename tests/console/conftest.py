@@ -1,0 +1,37 @@
+"""A real node for the console's tests, and the program as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console_node import DEADLINE_S, Run, start_node, stop_node
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of a node that lives as long as the module's tests."""
+    process, number = start_node(tmp_path_factory.mktemp("node"))
+    yield number
+    stop_node(process)
+
+
+@pytest.fixture
+def tuque(tmp_path: Path) -> Run:
+    """Run the program: `tuque("cli", "PING", stdin=b"")`."""
+
+    def run(*args: str | int, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "tuque", *map(str, args)],
+            input=stdin,
+            capture_output=True,
+            timeout=DEADLINE_S,
+            env={**os.environ, "HOME": str(tmp_path), **env},
+            check=False,
+        )
+
+    return run

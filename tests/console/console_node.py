@@ -1,0 +1,59 @@
+"""Start and stop a real node for the console's tests."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tuque.console.link import Link, LinkError, Target
+
+DEADLINE_S = 30.0
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def start_node(directory: Path, *flags: str) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a node and wait until it answers."""
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "tuque",
+        "server",
+        "--port",
+        str(port),
+        "--dir",
+        str(directory),
+    ]
+    log = (directory / "node.log").open("wb")
+    process = subprocess.Popen([*command, *flags], stdout=log, stderr=log)
+    until = time.monotonic() + DEADLINE_S
+    link = Link(Target(port=port))
+    while True:
+        try:
+            link.call([b"PING"])
+            link.close()
+            return process, port
+        except LinkError:
+            told = (directory / "node.log").read_text()
+            assert process.poll() is None, told
+            assert time.monotonic() < until, told
+            time.sleep(0.02)
+
+
+def stop_node(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,118 @@
+"""Every kind of reply in every mode, and replies read from any split of their bytes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuque.console.format import answers_plain_text, as_json, csv, for_terminal, quote, raw
+from tuque.console.link import ErrorReply, Link, LinkError, Reply, Status, Target, encode
+from tuque.wire.resp import split_inline
+
+NESTED: Reply = [[b"q", b"D-1", b"body"], 7, None, [], Status("OK")]
+
+
+@pytest.mark.parametrize(
+    ("reply", "tty", "plain", "row", "text"),
+    [
+        (Status("OK"), "OK", b"OK", '"OK"', '"OK"'),
+        (7, "(integer) 7", b"7", "7", "7"),
+        (None, "(nil)", b"", "NIL", "null"),
+        (b'a"\n\x00', '"a\\"\\n\\x00"', b'a"\n\x00', '"a\\"\\n\\x00"', '"a\\"\\n\\u0000"'),
+        (b"\xff", '"\\xff"', b"\xff", '"\\xff"', '"\\\\xff"'),
+        (ErrorReply("ERR x"), "(error) ERR x", b"ERR x", 'ERROR,"ERR x"', '{"error": "ERR x"}'),
+        ([], "(empty list or set)", b"", "", "[]"),
+        (True, "(true)", b"1", "True", "true"),
+        (1.5, "(double) 1.5", b"1.5", "1.5", "1.5"),
+        ({b"a": 1}, '1# "a" => (integer) 1', b"a\n1", '"a",1', '{"a": 1}'),
+    ],
+)
+def test_each_kind_of_reply(reply: Reply, tty: str, plain: bytes, row: str, text: str) -> None:
+    assert (for_terminal(reply), raw(reply), as_json(reply)) == (tty, plain, text)
+    assert csv(reply) == row
+
+
+def test_nested_replies_are_numbered() -> None:
+    assert for_terminal(NESTED) == (
+        '1) 1) "q"\n   2) "D-1"\n   3) "body"\n2) (integer) 7\n3) (nil)\n'
+        "4) (empty list or set)\n5) OK"
+    )
+    ten: Reply = [*[1] * 9, [2]]
+    assert for_terminal(ten).splitlines()[0] == " 1) (integer) 1"
+    assert for_terminal(ten).splitlines()[9] == "10) 1) (integer) 2"
+
+
+def test_raw_arrays_take_the_delimiter() -> None:
+    assert raw(NESTED, b"|") == b"q|D-1|body|7|||OK"
+
+
+def test_texts_for_people_are_not_quoted() -> None:
+    assert answers_plain_text([b"info", b"jobs"]) and answers_plain_text([b"CLUSTER", b"nodes"])
+    assert not answers_plain_text([b"CLUSTER", b"LEAVING"]) and not answers_plain_text([])
+
+
+@given(st.binary())
+def test_what_is_quoted_reads_back(data: bytes) -> None:
+    assert split_inline(quote(data).encode()) == [data]
+
+
+@given(st.recursive(st.text() | st.integers() | st.none(), st.lists))
+def test_json_is_json(value: object) -> None:
+    def reply(one: object) -> Reply:
+        if isinstance(one, list):
+            return [reply(two) for two in one]
+        return one.encode("utf-8", "ignore") if isinstance(one, str) else cast("Reply", one)
+
+    json.loads(as_json(reply(value)))
+
+
+STREAM = (
+    b"+OK\r\n-ERR no\r\n:5\r\n$3\r\na\r\n\r\n$-1\r\n*-1\r\n*2\r\n+x\r\n*1\r\n:1\r\n"
+    b"%1\r\n$1\r\nk\r\n#t\r\n_\r\n,1.5\r\n=6\r\ntxt:hi\r\n!5\r\nERR x\r\n~1\r\n:2\r\n"
+)
+REPLIES: list[Reply] = [
+    Status("OK"), ErrorReply("ERR no"), 5, b"a\r\n", None, None, [Status("x"), [1]],
+    {b"k": True}, None, 1.5, b"hi", ErrorReply("ERR x"), [2],
+]  # fmt: skip
+
+
+@given(st.lists(st.integers(1, len(STREAM) - 1), max_size=8))
+def test_replies_do_not_depend_on_how_bytes_arrive(cuts: list[int]) -> None:
+    """The chunks lie in the socket buffer one by one: each read sees one more of them."""
+    ours, theirs = socket.socketpair()
+    link = Link(Target())
+    link.sock = ours
+    ends = [0, *sorted(set(cuts)), len(STREAM)]
+    chunks = [STREAM[a:b] for a, b in itertools.pairwise(ends)]
+
+    class OneByOne(Link):
+        def _more(self) -> None:
+            theirs.sendall(chunks.pop(0))
+            super()._more()
+
+    link.__class__ = OneByOne
+    with ours, theirs:
+        got = [link.read() for _ in REPLIES]
+    assert got == REPLIES
+    assert [type(one) for one in got] == [type(one) for one in REPLIES]
+
+
+@pytest.mark.parametrize("junk", [b"HTTP/1.1 200 OK\r\n", b"*1\r\n" * 100 + b"?\r\n"])
+def test_a_server_that_speaks_something_else_is_told(junk: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    link = Link(Target())
+    link.sock = ours
+    with ours, theirs:
+        theirs.sendall(junk)
+        with pytest.raises(LinkError, match="does not speak RESP"):
+            link.read()
+
+
+def test_commands_are_encoded_as_resp() -> None:
+    assert encode([b"PING", b"\x00"]) == b"*2\r\n$4\r\nPING\r\n$1\r\n\x00\r\n"
