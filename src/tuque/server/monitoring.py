@@ -1,0 +1,168 @@
+"""What the server notices about itself: MONITOR lines, slow commands, latency (SPEC C7.5).
+
+Keeps bounded figures and knows how they are noted. How commands show them is in
+monitor_cmds.py; what is done about them is a person's decision.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from time import time, time_ns
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tuque.server.clients import Client
+    from tuque.server.state import Server
+
+SLOW_ARGS_MAX: Final = 32
+SLOW_ARG_BYTES: Final = 128
+LATENCY_SAMPLES: Final = 160  # per event, one a second at most
+LATENCY_EVENTS: Final = 64
+SNAPSHOT_MS: Final = 10_000  # a scan that rests longer begins with a new snapshot
+REDACTED: Final = b"(redacted)"
+
+_SIGNS: Final = {92: "\\\\", 34: '\\"', 10: "\\n", 13: "\\r", 9: "\\t", 7: "\\a", 8: "\\b"}
+_QUOTED: Final = [
+    _SIGNS.get(byte, chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in range(256)
+]
+
+
+class SlowEntry:
+    """One command that took long: when (unix s), how long (us), its words, cut."""
+
+    def __init__(self, number: int, at_s: int, spent_us: int, words: list[bytes]) -> None:
+        self.number = number
+        self.at_s = at_s
+        self.spent_us = spent_us
+        self.words = words
+
+
+class SlowLog:
+    """The latest slow commands, newest first; their numbers rise for ever."""
+
+    def __init__(self) -> None:
+        self.entries: deque[SlowEntry] = deque()
+        self.next_number = 0
+
+    def note(self, at_s: int, spent_us: int, args: list[bytes], most: int) -> None:
+        """Add a command and keep the latest `most`."""
+        self.entries.appendleft(SlowEntry(self.next_number, at_s, spent_us, cut_words(args)))
+        self.next_number += 1
+        while len(self.entries) > most:
+            self.entries.pop()
+
+
+class LatencyEvent:
+    """Samples of one kind of event: (unix s, ms), the worst of each second."""
+
+    def __init__(self) -> None:
+        self.samples: deque[tuple[int, int]] = deque(maxlen=LATENCY_SAMPLES)
+        self.max_ms = 0
+
+    def note(self, at_s: int, spent_ms: int) -> None:
+        """Add a sample."""
+        self.max_ms = max(self.max_ms, spent_ms)
+        if self.samples and self.samples[-1][0] == at_s:
+            self.samples[-1] = (at_s, max(spent_ms, self.samples[-1][1]))
+        else:
+            self.samples.append((at_s, spent_ms))
+
+
+class Latency:
+    """Samples by name of event, in the order in which the events first happened."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, LatencyEvent] = {}
+
+    def note(self, name: str, at_s: int, spent_ms: int) -> None:
+        """Add a sample; beyond LATENCY_EVENTS names new ones are not kept."""
+        event = self.events.get(name)
+        if event is None:
+            if len(self.events) >= LATENCY_EVENTS:
+                return
+            event = self.events[name] = LatencyEvent()
+        event.note(at_s, spent_ms)
+
+
+class Snapshot:
+    """The order of a scan in progress: keys rising, and the name of each element."""
+
+    def __init__(self, at_ms: int, keys: array[int], names: list[bytes]) -> None:
+        self.at_ms = at_ms
+        self.keys = keys
+        self.names = names
+
+
+def look(s: Server) -> None:
+    """Housekeeping: the peak of memory, and scans that nobody went on with."""
+    s.used_peak_bytes = max(s.used_peak_bytes, int(s.n.used_bytes()))
+    for kind, snapshot in list(s.scans.items()):
+        if s.n.now_ms - snapshot.at_ms > SNAPSHOT_MS:
+            del s.scans[kind]
+
+
+def feed_monitors(s: Server, c: Client, args: list[bytes]) -> None:
+    """Show a command to every monitor: `+<s>.<us> [<address>] "word" ...`."""
+    seconds, rest_ns = divmod(time_ns(), 1_000_000_000)
+    words = " ".join([quoted(word) for word in without_secrets(args)])
+    line = f"+{seconds}.{rest_ns // 1000:06d} [{c.address}] {words}\r\n".encode()
+    for monitor in s.monitors:
+        if not monitor.is_closed:
+            monitor.out.append(line)
+            s.touch(monitor)
+
+
+def note_slow(s: Server, c: Client, args: list[bytes], spent_ns: int) -> None:
+    """Put a command into the slow log."""
+    most = s.cfg.slowlog_max_len
+    s.slowlog.note(int(time()), spent_ns // 1000, without_secrets(args), most)
+
+
+def note_latency(s: Server, event: str, spent_ns: int) -> None:
+    """Note that something took `spent_ns`; only what reaches the threshold is kept."""
+    spent_ms = spent_ns // 1_000_000
+    if 0 < s.latency_ms <= spent_ms:
+        s.latency.note(event, int(time()), spent_ms)
+
+
+def without_secrets(args: list[bytes]) -> list[bytes]:
+    """The words with passwords replaced: those of AUTH, HELLO AUTH, CONFIG SET requirepass."""
+    name = args[0].upper()
+    if name == b"AUTH":
+        return [args[0]] + [REDACTED] * (len(args) - 1)
+    if name == b"HELLO":
+        words = list(args)
+        for i in range(2, len(words) - 1):
+            if words[i].upper() == b"AUTH":
+                words[i + 1 : i + 3] = [REDACTED] * len(words[i + 1 : i + 3])
+                break
+        return words
+    if (
+        name == b"CONFIG"
+        and len(args) > 3
+        and args[2].lower().replace(b"_", b"-") == b"requirepass"
+    ):
+        return [*args[:3], *[REDACTED] * (len(args) - 3)]
+    return args
+
+
+def quoted(word: bytes) -> str:
+    """A word in double quotes with C escapes."""
+    return '"' + "".join([_QUOTED[byte] for byte in word]) + '"'
+
+
+def cut_words(args: list[bytes]) -> list[bytes]:
+    """The words as the slow log keeps them: at most 32, of at most 128 bytes each."""
+    words = args
+    if len(args) > SLOW_ARGS_MAX:
+        words = args[: SLOW_ARGS_MAX - 1]
+    cut = [
+        word
+        if len(word) <= SLOW_ARG_BYTES
+        else word[:SLOW_ARG_BYTES] + b"... (%d more bytes)" % (len(word) - SLOW_ARG_BYTES)
+        for word in words
+    ]
+    if len(args) > SLOW_ARGS_MAX:
+        cut.append(b"... (%d more arguments)" % (len(args) - SLOW_ARGS_MAX + 1))
+    return cut

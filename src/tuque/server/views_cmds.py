@@ -1,0 +1,76 @@
+"""SHOW, QLEN, QSTAT, QPEEK and PAUSE: the words of the commands, the core's answers (SPEC S, P)."""
+
+from __future__ import annotations
+
+from tuque.core.deliver import set_pause
+from tuque.core.ids import is_job_id
+from tuque.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
+from tuque.core.views import qpeek, qstat, show
+from tuque.server.clients import Client
+from tuque.server.dispatch import BADID
+from tuque.server.state import Server
+from tuque.wire.args import NOT_INT, SYNTAX, ArgError
+from tuque.wire.resp import NULL_ARRAY, Status, strict_int
+
+
+def cmd_show(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S1] SHOW id."""
+    if not is_job_id(args[1]):
+        raise ArgError(BADID)
+    job = s.n.jobs.get(args[1])
+    c.reply(None if job is None else flat(show(s.n, job)))
+
+
+def cmd_qlen(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S2] QLEN queue."""
+    q = s.n.queues.get(args[1])
+    c.reply(0 if q is None else int(q.length))
+
+
+def cmd_qstat(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S2] QSTAT queue."""
+    q = s.n.queues.get(args[1])
+    c.reply(NULL_ARRAY if q is None else flat(qstat(s.n, q)))
+
+
+def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S3] QPEEK queue count."""
+    count = strict_int(args[2])
+    if count is None:
+        raise ArgError(NOT_INT)
+    most = len(s.n.jobs)
+    c.reply(qpeek(s.n, args[1], max(-most, min(most, count))))
+
+
+def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
+    """[P1] PAUSE queue option [option ...]; BCAST reaches nobody in a cluster of one."""
+    bits = 0
+    is_changed = False
+    for word in args[2:]:
+        option = word.lower()
+        if option in (b"state", b"bcast"):
+            continue
+        is_changed = True
+        if option == b"in":
+            bits |= PAUSE_IN
+        elif option == b"out":
+            bits |= PAUSE_OUT
+        elif option == b"all":
+            bits |= PAUSE_IN | PAUSE_OUT
+        elif option == b"none":
+            bits = 0  # P1.2
+        else:
+            raise ArgError(SYNTAX)  # P1.1
+    if is_changed:
+        set_pause(s.n, args[1], bits)  # P1.3, P1.5, P1.6
+    q = s.n.queues.get(args[1])
+    c.reply(Status(PAUSE_NAMES[0 if q is None else q.pause].decode()))  # P1.4
+
+
+def flat(fields: dict[str, object]) -> list[object]:
+    """Names and values in turn: such replies are no maps, in RESP3 either (C6.1)."""
+    items: list[object] = []
+    for name, value in fields.items():
+        items.append(name)
+        items.append(value)
+    return items
