@@ -6,6 +6,7 @@ Dispatch and the command modules work on it, the pump drives it. No logic here.
 from __future__ import annotations
 
 import logging
+import socket
 from secrets import token_hex
 from typing import Final, final
 
@@ -19,8 +20,8 @@ from tuque.server.clients import Client
 from tuque.server.committer import Committer
 from tuque.server.config import Config
 from tuque.server.eventlog import EventLog
+from tuque.server.identity import Identity
 from tuque.server.monitoring import Latency, SlowLog, Snapshot
-from tuque.server.nodes_file import NodesFile
 from tuque.wire.commands import Command, table
 
 log: Final = logging.getLogger("tuque.server")
@@ -85,14 +86,13 @@ class Server:
         self.scans: dict[str, Snapshot] = {}  # orders of scans in progress, by what is scanned
         self.used_peak_bytes = 0
         self.run_id = token_hex(20)
-        self.port = cfg.port  # as bound
-        self.members = Membership(bytes(node.node_id))
-        self.nodes_file: NodesFile | None = None  # None: nothing is kept (tests)
+        self.identity = Identity(Membership(node.node_id), cfg.port)  # not kept, until replaced
         self.last_house_commands: i64 = 0
         self.committer: Committer | None = None
         self.eventlog: EventLog | None = None
         self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
         self.is_loading = False
+        self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
         self.stop_requested = ""  # why the pump shall end: "shutdown", "signal", "restart"
         self.rewrite_on_stop = False
         self.restart_after_ms: i64 = -1
