@@ -1,8 +1,8 @@
 """The child process of the process pool: reads calls from a socket, runs them, answers outcomes.
 
 Started by process_pool.py, which calls `main` with target, app dir, file descriptor and URL. It
-lives no longer than its parent: when the socket ends it leaves at once, in the middle of a job if
-need be, because the broker will give that job to another worker.
+lives no longer than its parent: when the socket ends it leaves, at once if it is in the middle of a
+job, because the broker will give that job to another worker.
 """
 
 from __future__ import annotations
@@ -46,14 +46,32 @@ def read_exactly(sock: socket.socket, count: int) -> bytes | None:
     return bytes(parts)
 
 
-def _receive(sock: socket.socket, calls: queue.SimpleQueue[bytes]) -> None:
-    """Takes calls off the socket for as long as the parent lives."""
-    while (header := read_exactly(sock, HEADER.size)) is not None:
-        payload = read_exactly(sock, HEADER.unpack(header)[0])
-        if payload is None:
-            break
-        calls.put(payload)
-    os._exit(0)
+class Inbox:
+    """The calls that have come, and whether one is being run."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._calls: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.is_busy = False
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def next(self) -> bytes | None:
+        """Waits for a call; None when there will be no more."""
+        self.is_busy = False
+        payload = self._calls.get()
+        self.is_busy = True
+        return payload
+
+    def _receive(self) -> None:
+        """Takes calls off the socket for as long as the parent lives."""
+        while (header := read_exactly(self._sock, HEADER.size)) is not None:
+            payload = read_exactly(self._sock, HEADER.unpack(header)[0])
+            if payload is None:
+                break
+            self._calls.put(payload)
+        if self.is_busy:
+            os._exit(0)
+        self._calls.put(None)
 
 
 def _ignore(signum: int, stack: object) -> None:
@@ -64,7 +82,7 @@ def _ignore(signum: int, stack: object) -> None:
 
 
 def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
-    """Answers once when the app is loaded, then once for each call; does not return."""
+    """Answers once when the app is loaded, then once for each call, until the parent is gone."""
     try:
         app = load_app(target, app_dir)
     except BaseException as err:
@@ -72,11 +90,10 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
         return
     if url:
         app.use(url)
-    calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(sock, calls), daemon=True).start()
+    inbox = Inbox(sock)
     sock.sendall(frame(msgspec.msgpack.encode(DONE)))
-    while True:
-        call = _call_decoder.decode(calls.get())
+    while (payload := inbox.next()) is not None:
+        call = _call_decoder.decode(payload)
         outcome = run_call(app.tasks[call.envelope.task], call)
         sys.stdout.flush()
         try:

@@ -7,12 +7,12 @@ over a socket pair. What they run is in child.py.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import random
 import signal
 import socket
+import subprocess
 import sys
 from typing import Final
 
@@ -26,6 +26,7 @@ from tuque.worker.policy import Backoff, Outcome
 log: Final = logging.getLogger("tuque.worker")
 
 START_LIMIT_S: Final = 60.0
+LEAVE_LIMIT_S: Final = 1.0
 # a child finds the modules that this process finds, whatever put them on its path
 BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -41,7 +42,7 @@ class Child:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: subprocess.Popen[bytes],
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -61,10 +62,16 @@ class Child:
     async def end(self) -> int:
         """Kills the child if it still lives; returns its exit code, negative for a signal."""
         self.writer.close()
-        if self.process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-        return await self.process.wait()
+        self.process.kill()  # does nothing to one that has ended by itself
+        return await asyncio.to_thread(self.process.wait)
+
+    async def leave(self) -> int:
+        """Lets an idle child end in order, as the end of its socket tells it to."""
+        self.writer.close()
+        try:
+            return await asyncio.to_thread(self.process.wait, LEAVE_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return await self.end()
 
 
 class ProcessPool:
@@ -121,23 +128,28 @@ class ProcessPool:
         for restart in list(self._restarts):
             restart.cancel()
         await asyncio.gather(*self._restarts, return_exceptions=True)
-        await asyncio.gather(*(self._discard(child) for child in list(self._children)))
+        idle = [self._idle.get_nowait() for _ in range(self._idle.qsize())]
+        busy = self._children.difference(idle)
+        self._children.clear()
+        await asyncio.gather(*(child.leave() for child in idle), *(child.end() for child in busy))
         return True
 
     async def _spawn(self) -> Child:
         """Starts one child and waits until it has loaded the app; ConfigError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-c",
-                BOOT,
-                json.dumps(sys.path),
-                self._target,
-                self._app_dir,
-                str(theirs.fileno()),
-                self._url,
-                stdin=asyncio.subprocess.DEVNULL,
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    BOOT,
+                    json.dumps(sys.path),
+                    self._target,
+                    self._app_dir,
+                    str(theirs.fileno()),
+                    self._url,
+                ],
+                stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
         except BaseException:

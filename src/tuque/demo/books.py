@@ -1,0 +1,102 @@
+"""The demo's own books: what the producer added, what came out, and what became of each job.
+
+Three witnesses are heard: the producer's ids, what the workers sent back (results and dead
+letters), and the event files of the broker. A job is done when workers and broker agree on it;
+whatever is left over is lost. The broker's own counters are not asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuque.demo.tasks import FILES, Measures
+
+
+@dataclass
+class History:
+    """What the event files of the node say about the queue of files."""
+
+    acked: set[str] = field(default_factory=set)
+    dead: set[str] = field(default_factory=set)
+    delivered: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def redelivered(self) -> int:
+        """Deliveries after the first one of a job."""
+        return self.delivered.total() - len(self.delivered)
+
+
+def read_history(events: Path) -> History:
+    """Reads the sealed segments under a directory; the node must have stopped."""
+    import pyarrow.parquet as pq
+
+    history = History()
+    for segment in sorted(events.rglob("events-*.parquet")):
+        table = pq.read_table(segment, columns=["event", "queue", "job_id"])
+        for event, queue, job_id in zip(*(c.to_pylist() for c in table.columns), strict=True):
+            if queue != FILES:
+                continue
+            if event == "delivered":
+                history.delivered[job_id] += 1
+            elif event == "acked":
+                history.acked.add(job_id)
+            elif event == "dead":
+                history.dead.add(job_id)
+    return history
+
+
+class Books:
+    """One line per job: path, and what was heard of it."""
+
+    def __init__(self) -> None:
+        self.path_of: dict[str, str] = {}
+        self.must_fail: set[str] = set()
+        self.results: dict[str, Measures] = {}
+        self.buried: dict[str, str] = {}
+        self.repeated = 0
+        self._id_of: dict[str, str] = {}
+
+    def on_added(self, job_id: str, path: str, *, must_fail: bool) -> None:
+        self.path_of[job_id] = path
+        self._id_of[path] = job_id
+        if must_fail:
+            self.must_fail.add(job_id)
+
+    def on_result(self, found: Measures) -> None:
+        """Notes a result; the second one of a job counts as repeated, not as more work done."""
+        if found.job_id in self.results:
+            self.repeated += 1
+        self.results[found.job_id] = found
+
+    def on_dead_letter(self, path: str) -> None:
+        """Notes a dead letter, which has an id of its own: its path tells whose it is."""
+        self.buried[self._id_of[path]] = path
+
+    @property
+    def ended(self) -> int:
+        """How many jobs a result or a dead letter was seen of."""
+        return len(self.results.keys() | self.buried.keys())
+
+    @property
+    def open(self) -> int:
+        return len(self.path_of) - self.ended
+
+    def lost(self, history: History) -> list[str]:
+        """The jobs that workers and broker do not both call done, or both call dead."""
+        done = self.results.keys() & history.acked
+        dead = self.buried.keys() & history.dead
+        return sorted(self.path_of.keys() - done - dead)
+
+    def survived(self) -> list[str]:
+        """The jobs that had to fail and did not."""
+        return sorted(self.must_fail - self.buried.keys())
+
+    def totals(self) -> Counter[str]:
+        """What was counted in all files, each file once."""
+        sums: Counter[str] = Counter(files=len(self.results))
+        for found in self.results.values():
+            for name in ("lines", "functions", "classes", "imports", "calls"):
+                sums[name] += getattr(found, name)
+        return sums

@@ -1,0 +1,207 @@
+"""The demo's story, step by step, and the table at its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from tuque import Client
+from tuque.demo.books import Books, History, read_history
+from tuque.demo.programs import Programs, free_port, start_node, start_worker
+from tuque.demo.tasks import DEAD, RESULTS, Measures, measure
+from tuque.worker.codec import decode
+
+NOT_STANDARD: Final = {"site-packages", "dist-packages", "__pycache__"}
+MISSING_FILES: Final = 3
+CORRUPT_FILES: Final = {
+    "unclosed.py": b"def f(:\n",
+    "zeros.py": b"x = 1\n\x00\x00\n",
+    "not_utf8.py": b"name = '\xff\xfe'\n",
+    "no_such_coding.py": b"# -*- coding: klingon-8 -*-\n",
+}
+KILL_AT: Final = 0.35  # of all jobs ended
+DEADLINE_S: Final = 150.0
+FETCH: Final = 200
+PLAIN_LINES: Final = 5  # progress lines where there is no terminal
+
+_measures: Final = msgspec.json.Decoder(Measures)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("demo-out"),
+    show_default=True,
+    help="Where to put a new directory for this run.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Take that many files, not all.")
+@click.option("--report/--no-report", default=True, help="Make the Spark report at the end.")
+def demo(out: Path, limit: int | None, report: bool) -> None:
+    """Count what is in every Python file of the standard library, with a crash in the middle."""
+    began = time.monotonic()
+    run_dir = out / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
+    run_dir.mkdir(parents=True)
+    sources = standard_library(limit)
+    books = Books()
+    with Programs(run_dir) as programs:
+        port = free_port()
+        url = start_node(programs, port, run_dir / "node", run_dir.resolve() / "events")
+        click.echo(f"node       {url}, journal and events in {run_dir}")
+        with Client(url) as client:
+            measure.app.use(url)
+            produce(sources, plant(run_dir / "corrupt"), books)
+            work_through(client, programs, url, books)
+        for name in reversed(programs.names):  # the node, which was first, as the last
+            programs.stop(name)
+    history = read_history(run_dir / "events")
+    if report:
+        spark_report(run_dir)
+    show_table(books, history, time.monotonic() - began)
+    if report:
+        click.echo(f"\nreport     {run_dir / 'report' / 'report.html'}")
+    lost, survived = books.lost(history), books.survived()
+    for job_id in lost[:20]:
+        click.echo(f"lost       {job_id} {books.path_of[job_id]}", err=True)
+    for job_id in survived:
+        click.echo(f"no failure {job_id} {books.path_of[job_id]}", err=True)
+    sys.exit(1 if lost or survived else 0)
+
+
+def standard_library(limit: int | None) -> list[Path]:
+    """The Python files of the standard library that runs this, tests included where installed."""
+    top = Path(os.__file__).parent
+    found = [
+        path
+        for path in sorted(top.rglob("*.py"))
+        if NOT_STANDARD.isdisjoint(path.relative_to(top).parts)
+    ]
+    if limit is None or limit >= len(found):
+        return found
+    step = len(found) / limit
+    return [found[int(at * step)] for at in range(limit)]
+
+
+def plant(directory: Path) -> list[Path]:
+    """Files that must fail: some that are no Python, some that are not there."""
+    directory.mkdir()
+    for name, content in CORRUPT_FILES.items():
+        (directory / name).write_bytes(content)
+    corrupt = [directory / name for name in CORRUPT_FILES]
+    return corrupt + [directory / f"missing-{number + 1}.py" for number in range(MISSING_FILES)]
+
+
+def produce(sources: list[Path], bad: list[Path], books: Books) -> None:
+    """Adds one job per file and keeps the ids; the bad ones are spread among the good."""
+    step = max(1, len(sources) // (len(bad) + 1))
+    mixed = list(sources)
+    for number, path in enumerate(bad):
+        mixed.insert((number + 1) * step + number, path)
+    must_fail = {str(path) for path in bad}
+    with progress("adding jobs", len(mixed)) as show:
+        for path in (str(source) for source in mixed):
+            books.on_added(measure.enqueue(path), path, must_fail=path in must_fail)
+            show(len(books.path_of))
+    measure.app.close()
+
+
+def work_through(client: Client, programs: Programs, url: str, books: Books) -> None:
+    """Has workers do all jobs, kills one of them on the way and replaces it."""
+    pids = [start_worker(programs, name, url) for name in ("worker-1", "worker-2")]
+    click.echo(f"workers    {pids[0]} and {pids[1]}")
+    kill_at = max(1, int(len(books.path_of) * KILL_AT))
+    deadline = time.monotonic() + DEADLINE_S
+    kill_note = ""
+    with progress("parsing", len(books.path_of)) as show:
+        while books.open and time.monotonic() < deadline:
+            programs.check()
+            collect(client, books)
+            show(books.ended)
+            if not kill_note and books.ended >= kill_at:
+                programs.kill("worker-1")
+                pid = start_worker(programs, "worker-3", url)
+                kill_note = f"{pids[0]} after {books.ended} jobs, {pid} takes its place"
+    click.echo(f"kill -9    {kill_note or 'not done, the time was up'}")
+    if books.open:
+        click.echo(f"time is up: {books.open} jobs have no end after {DEADLINE_S:.0f} s", err=True)
+
+
+def collect(client: Client, books: Books) -> None:
+    """Takes results and dead letters off their queues into the books."""
+    jobs = client.getjob(RESULTS, DEAD, count=FETCH, timeout_ms=200)
+    for job in jobs:
+        if job.queue == RESULTS:
+            books.on_result(_measures.decode(job.body))
+        else:
+            books.on_dead_letter(decode(job.body).args[0])
+    if jobs:
+        client.ackjob(*(job.id for job in jobs))
+
+
+def spark_report(run_dir: Path) -> None:
+    """Runs the pipeline over the events of this run; ClickException when it fails."""
+    click.echo("spark      making tables and the report of the events")
+    code = subprocess.call(
+        [
+            sys.executable,
+            "-m",
+            "tuque",
+            "spark",
+            "report",
+            "--events",
+            str(run_dir / "events"),
+            "--out",
+            str(run_dir / "report"),
+        ]
+    )
+    if code != 0:
+        raise click.ClickException(f"the Spark report ended with exit code {code}")
+
+
+@contextmanager
+def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, a few plain lines elsewhere; called with how much is done."""
+    if sys.stdout.isatty():
+        with click.progressbar(length=length, label=f"{label:<10}") as bar:
+            yield lambda done: bar.update(done - bar.pos)
+        return
+    shown = 0
+
+    def show(done: int) -> None:
+        nonlocal shown
+        if done * PLAIN_LINES // length > shown:
+            shown = done * PLAIN_LINES // length
+            click.echo(f"{label:<10} {done} of {length}")
+
+    yield show
+
+
+def show_table(books: Books, history: History, took_s: float) -> None:
+    """Prints what went in, what became of it, and what was counted."""
+    lost = len(books.lost(history))
+    rows: list[tuple[str, int | str, str]] = [
+        ("jobs in", len(books.path_of), f"{len(books.must_fail)} of them made to fail"),
+        ("acked", len(history.acked - history.dead), "by the broker's event files"),
+        ("redelivered", history.redelivered, "after the crash, or as another try"),
+        ("dead-lettered", len(history.dead), "no Python, or no file"),
+        ("lost", lost, "ids without an end"),
+    ]
+    totals = books.totals()
+    rows += [(name, totals[name], "") for name in totals]
+    rows.append(("results twice", books.repeated, "the price of at least once"))
+    rows.append(("seconds", f"{took_s:.1f}", ""))
+    click.echo()
+    for name, value, remark in rows:
+        text = f"{value:,}" if isinstance(value, int) else value
+        color = ("red" if lost else "green") if name == "lost" else None
+        click.echo(click.style(f"{name:<14}{text:>12}", fg=color) + f"  {remark}".rstrip())

@@ -1,0 +1,73 @@
+"""The app whose workers the demo runs: one task that looks at one Python file.
+
+What it finds goes to a queue of results, as a job too. A file that is no Python is rejected: no
+second look would change that. A file that cannot be read is tried again, it may come back.
+"""
+
+from __future__ import annotations
+
+import ast
+import tokenize
+import warnings
+from typing import Final
+
+import msgspec
+
+from tuque.worker import App, Backoff, Reject, current_job
+
+FILES: Final = "files"
+RESULTS: Final = "results"
+DEAD: Final = "files.dead"
+RETRY_S: Final = 3  # how soon the jobs of a dead worker come back
+
+app = App()
+
+
+class Measures(msgspec.Struct):
+    """What one file holds; `job_id` is the job that found it out."""
+
+    job_id: str
+    path: str
+    lines: int = 0
+    functions: int = 0
+    classes: int = 0
+    imports: int = 0
+    calls: int = 0
+    tries: int = 1
+
+
+@app.task(
+    queue=FILES,
+    retry_s=RETRY_S,
+    ttl_s=3600,
+    max_deliveries=4,
+    backoff=Backoff(first_s=0.5, max_s=2.0),
+    dead_letter=DEAD,
+)
+def measure(path: str) -> None:
+    """Parses a file and adds what it holds to the results."""
+    try:
+        with tokenize.open(path) as file:
+            source = file.read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the file's own sins
+            tree = ast.parse(source, path)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
+        raise Reject(f"{type(err).__name__}: {err}") from None
+    job = current_job()
+    found = Measures(job.job_id, path, lines=source.count("\n"), tries=job.number)
+    count(tree, found)
+    app.client.addjob(RESULTS, msgspec.json.encode(found), ttl=3600)
+
+
+def count(tree: ast.AST, found: Measures) -> None:
+    """Adds up the nodes of a syntax tree."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            found.calls += 1
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.functions += 1
+        elif isinstance(node, ast.ClassDef):
+            found.classes += 1
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.imports += len(node.names)

@@ -1,0 +1,100 @@
+"""The app of test_worker_pools.py: tasks that end in every way there is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tuque.worker import App, Reject, RetryLater, current_job
+
+app = App("tuque://127.0.0.1:1")
+gate = threading.Event()
+blocked = threading.Event()
+
+
+@app.task
+def fine(number: int) -> None:
+    pass
+
+
+@app.task
+async def fine_async(number: int) -> None:
+    await asyncio.sleep(0)
+
+
+@app.task
+def fails(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task
+async def fails_async(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.task
+def later(delay_s: float) -> None:
+    raise RetryLater("later", delay_s=delay_s)
+
+
+@app.task
+def rejects(text: str) -> None:
+    raise Reject(text)
+
+
+@app.task
+def exits() -> None:
+    sys.exit(3)
+
+
+@app.task
+def leaves_hard(code: int) -> None:
+    os._exit(code)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@app.task
+def unprintable() -> None:
+    raise Unprintable
+
+
+@app.task
+def sleeps(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@app.task
+async def sleeps_async(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.task
+async def times_out() -> None:
+    raise TimeoutError("mine")
+
+
+@app.task
+def waits_for_gate() -> None:
+    assert gate.wait(30)
+
+
+@app.task
+async def blocks_its_loop() -> None:
+    blocked.set()
+    assert gate.wait(30)
+
+
+@app.task
+def sees_its_job(out: str) -> None:
+    job = current_job()
+    Path(out).write_text(
+        f"{job.job_id} {job.queue} {job.number} of {job.max_deliveries}, {job.nacks} nacks"
+    )

@@ -1,0 +1,229 @@
+"""The pools without a broker: every way a job can end, time limits, children that die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tuque.errors import ConfigError
+from tuque.worker.app import load_app
+from tuque.worker.codec import Envelope
+from tuque.worker.execute import Attempt, Call
+from tuque.worker.policy import Outcome
+from tuque.worker.pools import AsyncPool, Pool, ThreadPool
+from tuque.worker.process_pool import ProcessPool
+
+import pool_tasks  # isort: skip  # the app under test; children import it by this name
+
+HERE = str(Path(__file__).parent)
+TARGET = "pool_tasks:app"
+MakePool = Callable[[int], Pool]
+
+MAKERS: dict[str, MakePool] = {
+    "thread": lambda c: ThreadPool(pool_tasks.app.tasks, c),
+    "async": lambda c: AsyncPool(pool_tasks.app.tasks, c),
+    "process": lambda c: ProcessPool(TARGET, HERE, None, c),
+}
+
+
+def call(name: str, *args: object, time_limit_s: float | None = None) -> Call:
+    task = f"pool_tasks.{name}"
+    attempt = Attempt("D-id", "q", task, 2, 5, 1, 0, 0.0)
+    return Call(Envelope(task=task, args=list(args)), attempt, time_limit_s)
+
+
+@asynccontextmanager
+async def started(make: MakePool, concurrency: int = 2) -> AsyncIterator[Pool]:
+    pool = make(concurrency)
+    await pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.stop()
+
+
+def run_calls(make: MakePool, *calls: Call) -> list[Outcome]:
+    async def main() -> list[Outcome]:
+        async with started(make) as pool:
+            return list(await asyncio.gather(*map(pool.run, calls)))
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_every_way_a_job_can_end(kind: str) -> None:
+    outcomes = run_calls(
+        MAKERS[kind],
+        call("fine", 1),
+        call("fine_async", 1),
+        call("fails", "bad luck"),
+        call("fails_async", "bad luck"),
+        call("later", 3.5),
+        call("rejects", "never"),
+        call("exits"),
+        call("fine"),
+        call("fine", "text"),
+        call("unprintable"),
+    )
+    shown = [(outcome.kind, outcome.text) for outcome in outcomes]
+    assert shown == [
+        ("done", ""),
+        ("done", ""),
+        ("failed", "ValueError: bad luck"),
+        ("failed", "ValueError: bad luck"),
+        ("retry", "later"),
+        ("rejected", "never"),
+        ("failed", "SystemExit: 3"),
+        ("rejected", "bad arguments: missing a required argument: 'number'"),
+        ("rejected", "bad arguments: argument number: Expected `int`, got `str`"),
+        ("failed", "Unprintable: <no text: ZeroDivisionError>"),
+    ]
+    assert outcomes[4].delay_s == 3.5
+    assert "raise ValueError" in outcomes[2].trace
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_task_sees_its_job(kind: str, tmp_path: Path) -> None:
+    out = tmp_path / "seen"
+    assert run_calls(MAKERS[kind], call("sees_its_job", str(out)))[0].kind == "done"
+    assert out.read_text() == "D-id q 2 of 5, 1 nacks"
+
+
+@pytest.mark.parametrize("kind", ["async", "process"])
+def test_a_job_over_its_time_limit_is_ended(kind: str) -> None:
+    began = time.monotonic()
+    ended, fine = run_calls(
+        MAKERS[kind], call("sleeps_async", 60, time_limit_s=0.2), call("fine", 1)
+    )
+    assert (ended.kind, ended.text) == ("timeout", "ran longer than its time limit of 0.2 s")
+    assert fine.kind == "done"
+    assert time.monotonic() - began < 30
+
+
+def test_a_timeout_of_the_task_itself_is_its_own_failure() -> None:
+    (outcome,) = run_calls(MAKERS["async"], call("times_out", time_limit_s=60))
+    assert (outcome.kind, outcome.text) == ("failed", "TimeoutError: mine")
+
+
+def test_a_thread_over_its_time_limit_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> Outcome:
+        pool_tasks.gate.clear()
+        async with started(MAKERS["thread"]) as pool:
+            running = asyncio.create_task(pool.run(call("waits_for_gate", time_limit_s=0.05)))
+            async with asyncio.timeout(10):
+                while "a thread cannot be ended" not in caplog.text:
+                    await asyncio.sleep(0.01)
+            pool_tasks.gate.set()
+            return await running
+
+    assert asyncio.run(main()).kind == "done"
+
+
+def test_a_task_that_blocks_does_not_block_the_worker() -> None:
+    async def main() -> None:
+        pool_tasks.gate.clear()
+        async with started(MAKERS["async"]) as pool:
+            running = asyncio.create_task(pool.run(call("blocks_its_loop")))
+            await asyncio.wait_for(asyncio.to_thread(pool_tasks.blocked.wait), 10)
+            assert not running.done()  # and this loop still turns
+            pool_tasks.gate.set()
+            assert (await running).kind == "done"
+
+    asyncio.run(main())
+
+
+def test_stop_reports_threads_left_behind() -> None:
+    async def main() -> bool:
+        pool_tasks.gate.clear()
+        pool = MAKERS["thread"](1)
+        await pool.start()
+        running = asyncio.create_task(pool.run(call("waits_for_gate")))
+        await asyncio.sleep(0)
+        is_clean = await pool.stop()
+        pool_tasks.gate.set()
+        await running
+        return is_clean
+
+    assert asyncio.run(main()) is False
+
+
+def test_stop_cancels_coroutines() -> None:
+    async def main() -> None:
+        pool = MAKERS["async"](1)
+        await pool.start()
+        running = asyncio.create_task(pool.run(call("sleeps_async", 60)))
+        await asyncio.sleep(0)
+        assert await pool.stop() is True
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(main())
+    assert not [t for t in threading.enumerate() if t.name == "task-loop"]
+
+
+class TestChildren:
+    def test_a_killed_child_costs_its_job_one_attempt_and_is_replaced(self) -> None:
+        async def main() -> None:
+            async with started(MAKERS["process"], 1) as pool:
+                assert isinstance(pool, ProcessPool)
+                (pid,) = pool.pids
+                running = asyncio.create_task(pool.run(call("sleeps", 60)))
+                await asyncio.sleep(0)
+                os.kill(pid, signal.SIGKILL)
+                outcome = await running
+                assert (outcome.kind, outcome.text) == (
+                    "crashed",
+                    "the child process was ended by SIGKILL",
+                )
+                assert (await asyncio.wait_for(pool.run(call("fine", 1)), 30)).kind == "done"
+                assert pool.pids != [pid]
+
+        asyncio.run(main())
+
+    def test_a_task_that_ends_its_process_is_a_crash(self) -> None:
+        (outcome,) = run_calls(MAKERS["process"], call("leaves_hard", 7))
+        assert (outcome.kind, outcome.text) == (
+            "crashed",
+            "the child process left with exit code 7",
+        )
+
+    def test_signals_of_the_terminal_do_not_reach_children(self) -> None:
+        async def main() -> None:
+            async with started(MAKERS["process"], 1) as pool:
+                assert isinstance(pool, ProcessPool)
+                (pid,) = pool.pids
+                os.kill(pid, signal.SIGINT)
+                os.kill(pid, signal.SIGTERM)
+                assert (await pool.run(call("fine", 1))).kind == "done"
+                assert pool.pids == [pid]
+
+        asyncio.run(main())
+
+    def test_children_end_with_the_pool(self) -> None:
+        async def main() -> list[int]:
+            async with started(MAKERS["process"]) as pool:
+                assert isinstance(pool, ProcessPool)
+                return pool.pids
+
+        for pid in asyncio.run(main()):
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+    def test_an_app_that_children_cannot_load_is_an_error_at_the_start(self) -> None:
+        async def main() -> None:
+            await ProcessPool("pool_tasks:nothing", HERE, None, 1).start()
+
+        with pytest.raises(ConfigError, match=r"could not load the app: .*'nothing'"):
+            asyncio.run(main())
+
+
+def test_the_app_is_the_one_children_load() -> None:
+    assert load_app(TARGET, HERE) is pool_tasks.app

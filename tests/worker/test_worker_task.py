@@ -1,0 +1,185 @@
+"""Tasks: typed calls, what is refused before it is enqueued, arguments in their declared types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tuque.errors import ConfigError
+from tuque.worker import App, Backoff, Envelope, load_app
+from tuque.worker.codec import decode
+from tuque.worker.task import BadArguments, Task
+
+
+class Order(msgspec.Struct):
+    number: int
+    due: dt.date
+
+
+app = App("tuque://127.0.0.1:1")
+
+
+@app.task
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@app.task(queue="orders", retry_s=60, max_deliveries=3, time_limit_s=5, codec="msgpack")
+async def ship(order: Order, *notes: str, by: dt.datetime | None = None) -> None:
+    pass
+
+
+def round_trip(task: Task[..., Any], *args: Any, **kwargs: Any) -> Envelope:
+    return decode(task.body(task.defaults, args, kwargs))
+
+
+def test_a_task_is_still_its_function() -> None:
+    assert add(1, 2) == 3
+
+
+def test_the_name_is_that_of_module_and_function() -> None:
+    assert add.name == f"{__name__}.add"
+    assert app.tasks[add.name] is add
+    assert app.queues == ["default", "orders"]
+
+
+def test_an_envelope_holds_the_call_and_only_what_differs_from_the_task() -> None:
+    envelope = round_trip(add, 1, b=2)
+    assert (envelope.task, envelope.args, envelope.kwargs) == (add.name, [1], {"b": 2})
+    assert envelope.enqueued_at > 1e9
+    assert envelope.max_deliveries is None
+
+
+def test_arguments_come_back_in_their_declared_types() -> None:
+    order = Order(7, dt.date(2026, 1, 2))
+    by = dt.datetime(2026, 1, 3, tzinfo=dt.UTC)
+    bound = ship.bind(round_trip(ship, order, "a", "b", by=by))
+    assert bound.args == (order, "a", "b")
+    assert bound.kwargs == {"by": by}
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ([], "missing a required argument: 'a'"),
+        (["x"], "argument a: Expected `int`"),
+        ([1, 2, 3], "too many"),
+    ],
+)
+def test_data_that_does_not_fit_is_a_bad_argument(args: list[Any], reason: str) -> None:
+    with pytest.raises(BadArguments, match=reason):
+        add.bind(Envelope(task=add.name, args=args))
+
+
+def test_a_call_the_function_cannot_take_is_refused_before_it_is_enqueued() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'c'"):
+        add.enqueue(1, c=2)  # type: ignore[call-arg]
+
+
+def test_limits_come_from_job_task_and_queue_in_that_order() -> None:
+    plain = add.limits(Envelope(task=add.name), "low")
+    assert (plain.max_deliveries, plain.dead_letter, plain.time_limit_s) == (5, "low.dead", None)
+    own = ship.limits(Envelope(task=ship.name, max_deliveries=9, dead_letter="bin"), "orders")
+    assert (own.max_deliveries, own.dead_letter, own.time_limit_s) == (9, "bin", 5)
+
+
+def test_options_of_one_job_travel_in_its_envelope() -> None:
+    prepared = add.options(max_deliveries=1, dead_letter="graves")
+    envelope = decode(add.body(prepared._options, (1,), {}))
+    assert (envelope.max_deliveries, envelope.dead_letter) == (1, "graves")
+
+
+def test_wrong_options_say_which_there_are() -> None:
+    with pytest.raises(TypeError, match="no task option retries; there are queue, codec"):
+        add.options(retries=3)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="max_deliveries is 1 or more"):
+        app.task(max_deliveries=0, name="zero")(lambda: None)
+    with pytest.raises(ValueError, match="codec is one of json, msgpack"):
+        add.options(codec="pickle")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="a delay is 0 seconds or more"):
+        add.enqueue_in(-1, 1)
+
+
+def test_two_tasks_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="there is a task twin already"):
+        app.task(name="twin")(app.task(name="twin")(lambda: None))
+
+
+def test_mypy_knows_the_arguments_of_enqueue(tmp_path: Path) -> None:
+    script = tmp_path / "typed.py"
+    script.write_text(
+        "from tuque.worker import App\n"
+        "app = App()\n"
+        "@app.task(queue='q', retry_s=5)\n"
+        "def add(a: int, b: int) -> int:\n"
+        "    return a + b\n"
+        "reveal_type(add(1, 2))\n"
+        "reveal_type(add.enqueue(1, b=2))\n"
+        "add.enqueue('x', 2)\n"
+        "add.options(delay_s=3).enqueue(1)\n"
+        "add.enqueue_in(3, 1, 2, 3)\n"
+        "add.options(retries=3)\n"
+    )
+    source = Path(__file__).parents[2] / "src"
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--no-error-summary",
+            "--cache-dir",
+            str(tmp_path / "cache"),
+            "--config-file",
+            "",
+            str(script),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"MYPYPATH": str(source)},
+        check=False,
+    )
+    assert re.findall(r"Revealed type is .*(int|str)", found.stdout) == ["int", "str"]
+    assert re.findall(r":(\d+): error: .*\[(.*)\]", found.stdout) == [
+        ("8", "arg-type"),
+        ("9", "call-arg"),
+        ("10", "call-arg"),
+        ("11", "call-arg"),
+    ], found.stdout
+
+
+class TestLoadApp:
+    def test_finds_the_app_in_the_app_dir(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        (tmp_path / "shop_one.py").write_text("from tuque.worker import App\nshop = App()\n")
+        assert isinstance(load_app("shop_one:shop", str(tmp_path)), App)
+        with pytest.raises(ConfigError, match=r"no tuque\.worker\.App named 'app'"):
+            load_app("shop_one", str(tmp_path))
+
+    def test_says_where_it_looked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        with pytest.raises(ConfigError, match="no module 'nowhere' in .*--app-dir"):
+            load_app("nowhere:app", str(tmp_path))
+
+    def test_lets_an_error_inside_the_module_through(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        (tmp_path / "shop_two.py").write_text("import not_there_at_all\n")
+        with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
+            load_app("shop_two", str(tmp_path))
+
+
+def test_backoff_is_an_option() -> None:
+    prepared = add.options(backoff=Backoff(first_s=2))
+    assert prepared._options.backoff.first_s == 2
