@@ -63,7 +63,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     def waiting(self, wait_s: float) -> Call[T]:
         """The same call, asking the node to wait `wait_s` at most."""
-        wait_ms = max(SHORTEST_WAIT_MS, int(wait_s * 1000))
+        wait_ms = max(SHORTEST_WAIT_MS, round(wait_s * 1000))
         args = (*self.args[: self.wait_arg], wait_ms, *self.args[self.wait_arg + 1 :])
         return msgspec.structs.replace(self, args=args, wait_s=wait_ms / 1000)
 

@@ -27,7 +27,7 @@ class Conn:
         self.node = node
         self.unanswered = 0
         self._reader = hiredis.Reader(
-            protocolError=self._protocol_error,
+            protocolError=ProtocolError,
             replyError=self._reply_error,
             notEnoughData=_NOTHING,
         )
@@ -42,7 +42,7 @@ class Conn:
         """The answers that `data` completes; ProtocolError if it holds something else."""
         self._reader.feed(data)
         replies: list[Reply] = []
-        while (reply := self._reader.gets()) is not _NOTHING:
+        while (reply := self._next()) is not _NOTHING:
             if isinstance(reply, hiredis.PushNotification):
                 continue
             if self.unanswered == 0:
@@ -54,8 +54,11 @@ class Conn:
     def _reply_error(self, text: str) -> ReplyError:
         return reply_error(text, node=self.node)
 
-    def _protocol_error(self, text: str) -> ProtocolError:
-        return ProtocolError(f"{self.node} does not speak RESP: {text}", node=self.node)
+    def _next(self) -> Reply:
+        try:
+            return self._reader.gets()
+        except ProtocolError as e:
+            raise ProtocolError(f"{self.node} does not speak RESP: {e}", node=self.node) from None
 
 
 def _pack(command: tuple[Arg, ...]) -> bytes:

@@ -25,6 +25,7 @@ log = logging.getLogger("tuque.client")
 # A long wait is asked in slices, so that a link that died without a word is noticed.
 SLICE_S = 30.0
 SHORTEST_CONNECT_S = 0.05
+SHORTEST_WAIT_S = 0.005  # a wait with less left has ended
 
 
 class Face:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import time
 from typing import TYPE_CHECKING, cast
@@ -28,6 +29,7 @@ class Link(asyncio.Protocol):
         self._conn = Conn(str(address))
         self._transport: asyncio.Transport | None = None
         self._lost: Error | None = None
+        self._poll = select.poll()
         self._replies: list[Reply] = []
         self._due = 0
         self._answered: asyncio.Future[None] | None = None
@@ -72,8 +74,11 @@ class Link(asyncio.Protocol):
             self._answered = None
 
     def is_stale(self) -> bool:
-        """True if the idle connection was closed, or got what nobody asked for."""
-        return self._lost is not None
+        """True if the idle connection was closed, or got what nobody asked for.
+
+        Asks the socket too: the loop may not have run since the node went away.
+        """
+        return self._lost is not None or bool(self._poll.poll(0))
 
     def close(self) -> None:
         if self._transport is not None:
@@ -84,7 +89,10 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX:
+        if sock is None:
+            return
+        self._poll.register(sock.fileno(), select.POLLIN)
+        if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 

@@ -12,7 +12,14 @@ from tuque.client import admin, calls, pipeline
 from tuque.client.api import JobInfo, JobState, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
-from tuque.client.face import SLICE_S, Face, as_method, no_answer, no_node
+from tuque.client.face import (
+    SHORTEST_WAIT_S,
+    SLICE_S,
+    Face,
+    as_method,
+    no_answer,
+    no_node,
+)
 from tuque.client.retry import Retry
 from tuque.client.sockets import INFINITE, Link, Pool
 from tuque.client.url import Address, settings
@@ -215,7 +222,7 @@ class Client(Face):
         while True:
             slice_s = min(SLICE_S, ends_s - time.monotonic())
             reply = self._ask_one(call.waiting(slice_s))
-            if reply is not None or time.monotonic() >= ends_s:
+            if reply is not None or time.monotonic() + SHORTEST_WAIT_S > ends_s:
                 return call.read(reply)
 
     def run_all(self, asked: list[Call[Any]]) -> list[Any]:

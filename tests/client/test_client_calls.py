@@ -1,0 +1,273 @@
+"""The method table against bytes made by hand: what is sent, and what the answers become."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import hiredis
+import pytest
+
+from tuque import Client, Job, JobInfo, Pipeline, aio
+from tuque.client import admin, calls
+from tuque.client.api import ClusterNode, Hello, NodeInfo
+from tuque.client.calls import Call
+from tuque.errors import ProtocolError
+
+ID = "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1"
+RAW = ID.encode()
+SHOWN = [
+    b"id", RAW, b"queue", b"q", b"state", b"queued", b"repl", 1, b"ttl", 86000, b"ctime", 7,
+    b"delay", 0, b"retry", 300, b"nacks", 1, b"additional-deliveries", 2,
+    b"nodes-delivered", [b"n1", b"n2"], b"nodes-confirmed", [], b"next-requeue-within", 299000,
+    b"next-awake-within", 298500, b"body", b"\xff\x00",
+]  # fmt: skip
+INFO = JobInfo(
+    ID, "q", "queued", 1, 86000, 7, 0, 300, 1, 2, ("n1", "n2"), (), 299000, 298500, b"\xff\x00"
+)
+DUMMY: list[Any] = [
+    b"id", RAW, b"queue", None, b"state", b"acked", b"repl", 0, b"ttl", 60, b"ctime", 0,
+    b"delay", 0, b"retry", None, b"nacks", 0, b"additional-deliveries", 0,
+    b"nodes-delivered", [], b"nodes-confirmed", [], b"next-requeue-within", None,
+    b"next-awake-within", None, b"body", None,
+]  # fmt: skip
+STAT = [
+    b"name", b"q", b"len", 3, b"age", 10, b"idle", 1, b"blocked", 2, b"import-from", [b"n2"],
+    b"import-rate", 0, b"jobs-in", 9, b"jobs-out", 6, b"pause", b"none",
+]  # fmt: skip
+
+TABLE: list[tuple[Call[Any], str, Any, Any]] = [
+    (calls.addjob("q", "b"), "ADDJOB q b 5000", RAW, ID),
+    (
+        calls.addjob(
+            b"q",
+            b"b",
+            timeout_ms=0,
+            replicate=2,
+            delay=3,
+            retry=4,
+            ttl=50,
+            maxlen=6,
+            asynchronous=True,
+        ),
+        "ADDJOB q b 0 REPLICATE 2 DELAY 3 RETRY 4 TTL 50 MAXLEN 6 ASYNC",
+        RAW,
+        ID,
+    ),
+    (calls.addjob("q", "b", retry=0), "ADDJOB q b 5000 RETRY 0", RAW, ID),
+    (calls.getjob("q"), "GETJOB TIMEOUT 0 FROM q", None, []),
+    (
+        calls.getjob("q", "r", timeout_ms=70, count=5),
+        "GETJOB TIMEOUT 70 COUNT 5 FROM q r",
+        [[b"q", RAW, b"b"], [b"r", RAW, b"\x00"]],
+        [Job("q", ID, b"b"), Job("r", ID, b"\x00")],
+    ),
+    (
+        calls.getjob("q", nohang=True, withcounters=True),
+        "GETJOB NOHANG WITHCOUNTERS FROM q",
+        [[b"q", RAW, b"b", b"nacks", 1, b"additional-deliveries", 2]],
+        [Job("q", ID, b"b", 1, 2)],
+    ),
+    (calls.ackjob(ID, RAW, Job("q", ID, b"")), f"ACKJOB {ID} {ID} {ID}", 3, 3),
+    (calls.ackjob(), "ACKJOB", 0, 0),
+    (calls.fastack(ID), f"FASTACK {ID}", 1, 1),
+    (calls.deljob(ID), f"DELJOB {ID}", 1, 1),
+    (calls.nack(ID), f"NACK {ID}", 1, 1),
+    (calls.nack(ID, delay=1.5), f"NACK DELAY 1.500 {ID}", 1, 1),
+    (calls.nack(ID, delay=0), f"NACK DELAY 0.000 {ID}", 1, 1),
+    (calls.enqueue(ID), f"ENQUEUE {ID}", 1, 1),
+    (calls.dequeue(ID), f"DEQUEUE {ID}", 0, 0),
+    (calls.working(ID), f"WORKING {ID}", 300, 300),
+    (calls.deadletter(ID, "dead"), f"DEADLETTER {ID} dead", RAW, ID),
+    (calls.deadletter(ID, "dead", "why"), f"DEADLETTER {ID} dead REASON why", RAW, ID),
+    (calls.show(ID), f"SHOW {ID}", SHOWN, INFO),
+    (calls.show(ID), f"SHOW {ID}", None, None),
+    (
+        calls.show(ID),
+        f"SHOW {ID}",
+        DUMMY,
+        JobInfo(ID, None, "acked", 0, 60, 0, 0, 0, 0, 0, (), (), None, None, None),
+    ),
+    (calls.qlen("q"), "QLEN q", 7, 7),
+    (calls.qstat("q"), "QSTAT q", None, None),
+    (
+        calls.qstat("q"),
+        "QSTAT q",
+        STAT,
+        {
+            "name": "q",
+            "len": 3,
+            "age": 10,
+            "idle": 1,
+            "blocked": 2,
+            "import-from": ["n2"],
+            "import-rate": 0,
+            "jobs-in": 9,
+            "jobs-out": 6,
+            "pause": "none",
+        },
+    ),
+    (calls.qpeek("q", -2), "QPEEK q -2", [[b"q", RAW, b"b"]], [Job("q", ID, b"b")]),
+    (calls.pause("q"), "PAUSE q state", b"none", "none"),
+    (calls.pause("q", "in", "bcast"), "PAUSE q in bcast", b"in", "in"),
+    (
+        calls.qscan_page("0", count=5, minlen=1, maxlen=9, importrate=2),
+        "QSCAN 0 COUNT 5 MINLEN 1 MAXLEN 9 IMPORTRATE 2",
+        [b"17", [b"q", b"r"]],
+        ("17", ["q", "r"]),
+    ),
+    (
+        calls.jscan_page("4", queue="q", states=["queued", "active"], count=3),
+        "JSCAN 4 COUNT 3 QUEUE q STATE queued STATE active REPLY id",
+        [b"0", [RAW]],
+        ("0", [ID]),
+    ),
+    (calls.jscan_full_page("0"), "JSCAN 0 REPLY all", [b"0", [SHOWN]], ("0", [INFO])),
+    (admin.ping(), "PING", b"PONG", "PONG"),
+    (
+        admin.hello(),
+        "HELLO",
+        [1, b"n1", [b"n1", b"", b"7711", b"1"], [b"n2", b"10.0.0.2", b"7712", b"100"]],
+        Hello(1, "n1", (NodeInfo("n1", "", 7711, 1), NodeInfo("n2", "10.0.0.2", 7712, 100))),
+    ),
+    (admin.time(), "TIME", [b"100", b"500000"], 100.5),
+    (
+        admin.info("queues"),
+        "INFO queues",
+        b"# Queues\r\nregistered_queues:3\r\n\r\nx:-2\r\ny:1.5\r\nz:a:b\r\n",
+        {"registered_queues": 3, "x": -2, "y": "1.5", "z": "a:b"},
+    ),
+    (admin.config_get("hz"), "CONFIG GET hz", [b"hz", b"10"], {"hz": "10"}),
+    (admin.config_get("hz"), "CONFIG GET hz", {b"hz": b"10"}, {"hz": "10"}),
+    (admin.config_set("hz", 50), "CONFIG SET hz 50", b"OK", True),
+    (admin.config_rewrite(), "CONFIG REWRITE", b"OK", True),
+    (admin.config_resetstat(), "CONFIG RESETSTAT", b"OK", True),
+    (
+        admin.client_list(),
+        "CLIENT LIST",
+        b"id=1 addr=h:1 name= cmd=getjob\nid=2 addr=h:2 name=x cmd=NULL\n",
+        [
+            {"id": "1", "addr": "h:1", "name": "", "cmd": "getjob"},
+            {"id": "2", "addr": "h:2", "name": "x", "cmd": "NULL"},
+        ],
+    ),
+    (
+        admin.cluster_nodes(),
+        "CLUSTER NODES",
+        b"n1 :7711 myself 0 0 connected\nn2 ::1:7712 fail,leaving 5 6 disconnected\n",
+        [
+            ClusterNode("n1", "", 7711, ("myself",), 0, 0, True),
+            ClusterNode("n2", "::1", 7712, ("fail", "leaving"), 5, 6, False),
+        ],
+    ),
+    (admin.cluster_info(), "CLUSTER INFO", b"cluster_size:1\r\n", {"cluster_size": 1}),
+    (admin.cluster_myid(), "CLUSTER MYID", b"n1", "n1"),
+    (admin.cluster_meet("h", 1), "CLUSTER MEET h 1", b"OK", True),
+    (admin.cluster_forget("n2"), "CLUSTER FORGET n2", b"OK", True),
+    (admin.cluster_leaving(), "CLUSTER LEAVING", b"no", False),
+    (admin.cluster_leaving(True), "CLUSTER LEAVING yes", b"OK", True),
+    (admin.cluster_leaving(False), "CLUSTER LEAVING no", b"OK", False),
+    (admin.bgrewriteaof(), "BGREWRITEAOF", b"started", "started"),
+    (admin.shutdown(), "SHUTDOWN", None, None),
+    (admin.shutdown(rewrite_aof=True), "SHUTDOWN REWRITE-AOF", None, None),
+    (admin.execute("DEBUG", "SLEEP", 0.5), "DEBUG SLEEP 0.5", b"OK", b"OK"),
+]
+
+
+def words_of(call: Call[Any]) -> list[bytes]:
+    reader = hiredis.Reader()
+    reader.feed(hiredis.pack_command(call.args))  # type: ignore[arg-type]  # stub: 1-tuple
+    words: list[bytes] = reader.gets()
+    return words
+
+
+@pytest.mark.parametrize("row", TABLE, ids=[row[1][:50] for row in TABLE])
+def test_words_and_answers(row: tuple[Call[Any], str, Any, Any]) -> None:
+    call, words, reply, result = row
+    assert words_of(call) == words.encode().split(b" ")
+    assert call.read(reply) == result
+
+
+def test_the_table_above_is_complete() -> None:
+    tested = {str(row[0].args[0]).lower() for row in TABLE}
+    builders = [n for n, f in vars(calls).items() if inspect.isfunction(f) and _builds(f)]
+    assert tested >= {name.removesuffix("_page").removesuffix("_full") for name in builders}
+
+
+def test_both_faces_and_the_pipeline_have_every_call() -> None:
+    built = {
+        n
+        for m in (calls, admin)
+        for n, f in vars(m).items()
+        if inspect.isfunction(f) and _builds(f)
+    }
+    pages = {"qscan_page", "jscan_page", "jscan_full_page"}
+    for face in (Client, aio.Client):
+        assert built - pages <= set(dir(face))
+    assert built - pages - {"execute", "shutdown"} <= set(dir(Pipeline))
+    assert {n for n in dir(Client) if n[0] != "_"} == {n for n in dir(aio.Client) if n[0] != "_"}
+    for name in built - pages:
+        assert inspect.signature(getattr(Client, name)).parameters == (
+            inspect.signature(getattr(aio.Client, name)).parameters
+        )
+
+
+def test_methods_show_their_arguments() -> None:
+    client = Client()
+    shown = list(inspect.signature(client.addjob).parameters)
+    assert shown[:3] == ["queue", "body", "timeout_ms"]
+    assert Client.addjob.__name__ == "addjob"
+    assert (Client.addjob.__doc__ or "").startswith("Adds a job")
+
+
+def test_names_that_are_not_utf8_survive() -> None:
+    assert words_of(calls.qlen(calls.qpeek("q").read([[b"\xff\xfe", RAW, b""]])[0].queue)) == [
+        b"QLEN",
+        b"\xff\xfe",
+    ]
+
+
+def test_only_calls_that_may_be_executed_twice_are_sent_twice() -> None:
+    once = {row[0].name for row in TABLE if not row[0].repeat}
+    assert once == {
+        "ADDJOB", "NACK", "ENQUEUE", "DEQUEUE", "DEADLETTER", "BGREWRITEAOF", "SHUTDOWN", "DEBUG",
+    }  # fmt: skip
+
+
+def test_a_slice_of_a_wait_never_means_for_ever() -> None:
+    call = calls.getjob("q", count=2)
+    assert words_of(call.waiting(0.0)) == b"GETJOB TIMEOUT 1 COUNT 2 FROM q".split()
+    assert words_of(call.waiting(30.0)) == b"GETJOB TIMEOUT 30000 COUNT 2 FROM q".split()
+
+
+@pytest.mark.parametrize(
+    ("call", "reply"),
+    [
+        (calls.addjob("q", "b"), 5),
+        (calls.getjob("q"), [[b"q"]]),
+        (calls.getjob("q"), [[b"q", RAW, b"b", b"nacks"]]),
+        (calls.qlen("q"), None),
+        (calls.show(ID), [b"id", RAW]),
+        (calls.qscan_page("0"), [b"0"]),
+        (admin.hello(), [1]),
+        (admin.cluster_nodes(), b"rubbish"),
+    ],
+)
+def test_an_answer_of_another_shape_is_a_protocol_error(call: Call[Any], reply: Any) -> None:
+    with pytest.raises(ProtocolError, match="unexpected answer to"):
+        call.read(reply)
+
+
+def test_calls_that_cannot_mean_anything_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least one queue"):
+        calls.getjob()
+    with pytest.raises(ValueError, match="None to wait for ever"):
+        calls.getjob("q", timeout_ms=0)
+    with pytest.raises(ValueError, match="name of a command"):
+        admin.execute()
+
+
+def _builds(function: Any) -> bool:
+    return not function.__name__.startswith("_") and "Call[" in str(
+        inspect.signature(function).return_annotation
+    )

@@ -1,0 +1,161 @@
+"""What decides without I/O: the node in use, the slots of a pool, the tries of a call."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuque import Retry
+from tuque.client.api import Hello, NodeInfo
+from tuque.client.nodes import REST_S, Route
+from tuque.client.pool import Slots
+from tuque.client.retry import Tries
+from tuque.client.url import Address
+from tuque.errors import Closed, Error, Leaving, Loading, MaxLen, NoAuth, NoNode, Timeout
+
+A, B, C = Address("a", 1), Address("b", 2), Address("c", 3)
+HELLO = Hello(
+    1,
+    "ida",
+    (
+        NodeInfo("ida", "", 1, 1),
+        NodeInfo("idb", "b", 2, 100),
+        NodeInfo("idc", "c", 3, 1),
+        NodeInfo("idx", "", 4, 1),
+    ),
+)
+
+
+def test_the_first_node_is_chance() -> None:
+    firsts = {Route((A, B, C), random.Random(seed)).order(0.0)[0] for seed in range(50)}
+    assert firsts == {A, B, C}
+
+
+def test_a_client_stays_with_its_node() -> None:
+    route = Route((A, B, C), random.Random(1))
+    assert not route.on_connected(B, None)
+    assert route.order(0.0) == [B]
+
+
+def test_a_failed_node_comes_last_and_is_lost_once() -> None:
+    route = Route((A, B, C), random.Random(1))
+    route.on_connected(B, None)
+    assert route.on_failed(B, 10.0)
+    assert not route.on_failed(B, 10.0)
+    for _ in range(20):
+        assert route.order(10.5)[-1] == B
+    assert {route.order(10.0 + REST_S + 0.1)[0] for _ in range(50)} == {A, B, C}
+    assert route.on_connected(A, None)
+    assert not route.on_connected(A, None)
+
+
+def test_hello_teaches_other_nodes_and_who_is_bad() -> None:
+    route = Route((A,), random.Random(1))
+    route.on_connected(A, HELLO)
+    assert route.on_failed(A, 0.0)
+    assert route.order(0.1) == [C, B, A]
+    assert not route.has_better_than(A, 0.1)
+    assert route.has_better_than(B, 0.1)
+    assert route.on_failed(C, 0.1) is False
+    assert not route.has_better_than(B, 0.2)
+
+
+def test_slots_are_handed_to_who_waits_longest() -> None:
+    slots: Slots[str, str] = Slots(2)
+    assert slots.take() == (True, None)
+    assert slots.take() == (True, None)
+    assert slots.take() == (False, None)
+    slots.wait("first")
+    slots.wait("second")
+    assert slots.give("conn") == "first"
+    assert slots.take() == (False, None)
+    assert slots.leave("second")
+    assert not slots.leave("first")
+    assert slots.give("conn") is None
+    assert slots.take() == (True, "conn")
+    assert slots.give(None) is None
+    assert (slots.in_use, slots.drain()) == (1, [])
+
+
+@given(st.lists(st.sampled_from(["take", "good", "bad", "leave"]), max_size=60))
+def test_slots_never_exceed_their_limit(steps: list[str]) -> None:
+    slots: Slots[int, int] = Slots(3)
+    held, waiting, made = 0, [], 0
+    for step in steps:
+        if step == "take":
+            taken, _ = slots.take()
+            if taken:
+                held += 1
+            else:
+                made += 1
+                slots.wait(made)
+                waiting.append(made)
+        elif step == "leave" and waiting:
+            assert slots.leave(waiting.pop())
+        elif step in ("good", "bad") and held:
+            waiter = slots.give(7 if step == "good" else None)
+            if waiter is None:
+                held -= 1
+            else:
+                assert waiter == waiting.pop(0)
+        assert held == slots.in_use <= 3
+        assert held == 3 or not waiting
+
+
+def tries(*, repeat: bool, attempts: int | None = None) -> Tries:
+    retry = Retry(base_s=0.1, cap_s=0.4, attempts=attempts)
+    return Tries(retry, repeat=repeat, deadline_s=100.0, rng=random.Random(3))
+
+
+@pytest.mark.parametrize(
+    ("error", "sent", "repeat", "again"),
+    [
+        (NoNode("x"), False, False, True),
+        (Closed("x"), True, True, True),
+        (Closed("x"), True, False, False),
+        (Timeout("x"), False, False, True),
+        (Timeout("x"), True, True, False),
+        (Leaving("x"), True, False, True),
+        (Loading("x"), True, False, True),
+        (NoAuth("x"), False, True, False),
+        (MaxLen("x"), True, True, False),
+    ],
+)
+def test_what_is_tried_again(error: Error, sent: bool, repeat: bool, again: bool) -> None:
+    if again:
+        assert 0.0 <= tries(repeat=repeat).pause_s(error, sent=sent, now_s=0.0) <= 0.1
+        with pytest.raises(type(error)):
+            tries(repeat=repeat, attempts=0).pause_s(error, sent=sent, now_s=0.0)
+        with pytest.raises(type(error)):
+            tries(repeat=repeat).pause_s(error, sent=sent, now_s=100.0)
+    else:
+        with pytest.raises(type(error)):
+            tries(repeat=repeat).pause_s(error, sent=sent, now_s=0.0)
+
+
+def test_a_lost_call_says_whether_it_may_be_sent_again() -> None:
+    for repeat in (True, False):
+        with pytest.raises(Closed) as caught:
+            tries(repeat=repeat).pause_s(Closed("x"), sent=True, now_s=100.0)
+        assert caught.value.retryable is repeat
+
+
+def test_attempts_are_counted() -> None:
+    limited = tries(repeat=True, attempts=2)
+    for _ in range(2):
+        limited.pause_s(NoNode("x"), sent=False, now_s=0.0)
+    with pytest.raises(NoNode):
+        limited.pause_s(NoNode("x"), sent=False, now_s=0.0)
+
+
+def test_jitter_is_full_and_its_span_doubles_up_to_the_cap() -> None:
+    retry, rng = Retry(base_s=0.1, cap_s=0.4), random.Random(5)
+    for attempt, span_s in enumerate([0.1, 0.2, 0.4, 0.4, 0.4]):
+        drawn = [retry.delay_s(attempt, rng) for _ in range(300)]
+        assert max(drawn) <= span_s
+        assert max(drawn) > span_s * 0.9
+        assert min(drawn) < span_s * 0.1
+    assert retry.delay_s(10_000, rng) <= 0.4

@@ -1,0 +1,98 @@
+"""The sans-IO connection: any split of the bytes gives the same answers, in the order asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuque.client.conn import Conn, greeting, read_greeting
+from tuque.client.url import parse
+from tuque.errors import Loading, NoAuth, ProtocolError, ReplyError
+
+REPLIES: list[tuple[bytes, Any]] = [
+    (b"+OK\r\n", b"OK"),
+    (b":42\r\n", 42),
+    (b"$-1\r\n", None),
+    (b"*-1\r\n", None),
+    (b"$0\r\n\r\n", b""),
+    (b"$5\r\na\r\nbc\r\n", b"a\r\nbc"),
+    (b"*2\r\n$1\r\nq\r\n*1\r\n:1\r\n", [b"q", [1]]),
+    (b"*0\r\n", []),
+    (b"#f\r\n", False),
+    (b"_\r\n", None),
+    (b"%1\r\n+a\r\n:1\r\n", {b"a": 1}),
+]
+PUSH = b">2\r\n+invalidate\r\n*0\r\n"
+
+
+@given(st.lists(st.sampled_from(REPLIES), max_size=8), st.data())
+def test_any_split_gives_the_same_answers(asked: list[tuple[bytes, Any]], data: Any) -> None:
+    conn = Conn("n")
+    conn.pack([("PING",)] * len(asked))
+    stream = b"".join(raw + PUSH for raw, _ in asked)
+    got = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        got += conn.feed(stream[:size])
+        stream = stream[size:]
+    assert got == [value for _, value in asked]
+    assert conn.unanswered == 0
+
+
+def test_pack_is_resp() -> None:
+    conn = Conn("n")
+    assert conn.pack([("ADDJOB", b"q\r\n", "é", 5)]) == (
+        b"*4\r\n$6\r\nADDJOB\r\n$3\r\nq\r\n\r\n$2\r\n\xc3\xa9\r\n$1\r\n5\r\n"
+    )
+    assert conn.unanswered == 1
+
+
+def test_errors_come_typed_also_inside_arrays() -> None:
+    conn = Conn("h:1")
+    conn.pack([("A",), ("B",)])
+    first, second = conn.feed(b"-LOADING wait\r\n*2\r\n-ERR no\r\n:1\r\n")
+    assert isinstance(first, Loading)
+    assert first.node == "h:1"
+    assert isinstance(second[0], ReplyError)
+
+
+def test_what_nobody_asked_for_is_an_error() -> None:
+    conn = Conn("n")
+    with pytest.raises(ProtocolError, match="nobody asked"):
+        conn.feed(b"+OK\r\n")
+
+
+def test_what_is_not_resp_is_an_error() -> None:
+    conn = Conn("n")
+    conn.pack([("PING",)])
+    with pytest.raises(ProtocolError, match="does not speak RESP"):
+        conn.feed(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+def test_greeting() -> None:
+    names = [c.args for c in greeting(parse("tuque://me:pw@h/?name=w"))]
+    assert names == [("AUTH", b"me", b"pw"), ("CLIENT", b"SETNAME", b"w"), ("HELLO",)]
+    assert [c.args for c in greeting(parse("tuque://pw@h"))] == [("AUTH", b"pw"), ("HELLO",)]
+
+
+@pytest.mark.parametrize(
+    ("replies", "outcome"),
+    [
+        ([ReplyError("ERR invalid password"), NoAuth("NOAUTH x")], ReplyError),
+        ([b"OK", Loading("LOADING x")], Loading),
+        ([b"OK", NoAuth("NOAUTH x")], NoAuth),
+    ],
+)
+def test_a_greeting_that_makes_the_connection_useless(
+    replies: list[Any], outcome: type[Exception]
+) -> None:
+    with pytest.raises(outcome):
+        read_greeting(greeting(parse("tuque://pw@h")), replies)
+
+
+def test_a_server_without_hello_is_good_enough() -> None:
+    asked = greeting(parse("tuque://h"))
+    assert read_greeting(asked, [ReplyError("ERR unknown command 'HELLO'")]) is None

@@ -1,0 +1,73 @@
+"""Errors: one root, the builtins as second bases, one class per error code."""
+
+from __future__ import annotations
+
+import builtins
+import pickle
+
+import pytest
+
+from tuque import errors
+
+CODES = {
+    "NOREPL Timeout reached before replicating to the requested number of nodes": errors.NoReplica,
+    "NOJOB Job not known in the context of this node.": errors.NoJob,
+    "BADID Invalid Job ID format.": errors.BadId,
+    "PAUSED Queue paused in input, try later": errors.Paused,
+    "LEAVING This node is leaving the cluster, please connect to a different one": errors.Leaving,
+    "OOM command not allowed when used memory > 'maxmemory'.": errors.OutOfMemory,
+    "MAXLEN Queue is already longer than the specified MAXLEN count": errors.MaxLen,
+    "NOAUTH Authentication required.": errors.NoAuth,
+    "WRONGPASS invalid username-password pair or user is disabled.": errors.NoAuth,
+    "ERR invalid password": errors.NoAuth,
+    "NOPERM this user has no permissions to run the 'x' command": errors.NoPerm,
+    "ACKED the job is done": errors.Acked,
+    "TOOLATE Half of job TTL already elapsed, ...": errors.TooLate,
+    "LOADING Disque is loading the dataset in memory": errors.Loading,
+    "MISCONF Errors writing to the AOF file: No space left on device": errors.Misconf,
+    "WRONGTUBE not a fifottl tube": errors.WrongTube,
+    "ERR syntax error": errors.ReplyError,
+    "SOMETHING new": errors.ReplyError,
+}
+
+
+@pytest.mark.parametrize("text", CODES)
+def test_each_code_has_its_class(text: str) -> None:
+    error = errors.reply_error(text, node="h:1", job_id="D-x")
+    assert type(error) is CODES[text]
+    assert (str(error), error.node, error.job_id) == (text, "h:1", "D-x")
+    if type(error) is errors.ReplyError:
+        assert error.code == text.split()[0]
+
+
+@pytest.mark.parametrize(
+    ("ours", "builtin"),
+    [
+        (errors.Timeout, builtins.TimeoutError),
+        (errors.Timeout, builtins.ConnectionError),
+        (errors.Closed, builtins.ConnectionError),
+        (errors.NoNode, OSError),
+        (errors.ConfigError, ValueError),
+    ],
+)
+def test_plain_except_clauses_work(ours: type[errors.Error], builtin: type[Exception]) -> None:
+    with pytest.raises(builtin):
+        raise ours("no")
+
+
+def test_every_error_has_one_root_and_survives_pickling() -> None:
+    kinds = [
+        k for k in vars(errors).values() if isinstance(k, type) and k.__module__ == errors.__name__
+    ]
+    assert len(kinds) > 20
+    for kind in kinds:
+        error = kind("why", node="h:1", job_id="D-x", retryable=True)
+        copy = pickle.loads(pickle.dumps(error))
+        assert isinstance(copy, errors.Error)
+        assert (type(copy), str(copy), copy.node, copy.job_id, copy.retryable) == (
+            kind,
+            "why",
+            "h:1",
+            "D-x",
+            True,
+        )

@@ -1,0 +1,204 @@
+"""Sharing a client: threads, tasks, forks, loops, a bounded pool; TLS and unix sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from client_nodes import Connect, ScriptedNode, until
+
+from tuque import Client, aio
+from tuque.errors import NoNode, Timeout
+
+
+class Gate:
+    """An answer that is held until the gate opens; counts who stands before it."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.waiting = 0
+        self.most = 0
+        self._answer = answer
+        self._lock = threading.Lock()
+        self._opened = threading.Event()
+
+    def __call__(self, words: list[bytes]) -> bytes:
+        with self._lock:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+        self._opened.wait(10)
+        with self._lock:
+            self.waiting -= 1
+        return self._answer
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+def in_threads(count: int, work: Callable[[], object]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_threads_share_a_bounded_pool(node: ScriptedNode) -> None:
+    gate = Gate(b":1\r\n")
+    node.answers["QLEN"] = gate
+    got: list[int] = []
+    with Client(node.url, max_connections=3) as client:
+        threads = in_threads(8, lambda: got.append(client.qlen("q")))
+        until(lambda: gate.waiting == 3)
+        gate.open()
+        for thread in threads:
+            thread.join(10)
+    assert got == [1] * 8
+    assert (gate.most, node.connections) == (3, 3)
+
+
+def test_a_thread_waits_for_a_connection_only_so_long(node: ScriptedNode) -> None:
+    gate = Gate(b":1\r\n")
+    node.answers["QLEN"] = gate
+    with Client(node.url, max_connections=1) as client:
+        (thread,) = in_threads(1, lambda: client.qlen("q"))
+        until(lambda: gate.waiting == 1)
+        with pytest.raises(Timeout, match="stayed busy") as caught:
+            client.ping(timeout=0.1)
+        assert caught.value.retryable
+        gate.open()
+        thread.join(10)
+        assert client.ping() == "PONG"
+
+
+def test_blocked_getjobs_do_not_use_up_the_pool(node: ScriptedNode) -> None:
+    gate = Gate(b"*-1\r\n")
+    node.answers["GETJOB"] = gate
+    with Client(node.url, max_connections=1) as client:
+        threads = in_threads(3, lambda: client.getjob("q", timeout_ms=20))
+        until(lambda: gate.waiting == 3)
+        assert client.ping() == "PONG"
+        gate.open()
+        for thread in threads:
+            thread.join(10)
+
+
+def test_tasks_share_a_bounded_pool(node: ScriptedNode) -> None:
+    gate = Gate(b":1\r\n")
+    node.answers["QLEN"] = gate
+
+    async def ask() -> list[int]:
+        async with aio.Client(node.url, max_connections=3) as client:
+            asked = [asyncio.create_task(client.qlen("q")) for _ in range(8)]
+            await asyncio.to_thread(until, lambda: gate.waiting == 3)
+            with pytest.raises(Timeout, match="stayed busy"):
+                await client.ping(timeout=0.1)
+            gate.open()
+            return await asyncio.gather(*asked)
+
+    assert asyncio.run(ask()) == [1] * 8
+    assert gate.most == 3
+
+
+def test_a_cancelled_task_gives_its_place_back(node: ScriptedNode) -> None:
+    gate = Gate(b":1\r\n")
+    node.answers["QLEN"] = gate
+
+    async def ask() -> None:
+        async with aio.Client(node.url, max_connections=1) as client:
+            first = asyncio.create_task(client.qlen("q"))
+            await asyncio.to_thread(until, lambda: gate.waiting == 1)
+            waiting = [asyncio.create_task(client.ping()) for _ in range(3)]
+            await asyncio.sleep(0)
+            waiting[0].cancel()
+            first.cancel()
+            assert await waiting[1] == await waiting[2] == "PONG"
+            for task in (first, waiting[0]):
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+    asyncio.run(ask())
+    gate.open()
+
+
+def test_an_aio_client_moves_to_another_loop(node: ScriptedNode) -> None:
+    client = aio.Client(node.url)
+
+    async def ask() -> str:
+        pong = await client.ping()
+        client._pool.close_idle()
+        await asyncio.sleep(0)
+        return pong
+
+    assert [asyncio.run(ask()) for _ in range(2)] == ["PONG", "PONG"]
+    asyncio.run(client.close())
+
+
+def test_a_forked_child_uses_connections_of_its_own(node: ScriptedNode) -> None:
+    with Client(node.url) as client:
+        client.ping()
+        child = os.fork()
+        if child == 0:
+            ok = client.ping() == "PONG"
+            client.close()
+            os._exit(0 if ok else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert client.ping() == "PONG"
+    assert node.connections == 2
+
+
+def test_unix_socket(connect: Connect, tmp_path: Path) -> None:
+    scripted = ScriptedNode(path=str(tmp_path / "t.sock"))
+    try:
+        client = connect(scripted.url)
+        assert client.ping() == "PONG"
+        assert client.node == str(tmp_path / "t.sock")
+        with pytest.raises(NoNode, match="cannot connect to"):
+            connect(f"tuque+unix://{tmp_path}/none/?retries=0").ping()
+    finally:
+        scripted.stop()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+def test_tls(connect: Connect, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    scripted = ScriptedNode(tls=context)
+    try:
+        client = connect(f"{scripted.url}/?cafile={certificate}")
+        assert [client.ping() for _ in range(3)] == ["PONG"] * 3
+        assert scripted.connections == 1
+        with pytest.raises(NoNode, match="certificate"):
+            connect(f"{scripted.url}/?retries=0").ping()
+    finally:
+        scripted.stop()
+
+
+def test_a_node_that_takes_no_connections_is_given_up_in_time(connect: Connect) -> None:
+    import socket
+
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        began = time.monotonic()
+        url = f"tuque://127.0.0.1:{full.getsockname()[1]}/?connect_timeout=0.2&timeout=0.5"
+        with pytest.raises((NoNode, Timeout)):
+            connect(url).ping()
+        assert time.monotonic() - began < 3.0
+        for filler in fillers:
+            filler.close()
