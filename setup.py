@@ -32,7 +32,8 @@ def why_not_compiled() -> str:
     if os.environ.get("TUQUE_INTERPRETED", "") not in ("", "0"):
         return "TUQUE_INTERPRETED is set"
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    if shutil.which(command[0]) is None:
+    if shutil.which(command[0]) is None and "CC" not in os.environ and shutil.which("cc"):
+        os.environ["CC"] = "cc"  # Python was built with a compiler that this machine has not
         command = ["cc"]
     if shutil.which(command[0]) is None:
         return "no C compiler found"
