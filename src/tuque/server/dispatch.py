@@ -1,4 +1,4 @@
-"""One command: the checks in their order, the call into the core, the reply (SPEC C6).
+"""One command: the checks in their order, the call into the core, the reply (SPEC C3).
 
 The commands of the job cycle live here; the others are in the modules that
 `tuque.server.registry` names, as functions of (server, client, args).
@@ -14,10 +14,19 @@ from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob
 from tuque.core.deliver import on_getjob, serve_ready, wait
 from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
-from tuque.core.job import WAIT_REPL, Job
+from tuque.core.events import REASON_BYTES
+from tuque.core.job import ACKED, WAIT_REPL, Job
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, TIMED_OUT, Wake
-from tuque.core.replicate import on_addjob, refusal, settle
-from tuque.core.requeue import NOJOB, on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.queue import PAUSE_IN
+from tuque.core.replicate import PAUSED, on_addjob, refusal, settle
+from tuque.core.requeue import (
+    ACKED_ALREADY,
+    NOJOB,
+    on_dequeue,
+    on_enqueue,
+    on_nack,
+    on_working,
+)
 from tuque.server.clients import (
     REPLY_OFF,
     REPLY_ON,
@@ -44,7 +53,7 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.p
 BADID: Final = b"BADID Invalid Job ID format."
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NOAUTH: Final = b"NOAUTH Authentication required."
-LOADING: Final = b"LOADING Tuque is loading the dataset in memory"
+LOADING: Final = b"LOADING Disque is loading the dataset in memory"
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 
 EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at the most
@@ -52,7 +61,7 @@ NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
 
 
 def execute(s: Server, c: Client, args: list[bytes]) -> None:
-    """Run one command of a client that is neither blocked nor closing."""
+    """[C3] Run one command of a client that is neither blocked (C3.9) nor closing."""
     command = s.by_name.get(args[0])
     if command is None:
         command = lookup(s, args[0])
@@ -102,7 +111,7 @@ def lookup(s: Server, word: bytes) -> Command | None:
 
 
 def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
-    """Why the command is not run at all, in the order of SPEC C6; None when it is."""
+    """Why the command is not run at all, in the order of C3.3-C3.7; None when it is."""
     if not command.takes(len(args)):
         return b"ERR wrong number of arguments for '%s' command" % command.wire_name
     if len(s.password) > 0 and not c.is_authed and command.wire_name not in NO_AUTH_NEEDED:
@@ -143,7 +152,7 @@ def quiet(c: Client, written: i64) -> None:
 
 
 def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
-    """ADDJOB queue body ms-timeout [options] (R1)."""
+    """ADDJOB queue body ms-timeout [options] (R1.1-R1.9)."""
     n = s.n
     spec = s.plain_spec
     if len(args) > 4:
@@ -158,18 +167,18 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
-    """GETJOB [options] FROM queue ... (V1, V4)."""
+    """[V1] ON COMMAND GETJOB [options] FROM queue ..."""
     n = s.n
     spec = getjob_options(args)
     if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
-        return  # nobody would see the jobs: they stay queued (D45)
+        return  # nobody would see the jobs: they stay queued (C7.3)
     jobs = on_getjob(n, c.number, spec.queues, spec.count)
     if len(jobs) > 0:
-        put_jobs(s, c, jobs, spec.with_counters)
+        put_jobs(s, c, jobs, spec.with_counters)  # V1.3
     elif spec.no_hang:
-        c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
+        c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
     elif n.is_leaving:
-        c.error(LEAVING)
+        c.error(LEAVING)  # V1.5
     else:
         until_ms: i64 = 0
         if spec.timeout_ms > 0:
@@ -209,7 +218,7 @@ def check_ids(args: list[bytes], first: i64) -> None:
 
 
 def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
-    """ACKJOB, FASTACK, DELJOB [id ...] (A1, A4, A5)."""
+    """ACKJOB, FASTACK, DELJOB [id ...]: the reply is how many were known (A3, A7.3, A9)."""
     check_ids(args, 1)
     done: i64 = 0
     i: i64 = 1
@@ -221,7 +230,7 @@ def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
 
 
 def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
-    """NACK [DELAY sec] [id ...] (Q3)."""
+    """NACK [DELAY sec] [id ...] (Q6.4)."""
     first: i64 = 1
     delay_ms: i64 = 0
     if len(args) > 1 and args[1].upper() == b"DELAY":
@@ -238,7 +247,7 @@ def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_enqueue(s: Server, c: Client, args: list[bytes]) -> None:
-    """ENQUEUE [id ...] (Q4)."""
+    """ENQUEUE [id ...] (Q5.2)."""
     check_ids(args, 1)
     done = 0
     for id in args[1:]:
@@ -248,7 +257,7 @@ def cmd_enqueue(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
-    """DEQUEUE [id ...] (Q5)."""
+    """DEQUEUE [id ...] (Q7.2)."""
     check_ids(args, 1)
     done = 0
     for id in args[1:]:
@@ -258,7 +267,7 @@ def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
-    """WORKING id (Q6)."""
+    """WORKING id: the reply is the retry time (Q8.6)."""
     check_ids(args, 1)
     error = on_working(s.n, args[1])
     if len(error) > 0:
@@ -268,17 +277,24 @@ def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
-    """DEADLETTER id queue [REASON text] (A7)."""
+    """DEADLETTER id queue [REASON text] (Q10.1)."""
     reason = b""
     if len(args) > 3:
         if len(args) != 5 or args[3].upper() != b"REASON":
             raise ArgError(SYNTAX)
         reason = args[4]
+        if len(reason) > REASON_BYTES:
+            raise ArgError(b"ERR REASON must be at most %d bytes" % REASON_BYTES)
     if not is_job_id(args[1]):
         raise ArgError(BADID)
     job = s.n.jobs.get(args[1])
     if job is None or job.state == WAIT_REPL:
         raise ArgError(NOJOB)
+    if job.state == ACKED:
+        raise ArgError(ACKED_ALREADY)
+    q = s.n.queues.get(args[2])
+    if q is not None and q.pause & PAUSE_IN:
+        raise ArgError(PAUSED)
     c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason).id)
 
 
@@ -308,5 +324,3 @@ def tell(s: Server, c: Client, wake: Wake) -> None:
     else:
         assert wake.why == TIMED_OUT or wake.why == DATA_RESET
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
-
-

@@ -10,7 +10,7 @@ CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
 def keep_house(s: Server) -> None:
-    """[L4] Close clients beyond a deadline and take the samples of the moment."""
+    """[C2] Close clients beyond a deadline and take the samples of the moment."""
     now_ms = s.n.now_ms
     buffers = 0
     for c in s.clients.values():

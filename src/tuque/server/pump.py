@@ -1,4 +1,4 @@
-"""The loop of the server (SPEC L1): poll, read all, run, journal, bus, clients.
+"""The loop of the server (SPEC C8): poll, read all, run, journal, bus, clients.
 
 One turn reads everything that came, runs it, and then lets its outcome out in the one
 legal order: records to the journal first, then what other nodes must know, then replies,
@@ -58,7 +58,7 @@ class Pump:
         self.poller.add(fd)
 
     def clock(self) -> None:
-        """Set the node's time; it never goes back."""
+        """[G8] Set the node's time; it never goes back (G8.1)."""
         now_ms: i64 = monotonic_ns() // 1_000_000 + self.s.clock_offset_ms
         if now_ms > self.s.n.now_ms:
             self.s.n.now_ms = now_ms
@@ -92,7 +92,7 @@ class Pump:
         return left_ms if most_ms < 0 or left_ms < most_ms else most_ms
 
     def turn(self, most_ms: i64) -> None:
-        """One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
+        """[C8] One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
         s = self.s
         ready = self.poller.wait(self.wait_ms(most_ms))
         self.clock()
@@ -245,7 +245,7 @@ class Pump:
             self.admit(sock, listener, address)
 
     def admit(self, sock: socket.socket, listener: socket.socket, address: object) -> None:
-        """Make a client of a new connection, or refuse it."""
+        """[C1] Make a client of a new connection, or refuse it."""
         s = self.s
         sock.setblocking(False)
         if len(s.clients) >= s.cfg.maxclients:
@@ -271,7 +271,7 @@ class Pump:
         self.poller.add(c.fd)
 
     def read(self, c: Client) -> None:
-        """Read what came and run the whole commands in it."""
+        """[C2] Read what came and run the whole commands in it."""
         s = self.s
         try:
             data = c.sock.recv(READ_BYTES)
@@ -394,7 +394,7 @@ class Pump:
             c.soft_since_ms = 0
 
     def close(self, c: Client) -> None:
-        """Forget the client; nothing when that happened before."""
+        """[V6] Forget the client (V6.1) and the replies it will not get (V6.2)."""
         if c.is_closed:
             return
         s = self.s

@@ -202,6 +202,7 @@ def seconds_ms(word: bytes) -> i64:
     """A time in seconds, decimals allowed, as ms (Q6.2)."""
     text = word.decode("ascii", "replace")
     whole, _, part = text.partition(".")
-    if not (whole + part).isdigit() or len(whole) > 10 or not text.isascii():
+    is_number = (whole + part).isdigit() and len(whole) <= 10 and text.isascii()
+    if not is_number or int(whole or "0") > SECONDS_MAX:
         raise ArgError(b"ERR DELAY time must be a non negative number")
     return int(whole or "0") * 1000 + int((part + "000")[:3])
