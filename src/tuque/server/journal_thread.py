@@ -1,0 +1,261 @@
+"""The thread that writes the journal: takes items from an inbox, writes, syncs by policy.
+
+It decides how frames are joined, when to sync and how to go on after an error. What an
+item means is for store/writer.py; when there is one, for server/committer.py.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from tuque.store.writer import Journal
+
+OFF: Final = "off"
+NO: Final = "no"
+EVERYSEC: Final = "everysec"
+ALWAYS: Final = "always"
+
+BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
+JOIN_BYTES: Final = 1 << 20  # frames that wait are joined up to this size
+GATHER_S: Final = 0.002  # when not syncing each batch, the thread looks that often
+RETRY_S: Final = 1.0  # between tries to write on a failing disk
+
+# kinds of items
+FRAME: Final = 0
+BEGIN: Final = 1  # of a rewrite
+SLICE: Final = 2
+FINISH: Final = 3
+NUDGE: Final = 4  # nothing to write: the policy changed, or the end has come
+
+
+class Item:
+    """Something for the writer. `number` is the last record for BEGIN, the jobs for SLICE."""
+
+    __slots__ = ("count", "kind", "now_ms", "number", "payload", "rewrite")
+
+    def __init__(
+        self, kind: int, payload: bytes, count: int, now_ms: int, number: int = 0, rewrite: int = 0
+    ) -> None:
+        self.kind = kind
+        self.payload = payload
+        self.count = count  # records in the payload
+        self.now_ms = now_ms
+        self.number = number
+        self.rewrite = rewrite  # which rewrite of this process it belongs to
+
+
+class JournalThread:
+    """Writes what `put` hands over, in a thread or (not `threaded`) at once."""
+
+    def __init__(
+        self, journal: Journal, policy: str, wake_fd: int, threaded: bool, segment_bytes: int
+    ) -> None:
+        self.journal = journal
+        self.policy = policy
+        self.wake_fd = wake_fd  # written to when the other side should look
+        self.threaded = threaded
+        self.segment_bytes = segment_bytes
+        self.spare_rewrites = False  # no fsync while a rewrite runs
+        # read by the other side
+        self.durable_seq = 0
+        self.error = ""
+        self.notes: list[str] = []
+        self.written_bytes = 0  # of all payloads taken so far
+        self.failed_rewrite = 0
+        self.done_rewrite = 0
+        self.sync_count = 0
+        self.sync_s_max = 0.0
+        self.is_closing = False
+        # its own
+        self._inbox: SimpleQueue[Item] = SimpleQueue()
+        self._queue: deque[Item] = deque()
+        self._queued_bytes = 0
+        self._finished_rewrite = 0
+        self._synced_at = time.monotonic()
+        self._roll_at = segment_bytes
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to work on the inbox."""
+        self.durable_seq = self.journal.synced_seq
+        if self.threaded:
+            self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+            self._thread.start()
+
+    def put(self, item: Item) -> None:
+        """Hand an item over."""
+        self._inbox.put(item)
+        if not self.threaded:
+            self._turn()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Write and sync what waits and end the thread; False when the disk is too slow."""
+        self.is_closing = True
+        if self._thread is not None:
+            self._inbox.put(Item(NUDGE, b"", 0, 0))
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                return False
+        self._turn()
+        self._sync()
+        self._publish()
+        return True
+
+    def _run(self) -> None:
+        """Body of the thread."""
+        while not self.is_closing:
+            try:
+                is_well = self._turn()
+            except Exception as e:  # a bug must not end durability in silence
+                self.journal.break_off(f"{type(e).__name__} in the journal: {e}")
+                self._publish()
+                is_well = False
+            if not is_well:
+                time.sleep(RETRY_S)
+            elif self._inbox.empty():
+                self._rest()
+
+    def _turn(self) -> bool:
+        """Write what waits, sync by policy, tell. False after an error that a retry may mend."""
+        inbox = self._inbox
+        for _ in range(inbox.qsize()):
+            item = inbox.get()
+            self._queued_bytes += len(item.payload)
+            self._queue.append(item)
+        is_well = self._write_out()
+        if self._is_sync_due():
+            self._sync()
+        self._publish()
+        return is_well
+
+    def _rest(self) -> None:
+        """Sleep until there is an item, or an fsync is due."""
+        if self.policy != ALWAYS:
+            time.sleep(GATHER_S)  # gathers frames: one write and one wake-up for many turns
+            if not self._inbox.empty():
+                return
+        left: float | None = None
+        if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
+            left = max(self._synced_at + 1.0 - time.monotonic(), 0.0)
+        try:
+            item = self._inbox.get(timeout=left)
+        except Empty:
+            return
+        self._queued_bytes += len(item.payload)
+        self._queue.append(item)
+
+    def _write_out(self) -> bool:
+        """Write what waits, in order. False after an error that a retry may mend."""
+        queue = self._queue
+        while queue:
+            item = queue[0]
+            if item.kind == FRAME:
+                if not self._write_frames():
+                    return False
+                continue
+            self._take()
+            self._do_rewrite(item)
+        return True
+
+    def _take(self) -> Item:
+        """Remove the first item of the queue and account for it."""
+        item = self._queue.popleft()
+        self._queued_bytes -= len(item.payload)
+        self.written_bytes += len(item.payload)
+        return item
+
+    def _do_rewrite(self, item: Item) -> None:
+        """One step of a rewrite."""
+        journal = self.journal
+        if item.kind == BEGIN:
+            done = journal.begin_rewrite(item.number, item.now_ms)
+        elif item.kind == SLICE:
+            done = journal.is_rewriting and journal.add_to_snapshot(
+                item.payload, item.count, item.number, item.now_ms
+            )
+        elif item.kind == FINISH:
+            done = journal.is_rewriting and journal.finish_rewrite(item.now_ms)
+            if done:
+                self._finished_rewrite = item.rewrite
+        else:
+            return
+        if not done and self.failed_rewrite != item.rewrite:
+            self.failed_rewrite = item.rewrite
+            self.notes.append(f"journal rewrite failed: {journal.rewrite_error or journal.error}")
+
+    def _write_frames(self) -> bool:
+        """Join the frames at the head of the queue and write them as one."""
+        journal = self.journal
+        if journal.is_broken and not journal.is_rewriting:
+            self._drop_frames()
+            return True
+        parts: list[bytes] = []
+        size = records = now_ms = 0
+        for item in self._queue:
+            if item.kind != FRAME or (size and size + len(item.payload) > JOIN_BYTES):
+                break
+            parts.append(item.payload)
+            size += len(item.payload)
+            records += item.count
+            now_ms = item.now_ms
+        if journal.size >= self._roll_at and not journal.is_broken:
+            self._roll_at = self.segment_bytes
+            if not journal.next_segment(now_ms):
+                self._roll_at += journal.size  # no room for a new one: go on in the old
+        payload = parts[0] if len(parts) == 1 else b"".join(parts)
+        if not journal.append(payload, records, now_ms):
+            if journal.is_broken or self._queued_bytes > BACKLOG_BYTES:
+                self._drop_frames()
+            return journal.is_broken
+        for _ in range(len(parts)):
+            self._take()
+        return True
+
+    def _drop_frames(self) -> None:
+        """Forget frames: nobody was promised them, and a rewrite from memory will follow."""
+        if not self.journal.is_broken:
+            self.journal.break_off(f"more than {BACKLOG_BYTES >> 20} MB wait for the disk")
+        while self._queue and self._queue[0].kind == FRAME:
+            self._take()
+
+    def _is_sync_due(self) -> bool:
+        """Whether the policy asks for a sync now."""
+        journal = self.journal
+        if journal.synced_seq == journal.seq or journal.is_broken:
+            return False
+        if self.policy == ALWAYS:
+            return True
+        if self.policy != EVERYSEC or (self.spare_rewrites and journal.is_rewriting):
+            return False
+        return time.monotonic() - self._synced_at >= 1.0
+
+    def _sync(self) -> None:
+        started = time.monotonic()
+        self.journal.sync()
+        self._synced_at = time.monotonic()
+        self.sync_count += 1
+        self.sync_s_max = max(self.sync_s_max, self._synced_at - started)
+
+    def _publish(self) -> None:
+        """Let the other side see how far it is, and wake it when it may wait for that."""
+        journal = self.journal
+        changed = self.error != journal.error
+        if changed:
+            self.error = journal.error
+            self.notes.append(f"journal: {self.error}" if self.error else "journal: well again")
+        if self._finished_rewrite != self.done_rewrite:
+            self.done_rewrite = self._finished_rewrite
+            self.notes.append(
+                f"journal rewritten: {journal.snapshot_jobs} jobs, {journal.total_bytes()} bytes"
+            )
+        if journal.synced_seq != self.durable_seq:
+            self.durable_seq = journal.synced_seq
+            changed = changed or self.policy == ALWAYS
+        if changed:
+            try:
+                os.write(self.wake_fd, b"\1\0\0\0\0\0\0\0")
+            except BlockingIOError:
+                return

@@ -1,0 +1,386 @@
+"""Looking at a journal that nobody has open, and setting damage in it aside (SPEC J7).
+
+`check_dir` reads every frame and record and changes nothing. `repair_dir` takes what
+cannot be read out of the files, keeps it beside them, and leaves a GAP record that says
+how many records are missing, so that the rest loads and the loss stays visible.
+"""
+
+import zlib
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.records import END, BadRecord, Record, Records, decode
+from tuque.store.disk import Disk
+from tuque.store.journal import (
+    DONE,
+    FOUND,
+    HEADER_BYTES,
+    MANIFEST,
+    SEGMENT,
+    SNAPSHOT,
+    Boot,
+    FrameScanner,
+    JournalError,
+    Manifest,
+    SegmentHeader,
+    decode_header,
+    decode_manifest,
+    frame_header,
+    number_of,
+    write_all,
+    write_file,
+)
+from tuque.store.replay import after_bad, keep_aside
+
+TORN: Final = "torn"  # an unfinished write at the very end
+DAMAGED: Final = "damaged"
+
+
+@final
+class Problem:
+    """A part of a file that is not as it was written."""
+
+    def __init__(self, offset: i64, size: i64, state: str, reason: str) -> None:
+        self.offset = offset
+        self.size = size  # 0: nothing to take out, but records are missing before `offset`
+        self.state = state
+        self.reason = reason
+        self.first_seq: i64 = 0
+        self.missing: i64 = 0  # records, as far as the sequence tells
+        self.now_ms: i64 = 0  # of the frame before
+
+
+@final
+class FileReport:
+    """What `check` found in one segment or snapshot."""
+
+    def __init__(self, path: str, name: str, kind: i64) -> None:
+        self.path = path
+        self.name = name
+        self.kind = kind
+        self.bytes: i64 = 0
+        self.frames: i64 = 0
+        self.records: i64 = 0
+        self.first_seq: i64 = 0
+        self.next_seq: i64 = 0
+        self.now_ms: i64 = 0  # of the last frame
+        self.salt = b""
+        self.header: SegmentHeader | None = None
+        self.is_ended = False
+        self.problems: list[Problem] = []
+
+    def state(self) -> str:
+        """ok, torn or damaged."""
+        state = "ok"
+        for problem in self.problems:
+            if problem.state == DAMAGED:
+                return DAMAGED
+            state = problem.state
+        return state
+
+
+@final
+class DirReport:
+    """What `check` found in a journal directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.manifest = Manifest()
+        self.manifest_problem = ""
+        self.files: list[FileReport] = []
+        self.unnamed: list[str] = []  # left from a rewrite; the next start removes them
+        self.absent: list[str] = []  # named by the manifest but not there
+
+    def is_ok(self) -> bool:
+        """Nothing to repair; a torn end counts as something."""
+        if self.manifest_problem != "" or len(self.absent) > 0:
+            return False
+        return all(len(file.problems) == 0 for file in self.files)
+
+
+def check_dir(disk: Disk, path: str) -> DirReport:
+    """Read the whole journal; raises JournalError when there is none or it is too new."""
+    report = DirReport(path)
+    name = f"{path}/{MANIFEST}"
+    numbered = [other for other in disk.listdir(path) if number_of(other) >= 0]
+    if disk.exists(name):
+        try:
+            report.manifest = decode_manifest(disk.read(name, 0, disk.size(name)), name)
+        except JournalError as e:
+            if "version" in str(e):
+                raise
+            report.manifest_problem = "damaged"
+            report.manifest = rebuilt_manifest(disk, path, numbered)
+    elif len(numbered) > 0:
+        report.manifest_problem = "missing"
+        report.manifest = rebuilt_manifest(disk, path, numbered)
+    else:
+        raise JournalError(f"{path} holds no journal")
+    m = report.manifest
+    names = list(m.segments)
+    salts = list(m.salts)
+    if m.snapshot != "":
+        names.insert(0, m.snapshot)
+        salts.insert(0, m.snapshot_salt)
+    expected: i64 = 0
+    for i in range(len(names)):
+        if not disk.exists(f"{path}/{names[i]}"):
+            report.absent.append(names[i])
+            continue
+        is_last = i == len(names) - 1
+        file = check_file(disk, f"{path}/{names[i]}", names[i], salts[i], is_last, expected)
+        check_join(report, file)
+        report.files.append(file)
+        expected = 0 if file.kind == SNAPSHOT else file.next_seq
+    for other in numbered:
+        if other not in names:
+            report.unnamed.append(other)
+    return report
+
+
+def rebuilt_manifest(disk: Disk, path: str, names: list[str]) -> Manifest:
+    """What the manifest would be, judging by the files: the newest whole snapshot and on."""
+    m = Manifest()
+    first: i64 = 0
+    for name in names:
+        if name.endswith(".snap") and number_of(name) >= first:
+            header = decode_header(disk.read(f"{path}/{name}", 0, HEADER_BYTES), name)
+            if header is not None:
+                first = number_of(name)
+                m.snapshot = name
+                m.snapshot_salt = header.salt
+    for name in names:
+        if name.endswith(".log") and number_of(name) >= first:
+            header = decode_header(disk.read(f"{path}/{name}", 0, HEADER_BYTES), name)
+            m.segments.append(name)
+            m.salts.append(b"\0" * 8 if header is None else header.salt)
+    return m
+
+
+def check_join(report: DirReport, file: FileReport) -> None:
+    """Records missing between two files are missing at the end of the first."""
+    if len(report.files) == 0 or file.kind == SNAPSHOT:
+        return
+    before = report.files[len(report.files) - 1]
+    if before.kind == SNAPSHOT or file.first_seq <= before.next_seq:
+        return
+    missing = file.first_seq - before.next_seq
+    count = len(before.problems)
+    if count > 0 and before.problems[count - 1].offset + before.problems[count - 1].size >= (
+        before.bytes
+    ):
+        problem = before.problems[count - 1]
+        problem.missing += missing
+    else:
+        problem = Problem(before.bytes, 0, DAMAGED, "records missing at the end")
+        problem.first_seq = before.next_seq
+        problem.missing = missing
+        problem.now_ms = before.now_ms
+        before.problems.append(problem)
+    before.next_seq = file.first_seq
+
+
+def check_file(
+    disk: Disk, path: str, name: str, salt: bytes, is_last: bool, expected: i64
+) -> FileReport:
+    """Read one file to its end. `salt` is the manifest's, b"" when there is none.
+
+    `expected` is the first record it should hold, 0 when unknown.
+    """
+    kind: i64 = SEGMENT if name.endswith(".log") else SNAPSHOT
+    report = FileReport(path, name, kind)
+    report.bytes = disk.size(path)
+    header = decode_header(disk.read(path, 0, HEADER_BYTES), path)
+    report.header = header
+    report.salt = salt
+    if header is None:
+        size = min(report.bytes, i64(HEADER_BYTES))
+        report.problems.append(Problem(0, size, DAMAGED, "the file's header is damaged"))
+        report.next_seq = expected if kind == SEGMENT else 1
+    else:
+        report.salt = header.salt
+        report.next_seq = header.first_seq
+        report.now_ms = header.boot.wall_ms
+    report.first_seq = report.next_seq
+    if report.bytes > HEADER_BYTES and len(report.salt) == 8:
+        scanner = FrameScanner(disk, path, report.salt, HEADER_BYTES)
+        check_frames(report, scanner, is_last and kind == SEGMENT)
+    if kind == SNAPSHOT and not report.is_ended:
+        problem = Problem(report.bytes, 0, DAMAGED, "the snapshot's end is missing")
+        problem.first_seq = report.next_seq
+        report.problems.append(problem)
+    return report
+
+
+def check_frames(report: FileReport, scanner: FrameScanner, may_be_torn: bool) -> None:
+    """Walk the frames and note every problem."""
+    while True:
+        found = scanner.next()
+        if found == DONE:
+            return
+        if found == FOUND:
+            check_frame(report, scanner)
+            continue
+        offset = scanner.offset
+        problem = Problem(offset, 0, DAMAGED, scanner.reason)
+        problem.first_seq = report.next_seq
+        problem.now_ms = report.now_ms
+        report.problems.append(problem)
+        if may_be_torn:
+            _, durable_seq = after_bad(scanner)
+            if durable_seq < report.next_seq:
+                problem.state = TORN
+                problem.size = scanner.size - offset
+                return
+        if scanner.resync():
+            problem.missing = scanner.frame.first_seq - report.next_seq
+            if report.next_seq == 0:
+                problem.missing = 0  # the header, which knew the first record, is damaged too
+            report.next_seq = scanner.frame.first_seq
+        problem.size = scanner.offset - offset
+
+
+def check_frame(report: FileReport, scanner: FrameScanner) -> None:
+    """Check the place of a good frame in the sequence, and its records."""
+    frame = scanner.frame
+    if report.next_seq == 0:
+        report.next_seq = frame.first_seq
+        report.first_seq = frame.first_seq
+    if frame.first_seq < report.next_seq:
+        problem = Problem(
+            frame.offset, frame.end - frame.offset, DAMAGED, "records told a second time"
+        )
+        problem.first_seq = report.next_seq
+        report.problems.append(problem)
+        return
+    if frame.first_seq > report.next_seq:
+        problem = Problem(frame.offset, 0, DAMAGED, "records missing")
+        problem.first_seq = report.next_seq
+        problem.missing = frame.first_seq - report.next_seq
+        problem.now_ms = report.now_ms
+        report.problems.append(problem)
+    report.frames += 1
+    report.next_seq = frame.first_seq + frame.count
+    report.now_ms = frame.now_ms
+    r = Record()
+    pos: i64 = 0
+    try:
+        while pos < len(frame.payload):
+            pos = decode(frame.payload, pos, r)
+            report.records += 1
+            if r.kind == END:
+                report.is_ended = True
+    except BadRecord as e:
+        problem = Problem(frame.offset, frame.end - frame.offset, DAMAGED, str(e))
+        problem.first_seq = frame.first_seq
+        problem.missing = frame.count
+        problem.now_ms = frame.now_ms
+        report.problems.append(problem)
+
+
+def repair_dir(disk: Disk, report: DirReport) -> list[str]:
+    """Repair what the report names; returns lines that say what was done.
+
+    Nothing is thrown away: what is taken out of a file stays beside it.
+    """
+    done: list[str] = []
+    for file in report.files:
+        if len(file.problems) > 0:
+            repair_file(disk, file, done)
+    m = report.manifest
+    for name in report.absent:
+        done.append(f"{name}: gone; taken out of the manifest, what it held is lost")
+        if name == m.snapshot:
+            m.snapshot = ""
+        else:
+            index = m.segments.index(name)
+            m.segments.pop(index)
+            m.salts.pop(index)
+    if report.manifest_problem != "" or len(report.absent) > 0:
+        path = f"{report.path}/{MANIFEST}"
+        for file in report.files:
+            if file.name in m.segments:
+                m.salts[m.segments.index(file.name)] = file.salt
+        if disk.exists(path):
+            disk.rename(path, path + ".quarantine")
+        write_file(disk, path + ".tmp", m.encode())
+        disk.rename(path + ".tmp", path)
+        done.append(f"{MANIFEST}: written anew from the files in the directory")
+    disk.fsync_dir(report.path)
+    return done
+
+
+def repair_file(disk: Disk, file: FileReport, done: list[str]) -> None:
+    """Write the file again without its bad parts, and put it in the old one's place."""
+    out = file.path + ".repaired"
+    header = file.header
+    if header is None:
+        if len(file.salt) != 8:
+            file.salt = disk.salt()
+        boot = Boot(file.now_ms, b"", 0)
+        number = number_of(file.name)
+        header = SegmentHeader(file.kind, number, file.first_seq, file.salt, b"0" * 40, boot)
+    if disk.exists(out):
+        disk.unlink(out)
+    handle = disk.open_append(out)
+    try:
+        write_all(disk, handle, header.encode())
+        at: i64 = HEADER_BYTES
+        for problem in file.problems:
+            if problem.offset >= HEADER_BYTES:
+                copy_range(disk, file.path, at, problem.offset, handle)
+                at = problem.offset + problem.size
+            elif problem.size == HEADER_BYTES:
+                done.append(f"{file.name}: header written anew")
+            set_aside(disk, file, problem, done)
+            if problem.missing > 0:
+                write_all(disk, handle, gap_frame(file, problem))
+        copy_range(disk, file.path, at, file.bytes, handle)
+        if file.kind == SNAPSHOT and not file.is_ended:
+            write_all(disk, handle, end_frame(file))
+        disk.fdatasync(handle)
+    finally:
+        disk.close(handle)
+    disk.rename(out, file.path)
+
+
+def set_aside(disk: Disk, file: FileReport, problem: Problem, done: list[str]) -> None:
+    """Keep the bad bytes beside the file and say so."""
+    if problem.size > 0:
+        label = "torn" if problem.state == TORN else "quarantine"
+        aside = keep_aside(disk, file.path, label, problem.offset, problem.size)
+        done.append(
+            f"{file.name}: {problem.size} bytes at {problem.offset} ({problem.reason}) "
+            f"moved to {aside}"
+        )
+    if problem.missing > 0:
+        done.append(f"{file.name}: {problem.missing} records missing at {problem.offset}")
+
+
+def gap_frame(file: FileReport, problem: Problem) -> bytes:
+    """A frame that stands for the missing records."""
+    records = Records()
+    records.gap(problem.missing, problem.size)
+    payload = records.take()
+    salt_crc = zlib.crc32(file.salt)
+    head = frame_header(payload, problem.first_seq, problem.missing, problem.now_ms, 0, salt_crc)
+    return head + payload
+
+
+def end_frame(file: FileReport) -> bytes:
+    """The end of a snapshot that lost its own."""
+    records = Records()
+    records.end(file.records, file.next_seq - 1)
+    payload = records.take()
+    return frame_header(payload, file.next_seq, 1, 0, 0, zlib.crc32(file.salt)) + payload
+
+
+def copy_range(disk: Disk, path: str, start: i64, end: i64, handle: int) -> None:
+    """Append the bytes from `start` to `end` of the file to the handle."""
+    while start < end:
+        part = disk.read(path, start, min(end - start, i64(4 << 20)))
+        if len(part) == 0:
+            return
+        write_all(disk, handle, part)
+        start += len(part)

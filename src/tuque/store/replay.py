@@ -1,0 +1,427 @@
+"""From the files of a journal back to the jobs of a node (SPEC J5).
+
+Records are absolute, so replaying is applying them in order: first the snapshot, then
+the segments after it. What a rewrite met half-way is told twice and ends the same.
+
+An end that a cut tore off the last segment is cut away. Anything else that is not as it
+was written is damage: loading stops and says what `tuque journal repair` would do.
+Instants are moved when the clock of the machine jumped between two starts, so that a
+jump expires nothing and fires nothing early.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.job import ACTIVE, WAIT_REPL, Job
+from tuque.core.node import Node
+from tuque.core.records import (
+    ACK,
+    ADD,
+    END,
+    FIRST,
+    GAP,
+    PAUSE,
+    REMOVE,
+    STATE,
+    BadRecord,
+    Record,
+    decode,
+    job_of,
+    renew,
+)
+from tuque.core.restore import restore_job, restore_pause
+from tuque.store.disk import Disk
+from tuque.store.journal import (
+    BAD,
+    FOUND,
+    HEADER_BYTES,
+    SNAPSHOT,
+    Boot,
+    FrameScanner,
+    JournalError,
+    Manifest,
+    SegmentHeader,
+    decode_header,
+    read_manifest,
+)
+
+JUMP_MS: Final = 2_000  # clocks that differ less are the same
+
+# stages of a load
+READING: Final = 0
+SORTING: Final = 1
+RESTORING: Final = 2
+LOADED: Final = 3
+
+
+@final
+class Loader:
+    """Loads the journal in `path` step by step; nothing enters the node before all is read.
+
+    Raises JournalError, at once or from `step`. `notes` are lines for the log.
+    """
+
+    def __init__(self, disk: Disk, path: str, boot: Boot, may_cut: bool) -> None:
+        self.disk = disk
+        self.path = path
+        self.boot = boot
+        self.may_cut = may_cut  # aof_load_truncated
+        manifest = read_manifest(disk, path)
+        self.manifest = Manifest() if manifest is None else manifest
+        self.names: list[str] = []
+        if self.manifest.snapshot != "":
+            self.names.append(self.manifest.snapshot)
+        self.names.extend(self.manifest.segments)
+        self.sizes: list[i64] = []
+        self.total_bytes: i64 = 0
+        for name in self.names:
+            size = file_size(disk, f"{path}/{name}")
+            self.sizes.append(size)
+            self.total_bytes += size
+        self.loaded_bytes: i64 = 0
+        self.stage: i64 = READING
+        self.file_index: i64 = -1
+        self.scanner: FrameScanner | None = None
+        self.header: SegmentHeader | None = None
+        self.payload = b""
+        self.payload_pos: i64 = 0
+        self.record = Record()
+        self.next_seq: i64 = 0  # of the next record; 0: whatever the file begins with
+        self.is_ended = False  # the snapshot's END was seen
+        self.clock_ms: i64 = 0  # the journal's latest instant
+        self.jobs: dict[bytes, Job] = {}
+        self.acked: dict[bytes, int] = {}  # tombstones: id, until when it is refused
+        self.pauses: dict[bytes, int] = {}
+        self.order: list[Job] = []
+        self.restored: i64 = 0
+        self.notes: list[str] = []
+        self.record_count: i64 = 0
+        self.job_count: i64 = 0  # entered the node
+        self.expired_count: i64 = 0
+        self.refused_count: i64 = 0  # adds of jobs already acked
+        self.cut_bytes: i64 = 0
+        self.gap_records: i64 = 0  # taken out by an earlier repair
+        self.shift_ms: i64 = 0  # all clock jumps together
+
+    def seq(self) -> i64:
+        """The last record loaded; new ones continue after it."""
+        return self.next_seq - 1 if self.next_seq > 0 else 0
+
+    def step(self, n: Node, budget: i64) -> bool:
+        """Go on by about `budget` records; True when everything is in the node."""
+        if self.stage == READING:
+            if self.read(budget):
+                self.shift(self.boot)
+                self.payload = b""
+                self.scanner = None
+                self.stage = SORTING
+        elif self.stage == SORTING:
+            self.order = list(self.jobs.values())
+            self.jobs = {}
+            if not is_sorted(self.order):
+                self.order.sort(key=creation)
+            self.stage = RESTORING
+        elif self.stage == RESTORING and self.restore(n, budget):
+            self.stage = LOADED
+        return self.stage == LOADED
+
+    # Reading
+
+    def read(self, budget: i64) -> bool:
+        """Apply about `budget` records; True at the end of the last file."""
+        left = budget
+        while left > 0:
+            if self.payload_pos < len(self.payload):
+                left -= self.apply_some(left)
+                continue
+            scanner = self.scanner
+            if scanner is None:
+                if not self.open_next():
+                    return True
+                continue
+            before = scanner.offset
+            found = scanner.next()
+            if found == FOUND:
+                self.on_frame(scanner)
+            elif found == BAD:
+                self.on_bad(scanner)
+            else:
+                self.on_file_end()
+            self.loaded_bytes += scanner.offset - before
+        return False
+
+    def open_next(self) -> bool:
+        """Open the next file and check its header; False when there is none."""
+        self.file_index += 1
+        if self.file_index == len(self.names):
+            return False
+        name = self.names[self.file_index]
+        path = f"{self.path}/{name}"
+        header = decode_header(self.disk.read(path, 0, HEADER_BYTES), path)
+        if header is None:
+            raise self.damage(path, 0, "its header is damaged")
+        if header.kind == SNAPSHOT:
+            self.next_seq = 1
+        elif self.next_seq == 0:
+            self.next_seq = header.first_seq
+        elif header.first_seq != self.next_seq:
+            raise self.damage(
+                path, 0, f"it begins with record {header.first_seq}, expected {self.next_seq}"
+            )
+        self.shift(header.boot)
+        self.header = header
+        self.clock_ms = header.boot.wall_ms
+        self.scanner = FrameScanner(self.disk, path, header.salt, HEADER_BYTES)
+        self.loaded_bytes += HEADER_BYTES
+        return True
+
+    def on_frame(self, scanner: FrameScanner) -> None:
+        """Check that nothing is missing before the frame, and take its records."""
+        frame = scanner.frame
+        if frame.first_seq != self.next_seq:
+            raise self.damage(
+                scanner.path,
+                frame.offset,
+                f"records {self.next_seq} to {frame.first_seq - 1} are missing",
+            )
+        self.next_seq += frame.count
+        header = self.header
+        assert header is not None
+        # The segment beside a snapshot began with it, before the snapshot's frames.
+        if frame.now_ms > self.clock_ms and header.kind != SNAPSHOT:
+            self.clock_ms = frame.now_ms
+        self.payload = frame.payload
+        self.payload_pos = 0
+
+    def on_file_end(self) -> None:
+        """The file is read; a snapshot must have said so itself."""
+        header = self.header
+        if header is not None and header.kind == SNAPSHOT:
+            if not self.is_ended:
+                name = f"{self.path}/{self.names[self.file_index]}"
+                raise self.damage(name, self.sizes[self.file_index], "its end is missing")
+            self.next_seq = 0
+        self.scanner = None
+
+    def on_bad(self, scanner: FrameScanner) -> None:
+        """Cut a torn end of the last segment; refuse everything else."""
+        offset = scanner.offset
+        reason = scanner.reason
+        is_last = self.file_index == len(self.names) - 1
+        header = self.header
+        assert header is not None
+        if not is_last or header.kind == SNAPSHOT:
+            raise self.damage(scanner.path, offset, reason)
+        found, durable_seq = after_bad(scanner)
+        if durable_seq >= self.next_seq:
+            raise self.damage(scanner.path, offset, reason)
+        size = scanner.size - offset
+        if not self.may_cut:
+            raise JournalError(
+                f"{scanner.path} ends in {size} bytes of an unfinished write at offset {offset}; "
+                "set aof-load-truncated to yes to cut them off, or run: "
+                f"tuque journal repair {self.path}"
+            )
+        if found:
+            # Later frames reached the disk before this one, which a power cut may do; they
+            # were never promised, but a person may want to see them.
+            keep_aside(self.disk, scanner.path, "torn", offset, size)
+        try:
+            self.disk.truncate(scanner.path, offset)
+        except OSError as e:
+            raise JournalError(f"cannot cut {scanner.path}: {e.strerror or e}") from e
+        self.cut_bytes += size
+        self.notes.append(f"{scanner.path}: cut {size} bytes of an unfinished write ({reason})")
+        self.loaded_bytes += size
+        self.scanner = None
+
+    def damage(self, path: str, offset: i64, what: str) -> JournalError:
+        """The error for a journal that is not as it was written."""
+        return JournalError(
+            f"{path} is damaged at offset {offset}: {what}. Nothing was loaded. Look at it with "
+            f"`tuque journal check {self.path}`; `tuque journal repair {self.path}` "
+            "sets the damaged part aside so that the rest loads"
+        )
+
+    # Applying
+
+    def apply_some(self, most: i64) -> i64:
+        """Apply up to `most` records of the frame at hand; returns how many."""
+        payload = self.payload
+        total: i64 = len(payload)
+        r = self.record
+        done: i64 = 0
+        pos = self.payload_pos
+        while pos < total and done < most:
+            try:
+                pos = decode(payload, pos, r)
+            except BadRecord as e:
+                scanner = self.scanner
+                assert scanner is not None
+                raise self.damage(scanner.path, scanner.frame.offset, str(e)) from e
+            self.apply(r)
+            done += 1
+        self.payload_pos = pos
+        self.record_count += done
+        return done
+
+    def apply(self, r: Record) -> None:
+        """Apply one record; telling the same again changes nothing."""
+        kind = r.kind
+        if kind == ADD:
+            self.on_add(r)
+        elif STATE <= kind <= FIRST:
+            job = self.jobs.get(r.id)
+            if job is not None:
+                renew(job, r)
+        elif kind == ACK:
+            self.jobs.pop(r.id, None)
+            self.acked[r.id] = r.expire_ms
+        elif kind == REMOVE:
+            self.jobs.pop(r.id, None)
+        elif kind == PAUSE:
+            if r.bits != 0:
+                self.pauses[r.queue] = r.bits
+            else:
+                self.pauses.pop(r.queue, None)
+        elif kind == END:
+            self.is_ended = True
+        elif kind == GAP:
+            self.gap_records += r.a
+
+    def on_add(self, r: Record) -> None:
+        """A job, unless its ack was seen: acked is final whatever comes later."""
+        if r.id in self.acked:
+            self.refused_count += 1
+            return
+        job = self.jobs.get(r.id)
+        if job is None:
+            self.jobs[r.id] = job_of(r)
+        else:
+            renew(job, r)
+
+    # Clocks
+
+    def shift(self, to: Boot) -> None:
+        """Move all instants loaded so far when the clock jumped before `to` began."""
+        header = self.header
+        if header is None:
+            return
+        jump_ms = clock_jump_ms(header.boot, self.clock_ms, to)
+        if jump_ms == 0:
+            return
+        self.shift_ms += jump_ms
+        self.notes.append(f"the clock jumped by {jump_ms} ms: due times move along")
+        for job in self.jobs.values():
+            job.expire_ms += jump_ms
+            job.ctime_ns += jump_ms * 1_000_000
+            if job.qtime_ms != 0:
+                job.qtime_ms += jump_ms
+            if job.first_ms != 0:
+                job.first_ms += jump_ms
+                job.last_ms += jump_ms
+        for job_id in list(self.acked):
+            self.acked[job_id] += jump_ms
+
+    # Restoring
+
+    def restore(self, n: Node, budget: i64) -> bool:
+        """Enter about `budget` jobs into the node; True when all are in."""
+        order = self.order
+        end = self.restored + budget
+        if end > len(order):
+            end = len(order)
+        while self.restored < end:
+            job = order[self.restored]
+            if job.state == WAIT_REPL:
+                job.state = ACTIVE  # its client is gone; the copy here counts
+            if restore_job(n, job):
+                self.job_count += 1
+            else:
+                self.expired_count += 1
+            self.restored += 1
+        if self.restored < len(order):
+            return False
+        self.order = []
+        for queue, bits in self.pauses.items():
+            restore_pause(n, queue, bits)
+        return True
+
+
+def file_size(disk: Disk, path: str) -> i64:
+    """Bytes of a file that the manifest names."""
+    try:
+        return disk.size(path)
+    except OSError as e:
+        raise JournalError(
+            f"cannot read {path}, which the manifest names: {e.strerror or e}; "
+            "bring it back, or run: tuque journal repair"
+        ) from e
+
+
+def after_bad(scanner: FrameScanner) -> tuple[bool, i64]:
+    """Look past the bad frame: are there good ones, and which record do they call durable?
+
+    Leaves the scanner where it was.
+    """
+    offset = scanner.offset
+    durable_seq: i64 = 0
+    found = False
+    while scanner.resync():
+        found = True
+        while scanner.next() == FOUND:
+            if scanner.frame.synced_seq > durable_seq:
+                durable_seq = scanner.frame.synced_seq
+    scanner.offset = offset
+    return found, durable_seq
+
+
+def keep_aside(disk: Disk, path: str, label: str, offset: i64, size: i64) -> str:
+    """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name."""
+    aside = f"{path}.{label}-{offset}"
+    handle = disk.open_append(aside)
+    try:
+        while size > 0:
+            part = disk.read(path, offset, min(size, i64(4 << 20)))
+            if len(part) == 0:
+                break
+            taken: i64 = disk.write(handle, part)
+            offset += taken
+            size -= taken
+        disk.fdatasync(handle)
+    finally:
+        disk.close(handle)
+    return aside
+
+
+def clock_jump_ms(before: Boot, last_ms: i64, after: Boot) -> i64:
+    """How far the clock of `after` stands from where that of `before` would have got.
+
+    `last_ms` is the latest instant written by `before`. Within one boot of the machine its
+    own clock tells exactly. Otherwise only going back shows: then the time between counts
+    as none, so that nothing expires early.
+    """
+    if before.boot_id == after.boot_id and before.boot_id != b"\0" * 16:
+        jump_ms = (after.wall_ms - before.wall_ms) - (after.boottime_ms - before.boottime_ms)
+        if -JUMP_MS <= jump_ms <= JUMP_MS:
+            return 0
+        return jump_ms
+    if after.wall_ms < last_ms:
+        return after.wall_ms - last_ms
+    return 0
+
+
+def creation(job: Job) -> int:
+    """Sort key: when the job was made."""
+    return job.ctime_ns
+
+
+def is_sorted(jobs: list[Job]) -> bool:
+    """Whether the jobs already stand in the order they were made in."""
+    last: i64 = -1
+    for job in jobs:
+        if job.ctime_ns < last:
+            return False
+        last = job.ctime_ns
+    return True

@@ -1,0 +1,414 @@
+"""The engine that writes the journal, one call at a time and without threads (SPEC J1, J4, J6).
+
+It knows what was written, what is durable, and what to do when the disk fails:
+
+* a failed write is cut back to the last whole frame and may be tried again;
+* after a failed fsync nothing about the file is known, so it is *broken* until a
+  rewrite has put everything into new files;
+* a rewrite starts a new segment, fills a snapshot beside it, and counts only when
+  the manifest names both. Power may go between any two steps: either the old files
+  or the new ones are complete and named.
+
+Who calls it, when, and with which patience is the matter of server/committer.py.
+"""
+
+import errno
+import zlib
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.records import Records
+from tuque.store.disk import Disk
+from tuque.store.journal import (
+    HEADER_BYTES,
+    MANIFEST,
+    SEGMENT,
+    SNAPSHOT,
+    Boot,
+    JournalError,
+    Manifest,
+    SegmentHeader,
+    frame_header,
+    number_of,
+    segment_name,
+    snapshot_name,
+    write_all,
+    write_file,
+)
+
+JOIN_BYTES: Final = 64 << 10  # smaller frames go out in one write with their header
+
+
+def why(error: OSError) -> str:
+    """The operating system's words for the error."""
+    return error.strerror or str(error)
+
+
+@final
+class Journal:
+    """The journal open for writing. Methods that return bool say False after an error."""
+
+    def __init__(self, disk: Disk, path: str, node_id: bytes, boot: Boot) -> None:
+        self.disk = disk
+        self.path = path
+        self.node_id = node_id
+        self.boot = boot
+        self.manifest = Manifest()
+        self.number: i64 = 0  # of the newest segment
+        self.handle = -1
+        self.segment = ""  # its path
+        self.salt_crc: int = 0
+        self.size: i64 = 0  # bytes of it that are whole frames
+        self.seq: i64 = 0  # last record written
+        self.synced_seq: i64 = 0  # last record known to be durable
+        self.old_bytes: i64 = 0  # of the other files in the manifest
+        self.base_bytes: i64 = 0  # total after the last rewrite
+        self.error = ""  # "" or what is wrong and what to do
+        self.is_broken = False  # an fsync failed: only a rewrite helps
+        self.rewrite_error = ""  # of the last rewrite
+        self.is_rewriting = False
+        self.snapshot = -1  # handle
+        self.snapshot_number: i64 = 0  # of the segment that begins with it
+        self.snapshot_path = ""
+        self.snapshot_salt = b""
+        self.snapshot_salt_crc: int = 0
+        self.snapshot_seq: i64 = 0
+        self.snapshot_jobs: i64 = 0
+        self.snapshot_bytes: i64 = 0
+
+    def total_bytes(self) -> i64:
+        """Bytes of all files that count."""
+        return self.old_bytes + self.size
+
+    # Start and stop
+
+    def start(self, manifest: Manifest, seq: i64, now_ms: i64) -> None:
+        """Continue the loaded journal in a new segment; `seq` is its last record.
+
+        Raises JournalError when the directory takes no new file.
+        """
+        self.manifest = manifest.copy()
+        self.seq = seq
+        self.synced_seq = seq
+        self.find_number()
+        m = self.manifest
+        if len(m.segments) > 0:
+            last = m.segments[len(m.segments) - 1]
+            if self.disk.size(f"{self.path}/{last}") <= HEADER_BYTES:
+                m.segments.pop()  # no frame in it: leave no trail of empty files
+                m.salts.pop()
+        try:
+            salt = self.new_segment(now_ms)
+            m.segments.append(segment_name(self.number))
+            m.salts.append(salt)
+            self.write_manifest(m)
+        except OSError as e:
+            raise JournalError(
+                f"cannot write the journal in {self.path}: {why(e)}; "
+                "the directory must be writable and have free space"
+            ) from e
+        self.drop_unnamed()
+        self.measure_old()
+        self.base_bytes = self.total_bytes()
+
+    def start_anew(self, seq: i64) -> None:
+        """Begin without loading: nothing counts until a rewrite has finished.
+
+        What an older journal in the directory holds stays until then. Raises JournalError.
+        """
+        self.seq = seq
+        self.synced_seq = seq
+        self.find_number()
+        self.is_broken = True
+        if not self.disk.exists(f"{self.path}/{MANIFEST}"):
+            try:
+                self.write_manifest(Manifest())
+            except OSError as e:
+                raise JournalError(f"cannot write the journal in {self.path}: {why(e)}") from e
+
+    def close(self) -> None:
+        """Give the files back; `append` and `sync` what is left before."""
+        if self.is_rewriting:
+            self.abort_rewrite("the journal was closed")
+        if self.handle >= 0:
+            self.disk.close(self.handle)
+            self.handle = -1
+
+    def find_number(self) -> None:
+        """Never use a number again that any file in the directory has."""
+        for name in self.disk.listdir(self.path):
+            number = number_of(name)
+            if number > self.number:
+                self.number = number
+
+    def new_segment(self, now_ms: i64) -> bytes:
+        """Create the next segment, durable and empty, and write to it; returns its salt."""
+        number = self.number + 1
+        salt = self.disk.salt()
+        header = SegmentHeader(
+            SEGMENT, number, self.seq + 1, salt, self.node_id, self.boot.later(now_ms)
+        )
+        path = f"{self.path}/{segment_name(number)}"
+        write_file(self.disk, path, header.encode())
+        self.disk.fsync_dir(self.path)
+        handle = self.disk.open_append(path)
+        if self.handle >= 0:
+            self.disk.close(self.handle)
+        self.handle = handle
+        self.number = number
+        self.segment = path
+        self.salt_crc = zlib.crc32(salt)
+        self.size = HEADER_BYTES
+        return salt
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Make the manifest count in one step. OSError: before it or, if broken, perhaps after."""
+        final_path = f"{self.path}/{MANIFEST}"
+        write_file(self.disk, final_path + ".tmp", manifest.encode())
+        try:
+            self.disk.rename(final_path + ".tmp", final_path)
+            self.disk.fsync_dir(self.path)
+        except OSError as e:
+            self.break_off(f"{why(e)} renaming {final_path}")
+            raise
+
+    def drop_unnamed(self) -> None:
+        """Remove segments and snapshots that the manifest does not name (any more)."""
+        m = self.manifest
+        for name in self.disk.listdir(self.path):
+            if number_of(name) >= 0 and name != m.snapshot and name not in m.segments:
+                self.unlink_quietly(f"{self.path}/{name}")
+
+    def measure_old(self) -> None:
+        """Add up the files in the manifest but the one being written."""
+        m = self.manifest
+        total: i64 = 0
+        if m.snapshot != "":
+            total += self.disk.size(f"{self.path}/{m.snapshot}")
+        for name in m.segments:
+            path = f"{self.path}/{name}"
+            if path != self.segment:
+                total += self.disk.size(path)
+        self.old_bytes = total
+
+    # Writing
+
+    def append(self, payload: bytes, count: i64, now_ms: i64) -> bool:
+        """Write one frame of `count` records. False: not written, try the same again."""
+        if self.is_broken and not self.is_rewriting:
+            return False
+        head = frame_header(payload, self.seq + 1, count, now_ms, self.synced_seq, self.salt_crc)
+        try:
+            if len(payload) <= JOIN_BYTES:
+                write_all(self.disk, self.handle, head + payload)
+            else:
+                write_all(self.disk, self.handle, head)
+                write_all(self.disk, self.handle, payload)
+        except OSError as e:
+            self.on_write_error(e)
+            return False
+        self.size += len(head) + len(payload)
+        self.seq += count
+        if not self.is_broken:
+            self.error = ""
+        return True
+
+    def on_write_error(self, e: OSError) -> None:
+        """Cut off what the failed write left behind."""
+        hint = "free space" if e.errno == errno.ENOSPC else "check the disk"
+        if self.is_rewriting:
+            self.abort_rewrite(f"{why(e)} writing {self.segment}")  # gives its space back
+        if self.is_broken:
+            return
+        self.error = f"{why(e)} writing {self.segment}; {hint}, the server retries each second"
+        try:
+            self.disk.truncate(self.segment, self.size)
+        except OSError as again:
+            self.break_off(f"{why(again)} cutting {self.segment}")
+
+    def sync(self) -> bool:
+        """Make all that was written durable."""
+        if self.is_broken and not self.is_rewriting:
+            return False
+        if self.synced_seq == self.seq and not self.is_broken:
+            return True
+        try:
+            self.disk.fdatasync(self.handle)
+        except OSError as e:
+            self.break_off(f"{why(e)} syncing {self.segment}")
+            return False
+        if not self.is_broken:
+            self.synced_seq = self.seq
+        return True
+
+    def break_off(self, what: str) -> None:
+        """Nothing more is known about the files: only a rewrite into new ones helps."""
+        if self.is_rewriting:
+            self.abort_rewrite(what)
+        self.is_broken = True
+        self.error = (
+            f"{what}: what was written may be lost; "
+            "writes are refused until the server has rewritten its journal to new files"
+        )
+
+    # Rewriting
+
+    def begin_rewrite(self, seq: i64, now_ms: i64) -> bool:
+        """Go on in a new segment and open a snapshot beside it; `seq` is the last record
+        given out. When broken, the new segment counts only once the snapshot is whole."""
+        assert not self.is_rewriting
+        self.rewrite_error = ""
+        if self.is_broken:
+            self.seq = seq  # what was dropped meanwhile is in the snapshot
+            self.manifest = Manifest()
+            self.old_bytes = 0
+        assert self.seq == seq
+        if not self.next_segment(now_ms):
+            return False
+        self.is_rewriting = True
+        self.snapshot_number = self.number
+        try:
+            self.open_snapshot(now_ms)
+        except OSError as e:
+            self.abort_rewrite(f"{why(e)} creating {self.snapshot_path}")
+            return False
+        return True
+
+    def next_segment(self, now_ms: i64) -> bool:
+        """Write on in a new segment; what the old one holds is durable before."""
+        if not self.is_broken and not self.sync():
+            return False
+        old_segment = self.segment
+        old_size = self.size
+        try:
+            manifest = self.manifest.copy()
+            salt = self.new_segment(now_ms)
+            manifest.segments.append(segment_name(self.number))
+            manifest.salts.append(salt)
+            if not self.is_broken:
+                self.write_manifest(manifest)
+                self.old_bytes += old_size
+            self.manifest = manifest
+        except OSError as e:
+            self.on_segment_error(e, old_segment, old_size)
+            return False
+        return True
+
+    def on_segment_error(self, e: OSError, old_segment: str, old_size: i64) -> None:
+        """Write on in the old segment, which is the last one that the manifest names."""
+        self.rewrite_error = f"{why(e)} creating a segment in {self.path}"
+        if self.is_broken:
+            if self.handle >= 0:
+                self.disk.close(self.handle)
+                self.handle = -1
+            return
+        if self.segment == old_segment:
+            return
+        self.unlink_quietly(self.segment)
+        self.disk.close(self.handle)
+        self.handle = -1
+        self.segment = old_segment
+        self.size = old_size
+        self.salt_crc = zlib.crc32(self.manifest.salts[len(self.manifest.salts) - 1])
+        try:
+            self.handle = self.disk.open_append(old_segment)
+        except OSError as again:
+            self.break_off(f"{why(again)} opening {old_segment}")
+
+    def open_snapshot(self, now_ms: i64) -> None:
+        """Create the file that the jobs will be written to."""
+        self.snapshot_path = f"{self.path}/{snapshot_name(self.number)[:-5]}.tmp"
+        self.snapshot_salt = self.disk.salt()
+        self.snapshot_salt_crc = zlib.crc32(self.snapshot_salt)
+        header = SegmentHeader(
+            SNAPSHOT, self.number, 1, self.snapshot_salt, self.node_id, self.boot.later(now_ms)
+        )
+        if self.disk.exists(self.snapshot_path):
+            self.disk.unlink(self.snapshot_path)
+        self.snapshot = self.disk.open_append(self.snapshot_path)
+        write_all(self.disk, self.snapshot, header.encode())
+        self.snapshot_seq = 0
+        self.snapshot_jobs = 0
+        self.snapshot_bytes = HEADER_BYTES
+
+    def add_to_snapshot(self, payload: bytes, count: i64, job_count: i64, now_ms: i64) -> bool:
+        """Write one frame of the snapshot."""
+        head = frame_header(
+            payload, self.snapshot_seq + 1, count, now_ms, 0, self.snapshot_salt_crc
+        )
+        try:
+            write_all(self.disk, self.snapshot, head)
+            write_all(self.disk, self.snapshot, payload)
+        except OSError as e:
+            self.abort_rewrite(f"{why(e)} writing {self.snapshot_path}")
+            return False
+        self.snapshot_seq += count
+        self.snapshot_jobs += job_count
+        self.snapshot_bytes += len(head) + len(payload)
+        return True
+
+    def finish_rewrite(self, now_ms: i64) -> bool:
+        """Make the snapshot and the segment beside it the journal; remove what was before."""
+        records = Records()
+        records.end(self.snapshot_jobs, self.snapshot_seq)
+        if not self.add_to_snapshot(records.take(), 1, 0, now_ms):
+            return False
+        manifest = Manifest()
+        manifest.snapshot = snapshot_name(self.snapshot_number)
+        manifest.snapshot_salt = self.snapshot_salt
+        for i in range(len(self.manifest.segments)):
+            if number_of(self.manifest.segments[i]) >= self.snapshot_number:
+                manifest.segments.append(self.manifest.segments[i])
+                manifest.salts.append(self.manifest.salts[i])
+        # The snapshot tells of changes whose records lie in the segment: they must be
+        # durable first, or a cut would replay older records over a newer snapshot.
+        if not self.keep_snapshot(manifest.snapshot) or not self.sync():
+            return False
+        self.is_rewriting = False
+        try:
+            self.write_manifest(manifest)
+        except OSError as e:
+            self.abort_rewrite(f"{why(e)} writing the manifest in {self.path}")
+            return False
+        self.manifest = manifest
+        self.is_broken = False
+        self.error = ""
+        self.synced_seq = self.seq
+        self.drop_unnamed()
+        self.measure_old()
+        self.base_bytes = self.total_bytes()
+        return True
+
+    def keep_snapshot(self, name: str) -> bool:
+        """Make the snapshot durable under its name; no manifest names it yet."""
+        try:
+            self.disk.fdatasync(self.snapshot)
+            self.disk.rename(self.snapshot_path, f"{self.path}/{name}")
+        except OSError as e:
+            self.abort_rewrite(f"{why(e)} finishing {self.snapshot_path}")
+            return False
+        self.disk.close(self.snapshot)
+        self.snapshot = -1
+        self.snapshot_path = f"{self.path}/{name}"
+        return True
+
+    def abort_rewrite(self, reason: str) -> None:
+        """Give the rewrite up; the journal goes on with its old files and the new segment."""
+        self.rewrite_error = reason
+        self.is_rewriting = False
+        if self.snapshot >= 0:
+            self.disk.close(self.snapshot)
+            self.snapshot = -1
+        self.unlink_quietly(self.snapshot_path)
+        if self.is_broken and self.handle >= 0:
+            self.disk.close(self.handle)
+            self.handle = -1
+            self.unlink_quietly(self.segment)
+
+    def unlink_quietly(self, path: str) -> None:
+        """Remove the file if that works; a file that no manifest names does no harm."""
+        try:
+            self.disk.unlink(path)
+        except OSError:
+            return
