@@ -1,4 +1,4 @@
-"""Jobs come back from the journal (SPEC J3)."""
+"""Jobs come back from the journal (SPEC J5)."""
 
 from mypy_extensions import i64
 
@@ -9,7 +9,7 @@ from tuque.core.procedures import get_queue, register
 
 
 def restore_job(n: Node, job: Job) -> bool:
-    """[J3] Enter a loaded job in the state it had. False when it is over or already here.
+    """[J5] Enter a loaded job in the state it had. False when it is over or already here.
 
     A queued job is queued, an active one waits for its absolute due time, an
     at-most-once job that was delivered is kept as delivered and never queued again.

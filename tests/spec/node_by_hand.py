@@ -1,0 +1,212 @@
+"""A broker without sockets and without a clock: commands in, replies out, time by hand.
+
+It is the real core, command table and dispatcher. `pass_ms` moves the time and runs the timers
+that became due, as the pump does.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import hiredis
+import pytest
+
+from tuque.core.deliver import serve_ready
+from tuque.core.events import KIND_NAMES, Events
+from tuque.core.job import Job
+from tuque.core.node import Node
+from tuque.core.procedures import check, next_timer_ms, tick
+from tuque.core.records import Records
+from tuque.server.clients import Client
+from tuque.server.config import Config, load
+from tuque.server.dispatch import execute, tell_wakes
+from tuque.server.registry import register
+from tuque.server.state import Server, apply_settings
+
+NODE_ID = b"c0ffee00" * 5
+START_MS = 1_800_000_000_000
+
+
+class Err(str):
+    """The text of an error reply."""
+
+
+class Status(str):
+    """The text of a status reply."""
+
+
+class Session:
+    """One connection. `self(...)` runs a command and gives its reply, None when there is none."""
+
+    def __init__(self, box: Box, number: int) -> None:
+        self.box = box
+        ours, self.far_end = socket.socketpair()
+        ours.setblocking(False)
+        self.c = Client(number, ours, f"127.0.0.1:{40000 + number}", 64 << 20, box.n.now_ms)
+
+    def __call__(self, *words: str | bytes | int) -> Any:
+        args = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+        execute(self.box.server, self.c, args)
+        return self.take()
+
+    def raw(self) -> bytes:
+        """The bytes that were answered since the last look."""
+        data = b"".join(self.c.out)
+        self.c.out = []
+        return data
+
+    def take(self) -> Any:
+        """The next reply; None when nothing was answered, NULL for a null."""
+        return parse(self.raw())
+
+    def close(self) -> None:
+        """Free both ends."""
+        self.c.sock.close()
+        self.far_end.close()
+
+
+class Null:
+    """A null of either kind."""
+
+    def __repr__(self) -> str:
+        return "NULL"
+
+
+NULL = Null()
+
+
+def parse(data: bytes) -> Any:
+    """One reply as Python values; errors are Err, an empty stream is None."""
+    if not data:
+        return None
+    reader = hiredis.Reader(replyError=Err, protocolError=Err)
+    reader.feed(data)
+    value = reader.gets()
+    assert value is not False, data
+    assert reader.gets() is False, f"more than one reply: {data!r}"
+    if isinstance(value, hiredis.ReplyError | Err):
+        return Err(value)
+    if value is None:
+        return NULL
+    if data[:1] == b"+":
+        return Status(value.decode())
+    return value
+
+
+class Box:
+    """One node, its server state, and any number of sessions."""
+
+    def __init__(self, **options: str) -> None:
+        self.cfg: Config = load(None, {}, options)
+        self.n = Node(NODE_ID, b"seed of a test", START_MS)
+        self.n.records = Records()
+        self.n.events = Events(1 << 16, 1)
+        self.server = Server(self.cfg, self.n)
+        apply_settings(self.server)
+        register()
+        self.sessions: list[Session] = []
+        self.run = self.session()
+
+    def session(self) -> Session:
+        """A new connection."""
+        session = Session(self, len(self.sessions) + 1)
+        self.sessions.append(session)
+        self.server.clients[session.c.fd] = session.c
+        self.server.by_number[session.c.number] = session.c
+        return session
+
+    # shortcuts for the frequent commands, by the first session
+
+    def add(self, queue: str = "q", body: str = "body", **options: int | bool) -> bytes:
+        """ADDJOB; returns the id."""
+        words: list[str | int] = ["ADDJOB", queue, body, 0]
+        for name, value in options.items():
+            words += [name] if value is True else [name, int(value)]
+        reply = self.run(*words)
+        assert isinstance(reply, Status), reply
+        return reply.encode()
+
+    def get(self, *queues: str, count: int = 1) -> list[bytes]:
+        """GETJOB NOHANG; returns the ids."""
+        reply = self.run("GETJOB", "NOHANG", "COUNT", count, "FROM", *(queues or ("q",)))
+        return [] if reply is NULL else [job[1] for job in reply]
+
+    def show(self, job_id: bytes) -> dict[str, Any]:
+        """SHOW as a dict."""
+        flat = self.run("SHOW", job_id)
+        assert isinstance(flat, list), flat
+        return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
+
+    def state(self, job_id: bytes) -> str:
+        """The state SHOW tells, `gone` for an unknown job."""
+        flat = self.run("SHOW", job_id)
+        return "gone" if flat is NULL else flat[5].decode()
+
+    def job(self, job_id: bytes) -> Job:
+        """The record itself."""
+        return self.n.jobs[job_id]
+
+    def qlen(self, queue: str = "q") -> int:
+        """QLEN."""
+        return int(self.run("QLEN", queue))
+
+    # time
+
+    def pass_ms(self, ms: int) -> None:
+        """Let time pass; every timer fires at its own instant on the way."""
+        until = self.n.now_ms + ms
+        while True:
+            at = next_timer_ms(self.n)
+            if at > until:
+                break
+            self.n.now_ms = max(self.n.now_ms, at)
+            self.turn()
+        self.n.now_ms = until
+        self.turn()
+        check(self.n)
+
+    def jump_ms(self, ms: int) -> None:
+        """Let time pass while the node does nothing, as after a long stall."""
+        self.n.now_ms += ms
+
+    def turn(self) -> None:
+        """What the pump does between reading and writing."""
+        tick(self.n)
+        if self.n.ready:
+            serve_ready(self.n)
+        if self.n.wakes:
+            tell_wakes(self.server)
+
+    # what was written
+
+    def events(self) -> list[tuple[str, bytes]]:
+        """Kind and job of all events so far."""
+        events = self.n.events
+        assert events is not None
+        events.cut()
+        rows: list[tuple[str, bytes]] = []
+        for chunk in events.full:
+            rows += [
+                (KIND_NAMES[kind], job_id)
+                for kind, job_id in zip(chunk.kinds, chunk.job_ids, strict=True)
+            ]
+        return rows
+
+    def kinds(self, job_id: bytes) -> list[str]:
+        """The kinds of one job's events, in order."""
+        return [kind for kind, of in self.events() if of == job_id]
+
+    def close(self) -> None:
+        """Check that nothing is lost, and free the sockets."""
+        check(self.n)
+        for session in self.sessions:
+            session.close()
+
+
+@pytest.fixture
+def box() -> Any:
+    """One node with default options."""
+    made = Box()
+    yield made
+    made.close()

@@ -1,0 +1,400 @@
+"""SPEC G: lookup, register, unregister, enqueue, dequeue, ids, timers, clock, ledger."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from node_by_hand import NODE_ID, NULL, START_MS, Box, Err
+
+from tuque.core import ledger
+from tuque.core.events import Events
+from tuque.core.ids import is_job_id
+from tuque.core.job import ACKED, ACTIVE, LEGAL, QUEUED, WAIT_REPL, Job, set_state
+from tuque.core.node import Node
+from tuque.core.procedures import FAR, next_timer_ms, register
+from tuque.core.records import Records
+
+
+def test_lookup(box: Box) -> None:
+    """G1.1 A job is found by its 40-byte id; an id that is not known gives nothing."""
+    job_id = box.add()
+    assert box.show(job_id)["id"] == job_id
+    other = job_id[:20] + b"A" * 15 + job_id[35:]
+    assert box.run("SHOW", other) is NULL
+
+
+@pytest.mark.parametrize(
+    ("way_out", "cause"),
+    [("ack", "gc_acked"), ("ttl", "expired"), ("del", "admin_deleted"), ("evict", "evicted")],
+)
+def test_a_job_leaves_with_a_cause(box: Box, way_out: str, cause: str) -> None:
+    """G2.1 A record leaves the node with one cause out of: gc-acked, expired, moved, deleted, evicted, add-failed. The ledger counts it under that cause."""
+    job_id = box.add(TTL=10, RETRY=0)
+    if way_out == "ack":
+        box.run("ACKJOB", job_id)
+    elif way_out == "del":
+        box.run("DELJOB", job_id)
+    elif way_out == "ttl":
+        box.pass_ms(11_000)
+    else:
+        box.get()
+        box.n.limits.memory_bytes = 1
+        box.run("PING")
+    counts = dict(zip(ledger.CAUSES, box.n.ledger.counts(), strict=True))
+    assert {name: count for name, count in counts.items() if count} == {"created": 1, cause: 1}
+
+
+def test_an_unknown_cause_is_a_fault() -> None:
+    """G9.1 For each cause of G5.1 and G2.1 there is a counter."""
+    book = ledger.Ledger()
+    with pytest.raises(AssertionError):
+        book.enter(ledger.EXPIRED)
+    with pytest.raises(AssertionError):
+        book.leave(ledger.CREATED)
+
+
+def test_the_ledger_balances(box: Box) -> None:
+    """G9.1 created + imported + replicated + loaded equals jobs known plus all that left."""
+    ids = [box.add(TTL=10) for _ in range(10)]
+    box.run("ACKJOB", *ids[:3])
+    box.run("DELJOB", *ids[3:5])
+    assert box.n.ledger.balance(5) == 0
+    assert box.n.ledger.balance(6) == -1
+    box.pass_ms(11_000)
+    assert box.n.ledger.balance(0) == 0
+
+
+def test_a_queued_job_that_leaves_leaves_its_queue(box: Box) -> None:
+    """G2.2 If the job is queued it is taken out of its queue first."""
+    first, second = box.add(), box.add()
+    box.run("DELJOB", first)
+    assert box.qlen() == 1
+    assert box.get(count=5) == [second]
+
+
+def test_a_job_that_leaves_has_no_timer(box: Box) -> None:
+    """G2.3 Its timer is cancelled."""
+    job_id = box.add(TTL=10)
+    assert box.n.wheel.count == 1
+    box.run("DELJOB", job_id)
+    assert box.n.wheel.count == 0
+
+
+def test_removal_is_recorded(box: Box) -> None:
+    """G2.5 The journal gets a record of the removal."""
+    job_id = box.add()
+    assert box.n.records is not None
+    box.n.records.take()
+    box.run("DELJOB", job_id)
+    assert job_id in box.n.records.take()
+
+
+def test_removal_is_an_event(box: Box) -> None:
+    """G2.6 If it expired the event `expired` is written, if it was deleted or evicted the event `deleted` (E)."""
+    old, gone = box.add(TTL=10), box.add()
+    box.run("DELJOB", gone)
+    box.pass_ms(10_100)
+    assert box.kinds(old) == ["added", "expired"]
+    assert box.kinds(gone) == ["added", "deleted"]
+
+
+def test_enqueue_does_nothing_twice(box: Box) -> None:
+    """G3.1 Nothing happens if the job is already queued or acked, or if it is AMO and has been delivered."""
+    queued = box.add()
+    assert box.run("ENQUEUE", queued) == 0
+    at_most_once = box.add("amo", RETRY=0)
+    assert box.get("amo") == [at_most_once]
+    assert box.run("ENQUEUE", at_most_once) == 0
+    assert box.run("NACK", at_most_once) == 0
+    assert box.state(at_most_once) == "active"
+
+
+def test_queue_order(box: Box) -> None:
+    """G3.2 The job is inserted in its queue by its order key: creation time, then id. The queue is created if it does not exist."""
+    ids = [box.add() for _ in range(5)]
+    taken = box.get(count=3)
+    assert taken == ids[:3]
+    box.run("NACK", ids[2], ids[0])
+    box.run("NACK", ids[1])
+    assert box.get(count=5) == ids
+
+
+def test_enqueue_makes_the_state_queued(box: Box) -> None:
+    """G3.3 The state becomes queued."""
+    assert box.state(box.add()) == "queued"
+
+
+def test_due_time_after_enqueue(box: Box) -> None:
+    """G3.4 The due time of an ALO job becomes now + retry + J; that of an AMO job becomes 0."""
+    at_least = box.job(box.add(RETRY=7))
+    at_most = box.job(box.add(RETRY=0))
+    assert at_least.qtime_ms == START_MS + 7_000
+    assert at_most.qtime_ms == 0
+
+
+def test_first_enqueue_is_silent(box: Box) -> None:
+    """G3.5 If the job is to be announced (it has been in this queue before, or is a copy) its counter grows: `nacks` after a NACK, else `additional-deliveries`. Otherwise this first enqueue is silent and the next one will be announced."""
+    job_id = box.add(DELAY=5, RETRY=10)
+    box.pass_ms(5_100)
+    assert box.show(job_id)["additional-deliveries"] == 0
+    box.get()
+    box.pass_ms(10_100)
+    assert box.show(job_id)["additional-deliveries"] == 1
+    box.get()
+    box.run("NACK", job_id)
+    shown = box.show(job_id)
+    assert (shown["nacks"], shown["additional-deliveries"]) == (1, 1)
+
+
+def test_enqueue_serves_and_counts(box: Box) -> None:
+    """G3.6 The queue's `jobs-in` grows, its idle time starts anew, and clients that wait for it are served (V3) unless it is paused out."""
+    consumer = box.session()
+    assert consumer("GETJOB", "FROM", "q") is None
+    box.pass_ms(3_000)
+    job_id = box.add()
+    assert consumer.take() == [[b"q", job_id, b"body"]]
+    stat = box.run("QSTAT", "q")
+    assert stat[stat.index(b"jobs-in") + 1] == 1
+    assert stat[stat.index(b"idle") + 1] == 0
+
+
+def test_requeue_is_recorded(box: Box) -> None:
+    """G3.7 The journal gets a record of the new state."""
+    job_id = box.add()
+    box.get()
+    assert box.n.records is not None
+    box.n.records.take()
+    box.run("NACK", job_id)
+    assert job_id in box.n.records.take()
+
+
+def test_dequeue(box: Box) -> None:
+    """G4.1 Nothing happens unless the job is queued."""
+    job_id = box.add()
+    assert box.run("DEQUEUE", job_id) == 1
+    assert box.run("DEQUEUE", job_id) == 0
+
+
+def test_dequeue_makes_active(box: Box) -> None:
+    """G4.2 It is taken out of its queue and becomes active."""
+    job_id = box.add()
+    box.run("DEQUEUE", job_id)
+    assert box.state(job_id) == "active"
+    assert box.qlen() == 0
+
+
+def test_register_counts_the_cause() -> None:
+    """G5.1 A job enters the node with one cause out of: created, imported, replicated, loaded. The ledger counts it under that cause."""
+    n = Node(NODE_ID, b"s", START_MS)
+    for cause in (ledger.CREATED, ledger.IMPORTED, ledger.REPLICATED, ledger.LOADED):
+        job = Job(n.ids.make(10, 1), b"q", b"", 1, START_MS + 10, 1, 0, 1)
+        register(n, job, cause)
+    assert n.ledger.counts()[:4] == [1, 1, 1, 1]
+
+
+def test_every_record_lists_its_node(box: Box) -> None:
+    """G5.2 This node is in the holder set of every record it has."""
+    assert box.show(box.add())["nodes-delivered"] == [NODE_ID]
+
+
+def test_an_added_job_is_recorded_whole(box: Box) -> None:
+    """G5.3 The journal gets the whole job; the event `added` is written if it was created here."""
+    assert box.n.records is not None
+    box.n.records.take()
+    job_id = box.add(queue="a queue", body="the body")
+    payload = box.n.records.take()
+    assert job_id in payload
+    assert b"a queue" in payload
+    assert b"the body" in payload
+    assert box.kinds(job_id) == ["added"]
+
+
+def test_form_of_an_id(box: Box) -> None:
+    """G6.1 An id is `D-`, the first 8 characters of the origin's node id, `-`, 24 characters out of `A-Z a-z 0-9 + /`, `-`, and the TTL field of 4 lower-case hexadecimal digits."""
+    ids = [box.add() for _ in range(600)]
+    assert len(set(ids)) == 600
+    for job_id in ids:
+        assert re.fullmatch(rb"D-c0ffee00-[A-Za-z0-9+/]{24}-[0-9a-f]{4}", job_id)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "retry", "field"),
+    [
+        (86400, 300, b"05a1"),
+        (86400, 0, b"05a0"),
+        (30, 1, b"0001"),
+        (5, 0, b"0000"),
+        (130, 0, b"0002"),
+        (9_999_999, 0, b"fffe"),
+        (9_999_999, 1, b"ffff"),
+    ],
+)
+def test_ttl_field(box: Box, ttl: int, retry: int, field: bytes) -> None:
+    """G6.2 The TTL field is TTL/60 rounded down, at most 65535, with the lowest bit set for ALO and cleared for AMO."""
+    assert box.add(TTL=ttl, RETRY=retry)[-4:] == field
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "",
+        "x",
+        "D-12345678-123456789012345678901234-000",
+        "D-12345678-123456789012345678901234-00011",
+        "d-12345678-123456789012345678901234-0001",
+        "D_12345678-123456789012345678901234-0001",
+        "D-12345678_123456789012345678901234-0001",
+        "D-12345678-123456789012345678901234_0001",
+    ],
+)
+def test_bad_id(box: Box, word: str) -> None:
+    """G6.3 Otherwise the command fails with `-BADID Invalid Job ID format.` before it does anything."""
+    good = box.add()
+    for command in ("ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE"):
+        assert box.run(command, good, word) == "BADID Invalid Job ID format."
+    for command in ("SHOW", "WORKING"):
+        assert box.run(command, word) == "BADID Invalid Job ID format."
+    assert box.state(good) == "queued"
+
+
+def test_only_the_form_of_an_id_is_looked_at() -> None:
+    """G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35; nothing else is looked at."""
+    assert is_job_id(b"D-\x00234567!-\xff23456789012345678901234-zzzz")
+
+
+def test_creation_time_grows(box: Box) -> None:
+    """G6.4 Creation time is the ms clock x 1,000,000; if that is not greater than the last one given out, it is the last one plus 1."""
+    first = box.show(box.add())["ctime"]
+    second = box.show(box.add())["ctime"]
+    assert first == START_MS * 1_000_000
+    assert second == first + 1
+    box.pass_ms(1)
+    assert box.show(box.add())["ctime"] == (START_MS + 1) * 1_000_000
+
+
+def test_one_timer(box: Box) -> None:
+    """G7.1 A job has one timer; it stands at the earlier of its expiry and, while it is active and the due time is not 0, its due time."""
+    job_id = box.add(TTL=100, RETRY=30)
+    assert box.show(job_id)["next-awake-within"] == 100_000
+    box.get()
+    assert box.show(job_id)["next-awake-within"] == 30_000
+    box.run("WORKING", job_id)
+    assert box.n.wheel.count == 1
+
+
+def test_expiry(box: Box) -> None:
+    """G7.2 At expiry the job is unregistered with cause expired. No message is sent."""
+    job_id = box.add(TTL=10)
+    box.pass_ms(9_900)
+    assert box.state(job_id) == "queued"
+    box.pass_ms(200)
+    assert box.state(job_id) == "gone"
+    assert box.n.ledger.expired == 1
+
+
+def test_due_time_runs_q2(box: Box) -> None:
+    """G7.3 At the due time of an active job Q2 runs."""
+    job_id = box.add(RETRY=5)
+    box.get()
+    box.pass_ms(4_990)
+    assert box.state(job_id) == "active"
+    box.pass_ms(50)
+    assert box.state(job_id) == "queued"
+
+
+def test_a_queued_job_has_only_its_expiry(box: Box) -> None:
+    """G7.4 A queued job that is alone in its cluster has no due time to act on: only its expiry is armed."""
+    job_id = box.add(TTL=1000, RETRY=1)
+    box.pass_ms(20_000)
+    shown = box.show(job_id)
+    assert shown["next-awake-within"] == 980_000
+    assert shown["additional-deliveries"] == 0
+
+
+def test_no_wake_without_a_deadline(box: Box) -> None:
+    """G7.5 The node sleeps until the earliest timer of all; it does not wake up to look."""
+    assert next_timer_ms(box.n) == FAR
+    box.add(TTL=3600, RETRY=3600)
+    box.get()
+    box.run("PAUSE", "q", "in")
+    wakes = 0
+    while (at := next_timer_ms(box.n)) <= START_MS + 3_600_000 - 60_000:
+        assert at > box.n.now_ms
+        box.n.now_ms = at
+        box.turn()
+        wakes += 1
+    assert wakes < 30, "a node with one waiting job woke up too often"
+
+
+def test_clock_is_given_from_outside() -> None:
+    """G8.1 Now is the wall clock at start plus the monotonic time since then. It never goes back while the node runs."""
+    from tuque.server.pump import Pump
+
+    box = Box()
+    pump = Pump(box.server)
+    box.server.clock_offset_ms = 1 << 50
+    pump.clock()
+    ahead = box.n.now_ms
+    box.server.clock_offset_ms = 0
+    pump.clock()
+    assert box.n.now_ms == ahead
+    pump.poller.close()
+    box.close()
+
+
+@pytest.mark.parametrize("option", ["TTL", "RETRY", "DELAY"])
+def test_no_option_wraps(box: Box, option: str) -> None:
+    """G8.2 All deadlines are 64-bit milliseconds. No option can make one wrap."""
+    most = (1 << 31) - 1
+    words = ["ADDJOB", "q", "b", 0, "TTL", most, "RETRY", 1, option, most - (option == "DELAY")]
+    job_id = box.run(*words).encode()
+    job = box.job(job_id)
+    assert job.expire_ms == START_MS + most * 1000
+    box.get()
+    assert box.job(job_id).qtime_ms > START_MS
+    for value in (most + 1, 1 << 32, (1 << 32) + 5, 1 << 53, (1 << 63) - 1, 1 << 63, 1 << 64):
+        assert isinstance(box.run("ADDJOB", "q", "b", 0, option, value), Err)
+
+
+def test_info_shows_the_ledger(box: Box) -> None:
+    """G9.2 INFO shows the counters (S8)."""
+    box.add()
+    box.run("ACKJOB", box.add())
+    text = box.run("INFO").decode()
+    for cause, count in zip(ledger.CAUSES, box.n.ledger.counts(), strict=True):
+        assert re.search(rf"{cause}\w*:{count}\r\n", text), cause
+
+
+def test_illegal_arrows_stop_the_node() -> None:
+    """Legal arrows; any other change of state is a programming error and stops the node."""
+    legal = {
+        (WAIT_REPL, ACTIVE),
+        (WAIT_REPL, ACKED),
+        (ACTIVE, QUEUED),
+        (ACTIVE, ACKED),
+        (QUEUED, ACTIVE),
+        (QUEUED, ACKED),
+    }
+    for was in range(4):
+        for to in range(4):
+            assert bool(LEGAL[was * 4 + to]) == ((was, to) in legal)
+            job = Job(b"D" * 40, b"q", b"", 1, 1, 1, 0, 1)
+            job.state = was
+            if (was, to) in legal:
+                set_state(job, to)
+            else:
+                with pytest.raises(AssertionError):
+                    set_state(job, to)
+
+
+def test_node_works_without_outboxes() -> None:
+    """Nothing in the core asks for a journal or for events."""
+    box = Box()
+    box.n.records = None
+    box.n.events = None
+    box.run("NACK", box.add())
+    box.run("ACKJOB", *box.get())
+    box.n.records = Records()
+    box.n.events = Events(1 << 10, 1)
+    box.close()

@@ -1,0 +1,174 @@
+"""SPEC R: ADDJOB on a node that is alone."""
+
+from __future__ import annotations
+
+import pytest
+from node_by_hand import START_MS, Box
+
+MOST = (1 << 31) - 1
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["REPLICATE", "0"], "ERR REPLICATE must be between 1 and 65535"),
+        (["REPLICATE", "65536"], "ERR REPLICATE must be between 1 and 65535"),
+        (["REPLICATE", ""], "ERR REPLICATE must be between 1 and 65535"),
+        (["TTL", "0"], "ERR TTL must be a number > 0"),
+        (["TTL", "x"], "ERR TTL must be a number > 0"),
+        (["TTL", str(MOST + 1)], "ERR TTL must be a number > 0"),
+        (["RETRY", "-1"], "ERR RETRY time must be a non negative number"),
+        (["RETRY", "1.5"], "ERR RETRY time must be a non negative number"),
+        (["RETRY", str(1 << 32)], "ERR RETRY time must be a non negative number"),
+        (["DELAY", "-1"], "ERR DELAY time must be a non negative number"),
+        (["DELAY", str(1 << 40)], "ERR DELAY time must be a non negative number"),
+        (["MAXLEN", "0"], "ERR MAXLEN must be a positive number"),
+        (["TTL"], "ERR syntax error"),
+        (["NOW"], "ERR syntax error"),
+        (["ASYNC", "1"], "ERR syntax error"),
+        (["TTL", "0", "RETRY", "-1"], "ERR TTL must be a number > 0"),
+        (["RETRY", "-1", "TTL", "0"], "ERR RETRY time must be a non negative number"),
+    ],
+)
+def test_option_errors(box: Box, words: list[str], error: str) -> None:
+    """R1.1 Options are read from left to right; the first bad one decides the error. An unknown word, or a last word that needs a value: `-ERR syntax error`."""
+    assert box.run("ADDJOB", "q", "b", "0", *words) == error
+    assert not box.n.jobs
+
+
+@pytest.mark.parametrize(
+    ("ttl", "retry"), [(None, 300), (86400, 300), (1000, 100), (19, 1), (5, 1), (1, 1)]
+)
+def test_default_retry(box: Box, ttl: int | None, retry: int) -> None:
+    """| RETRY | 0..2^31-1 s | TTL/10, at most `default-retry-max` (300), at least 1 |"""
+    options = {} if ttl is None else {"TTL": ttl}
+    shown = box.show(box.add(**options))
+    assert shown["retry"] == retry
+    assert shown["ttl"] == (ttl or 86400)
+    assert (shown["repl"], shown["delay"]) == (1, 0)
+
+
+def test_configured_defaults() -> None:
+    """| TTL | 1..2^31-1 s | `default-ttl` (86400) |"""
+    box = Box(default_ttl="600", default_retry_max="7")
+    shown = box.show(box.add())
+    assert (shown["ttl"], shown["retry"]) == (600, 7)
+    box.close()
+
+
+def test_last_option_wins(box: Box) -> None:
+    """C4.1 Command and option names are read in any case. A repeated option: the last one wins."""
+    job_id = box.run("addJob", "q", "b", "0", "ttl", "5", "Retry", "9", "TTL", "77").encode()
+    assert box.show(job_id)["ttl"] == 77
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [
+        ("", "ERR timeout is not an integer or out of range"),
+        ("x", "ERR timeout is not an integer or out of range"),
+        (" 1", "ERR timeout is not an integer or out of range"),
+        (str(1 << 64), "ERR timeout is not an integer or out of range"),
+        ("-1", "ERR timeout is negative"),
+    ],
+)
+def test_timeout_errors(box: Box, timeout: str, error: str) -> None:
+    """R1.2 Timeout not an integer: `-ERR timeout is not an integer or out of range`; below 0: `-ERR timeout is negative`. 0 means no limit."""
+    assert box.run("ADDJOB", "q", "b", timeout) == error
+    assert box.run("ADDJOB", "q", "b", timeout, "TTL", "0") == "ERR TTL must be a number > 0"
+    assert not box.n.jobs
+
+
+def test_at_most_once_has_one_copy(box: Box) -> None:
+    """R1.3 REPLICATE above 1, asked for or by default, with RETRY 0: `-ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)` (two spaces after "set")."""
+    reply = box.run("ADDJOB", "q", "b", "0", "RETRY", "0", "REPLICATE", "2")
+    assert reply == (
+        "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
+    )
+    assert box.add(RETRY=0)
+    assert box.add(RETRY=0, REPLICATE=1)
+
+
+@pytest.mark.parametrize("delay", [10, 11, MOST])
+def test_delay_beyond_ttl(box: Box, delay: int) -> None:
+    """R1.4 DELAY not less than TTL: `-ERR The specified DELAY is greater than TTL. Job refused since would never be delivered`."""
+    reply = box.run("ADDJOB", "q", "b", "0", "TTL", "10", "DELAY", delay)
+    assert reply == (
+        "ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
+    )
+    assert box.add(TTL=10, DELAY=9)
+
+
+NOREPL = "NOREPL Not enough reachable nodes for the requested replication level"
+SINCE = ", since I'm unable to hold a copy of the message for the following reason: "
+
+
+def test_not_enough_nodes(box: Box) -> None:
+    """R1.5 Fewer are reachable: `-NOREPL Not enough reachable nodes for the requested replication level`"""
+    assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "2") == NOREPL
+    assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "3", "ASYNC") == NOREPL
+
+
+def test_no_own_copy_while_leaving(box: Box) -> None:
+    """R1.5 This node takes no copy while it leaves the cluster or memory is at level 1 or above (M2): external replication (R6)."""
+    box.n.is_leaving = True
+    assert box.run("ADDJOB", "q", "b", "0") == NOREPL + SINCE + "I'm leaving the cluster"
+    assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "2") == NOREPL
+
+
+def test_no_own_copy_when_memory_is_short(box: Box) -> None:
+    """R1.5 if it is exactly the missing own copy, followed by `, since I'm unable to hold a copy of the message for the following reason: ` and `I'm leaving the cluster` or `I'm out of memory`."""
+    box.add()
+    box.n.limits.memory_bytes = box.n.used_bytes() * 5 // 4
+    assert box.run("ADDJOB", "q", "b", "0") == NOREPL + SINCE + "I'm out of memory"
+
+
+def test_maxlen(box: Box) -> None:
+    """R1.6 MAXLEN is given and the local queue is at least that long: `-MAXLEN Queue is already longer than the specified MAXLEN count`."""
+    box.add(MAXLEN=1)
+    reply = box.run("ADDJOB", "q", "b", "0", "MAXLEN", "1")
+    assert reply == "MAXLEN Queue is already longer than the specified MAXLEN count"
+    assert box.qlen() == 1
+    box.get()
+    box.add(MAXLEN=1)
+
+
+def test_paused_in(box: Box) -> None:
+    """R1.7 The local queue is paused in: `-PAUSED Queue paused in input, try later`."""
+    box.run("PAUSE", "q", "in")
+    assert box.run("ADDJOB", "q", "b", "0") == "PAUSED Queue paused in input, try later"
+    assert not box.n.jobs
+
+
+def test_added_job(box: Box) -> None:
+    """R1.8 The job is made with a new id (G6), expiry now + TTL, and this node as holder, and is registered with cause created (G5)."""
+    job = box.job(box.add(TTL=100))
+    assert job.expire_ms == START_MS + 100_000
+    assert job.holders == 1
+    assert box.n.ledger.created == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"ASYNC": True}, {"REPLICATE": 1}])
+def test_queued_at_once(box: Box, options: dict[str, int]) -> None:
+    """R1.9 With REPLICATE 1, or ASYNC, it is active at once; with a DELAY its due time is now + DELAY, else it is enqueued (G3). The reply is the id as a status."""
+    job_id = box.add(**options)
+    assert box.state(job_id) == "queued"
+
+
+def test_delayed(box: Box) -> None:
+    """R1.9 with a DELAY its due time is now + DELAY"""
+    job_id = box.add(DELAY=60, RETRY=5)
+    assert box.state(job_id) == "active"
+    assert box.show(job_id)["next-requeue-within"] == 60_000
+    box.pass_ms(59_990)
+    assert box.get() == []
+    box.pass_ms(60)
+    assert box.get() == [job_id]
+
+
+@pytest.mark.parametrize(("queue", "body"), [("", ""), ("\x00\r\n", "\xff\x00"), ("q", "x" * 9999)])
+def test_any_bytes(box: Box, queue: str, body: str) -> None:
+    """C4.4 Queue names and bodies are any bytes, also none."""
+    name, data = queue.encode("latin-1"), body.encode("latin-1")
+    job_id = box.run("ADDJOB", name, data, "0").encode()
+    assert box.run("GETJOB", "FROM", name) == [[name, job_id, data]]

@@ -1,0 +1,313 @@
+"""SPEC V: GETJOB, waiting, fairness, delivery."""
+
+from __future__ import annotations
+
+import pytest
+from node_by_hand import NULL, START_MS, Box
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["q"],
+        ["NOHANG"],
+        ["FROM"],
+        ["COUNT", "1", "FROM"],
+        ["NOHANG", "TIMEOUT"],
+        ["NOHANG", "COUNT"],
+        ["WHAT", "FROM", "q"],
+    ],
+)
+def test_syntax(box: Box, words: list[str]) -> None:
+    """V1.1 An unknown word, no FROM, no queue, or a last word that needs a value: `-ERR syntax error`."""
+    box.add()
+    assert box.run("GETJOB", *words) == "ERR syntax error"
+    assert box.qlen() == 1
+
+
+def test_all_after_from_are_queues(box: Box) -> None:
+    """V1.1 Options come before FROM in any order; everything after FROM is a queue name."""
+    job_id = box.add("COUNT")
+    reply = box.run("GETJOB", "COUNT", 5, "NOHANG", "FROM", "NOHANG", "COUNT", "2")
+    assert reply == [[b"COUNT", job_id, b"body"]]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x", "", "1.0"])
+def test_count_errors(box: Box, count: str) -> None:
+    """V1.2 COUNT not an integer of at least 1: `-ERR COUNT must be a number greater than zero`."""
+    box.add()
+    reply = box.run("GETJOB", "COUNT", count, "FROM", "q")
+    assert reply == "ERR COUNT must be a number greater than zero"
+    assert box.qlen() == 1
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [
+        ("-5", "ERR timeout is negative"),
+        ("soon", "ERR timeout is not an integer or out of range"),
+    ],
+)
+def test_timeout_errors(box: Box, timeout: str, error: str) -> None:
+    """V1.2 TIMEOUT: errors as in R1.2; 0 or absent means wait for ever."""
+    assert box.run("GETJOB", "TIMEOUT", timeout, "FROM", "q") == error
+    waiting = box.session()
+    assert waiting("GETJOB", "TIMEOUT", 0, "FROM", "q") is None
+    box.pass_ms(10_000_000)
+    assert waiting.take() is None
+    assert waiting.c.is_blocked
+
+
+def test_reply_form(box: Box) -> None:
+    """V1.3 the reply is an array of jobs, each an array of queue, id, body, and with WITHCOUNTERS also `nacks`, its count, `additional-deliveries`, its count."""
+    job_id = box.add(body="b1")
+    assert box.run("GETJOB", "FROM", "q") == [[b"q", job_id, b"b1"]]
+    box.run("NACK", job_id)
+    reply = box.run("GETJOB", "WITHCOUNTERS", "FROM", "q")
+    assert reply == [[b"q", job_id, b"b1", b"nacks", 1, b"additional-deliveries", 0]]
+
+
+def test_nohang(box: Box) -> None:
+    """V1.4 None and NOHANG: a null array."""
+    box.run.raw()
+    box.run("GETJOB", "NOHANG", "FROM", "nothing")
+    from tuque.server.dispatch import execute
+
+    execute(box.server, box.run.c, [b"GETJOB", b"NOHANG", b"FROM", b"nothing"])
+    assert box.run.raw() == b"*-1\r\n"
+
+
+LEAVING = "LEAVING This node is leaving the cluster, please connect to a different one"
+
+
+def test_leaving(box: Box) -> None:
+    """V1.5 None and this node leaves: `-LEAVING This node is leaving the cluster, please connect to a different one`."""
+    job_id = box.add()
+    box.n.is_leaving = True
+    assert box.get() == [job_id]
+    assert box.run("GETJOB", "NOHANG", "FROM", "q") is NULL
+    assert box.run("GETJOB", "FROM", "q") == LEAVING
+
+
+def test_wait(box: Box) -> None:
+    """V1.6 Otherwise the client waits in each of the named queues once, in order of arrival, and the queues exist from now on."""
+    waiting = box.session()
+    assert waiting("GETJOB", "FROM", "a", "b", "a") is None
+    for name in ("a", "b"):
+        stat = box.run("QSTAT", name)
+        assert stat[stat.index(b"blocked") + 1] == 1
+
+
+def test_rounds(box: Box) -> None:
+    """V2.1 The queues are visited from left to right, one job from each, in rounds, until COUNT is reached or a round gave nothing. A name may stand twice."""
+    a, b, c = box.add("q1"), box.add("q1"), box.add("q2")
+    assert box.get("q1", "q2", "q1", count=10) == [a, c, b]
+    ids = {name: [box.add(name) for _ in range(3)] for name in ("x", "y")}
+    taken = box.get("x", "y", count=5)
+    assert taken == [ids["x"][0], ids["y"][0], ids["x"][1], ids["y"][1], ids["x"][2]]
+
+
+def test_paused_out_gives_nothing(box: Box) -> None:
+    """V2.2 A queue paused out gives nothing."""
+    job_id = box.add()
+    box.run("PAUSE", "q", "out")
+    assert box.get() == []
+    assert box.get("q", "other") == []
+    box.run("PAUSE", "q", "none")
+    assert box.get() == [job_id]
+
+
+def test_expired_is_not_handed_out(box: Box) -> None:
+    """V2.3 A queue gives its oldest job by order key. One that has expired is not handed out but unregistered (G7.2)."""
+    old, young = box.add(TTL=5), box.add(TTL=50)
+    box.jump_ms(5_000)
+    assert box.get(count=5) == [young]
+    assert box.state(old) == "gone"
+    assert box.n.ledger.expired == 1
+
+
+def test_served_in_the_same_step(box: Box) -> None:
+    """V3.1 It runs after each command and each timer that queued a job or cleared an output pause, in the order in which queues became ready."""
+    by_command, by_timer, by_pause = box.session(), box.session(), box.session()
+    late = box.add("t", DELAY=5)
+    box.run("PAUSE", "p", "out")
+    held = box.add("p")
+    by_command("GETJOB", "FROM", "c")
+    by_timer("GETJOB", "FROM", "t")
+    by_pause("GETJOB", "FROM", "p")
+    now = box.add("c")
+    assert by_command.take()[0][1] == now
+    assert by_timer.take() is None
+    box.pass_ms(5_100)
+    assert by_timer.take()[0][1] == late
+    assert by_pause.take() is None
+    box.run("PAUSE", "p", "none")
+    assert by_pause.take()[0][1] == held
+
+
+def test_longest_waiting_first(box: Box) -> None:
+    """V3.2 The client that has waited longest is served first."""
+    waiting = [box.session() for _ in range(5)]
+    for session in waiting:
+        session("GETJOB", "FROM", "q")
+    ids = [box.add() for _ in range(5)]
+    assert [session.take()[0][1] for session in waiting] == ids
+
+
+def test_woken_client_gets_up_to_count(box: Box) -> None:
+    """V3.2 It gets up to its COUNT jobs out of all its queues (V2), in the reply form of V1.3."""
+    ids = [box.add() for _ in range(4)]
+    box.get(count=4)
+    waiting, second = box.session(), box.session()
+    waiting("GETJOB", "COUNT", 3, "WITHCOUNTERS", "FROM", "other", "q")
+    second("GETJOB", "COUNT", 3, "FROM", "q")
+    box.run("NACK", *ids)
+    reply = waiting.take()
+    assert [job[1] for job in reply] == ids[:3]
+    assert reply[0][3:] == [b"nacks", 1, b"additional-deliveries", 0]
+    assert [job[1] for job in second.take()] == ids[3:]
+
+
+def test_served_client_leaves_all_lists(box: Box) -> None:
+    """V3.3 Served from one queue it leaves the waiting lists of all."""
+    waiting = box.session()
+    waiting("GETJOB", "FROM", "a", "b")
+    box.add("a")
+    assert len(waiting.take()) == 1
+    box.add("b")
+    assert waiting.take() is None
+    assert box.qlen("b") == 1
+
+
+def test_delivered_job_is_active(box: Box) -> None:
+    """V4.1 The job leaves the queue and becomes active; `jobs-out` grows and the queue's idle time starts anew."""
+    job_id = box.add()
+    box.pass_ms(5_000)
+    box.get()
+    stat = box.run("QSTAT", "q")
+    assert box.state(job_id) == "active"
+    assert stat[stat.index(b"jobs-out") + 1] == 1
+    assert stat[stat.index(b"idle") + 1] == 0
+
+
+def test_delivery_is_counted(box: Box) -> None:
+    """V4.2 It counts as delivered; first and last delivery times are noted."""
+    job = box.job(box.add(RETRY=1))
+    box.pass_ms(100)
+    box.get()
+    box.pass_ms(2_000)
+    box.get()
+    assert job.delivered_count == 2
+    assert (job.first_ms, job.last_ms) == (START_MS + 100, START_MS + 2_100)
+
+
+def test_retry_runs_from_the_delivery(box: Box) -> None:
+    """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the delivery."""
+    job_id = box.add(RETRY=10)
+    box.pass_ms(8_900)
+    assert box.get() == [job_id]
+    box.pass_ms(9_900)
+    assert box.get() == []
+    box.pass_ms(200)
+    assert box.get() == [job_id]
+
+
+def test_at_most_once_is_delivered_once(box: Box) -> None:
+    """V4.3 That of an AMO job is 0: it will never be queued again."""
+    job_id = box.add(RETRY=0, TTL=100)
+    assert box.get() == [job_id]
+    box.run("NACK", job_id)
+    box.run("ENQUEUE", job_id)
+    box.run("WORKING", job_id)
+    box.run("DEQUEUE", job_id)
+    box.pass_ms(99_000)
+    assert box.get() == []
+    assert box.show(job_id)["next-requeue-within"] is None
+
+
+def test_delivery_is_recorded(box: Box) -> None:
+    """V4.4 The journal gets the new state."""
+    assert box.n.records is not None
+    for retry in (0, 10):
+        job_id = box.add(RETRY=retry)
+        box.n.records.take()
+        box.get()
+        assert job_id in box.n.records.take()
+
+
+def test_delivery_is_an_event(box: Box) -> None:
+    """V4.5 The event `delivered` is written."""
+    job_id = box.add()
+    box.get()
+    assert box.kinds(job_id) == ["added", "delivered"]
+
+
+def test_timeout(box: Box) -> None:
+    """V5.1 At its timeout the client gets a null array and leaves all waiting lists. The timeout has its own deadline; it does not depend on how many clients there are."""
+    crowd = [box.session() for _ in range(300)]
+    for session in crowd:
+        session("GETJOB", "FROM", "idle")
+    waiting = box.session()
+    waiting("GETJOB", "TIMEOUT", 10, "FROM", "q", "r")
+    box.pass_ms(9)
+    assert waiting.take() is None
+    box.pass_ms(1)
+    assert waiting.raw() == b"*-1\r\n"
+    box.add("q")
+    assert waiting.take() is None
+    assert box.qlen() == 1
+    assert waiting("PING") == "PONG"
+
+
+def test_an_old_timeout_does_not_hit_a_new_wait(box: Box) -> None:
+    """V5.1 The timeout has its own deadline"""
+    waiting = box.session()
+    waiting("GETJOB", "TIMEOUT", 100, "FROM", "q")
+    box.add()
+    assert waiting.take()
+    waiting("GETJOB", "TIMEOUT", 500, "FROM", "q")
+    box.pass_ms(400)
+    assert waiting.take() is None
+    box.pass_ms(100)
+    assert waiting.take() is NULL
+
+
+def test_disconnect_while_waiting(box: Box) -> None:
+    """V6.1 A client that disconnects while it waits leaves all waiting lists; it is never handed a job after that."""
+    from tuque.core.procedures import stop_waiting
+
+    waiting = box.session()
+    waiting("GETJOB", "FROM", "q", "r")
+    stop_waiting(box.n, waiting.c.number)  # what the pump calls when the connection ends
+    job_id = box.add()
+    assert waiting.take() is None
+    assert box.get() == [job_id]
+
+
+def test_starting_to_leave(box: Box) -> None:
+    """V7.1 Clients that wait in GETJOB get `-LEAVING This node is leaving the cluster, please connect to a different one`."""
+    waiting = box.session()
+    waiting("GETJOB", "FROM", "q")
+    assert box.run("CLUSTER", "LEAVING", "yes") == "OK"
+    box.turn()
+    assert waiting.take() == LEAVING
+
+
+def test_flushall_while_waiting(box: Box) -> None:
+    """V7.1 DEBUG FLUSHALL and CLUSTER RESET give them a null array."""
+    for words in (("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET")):
+        waiting = box.session()
+        waiting("GETJOB", "FROM", "q")
+        assert box.run(*words) == "OK"
+        box.turn()
+        assert waiting.take() is NULL
+
+
+def test_lost_reply_counts_as_delivery(box: Box) -> None:
+    """V6.2 A reply that was made and could not be sent counts as a delivery: an ALO job comes back after retry, an AMO job is gone."""
+    often, once = box.add(RETRY=5), box.add(RETRY=0)
+    leaver = box.session()
+    leaver("GETJOB", "COUNT", 2, "FROM", "q")  # the reply is thrown away
+    box.pass_ms(5_100)
+    assert box.get(count=2) == [often]
+    assert box.state(once) == "active"
