@@ -1,0 +1,282 @@
+"""server/eventlog.py and segments.py: rows on disk, rolling, sealing, recovery, trouble."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+from events_jobs import NOW_MS, a_job
+
+from tuque.core import events as ev
+from tuque.core.events import Events
+from tuque.server.eventlog import EventLog, EventLogError
+
+pq = pytest.importorskip("pyarrow.parquet")
+from tuque.server import segments  # noqa: E402 - needs pyarrow
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def sealed(directory: Path) -> list[Path]:
+    return sorted(directory.glob("date=*/*.parquet"), key=lambda path: path.name)
+
+
+def rows(directory: Path) -> list[dict[str, object]]:
+    return [row for path in sealed(directory) for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = monotonic() + 20
+    while not condition():
+        assert monotonic() < deadline, f"in vain: {what}"
+        sleep(0.005)
+
+
+def write_now(log: EventLog, events: Events) -> None:
+    """Have the thread write what there is."""
+
+    def is_written() -> bool:
+        log.flush(events)
+        return events.lent_chunks == 0
+
+    events.cut()
+    wait_for(is_written, "the thread")
+
+
+def add_many(events: Events, log: EventLog, count: int, at_ms: int = NOW_MS) -> None:
+    for i in range(count):
+        events.added(at_ms, a_job(i))
+        log.flush(events)
+
+
+def test_rows_are_the_calls(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, "n1")
+    events = log.start(NOW_MS)
+    job = a_job(5, "café".encode())
+    events.added(NOW_MS + 1, job)
+    job.delivered_count, job.first_ms, job.last_ms = 1, NOW_MS + 2, NOW_MS + 2
+    events.delivered(NOW_MS + 2, job, 42)
+    events.acked(NOW_MS + 3, job)
+    events.dead(NOW_MS + 4, a_job(6, b"\xff\x00"), b"ValueError: \xfe")
+    log.close(events, NOW_MS + 5)
+    found = rows(tmp_path)
+    assert [r["event"] for r in found] == [
+        "started", "added", "delivered", "acked", "dead", "stopped"
+    ]  # fmt: skip
+    assert [r["seq"] for r in found] == list(range(6))
+    assert [r["ts"] for r in found] == [T0 + timedelta(milliseconds=i) for i in range(6)]
+    assert {r["node"] for r in found} == {"n1"}
+    _, added, delivered, acked, dead, _ = found
+    assert (added["queue"], added["job_id"]) == ("café", job.id.decode())
+    assert (added["size"], added["delay_ms"]) == (100, 0)
+    assert (added["ttl_ms"], added["retry_ms"]) == (86_400_000, 300_000)
+    assert (added["enqueued_at"], added["consumer"], added["reason"]) == (None, None, None)
+    assert (delivered["delivery"], delivered["consumer"], delivered["size"]) == (1, "42", None)
+    assert acked["enqueued_at"] == T0
+    assert (
+        acked["first_delivered_at"] == acked["last_delivered_at"] == T0 + timedelta(milliseconds=2)
+    )
+    assert (acked["deliveries"], acked["nacks"], acked["timeouts"]) == (1, 0, 0)
+    assert (dead["queue"], dead["reason"]) == ("\\xff\x00", "ValueError: \\xfe")
+    assert dead["first_delivered_at"] is None
+    assert pq.ParquetFile(sealed(tmp_path)[0]).schema_arrow.equals(segments.SCHEMA)
+
+
+def test_rolls_by_rows_and_by_time(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, "n1", roll_rows=100, roll_seconds=3600)
+    events = log.start(NOW_MS)
+    for i in range(500):
+        events.added(NOW_MS, a_job(i))
+        if i % 10 == 0:
+            write_now(log, events)
+    log.close(events, NOW_MS)
+    counts = [pq.ParquetFile(path).metadata.num_rows for path in sealed(tmp_path)]
+    assert counts == [102, 100, 100, 100, 100]
+    assert [r["seq"] for r in rows(tmp_path)] == list(range(502))
+
+    timed = tmp_path / "timed"
+    log = EventLog(timed, "n1", roll_rows=10**6, roll_seconds=0.05)
+    events = log.start(NOW_MS)
+    events.cut()
+    log.flush(events)
+    wait_for(lambda: len(sealed(timed)) == 1, "a segment sealed by its age, without new events")
+    wait_for(lambda: log.sealed == 1, "its count")
+    log.close(events, NOW_MS)
+
+
+def test_midnight_parts_a_chunk(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, "n1")
+    events = log.start(NOW_MS - 2)
+    add_many(events, log, 3, NOW_MS - 1)
+    add_many(events, log, 2, NOW_MS)
+    log.close(events, NOW_MS + 86_400_000)
+    found = {path.parent.name: pq.ParquetFile(path).metadata.num_rows for path in sealed(tmp_path)}
+    assert found == {"date=2025-12-31": 4, "date=2026-01-01": 2, "date=2026-01-02": 1}
+
+
+def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
+    for expected in (0, 12, 24):
+        log = EventLog(tmp_path, "n1")
+        events = log.start(NOW_MS)
+        assert events.seq == expected + 1
+        add_many(events, log, 10)
+        log.close(events, NOW_MS)
+    other = EventLog(tmp_path, "n2")
+    events = other.start(NOW_MS)
+    assert events.seq == 1, "each node counts for itself"
+    other.close(events, NOW_MS)
+    assert [r["seq"] for r in rows(tmp_path) if r["node"] == "n1"] == list(range(36))
+
+
+KILLED = """
+import os, sys
+from time import sleep
+sys.path.insert(0, sys.argv[2])
+from events_jobs import NOW_MS, a_job
+from tuque.server.eventlog import EventLog
+log = EventLog(sys.argv[1], "n1")
+events = log.start(NOW_MS)
+for part in range(3):
+    for i in range(50):
+        events.added(NOW_MS, a_job(i))
+    events.cut()
+    log.flush(events)
+    while events.lent_chunks:
+        log.flush(events)
+        sleep(0.001)
+os.kill(os.getpid(), 9)
+"""
+
+
+def killed(directory: Path) -> Path:
+    """The hot segment that a node leaves when it is killed after 151 events in 3 batches."""
+    run = subprocess.run([sys.executable, "-c", KILLED, str(directory), str(Path(__file__).parent)])
+    assert run.returncode == -9
+    (hot,) = directory.glob(".hot-*")
+    return hot
+
+
+def test_a_kill_loses_no_written_batch(tmp_path: Path) -> None:
+    killed(tmp_path)
+    assert sealed(tmp_path) == []
+    log = EventLog(tmp_path, "n1")
+    assert log.recovered == 1
+    assert [r["seq"] for r in rows(tmp_path)] == list(range(151))
+    events = log.start(NOW_MS)
+    assert events.seq == 152
+    log.close(events, NOW_MS)
+    assert [r["event"] for r in rows(tmp_path)].count("started") == 2
+    assert list(tmp_path.glob(".hot-*")) == []
+
+
+def test_a_torn_hot_segment_gives_its_whole_batches(tmp_path: Path) -> None:
+    whole = killed(tmp_path).read_bytes()
+    kept = set()
+    for size in [*range(0, len(whole), 97), len(whole) - 1, len(whole)]:
+        directory = tmp_path / str(size)
+        directory.mkdir()
+        (directory / ".hot-n1-0").write_bytes(whole[:size])
+        segments.recover(directory)
+        numbers = [r["seq"] for r in rows(directory)]
+        assert numbers == list(range(len(numbers)))
+        kept.add(len(numbers))
+        assert list(directory.glob("**/.*")) == [], "nothing half-made stays"
+    assert kept == {0, 51, 101, 151}
+
+
+def test_a_crash_while_sealing_changes_nothing(tmp_path: Path) -> None:
+    hot = killed(tmp_path)
+    content = hot.read_bytes()
+    segments.recover(tmp_path)
+    (once,) = sealed(tmp_path)
+    hot.write_bytes(content)  # as if it had died between rename and unlink
+    (once.parent / f".tmp-{once.name}").write_bytes(b"half")  # and once before rename
+    segments.recover(tmp_path)
+    assert sealed(tmp_path) == [once]
+    assert [r["seq"] for r in rows(tmp_path)] == list(range(151))
+    assert list(tmp_path.glob("**/.*")) == []
+
+
+def test_a_living_nodes_segment_is_left_alone(tmp_path: Path) -> None:
+    first = EventLog(tmp_path, "n1")
+    events = first.start(NOW_MS)
+    events.cut()
+    first.flush(events)
+    wait_for(lambda: len(list(tmp_path.glob(".hot-*"))) == 1, "the hot segment")
+    second = EventLog(tmp_path, "n2")
+    assert second.recovered == 0
+    first.close(events, NOW_MS)
+    second.close(second.start(NOW_MS), NOW_MS)
+    assert len(rows(tmp_path)) == 4
+
+
+def test_a_failing_disk_costs_events_and_is_told(tmp_path: Path) -> None:
+    directory = tmp_path / "events"
+    log = EventLog(directory, "n1")
+    events = log.start(NOW_MS)
+    directory.rmdir()  # nothing can be created in it any more
+    add_many(events, log, 5)
+    events.cut()
+    log.flush(events)
+    wait_for(lambda: log.error != "", "the error")
+    wait_for(lambda: log.lost == 6, "the loss")
+    assert log.info(events)["events_dropped"] == 6
+    directory.mkdir()
+    add_many(events, log, 5)
+    log.close(events, NOW_MS)
+    assert log.error == ""
+    found = rows(directory)
+    assert [r["seq"] for r in found] == list(range(6, 12)), "the gap shows the loss"
+
+
+def test_a_directory_that_cannot_be_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EventLogError, match="events-dir .*file/events"):
+        EventLog(tmp_path / "file" / "events", "n1")
+
+
+def test_the_oldest_segments_go_first(tmp_path: Path) -> None:
+    for _ in range(5):
+        log = EventLog(tmp_path, "n1", keep_bytes=15_000)
+        events = log.start(NOW_MS)
+        add_many(events, log, 50)
+        log.close(events, NOW_MS)
+    kept = rows(tmp_path)
+    assert sum(path.stat().st_size for path in sealed(tmp_path)) <= 15_000
+    assert 0 < len(kept) < 5 * 52
+    assert kept[-1]["seq"] == 5 * 52 - 1
+
+
+def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from tuque.server.eventlog import EventLog, EventLogError\n"
+        "try: EventLog(sys.argv[1], 'n1')\n"
+        "except EventLogError as e: print(e)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "events=yes needs pyarrow: pip install 'tuque[spark]', or set events=no\n"
+
+
+def test_every_event_comes_out_under_load(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, "n1", roll_rows=20_000)
+    events = log.start(NOW_MS)
+    job = a_job()
+    for i in range(60_000):
+        events.requeued(NOW_MS + i // 100, job, ev.REQUEUE_TIMEOUT)
+        if i % 16 == 0:
+            log.flush(events)
+    log.close(events, NOW_MS + 1000)
+    assert log.info(events)["events_dropped"] == 0
+    table = pq.ParquetFile(sealed(tmp_path)[0]).read()
+    assert table["reason"].null_count == 1, "all but the start have a reason"
+    total = sum(pq.ParquetFile(path).metadata.num_rows for path in sealed(tmp_path))
+    assert total == log.written == 60_002
+    assert len(sealed(tmp_path)) >= 2
