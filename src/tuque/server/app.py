@@ -15,12 +15,13 @@ from tuque.core.node import Node
 from tuque.server.config import check_dir, in_dir
 from tuque.server.eventlog import EventLog, EventLogError
 from tuque.server.identity import Identity, IdentityError, open_identity
-from tuque.server.journaling import JournalStartError, load_journal, open_journal
+from tuque.server.journaling import close_journal, load_journal, open_journal
 from tuque.server.listen import ListenError, open_listeners, raise_file_limit
 from tuque.server.options import Config, ConfigError
 from tuque.server.pump import Pump
 from tuque.server.registry import register
 from tuque.server.state import Server, apply_settings, log
+from tuque.store.journal import JournalError
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -42,7 +43,7 @@ def run(cfg: Config) -> int:
         raise_file_limit(cfg)
         identity = open_identity(cfg)
         pump = build(cfg, identity)
-    except (ConfigError, ListenError, IdentityError, EventLogError, JournalStartError) as error:
+    except (ConfigError, ListenError, IdentityError, EventLogError, JournalError) as error:
         raise StartError(str(error)) from None
     s = pump.s
     try:
@@ -50,7 +51,7 @@ def run(cfg: Config) -> int:
         load_journal(pump)
         ready(s)
         pump.run()
-    except JournalStartError as error:
+    except JournalError as error:
         pump.close_all()
         raise StartError(str(error)) from None
     status = finish(pump)
@@ -161,14 +162,8 @@ def finish(pump: Pump) -> int:
     log.info("User requested shutdown...")
     status = 0
     if s.committer is not None:
-        try:
-            if s.rewrite_on_stop:
-                s.committer.rewrite_now(s.n)
-            if s.n.records is not None:
-                s.committer.commit(s.n.records)
-            s.committer.close()
-            pump.on_journal_wake()
-        except OSError as error:
+        error = close_journal(pump)
+        if error:
             log.error("the journal could not be finished: %s", error)
             status = 1
     if s.eventlog is not None and s.n.events is not None:

@@ -12,9 +12,9 @@ from mypy_extensions import i64
 
 from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob
 from tuque.core.deliver import on_getjob, serve_ready, wait
+from tuque.core.events import REASON_BYTES
 from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
-from tuque.core.events import REASON_BYTES
 from tuque.core.job import ACKED, WAIT_REPL, Job
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, TIMED_OUT, Wake
 from tuque.core.queue import PAUSE_IN
@@ -119,10 +119,8 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
     if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 20 > s.n.limits.memory_bytes * 19:
         if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
             return OOM
-    if s.committer is not None and (command.is_write or command.name == "PING"):
-        error = s.committer.error
-        if error:
-            return b"MISCONF Errors writing to the AOF file: " + error.encode()
+    if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
+        return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if s.is_loading and not command.is_loading:
         return LOADING
     return None

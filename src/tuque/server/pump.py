@@ -41,6 +41,9 @@ class Pump:
         self.events_ms: i64 = 0  # when the event stream wants to be flushed
         self.accept_after_ms: i64 = 0  # out of descriptors: try again then
         self.rewriting = False
+        self.was_noted = True  # the journal may have something for the log
+        self.binding: i64 = 0  # records so far that replies depend on
+        self.binding_seq: i64 = 0  # the last of them
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
@@ -51,6 +54,12 @@ class Pump:
         """The journal writes to this descriptor when something became durable or failed."""
         self.wake_fd = fd
         self.poller.add(fd)
+
+    def drop_wake(self) -> None:
+        """The journal is going to close its descriptor."""
+        if self.wake_fd >= 0:
+            self.poller.drop(self.wake_fd)
+            self.wake_fd = -1
 
     def watch_signals(self, fd: i64) -> None:
         """A signal handler writes to this descriptor."""
@@ -71,8 +80,10 @@ class Pump:
     def wait_ms(self, most_ms: i64) -> i64:
         """How long to sleep: until the next timer, or `most_ms` when that is sooner."""
         s = self.s
-        if len(s.resumed) > 0 or len(s.dirty) > 0 or self.rewriting:
+        if len(s.resumed) > 0 or len(s.dirty) > 0:
             return 0
+        if self.rewriting:
+            return 1
         at_ms = next_timer_ms(s.n)
         if len(s.clients) > 0 and self.house_ms < at_ms:
             at_ms = self.house_ms
@@ -118,7 +129,9 @@ class Pump:
         """Timers, clients that wait, commands that were put off."""
         s = self.s
         n = s.n
-        if next_timer_ms(n) <= n.now_ms and not s.is_loading:
+        if s.is_loading:
+            return
+        if next_timer_ms(n) <= n.now_ms:
             tick(n)
         if len(n.ready) > 0:
             serve_ready(n)
@@ -154,10 +167,26 @@ class Pump:
         if committer is not None:
             records = n.records
             if records is not None and records.count > 0:
-                committer.commit(records)
-            self.rewriting = committer.rewrite_step(n, REWRITE_JOBS)
-            if committer.gates and committer.durable_seq < committer.last_seq:
-                seq = committer.last_seq
+                binding = records.binding_count
+                last: i64 = committer.commit(records, n.now_ms)
+                if binding != self.binding:
+                    self.binding = binding
+                    self.binding_seq = last
+            if records is not None:
+                committer.on_turn(n, n.now_ms, REWRITE_JOBS)
+                if self.wake_fd < 0:
+                    self.watch_wake(committer.wake_fd)
+            self.rewriting = committer.is_rewriting()
+            if committer.must_hold(self.binding_seq):
+                seq = self.binding_seq
+            s.journal_error = committer.error
+            if self.rewriting or s.journal_error or self.was_noted:
+                log_notes(committer.take_notes())
+            self.was_noted = self.rewriting or len(s.journal_error) > 0
+        elif self.wake_fd >= 0 or len(self.gate) > 0:  # it was turned off, all is on disk
+            self.wake_fd = -1
+            s.journal_error = ""
+            self.open_gate()
         eventlog = s.eventlog
         if eventlog is not None:
             events = n.events
@@ -199,16 +228,17 @@ class Pump:
         committer = self.s.committer
         assert committer is not None
         committer.on_wake()
-        durable: i64 = committer.durable_seq
-        failed = committer.lost_seq
+        self.was_noted = True
+        self.open_gate()
+
+    def open_gate(self) -> None:
+        """Let out replies whose records are durable; after a failure nobody is told anything."""
+        committer = self.s.committer
+        durable: i64 = FAR if committer is None else committer.durable_seq
         gate = self.gate
         self.gate = []
         for c in gate:
             if c.is_closed:
-                continue
-            if failed >= 0 and c.gated[len(c.gated) - 1][0] >= failed:
-                log.warning("closing %s: its replies wait for a journal that failed", c.address)
-                self.close(c)
                 continue
             i = 0
             while i < len(c.gated) and c.gated[i][0] <= durable:
@@ -220,7 +250,11 @@ class Pump:
                 del c.gated[:i]
                 self.send(c)
             if len(c.gated) > 0 and not c.is_closed:
-                self.gate.append(c)
+                if committer is not None and committer.error:
+                    log.warning("closing %s: its replies wait for the journal", c.address)
+                    self.close(c)
+                else:
+                    self.gate.append(c)
 
     def on_signal(self) -> None:
         """SIGTERM or SIGINT: end in order."""
@@ -423,3 +457,9 @@ class Pump:
         for sock in self.listeners.values():
             sock.close()
         self.poller.close()
+
+
+def log_notes(notes: list[str]) -> None:
+    """Write what the journal has to say to the log."""
+    for note in notes:
+        log.info("%s", note)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Callable
 from secrets import token_hex
 from typing import Final, final
 
@@ -89,7 +90,11 @@ class Server:
         self.identity = Identity(Membership(node.node_id), cfg.port)  # not kept, until replaced
         self.last_house_commands: i64 = 0
         self.committer: Committer | None = None
+        self.journal_error = ""  # why writes are refused, empty when they are not (J6)
         self.eventlog: EventLog | None = None
+        # set by the shell that owns the journal's files; "" or why it could not be done
+        self.switch_journal: Callable[[bool], str] | None = None
+        self.reload_journal: Callable[[], str] | None = None
         self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
         self.is_loading = False
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
@@ -110,12 +115,6 @@ class Server:
         # instants
         self.start_ms: i64 = node.now_ms
         self.clock_offset_ms: i64 = 0  # now_ms = monotonic ms + this
-
-    def write_error(self) -> str:
-        """Why writes are refused, empty when they are not (J6)."""
-        if self.committer is None:
-            return ""
-        return self.committer.error
 
     def touch(self, c: Client) -> None:
         """Note that the client has something to write."""

@@ -1,0 +1,104 @@
+"""The journal in the life of the server: opened, loaded while clients get -LOADING, closed."""
+
+from __future__ import annotations
+
+from tuque.core.records import Records
+from tuque.server.committer import Committer
+from tuque.server.config import in_dir
+from tuque.server.options import Config
+from tuque.server.pump import Pump, log_notes
+from tuque.server.state import Server, log
+from tuque.store.disk import Disk
+from tuque.store.journal import JournalError
+
+LOAD_RECORDS = 20_000  # between two looks at the sockets while loading
+
+
+def make_committer(cfg: Config, node_id: bytes, now_ms: int) -> Committer:
+    """The journal that the configuration describes; its directory is not locked yet."""
+    return Committer(
+        Disk(),
+        in_dir(cfg, cfg.appenddirname),
+        node_id,
+        now_ms,
+        cfg.appendfsync,
+        segment_bytes=cfg.journal_segment_bytes,
+        rewrite_percentage=cfg.auto_aof_rewrite_percentage,
+        rewrite_min_bytes=cfg.auto_aof_rewrite_min_size,
+        no_fsync_on_rewrite=cfg.no_appendfsync_on_rewrite,
+    )
+
+
+def open_journal(pump: Pump) -> None:
+    """Lock the journal's directory, when there is to be a journal. Raises JournalError."""
+    s = pump.s
+    if not s.cfg.appendonly:
+        return
+    committer = make_committer(s.cfg, s.n.node_id, s.n.now_ms)
+    committer.lock()
+    s.committer = committer
+
+
+def load_journal(pump: Pump) -> None:
+    """Read the journal into the node, serving what may be served meanwhile (J5)."""
+    s = pump.s
+    committer = s.committer
+    if committer is None:
+        return
+    s.is_loading = True
+    pump.clock()
+    started_ms = s.n.now_ms
+    loader = committer.loader(may_cut=s.cfg.aof_load_truncated)
+    while not loader.step(s.n, LOAD_RECORDS):
+        pump.turn(0)
+    committer.start(s.n.now_ms)
+    s.n.records = Records()
+    s.is_loading = False
+    pump.watch_wake(committer.wake_fd)
+    log_notes(loader.notes)
+    seconds = (s.n.now_ms - started_ms) / 1000
+    log.info("DB loaded from append only file: %.3f seconds, %d jobs", seconds, loader.job_count)
+
+
+def turn_on(s: Server) -> str:
+    """CONFIG SET appendonly yes: begin a journal with what there is; an error text or empty."""
+    committer = make_committer(s.cfg, s.n.node_id, s.n.now_ms)
+    try:
+        committer.lock()
+        error = committer.start_anew(s.n)
+    except JournalError as wrong:
+        return str(wrong)
+    if error:
+        committer.close(s.n.now_ms)
+        return error
+    s.n.records = Records()
+    s.committer = committer  # the pump begins to watch it
+    return ""
+
+
+def turn_off(s: Server) -> str:
+    """CONFIG SET appendonly no: finish the journal and go on without; an error text or empty."""
+    committer = s.committer
+    if committer is None:
+        return ""
+    if s.n.records is not None:
+        committer.commit(s.n.records, s.n.now_ms)
+    s.n.records = None
+    s.committer = None
+    return committer.close(s.n.now_ms)
+
+
+def close_journal(pump: Pump) -> str:
+    """Bring everything to the disk and close; an error text or empty."""
+    s = pump.s
+    committer = s.committer
+    assert committer is not None
+    error = ""
+    if s.n.records is not None:
+        committer.commit(s.n.records, s.n.now_ms)
+    if s.rewrite_on_stop and not s.is_loading:
+        error = committer.rewrite_now(s.n)
+    pump.drop_wake()
+    error = committer.close(s.n.now_ms) or error
+    pump.open_gate()
+    return error
