@@ -138,8 +138,8 @@ def test_reconnects_and_says_so(
     assert client.ping() == "PONG"
     assert caplog.records == []
     assert client.qlen("q") == 3
-    said = [(r.levelname, r.getMessage().split(" node ")[0]) for r in caplog.records]
-    assert said == [("WARNING", "lost"), ("INFO", "connected again, to")]
+    said = [(r.levelname, r.getMessage().partition(":")[0]) for r in caplog.records]
+    assert said == [("WARNING", "connection lost"), ("INFO", "connected again, to node 127.0.0.1")]
     node.drop()
     assert client.qlen("q") == 4
     assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"] * 2
@@ -272,6 +272,16 @@ def test_scans_follow_the_cursor(connect: Connect, node: ScriptedNode) -> None:
     node.answers["QSCAN"] = lambda words: pages[words[1]]
     assert connect(node.url).scanned("qscan", count=2) == ["a", "b"]
     assert node.count("QSCAN") == 2
+
+
+def test_a_scan_starts_again_on_another_node(
+    connect: Connect, node: ScriptedNode, other_node: ScriptedNode
+) -> None:
+    node.answers["HELLO"] = hello_of(("", node.port, 1), ("127.0.0.1", other_node.port, 1))
+    node.answers["QSCAN"] = in_turn(b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\na\r\n", b"")
+    pages = {b"7": b"-ERR another node's cursor\r\n", b"0": b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nz\r\n"}
+    other_node.answers["QSCAN"] = lambda words: pages[words[1]]
+    assert connect(node.url, retry=FAST).scanned("qscan") == ["a", "z"]
 
 
 # Pipelines

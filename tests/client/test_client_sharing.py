@@ -16,6 +16,7 @@ import pytest
 from client_nodes import Connect, ScriptedNode, until
 
 from tuque import Client, aio
+from tuque.client import sockets, streams
 from tuque.errors import NoNode, Timeout
 
 
@@ -127,17 +128,43 @@ def test_a_cancelled_task_gives_its_place_back(node: ScriptedNode) -> None:
     gate.open()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
 def test_an_aio_client_moves_to_another_loop(node: ScriptedNode) -> None:
     client = aio.Client(node.url)
-
-    async def ask() -> str:
-        pong = await client.ping()
-        client._pool.close_idle()
-        await asyncio.sleep(0)
-        return pong
-
-    assert [asyncio.run(ask()) for _ in range(2)] == ["PONG", "PONG"]
+    assert [asyncio.run(client.ping()) for _ in range(2)] == ["PONG", "PONG"]
+    assert node.connections == 2
     asyncio.run(client.close())
+
+
+def test_a_slot_granted_too_late_is_passed_on() -> None:
+    pool = sockets.Pool(1)
+    pool.take(0.0)
+    late = sockets._Waiter()
+    pool._slots.wait(late)
+    pool.give(None)
+    pool._leave(late)
+    assert pool.take(0.0) is None
+    with pytest.raises(Timeout):
+        pool.take(0.0)
+
+
+@pytest.mark.parametrize("granted_first", [True, False])
+def test_a_slot_granted_to_a_cancelled_task_is_passed_on(granted_first: bool) -> None:
+    async def race() -> None:
+        pool = streams.Pool(1)
+        await pool.take(0.0)
+        waiting = asyncio.create_task(pool.take(time.monotonic() + 10))
+        await asyncio.sleep(0)
+        steps = [lambda: pool.give(None), waiting.cancel]
+        for step in steps if granted_first else reversed(steps):
+            step()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await pool.take(time.monotonic() + 1) is None
+        with pytest.raises(Timeout):
+            await pool.take(0.0)
+
+    asyncio.run(race())
 
 
 def test_a_forked_child_uses_connections_of_its_own(node: ScriptedNode) -> None:

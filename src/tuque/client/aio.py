@@ -25,7 +25,7 @@ from tuque.client.face import (
 from tuque.client.retry import Retry
 from tuque.client.streams import INFINITE, Link, Pool
 from tuque.client.url import Address, settings
-from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading
+from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading, ReplyError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -174,13 +174,19 @@ class Client(Face):
         )
 
     async def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> AsyncIterator[T]:
-        cursor = "0"
-        node = None
+        """All items of a scan; from the start again when another node has taken over."""
+        cursor, node = "0", None
         while True:
-            if node != self._route.current:  # a cursor means nothing to another node
-                cursor = "0"
-            cursor, items = await self.run(page(cursor))
-            node = self._route.current
+            try:
+                following, items = await self.run(page(cursor))
+            except ReplyError:
+                if cursor == "0" or self._route.current == node:
+                    raise
+                following, items = "0", []
+            if cursor != "0" and self._route.current != node:
+                cursor = "0"  # a cursor means nothing to another node
+                continue
+            cursor, node = following, self._route.current
             for item in items:
                 yield item
             if cursor == "0":

@@ -113,11 +113,11 @@ class Face:
 
     def _on_lost(self, address: Address, error: Error, now_s: float) -> None:
         if self._route.on_failed(address, now_s):
-            log.warning("lost node %s: %s", address, error)
+            log.warning("connection lost: %s", error)
 
     def _on_stale(self, address: Address) -> None:
         if self._route.on_stale():
-            log.warning("lost node %s: it closed the connection between two calls", address)
+            log.warning("connection lost: %s closed it between two calls", address)
 
     def _on_leaving(self, address: Address, now_s: float) -> None:
         if self._route.on_failed(address, now_s, LEAVING_REST_S):
@@ -154,7 +154,7 @@ def as_method(build: Callable[..., Any], method: Callable[..., Any], returns: st
     del method.__wrapped__  # type: ignore[attr-defined]  # its signature has no `self`
     signature = inspect.signature(build)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # read by inspect
         parameters=[own, *signature.parameters.values()], return_annotation=returns
     )
 
