@@ -76,8 +76,9 @@ def cmd_bgrewriteaof(s: Server, c: Client, args: list[bytes]) -> None:
     """BGREWRITEAOF: the journal is written anew in slices, beside the commands."""
     if s.committer is None:
         raise ArgError(b"ERR there is no journal to rewrite: CONFIG SET appendonly yes starts one")
-    if not s.committer.start_rewrite(s.n):
+    if s.committer.is_rewriting():
         raise ArgError(b"ERR Background append only file rewriting already in progress")
+    s.committer.ask_rewrite()
     c.reply(Status("Background append only file rewriting started"))
 
 

@@ -66,6 +66,8 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     if name == "requirepass":
         for client in s.clients.values():
             client.is_authed = False  # C5.4
+    elif name == "appendfsync" and s.committer is not None:
+        s.committer.set_policy(s.cfg.appendfsync)
     elif name == "appendonly" and s.cfg.appendonly != before:
         switch_journal(s, before)
     log.info("CONFIG SET %s", name)
@@ -87,8 +89,14 @@ def check_files(word: str) -> None:
 
 
 def switch_journal(s: Server, before: bool) -> None:
-    """Start or end the journal at run time."""
-    raise ArgError(JOURNAL_FAILED)
+    """Begin or end the journal; the option stays as it was when that fails."""
+    reason = "this server was started without the means to"
+    if s.switch_journal is not None:
+        reason = s.switch_journal(not before)
+    if reason:
+        s.cfg.appendonly = before
+        log.error("CONFIG SET appendonly: %s", reason)
+        raise ArgError(JOURNAL_FAILED)
 
 
 def reset_figures(s: Server) -> None:

@@ -79,14 +79,13 @@ def flush(s: Server) -> None:
 
 
 def load_journal_again(s: Server) -> None:
-    """Drop what is in memory and load the journal anew."""
-    if s.committer is None:
-        raise ArgError(b"ERR there is no journal: appendonly is no")
-    try:
-        s.committer.reload(s.n)
-    except OSError as error:
-        raise ArgError(b"ERR the journal could not be loaded: " + str(error).encode()) from None
+    """Drop what is in memory and load the journal anew; those who wait get a null array."""
+    if s.committer is None or s.reload_journal is None:
+        raise ArgError(b"ERR there is no journal to load: appendonly is no")
+    reason = s.reload_journal()
     wake_all(s.n, DATA_RESET)
+    if reason:
+        raise ArgError(b"ERR the journal could not be loaded: " + reason.encode())
 
 
 def seconds(word: bytes) -> float:

@@ -1,0 +1,90 @@
+"""nodes.conf: made once, locked, replaced whole (SPEC K1.1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuque.cluster.membership import BadNodes, parse_nodes
+from tuque.server.config import load
+from tuque.server.identity import Identity, IdentityError, open_identity
+from tuque.server.options import Config
+
+ID = b"0123456789abcdef0123456789abcdef01234567"
+
+
+def config(path: Path) -> Config:
+    return load(None, {}, {"dir": str(path)})
+
+
+def test_the_id_is_made_once(tmp_path: Path) -> None:
+    first = open_identity(config(tmp_path))
+    assert first.is_new and len(first.node_id) == 40
+    line = (tmp_path / "nodes.conf").read_bytes()
+    assert line == first.node_id + b" :7711 myself 0 0 connected\n"
+    first.members.is_leaving = True
+    first.save()
+    first.close()
+    again = open_identity(config(tmp_path))
+    assert not again.is_new
+    assert (again.node_id, again.is_leaving) == (first.node_id, True)
+    again.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["nodes.conf"]
+
+
+def test_a_second_server_is_refused(tmp_path: Path) -> None:
+    first = open_identity(config(tmp_path))
+    with pytest.raises(IdentityError, match="in use by another server; stop it, or give"):
+        open_identity(config(tmp_path))
+    first.save()  # puts another file in place: that one is locked too
+    with pytest.raises(IdentityError, match="in use by another server"):
+        open_identity(config(tmp_path))
+    first.close()
+    open_identity(config(tmp_path)).close()
+
+
+def test_an_empty_file_is_as_none(tmp_path: Path) -> None:
+    (tmp_path / "nodes.conf").write_bytes(b"\n\n")
+    identity = open_identity(config(tmp_path))
+    assert identity.is_new
+    identity.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"x", "line 1 has 1 words instead of 6"),
+        (b"\nabc :7711 myself 0 0 connected", "line 2 does not begin with a node id"),
+        (ID + b" :7711 myself,king 0 0 connected", "unknown flag 'king'"),
+        (ID + b" 1.2.3.4:7711 noflags 0 0 connected", "names another node"),
+        (b"vars x", "no line with the flag 'myself'"),
+        (2 * (ID + b" :1 myself 0 0 connected\n"), "line 2 is the second one"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path: Path, text: bytes, why: str) -> None:
+    with pytest.raises(BadNodes, match=why):
+        parse_nodes(text)
+    (tmp_path / "nodes.conf").write_bytes(text)
+    with pytest.raises(IdentityError, match="nodes.conf: line|nodes.conf: there is"):
+        open_identity(config(tmp_path))
+    assert (tmp_path / "nodes.conf").read_bytes() == text
+
+
+def test_a_file_of_disque_is_read() -> None:
+    text = b"vars currentEpoch 0\n%s 127.0.0.1:7711 myself,leaving 0 0 connected\n\n\n" % ID
+    members = parse_nodes(text)
+    assert (members.node_id, members.is_leaving) == (ID, True)
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(IdentityError, match="No such file or directory"):
+        open_identity(config(tmp_path / "nosuch"))
+
+
+def test_an_unkept_identity_saves_nothing() -> None:
+    from tuque.cluster.membership import Membership
+
+    identity = Identity(Membership(ID), 1)
+    identity.save()
+    identity.close()
