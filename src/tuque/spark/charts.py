@@ -26,7 +26,7 @@ def script() -> str:
 
 def rates(found: Figures) -> str:
     """Jobs added, delivered and acknowledged per second."""
-    figure = _figure(f"jobs/s, mean of {_width(found)}")
+    figure = _figure("jobs/s" if found.width_s == 1 else f"jobs/s, mean of {_width(found)}")
     series = _filled(found)
     for name, colour in (("added", BLUE), ("delivered", ORANGE), ("acked", GREEN)):
         values = [row[name] / found.width_s for row in series]
@@ -36,7 +36,7 @@ def rates(found: Figures) -> str:
 
 def troubles(found: Figures) -> str:
     """Second and later deliveries, and jobs given up."""
-    figure = _figure(f"per {_width(found)}")
+    figure = _figure("per s" if found.width_s == 1 else f"per {_width(found)}")
     series = _filled(found)
     for name, colour in (("redelivered", ORANGE), ("dead", RED)):
         figure.add_bar(x=_axis(found), y=[r[name] for r in series], name=name, marker_color=colour)
@@ -107,7 +107,7 @@ def _figure(unit: str) -> go.Figure:
         hovermode="x unified",
         font={"family": "system-ui, sans-serif", "size": 12},
         showlegend=True,
-        xaxis={"automargin": True, "nticks": 6},
+        xaxis={"automargin": True, "nticks": 6, "ticks": "outside", "ticklen": 6},
         yaxis={
             "title": {"text": unit},
             "rangemode": "tozero",

@@ -18,11 +18,12 @@ body { margin: 0 auto; max-width: 1180px; padding: 16px; color: var(--ink); back
 h1 { font-size: 1.5rem; margin: 8px 0 0; }
 h2 { font-size: 1.05rem; margin: 0 0 8px; }
 p { margin: 4px 0 12px; color: var(--soft); }
-.tiles { display: grid; gap: 10px; grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); }
+.tiles { display: grid; gap: 10px; grid-template-columns: repeat(5, 1fr); }
 .tile, section { background: #fff; border: 1px solid var(--line); border-radius: 8px; }
 .tile { padding: 10px 12px; }
-.tile b { display: block; font-size: 1.45rem; font-variant-numeric: tabular-nums; }
+.tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); font-size: .85rem; }
+.tile b { white-space: nowrap; }
 .tile.bad b { color: var(--bad); }
 .grid { display: grid; gap: 12px; margin-top: 12px; grid-template-columns: 1fr 1fr; }
 section { padding: 12px; min-width: 0; }
@@ -32,12 +33,13 @@ section { padding: 12px; min-width: 0; }
 .note p { margin: 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .87rem; }
-th, td { padding: 4px 10px 4px 0; text-align: right; white-space: nowrap;
+th, td { padding: 4px 16px 4px 0; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums; }
 th { color: var(--soft); font-weight: 600; }
 th.text, td.text { text-align: left; }
 td.id { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .78rem; }
 @media (max-width: 760px) { .grid { grid-template-columns: minmax(0, 1fr); } body { padding: 10px; }
+  .tiles { grid-template-columns: 1fr 1fr; } .tile b { font-size: 1.25rem; }
   section { padding: 10px 8px; } }
 """
 
@@ -49,7 +51,8 @@ def html_page(found: Figures) -> str:
     start, end = utc(found.first_s), utc(found.last_s)
     body = [
         "<h1>What happened to the jobs</h1>",
-        f"<p>{start} to {end} UTC, {len(found.queues)} queues, {len(found.nodes)} nodes</p>",
+        f"<p>{start} to {end} UTC, {_plural(len(found.queues), 'queue')}, "
+        f"{_plural(len(found.nodes), 'node')}</p>",
         f'<div class="tiles">{"".join(tiles(found))}</div>',
         '<div class="grid">',
         completeness(found),
@@ -98,8 +101,8 @@ def completeness(found: Figures) -> str:
             )
         if node["kills"]:
             lines.append(
-                f"{name} stopped {node['kills']} times without a word: "
-                "its last second of events before each may be missing."
+                f"{name} was killed {_plural(node['kills'], 'time')}: "
+                "its last second of events before that may be missing."
             )
         if node["first_seq"] > 0:
             lines.append(
@@ -176,6 +179,10 @@ def duration(ms: float | None) -> str:
 def utc(seconds: int) -> str:
     """The instant as date and time."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _tile(name: str, value: str, is_bad: bool) -> str:

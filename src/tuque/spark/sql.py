@@ -61,10 +61,11 @@ SELECT o.job_id, o.queue,
        CAST(nacks AS INT) AS nacks,
        CAST(timeouts AS INT) AS timeouts,
        size,
-       greatest(first_us - coalesce(due_us, in_us), 0) / 1000D AS wait_ms,
-       CASE WHEN outcome IN ('acked', 'dead')
-            THEN greatest(ended_us - last_us, 0) / 1000D END AS process_ms,
-       greatest(ended_us - in_us, 0) / 1000D AS total_ms,
+       CASE WHEN first_us < due_us THEN 0D ELSE (first_us - due_us) / 1000D END AS wait_ms,
+       CASE WHEN outcome IN ('acked', 'dead') THEN
+         CASE WHEN ended_us < last_us THEN 0D ELSE (ended_us - last_us) / 1000D END
+       END AS process_ms,
+       CASE WHEN ended_us < in_us THEN 0D ELSE (ended_us - in_us) / 1000D END AS total_ms,
        r.reason,
        to_date(timestamp_micros(coalesce(in_us, seen_us))) AS date
 FROM o LEFT JOIN r ON o.job_id = r.job_id

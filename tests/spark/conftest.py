@@ -1,0 +1,34 @@
+"""One Spark session for all tests of this directory, and a small history to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from spark_history import write_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    pytest.importorskip("pyspark")
+    from tuque.spark import session
+
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    running = session("tests", master="local[2]", conf=settings, log=log)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of events that tests/spark/spark_history.py tells."""
+    pytest.importorskip("pyarrow")
+    directory = tmp_path_factory.mktemp("events")
+    write_history(directory)
+    return directory
