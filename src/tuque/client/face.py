@@ -31,6 +31,8 @@ SHORTEST_WAIT_S = 0.005  # a wait with less left has ended
 class Face:
     """The part of a client that decides; its subclasses wait and do I/O."""
 
+    _is_closed = True  # until the constructor has come to its end
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._rng = random.Random()

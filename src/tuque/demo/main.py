@@ -109,8 +109,8 @@ def produce(sources: list[Path], bad: list[Path], books: Books) -> None:
         mixed.insert((number + 1) * step + number, path)
     must_fail = {str(path) for path in bad}
     with progress("adding jobs", len(mixed)) as show:
-        for path in (str(source) for source in mixed):
-            books.on_added(measure.enqueue(path), path, must_fail=path in must_fail)
+        for source in map(str, mixed):
+            books.on_added(measure.enqueue(source), source, must_fail=source in must_fail)
             show(len(books.path_of))
     measure.app.close()
 

@@ -1,0 +1,57 @@
+"""A node, a client and workers for a test; all of them end with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from worker_lab import HERE, Did, Node, Program, StartWorker
+
+from tuque import Client
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    directory = tmp_path / "node"
+    directory.mkdir()
+    node = Node(directory)
+    node.start()
+    yield node
+    node.kill()
+
+
+@pytest.fixture
+def client(node: Node) -> Iterator[Client]:
+    with Client(node.url) as client:
+        yield client
+
+
+@pytest.fixture
+def start_worker(tmp_path: Path, node: Node) -> Iterator[StartWorker]:
+    """Starts `tuque worker e2e_tasks:app ...`; what its tasks did stands in OUT/did."""
+    started: list[Program] = []
+
+    def start(*arguments: str) -> Program:
+        program = Program(
+            tmp_path / f"worker-{len(started) + 1}.log",
+            *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", node.url, *arguments),
+            OUT=str(tmp_path),
+        )
+        started.append(program)
+        return program
+
+    yield start
+    for program in started:
+        program.kill()
+
+
+@pytest.fixture
+def did(tmp_path: Path) -> Did:
+    """The lines that tasks have written so far."""
+
+    def lines() -> list[str]:
+        path = tmp_path / "did"
+        return path.read_text().splitlines() if path.exists() else []
+
+    return lines

@@ -1,0 +1,102 @@
+"""The app of the worker tests with a real node: its tasks write what they did to OUT/did."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from tuque.worker import App, Backoff, Reject, current_job
+
+app = App()
+SOON = Backoff(first_s=0.05, max_s=0.2)
+
+
+def out() -> Path:
+    return Path(os.environ["OUT"])
+
+
+def note(text: str) -> None:
+    """Appends one line; lines of several processes do not mix."""
+    fd = os.open(out() / "did", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, f"{text}\n".encode())
+    os.close(fd)
+
+
+def wait_for_file(name: str) -> None:
+    deadline = time.monotonic() + 60
+    while not (out() / name).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@app.task(queue="q", retry_s=60)
+def record(text: str) -> None:
+    note(text)
+
+
+@app.task(queue="q", retry_s=60, codec="msgpack")
+async def record_async(text: str) -> None:
+    await asyncio.sleep(0)
+    note(text)
+
+
+@app.task(queue="q", retry_s=60, backoff=SOON)
+def third_time_lucky(text: str) -> None:
+    number = current_job().number
+    note(f"{text} {number}")
+    if number < 3:
+        raise ValueError(f"not on attempt {number}")
+
+
+@app.task(queue="q", retry_s=60, backoff=SOON, max_deliveries=3, dead_letter="graves")
+def never(text: str) -> None:
+    note(f"{text} {current_job().number}")
+    raise ValueError("no, never")
+
+
+@app.task(queue="q", retry_s=60, max_deliveries=5)
+def rejected(text: str) -> None:
+    note(text)
+    raise Reject("no such thing")
+
+
+@app.task(queue="q", retry_s=1)
+def longer_than_retry(text: str, seconds: float) -> None:
+    note(f"begin {text}")
+    time.sleep(seconds)
+    note(f"end {text}")
+
+
+@app.task(queue="q", retry_s=60)
+def until_file(text: str, name: str) -> None:
+    note(f"begin {text}")
+    wait_for_file(name)
+    note(f"end {text}")
+
+
+@app.task(queue="q", retry_s=60)
+async def for_ever(text: str) -> None:
+    note(f"begin {text} {current_job().number}")
+    await asyncio.sleep(3600)
+
+
+@app.task(queue="q", retry_s=2)
+def takes_a_moment(number: int) -> None:
+    time.sleep(0.02)
+    note(str(number))
+
+
+@app.task(queue="q", retry_s=60, backoff=SOON)
+def tells_its_pid(text: str) -> None:
+    """Hangs at the first attempt, so that the test can end its process."""
+    note(f"{current_job().number} {os.getpid()}")
+    if current_job().number == 1:
+        time.sleep(3600)
+
+
+@app.task(queue="q", retry_s=60, backoff=SOON, time_limit_s=0.3, max_deliveries=2)
+def over_its_limit(text: str) -> None:
+    note(f"begin {text}")
+    time.sleep(3600)

@@ -1,0 +1,190 @@
+"""The worker program against a real node: work, failures, limits, priorities."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+
+import e2e_tasks as tasks
+import pytest
+from worker_lab import Did, Node, Program, StartWorker, wait_until
+
+from tuque import Client
+
+
+@pytest.fixture(autouse=True)
+def _app_talks_to_the_node(node: Node) -> None:
+    tasks.app.use(node.url)
+
+
+def is_empty(client: Client) -> bool:
+    """No job is known any more: everything was acked."""
+    return next(iter(client.jscan()), None) is None
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+def test_every_pool_does_the_work(
+    pool: str, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    for number in range(20):
+        tasks.record.enqueue(f"sync {number}")
+        tasks.record_async.enqueue(f"async {number}")
+    worker = start_worker("--pool", pool, "-c", "4", "--max-jobs", "40")
+    worker.ends(0)
+    assert Counter(did()) == Counter(
+        f"{kind} {number}" for kind in ("sync", "async") for number in range(20)
+    )
+    assert is_empty(client)
+    assert "40 done" in worker.text
+
+
+def test_a_failed_job_comes_back_until_it_succeeds(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.third_time_lucky.enqueue("x")
+    worker = start_worker("-c", "1")
+    wait_until(lambda: is_empty(client), "the job is acked")
+    assert did() == ["x 1", "x 2", "x 3"]
+    assert "ValueError: not on attempt 2; next try in" in worker.text
+
+
+def test_at_the_delivery_limit_a_job_goes_where_its_task_says(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.never.enqueue("x")
+    worker = start_worker()
+    (dead,) = client.getjob("graves", timeout_ms=60_000)
+    assert did() == ["x 1", "x 2", "x 3"]
+    assert b'"args":["x"]' in dead.body
+    worker.says("attempt 3 of 3: ValueError: no, never")
+
+
+def test_a_rejected_job_is_not_tried_again(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.rejected.enqueue("x")
+    worker = start_worker()
+    assert client.getjob("q.dead", timeout_ms=60_000)
+    assert did() == ["x"]
+    worker.says("rejected: no such thing")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"\x80\x04no pickle", "the body is not a task call"),
+        (b'{"task":"nobody.knows"}', "unknown task 'nobody.knows'"),
+        (b'{"task":"e2e_tasks.record","args":[1]}', "bad arguments: argument text: Expected `str`"),
+        (b'{"task":"e2e_tasks.record"}', "bad arguments: missing a required argument"),
+    ],
+)
+def test_what_cannot_be_run_is_a_dead_letter_and_no_crash(
+    body: bytes, reason: str, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    client.addjob("q", body)
+    tasks.record.enqueue("after it")
+    worker = start_worker()
+    (dead,) = client.getjob("q.dead", timeout_ms=60_000)
+    assert dead.body == body
+    worker.says(reason)
+    wait_until(did, "the worker goes on")
+
+
+def test_a_job_delivered_too_often_is_not_run_at_all(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.record.options(max_deliveries=1).enqueue("x")
+    client.nack(client.getjob("q")[0])
+    worker = start_worker()
+    assert client.getjob("q.dead", timeout_ms=60_000)
+    worker.says("delivered 1 times without success, the limit is 1")
+    assert did() == []
+
+
+def test_jobs_longer_than_their_retry_time_run_once_also_those_that_wait(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    for name in "ab":
+        tasks.longer_than_retry.enqueue(name, 1.6)
+    start_worker("-c", "1", "--prefetch", "1")
+    wait_until(lambda: is_empty(client), "both jobs are acked")
+    assert did() == ["begin a", "end a", "begin b", "end b"]
+
+
+def test_queues_are_served_by_priority(client: Client, start_worker: StartWorker, did: Did) -> None:
+    for number in range(5):
+        tasks.record.options(queue="low").enqueue(f"low {number}")
+    for number in range(5):
+        tasks.record.options(queue="high").enqueue(f"high {number}")
+    start_worker("-Q", "high,low", "-c", "1", "--prefetch", "2")
+    wait_until(lambda: is_empty(client), "all jobs are acked")
+    assert did() == [f"{queue} {number}" for queue in ("high", "low") for number in range(5)]
+
+
+def test_no_more_is_fetched_than_may_be_held(
+    client: Client, start_worker: StartWorker, did: Did, tmp_path: object
+) -> None:
+    for number in range(10):
+        tasks.until_file.enqueue(str(number), "go")
+    start_worker("-c", "2", "--prefetch", "3")
+    wait_until(lambda: len(did()) == 2, "two jobs run")
+    wait_until(lambda: client.qlen("q") == 5, "five jobs are held")
+    (tasks.Path(str(tmp_path)) / "go").touch()
+    wait_until(lambda: is_empty(client), "all jobs are acked")
+
+
+def test_a_delayed_job_comes_when_it_is_due(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.record.enqueue_in(1.5, "later")
+    tasks.record.enqueue("now")
+    start_worker()
+    wait_until(lambda: is_empty(client), "both jobs are acked")
+    assert did() == ["now", "later"]
+
+
+def test_a_killed_child_is_replaced_and_its_job_runs_again(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.tells_its_pid.enqueue("x")
+    worker = start_worker("--pool", "process", "-c", "1")
+    wait_until(did, "the job runs")
+    pid = int(did()[0].split()[1])
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: is_empty(client), "the job is acked")
+    number, other = did()[1].split()
+    assert number == "2"
+    assert int(other) != pid
+    assert "the child process was ended by SIGKILL" in worker.text
+
+
+def test_a_process_over_its_time_limit_is_ended(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.over_its_limit.enqueue("x")
+    worker = start_worker("--pool", "process", "-c", "1")
+    assert client.getjob("q.dead", timeout_ms=60_000)
+    assert did() == ["begin x", "begin x"]
+    worker.says("attempt 2 of 2: ran longer than its time limit of 0.3 s")
+
+
+class TestCommandLine:
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["nowhere:app"], "there is no module 'nowhere'"),
+            (["e2e_tasks:nothing"], "has no tuque.worker.App named 'nothing'"),
+            (["e2e_tasks:app", "-Q", " ,"], "-Q names no queue"),
+            (["e2e_tasks:app", "--url", "http://x"], "a client URL starts with"),
+            (["e2e_tasks:app", "-c", "0"], "Invalid value for '-c'"),
+        ],
+    )
+    def test_a_wrong_option_is_one_clear_line(
+        self, arguments: list[str], words: str, node: Node
+    ) -> None:
+        log = node.directory / "worker.log"
+        program = Program(log, "worker", *arguments, "--app-dir", os.path.dirname(__file__))
+        assert program.process.wait(30) in (1, 2)
+        assert words in program.text
+        assert "Traceback" not in program.text

@@ -1,0 +1,150 @@
+"""Stopping and outages: nothing is left half done, and no person is needed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import e2e_tasks as tasks
+import pytest
+from worker_lab import Did, Node, StartWorker, wait_until
+
+from tuque import Client
+
+
+@pytest.fixture(autouse=True)
+def _app_talks_to_the_node(node: Node) -> None:
+    tasks.app.use(node.url)
+
+
+def is_empty(client: Client) -> bool:
+    return next(iter(client.jscan()), None) is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_stop_finishes_what_runs_and_gives_back_what_waits(
+    number: signal.Signals,
+    pool: str,
+    client: Client,
+    start_worker: StartWorker,
+    did: Did,
+    tmp_path: Path,
+) -> None:
+    for at in range(4):
+        tasks.until_file.enqueue(str(at), "go")
+    worker = start_worker("--pool", pool, "-c", "1", "--prefetch", "2")
+    wait_until(lambda: did() == ["begin 0"] and client.qlen("q") == 1, "3 jobs are held")
+    worker.signal(number)
+    wait_until(lambda: client.qlen("q") == 3, "the waiting ones are back while one runs")
+    assert worker.process.poll() is None
+    (tmp_path / "go").touch()
+    worker.ends(0)
+    assert did() == ["begin 0", "end 0"]
+    assert "stopped: 1 done, 2 given back" in worker.text
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+def test_after_the_grace_the_rest_goes_back(
+    pool: str, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    if pool == "async":
+        tasks.for_ever.enqueue("x")
+    else:
+        tasks.until_file.enqueue("x", "never")
+    worker = start_worker("--pool", pool, "--grace", "1")
+    wait_until(did, "the job runs")
+    began = time.monotonic()
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+    assert time.monotonic() - began < 10  # the grace and slow machines, but no retry time
+    (job,) = client.getjob("q", nohang=True, withcounters=True)
+    assert job.nacks == 1
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "async"])
+def test_a_second_signal_leaves_at_once(
+    pool: str, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    if pool == "async":
+        tasks.for_ever.enqueue("x")
+    else:
+        tasks.until_file.enqueue("x", "never")
+    worker = start_worker("--pool", pool, "--grace", "3600")
+    wait_until(did, "the job runs")
+    worker.signal(signal.SIGTERM)
+    worker.says("stopping")
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+    (job,) = client.getjob("q", nohang=True, withcounters=True)
+    assert job.nacks == 1
+
+
+def test_quiet_fetches_no_more_but_stays(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    worker = start_worker()
+    worker.says("worker ready")
+    worker.signal(signal.SIGTSTP)
+    worker.says("quiet")
+    # the GETJOB of before may take one more; what comes after it is left alone
+    wait_until(lambda: not (client.qstat("q") or {"blocked": 0})["blocked"], "no GETJOB waits")
+    tasks.record.enqueue("x")
+    worker.signal(signal.SIGUSR1)
+    worker.says("0 run, 0 wait")
+    assert client.qlen("q") == 1
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+    assert did() == []
+
+
+@pytest.mark.parametrize("pool", ["thread", "async"])
+def test_a_killed_broker_costs_no_job(
+    pool: str, node: Node, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    added = [tasks.takes_a_moment.enqueue(number) for number in range(150)]
+    assert len(set(added)) == 150
+    worker = start_worker("--pool", pool, "-c", "2", "--prefetch", "20")
+    wait_until(lambda: len(did()) >= 30, "work is under way")
+    node.kill()
+    worker.says("broker lost")
+    node.start()
+    worker.says("broker is back")
+    wait_until(lambda: is_empty(client), "all jobs are acked")
+    assert set(did()) == {str(number) for number in range(150)}
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+
+
+def test_a_worker_waits_for_a_broker_that_is_not_there_yet(
+    node: Node, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.record.enqueue("x")
+    node.kill()
+    worker = start_worker()
+    worker.says("broker lost")
+    node.start()
+    wait_until(did, "the job is done")
+    assert did() == ["x"]
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+
+
+def test_a_worker_without_a_broker_stops_when_told(node: Node, start_worker: StartWorker) -> None:
+    node.kill()
+    worker = start_worker("--grace", "1")
+    worker.says("broker lost")
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+
+
+def test_a_killed_worker_costs_no_job(client: Client, start_worker: StartWorker, did: Did) -> None:
+    for number in range(40):
+        tasks.takes_a_moment.enqueue(number)
+    first = start_worker("-c", "2", "--prefetch", "10")
+    wait_until(did, "work is under way")
+    first.kill()
+    start_worker("-c", "2", "--prefetch", "10")
+    wait_until(lambda: is_empty(client), "all jobs are acked")
+    assert set(did()) == {str(number) for number in range(40)}

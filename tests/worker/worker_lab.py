@@ -1,0 +1,103 @@
+"""Nodes and workers as real processes, and how tests wait for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from tuque import Client
+from tuque.errors import Error
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[1] / "src"
+LIMIT_S = 60.0
+
+
+def wait_until(condition: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> None:
+    """Returns when the condition holds; fails with `what` after the limit."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
+        time.sleep(0.01)
+
+
+class Program:
+    """A `tuque ...` process with its output in a file."""
+
+    def __init__(self, log: Path, *arguments: str, **env: str) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tuque", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=log.parent,
+                env={**os.environ, "PYTHONPATH": str(SOURCE), **env},
+            )
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def says(self, words: str) -> None:
+        def said() -> bool:
+            assert self.process.poll() is None or words in self.text, self.text
+            return words in self.text
+
+        wait_until(said, f"{words!r} in the log of {self.process.args!r}")
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ends(self, code: int = 0, limit_s: float = LIMIT_S) -> None:
+        """Waits for the end of the process and checks its exit code."""
+        assert self.process.wait(limit_s) == code, self.text
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Node:
+    """A node with its journal on, which can be killed and started again in its place."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.url = f"tuque://127.0.0.1:{self.port}"
+        self.program: Program | None = None
+
+    def start(self) -> None:
+        self.program = Program(
+            self.directory / "node.log",
+            *("server", "--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--dir", str(self.directory), "--appendonly", "yes", "--appendfsync", "always"),
+        )
+        with Client(self.url) as client:
+            wait_until(lambda: self._answers(client), "the node answers")
+
+    def _answers(self, client: Client) -> bool:
+        assert self.program is not None
+        assert self.program.process.poll() is None, self.program.text
+        try:
+            return client.ping()
+        except Error:
+            return False
+
+    def kill(self) -> None:
+        if self.program is not None:
+            self.program.kill()
+
+
+StartWorker = Callable[..., Program]
+Did = Callable[[], list[str]]
