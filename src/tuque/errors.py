@@ -139,6 +139,12 @@ class Acked(ReplyError):
     code = "ACKED"
 
 
+class NotDelivered(ReplyError):
+    """Nobody works on the job, so there is nothing to postpone."""
+
+    code = "NOTDELIVERED"
+
+
 class TooLate(ReplyError):
     """The job has lived more than half of its time to live and cannot be postponed any more."""
 
@@ -156,6 +162,12 @@ class Misconf(ReplyError):
     """The node cannot write its journal and takes no changes until it can."""
 
     code = "MISCONF"
+    retryable = True
+
+
+class MaxClients(ReplyError):
+    """The node has as many clients as it is allowed to have."""
+
     retryable = True
 
 
@@ -186,23 +198,27 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         NoAuth,
         NoPerm,
         Acked,
+        NotDelivered,
         TooLate,
         Loading,
         Misconf,
         WrongTube,
     )
 }
-# Disque answers a wrong password with a plain ERR, Redis with a code of its own.
-REPLY_ERRORS["WRONGPASS"] = NoAuth
-PLAIN_WRONG_PASSWORD = "ERR invalid password"
+# Redis has a code of its own for a wrong password, and one for a node that keeps strangers out.
+REPLY_ERRORS |= {"WRONGPASS": NoAuth, "DENIED": NoPerm}
+
+# What Disque says with a plain ERR.
+PLAIN_ERRORS: dict[str, type[ReplyError]] = {
+    "ERR invalid password": NoAuth,
+    "ERR max number of clients reached": MaxClients,
+}
 
 
 def reply_error(text: str, *, node: str = "", job_id: str | None = None) -> ReplyError:
     """The typed error for an error reply, given without its leading '-'."""
     code = text.partition(" ")[0]
-    kind = REPLY_ERRORS.get(code)
-    if kind is None and text.startswith(PLAIN_WRONG_PASSWORD):
-        kind = NoAuth
+    kind = REPLY_ERRORS.get(code) or PLAIN_ERRORS.get(text)
     error = (kind or ReplyError)(text, node=node, job_id=job_id)
     if kind is None and code.isupper():
         error.code = code

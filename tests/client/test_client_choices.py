@@ -14,7 +14,17 @@ from tuque.client.nodes import REST_S, Route
 from tuque.client.pool import Slots
 from tuque.client.retry import Tries
 from tuque.client.url import Address
-from tuque.errors import Closed, Error, Leaving, Loading, MaxLen, NoAuth, NoNode, Timeout
+from tuque.errors import (
+    Closed,
+    Error,
+    Leaving,
+    Loading,
+    MaxClients,
+    MaxLen,
+    NoAuth,
+    NoNode,
+    Timeout,
+)
 
 A, B, C = Address("a", 1), Address("b", 2), Address("c", 3)
 HELLO = Hello(
@@ -120,6 +130,7 @@ def tries(*, repeat: bool, attempts: int | None = None) -> Tries:
         (Timeout("x"), True, True, False),
         (Leaving("x"), True, False, True),
         (Loading("x"), True, False, True),
+        (MaxClients("x"), False, False, True),
         (NoAuth("x"), False, True, False),
         (MaxLen("x"), True, True, False),
     ],

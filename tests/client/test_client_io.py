@@ -18,10 +18,12 @@ from tuque.errors import (
     ConnectionError,
     Leaving,
     Loading,
+    MaxClients,
     MaxLen,
     NoAuth,
     NoJob,
     NoNode,
+    NoPerm,
     ProtocolError,
     ReplyError,
     Timeout,
@@ -189,6 +191,27 @@ def test_a_loading_node_is_waited_for(connect: Connect, node: ScriptedNode) -> N
     node.answers["HELLO"] = loading
     with pytest.raises(Loading):
         connect(node.url + "/?retries=1").ping()
+
+
+def test_a_full_node_is_tried_again(
+    connect: Connect, node: ScriptedNode, other_node: ScriptedNode
+) -> None:
+    full = b"-ERR max number of clients reached\r\n"
+    node.answers["ADDJOB"] = ADDED
+    node.answers["HELLO"] = in_turn(full, hello_of(("", node.port, 1)))
+    assert connect(node.url, retry=FAST).addjob("q", "b") == ID
+    node.answers["HELLO"] = full
+    url = f"{node.url},127.0.0.1:{other_node.port}/?retries=0"
+    assert connect(url).ping() == "PONG"
+    with pytest.raises(MaxClients):
+        connect(node.url + "/?retries=1").ping()
+
+
+def test_a_node_that_is_not_open_to_us(connect: Connect, node: ScriptedNode) -> None:
+    node.answers["HELLO"] = b"-DENIED protected mode\r\n"
+    with pytest.raises(NoPerm):
+        connect(node.url).ping()
+    assert node.connections == 1
 
 
 def test_error_answers_are_typed_and_keep_the_connection(

@@ -155,7 +155,7 @@ def test_a_slot_granted_to_a_cancelled_task_is_passed_on(granted_first: bool) ->
         await pool.take(0.0)
         waiting = asyncio.create_task(pool.take(time.monotonic() + 10))
         await asyncio.sleep(0)
-        steps = [lambda: pool.give(None), waiting.cancel]
+        steps: list[Callable[[], object]] = [lambda: pool.give(None), waiting.cancel]
         for step in steps if granted_first else reversed(steps):
             step()
         with pytest.raises(asyncio.CancelledError):

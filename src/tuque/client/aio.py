@@ -25,7 +25,7 @@ from tuque.client.face import (
 from tuque.client.retry import Retry
 from tuque.client.streams import INFINITE, Link, Pool
 from tuque.client.url import Address, settings
-from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading, ReplyError
+from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading, MaxClients, ReplyError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -342,7 +342,7 @@ class Client(Face):
             until_s = self._connect_by_s(deadline_s, now_s)
             try:
                 link = await self._open(address, until_s)
-            except (ConnectionError, Leaving, Loading) as e:
+            except (ConnectionError, Leaving, Loading, MaxClients) as e:
                 self._on_unreachable(address, e, time.monotonic())
                 causes.append(e)
                 continue

@@ -15,7 +15,7 @@ from tuque.client import admin
 from tuque.client.api import Arg, Hello, Reply
 from tuque.client.calls import Call
 from tuque.client.url import Settings
-from tuque.errors import NoAuth, ProtocolError, ReplyError, reply_error
+from tuque.errors import ProtocolError, ReplyError, reply_error
 
 _NOTHING = object()
 
@@ -81,12 +81,14 @@ def greeting(settings: Settings) -> list[Call[Any]]:
 def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:
     """The node's HELLO, None from a server without; raises what makes the connection useless."""
     for call, reply in zip(calls, replies, strict=True):
-        if isinstance(reply, ReplyError) and (
-            reply.retryable or isinstance(reply, NoAuth) or call.name == "AUTH"
-        ):
+        if isinstance(reply, ReplyError) and not (call.name == "HELLO" and _is_unknown(reply)):
             raise reply
-    last = replies[-1]
-    if isinstance(last, ReplyError):
+    if isinstance(replies[-1], ReplyError):
         return None
-    found: Hello = calls[-1].read(last)
+    found: Hello = calls[-1].read(replies[-1])
     return found
+
+
+def _is_unknown(error: ReplyError) -> bool:
+    """True for the word of a server that has no such command, or another one of that name."""
+    return str(error).startswith(("ERR unknown command", "ERR wrong number of arguments"))

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from tuque.errors import ConnectionError, Error, Leaving, Loading, Timeout
+from tuque.errors import ConnectionError, Error, Leaving, Loading, MaxClients, Timeout
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +40,14 @@ class Tries:
     def pause_s(self, error: Error, *, sent: bool, now_s: float) -> float:
         """Seconds to wait before the next try; raises `error` when there must be none.
 
-        A node that answers LEAVING or LOADING has done nothing, so any call may be repeated then.
+        Some refusals say that nothing was done and that time will help: then any call is repeated.
         """
         safe = not sent or self._repeat
         if isinstance(error, ConnectionError):
             error.retryable = safe
             again = safe and not (sent and isinstance(error, Timeout))
         else:
-            again = isinstance(error, Leaving | Loading)
+            again = isinstance(error, Leaving | Loading | MaxClients)
         attempts = self._retry.attempts
         if not again or (attempts is not None and self._count >= attempts):
             raise error
