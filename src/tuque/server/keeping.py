@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from tuque.server.clients import Client
 from tuque.server.monitoring import look
 from tuque.server.state import Server, log
 
+SHRINK_JOBS = 50_000  # a smaller table is not worth a look
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
@@ -24,6 +27,31 @@ def keep_house(s: Server) -> None:
     s.n.other_bytes = buffers
     s.figures.sample(now_ms)
     look(s)
+    live = len(s.n.jobs)
+    s.jobs_peak = max(s.jobs_peak, live)
+    if s.jobs_peak > SHRINK_JOBS and live < s.jobs_peak // 4:
+        give_back(s)
+        s.jobs_peak = live
+
+
+def give_back(s: Server) -> None:
+    """Return memory of a past peak: a table never shrinks by itself, nor does the heap (M6)."""
+    s.n.jobs = dict(s.n.jobs)
+    s.n.delivered_amo = dict(s.n.delivered_amo)
+    if TRIM is not None:
+        TRIM(0)
+
+
+def find_trim() -> ctypes._NamedFuncPointer | None:
+    """glibc's malloc_trim, None elsewhere."""
+    try:
+        found: ctypes._NamedFuncPointer = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+TRIM = find_trim()
 
 
 def overdue(s: Server, c: Client, now_ms: int) -> str:

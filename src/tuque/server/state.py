@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
 from secrets import token_hex
 from typing import Final, final
 
@@ -89,12 +88,10 @@ class Server:
         self.run_id = token_hex(20)
         self.identity = Identity(Membership(node.node_id), cfg.port)  # not kept, until replaced
         self.last_house_commands: i64 = 0
+        self.jobs_peak: i64 = 0  # most jobs since memory was last given back
         self.committer: Committer | None = None
         self.journal_error = ""  # why writes are refused, empty when they are not (J6)
         self.eventlog: EventLog | None = None
-        # set by the shell that owns the journal's files; "" or why it could not be done
-        self.switch_journal: Callable[[bool], str] | None = None
-        self.reload_journal: Callable[[], str] | None = None
         self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
         self.is_loading = False
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
