@@ -8,6 +8,7 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -67,6 +68,7 @@ class Terminal:
         self.screen = ""
         master, slave = pty.openpty()
         self.master = master
+        termios.tcsetwinsize(slave, (24, 120))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tuque", *args],
             stdin=slave,
@@ -112,8 +114,11 @@ class Terminal:
 def test_a_session_completes_runs_and_remembers(port: int, tmp_path: Path) -> None:
     pytest.importorskip("prompt_toolkit")
     terminal = Terminal(tmp_path, "cli", "-p", str(port))
-    terminal.see(f"127.0.0.1:{port}> ")
-    terminal.type("QLE\t prompt\r")
+    terminal.see(f"127.0.0.1:{port}>")
+    terminal.type("QLE\t")
+    terminal.see("QLE")
+    terminal.see("N")  # completed
+    terminal.type(" prompt\r")
     terminal.see("(integer) 0")
     terminal.type("AUTH secret\r")
     terminal.see("(error)")
@@ -129,10 +134,11 @@ def test_a_session_without_a_node_can_connect_later(port: int, tmp_path: Path) -
     pytest.importorskip("prompt_toolkit")
     terminal = Terminal(tmp_path, "cli", "-p", "1")
     terminal.see("Could not connect")
-    terminal.see("not connected> ")
+    terminal.see("not connected>")
     terminal.type(f"connect 127.0.0.1 {port}\r")
-    terminal.see(f"127.0.0.1:{port}> ")
+    terminal.see(f"127.0.0.1:{port}>")
     terminal.type("PING\r")
     terminal.see("PONG")
+    terminal.see(f"127.0.0.1:{port}>")
     terminal.type("\x04")
     assert terminal.end() == 0
