@@ -53,22 +53,31 @@ def test_forms_of_config(door: Door) -> None:
     assert door("CONFIG REWRITE") == wrong("The server is running without a config file")
 
 
-def test_config_switches_the_journal(door: Door) -> None:
-    asked: list[bool] = []
-
-    def switch(on: bool) -> str:
-        asked.append(on)
-        return "" if len(asked) < 3 else "the disk is full"
-
-    assert door("CONFIG SET appendonly yes") == wrong("Unable to turn on AOF. Check server logs.")
-    assert not door.cfg.appendonly
-    door.s.switch_journal = switch
+def test_config_switches_the_journal(make_door: Callable[..., Door], tmp_path: Path) -> None:
+    door = make_door(dir=str(tmp_path))
+    assert door("DEBUG LOADAOF") == wrong("there is no journal to load: appendonly is no")
+    kept = door.add("q", "kept", "DELAY", "60")
     assert door("CONFIG SET appendonly yes") == b"+OK\r\n"
     assert door("CONFIG SET appendonly yes") == b"+OK\r\n"  # it is on: nothing to do
+    queued = [door.add("q", str(i)) for i in range(3)]
+    door("ACKJOB", queued[1])
+    assert door.info("persistence")["aof_state"] == "on"
+    assert door("DEBUG LOADAOF") == b"+OK\r\n"
+    assert door.value("JSCAN")[1] == [kept, queued[0], queued[2]]
+    assert door.value("QPEEK q 9") == [[b"q", queued[0], b"0"], [b"q", queued[2], b"2"]]
+    assert door("BGREWRITEAOF") == b"+Background append only file rewriting started\r\n"
+    assert door("CONFIG SET appendfsync always") == b"+OK\r\n"
     assert door("CONFIG SET appendonly no") == b"+OK\r\n"
+    assert door.s.committer is None and door.n.records is None
+    assert door("PING") == b"+PONG\r\n"
+
+
+def test_a_journal_that_cannot_be_begun(make_door: Callable[..., Door], tmp_path: Path) -> None:
+    (tmp_path / "journal").write_bytes(b"a file in its place")
+    door = make_door(dir=str(tmp_path))
     assert door("CONFIG SET appendonly yes") == wrong("Unable to turn on AOF. Check server logs.")
-    assert asked == [True, False, True]
     assert not door.cfg.appendonly
+    assert door("ADDJOB q b 0").startswith(b"+D-")
 
 
 def test_resetstat(door: Door) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from tuque.server.clients import Client
 from tuque.server.config import config_get, config_set
 from tuque.server.helping import reply_help
+from tuque.server.journaling import turn_off, turn_on
 from tuque.server.options import ConfigError
 from tuque.server.rewrite import RewriteError, rewrite
 from tuque.server.state import Figures, Server, apply_settings, log
@@ -90,9 +91,7 @@ def check_files(word: str) -> None:
 
 def switch_journal(s: Server, before: bool) -> None:
     """Begin or end the journal; the option stays as it was when that fails."""
-    reason = "this server was started without the means to"
-    if s.switch_journal is not None:
-        reason = s.switch_journal(not before)
+    reason = turn_off(s) if before else turn_on(s)
     if reason:
         s.cfg.appendonly = before
         log.error("CONFIG SET appendonly: %s", reason)

@@ -13,11 +13,14 @@ from tuque.core.job import JOB_BYTES
 from tuque.core.node import DATA_RESET
 from tuque.core.procedures import check
 from tuque.core.queue import Queue
+from tuque.core.records import Records
 from tuque.server.clients import Client
 from tuque.server.config import is_loopback
 from tuque.server.helping import reply_help
+from tuque.server.journaling import LOAD_RECORDS, make_committer, turn_off
 from tuque.server.rewrite import RewriteError, rewrite
 from tuque.server.state import Server, log
+from tuque.store.journal import JournalError
 from tuque.wire.args import ArgError
 from tuque.wire.resp import strict_int
 
@@ -79,13 +82,33 @@ def flush(s: Server) -> None:
 
 
 def load_journal_again(s: Server) -> None:
-    """Drop what is in memory and load the journal anew; those who wait get a null array."""
-    if s.committer is None or s.reload_journal is None:
+    """Finish the journal, drop what is in memory, and load it as at a start."""
+    if s.committer is None:
         raise ArgError(b"ERR there is no journal to load: appendonly is no")
-    reason = s.reload_journal()
-    wake_all(s.n, DATA_RESET)
+    reason = turn_off(s)
+    if not reason:
+        flush_all(s.n)
+        wake_all(s.n, DATA_RESET)
+        reason = load_again(s)
     if reason:
+        log.error("DEBUG LOADAOF: %s", reason)
         raise ArgError(b"ERR the journal could not be loaded: " + reason.encode())
+
+
+def load_again(s: Server) -> str:
+    """Load the journal into the empty node and go on with it; an error text or empty."""
+    committer = make_committer(s.cfg, s.n.node_id, s.n.now_ms)
+    try:
+        committer.lock()
+        loader = committer.loader(may_cut=s.cfg.aof_load_truncated)
+        while not loader.step(s.n, LOAD_RECORDS):
+            pass
+        committer.start(s.n.now_ms)
+    except JournalError as error:
+        return str(error)
+    s.n.records = Records()
+    s.committer = committer  # the pump begins to watch it
+    return ""
 
 
 def seconds(word: bytes) -> float:

@@ -35,6 +35,7 @@ class Pump:
         self.poller = Poller()
         self.listeners: dict[int, socket.socket] = {}
         self.wake_fd: i64 = -1  # of the journal
+        self.watched: object = None  # that journal
         self.signal_fd: i64 = -1
         self.gate: list[Client] = []  # hold replies back until their records are durable
         self.house_ms: i64 = 0
@@ -53,6 +54,7 @@ class Pump:
     def watch_wake(self, fd: i64) -> None:
         """The journal writes to this descriptor when something became durable or failed."""
         self.wake_fd = fd
+        self.watched = self.s.committer
         self.poller.add(fd)
 
     def drop_wake(self) -> None:
@@ -174,7 +176,7 @@ class Pump:
                     self.binding_seq = last
             if records is not None:
                 committer.on_turn(n, n.now_ms, REWRITE_JOBS)
-                if self.wake_fd < 0:
+                if self.watched is not committer:  # turned on, or loaded again
                     self.watch_wake(committer.wake_fd)
             self.rewriting = committer.is_rewriting()
             if committer.must_hold(self.binding_seq):
@@ -185,6 +187,7 @@ class Pump:
             self.was_noted = self.rewriting or len(s.journal_error) > 0
         elif self.wake_fd >= 0 or len(self.gate) > 0:  # it was turned off, all is on disk
             self.wake_fd = -1
+            self.watched = None
             s.journal_error = ""
             self.open_gate()
         eventlog = s.eventlog
@@ -226,7 +229,8 @@ class Pump:
     def on_journal_wake(self) -> None:
         """Something became durable, or the journal failed."""
         committer = self.s.committer
-        assert committer is not None
+        if committer is None:
+            return  # turned off by a command of this turn
         committer.on_wake()
         self.was_noted = True
         self.open_gate()
