@@ -76,6 +76,8 @@ class Records:
         # Records so far whose loss a client could notice. A first delivery of an
         # at-least-once job is none: without it the job is only delivered once more.
         self.binding_count: i64 = 0
+        # An at-most-once job was handed out this turn: the reply must wait for the disk.
+        self.has_custody = False
 
     def add(self, job: Job) -> None:
         """All of a job that is new here (or, in a snapshot, all of a job)."""
@@ -134,7 +136,10 @@ class Records:
             write_i64_le(w, job.qtime_ms)
             self.history(job)
         self.count += 1
-        if job.retry_s == 0 or not is_first:
+        if job.retry_s == 0:
+            self.has_custody = True
+            self.binding_count += 1
+        elif not is_first:
             self.binding_count += 1
 
     def history(self, job: Job) -> None:
@@ -210,6 +215,7 @@ class Records:
         else:
             w.truncate(0)
         self.count = 0
+        self.has_custody = False
         return payload
 
 

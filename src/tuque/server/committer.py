@@ -23,6 +23,7 @@ from tuque.server.journal_thread import (
     EVERYSEC,
     FINISH,
     FRAME,
+    NO,
     NUDGE,
     RETRY_S,
     SLICE,
@@ -30,7 +31,7 @@ from tuque.server.journal_thread import (
     JournalThread,
 )
 from tuque.store.disk import Disk, LockedError
-from tuque.store.journal import LOCK, Boot, JournalError
+from tuque.store.journal import LOCK, MANIFEST, Boot, JournalError, retire, write_file
 from tuque.store.replay import Loader
 from tuque.store.rewrite import Snapshot
 from tuque.store.writer import Journal, why
@@ -75,6 +76,40 @@ def lock_directory(disk: Disk, path: str, lock_name: str = LOCK) -> int:
         ) from e
 
 
+LOAD_ONCE: Final = "load-once"
+
+
+def save_once(disk: Disk, path: str, n: Node) -> str:
+    """Planned restart without a journal: write all jobs for the next start; "" or the error."""
+    committer = Committer(disk, path, n.node_id, n.now_ms)
+    try:
+        committer.lock()
+        error = committer.start_anew(n)
+        if error == "":
+            write_file(disk, f"{path}/{LOAD_ONCE}", b"the next start loads this journal\n")
+            disk.fsync_dir(path)
+    except (JournalError, OSError) as e:
+        error = str(e)
+    return committer.close(n.now_ms) or error
+
+
+def has_saved_once(disk: Disk, path: str) -> bool:
+    """Whether the last stop asked the next start to load, although there is no journal."""
+    return disk.exists(f"{path}/{LOAD_ONCE}") and disk.exists(f"{path}/{MANIFEST}")
+
+
+def forget_saved(disk: Disk, path: str, goes_on: bool) -> None:
+    """The saved jobs are loaded; call before serving, or a crash would load them again.
+
+    `goes_on`: a journal is on now and continues the files. Raises OSError.
+    """
+    if not goes_on:
+        retire(disk, path)
+    if disk.exists(f"{path}/{LOAD_ONCE}"):
+        disk.unlink(f"{path}/{LOAD_ONCE}")
+        disk.fsync_dir(path)
+
+
 class Committer:
     """The journal of a running server. One thread calls all methods; the writer is its own.
 
@@ -117,6 +152,7 @@ class Committer:
         self.loaded: Loader | None = None
         self._lock_handle = -1
         self._put_bytes = 0
+        self._custody_seq = 0
         # the rewrite
         self._rewrite = 0  # number of the latest
         self._snapshot: Snapshot | None = None  # while jobs are told
@@ -175,8 +211,23 @@ class Committer:
         self.thread.start()
         return self.rewrite_now(n)
 
-    def close(self, now_ms: int) -> str:
-        """Write and sync what waits, stop the thread, free the directory; "" or the error."""
+    def close(self, now_ms: int, retired: bool = False) -> str:
+        """Write and sync what waits, stop the thread, free the directory; "" or the error.
+
+        `retired`: the node goes on without a journal (CONFIG SET appendonly no), so what the
+        files hold will be out of date and must not be loaded again.
+        """
+        error = self._finish(now_ms, retired) if self.thread.is_started else ""
+        if self._lock_handle >= 0:
+            self.disk.close(self._lock_handle)
+            self._lock_handle = -1
+        os.close(self.wake_fd)
+        if self._wake_write_fd != self.wake_fd:
+            os.close(self._wake_write_fd)
+        return error
+
+    def _finish(self, now_ms: int, retired: bool) -> str:
+        """Bring everything to the disk; "" or the error."""
         if self.error == "":
             records = Records()
             records.close()
@@ -184,12 +235,11 @@ class Committer:
         if not self.thread.stop(CLOSE_S):
             return f"the disk did not take the journal within {CLOSE_S:.0f} s"
         self.journal.close()
-        if self._lock_handle >= 0:
-            self.disk.close(self._lock_handle)
-            self._lock_handle = -1
-        os.close(self.wake_fd)
-        if self._wake_write_fd != self.wake_fd:
-            os.close(self._wake_write_fd)
+        if retired:
+            try:
+                retire(self.disk, self.path)
+            except OSError as e:
+                return f"{why(e)} retiring the journal in {self.path}"
         return self.error
 
     # The pump's side
@@ -202,13 +252,24 @@ class Committer:
         count = records.count
         if count == 0:
             return self.seq
-        self.seq += count
-        self._put(Item(FRAME, records.take(), count, now_ms))
-        return self.seq
+        seq = self.seq = self.seq + count
+        urgent = 0
+        if records.has_custody and self.thread.policy != NO:
+            self._custody_seq = seq
+            urgent = 1
+        self._put(Item(FRAME, records.take(), count, now_ms, urgent))
+        return seq
 
     def must_hold(self, seq: int) -> bool:
-        """Whether replies that depend on record `seq` must wait."""
-        return seq > self.thread.durable_seq and self.thread.policy == ALWAYS
+        """Whether replies that depend on record `seq` must wait.
+
+        Under `always` all do; under `everysec` those of a turn that handed out an
+        at-most-once job (for them the thread syncs at once).
+        """
+        thread = self.thread
+        if seq <= thread.durable_seq:
+            return False
+        return thread.policy == ALWAYS or self._custody_seq > thread.durable_seq
 
     def on_wake(self) -> None:
         """Empty `wake_fd`; look at `durable_seq` and `error` afterwards."""

@@ -32,7 +32,10 @@ NUDGE: Final = 4  # nothing to write: the policy changed, or the end has come
 
 
 class Item:
-    """Something for the writer. `number` is the last record for BEGIN, the jobs for SLICE."""
+    """Something for the writer.
+
+    `number` is the last record for BEGIN, the jobs for SLICE, 1 for a FRAME to sync at once.
+    """
 
     __slots__ = ("count", "kind", "now_ms", "number", "payload", "rewrite")
 
@@ -68,12 +71,14 @@ class JournalThread:
         self.done_rewrite = 0
         self.sync_count = 0
         self.sync_s_max = 0.0
+        self.is_started = False
         self.is_closing = False
         # its own
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._queue: deque[Item] = deque()
         self._queued_bytes = 0
         self._finished_rewrite = 0
+        self._is_urgent = False  # a frame was written whose reply waits, whatever the policy
         self._synced_at = time.monotonic()
         self._roll_at = segment_bytes
         self._thread: threading.Thread | None = None
@@ -81,6 +86,7 @@ class JournalThread:
     def start(self) -> None:
         """Begin to work on the inbox."""
         self.durable_seq = self.journal.synced_seq
+        self.is_started = True
         if self.threaded:
             self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
             self._thread.start()
@@ -201,6 +207,8 @@ class JournalThread:
             size += len(item.payload)
             records += item.count
             now_ms = item.now_ms
+            if item.number:
+                self._is_urgent = True
         if journal.size >= self._roll_at and not journal.is_broken:
             self._roll_at = self.segment_bytes
             if not journal.next_segment(now_ms):
@@ -226,7 +234,7 @@ class JournalThread:
         journal = self.journal
         if journal.synced_seq == journal.seq or journal.is_broken:
             return False
-        if self.policy == ALWAYS:
+        if self.policy == ALWAYS or self._is_urgent:
             return True
         if self.policy != EVERYSEC or (self.spare_rewrites and journal.is_rewriting):
             return False
@@ -253,7 +261,8 @@ class JournalThread:
             )
         if journal.synced_seq != self.durable_seq:
             self.durable_seq = journal.synced_seq
-            changed = changed or self.policy == ALWAYS
+            changed = changed or self.policy == ALWAYS or self._is_urgent
+            self._is_urgent = False
         if changed:
             try:
                 os.write(self.wake_fd, b"\1\0\0\0\0\0\0\0")

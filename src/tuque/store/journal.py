@@ -38,6 +38,7 @@ FRAME_BYTES: Final = 44
 FRAME_MAX_BYTES: Final = (1 << 32) - 1
 
 MANIFEST: Final = "manifest"
+RETIRED: Final = "manifest.off"  # a manifest that counts no more
 LOCK: Final = "lock"
 
 WINDOW_BYTES: Final = 4 << 20
@@ -332,7 +333,7 @@ def read_manifest(disk: Disk, path: str) -> Manifest | None:
     name = f"{path}/{MANIFEST}"
     if disk.exists(name):
         return decode_manifest(disk.read(name, 0, disk.size(name)), name)
-    if not disk.exists(path):
+    if not disk.exists(path) or disk.exists(f"{path}/{RETIRED}"):
         return None
     # A first start that was cut off before its manifest leaves a segment without frames.
     for other in disk.listdir(path):
@@ -341,6 +342,15 @@ def read_manifest(disk: Disk, path: str) -> Manifest | None:
                 f"{path} holds journal files but no manifest; run: tuque journal repair {path}"
             )
     return None
+
+
+def retire(disk: Disk, path: str) -> None:
+    """Make the journal count no more: the jobs go on without it, it would be out of date.
+
+    The files stay until a journal is begun again. OSError when the disk refuses.
+    """
+    disk.rename(f"{path}/{MANIFEST}", f"{path}/{RETIRED}")
+    disk.fsync_dir(path)
 
 
 def write_all(disk: Disk, handle: int, data: bytes) -> None:

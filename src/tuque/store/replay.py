@@ -304,7 +304,7 @@ class Loader:
     # Clocks
 
     def shift(self, to: Boot) -> None:
-        """Move all instants loaded so far when the clock jumped before `to` began."""
+        """Move all instants loaded so far when the clock jumped before `to` began (G8.3, J5.8)."""
         header = self.header
         if header is None:
             return

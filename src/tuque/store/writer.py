@@ -23,6 +23,7 @@ from tuque.store.disk import Disk
 from tuque.store.journal import (
     HEADER_BYTES,
     MANIFEST,
+    RETIRED,
     SEGMENT,
     SNAPSHOT,
     Boot,
@@ -179,6 +180,8 @@ class Journal:
         for name in self.disk.listdir(self.path):
             if number_of(name) >= 0 and name != m.snapshot and name not in m.segments:
                 self.unlink_quietly(f"{self.path}/{name}")
+        if self.disk.exists(f"{self.path}/{RETIRED}"):
+            self.unlink_quietly(f"{self.path}/{RETIRED}")
 
     def measure_old(self) -> None:
         """Add up the files in the manifest but the one being written."""

@@ -1,0 +1,138 @@
+"""A node, its journal on a disk in memory, and what a restart makes of the files."""
+
+from __future__ import annotations
+
+from tuque.core.ackgc import on_ackjob, on_deljob
+from tuque.core.deliver import on_getjob, set_pause
+from tuque.core.job import Job
+from tuque.core.node import Node
+from tuque.core.procedures import check, tick
+from tuque.core.records import Records
+from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.core.requeue import on_nack
+from tuque.server.committer import Committer
+from tuque.store.disk import Disk, MemoryDisk
+from tuque.store.journal import Boot
+from tuque.store.replay import Loader
+
+NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
+PATH = "/data/journal"
+START_MS = 1_700_000_000_000
+BOOT_ID = b"boot of the test"
+
+
+class Lab:
+    """A node whose journal is written at once, without a thread, into a MemoryDisk."""
+
+    def __init__(
+        self, disk: Disk | None = None, policy: str = "always", now_ms: int = START_MS, seed: int = 0
+    ) -> None:
+        self.disk = MemoryDisk() if disk is None else disk
+        self.n = Node(NODE_ID, b"seed%d" % seed, now_ms)
+        self.n.records = Records()
+        self.committer = Committer(self.disk, PATH, NODE_ID, now_ms, policy, threaded=False)
+        self.committer.boot = Boot(now_ms, BOOT_ID, now_ms - START_MS)
+        self.committer.journal.boot = self.committer.boot
+        self.log: list[str] = []
+
+    def start(self) -> Loader:
+        """Lock, load and write on, as the server does."""
+        self.committer.lock()
+        loader = self.committer.loader()
+        while not loader.step(self.n, 7):
+            pass
+        assert self.n.records is not None
+        self.n.records.take()
+        self.committer.start(self.n.now_ms)
+        return loader
+
+    def turn(self, budget: int = 2) -> None:
+        """End a turn: commit, and go on with a rewrite that runs."""
+        assert self.n.records is not None
+        self.committer.commit(self.n.records, self.n.now_ms)
+        self.committer.on_turn(self.n, self.n.now_ms, budget)
+
+    def add(self, queue: bytes = b"q", body: bytes = b"body", *, retry: int = 60, delay: int = 0) -> bytes:
+        spec = settle(self.n, PLAIN)
+        spec.retry_s = retry
+        spec.delay_s = delay
+        spec.ttl_s = 86_400
+        job = on_addjob(self.n, queue, body, spec)
+        self.turn()
+        return job.id
+
+    def get(self, queue: bytes = b"q") -> bytes:
+        jobs = on_getjob(self.n, 1, [queue], 1)
+        self.turn()
+        return jobs[0].id if jobs else b""
+
+    def ack(self, job_id: bytes) -> None:
+        on_ackjob(self.n, job_id)
+        self.turn()
+
+    def delete(self, job_id: bytes) -> None:
+        on_deljob(self.n, job_id)
+        self.turn()
+
+    def nack(self, job_id: bytes, delay_ms: int = 0) -> None:
+        on_nack(self.n, job_id, delay_ms)
+        self.turn()
+
+    def pause(self, queue: bytes, bits: int) -> None:
+        set_pause(self.n, queue, bits)
+        self.turn()
+
+    def pass_ms(self, ms: int) -> None:
+        self.n.now_ms += ms
+        tick(self.n)
+        self.turn()
+
+    def rewrite(self, budget: int = 2) -> None:
+        """A whole rewrite in the background way."""
+        assert self.committer.start_rewrite(self.n, self.n.now_ms)
+        for _ in range(len(self.n.jobs) + 5):
+            if not self.committer.is_rewriting():
+                return
+            self.turn(budget)
+        raise AssertionError("the rewrite does not end")
+
+    def state(self) -> dict[bytes, tuple[object, ...]]:
+        """All that a restart must bring back."""
+        check(self.n)
+        return state_of(self.n)
+
+
+def state_of(n: Node) -> dict[bytes, tuple[object, ...]]:
+    """Jobs by id, and pauses."""
+    found: dict[bytes, tuple[object, ...]] = {job.id: facts(job) for job in n.jobs.values()}
+    for name, q in n.queues.items():
+        if q.pause:
+            found[name] = (q.pause,)
+    return found
+
+
+def facts(job: Job) -> tuple[object, ...]:
+    return (
+        job.queue,
+        job.body,
+        job.state,
+        job.flags,
+        job.qtime_ms,
+        job.expire_ms,
+        job.ctime_ns,
+        job.retry_s,
+        job.delay_s,
+        job.repl,
+        job.nacks,
+        job.deliveries,
+        job.delivered_count,
+        job.first_ms,
+        job.last_ms,
+    )
+
+
+def restarted(disk: Disk, now_ms: int, seed: int = 1) -> Lab:
+    """A new process on what the disk holds; its node has loaded everything."""
+    lab = Lab(disk, now_ms=now_ms, seed=seed)
+    lab.start()
+    return lab

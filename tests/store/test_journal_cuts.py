@@ -1,0 +1,240 @@
+"""Nothing acknowledged under `always` is lost, wherever the log is cut and the power goes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from journal_lab import PATH, START_MS, Lab, restarted
+
+from tuque.store.disk import WHOLE_PREFIX, MemoryDisk, PowerCut
+from tuque.store.journal import HEADER_BYTES, JournalError
+from tuque.store.repair import check_dir, repair_dir
+
+State = dict[bytes, tuple[object, ...]]
+
+
+def act(lab: Lab, rng: random.Random) -> None:
+    """One command of a client, chosen by chance; the turn ends with it."""
+    ids = list(lab.n.jobs)
+    choice = rng.randrange(15)
+    if choice < 5:
+        body = rng.randbytes(rng.randrange(40))
+        retry = rng.choice((0, 1, 60))
+        lab.add(rng.choice((b"q", b"r")), body, retry=retry, delay=rng.choice((0, 0, 5)))
+    elif choice < 9:
+        lab.get(rng.choice((b"q", b"r")))
+    elif choice < 11 and ids:
+        lab.ack(rng.choice(ids))
+    elif choice == 11 and ids:
+        lab.nack(rng.choice(ids), rng.choice((0, 2000)))
+    elif choice == 12 and ids:
+        rng.choice((lab.delete, lab.nack))(rng.choice(ids))
+    elif choice == 13:
+        lab.pause(rng.choice((b"q", b"other")), rng.choice((0, 2)))
+    else:
+        lab.pass_ms(rng.randrange(3000))
+
+
+def segment(disk: MemoryDisk) -> str:
+    """Path of the newest segment."""
+    return f"{PATH}/" + max(name for name in disk.listdir(PATH) if name.endswith(".log"))
+
+
+def test_every_cut_of_the_last_records_loads_what_was_whole() -> None:
+    lab = Lab()
+    lab.start()
+    rng = random.Random(5)
+    for _ in range(60):
+        act(lab, rng)
+    name = segment(lab.disk)
+    states: list[tuple[int, State]] = []
+    for _ in range(12):
+        act(lab, rng)
+        states.append((lab.disk.size(name), lab.state()))
+    whole = bytes(lab.disk.file(name).data)
+    other_files = {n: bytes(f.data) for n, f in lab.disk.names.items()}
+    for size in range(states[0][0], len(whole) + 1):
+        disk = MemoryDisk()
+        disk.makedirs(PATH)
+        for path, data in other_files.items():
+            handle = disk.open_append(path)
+            disk.write(handle, data[:size] if path == name else data)
+        again = restarted(disk, lab.n.now_ms)
+        expected = [state for end, state in states if end <= size][-1]
+        assert again.state() == expected, size
+
+
+def test_power_cut_at_every_operation_of_a_long_script() -> None:
+    """What was durable before the command is there; the command itself wholly or not at all."""
+    total = operations_of_the_script(0)[1]
+    assert total > 500
+    for at in range(1, total + 1):
+        (before, after, disk, now_ms), _ = operations_of_the_script(at)
+        for keep in (0, 1, 30, WHOLE_PREFIX) if at % 5 == 0 else (at % 60,):
+            copy = cut(disk, keep)
+            again = restarted(copy, now_ms)
+            assert again.state() in (before, after), (at, keep)
+
+
+def cut(disk: MemoryDisk, keep: int) -> MemoryDisk:
+    """The disk after the power went, as a copy."""
+    copy = MemoryDisk()
+    copy.dirs = dict(disk.dirs)
+    for path, file in disk.durable_names.items():
+        handle = copy.open_append(path)
+        copy.write(handle, bytes(file.data))
+        copy.names[path].durable = file.durable
+    copy.durable_names = dict(copy.names)
+    copy.salts = disk.salts + 1000
+    copy.power_cut(keep)
+    copy.ops = 0
+    return copy
+
+
+def operations_of_the_script(cut_at: int) -> tuple[tuple[State, State, MemoryDisk, int], int]:
+    """Run the script until the power goes: states before and after the command it hit."""
+    disk = MemoryDisk()
+    disk.cut_at = cut_at
+    lab = Lab(disk)
+    lab.committer.thread.segment_bytes = lab.committer.thread._roll_at = 4000
+    rng = random.Random(1)
+    before: State = {}
+    try:
+        lab.start()
+        for i in range(220):
+            before = lab.state()
+            act(lab, rng)
+            if i % 40 == 20:
+                lab.committer.start_rewrite(lab.n, lab.n.now_ms)
+        lab.turn()
+    except PowerCut:
+        pass
+    return (before, lab.state(), disk, lab.n.now_ms), disk.ops
+
+
+@pytest.mark.parametrize("fails", ["cut", "fsync", "rename", "write"])
+def test_trouble_at_every_step_of_a_rewrite_loses_nothing(fails: str) -> None:
+    def prepared() -> Lab:
+        lab = Lab()
+        lab.start()
+        rng = random.Random(3)
+        for _ in range(40):
+            act(lab, rng)
+        lab.rewrite()
+        for _ in range(20):
+            act(lab, rng)
+        return lab
+
+    lab = prepared()
+    first = lab.disk.ops + 1
+    lab.rewrite()
+    steps = lab.disk.ops - first + 1
+    assert steps > 15
+    for step in range(steps):
+        lab = prepared()
+        disk = lab.disk
+        expected = lab.state()
+        try:
+            if fails == "cut":
+                disk.cut_at = disk.ops + 1 + step
+            else:
+                fail_later(disk, fails, step)
+            lab.rewrite()
+        except PowerCut:
+            pass
+        job_id = b""
+        if fails != "cut":
+            lab.disk.__dict__.pop("step", None)
+            setattr(disk, f"{fails}_errors", 0)
+            for _ in range(3):  # trouble is over: a second try repairs what is broken
+                lab.committer._retry_at = 0
+                lab.turn()
+                lab.turn(1000)
+            assert lab.committer.error == ""
+            job_id = lab.add()
+            expected = lab.state()
+            assert lab.committer.durable_seq == lab.committer.seq
+        again = restarted(cut(disk, 0), lab.n.now_ms)
+        assert again.state() == expected, step
+        assert job_id == b"" or job_id in again.n.jobs
+
+
+def fail_later(disk: MemoryDisk, what: str, step: int) -> None:
+    """Make the next operation of that kind after `step` operations fail once."""
+    at = disk.ops + step
+    whole_step = disk.step
+
+    def counting() -> None:
+        if disk.ops == at:
+            setattr(disk, f"{what}_errors", 1)
+        whole_step()
+
+    disk.step = counting  # type: ignore[method-assign]  # the disk stays whole, it only fails
+
+
+def test_every_flipped_bit_is_seen() -> None:
+    lab = Lab()
+    lab.start()
+    rng = random.Random(9)
+    for _ in range(8):
+        act(lab, rng)
+    lab.rewrite()
+    for _ in range(8):
+        act(lab, rng)
+    now_ms = lab.n.now_ms
+    lab.committer.close(now_ms)
+    expected = lab.state()
+    originals = {n: bytes(f.data) for n, f in lab.disk.names.items()}
+    assert restarted(copy_of(originals), now_ms).state() == expected
+    seen = 0
+    for path, data in originals.items():
+        for bit in range(len(data) * 8):
+            changed = bytearray(data)
+            changed[bit // 8] ^= 1 << bit % 8
+            try:
+                again = restarted(copy_of({**originals, path: bytes(changed)}), now_ms)
+            except JournalError:
+                seen += 1
+                continue
+            # Only the last write may be taken for unfinished: the mark of the orderly stop.
+            assert path.endswith(".log"), (path, bit)
+            assert again.state() == expected, (path, bit)
+            seen += 1
+    assert seen == sum(len(data) * 8 for data in originals.values())
+
+
+def copy_of(files: dict[str, bytes]) -> MemoryDisk:
+    disk = MemoryDisk()
+    disk.makedirs(PATH)
+    for path, data in files.items():
+        handle = disk.open_append(path)
+        disk.write(handle, data)
+        disk.fdatasync(handle)
+    disk.fsync_dir(PATH)
+    disk.salts = 500
+    return disk
+
+
+def test_a_body_that_looks_like_a_frame_is_never_taken_for_one() -> None:
+    """A client cannot know the salt of the file, so damage does not let its bytes in."""
+    lab = Lab()
+    lab.start()
+    name = segment(lab.disk)
+    start = lab.disk.size(name)
+    lab.add(b"q", b"x" * 50)
+    frame = bytes(lab.disk.file(name).data[start:])
+    other = Lab(now_ms=START_MS, seed=3)
+    other.disk.salts = 77
+    other.start()
+    other.add(b"q", frame)
+    other.add(b"q", b"after")
+    path = segment(other.disk)
+    other.disk.file(path).data[HEADER_BYTES + 4] ^= 1  # the length: the search begins inside
+    other.disk.process_crash()
+    with pytest.raises(JournalError, match=r"damaged at offset 128.*tuque journal repair"):
+        restarted(other.disk, START_MS)
+    other.disk.process_crash()
+    repair_dir(other.disk, check_dir(other.disk, PATH))
+    again = restarted(other.disk, START_MS, seed=4)
+    assert [job.body for job in again.n.jobs.values()] == [b"after"]

@@ -1,0 +1,147 @@
+"""Records survive encoding; anything that is no record is refused, never misread."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuque.core import records as rec
+from tuque.core.job import ACKED, Job
+
+IDS = st.binary(min_size=40, max_size=40)
+I32 = st.integers(0, 2**31 - 1)
+I64 = st.integers(0, 2**63 - 1)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    job = Job(
+        draw(IDS),
+        draw(st.binary(max_size=300)),
+        draw(st.binary(max_size=3000)),
+        draw(I64),
+        draw(I64),
+        draw(I32),
+        draw(I32),
+        draw(I32),
+    )
+    job.state = draw(st.integers(0, 2))
+    job.flags = draw(st.integers(0, 255))
+    job.qtime_ms = draw(I64)
+    if draw(st.booleans()):
+        job.nacks = draw(I32)
+        job.deliveries = draw(I32)
+        job.delivered_count = draw(I32)
+    if job.delivered_count:
+        job.first_ms = draw(I64)
+        job.last_ms = draw(st.sampled_from([job.first_ms, draw(I64)]))
+    return job
+
+
+CHANGING = "id state flags qtime_ms nacks deliveries delivered_count first_ms last_ms".split()
+WHOLE = [*CHANGING, *"queue body repl retry_s delay_s ctime_ns expire_ms".split()]
+
+
+def decode_all(payload: bytes) -> list[rec.Record]:
+    found = []
+    pos = 0
+    while pos < len(payload):
+        r = rec.Record()
+        pos = rec.decode(payload, pos, r)
+        found.append(r)
+    return found
+
+
+@given(st.lists(jobs(), min_size=1, max_size=4))
+def test_add_and_state_come_back_whole(some: list[Job]) -> None:
+    records = rec.Records()
+    for job in some:
+        records.add(job)
+        records.state(job)
+    assert records.count == 2 * len(some)
+    found = decode_all(records.take())
+    assert records.count == 0 and records.take() == b""
+    for i, job in enumerate(some):
+        added, state = found[2 * i], found[2 * i + 1]
+        assert added.kind == rec.ADD and state.kind in (rec.STATE, rec.FIRST)
+        for name in WHOLE:
+            assert getattr(added, name) == getattr(job, name), name
+            assert getattr(rec.job_of(added), name) == getattr(job, name), name
+        for name in CHANGING:
+            assert getattr(state, name) == getattr(job, name), name
+
+
+@given(IDS, I64, st.integers(0, 255), st.binary(max_size=200))
+def test_small_records_come_back(job_id: bytes, number: int, byte: int, queue: bytes) -> None:
+    records = rec.Records()
+    records.ack(job_id, number)
+    records.remove(job_id, byte)
+    records.pause(queue, byte)
+    records.end(number, 7)
+    records.gap(7, number)
+    records.close()
+    ack, remove, pause, end, gap, close = decode_all(records.take())
+    assert (ack.kind, ack.id, ack.expire_ms) == (rec.ACK, job_id, number)
+    assert (remove.kind, remove.id, remove.bits) == (rec.REMOVE, job_id, byte)
+    assert (pause.kind, pause.queue, pause.bits) == (rec.PAUSE, queue, byte)
+    assert (end.kind, end.a, end.b) == (rec.END, number, 7)
+    assert (gap.kind, gap.a, gap.b) == (rec.GAP, 7, number)
+    assert close.kind == rec.CLOSE
+
+
+@settings(max_examples=300)
+@given(jobs(), st.data())
+def test_bytes_that_are_no_record_are_refused(job: Job, data: st.DataObject) -> None:
+    records = rec.Records()
+    records.add(job)
+    records.state(job)
+    records.ack(job.id, 1)
+    payload = bytearray(records.take())
+    what = data.draw(st.sampled_from(["cut", "change", "noise"]))
+    if what == "cut":
+        payload = payload[: data.draw(st.integers(0, len(payload)))]
+    elif what == "change":
+        for _ in range(data.draw(st.integers(1, 4))):
+            payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    else:
+        payload = bytearray(data.draw(st.binary(max_size=400)))
+    try:
+        for r in decode_all(bytes(payload)):
+            assert len(r.body) <= len(payload)
+    except rec.BadRecord:
+        return
+
+
+def test_every_cut_of_a_record_is_refused() -> None:
+    job = Job(b"D" * 40, b"queue", b"body", 1, 2, 3, 4, 5)
+    job.delivered_count = 2
+    records = rec.Records()
+    records.add(job)
+    whole = records.take()
+    for size in range(len(whole)):
+        with pytest.raises(rec.BadRecord):
+            rec.decode(whole[:size], 0, rec.Record())
+
+
+def test_an_acked_job_is_told_as_its_tombstone() -> None:
+    job = Job(b"D" * 40, b"q", b"b", 1, 99, 3, 4, 1)
+    job.state = ACKED
+    records = rec.Records()
+    records.add(job)
+    (r,) = decode_all(records.take())
+    assert (r.kind, r.id, r.expire_ms) == (rec.ACK, job.id, 99)
+
+
+def test_what_a_reply_must_wait_for() -> None:
+    """A first delivery binds no reply, unless the job is delivered at most once."""
+    job = Job(b"D" * 40, b"q", b"b", 1, 99, 30, 0, 1)
+    job.delivered_count = 1
+    records = rec.Records()
+    records.state(job)
+    assert records.binding_count == 0 and not records.has_custody
+    job.retry_s = 0
+    records.state(job)
+    assert records.binding_count == 1 and records.has_custody
+    records.take()
+    assert not records.has_custody
