@@ -80,7 +80,7 @@ def test_data_that_does_not_fit_is_a_bad_argument(args: list[Any], reason: str) 
 
 def test_a_call_the_function_cannot_take_is_refused_before_it_is_enqueued() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'c'"):
-        add.enqueue(1, c=2)  # type: ignore[call-arg]
+        add.enqueue(1, c=2)  # type: ignore[call-arg]  # the mistake under test
 
 
 def test_limits_come_from_job_task_and_queue_in_that_order() -> None:
@@ -98,11 +98,11 @@ def test_options_of_one_job_travel_in_its_envelope() -> None:
 
 def test_wrong_options_say_which_there_are() -> None:
     with pytest.raises(TypeError, match="no task option retries; there are queue, codec"):
-        add.options(retries=3)  # type: ignore[call-arg]
+        add.options(retries=3)  # type: ignore[call-arg]  # the mistake under test
     with pytest.raises(ValueError, match="max_deliveries is 1 or more"):
         app.task(max_deliveries=0, name="zero")(lambda: None)
     with pytest.raises(ValueError, match="codec is one of json, msgpack"):
-        add.options(codec="pickle")  # type: ignore[arg-type]
+        add.options(codec="pickle")  # type: ignore[arg-type]  # the mistake under test
     with pytest.raises(ValueError, match="a delay is 0 seconds or more"):
         add.enqueue_in(-1, 1)
 

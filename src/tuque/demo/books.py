@@ -21,6 +21,8 @@ class History:
     acked: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
     delivered: Counter[str] = field(default_factory=Counter)
+    nacked: int = 0
+    timed_out: int = 0
 
     @property
     def redelivered(self) -> int:
@@ -44,6 +46,10 @@ def read_history(events: Path) -> History:
                 history.acked.add(job_id)
             elif event == "dead":
                 history.dead.add(job_id)
+            elif event == "nacked":
+                history.nacked += 1
+            elif event == "requeued":
+                history.timed_out += 1
     return history
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
     began = time.monotonic()
     run_dir = out / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
     run_dir.mkdir(parents=True)
+    logging.basicConfig(filename=run_dir / "producer.log", level=logging.INFO)
     sources = standard_library(limit)
     books = Books()
     with Programs(run_dir) as programs:
@@ -192,7 +194,11 @@ def show_table(books: Books, history: History, took_s: float) -> None:
     rows: list[tuple[str, int | str, str]] = [
         ("jobs in", len(books.path_of), f"{len(books.must_fail)} of them made to fail"),
         ("acked", len(history.acked - history.dead), "by the broker's event files"),
-        ("redelivered", history.redelivered, "after the crash, or as another try"),
+        (
+            "redelivered",
+            history.redelivered,
+            f"{history.timed_out} from the killed worker, {history.nacked} as another try",
+        ),
         ("dead-lettered", len(history.dead), "no Python, or no file"),
         ("lost", lost, "ids without an end"),
     ]

@@ -14,9 +14,6 @@ from typing import Final
 
 import click
 
-from tuque import Client
-from tuque.errors import Error
-
 START_LIMIT_S: Final = 30.0
 STOP_LIMIT_S: Final = 30.0
 LOG_TAIL_LINES: Final = 15
@@ -127,20 +124,19 @@ def start_node(programs: Programs, port: int, directory: Path, events: Path) -> 
         "--events-dir",
         str(events),
     )
-    url = f"tuque://127.0.0.1:{port}"
     deadline = time.monotonic() + START_LIMIT_S
-    with Client(url) as client:
-        while True:
-            programs.check()
-            try:
-                client.ping()
-                return url
-            except Error as err:
-                if time.monotonic() > deadline:
-                    raise click.ClickException(
-                        f"the node does not answer: {err}\n{programs.log_tail('node')}"
-                    ) from None
-            time.sleep(0.02)
+    while not is_open(port):
+        programs.check()
+        if time.monotonic() > deadline:
+            raise click.ClickException(f"the node does not answer:\n{programs.log_tail('node')}")
+        time.sleep(0.02)
+    return f"tuque://127.0.0.1:{port}"
+
+
+def is_open(port: int) -> bool:
+    """Whether somebody listens on that port of the loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def start_worker(programs: Programs, name: str, url: str) -> int:

@@ -1,0 +1,91 @@
+"""The main job, small: real files, a real crash, and books that would show a loss."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuque.demo.books import Books, History
+from tuque.demo.main import CORRUPT_FILES, MISSING_FILES, standard_library
+from tuque.demo.tasks import Measures
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+def test_the_demo_loses_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    made = subprocess.run(
+        [sys.executable, "-m", "tuque.demo", "--limit", "40", "--no-report", "--out", "out"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    figures = {
+        name: int(value.replace(",", ""))
+        for name, value in re.findall(r"^([a-z -]+?) +([\d,]+)(?:  |$)", made.stdout, re.M)
+    }
+    bad = len(CORRUPT_FILES) + MISSING_FILES
+    assert figures["jobs in"] == 40 + bad
+    assert figures["acked"] + figures["dead-lettered"] == 40 + bad
+    assert figures["dead-lettered"] >= bad
+    assert figures["redelivered"] >= MISSING_FILES
+    assert figures["lost"] == 0
+    assert figures["lines"] > 0
+    assert "kill -9" in made.stdout
+    assert made.stderr == ""
+
+
+def test_the_standard_library_is_found_and_thinned_evenly() -> None:
+    found = standard_library(None)
+    assert len(found) > 500
+    assert not [path for path in found if "site-packages" in path.parts]
+    some = standard_library(10)
+    assert len(set(some)) == 10
+    assert set(some) <= set(found)
+
+
+class TestBooks:
+    """A job is only done when workers and broker agree."""
+
+    @pytest.fixture
+    def books(self) -> Books:
+        books = Books()
+        books.on_added("D-1", "a.py", must_fail=False)
+        books.on_added("D-2", "b.py", must_fail=True)
+        books.on_result(Measures("D-1", "a.py", lines=3))
+        books.on_dead_letter("b.py")
+        return books
+
+    def test_nothing_is_lost_when_both_say_so(self, books: Books) -> None:
+        assert books.lost(History(acked={"D-1"}, dead={"D-2"})) == []
+        assert books.open == 0
+        assert books.survived() == []
+
+    def test_a_result_without_an_ack_is_a_loss(self, books: Books) -> None:
+        assert books.lost(History(dead={"D-2"})) == ["D-1"]
+
+    def test_an_ack_without_a_result_is_a_loss(self, books: Books) -> None:
+        del books.results["D-1"]
+        assert books.lost(History(acked={"D-1"}, dead={"D-2"})) == ["D-1"]
+
+    def test_a_dead_job_without_its_letter_is_a_loss(self, books: Books) -> None:
+        books.buried.clear()
+        assert books.lost(History(acked={"D-1"}, dead={"D-2"})) == ["D-2"]
+
+    def test_a_bad_file_that_was_parsed_is_found_out(self, books: Books) -> None:
+        books.buried.clear()
+        assert books.survived() == ["D-2"]
+
+    def test_a_second_result_counts_once(self, books: Books) -> None:
+        books.on_result(Measures("D-1", "a.py", lines=3))
+        assert books.repeated == 1
+        assert books.totals()["lines"] == 3
