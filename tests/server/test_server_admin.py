@@ -19,6 +19,7 @@ def wrong(text: str) -> bytes:
 def test_config_get(door: Door) -> None:
     assert door("CONFIG GET timeout") == b"*2\r\n$7\r\ntimeout\r\n$1\r\n0\r\n"
     assert door("CONFIG GET nosuch") == b"*0\r\n"
+    assert door.value("CONFIG GET save appendonly") == [b"save", b"", b"appendonly", b"no"]
     assert door.value("CONFIG GET maxmemory hz maxmem*")[::2] == [
         b"maxmemory",
         b"hz",

@@ -85,6 +85,6 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 def test_an_unkept_identity_saves_nothing() -> None:
     from tuque.cluster.membership import Membership
 
-    identity = Identity(Membership(ID), 1)
+    identity = Identity(Membership(ID), config(Path(".")))
     identity.save()
     identity.close()

@@ -197,6 +197,9 @@ def test_monitor_shows_commands_without_passwords(door: Door) -> None:
     stamp, _, rest = line.partition(" ")
     assert stamp[0] == "+" and len(stamp.split(".")[1]) == 6
     assert rest == '[127.0.0.1:5001] "PING" "a\\"b\\\\c\\n\\x00\\xff"\r\n'
+    eye.resp3 = True
+    door("PING")
+    assert b" [0 127.0.0.1:5001] " in taken(eye)
     door("AUTH default secret")
     door("HELLO 2 SETNAME x AUTH default secret")
     door("CONFIG SET requirepass secret")

@@ -29,7 +29,7 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
     if word == b"MEET" and count == 4:
         meet(args[2], args[3])
     elif word == b"NODES" and count == 2:
-        c.reply(s.identity.members.line(s.identity.port))
+        c.reply(s.identity.members.line(s.cfg.port))
     elif word == b"MYID" and count == 2:
         c.reply(s.n.node_id)
     elif word == b"INFO" and count == 2:

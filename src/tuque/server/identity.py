@@ -22,9 +22,9 @@ class IdentityError(Exception):
 class Identity:
     """The node's id and LEAVING flag, and the file that keeps them (none without a path)."""
 
-    def __init__(self, members: Membership, port: int, path: str = "", fd: int = -1) -> None:
+    def __init__(self, members: Membership, cfg: Config, path: str = "", fd: int = -1) -> None:
         self.members = members
-        self.port = port
+        self.cfg = cfg  # its port is 0 until the server listens
         self.path = path
         self.fd = fd
         self.is_new = False
@@ -52,7 +52,7 @@ class Identity:
         fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(fd, self.members.line(self.port))
+            os.write(fd, self.members.line(self.cfg.port))
             os.fsync(fd)
             os.replace(aside, self.path)
         except OSError:
@@ -75,7 +75,7 @@ def open_identity(cfg: Config) -> Identity:
     Raises IdentityError when another server has it, or when it is not valid.
     """
     path = in_dir(cfg, cfg.cluster_config_file)
-    identity = Identity(Membership(token_hex(20).encode()), cfg.port, path)
+    identity = Identity(Membership(token_hex(20).encode()), cfg, path)
     try:
         identity.fd = locked(path)
         text = os.pread(identity.fd, 1 << 20, 0)

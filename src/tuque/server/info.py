@@ -60,7 +60,7 @@ def server(s: Server) -> Fields:
         "gcc_version": platform.python_compiler().rpartition(" ")[2],
         "process_id": os.getpid(),
         "run_id": s.run_id,
-        "tcp_port": s.identity.port,
+        "tcp_port": s.cfg.port,
         "uptime_in_seconds": up_s,
         "uptime_in_days": up_s // 86400,
         "hz": s.cfg.hz,

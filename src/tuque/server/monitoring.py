@@ -103,13 +103,17 @@ def look(s: Server) -> None:
 
 
 def feed_monitors(s: Server, c: Client, args: list[bytes]) -> None:
-    """Show a command to every monitor: `+<s>.<us> [<address>] "word" ...`."""
+    """Show a command to every monitor: `+<s>.<us> [<address>] "word" ...`.
+
+    Monitors that speak RESP3 are Redis' clients: they want a database before the address.
+    """
     seconds, rest_ns = divmod(time_ns(), 1_000_000_000)
     words = " ".join([quoted(word) for word in without_secrets(args)])
-    line = f"+{seconds}.{rest_ns // 1000:06d} [{c.address}] {words}\r\n".encode()
+    stamp = f"+{seconds}.{rest_ns // 1000:06d}"
     for monitor in s.monitors:
         if not monitor.is_closed:
-            monitor.out.append(line)
+            where = f"0 {c.address}" if monitor.resp3 else c.address
+            monitor.out.append(f"{stamp} [{where}] {words}\r\n".encode())
             s.touch(monitor)
 
 

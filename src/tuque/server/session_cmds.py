@@ -30,7 +30,7 @@ def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
         if needs_auth(s, c):
             raise ArgError(NOAUTH)
         me = s.identity.members
-        node = [me.node_id, b"", b"%d" % s.identity.port, b"%d" % me.priority()]
+        node = [me.node_id, b"", b"%d" % s.cfg.port, b"%d" % me.priority()]
         c.reply([1, me.node_id, node])  # C5.1
         return
     version = strict_int(args[1])

@@ -86,7 +86,7 @@ class Server:
         self.scans: dict[str, Snapshot] = {}  # orders of scans in progress, by what is scanned
         self.used_peak_bytes = 0
         self.run_id = token_hex(20)
-        self.identity = Identity(Membership(node.node_id), cfg.port)  # not kept, until replaced
+        self.identity = Identity(Membership(node.node_id), cfg)  # not kept, until replaced
         self.last_house_commands: i64 = 0
         self.jobs_peak: i64 = 0  # most jobs since memory was last given back
         self.committer: Committer | None = None
