@@ -7,4 +7,4 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from node_by_hand import box  # noqa: E402, F401  the path is set above; pytest finds the fixture here
+from node_by_hand import box, wired  # noqa: F401  pytest looks for fixtures here

@@ -7,6 +7,7 @@ that became due, as the pump does.
 from __future__ import annotations
 
 import socket
+from time import monotonic_ns
 from typing import Any
 
 import hiredis
@@ -16,11 +17,12 @@ from tuque.core.deliver import serve_ready
 from tuque.core.events import KIND_NAMES, Events
 from tuque.core.job import Job
 from tuque.core.node import Node
-from tuque.core.procedures import check, next_timer_ms, tick
+from tuque.core.procedures import check, next_timer_ms, on_memory_level, tick
 from tuque.core.records import Records
 from tuque.server.clients import Client
 from tuque.server.config import Config, load
 from tuque.server.dispatch import execute, tell_wakes
+from tuque.server.pump import Pump
 from tuque.server.registry import register
 from tuque.server.state import Server, apply_settings
 
@@ -173,6 +175,7 @@ class Box:
     def turn(self) -> None:
         """What the pump does between reading and writing."""
         tick(self.n)
+        on_memory_level(self.n)
         if self.n.ready:
             serve_ready(self.n)
         if self.n.wakes:
@@ -208,5 +211,91 @@ class Box:
 def box() -> Any:
     """One node with default options."""
     made = Box()
+    yield made
+    made.close()
+
+
+class Line:
+    """A real connection to a pump that is turned by hand."""
+
+    def __init__(self, wired: Wired) -> None:
+        self.wired = wired
+        self.sock = socket.create_connection(wired.address)
+        self.sock.setblocking(False)
+
+    def send(self, data: bytes) -> None:
+        """Send bytes and let the server act on them."""
+        self.sock.sendall(data)
+        self.wired.turns()
+
+    def read(self) -> bytes:
+        """What the server sent; ends with b"<closed>" when it closed the connection."""
+        self.wired.turns()
+        got = b""
+        while True:
+            try:
+                data = self.sock.recv(1 << 16)
+            except BlockingIOError:
+                return got
+            except ConnectionResetError:
+                return got + b"<closed>"
+            if not data:
+                return got + b"<closed>"
+            got += data
+
+    def ask(self, data: bytes) -> bytes:
+        """Send, and read what comes back."""
+        self.send(data)
+        return self.read()
+
+
+class Wired:
+    """A box with a pump and a listening socket; nothing runs unless a test turns it."""
+
+    def __init__(self, **options: str) -> None:
+        self.box = Box(**options)
+        for session in self.box.sessions:
+            del self.box.server.clients[session.c.fd]
+            del self.box.server.by_number[session.c.number]
+            session.close()
+        self.box.sessions = []
+        self.pump = Pump(self.box.server)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setblocking(False)
+        self.address = self.listener.getsockname()
+        self.pump.listen(self.listener)
+        self.box.server.next_number = 100
+        self.box.server.clock_offset_ms = START_MS - monotonic_ns() // 1_000_000
+        self.lines: list[Line] = []
+
+    def line(self) -> Line:
+        """A new connection."""
+        line = Line(self)
+        self.lines.append(line)
+        self.turns()
+        return line
+
+    def turns(self) -> None:
+        """Turn until nothing more comes."""
+        for _ in range(6):
+            self.pump.turn(1)
+
+    def pass_ms(self, ms: int) -> None:
+        """Move the clock of the pump forward."""
+        self.box.server.clock_offset_ms += ms
+        self.turns()
+
+    def close(self) -> None:
+        """End every connection."""
+        for line in self.lines:
+            line.sock.close()
+        self.pump.close_all()
+        check(self.box.n)
+
+
+@pytest.fixture
+def wired() -> Any:
+    """A node with a pump."""
+    made = Wired()
     yield made
     made.close()

@@ -127,7 +127,9 @@ def test_fastack_reply(box: Box) -> None:
 
 
 def test_deljob(box: Box) -> None:
-    """A9.1 Each known job is unregistered here with cause deleted, whatever its state. The reply is their number."""
+    """A9.1 Each known job is unregistered here with cause deleted, whatever its state. The reply
+    is their number.
+    """
     queued, delayed = box.add(), box.add(DELAY=9)
     taken = box.add("r")
     box.get("r")

@@ -29,7 +29,9 @@ def test_lookup(box: Box) -> None:
     [("ack", "gc_acked"), ("ttl", "expired"), ("del", "admin_deleted"), ("evict", "evicted")],
 )
 def test_a_job_leaves_with_a_cause(box: Box, way_out: str, cause: str) -> None:
-    """G2.1 A record leaves the node with one cause out of: gc-acked, expired, moved, deleted, evicted, add-failed. The ledger counts it under that cause."""
+    """G2.1 A record leaves the node with one cause out of: gc-acked, expired, moved, deleted,
+    evicted, add-failed. The ledger counts it under that cause.
+    """
     job_id = box.add(TTL=10, RETRY=0)
     if way_out == "ack":
         box.run("ACKJOB", job_id)
@@ -91,7 +93,9 @@ def test_removal_is_recorded(box: Box) -> None:
 
 
 def test_removal_is_an_event(box: Box) -> None:
-    """G2.6 If it expired the event `expired` is written, if it was deleted or evicted the event `deleted` (E)."""
+    """G2.6 If it expired the event `expired` is written, if it was deleted or evicted the event
+    `deleted` (E).
+    """
     old, gone = box.add(TTL=10), box.add()
     box.run("DELJOB", gone)
     box.pass_ms(10_100)
@@ -100,7 +104,9 @@ def test_removal_is_an_event(box: Box) -> None:
 
 
 def test_enqueue_does_nothing_twice(box: Box) -> None:
-    """G3.1 Nothing happens if the job is already queued or acked, or if it is AMO and has been delivered."""
+    """G3.1 Nothing happens if the job is already queued or acked, or if it is AMO and has been
+    delivered.
+    """
     queued = box.add()
     assert box.run("ENQUEUE", queued) == 0
     at_most_once = box.add("amo", RETRY=0)
@@ -111,7 +117,9 @@ def test_enqueue_does_nothing_twice(box: Box) -> None:
 
 
 def test_queue_order(box: Box) -> None:
-    """G3.2 The job is inserted in its queue by its order key: creation time, then id. The queue is created if it does not exist."""
+    """G3.2 The job is inserted in its queue by its order key: creation time, then id. The queue is
+    created if it does not exist.
+    """
     ids = [box.add() for _ in range(5)]
     taken = box.get(count=3)
     assert taken == ids[:3]
@@ -134,7 +142,10 @@ def test_due_time_after_enqueue(box: Box) -> None:
 
 
 def test_first_enqueue_is_silent(box: Box) -> None:
-    """G3.5 If the job is to be announced (it has been in this queue before, or is a copy) its counter grows: `nacks` after a NACK, else `additional-deliveries`. Otherwise this first enqueue is silent and the next one will be announced."""
+    """G3.5 If the job is to be announced (it has been in this queue before, or is a copy) its
+    counter grows: `nacks` after a NACK, else `additional-deliveries`. Otherwise this first
+    enqueue is silent and the next one will be announced.
+    """
     job_id = box.add(DELAY=5, RETRY=10)
     box.pass_ms(5_100)
     assert box.show(job_id)["additional-deliveries"] == 0
@@ -148,7 +159,9 @@ def test_first_enqueue_is_silent(box: Box) -> None:
 
 
 def test_enqueue_serves_and_counts(box: Box) -> None:
-    """G3.6 The queue's `jobs-in` grows, its idle time starts anew, and clients that wait for it are served (V3) unless it is paused out."""
+    """G3.6 The queue's `jobs-in` grows, its idle time starts anew, and clients that wait for it
+    are served (V3) unless it is paused out.
+    """
     consumer = box.session()
     assert consumer("GETJOB", "FROM", "q") is None
     box.pass_ms(3_000)
@@ -185,7 +198,9 @@ def test_dequeue_makes_active(box: Box) -> None:
 
 
 def test_register_counts_the_cause() -> None:
-    """G5.1 A job enters the node with one cause out of: created, imported, replicated, loaded. The ledger counts it under that cause."""
+    """G5.1 A job enters the node with one cause out of: created, imported, replicated, loaded. The
+    ledger counts it under that cause.
+    """
     n = Node(NODE_ID, b"s", START_MS)
     for cause in (ledger.CREATED, ledger.IMPORTED, ledger.REPLICATED, ledger.LOADED):
         job = Job(n.ids.make(10, 1), b"q", b"", 1, START_MS + 10, 1, 0, 1)
@@ -211,7 +226,9 @@ def test_an_added_job_is_recorded_whole(box: Box) -> None:
 
 
 def test_form_of_an_id(box: Box) -> None:
-    """G6.1 An id is `D-`, the first 8 characters of the origin's node id, `-`, 24 characters out of `A-Z a-z 0-9 + /`, `-`, and the TTL field of 4 lower-case hexadecimal digits."""
+    """G6.1 An id is `D-`, the first 8 characters of the origin's node id, `-`, 24 characters out
+    of `A-Z a-z 0-9 + /`, `-`, and the TTL field of 4 lower-case hexadecimal digits.
+    """
     ids = [box.add() for _ in range(600)]
     assert len(set(ids)) == 600
     for job_id in ids:
@@ -231,7 +248,9 @@ def test_form_of_an_id(box: Box) -> None:
     ],
 )
 def test_ttl_field(box: Box, ttl: int, retry: int, field: bytes) -> None:
-    """G6.2 The TTL field is TTL/60 rounded down, at most 65535, with the lowest bit set for ALO and cleared for AMO."""
+    """G6.2 The TTL field is TTL/60 rounded down, at most 65535, with the lowest bit set for ALO
+    and cleared for AMO.
+    """
     assert box.add(TTL=ttl, RETRY=retry)[-4:] == field
 
 
@@ -249,7 +268,9 @@ def test_ttl_field(box: Box, ttl: int, retry: int, field: bytes) -> None:
     ],
 )
 def test_bad_id(box: Box, word: str) -> None:
-    """G6.3 Otherwise the command fails with `-BADID Invalid Job ID format.` before it does anything."""
+    """G6.3 Otherwise the command fails with `-BADID Invalid Job ID format.` before it does
+    anything.
+    """
     good = box.add()
     for command in ("ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE"):
         assert box.run(command, good, word) == "BADID Invalid Job ID format."
@@ -259,12 +280,16 @@ def test_bad_id(box: Box, word: str) -> None:
 
 
 def test_only_the_form_of_an_id_is_looked_at() -> None:
-    """G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35; nothing else is looked at."""
+    """G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35;
+    nothing else is looked at.
+    """
     assert is_job_id(b"D-\x00234567!-\xff23456789012345678901234-zzzz")
 
 
 def test_creation_time_grows(box: Box) -> None:
-    """G6.4 Creation time is the ms clock x 1,000,000; if that is not greater than the last one given out, it is the last one plus 1."""
+    """G6.4 Creation time is the ms clock x 1,000,000; if that is not greater than the last one
+    given out, it is the last one plus 1.
+    """
     first = box.show(box.add())["ctime"]
     second = box.show(box.add())["ctime"]
     assert first == START_MS * 1_000_000
@@ -274,7 +299,9 @@ def test_creation_time_grows(box: Box) -> None:
 
 
 def test_one_timer(box: Box) -> None:
-    """G7.1 A job has one timer; it stands at the earlier of its expiry and, while it is active and the due time is not 0, its due time."""
+    """G7.1 A job has one timer; it stands at the earlier of its expiry and, while it is active and
+    the due time is not 0, its due time.
+    """
     job_id = box.add(TTL=100, RETRY=30)
     assert box.show(job_id)["next-awake-within"] == 100_000
     box.get()
@@ -304,7 +331,9 @@ def test_due_time_runs_q2(box: Box) -> None:
 
 
 def test_a_queued_job_has_only_its_expiry(box: Box) -> None:
-    """G7.4 A queued job that is alone in its cluster has no due time to act on: only its expiry is armed."""
+    """G7.4 A queued job that is alone in its cluster has no due time to act on: only its expiry is
+    armed.
+    """
     job_id = box.add(TTL=1000, RETRY=1)
     box.pass_ms(20_000)
     shown = box.show(job_id)
@@ -328,7 +357,9 @@ def test_no_wake_without_a_deadline(box: Box) -> None:
 
 
 def test_clock_is_given_from_outside() -> None:
-    """G8.1 Now is the wall clock at start plus the monotonic time since then. It never goes back while the node runs."""
+    """G8.1 Now is the wall clock at start plus the monotonic time since then. It never goes back
+    while the node runs.
+    """
     from tuque.server.pump import Pump
 
     box = Box()

@@ -29,7 +29,9 @@ def test_bad_word(box: Box) -> None:
     ],
 )
 def test_words_add_up(box: Box, words: list[str], state: str) -> None:
-    """P1.2 The words add up from nothing; `none` drops what was added so far. The result replaces the old state."""
+    """P1.2 The words add up from nothing; `none` drops what was added so far. The result replaces
+    the old state.
+    """
     box.run("PAUSE", "q", "out")
     assert box.run("PAUSE", "q", *words) == state
     assert box.run("PAUSE", "q", "state") == state
@@ -59,7 +61,9 @@ def test_reply(box: Box) -> None:
 
 
 def test_pause_is_recorded_and_kept(box: Box) -> None:
-    """P1.5 The state is in the journal and survives a restart. A paused queue is never removed for idleness."""
+    """P1.5 The state is in the journal and survives a restart. A paused queue is never removed for
+    idleness.
+    """
     assert box.n.records is not None
     box.run("PAUSE", "q", "in")
     record = Record()
@@ -81,7 +85,9 @@ def test_clearing_serves(box: Box) -> None:
 
 
 def test_what_in_stops(box: Box) -> None:
-    """P2.1 In: ADDJOB (R1.7), DEADLETTER into it (Q10.1), the due time of ALO jobs (Q2.2). Not: ENQUEUE, NACK, imports on their way."""
+    """P2.1 In: ADDJOB (R1.7), DEADLETTER into it (Q10.1), the due time of ALO jobs (Q2.2). Not:
+    ENQUEUE, NACK, imports on their way.
+    """
     job_id = box.add(RETRY=5)
     box.run("PAUSE", "q", "in")
     assert box.run("ADDJOB", "q", "b", 0).startswith("PAUSED")
@@ -95,7 +101,9 @@ def test_what_in_stops(box: Box) -> None:
 
 
 def test_what_out_stops(box: Box) -> None:
-    """P2.2 Out: GETJOB gets nothing from it and waiting clients are not woken. QPEEK, QLEN and SHOW are not affected."""
+    """P2.2 Out: GETJOB gets nothing from it and waiting clients are not woken. QPEEK, QLEN and
+    SHOW are not affected.
+    """
     waiting = box.session()
     waiting("GETJOB", "FROM", "q")
     box.run("PAUSE", "q", "out")

@@ -18,7 +18,9 @@ def test_delivered_at_most_once_job_is_left_alone(box: Box) -> None:
 
 
 def test_paused_in_puts_the_retry_off(box: Box) -> None:
-    """Q2.2 If the queue is paused in: an ALO job gets the due time now + retry + J and stays active; an AMO job is queued all the same, since it would be lost otherwise."""
+    """Q2.2 If the queue is paused in: an ALO job gets the due time now + retry + J and stays
+    active; an AMO job is queued all the same, since it would be lost otherwise.
+    """
     often = box.add(RETRY=10)
     once = box.add(RETRY=0, DELAY=10)
     box.get()
@@ -34,7 +36,9 @@ def test_paused_in_puts_the_retry_off(box: Box) -> None:
 
 
 def test_retry_time(box: Box) -> None:
-    """Q2.3 Otherwise the job is enqueued (G3). The event `requeued` is written with the cause timeout, unless it was a delay that ended."""
+    """Q2.3 Otherwise the job is enqueued (G3). The event `requeued` is written with the cause
+    timeout, unless it was a delay that ended.
+    """
     job_id = box.add(RETRY=10, DELAY=1)
     box.pass_ms(1_100)
     box.get()
@@ -44,7 +48,9 @@ def test_retry_time(box: Box) -> None:
 
 
 def test_enqueue_command(box: Box) -> None:
-    """Q5.1 For each id: a job that is active here and not (AMO and delivered) is enqueued (G3), also before its delay is over and also when the queue is paused in. Others are skipped."""
+    """Q5.1 For each id: a job that is active here and not (AMO and delivered) is enqueued (G3),
+    also before its delay is over and also when the queue is paused in. Others are skipped.
+    """
     delayed, once = box.add(DELAY=100), box.add(DELAY=100, RETRY=0)
     taken, queued = box.add("r"), box.add("s")
     box.get("r")
@@ -54,7 +60,9 @@ def test_enqueue_command(box: Box) -> None:
 
 
 def test_enqueue_counts_and_tells(box: Box) -> None:
-    """Q5.2 The reply is the number of jobs enqueued. The event `requeued` is written with the cause command."""
+    """Q5.2 The reply is the number of jobs enqueued. The event `requeued` is written with the
+    cause command.
+    """
     job_id = box.add()
     box.get()
     assert box.run("ENQUEUE", job_id, job_id) == 1
@@ -64,7 +72,9 @@ def test_enqueue_counts_and_tells(box: Box) -> None:
 
 
 def test_nack(box: Box) -> None:
-    """Q6.1 The same jobs as in Q5.1 are put back, except one that still is in its first delay, which NACK does not cut short. The counter that grows is `nacks`, always."""
+    """Q6.1 The same jobs as in Q5.1 are put back, except one that still is in its first delay,
+    which NACK does not cut short. The counter that grows is `nacks`, always.
+    """
     taken, delayed = box.add(), box.add(DELAY=100)
     dequeued = box.add("r")
     box.get()
@@ -80,7 +90,9 @@ def test_nack(box: Box) -> None:
 
 @pytest.mark.parametrize(("delay", "ms"), [("2", 2000), ("0.25", 250), ("1.5", 1500), (".5", 500)])
 def test_nack_with_delay(box: Box, delay: str, ms: int) -> None:
-    """Q6.2 With DELAY the job stays active and its due time becomes now + DELAY; at that time it is enqueued without growing a counter again."""
+    """Q6.2 With DELAY the job stays active and its due time becomes now + DELAY; at that time it
+    is enqueued without growing a counter again.
+    """
     job_id = box.add(RETRY=100)
     box.get()
     assert box.run("NACK", "DELAY", delay, job_id) == 1
@@ -106,7 +118,9 @@ def test_nack_with_delay_may_be_repeated(box: Box) -> None:
 
 @pytest.mark.parametrize("delay", ["-1", "x", "", "1e3", "1.2.3", str(1 << 31), "nan"])
 def test_nack_delay_errors(box: Box, delay: str) -> None:
-    """Q6.2 DELAY is a decimal number of seconds from 0 to 2^31-1, otherwise `-ERR DELAY time must be a non negative number`."""
+    """Q6.2 DELAY is a decimal number of seconds from 0 to 2^31-1, otherwise `-ERR DELAY time must
+    be a non negative number`.
+    """
     job_id = box.add()
     box.get()
     error = "ERR DELAY time must be a non negative number"
@@ -137,7 +151,9 @@ def test_nack_counts_and_tells(box: Box) -> None:
 
 
 def test_dequeue(box: Box) -> None:
-    """Q7.1 Each job that is queued here becomes active (G4); an ALO job gets the due time now + retry + J."""
+    """Q7.1 Each job that is queued here becomes active (G4); an ALO job gets the due time now +
+    retry + J.
+    """
     job_id = box.add(RETRY=10)
     box.pass_ms(60_000)
     assert box.run("DEQUEUE", job_id, UNKNOWN) == 1
@@ -164,7 +180,9 @@ def test_dequeue_reply(box: Box) -> None:
 
 
 def test_working_unknown(box: Box) -> None:
-    """Q8.1 Not an id: `-BADID Invalid Job ID format.` Unknown: `-NOJOB Job not known in the context of this node.`"""
+    """Q8.1 Not an id: `-BADID Invalid Job ID format.` Unknown: `-NOJOB Job not known in the
+    context of this node.`
+    """
     assert box.run("WORKING", "x") == "BADID Invalid Job ID format."
     assert box.run("WORKING", UNKNOWN) == "NOJOB Job not known in the context of this node."
 
@@ -185,7 +203,9 @@ NOTDELIVERED = "NOTDELIVERED Job was not delivered yet, there is no processing t
 
 
 def test_working_undelivered(box: Box) -> None:
-    """Q8.3 Never delivered: `-NOTDELIVERED Job was not delivered yet, there is no processing to extend.`"""
+    """Q8.3 Never delivered: `-NOTDELIVERED Job was not delivered yet, there is no processing to
+    extend.`
+    """
     delayed, queued, once = box.add(DELAY=3600, RETRY=1), box.add(), box.add(RETRY=0)
     for job_id in (delayed, queued, once):
         assert box.run("WORKING", job_id) == NOTDELIVERED
@@ -194,7 +214,9 @@ def test_working_undelivered(box: Box) -> None:
 
 
 def test_working_too_late(box: Box) -> None:
-    """Q8.4 More than half of the job's life is over: `-TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery.`"""
+    """Q8.4 More than half of the job's life is over: `-TOOLATE Half of job TTL already elapsed,
+    you are no longer allowed to postpone the next delivery.`
+    """
     job_id = box.add(TTL=100, RETRY=60)
     box.get()
     box.pass_ms(50_000)
@@ -207,7 +229,9 @@ def test_working_too_late(box: Box) -> None:
 
 
 def test_working_puts_the_retry_off(box: Box) -> None:
-    """Q8.5 If the job is queued again it is dequeued (G4). The due time of an ALO job becomes the later of what it was and now + retry + J."""
+    """Q8.5 If the job is queued again it is dequeued (G4). The due time of an ALO job becomes the
+    later of what it was and now + retry + J.
+    """
     job_id = box.add(RETRY=10)
     box.get()
     box.pass_ms(8_000)
@@ -232,7 +256,9 @@ def test_working_reply(box: Box) -> None:
 
 
 def test_deadletter_errors(box: Box) -> None:
-    """Q10.1 Errors as in Q8.1 and Q8.2; a target queue that is paused in: `-PAUSED Queue paused in input, try later`; REASON over 512 bytes: `-ERR REASON must be at most 512 bytes`."""
+    """Q10.1 Errors as in Q8.1 and Q8.2; a target queue that is paused in: `-PAUSED Queue paused in
+    input, try later`; REASON over 512 bytes: `-ERR REASON must be at most 512 bytes`.
+    """
     job_id = box.add()
     assert box.run("DEADLETTER", "x", "dead") == "BADID Invalid Job ID format."
     nojob = "NOJOB Job not known in the context of this node."
@@ -248,7 +274,9 @@ def test_deadletter_errors(box: Box) -> None:
 
 
 def test_deadletter(box: Box) -> None:
-    """Q10.2 In one step a new job with the same body and default options is added to the target queue (R1.8, R1.9) and the old job is acked (A1)."""
+    """Q10.2 In one step a new job with the same body and default options is added to the target
+    queue (R1.8, R1.9) and the old job is acked (A1).
+    """
     job_id = box.add(body="bad", RETRY=9, TTL=99)
     box.get()
     new_id = box.run("DEADLETTER", job_id, "dead", "REASON", "3 tries").encode()
@@ -260,7 +288,9 @@ def test_deadletter(box: Box) -> None:
 
 
 def test_deadletter_event(box: Box) -> None:
-    """Q10.3 The event `dead` is written for the old job, with the reason. The reply is the new id as a status."""
+    """Q10.3 The event `dead` is written for the old job, with the reason. The reply is the new id
+    as a status.
+    """
     job_id = box.add()
     box.get()
     reply = box.run("DEADLETTER", job_id, "dead", "REASON", "3 tries")

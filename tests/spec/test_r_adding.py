@@ -31,7 +31,9 @@ MOST = (1 << 31) - 1
     ],
 )
 def test_option_errors(box: Box, words: list[str], error: str) -> None:
-    """R1.1 Options are read from left to right; the first bad one decides the error. An unknown word, or a last word that needs a value: `-ERR syntax error`."""
+    """R1.1 Options are read from left to right; the first bad one decides the error. An unknown
+    word, or a last word that needs a value: `-ERR syntax error`.
+    """
     assert box.run("ADDJOB", "q", "b", "0", *words) == error
     assert not box.n.jobs
 
@@ -73,14 +75,18 @@ def test_last_option_wins(box: Box) -> None:
     ],
 )
 def test_timeout_errors(box: Box, timeout: str, error: str) -> None:
-    """R1.2 Timeout not an integer: `-ERR timeout is not an integer or out of range`; below 0: `-ERR timeout is negative`. 0 means no limit."""
+    """R1.2 Timeout not an integer: `-ERR timeout is not an integer or out of range`; below 0:
+    `-ERR timeout is negative`. 0 means no limit.
+    """
     assert box.run("ADDJOB", "q", "b", timeout) == error
     assert box.run("ADDJOB", "q", "b", timeout, "TTL", "0") == "ERR TTL must be a number > 0"
     assert not box.n.jobs
 
 
 def test_at_most_once_has_one_copy(box: Box) -> None:
-    """R1.3 REPLICATE above 1, asked for or by default, with RETRY 0: `-ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)` (two spaces after "set")."""
+    """R1.3 REPLICATE above 1, asked for or by default, with RETRY 0: `-ERR With RETRY set to 0
+    please explicitly set  REPLICATE to 1 (at-most-once delivery)` (two spaces after "set").
+    """
     reply = box.run("ADDJOB", "q", "b", "0", "RETRY", "0", "REPLICATE", "2")
     assert reply == (
         "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
@@ -91,7 +97,9 @@ def test_at_most_once_has_one_copy(box: Box) -> None:
 
 @pytest.mark.parametrize("delay", [10, 11, MOST])
 def test_delay_beyond_ttl(box: Box, delay: int) -> None:
-    """R1.4 DELAY not less than TTL: `-ERR The specified DELAY is greater than TTL. Job refused since would never be delivered`."""
+    """R1.4 DELAY not less than TTL: `-ERR The specified DELAY is greater than TTL. Job refused
+    since would never be delivered`.
+    """
     reply = box.run("ADDJOB", "q", "b", "0", "TTL", "10", "DELAY", delay)
     assert reply == (
         "ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
@@ -104,27 +112,36 @@ SINCE = ", since I'm unable to hold a copy of the message for the following reas
 
 
 def test_not_enough_nodes(box: Box) -> None:
-    """R1.5 Fewer are reachable: `-NOREPL Not enough reachable nodes for the requested replication level`"""
+    """R1.5 Fewer are reachable: `-NOREPL Not enough reachable nodes for the requested replication
+    level`
+    """
     assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "2") == NOREPL
     assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "3", "ASYNC") == NOREPL
 
 
 def test_no_own_copy_while_leaving(box: Box) -> None:
-    """R1.5 This node takes no copy while it leaves the cluster or memory is at level 1 or above (M2): external replication (R6)."""
+    """R1.5 This node takes no copy while it leaves the cluster or memory is at level 1 or above
+    (M2): external replication (R6).
+    """
     box.n.is_leaving = True
     assert box.run("ADDJOB", "q", "b", "0") == NOREPL + SINCE + "I'm leaving the cluster"
     assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "2") == NOREPL
 
 
 def test_no_own_copy_when_memory_is_short(box: Box) -> None:
-    """R1.5 if it is exactly the missing own copy, followed by `, since I'm unable to hold a copy of the message for the following reason: ` and `I'm leaving the cluster` or `I'm out of memory`."""
+    """R1.5 if it is exactly the missing own copy, followed by `, since I'm unable to hold a copy
+    of the message for the following reason: ` and `I'm leaving the cluster` or `I'm out of
+    memory`.
+    """
     box.add()
     box.n.limits.memory_bytes = box.n.used_bytes() * 5 // 4
     assert box.run("ADDJOB", "q", "b", "0") == NOREPL + SINCE + "I'm out of memory"
 
 
 def test_maxlen(box: Box) -> None:
-    """R1.6 MAXLEN is given and the local queue is at least that long: `-MAXLEN Queue is already longer than the specified MAXLEN count`."""
+    """R1.6 MAXLEN is given and the local queue is at least that long: `-MAXLEN Queue is already
+    longer than the specified MAXLEN count`.
+    """
     box.add(MAXLEN=1)
     reply = box.run("ADDJOB", "q", "b", "0", "MAXLEN", "1")
     assert reply == "MAXLEN Queue is already longer than the specified MAXLEN count"
@@ -141,7 +158,9 @@ def test_paused_in(box: Box) -> None:
 
 
 def test_added_job(box: Box) -> None:
-    """R1.8 The job is made with a new id (G6), expiry now + TTL, and this node as holder, and is registered with cause created (G5)."""
+    """R1.8 The job is made with a new id (G6), expiry now + TTL, and this node as holder, and is
+    registered with cause created (G5).
+    """
     job = box.job(box.add(TTL=100))
     assert job.expire_ms == START_MS + 100_000
     assert job.holders == 1
@@ -150,7 +169,9 @@ def test_added_job(box: Box) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"ASYNC": True}, {"REPLICATE": 1}])
 def test_queued_at_once(box: Box, options: dict[str, int]) -> None:
-    """R1.9 With REPLICATE 1, or ASYNC, it is active at once; with a DELAY its due time is now + DELAY, else it is enqueued (G3). The reply is the id as a status."""
+    """R1.9 With REPLICATE 1, or ASYNC, it is active at once; with a DELAY its due time is now +
+    DELAY, else it is enqueued (G3). The reply is the id as a status.
+    """
     job_id = box.add(**options)
     assert box.state(job_id) == "queued"
 

@@ -19,7 +19,9 @@ from node_by_hand import NULL, START_MS, Box
     ],
 )
 def test_syntax(box: Box, words: list[str]) -> None:
-    """V1.1 An unknown word, no FROM, no queue, or a last word that needs a value: `-ERR syntax error`."""
+    """V1.1 An unknown word, no FROM, no queue, or a last word that needs a value: `-ERR syntax
+    error`.
+    """
     box.add()
     assert box.run("GETJOB", *words) == "ERR syntax error"
     assert box.qlen() == 1
@@ -59,7 +61,9 @@ def test_timeout_errors(box: Box, timeout: str, error: str) -> None:
 
 
 def test_reply_form(box: Box) -> None:
-    """V1.3 the reply is an array of jobs, each an array of queue, id, body, and with WITHCOUNTERS also `nacks`, its count, `additional-deliveries`, its count."""
+    """V1.3 the reply is an array of jobs, each an array of queue, id, body, and with WITHCOUNTERS
+    also `nacks`, its count, `additional-deliveries`, its count.
+    """
     job_id = box.add(body="b1")
     assert box.run("GETJOB", "FROM", "q") == [[b"q", job_id, b"b1"]]
     box.run("NACK", job_id)
@@ -81,7 +85,9 @@ LEAVING = "LEAVING This node is leaving the cluster, please connect to a differe
 
 
 def test_leaving(box: Box) -> None:
-    """V1.5 None and this node leaves: `-LEAVING This node is leaving the cluster, please connect to a different one`."""
+    """V1.5 None and this node leaves: `-LEAVING This node is leaving the cluster, please connect
+    to a different one`.
+    """
     job_id = box.add()
     box.n.is_leaving = True
     assert box.get() == [job_id]
@@ -90,7 +96,9 @@ def test_leaving(box: Box) -> None:
 
 
 def test_wait(box: Box) -> None:
-    """V1.6 Otherwise the client waits in each of the named queues once, in order of arrival, and the queues exist from now on."""
+    """V1.6 Otherwise the client waits in each of the named queues once, in order of arrival, and
+    the queues exist from now on.
+    """
     waiting = box.session()
     assert waiting("GETJOB", "FROM", "a", "b", "a") is None
     for name in ("a", "b"):
@@ -99,7 +107,9 @@ def test_wait(box: Box) -> None:
 
 
 def test_rounds(box: Box) -> None:
-    """V2.1 The queues are visited from left to right, one job from each, in rounds, until COUNT is reached or a round gave nothing. A name may stand twice."""
+    """V2.1 The queues are visited from left to right, one job from each, in rounds, until COUNT is
+    reached or a round gave nothing. A name may stand twice.
+    """
     a, b, c = box.add("q1"), box.add("q1"), box.add("q2")
     assert box.get("q1", "q2", "q1", count=10) == [a, c, b]
     ids = {name: [box.add(name) for _ in range(3)] for name in ("x", "y")}
@@ -118,7 +128,9 @@ def test_paused_out_gives_nothing(box: Box) -> None:
 
 
 def test_expired_is_not_handed_out(box: Box) -> None:
-    """V2.3 A queue gives its oldest job by order key. One that has expired is not handed out but unregistered (G7.2)."""
+    """V2.3 A queue gives its oldest job by order key. One that has expired is not handed out but
+    unregistered (G7.2).
+    """
     old, young = box.add(TTL=5), box.add(TTL=50)
     box.jump_ms(5_000)
     assert box.get(count=5) == [young]
@@ -127,7 +139,9 @@ def test_expired_is_not_handed_out(box: Box) -> None:
 
 
 def test_served_in_the_same_step(box: Box) -> None:
-    """V3.1 It runs after each command and each timer that queued a job or cleared an output pause, in the order in which queues became ready."""
+    """V3.1 It runs after each command and each timer that queued a job or cleared an output pause,
+    in the order in which queues became ready.
+    """
     by_command, by_timer, by_pause = box.session(), box.session(), box.session()
     late = box.add("t", DELAY=5)
     box.run("PAUSE", "p", "out")
@@ -180,7 +194,9 @@ def test_served_client_leaves_all_lists(box: Box) -> None:
 
 
 def test_delivered_job_is_active(box: Box) -> None:
-    """V4.1 The job leaves the queue and becomes active; `jobs-out` grows and the queue's idle time starts anew."""
+    """V4.1 The job leaves the queue and becomes active; `jobs-out` grows and the queue's idle time
+    starts anew.
+    """
     job_id = box.add()
     box.pass_ms(5_000)
     box.get()
@@ -202,7 +218,9 @@ def test_delivery_is_counted(box: Box) -> None:
 
 
 def test_retry_runs_from_the_delivery(box: Box) -> None:
-    """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the delivery."""
+    """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the
+    delivery.
+    """
     job_id = box.add(RETRY=10)
     box.pass_ms(8_900)
     assert box.get() == [job_id]
@@ -243,7 +261,9 @@ def test_delivery_is_an_event(box: Box) -> None:
 
 
 def test_timeout(box: Box) -> None:
-    """V5.1 At its timeout the client gets a null array and leaves all waiting lists. The timeout has its own deadline; it does not depend on how many clients there are."""
+    """V5.1 At its timeout the client gets a null array and leaves all waiting lists. The timeout
+    has its own deadline; it does not depend on how many clients there are.
+    """
     crowd = [box.session() for _ in range(300)]
     for session in crowd:
         session("GETJOB", "FROM", "idle")
@@ -273,7 +293,9 @@ def test_an_old_timeout_does_not_hit_a_new_wait(box: Box) -> None:
 
 
 def test_disconnect_while_waiting(box: Box) -> None:
-    """V6.1 A client that disconnects while it waits leaves all waiting lists; it is never handed a job after that."""
+    """V6.1 A client that disconnects while it waits leaves all waiting lists; it is never handed a
+    job after that.
+    """
     from tuque.core.procedures import stop_waiting
 
     waiting = box.session()
@@ -285,7 +307,9 @@ def test_disconnect_while_waiting(box: Box) -> None:
 
 
 def test_starting_to_leave(box: Box) -> None:
-    """V7.1 Clients that wait in GETJOB get `-LEAVING This node is leaving the cluster, please connect to a different one`."""
+    """V7.1 Clients that wait in GETJOB get `-LEAVING This node is leaving the cluster, please
+    connect to a different one`.
+    """
     waiting = box.session()
     waiting("GETJOB", "FROM", "q")
     assert box.run("CLUSTER", "LEAVING", "yes") == "OK"
@@ -304,7 +328,9 @@ def test_flushall_while_waiting(box: Box) -> None:
 
 
 def test_lost_reply_counts_as_delivery(box: Box) -> None:
-    """V6.2 A reply that was made and could not be sent counts as a delivery: an ALO job comes back after retry, an AMO job is gone."""
+    """V6.2 A reply that was made and could not be sent counts as a delivery: an ALO job comes back
+    after retry, an AMO job is gone.
+    """
     often, once = box.add(RETRY=5), box.add(RETRY=0)
     leaver = box.session()
     leaver("GETJOB", "COUNT", 2, "FROM", "q")  # the reply is thrown away

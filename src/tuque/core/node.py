@@ -87,6 +87,7 @@ class Node:
         self.wakes: list[Wake] = []
         # queues that may be idle: heap of (instant to look, name), one entry a queue
         self.idle_checks: list[tuple[int, bytes]] = []
+        self.idle_level: i64 = 0  # memory level those instants were made for
         # memory
         self.job_bytes: i64 = 0
         self.base_bytes: i64 = 0  # the process without jobs, set by the shell

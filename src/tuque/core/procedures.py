@@ -1,6 +1,6 @@
 """Procedures that the rules share: lookup, register, unregister, enqueue, timers (SPEC G)."""
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from mypy_extensions import i64
@@ -213,6 +213,20 @@ def on_idle_check(n: Node, name: bytes) -> None:
         return
     at_ms = q.atime_ms + limit_ms if is_idle else n.now_ms + limit_ms
     heappush(n.idle_checks, (at_ms, name))
+
+
+def on_memory_level(n: Node) -> None:
+    """[M4] When the memory level changed, idle queues are looked at sooner, or later."""
+    level = memory_level(n)
+    if level == n.idle_level:
+        return
+    n.idle_level = level
+    soon_ms = n.now_ms + idle_limit_ms(n)
+    checks: list[tuple[int, bytes]] = []
+    for at_ms, name in n.idle_checks:
+        checks.append((min(at_ms, soon_ms), name))
+    heapify(checks)
+    n.idle_checks = checks
 
 
 def idle_limit_ms(n: Node) -> i64:

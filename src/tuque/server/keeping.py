@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
+from tuque.core.procedures import on_memory_level
 from tuque.server.clients import Client
 from tuque.server.monitoring import look
 from tuque.server.state import Server, log
 
-SHRINK_JOBS = 50_000  # a smaller table is not worth a look
+SHRINK_JOBS = 1_000  # a smaller table is not worth a look
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
@@ -25,6 +26,7 @@ def keep_house(s: Server) -> None:
         if c.reader.strict is not None:
             buffers += c.reader.held_bytes()
     s.n.other_bytes = buffers
+    on_memory_level(s.n)
     s.figures.sample(now_ms)
     look(s)
     live = len(s.n.jobs)
@@ -35,7 +37,7 @@ def keep_house(s: Server) -> None:
 
 
 def give_back(s: Server) -> None:
-    """Return memory of a past peak: a table never shrinks by itself, nor does the heap (M6)."""
+    """Return memory of a past peak: a table never shrinks by itself, nor does the heap (M1.3)."""
     s.n.jobs = dict(s.n.jobs)
     s.n.delivered_amo = dict(s.n.delivered_amo)
     if TRIM is not None:

@@ -1,0 +1,520 @@
+"""SPEC C: connections, the protocol, the order of checks, sessions."""
+
+from __future__ import annotations
+
+import pytest
+from node_by_hand import NODE_ID, NULL, Box, Line, Wired
+
+from tuque.server.config import ConfigError, load
+from tuque.server.dispatch import HANDLERS
+from tuque.wire.commands import ROWS
+
+PING = b"*1\r\n$4\r\nPING\r\n"
+
+
+def test_too_many_clients() -> None:
+    """C1.1 Above `maxclients` the connection gets `-ERR max number of clients reached` and is
+    closed.
+    """
+    wired = Wired(maxclients="2")
+    first, _ = wired.line(), wired.line()
+    assert wired.line().read() == b"-ERR max number of clients reached\r\n<closed>"
+    assert first.ask(PING) == b"+PONG\r\n"
+    wired.close()
+
+
+def test_a_new_session() -> None:
+    """C1.2 A session starts with RESP2, no name, replies on, and not authenticated if
+    `requirepass` is set.
+    """
+    box = Box(requirepass="secret")
+    assert box.run("PING") == "NOAUTH Authentication required."
+    assert box.run("AUTH", "secret") == "OK"
+    assert box.run("CLIENT", "GETNAME") is NULL
+    box.run("GETJOB", "NOHANG", "FROM", "q")
+    assert not box.run.c.resp3
+    box.close()
+
+
+def test_protected_mode() -> None:
+    """C1.3 In protected mode without a password the server listens on this machine only; a start
+    with another address fails with an error that says how to allow it.
+    """
+    with pytest.raises(ConfigError, match="requirepass"):
+        load(None, {}, {"bind": "0.0.0.0"})
+    load(None, {}, {"bind": "0.0.0.0", "requirepass": "x"})
+    load(None, {}, {"bind": "0.0.0.0", "protected_mode": "no"})
+
+
+@pytest.mark.parametrize(
+    ("data", "reply"),
+    [
+        (b"PING\r\n", b"+PONG\r\n"),
+        (b"PING\n", b"+PONG\r\n"),
+        (b'PING "a\\x41\\n\\r\\t\\a\\b\\"\\\\"\r\n', b'$9\r\naA\n\r\t\x07\x08"\\\r\n'),
+        (b"PING 'it\\'s'\r\n", b"$4\r\nit's\r\n"),
+        (b"  PING   x  \r\n", b"$1\r\nx\r\n"),
+        (b"*2\r\n$4\r\nping\r\n$2\r\n\r\n\r\n", b"$2\r\n\r\n\r\n"),
+    ],
+)
+def test_requests(wired: Wired, data: bytes, reply: bytes) -> None:
+    """C2.1 Requests are RESP arrays of bulk strings, or inline commands ended by `\\n` or
+    `\\r\\n`. Inline double quotes know `\\n \\r \\t \\b \\a \\xHH \\\\ \\"`, single quotes know
+    `\\'`.
+    """
+    assert wired.line().ask(data) == reply
+
+
+@pytest.mark.parametrize("nothing", [b"*0\r\n", b"*-1\r\n", b"\r\n", b"\n", b"   \r\n"])
+def test_nothing_is_skipped(wired: Wired, nothing: bytes) -> None:
+    """C2.2 `*0`, `*-1` and an empty inline line are skipped."""
+    assert wired.line().ask(nothing * 3 + PING) == b"+PONG\r\n"
+
+
+def test_any_cut(wired: Wired) -> None:
+    """C2.3 Any cut of the stream into pieces gives the same commands."""
+    stream = PING + b"PING 'a b'\r\n" + b"*2\r\n$4\r\nPING\r\n$3\r\nx\r\n\r\n"
+    whole = wired.line().ask(stream)
+    for cut in range(1, len(stream), 3):
+        line = wired.line()
+        line.send(stream[:cut])
+        line.send(stream[cut:])
+        assert line.read() == whole, cut
+        line.sock.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"x" * 65_540, b"too big inline request"),
+        (b"*" + b"1" * 65_540, b"too big mbulk count string"),
+        (b"*1\r\n$" + b"1" * 65_540, b"too big bulk count string"),
+        (b"*x\r\n", b"invalid multibulk length"),
+        (b"*1048577\r\n", b"invalid multibulk length"),
+        (b"*99999999999999999999\r\n", b"invalid multibulk length"),
+        (b"*1\r\n$-1\r\n", b"invalid bulk length"),
+        (b"*1\r\n$x\r\n", b"invalid bulk length"),
+        (b"*1\r\n$536870913\r\n", b"invalid bulk length"),
+        (b"*1\r\n:1\r\n", b"expected '$', got ':'"),
+        (b'PING "x\r\n', b"unbalanced quotes in request"),
+        (b"PING 'x\r\n", b"unbalanced quotes in request"),
+    ],
+)
+def test_broken_streams(wired: Wired, data: bytes, error: bytes) -> None:
+    """C2.4 A stream that breaks the format gets one of the errors below and is closed. Commands
+    before it are answered first; it changes nothing.
+    """
+    line = wired.line()
+    reply = line.ask(PING + data)
+    assert reply == b"+PONG\r\n-ERR Protocol error: " + error + b"\r\n<closed>"
+    assert wired.line().ask(PING) == b"+PONG\r\n"
+    assert not wired.box.n.jobs
+
+
+def test_half_a_command() -> None:
+    """C2.5 A command that was begun and not finished within `command-deadline` seconds closes the
+    connection.
+    """
+    wired = Wired(command_deadline="5")
+    line, other = wired.line(), wired.line()
+    line.send(b"*2\r\n$4\r\nPI")
+    wired.pass_ms(4_500)
+    assert line.read() == b""
+    wired.pass_ms(2_000)
+    wired.pass_ms(2_000)
+    assert line.read() == b"<closed>"
+    assert other.ask(PING) == b"+PONG\r\n"
+    wired.close()
+
+
+def test_idle_clients() -> None:
+    """C2.5 A client that is idle for `timeout` seconds (0 = off) is closed unless it is blocked."""
+    wired = Wired(timeout="5")
+    idle, waiting = wired.line(), wired.line()
+    waiting.send(b"GETJOB FROM q\r\n")
+    wired.pass_ms(6_000)
+    wired.pass_ms(2_000)
+    assert idle.read() == b"<closed>"
+    assert waiting.read() == b""
+    wired.close()
+
+
+def test_a_client_that_does_not_read() -> None:
+    """C2.6 A client that does not read its replies is closed when they pass the hard limit, or
+    stay above the soft limit for its seconds (`client-output-buffer-limit`).
+    """
+    wired = Wired(client_output_buffer_limit="normal 8mb 0 0")
+    line = wired.line()
+    big = b"*2\r\n$4\r\nPING\r\n$1000000\r\n" + b"x" * 1_000_000 + b"\r\n"
+    server = wired.box.server
+    rest = big * 40
+    for _ in range(10_000):
+        try:
+            rest = rest[line.sock.send(rest[: 1 << 18]) :]
+        except BlockingIOError:
+            pass
+        except (ConnectionResetError, BrokenPipeError):
+            break
+        wired.pump.turn(0)
+    assert rest
+    assert server.figures.output_closed == 1
+    assert wired.line().ask(PING) == b"+PONG\r\n"
+    wired.close()
+
+
+def test_quit(wired: Wired) -> None:
+    """C3.1 `QUIT`: `+OK`, close after it is sent; what was pipelined after it is dropped."""
+    assert wired.line().ask(PING + b"QUIT\r\n" + PING) == b"+PONG\r\n+OK\r\n<closed>"
+
+
+def test_unknown_command(box: Box) -> None:
+    """C3.2 Unknown name: `-ERR unknown command '<as typed>'`."""
+    assert box.run("FrOb", "x") == "ERR unknown command 'FrOb'"
+
+
+def test_arity(box: Box) -> None:
+    """C3.3 Wrong number of arguments: `-ERR wrong number of arguments for '<lowercase name>'
+    command`.
+    """
+    for name, arity, *_ in ROWS:
+        if arity in (0, -1):
+            continue
+        error = f"ERR wrong number of arguments for '{name.lower()}' command"
+        count = abs(arity)
+        if count > 1:
+            assert box.run(name, *["x"] * (count - 2)) == error
+        if arity > 0:
+            assert box.run(name, *["x"] * count) == error
+
+
+def test_authentication_comes_third() -> None:
+    """C3.4 A password is set, the session is not authenticated and the command is not AUTH or
+    HELLO: `-NOAUTH Authentication required.`
+    """
+    box = Box(requirepass="secret")
+    assert box.run("FROB") == "ERR unknown command 'FROB'"
+    assert box.run("SHOW").startswith("ERR wrong number")
+    for name, arity, *_ in ROWS:
+        if name not in ("AUTH", "HELLO", "QUIT", "RESET"):
+            words = ["x"] * (max(1, abs(arity)) - 1)
+            assert box.run(name, *words) == "NOAUTH Authentication required.", name
+    box.close()
+
+
+def test_out_of_memory_comes_fourth(box: Box) -> None:
+    """C3.5 If it is still above 100 % and the command is denied then (ADDJOB, ENQUEUE, NACK):
+    `-OOM command not allowed when used memory > 'maxmemory'.`
+    """
+    box.add()
+    box.n.limits.memory_bytes = 1
+    oom = "OOM command not allowed when used memory > 'maxmemory'."
+    assert box.run("ADDJOB", "q", "b", "not a number") == oom
+    assert box.run("ENQUEUE", "not an id") == oom
+    assert box.run("ACKJOB", "not an id").startswith("BADID")
+
+
+def test_misconf(box: Box) -> None:
+    """C3.6 The journal cannot be written and the command writes, or is PING: `-MISCONF Errors
+    writing to the AOF file: <reason>`.
+    """
+    error = "MISCONF Errors writing to the AOF file: No space left on device"
+    job_id = box.add()
+    box.server.journal_error = "No space left on device"
+    for words in (["ADDJOB", "q", "b", 0], ["ACKJOB", job_id], ["GETJOB", "FROM", "q"], ["PING"]):
+        assert box.run(*words) == error
+    box.server.journal_error = ""
+    assert box.qlen() == 1
+
+
+def test_loading(box: Box) -> None:
+    """C3.7 The journal is being loaded and the command is not allowed then: `-LOADING Disque is
+    loading the dataset in memory`.
+    """
+    box.server.is_loading = True
+    for name, arity, flags, *_ in ROWS:
+        if "loading" in flags.split():
+            continue
+        words = ["x"] * (max(1, abs(arity)) - 1)
+        loading = "LOADING Disque is loading the dataset in memory"
+        assert box.run(name, *words) == loading, name
+    assert not isinstance(box.run("INFO"), str)
+    box.server.is_loading = False
+
+
+def test_monitors_see_it_first(box: Box) -> None:
+    """C3.8 The command runs: monitors see it first; then slow log, latency and statistics count
+    it; then waiting clients are served (V3).
+    """
+    watcher = box.session()
+    assert watcher("MONITOR") == "OK"
+    box.run("CONFIG", "SET", "slowlog-log-slower-than", "0")
+    watcher.raw()
+    box.run("ADDJOB", "q", "b", 0)
+    assert b'"ADDJOB" "q" "b" "0"' in watcher.raw()
+    newest = box.run("SLOWLOG", "GET", 1)[0]
+    assert newest[3] == [b"ADDJOB", b"q", b"b", b"0"]
+    assert b"cmdstat_addjob:calls=1," in box.run("INFO", "commandstats")
+
+
+def test_input_of_a_blocked_client_is_kept(wired: Wired) -> None:
+    """C3.9 While a client is blocked, or all are paused by CLIENT PAUSE, its input is kept and
+    runs afterwards in order.
+    """
+    waiting, other = wired.line(), wired.line()
+    assert waiting.ask(b"GETJOB FROM q\r\nPING a\r\n") == b""
+    waiting.send(b"PING b\r\n")
+    job_id = other.ask(b"ADDJOB q body 0\r\n")[1:41]
+    job = b"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n" + job_id + b"\r\n$4\r\nbody\r\n"
+    assert waiting.read() == job + b"$1\r\na\r\n$1\r\nb\r\n"
+    assert other.ask(b"CLIENT PAUSE 1000\r\n") == b"+OK\r\n"
+    assert waiting.ask(b"PING c\r\nPING d\r\n") == b""
+    wired.pass_ms(1_100)
+    assert waiting.read() == b"$1\r\nc\r\n$1\r\nd\r\n"
+
+
+@pytest.mark.parametrize("word", ["", " 1", "1 ", "1x", "0x1", "1.0", str(1 << 63), "٣"])
+def test_integers(box: Box, word: str) -> None:
+    """C4.2 An integer is an optional sign and decimal digits, inside 64 bits. An empty string,
+    spaces or trailing bytes are not an integer: `-ERR value is not an integer or out of range`.
+    """
+    error = "ERR value is not an integer or out of range"
+    assert box.run("QPEEK", "q", word) == error
+    assert box.run("QPEEK", "q", "+1") == []
+
+
+def test_ids_are_checked_first(box: Box) -> None:
+    """C4.3 Commands with several ids check all ids first (G6.3). No ids at all give `:0`."""
+    job_id = box.add()
+    assert box.run("ACKJOB", job_id, "x").startswith("BADID")
+    assert box.state(job_id) == "queued"
+    for command in ("ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE"):
+        assert box.run(command) == 0
+
+
+def test_error_text_is_one_line(box: Box) -> None:
+    """C4.5 In an error text that repeats what a client sent, line ends become spaces."""
+    box.run.raw()
+    from tuque.server.dispatch import execute
+
+    execute(box.server, box.run.c, [b"evil\r\n+OK\r\n"])
+    data = box.run.raw()
+    assert data.count(b"\r\n") == 1
+    assert data.endswith(b"\r\n")
+
+
+def test_hello_of_disque(box: Box) -> None:
+    """C5.1 `HELLO` without argument answers as Disque: an array of `:1`, the node id, and for each
+    known node an array of id, address, port and priority, all bulk strings.
+    """
+    reply = box.run("HELLO")
+    assert reply[:2] == [1, NODE_ID]
+    assert reply[2][0] == NODE_ID
+    assert reply[2][3] == b"1"
+    assert reply[2][2].isdigit()
+
+
+def test_hello_of_redis(box: Box) -> None:
+    """C5.2 `HELLO 2|3 [AUTH user password] [SETNAME name]` sets the protocol and answers as Redis
+    does with server, version, proto, id, mode, role, modules. Another version: `-NOPROTO
+    unsupported protocol version`.
+    """
+    flat = box.run("HELLO", 2, "SETNAME", "me")
+    fields = [b"server", b"version", b"proto", b"id", b"mode", b"role", b"modules"]
+    assert flat[0::2] == fields
+    assert list(box.run("HELLO", 3)) == fields
+    assert box.run("CLIENT", "GETNAME") == b"me"
+    assert box.run("HELLO", 4) == "NOPROTO unsupported protocol version"
+
+
+def test_auth() -> None:
+    """C5.3 `AUTH password` without a password configured: `-ERR Client sent AUTH, but no password
+    is set`; wrong: `-ERR invalid password`, and the session is no longer authenticated; right:
+    `+OK`. `AUTH default password` means the same.
+    """
+    open_box = Box()
+    assert open_box.run("AUTH", "x") == "ERR Client sent AUTH, but no password is set"
+    open_box.close()
+    box = Box(requirepass="secret")
+    assert box.run("AUTH", "default", "secret") == "OK"
+    assert box.run("PING") == "PONG"
+    assert box.run("AUTH", "wrong") == "ERR invalid password"
+    assert box.run("PING").startswith("NOAUTH")
+    assert box.run("AUTH", "someone", "secret") == "ERR invalid password"
+    box.close()
+
+
+def test_a_new_password(box: Box) -> None:
+    """C5.4 Setting `requirepass` at run time makes every session unauthenticated, the caller's
+    too.
+    """
+    other = box.session()
+    assert box.run("CONFIG", "SET", "requirepass", "s") == "OK"
+    assert box.run("PING").startswith("NOAUTH")
+    assert other("PING").startswith("NOAUTH")
+
+
+def test_resp3(box: Box) -> None:
+    """C6.1 After `HELLO 3` both null forms are written `_`, HELLO, CONFIG GET and COMMAND DOCS are
+    maps, and everything else is as in RESP2.
+    """
+    box.run("HELLO", 3)
+    assert box.run("SHOW", "D-12345678-123456789012345678901234-0001") is NULL
+    assert isinstance(box.run("CONFIG", "GET", "port"), dict)
+    assert isinstance(box.run("COMMAND", "DOCS", "PING"), dict)
+    assert isinstance(box.run("SHOW", box.add()), list)
+
+
+@pytest.mark.parametrize(
+    ("command", "null"),
+    [
+        (b"SHOW D-12345678-123456789012345678901234-0001", b"$-1\r\n"),
+        (b"QSTAT none", b"*-1\r\n"),
+        (b"GETJOB NOHANG FROM none", b"*-1\r\n"),
+        (b"QPEEK none 1", b"*0\r\n"),
+        (b"CONFIG GET nothing-like-it", b"*0\r\n"),
+        (b"CLIENT GETNAME", b"$-1\r\n"),
+    ],
+)
+def test_null_forms(wired: Wired, command: bytes, null: bytes) -> None:
+    """C6.2 Before it, a null bulk is `$-1`, a null array `*-1`, an empty array `*0`; each command
+    says which one it uses.
+    """
+    assert wired.line().ask(command + b"\r\n") == null
+    if null != b"*0\r\n":
+        line = wired.line()
+        line.ask(b"HELLO 3\r\n")
+        assert line.ask(command + b"\r\n") == b"_\r\n"
+
+
+def test_ping(box: Box) -> None:
+    """C7.1 PING answers `+PONG`, or its one argument as a bulk; more: `-ERR wrong number of
+    arguments for 'ping' command`.
+    """
+    assert box.run("PING") == "PONG"
+    assert box.run("PING", "x") == b"x"
+    assert box.run("PING", "x", "y") == "ERR wrong number of arguments for 'ping' command"
+
+
+def test_client(box: Box) -> None:
+    """C7.2 CLIENT LIST, GETNAME, SETNAME, ID, SETINFO, INFO, KILL, PAUSE, REPLY, TRACKING OFF,
+    NO-EVICT, NO-TOUCH are answered; another one: `-ERR Syntax error, try CLIENT (LIST | KILL
+    ip:port | GETNAME | SETNAME connection-name)`.
+    """
+    assert box.run("CLIENT", "SETNAME", "me") == "OK"
+    assert b"name=me " in box.run("CLIENT", "LIST")
+    assert b"name=me " in box.run("CLIENT", "INFO")
+    assert box.run("CLIENT", "ID") == 1
+    for words in (
+        ["SETINFO", "LIB-NAME", "x"],
+        ["TRACKING", "OFF"],
+        ["NO-EVICT", "ON"],
+        ["NO-TOUCH", "ON"],
+    ):
+        assert box.run("CLIENT", *words) == "OK"
+    assert box.run("CLIENT", "KILL", "10.0.0.1:1") == "ERR No such client"
+    bad = "ERR Client names cannot contain spaces, newlines or special characters."
+    assert box.run("CLIENT", "SETNAME", "a b") == bad
+    assert box.run("CLIENT", "FROB") == (
+        "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
+    )
+
+
+def test_reply_off(box: Box) -> None:
+    """C7.3 After CLIENT REPLY OFF commands run without replies; GETJOB then takes nothing, because
+    its jobs would be lost.
+    """
+    box.add()
+    assert box.run("CLIENT", "REPLY", "OFF") is None
+    assert box.run("ADDJOB", "q", "b", 0) is None
+    assert box.run("GETJOB", "FROM", "q") is None
+    assert box.run("GETJOB", "FROM", "empty") is None
+    assert not box.run.c.is_blocked
+    assert box.run("CLIENT", "REPLY", "ON") == "OK"
+    assert box.qlen() == 2
+    assert box.run("CLIENT", "REPLY", "SKIP") is None
+    assert box.run("PING") is None
+    assert box.run("PING") == "PONG"
+
+
+def test_reset_and_select(box: Box) -> None:
+    """C7.4 RESET brings the session back to C1.2 and answers `+RESET`. SELECT 0 answers `+OK`,
+    another number `-ERR DB index is out of range`.
+    """
+    box.run("HELLO", 3, "SETNAME", "me")
+    assert box.run("RESET") == "RESET"
+    assert box.run("CLIENT", "GETNAME") is NULL
+    assert box.run("SELECT", 0) == "OK"
+    assert box.run("SELECT", 1) == "ERR DB index is out of range"
+
+
+def test_monitor(box: Box) -> None:
+    """C7.5 MONITOR answers `+OK` and then one line per command of any client. Passwords are not
+    shown.
+    """
+    watcher = box.session()
+    assert watcher("MONITOR") == "OK"
+    box.run("PING")
+    assert watcher.raw().endswith(b'"PING"\r\n')
+    box.run("AUTH", "hush")
+    box.run("CONFIG", "SET", "requirepass", "hush")
+    shown = watcher.raw()
+    assert shown.count(b"\r\n") == 2
+    assert b"hush" not in shown
+
+
+def test_every_command_is_answered(box: Box) -> None:
+    """C7.6 TIME, COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY, CONFIG, DEBUG, SHUTDOWN and
+    BGREWRITEAOF answer as docs/commands.md says.
+    """
+    direct = {"ADDJOB", "GETJOB", "ACKJOB", "FASTACK", "DELJOB"}
+    names = [name for name, *_ in ROWS]
+    for name in names:
+        assert name in direct or name.lower().encode() in HANDLERS, name
+    assert box.run("COMMAND", "COUNT") == len(names)
+    assert sorted(row[0].decode().upper() for row in box.run("COMMAND")) == sorted(names)
+    assert sorted(word.decode().upper() for word in box.run("COMMAND", "LIST")) == sorted(names)
+    seconds, micros = box.run("TIME")
+    assert int(seconds) > 1_700_000_000
+    assert 0 <= int(micros) < 1_000_000
+
+
+def test_one_write_for_many_commands(wired: Wired) -> None:
+    """C8.1 All sockets that have bytes are read; all commands in them run, connection by
+    connection.
+    """
+    one, two = wired.line(), wired.line()
+    one.sock.sendall(b"ADDJOB q a 0\r\nADDJOB q b 0\r\n")
+    two.sock.sendall(b"QLEN q\r\n")
+    assert len(one.read().split()) == 2
+    assert two.read() in (b":2\r\n", b":0\r\n")
+
+
+def test_first_words(box: Box) -> None:
+    """C9.1 The first word of an error is one of these; clients may rely on it."""
+    known = set(
+        "ERR BADID NOREPL MAXLEN PAUSED NOJOB ACKED NOTDELIVERED TOOLATE LEAVING NOAUTH OOM "
+        "MISCONF LOADING NOPROTO DENIED".split()
+    )
+    import re
+    from pathlib import Path
+
+    import tuque
+
+    words = set()
+    for path in Path(tuque.__file__).parent.glob("*/*.py"):
+        if path.parent.name in ("core", "wire", "server"):
+            words |= set(re.findall(r'b"([A-Z]{3,})\b (?=[A-Za-z])', path.read_text("utf-8")))
+    assert {"ERR", "BADID", "NOJOB"} <= words
+    replies = words & known
+    assert words - replies <= {"HELLO"}, words - known
+
+
+def test_pipelined_replies_leave_together(wired: Wired) -> None:
+    """C8.2 Then what the journal must hold is handed to its writer, then the bus frames leave,
+    then replies, one write per connection.
+    """
+    line: Line = wired.line()
+    line.sock.sendall(PING * 500)
+    wired.pump.turn(10)
+    wired.pump.turn(0)
+    assert line.sock.recv(1 << 16) == b"+PONG\r\n" * 500

@@ -1,0 +1,43 @@
+"""Every sentence that a test of this folder quotes stands in SPEC.md as it is quoted."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMBER = re.compile(r"^([A-Z]\d+\.\d+) ")
+
+
+def plain(text: str) -> str:
+    """Words with one space between them."""
+    return " ".join(text.split())
+
+
+def quotes() -> list[tuple[str, str]]:
+    """Name and docstring of every test here that quotes a step."""
+    found = []
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                text = ast.get_docstring(node) or ""
+                if NUMBER.match(text):
+                    found.append((f"{path.name}::{node.name}", plain(text)))
+    return found
+
+
+def test_quotes_stand_in_spec() -> None:
+    steps: dict[str, str] = {}
+    for line in (ROOT / "SPEC.md").read_text("utf-8").splitlines():
+        step = re.match(r"^- ([A-Z]\d+\.\d+) (.+)$", line)
+        if step:
+            steps[step[1]] = plain(step[2])
+    found = quotes()
+    assert len(found) > 150
+    wrong = []
+    for name, text in found:
+        number, _, sentence = text.partition(" ")
+        if sentence.rstrip(".") not in steps.get(number, "").rstrip("."):
+            wrong.append(f"{name}: {number} {sentence}")
+    assert not wrong, "\n".join(wrong)
