@@ -76,7 +76,8 @@ async def get_batch(load: Load, wire: Wire, number: int, count: int) -> int:
 
 
 async def ack_batch(load: Load, wire: Wire, number: int, count: int) -> int:
-    ids, load.ids[number] = load.ids[number][:count], load.ids[number][count:]
+    ids = load.ids[number][-count:]
+    del load.ids[number][-count:]
     if ids:
         await wire.batch([encode([b"ACKJOB", one]) for one in ids])
     return len(ids)
