@@ -19,7 +19,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from tuque.spark import session
 
     log = tmp_path_factory.mktemp("spark") / "spark.log"
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
+    settings = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+    }
     running = session("tests", master="local[2]", conf=settings, log=log)
     yield running
     running.stop()

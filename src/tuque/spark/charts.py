@@ -107,7 +107,7 @@ def _figure(unit: str) -> go.Figure:
         hovermode="x unified",
         font={"family": "system-ui, sans-serif", "size": 12},
         showlegend=True,
-        xaxis={"automargin": True, "nticks": 6, "ticks": "outside", "ticklen": 6},
+        xaxis={"nticks": 5, "tickangle": 0, "ticks": "outside", "ticklen": 6, "automargin": True},
         yaxis={
             "title": {"text": unit},
             "rangemode": "tozero",

@@ -29,6 +29,10 @@ class Segments:
     sealed: list[str]
     hot: list[str]
 
+    def size_bytes(self) -> int:
+        """What Spark will read."""
+        return sum(Path(name).stat().st_size for name in self.sealed + self.hot)
+
 
 @dataclass
 class Figures:

@@ -18,7 +18,7 @@ body { margin: 0 auto; max-width: 1180px; padding: 16px; color: var(--ink); back
 h1 { font-size: 1.5rem; margin: 8px 0 0; }
 h2 { font-size: 1.05rem; margin: 0 0 8px; }
 p { margin: 4px 0 12px; color: var(--soft); }
-.tiles { display: grid; gap: 10px; grid-template-columns: repeat(5, 1fr); }
+.tiles { display: grid; gap: 10px; grid-template-columns: repeat(5, minmax(0, 1fr)); }
 .tile, section { background: #fff; border: 1px solid var(--line); border-radius: 8px; }
 .tile { padding: 10px 12px; }
 .tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
@@ -39,7 +39,7 @@ th { color: var(--soft); font-weight: 600; }
 th.text, td.text { text-align: left; }
 td.id { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .78rem; }
 @media (max-width: 760px) { .grid { grid-template-columns: minmax(0, 1fr); } body { padding: 10px; }
-  .tiles { grid-template-columns: 1fr 1fr; } .tile b { font-size: 1.25rem; }
+  .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } .tile b { font-size: 1.05rem; }
   section { padding: 10px 8px; } }
 """
 
