@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import tuque
 from tuque.demo.books import Books, History
 from tuque.demo.main import CORRUPT_FILES, MISSING_FILES, standard_library
 from tuque.demo.tasks import Measures
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(tuque.__file__).parents[1]  # the programs run what the tests run
 
 
 def test_the_demo_loses_nothing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
@@ -105,11 +106,16 @@ def test_a_job_delivered_too_often_is_not_run_at_all(
 def test_jobs_longer_than_their_retry_time_run_once_also_those_that_wait(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    for name in "ab":
-        tasks.longer_than_retry.enqueue(name, 1.6)
+    ids = [tasks.longer_than_retry.enqueue(name, 1.6) for name in "ab"]
     start_worker("-c", "1", "--prefetch", "1")
-    wait_until(lambda: is_empty(client), "both jobs are acked")
+    wait_until(lambda: client.qlen("q") == 0, "both are held by the first worker")
+    start_worker("-c", "1", "--prefetch", "1")
+    counts = []
+    while infos := [info for info in map(client.show, ids) if info is not None]:
+        counts += [info.additional_deliveries for info in infos]
+        assert len(did()) <= 4
     assert did() == ["begin a", "end a", "begin b", "end b"]
+    assert set(counts) == {0}
 
 
 def test_queues_are_served_by_priority(client: Client, start_worker: StartWorker, did: Did) -> None:
@@ -122,15 +128,30 @@ def test_queues_are_served_by_priority(client: Client, start_worker: StartWorker
     assert did() == [f"{queue} {number}" for queue in ("high", "low") for number in range(5)]
 
 
+def test_what_is_urgent_overtakes_what_was_fetched_before(
+    client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+) -> None:
+    tasks.until_file.options(queue="low").enqueue("low 0", "go")
+    start_worker("-Q", "high,low", "-c", "1", "--prefetch", "4")
+    wait_until(did, "the first job runs")
+    tasks.record.options(queue="low").enqueue("low 1")
+    wait_until(lambda: client.qlen("low") == 0, "the second job is fetched")
+    tasks.record.options(queue="high").enqueue("high 0")
+    wait_until(lambda: client.qlen("high") == 0, "the urgent job is fetched")
+    (tmp_path / "go").touch()
+    wait_until(lambda: is_empty(client), "all jobs are acked")
+    assert did() == ["begin low 0", "end low 0", "high 0", "low 1"]
+
+
 def test_no_more_is_fetched_than_may_be_held(
-    client: Client, start_worker: StartWorker, did: Did, tmp_path: object
+    client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:
     for number in range(10):
         tasks.until_file.enqueue(str(number), "go")
     start_worker("-c", "2", "--prefetch", "3")
     wait_until(lambda: len(did()) == 2, "two jobs run")
     wait_until(lambda: client.qlen("q") == 5, "five jobs are held")
-    (tasks.Path(str(tmp_path)) / "go").touch()
+    (tmp_path / "go").touch()
     wait_until(lambda: is_empty(client), "all jobs are acked")
 
 

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import tuque
 from tuque import Client
 from tuque.errors import Error
 
 HERE = Path(__file__).parent
-SOURCE = HERE.parents[1] / "src"
+SOURCE = Path(tuque.__file__).parents[1]  # the programs run what the tests run
 LIMIT_S = 60.0
 
 
