@@ -11,6 +11,7 @@ REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2  # the next command's reply is dropped
 REPLY_SKIPPING: Final = 3  # this command's
+SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
 
 
 @final
@@ -31,6 +32,7 @@ class Client:
         self.out: list[bytes] = []  # produced in this turn
         self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
         self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
+        self.wire_at: i64 = 0  # bytes of the first of them that it took
         self.wire_bytes: i64 = 0
         self.held_bytes: i64 = 0  # of `gated`
         self.is_dirty = False  # stands in server.dirty
@@ -43,6 +45,7 @@ class Client:
         self.is_monitor = False
         self.is_closing = False  # close once everything is written
         self.is_closed = False
+        self.has_ended = False  # sends no more, and is still owed replies
         self.is_authed = False
         self.reply_mode: i64 = REPLY_ON
         self.resp3 = False
@@ -51,6 +54,26 @@ class Client:
         self.lib_version = b""
         self.command = ""  # the last one, lower case
         self.commands: i64 = 0
+
+    def push(self, most: i64) -> i64:
+        """Write up to `most` bytes of what waits, as the socket takes them. Raises OSError."""
+        wire = self.wire
+        done: i64 = 0
+        while len(wire) > 0 and done < most:
+            if self.wire_at == 0 and len(wire) > 1 and len(wire[0]) < SMALL_BYTES:
+                wire[:64] = [b"".join(wire[:64])]
+            end: i64 = self.wire_at + most - done
+            try:
+                sent: i64 = self.sock.send(memoryview(wire[0])[self.wire_at : end])
+            except BlockingIOError:
+                break
+            done += sent
+            self.wire_at += sent
+            if self.wire_at == len(wire[0]):
+                self.wire_at = 0
+                del wire[0]
+        self.wire_bytes -= done
+        return done
 
     def reply(self, value: object) -> None:
         """Answer with any value (see `put_value`)."""

@@ -309,7 +309,7 @@ def tell_wakes(s: Server) -> None:
         c.last_ms = s.n.now_ms
         tell(s, c, wake)
         s.touch(c)
-        if len(c.todo) > 0:
+        if len(c.todo) > 0 or c.reader.error:
             s.resumed.append(c)
 
 

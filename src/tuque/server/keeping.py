@@ -56,6 +56,21 @@ def find_trim() -> ctypes._NamedFuncPointer | None:
 TRIM = find_trim()
 
 
+def leaves_too_much(s: Server, c: Client) -> bool:
+    """[C2.6] Whether the unread replies pass the hard limit; notes since when the soft one."""
+    waiting = c.wire_bytes + c.held_bytes
+    if 0 < s.out_hard < waiting:
+        log.warning("closing %s: %d bytes of replies unread", c.address, waiting)
+        s.figures.output_closed += 1
+        return True
+    if 0 < s.out_soft < waiting:
+        if c.soft_since_ms == 0:
+            c.soft_since_ms = s.n.now_ms
+    else:
+        c.soft_since_ms = 0
+    return False
+
+
 def overdue(s: Server, c: Client, now_ms: int) -> str:
     """Why the client must be closed now, empty when it may stay."""
     if s.half_close_ms > 0 and c.half_since_ms > 0:

@@ -16,11 +16,12 @@ from tuque.core.deliver import serve_ready
 from tuque.core.procedures import FAR, next_timer_ms, stop_waiting, tick
 from tuque.server.clients import Client
 from tuque.server.dispatch import execute, tell_wakes
-from tuque.server.keeping import keep_house
+from tuque.server.keeping import keep_house, leaves_too_much
 from tuque.server.poller import IN, OUT, Poller
 from tuque.server.state import Server, log
 
 READ_BYTES: Final = 65_536
+DRAIN_BYTES: Final = 1 << 20  # written at the most to one slow client per turn
 REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
 HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
 IDLE_HOUSE_MS: Final = 1_000
@@ -115,7 +116,7 @@ class Pump:
             c = clients.get(fd)
             if c is not None:
                 if mask & OUT:
-                    self.send(c)
+                    self.drain(c)
                 if mask & ~OUT and not c.is_closed:
                     self.read(c)
             elif fd in self.listeners:
@@ -150,15 +151,15 @@ class Pump:
             for c in resumed:
                 if not c.is_closed:
                     self.run_todo(c)
+        if self.accept_after_ms != 0 and self.accept_after_ms <= n.now_ms:
+            self.accept_after_ms = 0
+            for fd in self.listeners:
+                self.poller.watch(fd, IN)
         if self.house_ms <= n.now_ms:
             keep_house(s)
             busy = s.figures.commands != s.last_house_commands
             s.last_house_commands = s.figures.commands
             self.house_ms = n.now_ms + (HOUSE_MS if busy else IDLE_HOUSE_MS)
-            if self.accept_after_ms != 0 and self.accept_after_ms <= n.now_ms:
-                self.accept_after_ms = 0
-                for fd in self.listeners:
-                    self.poller.watch(fd, IN)
 
     def settle(self) -> None:
         """Let the outcome of the turn out: journal, events, then replies."""
@@ -335,18 +336,23 @@ class Pump:
             c.todo_bytes += len(data)
         else:
             self.run_commands(c, commands)
+        if c.reader.strict is not None and len(s.password) > 0 and not c.is_authed:
+            c.reader.check_small()
         if c.todo_bytes + c.reader.held_bytes() > s.query_limit:
             log.warning("closing %s: more than %d bytes unread", c.address, s.query_limit)
             self.close(c)
-        elif c.reader.error and len(c.todo) == 0 and not c.is_closed:
+        elif c.reader.error and not c.is_blocked and len(c.todo) == 0 and not c.is_closed:
             self.break_off(c)
 
     def on_end(self, c: Client) -> None:
         """The client sends no more: replies still due go out first (it may be half closed)."""
-        if c.is_blocked or c.is_closing or len(c.gated) + len(c.wire) + len(c.todo) == 0:
+        due = len(c.gated) + len(c.wire) + len(c.todo)
+        if c.is_blocked or c.has_ended or due == 0:
             self.close(c)
             return
-        c.is_closing = True
+        c.has_ended = True
+        if len(c.todo) == 0:
+            c.is_closing = True
         self.poller.watch(c.fd, OUT if c.wants_write else 0)
 
     def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
@@ -364,13 +370,21 @@ class Pump:
 
     def run_todo(self, c: Client) -> None:
         """Run what was read while the client was blocked or paused."""
+        s = self.s
         commands = c.todo
         c.todo = []
         self.run_commands(c, commands)
-        if len(c.todo) == 0:
-            c.todo_bytes = 0
-            if c.reader.error:
-                self.break_off(c)
+        if len(c.todo) > 0:
+            return
+        c.todo_bytes = 0
+        if c.is_blocked or c.is_closing:
+            if c.has_ended and c.is_blocked:
+                self.close(c)
+        elif c.reader.error:
+            self.break_off(c)
+        elif c.has_ended:
+            c.is_closing = True
+            s.touch(c)
 
     def break_off(self, c: Client) -> None:
         """Tell the client which rule of the protocol it broke, and close."""
@@ -380,17 +394,22 @@ class Pump:
 
     def send(self, c: Client) -> None:
         """Write what may be sent; what the socket does not take waits for it."""
-        if len(c.wire) > 0:
-            c.wire.extend(c.out)
-            data = b"".join(c.wire)
-            c.wire = []
-        elif len(c.out) == 1:
+        if len(c.out) == 1:
             data = c.out[0]
         else:
             data = b"".join(c.out)
         if len(c.out) > 0:
             c.out = []
         size: i64 = len(data)
+        if len(c.wire) > 0:
+            if size > 0:
+                c.wire.append(data)
+                c.wire_bytes += size
+            if c.wants_write:
+                self.limit_output(c)  # the socket is full: `drain` goes on when it is not
+            else:
+                self.drain(c)
+            return
         sent: i64 = 0
         if size > 0:
             try:
@@ -402,34 +421,46 @@ class Pump:
                 return
             self.s.figures.out_bytes += sent
         if sent < size:
-            c.wire.append(data[sent:])
+            c.wire.append(data)
+            c.wire_at = sent
             c.wire_bytes = size - sent
-            if not c.wants_write:
-                c.wants_write = True
-                self.poller.watch(c.fd, IN | OUT)
-            self.limit_output(c)
+            self.wait_to_write(c)
             return
+        self.on_written(c)
+
+    def drain(self, c: Client) -> None:
+        """Write from what waits as much as the socket takes, up to DRAIN_BYTES."""
+        try:
+            self.s.figures.out_bytes += c.push(DRAIN_BYTES)
+        except OSError:
+            self.close(c)
+            return
+        if len(c.wire) > 0:
+            self.wait_to_write(c)
+        else:
+            self.on_written(c)
+
+    def wait_to_write(self, c: Client) -> None:
+        """The rest goes out when the socket takes more."""
+        if not c.wants_write:
+            c.wants_write = True
+            self.poller.watch(c.fd, OUT if c.has_ended else IN | OUT)
+        self.limit_output(c)
+
+    def on_written(self, c: Client) -> None:
+        """Nothing waits for the socket any more."""
         c.wire_bytes = 0
         c.soft_since_ms = 0
         if c.wants_write:
             c.wants_write = False
-            self.poller.watch(c.fd, IN)
+            self.poller.watch(c.fd, 0 if c.has_ended else IN)
         if c.is_closing and len(c.gated) == 0:
             self.close(c)
 
     def limit_output(self, c: Client) -> None:
-        """Close a client that leaves too much unread (the soft limit is housekeeping)."""
-        s = self.s
-        waiting = c.wire_bytes + c.held_bytes
-        if s.out_hard > 0 and waiting > s.out_hard:
-            log.warning("closing %s: %d bytes of replies unread", c.address, waiting)
-            s.figures.output_closed += 1
+        """[C2.6] Close a client that leaves too much unread."""
+        if leaves_too_much(self.s, c):
             self.close(c)
-        elif s.out_soft > 0 and waiting > s.out_soft:
-            if c.soft_since_ms == 0:
-                c.soft_since_ms = s.n.now_ms
-        else:
-            c.soft_since_ms = 0
 
     def close(self, c: Client) -> None:
         """[V6] Forget the client (V6.1) and the replies it will not get (V6.2)."""

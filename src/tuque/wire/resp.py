@@ -15,8 +15,12 @@ from mypy_extensions import i64
 MAX_ARGS: Final = 1_048_576
 MAX_BULK: Final = 536_870_912
 MAX_LINE: Final = 65_536
+SMALL_ARGS: Final = 10  # before AUTH
+SMALL_BULK: Final = 16_384
 
-_HUGE_ARRAY: Final = re.compile(rb"\*[0-9]{6}")
+# hiredis makes a list as long as a header says, so a header may not say much there.
+_LONG_ARRAY: Final = re.compile(rb"\*[0-9]{3}")
+_NO_LENGTH: Final = 1 << 60
 _MORE: Final = object()  # hiredis: not enough data
 
 
@@ -98,8 +102,8 @@ class StrictReader:
                 line = self.line(b"too big mbulk count string")
                 if line is None:
                     return None
-                count = strict_int(line[1:])
-                if count is None or count > MAX_ARGS:
+                count = length_of(line)
+                if count > MAX_ARGS:
                     raise ProtocolError("invalid multibulk length")
                 if count <= 0:
                     continue
@@ -123,8 +127,8 @@ class StrictReader:
                 line = self.line(b"too big bulk count string")
                 if line is None:
                     return False
-                size = strict_int(line[1:])
-                if size is None or size < 0 or size > self.max_bulk:
+                size = length_of(line)
+                if size < 0 or size > self.max_bulk:
                     raise ProtocolError("invalid bulk length")
                 self.bulk_need = size + 2
             have: i64 = len(self.buf) - self.pos
@@ -145,9 +149,10 @@ class StrictReader:
     def line(self, too_big: bytes) -> bytes | None:
         """The line at the position without its end, None when it is not whole yet."""
         end: i64 = self.buf.find(b"\n", self.pos)
+        size: i64 = (len(self.buf) if end < 0 else end) - self.pos
+        if size > MAX_LINE:
+            raise ProtocolError(too_big.decode())
         if end < 0:
-            if len(self.buf) - self.pos > MAX_LINE:
-                raise ProtocolError(too_big.decode())
             return None
         line = self.buf[self.pos : end]
         self.pos = end + 1
@@ -168,6 +173,8 @@ class RequestReader:
 
     def read(self, data: bytes) -> list[list[bytes]]:
         """The whole commands in the bytes so far; look at `error` after them."""
+        if self.error:
+            return []  # nothing after the fault can be told apart
         if self.strict is None:
             commands = self.read_fast(data)
             if commands is not None:
@@ -189,49 +196,55 @@ class RequestReader:
         return commands
 
     def read_fast(self, data: bytes) -> list[list[bytes]] | None:
-        """All commands of a chunk that holds nothing but whole plain ones, else None."""
-        if len(data) == 0 or data[0] != 42 or _HUGE_ARRAY.search(data) is not None:
+        """All commands of a chunk that holds nothing but whole plain ones, else None.
+
+        `at` follows the encoding that the values must have had. hiredis takes lengths in
+        their one plain form only, so a `*` and a `$` at each expected place prove the chunk.
+        """
+        if len(data) == 0 or data[0] != 42 or _LONG_ARRAY.search(data) is not None:
             return None
         fast = self.fast
         fast.feed(data)
         commands: list[list[bytes]] = []
-        size: i64 = 0
+        at: i64 = 0
         try:
             while True:
                 value: object = fast.gets()
-                if value is _MORE:
-                    break
-                if not isinstance(value, list):
+                if not isinstance(value, list) or data[at] != 42:
                     break
                 command: list[bytes] = value
                 count: i64 = len(command)
                 if count == 0:
                     break
-                size += 3 + digits(count)
+                at += 3 + digits(count)
                 for arg in command:
+                    if data[at] != 36:
+                        raise TypeError
                     length: i64 = len(arg)
-                    size += 5 + digits(length) + length
+                    if length > self.max_bulk:
+                        raise TypeError
+                    at += 5 + digits(length) + length
                 commands.append(command)
-        except (hiredis.ProtocolError, TypeError):
-            size = -1
-        if size != len(data) or not _all_plain(commands, self.max_bulk):
+        except (hiredis.ProtocolError, TypeError):  # len(None) too
+            at = -1
+        if at != len(data):
             self.fast = hiredis.Reader(notEnoughData=_MORE)
             return None
         return commands
 
+    def check_small(self) -> None:
+        """Refuse a command that is coming in when it is bigger than one to log in may be."""
+        strict = self.strict
+        if strict is None or self.error:
+            return
+        if strict.args_left + len(strict.args) > SMALL_ARGS:
+            self.error = "unauthenticated multibulk length"
+        elif strict.bulk_need > SMALL_BULK + 2:
+            self.error = "unauthenticated bulk length"
+
     def held_bytes(self) -> i64:
         """Bytes received that make no whole command yet."""
         return 0 if self.strict is None else self.strict.held_bytes()
-
-
-def _all_plain(commands: list[list[bytes]], max_bulk: i64) -> bool:
-    """Whether every argument is a byte string within the limit."""
-    for command in commands:
-        items: list[object] = command  # type: ignore[assignment]  # hiredis may give others
-        for arg in items:
-            if not isinstance(arg, bytes) or len(arg) > max_bulk:
-                return False
-    return True
 
 
 def digits(number: i64) -> i64:
@@ -263,6 +276,23 @@ def strict_int(word: bytes) -> i64 | None:
         value = value * 10 + digit
         i += 1
     return -value if negative else value
+
+
+def length_of(line: bytes) -> i64:
+    """The number of a `*` or `$` line in its one plain form; beyond any limit if it is not."""
+    size: i64 = len(line)
+    first: i64 = 2 if size > 1 and line[1] == 45 else 1
+    if first == size or size > 12 or (line[first] == 48 and size > 2):
+        return _NO_LENGTH
+    value: i64 = 0
+    i = first
+    while i < size:
+        digit: i64 = line[i] - 48
+        if digit < 0 or digit > 9:
+            return _NO_LENGTH
+        value = value * 10 + digit
+        i += 1
+    return value if first == 1 else -value
 
 
 def printable(byte: i64) -> str:
@@ -317,11 +347,13 @@ def split_inline(line: bytes) -> list[bytes]:
 def _escape(line: bytes, i: i64, word: bytearray) -> i64:
     """Decode the escape at `i` (a backslash) into `word`; returns the next position."""
     if i + 3 < len(line) and line[i + 1] == 120:
-        try:
-            word.append(int(line[i + 2 : i + 4], 16))
-            return i + 4
-        except ValueError:
-            pass
+        digits16 = line[i + 2 : i + 4]
+        if digits16.isalnum():  # int() takes signs, spaces and _ too
+            try:
+                word.append(int(digits16, 16))
+                return i + 4
+            except ValueError:
+                pass
     word.append(_ESCAPES.get(line[i + 1], line[i + 1]))
     return i + 2
 

@@ -1,0 +1,111 @@
+"""The real pump in the test's own process, driven by hand through unix sockets."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from pathlib import Path
+
+from raw_resp import Wire
+
+from tuque.core.node import Node
+from tuque.core.procedures import check
+from tuque.server.config import load
+from tuque.server.pump import Pump
+from tuque.server.registry import register
+from tuque.server.state import Server, apply_settings
+
+NODE_ID = b"c0ffee00" * 5
+START_MS = 1_800_000_000_000
+
+
+def digest(n: Node) -> str:
+    """A fingerprint of every job, queue and count of the node."""
+    seen = hashlib.sha256()
+    for job_id in sorted(n.jobs):
+        job = n.jobs[job_id]
+        fields = (
+            job.id, job.queue, job.body, int(job.state), int(job.flags), int(job.repl),
+            int(job.retry_s), int(job.delay_s), int(job.ctime_ns), int(job.expire_ms),
+            int(job.qtime_ms), int(job.nacks), int(job.deliveries), int(job.holders),
+        )  # fmt: skip
+        seen.update(repr(fields).encode())
+    for name in sorted(n.queues):
+        q = n.queues[name]
+        order = [job.id for job in q.peek(int(q.length))]
+        seen.update(repr((name, int(q.length), int(q.pause), order, len(q.waiters))).encode())
+    seen.update(repr(list(n.ledger.counts())).encode())
+    return seen.hexdigest()
+
+
+class PumpBox:
+    """A server without a process: `turn` until all that was sent is dealt with."""
+
+    def __init__(self, directory: Path, **options: str) -> None:
+        self.path = str(directory / "s")
+        cfg = load(None, {}, options)
+        self.n = Node(NODE_ID, b"seed of a test", START_MS)
+        self.server = Server(cfg, self.n)
+        apply_settings(self.server)
+        register()
+        self.pump = Pump(self.server)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(64)
+        self.listener.setblocking(False)
+        self.pump.listen(self.listener)
+
+    def connect(self) -> Wire:
+        """A new client, accepted."""
+        before = self.server.figures.connections
+        wire = Wire(0, self.path)
+        while self.server.figures.connections == before:
+            self.pump.turn(0)
+        return wire
+
+    def say(self, wire: Wire, *pieces: bytes) -> bytes:
+        """Send the pieces one read apart; what the server answers until it is quiet or closes."""
+        heard = b""
+        for piece in pieces:
+            sent = 0
+            while sent < len(piece):
+                try:
+                    sent += wire.sock.send(piece[sent : sent + (1 << 16)])
+                except OSError:  # closed on us, rightly or not: the caller looks at the answer
+                    break
+                heard += self.hear(wire)
+        return heard + self.hear(wire)
+
+    def hear(self, wire: Wire) -> bytes:
+        """Turn until nothing more is read or written; what came for the client."""
+        heard = b""
+        figures = self.server.figures
+        wire.sock.setblocking(False)
+        while True:
+            before = (figures.in_bytes, figures.out_bytes, len(self.server.clients), len(heard))
+            self.pump.turn(0)
+            try:
+                heard += wire.sock.recv(1 << 20)
+            except OSError:
+                pass
+            now = (figures.in_bytes, figures.out_bytes, len(self.server.clients), len(heard))
+            if now == before:
+                return heard
+
+    def is_open(self, wire: Wire) -> bool:
+        """Whether the server still has the connection open."""
+        wire.sock.setblocking(False)
+        try:
+            return wire.sock.recv(1) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def check(self) -> None:
+        """Every invariant of the node."""
+        check(self.n)
+
+    def close(self) -> None:
+        """Free the sockets."""
+        self.pump.close_all()

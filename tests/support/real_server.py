@@ -1,0 +1,118 @@
+"""A real server process on a free port of this machine, started, watched and ended by its id."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from raw_resp import DEADLINE_S, Wire, wait_for
+
+READY = re.compile(r"ready to accept connections on port (\d+)")
+
+
+class RealServer:
+    """One directory, and the server process that works in it now."""
+
+    def __init__(self, directory: Path, *flags: str | int) -> None:
+        self.directory = directory
+        self.flags = [str(flag) for flag in flags]
+        self.port = 0
+        self.log_path = directory / "server.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.wires: list[Wire] = []
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        assert self.process is not None
+        return self.process.pid
+
+    def start(self, *flags: str | int, before: Callable[[], None] | None = None) -> RealServer:
+        """Start and wait until it serves; a later start takes the same port."""
+        self.launch(*flags, before=before)
+        wait_for(self.is_ready, "the server did not get ready:\n" + self.log())
+        self.port = int(READY.findall(self.log())[-1])
+        return self
+
+    def launch(self, *flags: str | int, before: Callable[[], None] | None = None) -> None:
+        """Start without waiting. `before` runs in the new process, e.g. to set its limits."""
+        self.end()
+        words = ["--port", str(self.port), "--dir", str(self.directory), *self.flags]
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tuque", "server", *words, *map(str, flags)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=before,
+            )
+
+    def is_ready(self) -> bool:
+        """Whether it serves; fails when it has ended instead."""
+        assert self.process is not None
+        ended = self.process.poll()
+        log = self.log()
+        assert ended is None, f"the server ended with {ended}:\n{log}"
+        return READY.search(log) is not None
+
+    def log(self) -> str:
+        """What this process has printed so far."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def wire(self) -> Wire:
+        """A new connection; it is closed with the server."""
+        wire = Wire(self.port)
+        self.wires.append(wire)
+        return wire
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it without any warning, as a crash does."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def wait(self, deadline_s: float = DEADLINE_S) -> int:
+        """Wait for its end; the exit status."""
+        assert self.process is not None
+        try:
+            return self.process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the server did not end:\n{self.log()}") from None
+
+    def end(self) -> None:
+        """Stop it if it runs, and close the connections."""
+        for wire in self.wires:
+            wire.close()
+        self.wires = []
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.wait()
+        self.process = None
+
+
+def run_server(directory: Path, *flags: str | int, deadline_s: float = 20.0) -> tuple[int, str]:
+    """Start a server that shall refuse; its exit status and all it printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tuque", "server", "--dir", str(directory), *map(str, flags)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=deadline_s,
+        check=False,
+    )
+    return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
