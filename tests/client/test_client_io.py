@@ -269,6 +269,21 @@ def test_a_wait_for_ever_is_asked_in_slices(
     assert 1 <= waits[3] <= 70
 
 
+def test_a_wait_outlives_a_link_that_died_without_a_word(
+    connect: Connect, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sync", "aio"):
+        monkeypatch.setattr(f"tuque.client.{module}.SLICE_S", 0.05)
+    job = f"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n{ID}\r\n$1\r\nb\r\n".encode()
+    node.answers["GETJOB"] = in_turn(None, None, job)
+    client = connect(node.url, timeout=0.1)
+    assert client.getjob("q") == [Job("q", ID, b"b")]
+    assert node.connections == 3
+    node.answers["GETJOB"] = None
+    with pytest.raises(Timeout):
+        client.getjob("q", timeout_ms=20)
+
+
 def test_a_wait_ends_when_its_time_is_over(connect: Connect, node: ScriptedNode) -> None:
     def later(words: list[bytes]) -> bytes:
         time.sleep(int(words[2]) / 1000)

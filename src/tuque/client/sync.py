@@ -23,7 +23,16 @@ from tuque.client.face import (
 from tuque.client.retry import Retry
 from tuque.client.sockets import INFINITE, Link, Pool
 from tuque.client.url import Address, settings
-from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading, MaxClients, ReplyError
+from tuque.errors import (
+    Closed,
+    ConnectionError,
+    Error,
+    Leaving,
+    Loading,
+    MaxClients,
+    ReplyError,
+    Timeout,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -227,7 +236,12 @@ class Client(Face):
         ends_s = INFINITE if call.wait_s is None else time.monotonic() + call.wait_s
         while True:
             slice_s = min(SLICE_S, ends_s - time.monotonic())
-            reply = self._ask_one(call.waiting(slice_s))
+            try:
+                reply = self._ask_one(call.waiting(slice_s))
+            except Timeout:  # the link died without a word: wait on over another one
+                if time.monotonic() + SHORTEST_WAIT_S > ends_s:
+                    raise
+                continue
             if reply is not None or time.monotonic() + SHORTEST_WAIT_S > ends_s:
                 return call.read(reply)
 
@@ -363,6 +377,7 @@ class Client(Face):
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
         self._blocking = Pool(None)
+        self._rng.seed()  # a forked child must not draw what its parent draws
         self._pid = os.getpid()
 
 
