@@ -17,7 +17,7 @@ from tuque.core.records import Records
 from tuque.server.clients import Client
 from tuque.server.config import is_loopback
 from tuque.server.helping import reply_help
-from tuque.server.journaling import LOAD_RECORDS, make_committer, turn_off
+from tuque.server.journaling import LOAD_RECORDS, make_committer
 from tuque.server.rewrite import RewriteError, rewrite
 from tuque.server.state import Server, log
 from tuque.store.journal import JournalError
@@ -83,9 +83,13 @@ def flush(s: Server) -> None:
 
 def load_journal_again(s: Server) -> None:
     """Finish the journal, drop what is in memory, and load it as at a start."""
-    if s.committer is None:
+    committer = s.committer
+    if committer is None or s.n.records is None:
         raise ArgError(b"ERR there is no journal to load: appendonly is no")
-    reason = turn_off(s)
+    committer.commit(s.n.records, s.n.now_ms)
+    s.n.records = None
+    s.committer = None
+    reason = committer.close(s.n.now_ms)
     if not reason:
         flush_all(s.n)
         wake_all(s.n, DATA_RESET)
