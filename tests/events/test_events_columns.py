@@ -74,9 +74,9 @@ def test_reasons_are_named_and_cut() -> None:
     events = Events(100, 0)
     events.nacked(NOW_MS, a_job())
     events.requeued(NOW_MS, a_job(), ev.REQUEUE_TIMEOUT)
-    events.requeued(NOW_MS, a_job(), ev.REQUEUE_RESTART)
+    events.requeued(NOW_MS, a_job(), ev.REQUEUE_COMMAND)
     events.dead(NOW_MS, a_job(), b"y" * 10_000)
-    assert only_chunk(events).reason == [b"", b"timeout", b"restart", b"y" * ev.REASON_BYTES]
+    assert only_chunk(events).reason == [b"", b"timeout", b"command", b"y" * ev.REASON_BYTES]
 
 
 def test_causes_are_those_of_the_ledger() -> None:

@@ -24,9 +24,8 @@ REQUEUED: Final = 4
 EXPIRED: Final = 5
 DEAD: Final = 6
 DELETED: Final = 7
-REPLAYED: Final = 8
-STARTED: Final = 9
-STOPPED: Final = 10
+STARTED: Final = 8
+STOPPED: Final = 9
 
 KIND_NAMES: Final = [
     "added",
@@ -37,7 +36,6 @@ KIND_NAMES: Final = [
     "expired",
     "dead",
     "deleted",
-    "replayed",
     "started",
     "stopped",
 ]
@@ -45,10 +43,8 @@ KIND_NAMES: Final = [
 # why a job went back into its queue without a NACK; the index into REQUEUE_CAUSES
 REQUEUE_TIMEOUT: Final = 0  # its retry time passed
 REQUEUE_COMMAND: Final = 1  # ENQUEUE
-REQUEUE_RESTART: Final = 2  # it was in the queue when the node stopped
-REQUEUE_PEER: Final = 3  # another node asked for it
 
-REQUEUE_CAUSES: Final = [b"timeout", b"command", b"restart", b"peer"]
+REQUEUE_CAUSES: Final = [b"timeout", b"command"]
 
 # why a job was deleted: the causes of core/ledger.py, in its order
 DELETE_CAUSES: Final = [
@@ -197,10 +193,6 @@ class Events:
         if c is not None:
             c.reason.append(DELETE_CAUSES[cause])
             _stamps(c, job)
-
-    def replayed(self, now_ms: i64, job: Job) -> None:
-        """The job came back from the journal at the start of the node."""
-        self._row(REPLAYED, now_ms, job)
 
     # what the shell calls
 

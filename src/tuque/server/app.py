@@ -162,12 +162,16 @@ def finish(pump: Pump) -> int:
     log.info("User requested shutdown...")
     status = 0
     if s.committer is not None:
-        error = close_journal(pump)
-        if error:
-            log.error("the journal could not be finished: %s", error)
+        problem = close_journal(pump)
+        if problem:
+            log.error("the journal could not be finished: %s", problem)
             status = 1
     if s.eventlog is not None and s.n.events is not None:
-        s.eventlog.close(s.n.events, s.n.now_ms)
+        try:
+            s.eventlog.close(s.n.events, s.n.now_ms)
+        except EventLogError as error:
+            log.error("the events could not be finished: %s", error)
+            status = 1
     pump.close_all()
     log.info("Tuque is now ready to exit, bye bye...")
     return status

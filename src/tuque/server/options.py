@@ -288,8 +288,9 @@ class Config(msgspec.Struct, kw_only=True):
         int, Opt(Int(1, 86400), "time after which an event segment is closed", unit="s")
     ] = 60
     events_buffer: Annotated[
-        int, Opt(Int(1000, 100_000_000), "events held in memory; more are dropped and counted")
-    ] = 1_000_000
+        int,
+        Opt(Int(1000, 100_000_000), "events held in memory (200 B each); more are dropped"),
+    ] = 262_144
 
     # Not options: where the values came from.
     origin: dict[str, str] = {}
