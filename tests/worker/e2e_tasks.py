@@ -42,6 +42,12 @@ async def record_async(text: str) -> None:
     note(text)
 
 
+@app.task(queue="q", retry_s=60)
+async def passes_on(text: str) -> None:
+    note(f"pass on {text}")
+    await record.enqueue_async(f"{text} passed on")
+
+
 @app.task(queue="q", retry_s=60, backoff=SOON)
 def third_time_lucky(text: str) -> None:
     number = current_job().number

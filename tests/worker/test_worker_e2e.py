@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from worker_lab import Did, Node, Program, StartWorker, wait_until
 
 from tuque import Client
+from tuque.worker import App
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +41,30 @@ def test_every_pool_does_the_work(
     )
     assert is_empty(client)
     assert "40 done" in worker.text
+
+
+def test_asyncio_programs_enqueue_too_also_from_within_a_task(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    async def produce() -> str:
+        try:
+            return await tasks.passes_on.enqueue_async("x")
+        finally:
+            await tasks.app.aclose()
+
+    assert asyncio.run(produce()).startswith("D-")
+    start_worker("--pool", "async")
+    wait_until(lambda: len(did()) == 2, "both jobs are done")
+    assert did() == ["pass on x", "x passed on"]
+
+
+def test_an_app_may_be_given_a_client(client: Client, start_worker: StartWorker, did: Did) -> None:
+    mine = App(client)
+    mine.task(queue="q", name=tasks.record.name)(tasks.record.function).enqueue("x")
+    mine.close()
+    assert client.qlen("q") == 1
+    start_worker("--max-jobs", "1").ends(0)
+    assert did() == ["x"]
 
 
 def test_a_failed_job_comes_back_until_it_succeeds(
@@ -113,7 +140,7 @@ def test_jobs_longer_than_their_retry_time_run_once_also_those_that_wait(
     counts = []
     while infos := [info for info in map(client.show, ids) if info is not None]:
         counts += [info.additional_deliveries for info in infos]
-        assert len(did()) <= 4
+        time.sleep(0.02)
     assert did() == ["begin a", "end a", "begin b", "end b"]
     assert set(counts) == {0}
 

@@ -93,16 +93,18 @@ class ProcessPool:
         return sorted(child.pid for child in self._children)
 
     async def start(self) -> None:
-        try:
-            children = await asyncio.gather(*(self._spawn() for _ in range(self._concurrency)))
-        except OSError as err:
-            await self.stop()
-            raise ConfigError(f"cannot start child processes: {err}") from err
-        except ConfigError:
-            await self.stop()
-            raise
-        for child in children:
-            self._idle.put_nowait(child)
+        spawned = await asyncio.gather(
+            *(self._spawn() for _ in range(self._concurrency)), return_exceptions=True
+        )
+        for child in spawned:
+            if isinstance(child, Child):
+                self._idle.put_nowait(child)
+        for failure in spawned:
+            if isinstance(failure, BaseException):
+                await self.stop()
+                if isinstance(failure, OSError):
+                    raise ConfigError(f"cannot start child processes: {failure}") from failure
+                raise failure
 
     async def run(self, call: Call) -> Outcome:
         child = await self._idle.get()
