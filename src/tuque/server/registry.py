@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.server import (
-    admin_cmds,
-    client_cmds,
-    cluster_cmds,
-    config_cmds,
-    debug_cmds,
-    info,
-    monitor_cmds,
-    scan,
-    session_cmds,
-    views_cmds,
+from tuque.server.admin_cmds import (
+    cmd_bgrewriteaof,
+    cmd_command,
+    cmd_loadjob,
+    cmd_shutdown,
+    cmd_time,
 )
+from tuque.server.client_cmds import cmd_client
+from tuque.server.cluster_cmds import cmd_cluster
+from tuque.server.config_cmds import cmd_config
+from tuque.server.debug_cmds import cmd_debug
 from tuque.server.dispatch import (
     HANDLERS,
     Handler,
@@ -28,6 +27,11 @@ from tuque.server.dispatch import (
     cmd_nack,
     cmd_working,
 )
+from tuque.server.info import cmd_info
+from tuque.server.monitor_cmds import cmd_latency, cmd_monitor, cmd_slowlog
+from tuque.server.scan import cmd_jscan, cmd_qscan
+from tuque.server.session_cmds import cmd_auth, cmd_hello, cmd_ping, cmd_quit, cmd_reset, cmd_select
+from tuque.server.views_cmds import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
 
 COMMANDS: Final[dict[str, Handler]] = {
     "nack": cmd_nack,
@@ -35,32 +39,32 @@ COMMANDS: Final[dict[str, Handler]] = {
     "dequeue": cmd_dequeue,
     "working": cmd_working,
     "deadletter": cmd_deadletter,
-    "show": views_cmds.cmd_show,
-    "qlen": views_cmds.cmd_qlen,
-    "qstat": views_cmds.cmd_qstat,
-    "qpeek": views_cmds.cmd_qpeek,
-    "pause": views_cmds.cmd_pause,
-    "jscan": scan.cmd_jscan,
-    "qscan": scan.cmd_qscan,
-    "hello": session_cmds.cmd_hello,
-    "ping": session_cmds.cmd_ping,
-    "auth": session_cmds.cmd_auth,
-    "quit": session_cmds.cmd_quit,
-    "reset": session_cmds.cmd_reset,
-    "select": session_cmds.cmd_select,
-    "client": client_cmds.cmd_client,
-    "cluster": cluster_cmds.cmd_cluster,
-    "info": info.cmd_info,
-    "time": admin_cmds.cmd_time,
-    "command": admin_cmds.cmd_command,
-    "config": config_cmds.cmd_config,
-    "shutdown": admin_cmds.cmd_shutdown,
-    "bgrewriteaof": admin_cmds.cmd_bgrewriteaof,
-    "loadjob": admin_cmds.cmd_loadjob,
-    "monitor": monitor_cmds.cmd_monitor,
-    "slowlog": monitor_cmds.cmd_slowlog,
-    "latency": monitor_cmds.cmd_latency,
-    "debug": debug_cmds.cmd_debug,
+    "show": cmd_show,
+    "qlen": cmd_qlen,
+    "qstat": cmd_qstat,
+    "qpeek": cmd_qpeek,
+    "pause": cmd_pause,
+    "jscan": cmd_jscan,
+    "qscan": cmd_qscan,
+    "hello": cmd_hello,
+    "ping": cmd_ping,
+    "auth": cmd_auth,
+    "quit": cmd_quit,
+    "reset": cmd_reset,
+    "select": cmd_select,
+    "client": cmd_client,
+    "cluster": cmd_cluster,
+    "info": cmd_info,
+    "time": cmd_time,
+    "command": cmd_command,
+    "config": cmd_config,
+    "shutdown": cmd_shutdown,
+    "bgrewriteaof": cmd_bgrewriteaof,
+    "loadjob": cmd_loadjob,
+    "monitor": cmd_monitor,
+    "slowlog": cmd_slowlog,
+    "latency": cmd_latency,
+    "debug": cmd_debug,
 }
 
 
