@@ -13,7 +13,7 @@ ARGS ?=
 # The first Python 3.11+ that answers; python3 may be an older one.
 FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 python3.14; do \
 	if "$$one" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$one"; break; fi; done
-SOURCES = env -u PYTHONHOME PYTHONPATH=src
+SOURCES = env -u PYTHONHOME PYTHONPATH="$(CURDIR)/src"
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

