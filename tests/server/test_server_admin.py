@@ -62,7 +62,9 @@ def test_config_switches_the_journal(make_door: Callable[..., Door], tmp_path: P
     assert door("CONFIG SET appendonly yes") == b"+OK\r\n"  # it is on: nothing to do
     queued = [door.add("q", str(i)) for i in range(3)]
     door("ACKJOB", queued[1])
-    assert door.info("persistence")["aof_state"] == "on"
+    fields = door.info("persistence")
+    assert (fields["aof_state"], fields["aof_enabled"]) == ("on", "1")
+    assert list(fields)[9:12] == ["aof_current_size", "aof_base_size", "aof_pending_rewrite"]
     assert door("DEBUG LOADAOF") == b"+OK\r\n"
     assert door.value("JSCAN")[1] == [kept, queued[0], queued[2]]
     assert door.value("QPEEK q 9") == [[b"q", queued[0], b"0"], [b"q", queued[2], b"2"]]
@@ -301,3 +303,8 @@ def test_info(door: Door, tmp_path: Path) -> None:
     ]
     assert door.info("memory")["maxmemory_human"] == "1.00G"
     assert door.info("persistence")["aof_state"] == "off"
+    door.s.is_loading = True
+    fields = door.info("persistence")
+    assert (fields["loading"], fields["loading_loaded_perc"]) == ("1", "0.00")
+    assert door("QLEN q").startswith(b"-LOADING")
+    assert door("COMMAND COUNT").startswith(b":")

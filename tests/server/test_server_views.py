@@ -69,7 +69,8 @@ def test_qstat(door: Door) -> None:
     door.n.now_ms += 2000
     assert door("QSTAT q") == (
         b"*20\r\n$4\r\nname\r\n$1\r\nq\r\n$3\r\nlen\r\n:1\r\n$3\r\nage\r\n:5\r\n"
-        b"$4\r\nidle\r\n:2\r\n$7\r\nblocked\r\n:0\r\n$11\r\nimport-from\r\n*0\r\n$11\r\nimport-rate\r\n:0\r\n"
+        b"$4\r\nidle\r\n:2\r\n$7\r\nblocked\r\n:0\r\n"
+        b"$11\r\nimport-from\r\n*0\r\n$11\r\nimport-rate\r\n:0\r\n"
         b"$7\r\njobs-in\r\n:2\r\n$8\r\njobs-out\r\n:1\r\n$5\r\npause\r\n$4\r\nnone\r\n"
     )
 

@@ -24,6 +24,16 @@ DISQUE_VERSION: Final = "1.0-rc1"  # whose commands these are
 
 TITLES: Final = {"cpu": "CPU"}
 
+JOURNAL_FIELDS: Final = (  # in Disque's order; the journal fills in what it has
+    "aof_current_size",
+    "aof_base_size",
+    "aof_pending_rewrite",
+    "aof_buffer_length",
+    "aof_rewrite_buffer_length",
+    "aof_pending_bio_fsync",
+    "aof_delayed_fsync",
+)
+
 Fields = dict[str, object]
 
 
@@ -144,9 +154,26 @@ def persistence(s: Server) -> Fields:
         "aof_last_bgrewrite_status": "ok",
         "aof_last_write_status": "ok",
     }
-    if s.committer is not None:
+    if s.is_loading:
+        fields.update(loading(s))
+    elif s.committer is not None:
+        fields.update(dict.fromkeys(JOURNAL_FIELDS, 0))
         fields.update(s.committer.info())
     return fields
+
+
+def loading(s: Server) -> Fields:
+    """How far the load of the journal is; times in s."""
+    loader = None if s.committer is None else s.committer.loaded
+    total, done = (0, 0) if loader is None else (int(loader.total_bytes), int(loader.loaded_bytes))
+    spent_ms = max(0, int(s.n.now_ms - s.start_ms))
+    return {
+        "loading_start_time": s.start_ms // 1000,
+        "loading_total_bytes": total,
+        "loading_loaded_bytes": done,
+        "loading_loaded_perc": f"{100 * done / total if total else 0:.2f}",
+        "loading_eta_seconds": spent_ms * (total - done) // done // 1000 if done else -1,
+    }
 
 
 def stats(s: Server) -> Fields:
