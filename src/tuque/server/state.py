@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from array import array
 from secrets import token_hex
 from typing import Final, final
 
@@ -24,6 +25,7 @@ from tuque.server.identity import Identity
 from tuque.server.monitoring import Latency, SlowLog, Snapshot
 from tuque.wire.commands import Command, table
 
+SAMPLES: Final = 16
 log: Final = logging.getLogger("tuque.server")
 
 
@@ -40,25 +42,31 @@ class Figures:
         self.turns: i64 = 0
         self.output_closed: i64 = 0  # clients closed at the output limit
         self.deadline_closed: i64 = 0  # clients closed with half a command
-        self.samples: list[tuple[int, int, int, int]] = []  # ms, commands, bytes in, bytes out
+        self.samples = array("q", bytes(SAMPLES * 4 * 8))  # a ring, so that nothing is allocated
+        self.sample_count: i64 = 0
 
     def sample(self, now_ms: i64) -> None:
-        """Keep the newest 16 samples, for rates."""
-        self.samples.append((now_ms, self.commands, self.in_bytes, self.out_bytes))
-        if len(self.samples) > 16:
-            del self.samples[0]
+        """Keep the newest samples of commands, bytes in and bytes out, for rates."""
+        at = self.sample_count % SAMPLES * 4
+        self.samples[at] = now_ms
+        self.samples[at + 1] = self.commands
+        self.samples[at + 2] = self.in_bytes
+        self.samples[at + 3] = self.out_bytes
+        self.sample_count += 1
 
     def rates(self) -> tuple[int, int, int]:
         """Commands, bytes in and bytes out per second over the samples."""
-        if len(self.samples) < 2:
+        count = self.sample_count
+        if count < 2:
             return 0, 0, 0
-        first = self.samples[0]
-        last = self.samples[len(self.samples) - 1]
-        span_ms = max(1, last[0] - first[0])
+        last = (count - 1) % SAMPLES * 4
+        first = count % SAMPLES * 4 if count >= SAMPLES else 0
+        kept = self.samples
+        span_ms = max(1, kept[last] - kept[first])
         return (
-            max(0, (last[1] - first[1]) * 1000 // span_ms),
-            max(0, (last[2] - first[2]) * 1000 // span_ms),
-            max(0, (last[3] - first[3]) * 1000 // span_ms),
+            max(0, (kept[last + 1] - kept[first + 1]) * 1000 // span_ms),
+            max(0, (kept[last + 2] - kept[first + 2]) * 1000 // span_ms),
+            max(0, (kept[last + 3] - kept[first + 3]) * 1000 // span_ms),
         )
 
 
