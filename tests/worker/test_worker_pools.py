@@ -29,7 +29,7 @@ MakePool = Callable[[int], Pool]
 
 MAKERS: dict[str, MakePool] = {
     "thread": lambda c: ThreadPool(pool_tasks.app.tasks, c),
-    "async": lambda c: AsyncPool(pool_tasks.app.tasks, c),
+    "async": lambda c: AsyncPool(pool_tasks.app.tasks, c, pool_tasks.app.aclose),
     "process": lambda c: ProcessPool(TARGET, HERE, None, c),
 }
 

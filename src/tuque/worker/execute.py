@@ -59,7 +59,7 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
         bound = task.bind(call.envelope)
         result = task.function(*bound.args, **bound.kwargs)
         if task.is_async:
-            asyncio.run(_with_limit(result, call.time_limit_s))
+            asyncio.run(_on_own_loop(task, result, call.time_limit_s))
         return DONE
     except BaseException as err:
         return outcome_of(err)
@@ -84,6 +84,15 @@ async def await_call(task: Task[..., Any], call: Call) -> Outcome:
 
 class TimeLimit(Exception):
     """A job ran longer than its task allows."""
+
+
+async def _on_own_loop(
+    task: Task[..., Any], running: Awaitable[Any], limit_s: float | None
+) -> None:
+    try:
+        await _with_limit(running, limit_s)
+    finally:
+        await task.app.aclose()  # a client of this loop could not be used on the next one
 
 
 async def _with_limit(running: Awaitable[Any], limit_s: float | None) -> None:

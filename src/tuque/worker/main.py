@@ -131,7 +131,7 @@ def make_pool(kind: str, app: App, target: str, app_dir: str, concurrency: int) 
     if kind == "process":
         return ProcessPool(target, str(Path(app_dir).resolve()), app.url, concurrency)
     if kind == "async":
-        return AsyncPool(app.tasks, concurrency)
+        return AsyncPool(app.tasks, concurrency, app.aclose)
     return ThreadPool(app.tasks, concurrency)
 
 
@@ -147,7 +147,10 @@ async def work(app: App, pool: Pool, settings: WorkerSettings) -> bool:
         loop.add_signal_handler(signal.SIGINT, running.stop)
         loop.add_signal_handler(signal.SIGTSTP, running.quiet)
         loop.add_signal_handler(signal.SIGUSR1, running.dump)
-        return await running.run()
+        try:
+            return await running.run()
+        finally:
+            app.close()
 
 
 def _queue_names(given: str | None, app: App) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import concurrent.futures
 import logging
 import queue
 import threading
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from tuque.worker.execute import Call, await_call, over_limit_text, run_call
@@ -93,10 +94,16 @@ class ThreadPool:
 
 
 class AsyncPool:
-    """Coroutines on one loop in a thread of its own; plain functions run in threads beside it."""
+    """Coroutines on one loop in a thread of its own; plain functions run in threads beside it.
 
-    def __init__(self, tasks: Tasks, concurrency: int) -> None:
+    `at_end` is awaited on that loop when the pool stops: it closes what belongs to the loop.
+    """
+
+    def __init__(
+        self, tasks: Tasks, concurrency: int, at_end: Callable[[], Awaitable[None]]
+    ) -> None:
         self._tasks = tasks
+        self._at_end = at_end
         self._threads = ThreadPool(tasks, concurrency)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._spin, name="task-loop", daemon=True)
@@ -119,7 +126,7 @@ class AsyncPool:
         idle = await self._threads.stop()
         for running in list(self._running):
             running.cancel()
-        closing = asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop)
+        closing = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         try:
             await asyncio.wait_for(asyncio.wrap_future(closing), timeout=1.0)
         except TimeoutError:
@@ -128,20 +135,20 @@ class AsyncPool:
         await asyncio.to_thread(self._thread.join)
         return idle
 
+    async def _end(self) -> None:
+        """Cancels every other task of the pool's loop and waits until they are gone."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._at_end()
+
     def _spin(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
         finally:
             self._loop.close()
-
-
-async def _cancel_all() -> None:
-    """Cancels every other task of the running loop and waits until they are gone."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
 
 
 def _resolve(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
