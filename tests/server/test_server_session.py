@@ -71,7 +71,13 @@ def test_a_new_password_locks_out_all(door: Door) -> None:
     assert door("AUTH x") == b"-ERR Client sent AUTH, but no password is set\r\n"
     assert door("CONFIG SET requirepass pw") == b"+OK\r\n"
     assert door("PING") == NOAUTH
+    other = door.connect()
+    assert door("AUTH pw", by=other) == b"+OK\r\n"
     assert door("AUTH pw") == b"+OK\r\n"
+    assert door("CONFIG SET requirepass new") == b"+OK\r\n"
+    assert door("PING") == NOAUTH
+    assert door("PING", by=other) == NOAUTH
+    assert door("AUTH new") == b"+OK\r\n"
     assert door("CONFIG SET requirepass", "") == b"+OK\r\n"
     assert door("PING") == b"+PONG\r\n"
 
