@@ -80,7 +80,7 @@ LOAD_ONCE: Final = "load-once"
 
 
 def save_once(disk: Disk, path: str, n: Node) -> str:
-    """Planned restart without a journal: write all jobs for the next start; "" or the error."""
+    """[J9] Planned restart without a journal: write all jobs for the next start; "" or the error."""
     committer = Committer(disk, path, n.node_id, n.now_ms)
     try:
         committer.lock()
@@ -136,9 +136,10 @@ class Committer:
         self.path = path
         self.boot = boot_record(now_ms)
         self.journal = Journal(disk, path, node_id, self.boot)
-        if hasattr(os, "eventfd"):
+        self.wake_fd = self._wake_write_fd = -1
+        if threaded and hasattr(os, "eventfd"):
             self.wake_fd = self._wake_write_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        else:
+        elif threaded:
             self.wake_fd, self._wake_write_fd = os.pipe()
             os.set_blocking(self.wake_fd, False)
             os.set_blocking(self._wake_write_fd, False)
@@ -221,7 +222,8 @@ class Committer:
         if self._lock_handle >= 0:
             self.disk.close(self._lock_handle)
             self._lock_handle = -1
-        os.close(self.wake_fd)
+        if self.wake_fd >= 0:
+            os.close(self.wake_fd)
         if self._wake_write_fd != self.wake_fd:
             os.close(self._wake_write_fd)
         return error

@@ -50,6 +50,7 @@ from tuque.wire.resp import bulk_head, int_reply
 Handler = Callable[[Server, Client, list[bytes]], None]
 HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.py
 
+# [C9] the first words of errors
 BADID: Final = b"BADID Invalid Job ID format."
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NOAUTH: Final = b"NOAUTH Authentication required."
