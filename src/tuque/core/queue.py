@@ -49,8 +49,7 @@ class Queue:
         else:
             heappush(self.back, (job.ctime_ns, job.id, job))
         self.length += 1
-        if len(self.back) + size - self.head > 2 * self.length + 1024:
-            self.compact()
+        self.drop_stale()
 
     def pop(self) -> Job | None:
         """Take the first job, None when there is none. The caller changes its state."""
@@ -99,6 +98,14 @@ class Queue:
             self.items = []
             self.head = 0
             self.back = []
+        else:
+            self.drop_stale()
+
+    def drop_stale(self) -> None:
+        """Compact when most entries are stale: they keep jobs in memory that are gone."""
+        size: i64 = len(self.items) - self.head + len(self.back)
+        if size > 2 * self.length + 1024:
+            self.compact()
 
     def compact(self) -> None:
         """Drop stale and doubled entries."""
