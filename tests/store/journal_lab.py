@@ -25,7 +25,11 @@ class Lab:
     """A node whose journal is written at once, without a thread, into a MemoryDisk."""
 
     def __init__(
-        self, disk: Disk | None = None, policy: str = "always", now_ms: int = START_MS, seed: int = 0
+        self,
+        disk: Disk | None = None,
+        policy: str = "always",
+        now_ms: int = START_MS,
+        seed: int = 0,
     ) -> None:
         self.disk = MemoryDisk() if disk is None else disk
         self.n = Node(NODE_ID, b"seed%d" % seed, now_ms)
@@ -52,7 +56,9 @@ class Lab:
         self.committer.commit(self.n.records, self.n.now_ms)
         self.committer.on_turn(self.n, self.n.now_ms, budget)
 
-    def add(self, queue: bytes = b"q", body: bytes = b"body", *, retry: int = 60, delay: int = 0) -> bytes:
+    def add(
+        self, queue: bytes = b"q", body: bytes = b"body", *, retry: int = 60, delay: int = 0
+    ) -> bytes:
         spec = settle(self.n, PLAIN)
         spec.retry_s = retry
         spec.delay_s = delay

@@ -80,7 +80,10 @@ LOAD_ONCE: Final = "load-once"
 
 
 def save_once(disk: Disk, path: str, n: Node) -> str:
-    """[J9] Planned restart without a journal: write all jobs for the next start; "" or the error."""
+    """[J9] Planned restart without a journal: write all jobs for the next start.
+
+    Returns "" or the error.
+    """
     committer = Committer(disk, path, n.node_id, n.now_ms)
     try:
         committer.lock()

@@ -58,7 +58,7 @@ class JournalThread:
     ) -> None:
         self.journal = journal
         self.policy = policy
-        self.wake_fd = wake_fd  # written to when the other side should look
+        self.wake_fd = wake_fd  # written to when the other side should look; -1: nobody waits
         self.threaded = threaded
         self.segment_bytes = segment_bytes
         self.spare_rewrites = False  # no fsync while a rewrite runs
@@ -163,7 +163,7 @@ class JournalThread:
                     return False
                 continue
             self._take()
-            self._do_rewrite(item)
+            self._step_rewrite(item)
         return True
 
     def _take(self) -> Item:
@@ -173,7 +173,7 @@ class JournalThread:
         self.written_bytes += len(item.payload)
         return item
 
-    def _do_rewrite(self, item: Item) -> None:
+    def _step_rewrite(self, item: Item) -> None:
         """One step of a rewrite."""
         journal = self.journal
         if item.kind == BEGIN:
@@ -263,7 +263,7 @@ class JournalThread:
             self.durable_seq = journal.synced_seq
             changed = changed or self.policy == ALWAYS or self._is_urgent
             self._is_urgent = False
-        if changed:
+        if changed and self.wake_fd >= 0:
             try:
                 os.write(self.wake_fd, b"\1\0\0\0\0\0\0\0")
             except BlockingIOError:

@@ -235,8 +235,9 @@ def check_frames(report: FileReport, scanner: FrameScanner, may_be_torn: bool) -
                 return
         if scanner.resync():
             problem.missing = scanner.frame.first_seq - report.next_seq
-            if report.next_seq == 0:
-                problem.missing = 0  # the header, which knew the first record, is damaged too
+            if report.next_seq == 0:  # the header, which knew the first record, is damaged too
+                problem.missing = 0
+                report.first_seq = scanner.frame.first_seq
             report.next_seq = scanner.frame.first_seq
         problem.size = scanner.offset - offset
 

@@ -1,0 +1,116 @@
+"""`tuque journal`: what a person sees, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from click.testing import CliRunner
+from journal_lab import NODE_ID, START_MS
+from test_aof_import import blob, command, numbered
+
+from tuque.console.journal_cmd import journal
+from tuque.core.job import QUEUED
+from tuque.core.node import Node
+from tuque.core.records import Records
+from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.server.committer import Committer
+from tuque.store.disk import Disk
+
+FAR_S = 4_000_000_000
+NOW_MS = time.time_ns() // 1_000_000
+
+
+def run(*words: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(journal, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def server_dir(path: Path, count: int = 3) -> list[str]:
+    """A stopped server's dir; the ids of its jobs."""
+    n, committer = opened(path)
+    ids = []
+    for i in range(count):
+        ids.append(on_addjob(n, b"q%d" % i, b"body", settle(n, PLAIN)).id.decode())
+        assert n.records is not None
+        committer.commit(n.records, n.now_ms)
+    assert committer.close(n.now_ms) == ""
+    return ids
+
+
+def opened(path: Path) -> tuple[Node, Committer]:
+    n = Node(NODE_ID, b"seed", NOW_MS)
+    committer = Committer(Disk(), str(path / "journal"), NODE_ID, NOW_MS, "always", threaded=False)
+    committer.lock()
+    loader = committer.loader()
+    while not loader.step(n, 100):
+        pass
+    committer.start(NOW_MS)
+    n.records = Records()
+    return n, committer
+
+
+def test_check_repair_and_show(tmp_path: Path) -> None:
+    ids = server_dir(tmp_path)
+    code, text = run("check", tmp_path)
+    assert code == 0 and "ok" in text and "4 records" in text
+    segment = next((tmp_path / "journal").glob("*.log"))
+    assert run("check", segment)[0] == 0
+    code, text = run("show", tmp_path)
+    assert code == 0 and all(job_id in text for job_id in ids) and "close" in text
+    code, text = run("show", tmp_path, "--json", "--id", ids[1])
+    row = json.loads(text)
+    assert (row["record"], row["queue"], row["state"]) == ("add", "q1", "queued")
+    assert ids[2] in run("show", tmp_path, "--queue", "q2")[1]
+    data = bytearray(segment.read_bytes())
+    data[200] ^= 1
+    segment.write_bytes(data)
+    code, text = run("check", tmp_path)
+    assert code == 1 and "damaged at offset 128" in text and "1 records missing" in text
+    assert run("repair", tmp_path)[0] == 1  # not confirmed
+    assert segment.read_bytes() == bytes(data)
+    code, text = run("repair", tmp_path, "--yes")
+    assert code == 0 and "quarantine-128" in text and "loads now" in text
+    assert run("check", tmp_path)[0] == 0
+    n, committer = opened(tmp_path)
+    assert len(n.jobs) == 2
+    code, text = run("repair", tmp_path)
+    assert code == 1 and "stop that server first" in text
+    committer.close(START_MS)
+
+
+def test_no_journal_there(tmp_path: Path) -> None:
+    code, text = run("check", tmp_path)
+    assert code == 1 and "holds no journal" in text
+    code, text = run("show", tmp_path)
+    assert code == 1 and "holds no journal" in text
+
+
+def test_import_into_a_new_and_an_old_journal(tmp_path: Path) -> None:
+    aof = tmp_path / "disque.aof"
+    aof.write_bytes(
+        command(b"LOADJOB", blob(numbered(1), etime_s=FAR_S))
+        + command(b"LOADJOB", blob(numbered(2), etime_s=FAR_S, retry_s=0))
+        + command(b"LOADJOB", blob(numbered(3), etime_s=5))
+        + command(b"DELJOB", numbered(7))
+        + command(b"LOADJOB", b"what")
+        + b"*2\r\n$7\r\nLOAD"
+    )
+    code, text = run("import", aof, "--dir", tmp_path / "new")
+    assert code == 0, text
+    assert "loaded 2 jobs, acked or deleted 1, expired 1, bad 1, unfinished end of 12 bytes" in text
+    n, committer = opened(tmp_path / "new")
+    assert sorted(n.jobs) == [numbered(1), numbered(2)]
+    assert all(job.state == QUEUED for job in n.jobs.values())
+    committer.close(NOW_MS)
+    server_dir(tmp_path / "old")
+    code, text = run("import", aof, "--dir", tmp_path / "old", "--hold-at-most-once")
+    assert code == 0, text
+    n, committer = opened(tmp_path / "old")
+    assert len(n.jobs) == 5
+    assert [q.length for q in n.queues.values() if q.name == b"qq"] == [1]
+    code, text = run("import", aof, "--dir", tmp_path / "old")
+    assert code == 1 and "stop that server first" in text
+    committer.close(NOW_MS)

@@ -1,0 +1,189 @@
+"""Damage is reported with its place, set aside by repair, and never skipped in silence."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from journal_lab import PATH, START_MS, Lab, restarted
+
+from tuque.store.disk import MemoryDisk
+from tuque.store.journal import HEADER_BYTES, MANIFEST, JournalError
+from tuque.store.repair import DAMAGED, TORN, check_dir, repair_dir
+
+
+def journal_of(count: int, rewrite: bool = False) -> tuple[Lab, list[bytes], list[int]]:
+    """A stopped server's journal: jobs, and where the record of each begins."""
+    lab = Lab()
+    lab.start()
+    name = path_of(lab.disk)
+    ids, offsets = [], []
+    for i in range(count):
+        offsets.append(lab.disk.size(name))
+        ids.append(lab.add(b"q", b"body %d" % i))
+    if rewrite:
+        lab.rewrite(3)
+    lab.committer.close(lab.n.now_ms)
+    return lab, ids, offsets
+
+
+def path_of(disk: MemoryDisk, tail: str = ".log") -> str:
+    return f"{PATH}/" + max(n for n in disk.listdir(PATH) if n.endswith(tail))
+
+
+def flip(disk: MemoryDisk, path: str, offset: int, size: int = 1) -> None:
+    for i in range(size):
+        disk.file(path).data[offset + i] ^= 0x5A
+
+
+def test_a_sound_journal_is_ok() -> None:
+    lab, _, _ = journal_of(5, rewrite=True)
+    report = check_dir(lab.disk, PATH)
+    assert report.is_ok()
+    assert [file.records for file in report.files] == [6, 1]
+    before = {n: bytes(f.data) for n, f in lab.disk.names.items()}
+    assert repair_dir(lab.disk, report) == []
+    assert {n: bytes(f.data) for n, f in lab.disk.names.items()} == before
+
+
+@pytest.mark.parametrize("where", ["marker", "length", "payload", "checksum"])
+def test_damage_in_the_middle_is_set_aside(where: str) -> None:
+    lab, ids, offsets = journal_of(9)
+    path = path_of(lab.disk)
+    at = {"marker": 1, "length": 5, "payload": 60, "checksum": 41}[where]
+    flip(lab.disk, path, offsets[4] + at)
+    before = bytes(lab.disk.file(path).data)
+    with pytest.raises(JournalError, match=f"damaged at offset {offsets[4]}.*Nothing was loaded"):
+        restarted(lab.disk, START_MS)
+    assert bytes(lab.disk.file(path).data) == before
+    lab.disk.process_crash()
+    report = check_dir(lab.disk, PATH)
+    (problem,) = report.files[0].problems
+    assert (problem.state, problem.offset, problem.missing) == (DAMAGED, offsets[4], 1)
+    lines = repair_dir(lab.disk, report)
+    aside = f"{path}.quarantine-{offsets[4]}"
+    assert any(aside in line for line in lines)
+    assert bytes(lab.disk.file(aside).data) == before[offsets[4] : offsets[5]]
+    assert check_dir(lab.disk, PATH).is_ok()
+    again = Lab(lab.disk)
+    loader = again.start()
+    assert loader.gap_records == 1
+    assert set(again.n.jobs) == set(ids) - {ids[4]}
+
+
+def test_several_damaged_places_and_a_torn_end() -> None:
+    lab, ids, offsets = journal_of(12)
+    path = path_of(lab.disk)
+    flip(lab.disk, path, offsets[2] + 3, 200)  # two frames
+    flip(lab.disk, path, offsets[7])
+    del lab.disk.file(path).data[offsets[11] + 50 :]
+    report = check_dir(lab.disk, PATH)
+    states = [problem.state for problem in report.files[0].problems]
+    assert states == [DAMAGED, DAMAGED, TORN]
+    repair_dir(lab.disk, report)
+    assert check_dir(lab.disk, PATH).is_ok()
+    again = restarted(lab.disk, START_MS)
+    lost = {ids[i] for i in (7, 11)} | {ids[i] for i in range(12) if ids[i] not in again.n.jobs}
+    assert set(again.n.jobs) == set(ids) - lost and len(lost) <= 5
+    assert path + f".torn-{offsets[11]}" in lab.disk.names
+
+
+def test_damage_of_a_snapshot_and_of_headers() -> None:
+    for tail in (".snap", ".log"):
+        lab, ids, _ = journal_of(9, rewrite=True)
+        path = path_of(lab.disk, tail)
+        flip(lab.disk, path, 20)
+        with pytest.raises(JournalError, match="header is damaged"):
+            restarted(lab.disk, START_MS)
+        lab.disk.process_crash()
+        repair_dir(lab.disk, check_dir(lab.disk, PATH))
+        assert check_dir(lab.disk, PATH).is_ok()
+        assert set(restarted(lab.disk, START_MS).n.jobs) == set(ids)
+    lab, ids, _ = journal_of(9, rewrite=True)
+    flip(lab.disk, path_of(lab.disk, ".snap"), HEADER_BYTES + 60)
+    with pytest.raises(JournalError):
+        restarted(lab.disk, START_MS)
+    lab.disk.process_crash()
+    repair_dir(lab.disk, check_dir(lab.disk, PATH))
+    assert set(restarted(lab.disk, START_MS).n.jobs) == set(ids[3:])
+    lab, ids, _ = journal_of(9, rewrite=True)
+    path = path_of(lab.disk, ".snap")
+    del lab.disk.file(path).data[lab.disk.size(path) - 30 :]  # its end
+    with pytest.raises(JournalError):
+        restarted(lab.disk, START_MS)
+    lab.disk.process_crash()
+    repair_dir(lab.disk, check_dir(lab.disk, PATH))
+    assert set(restarted(lab.disk, START_MS).n.jobs) == set(ids)
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_a_manifest_is_written_anew_from_the_files(how: str) -> None:
+    lab, ids, _ = journal_of(9, rewrite=True)
+    if how == "gone":
+        lab.disk.unlink(f"{PATH}/{MANIFEST}")
+    else:
+        flip(lab.disk, f"{PATH}/{MANIFEST}", 4)
+    with pytest.raises(JournalError, match="tuque journal repair"):
+        restarted(lab.disk, START_MS)
+    lab.disk.process_crash()
+    report = check_dir(lab.disk, PATH)
+    assert not report.is_ok()
+    repair_dir(lab.disk, report)
+    assert check_dir(lab.disk, PATH).is_ok()
+    assert set(restarted(lab.disk, START_MS).n.jobs) == set(ids)
+
+
+def test_a_lost_segment_is_named() -> None:
+    lab, ids, _ = journal_of(4)
+    lab = restarted(lab.disk, START_MS, seed=2)
+    more = [lab.add() for _ in range(3)]
+    lab.committer.close(START_MS)
+    lab.disk.unlink(f"{PATH}/journal-00000001.log")
+    with pytest.raises(JournalError, match=r"cannot read .*journal-00000001\.log"):
+        restarted(lab.disk, START_MS)
+    lab.disk.process_crash()
+    report = check_dir(lab.disk, PATH)
+    assert report.absent == ["journal-00000001.log"]
+    repair_dir(lab.disk, report)
+    assert set(restarted(lab.disk, START_MS, seed=3).n.jobs) == set(more)
+    assert ids
+
+
+def test_holes_that_a_power_cut_leaves_are_no_damage_before_the_next_fsync() -> None:
+    """Pages reach the disk in any order: what was not synced may have holes. It is cut."""
+    lab = Lab(policy="everysec")
+    lab.start()
+    first = lab.add()
+    lab.committer.journal.sync()
+    path = path_of(lab.disk)
+    offset = lab.disk.size(path)
+    for _ in range(5):
+        lab.add()
+    flip(lab.disk, path, offset + 20)
+    lab.disk.process_crash()
+    again = Lab(lab.disk)
+    loader = again.start()
+    assert set(again.n.jobs) == {first}
+    assert loader.cut_bytes > 0
+    assert f"{path}.torn-{offset}" in lab.disk.names
+
+
+def test_any_noise_in_the_files_is_repaired_or_refused() -> None:
+    rng = random.Random(4)
+    for _ in range(120):
+        lab, ids, _ = journal_of(6, rewrite=rng.random() < 0.5)
+        for _ in range(rng.randrange(1, 4)):
+            name = rng.choice([n for n in lab.disk.names if not n.endswith("lock")])
+            data = lab.disk.file(name).data
+            at = rng.randrange(len(data))
+            if rng.random() < 0.3:
+                del data[at:]
+            else:
+                data[at : at + rng.randrange(1, 200)] = rng.randbytes(rng.randrange(200))
+        try:
+            report = check_dir(lab.disk, PATH)
+        except JournalError:
+            continue
+        repair_dir(lab.disk, report)
+        assert check_dir(lab.disk, PATH).is_ok()
+        assert set(restarted(lab.disk, START_MS).n.jobs) <= set(ids)

@@ -1,0 +1,125 @@
+"""The writer thread on a real disk: group commit, policies, waking the pump."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from journal_lab import NODE_ID, START_MS, state_of
+
+from tuque.core.deliver import on_getjob
+from tuque.core.node import Node
+from tuque.core.records import Records
+from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.server.committer import Committer
+from tuque.store.disk import Disk
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.002)
+
+
+def opened(path: Path, policy: str, disk: Disk | None = None) -> tuple[Node, Committer]:
+    n = Node(NODE_ID, b"%d" % time.monotonic_ns(), START_MS)
+    committer = Committer(disk or Disk(), str(path / "journal"), NODE_ID, START_MS, policy)
+    committer.lock()
+    loader = committer.loader()
+    while not loader.step(n, 100):
+        pass
+    committer.start(START_MS)
+    n.records = Records()
+    return n, committer
+
+
+def add(n: Node, retry_s: int = 60) -> None:
+    spec = settle(n, PLAIN)
+    spec.retry_s = retry_s
+    on_addjob(n, b"q", b"body", spec)
+
+
+def commit(n: Node, committer: Committer) -> int:
+    assert n.records is not None
+    return committer.commit(n.records, n.now_ms)
+
+
+class CountingDisk(Disk):
+    """A real disk whose fsyncs wait for `gate`."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def fdatasync(self, handle: int) -> None:
+        self.gate.wait(20)
+        self.syncs += 1
+        super().fdatasync(handle)
+
+
+def test_always_wakes_the_pump_when_durable_and_shares_an_fsync(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    n, committer = opened(tmp_path, "always", disk)
+    disk.gate.clear()
+    before = disk.syncs
+    seqs = []
+    for _ in range(200):
+        add(n)
+        seqs.append(commit(n, committer))
+    assert committer.must_hold(seqs[0])
+    disk.gate.set()
+    while committer.must_hold(seqs[-1]):
+        assert select.select([committer.wake_fd], [], [], 20)[0]
+        committer.on_wake()
+    assert disk.syncs - before <= 3
+    assert committer.close(START_MS) == ""
+    again, other = opened(tmp_path, "no")
+    assert state_of(again) == state_of(n)
+    other.close(START_MS)
+
+
+def test_everysec_holds_nothing_but_custody_and_syncs_within_a_second(tmp_path: Path) -> None:
+    n, committer = opened(tmp_path, "everysec")
+    add(n)
+    seq = commit(n, committer)
+    assert not committer.must_hold(seq)
+    wait_for(lambda: committer.durable_seq >= seq, "the sync of the second")
+    add(n, retry_s=0)
+    commit(n, committer)
+    job = [j for j in on_getjob(n, 1, [b"q"], 2) if j.retry_s == 0]
+    assert job
+    seq = commit(n, committer)
+    started = time.monotonic()
+    while committer.must_hold(seq):
+        assert select.select([committer.wake_fd], [], [], 20)[0]
+        committer.on_wake()
+    assert time.monotonic() - started < 0.9  # did not wait for the second
+    committer.close(START_MS)
+
+
+def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
+    n, committer = opened(tmp_path, "everysec")
+    for _ in range(3000):
+        add(n)
+    commit(n, committer)
+    assert committer.start_rewrite(n, n.now_ms)
+    turns = 0
+    while committer.is_rewriting():
+        add(n)
+        commit(n, committer)
+        committer.on_turn(n, n.now_ms, 100)
+        turns += 1
+        assert turns < 100_000
+    assert turns > 20
+    assert committer.rewrite_now(n) == ""
+    add(n)
+    commit(n, committer)
+    assert committer.close(START_MS) == ""
+    again, other = opened(tmp_path, "no")
+    assert state_of(again) == state_of(n)
+    other.close(START_MS)
