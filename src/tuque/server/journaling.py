@@ -85,7 +85,7 @@ def turn_off(s: Server) -> str:
         committer.commit(s.n.records, s.n.now_ms)
     s.n.records = None
     s.committer = None
-    return committer.close(s.n.now_ms)
+    return committer.close(s.n.now_ms, retired=True)  # out of date from now on: never load it
 
 
 def close_journal(pump: Pump) -> str:
