@@ -108,21 +108,9 @@ def start_node(programs: Programs, port: int, directory: Path, events: Path) -> 
     directory.mkdir(parents=True)
     programs.start(
         "node",
-        "server",
-        "--port",
-        str(port),
-        "--bind",
-        "127.0.0.1",
-        "--dir",
-        str(directory),
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "everysec",
-        "--events",
-        "yes",
-        "--events-dir",
-        str(events),
+        *("server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)),
+        *("--appendonly", "yes", "--appendfsync", "everysec"),
+        *("--events", "yes", "--events-dir", str(events)),
     )
     deadline = time.monotonic() + START_LIMIT_S
     while not is_open(port):
@@ -143,12 +131,16 @@ def start_worker(programs: Programs, name: str, url: str) -> int:
     """Starts one worker process of the demo's app; returns its pid."""
     return programs.start(
         name,
-        "worker",
-        "tuque.demo.tasks:app",
-        "--url",
-        url,
-        "-c",
-        "2",
-        "--prefetch",
-        "16",
+        *("worker", "tuque.demo.tasks:app", "--url", url),
+        *("--concurrency", "2", "--prefetch", "16"),
     )
+
+
+def wait_for_worker(programs: Programs, name: str) -> None:
+    """Returns when a worker fetches jobs; ClickException when it does not come to that."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while "worker ready" not in programs.log_tail(name):
+        programs.check()
+        if time.monotonic() > deadline:
+            raise click.ClickException(f"{name} is not ready:\n{programs.log_tail(name)}")
+        time.sleep(0.02)
