@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tuque.server.segments import HotSegment
 
 HOT_S: Final = 1.0  # an event waits at most this long in memory (while the pump turns)
-MERGE_ROWS: Final = 32_768  # rows converted at once when there is a backlog
+MERGE_ROWS: Final = 65_536  # rows converted at once when there is a backlog
 # A pump that never idles would keep the interpreter from the thread: each of its system
 # calls restarts the thread's wait. From this backlog on it steps aside once a turn, which
 # costs the pump 0.1 us an event.

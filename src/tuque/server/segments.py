@@ -190,6 +190,8 @@ def seal(hot: Path, directory: Path) -> Path | None:
         os.rename(temporary, target)
         sync(folder)
     hot.unlink(missing_ok=True)
+    del table
+    pa.default_memory_pool().release_unused()
     return target
 
 
