@@ -57,6 +57,7 @@ NOAUTH: Final = b"NOAUTH Authentication required."
 LOADING: Final = b"LOADING Disque is loading the dataset in memory"
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 
+NAME_BYTES: Final = 128  # of an unknown command's name are repeated to the client
 EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at the most
 NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
 
@@ -67,7 +68,7 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
     if command is None:
         command = lookup(s, args[0])
         if command is None:
-            name = args[0].decode("utf-8", "backslashreplace")
+            name = args[0][:NAME_BYTES].decode("utf-8", "backslashreplace")
             c.error(b"ERR unknown command '%s'" % name.encode())
             s.touch(c)
             return

@@ -1,0 +1,165 @@
+"""A real server: clients that wait for jobs, jobs that come back, jobs that are late."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from raw_resp import NULL, Wire, encode, wait_for
+from real_server import RealServer
+
+
+def blocked_on(wire: Wire, queue: str) -> int:
+    """How many clients wait on the queue."""
+    stat = wire("QSTAT", queue)
+    return 0 if stat is NULL else int(stat[stat.index(b"blocked") + 1])
+
+
+def wait_until_blocked(wire: Wire, queue: str, count: int = 1) -> None:
+    """Wait until that many clients wait on the queue."""
+    wait_for(lambda: blocked_on(wire, queue) == count, f"nobody waits on {queue}")
+
+
+def test_a_waiting_client_is_woken(wire: Wire, other: Wire) -> None:
+    wire.send("GETJOB", "FROM", "woken-a", "woken-b")
+    wait_until_blocked(other, "woken-b")
+    job_id = other.add("woken-b", b"\x00\r\nbody")
+    assert wire.read() == [[b"woken-b", job_id.encode(), b"\x00\r\nbody"]]
+    assert blocked_on(other, "woken-a") == 0
+
+
+def test_waiting_ends_with_a_null_array(wire: Wire) -> None:
+    begin = time.monotonic()
+    wire.raw(encode("GETJOB", "TIMEOUT", 150, "FROM", "nothing"))
+    assert wire.sock.recv(64) == b"*-1\r\n"
+    assert 0.14 <= time.monotonic() - begin < 5
+
+
+def test_resp3_null(wire: Wire) -> None:
+    wire("HELLO", 3)
+    wire.raw(encode("GETJOB", "TIMEOUT", 1, "FROM", "nothing"))
+    assert wire.sock.recv(64) == b"_\r\n"
+
+
+def test_a_waiting_client_gets_as_many_as_it_asked_for(wire: Wire, other: Wire) -> None:
+    """V3 (D5): COUNT holds for a client that waited too."""
+    other("PAUSE", "counted", "out")
+    wire.send("GETJOB", "WITHCOUNTERS", "COUNT", 3, "FROM", "counted")
+    wait_until_blocked(other, "counted")
+    ids = [other.add("counted", str(i)).encode() for i in range(4)]
+    assert wire.is_quiet(0.05)
+    other("PAUSE", "counted", "none")
+    jobs = wire.read()
+    assert [job[1] for job in jobs] == ids[:3]
+    assert jobs[0][3:] == [b"nacks", 0, b"additional-deliveries", 0]
+    assert other("QLEN", "counted") == 1
+
+
+def test_the_one_that_waited_longest_is_served_first(shared: RealServer, other: Wire) -> None:
+    waiting = []
+    for i in range(3):
+        waiting.append(shared.wire())
+        waiting[i].send("GETJOB", "FROM", "fifo")
+        wait_until_blocked(other, "fifo", i + 1)
+    for wire in waiting:
+        job_id = other.add("fifo")
+        assert wire.read()[0][1] == job_id.encode()
+
+
+def test_what_is_sent_while_blocked_runs_afterwards(wire: Wire, other: Wire) -> None:
+    """C3.9 Input of a blocked client is kept and runs afterwards in order."""
+    wire.raw(
+        encode("GETJOB", "FROM", "piped")
+        + encode("QLEN", "piped")
+        + encode("GETJOB", "TIMEOUT", 50, "FROM", "piped")
+        + b"PING last\r\n"
+    )
+    wait_until_blocked(other, "piped")
+    wire.raw(encode("ECHO-is-unknown"))
+    assert wire.is_quiet(0.05)
+    other.add("piped")
+    assert wire.read()[0][0] == b"piped"
+    assert [wire.read() for _ in range(3)] == [0, NULL, b"last"]
+    assert wire.read().startswith("ERR unknown command 'ECHO-is-unknown'")
+
+
+def test_a_fault_behind_a_waiting_command_is_answered_after_it(wire: Wire, other: Wire) -> None:
+    """C2.4 Commands before it are answered first."""
+    wire.raw(encode("GETJOB", "FROM", "faulty") + b"*x\r\n")
+    wait_until_blocked(other, "faulty")
+    assert wire.is_quiet(0.05)
+    job_id = other.add("faulty")
+    assert wire.read()[0][1] == job_id.encode()
+    assert wire.read() == "ERR Protocol error: invalid multibulk length"
+    assert wire.read_to_end() == b""
+
+
+def test_a_client_that_leaves_takes_nothing(shared: RealServer, other: Wire) -> None:
+    gone = shared.wire()
+    gone.send("GETJOB", "FROM", "left")
+    wait_until_blocked(other, "left")
+    gone.close()
+    wait_until_blocked(other, "left", 0)
+    other.add("left")
+    assert other("QLEN", "left") == 1
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_a_half_closed_socket_gets_all_it_is_owed(shared: RealServer, half: bool) -> None:
+    wire = shared.wire()
+    wire.raw(encode("PING", "a" * 300_000) + encode("ADDJOB", "half", "b", 0) + b"PING\r\nQUIT\r\n")
+    if half:
+        wire.sock.shutdown(1)
+    heard = wire.read_to_end()
+    assert len(heard) > 300_000
+    assert heard.endswith(b"+PONG\r\n+OK\r\n")
+
+
+def test_retry_counts_from_the_delivery(wire: Wire) -> None:
+    """D1: a job that lay in its queue for a while has its whole RETRY once it is taken."""
+    job_id = wire.add("again", "b", "RETRY", 1)
+    time.sleep(0.8)  # the time that Disque would have counted
+    assert wire.get("again") == [job_id]
+    begin = time.monotonic()
+    job = wire("GETJOB", "WITHCOUNTERS", "TIMEOUT", 5000, "FROM", "again")[0]
+    waited_s = time.monotonic() - begin
+    assert job[1:2] + job[3:] == [job_id.encode(), b"nacks", 0, b"additional-deliveries", 1]
+    assert 0.7 <= waited_s < 3
+    assert wire("ACKJOB", job_id) == 1
+
+
+def test_working_puts_the_retry_off(wire: Wire) -> None:
+    job_id = wire.add("busy", "b", "RETRY", 1)
+    assert wire.get("busy") == [job_id]
+    time.sleep(0.5)
+    assert wire("WORKING", job_id) == 1
+    assert wire.show(job_id)["next-requeue-within"] > 700
+    assert wire("ACKJOB", job_id) == 1
+    assert wire("WORKING", job_id).startswith(("NOJOB", "ACKED"))
+
+
+def test_a_delayed_job_comes_when_it_is_due(wire: Wire) -> None:
+    begin = time.monotonic()
+    job_id = wire.add("late", "b", "DELAY", 1)
+    assert wire("QLEN", "late") == 0
+    assert wire.show(job_id)["state"] == b"active"
+    assert wire("WORKING", job_id).startswith("N")  # D11: nothing to work on yet
+    assert wire("GETJOB", "TIMEOUT", 5000, "FROM", "late")[0][1] == job_id.encode()
+    assert 0.95 <= time.monotonic() - begin < 4
+
+
+def test_nack_with_a_delay(wire: Wire) -> None:
+    job_id = wire.add("undone")
+    assert wire.get("undone") == [job_id]
+    begin = time.monotonic()
+    assert wire("NACK", "DELAY", "0.3", job_id) == 1
+    job = wire("GETJOB", "WITHCOUNTERS", "TIMEOUT", 5000, "FROM", "undone")[0]
+    assert 0.29 <= time.monotonic() - begin < 4
+    assert job[4] == 1
+    assert wire("ACKJOB", job_id) == 1
+
+
+def test_ttl_ends_a_job(wire: Wire) -> None:
+    job_id = wire.add("short", "b", "TTL", 1)
+    wait_for(lambda: wire.show(job_id) == {})
+    assert wire("QLEN", "short") == 0
