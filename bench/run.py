@@ -65,7 +65,9 @@ class Run:
         self.figures.append(figure)
         sign = ">=" if at_least else "<="
         mark = "ok    " if figure.is_met else "MISSED"
-        print(f"{mark} {name:<42} {figure.value:>10g} {unit:<6} (wanted {sign} {target:g})  {detail}")
+        print(
+            f"{mark} {name:<42} {figure.value:>10g} {unit:<6} (wanted {sign} {target:g})  {detail}"
+        )
         sys.stdout.flush()
 
     def rounds_of(self, runs: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
@@ -274,13 +276,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3, help="length of one measurement")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1_000_000, help="for memory and depth")
-    parser.add_argument("--only", default="", help="sections, comma-separated: " + ", ".join(SECTIONS))
+    parser.add_argument(
+        "--only", default="", help="sections, comma-separated: " + ", ".join(SECTIONS)
+    )
     parser.add_argument("--strict", action="store_true", help="exit 1 when a target is missed")
     options = parser.parse_args()
     from tuque.server.app import is_compiled
 
     mode = "compiled" if is_compiled() else "INTERPRETED: the targets are for compiled modules"
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {mode}")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {mode}"
+    )
     run = Run(options.seconds, options.rounds, options.jobs, options.only)
     wanted = [name for name in options.only.split(",") if name] or list(SECTIONS)
     for name in wanted:

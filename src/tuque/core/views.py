@@ -81,14 +81,3 @@ def job_matches(job: Job, queue: bytes | None, states: list[bytes]) -> bool:
     if queue is not None and job.queue != queue:
         return False
     return len(states) == 0 or STATE_NAMES[job.state] in states
-
-
-def scan_names(n: Node) -> list[bytes]:
-    """All queue names in order of creation, for one slice of QSCAN."""
-    return list(n.queues)
-
-
-def oldest_ready_ms(n: Node, q: Queue) -> i64:
-    """Age in ms of the first job of the queue, 0 when it is empty."""
-    job = q.first()
-    return 0 if job is None else n.now_ms - job.ctime_ns // 1_000_000

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tuque.core.records import Records
 from tuque.server.committer import Committer
 from tuque.server.config import in_dir
+from tuque.server.keeping import log_notes
 from tuque.server.options import Config
-from tuque.server.pump import Pump, log_notes
+from tuque.server.pump import Pump
 from tuque.server.state import Server, log
 from tuque.store.disk import Disk
 from tuque.store.journal import JournalError

@@ -84,3 +84,9 @@ def overdue(s: Server, c: Client, now_ms: int) -> str:
         if now_ms - c.last_ms > s.idle_close_ms:
             return f"idle for more than {s.idle_close_ms // 1000} s"
     return ""
+
+
+def log_notes(notes: list[str]) -> None:
+    """Write what the journal has to say to the log."""
+    for note in notes:
+        log.info("%s", note)

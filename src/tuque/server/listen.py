@@ -76,7 +76,9 @@ def open_tcp(cfg: Config, address: str, is_first: bool) -> socket.socket | None:
             hint = "ports below 1024 need privileges; choose another --port"
         else:
             hint = "check --bind and --port"
-        raise ListenError(f"can't listen on {address}:{cfg.port}: {error.strerror}; {hint}") from None
+        raise ListenError(
+            f"can't listen on {address}:{cfg.port}: {error.strerror}; {hint}"
+        ) from None
     sock.setblocking(False)
     return sock
 

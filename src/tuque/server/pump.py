@@ -16,7 +16,7 @@ from tuque.core.deliver import serve_ready
 from tuque.core.procedures import FAR, next_timer_ms, stop_waiting, tick
 from tuque.server.clients import Client
 from tuque.server.dispatch import execute, tell_wakes
-from tuque.server.keeping import keep_house, leaves_too_much
+from tuque.server.keeping import keep_house, leaves_too_much, log_notes
 from tuque.server.poller import IN, OUT, Poller
 from tuque.server.state import Server, log
 
@@ -169,6 +169,8 @@ class Pump:
         committer = s.committer
         if committer is not None:
             records = n.records
+            if records is not None and self.watched is not committer:
+                self.on_new_journal(committer.wake_fd)
             if records is not None and records.count > 0:
                 binding = records.binding_count
                 last: i64 = committer.commit(records, n.now_ms)
@@ -177,8 +179,6 @@ class Pump:
                     self.binding_seq = last
             if records is not None:
                 committer.on_turn(n, n.now_ms, REWRITE_JOBS)
-                if self.watched is not committer:  # turned on, or loaded again
-                    self.watch_wake(committer.wake_fd)
             self.rewriting = committer.is_rewriting()
             if committer.must_hold(self.binding_seq):
                 seq = self.binding_seq
@@ -226,6 +226,15 @@ class Pump:
             self.limit_output(c)
             return
         self.send(c)
+
+    def on_new_journal(self, fd: i64) -> None:
+        """The journal was turned on, or loaded again: nothing waits for the one before it."""
+        self.watch_wake(fd)
+        self.binding = 0
+        self.binding_seq = 0
+        for c in self.gate:
+            c.gated = [(0, held) for _, held in c.gated]
+        self.open_gate()
 
     def on_journal_wake(self) -> None:
         """Something became durable, or the journal failed."""
@@ -492,9 +501,3 @@ class Pump:
         for sock in self.listeners.values():
             sock.close()
         self.poller.close()
-
-
-def log_notes(notes: list[str]) -> None:
-    """Write what the journal has to say to the log."""
-    for note in notes:
-        log.info("%s", note)

@@ -1,0 +1,91 @@
+"""A queue's order against a sorted list (SPEC G)."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tuque.core.job import ACTIVE, QUEUED, Job
+from tuque.core.queue import Queue
+
+
+class QueueAgainstList(RuleBasedStateMachine):
+    """Push, pop, leave and come back, compared with a plain sorted list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = Queue(b"q", 1, 0)
+        self.inside: list[Job] = []
+        self.outside: list[Job] = []
+        self.made = 0
+
+    def expected(self) -> list[Job]:
+        """What the queue should hold, in order."""
+        return sorted(self.inside, key=lambda job: (job.ctime_ns, job.id))
+
+    @rule(stamp=st.integers(0, 50))
+    def push_new(self, stamp: int) -> None:
+        job = Job(b"%040d" % self.made, b"q", b"", self.made * 2 - stamp, 1 << 50, 1, 0, 1)
+        self.made += 1
+        job.state = QUEUED
+        self.queue.push(job)
+        self.inside.append(job)
+
+    @precondition(lambda self: self.outside)
+    @rule(which=st.integers(0, 10**6))
+    def push_back(self, which: int) -> None:
+        job = self.outside.pop(which % len(self.outside))
+        job.state = QUEUED
+        self.queue.push(job)
+        self.inside.append(job)
+
+    @precondition(lambda self: self.inside)
+    @rule(which=st.integers(0, 10**6))
+    def leave(self, which: int) -> None:
+        job = self.inside.pop(which % len(self.inside))
+        job.state = ACTIVE
+        self.queue.left()
+        self.outside.append(job)
+
+    @rule()
+    def pop(self) -> None:
+        job = self.queue.pop()
+        if not self.inside:
+            assert job is None
+            return
+        assert job is self.expected()[0]
+        job.state = ACTIVE
+        self.inside.remove(job)
+        self.outside.append(job)
+
+    @rule(count=st.integers(1, 5))
+    def peek(self, count: int) -> None:
+        ordered = self.expected()
+        assert self.queue.peek(count) == ordered[:count]
+        assert self.queue.peek_last(count) == ordered[::-1][:count]
+
+    @invariant()
+    def length_is_right(self) -> None:
+        assert self.queue.length == len(self.inside)
+
+
+QueueAgainstList.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=60, deadline=None
+)
+TestQueue = QueueAgainstList.TestCase
+
+
+def test_stale_entries_are_dropped() -> None:
+    """A hundred thousand jobs that left out of turn are not kept alive by the queue."""
+    queue = Queue(b"q", 1, 0)
+    jobs = [Job(b"%040d" % n, b"q", b"", n, 1 << 50, 1, 0, 1) for n in range(20_000)]
+    for job in jobs:
+        job.state = QUEUED
+        queue.push(job)
+    for job in jobs[1:]:
+        job.state = ACTIVE
+        queue.left()
+    assert queue.length == 1
+    assert len(queue.items) + len(queue.back) < 3000
+    assert queue.pop() is jobs[0]
