@@ -35,15 +35,10 @@ def test_tables_agree_and_promises_hold(seed: int) -> None:
 def test_a_seed_repeats_itself_under_any_hash_seed(seed: int) -> None:
     """Law of determinism: the same digest whatever PYTHONHASHSEED says."""
     here = Drive(seed).run(600)
+    script = str(Path(__file__).with_name("core_drive.py"))
     for hash_seed in ("0", "1", "4242"):
         done = subprocess.run(
-            [
-                sys.executable,
-                "-P",
-                str(Path(__file__).with_name("core_drive.py")),
-                str(seed),
-                "600",
-            ],
+            [sys.executable, "-P", script, str(seed), "600"],
             env=os.environ | {"PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

@@ -118,7 +118,7 @@ def serve(n: Node, waiter: Waiter) -> None:
 
 def wake_all(n: Node, why: i64) -> None:
     """[V7] Send every waiting client home (V7.1): the node leaves, or its data are reset."""
-    assert why == NODE_LEAVING or why == DATA_RESET
+    assert why in (NODE_LEAVING, DATA_RESET)
     for client in list(n.waiters):
         stop_waiting(n, client)
         n.wakes.append(Wake(client, why, [], False))

@@ -212,7 +212,7 @@ def commandstats(s: Server) -> Fields:
     for command in s.table.values():
         if command.calls > 0:
             spent_us = command.usec_ns // 1000
-            each_us = command.usec_ns / 1000 / command.calls
+            each_us = int(command.usec_ns) / 1000 / int(command.calls)
             fields[f"cmdstat_{command.name.lower()}"] = (
                 f"calls={command.calls},usec={spent_us},usec_per_call={each_us:.2f}"
             )

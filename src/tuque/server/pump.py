@@ -123,8 +123,8 @@ class Pump:
                 self.accept(self.listeners[fd])
             elif fd == self.wake_fd:
                 self.on_journal_wake()
-            elif fd == self.signal_fd:
-                self.on_signal()
+            elif fd == self.signal_fd:  # SIGTERM or SIGINT: end in order
+                s.stop_requested = "signal"
         self.step()
         self.settle()
 
@@ -269,10 +269,6 @@ class Pump:
                     self.close(c)
                 else:
                     self.gate.append(c)
-
-    def on_signal(self) -> None:
-        """SIGTERM or SIGINT: end in order."""
-        self.s.stop_requested = "signal"
 
     # ---- sockets
 
