@@ -18,6 +18,8 @@ pytest.importorskip("pyarrow")
 
 from tuque.server.eventlog import EventLog
 from tuque.spark import pipeline, schema, sql
+from tuque.spark.errors import SparkJobError
+from tuque.spark.session import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,3 +198,18 @@ def test_buckets(span_s: int, width_s: int) -> None:
 def test_buckets_of_any_history_stay_few() -> None:
     for span_s in (10**6, 10**8, 10**10):
         assert span_s / pipeline.bucket_s(span_s) <= pipeline.BUCKETS_MAX
+
+
+def test_a_damaged_segment_is_named_in_one_line(
+    spark: SparkSession, history: Path, tmp_path: Path
+) -> None:
+    (segment,) = history.glob("date=*/*.parquet")
+    (tmp_path / segment.parent.name).mkdir()
+    damaged = tmp_path / segment.parent.name / segment.name
+    damaged.write_bytes(segment.read_bytes()[:-100])
+    segments = pipeline.find_segments(tmp_path, tmp_path / "scratch")
+    with pytest.raises(SparkJobError) as caught, told(tmp_path / "spark.log"):
+        pipeline.build(spark, segments, tmp_path / "out", quiet)
+    assert damaged.name in str(caught.value)
+    assert "spark.log" in str(caught.value)
+    assert "\n" not in str(caught.value)

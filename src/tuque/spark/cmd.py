@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tuque.spark.errors import NoEventsError, SparkSetupError
+from tuque.spark.errors import NoEventsError, SparkJobError, SparkSetupError
 from tuque.spark.progress import Progress
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def report(events: Path, out: Path, memory: str) -> None:
         found = run(events, out, memory)
     except NoEventsError as e:
         raise click.UsageError(str(e)) from e
-    except SparkSetupError as e:
+    except (SparkJobError, SparkSetupError) as e:
         raise click.ClickException(str(e)) from e
     except OSError as e:
         raise click.ClickException(f"{e.filename or out}: {e.strerror or e}") from e
@@ -65,7 +65,7 @@ def run(events: Path, out: Path, memory: str = "2g") -> Figures:
     try:
         from tuque.spark import pipeline
         from tuque.spark import report as page
-        from tuque.spark.session import session
+        from tuque.spark.session import session, told
     except ModuleNotFoundError as e:
         raise SparkSetupError(f"{e.name} is missing: pip install 'tuque[spark]'") from e
     progress = Progress(STEPS)
@@ -80,8 +80,9 @@ def run(events: Path, out: Path, memory: str = "2g") -> Figures:
             spark = session("tuque report", conf=conf, log=out / "spark.log")
         try:
             progress.done_of = lambda: tasks(spark)
-            pipeline.build(spark, segments, out, progress.step)
-            found = pipeline.figures(spark, segments, progress.step)
+            with told(out / "spark.log"):
+                pipeline.build(spark, segments, out, progress.step)
+                found = pipeline.figures(spark, segments, progress.step)
         finally:
             progress.done_of = lambda: (0, 0)
             spark.stop()

@@ -7,3 +7,7 @@ class SparkSetupError(Exception):
 
 class NoEventsError(Exception):
     """The directory of events is missing or holds none."""
+
+
+class SparkJobError(Exception):
+    """Spark could not finish: a damaged segment, a full disk, too little memory."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuque.spark.errors import SparkSetupError
+from tuque.spark.errors import SparkJobError, SparkSetupError
 from tuque.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -68,6 +68,28 @@ def session(
         ) from e
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+@contextmanager
+def told(log: Path) -> Iterator[None]:
+    """Failures of Spark inside become one SparkJobError of one line that names the log."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as e:
+        raise SparkJobError(f"Spark failed: {reason(str(e))} (more in {log})") from e
+
+
+def reason(text: str) -> str:
+    """The line of Spark's error, often a page long, that tells most: a file, or a cause."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no reason given"]
+    for mark in ("file:", "Caused by: "):
+        for line in lines:
+            if mark in line:
+                return line.removeprefix("Caused by: ").strip(": ")[:300]
+    return lines[0][:300]
 
 
 def defaults(scratch: Path) -> dict[str, str]:
