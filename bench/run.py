@@ -293,7 +293,7 @@ def main() -> int:
         SECTIONS[name](run)
     report = {
         "machine": {"arch": platform.machine(), "cores": os.cpu_count()},
-        "python": version,
+        "python": platform.python_version(),
         "mode": mode,
         "rounds": options.rounds,
         "seconds": options.seconds,

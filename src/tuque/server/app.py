@@ -98,6 +98,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
             roll_rows=cfg.events_roll_rows,
             roll_seconds=cfg.events_roll_seconds,
             buffer_rows=cfg.events_buffer,
+            keep_bytes=cfg.events_keep_bytes,
         )
         s.eventlog = eventlog
         node.events = eventlog.start(now_ms)

@@ -10,6 +10,7 @@ from tuque.server.monitoring import look
 from tuque.server.state import Server, log
 
 SHRINK_JOBS = 1_000  # a smaller table is not worth a look
+EVENT_BYTES = 200  # a buffered event
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
@@ -25,6 +26,8 @@ def keep_house(s: Server) -> None:
         buffers += CLIENT_BYTES + c.wire_bytes + c.held_bytes + c.todo_bytes
         if c.reader.strict is not None:
             buffers += c.reader.held_bytes()
+    if s.n.events is not None:
+        buffers += s.n.events.pending_rows() * EVENT_BYTES
     s.n.other_bytes = buffers
     on_memory_level(s.n)
     s.figures.sample(now_ms)

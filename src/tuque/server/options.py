@@ -291,6 +291,10 @@ class Config(msgspec.Struct, kw_only=True):
         int,
         Opt(Int(1000, 100_000_000), "events held in memory (200 B each); more are dropped"),
     ] = 262_144
+    events_keep_bytes: Annotated[
+        int,
+        Opt(Memory(), "sealed event segments kept; the oldest go first; 0 = all", unit="bytes"),
+    ] = 10 * GB
 
     # Not options: where the values came from.
     origin: dict[str, str] = {}
