@@ -21,9 +21,9 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def start_node(directory: Path, *flags: str) -> tuple[subprocess.Popen[bytes], int]:
+def start_node(directory: Path, *flags: str, port: int = 0) -> tuple[subprocess.Popen[bytes], int]:
     """Start a node and wait until it answers."""
-    port = free_port()
+    port = port or free_port()
     command = [
         sys.executable,
         "-m",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 from console_node import Run, free_port, start_node, stop_node
+
+from tuque.console.link import Link, LinkError, Target
 
 
 def test_one_shots_in_every_mode(tuque: Run, port: int) -> None:
@@ -110,3 +113,30 @@ def test_bench_takes_every_job_all_the_way(tuque: Run, port: int) -> None:
 def test_bench_without_a_node_says_so(tuque: Run) -> None:
     done = tuque("bench", "-p", free_port(), "-n", "1")
     assert done.returncode == 1 and b"Could not connect" in done.stderr
+
+
+def test_a_prompt_survives_a_restart_of_the_node(tmp_path: Path) -> None:
+    process, port = start_node(tmp_path)
+    link = Link(Target(port=port))
+    assert link.call([b"PING"]) == "PONG"
+    stop_node(process)
+    with pytest.raises(LinkError, match="Could not connect"):
+        link.call([b"PING"])
+    process, _ = start_node(tmp_path, port=port)
+    try:
+        assert link.call([b"PING"]) == "PONG"
+        link.close()
+    finally:
+        stop_node(process)
+
+
+def test_a_node_that_goes_while_it_answers_leaves_the_outcome_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        link = Link(Target(port=server.getsockname()[1]))
+        link.sock = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+        theirs.sendall(b"$10\r\nhalf")
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(LinkError, match="closed the connection") as info, theirs:
+            link.call([b"ADDJOB", b"q", b"b", b"0"])
+        assert info.value.sent

@@ -7,7 +7,6 @@ reads replies itself. It must not know how they are shown (format.py).
 
 from __future__ import annotations
 
-import select
 import socket
 from typing import Final, TypeAlias
 
@@ -126,10 +125,10 @@ class Link:
 
     def _is_gone(self, sock: socket.socket) -> bool:
         """Say whether the node closed the connection while nobody was looking."""
-        if not select.select([sock], [], [], 0)[0]:
-            return False
         try:
-            return sock.recv(1, socket.MSG_PEEK) == b""
+            return sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
         except OSError:
             return True
 
