@@ -21,6 +21,8 @@ ALWAYS: Final = "always"
 BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
 JOIN_BYTES: Final = 1 << 20  # frames that wait are joined up to this size
 GATHER_S: Final = 0.002  # when not syncing each batch, the thread looks that often
+GATHER_SHARE: Final = 0.5  # of the last sync's time is spent on waiting for more to share it
+GATHER_S_MAX: Final = 0.002
 RETRY_S: Final = 1.0  # between tries to write on a failing disk
 
 # kinds of items
@@ -77,6 +79,9 @@ class JournalThread:
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._queue: deque[Item] = deque()
         self._queued_bytes = 0
+        self._queued_records = 0
+        self._expected_records = 0  # that may come for the next sync, judging by the last
+        self._last_sync_s = 0.0
         self._finished_rewrite = 0
         self._is_urgent = False  # a frame was written whose reply waits, whatever the policy
         self._synced_at = time.monotonic()
@@ -121,21 +126,46 @@ class JournalThread:
                 is_well = False
             if not is_well:
                 time.sleep(RETRY_S)
-            elif self._inbox.empty():
+            elif not self._queue and self._inbox.empty():
                 self._rest()
 
     def _turn(self) -> bool:
         """Write what waits, sync by policy, tell. False after an error that a retry may mend."""
-        inbox = self._inbox
-        for _ in range(inbox.qsize()):
-            item = inbox.get()
-            self._queued_bytes += len(item.payload)
-            self._queue.append(item)
+        self._drain()
+        if self.policy == ALWAYS and self._queued_records < self._expected_records:
+            self._gather()
+        records = self._queued_records
         is_well = self._write_out()
         if self._is_sync_due():
             self._sync()
+            self._drain()
+            self._expected_records = (records + self._queued_records) * 9 // 10
         self._publish()
         return is_well
+
+    def _drain(self) -> None:
+        """Take over what lies in the inbox."""
+        inbox = self._inbox
+        for _ in range(inbox.qsize()):
+            self._accept(inbox.get())
+
+    def _accept(self, item: Item) -> None:
+        self._queued_bytes += len(item.payload)
+        if item.kind == FRAME:
+            self._queued_records += item.count
+        self._queue.append(item)
+
+    def _gather(self) -> None:
+        """Wait a little for the clients that the last sync set free.
+
+        Without this two groups of clients form that take turns, and each sync serves half.
+        """
+        if not self.threaded or self.is_closing:
+            return
+        deadline = time.monotonic() + min(self._last_sync_s * GATHER_SHARE, GATHER_S_MAX)
+        while self._queued_records < self._expected_records and time.monotonic() < deadline:
+            time.sleep(0.0001)
+            self._drain()
 
     def _rest(self) -> None:
         """Sleep until there is an item, or an fsync is due."""
@@ -150,8 +180,7 @@ class JournalThread:
             item = self._inbox.get(timeout=left)
         except Empty:
             return
-        self._queued_bytes += len(item.payload)
-        self._queue.append(item)
+        self._accept(item)
 
     def _write_out(self) -> bool:
         """Write what waits, in order. False after an error that a retry may mend."""
@@ -170,6 +199,8 @@ class JournalThread:
         """Remove the first item of the queue and account for it."""
         item = self._queue.popleft()
         self._queued_bytes -= len(item.payload)
+        if item.kind == FRAME:
+            self._queued_records -= item.count
         self.written_bytes += len(item.payload)
         return item
 
@@ -245,7 +276,8 @@ class JournalThread:
         self.journal.sync()
         self._synced_at = time.monotonic()
         self.sync_count += 1
-        self.sync_s_max = max(self.sync_s_max, self._synced_at - started)
+        self._last_sync_s = self._synced_at - started
+        self.sync_s_max = max(self.sync_s_max, self._last_sync_s)
 
     def _publish(self) -> None:
         """Let the other side see how far it is, and wake it when it may wait for that."""
