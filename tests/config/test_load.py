@@ -210,10 +210,14 @@ def test_config_set_refuses_and_changes_nothing(name: str, value: str, reply: st
 
 
 def test_config_set_cannot_open_the_node_to_all() -> None:
-    cfg = load(None, {}, {"bind": "0.0.0.0", "requirepass": "x"})
-    with pytest.raises(ConfigError):
-        config_set(cfg, "requirepass", "")
-    assert cfg.requirepass == "x"
+    for bind in ("0.0.0.0", ""):  # empty: all, because a password was set
+        cfg = load(None, {}, {"bind": bind, "requirepass": "x"})
+        with pytest.raises(ConfigError):
+            config_set(cfg, "requirepass", "")
+        assert cfg.requirepass == "x"
+    cfg = load()
+    config_set(cfg, "requirepass", "x")
+    config_set(cfg, "requirepass", "")
 
 
 def test_every_option_says_what_it_is() -> None:
@@ -227,4 +231,5 @@ def test_every_option_says_what_it_is() -> None:
         "warnings",
         "config_file",
         "config_syntax",
+        "is_open",
     }

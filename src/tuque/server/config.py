@@ -34,6 +34,7 @@ __all__ = [
 
 ENV_PREFIX = "TUQUE__"
 LOOPBACK = ("127.0.0.1", "::1")
+CLOSED = "with no requirepass only loopback addresses; set requirepass, or protected-mode no"
 WIDE_ARGS = frozenset(("bind", "client_output_buffer_limit"))
 
 
@@ -150,23 +151,13 @@ def _check(cfg: Config) -> None:
     if hard and soft > hard:
         shown = OPTIONS["client_output_buffer_limit"].kind.show(cfg.client_output_buffer_limit)
         raise ConfigError("client-output-buffer-limit", shown, "a soft limit below the hard one")
-    _check_protected(cfg, "bind", " ".join(cfg.bind))
+    cfg.is_open = not all(map(is_loopback, listen_addresses(cfg)))
+    if cfg.is_open and cfg.protected_mode and not cfg.requirepass:
+        raise ConfigError("bind", " ".join(cfg.bind), CLOSED, where=f"from {cfg.origin['bind']}")
     if cfg.config_syntax == "disque" and not cfg.bind and not cfg.requirepass:
         cfg.warnings.append(
             "no bind and no requirepass: listening on loopback only (Disque listens on all)"
         )
-
-
-def _check_protected(cfg: Config, name: str, value: str) -> None:
-    """Without a password nobody but this machine may reach the server."""
-    if not cfg.protected_mode or cfg.requirepass or all(map(is_loopback, cfg.bind)):
-        return
-    raise ConfigError(
-        name,
-        value,
-        "with no requirepass only loopback addresses; set requirepass, or protected-mode no",
-        where=f"from {cfg.origin['bind']}",
-    )
 
 
 def is_loopback(address: str) -> bool:
@@ -219,13 +210,9 @@ def config_set(cfg: Config, name: str, value: str) -> None:
         parsed = opt.kind.parse(value)
     except ValueError:
         raise ConfigError(opt.name, value, opt.kind.allowed) from None
-    before = getattr(cfg, opt.field)
+    if opt.field == "requirepass" and not parsed and cfg.is_open and cfg.protected_mode:
+        raise ConfigError(opt.name, value, CLOSED)
     setattr(cfg, opt.field, parsed)
-    try:
-        _check_protected(cfg, opt.name, value)
-    except ConfigError:
-        setattr(cfg, opt.field, before)
-        raise
     cfg.origin[opt.field] = "CONFIG SET"
 
 

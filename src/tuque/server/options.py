@@ -151,7 +151,7 @@ class Config(msgspec.Struct, kw_only=True):
     ] = True
     aof_enqueue_jobs_once: Annotated[
         bool,
-        Opt(Bool(), "planned restart: at the next load queue again what was queued", runtime=True),
+        Opt(Bool(), "", runtime=True, obsolete="queued jobs come back queued from every journal"),
     ] = False
     maxmemory_policy: Annotated[
         str,
@@ -301,6 +301,7 @@ class Config(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     config_file: str = ""
     config_syntax: str = ""
+    is_open: bool = False  # since the start it listens where other machines can reach it
 
 
 class ConfigError(ValueError):
