@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import time
+from typing import cast
 
 import uvloop
 
@@ -28,8 +29,8 @@ class Shell(asyncio.Protocol):
     def __init__(self, s: Server) -> None:
         self.s = s
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvloop's
-        self.transport = transport
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         self.client = Client(self.s.next_number, sock, "shell", 1 << 29, self.s.n.now_ms)
         self.s.next_number += 1
