@@ -67,7 +67,7 @@ def test_delivered_at_most_once_jobs_make_room(make_server: Callable[..., RealSe
     assert len(wire.get("amo", count=200)) == 200
     assert wire("CONFIG", "SET", "maxmemory", int(used_bytes(wire) / 0.97)) == b"OK"
     assert wire("PING") == b"PONG"
-    left = set(id.decode() for id in wire("JSCAN", 0, "BUSYLOOP")[1])
+    left = {id.decode() for id in wire("JSCAN", 0, "BUSYLOOP")[1]}
     assert left.issuperset(kept)
     assert left.issuperset(waiting)
     assert amo[0] not in left

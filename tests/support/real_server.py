@@ -49,6 +49,7 @@ class RealServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},  # SIGABRT shows where it stands
                 preexec_fn=before,
             )
 
@@ -91,7 +92,7 @@ class RealServer:
         try:
             return self.process.wait(deadline_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.process.send_signal(signal.SIGABRT)
             self.process.wait()
             raise AssertionError(f"the server did not end:\n{self.log()}") from None
 

@@ -75,6 +75,13 @@ class Client:
         self.wire_bytes -= done
         return done
 
+    def forget(self) -> None:
+        """Free what a closed connection still holds."""
+        self.wire = []
+        self.gated = []
+        self.out = []
+        self.todo = []
+
     def reply(self, value: object) -> None:
         """Answer with any value (see `put_value`)."""
         put_value(self.out, value, self.resp3)

@@ -109,3 +109,14 @@ def open_unix(cfg: Config) -> socket.socket:
         os.umask(old)
     sock.setblocking(False)
     return sock
+
+
+def name_peer(cfg: Config, sock: socket.socket, address: object) -> str:
+    """Set up an accepted connection; how CLIENT LIST calls its other end."""
+    if sock.family == socket.AF_UNIX:
+        return f"unix:{cfg.unixsocket}"
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if cfg.tcp_keepalive > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    assert isinstance(address, tuple)
+    return f"{address[0]}:{address[1]}"

@@ -17,6 +17,7 @@ from tuque.core.procedures import FAR, next_timer_ms, stop_waiting, tick
 from tuque.server.clients import Client
 from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.keeping import keep_house, leaves_too_much, log_notes
+from tuque.server.listen import name_peer
 from tuque.server.poller import IN, OUT, Poller
 from tuque.server.state import Server, log
 
@@ -162,35 +163,10 @@ class Pump:
             self.house_ms = n.now_ms + (HOUSE_MS if busy else IDLE_HOUSE_MS)
 
     def settle(self) -> None:
-        """Let the outcome of the turn out: journal, events, then replies."""
+        """[C8.3] Let the outcome of the turn out: journal, events, then replies."""
         s = self.s
         n = s.n
-        seq: i64 = -1
-        committer = s.committer
-        if committer is not None:
-            records = n.records
-            if records is not None and self.watched is not committer:
-                self.on_new_journal(committer.wake_fd)
-            if records is not None and records.count > 0:
-                binding = records.binding_count
-                last: i64 = committer.commit(records, n.now_ms)
-                if binding != self.binding:
-                    self.binding = binding
-                    self.binding_seq = last
-            if records is not None:
-                committer.on_turn(n, n.now_ms, REWRITE_JOBS)
-            self.rewriting = committer.is_rewriting()
-            if committer.must_hold(self.binding_seq):
-                seq = self.binding_seq
-            s.journal_error = committer.error
-            if self.rewriting or s.journal_error or self.was_noted:
-                log_notes(committer.take_notes())
-            self.was_noted = self.rewriting or len(s.journal_error) > 0
-        elif self.wake_fd >= 0 or len(self.gate) > 0:  # it was turned off, all is on disk
-            self.wake_fd = -1
-            self.watched = None
-            s.journal_error = ""
-            self.open_gate()
+        seq = self.write_journal()
         eventlog = s.eventlog
         if eventlog is not None:
             events = n.events
@@ -206,11 +182,46 @@ class Pump:
             for c in dirty:
                 c.is_dirty = False
                 self.let_out(c, seq)
+        if seq >= 0 and s.journal_error:
+            self.open_gate()
         if len(s.doomed) > 0:
             doomed = s.doomed
             s.doomed = []
             for c in doomed:
                 self.close(c)
+
+    def write_journal(self) -> i64:
+        """Hand the turn's records to the journal; what replies wait for, -1: for nothing."""
+        s = self.s
+        n = s.n
+        committer = s.committer
+        if committer is None:
+            if self.wake_fd >= 0 or len(self.gate) > 0:  # it was turned off, all is on disk
+                self.wake_fd = -1
+                self.watched = None
+                s.journal_error = ""
+                self.open_gate()
+            return -1
+        is_binding = False
+        records = n.records
+        if records is not None:
+            if self.watched is not committer:
+                self.on_new_journal(committer.wake_fd)
+            if records.count > 0:
+                is_binding = records.binding_count != self.binding
+                self.binding = records.binding_count
+                last: i64 = committer.commit(records, n.now_ms)
+                if is_binding:
+                    self.binding_seq = last
+            committer.on_turn(n, n.now_ms, REWRITE_JOBS)
+        self.rewriting = committer.is_rewriting()
+        s.journal_error = committer.error
+        if self.rewriting or s.journal_error or self.was_noted:
+            log_notes(committer.take_notes())
+        self.was_noted = self.rewriting or len(s.journal_error) > 0
+        if s.journal_error and not is_binding:
+            return -1  # what waited got no answer (J6.1); others must not wait for ever
+        return self.binding_seq if committer.must_hold(self.binding_seq) else -1
 
     def let_out(self, c: Client, seq: i64) -> None:
         """Send what the turn produced for the client, or hold it back until `seq` is durable."""
@@ -286,9 +297,9 @@ class Pump:
                 for fd in self.listeners:
                     self.poller.watch(fd, 0)
                 return
-            self.admit(sock, listener, address)
+            self.admit(sock, address)
 
-    def admit(self, sock: socket.socket, listener: socket.socket, address: object) -> None:
+    def admit(self, sock: socket.socket, address: object) -> None:
         """[C1] Make a client of a new connection, or refuse it."""
         s = self.s
         sock.setblocking(False)
@@ -300,14 +311,7 @@ class Pump:
                 pass  # it is gone already
             sock.close()
             return
-        where = "unix:" + str(s.cfg.unixsocket)
-        if listener.family != socket.AF_UNIX:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if s.cfg.tcp_keepalive > 0:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            assert isinstance(address, tuple)
-            where = f"{address[0]}:{address[1]}"
-        c = Client(s.next_number, sock, where, s.max_bulk, s.n.now_ms)
+        c = Client(s.next_number, sock, name_peer(s.cfg, sock, address), s.max_bulk, s.n.now_ms)
         s.next_number += 1
         s.clients[c.fd] = c
         s.by_number[c.number] = c
@@ -483,10 +487,7 @@ class Pump:
         del s.by_number[c.number]
         self.poller.drop(c.fd)
         c.sock.close()
-        c.wire = []
-        c.gated = []
-        c.out = []
-        c.todo = []
+        c.forget()
 
     def close_all(self) -> None:
         """Close every connection and the poller; what is pending goes out if it can."""

@@ -1,0 +1,209 @@
+"""A real server among hostile and careless clients: limits hold, and the others are served."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+from raw_resp import Wire, encode, wait_for
+from real_server import RealServer
+
+MakeServer = Callable[..., RealServer]
+MB = 1 << 20
+
+
+def worst_ms(wire: Wire, rounds: int = 200) -> float:
+    """The third longest of many whole job cycles: what a healthy client meets, in ms."""
+    spans = []
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        job_id = wire.add("healthy")
+        assert wire.get("healthy") == [job_id]
+        assert wire("ACKJOB", job_id) == 1
+        spans.append((time.perf_counter() - begin) * 1000)
+    return sorted(spans)[-3]
+
+
+def test_too_many_clients(make_server: MakeServer) -> None:
+    server = make_server("--set", "maxclients=5")
+    wires = [server.wire() for _ in range(5)]
+    assert [wire("PING") for wire in wires] == [b"PONG"] * 5
+    assert server.wire().read_to_end() == b"-ERR max number of clients reached\r\n"
+    assert wires[0].info("stats")["rejected_connections"] == "1"
+    wires[4].close()
+    wait_for(lambda: wires[0].info("clients")["connected_clients"] == "4")
+    assert server.wire()("PING") == b"PONG"
+
+
+def test_a_body_over_the_limit(make_server: MakeServer) -> None:
+    server = make_server("--set", "max-body-bytes=1mb")
+    wire = server.wire()
+    assert isinstance(wire("ADDJOB", "q", b"x" * MB, 0), bytes)
+    begin = encode("ADDJOB", "q")[len(b"*2\r\n") :]
+    wire.raw(b"*4\r\n" + begin + b"$%d\r\n" % (MB + 1))
+    assert wire.read() == "ERR Protocol error: invalid bulk length"
+    assert wire.read_to_end() == b""
+    assert server.wire()("QLEN", "q") == 1
+
+
+def test_a_command_over_the_limit(make_server: MakeServer) -> None:
+    """Arguments that are each small enough, and too much together."""
+    server = make_server("--set", "client-query-buffer-limit=2mb")
+    wire = server.wire()
+    before = server.rss_bytes()
+    try:
+        wire.raw(b"*1000\r\n" + encode(b"x" * 100_000)[4:] * 60)
+    except OSError:
+        pass  # it was closed while we sent
+    assert wire.read_to_end() == b""
+    assert server.wire()("PING") == b"PONG"
+    assert server.rss_bytes() < before + 30 * MB
+
+
+def test_a_client_that_never_reads(make_server: MakeServer) -> None:
+    """C2.6 The hard limit closes at once, the soft one after its seconds."""
+    server = make_server("--set", "client-output-buffer-limit=normal 16mb 4mb 1")
+    healthy = server.wire()
+    healthy.add("big", b"x" * MB)
+    before = server.rss_bytes()
+    hard = server.wire()
+    hard.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+    try:
+        hard.raw(encode("QPEEK", "big", 1) * 100)
+    except OSError:
+        pass
+    wait_for(lambda: "replies unread" in server.log())
+    soft = server.wire()
+    soft.raw(encode("QPEEK", "big", 1) * 12)
+    wait_for(lambda: "bytes unread for 1 s" in server.log())
+    assert healthy.info("clients")["connected_clients"] == "1"
+    assert worst_ms(healthy) < 100
+    assert server.rss_bytes() < before + 60 * MB
+
+
+def test_a_slow_reader_gets_everything(make_server: MakeServer) -> None:
+    server = make_server()
+    wire = server.wire()
+    wire.add("big", b"ab" * MB)
+    slow = server.wire()
+    slow.raw(encode("QPEEK", "big", 1) * 20 + encode("PING", "end"))
+    assert wire("PING") == b"PONG"
+    for _ in range(20):
+        assert slow.read()[0][2] == b"ab" * MB
+    assert slow.read() == b"end"
+
+
+def test_slow_loris(make_server: MakeServer) -> None:
+    """C2.5 A command that was begun and not finished within the deadline closes."""
+    server = make_server("--set", "command-deadline=1")
+    healthy, blocked, idle = server.wire(), server.wire(), server.wire()
+    blocked.send("GETJOB", "FROM", "q")
+    loris = [server.wire() for _ in range(100)]
+    begin = time.monotonic()
+    word = encode("PING", "x" * 300)
+    for i in range(9):
+        for wire in loris:
+            wire.raw(word[i : i + 1])
+        assert healthy("PING") == b"PONG"
+    for wire in loris:
+        assert wire.read_to_end() == b""
+    assert 1.0 <= time.monotonic() - begin < 10
+    assert idle("PING") == b"PONG"
+    job_id = healthy.add("q")
+    assert blocked.read()[0][1] == job_id.encode()
+
+
+def test_idle_clients_are_closed_when_wanted(make_server: MakeServer) -> None:
+    server = make_server("--set", "timeout=1")
+    idle, blocked = server.wire(), server.wire()
+    blocked.send("GETJOB", "FROM", "q")
+    assert idle.read_to_end() == b""
+    server.wire().add("q")
+    assert len(blocked.read()) == 1
+
+
+def raise_file_limit(wanted: int) -> int:
+    """Allow this process and the servers it starts that many open files, if it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def test_ten_thousand_idle_connections(make_server: MakeServer) -> None:
+    count = min(10_000, raise_file_limit(10_500) - 200)
+    if count < 1000:
+        pytest.skip(f"only {count} open files are allowed")
+    server = make_server("--set", f"maxclients={count + 50}", "--set", "tcp-backlog=4096")
+    healthy = server.wire()
+    before = server.rss_bytes()
+    idle = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(count)]
+    try:
+        wanted = str(count + 1)
+        wait_for(lambda: healthy.info("clients")["connected_clients"] == wanted)
+        assert worst_ms(healthy) < 100
+        assert (server.rss_bytes() - before) / count < 8000
+        idle[-1].sendall(b"PING\r\n")
+        assert idle[-1].recv(16) == b"+PONG\r\n"
+    finally:
+        for sock in idle:
+            sock.close()
+    wait_for(lambda: healthy.info("clients")["connected_clients"] == "1")
+    assert worst_ms(healthy) < 100
+
+
+def test_out_of_descriptors(make_server: MakeServer) -> None:
+    """EMFILE: who is connected is served, the others come in when there is room."""
+    server = make_server()
+    server.end()
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+
+    server.start("--set", "maxclients=1000", before=limit)
+    healthy = server.wire()
+    assert healthy("PING") == b"PONG"
+    most = int(dict_of(healthy("CONFIG", "GET", "maxclients"))["maxclients"])
+    assert most <= 60
+    # more than the limit leaves room for, whatever the server says its maximum is
+    healthy("CONFIG", "SET", "maxclients", 1000)
+    many = [server.wire() for _ in range(80)]
+    wait_for(lambda: "accept" in server.log() or "max number" in server.log() or most < 60)
+    assert worst_ms(healthy) < 100
+    for wire in many[:60]:
+        wire.close()
+    assert server.wire()("PING") == b"PONG"
+
+
+def dict_of(flat: list[bytes]) -> dict[str, str]:
+    """A flat array of names and values."""
+    return {flat[i].decode(): flat[i + 1].decode() for i in range(0, len(flat), 2)}
+
+
+def test_connect_and_leave_in_a_storm(make_server: MakeServer) -> None:
+    server = make_server()
+    healthy = server.wire()
+    before = server.rss_bytes()
+    for i in range(1500):
+        wire = Wire(server.port)
+        if i % 3:
+            wire.raw(encode("GETJOB", "FROM", f"q{i % 50}") if i % 2 else b"*3\r\n$6\r\nADD")
+        wire.close()
+    wait_for(lambda: healthy.info("clients")["connected_clients"] == "1")
+    assert healthy("DEBUG", "CHECK") == b"OK"
+    assert server.rss_bytes() < before + 20 * MB
+    assert worst_ms(healthy) < 100
+
+
+def test_forged_ids_leave_nothing(make_server: MakeServer) -> None:
+    """ACKJOB of ids that nobody knows keeps no record on a node that is alone."""
+    server = make_server()
+    wire = server.wire()
+    for batch in range(20):
+        ids = [f"D-12345678-{batch * 1000 + i:024d}-0001" for i in range(1000)]
+        assert wire("ACKJOB", *ids) == 0
+    assert wire.info("jobs")["registered_jobs"] == "0"
