@@ -178,6 +178,7 @@ def test_custody_is_durable_before_the_reply(policy: str) -> None:
     """
     kept = Kept(policy)
     job_id = kept.box.add(RETRY=0)
+    kept.restart("stop")
     assert kept.box.get() == [job_id]
     assert not kept.committer.must_hold(kept.committer.seq), "the sync is over when turn() returns"
     kept.restart("power")
