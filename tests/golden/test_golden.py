@@ -1,0 +1,148 @@
+"""Golden traces: what a node records, tells and answers, step by step.
+
+A trace is prose, then blocks: commands, a line of dashes, what came of them. Jobs are J1, J2, ...
+in the order in which they appear; instants are ms after the start. `GOLDEN_REWRITE=1 pytest
+tests/golden` writes what the node does now; a person reads the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "spec"))
+
+from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  the path is set above
+
+from tuque.core.job import STATE_NAMES  # noqa: E402  the path is set above
+from tuque.core.ledger import CAUSES  # noqa: E402  the path is set above
+from tuque.core.records import ACK, FIRST, PAUSE, REMOVE, Record, decode  # noqa: E402  as above
+
+WORDS = ["?", "add", "state", "state", "ack", "remove", "pause"]
+
+
+class Trace:
+    """One run of a trace: a node, its clients, and names for its jobs."""
+
+    def __init__(self) -> None:
+        self.box = Box()
+        self.names: dict[bytes, str] = {}
+        self.ids: dict[str, bytes] = {}
+        self.seen_events = 0
+        self.clients = {1: self.box.run}
+
+    def name(self, job_id: bytes) -> str:
+        """J1, J2, ... in the order of appearance."""
+        if job_id not in self.names:
+            self.names[job_id] = f"J{len(self.names) + 1}"
+            self.ids[self.names[job_id]] = job_id
+        return self.names[job_id]
+
+    def run(self, line: str) -> list[str]:
+        """Carry out one command line; what came of it."""
+        head, _, rest = line.partition(" ")
+        if head == "pass":
+            self.box.pass_ms(int(rest.removesuffix("ms")))
+        else:
+            assert head == "client", line
+            number, _, command = rest.partition(": ")
+            while int(number) not in self.clients:
+                self.clients[len(self.clients) + 1] = self.box.session()
+            session = self.clients[int(number)]
+            words = [self.ids.get(word, word.encode()) for word in command.split()]
+            session.box = self.box
+            reply = session(*words)
+            return self.records() + self.events() + self.reply(int(number), reply) + self.woken()
+        return self.records() + self.events() + self.woken()
+
+    def records(self) -> list[str]:
+        """What went to the journal."""
+        assert self.box.n.records is not None
+        payload = self.box.n.records.take()
+        lines, at, r = [], 0, Record()
+        while at < len(payload):
+            at = decode(payload, at, r)
+            lines.append(f"  record {WORDS[r.kind]} {self.record_text(r)}")
+        return lines
+
+    def record_text(self, r: Record) -> str:
+        """The fields of a record that matter."""
+        if r.kind == PAUSE:
+            return f"{r.queue.decode()} {r.bits}"
+        if r.kind == REMOVE:
+            return f"{self.name(r.id)} {CAUSES[r.bits]}"
+        if r.kind == ACK:
+            return f"{self.name(r.id)} until +{r.expire_ms - START_MS}"
+        due = f"due +{r.qtime_ms - START_MS}" if r.qtime_ms else "no due time"
+        text = f"{self.name(r.id)} {STATE_NAMES[r.state].decode()}, {due}"
+        if r.kind != FIRST and (r.nacks or r.deliveries):
+            text += f", nacks {r.nacks}, additional {r.deliveries}"
+        return text
+
+    def events(self) -> list[str]:
+        """What went to the event stream."""
+        rows = self.box.events()
+        new = rows[self.seen_events :]
+        self.seen_events = len(rows)
+        return [f"  event {kind} {self.name(job_id)}" for kind, job_id in new]
+
+    def woken(self) -> list[str]:
+        """Replies to clients that waited."""
+        lines = []
+        for number, session in self.clients.items():
+            data = session.raw()
+            if data:
+                lines += self.reply(number, parse(data))
+        return lines
+
+    def reply(self, number: int, value: Any) -> list[str]:
+        """One reply as a line."""
+        return [] if value is None else [f"  client {number} < {self.text(value)}"]
+
+    def text(self, value: Any) -> str:
+        """A reply value with names for ids."""
+        if value is NULL:
+            return "null"
+        if isinstance(value, Err):
+            return f"-{value}"
+        if isinstance(value, Status):
+            return f"+{self.name(value.encode()) if value.startswith('D-') else value}"
+        if isinstance(value, list):
+            return "[" + " ".join(self.text(item) for item in value) + "]"
+        if isinstance(value, bytes):
+            return self.name(value) if value.startswith(b"D-") else value.decode()
+        return str(value)
+
+
+def replay(text: str) -> str:
+    """The trace with what the node does now."""
+    trace = Trace()
+    out: list[str] = []
+    for block in text.strip().split("\n\n"):
+        commands = block.partition("\n----")[0].splitlines()
+        out += commands
+        if not commands[0].startswith("#"):
+            out.append("----")
+            for command in commands:
+                out += trace.run(command)
+        out.append("")
+    trace.box.close()
+    return "\n".join(out)
+
+
+@pytest.mark.parametrize("path", sorted(HERE.glob("*.txt")), ids=lambda path: path.stem)
+def test_trace(path: Path) -> None:
+    text = path.read_text("utf-8")
+    now = replay(text)
+    if os.environ.get("GOLDEN_REWRITE"):
+        path.write_text(now, "utf-8")
+    assert now == text, f"{path.name} changed: GOLDEN_REWRITE=1 writes it anew"
+
+
+def test_there_are_traces() -> None:
+    assert len(list(HERE.glob("*.txt"))) >= 8
