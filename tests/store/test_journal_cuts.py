@@ -160,6 +160,38 @@ def test_trouble_at_every_step_of_a_rewrite_loses_nothing(fails: str) -> None:
         assert job_id == b"" or job_id in again.n.jobs
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_cut_under_everysec_leaves_a_state_that_once_was(seed: int) -> None:
+    """Never a mixture: a snapshot newer than its segment would undo what it tells."""
+
+    def run(cut_at: int) -> tuple[MemoryDisk, list[State], int]:
+        lab = Lab(policy="everysec")
+        lab.start()
+        rng = random.Random(seed)
+        history = [lab.state()]
+        for _ in range(40):
+            act(lab, rng)
+            history.append(lab.state())
+        lab.disk.cut_at = lab.disk.ops + cut_at
+        try:
+            lab.committer.start_rewrite(lab.n, lab.n.now_ms)
+            while lab.committer.is_rewriting():
+                act(lab, rng)
+                history.append(lab.state())
+        except PowerCut:
+            history.append(lab.state())
+        return lab.disk, history, lab.n.now_ms
+
+    disk, _, _ = run(1 << 40)
+    for cut_at in range(1, disk.ops + 1):
+        disk, history, now_ms = run(cut_at)
+        if disk.cut_at and disk.ops < disk.cut_at:
+            break  # past the end of the rewrite
+        for keep in (0, 40):
+            again = restarted(cut(disk, keep), now_ms)
+            assert again.state() in history, (cut_at, keep)
+
+
 def fail_later(disk: MemoryDisk, what: str, step: int) -> None:
     """Make the next operation of that kind after `step` operations fail once."""
     at = disk.ops + step

@@ -71,6 +71,19 @@ def test_damage_in_the_middle_is_set_aside(where: str) -> None:
     assert set(again.n.jobs) == set(ids) - {ids[4]}
 
 
+def test_a_whole_frame_that_is_gone_is_missed() -> None:
+    lab, ids, offsets = journal_of(9)
+    del lab.disk.file(path_of(lab.disk)).data[offsets[4] : offsets[6]]
+    with pytest.raises(JournalError, match="records 5 to 6 are missing"):
+        restarted(lab.disk, START_MS)
+    lab.disk.process_crash()
+    report = check_dir(lab.disk, PATH)
+    (problem,) = report.files[0].problems
+    assert (problem.size, problem.missing) == (0, 2)
+    repair_dir(lab.disk, report)
+    assert set(restarted(lab.disk, START_MS).n.jobs) == set(ids) - {ids[4], ids[5]}
+
+
 def test_several_damaged_places_and_a_torn_end() -> None:
     lab, ids, offsets = journal_of(12)
     path = path_of(lab.disk)
