@@ -15,7 +15,12 @@ from tuque.core.node import Node
 from tuque.server.config import check_dir, in_dir
 from tuque.server.eventlog import EventLog, EventLogError
 from tuque.server.identity import Identity, IdentityError, open_identity
-from tuque.server.journaling import close_journal, load_journal, open_journal
+from tuque.server.journaling import (
+    close_journal,
+    load_journal,
+    open_journal,
+    save_for_restart,
+)
 from tuque.server.listen import ListenError, open_listeners, raise_file_limit
 from tuque.server.options import Config, ConfigError
 from tuque.server.pump import Pump
@@ -166,6 +171,11 @@ def finish(pump: Pump) -> int:
         problem = close_journal(pump)
         if problem:
             log.error("the journal could not be finished: %s", problem)
+            status = 1
+    elif s.rewrite_on_stop:
+        problem = save_for_restart(s)
+        if problem:
+            log.error("the jobs could not be saved for the next start: %s", problem)
             status = 1
     if s.eventlog is not None and s.n.events is not None:
         try:

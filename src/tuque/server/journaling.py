@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuque.core.records import Records
-from tuque.server.committer import Committer
+from tuque.server.committer import Committer, forget_saved, has_saved_once, save_once
 from tuque.server.config import in_dir
 from tuque.server.keeping import log_notes
 from tuque.server.options import Config
@@ -31,9 +31,9 @@ def make_committer(cfg: Config, node_id: bytes, now_ms: int) -> Committer:
 
 
 def open_journal(pump: Pump) -> None:
-    """Lock the journal's directory, when there is to be a journal. Raises JournalError."""
+    """Lock the journal's directory, when there is one to read or to write. Raises JournalError."""
     s = pump.s
-    if not s.cfg.appendonly:
+    if not s.cfg.appendonly and not has_saved_once(Disk(), in_dir(s.cfg, s.cfg.appenddirname)):
         return
     committer = make_committer(s.cfg, s.n.node_id, s.n.now_ms)
     committer.lock()
@@ -52,13 +52,27 @@ def load_journal(pump: Pump) -> None:
     loader = committer.loader(may_cut=s.cfg.aof_load_truncated)
     while not loader.step(s.n, LOAD_RECORDS):
         pump.turn(0)
-    committer.start(s.n.now_ms)
-    s.n.records = Records()
+    take_over(pump, committer)
     s.is_loading = False
-    pump.watch_wake(committer.wake_fd)
     log_notes(loader.notes)
     seconds = (s.n.now_ms - started_ms) / 1000
     log.info("DB loaded from append only file: %.3f seconds, %d jobs", seconds, loader.job_count)
+
+
+def take_over(pump: Pump, committer: Committer) -> None:
+    """Write on after a load; what a planned restart left is done with (J9.1)."""
+    s = pump.s
+    try:
+        forget_saved(committer.disk, committer.path, s.cfg.appendonly)
+    except OSError as wrong:
+        raise JournalError(f"cannot retire the jobs saved in {committer.path}: {wrong}") from None
+    if s.cfg.appendonly:
+        committer.start(s.n.now_ms)
+        s.n.records = Records()
+        pump.watch_wake(committer.wake_fd)
+    else:
+        s.committer = None
+        committer.close(s.n.now_ms)
 
 
 def turn_on(s: Server) -> str:
@@ -87,6 +101,11 @@ def turn_off(s: Server) -> str:
     s.n.records = None
     s.committer = None
     return committer.close(s.n.now_ms, retired=True)  # out of date from now on: never load it
+
+
+def save_for_restart(s: Server) -> str:
+    """[J9] SHUTDOWN REWRITE-AOF without a journal: jobs for the next start; "" or the error."""
+    return save_once(Disk(), in_dir(s.cfg, s.cfg.appenddirname), s.n)
 
 
 def close_journal(pump: Pump) -> str:
