@@ -257,14 +257,14 @@ def test_working_reply(box: Box) -> None:
 
 def test_deadletter_errors(box: Box) -> None:
     """Q10.1 Errors as in Q8.1 and Q8.2; a target queue that is paused in: `-PAUSED Queue paused in
-    input, try later`; REASON over 512 bytes: `-ERR REASON must be at most 512 bytes`.
+    input, try later`; REASON over 2048 bytes: `-ERR REASON must be at most 2048 bytes`.
     """
     job_id = box.add()
     assert box.run("DEADLETTER", "x", "dead") == "BADID Invalid Job ID format."
     nojob = "NOJOB Job not known in the context of this node."
     assert box.run("DEADLETTER", UNKNOWN, "dead") == nojob
-    long = "x" * 513
-    error = "ERR REASON must be at most 512 bytes"
+    long = "x" * 2049
+    error = "ERR REASON must be at most 2048 bytes"
     assert box.run("DEADLETTER", job_id, "dead", "REASON", long) == error
     assert box.run("DEADLETTER", job_id, "dead", "WHY", "x") == "ERR syntax error"
     box.run("PAUSE", "dead", "in")

@@ -12,7 +12,6 @@ from mypy_extensions import i64
 
 from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob
 from tuque.core.deliver import on_getjob, serve_ready, wait
-from tuque.core.events import REASON_BYTES
 from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
 from tuque.core.job import ACKED, WAIT_REPL, Job
@@ -58,6 +57,7 @@ LOADING: Final = b"LOADING Disque is loading the dataset in memory"
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 
 NAME_BYTES: Final = 128  # of an unknown command's name are repeated to the client
+REASON_MAX: Final = 2048  # bytes; the event stream keeps less
 EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at the most
 NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
 
@@ -283,8 +283,8 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
         if len(args) != 5 or args[3].upper() != b"REASON":
             raise ArgError(SYNTAX)
         reason = args[4]
-        if len(reason) > REASON_BYTES:
-            raise ArgError(b"ERR REASON must be at most %d bytes" % REASON_BYTES)
+        if len(reason) > REASON_MAX:
+            raise ArgError(b"ERR REASON must be at most %d bytes" % REASON_MAX)
     if not is_job_id(args[1]):
         raise ArgError(BADID)
     job = s.n.jobs.get(args[1])
