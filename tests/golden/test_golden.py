@@ -17,7 +17,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "spec"))
 
-from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  the path is set above
+from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  path set above
 
 from tuque.core.job import STATE_NAMES  # noqa: E402  the path is set above
 from tuque.core.ledger import CAUSES  # noqa: E402  the path is set above
