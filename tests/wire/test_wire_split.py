@@ -15,8 +15,8 @@ PIECES = st.sampled_from(
         b"*1\r\n", b"$4\r\nPING\r\n", b"*2\r\n", b"$1\r\nx\r\n", b"+OK\r\n", b"-no\r\n", b":1\r\n",
         b"$-1\r\n", b"*-1\r\n", b"*0\r\n", b"*-7\r\n", b"$0\r\n\r\n", b"~1\r\n", b"%1\r\n",
         b">1\r\n", b"|1\r\n", b"=7\r\ntxt:abc\r\n", b"+ABCDEFGHIJ\r\n", b"(12\r\n", b"_\r\n",
-        b"#t\r\n", b",1\r\n", b"\r\n", b"\n", b"\r", b"PING\n", b"\x00", b"*01\r\n", b"*+1\r\n", b"*1\n",
-        b"$04\r\nPING\r\n", b"$4\nPING\r\n", b"'a", b'"a b" c\n', b"*1048577\r\n",
+        b"#t\r\n", b",1\r\n", b"\r\n", b"\n", b"\r", b"PING\n", b"\x00", b"*01\r\n", b"*+1\r\n",
+        b"*1\n", b"$04\r\nPING\r\n", b"$4\nPING\r\n", b"'a", b'"a b" c\n', b"*1048577\r\n",
         b"$1048577\r\n", b"*\r\n", b"$\r\n",
     ]
 )  # fmt: skip

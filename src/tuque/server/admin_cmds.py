@@ -25,12 +25,12 @@ def cmd_command(s: Server, c: Client, args: list[bytes]) -> None:
     """COMMAND [COUNT | INFO name ... | DOCS [name ...] | LIST | GETKEYS ...]."""
     word = args[1].upper() if len(args) > 1 else b""
     if word == b"":
-        c.reply([command_row(command) for command in s.table.values()])
+        c.reply([command_row(command, c.resp3) for command in s.table.values()])
     elif word == b"COUNT" and len(args) == 2:
         c.reply(len(s.table))
     elif word == b"INFO":
         found = [s.table.get(name.upper()) for name in args[2:]]
-        c.reply([None if command is None else command_row(command) for command in found])
+        c.reply([None if one is None else command_row(one, c.resp3) for one in found])
     elif word == b"DOCS":
         names = [name.upper() for name in args[2:]] or list(s.table)
         docs = [s.table[name] for name in names if name in s.table]
@@ -43,10 +43,14 @@ def cmd_command(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(BAD_COMMAND)
 
 
-def command_row(command: Command) -> list[object]:
-    """Name, arity, flags, and three zeros: no command has keys."""
+def command_row(command: Command, resp3: bool) -> list[object]:
+    """Name, arity, flags, and three zeros: no command has keys.
+
+    Redis' clients, who speak RESP3, look for four lists more: categories, tips, keys, parts.
+    """
     flags: list[object] = [Status(flag) for flag in command.flags]
-    return [command.wire_name, int(command.arity), flags, 0, 0, 0]
+    row: list[object] = [command.wire_name, int(command.arity), flags, 0, 0, 0]
+    return [*row, [], [], [], []] if resp3 else row
 
 
 def command_docs(command: Command) -> dict[str, object]:

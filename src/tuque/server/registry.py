@@ -30,7 +30,15 @@ from tuque.server.dispatch import (
 from tuque.server.info import cmd_info
 from tuque.server.monitor_cmds import cmd_latency, cmd_monitor, cmd_slowlog
 from tuque.server.scan import cmd_jscan, cmd_qscan
-from tuque.server.session_cmds import cmd_auth, cmd_hello, cmd_ping, cmd_quit, cmd_reset, cmd_select
+from tuque.server.session_cmds import (
+    cmd_auth,
+    cmd_echo,
+    cmd_hello,
+    cmd_ping,
+    cmd_quit,
+    cmd_reset,
+    cmd_select,
+)
 from tuque.server.views_cmds import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
 
 COMMANDS: Final[dict[str, Handler]] = {
@@ -48,6 +56,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "qscan": cmd_qscan,
     "hello": cmd_hello,
     "ping": cmd_ping,
+    "echo": cmd_echo,
     "auth": cmd_auth,
     "quit": cmd_quit,
     "reset": cmd_reset,

@@ -118,6 +118,11 @@ def cmd_ping(s: Server, c: Client, args: list[bytes]) -> None:
         c.out.append(b"+PONG\r\n")
 
 
+def cmd_echo(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C7.1] ECHO message: `redis-cli --pipe` ends its stream with one."""
+    c.reply(args[1])
+
+
 def cmd_quit(s: Server, c: Client, args: list[bytes]) -> None:
     """[C3.1] QUIT: +OK, and the end once it is sent."""
     c.ok()

@@ -140,6 +140,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Nodes of the cluster; with a number, the protocol version to speak.",
     ),
     ("PING", -1, "readonly fast", "connection", "[message]", "Answer PONG, or the message."),
+    ("ECHO", 2, "readonly fast", "connection", "message", "Answer the message."),
     ("AUTH", -2, "readonly loading fast", "connection", "[user] password", "Give the password."),
     ("QUIT", -1, "loading fast", "connection", "", "Close the connection."),
     ("RESET", 1, "loading fast", "connection", "", "Bring the connection back to its start."),

@@ -1,0 +1,156 @@
+"""redis-py works unmodified with its default settings, and with the usual other ones."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from real_server import RealServer
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+NEEDS = "redis"
+
+
+@pytest.fixture(params=["default", "resp2", "resp3", "decoded"])
+def r(request: pytest.FixtureRequest, server: RealServer) -> redis.Redis:
+    """A client; the default one greets with HELLO 3 and CLIENT SETINFO."""
+    options: dict[str, Any] = {
+        "default": {},
+        "resp2": {"protocol": 2},
+        "resp3": {"protocol": 3, "client_name": "r3", "health_check_interval": 1},
+        "decoded": {"decode_responses": True},
+    }[request.param]
+    return redis.Redis(port=server.port, **options)
+
+
+def text(value: Any) -> Any:
+    """Bytes and strings alike, inside lists too."""
+    if isinstance(value, list):
+        return [text(item) for item in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def test_the_job_cycle(r: redis.Redis) -> None:
+    job_id = r.execute_command("ADDJOB", "q", "body", 0, "RETRY", 7)
+    assert text(r.execute_command("GETJOB", "WITHCOUNTERS", "FROM", "q")) == [
+        ["q", text(job_id), "body", "nacks", 0, "additional-deliveries", 0]
+    ]
+    assert r.execute_command("WORKING", job_id) == 7
+    assert r.execute_command("NACK", job_id) == 1
+    assert text(r.execute_command("QPEEK", "q", 5)) == [["q", text(job_id), "body"]]
+    assert r.execute_command("ACKJOB", job_id) == 1
+    assert r.execute_command("SHOW", job_id) is None
+    assert r.execute_command("GETJOB", "NOHANG", "FROM", "q") is None
+    assert r.execute_command("GETJOB", "TIMEOUT", 10, "FROM", "q") is None
+    with pytest.raises(redis.ResponseError, match="BADID"):
+        r.execute_command("ACKJOB", "x")
+
+
+def test_what_it_asks_by_itself(r: redis.Redis) -> None:
+    assert r.ping()
+    assert text(r.client_info()["lib-name"]).startswith("redis-py")
+    assert r.client_id() > 0
+    assert r.client_setname("me")
+    assert text(r.client_getname()) == "me"
+    assert any(text(row["name"]) == "me" for row in r.client_list())
+    assert r.info()["tcp_port"] > 0
+    assert r.info("clients")["connected_clients"] >= 1
+    assert r.config_get("maxm*")
+    assert r.config_set("slowlog-max-len", 32)
+    assert r.time()[0] > 1_700_000_000
+    assert r.slowlog_len() >= 0
+    assert isinstance(r.slowlog_get(), list)
+    assert r.command_count() > 30
+    assert "addjob" in {text(name).lower() for name in r.command()}
+    assert r.client_pause(1)
+
+
+def test_pipelines(r: redis.Redis) -> None:
+    with r.pipeline(transaction=False) as pipe:
+        for i in range(500):
+            pipe.execute_command("ADDJOB", "piped", str(i), 0)
+        ids = pipe.execute()
+        assert len({text(job_id) for job_id in ids}) == 500
+        pipe.execute_command("ACKJOB", *ids)
+        pipe.execute_command("NOSUCH")
+        pipe.execute_command("QLEN", "piped")
+        acked, error, left = pipe.execute(raise_on_error=False)
+    assert (acked, left) == (500, 0)
+    assert isinstance(error, redis.ResponseError)
+
+
+def test_pool_of_threads(server: RealServer) -> None:
+    """Eight threads share a pool; each waits for the job of its neighbour."""
+    r = redis.Redis(port=server.port, max_connections=16)
+    got: list[Any] = []
+
+    def work(i: int) -> None:
+        r.execute_command("ADDJOB", f"ring{(i + 1) % 8}", str(i), 0)
+        got.append(r.execute_command("GETJOB", "TIMEOUT", 20_000, "FROM", f"ring{i}"))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(int(jobs[0][2]) for jobs in got) == list(range(8))
+    r.close()
+
+
+def test_asyncio(server: RealServer) -> None:
+    async def cycle() -> None:
+        r = redis.asyncio.Redis(port=server.port)
+        waiting = asyncio.create_task(r.execute_command("GETJOB", "FROM", "aq"))
+        job_id = await r.execute_command("ADDJOB", "aq", "b", 0)
+        assert await waiting == [[b"aq", job_id, b"b"]]
+        async with r.pipeline(transaction=False) as pipe:
+            pipe.execute_command("ACKJOB", job_id)
+            assert await pipe.execute() == [1]
+        await r.aclose()
+
+    asyncio.run(cycle())
+
+
+def test_monitor(server: RealServer) -> None:
+    """After HELLO 3 the lines have Redis' form, else Disque's."""
+    r = redis.Redis(port=server.port)
+    with r.monitor() as monitor:
+        redis.Redis(port=server.port).execute_command("QLEN", "seen")
+        while True:
+            seen = monitor.next_command()
+            if seen["command"] == "QLEN seen":
+                break
+        assert seen["client_address"] == "127.0.0.1"
+
+
+def test_reconnects(r: redis.Redis) -> None:
+    """A connection that was killed is replaced without a word."""
+    assert r.ping()
+    number = r.client_id()
+    other = redis.Redis(port=r.connection_pool.connection_kwargs["port"])
+    assert other.client_kill_filter(_id=str(number)) == 1
+    assert r.ping()
+
+
+def test_password(server: RealServer) -> None:
+    once: dict[str, Any] = {"port": server.port, "retry": Retry(NoBackoff(), 0)}
+    with pytest.raises(redis.AuthenticationError):
+        redis.Redis(**once, password="x").ping()
+    admin = redis.Redis(port=server.port)
+    admin.config_set("requirepass", "secret")
+    try:
+        for protocol in (2, 3):
+            assert redis.Redis(port=server.port, password="secret", protocol=protocol).ping()
+            both = {"username": "default", "password": "secret", "protocol": protocol}
+            assert redis.Redis(port=server.port, **both).ping()
+            with pytest.raises(redis.AuthenticationError):
+                redis.Redis(**once, protocol=protocol).ping()
+            with pytest.raises(redis.AuthenticationError):
+                redis.Redis(**once, password="no", protocol=protocol).ping()
+    finally:
+        redis.Redis(port=server.port, password="secret").config_set("requirepass", "")
