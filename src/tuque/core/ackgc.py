@@ -62,5 +62,6 @@ def flush_all(n: Node) -> i64:
         if q.pause != 0 and n.records is not None:
             n.records.pause(name, 0)
         del n.queues[name]
+    n.idle_checks = []
     n.ready = []
     return count

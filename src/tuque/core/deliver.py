@@ -1,6 +1,7 @@
 """GETJOB: jobs go to clients, and clients wait for jobs (SPEC V), PAUSE (SPEC P)."""
 
-from heapq import heappush
+from heapq import heapify, heappush
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -9,6 +10,8 @@ from tuque.core.job import ACTIVE, DELIVERED, Job, set_state
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
 from tuque.core.procedures import get_queue, mark_ready, remove, stop_waiting
 from tuque.core.queue import PAUSE_OUT, Queue
+
+STALE_DEADLINES: Final = 1024  # of clients served in time, kept before a look for them
 
 
 def take(n: Node, q: Queue, client: i64) -> Job | None:
@@ -82,6 +85,18 @@ def wait(
         get_queue(n, name).waiters[client] = None
     if until_ms > 0:
         heappush(n.deadlines, (until_ms, client))
+        if len(n.deadlines) > 2 * len(n.waiters) + STALE_DEADLINES:
+            drop_deadlines(n)
+
+
+def drop_deadlines(n: Node) -> None:
+    """Forget the deadlines of clients that were served before: they may lie far ahead."""
+    deadlines: list[tuple[int, int]] = []
+    for waiter in n.waiters.values():
+        if waiter.until_ms > 0:
+            deadlines.append((waiter.until_ms, waiter.client))
+    heapify(deadlines)
+    n.deadlines = deadlines
 
 
 def serve_ready(n: Node) -> None:
@@ -101,19 +116,10 @@ def serve_ready(n: Node) -> None:
 
 def serve(n: Node, waiter: Waiter) -> None:
     """Serve one waiting client, the first of its queue, up to its COUNT (V3.2)."""
-    stop_waiting(n, waiter.client)  # V3.3
     jobs = on_getjob(n, waiter.client, waiter.queues, waiter.count)
-    if len(jobs) > 0:
+    if len(jobs) > 0:  # else all that was queued had expired: it waits on, in its turn
+        stop_waiting(n, waiter.client)  # V3.3
         n.wakes.append(Wake(waiter.client, GOT_JOBS, jobs, waiter.with_counters))
-    else:  # all that was queued had expired
-        wait(
-            n,
-            waiter.client,
-            waiter.queues,
-            waiter.count,
-            waiter.with_counters,
-            waiter.until_ms,
-        )
 
 
 def wake_all(n: Node, why: i64) -> None:
