@@ -102,6 +102,42 @@ def test_everysec_holds_nothing_but_custody_and_syncs_within_a_second(tmp_path: 
     committer.close(START_MS)
 
 
+def test_without_sync_a_frame_is_in_the_file_when_commit_returns(tmp_path: Path) -> None:
+    """A killed process loses nothing then, unless the thread was just busy."""
+    n, committer = opened(tmp_path, "no")
+    (file,) = (tmp_path / "journal").glob("*.log")
+    at_once = 0
+    for _ in range(50):
+        wait_for(lambda: committer.waiting_bytes() == 0, "the thread's turn")
+        size = file.stat().st_size
+        add(n)
+        commit(n, committer)
+        at_once += file.stat().st_size > size
+    assert at_once > 0
+    committer.close(START_MS)
+    again, other = opened(tmp_path, "no")
+    assert state_of(again) == state_of(n)
+    other.close(START_MS)
+
+
+def test_frames_keep_their_order_whoever_writes_them(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    n, committer = opened(tmp_path, "everysec", disk)
+    for i in range(3000):
+        add(n, retry_s=0 if i % 50 == 0 else 60)
+        if i % 3 == 0:
+            on_getjob(n, 1, [b"q"], 1)  # of an at-most-once job now and then: the thread syncs
+        commit(n, committer)
+        if i % 1000 == 500:
+            assert committer.start_rewrite(n, n.now_ms)
+        committer.on_turn(n, n.now_ms, 50)
+    assert committer.close(START_MS) == ""
+    again, other = opened(tmp_path, "no")
+    assert state_of(again) == state_of(n)
+    assert other.seq >= committer.seq
+    other.close(START_MS)
+
+
 def test_a_rewrite_in_the_background_while_jobs_come(tmp_path: Path) -> None:
     n, committer = opened(tmp_path, "everysec")
     for _ in range(3000):

@@ -1,10 +1,10 @@
 """The shell of the journal as the pump sees it: commit, hold, rewrite (SPEC J4, J6).
 
-`commit` hands everything the core recorded in one turn to the thread as one frame. The
-thread writes whatever has gathered as few frames and syncs by policy: `always` after each
-batch, so that all turns that came during one fsync share the next; `everysec` once a
-second; `no` never. The pump holds replies under `always` until `durable_seq` has reached
-what `commit` returned; `wake_fd` becomes readable when it may have.
+`commit` makes everything the core recorded in one turn one frame. Under `always` the thread
+writes what has gathered and syncs, so that all turns that came during one fsync share the
+next; under `everysec` and `no` the frame is written at once where it arises, and the thread
+syncs once a second, or never. The pump holds replies under `always` until `durable_seq` has
+reached what `commit` returned; `wake_fd` becomes readable when it may have.
 
 When the disk fails, `error` says so until it is well again. Frames wait in memory, up to a
 limit; beyond it, and after a failed fsync, they are dropped and the journal is rewritten

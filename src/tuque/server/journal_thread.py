@@ -1,4 +1,4 @@
-"""The thread that writes the journal: takes items from an inbox, writes, syncs by policy.
+"""The thread of the journal: takes items from an inbox, writes, syncs by policy.
 
 It decides how frames are joined, when to sync and how to go on after an error. What an
 item means is for store/writer.py; when there is one, for server/committer.py.
@@ -75,6 +75,11 @@ class JournalThread:
         self.sync_s_max = 0.0
         self.is_started = False
         self.is_closing = False
+        # between the two: who has the lock may write; frames keep their order because the
+        # other side writes itself only when all it put before is taken
+        self._lock = threading.Lock()
+        self._put_count = 0
+        self._taken_count = 0
         # its own
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._queue: deque[Item] = deque()
@@ -97,15 +102,43 @@ class JournalThread:
             self._thread.start()
 
     def put(self, item: Item) -> None:
-        """Hand an item over."""
+        """Hand an item over.
+
+        A frame that no reply waits for is written here and now, unless the thread is busy:
+        a write to the page cache costs less than waking a thread, and a killed process
+        then loses nothing. Syncing is always the thread's.
+        """
+        if self.threaded and item.kind == FRAME and self.policy != ALWAYS and not item.number:
+            if self._lock.acquire(blocking=False):
+                try:
+                    if self._put_count == self._taken_count and self._write_here(item):
+                        return
+                finally:
+                    self._lock.release()
+        self._put_count += 1
         self._inbox.put(item)
         if not self.threaded:
             self._turn()
+
+    def _write_here(self, item: Item) -> bool:
+        """Write the frame in the caller's thread; False leaves it to ours."""
+        journal = self.journal
+        if journal.is_broken or journal.size >= self._roll_at:
+            return False
+        is_first = journal.synced_seq == journal.seq
+        if not journal.append(item.payload, item.count, item.now_ms):
+            return False
+        self.written_bytes += len(item.payload)
+        if is_first and self.policy == EVERYSEC:
+            self._put_count += 1
+            self._inbox.put(Item(NUDGE, b"", 0, 0))  # there is something to sync again
+        return True
 
     def stop(self, timeout_s: float) -> bool:
         """Write and sync what waits and end the thread; False when the disk is too slow."""
         self.is_closing = True
         if self._thread is not None:
+            self._put_count += 1
             self._inbox.put(Item(NUDGE, b"", 0, 0))
             self._thread.join(timeout_s)
             if self._thread.is_alive():
@@ -135,11 +168,12 @@ class JournalThread:
         if self.policy == ALWAYS and self._queued_records < self._expected_records:
             self._gather()
         records = self._queued_records
-        is_well = self._write_out()
-        if self._is_sync_due():
-            self._sync()
-            self._drain()
-            self._expected_records = (records + self._queued_records) * 9 // 10
+        with self._lock:
+            is_well = self._write_out()
+            if self._is_sync_due():
+                self._sync()
+                self._drain()
+                self._expected_records = (records + self._queued_records) * 9 // 10
         self._publish()
         return is_well
 
@@ -170,7 +204,7 @@ class JournalThread:
     def _rest(self) -> None:
         """Sleep until there is an item, or an fsync is due."""
         if self.policy != ALWAYS:
-            time.sleep(GATHER_S)  # gathers frames: one write and one wake-up for many turns
+            time.sleep(GATHER_S)  # what came while it was busy: one write for many turns
             if not self._inbox.empty():
                 return
         left: float | None = None
@@ -202,6 +236,7 @@ class JournalThread:
         if item.kind == FRAME:
             self._queued_records -= item.count
         self.written_bytes += len(item.payload)
+        self._taken_count += 1
         return item
 
     def _step_rewrite(self, item: Item) -> None:
