@@ -21,11 +21,12 @@ NUMBERS = [
 ]  # fmt: skip
 OPTIONS = (
     b"REPLICATE DELAY RETRY TTL MAXLEN ASYNC NOHANG TIMEOUT COUNT WITHCOUNTERS FROM BUSYLOOP "
-    b"MINLEN IMPORTRATE QUEUE STATE REPLY all id active queued acked wait-repl in out none state "
-    b"bcast DELAY REASON ID ADDR TYPE normal SKIPME yes no LIST GETNAME SETNAME KILL SETINFO "
-    b"TRACKING LIB-NAME LIB-VER NODES INFO MYID MEET FORGET LEAVING SAVECONFIG GET SET RESETSTAT LEN RESET "
-    b"LATEST HISTORY GRAPH DOCTOR FLUSHALL STRUCTSIZE CHECK ERROR HELP DOCS AUTH maxmemory * "
-    b"default soft hard on off queue-idle-time slowlog-max-len memory jobs stats"
+    b"MINLEN IMPORTRATE QUEUE STATE REPLY all id active queued acked wait-repl in out none "
+    b"state bcast REASON ID ADDR TYPE normal SKIPME yes no LIST GETNAME SETNAME KILL SETINFO "
+    b"TRACKING LIB-NAME LIB-VER NODES INFO MYID MEET FORGET LEAVING SAVECONFIG GET SET "
+    b"RESETSTAT LEN RESET LATEST HISTORY GRAPH DOCTOR FLUSHALL STRUCTSIZE CHECK ERROR HELP "
+    b"DOCS AUTH maxmemory * default soft hard on off queue-idle-time slowlog-max-len memory "
+    b"jobs stats "
 ).split()
 WORDS = st.one_of(
     st.sampled_from(
