@@ -129,8 +129,12 @@ def test_frames_keep_their_order_whoever_writes_them(tmp_path: Path) -> None:
             on_getjob(n, 1, [b"q"], 1)  # of an at-most-once job now and then: the thread syncs
         commit(n, committer)
         if i % 1000 == 500:
-            assert committer.start_rewrite(n, n.now_ms)
+            committer.start_rewrite(n, n.now_ms)  # or one runs still
         committer.on_turn(n, n.now_ms, 50)
+    assert committer.rewrite_now(n) == ""
+    assert committer.info()["journal_rewrites"] >= 2
+    add(n)
+    commit(n, committer)
     assert committer.close(START_MS) == ""
     again, other = opened(tmp_path, "no")
     assert state_of(again) == state_of(n)
