@@ -75,6 +75,26 @@ class Client:
         self.wire_bytes -= done
         return done
 
+    def hold(self, seq: i64) -> None:
+        """Keep what was produced until the journal's record `seq` is durable."""
+        held = b"".join(self.out)
+        self.out = []
+        self.gated.append((max(seq, 0), held))
+        self.held_bytes += len(held)
+
+    def release(self, durable_seq: i64) -> bool:
+        """Let what waits for no later record be written; False when there is nothing."""
+        gated = self.gated
+        i: i64 = 0
+        while i < len(gated) and gated[i][0] <= durable_seq:
+            held = gated[i][1]
+            self.wire.append(held)
+            self.wire_bytes += len(held)
+            self.held_bytes -= len(held)
+            i += 1
+        del gated[:i]
+        return i > 0
+
     def forget(self) -> None:
         """Free what a closed connection still holds."""
         self.wire = []

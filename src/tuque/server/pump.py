@@ -182,7 +182,7 @@ class Pump:
             for c in dirty:
                 c.is_dirty = False
                 self.let_out(c, seq)
-        if seq >= 0 and s.journal_error:
+        if len(self.gate) > 0 and (seq < 0 or len(s.journal_error) > 0):
             self.open_gate()
         if len(s.doomed) > 0:
             doomed = s.doomed
@@ -230,10 +230,7 @@ class Pump:
         if seq >= 0 or len(c.gated) > 0:
             if len(c.gated) == 0:
                 self.gate.append(c)
-            held = b"".join(c.out)
-            c.gated.append((max(seq, 0), held))
-            c.held_bytes += len(held)
-            c.out = []
+            c.hold(seq)
             self.limit_output(c)
             return
         self.send(c)
@@ -257,22 +254,18 @@ class Pump:
         self.open_gate()
 
     def open_gate(self) -> None:
-        """Let out replies whose records are durable; after a failure nobody is told anything."""
+        """Let out replies that need not wait (any more); after a failure nobody is told anything.
+
+        Not only what became durable: a weaker policy, or the end of a custody, frees the rest.
+        """
         committer = self.s.committer
-        durable: i64 = FAR if committer is None else committer.durable_seq
+        durable: i64 = FAR
+        if committer is not None and committer.must_hold(committer.seq):
+            durable = committer.durable_seq
         gate = self.gate
         self.gate = []
         for c in gate:
-            if c.is_closed:
-                continue
-            i = 0
-            while i < len(c.gated) and c.gated[i][0] <= durable:
-                c.wire.append(c.gated[i][1])
-                c.wire_bytes += len(c.gated[i][1])
-                c.held_bytes -= len(c.gated[i][1])
-                i += 1
-            if i > 0:
-                del c.gated[:i]
+            if not c.is_closed and c.release(durable):
                 self.send(c)
             if len(c.gated) > 0 and not c.is_closed:
                 if committer is not None and committer.error:
