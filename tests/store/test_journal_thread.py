@@ -15,7 +15,10 @@ from tuque.core.node import Node
 from tuque.core.records import Records
 from tuque.core.replicate import PLAIN, on_addjob, settle
 from tuque.server.committer import Committer
+from tuque.server.journal_thread import FRAME, Item, JournalThread
 from tuque.store.disk import Disk
+from tuque.store.journal import Boot, Manifest
+from tuque.store.writer import Journal
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
@@ -118,6 +121,23 @@ def test_without_sync_a_frame_is_in_the_file_when_commit_returns(tmp_path: Path)
     again, other = opened(tmp_path, "no")
     assert state_of(again) == state_of(n)
     other.close(START_MS)
+
+
+def test_a_frame_never_overtakes_one_that_waits_for_the_thread(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    journal = Journal(Disk(), path, NODE_ID, Boot(START_MS, b"", 0))
+    journal.start(Manifest(), 0, START_MS)
+    thread = JournalThread(journal, "everysec", -1, True, 1 << 20)  # not started: it is busy
+    records = Records()
+    for queue in (b"first", b"second", b"third"):
+        records.pause(queue, 1)
+        urgent = int(queue == b"first")  # this one waits for a sync
+        thread.put(Item(FRAME, records.take(), 1, START_MS, urgent))
+    assert journal.seq == 0
+    assert thread.stop(1.0)
+    journal.close()
+    data = Path(journal.segment).read_bytes()
+    assert data.index(b"first") < data.index(b"second") < data.index(b"third")
 
 
 def test_frames_keep_their_order_whoever_writes_them(tmp_path: Path) -> None:

@@ -124,6 +124,29 @@ def test_every_cut_of_a_record_is_refused() -> None:
             rec.decode(whole[:size], 0, rec.Record())
 
 
+def test_a_record_shorter_than_its_kind_is_refused() -> None:
+    """Its own length is believed only as far as the fields of its kind fit."""
+    job = Job(b"D" * 40, b"", b"", 1, 2, 3, 4, 5)
+    records = rec.Records()
+    for tell in (records.add, records.state):
+        for job.delivered_count in (1, 2):
+            tell(job)
+            refuse_shorter(records.take())
+    records.ack(job.id, 1)
+    refuse_shorter(records.take())
+    records.remove(job.id, 1)
+    refuse_shorter(records.take())
+    records.end(1, 1)
+    refuse_shorter(records.take())
+
+
+def refuse_shorter(whole: bytes) -> None:
+    for size in range(len(whole) - 4):
+        data = size.to_bytes(4, "little") + whole[4 : 4 + size]
+        with pytest.raises(rec.BadRecord):
+            rec.decode(data, 0, rec.Record())
+
+
 def test_an_acked_job_is_told_as_its_tombstone() -> None:
     job = Job(b"D" * 40, b"q", b"b", 1, 99, 3, 4, 1)
     job.state = ACKED
