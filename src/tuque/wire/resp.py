@@ -201,8 +201,11 @@ class RequestReader:
         `at` follows the encoding that the values must have had. hiredis takes lengths in
         their one plain form only, so a `*` and a `$` at each expected place prove the chunk.
         """
-        if len(data) == 0 or data[0] != 42 or _LONG_ARRAY.search(data) is not None:
+        if len(data) < 4 or data[0] != 42:
             return None
+        if data.find(b"*", 1) >= 0 or (data[2] != 13 and data[3] != 13):  # one short command?
+            if _LONG_ARRAY.search(data) is not None:
+                return None
         fast = self.fast
         fast.feed(data)
         commands: list[list[bytes]] = []
