@@ -94,6 +94,28 @@ def test_a_fault_behind_a_waiting_command_is_answered_after_it(wire: Wire, other
     assert wire.read_to_end() == b""
 
 
+def test_much_that_is_sent_while_blocked_keeps_its_order(wire: Wire, other: Wire) -> None:
+    """Many reads' worth, with another wait in the middle; it is run in pieces."""
+    count = 30_000
+    wire.send("GETJOB", "FROM", "much")
+    wait_until_blocked(other, "much")
+    for i in range(count):
+        if i == count // 2:
+            wire.send("GETJOB", "FROM", "much")
+        wire.raw(b"PING %d\r\n" % i)
+    other.add("much", "1")
+    assert wire.read()[0][2] == b"1"
+    assert [wire.read() for _ in range(count // 2)] == [b"%d" % i for i in range(count // 2)]
+    wait_until_blocked(other, "much")
+    other.add("much", "2")
+    assert wire.read()[0][2] == b"2"
+    assert [wire.read() for _ in range(5)] == [b"%d" % (count // 2 + i) for i in range(5)]
+    wire.raw(b"PING last\r\n")
+    for _ in range(count // 2 - 5):
+        last = wire.read()
+    assert [last, wire.read()] == [b"%d" % (count - 1), b"last"]
+
+
 def test_a_client_that_leaves_takes_nothing(shared: RealServer, other: Wire) -> None:
     gone = shared.wire()
     gone.send("GETJOB", "FROM", "left")

@@ -63,6 +63,20 @@ def test_a_command_over_the_limit(make_server: MakeServer) -> None:
     assert server.rss_bytes() < before + 30 * MB
 
 
+def test_a_flood_behind_a_waiting_command(make_server: MakeServer) -> None:
+    """Input that is kept counts as the memory it takes, many times its bytes on the wire."""
+    server = make_server("--set", "client-query-buffer-limit=8mb")
+    healthy, flood = server.wire(), server.wire()
+    before = server.rss_bytes()
+    flood.send("GETJOB", "FROM", "q")
+    with pytest.raises(OSError):
+        for _ in range(100):
+            flood.raw(b"PING\r\n" * 10_000)
+    assert server.rss_bytes() < before + 40 * MB
+    assert healthy("QLEN", "q") == 0
+    assert worst_ms(healthy) < 100
+
+
 def test_a_client_that_never_reads(make_server: MakeServer) -> None:
     """C2.6 The hard limit closes at once, the soft one after its seconds."""
     server = make_server("--set", "client-output-buffer-limit=normal 16mb 4mb 1")

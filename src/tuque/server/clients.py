@@ -27,8 +27,8 @@ class Client:
         self.address = address  # ip:port, or unix:path
         self.is_unix = address.startswith("unix:")
         self.reader = RequestReader(max_bulk)
-        self.todo: list[list[bytes]] = []  # read, and not run: blocked or paused
-        self.todo_bytes: i64 = 0
+        self.todo: list[list[list[bytes]]] = []  # read, and not run: blocked or paused
+        self.todo_bytes: i64 = 0  # memory they take, about
         self.out: list[bytes] = []  # produced in this turn
         self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
         self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
@@ -95,6 +95,21 @@ class Client:
         del gated[:i]
         return i > 0
 
+    def put_off(self, commands: list[list[bytes]], is_next: bool) -> None:
+        """Keep commands for later, behind those that wait or before them."""
+        if len(commands) == 0:
+            return
+        self.todo.insert(0 if is_next else len(self.todo), commands)
+        self.todo_bytes += memory_of(commands)
+
+    def take_up(self) -> list[list[bytes]]:
+        """What is next of the commands that wait: as many as came with one read."""
+        if len(self.todo) == 0:
+            return []
+        commands = self.todo.pop(0)
+        self.todo_bytes -= memory_of(commands)
+        return commands
+
     def forget(self) -> None:
         """Free what a closed connection still holds."""
         self.wire = []
@@ -113,3 +128,13 @@ class Client:
     def ok(self) -> None:
         """Answer +OK."""
         self.out.append(b"+OK\r\n")
+
+
+def memory_of(commands: list[list[bytes]]) -> i64:
+    """About how many bytes commands take in memory: many times what short ones take on the wire."""
+    size: i64 = 0
+    for command in commands:
+        size += 72
+        for word in command:
+            size += 48 + len(word)
+    return size

@@ -11,13 +11,14 @@ from tuque.server.state import Server, log
 
 SHRINK_JOBS = 1_000  # a smaller table is not worth a look
 EVENT_BYTES = 200  # a buffered event
+QUEUE_BYTES = 900  # an empty queue
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
 def keep_house(s: Server) -> None:
     """[C2] Close clients beyond a deadline and take the samples of the moment."""
     now_ms = s.n.now_ms
-    buffers = 0
+    buffers = len(s.n.queues) * QUEUE_BYTES
     for c in s.clients.values():
         reason = overdue(s, c, now_ms)
         if reason:

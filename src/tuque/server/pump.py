@@ -114,6 +114,8 @@ class Pump:
         s.figures.turns += 1
         clients = s.clients
         for fd, mask in ready:
+            if s.stop_requested:
+                break
             c = clients.get(fd)
             if c is not None:
                 if mask & OUT:
@@ -133,7 +135,7 @@ class Pump:
         """Timers, clients that wait, commands that were put off."""
         s = self.s
         n = s.n
-        if s.is_loading:
+        if s.is_loading or s.stop_requested:
             return
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
@@ -208,11 +210,11 @@ class Pump:
             if self.watched is not committer:
                 self.on_new_journal(committer.wake_fd)
             if records.count > 0:
-                is_binding = records.binding_count != self.binding
+                committer.commit(records, n.now_ms)
+            is_binding = records.binding_count != self.binding  # committed here or by a command
+            if is_binding:
                 self.binding = records.binding_count
-                last: i64 = committer.commit(records, n.now_ms)
-                if is_binding:
-                    self.binding_seq = last
+                self.binding_seq = committer.seq
             committer.on_turn(n, n.now_ms, REWRITE_JOBS)
         self.rewriting = committer.is_rewriting()
         s.journal_error = committer.error
@@ -334,8 +336,7 @@ class Pump:
         elif c.half_since_ms == 0 or len(commands) > 0:
             c.half_since_ms = s.n.now_ms
         if c.is_blocked or s.paused_until_ms > s.n.now_ms or len(c.todo) > 0:
-            c.todo.extend(commands)
-            c.todo_bytes += len(data)
+            c.put_off(commands, False)
         else:
             self.run_commands(c, commands)
         if c.reader.strict is not None and len(s.password) > 0 and not c.is_authed:
@@ -363,22 +364,26 @@ class Pump:
         i: i64 = 0
         count: i64 = len(commands)
         while i < count:
-            if c.is_blocked or c.is_closing or s.paused_until_ms > s.n.now_ms:
+            if (
+                c.is_blocked
+                or c.is_closing
+                or s.paused_until_ms > s.n.now_ms
+                or len(s.stop_requested) > 0
+            ):
                 if not c.is_closing:
-                    c.todo = commands[i:]
+                    c.put_off(commands[i:], True)
                 return
             execute(s, c, commands[i])
             i += 1
 
     def run_todo(self, c: Client) -> None:
-        """Run what was read while the client was blocked or paused."""
+        """Run some of what was read while the client was blocked or paused; the rest next turn."""
         s = self.s
-        commands = c.todo
-        c.todo = []
-        self.run_commands(c, commands)
+        self.run_commands(c, c.take_up())
         if len(c.todo) > 0:
+            if not c.is_blocked and not c.is_closing and s.paused_until_ms <= s.n.now_ms:
+                s.resumed.append(c)
             return
-        c.todo_bytes = 0
         if c.is_blocked or c.is_closing:
             if c.has_ended and c.is_blocked:
                 self.close(c)
