@@ -195,16 +195,27 @@ def test_who_may_debug(make_door: Callable[..., Door]) -> None:
     assert everybody("DEBUG CHECK", by=everybody.connect("192.0.2.7:9")) == b"+OK\r\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "rewrites"), [("SHUTDOWN", False), ("SHUTDOWN REWRITE-AOF", True)]
-)
-def test_shutdown(door: Door, line: str, rewrites: bool) -> None:
+@pytest.mark.parametrize("line", ["SHUTDOWN", "SHUTDOWN REWRITE-AOF"])
+def test_shutdown(make_door: Callable[..., Door], tmp_path: Path, line: str) -> None:
+    door = make_door(dir=str(tmp_path))
     assert door("SHUTDOWN x") == b"-ERR syntax error\r\n"
     assert door("SHUTDOWN SAVE x") == b"-ERR syntax error\r\n"
     assert door.s.stop_requested == ""
     assert door(line) == b""
     assert door.s.stop_requested == "shutdown"
-    assert door.s.rewrite_on_stop == rewrites
+    assert any(tmp_path.rglob("*.snap")) == ("REWRITE" in line)
+
+
+def test_a_planned_restart_that_cannot_save_is_refused(
+    make_door: Callable[..., Door], tmp_path: Path
+) -> None:
+    door = make_door(dir=str(tmp_path))
+    id = door.add()
+    (tmp_path / door.cfg.appenddirname).write_text("a file where the directory should be")
+    assert door("SHUTDOWN REWRITE-AOF") == wrong("Errors trying to SHUTDOWN. Check logs.")
+    assert door.s.stop_requested == ""
+    assert door("ACKJOB", id) == b":1\r\n"
+    assert door("SHUTDOWN") == b""
 
 
 def test_restart(door: Door) -> None:

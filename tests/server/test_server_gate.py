@@ -2,75 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pump_box import NODE_ID, START_MS, PumpBox
-from raw_resp import Wire, encode, wait_for
-
-from tuque.core.records import Records
-from tuque.server.committer import Committer
-from tuque.store.disk import Disk
-
-
-class StuckDisk(Disk):
-    """A real directory whose syncs of data take as long as the test wants."""
-
-    def __init__(self) -> None:
-        self.may_sync = threading.Event()
-        self.may_sync.set()
-        self.asked = threading.Semaphore(0)
-
-    def fdatasync(self, handle: int) -> None:
-        self.asked.release()
-        assert self.may_sync.wait(20)
-        super().fdatasync(handle)
-
-
-class Kept:
-    """A pump with a journal in a thread, on a disk that can be made to stall."""
-
-    def __init__(self, here: Path, policy: str) -> None:
-        self.disk = StuckDisk()
-        self.box = PumpBox(here)
-        self.committer = Committer(self.disk, str(here / "journal"), NODE_ID, START_MS, policy)
-        self.committer.lock()
-        loader = self.committer.loader()
-        while not loader.step(self.box.n, 100):
-            pass
-        self.committer.start(START_MS)
-        self.box.n.records = Records()
-        self.box.server.committer = self.committer
-        self.box.pump.watch_wake(self.committer.wake_fd)
-
-    def stall(self) -> None:
-        """From now on a sync does not end."""
-        while self.asked():
-            pass
-        self.disk.may_sync.clear()
-
-    def asked(self) -> bool:
-        """Whether a sync has begun since the last look."""
-        return self.disk.asked.acquire(blocking=False)
-
-    def turns_until_answered(self, wire: Wire) -> bytes:
-        """Let the pump sleep and wake as it does; what the client hears."""
-        heard = b""
-
-        def hear() -> bytes:
-            nonlocal heard
-            self.box.pump.turn(10)
-            heard += self.box.hear(wire)
-            return heard
-
-        return wait_for(hear)
-
-    def close(self) -> None:
-        self.disk.may_sync.set()
-        self.committer.close(START_MS)
-        self.box.close()
+from gate_box import Kept
+from raw_resp import encode, wait_for
 
 
 @pytest.fixture

@@ -6,12 +6,14 @@ from time import time_ns
 from typing import Final
 
 from tuque.server.clients import Client
-from tuque.server.state import Server
+from tuque.server.journaling import save_for_restart
+from tuque.server.state import Server, log
 from tuque.wire.args import SYNTAX, ArgError
 from tuque.wire.commands import Command
 from tuque.wire.resp import Status
 
 BAD_COMMAND: Final = b"ERR Unknown subcommand or wrong number of arguments."
+SHUTDOWN_FAILED: Final = b"ERR Errors trying to SHUTDOWN. Check logs."
 LOADJOB_ONLY: Final = b"ERR LOADJOB is a special command only processed from AOF"
 
 
@@ -67,11 +69,19 @@ def command_docs(command: Command) -> dict[str, object]:
 
 
 def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
-    """SHUTDOWN [REWRITE-AOF|SAVE|NOSAVE]: no reply, the connection ends with the server."""
+    """SHUTDOWN [REWRITE-AOF|SAVE|NOSAVE]: no reply, the connection ends with the server.
+
+    What REWRITE-AOF cannot save is not given up: the server goes on, and nothing runs after
+    the save (the pump looks at `stop_requested`), so that no job is handed out twice.
+    """
     mode = args[1].upper() if len(args) == 2 else b""
     if len(args) > 2 or mode not in (b"", b"REWRITE-AOF", b"SAVE", b"NOSAVE"):
         raise ArgError(SYNTAX)
-    s.rewrite_on_stop = mode == b"REWRITE-AOF"
+    if mode == b"REWRITE-AOF" and not s.is_loading:
+        problem = save_for_restart(s)
+        if problem:
+            log.error("SHUTDOWN REWRITE-AOF: %s; the server goes on", problem)
+            raise ArgError(SHUTDOWN_FAILED)
     s.stop_requested = "shutdown"
     c.is_closing = True
 

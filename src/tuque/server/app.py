@@ -14,13 +14,9 @@ from pathlib import Path
 from tuque.core.node import Node
 from tuque.server.config import check_dir, in_dir
 from tuque.server.eventlog import EventLog, EventLogError
+from tuque.server.faults import drop_turn
 from tuque.server.identity import Identity, IdentityError, open_identity
-from tuque.server.journaling import (
-    close_journal,
-    load_journal,
-    open_journal,
-    save_for_restart,
-)
+from tuque.server.journaling import close_journal, load_journal, open_journal
 from tuque.server.listen import ListenError, open_listeners, raise_file_limit
 from tuque.server.options import Config, ConfigError
 from tuque.server.pump import Pump
@@ -54,11 +50,18 @@ def run(cfg: Config) -> int:
     try:
         watch_signals(pump)
         load_journal(pump)
-        ready(s)
-        pump.run()
+        if not s.stop_requested:
+            ready(s)
+            pump.run()
     except JournalError as error:
         pump.close_all()
         raise StartError(str(error)) from None
+    except Exception:
+        log.critical("internal error, the node stops", exc_info=True)
+        drop_turn(s)
+        finish(pump)
+        identity.close()
+        return 1
     status = finish(pump)
     identity.close()
     if s.restart_after_ms >= 0:
@@ -165,17 +168,12 @@ def rss_bytes() -> int:
 def finish(pump: Pump) -> int:
     """Stop in order: journal to the disk, events sealed, clients told nothing false."""
     s = pump.s
-    log.info("User requested shutdown...")
+    log.info("User requested shutdown..." if s.stop_requested else "Stopping...")
     status = 0
     if s.committer is not None:
         problem = close_journal(pump)
         if problem:
             log.error("the journal could not be finished: %s", problem)
-            status = 1
-    elif s.rewrite_on_stop:
-        problem = save_for_restart(s)
-        if problem:
-            log.error("the jobs could not be saved for the next start: %s", problem)
             status = 1
     if s.eventlog is not None and s.n.events is not None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tuque.core.procedures import stop_waiting
 from tuque.server.clients import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
 from tuque.server.helping import reply_help
 from tuque.server.session_cmds import BAD_NAME, checked_name
@@ -193,8 +194,11 @@ def kill_matching(s: Server, c: Client, args: list[bytes]) -> None:
 
 def kill(s: Server, c: Client, other: Client) -> None:
     """Close a connection: the caller's own after its reply, another one's with this turn."""
+    other.is_closing = True  # what it has pipelined is not run
     if other is c:
-        c.is_closing = True
-    else:
-        other.is_closing = True  # what it has pipelined is not run
-        s.doomed.append(other)
+        return
+    s.doomed.append(other)
+    if other.is_blocked:  # what comes in the rest of this turn is for others
+        stop_waiting(s.n, other.number)
+        other.is_blocked = False
+        s.blocked -= 1

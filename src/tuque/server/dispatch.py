@@ -33,6 +33,7 @@ from tuque.server.clients import (
     REPLY_SKIPPING,
     Client,
 )
+from tuque.server.faults import on_fault
 from tuque.server.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.state import Server
 from tuque.wire.args import (
@@ -68,9 +69,7 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
     if command is None:
         command = lookup(s, args[0])
         if command is None:
-            name = args[0][:NAME_BYTES].decode("utf-8", "backslashreplace")
-            c.error(b"ERR unknown command '%s'" % name.encode())
-            s.touch(c)
+            unknown(s, c, args[0])
             return
     start_ns: i64 = perf_counter_ns()
     written: i64 = len(c.out)
@@ -86,6 +85,10 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             run(s, c, command, args)
         except ArgError as error:
             c.error(error.text)
+        except AssertionError:
+            raise
+        except Exception:
+            on_fault(s, c, command.name, written)
         spent_ns: i64 = perf_counter_ns() - start_ns
         command.calls += 1
         command.usec_ns += spent_ns
@@ -102,6 +105,16 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
         serve_ready(s.n)
     if len(s.n.wakes) > 0:
         tell_wakes(s)
+
+
+def unknown(s: Server, c: Client, word: bytes) -> None:
+    """Answer a command that is none (C3.2)."""
+    written: i64 = len(c.out)
+    name = word[:NAME_BYTES].decode("utf-8", "backslashreplace")
+    c.error(b"ERR unknown command '%s'" % name.encode())
+    if c.reply_mode != REPLY_ON:
+        quiet(c, written)
+    s.touch(c)
 
 
 def lookup(s: Server, word: bytes) -> Command | None:

@@ -52,6 +52,8 @@ def load_journal(pump: Pump) -> None:
     loader = committer.loader(may_cut=s.cfg.aof_load_truncated)
     while not loader.step(s.n, LOAD_RECORDS):
         pump.turn(0)
+        if s.stop_requested:
+            return  # the files stay as they are
     take_over(pump, committer)
     s.is_loading = False
     log_notes(loader.notes)
@@ -104,7 +106,9 @@ def turn_off(s: Server) -> str:
 
 
 def save_for_restart(s: Server) -> str:
-    """[J9] SHUTDOWN REWRITE-AOF without a journal: jobs for the next start; "" or the error."""
+    """[J9] SHUTDOWN REWRITE-AOF: all jobs for the next start, journal or not; "" or the error."""
+    if s.committer is not None:
+        return s.committer.rewrite_now(s.n)
     return save_once(Disk(), in_dir(s.cfg, s.cfg.appenddirname), s.n)
 
 
@@ -113,12 +117,9 @@ def close_journal(pump: Pump) -> str:
     s = pump.s
     committer = s.committer
     assert committer is not None
-    error = ""
     if s.n.records is not None:
         committer.commit(s.n.records, s.n.now_ms)
-    if s.rewrite_on_stop and not s.is_loading:
-        error = committer.rewrite_now(s.n)
     pump.drop_wake()
-    error = committer.close(s.n.now_ms) or error
+    error = committer.close(s.n.now_ms)
     pump.open_gate()
     return error

@@ -26,6 +26,7 @@ from tuque.server.monitoring import Latency, SlowLog, Snapshot
 from tuque.wire.commands import Command, table
 
 SAMPLES: Final = 16
+FAR_OFF: Final = 1 << 50  # a setting beyond it means the same; sums with it stay inside 64 bits
 log: Final = logging.getLogger("tuque.server")
 
 
@@ -104,7 +105,6 @@ class Server:
         self.is_loading = False
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
         self.stop_requested = ""  # why the pump shall end: "shutdown", "signal", "restart"
-        self.rewrite_on_stop = False
         self.restart_after_ms: i64 = -1
         # settings the hot path reads
         self.password = b""
@@ -132,7 +132,7 @@ def apply_settings(s: Server) -> None:
     """Copy the configuration to where the hot path and the core look it up."""
     cfg = s.cfg
     limits = s.n.limits
-    limits.memory_bytes = cfg.maxmemory
+    limits.memory_bytes = min(cfg.maxmemory, FAR_OFF)
     limits.may_evict = cfg.maxmemory_policy == "acks"
     limits.queue_idle_ms = cfg.queue_idle_time * 1000
     limits.default_ttl_s = cfg.default_ttl
@@ -140,13 +140,14 @@ def apply_settings(s: Server) -> None:
     limits.default_replicate = cfg.default_replicate
     s.plain_spec = settle(s.n, PLAIN)
     s.password = cfg.requirepass.encode()
-    s.slow_ns = cfg.slowlog_log_slower_than * 1000 if cfg.slowlog_log_slower_than >= 0 else -1
-    s.latency_ms = cfg.latency_monitor_threshold
+    slow_us = min(cfg.slowlog_log_slower_than, FAR_OFF)
+    s.slow_ns = slow_us * 1000 if slow_us >= 0 else -1
+    s.latency_ms = min(cfg.latency_monitor_threshold, FAR_OFF // 1000)
     s.max_bulk = cfg.max_body_bytes
     hard, soft, seconds = cfg.client_output_buffer_limit
-    s.out_hard = hard
-    s.out_soft = soft
-    s.out_soft_ms = seconds * 1000
+    s.out_hard = min(hard, FAR_OFF)
+    s.out_soft = min(soft, FAR_OFF)
+    s.out_soft_ms = min(seconds, FAR_OFF) * 1000
     s.query_limit = cfg.client_query_buffer_limit
     s.idle_close_ms = cfg.timeout * 1000
     s.half_close_ms = cfg.command_deadline * 1000
