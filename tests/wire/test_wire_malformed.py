@@ -187,6 +187,16 @@ def test_a_broken_stream_changes_nothing(pump: PumpBox, data: bytes) -> None:
     pump.check()
 
 
+@pytest.mark.parametrize("line", [b"POST / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nhost: x:7711\r\n"])
+def test_a_web_page_changes_nothing(pump: PumpBox, line: bytes) -> None:
+    """C2.7 The connection is closed without an answer, and what follows is not run."""
+    wire = pump.connect()
+    answer = pump.say(wire, line + b"Content-Length: 20\r\n\r\nADDJOB q b 0\r\n")
+    assert answer == b"" or answer == b"-ERR unknown command 'GET'\r\n"
+    assert not pump.is_open(wire)
+    assert len(pump.n.jobs) == 0
+
+
 def test_flipped_bits_never_break_the_node(pump: PumpBox) -> None:
     """Whatever a flipped bit makes of a request: an answer or a close, and a sound node."""
     data = encode([b"ADDJOB", b"queue", b"body", b"0"]) + b"PING\r\n"

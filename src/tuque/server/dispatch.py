@@ -35,7 +35,7 @@ from tuque.server.clients import (
 )
 from tuque.server.faults import on_fault
 from tuque.server.monitoring import feed_monitors, note_latency, note_slow
-from tuque.server.state import Server
+from tuque.server.state import Server, log
 from tuque.wire.args import (
     SYNTAX,
     ArgError,
@@ -60,6 +60,7 @@ LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a
 NAME_BYTES: Final = 128  # of an unknown command's name are repeated to the client
 REASON_MAX: Final = 2048  # bytes; the event stream keeps less
 EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at the most
+HTTP_WORDS: Final = [b"POST", b"HOST:"]
 NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
 
 
@@ -108,7 +109,12 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def unknown(s: Server, c: Client, word: bytes) -> None:
-    """Answer a command that is none (C3.2)."""
+    """Answer a command that is none (C3.2), or close on HTTP (C2.7)."""
+    if word[:5].upper() in HTTP_WORDS:
+        log.warning("closing %s: it speaks HTTP; did a web page send it here?", c.address)
+        c.is_closing = True
+        s.touch(c)
+        return
     written: i64 = len(c.out)
     name = word[:NAME_BYTES].decode("utf-8", "backslashreplace")
     c.error(b"ERR unknown command '%s'" % name.encode())
