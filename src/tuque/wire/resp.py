@@ -210,8 +210,9 @@ class RequestReader:
         fast.feed(data)
         commands: list[list[bytes]] = []
         at: i64 = 0
+        size: i64 = len(data)
         try:
-            while True:
+            while at < size:
                 value: object = fast.gets()
                 if not isinstance(value, list) or data[at] != 42:
                     break
@@ -230,7 +231,7 @@ class RequestReader:
                 commands.append(command)
         except (hiredis.ProtocolError, TypeError):  # len(None) too
             at = -1
-        if at != len(data):
+        if at != size:
             self.fast = hiredis.Reader(notEnoughData=_MORE)
             return None
         return commands
