@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from door import Door, taken
 from gate_box import Kept
+from pump_box import PumpBox
 from raw_resp import encode, wait_for
 
-from tuque.core.procedures import check, memory_level
+from tuque.core.procedures import check, memory_level, tick
 from tuque.server.clients import Client
 from tuque.server.dispatch import HANDLERS
 from tuque.server.faults import drop_turn
 from tuque.server.journaling import close_journal
+from tuque.server.keeping import keep_house
 from tuque.server.registry import COMMANDS
 from tuque.server.state import Server
 
@@ -110,3 +113,95 @@ def test_a_waiting_client_that_was_killed_gets_no_job(door: Door) -> None:
     assert taken(waiting) == b""
     assert door("QLEN q") == b":1\r\n"
     assert door.info("clients")["blocked_clients"] == "0"
+
+
+def test_the_output_limit_holds_within_one_read(tmp_path: Path) -> None:
+    """64 KB of small commands may ask for gigabytes: the limit must not wait for the last one."""
+    box = PumpBox(tmp_path, client_output_buffer_limit="normal 20mb 0 0")
+    greedy, other = box.connect(), box.connect()
+    box.say(greedy, encode("ADDJOB", "q", b"x" * 1000, 0) * 500)
+    greedy.raw(encode("QPEEK", "q", 500) * 600)  # 300 MB
+    other.raw(encode("PING"))
+    box.pump.turn(0)
+    assert other.read() == b"PONG"
+    commands = box.server.figures.commands
+    assert commands < 520
+    while box.server.figures.output_closed == 0:
+        box.pump.turn(0)
+    assert box.server.figures.commands - commands < 60
+    assert len(box.server.clients) == 1
+    box.close()
+
+
+def test_a_long_backlog_runs_in_slices_and_in_order(tmp_path: Path) -> None:
+    box = PumpBox(tmp_path)
+    waiting, other = box.connect(), box.connect()
+    count = 25_000
+    adds = b"".join([encode("ADDJOB", "q", i, 0) for i in range(count)])
+    assert box.say(waiting, encode("GETJOB", "FROM", "first") + adds) == b""
+    box.say(other, encode("ADDJOB", "first", "b", 0))
+    box.hear(waiting)
+    jobs = box.n.queues[b"q"].peek(count)
+    assert [job.body for job in jobs] == [b"%d" % i for i in range(count)]
+    box.check()
+    box.close()
+
+
+def test_queues_and_waiting_clients_are_counted_as_memory(door: Door) -> None:
+    keep_house(door.s)
+    before = door.n.used_bytes()
+    waiting = door.connect()
+    assert door("GETJOB FROM", *[f"q{i}" for i in range(1000)], by=waiting) == b""
+    keep_house(door.s)
+    assert 600_000 < door.n.used_bytes() - before < 1_000_000
+
+
+def test_a_shorter_idle_time_counts_for_the_queues_there_are(door: Door) -> None:
+    id = door.add()
+    door("ACKJOB", id)
+    assert door("CONFIG SET queue-idle-time 2") == b"+OK\r\n"
+    keep_house(door.s)
+    door.n.now_ms += 2_001
+    tick(door.n)
+    assert door("QSTAT q") == b"*-1\r\n"
+
+
+def test_a_new_password_ends_waiting_and_watching(door: Door) -> None:
+    """C5.4 also for those who log in no more: no job and no command goes to them."""
+    waiting, watching = door.connect(), door.connect()
+    assert door("GETJOB FROM q", by=waiting) == b""
+    assert door("MONITOR", by=watching) == b"+OK\r\n"
+    assert door("CONFIG SET requirepass secret") == b"+OK\r\n"
+    assert taken(waiting) == b"-NOAUTH Authentication required.\r\n"
+    taken(watching)
+    assert door("AUTH secret") == b"+OK\r\n"
+    door.add()
+    assert taken(waiting) == taken(watching) == b""
+    assert door("QLEN q") == b":1\r\n"
+
+
+def test_a_journal_that_cannot_begin_leaves_no_descriptor(
+    make_door: Callable[..., Door], tmp_path: Path
+) -> None:
+    door = make_door(dir=str(tmp_path))
+    (tmp_path / door.cfg.appenddirname).write_text("a file where the directory should be")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        assert door("CONFIG SET appendonly yes") == (
+            b"-ERR Unable to turn on AOF. Check server logs.\r\n"
+        )
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert door.value("CONFIG GET appendonly")[1] == b"no"
+
+
+def test_loaded_jobs_of_a_queue_share_its_name(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "no")
+    producer = kept.box.connect()
+    kept.box.say(producer, encode("ADDJOB", "a queue", "b", 0) * 3)
+    kept.committer.commit(kept.box.n.records, kept.box.n.now_ms)
+    kept.close()
+    again = Kept(tmp_path / "again", "no", tmp_path / "journal")
+    names = [job.queue for job in again.box.n.jobs.values()]
+    assert len(names) == 3
+    assert all(name is names[0] for name in names)
+    again.close()

@@ -91,7 +91,7 @@ class Node:
         # memory
         self.job_bytes: i64 = 0
         self.base_bytes: i64 = 0  # the process without jobs, set by the shell
-        self.other_bytes: i64 = 0  # client buffers, set by the shell each turn
+        self.other_bytes: i64 = 0  # queues, clients, journal and events, set by the shell
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
         # cluster of one until there is a bus
         self.is_leaving = False
@@ -103,7 +103,7 @@ class Node:
         self.dead_letters: i64 = 0
 
     def used_bytes(self) -> i64:
-        """Bytes the process spends: at the start, on jobs, on client buffers (M1.1)."""
+        """Bytes the process spends: at the start, on jobs, on the rest (M1.1)."""
         return self.base_bytes + self.job_bytes + self.other_bytes
 
     def next_ctime_ns(self) -> i64:

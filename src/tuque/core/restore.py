@@ -18,6 +18,9 @@ def restore_job(n: Node, job: Job) -> bool:
         return False
     if job.ctime_ns > n.last_ctime_ns and job.ctime_ns // 1_000_000 <= n.now_ms:
         n.last_ctime_ns = job.ctime_ns
+    q = n.queues.get(job.queue)
+    if q is not None:
+        job.queue = q.name  # all jobs of a queue share one name object
     was_queued = job.state == QUEUED
     job.state = ACTIVE
     register(n, job, ledger.LOADED)
@@ -27,7 +30,8 @@ def restore_job(n: Node, job: Job) -> bool:
     elif was_queued or (job.retry_s == 0 and job.qtime_ms == 0):
         job.state = QUEUED
         job.flags |= ONCE_QUEUED
-        q = get_queue(n, job.queue)
+        if q is None:
+            q = get_queue(n, job.queue)
         q.push(job)
         q.jobs_in += 1
     elif job.qtime_ms == 0:

@@ -17,6 +17,7 @@ from tuque.server.eventlog import EventLog, EventLogError
 from tuque.server.faults import drop_turn
 from tuque.server.identity import Identity, IdentityError, open_identity
 from tuque.server.journaling import close_journal, load_journal, open_journal
+from tuque.server.keeping import give_back
 from tuque.server.listen import ListenError, open_listeners, raise_file_limit
 from tuque.server.options import Config, ConfigError
 from tuque.server.pump import Pump
@@ -136,8 +137,9 @@ def watch_signals(pump: Pump) -> None:
 def ready(s: Server) -> None:
     """Say that the server serves; from here on the cyclic collector is off."""
     s.is_loading = False
-    s.n.base_bytes = rss_bytes() - s.n.job_bytes
     gc.collect()
+    give_back(s)  # what the load needed
+    s.n.base_bytes = rss_bytes() - s.n.job_bytes
     gc.freeze()
     gc.disable()
     if s.cfg.pidfile and s.cfg.daemonize:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.procedures import stop_waiting
 from tuque.server.clients import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
 from tuque.server.helping import reply_help
 from tuque.server.session_cmds import BAD_NAME, checked_name
@@ -198,7 +197,4 @@ def kill(s: Server, c: Client, other: Client) -> None:
     if other is c:
         return
     s.doomed.append(other)
-    if other.is_blocked:  # what comes in the rest of this turn is for others
-        stop_waiting(s.n, other.number)
-        other.is_blocked = False
-        s.blocked -= 1
+    s.unblock(other)  # what comes in the rest of this turn is for others

@@ -12,6 +12,8 @@ REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2  # the next command's reply is dropped
 REPLY_SKIPPING: Final = 3  # this command's
 SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
+MANY_PIECES: Final = 1_024  # replies of one turn in so many pieces are worth a count
+TURN_BYTES: Final = 1 << 20  # replies of one turn beyond it: the rest of the commands waits
 
 
 @final
@@ -74,6 +76,13 @@ class Client:
                 del wire[0]
         self.wire_bytes -= done
         return done
+
+    def has_much(self) -> bool:
+        """Whether this turn produced so much that the rest of the commands had better wait."""
+        if len(self.out) < MANY_PIECES:
+            return False
+        self.out = [b"".join(self.out)]
+        return len(self.out[0]) > TURN_BYTES
 
     def hold(self, seq: i64) -> None:
         """Keep what was produced until the journal's record `seq` is durable."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from tuque.server.clients import Client
 from tuque.server.config import config_get, config_set
+from tuque.server.dispatch import NOAUTH
 from tuque.server.helping import reply_help
 from tuque.server.journaling import turn_off, turn_on
 from tuque.server.options import ConfigError
@@ -68,12 +69,25 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     apply_settings(s)
     if name == "requirepass":
         for client in s.clients.values():
-            client.is_authed = False  # C5.4
+            lock_out(s, client)
     elif name == "appendfsync" and s.committer is not None:
         s.committer.set_policy(s.cfg.appendfsync)
     elif name == "appendonly" and s.cfg.appendonly != before:
         switch_journal(s, before)
     log.info("CONFIG SET %s", name)
+
+
+def lock_out(s: Server, c: Client) -> None:
+    """[C5.4] The session begins anew: it must log in, and neither waits nor sees commands."""
+    c.is_authed = False
+    if c.is_monitor:
+        c.is_monitor = False
+        s.monitors.remove(c)
+    if c.is_blocked and len(s.password) > 0:
+        s.unblock(c)
+        c.error(NOAUTH)
+        s.touch(c)
+        s.resumed.append(c)
 
 
 def check_files(word: str) -> None:
@@ -92,10 +106,10 @@ def check_files(word: str) -> None:
 
 
 def switch_journal(s: Server, before: bool) -> None:
-    """Begin or end the journal; the option stays as it was when that fails."""
+    """Begin or end the journal; when that fails the option says what there is now."""
     reason = turn_off(s) if before else turn_on(s)
     if reason:
-        s.cfg.appendonly = before
+        s.cfg.appendonly = s.committer is not None
         log.error("CONFIG SET appendonly: %s", reason)
         raise ArgError(JOURNAL_FAILED)
 

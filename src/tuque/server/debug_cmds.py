@@ -109,6 +109,7 @@ def load_again(s: Server) -> str:
             pass
         committer.start(s.n.now_ms)
     except JournalError as error:
+        committer.close(s.n.now_ms)
         return str(error)
     s.n.records = Records()
     s.committer = committer  # the pump begins to watch it

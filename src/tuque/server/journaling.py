@@ -84,7 +84,7 @@ def turn_on(s: Server) -> str:
         committer.lock()
         error = committer.start_anew(s.n)
     except JournalError as wrong:
-        return str(wrong)
+        error = str(wrong)
     if error:
         committer.close(s.n.now_ms)
         return error

@@ -11,14 +11,15 @@ from tuque.server.state import Server, log
 
 SHRINK_JOBS = 1_000  # a smaller table is not worth a look
 EVENT_BYTES = 200  # a buffered event
-QUEUE_BYTES = 900  # an empty queue
+QUEUE_BYTES = 750  # an empty queue: its object, lists, names, table entries
+WAITER_BYTES = 530  # a client waiting in one queue
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
 def keep_house(s: Server) -> None:
     """[C2] Close clients beyond a deadline and take the samples of the moment."""
     now_ms = s.n.now_ms
-    buffers = len(s.n.queues) * QUEUE_BYTES
+    buffers = len(s.n.queues) * QUEUE_BYTES + len(s.n.waiters) * WAITER_BYTES
     for c in s.clients.values():
         reason = overdue(s, c, now_ms)
         if reason:
@@ -29,6 +30,8 @@ def keep_house(s: Server) -> None:
             buffers += c.reader.held_bytes()
     if s.n.events is not None:
         buffers += s.n.events.pending_rows() * EVENT_BYTES
+    if s.committer is not None:
+        buffers += s.committer.waiting_bytes()
     s.n.other_bytes = buffers
     on_memory_level(s.n)
     s.figures.sample(now_ms)

@@ -13,7 +13,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.deliver import serve_ready
-from tuque.core.procedures import FAR, next_timer_ms, stop_waiting, tick
+from tuque.core.procedures import FAR, next_timer_ms, tick
 from tuque.server.clients import Client
 from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.keeping import keep_house, leaves_too_much, log_notes
@@ -286,13 +286,19 @@ class Pump:
                 sock, address = listener.accept()
             except BlockingIOError:
                 return
+            except ConnectionError:
+                continue  # it is gone already
             except OSError as error:  # out of descriptors: the rest must be served all the same
                 log.warning("accept: %s; trying again in a second", error)
                 self.accept_after_ms = s.n.now_ms + 1000
                 for fd in self.listeners:
                     self.poller.watch(fd, 0)
                 return
-            self.admit(sock, address)
+            try:
+                self.admit(sock, address)
+            except OSError as error:
+                log.warning("a connection was not taken: %s", error)
+                sock.close()
 
     def admit(self, sock: socket.socket, address: object) -> None:
         """[C1] Make a client of a new connection, or refuse it."""
@@ -300,18 +306,15 @@ class Pump:
         sock.setblocking(False)
         if len(s.clients) >= s.cfg.maxclients:
             s.figures.rejected += 1
-            try:
-                sock.send(b"-ERR max number of clients reached\r\n")
-            except OSError:
-                pass  # it is gone already
+            sock.send(b"-ERR max number of clients reached\r\n")
             sock.close()
             return
         c = Client(s.next_number, sock, name_peer(s.cfg, sock, address), s.max_bulk, s.n.now_ms)
+        self.poller.add(c.fd)
         s.next_number += 1
         s.clients[c.fd] = c
         s.by_number[c.number] = c
         s.figures.connections += 1
-        self.poller.add(c.fd)
 
     def read(self, c: Client) -> None:
         """[C2] Read what came and run the whole commands in it."""
@@ -339,6 +342,7 @@ class Pump:
             c.put_off(commands, False)
         else:
             self.run_commands(c, commands)
+            self.come_back(c)
         if c.reader.strict is not None and len(s.password) > 0 and not c.is_authed:
             c.reader.check_small()
         if c.todo_bytes + c.reader.held_bytes() > s.query_limit:
@@ -364,25 +368,28 @@ class Pump:
         i: i64 = 0
         count: i64 = len(commands)
         while i < count:
-            if (
-                c.is_blocked
-                or c.is_closing
-                or s.paused_until_ms > s.n.now_ms
-                or len(s.stop_requested) > 0
-            ):
+            if c.is_blocked or c.is_closing or s.paused_until_ms > s.n.now_ms or s.stop_requested:
                 if not c.is_closing:
                     c.put_off(commands[i:], True)
                 return
             execute(s, c, commands[i])
             i += 1
+            if i < count and c.has_much():
+                c.put_off(commands[i:], True)  # its replies go first, and others have their turn
+                return
+
+    def come_back(self, c: Client) -> None:
+        """Go on next turn with commands that nothing but this turn's end stopped."""
+        if len(c.todo) > 0 and not c.is_blocked and not c.is_closing:
+            if self.s.paused_until_ms <= self.s.n.now_ms:
+                self.s.resumed.append(c)
 
     def run_todo(self, c: Client) -> None:
         """Run some of what was read while the client was blocked or paused; the rest next turn."""
         s = self.s
         self.run_commands(c, c.take_up())
         if len(c.todo) > 0:
-            if not c.is_blocked and not c.is_closing and s.paused_until_ms <= s.n.now_ms:
-                s.resumed.append(c)
+            self.come_back(c)
             return
         if c.is_blocked or c.is_closing:
             if c.has_ended and c.is_blocked:
@@ -401,10 +408,7 @@ class Pump:
 
     def send(self, c: Client) -> None:
         """Write what may be sent; what the socket does not take waits for it."""
-        if len(c.out) == 1:
-            data = c.out[0]
-        else:
-            data = b"".join(c.out)
+        data = c.out[0] if len(c.out) == 1 else b"".join(c.out)
         if len(c.out) > 0:
             c.out = []
         size: i64 = len(data)
@@ -475,10 +479,7 @@ class Pump:
             return
         s = self.s
         c.is_closed = True
-        if c.is_blocked:
-            c.is_blocked = False
-            s.blocked -= 1
-            stop_waiting(s.n, c.number)
+        s.unblock(c)
         if c.is_monitor:
             s.monitors.remove(c)
         del s.clients[c.fd]

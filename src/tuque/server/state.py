@@ -16,6 +16,7 @@ from mypy_extensions import i64
 from tuque.cluster.membership import Membership
 from tuque.core.job import Job
 from tuque.core.node import Node
+from tuque.core.procedures import stop_waiting
 from tuque.core.replicate import PLAIN, AddSpec, settle
 from tuque.server.clients import Client
 from tuque.server.committer import Committer
@@ -121,6 +122,13 @@ class Server:
         self.start_ms: i64 = node.now_ms
         self.clock_offset_ms: i64 = 0  # now_ms = monotonic ms + this
 
+    def unblock(self, c: Client) -> None:
+        """The client waits no more (V6.1); nothing when it does not wait."""
+        if c.is_blocked:
+            c.is_blocked = False
+            self.blocked -= 1
+            stop_waiting(self.n, c.number)
+
     def touch(self, c: Client) -> None:
         """Note that the client has something to write."""
         if not c.is_dirty and not c.is_closed:
@@ -138,6 +146,7 @@ def apply_settings(s: Server) -> None:
     limits.default_ttl_s = cfg.default_ttl
     limits.default_retry_max_s = cfg.default_retry_max
     limits.default_replicate = cfg.default_replicate
+    s.n.idle_level = -1  # look at idle queues with the time that counts now
     s.plain_spec = settle(s.n, PLAIN)
     s.password = cfg.requirepass.encode()
     slow_us = min(cfg.slowlog_log_slower_than, FAR_OFF)
