@@ -48,7 +48,7 @@ types: setup ## check types, strictly
 docs: setup ## write the pages that are made from the tables
 	@$(PY) tools/docs.py
 
-build: setup ## make a wheel and a source archive in dist/
+build: setup ## make a wheel in dist/
 	@$(PY) -m pip wheel -q --no-deps --no-build-isolation -w dist .
 	@ls -1 dist
 
