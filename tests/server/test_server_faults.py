@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 from door import Door, taken
 from gate_box import Kept
-from pump_box import PumpBox
+from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import encode, wait_for
 
+from tuque.core.node import Node
 from tuque.core.procedures import check, memory_level, tick
 from tuque.server.clients import Client
+from tuque.server.config import load
 from tuque.server.dispatch import HANDLERS
 from tuque.server.faults import drop_turn
-from tuque.server.journaling import close_journal
+from tuque.server.journaling import close_journal, load_journal, open_journal
 from tuque.server.keeping import keep_house
+from tuque.server.pump import Pump
 from tuque.server.registry import COMMANDS
 from tuque.server.state import Server
 
@@ -205,3 +208,67 @@ def test_loaded_jobs_of_a_queue_share_its_name(tmp_path: Path) -> None:
     assert len(names) == 3
     assert all(name is names[0] for name in names)
     again.close()
+
+
+class AtStart:
+    """A server in a process of the test, as far as its journal is loaded."""
+
+    def __init__(self, here: Path) -> None:
+        cfg = load(None, {}, {"dir": str(here), "appendonly": "yes", "appenddirname": "journal"})
+        self.s = Server(cfg, Node(NODE_ID, b"another seed", START_MS))
+        self.pump = Pump(self.s)
+        open_journal(self.pump)
+
+    def end(self) -> None:
+        assert close_journal(self.pump) == ""
+        self.pump.close_all()
+
+
+def test_a_stop_while_loading_leaves_the_journal_as_it_is(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "always")
+    producer = kept.box.connect()
+    kept.box.say(producer, encode("ADDJOB", "q", "b", 0))
+    kept.close()
+    files = {path.name: path.read_bytes() for path in (tmp_path / "journal").glob("*[!k]")}
+    start = AtStart(tmp_path)
+    start.s.stop_requested = "signal"
+    load_journal(start.pump)
+    assert start.s.is_loading
+    start.end()
+    assert {p.name: p.read_bytes() for p in (tmp_path / "journal").glob("*[!k]")} == files
+    start = AtStart(tmp_path)
+    load_journal(start.pump)
+    assert len(start.s.n.jobs) == 1
+    start.end()
+
+
+def test_after_a_load_the_oldest_delivery_is_still_evicted_first(tmp_path: Path) -> None:
+    """M3.1 by delivery, not by age: the older job was taken last."""
+    kept = Kept(tmp_path, "always")
+    worker = kept.box.connect()
+    for name in ("taken last", "taken first"):
+        kept.box.say(worker, encode("ADDJOB", name, "b", 0, "RETRY", 0, "REPLICATE", 1))
+    for name in ("taken first", "taken last"):
+        kept.box.n.now_ms += 1000
+        kept.box.say(worker, encode("GETJOB", "FROM", name))
+    kept.close()
+    start = AtStart(tmp_path)
+    start.s.n.now_ms += 5000
+    load_journal(start.pump)
+    n = start.s.n
+    assert [n.jobs[id].queue for id in n.delivered_amo] == [b"taken first", b"taken last"]
+    start.end()
+
+
+def test_memory_is_looked_at_once_more_when_all_clients_have_gone(tmp_path: Path) -> None:
+    box = PumpBox(tmp_path)
+    client = box.connect()
+    box.say(client, encode("PING"))
+    box.pump.house_ms = START_MS + 100  # looked just now
+    client.close()
+    while box.server.clients:
+        box.pump.turn(0)
+    assert box.pump.wait_ms(-1) >= 0
+    box.server.last_house_commands = box.server.figures.commands
+    assert box.pump.wait_ms(-1) == -1
+    box.close()

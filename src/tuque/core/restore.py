@@ -40,6 +40,17 @@ def restore_job(n: Node, job: Job) -> bool:
     return True
 
 
+def order_evictable(n: Node) -> None:
+    """After a load: at-most-once jobs that were delivered, oldest delivery first again (M3.1)."""
+    found: list[tuple[int, bytes]] = []
+    for id in n.delivered_amo:
+        found.append((n.jobs[id].last_ms, id))
+    found.sort()
+    n.delivered_amo = {}
+    for _, id in found:
+        n.delivered_amo[id] = None
+
+
 def restore_pause(n: Node, name: bytes, bits: i64) -> None:
     """Pause a queue as it was before the restart."""
     if bits != 0 or name in n.queues:

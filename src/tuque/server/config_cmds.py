@@ -80,10 +80,12 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
 def lock_out(s: Server, c: Client) -> None:
     """[C5.4] The session begins anew: it must log in, and neither waits nor sees commands."""
     c.is_authed = False
+    if len(s.password) == 0:
+        return
     if c.is_monitor:
         c.is_monitor = False
         s.monitors.remove(c)
-    if c.is_blocked and len(s.password) > 0:
+    if c.is_blocked:
         s.unblock(c)
         c.error(NOAUTH)
         s.touch(c)

@@ -30,6 +30,7 @@ DENIED: Final = (
 )
 NO_CRASH: Final = (b"SEGFAULT", b"ASSERT", b"OOM", b"CRASH-AND-RECOVER")
 SLEEP_MAX_S: Final = 3600.0
+RESTART_MAX_MS: Final = 3_600_000
 
 
 def cmd_debug(s: Server, c: Client, args: list[bytes]) -> None:
@@ -145,7 +146,7 @@ def check_all(s: Server) -> None:
 def restart(s: Server, c: Client, word: bytes) -> None:
     """Stop in order and start again after some ms; options set meanwhile are kept."""
     after_ms = strict_int(word)
-    if after_ms is None or after_ms < 0:
+    if after_ms is None or not 0 <= after_ms <= RESTART_MAX_MS:
         raise ArgError(b"ERR value is not an integer or out of range")
     if s.cfg.config_file:
         try:

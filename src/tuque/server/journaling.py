@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuque.core.records import Records
+from tuque.core.restore import order_evictable
 from tuque.server.committer import Committer, forget_saved, has_saved_once, save_once
 from tuque.server.config import in_dir
 from tuque.server.keeping import log_notes
@@ -54,6 +55,7 @@ def load_journal(pump: Pump) -> None:
         pump.turn(0)
         if s.stop_requested:
             return  # the files stay as they are
+    order_evictable(s.n)
     take_over(pump, committer)
     s.is_loading = False
     log_notes(loader.notes)

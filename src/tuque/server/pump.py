@@ -89,8 +89,8 @@ class Pump:
         if self.rewriting:
             return 1
         at_ms = next_timer_ms(s.n)
-        if len(s.clients) > 0 and self.house_ms < at_ms:
-            at_ms = self.house_ms
+        if len(s.clients) > 0 or s.figures.commands != s.last_house_commands:
+            at_ms = min(at_ms, self.house_ms)  # once more when all have gone
         if 0 < self.events_ms < at_ms:
             at_ms = self.events_ms
         if 0 < self.accept_after_ms < at_ms:
