@@ -213,8 +213,9 @@ def test_loaded_jobs_of_a_queue_share_its_name(tmp_path: Path) -> None:
 class AtStart:
     """A server in a process of the test, as far as its journal is loaded."""
 
-    def __init__(self, here: Path) -> None:
-        cfg = load(None, {}, {"dir": str(here), "appendonly": "yes", "appenddirname": "journal"})
+    def __init__(self, here: Path, journal: str = "yes") -> None:
+        options = {"dir": str(here), "appendonly": journal, "appenddirname": "journal"}
+        cfg = load(None, {}, options)
         self.s = Server(cfg, Node(NODE_ID, b"another seed", START_MS))
         self.pump = Pump(self.s)
         open_journal(self.pump)
@@ -272,3 +273,12 @@ def test_memory_is_looked_at_once_more_when_all_clients_have_gone(tmp_path: Path
     box.server.last_house_commands = box.server.figures.commands
     assert box.pump.wait_ms(-1) == -1
     box.close()
+
+
+def test_a_journal_that_is_not_loaded_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Jobs of an earlier life are not forgotten in silence when the option is."""
+    Kept(tmp_path, "always").close()
+    AtStart(tmp_path, "no").pump.close_all()
+    assert "is not loaded: appendonly is no" in caplog.text

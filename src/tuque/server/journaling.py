@@ -11,7 +11,7 @@ from tuque.server.options import Config
 from tuque.server.pump import Pump
 from tuque.server.state import Server, log
 from tuque.store.disk import Disk
-from tuque.store.journal import JournalError
+from tuque.store.journal import MANIFEST, JournalError
 
 LOAD_RECORDS = 20_000  # between two looks at the sockets while loading
 
@@ -34,7 +34,10 @@ def make_committer(cfg: Config, node_id: bytes, now_ms: int) -> Committer:
 def open_journal(pump: Pump) -> None:
     """Lock the journal's directory, when there is one to read or to write. Raises JournalError."""
     s = pump.s
-    if not s.cfg.appendonly and not has_saved_once(Disk(), in_dir(s.cfg, s.cfg.appenddirname)):
+    path = in_dir(s.cfg, s.cfg.appenddirname)
+    if not s.cfg.appendonly and not has_saved_once(Disk(), path):
+        if Disk().exists(f"{path}/{MANIFEST}"):
+            log.warning("the journal in %s is not loaded: appendonly is no", path)
         return
     committer = make_committer(s.cfg, s.n.node_id, s.n.now_ms)
     committer.lock()
