@@ -179,6 +179,7 @@ def test_holes_that_a_power_cut_leaves_are_no_damage_before_the_next_fsync() -> 
     assert set(again.n.jobs) == {first}
     assert loader.cut_bytes > 0
     assert f"{path}.torn-{offset}" in lab.disk.names
+    assert f"kept in {path}.torn-{offset}" in loader.notes[0]
 
 
 def test_any_noise_in_the_files_is_repaired_or_refused() -> None:

@@ -226,7 +226,8 @@ class Loader:
         if found:
             # Later frames reached the disk before this one, which a power cut may do; they
             # were never promised, but a person may want to see them.
-            keep_aside(self.disk, scanner.path, "torn", offset, size)
+            aside = keep_aside(self.disk, scanner.path, "torn", offset, size)
+            reason += f"; later frames are whole: all of it is kept in {aside}"
         try:
             self.disk.truncate(scanner.path, offset)
         except OSError as e:
