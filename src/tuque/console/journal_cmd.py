@@ -8,6 +8,7 @@ directory.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -252,6 +253,9 @@ def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> Non
                 elif queue is not None and "id" in row:
                     wanted.add(row["id"])
                 click.echo(json.dumps(row) if as_json else line_of(row))
+    except BrokenPipeError:  # the reader has seen enough: `show ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except (JournalError, rec.BadRecord, OSError) as e:
         raise click.ClickException(str(e)) from e
 
