@@ -1,9 +1,10 @@
 """RESP2 and RESP3: requests in, replies out (SPEC C2-C5).
 
-Requests are read twice over. hiredis takes a chunk that is made of whole, plainly
-encoded commands, which is nearly every chunk. Anything else (a command cut in two, an
+Requests are read in one of three ways. A chunk that is one short, plainly encoded
+command, as a client that waits for its reply sends it, is cut up by `one_plain`. hiredis
+takes a longer chunk of whole, plain commands. Anything else (a command cut in two, an
 inline command, odd or malformed encodings) goes to `StrictReader`, which is exact about
-limits and error texts. The two agree on every valid stream (tests/wire).
+limits and error texts. The three agree on every stream (tests/wire).
 """
 
 import re
@@ -21,6 +22,7 @@ SMALL_BULK: Final = 16_384
 # hiredis makes a list as long as a header says, so a header may not say much there.
 _LONG_ARRAY: Final = re.compile(rb"\*[0-9]{3}")
 _NO_LENGTH: Final = 1 << 60
+_SHORT: Final = 512  # bytes of a chunk that is cheaper to read here than through hiredis
 _MORE: Final = object()  # hiredis: not enough data
 
 
@@ -163,7 +165,7 @@ class StrictReader:
 
 @final
 class RequestReader:
-    """The reader of one connection: hiredis for the plain case, StrictReader otherwise."""
+    """The reader of one connection: the fastest of the three ways that fits each chunk."""
 
     def __init__(self, max_bulk: i64) -> None:
         self.max_bulk = max_bulk
@@ -203,6 +205,10 @@ class RequestReader:
         """
         if len(data) < 4 or data[0] != 42:
             return None
+        if len(data) < _SHORT <= self.max_bulk:
+            one = one_plain(data)
+            if one is not None:
+                return [one]
         if data.find(b"*", 1) >= 0 or (data[2] != 13 and data[3] != 13):  # one short command?
             if _LONG_ARRAY.search(data) is not None:
                 return None
@@ -249,6 +255,35 @@ class RequestReader:
     def held_bytes(self) -> i64:
         """Bytes received that make no whole command yet."""
         return 0 if self.strict is None else self.strict.held_bytes()
+
+
+def one_plain(data: bytes) -> list[bytes] | None:
+    """The command that a short chunk consists of; None when it is not one, whole and plain."""
+    size: i64 = len(data)
+    count: i64 = data[1] - 48
+    if count < 1 or count > 9 or data[2] != 13 or data[3] != 10:
+        return None
+    args: list[bytes] = []
+    at: i64 = 4
+    while count > 0:
+        if at + 4 > size or data[at] != 36:
+            return None
+        length: i64 = data[at + 1] - 48
+        if length < 0 or length > 9:
+            return None
+        at += 2
+        digit: i64 = data[at] - 48
+        while 0 < length < _SHORT and 0 <= digit <= 9 and at + 1 < size:  # no zero in front
+            length = length * 10 + digit
+            at += 1
+            digit = data[at] - 48
+        end = at + 2 + length
+        if data[at] != 13 or end + 2 > size or data[at + 1] != 10:
+            return None
+        args.append(data[at + 2 : end])
+        at = end + 2
+        count -= 1
+    return args if at == size else None
 
 
 def digits(number: i64) -> i64:
