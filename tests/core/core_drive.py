@@ -16,10 +16,11 @@ from tuque.core.deliver import on_getjob, serve_ready, set_pause, wait
 from tuque.core.events import Events
 from tuque.core.evict import make_room
 from tuque.core.node import Node
-from tuque.core.procedures import check, next_timer_ms, stop_waiting, tick
+from tuque.core.procedures import check, stop_waiting
 from tuque.core.records import Records
 from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
 from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.timers import next_timer_ms, tick
 
 START_MS = 1_800_000_000_000
 QUEUES = [b"a", b"b", b"c"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tuque.core.ackgc import flush_all, on_ackjob
 from tuque.core.deliver import serve_ready, wait, wake_all
 from tuque.core.node import DATA_RESET, Node
-from tuque.core.procedures import check, get_queue, tick
+from tuque.core.procedures import check, get_queue
 from tuque.core.replicate import AddSpec, on_addjob, settle
+from tuque.core.timers import tick
 
 START_MS = 1_800_000_000_000
 

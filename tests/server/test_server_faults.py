@@ -12,7 +12,8 @@ from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import encode, wait_for
 
 from tuque.core.node import Node
-from tuque.core.procedures import check, memory_level, tick
+from tuque.core.procedures import check, memory_level
+from tuque.core.timers import tick
 from tuque.server.clients import Client
 from tuque.server.config import load
 from tuque.server.dispatch import HANDLERS

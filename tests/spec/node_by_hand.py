@@ -17,8 +17,9 @@ from tuque.core.deliver import serve_ready
 from tuque.core.events import KIND_NAMES, Events
 from tuque.core.job import Job
 from tuque.core.node import Node
-from tuque.core.procedures import check, next_timer_ms, on_memory_level, tick
+from tuque.core.procedures import check, on_memory_level
 from tuque.core.records import Records
+from tuque.core.timers import next_timer_ms, tick
 from tuque.server.clients import Client
 from tuque.server.config import Config, load
 from tuque.server.dispatch import execute, tell_wakes

@@ -12,8 +12,9 @@ from tuque.core.events import Events
 from tuque.core.ids import is_job_id
 from tuque.core.job import ACKED, ACTIVE, LEGAL, QUEUED, WAIT_REPL, Job, set_state
 from tuque.core.node import Node
-from tuque.core.procedures import FAR, next_timer_ms, register
+from tuque.core.procedures import FAR, register
 from tuque.core.records import Records
+from tuque.core.timers import next_timer_ms
 
 
 def test_lookup(box: Box) -> None:

@@ -6,10 +6,11 @@ from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.deliver import on_getjob, set_pause
 from tuque.core.job import Job
 from tuque.core.node import Node
-from tuque.core.procedures import check, tick
+from tuque.core.procedures import check
 from tuque.core.records import Records
 from tuque.core.replicate import PLAIN, on_addjob, settle
 from tuque.core.requeue import on_nack
+from tuque.core.timers import tick
 from tuque.server.committer import Committer
 from tuque.store.disk import Disk, MemoryDisk
 from tuque.store.journal import Boot

@@ -27,6 +27,9 @@ ANNOUNCE_QUEUED: Final = 1  # tell the other holders at the next enqueue
 ANNOUNCE_WILL: Final = 2  # tell the other holders shortly before it
 DELIVERED: Final = 4  # handed to a client at least once: at-most-once jobs stop here (V4.3)
 ONCE_QUEUED: Final = 8  # was in the queue before: the next enqueue is an additional delivery (G3.5)
+IN_TRANSIT: Final = 16  # at most once, on its way to another node: not to be handed out (F2.3)
+EXTERNAL: Final = 32  # copies are made elsewhere; this record only waits for them (R6)
+BODYLESS: Final = 64  # only the ack is known here, not the job (A3.4)
 
 
 @final
@@ -45,6 +48,7 @@ class Job:
     nacks: i32
     deliveries: i32  # additional deliveries, as Disque counts them
     delivered_count: i32  # times handed to a client by this node
+    tries: u8  # times the collection of an acked job was tried (A6)
     slot_pos: i32  # place in its timer slot, see core/wheel.py
     slot: i64  # timer slot, -1 when no timer is set
     ctime_ns: i64
@@ -52,8 +56,8 @@ class Job:
     qtime_ms: i64  # when it goes into its queue next; 0: never
     first_ms: i64  # first delivery, 0: none yet
     last_ms: i64  # latest delivery
-    holders: int  # bit set of node slots that may have a copy; bit 0 is this node
-    confirmed: int  # those that said so
+    holders: i64  # bit set of node slots that may have a copy; bit 0 is this node
+    confirmed: i64  # those that said so
 
     def __init__(
         self,
@@ -77,6 +81,7 @@ class Job:
         self.nacks = 0
         self.deliveries = 0
         self.delivered_count = 0
+        self.tries = 0
         self.slot_pos = 0
         self.slot = -1
         self.ctime_ns = ctime_ns
@@ -94,11 +99,17 @@ def set_state(job: Job, to: i64) -> None:
     job.state = u8(to)
 
 
+WILL_MS: Final = 500  # before its due time the other holders are asked (Q1)
+
+
 def awake_ms(job: Job) -> i64:
-    """When the job next needs its timer: its end, or its next way into the queue (G7.1)."""
-    if job.state == ACTIVE and job.qtime_ms != 0 and job.qtime_ms < job.expire_ms:
-        return job.qtime_ms
-    return job.expire_ms
+    """When the job next needs its timer: its end, its next way into the queue (G7.1), or A6."""
+    at_ms = job.qtime_ms
+    if at_ms == 0 or job.state == QUEUED or job.state == WAIT_REPL:
+        return job.expire_ms
+    if job.flags & ANNOUNCE_WILL and job.state == ACTIVE:
+        at_ms -= WILL_MS
+    return at_ms if at_ms < job.expire_ms else job.expire_ms
 
 
 # What a job of the given body costs the process, in bytes (M1). Measured with one

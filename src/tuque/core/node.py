@@ -8,10 +8,12 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.chance import Chance
 from tuque.core.events import Events
 from tuque.core.ids import IdMaker
 from tuque.core.job import Job
 from tuque.core.ledger import Ledger
+from tuque.core.msgs import AnyMessage
 from tuque.core.queue import Queue
 from tuque.core.records import Records
 from tuque.core.wheel import Wheel
@@ -46,6 +48,50 @@ class Wake:
         self.why = why
         self.jobs = jobs
         self.with_counters = with_counters
+
+
+@final
+class Peer:
+    """Another node, known by its slot (core/peers.py). The shell empties `outbox`."""
+
+    def __init__(self, slot: i64, node_id: bytes) -> None:
+        self.slot = slot
+        self.node_id = node_id
+        self.is_linked = False  # messages can be sent
+        self.has_room = True  # the send buffer takes more (B2.4)
+        self.is_leaving = False
+        self.is_dirty = False  # stands in n.dirty_peers
+        self.outbox: list[AnyMessage] = []  # said in this turn
+        self.told: i64 = 0  # slots of this node that the peer knows, on this link
+        self.theirs: dict[int, int] = {}  # its slots -> this node's
+        self.masks: dict[int, int] = {}  # its sets -> this node's, looked up before
+        self.echoed_round: i64 = 0  # newest heartbeat of this node that it has answered
+
+
+@final
+class Adding:
+    """A producer that waits for copies of its job (R1.10)."""
+
+    def __init__(self, job: Job, client: i64, serial: i64, until_ms: i64) -> None:
+        self.job = job
+        self.client = client  # < 0: nobody waits any more
+        self.serial = serial  # which ADDJOB of the client
+        self.until_ms = until_ms  # 0: no limit
+        self.sent_ms: i64 = 0  # when REPLJOB was last sent
+        self.step_ms: i64 = 50  # until it is sent again (R4.3)
+        self.delay_ms: i64 = 0  # external: delay to pass on (R6.2)
+        self.server_slot: i64 = 0  # external: the node that was told to serve it
+
+
+@final
+class Added:
+    """What a producer that waited is told: the id, or why not."""
+
+    def __init__(self, client: i64, serial: i64, id: bytes, error: bytes) -> None:
+        self.client = client
+        self.serial = serial
+        self.id = id
+        self.error = error  # empty: the job is added
 
 
 @final
@@ -93,9 +139,19 @@ class Node:
         self.base_bytes: i64 = 0  # the process without jobs, set by the shell
         self.other_bytes: i64 = 0  # queues, clients, journal and events, set by the shell
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
-        # cluster of one until there is a bus
+        # the cluster
+        self.chance = Chance(seed)
         self.is_leaving = False
-        self.reachable_count: i64 = 0  # other nodes that answer
+        self.is_loading = False
+        self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
+        self.slot_of: dict[bytes, int] = {node_id: 0}
+        self.reachable: i64 = 0  # set of slots that may be given copies (K4.2)
+        self.reachable_count: i64 = 0  # how many those are
+        self.forgotten: i64 = 0  # set of slots (K6.2)
+        self.round: i64 = 0  # number of this node's newest heartbeat
+        self.dirty_peers: list[Peer] = []  # have something in their outbox
+        self.adding: dict[bytes, Adding] = {}  # by job id
+        self.added: list[Added] = []  # producers to be told
         self.deliveries: i64 = 0
         self.redeliveries: i64 = 0
         self.requeues: i64 = 0

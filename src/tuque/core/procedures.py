@@ -1,6 +1,6 @@
 """Procedures that the rules share: lookup, register, unregister, enqueue, timers (SPEC G)."""
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappush
 from typing import Final
 
 from mypy_extensions import i64
@@ -19,7 +19,7 @@ from tuque.core.job import (
     set_state,
 )
 from tuque.core.node import TIMED_OUT, Node, Wake
-from tuque.core.queue import PAUSE_IN, PAUSE_OUT, Queue
+from tuque.core.queue import PAUSE_OUT, Queue
 
 # why a job goes into its queue again, or after a delay
 REQUEUE_RETRY: Final = 1
@@ -139,47 +139,6 @@ def mark_ready(n: Node, q: Queue) -> None:
     if not q.is_ready and q.pause & PAUSE_OUT == 0:
         q.is_ready = True
         n.ready.append(q)
-
-
-def on_job_timer(n: Node, job: Job) -> None:
-    """[G7, Q2] TIMER of a job: its life ends, or its time to be queued has come."""
-    if job.expire_ms <= n.now_ms:
-        remove(n, job, ledger.EXPIRED)  # G7.2
-        return
-    if job.state == ACTIVE and job.qtime_ms != 0 and job.qtime_ms <= n.now_ms:  # G7.3
-        q = n.queues.get(job.queue)
-        if q is not None and q.pause & PAUSE_IN and job.retry_s > 0:
-            job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000  # Q2.2
-        elif may_enqueue(job):
-            why = REQUEUE_RETRY if job.flags & ONCE_QUEUED else REQUEUE_DELAY
-            requeue(n, job, why)  # Q2.3
-            return
-        else:
-            job.qtime_ms = 0  # Q2.1
-    n.wheel.arm(job, n.now_ms)  # G7.4
-
-
-def tick(n: Node) -> None:
-    """Run every timer that is due: jobs, waiting clients, idle queues."""
-    for job in n.wheel.due(n.now_ms, n.limits.timers_per_step):
-        if job.id in n.jobs:
-            on_job_timer(n, job)
-    while len(n.deadlines) > 0 and n.deadlines[0][0] <= n.now_ms:
-        until_ms, client = heappop(n.deadlines)
-        on_wait_timeout(n, client, until_ms)
-    while len(n.idle_checks) > 0 and n.idle_checks[0][0] <= n.now_ms:
-        _, name = heappop(n.idle_checks)
-        on_idle_check(n, name)
-
-
-def next_timer_ms(n: Node) -> i64:
-    """The instant of the next `tick` with something to do (G7.5); FAR when there is none."""
-    at_ms = n.wheel.next_ms()
-    if len(n.deadlines) > 0 and n.deadlines[0][0] < at_ms:
-        at_ms = n.deadlines[0][0]
-    if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
-        at_ms = n.idle_checks[0][0]
-    return at_ms
 
 
 def on_wait_timeout(n: Node, client: i64, until_ms: i64) -> None:

@@ -13,7 +13,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.deliver import serve_ready
-from tuque.core.procedures import FAR, next_timer_ms, tick
+from tuque.core.procedures import FAR
+from tuque.core.timers import next_timer_ms, tick
 from tuque.server.clients import Client
 from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.keeping import keep_house, leaves_too_much, log_notes

@@ -1,0 +1,79 @@
+"""One message from a peer: to the rule that receives it."""
+
+from mypy_extensions import i64
+
+from tuque.core.collect import on_deljob_message, on_gotack, on_setack
+from tuque.core.copies import on_enqueue_message, on_enqueued, on_gotjob, on_repljob
+from tuque.core.drain import on_left
+from tuque.core.federate import on_gotjobs, on_moved, on_needjobs, on_pause_message, on_yourjobs
+from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
+from tuque.core.msgs import (
+    AnyMessage,
+    Ask,
+    Delivered,
+    DelJob,
+    Enqueue,
+    Enqueued,
+    GotAck,
+    GotJob,
+    GotJobs,
+    Lack,
+    Left,
+    Moved,
+    NeedJobs,
+    Pause,
+    Queued,
+    ReplJob,
+    SetAck,
+    Slots,
+    WillQueue,
+    Working,
+    YourJobs,
+)
+from tuque.core.node import Node
+from tuque.core.peers import on_slots
+from tuque.core.repair import on_ask, on_lack
+
+
+def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
+    """[B3] ON RECV any message but HEARTBEAT, which is cluster/'s; the frequent ones first."""
+    if isinstance(m, ReplJob):
+        on_repljob(n, slot, m)
+    elif isinstance(m, GotJob):
+        on_gotjob(n, slot, m)
+    elif isinstance(m, SetAck):
+        on_setack(n, slot, m)
+    elif isinstance(m, GotAck):
+        on_gotack(n, slot, m)
+    elif isinstance(m, DelJob):
+        on_deljob_message(n, slot, m)
+    elif isinstance(m, Delivered):
+        on_delivered(n, slot, m)
+    elif isinstance(m, Queued):
+        on_queued(n, slot, m)
+    elif isinstance(m, WillQueue):
+        on_willqueue(n, slot, m)
+    elif isinstance(m, Moved):
+        on_moved(n, slot, m)
+    elif isinstance(m, YourJobs):
+        on_yourjobs(n, slot, m)
+    elif isinstance(m, GotJobs):
+        on_gotjobs(n, slot, m)
+    elif isinstance(m, NeedJobs):
+        on_needjobs(n, slot, m)
+    elif isinstance(m, Working):
+        on_working_message(n, slot, m)
+    elif isinstance(m, Enqueue):
+        on_enqueue_message(n, slot, m)
+    elif isinstance(m, Enqueued):
+        on_enqueued(n, slot, m)
+    elif isinstance(m, Slots):
+        on_slots(n, slot, m)
+    elif isinstance(m, Ask):
+        on_ask(n, slot, m)
+    elif isinstance(m, Lack):
+        on_lack(n, slot, m)
+    elif isinstance(m, Left):
+        on_left(n, slot, m)
+    elif isinstance(m, Pause):
+        on_pause_message(n, slot, m)

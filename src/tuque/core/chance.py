@@ -1,0 +1,36 @@
+"""Choices of the core: a small generator with a seed, so that equal seeds act equally."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+
+@final
+class Chance:
+    """xorshift64*: fast and even enough to draw nodes and spread instants; no secret."""
+
+    def __init__(self, seed: bytes) -> None:
+        state: i64 = 0
+        for byte in seed[:8]:
+            state = (state << 8) ^ byte ^ (state >> 55 & 0xFF)
+        self.state: i64 = state if state != 0 else 88_172_645_463_325_252
+
+    def below(self, limit: i64) -> i64:
+        """A number from 0 to limit - 1; `limit` > 0."""
+        x = self.state
+        x ^= (x << 13) & 0x7FFFFFFFFFFFFFFF
+        x ^= x >> 7
+        x ^= (x << 17) & 0x7FFFFFFFFFFFFFFF
+        x &= 0x7FFFFFFFFFFFFFFF
+        self.state = x if x != 0 else 88_172_645_463_325_252
+        return (x >> 11) % limit
+
+    def shuffle(self, items: list[int]) -> None:
+        """Put the items into a random order."""
+        i: i64 = len(items) - 1
+        while i > 0:
+            j = self.below(i + 1)
+            kept = items[i]
+            items[i] = items[j]
+            items[j] = kept
+            i -= 1

@@ -1,0 +1,33 @@
+"""A leaving node gives away what it has (SPEC K7)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs import Left
+from tuque.core.node import Node
+
+FAR: Final = 1 << 62
+
+
+def set_leaving(n: Node, is_leaving: bool) -> None:
+    """[K7] CLUSTER LEAVING yes|no: start or stop to give away."""
+    n.is_leaving = is_leaving
+
+
+def drain_left(n: Node) -> i64:
+    """[K7.3] Records that must go before the node is safe to stop."""
+    return len(n.jobs)
+
+
+def on_left(n: Node, slot: i64, m: Left) -> None:
+    """[K7.2] ON RECV LEFT."""
+
+
+def drain_tick(n: Node) -> None:
+    """[K7.2] Move some of what is left."""
+
+
+def drain_next_ms(n: Node) -> i64:
+    """The next instant at which `drain_tick` has something to do."""
+    return FAR

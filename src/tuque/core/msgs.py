@@ -1,0 +1,203 @@
+"""What nodes say to each other: one class per bus message (SPEC B3).
+
+A message names nodes by the sender's slot numbers, as bit sets; `Slots` introduces each
+number on a link before it is used (core/peers.py). Times are remaining milliseconds
+(B2.3). Plain data: what a message means is with the rule that receives it, how it
+travels is wire/bus.py's. msgspec makes these classes, so that mypyc does not compile
+this module.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
+REPAIR: Final = 2  # ReplJob.mode: a copy that was lost is made again (K5.2)
+CUSTODY: Final = 4  # ReplJob.mode: the right to hand out an at-most-once job comes with it
+
+COUNT_NACK: Final = 1  # Queued.how: the counter that grows
+COUNT_DELIVERY: Final = 2
+HAS_QUEUED: Final = 4  # Queued.how: the sender has the job in its queue now (Q4.3)
+
+
+class Message(msgspec.Struct, array_like=True, gc=False):
+    """One thing said to one peer."""
+
+
+class Slots(Message, tag=1):
+    """The sender's slot numbers and the node ids they stand for."""
+
+    pairs: list[tuple[int, bytes]]
+
+
+class ReplJob(Message, tag=2):
+    """Keep a copy of this job (R2)."""
+
+    id: bytes
+    queue: bytes
+    body: bytes
+    ctime_ns: int
+    left_ms: int  # to live
+    due_ms: int  # until the sender would queue it; 0: at its own retry time
+    retry_s: int
+    delay_s: int
+    repl: int
+    nacks: int
+    deliveries: int
+    holders: int
+    mode: int
+
+
+class GotJob(Message, tag=3):
+    """These jobs are stored here (R3)."""
+
+    ids: list[bytes]
+
+
+class Enqueue(Message, tag=4):
+    """Put the copy into your queue after the delay: it is yours to serve (R8)."""
+
+    id: bytes
+    delay_ms: int
+
+
+class Enqueued(Message, tag=5):
+    """The answer to Enqueue: done, or known to have been done (R6.2)."""
+
+    ids: list[bytes]
+
+
+class Queued(Message, tag=6):
+    """The sender has put the job into its queue (Q4)."""
+
+    id: bytes
+    how: int
+
+
+class WillQueue(Message, tag=7):
+    """The sender is about to put these jobs into its queues (Q3)."""
+
+    ids: list[bytes]
+
+
+class Delivered(Message, tag=8):
+    """The sender has handed the job out; it would come back in `left_ms` (Q9)."""
+
+    id: bytes
+    left_ms: int
+
+
+class Working(Message, tag=9):
+    """A worker at the sender asked for more time (Q9)."""
+
+    id: bytes
+    left_ms: int
+
+
+class SetAck(Message, tag=10):
+    """The job is acked; these nodes may have a copy (A4)."""
+
+    id: bytes
+    holders: int
+    left_ms: int
+
+
+class GotAck(Message, tag=11):
+    """The ack is known here, `known` if there was a copy (A5)."""
+
+    id: bytes
+    known: bool
+    holders: int
+
+
+class DelJob(Message, tag=12):
+    """Forget the job and leave a tombstone (A10)."""
+
+    id: bytes
+    holders: int
+    left_ms: int
+
+
+class NeedJobs(Message, tag=13):
+    """Clients wait here for jobs of the queue; count 0: no longer (F2)."""
+
+    queue: bytes
+    count: int
+
+
+class YourJobs(Message, tag=14):
+    """Jobs to serve from now on (F3)."""
+
+    queue: bytes
+    jobs: list[ReplJob]
+
+
+class GotJobs(Message, tag=15):
+    """The answer to YourJobs: taken, and not taken (F2.3)."""
+
+    ids: list[bytes]
+    refused: list[bytes]
+
+
+class Moved(Message, tag=16):
+    """The sender gave the job to other holders to serve (F4)."""
+
+    id: bytes
+    holders: int
+    left_ms: int
+
+
+class Left(Message, tag=17):
+    """The sender has no copy of these jobs any more (K7.2)."""
+
+    ids: list[bytes]
+
+
+class Pause(Message, tag=18):
+    """PAUSE ... BCAST (P3)."""
+
+    queue: bytes
+    bits: int
+
+
+class Ask(Message, tag=19):
+    """Do you have copies of these jobs? (K5.1)"""
+
+    ids: list[bytes]
+
+
+class Lack(Message, tag=20):
+    """No copies of these here (K5.1)."""
+
+    ids: list[bytes]
+
+
+class Heartbeat(Message, tag=21):
+    """The sender is there; what it knows of the others (K4.1)."""
+
+    round: int  # the sender's number of this heartbeat
+    echo: int  # the newest round of the receiver that the sender has seen on this link
+    flags: int  # LEAVING and LOADING of the sender, see cluster/membership.py
+    port: int  # where its clients connect
+    nodes: list[Gossip]
+
+
+class Gossip(Message, tag=22):
+    """One node as the sender of a heartbeat sees it."""
+
+    node_id: bytes
+    host: str
+    port: int
+    bus_port: int
+    flags: int
+    removal: int  # > 0: forgotten under that number (K6.1)
+
+
+AnyMessage = (
+    Slots | ReplJob | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered | Working
+    | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause | Ask | Lack
+    | Heartbeat
+)  # fmt: skip
+"""Every message that may stand in a frame by itself."""

@@ -1,0 +1,134 @@
+"""The other nodes as the core sees them: slots, who is there, what waits to be said (SPEC K2).
+
+A node that is or was known has a slot; a set of nodes is a bit set of slots, bit 0 this
+node. Who belongs to the cluster and who answers is decided in cluster/; how messages
+travel is the shell's. A link belongs to one incarnation of a peer: messages of an older
+one never come here.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs import AnyMessage, Slots
+from tuque.core.node import Node, Peer
+
+SLOTS: Final = 62  # bits of a set, this node's among them
+
+
+class TooManyNodes(Exception):
+    """There is no slot left for another node."""
+
+
+def slot_for(n: Node, node_id: bytes) -> i64:
+    """The slot of the node, a new one when it has none yet (K2.1). Raises TooManyNodes."""
+    slot = n.slot_of.get(node_id)
+    if slot is not None:
+        return slot
+    if len(n.peers) >= SLOTS:
+        raise TooManyNodes(f"a node can know {SLOTS - 1} others at most")
+    new = Peer(len(n.peers), node_id)
+    n.peers.append(new)
+    n.slot_of[node_id] = new.slot
+    return new.slot
+
+
+def slots_of(mask: i64) -> list[int]:
+    """The slots of a set, rising; without this node."""
+    slots: list[int] = []
+    slot: i64 = 1
+    mask >>= 1
+    while mask > 0:
+        if mask & 1:
+            slots.append(slot)
+        mask >>= 1
+        slot += 1
+    return slots
+
+
+def count_of(mask: i64) -> i64:
+    """How many nodes are in the set."""
+    count: i64 = 0
+    while mask > 0:
+        mask &= mask - 1
+        count += 1
+    return count
+
+
+def say(n: Node, slot: i64, message: AnyMessage) -> bool:
+    """Put a message into the peer's outbox; False when there is no link to it."""
+    peer = n.peers[slot]
+    if not peer.is_linked:
+        return False
+    if not peer.is_dirty:
+        peer.is_dirty = True
+        n.dirty_peers.append(peer)
+    peer.outbox.append(message)
+    return True
+
+
+def introduce(n: Node, slot: i64, mask: i64) -> None:
+    """See that the peer knows this node's slot numbers in the set, before a message uses them."""
+    peer = n.peers[slot]
+    new = mask & ~peer.told
+    if new == 0 or not peer.is_linked:
+        return
+    pairs: list[tuple[int, bytes]] = []
+    if new & 1:
+        pairs.append((0, n.node_id))
+    for other in slots_of(new):
+        pairs.append((other, n.peers[other].node_id))
+    peer.told |= new
+    say(n, slot, Slots(pairs))
+
+
+def on_slots(n: Node, slot: i64, m: Slots) -> None:
+    """[K2] ON RECV SLOTS: the peer's numbers for nodes (K2.1)."""
+    peer = n.peers[slot]
+    peer.masks = {}
+    for number, node_id in m.pairs:
+        if 0 <= number < SLOTS and len(node_id) == 40:
+            peer.theirs[number] = 0 if node_id == n.node_id else slot_for(n, node_id)
+
+
+def translate(n: Node, slot: i64, mask: i64) -> i64:
+    """A set in the peer's numbers as a set in this node's; forgotten and unknown nodes drop out."""
+    peer = n.peers[slot]
+    known = peer.masks.get(mask)
+    if known is None:
+        known = 0
+        rest = mask
+        number: i64 = 0
+        while rest > 0:
+            if rest & 1:
+                mine = peer.theirs.get(number)
+                if mine is not None:
+                    known |= 1 << mine
+            rest >>= 1
+            number += 1
+        if len(peer.masks) >= 4096:
+            peer.masks = {}
+        peer.masks[mask] = known
+    return known & ~n.forgotten
+
+
+def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
+    """Note whether the peer may be chosen for copies (K4.2)."""
+    bit: i64 = 1 << slot
+    if is_reachable:
+        n.reachable |= bit
+    else:
+        n.reachable &= ~bit
+    n.reachable_count = count_of(n.reachable)
+
+
+def clear_link(n: Node, slot: i64) -> None:
+    """The link is gone: what waited is dropped, and numbers must be introduced again."""
+    peer = n.peers[slot]
+    peer.is_linked = False
+    peer.outbox = []
+    peer.told = 0
+    peer.theirs = {}
+    peer.masks = {}
+    peer.echoed_round = 0
+    set_reachable(n, slot, False)

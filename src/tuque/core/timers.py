@@ -1,0 +1,92 @@
+"""Every timer of a node: what is due runs, and when is the next (SPEC G7)."""
+
+from heapq import heappop
+
+from mypy_extensions import i64
+
+from tuque.core import ledger
+from tuque.core.announce import announce_next_ms, announce_tick, on_will_timer
+from tuque.core.collect import on_gc_timer
+from tuque.core.copies import copies_next_ms, copies_tick
+from tuque.core.drain import drain_next_ms, drain_tick
+from tuque.core.federate import federate_next_ms, federate_tick
+from tuque.core.job import ACKED, ACTIVE, ANNOUNCE_WILL, ONCE_QUEUED, Job
+from tuque.core.node import Node
+from tuque.core.procedures import (
+    REQUEUE_DELAY,
+    REQUEUE_RETRY,
+    may_enqueue,
+    on_idle_check,
+    on_wait_timeout,
+    remove,
+    requeue,
+)
+from tuque.core.queue import PAUSE_IN
+from tuque.core.repair import repair_next_ms, repair_tick
+
+
+def on_job_timer(n: Node, job: Job) -> None:
+    """[G7, Q2] TIMER of a job: its life ends, or its time to be queued has come."""
+    if job.expire_ms <= n.now_ms:
+        remove(n, job, ledger.EXPIRED)  # G7.2
+        return
+    if job.state == ACKED:
+        on_gc_timer(n, job)
+        return
+    if job.state == ACTIVE and job.qtime_ms != 0:  # G7.3
+        if job.qtime_ms > n.now_ms:
+            if job.flags & ANNOUNCE_WILL:
+                on_will_timer(n, job)
+        elif not_now(n, job):
+            job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000  # Q2.2
+        elif may_enqueue(job):
+            why = REQUEUE_RETRY if job.flags & ONCE_QUEUED else REQUEUE_DELAY
+            requeue(n, job, why)  # Q2.3
+            return
+        else:
+            job.qtime_ms = 0  # Q2.1
+    n.wheel.arm(job, n.now_ms)  # G7.4
+
+
+def not_now(n: Node, job: Job) -> bool:
+    """Whether a paused queue puts the job off: at-most-once jobs would be lost (Q2.2)."""
+    q = n.queues.get(job.queue)
+    return q is not None and q.pause & PAUSE_IN != 0 and job.retry_s > 0
+
+
+def tick(n: Node) -> None:
+    """Run every timer that is due: jobs, waiting clients, idle queues, the cluster's."""
+    for job in n.wheel.due(n.now_ms, n.limits.timers_per_step):
+        if job.id in n.jobs:
+            on_job_timer(n, job)
+    while len(n.deadlines) > 0 and n.deadlines[0][0] <= n.now_ms:
+        until_ms, client = heappop(n.deadlines)
+        on_wait_timeout(n, client, until_ms)
+    while len(n.idle_checks) > 0 and n.idle_checks[0][0] <= n.now_ms:
+        _, name = heappop(n.idle_checks)
+        on_idle_check(n, name)
+    if len(n.peers) > 1:
+        copies_tick(n)
+        announce_tick(n)
+        federate_tick(n)
+        repair_tick(n)
+        drain_tick(n)
+
+
+def next_timer_ms(n: Node) -> i64:
+    """The instant of the next `tick` with something to do (G7.5); FAR when there is none."""
+    at_ms = n.wheel.next_ms()
+    if len(n.deadlines) > 0 and n.deadlines[0][0] < at_ms:
+        at_ms = n.deadlines[0][0]
+    if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
+        at_ms = n.idle_checks[0][0]
+    if len(n.peers) > 1:
+        at_ms = min(
+            at_ms,
+            copies_next_ms(n),
+            announce_next_ms(n),
+            federate_next_ms(n),
+            repair_next_ms(n),
+            drain_next_ms(n),
+        )
+    return at_ms
