@@ -3,7 +3,14 @@
 from mypy_extensions import i64
 
 from tuque.core.collect import on_deljob_message, on_gotack, on_setack
-from tuque.core.copies import on_enqueue_message, on_enqueued, on_gotjob, on_repljob
+from tuque.core.copies import (
+    on_enqueue_message,
+    on_enqueued,
+    on_gotjob,
+    on_holders,
+    on_release,
+    on_repljob,
+)
 from tuque.core.drain import on_left
 from tuque.core.federate import on_gotjobs, on_moved, on_needjobs, on_pause_message, on_yourjobs
 from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
@@ -17,12 +24,14 @@ from tuque.core.msgs import (
     GotAck,
     GotJob,
     GotJobs,
+    Holders,
     Lack,
     Left,
     Moved,
     NeedJobs,
     Pause,
     Queued,
+    Release,
     ReplJob,
     SetAck,
     Slots,
@@ -67,6 +76,10 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_enqueue_message(n, slot, m)
     elif isinstance(m, Enqueued):
         on_enqueued(n, slot, m)
+    elif isinstance(m, Holders):
+        on_holders(n, slot, m)
+    elif isinstance(m, Release):
+        on_release(n, slot, m)
     elif isinstance(m, Slots):
         on_slots(n, slot, m)
     elif isinstance(m, Ask):

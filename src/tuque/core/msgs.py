@@ -174,6 +174,20 @@ class Lack(Message, tag=20):
     ids: list[bytes]
 
 
+class Holders(Message, tag=23):
+    """More nodes may have a copy of this job (R4.2)."""
+
+    id: bytes
+    holders: int
+
+
+class Release(Message, tag=24):
+    """Enough of the holders have these jobs: copies nobody needs may go (R3.4)."""
+
+    ids: list[bytes]
+    holders: int
+
+
 class Heartbeat(Message, tag=21):
     """The sender is there; what it knows of the others (K4.1)."""
 
@@ -198,6 +212,6 @@ class Gossip(Message, tag=22):
 AnyMessage = (
     Slots | ReplJob | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered | Working
     | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause | Ask | Lack
-    | Heartbeat
+    | Holders | Release | Heartbeat
 )  # fmt: skip
 """Every message that may stand in a frame by itself."""

@@ -4,6 +4,7 @@ The shell sets `now_ms` before every call and empties the outboxes after it:
 `records` (journal), `events` (history) and `wakes` (clients that waited).
 """
 
+from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -16,6 +17,7 @@ from tuque.core.ledger import Ledger
 from tuque.core.msgs import AnyMessage
 from tuque.core.queue import Queue
 from tuque.core.records import Records
+from tuque.core.tombs import Tombs
 from tuque.core.wheel import Wheel
 
 # why a waiting client is woken
@@ -79,7 +81,7 @@ class Adding:
         self.until_ms = until_ms  # 0: no limit
         self.sent_ms: i64 = 0  # when REPLJOB was last sent
         self.step_ms: i64 = 50  # until it is sent again (R4.3)
-        self.delay_ms: i64 = 0  # external: delay to pass on (R6.2)
+        self.needed: i64 = 1  # nodes that must have confirmed
         self.server_slot: i64 = 0  # external: the node that was told to serve it
 
 
@@ -150,8 +152,12 @@ class Node:
         self.forgotten: i64 = 0  # set of slots (K6.2)
         self.round: i64 = 0  # number of this node's newest heartbeat
         self.dirty_peers: list[Peer] = []  # have something in their outbox
+        self.tombs = Tombs()
         self.adding: dict[bytes, Adding] = {}  # by job id
         self.added: list[Added] = []  # producers to be told
+        self.add_steps: deque[tuple[int, bytes]] = deque()  # (instant, job id), in order
+        self.add_ends: list[tuple[int, bytes]] = []  # heap of timeouts within the next step
+        self.failed: dict[bytes, tuple[int, int]] = {}  # ids of failed adds: (end, slots to tell)
         self.deliveries: i64 = 0
         self.redeliveries: i64 = 0
         self.requeues: i64 = 0

@@ -11,14 +11,16 @@ from tuque.core.job import (
     ACKED,
     ACTIVE,
     DELIVERED,
+    IN_TRANSIT,
     ONCE_QUEUED,
     QUEUED,
     STATE_NAMES,
+    WAIT_REPL,
     Job,
     job_bytes,
     set_state,
 )
-from tuque.core.node import TIMED_OUT, Node, Wake
+from tuque.core.node import TIMED_OUT, Added, Adding, Node, Wake
 from tuque.core.queue import PAUSE_OUT, Queue
 
 # why a job goes into its queue again, or after a delay
@@ -28,6 +30,9 @@ REQUEUE_ENQUEUE: Final = 3
 REQUEUE_DELAY: Final = 4
 
 FAR: Final = 1 << 62
+NOREPL_REMOVED: Final = (
+    b"NOREPL job removed (expired?) before the requested replication level was achieved"
+)
 
 
 def get_queue(n: Node, name: bytes) -> Queue:
@@ -61,6 +66,11 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     if job.state == QUEUED:
         job.state = ACKED
         n.queues[job.queue].left()  # G2.2
+    elif job.state == WAIT_REPL:
+        job.state = ACKED
+        adding = n.adding.pop(job.id, None)
+        if adding is not None:
+            tell_producer(n, adding, NOREPL_REMOVED)  # G2.4
     else:
         job.state = ACKED
     n.wheel.cancel(job)  # G2.3
@@ -69,6 +79,21 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     if job.retry_s == 0:
         n.delivered_amo.pop(job.id, None)
     n.ledger.leave(cause)  # G2.1
+
+
+def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
+    """Answer the producer, once; nothing when nobody waits."""
+    if adding.client >= 0:
+        n.added.append(Added(adding.client, adding.serial, adding.job.id, error))
+        adding.client = -1
+        adding.until_ms = 0
+
+
+def producer_done(n: Node, job: Job) -> None:
+    """[A1.6] The job is acked before it had all its copies: its producer gets the id."""
+    adding = n.adding.pop(job.id, None)
+    if adding is not None:
+        tell_producer(n, adding, b"")
 
 
 def remove(n: Node, job: Job, cause: i64) -> None:
@@ -87,7 +112,7 @@ def may_enqueue(job: Job) -> bool:
     """Whether the job may (again) go into its queue: at-most-once jobs stop at delivery (G3.1)."""
     if job.state != ACTIVE:
         return False
-    return job.retry_s > 0 or job.flags & DELIVERED == 0
+    return job.retry_s > 0 or job.flags & (DELIVERED | IN_TRANSIT) == 0
 
 
 def enqueue(n: Node, job: Job) -> None:

@@ -151,6 +151,9 @@ class Records:
         write_i64_le(w, job.first_ms)
         write_i64_le(w, job.last_ms)
 
+    def holders(self, job: Job) -> None:
+        """The nodes that may have a copy of the job changed."""
+
     def ack(self, job_id: bytes, expire_ms: i64) -> None:
         """The job is done; its id is refused until `expire_ms`."""
         w = self.writer

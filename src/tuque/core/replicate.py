@@ -1,13 +1,14 @@
-"""ADDJOB: a job enters the broker (SPEC R). With one node, one copy is all there can be."""
+"""ADDJOB: a job enters the broker (SPEC R1); copies elsewhere are core/copies.py's."""
 
 from typing import Final
 
 from mypy_extensions import i32, i64
 
 from tuque.core import ledger
+from tuque.core.copies import begin, send_async, start_copies
 from tuque.core.job import Job
 from tuque.core.node import Node
-from tuque.core.procedures import enqueue, memory_level, register
+from tuque.core.procedures import memory_level, register
 from tuque.core.queue import PAUSE_IN
 
 NOREPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
@@ -58,13 +59,18 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     return full
 
 
+def must_be_external(n: Node) -> bool:
+    """Whether this node takes no copies now (R1.5)."""
+    return n.is_leaving or (n.limits.memory_bytes > 0 and memory_level(n) > 0)
+
+
 def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
     """Why the node can't take the job, empty when it can (R1.3-R1.7). `spec` is settled."""
     if spec.replicate > 1 and spec.retry_s == 0:
         return AMO_ONE_COPY  # R1.3
     if spec.delay_s >= spec.ttl_s:
         return DELAY_BEYOND_TTL  # R1.4
-    is_external = n.is_leaving or (n.limits.memory_bytes > 0 and memory_level(n) > 0)
+    is_external = must_be_external(n)
     needed = spec.replicate if is_external else spec.replicate - 1
     if needed > n.reachable_count:
         if not is_external or needed - 1 > n.reachable_count:
@@ -84,8 +90,16 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
     return b""
 
 
-def on_addjob(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
-    """[R1] ON COMMAND ADDJOB, accepted: one copy here, queued or armed for its delay."""
+def on_addjob(
+    n: Node,
+    queue: bytes,
+    body: bytes,
+    spec: AddSpec,
+    client: i64 = -1,
+    serial: i64 = 0,
+    timeout_ms: i64 = 0,
+) -> Job:
+    """[R1] ON COMMAND ADDJOB, accepted. In state wait-repl the producer waits for n.added."""
     q = n.queues.get(queue)
     job = Job(
         n.ids.make(spec.ttl_s, spec.retry_s),
@@ -100,11 +114,14 @@ def on_addjob(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
     register(n, job, ledger.CREATED)  # R1.8, G5.3
     if n.events is not None:
         n.events.added(n.now_ms, job)
-    if spec.delay_s > 0:
-        job.qtime_ms = n.now_ms + spec.delay_s * 1000  # R1.9
-        n.wheel.arm(job, n.now_ms)
-    else:
-        enqueue(n, job)
+    if len(n.peers) > 1:
+        is_external = must_be_external(n)
+        if is_external or (spec.replicate > 1 and not spec.is_async):
+            start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)
+            return job
+    begin(n, job)  # R1.9
     if n.records is not None:
         n.records.add(job)
+    if spec.replicate > 1 and len(n.peers) > 1:
+        send_async(n, job)
     return job

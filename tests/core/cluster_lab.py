@@ -1,0 +1,247 @@
+"""Several nodes in one process: the real core, links in memory, one hand-set clock.
+
+Messages travel as the bytes that msgspec makes of them, in order per link, and arrive
+when `run` or `step` carries them. A link that is cut loses what is on its way; a link
+that is held keeps it. Nothing happens by itself.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuque.core import bus
+from tuque.core.copies import on_reach_changed
+from tuque.core.deliver import on_getjob, serve_ready, wait
+from tuque.core.federate import federate_link_up
+from tuque.core.job import Job
+from tuque.core.msgs import AnyMessage
+from tuque.core.node import Added, Node
+from tuque.core.peers import clear_link, set_reachable, slot_for
+from tuque.core.procedures import check
+from tuque.core.repair import on_forget, on_incarnation
+from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
+from tuque.core.timers import next_timer_ms, tick
+
+START_MS = 1_700_000_000_000
+ENCODER = msgspec.msgpack.Encoder()
+DECODER = msgspec.msgpack.Decoder(list[AnyMessage])
+
+
+class Lab:
+    """Nodes 0, 1, 2 ... all linked to each other, and what is on its way between them."""
+
+    def __init__(self, count: int) -> None:
+        self.now_ms = START_MS
+        self.lives = [0] * count
+        self.nodes = [self.born(i) for i in range(count)]
+        self.wires: dict[tuple[int, int], list[bytes]] = {}
+        self.held: set[tuple[int, int]] = set()
+        self.linked: set[tuple[int, int]] = set()
+        self.told: list[list[Added]] = [[] for _ in range(count)]
+        self.served: list[dict[int, list[Job]]] = [{} for _ in range(count)]
+        self.log: list[tuple[int, int, AnyMessage]] = []  # all that arrived
+        for a in range(count):
+            for b in range(a + 1, count):
+                self.link(a, b)
+        self.run()
+
+    def born(self, i: int) -> Node:
+        """A node without memory; its id says which one it is."""
+        self.lives[i] += 1
+        name = (b"%02x" % (i + 10)) * 20
+        return Node(name, b"seed %d %d" % (i, self.lives[i]), self.now_ms)
+
+    def slot(self, a: int, b: int) -> int:
+        """The slot of node b on node a."""
+        return slot_for(self.nodes[a], self.nodes[b].node_id)
+
+    # ---- links
+
+    def link(self, a: int, b: int) -> None:
+        """Connect two nodes, both ways."""
+        for x, y in ((a, b), (b, a)):
+            n = self.nodes[x]
+            slot = self.slot(x, y)
+            n.peers[slot].is_linked = True
+            set_reachable(n, slot, not self.nodes[y].is_leaving)
+            self.wires[x, y] = []
+            self.linked.add((x, y))
+        for x, y in ((a, b), (b, a)):
+            federate_link_up(self.nodes[x], self.slot(x, y))
+
+    def cut(self, a: int, b: int) -> None:
+        """Break the link; what is on its way is lost."""
+        for x, y in ((a, b), (b, a)):
+            if (x, y) in self.linked:
+                self.linked.remove((x, y))
+                self.held.discard((x, y))
+                self.wires[x, y] = []
+                n = self.nodes[x]
+                clear_link(n, self.slot(x, y))
+                on_reach_changed(n)
+
+    def hold(self, a: int, b: int) -> None:
+        """Let nothing arrive from a at b until `release`."""
+        self.held.add((a, b))
+
+    def release(self, a: int, b: int) -> None:
+        """Let what was held arrive."""
+        self.held.discard((a, b))
+
+    def isolate(self, a: int) -> None:
+        """Cut all links of a node."""
+        for b in range(len(self.nodes)):
+            if b != a:
+                self.cut(a, b)
+
+    def heal(self) -> None:
+        """Connect everybody with everybody again."""
+        for a in range(len(self.nodes)):
+            for b in range(a + 1, len(self.nodes)):
+                if (a, b) not in self.linked:
+                    self.link(a, b)
+
+    def die(self, i: int) -> None:
+        """A node stops and forgets everything; `revive` starts it again."""
+        self.isolate(i)
+        self.nodes[i] = self.born(i)
+
+    def revive(self, i: int) -> None:
+        """Start a node that died, without memory: its peers see a new incarnation."""
+        for b in range(len(self.nodes)):
+            if b != i:
+                on_incarnation(self.nodes[b], self.slot(b, i), True)
+                self.link(i, b)
+        self.run()
+
+    def forget(self, a: int, b: int) -> None:
+        """CLUSTER FORGET of node b on node a."""
+        on_forget(self.nodes[a], self.slot(a, b))
+
+    def beat(self) -> None:
+        """One heartbeat of every node, answered by all that are linked and not held."""
+        for n in self.nodes:
+            n.round += 1
+        self.run()
+        for a, b in sorted(self.linked):
+            if (a, b) not in self.held and (b, a) not in self.held:
+                peer = self.nodes[a].peers[self.slot(a, b)]
+                peer.echoed_round = self.nodes[a].round
+        self.run()
+
+    # ---- time and messages
+
+    def settle(self, i: int) -> None:
+        """End of a turn of one node: its messages go on their way, its outboxes are emptied."""
+        n = self.nodes[i]
+        n.now_ms = self.now_ms
+        if len(n.ready) > 0:
+            serve_ready(n)
+        for wake in n.wakes:
+            self.served[i].setdefault(wake.client, []).extend(wake.jobs)
+        n.wakes = []
+        self.told[i] += n.added
+        n.added = []
+        for peer in n.dirty_peers:
+            messages = peer.outbox
+            peer.outbox = []
+            peer.is_dirty = False
+            to = next(k for k, o in enumerate(self.nodes) if o.node_id == peer.node_id)
+            if messages and (i, to) in self.linked:
+                self.wires[i, to].append(ENCODER.encode(messages))
+        n.dirty_peers = []
+
+    def carry(self) -> bool:
+        """Let every frame on its way arrive, and what follows leave; False if there was none."""
+        moved = False
+        for i in range(len(self.nodes)):
+            self.settle(i)
+        for a, b in sorted(self.wires):
+            if (a, b) in self.held:
+                continue
+            frames = self.wires[a, b]
+            self.wires[a, b] = []
+            for frame in frames:
+                moved = True
+                n = self.nodes[b]
+                n.now_ms = self.now_ms
+                slot = self.slot(b, a)
+                for message in DECODER.decode(frame):
+                    self.log.append((a, b, message))
+                    bus.on_message(n, slot, message)
+                self.settle(b)
+        return moved
+
+    def run(self) -> None:
+        """Carry messages and run what is due now until nothing moves any more."""
+        for _ in range(1000):
+            for n in self.nodes:
+                n.now_ms = self.now_ms
+                if next_timer_ms(n) <= self.now_ms:
+                    tick(n)
+            if not self.carry():
+                for n in self.nodes:
+                    check(n)
+                return
+        raise AssertionError("the nodes never come to rest")
+
+    def pass_ms(self, span_ms: int) -> None:
+        """Let time pass, stopping wherever a timer is due."""
+        end_ms = self.now_ms + span_ms
+        self.run()
+        while True:
+            at_ms = min(next_timer_ms(n) for n in self.nodes)
+            if at_ms > end_ms:
+                break
+            self.now_ms = max(self.now_ms + 1, at_ms)
+            self.run()
+        self.now_ms = end_ms
+        self.run()
+
+    # ---- clients
+
+    def try_add(
+        self, i: int, queue: bytes, *, client: int = 1, timeout_ms: int = 5000, **options: int
+    ) -> tuple[Job | None, bytes]:
+        """ADDJOB at node i: the job (its producer may still wait), or the refusal."""
+        n = self.nodes[i]
+        n.now_ms = self.now_ms
+        spec = AddSpec()
+        for name, value in options.items():
+            assert hasattr(spec, name), name
+            setattr(spec, name, bool(value) if name == "is_async" else value)
+        spec = settle(n, spec)
+        refused = refusal(n, queue, spec)
+        if refused:
+            return None, refused
+        return on_addjob(n, queue, b"body", spec, client, len(self.told[i]), timeout_ms), b""
+
+    def add(self, i: int, queue: bytes = b"q", **options: int) -> bytes:
+        """ADDJOB at node i, carried out to its end; the id."""
+        job, refused = self.try_add(i, queue, **options)
+        assert job is not None, refused
+        self.run()
+        return job.id
+
+    def get(self, i: int, queue: bytes = b"q", client: int = 7) -> list[bytes]:
+        """GETJOB NOHANG at node i: the ids, after all that follows from it."""
+        n = self.nodes[i]
+        n.now_ms = self.now_ms
+        ids = [job.id for job in on_getjob(n, client, [queue], 1)]
+        self.run()
+        return ids
+
+    def wait(self, i: int, queue: bytes = b"q", client: int = 7, timeout_ms: int = 0) -> None:
+        """GETJOB at node i that blocks; see `served`."""
+        n = self.nodes[i]
+        n.now_ms = self.now_ms
+        wait(n, client, [queue], 1, False, self.now_ms + timeout_ms if timeout_ms else 0)
+        self.run()
+
+    def holders_of(self, id: bytes) -> list[int]:
+        """The nodes that have a record of the job."""
+        return [i for i, n in enumerate(self.nodes) if id in n.jobs]
+
+    def states_of(self, id: bytes) -> list[int]:
+        """Its state on each of the nodes, -1 where it is unknown."""
+        return [int(n.jobs[id].state) if id in n.jobs else -1 for n in self.nodes]
