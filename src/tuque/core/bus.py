@@ -4,14 +4,13 @@ from mypy_extensions import i64
 
 from tuque.core.collect import on_deljob_message, on_gotack, on_setack
 from tuque.core.copies import (
-    on_enqueue_message,
-    on_enqueued,
     on_gotjob,
     on_holders,
     on_release,
     on_repljob,
 )
 from tuque.core.drain import on_left
+from tuque.core.external import on_enqueue_message, on_enqueued
 from tuque.core.federate import on_gotjobs, on_moved, on_needjobs, on_pause_message, on_yourjobs
 from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
 from tuque.core.msgs import (

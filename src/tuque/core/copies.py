@@ -12,6 +12,7 @@ from mypy_extensions import i32, i64
 
 from tuque.core import ledger
 from tuque.core.collect import collect
+from tuque.core.external import pass_on
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -28,8 +29,6 @@ from tuque.core.msgs import (
     NO_REPLY,
     REPAIR,
     DelJob,
-    Enqueue,
-    Enqueued,
     GotJob,
     Holders,
     Left,
@@ -273,80 +272,6 @@ def on_reach_changed(n: Node) -> None:
                 fail(n, adding, NOREPL_REACH)  # R5.3
         elif adding.server_slot > 0:
             pass_on(n, adding)
-
-
-# ---- external replication
-
-
-def pass_on(n: Node, adding: Adding) -> None:
-    """[R6.2] Ask one of the nodes that have the job to serve it, until it answers.
-
-    The right to hand out an at-most-once job is offered to one node only.
-    """
-    job = adding.job
-    peer_is_gone = adding.server_slot > 0 and not n.peers[adding.server_slot].is_linked
-    if adding.server_slot == 0 or (peer_is_gone and job.retry_s > 0):
-        linked: list[int] = []
-        for slot in slots_of(job.confirmed & ~n.forgotten):
-            if n.peers[slot].is_linked:
-                linked.append(slot)
-        if len(linked) == 0:
-            return
-        adding.server_slot = linked[n.chance.below(len(linked))]
-    due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
-    if job.delay_s == 0 or due_ms < 0:
-        due_ms = 0
-    say(n, adding.server_slot, Enqueue(job.id, due_ms))
-    adding.sent_ms = n.now_ms
-
-
-def on_enqueued(n: Node, slot: i64, m: Enqueued) -> None:
-    """[R6.2] ON RECV ENQUEUED: the external job is served elsewhere."""
-    for id in m.ids:
-        adding = n.adding.get(id)
-        if adding is not None and adding.server_slot == slot:
-            del n.adding[id]
-            unregister(n, adding.job, ledger.MOVED)
-
-
-def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
-    """[R8] ON RECV ENQUEUE. Said again it changes nothing; the answer is the same."""
-    job = n.jobs.get(m.id)
-    if job is None:
-        if n.tombs.has(m.id):
-            say_enqueued(n, slot, m.id)
-        return
-    if job.state == ACTIVE and not job.flags & DELIVERED:
-        had_custody = job.retry_s > 0 or not job.flags & IN_TRANSIT
-        if had_custody and job.retry_s == 0:
-            say_enqueued(n, slot, m.id)  # it has it already, and waits for its delay
-            return
-        job.flags &= 0xFF ^ (IN_TRANSIT | ONCE_QUEUED)  # R8.2
-        q = n.queues.get(job.queue)
-        if m.delay_ms > 0:
-            set_due(n, job, n.now_ms + m.delay_ms)  # R8.1
-        elif q is not None and q.pause & PAUSE_IN:
-            set_due(
-                n, job, n.now_ms + (i64(job.retry_s) * 1000 if job.retry_s > 0 else 1000)
-            )  # R8.3
-        else:
-            enqueue(n, job)
-        if n.records is not None:
-            n.records.state(job)
-    say_enqueued(n, slot, m.id)
-
-
-def set_due(n: Node, job: Job, due_ms: i64) -> None:
-    """Let an active job be queued then; other holders are asked before."""
-    job.qtime_ms = due_ms
-    if job.holders != 1 and job.retry_s > 0:
-        job.flags |= ANNOUNCE_WILL
-    n.wheel.arm(job, n.now_ms)
-
-
-def say_enqueued(n: Node, slot: i64, id: bytes) -> None:
-    """Answer ENQUEUE."""
-    say(n, slot, Enqueued([id]))
 
 
 # ---- at the other nodes
