@@ -10,13 +10,11 @@ from __future__ import annotations
 import msgspec
 
 from tuque.core import bus
-from tuque.core.copies import on_reach_changed
 from tuque.core.deliver import on_getjob, serve_ready, wait
-from tuque.core.federate import federate_link_up
 from tuque.core.job import Job
 from tuque.core.msgs import AnyMessage
 from tuque.core.node import Added, Node
-from tuque.core.peers import clear_link, set_reachable, slot_for
+from tuque.core.peers import slot_for
 from tuque.core.procedures import check
 from tuque.core.repair import on_forget, on_incarnation
 from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
@@ -60,14 +58,10 @@ class Lab:
     def link(self, a: int, b: int) -> None:
         """Connect two nodes, both ways."""
         for x, y in ((a, b), (b, a)):
-            n = self.nodes[x]
-            slot = self.slot(x, y)
-            n.peers[slot].is_linked = True
-            set_reachable(n, slot, not self.nodes[y].is_leaving)
             self.wires[x, y] = []
             self.linked.add((x, y))
         for x, y in ((a, b), (b, a)):
-            federate_link_up(self.nodes[x], self.slot(x, y))
+            bus.on_link_up(self.nodes[x], self.slot(x, y), not self.nodes[y].is_leaving)
 
     def cut(self, a: int, b: int) -> None:
         """Break the link; what is on its way is lost."""
@@ -76,9 +70,7 @@ class Lab:
                 self.linked.remove((x, y))
                 self.held.discard((x, y))
                 self.wires[x, y] = []
-                n = self.nodes[x]
-                clear_link(n, self.slot(x, y))
-                on_reach_changed(n)
+                bus.on_link_down(self.nodes[x], self.slot(x, y))
 
     def hold(self, a: int, b: int) -> None:
         """Let nothing arrive from a at b until `release`."""

@@ -4,14 +4,23 @@ from mypy_extensions import i64
 
 from tuque.core.collect import on_deljob_message, on_gotack, on_setack
 from tuque.core.copies import (
+    copies_link_up,
     on_gotjob,
     on_holders,
+    on_reach_changed,
     on_release,
     on_repljob,
 )
 from tuque.core.drain import on_left
 from tuque.core.external import on_enqueue_message, on_enqueued
-from tuque.core.federate import on_gotjobs, on_moved, on_needjobs, on_pause_message, on_yourjobs
+from tuque.core.federate import (
+    federate_link_up,
+    on_gotjobs,
+    on_moved,
+    on_needjobs,
+    on_pause_message,
+    on_yourjobs,
+)
 from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
 from tuque.core.msgs import (
     AnyMessage,
@@ -39,7 +48,7 @@ from tuque.core.msgs import (
     YourJobs,
 )
 from tuque.core.node import Node
-from tuque.core.peers import on_slots
+from tuque.core.peers import clear_link, on_slots, set_reachable
 from tuque.core.repair import on_ask, on_lack
 
 
@@ -89,3 +98,18 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_left(n, slot, m)
     elif isinstance(m, Pause):
         on_pause_message(n, slot, m)
+
+
+def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
+    """[K4] A link to the peer was opened: what waited for it is said now (K4.2)."""
+    clear_link(n, slot)
+    n.peers[slot].is_linked = True
+    set_reachable(n, slot, is_reachable)
+    copies_link_up(n, slot)
+    federate_link_up(n, slot)
+
+
+def on_link_down(n: Node, slot: i64) -> None:
+    """[K4] The link to the peer is gone, and what was on its way with it."""
+    clear_link(n, slot)
+    on_reach_changed(n)

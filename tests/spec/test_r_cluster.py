@@ -1,0 +1,399 @@
+"""SPEC R with several nodes: copies before the reply, external replication, adds that fail."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+
+from tuque.core.ackgc import on_ackjob
+from tuque.core.copies import copy_of, on_producer_gone
+from tuque.core.ids import is_genuine
+from tuque.core.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
+from tuque.core.ledger import ADD_FAILED
+from tuque.core.msgs import DelJob, Enqueue, GotJob, Holders, Release, ReplJob, SetAck
+from tuque.core.queue import PAUSE_IN
+
+NOREPL = b"NOREPL Not enough reachable nodes for the requested replication level"
+TIMEOUT = b"NOREPL Timeout reached before replicating to the requested number of nodes"
+
+
+def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:
+    """From where to where messages of that kind went, in order."""
+    return [(a, b) for a, b, m in lab.log if isinstance(m, kind)]
+
+
+def told(lab: Lab, i: int) -> list[bytes]:
+    """What the producers at node i were told: ids or errors."""
+    return [added.error or added.id for added in lab.told[i]]
+
+
+def test_ids_prove_the_cluster() -> None:
+    """G6.5 The last 8 of the 24 characters are a keyed code over the rest under a key made of
+    the cluster secret; it is checked before anything is stored for an unknown id."""
+    lab = Lab(1)
+    ids = [lab.nodes[0].ids.make(3600, 1 + i % 2) for i in range(300)]
+    assert len(set(ids)) == 300
+    assert all(is_genuine(b"", id) for id in ids)
+    assert not any(is_genuine(b"other", id) for id in ids)
+    for place in (2, 11, 24, 26, 30, 37):
+        forged = bytearray(ids[0])
+        forged[place] = ord("7") if forged[place] != ord("7") else ord("8")
+        assert not is_genuine(b"", bytes(forged)), place
+
+
+def test_producer_waits_for_the_copies() -> None:
+    """R1.10 Otherwise the state is wait-repl; REPLJOB goes to n - 1 reachable nodes drawn at
+    random, which become holders; the producer waits, with its timeout armed (R5)."""
+    lab = Lab(5)
+    job, _ = lab.try_add(0, b"q", replicate=3)
+    assert job is not None
+    assert job.state == WAIT_REPL
+    lab.settle(0)
+    assert lab.told[0] == []
+    lab.run()
+    assert told(lab, 0) == [job.id]
+    assert len(sent(lab, ReplJob)) == 2
+    assert len(lab.holders_of(job.id)) == 3
+    drawn = {tuple(lab.holders_of(lab.add(0, replicate=3))) for _ in range(60)}
+    assert len(drawn) == 6  # all pairs out of four
+
+
+def test_async_does_not_wait() -> None:
+    """R1.10 ASYNC sends the same and does not wait."""
+    lab = Lab(3)
+    job, _ = lab.try_add(0, b"q", replicate=3, is_async=1)
+    assert job is not None
+    assert job.state == QUEUED
+    lab.run()
+    assert lab.states_of(job.id) == [QUEUED, ACTIVE, ACTIVE]
+    assert sent(lab, GotJob) == []
+    assert lab.told[0] == []
+
+
+def test_acked_is_not_copied_again() -> None:
+    """R2.2 A tombstone or acked record for the id: answer SETACK with the holder set known here,
+    none for a tombstone; store nothing and do not count as a copy."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=2, retry_s=10)
+    holder = next(i for i in (1, 2) if id in lab.nodes[i].jobs)
+    late = copy_of(lab.nodes[0], lab.slot(0, holder), lab.nodes[0].jobs[id], 0)
+    on_ackjob(lab.nodes[0], id)
+    lab.run()
+    assert lab.states_of(id) == [-1, -1, -1]
+    lab.log.clear()
+    peer = lab.nodes[0].peers[lab.slot(0, holder)]
+    peer.outbox.append(late)
+    peer.is_dirty = True
+    lab.nodes[0].dirty_peers.append(peer)
+    lab.run()
+    assert id not in lab.nodes[holder].jobs
+    assert (holder, 0) in sent(lab, SetAck)
+    assert sent(lab, GotJob) == []
+
+
+def test_known_job_joins_holders() -> None:
+    """R2.3 The job is known: its holder set becomes the union of both. GOTJOB is sent unless the
+    sender asked for none."""
+    lab = Lab(3)
+    lab.isolate(2)
+    id = lab.add(0, replicate=2)
+    lab.heal()
+    job = lab.nodes[0].jobs[id]
+    job.holders |= 1 << lab.slot(0, 2)
+    slot = lab.slot(0, 1)
+    message = copy_of(lab.nodes[0], slot, job, 0)
+    lab.nodes[0].peers[slot].outbox.append(message)
+    lab.nodes[0].peers[slot].is_dirty = True
+    lab.nodes[0].dirty_peers.append(lab.nodes[0].peers[slot])
+    lab.log.clear()
+    lab.run()
+    assert lab.nodes[1].jobs[id].holders == 1 | 1 << lab.slot(1, 0) | 1 << lab.slot(1, 2)
+    assert sent(lab, GotJob) == [(1, 0)]
+
+
+@pytest.mark.parametrize("why", ["memory", "leaving", "loading", "paused"])
+def test_who_takes_no_copy(why: str) -> None:
+    """R2.4 Memory is at level 1 or above, this node leaves or loads, or the queue is paused in:
+    drop it; no GOTJOB."""
+    lab = Lab(2)
+    other = lab.nodes[1]
+    if why == "memory":
+        other.limits.memory_bytes = 1
+        other.base_bytes = 1
+    elif why == "leaving":
+        other.is_leaving = True
+    elif why == "loading":
+        other.is_loading = True
+    else:
+        from tuque.core.deliver import set_pause
+
+        set_pause(other, b"q", PAUSE_IN)
+    job, _ = lab.try_add(0, b"q", replicate=2, timeout_ms=1000)
+    lab.run()
+    assert job is not None
+    assert id not in other.jobs if (id := job.id) else False
+    assert sent(lab, GotJob) == []
+    assert lab.told[0] == []
+
+
+def test_a_copy_is_active_and_waits_longer() -> None:
+    """R2.5 Its due time is the remaining delay plus retry + J from now for an ALO job; an AMO copy
+    has no custody and due time 0."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=10, delay_s=5)
+    copy = lab.nodes[1].jobs[id]
+    assert copy.state == ACTIVE
+    assert 15_000 <= copy.qtime_ms - lab.now_ms < 15_500
+    lab.nodes[0].is_leaving = True
+    lab.hold(1, 0)  # its answer does not come, so that no custody is passed
+    amo, _ = lab.try_add(0, b"q", replicate=1, retry_s=0)
+    lab.run()
+    assert amo is not None
+    copy = lab.nodes[1].jobs[amo.id]
+    assert copy.qtime_ms == 0
+    assert copy.flags & IN_TRANSIT
+    assert lab.get(1) == []
+
+
+def test_late_answer_makes_a_holder() -> None:
+    """R3.1 The sender, in its present incarnation, is added to the holders."""
+    lab = Lab(4)
+    lab.hold(1, 0)
+    lab.hold(2, 0)
+    id = lab.add(0, replicate=2)
+    lab.pass_ms(200)
+    lab.release(1, 0)
+    lab.release(2, 0)
+    lab.run()
+    holders = {0, *(i for i in (1, 2, 3) if lab.nodes[0].jobs[id].holders >> lab.slot(0, i) & 1)}
+    assert holders >= set(lab.holders_of(id))
+
+
+def test_failed_add_is_undone_everywhere() -> None:
+    """R3.2 The job's ADDJOB failed within the last 10 minutes: DELJOB is sent back so that the
+    copy does not live on. R5.1, R5.2 DELJOB goes to every holder, to one that is not linked when
+    it is linked again, and the record is unregistered with cause add-failed."""
+    lab = Lab(2)
+    lab.hold(1, 0)
+    job, _ = lab.try_add(0, b"q", replicate=2, timeout_ms=300)
+    assert job is not None
+    lab.run()
+    assert job.id in lab.nodes[1].jobs
+    lab.pass_ms(299)
+    assert lab.told[0] == []
+    lab.pass_ms(1)
+    assert told(lab, 0) == [TIMEOUT]
+    lab.release(1, 0)
+    lab.run()
+    assert lab.holders_of(job.id) == []
+    assert lab.nodes[0].ledger.add_failed == 1
+    lab.hold(1, 0)
+    job, _ = lab.try_add(0, b"q", replicate=2, timeout_ms=300)
+    assert job is not None
+    lab.run()
+    lab.cut(0, 1)
+    assert told(lab, 0)[1:] == [NOREPL]  # R5.3
+    assert job.id in lab.nodes[1].jobs
+    lab.heal()
+    lab.run()
+    assert lab.holders_of(job.id) == []
+
+
+def test_enough_copies() -> None:
+    """R3.4 The sender is added to the confirmed set. When that set has n members the state becomes
+    active; due time or enqueue as in R1.9; the producer gets its id; the confirmed set is
+    emptied; R3.3 The job is not in wait-repl: nothing more."""
+    lab = Lab(3)
+    lab.hold(2, 0)
+    job, _ = lab.try_add(0, b"q", replicate=3)
+    assert job is not None
+    lab.run()
+    assert job.state == WAIT_REPL
+    lab.release(2, 0)
+    lab.run()
+    assert job.state == QUEUED
+    assert told(lab, 0) == [job.id]
+    assert job.confirmed == 0
+    lab.pass_ms(10_000)
+    assert told(lab, 0) == [job.id]
+
+
+def test_surplus_is_released() -> None:
+    """R3.4 holders that did not confirm get RELEASE: a copy of an ALO job that was not handed out
+    is dropped there if n others have it, and LEFT goes to those."""
+    lab = Lab(4)
+    for i in (1, 2, 3):
+        lab.hold(i, 0)
+    job, _ = lab.try_add(0, b"q", replicate=2)
+    assert job is not None
+    lab.run()
+    lab.pass_ms(49)
+    assert len(lab.holders_of(job.id)) == 2
+    lab.pass_ms(1)
+    assert len(lab.holders_of(job.id)) == 3
+    first = lab.log[[isinstance(m, ReplJob) for _, _, m in lab.log].index(True)][1]
+    lab.release(first, 0)
+    lab.run()
+    assert told(lab, 0) == [job.id]
+    for i in (1, 2, 3):
+        lab.release(i, 0)
+    lab.run()
+    assert sorted(lab.holders_of(job.id)) == sorted([0, first])
+    assert len(sent(lab, Release)) >= 1
+    assert lab.nodes[0].jobs[job.id].holders == 1 | 1 << lab.slot(0, first)
+
+
+def test_one_more_node_every_50_ms() -> None:
+    """R4.1 One more reachable node that is not a holder becomes one, as long as there are fewer
+    than 2n holders. R4.2 REPLJOB goes to it, and HOLDERS with the new set to those that
+    confirmed, which join it to theirs."""
+    lab = Lab(6)
+    for i in range(1, 6):
+        lab.hold(i, 0)
+    job, _ = lab.try_add(0, b"q", replicate=2, timeout_ms=0)
+    assert job is not None
+    counts = []
+    for _ in range(6):
+        lab.run()
+        counts.append(len(lab.holders_of(job.id)))
+        lab.pass_ms(50)
+    assert counts == [2, 3, 4, 4, 4, 4]
+    lab = Lab(6)
+    for i in range(1, 6):
+        lab.hold(i, 0)
+    job, _ = lab.try_add(0, b"q", replicate=3, timeout_ms=0)
+    assert job is not None
+    lab.run()
+    one = next(i for i in range(1, 6) if job.id in lab.nodes[i].jobs)
+    lab.release(one, 0)
+    lab.pass_ms(50)
+    assert (0, one) in sent(lab, Holders)
+    copy = lab.nodes[one].jobs[job.id]
+    assert copy.holders.bit_count() == job.holders.bit_count() == 4
+
+
+def test_resend_backs_off() -> None:
+    """R4.3 To a holder that did not answer REPLJOB is repeated after 50, 100, 200 ms and so on, at
+    most every 2 s, and only when the link's send buffer has room."""
+    lab = Lab(2)
+    lab.hold(1, 0)
+    lab.try_add(0, b"q", replicate=2, timeout_ms=0)
+    lab.pass_ms(12_000)
+    count = len(sent(lab, ReplJob))
+    assert 9 <= count <= 12
+    lab.nodes[0].peers[lab.slot(0, 1)].has_room = False
+    lab.pass_ms(10_000)
+    assert len(sent(lab, ReplJob)) == count
+
+
+def test_unreachable_copies_fail_at_once() -> None:
+    """R5.3 If so many nodes became unreachable that n copies cannot be reached, the producer gets
+    the error of R1.5 without waiting longer. A timeout of 0 therefore ends too."""
+    lab = Lab(3)
+    lab.hold(1, 0)
+    job, _ = lab.try_add(0, b"q", replicate=3, timeout_ms=0)
+    assert job is not None
+    lab.pass_ms(1000)
+    assert lab.told[0] == []
+    lab.cut(0, 1)
+    lab.run()
+    assert told(lab, 0) == [NOREPL]
+    assert lab.holders_of(job.id) in ([], [1])
+
+
+def test_external_replication() -> None:
+    """R6.1 This node sends REPLJOB to n other nodes and is not a holder; the rest is as R1.10.
+    R6.2 When n nodes confirmed (with ASYNC: one), the producer gets its id and one of them, drawn
+    at random, gets ENQUEUE with the remaining delay and custody of an AMO job; the ENQUEUE is
+    repeated until ENQUEUED answers it. Then the record here is unregistered with cause moved."""
+    for retry_s in (10, 0):
+        lab = Lab(3)
+        lab.nodes[0].is_leaving = True
+        id = lab.add(0, replicate=1 if retry_s == 0 else 2, retry_s=retry_s)
+        assert told(lab, 0) == [id]
+        assert lab.states_of(id)[0] == -1
+        assert QUEUED in lab.states_of(id)
+        assert lab.nodes[0].ledger.moved == 1
+        server = lab.states_of(id).index(QUEUED)
+        assert lab.get(server) == [id]
+        assert lab.get(server) == []
+
+
+def test_enqueue_is_repeated_until_answered() -> None:
+    """R8.1 ENQUEUED answers, also when it is said again. R8.2 For an AMO job the message passes
+    custody: this node may hand it out, and says so in its journal before it answers."""
+    lab = Lab(2)
+    lab.nodes[0].is_leaving = True
+    job, _ = lab.try_add(0, b"q", replicate=1, retry_s=0)
+    assert job is not None
+    lab.settle(0)
+    lab.carry()  # REPLJOB, GOTJOB
+    lab.hold(1, 0)
+    lab.pass_ms(500)
+    assert lab.get(1) == [job.id]
+    assert len(sent(lab, Enqueue)) > 1
+    assert lab.get(1) == []
+    lab.release(1, 0)
+    lab.pass_ms(2000)
+    assert lab.holders_of(job.id) == [1]
+    assert lab.get(1) == []
+
+
+def test_delay_is_passed_on() -> None:
+    """R8.1 with delay 0 it is enqueued silently (G3), else its due time is now + delay."""
+    lab = Lab(2)
+    lab.nodes[0].is_leaving = True
+    id = lab.add(0, replicate=1, retry_s=0, delay_s=3)
+    lab.pass_ms(2_900)
+    assert lab.get(1) == []
+    lab.pass_ms(120)
+    assert lab.get(1) == [id]
+
+
+def test_paused_queue_does_not_refuse_custody() -> None:
+    """R8.3 A queue paused in does not refuse it: the job waits as active and the due time is moved
+    by retry (ALO) or 1 s (AMO)."""
+    from tuque.core.deliver import set_pause
+
+    lab = Lab(2)
+    lab.nodes[0].is_leaving = True
+    lab.hold(0, 1)
+    job, _ = lab.try_add(0, b"q", replicate=1, retry_s=0)
+    assert job is not None
+    lab.settle(0)
+    lab.release(0, 1)
+    lab.carry()
+    set_pause(lab.nodes[1], b"q", PAUSE_IN)
+    lab.run()
+    assert lab.states_of(job.id) == [-1, ACTIVE]
+    set_pause(lab.nodes[1], b"q", 0)
+    lab.pass_ms(1_100)
+    assert lab.get(1) == [job.id]
+
+
+def test_producer_that_goes_away() -> None:
+    """R7.1 A client that disconnects while its ADDJOB waits: as R5.2."""
+    lab = Lab(2)
+    lab.hold(1, 0)
+    job, _ = lab.try_add(0, b"q", replicate=2, client=9)
+    assert job is not None
+    lab.run()
+    on_producer_gone(lab.nodes[0], 9)
+    lab.run()
+    assert lab.holders_of(job.id) == []
+    assert lab.told[0] == []
+    assert (0, 1) in sent(lab, DelJob)
+    assert lab.nodes[0].ledger.add_failed == 1
+    assert ADD_FAILED == 9
+
+
+def test_removed_while_waiting() -> None:
+    """G2.4 A producer that waits for it gets `-NOREPL job removed (expired?) before the requested
+    replication level was achieved`."""
+    lab = Lab(2)
+    lab.hold(1, 0)
+    lab.try_add(0, b"q", replicate=2, ttl_s=1, timeout_ms=0)
+    lab.pass_ms(1_100)
+    assert told(lab, 0) == [
+        b"NOREPL job removed (expired?) before the requested replication level was achieved"
+    ]
