@@ -82,7 +82,7 @@ def client_line(s: Server, c: Client) -> bytes:
 def client_flags(c: Client) -> bytes:
     """Letters for what the connection is and does, N when there is nothing to say."""
     flags = b"O" if c.is_monitor else b""
-    flags += b"b" if c.is_blocked else b""
+    flags += b"b" if c.is_waiting() else b""
     flags += b"c" if c.is_closing else b""
     flags += b"U" if c.is_unix else b""
     return flags or b"N"

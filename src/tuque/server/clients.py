@@ -15,6 +15,12 @@ SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
 MANY_PIECES: Final = 1_024  # replies of one turn in so many pieces are worth a count
 TURN_BYTES: Final = 1 << 20  # replies of one turn beyond it: the rest of the commands waits
 
+# why the next command of a client does not run yet
+NOT_HELD: Final = 0
+HELD_ORDER: Final = 1  # no ADDJOB: it waits until all before it are answered
+HELD_MANY: Final = 2  # an ADDJOB, and too many wait for their copies
+HELD_ROOM: Final = 3  # an ADDJOB, and the links to other nodes are full (B2.4)
+
 
 @final
 class Client:
@@ -30,7 +36,9 @@ class Client:
         self.is_unix = address.startswith("unix:")
         self.reader = RequestReader(max_bulk)
         self.todo: list[list[list[bytes]]] = []  # read, and not run: blocked or paused
+        self.todo_ms: list[int] = []  # when each piece of them came
         self.todo_bytes: i64 = 0  # memory they take, about
+        self.came_ms = now_ms  # when the commands that run now came
         self.out: list[bytes] = []  # produced in this turn
         self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
         self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
@@ -44,6 +52,13 @@ class Client:
         self.ctime_ms = now_ms
         self.last_ms = now_ms
         self.is_blocked = False
+        self.holes: list[bytes | None] = []  # replies of ADDJOBs in order; None: waits for copies
+        self.holes_head: i64 = 0  # so many of them are answered
+        self.first_serial: i64 = 0  # of the first of them
+        self.muted: dict[int, None] = {}  # serials of those that get no reply (CLIENT REPLY)
+        self.held: i64 = NOT_HELD  # why the first of `todo` does not run
+        self.stalled_ms: i64 = 0  # it lacks room on the links since then
+        self.is_full = False  # not read from: too much waits already
         self.is_monitor = False
         self.is_closing = False  # close once everything is written
         self.is_closed = False
@@ -108,7 +123,12 @@ class Client:
         """Keep commands for later, behind those that wait or before them."""
         if len(commands) == 0:
             return
-        self.todo.insert(0 if is_next else len(self.todo), commands)
+        if is_next:
+            self.todo.insert(0, commands)
+            self.todo_ms.insert(0, self.came_ms)
+        else:
+            self.todo.append(commands)
+            self.todo_ms.append(self.last_ms)
         self.todo_bytes += memory_of(commands)
 
     def take_up(self) -> list[list[bytes]]:
@@ -116,6 +136,7 @@ class Client:
         if len(self.todo) == 0:
             return []
         commands = self.todo.pop(0)
+        self.came_ms = self.todo_ms.pop(0)
         self.todo_bytes -= memory_of(commands)
         return commands
 
@@ -125,6 +146,20 @@ class Client:
         self.gated = []
         self.out = []
         self.todo = []
+        self.todo_ms = []
+
+    def is_waiting(self) -> bool:
+        """Whether the client waits for jobs, or for copies of its own."""
+        return self.is_blocked or len(self.holes) > 0
+
+    def may_run(self) -> bool:
+        """Whether something waits to be run, and nothing of the client's own is in its way."""
+        return (
+            len(self.todo) > 0
+            and not self.is_blocked
+            and not self.is_closing
+            and self.held == NOT_HELD
+        )
 
     def reply(self, value: object) -> None:
         """Answer with any value (see `put_value`)."""

@@ -30,7 +30,7 @@ from tuque.server.journal_thread import (
     Item,
     JournalThread,
 )
-from tuque.store.disk import Disk, LockedError
+from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.journal import LOCK, MANIFEST, Boot, JournalError, retire, write_file
 from tuque.store.replay import Loader
 from tuque.store.rewrite import Snapshot
@@ -39,15 +39,6 @@ from tuque.store.writer import Journal, why
 REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more waits to be written
 REWRITE_RETRY_S: Final = 10.0  # after a rewrite failed, when writes go on without it
 CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
-
-
-def machine_boot_id() -> bytes:
-    """What tells this boot of the machine from others; b"" where the system has no such id."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return bytes.fromhex(file.read().strip().replace(b"-", b"").decode())
-    except (OSError, ValueError):
-        return b""
 
 
 def boot_record(now_ms: int) -> Boot:

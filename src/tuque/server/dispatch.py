@@ -35,6 +35,7 @@ from tuque.server.clients import (
 )
 from tuque.server.faults import on_fault
 from tuque.server.monitoring import feed_monitors, note_latency, note_slow
+from tuque.server.producers import await_copies, keep_order, late_error
 from tuque.server.state import Server, log
 from tuque.wire.args import (
     SYNTAX,
@@ -100,6 +101,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             note_latency(s, "fast-command" if command.is_fast else "command", spent_ns)
     if c.reply_mode != REPLY_ON:
         quiet(c, written)
+    if len(c.holes) > 0:
+        keep_order(c, written)
     if not c.is_dirty:
         s.touch(c)
     if len(s.n.ready) > 0:
@@ -171,18 +174,24 @@ def quiet(c: Client, written: i64) -> None:
 
 
 def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
-    """ADDJOB queue body ms-timeout [options] (R1.1-R1.9)."""
+    """ADDJOB queue body ms-timeout [options] (R1.1-R1.10)."""
     n = s.n
     spec = s.plain_spec
     if len(args) > 4:
         spec = settle(n, addjob_options(args))
-    timeout_ms(args[3])
+    wait_ms = timeout_ms(args[3])
     refused = refusal(n, args[1], spec)
+    if len(refused) == 0 and s.is_crowded:
+        refused = late_error(s, spec)
     if len(refused) > 0:
         c.error(refused)
         return
-    job = on_addjob(n, args[1], args[2], spec)
-    c.out.append(b"+%s\r\n" % job.id)
+    serial = c.first_serial + len(c.holes)
+    job = on_addjob(n, args[1], args[2], spec, c.number, serial, wait_ms)
+    if job.state == WAIT_REPL and not spec.is_async:
+        await_copies(s, c)
+    else:
+        c.out.append(b"+%s\r\n" % job.id)
 
 
 def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:

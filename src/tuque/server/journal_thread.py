@@ -24,6 +24,7 @@ GATHER_S: Final = 0.002  # when not syncing each batch, the thread looks that of
 GATHER_SHARE: Final = 0.5  # of the last sync's time is spent on waiting for more to share it
 GATHER_S_MAX: Final = 0.002
 RETRY_S: Final = 1.0  # between tries to write on a failing disk
+MARK_S: Final = 1.0  # after a sync that nothing follows
 
 # kinds of items
 FRAME: Final = 0
@@ -145,6 +146,7 @@ class JournalThread:
                 return False
         self._turn()
         self._sync()
+        self.journal.mark()
         self._publish()
         return True
 
@@ -174,6 +176,8 @@ class JournalThread:
                 self._sync()
                 self._drain()
                 self._expected_records = (records + self._queued_records) * 9 // 10
+            elif self._is_mark_due():
+                self.journal.mark()
         self._publish()
         return is_well
 
@@ -210,6 +214,8 @@ class JournalThread:
         left: float | None = None
         if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
             left = max(self._synced_at + 1.0 - time.monotonic(), 0.0)
+        elif self.journal.must_mark():
+            left = max(self._synced_at + MARK_S - time.monotonic(), 0.0)
         try:
             item = self._inbox.get(timeout=left)
         except Empty:
@@ -305,6 +311,12 @@ class JournalThread:
         if self.policy != EVERYSEC or (self.spare_rewrites and journal.is_rewriting):
             return False
         return time.monotonic() - self._synced_at >= 1.0
+
+    def _is_mark_due(self) -> bool:
+        """[J3.2] Whether nothing came for a while that would say that all is synced."""
+        if not self.threaded or self._queue or not self.journal.must_mark():
+            return False
+        return time.monotonic() - self._synced_at >= MARK_S
 
     def _sync(self) -> None:
         started = time.monotonic()

@@ -81,13 +81,13 @@ def leaves_too_much(s: Server, c: Client) -> bool:
 def overdue(s: Server, c: Client, now_ms: int) -> str:
     """Why the client must be closed now, empty when it may stay."""
     if s.half_close_ms > 0 and c.half_since_ms > 0:
-        if now_ms - c.half_since_ms > s.half_close_ms and not c.is_blocked:
+        if now_ms - c.half_since_ms > s.half_close_ms and not c.is_waiting():
             s.figures.deadline_closed += 1
             return f"half a command for more than {s.half_close_ms // 1000} s"
     if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:
         s.figures.output_closed += 1
         return f"more than {s.out_soft} bytes unread for {s.out_soft_ms // 1000} s"
-    if s.idle_close_ms > 0 and not c.is_blocked and not c.is_monitor:
+    if s.idle_close_ms > 0 and not c.is_waiting() and not c.is_monitor:
         if now_ms - c.last_ms > s.idle_close_ms:
             return f"idle for more than {s.idle_close_ms // 1000} s"
     return ""

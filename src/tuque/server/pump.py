@@ -15,18 +15,20 @@ from mypy_extensions import i64
 from tuque.core.deliver import serve_ready
 from tuque.core.procedures import FAR
 from tuque.core.timers import next_timer_ms, tick
-from tuque.server.clients import Client
+from tuque.server.clients import NOT_HELD, Client
 from tuque.server.dispatch import execute, tell_wakes
-from tuque.server.keeping import keep_house, leaves_too_much, log_notes
-from tuque.server.listen import name_peer
-from tuque.server.poller import IN, OUT, Poller
+from tuque.server.doors import Doors
+from tuque.server.keeping import keep_house, log_notes
+from tuque.server.outlet import Outlet
+from tuque.server.poller import OUT, Poller
+from tuque.server.producers import must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.state import Server, log
 
 READ_BYTES: Final = 65_536
-DRAIN_BYTES: Final = 1 << 20  # written at the most to one slow client per turn
 REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
 HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
 IDLE_HOUSE_MS: Final = 1_000
+TODO_BYTES: Final = 1 << 20  # of a producer that waits: beyond it nothing more is read
 
 
 @final
@@ -36,14 +38,14 @@ class Pump:
     def __init__(self, s: Server) -> None:
         self.s = s
         self.poller = Poller()
-        self.listeners: dict[int, socket.socket] = {}
+        self.doors = Doors(s, self.poller)
+        self.outlet = Outlet(s, self.poller)
         self.wake_fd: i64 = -1  # of the journal
         self.watched: object = None  # that journal
         self.signal_fd: i64 = -1
         self.gate: list[Client] = []  # hold replies back until their records are durable
         self.house_ms: i64 = 0
         self.events_ms: i64 = 0  # when the event stream wants to be flushed
-        self.accept_after_ms: i64 = 0  # out of descriptors: try again then
         self.rewriting = False
         self.was_noted = True  # the journal may have something for the log
         self.binding: i64 = 0  # records so far that replies depend on
@@ -51,8 +53,7 @@ class Pump:
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
-        self.listeners[sock.fileno()] = sock
-        self.poller.add(sock.fileno())
+        self.doors.listen(sock)
 
     def watch_wake(self, fd: i64) -> None:
         """The journal writes to this descriptor when something became durable or failed."""
@@ -94,8 +95,10 @@ class Pump:
             at_ms = min(at_ms, self.house_ms)  # once more when all have gone
         if 0 < self.events_ms < at_ms:
             at_ms = self.events_ms
-        if 0 < self.accept_after_ms < at_ms:
-            at_ms = self.accept_after_ms
+        if 0 < self.doors.reopen_ms < at_ms:
+            at_ms = self.doors.reopen_ms
+        if len(s.stalled) > 0:
+            at_ms = min(at_ms, next_stall_ms(s))
         if s.paused_until_ms > s.n.now_ms and s.paused_until_ms < at_ms:
             at_ms = s.paused_until_ms
         if at_ms == FAR:
@@ -120,11 +123,11 @@ class Pump:
             c = clients.get(fd)
             if c is not None:
                 if mask & OUT:
-                    self.drain(c)
+                    self.outlet.drain(c)
                 if mask & ~OUT and not c.is_closed:
                     self.read(c)
-            elif fd in self.listeners:
-                self.accept(self.listeners[fd])
+            elif fd in self.doors.listeners:
+                self.doors.accept(fd)
             elif fd == self.wake_fd:
                 self.on_journal_wake()
             elif fd == self.signal_fd:  # SIGTERM or SIGINT: end in order
@@ -144,10 +147,14 @@ class Pump:
             serve_ready(n)
         if len(n.wakes) > 0:
             tell_wakes(s)
+        if len(n.added) > 0:
+            tell_added(s)
+        if len(s.stalled) > 0:
+            wake_stalled(s)
         if s.paused_until_ms != 0 and s.paused_until_ms <= n.now_ms:
             s.paused_until_ms = 0
             for c in list(s.clients.values()):
-                if len(c.todo) > 0 and not c.is_blocked:
+                if c.may_run():
                     s.resumed.append(c)
         if len(s.resumed) > 0:
             resumed = s.resumed
@@ -155,10 +162,10 @@ class Pump:
             for c in resumed:
                 if not c.is_closed:
                     self.run_todo(c)
-        if self.accept_after_ms != 0 and self.accept_after_ms <= n.now_ms:
-            self.accept_after_ms = 0
-            for fd in self.listeners:
-                self.poller.watch(fd, IN)
+            if len(n.added) > 0:
+                tell_added(s)
+        if 0 < self.doors.reopen_ms <= n.now_ms:
+            self.doors.reopen()
         if self.house_ms <= n.now_ms:
             keep_house(s)
             busy = s.figures.commands != s.last_house_commands
@@ -191,7 +198,7 @@ class Pump:
             doomed = s.doomed
             s.doomed = []
             for c in doomed:
-                self.close(c)
+                self.outlet.close(c)
 
     def write_journal(self) -> i64:
         """Hand the turn's records to the journal; what replies wait for, -1: for nothing."""
@@ -234,9 +241,9 @@ class Pump:
             if len(c.gated) == 0:
                 self.gate.append(c)
             c.hold(seq)
-            self.limit_output(c)
+            self.outlet.limit_output(c)
             return
-        self.send(c)
+        self.outlet.send(c)
 
     def on_new_journal(self, fd: i64) -> None:
         """The journal was turned on, or loaded again: nothing waits for the one before it."""
@@ -269,53 +276,15 @@ class Pump:
         self.gate = []
         for c in gate:
             if not c.is_closed and c.release(durable):
-                self.send(c)
+                self.outlet.send(c)
             if len(c.gated) > 0 and not c.is_closed:
                 if committer is not None and committer.error:
                     log.warning("closing %s: its replies wait for the journal", c.address)
-                    self.close(c)
+                    self.outlet.close(c)
                 else:
                     self.gate.append(c)
 
     # ---- sockets
-
-    def accept(self, listener: socket.socket) -> None:
-        """Take the connections that wait."""
-        s = self.s
-        for _ in range(256):
-            try:
-                sock, address = listener.accept()
-            except BlockingIOError:
-                return
-            except ConnectionError:
-                continue  # it is gone already
-            except OSError as error:  # out of descriptors: the rest must be served all the same
-                log.warning("accept: %s; trying again in a second", error)
-                self.accept_after_ms = s.n.now_ms + 1000
-                for fd in self.listeners:
-                    self.poller.watch(fd, 0)
-                return
-            try:
-                self.admit(sock, address)
-            except OSError as error:
-                log.warning("a connection was not taken: %s", error)
-                sock.close()
-
-    def admit(self, sock: socket.socket, address: object) -> None:
-        """[C1] Make a client of a new connection, or refuse it."""
-        s = self.s
-        sock.setblocking(False)
-        if len(s.clients) >= s.cfg.maxclients:
-            s.figures.rejected += 1
-            sock.send(b"-ERR max number of clients reached\r\n")
-            sock.close()
-            return
-        c = Client(s.next_number, sock, name_peer(s.cfg, sock, address), s.max_bulk, s.n.now_ms)
-        self.poller.add(c.fd)
-        s.next_number += 1
-        s.clients[c.fd] = c
-        s.by_number[c.number] = c
-        s.figures.connections += 1
 
     def read(self, c: Client) -> None:
         """[C2] Read what came and run the whole commands in it."""
@@ -325,7 +294,7 @@ class Pump:
         except BlockingIOError:
             return
         except OSError:
-            self.close(c)
+            self.outlet.close(c)
             return
         if len(data) == 0:
             self.on_end(c)
@@ -341,27 +310,29 @@ class Pump:
             c.half_since_ms = s.n.now_ms
         if c.is_blocked or s.paused_until_ms > s.n.now_ms or len(c.todo) > 0:
             c.put_off(commands, False)
+            self.fill_up(c)
         else:
+            c.came_ms = c.last_ms
             self.run_commands(c, commands)
             self.come_back(c)
         if c.reader.strict is not None and len(s.password) > 0 and not c.is_authed:
             c.reader.check_small()
         if c.todo_bytes + c.reader.held_bytes() > s.query_limit:
             log.warning("closing %s: more than %d bytes unread", c.address, s.query_limit)
-            self.close(c)
-        elif c.reader.error and not c.is_blocked and len(c.todo) == 0 and not c.is_closed:
+            self.outlet.close(c)
+        elif c.reader.error and not c.is_closed and not c.is_waiting() and len(c.todo) == 0:
             self.break_off(c)
 
     def on_end(self, c: Client) -> None:
         """The client sends no more: replies still due go out first (it may be half closed)."""
         due = len(c.gated) + len(c.wire) + len(c.todo)
-        if c.is_blocked or c.has_ended or due == 0:
-            self.close(c)
+        if c.is_waiting() or c.has_ended or due == 0:
+            self.outlet.close(c)  # R7.1
             return
         c.has_ended = True
         if len(c.todo) == 0:
             c.is_closing = True
-        self.poller.watch(c.fd, OUT if c.wants_write else 0)
+        self.outlet.watch(c)
 
     def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
         """Run commands until the client blocks, is paused or ends."""
@@ -373,6 +344,9 @@ class Pump:
                 if not c.is_closing:
                     c.put_off(commands[i:], True)
                 return
+            if (len(c.holes) > 0 or s.is_crowded) and must_wait(s, c, commands[i]):
+                c.put_off(commands[i:], True)
+                return
             execute(s, c, commands[i])
             i += 1
             if i < count and c.has_much():
@@ -381,25 +355,34 @@ class Pump:
 
     def come_back(self, c: Client) -> None:
         """Go on next turn with commands that nothing but this turn's end stopped."""
-        if len(c.todo) > 0 and not c.is_blocked and not c.is_closing:
-            if self.s.paused_until_ms <= self.s.n.now_ms:
-                self.s.resumed.append(c)
+        if c.may_run() and self.s.paused_until_ms <= self.s.n.now_ms:
+            self.s.resumed.append(c)
 
     def run_todo(self, c: Client) -> None:
         """Run some of what was read while the client was blocked or paused; the rest next turn."""
-        s = self.s
         self.run_commands(c, c.take_up())
+        if c.is_full and c.todo_bytes <= TODO_BYTES:
+            c.is_full = False
+            self.outlet.watch(c)
+        if c.has_ended and c.is_waiting():
+            self.outlet.close(c)
+            return
         if len(c.todo) > 0:
             self.come_back(c)
             return
-        if c.is_blocked or c.is_closing:
-            if c.has_ended and c.is_blocked:
-                self.close(c)
-        elif c.reader.error:
+        if c.is_waiting() or c.is_closing:
+            return
+        if c.reader.error:
             self.break_off(c)
         elif c.has_ended:
             c.is_closing = True
-            s.touch(c)
+            self.s.touch(c)
+
+    def fill_up(self, c: Client) -> None:
+        """Read no more from a producer that waits when much waits behind it already (B2.4)."""
+        if c.held != NOT_HELD and c.todo_bytes > TODO_BYTES and not c.is_full:
+            c.is_full = True
+            self.outlet.watch(c)
 
     def break_off(self, c: Client) -> None:
         """Tell the client which rule of the protocol it broke, and close."""
@@ -407,94 +390,11 @@ class Pump:
         c.is_closing = True
         self.s.touch(c)
 
-    def send(self, c: Client) -> None:
-        """Write what may be sent; what the socket does not take waits for it."""
-        data = c.out[0] if len(c.out) == 1 else b"".join(c.out)
-        if len(c.out) > 0:
-            c.out = []
-        size: i64 = len(data)
-        if len(c.wire) > 0:
-            if size > 0:
-                c.wire.append(data)
-                c.wire_bytes += size
-            if c.wants_write:
-                self.limit_output(c)  # the socket is full: `drain` goes on when it is not
-            else:
-                self.drain(c)
-            return
-        sent: i64 = 0
-        if size > 0:
-            try:
-                sent = c.sock.send(data)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self.close(c)
-                return
-            self.s.figures.out_bytes += sent
-        if sent < size:
-            c.wire.append(data)
-            c.wire_at = sent
-            c.wire_bytes = size - sent
-            self.wait_to_write(c)
-            return
-        self.on_written(c)
-
-    def drain(self, c: Client) -> None:
-        """Write from what waits as much as the socket takes, up to DRAIN_BYTES."""
-        try:
-            self.s.figures.out_bytes += c.push(DRAIN_BYTES)
-        except OSError:
-            self.close(c)
-            return
-        if len(c.wire) > 0:
-            self.wait_to_write(c)
-        else:
-            self.on_written(c)
-
-    def wait_to_write(self, c: Client) -> None:
-        """The rest goes out when the socket takes more."""
-        if not c.wants_write:
-            c.wants_write = True
-            self.poller.watch(c.fd, OUT if c.has_ended else IN | OUT)
-        self.limit_output(c)
-
-    def on_written(self, c: Client) -> None:
-        """Nothing waits for the socket any more."""
-        c.wire_bytes = 0
-        c.soft_since_ms = 0
-        if c.wants_write:
-            c.wants_write = False
-            self.poller.watch(c.fd, 0 if c.has_ended else IN)
-        if c.is_closing and len(c.gated) == 0:
-            self.close(c)
-
-    def limit_output(self, c: Client) -> None:
-        """[C2.6] Close a client that leaves too much unread."""
-        if leaves_too_much(self.s, c):
-            self.close(c)
-
-    def close(self, c: Client) -> None:
-        """[V6] Forget the client (V6.1) and the replies it will not get (V6.2)."""
-        if c.is_closed:
-            return
-        s = self.s
-        c.is_closed = True
-        s.unblock(c)
-        if c.is_monitor:
-            s.monitors.remove(c)
-        del s.clients[c.fd]
-        del s.by_number[c.number]
-        self.poller.drop(c.fd)
-        c.sock.close()
-        c.forget()
-
     def close_all(self) -> None:
         """Close every connection and the poller; what is pending goes out if it can."""
         for c in list(self.s.clients.values()):
             if len(c.gated) == 0 and not c.is_blocked:
-                self.send(c)
-            self.close(c)
-        for sock in self.listeners.values():
-            sock.close()
+                self.outlet.send(c)
+            self.outlet.close(c)
+        self.doors.close()
         self.poller.close()

@@ -14,11 +14,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.cluster.membership import Membership
+from tuque.core.copies import on_producer_gone
 from tuque.core.job import Job
 from tuque.core.node import Node
 from tuque.core.procedures import stop_waiting
 from tuque.core.replicate import PLAIN, AddSpec, settle
-from tuque.server.clients import Client
+from tuque.server.clients import NOT_HELD, Client
 from tuque.server.committer import Committer
 from tuque.server.config import Config
 from tuque.server.eventlog import EventLog
@@ -88,7 +89,9 @@ class Server:
         self.resumed: list[Client] = []  # were unblocked, have commands to run
         self.doomed: list[Client] = []  # to be closed at the end of the turn
         self.monitors: list[Client] = []
-        self.blocked: i64 = 0
+        self.blocked: i64 = 0  # clients that wait for jobs, or for copies of their own
+        self.stalled: dict[int, int] = {}  # producers that lack room: when to look again
+        self.is_crowded = False  # some link has no room for more copies (B2.4)
         self.paused_until_ms: i64 = 0  # CLIENT PAUSE
         self.figures = Figures()
         self.slowlog = SlowLog()
@@ -123,11 +126,20 @@ class Server:
         self.clock_offset_ms: i64 = 0  # now_ms = monotonic ms + this
 
     def unblock(self, c: Client) -> None:
-        """The client waits no more (V6.1); nothing when it does not wait."""
+        """The client waits no more (V6.1, R7.1); nothing when it does not wait."""
         if c.is_blocked:
             c.is_blocked = False
             self.blocked -= 1
             stop_waiting(self.n, c.number)
+        if len(c.holes) > 0:
+            c.first_serial += len(c.holes)
+            c.holes = []
+            c.holes_head = 0
+            self.blocked -= 1
+            on_producer_gone(self.n, c.number)
+        if c.held != NOT_HELD:
+            c.held = NOT_HELD
+            self.stalled.pop(c.number, None)
 
     def touch(self, c: Client) -> None:
         """Note that the client has something to write."""

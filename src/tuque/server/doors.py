@@ -1,0 +1,80 @@
+"""The sockets where clients arrive: who is let in, and who is told to go (SPEC C1)."""
+
+import socket
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.server.clients import Client
+from tuque.server.listen import name_peer
+from tuque.server.poller import IN, Poller
+from tuque.server.state import Server, log
+
+BATCH: Final = 256  # connections taken from one socket in one turn
+FULL: Final = b"-ERR max number of clients reached\r\n"
+
+
+@final
+class Doors:
+    """The listening sockets of the clients, registered with the pump's poller."""
+
+    def __init__(self, s: Server, poller: Poller) -> None:
+        self.s = s
+        self.poller = poller
+        self.listeners: dict[int, socket.socket] = {}
+        self.reopen_ms: i64 = 0  # out of descriptors: try again then
+
+    def listen(self, sock: socket.socket) -> None:
+        """Accept clients from a bound, listening, non-blocking socket."""
+        self.listeners[sock.fileno()] = sock
+        self.poller.add(sock.fileno())
+
+    def accept(self, fd: i64) -> None:
+        """Take the connections that wait there."""
+        s = self.s
+        listener = self.listeners[fd]
+        for _ in range(BATCH):
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                continue  # it is gone already
+            except OSError as error:  # out of descriptors: the rest must be served all the same
+                log.warning("accept: %s; trying again in a second", error)
+                self.reopen_ms = s.n.now_ms + 1000
+                for one in self.listeners:
+                    self.poller.watch(one, 0)
+                return
+            try:
+                self.admit(sock, address)
+            except OSError as error:
+                log.warning("a connection was not taken: %s", error)
+                sock.close()
+
+    def admit(self, sock: socket.socket, address: object) -> None:
+        """[C1] Make a client of a new connection, or refuse it (C1.1)."""
+        s = self.s
+        sock.setblocking(False)
+        if len(s.clients) >= s.cfg.maxclients:
+            s.figures.rejected += 1
+            sock.send(FULL)
+            sock.close()
+            return
+        c = Client(s.next_number, sock, name_peer(s.cfg, sock, address), s.max_bulk, s.n.now_ms)
+        self.poller.add(c.fd)
+        s.next_number += 1
+        s.clients[c.fd] = c
+        s.by_number[c.number] = c
+        s.figures.connections += 1
+
+    def reopen(self) -> None:
+        """There may be descriptors again."""
+        self.reopen_ms = 0
+        for fd in self.listeners:
+            self.poller.watch(fd, IN)
+
+    def close(self) -> None:
+        """Listen no more."""
+        for sock in self.listeners.values():
+            sock.close()

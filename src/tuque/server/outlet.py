@@ -1,0 +1,108 @@
+"""What goes out to clients: one write a turn, what did not fit, and the end (SPEC C8)."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.server.clients import Client
+from tuque.server.keeping import leaves_too_much
+from tuque.server.poller import IN, OUT, Poller
+from tuque.server.state import Server
+
+DRAIN_BYTES: Final = 1 << 20  # written at the most to one slow client per turn
+
+
+@final
+class Outlet:
+    """Writes to clients and closes them."""
+
+    def __init__(self, s: Server, poller: Poller) -> None:
+        self.s = s
+        self.poller = poller
+
+    def send(self, c: Client) -> None:
+        """Write what may be sent; what the socket does not take waits for it."""
+        data = c.out[0] if len(c.out) == 1 else b"".join(c.out)
+        if len(c.out) > 0:
+            c.out = []
+        size: i64 = len(data)
+        if len(c.wire) > 0:
+            if size > 0:
+                c.wire.append(data)
+                c.wire_bytes += size
+            if c.wants_write:
+                self.limit_output(c)  # the socket is full: `drain` goes on when it is not
+            else:
+                self.drain(c)
+            return
+        sent: i64 = 0
+        if size > 0:
+            try:
+                sent = c.sock.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close(c)
+                return
+            self.s.figures.out_bytes += sent
+        if sent < size:
+            c.wire.append(data)
+            c.wire_at = sent
+            c.wire_bytes = size - sent
+            self.wait_to_write(c)
+            return
+        self.on_written(c)
+
+    def drain(self, c: Client) -> None:
+        """Write from what waits as much as the socket takes, up to DRAIN_BYTES."""
+        try:
+            self.s.figures.out_bytes += c.push(DRAIN_BYTES)
+        except OSError:
+            self.close(c)
+            return
+        if len(c.wire) > 0:
+            self.wait_to_write(c)
+        else:
+            self.on_written(c)
+
+    def wait_to_write(self, c: Client) -> None:
+        """The rest goes out when the socket takes more."""
+        if not c.wants_write:
+            c.wants_write = True
+            self.watch(c)
+        self.limit_output(c)
+
+    def on_written(self, c: Client) -> None:
+        """Nothing waits for the socket any more."""
+        c.wire_bytes = 0
+        c.soft_since_ms = 0
+        if c.wants_write:
+            c.wants_write = False
+            self.watch(c)
+        if c.is_closing and len(c.gated) == 0:
+            self.close(c)
+
+    def limit_output(self, c: Client) -> None:
+        """[C2.6] Close a client that leaves too much unread."""
+        if leaves_too_much(self.s, c):
+            self.close(c)
+
+    def close(self, c: Client) -> None:
+        """[V6] Forget the client (V6.1) and the replies it will not get (V6.2)."""
+        if c.is_closed:
+            return
+        s = self.s
+        c.is_closed = True
+        s.unblock(c)
+        if c.is_monitor:
+            s.monitors.remove(c)
+        del s.clients[c.fd]
+        del s.by_number[c.number]
+        self.poller.drop(c.fd)
+        c.sock.close()
+        c.forget()
+
+    def watch(self, c: Client) -> None:
+        """Let the poller look for what the client is expected to do."""
+        mask = 0 if c.has_ended or c.is_full else IN
+        self.poller.watch(c.fd, mask | OUT if c.wants_write else mask)
