@@ -1,0 +1,169 @@
+"""Links between nodes (interim)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tuque.core import bus
+from tuque.core.msgs import AnyMessage, Heartbeat
+from tuque.core.peers import set_reachable, slot_for
+from tuque.core.repair import on_incarnation
+from tuque.sim.network import End
+
+if TYPE_CHECKING:
+    from tuque.sim.shell import Shell
+
+ENCODER = msgspec.msgpack.Encoder()
+DECODER = msgspec.msgpack.Decoder(list[AnyMessage])
+
+
+class Link:
+    def __init__(self, end: End) -> None:
+        self.end = end
+        self.buffer = b""
+        self.slot = -1
+        self.heard_us = 0
+        self.echo = 0
+        self.held: list[tuple[int, bytes]] = []
+
+
+class Links:
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+        self.links: dict[End, Link] = {}
+        self.by_slot: dict[int, Link] = {}
+        self.lives: dict[int, int] = {}
+        self.beat_us = 0
+        self.sent_messages = 0
+        self.dialing: dict[str, bool] = {}
+
+    def start(self) -> None:
+        self.beat_us = self.shell.world.now_us
+
+    def next_ms(self) -> int:
+        shell = self.shell
+        return shell.n.now_ms + max(0, self.beat_us - shell.world.now_us) // 1000 + 1
+
+    def step(self) -> None:
+        shell, n = self.shell, self.shell.n
+        now_us = shell.world.now_us
+        if now_us < self.beat_us:
+            return
+        self.beat_us = now_us + 500_000
+        n.round += 1
+        for slot, link in list(self.by_slot.items()):
+            if now_us - link.heard_us > 3_000_000:
+                self.down(link)
+                continue
+            self.put(link, [Heartbeat(n.round, link.echo, int(n.is_leaving), 0, [])])
+        for m in shell.machine.others():
+            slot = shell.n.slot_of.get(m.node_id)
+            if slot is not None and slot in self.by_slot:
+                continue
+            if m.index > shell.machine.index and not self.dialing.get(m.name):
+                self.dialing[m.name] = True
+                shell.machine.cluster.net.connect(
+                    shell, shell.machine.name, m.name, "bus", partial(self.dialed, m.name)
+                )
+
+    def dialed(self, name: str, end: End | None) -> None:
+        self.dialing[name] = False
+        if end is None or self.shell.is_dead:
+            if end:
+                end.close()
+            return
+        link = self.accept(end)
+        self.hello(link)
+
+    def accept(self, end: End) -> Link:
+        link = Link(end)
+        self.links[end] = link
+        return link
+
+    def hello(self, link: Link) -> None:
+        shell = self.shell
+        empty = len(shell.n.jobs) == 0 and True
+        data = msgspec.msgpack.encode([shell.n.node_id, shell.number, empty])
+        link.end.send(len(data).to_bytes(4, "big") + data)
+
+    def read(self, end: End, data: bytes) -> None:
+        link = self.links.get(end)
+        if link is None:
+            return
+        if not data:
+            self.down(link)
+            return
+        link.heard_us = self.shell.world.now_us
+        link.buffer += data
+        while len(link.buffer) >= 4:
+            size = int.from_bytes(link.buffer[:4], "big")
+            if len(link.buffer) < 4 + size:
+                return
+            frame = link.buffer[4 : 4 + size]
+            link.buffer = link.buffer[4 + size :]
+            self.frame(link, frame)
+
+    def frame(self, link: Link, frame: bytes) -> None:
+        n = self.shell.n
+        if link.slot < 0:
+            node_id, life, empty = msgspec.msgpack.decode(frame)
+            slot = int(slot_for(n, node_id))
+            old = self.by_slot.get(slot)
+            if old is not None:
+                self.down(old)
+            link.slot = slot
+            self.by_slot[slot] = link
+            before = self.lives.get(slot)
+            self.lives[slot] = life
+            if link.end.label.startswith(self.shell.machine.name + "-") is False:
+                self.hello(link)
+            if before is not None and before != life:
+                on_incarnation(n, slot, empty)
+            bus.on_link_up(n, slot, True)
+            return
+        for m in DECODER.decode(frame):
+            if isinstance(m, Heartbeat):
+                link.echo = m.round
+                n.peers[link.slot].echoed_round = m.echo
+                n.peers[link.slot].is_leaving = bool(m.flags)
+                set_reachable(n, link.slot, not m.flags)
+            else:
+                bus.on_message(n, link.slot, m)
+
+    def down(self, link: Link) -> None:
+        link.end.close()
+        self.links.pop(link.end, None)
+        if link.slot >= 0 and self.by_slot.get(link.slot) is link:
+            del self.by_slot[link.slot]
+            bus.on_link_down(self.shell.n, link.slot)
+
+    def put(self, link: Link, messages: list[Any]) -> None:
+        data = ENCODER.encode(messages)
+        self.shell.effect("frame", data)
+        link.end.send(len(data).to_bytes(4, "big") + data)
+
+    def settle(self, seq: int) -> None:
+        n = self.shell.n
+        dirty = n.dirty_peers
+        n.dirty_peers = []
+        for peer in dirty:
+            messages = peer.outbox
+            peer.outbox = []
+            peer.is_dirty = False
+            link = self.by_slot.get(int(peer.slot))
+            if link is None or not messages:
+                continue
+            self.sent_messages += len(messages)
+            if seq >= 0 or link.held:
+                link.held.append((seq, messages))
+            else:
+                self.put(link, messages)
+
+    def on_durable(self) -> None:
+        durable = self.shell.durable()
+        for link in list(self.by_slot.values()):
+            while link.held and link.held[0][0] <= durable:
+                self.put(link, link.held.pop(0)[1])

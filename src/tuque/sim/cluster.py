@@ -1,0 +1,120 @@
+"""One seed: machines, network, clients and checkers, put together and run through its phases.
+
+1 setup: all nodes up and linked. 2 chaos: the plan's operations. 3 heal: all faults end, all
+nodes are up. 4 drain: consumers at every node take and ack what there is. 5 rest: nothing
+may be left but what has to be.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from tuque.sim.checkers import Watcher
+from tuque.sim.faults import apply
+from tuque.sim.history import History
+from tuque.sim.machine import Machine
+from tuque.sim.network import Network
+from tuque.sim.plan import Op, Plan
+from tuque.sim.programs import Person, Worker
+from tuque.sim.world import World
+
+SETUP_MS: Final = 8_000
+HEAL_MS: Final = 12_000  # until all are linked again and repairs are done
+DRAIN_MS: Final = 25_000
+REST_MS: Final = 12_000
+
+
+class Cluster:
+    """Everything in one seed."""
+
+    def __init__(self, plan: Plan, trace: bool = False) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        if trace:
+            self.world.trace = []
+        self.history = History(self.world)
+        self.history.clock_slack_us = 60_000 if plan.rates_ppm else 0
+        self.net = Network(self.world, plan.split_rate, plan.delay_us)
+        self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
+        self.people: dict[str, Person] = {}
+        self.watcher = Watcher(self)
+        self.healed_us = 0
+        self.phase = "setup"
+
+    def person(self, name: str) -> Person:
+        """The client of that name."""
+        found = self.people.get(name)
+        if found is None:
+            found = Person(self, name)
+            self.people[name] = found
+        return found
+
+    def run(self) -> None:
+        """Run the seed from start to end; what is wrong is in the history's findings."""
+        for machine in self.machines:
+            machine.start()
+        self.wait_ms(SETUP_MS)
+        self.phase = "chaos"
+        start_ms = SETUP_MS
+        for op in self.plan.ops:
+            self.world.at((start_ms + op.at_ms) * 1000, partial(self.apply, op))
+        self.wait_ms(self.plan.chaos_ms)
+        self.heal()
+        self.wait_ms(HEAL_MS)
+        self.watcher.on_healed()
+        self.phase = "drain"
+        self.drain()
+        self.watcher.on_drained()
+        self.phase = "rest"
+        self.wait_ms(REST_MS)
+        self.watcher.on_end()
+
+    def wait_ms(self, span_ms: int) -> None:
+        """Let time pass."""
+        self.world.run(self.world.now_us + span_ms * 1000)
+
+    def apply(self, op: Op) -> None:
+        """An operation of the plan is due."""
+        self.world.note(f"op {op.kind} {op.args}")
+        if op.kind == "add":
+            self.person(op.args["client"]).add(op.args)
+        elif op.kind == "worker":
+            name = op.args["client"]
+            worker = Worker(self, name, op.args)
+            self.people[name] = worker
+            worker.begin()
+        elif op.kind == "poke":
+            self.person(op.args["client"]).poke(op.args)
+        elif self.phase == "chaos":
+            apply(self, op)
+
+    def heal(self) -> None:
+        """End all faults; everybody is up from now on."""
+        self.phase = "heal"
+        self.world.note("heal")
+        self.net.heal()
+        for machine in self.machines:
+            machine.fuse = 0
+            machine.disk.capacity = 1 << 60
+            machine.disk.write_errors = machine.disk.fsync_errors = 0
+            machine.settings.sync_us = self.plan.sync_us
+            shell = machine.shell
+            if shell is None:
+                machine.start()
+            elif shell.is_paused:
+                machine.go_on(shell)
+        self.healed_us = self.world.now_us
+
+    def drain(self) -> None:
+        """Consumers at every node take what there is, and ack it."""
+        queues = sorted({add.queue.decode() for add in self.history.adds.values()}) or ["q"]
+        for machine in self.machines:
+            args = {
+                "node": machine.index, "queues": queues, "for_ms": DRAIN_MS, "count": 5,
+                "timeout": 1000, "work_ms": 20, "p_else": 0.3,
+            }  # fmt: skip
+            worker = Worker(self, f"drain{machine.index}", args)
+            self.people[worker.name] = worker
+            worker.begin()
+        self.wait_ms(DRAIN_MS)

@@ -1,0 +1,188 @@
+"""What clients asked for and what they were told: the truth the checkers judge by.
+
+Times are true microseconds. A delivery counts when its reply is handed to the transport,
+read or not. An answer that never came is neither success nor failure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.sim.world import World
+
+OPEN: Final = "open"  # asked, no answer (yet): may have happened
+OK: Final = "ok"
+REFUSED: Final = "refused"
+
+
+class Delivery:
+    """A job handed to a client."""
+
+    __slots__ = ("at_us", "node", "was_read")
+
+    def __init__(self, at_us: int, node: str) -> None:
+        self.at_us = at_us
+        self.node = node
+        self.was_read = False
+
+
+class Ask:
+    """A command about a job: ACKJOB, NACK, ..."""
+
+    __slots__ = ("asked_us", "done_us", "node", "reply", "verb")
+
+    def __init__(self, verb: str, asked_us: int, node: str) -> None:
+        self.verb = verb
+        self.asked_us = asked_us
+        self.done_us = 0  # 0: no answer
+        self.node = node
+        self.reply: object = None
+
+
+class Add:
+    """One ADDJOB and what became of its job."""
+
+    def __init__(self, token: bytes, queue: bytes, body: bytes, node: str, asked_us: int) -> None:
+        self.token = token
+        self.queue = queue
+        self.body = body
+        self.node = node
+        self.asked_us = asked_us
+        self.done_us = 0
+        self.outcome = OPEN
+        self.error = ""
+        self.id = b""
+        self.repl = 1
+        self.retry_s = 0
+        self.ttl_s = 0
+        self.delay_s = 0
+        self.is_async = False
+        self.timeout_ms = 0
+        self.deliveries: list[Delivery] = []
+        self.asks: list[Ask] = []
+        # what the checkers see from above
+        self.losses = 0  # copies lost with a node's memory since there were enough
+        self.losses_ever = 0
+        self.excuse = ""  # why it may be lost
+        self.ack_excuse = ""  # why its ack may be lost
+        self.replies_lost = 0
+
+    def acked_us(self, verbs: tuple[str, ...] = ("ACKJOB",)) -> int:
+        """When an ack was answered with success; 0: never."""
+        for ask in self.asks:
+            if ask.done_us and ask.verb in verbs and ask.reply == 1:
+                return ask.done_us
+        return 0
+
+    def asked_for(self, *verbs: str) -> bool:
+        """Whether somebody sent such a command, whatever the answer."""
+        return any(ask.verb in verbs for ask in self.asks)
+
+    def expiry_us(self) -> int:
+        """The latest instant of its life."""
+        return (self.done_us or self.asked_us) + self.ttl_s * 1_000_000
+
+
+class Finding:
+    """A promise that was broken."""
+
+    def __init__(self, rule: str, text: str, at_us: int) -> None:
+        self.rule = rule
+        self.text = text
+        self.at_us = at_us
+
+    def __str__(self) -> str:
+        return f"{self.rule} at {self.at_us / 1e6:.3f} s: {self.text}"
+
+
+class History:
+    """All asks and answers of one seed, and what was found wrong."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.adds: dict[bytes, Add] = {}  # by token
+        self.by_id: dict[bytes, Add] = {}
+        self.findings: list[Finding] = []
+        self.counts: dict[str, int] = {}
+        self.unknown_ids = 0
+
+    def count(self, what: str, by: int = 1) -> None:
+        """Count something for the score-card."""
+        self.counts[what] = self.counts.get(what, 0) + by
+
+    def find(self, rule: str, text: str) -> None:
+        """A promise is broken."""
+        if len(self.findings) < 50:
+            self.findings.append(Finding(rule, text, self.world.now_us))
+            self.world.note(f"FOUND {rule} {text}")
+
+    def new_add(self, queue: bytes, size: int, node: str) -> Add:
+        """A job is about to be added; its body names it."""
+        token = b"<%d>" % len(self.adds)
+        body = token + b"." * max(0, size - len(token))
+        add = Add(token, queue, body, node, self.world.now_us)
+        self.adds[token] = add
+        self.count("adds")
+        return add
+
+    def on_added(self, add: Add, reply: object) -> None:
+        """The answer to an ADDJOB."""
+        add.done_us = self.world.now_us
+        if isinstance(reply, bytes):
+            add.outcome = OK
+            self.count("adds ok")
+            self.meet(add, reply)
+        else:
+            add.outcome = REFUSED
+            add.error = str(reply)
+            self.count("adds refused")
+            if "internal error" in add.error:
+                self.find("S0", f"ADDJOB: {add.error}")
+
+    def meet(self, add: Add, id: bytes) -> None:
+        """The id of a job is known; ids are unique."""
+        if add.id == b"":
+            other = self.by_id.get(id)
+            if other is not None and other is not add:
+                self.find("S5", f"id {id!r} names two jobs")
+            add.id = id
+            self.by_id[id] = add
+        elif add.id != id:
+            self.find("S5", f"job {add.token!r} has two ids: {add.id!r} and {id!r}")
+
+    def on_delivery(self, node: str, queue: bytes, id: bytes, body: bytes) -> Delivery | None:
+        """A job was handed to a transport: judged at once (S3, S5, S6, S7)."""
+        now_us = self.world.now_us
+        self.count("deliveries")
+        token = body[: body.find(b">") + 1]
+        add = self.adds.get(token)
+        if add is None:
+            self.find("S5", f"delivered what nobody added: {id!r} {body[:40]!r}")
+            return None
+        if add.body != body or add.queue != queue:
+            self.find("S5", f"job {token!r} was damaged: {queue!r} {body[:40]!r}")
+        self.meet(add, id)
+        delivery = Delivery(now_us, node)
+        add.deliveries.append(delivery)
+        self.judge_times(add, now_us)
+        return delivery
+
+    def judge_times(self, add: Add, now_us: int) -> None:
+        """At most once (S3), not after the end (S6), not before the delay (S7)."""
+        count = len(add.deliveries)
+        if add.retry_s == 0:
+            self.count("amo deliveries")
+            if count > 1:
+                self.find("S3", f"{add.token!r} handed out {count} times")
+        elif count > 1:
+            self.count("redeliveries")
+        late_us = now_us - add.expiry_us()
+        if add.done_us and late_us > 100_000 + add.ttl_s * 2000 + self.clock_slack_us:
+            self.find("S6", f"{add.token!r} delivered {late_us / 1e6:.3f} s after its TTL")
+        if count == 1 and add.delay_s and not add.asked_for("ENQUEUE"):
+            early_us = add.asked_us + add.delay_s * 1_000_000 - now_us
+            self.count("delays checked")
+            if early_us > 5_000 + add.delay_s * 1000 + self.clock_slack_us:
+                self.find("S7", f"{add.token!r} came {early_us / 1e6:.3f} s before its delay")
+
+    clock_slack_us = 0

@@ -1,0 +1,194 @@
+"""A machine: its clock, its disk, and the process on it, which comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tuque.core.job import ACKED, EXTERNAL, WAIT_REPL
+from tuque.core.node import Node
+from tuque.sim.clock import MachineClock
+from tuque.sim.disk import PATH, SimDisk
+from tuque.sim.plan import Plan
+from tuque.sim.session import Session
+from tuque.sim.shell import Crash, Shell
+from tuque.store.disk import PowerCut
+from tuque.store.journal import JournalError
+from tuque.store.replay import Loader
+
+if TYPE_CHECKING:
+    from tuque.sim.cluster import Cluster
+
+
+class Settings:
+    """How the nodes of a seed are configured."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.policy = plan.policy
+        self.sync_us = plan.sync_us
+        self.memory_bytes = plan.memory_bytes
+        self.may_evict = True
+        self.queue_idle_ms = plan.queue_idle_ms
+
+
+class Machine:
+    """One place where a node lives."""
+
+    def __init__(self, cluster: Cluster, index: int, plan: Plan) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.index = index
+        self.name = f"n{index}"
+        self.chance = self.world.stream(f"machine {index}")
+        self.lots = self.chance.random
+        self.node_id = b"%08x" % self.chance.getrandbits(32) + b"%032d" % index
+        rate = plan.rates_ppm[index] if index < len(plan.rates_ppm) else 0
+        self.clock = MachineClock(self.world, self.name, rate)
+        self.disk = SimDisk(self.world.stream(f"disk {index}"))
+        self.old_disk: SimDisk | None = None
+        self.settings = Settings(plan)
+        self.holes = plan.holes
+        self.cpu_us = plan.cpu_us
+        self.shell: Shell | None = None
+        self.lives = 0
+        self.fuse = 0  # effects until the process ends; 0: not lit
+        self.fuse_args: dict[str, object] = {}
+        self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
+        self.turns = 0
+
+    def others(self) -> list[Machine]:
+        """The machines this one knows of."""
+        return [m for m in self.cluster.machines if m is not self]
+
+    # ---- the process
+
+    def start(self, is_empty: bool = False) -> None:
+        """Start a process on what the disk holds."""
+        if self.shell is not None:
+            return
+        if is_empty:
+            self.disk = SimDisk(self.disk.chance)
+        self.disk.before_step = None
+        self.lives += 1
+        self.fuse = 0
+        shell = Shell(self, self.lives)
+        try:
+            shell.start()
+        except JournalError as error:
+            self.cluster.history.find("S2", f"{self.name} cannot load its journal: {error}")
+            self.disk = SimDisk(self.disk.chance)
+            shell = Shell(self, self.lives)
+            shell.start()
+        self.kept = {}
+        self.shell = shell
+        self.cluster.net.listeners[self.name] = shell
+        self.disk.before_step = partial(self.burn, "disk")
+        self.world.note(f"{self.name} starts, life {self.lives}, {len(shell.n.jobs)} jobs")
+        if shell.n.jobs:
+            self.world.sometimes("restart with jobs from the disk")
+
+    def guard(self, step: Callable[[], None]) -> None:
+        """Run a step of the process, which may end in it."""
+        try:
+            step()
+        except (Crash, PowerCut):
+            self.world.sometimes("crash between two effects of a turn")
+            self.die(**self.fuse_args)  # type: ignore[arg-type] # from a plan's op
+
+    def burn(self, what: str) -> None:
+        """An effect is about to happen; the fuse may be burnt down."""
+        if self.fuse > 0:
+            self.fuse -= 1
+            if self.fuse == 0:
+                self.world.note(f"{self.name} ends before {what}")
+                raise Crash
+
+    def die(self, how: str = "kill", back: str = "disk", down_ms: int = 1000) -> None:
+        """The process ends; what it knew is gone but for the disk."""
+        shell = self.shell
+        if shell is None:
+            return
+        self.fuse = 0
+        self.disk.before_step = None
+        is_power = how == "power"
+        shell.is_dead = True
+        self.shell = None
+        if shell.journal is not None:
+            shell.journal.is_gone = True
+        self.cluster.net.listeners.pop(self.name, None)
+        self.cluster.net.crash(shell, is_power)
+        if is_power:
+            self.disk.lose_power(self.holes)
+            self.clock.reboot()
+        else:
+            self.disk.process_crash()
+        if back == "old" and self.old_disk is not None:
+            self.disk = self.old_disk.copy()
+        elif back == "empty" or self.settings.policy == "off":
+            self.disk = SimDisk(self.disk.chance)
+        self.kept = self.look_at_disk()
+        self.world.note(f"{self.name} is down ({how}), {len(self.kept)} jobs on disk")
+        self.cluster.watcher.on_death(self, shell, how, back)
+        if down_ms >= 0:
+            self.world.after(down_ms * 1000, self.start)
+
+    def look_at_disk(self) -> dict[bytes, bool]:
+        """The jobs that a start would bring back, unacked."""
+        if self.settings.policy == "off":
+            return {}
+        disk = self.disk.copy()
+        n = Node(self.node_id, b"look", self.clock.wall_ms())
+        try:
+            disk.makedirs(PATH)
+            loader = Loader(disk, PATH, self.clock.boot_record(), True)
+            while not loader.step(n, 10_000):
+                pass
+        except JournalError:
+            return {}
+        return {id: True for id, job in n.jobs.items() if job.state != ACKED}
+
+    def pause(self, for_ms: int) -> None:
+        """The process stands still (SIGSTOP) for a while."""
+        shell = self.shell
+        if shell is None or shell.is_paused:
+            return
+        shell.is_paused = True
+        self.world.note(f"{self.name} stands still for {for_ms} ms")
+        self.world.after(for_ms * 1000, partial(self.go_on, shell))
+
+    def go_on(self, shell: Shell) -> None:
+        """The process runs again."""
+        shell.is_paused = False
+        shell.turn_us = -1
+        if not shell.is_dead:
+            shell.wake()
+
+    # ---- what is seen from above
+
+    def told(self, offset: int, owner: object, replies: list[object]) -> None:
+        """A client was told something."""
+        if isinstance(owner, Session):
+            owner.on_given(offset, replies)
+
+    def watch(self, shell: Shell) -> None:
+        """A turn is over."""
+        self.turns += 1
+        self.cluster.watcher.on_turn(self, shell)
+
+    def has_copy(self, id: bytes) -> bool:
+        """Whether an unacked copy of the job is here, in memory or on the disk of a dead node."""
+        if self.shell is None:
+            return id in self.kept
+        job = self.shell.n.jobs.get(id)
+        if job is None or job.state == ACKED:
+            return False
+        return not (job.state == WAIT_REPL and job.flags & EXTERNAL)
+
+    def knows_ack(self, id: bytes) -> bool:
+        """Whether the process knows that the job is acked."""
+        if self.shell is None:
+            return False
+        n = self.shell.n
+        job = n.jobs.get(id)
+        return (job is not None and job.state == ACKED) or bool(n.tombs.has(id))

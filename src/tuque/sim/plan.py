@@ -1,0 +1,50 @@
+"""What shall happen in one seed, written down: settings and a list of operations.
+
+A plan is data, so that it can be printed, cut smaller, kept in a test and run again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Op(msgspec.Struct):
+    """One thing that happens at an instant: of a client, an admin, or the bad luck of a node."""
+
+    at_ms: int
+    kind: str
+    args: dict[str, Any]
+
+
+class Plan(msgspec.Struct):
+    """A seed's settings and operations. Times are true milliseconds."""
+
+    seed: str
+    nodes: int = 3
+    chaos_ms: int = 20_000
+    policy: str = "off"  # of appendfsync; off: no journal
+    sync_us: int = 2_000
+    memory_bytes: int = 0
+    queue_idle_ms: int = 300_000
+    delay_us: int = 300  # of the network, in the middle
+    client_delay_us: int = 200
+    cpu_us: int = 50
+    split_rate: float = 0.1
+    rates_ppm: list[int] = []
+    holes: bool = False
+    is_faultless: bool = True
+    check_every: int = 20  # turns between two looks at a node's tables
+    faults: list[str] = []  # kinds that are on
+    ops: list[Op] = []
+
+
+def encode(plan: Plan) -> bytes:
+    """The plan as JSON."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=1)
+
+
+def decode(text: bytes) -> Plan:
+    """The plan of a JSON text."""
+    return msgspec.json.decode(text, type=Plan)
