@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tuque.server.disque_conf import Directive, looks_like_toml, read_directives
+from tuque.server.kinds import MASK, Secret
 from tuque.server.options import OPTIONS, Config, ConfigError, Opt, find_option
 
 __all__ = [
@@ -35,7 +36,11 @@ __all__ = [
 ENV_PREFIX = "TUQUE__"
 LOOPBACK = ("127.0.0.1", "::1")
 CLOSED = "with no requirepass only loopback addresses; set requirepass, or protected-mode no"
-WIDE_ARGS = frozenset(("bind", "client_output_buffer_limit"))
+NO_SECRET = (
+    "without a cluster-secret only loopback addresses; "
+    "set cluster-secret or cluster-secret-file, the same on all nodes"
+)
+WIDE_ARGS = frozenset(("bind", "cluster_bind", "client_output_buffer_limit"))
 
 
 def load(
@@ -64,7 +69,8 @@ def _put_text(cfg: Config, opt: Opt, text: str, origin: str) -> None:
     try:
         value = opt.kind.parse(text)
     except ValueError:
-        raise ConfigError(opt.name, text, opt.kind.allowed, where=f"from {origin}") from None
+        shown = MASK if isinstance(opt.kind, Secret) else text
+        raise ConfigError(opt.name, shown, opt.kind.allowed, where=f"from {origin}") from None
     _put(cfg, opt, value, origin)
 
 
@@ -112,7 +118,8 @@ def from_tree(tree: dict[str, Any], label: str) -> dict[str, Any]:
         try:
             found[opt.field] = opt.kind.from_toml(raw)
         except ValueError:
-            raise ConfigError(opt.name, str(raw), opt.kind.allowed, where=f"in {label}") from None
+            shown = MASK if isinstance(opt.kind, Secret) else str(raw)
+            raise ConfigError(opt.name, shown, opt.kind.allowed, where=f"in {label}") from None
     return found
 
 
@@ -154,10 +161,45 @@ def _check(cfg: Config) -> None:
     cfg.is_open = not all(map(is_loopback, listen_addresses(cfg)))
     if cfg.is_open and cfg.protected_mode and not cfg.requirepass:
         raise ConfigError("bind", " ".join(cfg.bind), CLOSED, where=f"from {cfg.origin['bind']}")
+    check_bus(cfg)
     if cfg.config_syntax == "disque" and not cfg.bind and not cfg.requirepass:
         cfg.warnings.append(
             "no bind and no requirepass: listening on loopback only (Disque listens on all)"
         )
+
+
+def check_bus(cfg: Config) -> None:
+    """[B1] The bus may be reached from other machines only with a secret."""
+    if cfg.cluster_secret and cfg.cluster_secret_file:
+        raise ConfigError("cluster-secret-file", cfg.cluster_secret_file, "only one of the two")
+    if not cfg.cluster_secret and not cfg.cluster_secret_file:
+        if not all(map(is_loopback, cfg.cluster_bind)):
+            where = f"from {cfg.origin['cluster_bind']}"
+            raise ConfigError("cluster-bind", " ".join(cfg.cluster_bind), NO_SECRET, where=where)
+
+
+def cluster_secret(cfg: Config) -> bytes:
+    """The secret of the cluster, b"" when there is none; ConfigError when the file is no good."""
+    if not cfg.cluster_secret_file:
+        return cfg.cluster_secret.encode()
+    opt = OPTIONS["cluster_secret_file"]
+    try:
+        with open(in_dir(cfg, cfg.cluster_secret_file), "rb") as file:
+            secret = file.readline(1024).strip()
+    except OSError as err:
+        allowed = f"a file this user can read ({err.strerror})"
+        raise ConfigError(opt.name, cfg.cluster_secret_file, allowed) from None
+    if not 16 <= len(secret) <= 512:
+        allowed = "a file whose first line has 16..512 bytes"
+        raise ConfigError(opt.name, cfg.cluster_secret_file, allowed)
+    return secret
+
+
+def bus_addresses(cfg: Config, has_secret: bool) -> list[str]:
+    """Return the addresses of the bus; the first must work."""
+    if cfg.cluster_bind:
+        return _expanded(cfg.cluster_bind)
+    return listen_addresses(cfg) if has_secret else list(LOOPBACK)
 
 
 def is_loopback(address: str) -> bool:
@@ -169,8 +211,12 @@ def listen_addresses(cfg: Config) -> list[str]:
     """Return the addresses to listen on; the first must work, `::` and `::1` may be missing."""
     if not cfg.bind:
         return ["0.0.0.0", "::"] if cfg.requirepass or not cfg.protected_mode else list(LOOPBACK)
+    return _expanded(cfg.bind)
+
+
+def _expanded(names: list[str]) -> list[str]:
     out: list[str] = []
-    for name in cfg.bind:
+    for name in names:
         out.extend(["0.0.0.0", "::"] if name == "*" else [name])
     return out
 
@@ -223,7 +269,8 @@ def print_lines(cfg: Config) -> list[str]:
         if opt.obsolete and cfg.origin[field] == "default":
             continue
         value = getattr(cfg, field)
-        literal = f'"{opt.kind.show(value)}"' if field == "requirepass" else opt.kind.toml(value)
+        is_secret = isinstance(opt.kind, Secret)
+        literal = f'"{opt.kind.show(value)}"' if is_secret else opt.kind.toml(value)
         lines.append(f"{opt.field} = {literal}  # {cfg.origin[field]}")
     return lines
 

@@ -98,7 +98,17 @@ class FileName(Text):
 
 
 class Secret(Text):
-    """Text that no listing shows."""
+    """Text that no listing shows; with `least_bytes` a shorter one is refused, but for none."""
+
+    def __init__(self, max_bytes: int, least_bytes: int = 0) -> None:
+        form = f"one line of UTF-8, {least_bytes}..{max_bytes} bytes" if least_bytes else ""
+        super().__init__(max_bytes, form)
+        self.least_bytes = least_bytes
+
+    def parse(self, text: str) -> str:
+        if 0 < len(text.encode()) < self.least_bytes:
+            raise ValueError(text)
+        return super().parse(text)
 
     def show(self, value: Any) -> str:
         return MASK if value else ""

@@ -276,6 +276,53 @@ class Config(msgspec.Struct, kw_only=True):
             runtime=True,
         ),
     ] = 128 * MB
+    cluster_enabled: Annotated[
+        bool, Opt(Bool(), "let other nodes in: listen on the bus; no = a node that stays alone")
+    ] = True
+    cluster_port: Annotated[
+        int,
+        Opt(Int(0, 65535), "TCP port of the bus; 0 = port + 10000, or a free one if that is taken"),
+    ] = 0
+    cluster_bind: Annotated[
+        list[str],
+        Opt(
+            Addresses(),
+            "addresses of the bus; empty = as the clients' with a cluster secret, else loopback",
+        ),
+    ] = []
+    cluster_secret: Annotated[
+        str,
+        Opt(
+            Secret(512, least_bytes=16),
+            "what all nodes of a cluster know and nobody else; empty = nodes of this machine only",
+            hidden=True,
+        ),
+    ] = ""
+    cluster_secret_file: Annotated[
+        str, Opt(Text(), "read the cluster secret from the first line of this file")
+    ] = ""
+    cluster_announce_ip: Annotated[
+        str,
+        Opt(
+            Text(255), "address or name at which other nodes reach this one; empty = they find out"
+        ),
+    ] = ""
+    cluster_announce_port: Annotated[
+        int, Opt(Int(0, 65535), "port at which clients reach this node; 0 = the one it listens on")
+    ] = 0
+    cluster_announce_bus_port: Annotated[
+        int, Opt(Int(0, 65535), "bus port for the other nodes; 0 = the one it listens on")
+    ] = 0
+    bus_buffer_limit: Annotated[
+        int,
+        Opt(
+            Memory(MB, 1 << 40),
+            "close a link to a node when more than this waits for it; "
+            "ADDJOB waits from a quarter of it",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = 64 * MB
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")
     ] = "local"
