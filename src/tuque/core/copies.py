@@ -119,6 +119,9 @@ def choose(n: Node, taken: i64, count: i64) -> list[int]:
     free = n.reachable & ~taken & ~1
     slots = slots_of(free)
     if len(slots) > count:
+        roomy = [slot for slot in slots if n.peers[slot].has_room]
+        if len(roomy) >= count:
+            slots = roomy  # B2.4: a slow link is spared as long as others will do
         n.chance.shuffle(slots)
         del slots[count:]
     return slots
