@@ -62,6 +62,7 @@ def test_config_switches_the_journal(make_door: Callable[..., Door], tmp_path: P
     assert door("CONFIG SET appendonly yes") == b"+OK\r\n"  # it is on: nothing to do
     queued = [door.add("q", str(i)) for i in range(3)]
     door("ACKJOB", queued[1])
+    assert door("DEBUG LOADAOF") == b"+OK\r\n"  # J6.5: a stop finishes the first snapshot
     fields = door.info("persistence")
     assert (fields["aof_state"], fields["aof_enabled"]) == ("on", "1")
     assert list(fields)[9:12] == ["aof_current_size", "aof_base_size", "aof_pending_rewrite"]

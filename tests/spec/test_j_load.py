@@ -17,7 +17,7 @@ from tuque.store.repair import check_dir, repair_dir
 
 def test_torn_tail(kept: Kept) -> None:
     """J5.1 A torn tail of the last segment is cut off and reported; with `aof-load-truncated no`
-    the start fails instead.
+    the start fails instead. The tail begins where reading fails, and no whole frame follows it.
     """
     job_id = kept.box.add()
     file = kept.disk.file(segment(kept))
@@ -272,5 +272,5 @@ def test_every_frame_is_found_again(kept: Kept) -> None:
     frames = 0
     while scanner.next() == FOUND:
         frames += 1
-    assert frames == 2
+    assert frames == 3, "the job, the mark of the stop, and that all is synced"
     assert kept.box.sessions[0]("SHOW", "D-12345678-123456789012345678901234-0001") is NULL

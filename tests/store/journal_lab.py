@@ -31,12 +31,13 @@ class Lab:
         policy: str = "always",
         now_ms: int = START_MS,
         seed: int = 0,
+        boot_id: bytes = BOOT_ID,
     ) -> None:
         self.disk = MemoryDisk() if disk is None else disk
         self.n = Node(NODE_ID, b"seed%d" % seed, now_ms)
         self.n.records = Records()
         self.committer = Committer(self.disk, PATH, NODE_ID, now_ms, policy, threaded=False)
-        self.committer.boot = Boot(now_ms, BOOT_ID, now_ms - START_MS)
+        self.committer.boot = Boot(now_ms, boot_id, now_ms - START_MS)
         self.committer.journal.boot = self.committer.boot
         self.log: list[str] = []
 

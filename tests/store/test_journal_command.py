@@ -99,14 +99,20 @@ def test_import_into_a_new_and_an_old_journal(tmp_path: Path) -> None:
         + b"*2\r\n$7\r\nLOAD"
     )
     code, text = run("import", aof, "--dir", tmp_path / "new")
-    assert code == 0, text
-    assert "loaded 2 jobs, acked or deleted 1, expired 1, bad 1, unfinished end of 12 bytes" in text
+    assert code == 1 and "new is not there; --create makes the directory" in text
+    assert not (tmp_path / "new").exists()
+    code, text = run("import", aof, "--dir", tmp_path / "new", "--create")
+    assert code == 1 and "cannot be read, nothing was imported; --skip-bad imports the rest" in text
+    assert "read 2 jobs, acked or deleted 1, expired 1, bad 1, unfinished end of 12 bytes" in text
+    assert not list((tmp_path / "new").rglob("*.log"))
+    code, text = run("import", aof, "--dir", tmp_path / "new", "--create", "--skip-bad")
+    assert code == 0 and "imported into" in text, text
     n, committer = opened(tmp_path / "new")
     assert sorted(n.jobs) == [numbered(1), numbered(2)]
     assert all(job.state == QUEUED for job in n.jobs.values())
     committer.close(NOW_MS)
     server_dir(tmp_path / "old")
-    code, text = run("import", aof, "--dir", tmp_path / "old", "--hold-at-most-once")
+    code, text = run("import", aof, "--dir", tmp_path / "old", "--hold-at-most-once", "--skip-bad")
     assert code == 0, text
     n, committer = opened(tmp_path / "old")
     assert len(n.jobs) == 5

@@ -232,7 +232,8 @@ def test_turning_it_on_in_a_running_server_replaces_what_was_there() -> None:
     other = Lab(lab.disk, seed=8)
     kept = [other_job(other) for _ in range(5)]
     other.committer.lock()
-    assert other.committer.start_anew(other.n) == ""
+    other.committer.start_anew(other.n)
+    other.committer.settle(other.n)
     later = other.add()
     other.disk.power_cut()
     assert set(restarted(other.disk, START_MS).n.jobs) == {*kept, later}

@@ -21,7 +21,7 @@ from tuque.core.job import ACTIVE, DELIVERED, STATE_NAMES, Job
 from tuque.core.ledger import CAUSES
 from tuque.core.records import Record, Records, decode
 from tuque.store.aof import AofReader, Import, import_step
-from tuque.store.disk import Disk, LockedError
+from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.journal import (
     FOUND,
     HEADER_BYTES,
@@ -109,11 +109,12 @@ def check(path: str) -> None:
     disk = Disk()
     try:
         if disk.is_dir(path):
-            report = check_dir(disk, find_dir(disk, path))
+            report = check_dir(disk, find_dir(disk, path), machine_boot_id())
             print_dir(report)
             is_ok = report.is_ok()
         else:
-            file = check_file(disk, path, path.rpartition("/")[2], b"", True, 0)
+            name = path.rpartition("/")[2]
+            file = check_file(disk, path, name, b"", True, 0, machine_boot_id())
             print_file(file)
             is_ok = not file.problems
     except (JournalError, OSError) as e:
@@ -134,7 +135,7 @@ def repair(path: str, yes: bool) -> None:
     path = find_dir(disk, path)
     handle = locked(disk, path)
     try:
-        report = check_dir(disk, path)
+        report = check_dir(disk, path, machine_boot_id())
         print_dir(report)
         if report.is_ok():
             return
@@ -275,22 +276,38 @@ def line_of(row: dict[str, Any]) -> str:
 @click.argument("aof", type=click.Path(exists=True, dir_okay=False))
 @click.option("--dir", "path", required=True, type=click.Path(), help="The server's dir.")
 @click.option("--appenddirname", default=DEFAULT_NAME, show_default=True, help="Journal in dir.")
+@click.option("--create", is_flag=True, help="Make DIR if it is not there.")
+@click.option(
+    "--skip-bad", is_flag=True, help="Import the rest of a log that is damaged or cut off."
+)
 @click.option(
     "--hold-at-most-once",
     is_flag=True,
     help="Keep jobs with RETRY 0 as delivered: Disque did not log what it handed out.",
 )
-def import_(aof: str, path: str, appenddirname: str, hold_at_most_once: bool) -> None:
+def import_(
+    aof: str, path: str, appenddirname: str, create: bool, skip_bad: bool, hold_at_most_once: bool
+) -> None:
     """Take the jobs of AOF, a log of Disque 1.0, into the journal of a stopped server.
 
     Jobs stored as queued are queued again, those with RETRY 0 too: after SHUTDOWN REWRITE-AOF
     of Disque that is exact; after a crash some of these may have been delivered before.
+
+    When something in AOF cannot be read, it is shown, nothing is imported, and the exit status
+    is 1; with --skip-bad the rest is imported.
     """
     disk = Disk()
+    if not create and not disk.is_dir(path):
+        raise click.ClickException(f"{path} is not there; --create makes the directory")
     path = path if is_journal_dir(disk, path) else f"{path.rstrip('/')}/{appenddirname}"
     handle = locked(disk, path)
     try:
         found = read_aof(disk, aof)
+        print_import(found)
+        if (found.bad_count or found.cut_bytes) and not skip_bad:
+            raise click.ClickException(
+                f"a part of {aof} cannot be read, nothing was imported; --skip-bad imports the rest"
+            )
         jobs = list(found.jobs.values())
         if hold_at_most_once:
             for job in jobs:
@@ -302,16 +319,20 @@ def import_(aof: str, path: str, appenddirname: str, hold_at_most_once: bool) ->
         raise click.ClickException(str(e)) from e
     finally:
         disk.close(handle)
+    click.echo(f"imported into {path}; start the server with appendonly yes")
+
+
+def print_import(found: Import) -> None:
+    """What the log holds, and what of it cannot be read."""
     for note in found.notes[:NOTES_SHOWN]:
         click.echo(note, err=True)
     if len(found.notes) > NOTES_SHOWN:
         click.echo(f"... and {len(found.notes) - NOTES_SHOWN} more", err=True)
     click.echo(
-        f"loaded {len(jobs):,} jobs, acked or deleted {found.deleted_count:,}, "
+        f"read {len(found.jobs):,} jobs, acked or deleted {found.deleted_count:,}, "
         f"expired {found.expired_count:,}, bad {found.bad_count:,}"
         + (f", unfinished end of {found.cut_bytes} bytes" if found.cut_bytes else "")
     )
-    click.echo(f"in {path}; start the server with appendonly yes")
 
 
 def read_aof(disk: Disk, aof: str) -> Import:
@@ -357,6 +378,7 @@ def write_jobs(disk: Disk, path: str, jobs: list[Job], found: Import) -> None:
     put(engine, records, at_ms)
     if not engine.sync():
         raise JournalError(engine.error)
+    engine.mark()
     engine.close()
 
 

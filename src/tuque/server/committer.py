@@ -78,7 +78,8 @@ def save_once(disk: Disk, path: str, n: Node) -> str:
     committer = Committer(disk, path, n.node_id, n.now_ms)
     try:
         committer.lock()
-        error = committer.start_anew(n)
+        committer.start_anew(n)
+        error = committer.finish_rewrite(n)
         if error == "":
             write_file(disk, f"{path}/{LOAD_ONCE}", b"the next start loads this journal\n")
             disk.fsync_dir(path)
@@ -199,12 +200,15 @@ class Committer:
         self.seq = seq
         self.thread.start()
 
-    def start_anew(self, n: Node, seq: int = 0) -> str:
-        """Begin with the jobs the node has now; returns "" or what went wrong."""
+    def start_anew(self, n: Node, seq: int = 0) -> None:
+        """[J6.5] Begin with the jobs the node has now: a rewrite tells them in the background.
+
+        Nothing counts before that is done. Raises JournalError.
+        """
         self.journal.start_anew(seq)
         self.seq = seq
         self.thread.start()
-        return self.rewrite_now(n)
+        self.start_rewrite(n, n.now_ms)
 
     def close(self, now_ms: int, retired: bool = False) -> str:
         """Write and sync what waits, stop the thread, free the directory; "" or the error.
@@ -343,15 +347,23 @@ class Committer:
 
     def rewrite_now(self, n: Node, timeout_s: float = 600.0) -> str:
         """Rewrite and wait for it (SHUTDOWN REWRITE-AOF); returns "" or what went wrong."""
-        deadline = time.monotonic() + timeout_s
-        while self.is_rewriting() and time.monotonic() < deadline:
-            self._step_and_wait(n)  # one that runs began before the latest changes
+        self.finish_rewrite(n, timeout_s)  # one that runs began before the latest changes
         self.start_rewrite(n, n.now_ms)
+        return self.finish_rewrite(n, timeout_s)
+
+    def finish_rewrite(self, n: Node, timeout_s: float = 600.0) -> str:
+        """Wait for the rewrite that runs; returns "" or what went wrong."""
+        deadline = time.monotonic() + timeout_s
         while self.is_rewriting() and time.monotonic() < deadline:
             self._step_and_wait(n)
         if self.thread.done_rewrite == self._rewrite:
             return ""
         return self.journal.rewrite_error or self.error or "the rewrite did not finish in time"
+
+    def settle(self, n: Node) -> None:
+        """Before `close`: finish a rewrite without which the files do not count (J6.5, J9.2)."""
+        if self.journal.is_broken and self.is_rewriting():
+            self.finish_rewrite(n)
 
     def _step_and_wait(self, n: Node) -> None:
         self.rewrite_step(n, n.now_ms, 10_000)

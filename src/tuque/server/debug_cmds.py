@@ -88,6 +88,7 @@ def load_journal_again(s: Server) -> None:
     if committer is None or s.n.records is None:
         raise ArgError(b"ERR there is no journal to load: appendonly is no")
     committer.commit(s.n.records, s.n.now_ms)
+    committer.settle(s.n)
     s.n.records = None
     s.committer = None
     reason = committer.close(s.n.now_ms)

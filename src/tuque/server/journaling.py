@@ -6,7 +6,6 @@ from tuque.core.records import Records
 from tuque.core.restore import order_evictable
 from tuque.server.committer import Committer, forget_saved, has_saved_once, save_once
 from tuque.server.config import in_dir
-from tuque.server.keeping import log_notes
 from tuque.server.options import Config
 from tuque.server.pump import Pump
 from tuque.server.state import Server, log
@@ -61,7 +60,8 @@ def load_journal(pump: Pump) -> None:
     order_evictable(s.n)
     take_over(pump, committer)
     s.is_loading = False
-    log_notes(loader.notes)
+    for note in loader.notes:  # something was cut off, or the clock jumped
+        log.warning("%s", note)
     seconds = (s.n.now_ms - started_ms) / 1000
     log.info("DB loaded from append only file: %.3f seconds, %d jobs", seconds, loader.job_count)
 
@@ -83,16 +83,17 @@ def take_over(pump: Pump, committer: Committer) -> None:
 
 
 def turn_on(s: Server) -> str:
-    """CONFIG SET appendonly yes: begin a journal with what there is; an error text or empty."""
+    """[J6.5] CONFIG SET appendonly yes: begin a journal with what there is, told in the background.
+
+    Returns an error text or "".
+    """
     committer = make_committer(s.cfg, s.n.node_id, s.n.now_ms)
     try:
         committer.lock()
-        error = committer.start_anew(s.n)
+        committer.start_anew(s.n)
     except JournalError as wrong:
-        error = str(wrong)
-    if error:
         committer.close(s.n.now_ms)
-        return error
+        return str(wrong)
     s.n.records = Records()
     s.committer = committer  # the pump begins to watch it
     return ""
@@ -124,6 +125,7 @@ def close_journal(pump: Pump) -> str:
     assert committer is not None
     if s.n.records is not None:
         committer.commit(s.n.records, s.n.now_ms)
+    committer.settle(s.n)
     pump.drop_wake()
     error = committer.close(s.n.now_ms)
     pump.open_gate()

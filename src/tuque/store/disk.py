@@ -23,6 +23,15 @@ class LockedError(Exception):
         self.pid = pid
 
 
+def machine_boot_id() -> bytes:
+    """What tells this boot of the machine from others; b"" where the system has no such id."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return bytes.fromhex(file.read().strip().replace(b"-", b"").decode())
+    except (OSError, ValueError):
+        return b""
+
+
 class Disk:
     """Files of the operating system. Paths are strings; a handle is a number."""
 

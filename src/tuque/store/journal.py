@@ -6,6 +6,7 @@ number began), a `lock`, and the `manifest`, which alone says what counts. A fil
 header and then frames. A frame is everything one turn of the server produced (or
 several turns together): it counts as a whole or not at all. Checksums start from a
 random salt of the file, so that no client can put bytes in a job that pass for a frame.
+A frame without records is a mark: it only says, as all do, what is durable before it.
 """
 
 import zlib
@@ -154,6 +155,8 @@ class Frame:
         self.payload = b""
 
 
+CUT_OFF: Final = "cut off"  # the end of FrameScanner.reason when the file ends too early
+
 # what FrameScanner.next found
 FOUND: Final = 0
 DONE: Final = 1
@@ -200,7 +203,7 @@ class FrameScanner:
         """Read the frame at `offset` into `frame`; "" or what is wrong with it."""
         head = self.bytes_at(offset, FRAME_BYTES)
         if len(head) < FRAME_BYTES:
-            return "frame header cut off"
+            return "frame header " + CUT_OFF
         if head[:4] != MARKER:
             return "no frame begins here"
         crc: int = _CRC.unpack_from(head, FRAME_BYTES - 4)[0]
@@ -210,7 +213,7 @@ class FrameScanner:
         frame = self.frame
         end: i64 = offset + FRAME_BYTES + size
         if end > self.size:
-            return "frame cut off"
+            return "frame " + CUT_OFF
         frame.payload = self.bytes_at(offset + FRAME_BYTES, size)
         if payload_crc != zlib.crc32(frame.payload, self.salt_crc):
             return "checksum of the frame is wrong"

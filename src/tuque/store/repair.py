@@ -31,7 +31,7 @@ from tuque.store.journal import (
     write_all,
     write_file,
 )
-from tuque.store.replay import after_bad, keep_aside
+from tuque.store.replay import after_bad, is_same_boot, is_torn, keep_aside
 
 TORN: Final = "torn"  # an unfinished write at the very end
 DAMAGED: Final = "damaged"
@@ -99,8 +99,11 @@ class DirReport:
         return all(len(file.problems) == 0 for file in self.files)
 
 
-def check_dir(disk: Disk, path: str) -> DirReport:
-    """Read the whole journal; raises JournalError when there is none or it is too new."""
+def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
+    """Read the whole journal; raises JournalError when there is none or it is too new.
+
+    `boot_id` is that of the machine now, b"" when unknown: it tells a torn end (J5.9).
+    """
     report = DirReport(path)
     name = f"{path}/{MANIFEST}"
     numbered = [other for other in disk.listdir(path) if number_of(other) >= 0]
@@ -129,7 +132,9 @@ def check_dir(disk: Disk, path: str) -> DirReport:
             report.absent.append(names[i])
             continue
         is_last = i == len(names) - 1
-        file = check_file(disk, f"{path}/{names[i]}", names[i], salts[i], is_last, expected)
+        file = check_file(
+            disk, f"{path}/{names[i]}", names[i], salts[i], is_last, expected, boot_id
+        )
         check_join(report, file)
         report.files.append(file)
         expected = 0 if file.kind == SNAPSHOT else file.next_seq
@@ -182,7 +187,13 @@ def check_join(report: DirReport, file: FileReport) -> None:
 
 
 def check_file(
-    disk: Disk, path: str, name: str, salt: bytes, is_last: bool, expected: i64
+    disk: Disk,
+    path: str,
+    name: str,
+    salt: bytes,
+    is_last: bool,
+    expected: i64,
+    boot_id: bytes = b"",
 ) -> FileReport:
     """Read one file to its end. `salt` is the manifest's, b"" when there is none.
 
@@ -205,7 +216,8 @@ def check_file(
     report.first_seq = report.next_seq
     if report.bytes > HEADER_BYTES and len(report.salt) == 8:
         scanner = FrameScanner(disk, path, report.salt, HEADER_BYTES)
-        check_frames(report, scanner, is_last and kind == SEGMENT)
+        is_booted_once = header is not None and is_same_boot(header.boot, Boot(0, boot_id, 0))
+        check_frames(report, scanner, is_last and kind == SEGMENT, is_booted_once)
     if kind == SNAPSHOT and not report.is_ended:
         problem = Problem(report.bytes, 0, DAMAGED, "the snapshot's end is missing")
         problem.first_seq = report.next_seq
@@ -213,7 +225,9 @@ def check_file(
     return report
 
 
-def check_frames(report: FileReport, scanner: FrameScanner, may_be_torn: bool) -> None:
+def check_frames(
+    report: FileReport, scanner: FrameScanner, may_be_torn: bool, is_booted_once: bool
+) -> None:
     """Walk the frames and note every problem."""
     while True:
         found = scanner.next()
@@ -228,8 +242,8 @@ def check_frames(report: FileReport, scanner: FrameScanner, may_be_torn: bool) -
         problem.now_ms = report.now_ms
         report.problems.append(problem)
         if may_be_torn:
-            _, durable_seq = after_bad(scanner)
-            if durable_seq < report.next_seq:
+            is_found, durable_seq = after_bad(scanner)
+            if is_torn(is_found, durable_seq, report.next_seq, is_booted_once):
                 problem.state = TORN
                 problem.size = scanner.size - offset
                 return

@@ -3,8 +3,9 @@
 Records are absolute, so replaying is applying them in order: first the snapshot, then
 the segments after it. What a rewrite met half-way is told twice and ends the same.
 
-An end that a cut tore off the last segment is cut away. Anything else that is not as it
-was written is damage: loading stops and says what `tuque journal repair` would do.
+An end that a cut tore off the last segment is cut away (`is_torn` tells it). Anything else
+that is not as it was written is damage: loading stops and says what `tuque journal repair`
+would do.
 Instants are moved when the clock of the machine jumped between two starts, so that a
 jump expires nothing and fires nothing early.
 """
@@ -34,6 +35,7 @@ from tuque.core.restore import restore_job, restore_pause
 from tuque.store.disk import Disk
 from tuque.store.journal import (
     BAD,
+    CUT_OFF,
     FOUND,
     HEADER_BYTES,
     SNAPSHOT,
@@ -214,7 +216,7 @@ class Loader:
         if not is_last or header.kind == SNAPSHOT:
             raise self.damage(scanner.path, offset, reason)
         found, durable_seq = after_bad(scanner)
-        if durable_seq >= self.next_seq:
+        if not is_torn(found, durable_seq, self.next_seq, is_same_boot(header.boot, self.boot)):
             raise self.damage(scanner.path, offset, reason)
         size = scanner.size - offset
         if not self.may_cut:
@@ -223,11 +225,11 @@ class Loader:
                 "set aof-load-truncated to yes to cut them off, or run: "
                 f"tuque journal repair {self.path}"
             )
-        if found:
-            # Later frames reached the disk before this one, which a power cut may do; they
-            # were never promised, but a person may want to see them.
+        if found or not reason.endswith(CUT_OFF):
+            # Not just a write that ends too early: a person may want to see it.
             aside = keep_aside(self.disk, scanner.path, "torn", offset, size)
-            reason += f"; later frames are whole: all of it is kept in {aside}"
+            later = "later frames are whole: all of it" if found else "it"
+            reason += f"; {later} is kept in {aside}"
         try:
             self.disk.truncate(scanner.path, offset)
         except OSError as e:
@@ -378,6 +380,23 @@ def after_bad(scanner: FrameScanner) -> tuple[bool, i64]:
     return found, durable_seq
 
 
+def is_torn(found: bool, durable_seq: i64, next_seq: i64, is_booted_once: bool) -> bool:
+    """[J5.1, J5.9] Whether a bad place in the last segment is its torn tail.
+
+    `found` and `durable_seq` are what `after_bad` says, `next_seq` is the first record that
+    cannot be read. `is_booted_once`: the page cache was not lost since the segment began, so
+    that a hole with whole frames behind it cannot come from a write.
+    """
+    if not found:
+        return True
+    return durable_seq < next_seq and not is_booted_once
+
+
+def is_same_boot(a: Boot, b: Boot) -> bool:
+    """Whether the machine is known not to have been restarted between the two."""
+    return a.boot_id == b.boot_id and a.boot_id != b"\0" * 16
+
+
 def keep_aside(disk: Disk, path: str, label: str, offset: i64, size: i64) -> str:
     """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name."""
     aside = f"{path}.{label}-{offset}"
@@ -403,7 +422,7 @@ def clock_jump_ms(before: Boot, last_ms: i64, after: Boot) -> i64:
     own clock tells exactly. Otherwise only going back shows: then the time between counts
     as none, so that nothing expires early.
     """
-    if before.boot_id == after.boot_id and before.boot_id != b"\0" * 16:
+    if is_same_boot(before, after):
         jump_ms = (after.wall_ms - before.wall_ms) - (after.boottime_ms - before.boottime_ms)
         if -JUMP_MS <= jump_ms <= JUMP_MS:
             return 0

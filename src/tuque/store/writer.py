@@ -3,6 +3,7 @@
 It knows what was written, what is durable, and what to do when the disk fails:
 
 * a failed write is cut back to the last whole frame and may be tried again;
+* a frame without records (a mark) says that all before it is durable, when no other does;
 * after a failed fsync nothing about the file is known, so it is *broken* until a
   rewrite has put everything into new files;
 * a rewrite starts a new segment, fills a snapshot beside it, and counts only when
@@ -63,6 +64,8 @@ class Journal:
         self.size: i64 = 0  # bytes of it that are whole frames
         self.seq: i64 = 0  # last record written
         self.synced_seq: i64 = 0  # last record known to be durable
+        self.marked_seq: i64 = 0  # the last one that the segment itself calls durable
+        self.last_ms: i64 = 0  # of the last frame
         self.old_bytes: i64 = 0  # of the other files in the manifest
         self.base_bytes: i64 = 0  # total after the last rewrite
         self.error = ""  # "" or what is wrong and what to do
@@ -100,6 +103,7 @@ class Journal:
                 m.segments.pop()  # no frame in it: leave no trail of empty files
                 m.salts.pop()
         try:
+            self.sync_last(m)
             salt = self.new_segment(now_ms)
             m.segments.append(segment_name(self.number))
             m.salts.append(salt)
@@ -112,6 +116,17 @@ class Journal:
         self.drop_unnamed()
         self.measure_old()
         self.base_bytes = self.total_bytes()
+
+    def sync_last(self, manifest: Manifest) -> None:
+        """[J5.10] What was loaded may lie in the page cache only, of a process that was killed."""
+        count = len(manifest.segments)
+        if count == 0:
+            return
+        handle = self.disk.open_append(f"{self.path}/{manifest.segments[count - 1]}")
+        try:
+            self.disk.fdatasync(handle)
+        finally:
+            self.disk.close(handle)
 
     def start_anew(self, seq: i64) -> None:
         """Begin without loading: nothing counts until a rewrite has finished.
@@ -161,6 +176,8 @@ class Journal:
         self.segment = path
         self.salt_crc = zlib.crc32(salt)
         self.size = HEADER_BYTES
+        self.marked_seq = self.seq
+        self.last_ms = now_ms
         return salt
 
     def write_manifest(self, manifest: Manifest) -> None:
@@ -213,9 +230,33 @@ class Journal:
             return False
         self.size += len(head) + len(payload)
         self.seq += count
+        self.marked_seq = self.synced_seq
+        self.last_ms = now_ms
         if not self.is_broken:
             self.error = ""
         return True
+
+    def must_mark(self) -> bool:
+        """Whether all is durable, and nothing in the segment says so."""
+        seq = self.seq
+        return self.marked_seq != seq and self.synced_seq == seq and not self.is_broken
+
+    def mark(self) -> None:
+        """[J3.2] Say in the segment that all is durable: later damage in it is no torn tail."""
+        if not self.must_mark():
+            return
+        self.marked_seq = self.seq  # without room it is left out: the next frame says the same
+        head = frame_header(b"", self.seq + 1, 0, self.last_ms, self.synced_seq, self.salt_crc)
+        try:
+            write_all(self.disk, self.handle, head)
+        except OSError:
+            self.cut_back()
+            return
+        self.size += len(head)
+        try:
+            self.disk.fdatasync(self.handle)
+        except OSError as e:
+            self.break_off(f"{why(e)} syncing {self.segment}")
 
     def on_write_error(self, e: OSError) -> None:
         """Cut off what the failed write left behind."""
@@ -225,6 +266,10 @@ class Journal:
         if self.is_broken:
             return
         self.error = f"{why(e)} writing {self.segment}; {hint}, the server retries each second"
+        self.cut_back()
+
+    def cut_back(self) -> None:
+        """Cut the segment to its whole frames."""
         try:
             self.disk.truncate(self.segment, self.size)
         except OSError as again:
@@ -302,6 +347,7 @@ class Journal:
         """Write on in the old segment, which is the last one that the manifest names."""
         self.rewrite_error = f"{why(e)} creating a segment in {self.path}"
         if self.is_broken:
+            self.tell_broken(self.rewrite_error)
             if self.handle >= 0:
                 self.disk.close(self.handle)
                 self.handle = -1
@@ -313,6 +359,7 @@ class Journal:
         self.handle = -1
         self.segment = old_segment
         self.size = old_size
+        self.marked_seq = 0
         self.salt_crc = zlib.crc32(self.manifest.salts[len(self.manifest.salts) - 1])
         try:
             self.handle = self.disk.open_append(old_segment)
@@ -404,10 +451,17 @@ class Journal:
             self.disk.close(self.snapshot)
             self.snapshot = -1
         self.unlink_quietly(self.snapshot_path)
-        if self.is_broken and self.handle >= 0:
-            self.disk.close(self.handle)
-            self.handle = -1
-            self.unlink_quietly(self.segment)
+        if self.is_broken:
+            self.tell_broken(reason)
+            if self.handle >= 0:
+                self.disk.close(self.handle)
+                self.handle = -1
+                self.unlink_quietly(self.segment)
+
+    def tell_broken(self, reason: str) -> None:
+        """[J6.5] The journal could not even be begun; other errors say already what is wrong."""
+        if self.error == "":
+            self.error = f"{reason}: the journal does not begin; the server retries each second"
 
     def unlink_quietly(self, path: str) -> None:
         """Remove the file if that works; a file that no manifest names does no harm."""
