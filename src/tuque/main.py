@@ -18,6 +18,7 @@ from tuque import __version__
 SUBCOMMANDS: Final = {
     "server": ("tuque.server.main", "server", "Run a node."),
     "cli": ("tuque.console.cli", "cli", "Send commands to a node; without one, a prompt."),
+    "cluster": ("tuque.console.cluster_cmd", "cluster", "Start, see and change a cluster."),
     "worker": ("tuque.worker.main", "worker", "Run the tasks of an app: module:app."),
     "journal": ("tuque.console.journal_cmd", "journal", "Check, repair, show or import a journal."),
     "spark": ("tuque.spark.cmd", "spark", "Make tables and a report of the events of a node."),

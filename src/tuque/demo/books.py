@@ -1,8 +1,9 @@
 """The demo's own books: what the producer added, what came out, and what became of each job.
 
 Three witnesses are heard: the producer's ids, what the workers sent back (results and dead
-letters), and the event files of the broker. A job is done when workers and broker agree on it;
-whatever is left over is lost. The broker's own counters are not asked.
+letters), and the nodes that live at the end, which are asked for each id. A job is done when a
+worker told its outcome and no node would hand it out again; whatever is left over is lost. The
+event files tell the history, less the last second of the node that was killed.
 """
 
 from __future__ import annotations
@@ -89,11 +90,10 @@ class Books:
     def open(self) -> int:
         return len(self.path_of) - self.ended
 
-    def lost(self, history: History) -> list[str]:
-        """The jobs that workers and broker do not both call done, or both call dead."""
-        done = self.results.keys() & history.acked
-        dead = self.buried.keys() & history.dead
-        return sorted(self.path_of.keys() - done - dead)
+    def lost(self, unsettled: set[str]) -> list[str]:
+        """The jobs without an outcome, or that a node would still hand out."""
+        ended = self.results.keys() | self.buried.keys()
+        return sorted((self.path_of.keys() - ended) | unsettled)
 
     def survived(self) -> list[str]:
         """The jobs that had to fail and did not."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -17,9 +17,11 @@ import click
 import msgspec
 
 from tuque import Client
+from tuque.console.programs import Programs, free_ports, join_nodes, node_name, start_nodes
 from tuque.demo.books import Books, History, read_history
-from tuque.demo.programs import Programs, free_port, start_node, start_worker, wait_for_worker
-from tuque.demo.tasks import DEAD, RESULTS, Measures, measure
+from tuque.demo.programs import start_worker, wait_for_worker
+from tuque.demo.tasks import DEAD, RESULTS, RETRY_S, Measures, measure
+from tuque.errors import ConnectionError
 from tuque.worker.codec import decode
 
 NOT_STANDARD: Final = {"site-packages", "dist-packages", "__pycache__"}
@@ -31,7 +33,10 @@ CORRUPT_FILES: Final = {
     "no_such_coding.py": b"# -*- coding: klingon-8 -*-\n",
 }
 KILL_AT: Final = 0.35  # of all jobs ended
+NODES: Final = 3
+VICTIM: Final = node_name(NODES)  # the node that is killed along with a worker
 DEADLINE_S: Final = 150.0
+SETTLE_S: Final = 20.0
 FETCH: Final = 200
 PLAIN_LINES: Final = 5  # progress lines where there is no terminal
 
@@ -57,22 +62,22 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
     sources = standard_library(limit)
     books = Books()
     with Programs(run_dir) as programs:
-        port = free_port()
-        url = start_node(programs, port, run_dir / "node", run_dir.resolve() / "events")
-        click.echo(f"node       {url}, journal and events in {run_dir}")
+        url = start_cluster(programs, run_dir)
+        click.echo(f"cluster    {url}, journals and events in {run_dir}")
         with Client(url) as client:
             measure.app.use(url)
             pids = start_workers(programs, url)
             produce(sources, plant(run_dir / "corrupt"), books)
             work_through(client, programs, url, books, pids[0])
-        for name in reversed(programs.names):  # the node, which was first, as the last
+        unsettled = ask_for_all(url, books)
+        for name in reversed(programs.names):  # the nodes, which were first, as the last
             programs.stop(name)
     history = read_history(run_dir / "events")
     has_report = report and spark_report(run_dir)
-    show_table(books, history, time.monotonic() - began)
+    show_table(books, history, unsettled, time.monotonic() - began)
     if has_report:
         click.echo(f"\nreport     {run_dir / 'report' / 'report.html'}")
-    lost, survived = books.lost(history), books.survived()
+    lost, survived = books.lost(unsettled), books.survived()
     for job_id in lost[:20]:
         click.echo(f"lost       {job_id} {books.path_of[job_id]}", err=True)
     for job_id in survived:
@@ -80,6 +85,21 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
     if report and not has_report:
         click.echo("there is no report: see above what Spark said", err=True)
     sys.exit(1 if lost or survived or has_report != report else 0)
+
+
+def start_cluster(programs: Programs, run_dir: Path) -> str:
+    """Starts the nodes and lets them meet; returns the URL of all."""
+    ports = free_ports(NODES)
+    urls = start_nodes(
+        programs,
+        ports,
+        run_dir,
+        *("--appendonly", "yes", "--appendfsync", "everysec"),
+        *("--events", "yes", "--events-dir", str(run_dir.resolve() / "events")),
+        *("--events-roll-seconds", "1", "--default-retry-max", str(RETRY_S)),
+    )
+    join_nodes(programs, ports)
+    return f"tuque://{','.join(url.removeprefix('tuque://') for url in urls)}/"
 
 
 def standard_library(limit: int | None) -> list[Path]:
@@ -141,11 +161,31 @@ def work_through(client: Client, programs: Programs, url: str, books: Books, vic
             show(books.ended)
             if not kill_note and books.ended >= kill_at:
                 programs.kill("worker-1")
+                programs.kill(VICTIM)
                 pid = start_worker(programs, "worker-3", url)
-                kill_note = f"{victim} after {books.ended} jobs, {pid} takes its place"
+                kill_note = (
+                    f"worker {victim} and {VICTIM} after {books.ended} jobs, "
+                    f"{pid} takes the worker's place"
+                )
     click.echo(f"kill -9    {kill_note or 'not done, the time was up'}")
     if books.open:
         click.echo(f"time is up: {books.open} jobs have no end after {DEADLINE_S:.0f} s", err=True)
+
+
+def ask_for_all(url: str, books: Books) -> set[str]:
+    """The jobs that a living node would hand out again; those being acked get some time."""
+    open_ids = set(books.path_of)
+    deadline = time.monotonic() + SETTLE_S
+    while open_ids and time.monotonic() < deadline:
+        asked, open_ids = sorted(open_ids), set()
+        for host in url.removeprefix("tuque://").rstrip("/").split(","):
+            with suppress(ConnectionError), Client(f"tuque://{host}", timeout=2) as client:
+                pipe = client.pipeline()
+                for job_id in asked:
+                    pipe.show(job_id)
+                found = pipe.execute()
+                open_ids |= {job.id for job in found if job is not None and job.state != "acked"}
+    return open_ids
 
 
 def collect(client: Client, books: Books) -> None:
@@ -185,18 +225,19 @@ def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
     yield show
 
 
-def show_table(books: Books, history: History, took_s: float) -> None:
+def show_table(books: Books, history: History, unsettled: set[str], took_s: float) -> None:
     """Prints what went in, what became of it, and what was counted."""
-    lost = len(books.lost(history))
+    lost = len(books.lost(unsettled))
     rows: list[tuple[str, int | str, str]] = [
         ("jobs in", len(books.path_of), f"{len(books.must_fail)} of them made to fail"),
-        ("acked", len(history.acked - history.dead), "by the broker's event files"),
+        ("ended", books.ended, "with a result or a dead letter"),
+        ("acked", len(history.acked - history.dead), "in the event files, less what was killed"),
         (
             "redelivered",
             history.redelivered,
             f"{history.timed_out} from the killed worker, {history.nacked} as another try",
         ),
-        ("dead-lettered", len(history.dead), "no Python, or no file"),
+        ("dead-lettered", len(books.buried), "no Python, or no file"),
         ("lost", lost, "ids without an end"),
     ]
     totals = books.totals()

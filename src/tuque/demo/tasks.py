@@ -18,7 +18,7 @@ from tuque.worker import App, Backoff, Reject, current_job
 FILES: Final = "files"
 RESULTS: Final = "results"
 DEAD: Final = "files.dead"
-RETRY_S: Final = 3  # how soon the jobs of a dead worker come back
+RETRY_S: Final = 3  # how soon the jobs of a dead worker or node come back
 
 app = App()
 
@@ -57,7 +57,7 @@ def measure(path: str) -> None:
     job = current_job()
     found = Measures(job.job_id, path, lines=source.count("\n"), tries=job.number)
     count(tree, found)
-    app.client.addjob(RESULTS, msgspec.json.encode(found), ttl=3600)
+    app.client.addjob(RESULTS, msgspec.json.encode(found), ttl=3600, retry=RETRY_S)
 
 
 def count(tree: ast.AST, found: Measures) -> None:

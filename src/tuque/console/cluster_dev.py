@@ -1,0 +1,69 @@
+"""`tuque cluster dev`: a cluster on this machine, for trying things out, until Ctrl-C.
+
+Decides ports, directories and what is printed. The nodes are ordinary `tuque server` processes
+on the loopback; ending the command ends them, and their data stay in the directory.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from tuque.console.programs import Programs, free_ports, join_nodes, node_name, start_nodes
+
+
+class Ended(Exception):
+    """Somebody asked the command to end."""
+
+
+def on_signal(number: int, frame: FrameType | None) -> None:
+    """Ends the wait; a second signal while the nodes stop changes nothing."""
+    raise Ended
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(1, 16), default=3, show_default=True)
+@click.option(
+    "--port", type=click.IntRange(0, 55_520), default=0, help="Of the first node; 0: free ports."
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("cluster-dev"),
+    show_default=True,
+    help="Where each node keeps its data and log.",
+)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Option of all nodes.")
+def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> None:
+    """Start a cluster on this machine; Ctrl-C stops it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ports = [port + i for i in range(nodes)] if port else free_ports(nodes)
+    options = [word for setting in settings for word in ("--set", setting)]
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    with Programs(directory) as programs:
+        try:
+            urls = start_nodes(programs, ports, directory, *options)
+            join_nodes(programs, ports)
+            for number, url in enumerate(urls, 1):
+                click.echo(f"{node_name(number):<8} {url}   {directory / node_name(number)}")
+            hosts = ",".join(url.removeprefix("tuque://") for url in urls)
+            click.echo(f"\nall      tuque://{hosts}/")
+            click.echo(f"look     tuque cluster status -p {ports[0]}")
+            click.echo("stop     Ctrl-C")
+            while True:
+                programs.check()
+                time.sleep(0.2)
+        except Ended:
+            pass
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        click.echo("stopping ...")
+        for name in programs.names:
+            programs.stop(name)
+    click.echo("stopped")

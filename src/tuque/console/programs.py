@@ -1,0 +1,190 @@
+"""Nodes and workers as child processes: started as a user would, ended whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import click
+
+from tuque.console.link import ErrorReply, Link, Target
+
+START_LIMIT_S: Final = 30.0
+STOP_LIMIT_S: Final = 30.0
+LOG_TAIL_LINES: Final = 15
+BUS_OFFSET: Final = 10_000  # the bus port is that much above the client port
+
+
+class Programs:
+    """Child processes by name; leaving the context ends those that still run."""
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Programs:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        err: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self._running.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    @property
+    def names(self) -> list[str]:
+        """The programs that were not ended yet, oldest first."""
+        return list(self._running)
+
+    def start(self, name: str, *arguments: str) -> int:
+        """Starts `tuque ARGUMENTS`, its output in NAME.log; returns its pid."""
+        with (self.out / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tuque", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._running[name] = process
+        return process.pid
+
+    def check(self) -> None:
+        """ClickException with the end of its log for a program that ended by itself."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                raise click.ClickException(
+                    f"{name} ended with exit code {process.returncode}:\n{self.log_tail(name)}"
+                )
+
+    def kill(self, name: str) -> None:
+        """Ends a program the way a power cut would."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
+    def stop(self, name: str) -> None:
+        """Asks a program to end and waits for it; ClickException unless it ends well."""
+        process = self._running[name]
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise click.ClickException(f"{name} does not stop:\n{self.log_tail(name)}") from None
+        del self._running[name]
+        if code != 0:
+            raise click.ClickException(
+                f"{name} ended with exit code {code}:\n{self.log_tail(name)}"
+            )
+
+    def log_tail(self, name: str) -> str:
+        """The last lines that a program wrote."""
+        with contextlib.suppress(OSError):
+            text = (self.out / f"{name}.log").read_text(errors="replace")
+            return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
+        return ""
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody listens on now, nor on its bus port."""
+    while True:
+        with socket.socket() as probe, socket.socket() as bus:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+            if port + BUS_OFFSET <= 65_535:
+                with contextlib.suppress(OSError):
+                    bus.bind(("127.0.0.1", port + BUS_OFFSET))
+                    return port
+
+
+def free_ports(count: int) -> list[int]:
+    """That many different free ports."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = free_port()
+        if port not in ports:
+            ports.append(port)
+    return ports
+
+
+def node_name(number: int) -> str:
+    """What the n-th node of a cluster is called in logs and directories."""
+    return f"node-{number}"
+
+
+def start_nodes(programs: Programs, ports: list[int], out: Path, *options: str) -> list[str]:
+    """Starts a node for each port and waits until all answer; returns their URLs."""
+    for number, port in enumerate(ports, 1):
+        directory = out / node_name(number)
+        directory.mkdir(parents=True, exist_ok=True)
+        programs.start(
+            node_name(number),
+            *("server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)),
+            *options,
+        )
+    for number, port in enumerate(ports, 1):
+        wait_until(programs, node_name(number), "answer", partial(is_open, port))
+    return [f"tuque://127.0.0.1:{port}" for port in ports]
+
+
+def join_nodes(programs: Programs, ports: list[int]) -> None:
+    """Lets the nodes meet and waits until each is linked to all others."""
+    first = Link(Target(port=ports[0]))
+    for port in ports[1:]:
+        said = first.call([b"CLUSTER", b"MEET", b"127.0.0.1", str(port).encode()])
+        if isinstance(said, ErrorReply):
+            raise click.ClickException(f"CLUSTER MEET 127.0.0.1 {port}: {said}")
+    first.close()
+    for number, port in enumerate(ports, 1):
+        link = Link(Target(port=port))
+        wait_until(
+            programs,
+            node_name(number),
+            "find the others",
+            partial(sees, link, len(ports)),
+        )
+        link.close()
+
+
+def sees(link: Link, count: int) -> bool:
+    """Whether a node reaches all others of a cluster of that many."""
+    return reach(link) + 1 >= count
+
+
+def reach(link: Link) -> int:
+    """How many other nodes a node reaches."""
+    text = link.call([b"CLUSTER", b"INFO"])
+    assert isinstance(text, bytes), text
+    for line in text.split(b"\r\n"):
+        if line.startswith(b"cluster_reachable_nodes:"):
+            return int(line.partition(b":")[2])
+    return 0
+
+
+def wait_until(programs: Programs, name: str, what: str, is_so: Callable[[], bool]) -> None:
+    """Returns when it is so; ClickException when a program ends or it takes too long."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while not is_so():
+        programs.check()
+        if time.monotonic() > deadline:
+            raise click.ClickException(f"{name} does not {what}:\n{programs.log_tail(name)}")
+        time.sleep(0.02)
+
+
+def is_open(port: int) -> bool:
+    """Whether somebody listens on that port of the loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
