@@ -221,3 +221,50 @@ def test_journal_turned_on_and_off_at_run_time(make_server: MakeServer) -> None:
     assert all_ids(wire) == {first, second}
     assert wire("CONFIG", "SET", "appendonly", "no") == b"OK"
     wire.add("q")
+
+
+def test_the_journal_is_switched_on_in_the_background(make_server: MakeServer) -> None:
+    """J6.5 Meanwhile [...] replies that wait for a sync wait for the snapshot, and a stop finishes
+    it first.
+    """
+    server = make_server("--appendfsync", "always")
+    wire, adding = server.wire(), server.wire()
+    for _ in range(20):
+        wire.raw(encode("ADDJOB", "q", "b" * 100, 0) * 1000)
+        for _ in range(1000):
+            assert wire.read().startswith(b"D-")
+    wire.raw(encode("CONFIG", "SET", "appendonly", "yes") + encode("INFO", "persistence"))
+    assert wire.read() == b"OK"
+    assert b"aof_state:wait-rewrite" in wire.read()
+    last = adding.add("last")  # answered when it is on the disk, and all the others with it
+    assert wire.info("persistence")["aof_state"] == "on"
+    server.kill()
+    wire = server.start("--appendonly", "yes").wire()
+    assert (wire("QLEN", "q"), wire.get("last")) == (20_000, [last])
+    assert wire("CONFIG", "SET", "appendonly", "no") == b"OK"
+    wire.raw(encode("CONFIG", "SET", "appendonly", "yes") + encode("SHUTDOWN"))
+    assert wire.read() == b"OK"
+    assert wire.read_to_end() == b""
+    assert server.wait() == 0
+    assert server.start("--appendonly", "yes").wire()("QLEN", "q") == 20_000
+
+
+def test_damage_in_an_idle_journal_stops_the_start(make_server: MakeServer) -> None:
+    """J5.2 Damage anywhere else stops the start with a text that names the file, the place and the
+    command that mends it.
+    """
+    server = make_server("--appendonly", "yes", "--appendfsync", "everysec")
+    wire = server.wire()
+    for i in range(20):
+        wire.add("q", str(i))
+    (segment,) = (server.directory / "journal").glob("*.log")
+    size = segment.stat().st_size
+    wait_for(lambda: segment.stat().st_size > size)  # J3.2: the mark of an idle second
+    server.kill()
+    data = bytearray(segment.read_bytes())
+    data[size // 2] ^= 1
+    segment.write_bytes(data)
+    with pytest.raises(AssertionError):
+        server.start()
+    assert "is damaged at offset" in server.log() and "tuque journal repair" in server.log()
+    assert segment.read_bytes() == bytes(data)
