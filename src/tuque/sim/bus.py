@@ -37,8 +37,11 @@ class Links:
         self.by_slot: dict[int, Link] = {}
         self.lives: dict[int, int] = {}
         self.beat_us = 0
-        self.sent_messages = 0
+        self.said = 0
         self.dialing: dict[str, bool] = {}
+
+    def linked(self) -> int:
+        return len(self.by_slot)
 
     def start(self) -> None:
         self.beat_us = self.shell.world.now_us
@@ -156,7 +159,7 @@ class Links:
             link = self.by_slot.get(int(peer.slot))
             if link is None or not messages:
                 continue
-            self.sent_messages += len(messages)
+            self.said += len(messages)
             if seq >= 0 or link.held:
                 link.held.append((seq, messages))
             else:

@@ -1,10 +1,15 @@
-"""Judges that look from above: tables at every turn, copies at every death, all at the end."""
+"""Judges that look from above while a seed runs: tables after turns, copies at every death.
+
+They know what no node can know: all memories, all disks and what every client was told.
+What must hold in the end is judged in verdicts.py.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tuque.core.job import ACKED
+from tuque.core.job import ACKED, IN_TRANSIT, WAIT_REPL, Job
+from tuque.core.procedures import memory_level
 from tuque.sim.history import OK, Add
 
 if TYPE_CHECKING:
@@ -12,7 +17,8 @@ if TYPE_CHECKING:
     from tuque.sim.machine import Machine
     from tuque.sim.shell import Shell
 
-GRACE_US = 8_000_000
+WINDOW_US: Final = 1_200_000  # everysec: what may be lost, beside the longest fsync
+ENDED: Final = ("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER")
 
 
 class Watcher:
@@ -24,10 +30,17 @@ class Watcher:
         self.world = cluster.world
         self.chance = self.world.stream("checks")
         self.next_check = 1
+        self.losers = 0
 
-    def on_fault(self, kind: str) -> None:
-        """A fault happens; it counts as effective when work is in flight."""
+    def on_fault(self, kind: str, machines: list[Machine]) -> None:
+        """A fault happens; it is effective when there is work that it can hit."""
         self.history.count(f"fault {kind}")
+        for m in machines:
+            if m.shell is not None and (m.shell.n.jobs or m.shell.n.adding):
+                self.history.count(f"effective {kind}")
+                return
+
+    # ---- every turn
 
     def on_turn(self, machine: Machine, shell: Shell) -> None:
         """A node ended a turn (S9)."""
@@ -41,83 +54,130 @@ class Watcher:
             self.check_tables(machine, shell)
 
     def check_tables(self, machine: Machine, shell: Shell) -> None:
-        """The node's own check of its tables."""
+        """The node's own check of its tables, and rare states on the way."""
         self.history.count("table checks")
         try:
             shell.check()
         except AssertionError as error:
             self.history.find("S9", f"{machine.name}: {error!r}")
+        n = shell.n
+        for what, is_so in (
+            ("memory level 1", memory_level(n) == 1),
+            ("memory level 3", memory_level(n) == 3),
+            ("tombstones", len(n.tombs.ids) > 0),
+            ("producers wait", len(n.adding) > 0),
+            ("consumers wait", len(n.waiters) > 0),
+            ("replies are held back", len(shell.gate) > 0),
+            ("a journal that fails", bool(n.records) and bool(shell.s.journal_error)),
+        ):
+            if is_so:
+                self.world.sometimes(what)
+
+    # ---- the death of a process
 
     def on_death(self, machine: Machine, shell: Shell, how: str, back: str) -> None:
-        """A process ended: count the copies and acks that went with its memory (S1, S4)."""
+        """A process ended: count the copies and acks that went with its memory (S1, S2, S4)."""
+        if shell.n.adding:
+            self.world.sometimes("death while a producer waits")
         for id, job in shell.n.jobs.items():
-            add = self.history.by_id.get(id) or self.history.adds.get(
-                job.body[: job.body.find(b">") + 1]
-            )
+            add = self.add_of(id, job)
             if add is None:
                 continue
+            if job.flags & IN_TRANSIT:
+                self.world.sometimes("death while an at-most-once job is in transit")
             if job.state == ACKED:
-                if not any(m.knows_ack(id) for m in self.cluster.machines):
-                    add.ack_excuse = f"{machine.name} was the only one to know"
-                continue
-            if id in machine.kept:
-                continue
-            others = sum(1 for m in self.cluster.machines if m.has_copy(id))
-            if others + 1 >= add.repl:
-                add.losses = 0
-            add.losses += 1
-            add.losses_ever += 1
+                self.world.sometimes("death while an ack is collected")
+            elif id not in machine.kept and not machine.is_drained:
+                self.lose_copy(machine, shell, add, job, back)
+        for add in self.history.adds.values():
+            if add.id and add.asked_for(*ENDED):
+                self.lose_ack(machine, add, back)
+            if back == "old" and add.id in machine.kept:
+                add.excuse = "an old disk came back"
 
-    def copies(self, add: Add) -> int:
+    def add_of(self, id: bytes, job: Job) -> Add | None:
+        """What a client asked for that became this job."""
+        add = self.history.by_id.get(id)
+        if add is None and job.body:
+            add = self.history.adds.get(job.body[: job.body.find(b">") + 1])
+        return add
+
+    def lose_copy(self, machine: Machine, shell: Shell, add: Add, job: Job, back: str) -> None:
+        """A copy went with a memory; the budget is W - 1 between two times of W copies."""
+        others = sum(1 for m in self.cluster.machines if m.has_copy(job.id))
+        if others + 1 >= add.repl:
+            add.losses = 0
+        add.losses += 1
+        self.history.count("copies lost")
+        if back != "disk" or machine.had_disk_fault or machine.clock.wall_offset_ms > 0:
+            return
+        is_origin = add.node == machine.name and add.outcome == OK and job.state != WAIT_REPL
+        if not is_origin or add.asked_for(*ENDED) or add.is_async:
+            return
+        journal = shell.journal
+        if journal is None or self.world.now_us > add.expiry_us() - 5_000_000:
+            return
+        age_us = self.world.now_us - add.done_us
+        if machine.settings.policy == "always":
+            self.history.find("S2", f"{add.token!r} was not on the disk of {machine.name}")
+        elif machine.settings.policy == "everysec":
+            self.history.count("everysec losses")
+            if age_us > WINDOW_US + journal.stall_us:
+                self.history.find("S2e", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
+
+    def lose_ack(self, machine: Machine, add: Add, back: str) -> None:
+        """An ack may go with the only memory that knew it, or with an unsynced end of a log."""
+        if add.id in machine.kept and (machine.settings.policy != "always" or back == "old"):
+            add.ack_excuse = f"{machine.name} lost the record of the ack"
+        elif back != "disk" or machine.settings.policy != "always":
+            if not any(m.knows_ack(add.id) for m in self.cluster.machines):
+                add.ack_excuse = f"{machine.name} was the last to know"
+
+    # ---- admin
+
+    def on_safe_to_stop(self, machine: Machine) -> None:
+        """A leaving node said that it is safe to stop it: it holds nothing that matters (S12)."""
+        self.history.count("drains")
+        self.world.sometimes("a node is drained")
+        for id in machine.shell.n.jobs if machine.shell is not None else ():
+            add = self.history.by_id.get(id)
+            if add is not None and machine.has_copy(id) and not self.is_over(add):
+                self.history.find("S12", f"{machine.name} still has {add.token!r}")
+        self.judge_copies("S12", machine)
+
+    def on_repaired(self) -> None:
+        """All nodes say that repair is done: each job has its copies (S14)."""
+        self.history.count("repairs done")
+        self.judge_copies("S14", None)
+
+    def judge_copies(self, rule: str, leaver: Machine | None) -> None:
+        """Each job that was not lost has W copies, or as many as there are nodes for them."""
+        able = [
+            m for m in self.cluster.machines
+            if m.shell is not None and m is not leaver and not m.shell.n.is_leaving
+            and not m.shell.is_paused and memory_level(m.shell.n) == 0
+        ]  # fmt: skip
+        if len(able) < len(self.cluster.machines) - (leaver is not None):
+            return
+        for add in self.history.adds.values():
+            if add.outcome != OK or add.retry_s == 0 or add.is_async or self.is_over(add):
+                continue
+            copies = self.copies(add, leaver)
+            wanted = min(add.repl, len(able))
+            if 0 < copies < wanted and self.is_quiet(add):
+                self.history.find(rule, f"{add.token!r} has {copies} copies of {wanted}")
+            self.history.count(f"{rule} copies checked")
+
+    def is_quiet(self, add: Add) -> bool:
+        """Whether nothing about the job is under way."""
+        return self.world.now_us - add.done_us > 500_000
+
+    def is_over(self, add: Add) -> bool:
+        """Whether the job may be gone rightly."""
+        if add.asked_for(*ENDED) or add.excuse:
+            return True
+        return self.world.now_us > add.asked_us + add.ttl_s * 1_000_000 - 2_000_000
+
+    def copies(self, add: Add, leaver: Machine | None = None) -> int:
         """Nodes with a copy that could be delivered."""
-        return sum(1 for m in self.cluster.machines if m.has_copy(add.id))
-
-    def on_healed(self) -> None:
-        """All is well for a while: nothing may be missing (S1)."""
-        now_us = self.world.now_us
-        for add in self.history.adds.values():
-            if add.outcome != OK or add.retry_s == 0 or add.is_async:
-                continue
-            self.history.count("jobs checked for loss")
-            if add.asked_for("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER"):
-                continue
-            if now_us > add.asked_us + add.ttl_s * 1_000_000 - 2_000_000:
-                continue
-            if self.copies(add) == 0:
-                if add.losses <= add.repl - 1:
-                    self.history.find(
-                        "S1", f"{add.token!r} {add.id!r} is gone; {add.losses} losses, W={add.repl}"
-                    )
-                else:
-                    self.history.count("losses beyond the budget")
-
-    def on_drained(self) -> None:
-        """Everything there was must have been delivered (L1), nothing acked again (S4)."""
-        healed_us = self.cluster.healed_us
-        for add in self.history.adds.values():
-            acked_us = add.acked_us()
-            if acked_us and acked_us <= healed_us:
-                self.history.count("acks checked")
-                for d in add.deliveries:
-                    if d.at_us > healed_us + GRACE_US and not add.ack_excuse:
-                        self.history.find("S4", f"{add.token!r} came again after its ack")
-            if add.outcome == OK and add.retry_s > 0 and not add.deliveries:
-                if self.copies(add) and self.world.now_us < add.expiry_us() - 2_000_000:
-                    if add.asked_us + add.delay_s * 1_000_000 < healed_us:
-                        self.history.find("L1", f"{add.token!r} was never delivered")
-
-    def on_end(self) -> None:
-        """Nothing may be left (L2)."""
-        for machine in self.cluster.machines:
-            shell = machine.shell
-            if shell is None:
-                continue
-            self.check_tables(machine, shell)
-            for id, job in shell.n.jobs.items():
-                add = self.history.by_id.get(id)
-                if add is not None and add.acked_us() and job.state == ACKED:
-                    self.history.find("L2", f"{machine.name} still keeps acked {add.token!r}")
-        if self.history.counts.get("adds ok", 0) == 0:
-            self.history.find("EMPTY", "no job was added: this seed checks nothing")
-        if self.history.counts.get("deliveries", 0) == 0:
-            self.history.find("EMPTY", "no job was delivered: this seed checks nothing")
+        return sum(1 for m in self.cluster.machines if m is not leaver and m.has_copy(add.id))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from tuque.sim.admin import ADMIN, ignore
 from tuque.sim.checkers import Watcher
 from tuque.sim.faults import apply
 from tuque.sim.history import History
@@ -17,6 +18,7 @@ from tuque.sim.machine import Machine
 from tuque.sim.network import Network
 from tuque.sim.plan import Op, Plan
 from tuque.sim.programs import Person, Worker
+from tuque.sim.verdicts import Verdicts
 from tuque.sim.world import World
 
 SETUP_MS: Final = 8_000
@@ -39,6 +41,7 @@ class Cluster:
         self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
         self.people: dict[str, Person] = {}
         self.watcher = Watcher(self)
+        self.verdicts = Verdicts(self, self.watcher)
         self.healed_us = 0
         self.phase = "setup"
 
@@ -62,13 +65,15 @@ class Cluster:
         self.wait_ms(self.plan.chaos_ms)
         self.heal()
         self.wait_ms(HEAL_MS)
-        self.watcher.on_healed()
+        self.verdicts.on_healed()
         self.phase = "drain"
         self.drain()
-        self.watcher.on_drained()
+        self.verdicts.on_drained()
         self.phase = "rest"
-        self.wait_ms(REST_MS)
-        self.watcher.on_end()
+        self.wait_ms(REST_MS // 2)
+        self.verdicts.on_rest()
+        self.wait_ms(REST_MS // 2)
+        self.verdicts.on_end()
 
     def wait_ms(self, span_ms: int) -> None:
         """Let time pass."""
@@ -87,7 +92,15 @@ class Cluster:
         elif op.kind == "poke":
             self.person(op.args["client"]).poke(op.args)
         elif self.phase == "chaos":
-            apply(self, op)
+            if op.kind in ADMIN:
+                ADMIN[op.kind](self, op.args)
+            else:
+                apply(self, op)
+
+    def is_whole(self) -> bool:
+        """Whether every node is up and linked to every other."""
+        count = len(self.machines) - 1
+        return all(m.shell is not None and m.shell.links.linked() == count for m in self.machines)
 
     def heal(self) -> None:
         """End all faults; everybody is up from now on."""
@@ -104,17 +117,40 @@ class Cluster:
                 machine.start()
             elif shell.is_paused:
                 machine.go_on(shell)
+            self.set_right(machine)
         self.healed_us = self.world.now_us
 
+    def set_right(self, machine: Machine) -> None:
+        """Undo what people did: nobody leaves, no queue is paused, memory is as it was."""
+        machine.settings.memory_bytes = 0
+        boss = self.person("boss").session(machine.name)
+        boss.close()
+        if machine.shell is not None:
+            machine.shell.n.limits.memory_bytes = 0
+            boss.ask([b"CLUSTER", b"LEAVING", b"no"], ignore)
+            for queue in self.queues():
+                boss.ask([b"PAUSE", queue.encode(), b"none"], ignore)
+
+    def queues(self) -> list[str]:
+        """All queues that anybody used."""
+        return sorted({add.queue.decode() for add in self.history.adds.values()}) or ["q"]
+
     def drain(self) -> None:
-        """Consumers at every node take what there is, and ack it."""
-        queues = sorted({add.queue.decode() for add in self.history.adds.values()}) or ["q"]
+        """Consumers at every node take what there is, and ack it; each node can be added to."""
         for machine in self.machines:
             args = {
-                "node": machine.index, "queues": queues, "for_ms": DRAIN_MS, "count": 5,
+                "node": machine.index, "queues": self.queues(), "for_ms": DRAIN_MS, "count": 5,
                 "timeout": 1000, "work_ms": 20, "p_else": 0.3,
             }  # fmt: skip
             worker = Worker(self, f"drain{machine.index}", args)
             self.people[worker.name] = worker
             worker.begin()
-        self.wait_ms(DRAIN_MS)
+            words = [b"ADDJOB", b"probe", b"<probe>", b"2000", b"TTL", b"10", b"RETRY", b"60"]
+            words += [b"REPLICATE", b"%d" % len(self.machines)]
+            session = self.person("probe").session(machine.name)
+            session.close()
+            session.ask(words, self.verdicts.on_probe)
+        end_us = self.world.now_us + DRAIN_MS * 1000
+        while self.world.now_us < end_us:
+            self.wait_ms(500)
+            self.verdicts.look_for_waiting()

@@ -65,12 +65,12 @@ class Add:
         self.losses_ever = 0
         self.excuse = ""  # why it may be lost
         self.ack_excuse = ""  # why its ack may be lost
-        self.replies_lost = 0
+        self.is_lost = False  # the connection broke before the answer
 
     def acked_us(self, verbs: tuple[str, ...] = ("ACKJOB",)) -> int:
         """When an ack was answered with success; 0: never."""
         for ask in self.asks:
-            if ask.done_us and ask.verb in verbs and ask.reply == 1:
+            if ask.done_us and ask.verb in verbs and isinstance(ask.reply, int):
                 return ask.done_us
         return 0
 

@@ -55,7 +55,10 @@ class Machine:
         self.fuse = 0  # effects until the process ends; 0: not lit
         self.fuse_args: dict[str, object] = {}
         self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
-        self.turns = 0
+        self.said = 0  # messages of lives that are over
+        self.had_disk_fault = False
+        self.is_drained = False
+        self.was_forgotten = False
 
     def others(self) -> list[Machine]:
         """The machines this one knows of."""
@@ -130,6 +133,8 @@ class Machine:
         self.kept = self.look_at_disk()
         self.world.note(f"{self.name} is down ({how}), {len(self.kept)} jobs on disk")
         self.cluster.watcher.on_death(self, shell, how, back)
+        self.said += shell.links.said
+        self.is_drained = False
         if down_ms >= 0:
             self.world.after(down_ms * 1000, self.start)
 
@@ -173,8 +178,11 @@ class Machine:
 
     def watch(self, shell: Shell) -> None:
         """A turn is over."""
-        self.turns += 1
         self.cluster.watcher.on_turn(self, shell)
+
+    def messages(self) -> int:
+        """Messages of the core that were sent from here so far."""
+        return self.said + (self.shell.links.said if self.shell is not None else 0)
 
     def has_copy(self, id: bytes) -> bool:
         """Whether an unacked copy of the job is here, in memory or on the disk of a dead node."""

@@ -74,7 +74,9 @@ class Person:
 
     def on_added(self, add: Add, reply: object) -> None:
         """The producer hears of its job."""
-        if reply is not LOST:
+        if reply is LOST:
+            add.is_lost = True
+        else:
             self.history.on_added(add, reply)
 
     # ---- asking about jobs

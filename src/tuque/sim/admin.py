@@ -1,0 +1,205 @@
+"""What people do to a cluster: leave and stop nodes, restart one after the other, forget, pause.
+
+Everything goes through the commands that people have; what they wait for they ask the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tuque.core.drain import drain_left
+from tuque.core.repair import repair_left
+from tuque.sim.session import LOST
+
+if TYPE_CHECKING:
+    from tuque.sim.cluster import Cluster
+    from tuque.sim.machine import Machine
+
+Args = dict[str, Any]
+POLL_US: Final = 200_000
+PATIENCE_US: Final = 60_000_000
+
+
+def tell(cluster: Cluster, m: Machine, *words: bytes) -> None:
+    """Send a command to a node, as the person in charge."""
+    cluster.person("boss").session(m.name).ask(list(words), ignore)
+
+
+def ignore(reply: object) -> None:
+    """The answer does not matter."""
+
+
+def machine_of(cluster: Cluster, args: Args) -> Machine:
+    """The machine that the operation is about."""
+    at: int = args["node"]
+    return cluster.machines[at % len(cluster.machines)]
+
+
+def queue_pause(cluster: Cluster, args: Args) -> None:
+    """PAUSE."""
+    m = machine_of(cluster, args)
+    words = [word.encode() for word in args["words"]]
+    tell(cluster, m, b"PAUSE", args["queue"].encode(), *words)
+    cluster.watcher.on_fault("queue pause", [m])
+
+
+def away_and_back(cluster: Cluster, args: Args) -> None:
+    """A node begins to leave, and stays after all."""
+    m = machine_of(cluster, args)
+    cluster.watcher.on_fault("leaving", [m])
+    tell(cluster, m, b"CLUSTER", b"LEAVING", b"yes")
+    cluster.world.after(
+        args["for_ms"] * 1000, partial(tell, cluster, m, b"CLUSTER", b"LEAVING", b"no")
+    )
+
+
+def drain(cluster: Cluster, args: Args) -> None:
+    """A node leaves; when it says that it is safe to stop, it is stopped and its disk wiped."""
+    if len(cluster.machines) < 2:
+        return
+    m = machine_of(cluster, args)
+    cluster.watcher.on_fault("drain", [m])
+    tell(cluster, m, b"CLUSTER", b"LEAVING", b"yes")
+    Waiting(cluster, partial(is_drained, m), partial(wipe, cluster, m)).begin()
+
+
+def is_drained(m: Machine) -> bool:
+    """Whether the node says that it is safe to stop."""
+    shell = m.shell
+    return shell is not None and shell.n.is_leaving and drain_left(shell.n) == 0
+
+
+def wipe(cluster: Cluster, m: Machine) -> None:
+    """Stop a node that is safe to stop; it comes back empty, and stays (S12)."""
+    cluster.watcher.on_safe_to_stop(m)
+    m.is_drained = True
+    m.die(how="kill", back="empty", down_ms=1_000)
+    cluster.world.after(4_000_000, partial(tell, cluster, m, b"CLUSTER", b"LEAVING", b"no"))
+
+
+class Waiting:
+    """Look again and again until something is so; then go on."""
+
+    def __init__(
+        self, cluster: Cluster, is_so: Callable[[], bool], then: Callable[[], None]
+    ) -> None:
+        self.cluster = cluster
+        self.is_so = is_so
+        self.then = then
+        self.until_us = cluster.world.now_us + PATIENCE_US
+
+    def begin(self) -> None:
+        """Look the first time, soon."""
+        self.cluster.world.after(POLL_US, self.look)
+
+    def look(self) -> None:
+        """Is it so?"""
+        world = self.cluster.world
+        if self.cluster.phase != "chaos":
+            return
+        if self.is_so():
+            self.then()
+        elif world.now_us < self.until_us:
+            world.after(POLL_US, self.look)
+
+
+class Rolling:
+    """A rolling restart: the next node when all say that repair is done (S14)."""
+
+    def __init__(self, cluster: Cluster, args: Args) -> None:
+        self.cluster = cluster
+        self.back: str = args["back"]
+        self.order = list(cluster.machines)
+        if args.get("order"):
+            self.order.reverse()
+
+    def begin(self) -> None:
+        """Restart the first node."""
+        self.cluster.watcher.on_fault("rolling restart", self.order)
+        self.next()
+
+    def next(self) -> None:
+        """Restart the next node."""
+        if not self.order or self.cluster.phase != "chaos":
+            return
+        m = self.order.pop(0)
+        if m.shell is not None:
+            m.die(how="kill", back=self.back, down_ms=300)
+        Waiting(self.cluster, self.is_repaired, self.on_repaired).begin()
+
+    def is_repaired(self) -> bool:
+        """Whether all nodes see each other and none has anything left to repair."""
+        return self.cluster.is_whole() and all(
+            repair_left(m.shell.n) == 0 for m in self.cluster.machines if m.shell is not None
+        )
+
+    def on_repaired(self) -> None:
+        """Repair is done: every job must have its copies again."""
+        self.cluster.watcher.on_repaired()
+        self.cluster.world.sometimes("repair done in a rolling restart")
+        self.next()
+
+
+def rolling(cluster: Cluster, args: Args) -> None:
+    """A rolling restart of all nodes."""
+    Rolling(cluster, args).begin()
+
+
+def hostile(cluster: Cluster, args: Args) -> None:
+    """A client that does harm if it can."""
+    m = machine_of(cluster, args)
+    person = cluster.person(args["client"])
+    session = person.session(m.name)
+    cluster.watcher.on_fault("hostile client", [m])
+    what = args["what"]
+    forged = b"D-%08x-%024d-0005" % (person.chance.getrandbits(32), person.chance.getrandbits(60))
+    if what == "forged":
+        session.ask([b"ACKJOB", forged], partial(on_forged, cluster))
+    elif what == "many":
+        ids = [forged[:11] + b"%024d" % i + forged[35:] for i in range(50)]
+        session.ask([b"FASTACK", *ids], partial(on_forged, cluster))
+    elif what == "unknown":
+        session.ask([b"NACK", forged], ignore)
+        session.ask([b"SHOW", forged], ignore)
+        session.ask([b"NOSUCHCOMMAND", b"x"], ignore)
+    elif what == "half":
+        session.say(b"*3\r\n$6\r\nACKJOB\r\n$40\r\n" + forged[:20], ignore)
+    else:
+        session.say(b"*1\r\n$-5\r\n\x00\xff", ignore)
+
+
+def on_forged(cluster: Cluster, reply: object) -> None:
+    """Nothing is known of an id that nobody made (S16)."""
+    if reply is not LOST and reply != 0 and not isinstance(reply, Exception):
+        cluster.history.find("S16", f"a forged id was acked: {reply!r}")
+
+
+def forget(cluster: Cluster, args: Args) -> None:
+    """A node that is down is forgotten by the others; it is met again when it is back."""
+    m = machine_of(cluster, args)
+    if len(cluster.machines) < 3:
+        return
+    cluster.watcher.on_fault("forget", [m])
+    m.die(how="kill", back="empty", down_ms=args["for_ms"] + 2_000)
+    cluster.world.after(2_500_000, partial(forget_everywhere, cluster, m))
+
+
+def forget_everywhere(cluster: Cluster, m: Machine) -> None:
+    """CLUSTER FORGET at each node that is up."""
+    if m.shell is None and cluster.phase == "chaos":
+        for other in cluster.machines:
+            if other is not m:
+                tell(cluster, other, b"CLUSTER", b"FORGET", m.node_id)
+        m.was_forgotten = True
+
+
+ADMIN: Final[dict[str, Callable[[Cluster, Args], None]]] = {
+    "queue_pause": queue_pause,
+    "away_and_back": away_and_back,
+    "drain": drain,
+    "rolling": rolling,
+    "hostile": hostile,
+    "forget": forget,
+}

@@ -1,0 +1,194 @@
+"""What must hold when the faults are over, when all is drained, and at the end (S, L)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuque.core.job import ACKED
+from tuque.core.queue import PAUSE_OUT
+from tuque.sim.checkers import ENDED, Watcher
+from tuque.sim.history import OK, OPEN, REFUSED, Add
+from tuque.sim.session import LOST
+
+if TYPE_CHECKING:
+    from tuque.sim.cluster import Cluster
+
+GRACE_US: Final = 8_000_000  # after the heal: until nobody delivers an acked job again
+SERVED_US: Final = 3_000_000  # a waiting client gets a job that lies elsewhere
+ANSWER_US: Final = 1_200_000  # beyond an ADDJOB's own timeout
+NO_EFFECT: Final = ("MAXLEN", "PAUSED", "OOM", "BADID", "syntax")
+IDLE_MESSAGES: Final = 40  # nodes at rest may say so many things in REST_MS
+
+
+class Verdicts:
+    """The judges of the later phases."""
+
+    def __init__(self, cluster: Cluster, watcher: Watcher) -> None:
+        self.cluster = cluster
+        self.watcher = watcher
+        self.history = cluster.history
+        self.world = cluster.world
+        self.unserved_us: dict[bytes, int] = {}  # queue -> since when somebody waits in vain
+        self.said = 0
+        self.probes = 0
+
+    # ---- healed
+
+    def on_healed(self) -> None:
+        """All is well for a while: nothing may be missing (S1)."""
+        if not self.cluster.is_whole():
+            self.history.find("L5", "the nodes do not see each other after the heal")
+        for add in self.history.adds.values():
+            self.judge_loss(add)
+            self.judge_answer(add)
+
+    def judge_loss(self, add: Add) -> None:
+        """A job that was added and is not over exists somewhere (S1)."""
+        if add.outcome != OK or add.retry_s == 0 or add.is_async:
+            return
+        self.history.count("jobs checked for loss")
+        if self.watcher.is_over(add) or self.watcher.copies(add) > 0:
+            return
+        if add.losses <= add.repl - 1:
+            self.history.find(
+                "S1", f"{add.token!r} is gone: {add.losses} copies were lost, W = {add.repl}"
+            )
+        else:
+            self.history.count("losses beyond the budget")
+
+    def judge_answer(self, add: Add) -> None:
+        """Every ADDJOB of a connection that lives was answered (L4)."""
+        if add.outcome == OPEN and not add.is_lost:
+            if add.timeout_ms == 0 or not self.cluster.plan.is_faultless:
+                return
+            self.history.find("L4", f"ADDJOB of {add.token!r} was never answered")
+        elif self.cluster.plan.is_faultless and add.done_us and add.timeout_ms:
+            took_us = add.done_us - add.asked_us
+            self.history.count("answer times checked")
+            if took_us > add.timeout_ms * 1000 + ANSWER_US:
+                self.history.find("L4", f"{add.token!r} was answered after {took_us / 1e6:.3f} s")
+
+    # ---- while draining
+
+    def on_probe(self, reply: object) -> None:
+        """An ADDJOB with as many copies as there are nodes must succeed when all is well (L5)."""
+        if reply is LOST or isinstance(reply, Exception):
+            self.history.find("L5", f"ADDJOB failed though all nodes are there: {reply}")
+        else:
+            self.probes += 1
+            self.history.count("L5 probes")
+
+    def look_for_waiting(self) -> None:
+        """A client that waits gets a job that lies on any node (L3)."""
+        now_us = self.world.now_us
+        wanted: dict[bytes, bool] = {}
+        there: dict[bytes, bool] = {}
+        for m in self.cluster.machines:
+            if m.shell is None or m.shell.n.is_leaving:
+                continue
+            for waiter in m.shell.n.waiters.values():
+                for name in waiter.queues:
+                    q = m.shell.n.queues.get(name)
+                    if q is None or not q.pause & PAUSE_OUT:
+                        wanted[name] = True
+            for name, q in m.shell.n.queues.items():
+                if q.length > 0 and not q.pause & PAUSE_OUT:
+                    there[name] = True
+        for name in list(self.unserved_us):
+            if name not in wanted or name not in there:
+                del self.unserved_us[name]
+        for name in wanted:
+            self.history.count("L3 looks")
+            if name in there:
+                since_us = self.unserved_us.setdefault(name, now_us)
+                if now_us - since_us > SERVED_US:
+                    self.history.find("L3", f"clients wait on {name!r} though it has jobs")
+                    self.unserved_us[name] = now_us
+
+    # ---- drained
+
+    def on_drained(self) -> None:
+        """Everything there was must have been delivered (L1), nothing acked again (S4)."""
+        for add in self.history.adds.values():
+            self.judge_ack(add)
+            self.judge_retry(add)
+            if add.outcome == REFUSED and any(w in add.error for w in NO_EFFECT):
+                self.history.count("refusals checked")
+                if add.deliveries or (self.watcher.copies(add) and add.id):
+                    self.history.find("S16", f"{add.token!r} was refused and is there: {add.error}")
+            if add.outcome == OK and add.retry_s > 0 and not self.watcher.is_over(add):
+                due_us = add.asked_us + add.delay_s * 1_000_000
+                if self.watcher.copies(add) > 0 and due_us < self.cluster.healed_us:
+                    self.history.find("L1", f"{add.token!r} was not delivered and acked")
+
+    def judge_ack(self, add: Add) -> None:
+        """An ack that was answered is final once the faults are over (S4)."""
+        acked_us = add.acked_us()
+        if not acked_us or add.retry_s == 0 or add.ack_excuse or add.excuse:
+            return
+        limit_us = self.cluster.healed_us + GRACE_US
+        if self.cluster.plan.is_faultless:
+            limit_us = 1_000_000
+        self.history.count("acks checked")
+        for d in add.deliveries:
+            if d.at_us > max(limit_us, acked_us + 1_000_000):
+                self.history.find(
+                    "S4",
+                    f"{add.token!r} came again at {d.node} at {d.at_us / 1e6:.3f} s, "
+                    f"acked at {acked_us / 1e6:.3f} s",
+                )
+                return
+
+    def judge_retry(self, add: Add) -> None:
+        """Without faults two deliveries are at least RETRY apart (S8)."""
+        if not self.cluster.plan.is_faultless or add.retry_s == 0:
+            return
+        if add.asked_for("NACK", "ENQUEUE", "DEQUEUE"):
+            return
+        self.history.count("retries checked")
+        slack_us = 50_000 + 2 * self.cluster.plan.delay_us
+        for before, after in zip(add.deliveries, add.deliveries[1:], strict=False):
+            apart_us = after.at_us - before.at_us
+            if apart_us < add.retry_s * 1_000_000 - slack_us:
+                self.history.find(
+                    "S8",
+                    f"{add.token!r} came again after {apart_us / 1e6:.3f} s, RETRY {add.retry_s}: "
+                    f"{before.node} at {before.at_us / 1e6:.3f}, then {after.node}",
+                )
+
+    # ---- the end
+
+    def on_rest(self) -> None:
+        """All is done; from here on nodes have nothing to say but that they live (L6)."""
+        self.said = self.messages()
+
+    def messages(self) -> int:
+        """Messages of the core that nodes sent so far."""
+        return sum(m.messages() for m in self.cluster.machines)
+
+    def on_end(self) -> None:
+        """Nothing may be left (L2), nobody spins (L6), something was checked."""
+        is_over = all(self.watcher.is_over(a) for a in self.history.adds.values() if a.id)
+        said = self.messages() - self.said
+        self.history.count("L6 messages at rest", said)
+        if is_over and said > IDLE_MESSAGES * len(self.cluster.machines):
+            self.history.find("L6", f"nodes at rest said {said} things")
+        for m in self.cluster.machines:
+            if m.shell is None:
+                continue
+            self.watcher.check_tables(m, m.shell)
+            n = m.shell.n
+            for id, job in n.jobs.items():
+                add = self.history.by_id.get(id)
+                if job.state == ACKED and (add is None or add.asked_for(*ENDED)):
+                    token = add.token if add is not None else id
+                    self.history.find("L2", f"{m.name} still keeps the ack of {token!r}")
+            for what, left in (("tombstones", len(n.tombs.ids)), ("producers", len(n.adding)),
+                               ("waiting clients", len(n.waiters)),
+                               ("gates", len(m.shell.gate))):  # fmt: skip
+                self.history.count("L2 looks")
+                if left:
+                    self.history.find("L2", f"{m.name} still has {left} {what}")
+        for what in ("adds ok", "deliveries", "ledgers", "table checks"):
+            if self.history.counts.get(what, 0) == 0:
+                self.history.find("EMPTY", f"no {what}: this seed checks nothing")
