@@ -45,14 +45,18 @@ def plain(value: Any) -> Any:
     return value
 
 
-def wait_for(what: Callable[[], Any], told: str = "", deadline_s: float = DEADLINE_S) -> Any:
+def wait_for(
+    what: Callable[[], Any], told: str | Callable[[], str] = "", deadline_s: float = DEADLINE_S
+) -> Any:
     """Ask until the answer is true; that answer. Fails with `told` at the deadline."""
     until = time.monotonic() + deadline_s
     while True:
         answer = what()
         if answer:
             return answer
-        assert time.monotonic() < until, told or f"still {answer!r} after {deadline_s} s"
+        if time.monotonic() >= until:
+            text = told if isinstance(told, str) else told()
+            raise AssertionError(text or f"still {answer!r} after {deadline_s} s")
         time.sleep(0.005)
 
 

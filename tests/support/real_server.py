@@ -13,6 +13,7 @@ from pathlib import Path
 from raw_resp import DEADLINE_S, Wire, wait_for
 
 READY = re.compile(r"ready to accept connections on port (\d+)")
+BUS = re.compile(r"bus listens on port (\d+)")
 
 
 class RealServer:
@@ -22,6 +23,7 @@ class RealServer:
         self.directory = directory
         self.flags = [str(flag) for flag in flags]
         self.port = 0
+        self.bus_port = 0  # 0: not started yet, or no bus
         self.log_path = directory / "server.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.wires: list[Wire] = []
@@ -35,14 +37,17 @@ class RealServer:
     def start(self, *flags: str | int, before: Callable[[], None] | None = None) -> RealServer:
         """Start and wait until it serves; a later start takes the same port."""
         self.launch(*flags, before=before)
-        wait_for(self.is_ready, "the server did not get ready:\n" + self.log())
+        wait_for(self.is_ready, lambda: "the server did not get ready:\n" + self.log())
         self.port = int(READY.findall(self.log())[-1])
+        self.bus_port = int((BUS.findall(self.log()) or ["0"])[-1])
         return self
 
     def launch(self, *flags: str | int, before: Callable[[], None] | None = None) -> None:
         """Start without waiting. `before` runs in the new process, e.g. to set its limits."""
         self.end()
         words = ["--port", str(self.port), "--dir", str(self.directory), *self.flags]
+        if self.bus_port:
+            words += ["--cluster-port", str(self.bus_port)]
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tuque", "server", *words, *map(str, flags)],
