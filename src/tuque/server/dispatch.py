@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob
+from tuque.core.collect import on_unknown_ack, on_unknown_fastack
 from tuque.core.deliver import on_getjob, serve_ready, wait
 from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
@@ -248,11 +249,17 @@ def check_ids(args: list[bytes], first: i64) -> None:
 def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
     """ACKJOB, FASTACK, DELJOB [id ...]: the reply is how many were known (A3, A7.3, A9)."""
     check_ids(args, 1)
+    n = s.n
     done: i64 = 0
     i: i64 = 1
     while i < len(args):
-        if on_deljob(s.n, args[i]) if code == 4 else on_ackjob(s.n, args[i]):
+        if on_deljob(n, args[i]) if code == 4 else on_ackjob(n, args[i]):
             done += 1
+        elif len(n.peers) > 1 and code != 4 and args[i] not in n.jobs:
+            if code == 3:
+                on_unknown_fastack(n, args[i])
+            else:
+                on_unknown_ack(n, c.number, args[i])
         i += 1
     c.out.append(int_reply(done))
 
