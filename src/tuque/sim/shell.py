@@ -9,7 +9,8 @@ bus, clients. Each thing that leaves the process is an effect, and the process m
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from socket import socket
+from typing import TYPE_CHECKING, Final, cast
 
 import hiredis
 
@@ -129,7 +130,7 @@ class Shell:
         s = self.s
         number = int(s.next_number)
         plug = Plug(number)
-        c = Client(number, plug, end.label, s.max_bulk, self.n.now_ms)  # type: ignore[arg-type] # a twin of a socket
+        c = Client(number, cast(socket, plug), end.label, s.max_bulk, self.n.now_ms)
         s.next_number += 1
         s.clients[c.fd] = c
         s.by_number[c.number] = c

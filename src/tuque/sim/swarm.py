@@ -85,7 +85,7 @@ def draw(seed: int) -> Plan:
 
 def draw_work(d: Drawing) -> None:
     """Producers and consumers."""
-    c, plan = d.c, d.plan
+    c = d.c
     lives = c.choice([[120], [120], [120], [15, 60, 120], [10, 90]])
     delays = c.choice([[0], [0], [0, 0, 1, 3], [0, 2, 8]])
     sizes = c.choice([[20], [10, 100], [20, 3000]])

@@ -1,0 +1,138 @@
+"""`python -m tuque.sim`: run seeds of the simulated cluster and print the score-card."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from tuque.sim.canary import canary
+from tuque.sim.mutations import MUTATIONS
+from tuque.sim.score import Score
+from tuque.sim.seeds import Outcome, run_many, run_plan, run_seed
+from tuque.sim.shrink import Shrinker, as_test
+from tuque.sim.swarm import draw
+
+
+@click.command()
+@click.option("--seeds", default=100, help="How many seeds to run.")
+@click.option("--start", type=int, help="The first seed; by default a fresh number.")
+@click.option("--jobs", default=1, help="Processes.")
+@click.option("--minutes", default=0.0, help="Run as many seeds as this allows instead.")
+@click.option("--past", type=click.Path(exists=True), help="A file of seeds to run first.")
+@click.option("--mutation", default="", help="Put a known flaw back; `all` tries each.")
+@click.option("--canary", "with_canary", is_flag=True, help="Break a promise on purpose.")
+@click.option("--replay", type=int, help="Run one seed twice and show its trace.")
+@click.option("--shrink", type=int, help="Make the plan of a failing seed small.")
+@click.option("--json", "json_path", type=click.Path(), help="Write all figures there.")
+def main(
+    seeds: int,
+    start: int | None,
+    jobs: int,
+    minutes: float,
+    past: str | None,
+    mutation: str,
+    with_canary: bool,
+    replay: int | None,
+    shrink: int | None,
+    json_path: str | None,
+) -> None:
+    """Run seeds of a simulated cluster; exit 1 when a promise is broken."""
+    if replay is not None:
+        sys.exit(show(replay, mutation))
+    if shrink is not None:
+        sys.exit(make_small(shrink))
+    if with_canary:
+        sys.exit(report_canary())
+    if mutation == "all":
+        sys.exit(find_all(jobs))
+    first = start if start is not None else int(time.time() * 10) % 1_000_000_000
+    began = time.monotonic()
+    score = Score()
+    if past is not None:
+        for line in Path(past).read_text().splitlines():
+            if line.strip() and not line.startswith("#"):
+                note(score, run_seed(int(line.split()[0]), mutation))
+    for one in run_many(first, seeds, jobs, minutes, mutation):
+        note(score, one)
+    elapsed_s = time.monotonic() - began
+    print(score.table(elapsed_s))
+    if json_path is not None:
+        Path(json_path).write_text(score.as_json(first, elapsed_s))
+    if score.failed:
+        print(f"\n{len(score.failed)} seeds failed: " + " ".join(s for s, _ in score.failed[:20]))
+    sys.exit(1 if score.failed else 0)
+
+
+def note(score: Score, one: Outcome) -> None:
+    """Take an outcome; a failure is shown at once."""
+    score.take(one)
+    if one.findings:
+        print(f"seed {one.seed}: {one.nodes} nodes, {', '.join(one.faults) or 'no faults'}")
+        for text in one.findings[:3]:
+            print(f"    {text}")
+        print(f"    again: python -m tuque.sim --replay {one.seed}", flush=True)
+
+
+def show(seed: int, mutation: str) -> int:
+    """Run a seed twice; print its trace, its findings and whether both runs were equal."""
+    one = run_seed(seed, mutation, trace=True)
+    two = run_seed(seed, mutation)
+    print("\n".join(one.trace))
+    print("\n".join(one.findings) or "nothing found")
+    print(f"digest {one.digest}, {one.events} events")
+    if one.digest != two.digest:
+        print("NOT DETERMINISTIC: the second run was different")
+        return 1
+    return 1 if one.findings else 0
+
+
+def make_small(seed: int) -> int:
+    """Print a test that fails as the seed does, as small as it gets."""
+    plan = draw(seed)
+    rules = run_plan(plan).rules()
+    if not rules:
+        print(f"seed {seed} breaks no promise")
+        return 0
+    shrinker = Shrinker(plan, rules[0])
+    small = shrinker.shrink()
+    print(as_test(small, rules[0]))
+    print(
+        f"# {len(plan.ops)} operations became {len(small.ops)} in {shrinker.tries} runs",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def report_canary() -> int:
+    """Break a promise on purpose: the report must say so, or it reports nothing."""
+    one = run_plan(draw(1), tweak=canary)
+    print("\n".join(one.findings[:5]))
+    if "S5" in one.rules():
+        print("the canary was reported")
+        return 0
+    print("THE CANARY WAS NOT REPORTED")
+    return 1
+
+
+def find_all(jobs: int) -> int:
+    """Put each known flaw back and look for it within its budget of seeds."""
+    missed = 0
+    for name, flaw in MUTATIONS.items():
+        found = ""
+        tried = 0
+        for one in run_many(1, flaw.budget, jobs, 0, name):
+            tried += 1
+            if one.findings:
+                found = f"seed {one.seed}: {one.findings[0]}"
+                break
+        missed += not found
+        print(f"{name:6} {'found' if found else 'MISSED':7} {tried:4} seeds  {flaw.text}")
+        print(f"       {found}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tuque.sim")

@@ -1,0 +1,109 @@
+"""Seeds: they repeat, they report, and a seed that checks nothing fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from tuque.sim.canary import canary
+from tuque.sim.plan import Op, Plan, decode, encode
+from tuque.sim.seeds import run_plan, run_seed
+from tuque.sim.shrink import Shrinker, as_test
+from tuque.sim.swarm import KINDS, draw
+
+PRINT_DIGESTS = """
+from tuque.sim.seeds import run_seed
+print([run_seed(seed).digest for seed in (3, 4, 9)])
+"""
+
+
+def test_a_seed_run_twice_is_the_same_event_for_event() -> None:
+    for seed in (2, 3, 5):
+        one, two = run_seed(seed), run_seed(seed)
+        assert one.events > 1000
+        assert (one.digest, one.events, one.counts) == (two.digest, two.events, two.counts)
+
+
+def test_the_order_of_hashes_changes_nothing() -> None:
+    printed = []
+    for hash_seed in ("0", "1", "4711"):
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", PRINT_DIGESTS], env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    assert len(set(printed)) == 1
+
+
+def test_the_canary_is_reported_through_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tuque.sim", "--canary"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the canary was reported" in done.stdout
+
+
+def test_without_the_canary_the_same_seed_finds_no_damage() -> None:
+    assert "S5" not in run_plan(draw(1)).rules()
+    assert "S5" in run_plan(draw(1), tweak=canary).rules()
+
+
+def test_a_seed_that_checks_nothing_fails() -> None:
+    outcome = run_plan(Plan(seed="empty", nodes=2))
+    assert "EMPTY" in outcome.rules()
+
+
+def test_plans_are_data() -> None:
+    plan = draw(12)
+    assert decode(encode(plan)) == plan
+    assert run_plan(decode(encode(plan))).digest == run_plan(plan).digest
+
+
+def test_the_swarm_draws_every_fault_alone_and_none_and_many() -> None:
+    alone, sizes, policies, none = set(), set(), set(), 0
+    for seed in range(600):
+        plan = draw(seed)
+        sizes.add(plan.nodes)
+        policies.add(plan.policy)
+        none += not plan.faults
+        if len(plan.faults) == 1:
+            alone.add(plan.faults[0])
+    assert alone == set(KINDS)
+    assert sizes == set(range(1, 8))
+    assert policies == {"off", "no", "everysec", "always"}
+    assert none > 20
+
+
+def test_a_failing_plan_shrinks_to_what_makes_it_fail() -> None:
+    def run(plan: Plan) -> object:
+        kinds = [op.kind for op in plan.ops]
+        outcome = msgspec.structs.replace(EMPTY, findings=[])
+        if "crash" in kinds and plan.ops and any(op.args.get("n") == 7 for op in plan.ops):
+            outcome.findings.append("S1 at 3.0 s: gone")
+        return outcome
+
+    plan = draw(3)
+    plan.ops = [Op(i, "add", {"n": i}) for i in range(40)]
+    plan.ops += [Op(i, "crash", {}) for i in range(5)]
+    shrinker = Shrinker(plan, "S1", run)  # type: ignore[arg-type] # a model of a run
+    small = shrinker.shrink()
+    assert [op.kind for op in small.ops] == ["add", "crash"]
+    assert small.nodes == 1
+    text = as_test(small, "S1")
+    compile(text, "test", "exec")
+    assert "def test_s1_3() -> None" in text
+
+
+EMPTY = run_plan(Plan(seed="x", nodes=1))
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_one_long_seed_in_full(seed: int) -> None:
+    outcome = run_seed(seed)
+    assert outcome.counts["deliveries"] > 20
+    assert outcome.counts["ledgers"] > 100
