@@ -25,10 +25,19 @@ def build_jobbench(into: Path) -> Path:
     return program
 
 
-def cycle(program: Path, proto: str, port: int, conns: int, depth: int, seconds: float) -> float:
+def cycle(
+    program: Path,
+    proto: str,
+    port: int,
+    conns: int,
+    depth: int,
+    seconds: float,
+    add_options: str = "",
+) -> float:
     """Job cycles (add, get, ack) per second with 100-byte bodies."""
     command = [str(program), proto, "127.0.0.1", str(port)]
     command += [str(conns), str(depth), str(seconds), "100"]
+    command += [add_options] if add_options else []
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found = re.search(r"jobs/s=\s*(\d+)", done.stdout)
     errors = re.search(r"errors=(\d+)", done.stdout)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import cluster
 import load
 import servers
 
@@ -267,6 +268,8 @@ SECTIONS = {
     "events": bench_events,
     "memory": bench_memory,
     "depth": bench_depth,
+    "cluster": cluster.bench_cluster,
+    "idle": cluster.bench_idle,
 }
 
 
