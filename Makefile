@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled bench lint types docs build clean
+.PHONY: help setup demo test test-compiled sim bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -32,6 +32,9 @@ test: setup ## run the tests on the sources as they are (interpreted)
 
 test-compiled: setup ## run the tests on the installed, compiled modules
 	@env -u PYTHONPATH TUQUE_EXPECT_COMPILED=1 $(PY) -P -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+
+sim: setup ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what is installed
+	@env -u PYTHONPATH $(PY) -P -m tuque.sim --jobs $(JOBS) --past tests/sim/past_failures.txt $(ARGS)
 
 bench: setup ## measure against redis-server and beanstalkd, where installed
 	@$(PY) bench/run.py $(ARGS)

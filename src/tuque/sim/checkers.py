@@ -92,8 +92,10 @@ class Watcher:
         for add in self.history.adds.values():
             if add.id and add.asked_for(*ENDED):
                 self.lose_ack(machine, add, back)
-            if back == "old" and add.id in machine.kept:
+            if back == "old" and add.id:
                 add.excuse = "an old disk came back"
+            if machine.settings.policy == "no" and add.id in machine.kept and add.retry_s == 0:
+                add.excuse = "a hand-out was not synced, as the policy says"
 
     def add_of(self, id: bytes, job: Job) -> Add | None:
         """What a client asked for that became this job."""

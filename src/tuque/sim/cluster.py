@@ -25,6 +25,9 @@ SETUP_MS: Final = 8_000
 HEAL_MS: Final = 12_000  # until all are linked again and repairs are done
 DRAIN_MS: Final = 25_000
 REST_MS: Final = 12_000
+# what is sent may arrive that much later; the time to live of a copy counts from its arrival
+TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
+TRAVEL_US: Final = 20_000_000
 
 
 class Cluster:
@@ -37,6 +40,7 @@ class Cluster:
             self.world.trace = []
         self.history = History(self.world)
         self.history.clock_slack_us = 60_000 if plan.rates_ppm else 0
+        self.history.travel_slack_us = TRAVEL_US if TRAVEL & set(plan.faults) else 0
         self.net = Network(self.world, plan.split_rate, plan.delay_us)
         self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
         self.people: dict[str, Person] = {}
@@ -133,7 +137,17 @@ class Cluster:
 
     def queues(self) -> list[str]:
         """All queues that anybody used."""
-        return sorted({add.queue.decode() for add in self.history.adds.values()}) or ["q"]
+        return sorted({add.queue.decode() for add in self.history.adds.values()} | {"probe"})
+
+    def probe(self, machine: Machine) -> None:
+        """Now that all is well, a job with as many copies as there are nodes can be added (L5)."""
+        person = self.person("probe")
+        person.session(machine.name).close()
+        args = {
+            "node": machine.index, "queue": "probe", "retry": 60, "ttl": 120, "timeout": 2000,
+            "repl": len(self.machines),
+        }  # fmt: skip
+        self.verdicts.probes.append(person.add(args))
 
     def drain(self) -> None:
         """Consumers at every node take what there is, and ack it; each node can be added to."""
@@ -145,11 +159,7 @@ class Cluster:
             worker = Worker(self, f"drain{machine.index}", args)
             self.people[worker.name] = worker
             worker.begin()
-            words = [b"ADDJOB", b"probe", b"<probe>", b"2000", b"TTL", b"10", b"RETRY", b"60"]
-            words += [b"REPLICATE", b"%d" % len(self.machines)]
-            session = self.person("probe").session(machine.name)
-            session.close()
-            session.ask(words, self.verdicts.on_probe)
+            self.probe(machine)
         end_us = self.world.now_us + DRAIN_MS * 1000
         while self.world.now_us < end_us:
             self.wait_ms(500)

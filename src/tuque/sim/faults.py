@@ -32,7 +32,7 @@ def crash(cluster: Cluster, args: Args) -> None:
     if m.shell is None:
         return
     how = {"how": args["how"], "back": args["back"], "down_ms": args["down_ms"]}
-    kind = "crash with the disk lost" if args["back"] == "empty" else f"crash by {args['how']}"
+    kind = BACKS.get(args["back"], f"crash by {args['how']}")
     cluster.watcher.on_fault(kind, [m])
     if args.get("fuse"):
         m.fuse = args["fuse"]
@@ -121,6 +121,12 @@ def mend_disk(cluster: Cluster, m: Machine) -> None:
         m.shell.journal.sync_us = cluster.plan.sync_us
 
 
+def backup(cluster: Cluster, args: Args) -> None:
+    """A copy of the disk is put aside."""
+    m = machine_of(cluster, args)
+    m.old_disk = m.disk.copy()
+
+
 def rewrite(cluster: Cluster, args: Args) -> None:
     """The journal of a node is rewritten."""
     m = machine_of(cluster, args)
@@ -138,6 +144,7 @@ def memory(cluster: Cluster, args: Args) -> None:
         m.shell.n.limits.memory_bytes = args["bytes"]
 
 
+BACKS: Final = {"empty": "crash with the disk lost", "old": "crash and an old disk"}
 FAULTS: Final[dict[str, Callable[[Cluster, Args], None]]] = {
     "crash": crash,
     "pause": pause,
@@ -148,4 +155,5 @@ FAULTS: Final[dict[str, Callable[[Cluster, Args], None]]] = {
     "disk": disk,
     "rewrite": rewrite,
     "memory": memory,
+    "backup": backup,
 }

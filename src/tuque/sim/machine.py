@@ -79,6 +79,10 @@ class Machine:
         try:
             shell.start()
         except JournalError as error:
+            self.lives += 1
+            if self.had_disk_fault and "cannot write" in str(error):
+                self.world.after(500_000, self.start)  # somebody tries again
+                return
             self.cluster.history.find("S2", f"{self.name} cannot load its journal: {error}")
             self.disk = SimDisk(self.disk.chance)
             shell = Shell(self, self.lives)
@@ -128,6 +132,7 @@ class Machine:
             self.disk.process_crash()
         if back == "old" and self.old_disk is not None:
             self.disk = self.old_disk.copy()
+            self.disk.locks = {}
         elif back == "empty" or self.settings.policy == "off":
             self.disk = SimDisk(self.disk.chance)
         self.kept = self.look_at_disk()

@@ -14,6 +14,7 @@ from tuque.sim.plan import Op, Plan
 KINDS: Final = [
     "kill", "power", "reformat", "pause", "cut", "one_way", "slow", "break", "clock",
     "disk", "memory", "hostile", "leaving", "rolling", "queue_pause", "poke", "rewrite",
+    "forget", "old_disk",
 ]  # fmt: skip
 SIZES: Final = [1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 6, 7]
 HARMLESS: Final = {"queue_pause", "rewrite"}  # kinds that may be on in a seed without faults
@@ -250,6 +251,21 @@ def draw_rolling(d: Drawing) -> None:
     d.op(d.at() // 3, "rolling", back=d.c.choice(["disk", "empty"]), order=d.c.random() < 0.5)
 
 
+def draw_forget(d: Drawing) -> None:
+    """A dead node is forgotten, and met again when it is back."""
+    d.op(d.at() // 2, "forget", node=d.node(), for_ms=d.log_ms(1_000, 6_000))
+
+
+def draw_old_disk(d: Drawing) -> None:
+    """Somebody restores an old data directory."""
+    node, at_ms = d.node(), d.at() // 2
+    d.op(at_ms, "backup", node=node)
+    d.op(
+        at_ms + d.log_ms(500, 8_000), "crash", node=node, how="kill", back="old", fuse=0,
+        down_ms=300,
+    )  # fmt: skip
+
+
 def draw_queue_pause(d: Drawing) -> None:
     """PAUSE."""
     for _ in range(d.c.randint(1, 3)):
@@ -296,4 +312,6 @@ FAULTS: Final = {
     "queue_pause": draw_queue_pause,
     "poke": draw_poke,
     "rewrite": draw_rewrite,
+    "forget": draw_forget,
+    "old_disk": draw_old_disk,
 }

@@ -8,7 +8,6 @@ from tuque.core.job import ACKED
 from tuque.core.queue import PAUSE_OUT
 from tuque.sim.checkers import ENDED, Watcher
 from tuque.sim.history import OK, OPEN, REFUSED, Add
-from tuque.sim.session import LOST
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
@@ -30,7 +29,7 @@ class Verdicts:
         self.world = cluster.world
         self.unserved_us: dict[bytes, int] = {}  # queue -> since when somebody waits in vain
         self.said = 0
-        self.probes = 0
+        self.probes: list[Add] = []
 
     # ---- healed
 
@@ -70,14 +69,6 @@ class Verdicts:
 
     # ---- while draining
 
-    def on_probe(self, reply: object) -> None:
-        """An ADDJOB with as many copies as there are nodes must succeed when all is well (L5)."""
-        if reply is LOST or isinstance(reply, Exception):
-            self.history.find("L5", f"ADDJOB failed though all nodes are there: {reply}")
-        else:
-            self.probes += 1
-            self.history.count("L5 probes")
-
     def look_for_waiting(self) -> None:
         """A client that waits gets a job that lies on any node (L3)."""
         now_us = self.world.now_us
@@ -109,6 +100,10 @@ class Verdicts:
 
     def on_drained(self) -> None:
         """Everything there was must have been delivered (L1), nothing acked again (S4)."""
+        for add in self.probes:
+            self.history.count("L5 probes")
+            if add.outcome != OK:
+                self.history.find("L5", f"ADDJOB failed though all nodes are there: {add.error}")
         for add in self.history.adds.values():
             self.judge_ack(add)
             self.judge_retry(add)
