@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tuque.sim.canary import canary
-from tuque.sim.mutations import MUTATIONS
+from tuque.sim.flaws import MUTATIONS
 from tuque.sim.score import Score
 from tuque.sim.seeds import Outcome, run_many, run_plan, run_seed
 from tuque.sim.shrink import Shrinker, as_test

@@ -107,6 +107,7 @@ class SimJournal:
         self.on_change: Callable[[], None] | None = None
         self.guard: Callable[[Callable[[], None]], None] = lambda step: step()
         self.snapshot: Snapshot | None = None
+        self.loader: Loader | None = None  # while loading
         self.stall_us = 0  # the longest an fsync took
 
     @property
@@ -114,16 +115,22 @@ class SimJournal:
         """Why writes must be refused now."""
         return self.journal.error
 
-    def load(self, n: Node) -> Loader:
-        """Read what the disk holds into the node; raises JournalError."""
+    def begin_load(self) -> None:
+        """Open what the disk holds. Raises JournalError."""
         self.disk.makedirs(PATH)
-        loader = Loader(self.disk, PATH, self.boot, True)
-        while not loader.step(n, 1000):
-            pass
+        self.loader = Loader(self.disk, PATH, self.boot, True)
+
+    def load_some(self, n: Node, records: int) -> bool:
+        """Read some records into the node; True when all are in. Raises JournalError."""
+        loader = self.loader
+        assert loader is not None
+        if not loader.step(n, records):
+            return False
         order_evictable(n)
         self.journal.start(loader.manifest, loader.seq(), n.now_ms)
-        self.seq = self.durable_seq = loader.seq()
-        return loader
+        self.seq = self.durable_seq = int(loader.seq())
+        self.loader = None
+        return True
 
     # The pump's side
 

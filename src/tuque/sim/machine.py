@@ -79,15 +79,11 @@ class Machine:
         try:
             shell.start()
         except JournalError as error:
-            self.lives += 1
-            if self.had_disk_fault and "cannot write" in str(error):
-                self.world.after(500_000, self.start)  # somebody tries again
-                return
-            self.cluster.history.find("S2", f"{self.name} cannot load its journal: {error}")
-            self.disk = SimDisk(self.disk.chance)
-            shell = Shell(self, self.lives)
-            shell.start()
-        self.kept = {}
+            self.on_bad_journal(error)
+            self.world.after(500_000, self.start)
+            return
+        if not shell.n.is_loading:
+            self.kept = {}
         self.shell = shell
         self.cluster.net.listeners[self.name] = shell
         self.disk.before_step = partial(self.burn, "disk")
@@ -102,6 +98,16 @@ class Machine:
         except (Crash, PowerCut):
             self.world.sometimes("crash between two effects of a turn")
             self.die(**self.fuse_args)  # type: ignore[arg-type] # from a plan's op
+        except JournalError as error:
+            self.on_bad_journal(error)
+            self.die(down_ms=500)
+
+    def on_bad_journal(self, error: JournalError) -> None:
+        """The journal cannot be used: a bad disk, which is mended some day, or a bug (S2)."""
+        self.world.note(f"{self.name} cannot start: {error}")
+        if not (self.had_disk_fault and "cannot write" in str(error)):
+            self.cluster.history.find("S2", f"{self.name} cannot load its journal: {error}")
+            self.disk = SimDisk(self.disk.chance)
 
     def burn(self, what: str) -> None:
         """An effect is about to happen; the fuse may be burnt down."""
@@ -191,7 +197,7 @@ class Machine:
 
     def has_copy(self, id: bytes) -> bool:
         """Whether an unacked copy of the job is here, in memory or on the disk of a dead node."""
-        if self.shell is None:
+        if self.shell is None or self.shell.n.is_loading:
             return id in self.kept
         job = self.shell.n.jobs.get(id)
         if job is None or job.state == ACKED:

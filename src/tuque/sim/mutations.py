@@ -7,6 +7,7 @@ core: compiled functions cannot be replaced.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 from tuque.sim.plan import Plan
 from tuque.sim.swarm import draw
 
+ROOMS: Final = ("tuque.core", "tuque.store", "tuque.wire", "tuque.cluster", "tuque.server")
 Patch = tuple[object, str, Any]  # where, name, what stands there meanwhile
 
 
@@ -26,7 +28,7 @@ class Flaw:
         text: str,
         patches: Callable[[], list[Patch]],
         budget: int = 60,
-        bend: Callable[[Plan, int], Plan] | None = None,
+        bend: Callable[[int], Plan] | None = None,
     ) -> None:
         self.name = name
         self.text = text
@@ -36,8 +38,7 @@ class Flaw:
 
     def plan(self, seed: int) -> Plan:
         """The plan of a seed, bent towards the flaw."""
-        plan = draw(seed)
-        return plan if self.bend is None else self.bend(plan, seed)
+        return draw(seed) if self.bend is None else self.bend(seed)
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -53,4 +54,31 @@ class Flaw:
                 setattr(where, name, sound)
 
 
-MUTATIONS: Final[dict[str, Flaw]] = {}
+def everywhere(sound: Any, flawed: Any) -> list[Patch]:
+    """Put another function in the place of one, in each module that has it by name."""
+    patches: list[Patch] = []
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(ROOMS):
+            patches += [(module, key, flawed) for key, one in vars(module).items() if one is sound]
+    return patches
+
+
+def bent(
+    seed: int, faults: list[str] | None = None, nodes: int = 0, policy: str = "", at_least: int = 0
+) -> Plan:
+    """The plan of a seed, or of one of the next that has what the flaw needs."""
+    plan = draw(seed)
+    for further in range(seed, seed + 5000, 7):
+        plan = draw(further)
+        if (
+            faults is not None
+            and set(plan.faults) != set(faults)
+            and not (faults and set(faults) <= set(plan.faults))
+        ):
+            continue
+        if (nodes and plan.nodes != nodes) or plan.nodes < at_least:
+            continue
+        if policy and plan.policy != policy:
+            continue
+        break
+    return plan

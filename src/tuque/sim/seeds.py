@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 import msgspec
 
 from tuque.sim.cluster import Cluster
-from tuque.sim.mutations import MUTATIONS
+from tuque.sim.flaws import MUTATIONS
 from tuque.sim.plan import Plan
 from tuque.sim.swarm import draw
 from tuque.sim.world import Spinning

@@ -37,6 +37,8 @@ CLIENTS: Final = "clients"
 BUS: Final = "bus"
 HOUSE_US: Final = 1_000_000
 TURN_COMMANDS: Final = 200
+LOAD_RECORDS: Final = 15
+LOAD_US: Final = 5_000
 WAITING_BYTES: Final = 500
 _shared: dict[str, Config] = {}
 
@@ -234,7 +236,10 @@ class Shell:
     def step(self) -> None:
         """Timers, clients that wait, commands that were put off."""
         s, n = self.s, self.n
+        self.load_more()
         self.links.step()
+        if s.is_loading:
+            return
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
         if n.ready:
@@ -386,12 +391,31 @@ class Shell:
             )
             self.journal.guard = machine.guard
             self.n.is_loading = True
-            self.journal.load(self.n)
-            self.n.is_loading = False
-            self.n.records = Records()
-            self.journal.on_change = self.on_journal
+            self.s.is_loading = True
+            self.journal.begin_load()
+            if self.journal.load_some(self.n, LOAD_RECORDS):
+                self.on_loaded()
         self.links.start()
         self.wake()
+
+    def on_loaded(self) -> None:
+        """Everything is loaded: the node serves."""
+        assert self.journal is not None
+        self.n.is_loading = False
+        self.s.is_loading = False
+        self.n.records = Records()
+        self.journal.on_change = self.on_journal
+        self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
+
+    def load_more(self) -> None:
+        """Go on with the load."""
+        journal = self.journal
+        if journal is None or journal.loader is None:
+            return
+        self.world.sometimes("a turn while the journal is loaded")
+        if journal.load_some(self.n, LOAD_RECORDS):
+            self.on_loaded()
+        self.wake(LOAD_US)
 
     def check(self) -> None:
         """Every invariant of the node's tables. Raises AssertionError."""
