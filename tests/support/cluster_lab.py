@@ -171,7 +171,7 @@ class Lab:
                 n.now_ms = self.now_ms
                 if next_timer_ms(n) <= self.now_ms:
                     tick(n)
-            if not self.carry():
+            if not self.carry() and all(next_timer_ms(n) > self.now_ms for n in self.nodes):
                 for n in self.nodes:
                     check(n)
                 return

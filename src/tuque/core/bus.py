@@ -13,14 +13,7 @@ from tuque.core.copies import (
 )
 from tuque.core.drain import on_left
 from tuque.core.external import on_enqueue_message, on_enqueued
-from tuque.core.federate import (
-    federate_link_up,
-    on_gotjobs,
-    on_moved,
-    on_needjobs,
-    on_pause_message,
-    on_yourjobs,
-)
+from tuque.core.federate import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
 from tuque.core.msgs import (
     AnyMessage,
@@ -50,6 +43,7 @@ from tuque.core.msgs import (
 from tuque.core.node import Node
 from tuque.core.peers import clear_link, on_slots, set_reachable
 from tuque.core.repair import on_ask, on_lack
+from tuque.core.transfer import on_gotjobs, on_moved, on_yourjobs
 
 
 def on_message(n: Node, slot: i64, m: AnyMessage) -> None:

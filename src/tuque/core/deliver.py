@@ -6,10 +6,12 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.job import ACTIVE, DELIVERED, Job, set_state
+from tuque.core.announce import jitter_ms, tell_delivered
+from tuque.core.demand import Demand
+from tuque.core.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, Job, set_state
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
 from tuque.core.procedures import get_queue, mark_ready, remove, stop_waiting
-from tuque.core.queue import PAUSE_OUT, Queue
+from tuque.core.queue import PAUSE_BCAST, PAUSE_OUT, Queue
 
 STALE_DEADLINES: Final = 1024  # of clients served in time, kept before a look for them
 
@@ -35,12 +37,18 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     job.flags |= DELIVERED  # V4.2
     if job.retry_s > 0:
         job.qtime_ms = now_ms + i64(job.retry_s) * 1000  # V4.3: from now, not from the enqueue
+        if job.holders != 1:
+            job.qtime_ms += jitter_ms(n)
+            job.flags |= ANNOUNCE_WILL
+            tell_delivered(n, job)  # V4.6
         n.wheel.arm(job, now_ms)
     else:
         job.qtime_ms = 0
         n.delivered_amo[job.id] = None
     q.jobs_out += 1
     q.atime_ms = now_ms
+    if q.length == 0 and q.demand is not None:
+        n.asks[q.name] = None  # F1.1
     if n.records is not None:
         n.records.state(job)  # V4.4
     if n.events is not None:
@@ -83,10 +91,32 @@ def wait(
     n.waiters[client] = Waiter(client, queues, count, with_counters, until_ms)
     for name in queues:
         get_queue(n, name).waiters[client] = None
+        if len(n.peers) > 1:
+            n.asks[name] = None  # V1.6, F1.1
     if until_ms > 0:
         heappush(n.deadlines, (until_ms, client))
         if len(n.deadlines) > 2 * len(n.waiters) + STALE_DEADLINES:
             drop_deadlines(n)
+
+
+def on_poll(n: Node, queues: list[bytes]) -> None:
+    """[F1] GETJOB NOHANG found nothing: other nodes are asked for the next time (F1.1)."""
+    if len(n.peers) > 1:
+        for name in queues:
+            demand_of(n, name).poll_ms = n.now_ms
+            n.asks[name] = None
+
+
+def demand_of(n: Node, name: bytes) -> Demand:
+    """What other nodes have to do with the queue, noted from now on."""
+    d = n.demands.get(name)
+    if d is None:
+        d = Demand(name)
+        n.demands[name] = d
+        q = n.queues.get(name)
+        if q is not None:
+            q.demand = d
+    return d
 
 
 def drop_deadlines(n: Node) -> None:
@@ -130,17 +160,20 @@ def wake_all(n: Node, why: i64) -> None:
         n.wakes.append(Wake(client, why, [], False))
 
 
-def set_pause(n: Node, name: bytes, bits: i64) -> None:
+def set_pause(n: Node, name: bytes, bits: i64, is_bcast: bool = False) -> None:
     """[P1] ON COMMAND PAUSE: replace the state (P1.2); clearing `out` serves those who wait."""
     q = n.queues.get(name)
     if q is None:
         if bits == 0:
             return  # P1.3
         q = get_queue(n, name)
-    if q.pause == bits:
+    if q.pause == bits and not is_bcast:
         return
     q.pause = bits
     if n.records is not None:
-        n.records.pause(name, bits)  # P1.5
+        n.records.pause(name, bits | PAUSE_BCAST if is_bcast and bits != 0 else bits)  # P1.5
     if bits & PAUSE_OUT == 0 and q.length > 0 and len(q.waiters) > 0:
         mark_ready(n, q)  # P1.6
+    if len(n.peers) > 1:
+        n.asks[name] = None
+        n.offers[name] = None

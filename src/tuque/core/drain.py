@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core.msgs import Left
 from tuque.core.node import Node
+from tuque.core.transfer import settle
 
 FAR: Final = 1 << 62
 
@@ -22,6 +23,14 @@ def drain_left(n: Node) -> i64:
 
 def on_left(n: Node, slot: i64, m: Left) -> None:
     """[K7.2] ON RECV LEFT."""
+    bit: i64 = 1 << slot
+    for id in m.ids:
+        job = n.jobs.get(id)
+        if job is not None and job.holders & bit:
+            job.holders &= ~bit
+            if n.records is not None:
+                n.records.holders(job)
+        settle(n, slot, id)
 
 
 def drain_tick(n: Node) -> None:

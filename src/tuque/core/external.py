@@ -3,7 +3,8 @@
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, IN_TRANSIT, ONCE_QUEUED, Job
+from tuque.core.announce import set_due
+from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED
 from tuque.core.msgs import Enqueue, Enqueued
 from tuque.core.node import Adding, Node
 from tuque.core.peers import say, slots_of
@@ -67,14 +68,6 @@ def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
         if n.records is not None:
             n.records.state(job)
     say_enqueued(n, slot, m.id)
-
-
-def set_due(n: Node, job: Job, due_ms: i64) -> None:
-    """Let an active job be queued then; other holders are asked before."""
-    job.qtime_ms = due_ms
-    if job.holders != 1 and job.retry_s > 0:
-        job.flags |= ANNOUNCE_WILL
-    n.wheel.arm(job, n.now_ms)
 
 
 def say_enqueued(n: Node, slot: i64, id: bytes) -> None:

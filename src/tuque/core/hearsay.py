@@ -1,22 +1,125 @@
-"""What other holders tell of a job that is here too (SPEC Q3, Q4, Q9)."""
+"""What other holders tell of a job that is here too (SPEC Q3, Q4, Q9).
+
+The sender of any such message has a copy, so that it becomes a holder. A due time is
+only ever moved to a later instant: no message cuts a delay short.
+"""
+
+from hashlib import blake2b
+from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import Delivered, Queued, WillQueue, Working
+from tuque.core.announce import jitter_ms, set_due, tell_queued
+from tuque.core.copies import join_holders
+from tuque.core.job import ACKED, ACTIVE, DELIVERED, QUEUED, WAIT_REPL, Job
+from tuque.core.msgs import (
+    COUNT_DELIVERY,
+    COUNT_NACK,
+    HAS_QUEUED,
+    Delivered,
+    Queued,
+    SetAck,
+    WillQueue,
+    Working,
+)
 from tuque.core.node import Node
+from tuque.core.peers import introduce, say
+from tuque.core.procedures import dequeue, retry_due_ms
+
+TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others know its end
+
+
+def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
+    """The job if it is open here, the sender among its holders (Q3.2).
+
+    Of one that is done the sender is told so (Q3.1, Q4.1, Q9.1); nothing is said of an
+    unknown one.
+    """
+    job = n.jobs.get(id)
+    if job is None:
+        if n.tombs.has(id):
+            say(n, slot, SetAck(id, 0, TOMB_MS))
+        return None
+    if job.state == WAIT_REPL:
+        return None
+    bit: i64 = 1 << slot
+    if job.holders & bit == 0:
+        join_holders(n, job, bit)
+    if job.state == ACKED:
+        introduce(n, slot, job.holders | 1)
+        say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))
+        return None
+    return job
+
+
+def put_off(n: Node, job: Job, due_ms: i64) -> None:
+    """Move the due time of an active job that may be queued again, never to an earlier instant."""
+    if job.state == ACTIVE and job.retry_s > 0 and due_ms > job.qtime_ms:
+        set_due(n, job, due_ms)
+
+
+def rank(job_id: bytes, node_id: bytes) -> bytes:
+    """Which of two nodes keeps a job that both have queued: the one with the higher rank (Q4.3)."""
+    return blake2b(job_id + node_id, digest_size=8).digest()
 
 
 def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
-    """[Q3] ON RECV WILLQUEUE."""
+    """[Q3] ON RECV WILLQUEUE: who has a job in its queue, or at a worker, says so (Q3.3)."""
+    for id in m.ids:
+        job = known_job(n, slot, id)
+        if job is None:
+            continue
+        if job.state == QUEUED:
+            tell_queued(n, job, HAS_QUEUED)  # Q3.3
+        elif job.delivered_count > 0:
+            left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
+            if left_ms > 0:
+                say(n, slot, Delivered(id, left_ms))
 
 
 def on_queued(n: Node, slot: i64, m: Queued) -> None:
     """[Q4] ON RECV QUEUED."""
+    job = known_job(n, slot, m.id)
+    if job is None:
+        return
+    if m.how & COUNT_NACK:
+        job.nacks += 1  # Q4.2
+    elif m.how & COUNT_DELIVERY:
+        job.deliveries += 1
+    n.untold.pop(m.id, None)
+    if job.state == QUEUED:
+        if m.how & HAS_QUEUED == 0:
+            return
+        if rank(m.id, n.node_id) > rank(m.id, n.peers[slot].node_id):
+            say(n, slot, Queued(m.id, HAS_QUEUED))
+            return
+        dequeue(n, job)  # Q4.3
+        if n.records is not None:
+            n.records.state(job)
+    put_off(n, job, retry_due_ms(n, job))  # Q4.4
 
 
 def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
     """[Q9] ON RECV DELIVERED."""
+    job = known_job(n, slot, m.id)
+    if job is not None:
+        hear_of_worker(n, job, m.left_ms)
 
 
 def on_working_message(n: Node, slot: i64, m: Working) -> None:
     """[Q9] ON RECV WORKING."""
+    job = known_job(n, slot, m.id)
+    if job is None:
+        return
+    if job.state == QUEUED and job.retry_s > 0:
+        dequeue(n, job)
+        if n.records is not None:
+            n.records.state(job)
+    hear_of_worker(n, job, m.left_ms)
+
+
+def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
+    """The job is at a worker of another node for so long (Q9.2)."""
+    if job.retry_s > 0:
+        job.flags |= DELIVERED
+        put_off(n, job, n.now_ms + left_ms + jitter_ms(n))

@@ -121,10 +121,11 @@ class DelJob(Message, tag=12):
 
 
 class NeedJobs(Message, tag=13):
-    """Clients wait here for jobs of the queue; count 0: no longer (F2)."""
+    """Jobs of the queue are wanted at the sender; count 0: no longer (F2)."""
 
     queue: bytes
     count: int
+    is_waiting: bool  # clients wait there now; else its queue ran empty
 
 
 class YourJobs(Message, tag=14):
@@ -160,6 +161,7 @@ class Pause(Message, tag=18):
 
     queue: bytes
     bits: int
+    stamp_ns: int  # when; the latest counts
 
 
 class Ask(Message, tag=19):

@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.chance import Chance
+from tuque.core.demand import Demand
 from tuque.core.events import Events
 from tuque.core.ids import IdMaker
 from tuque.core.job import Job
@@ -97,6 +98,16 @@ class Added:
 
 
 @final
+class Pausing:
+    """The latest PAUSE of a queue, wherever it was given."""
+
+    def __init__(self, bits: i64, stamp_ns: i64, is_bcast: bool) -> None:
+        self.bits = bits
+        self.stamp_ns = stamp_ns  # 0: before the restart
+        self.is_bcast = is_bcast  # for all nodes
+
+
+@final
 class Limits:
     """Settings the core obeys; the shell keeps them equal to the configuration."""
 
@@ -158,6 +169,16 @@ class Node:
         self.add_steps: deque[tuple[int, bytes]] = deque()  # (instant, job id), in order
         self.add_ends: list[tuple[int, bytes]] = []  # heap of timeouts within the next step
         self.failed: dict[bytes, tuple[int, int]] = {}  # ids of failed adds: (end, slots to tell)
+        self.untold: dict[bytes, None] = {}  # handed out, the other holders do not know (V4.6)
+        self.beat_ms: i64 = 0  # when they are told
+        self.demands: dict[bytes, Demand] = {}  # by queue: what other nodes have to do with it
+        self.asks: dict[bytes, None] = {}  # queues to be looked at this turn (F1)
+        self.offers: dict[bytes, None] = {}  # queues with jobs that other nodes wish for (F2)
+        self.offers_ms: i64 = 0  # not before
+        self.looks: list[tuple[int, bytes]] = []  # heap of (instant to look again, queue)
+        self.sweep_ms: i64 = 0  # when demands are next tidied up
+        self.custody: dict[bytes, int] = {}  # at-most-once jobs between this node and that slot
+        self.pauses: dict[bytes, Pausing] = {}  # what PAUSE said last, by queue
         self.deliveries: i64 = 0
         self.redeliveries: i64 = 0
         self.requeues: i64 = 0

@@ -6,6 +6,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core import ledger
+from tuque.core.announce import jitter_ms, set_due, tell_queued
 from tuque.core.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
 from tuque.core.job import (
     ACKED,
@@ -20,6 +21,7 @@ from tuque.core.job import (
     job_bytes,
     set_state,
 )
+from tuque.core.msgs import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED
 from tuque.core.node import TIMED_OUT, Added, Adding, Node, Wake
 from tuque.core.queue import PAUSE_OUT, Queue
 
@@ -30,6 +32,7 @@ REQUEUE_ENQUEUE: Final = 3
 REQUEUE_DELAY: Final = 4
 
 FAR: Final = 1 << 62
+CUSTODY_KEEP_MS: Final = 600_000  # clocks of two nodes may differ so much at a job's end
 NOREPL_REMOVED: Final = (
     b"NOREPL job removed (expired?) before the requested replication level was achieved"
 )
@@ -42,6 +45,8 @@ def get_queue(n: Node, name: bytes) -> Queue:
         n.queue_serial += 1
         q = Queue(name, n.queue_serial, n.now_ms)
         n.queues[name] = q
+        if len(n.demands) > 0:
+            q.demand = n.demands.get(name)
         heappush(n.idle_checks, (n.now_ms + n.limits.queue_idle_ms, name))
     return q
 
@@ -78,7 +83,21 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     n.job_bytes -= job_bytes(job)
     if job.retry_s == 0:
         n.delivered_amo.pop(job.id, None)
+        if job.holders != 1 or len(n.custody) > 0:
+            end_custody(n, job, cause)
     n.ledger.leave(cause)  # G2.1
+
+
+def end_custody(n: Node, job: Job, cause: i64) -> None:
+    """The at-most-once job goes while the node it came from may send it again (F2.3).
+
+    A tombstone says then that it was here.
+    """
+    n.custody.pop(job.id, None)
+    if job.holders == 1:
+        return
+    if job.flags & IN_TRANSIT == 0 and cause != ledger.GC_ACKED:
+        n.tombs.add(job.id, job.expire_ms + CUSTODY_KEEP_MS, job.holders, n.round)
 
 
 def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
@@ -122,7 +141,9 @@ def enqueue(n: Node, job: Job) -> None:
     """
     set_state(job, QUEUED)  # G3.3
     job.flags |= ONCE_QUEUED
-    job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000 if job.retry_s > 0 else 0  # G3.4
+    job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000 if job.retry_s > 0 else 0
+    if job.holders != 1 and job.retry_s > 0:
+        job.qtime_ms += jitter_ms(n)  # G3.4
     q = get_queue(n, job.queue)
     q.push(job)  # G3.2
     q.jobs_in += 1  # G3.6
@@ -130,17 +151,24 @@ def enqueue(n: Node, job: Job) -> None:
     n.wheel.arm(job, n.now_ms)
     if len(q.waiters) > 0:
         mark_ready(n, q)
+    if q.demand is not None and len(q.demand.wishes) > 0:
+        n.offers[q.name] = None  # other nodes wish for it
 
 
 def requeue(n: Node, job: Job, why: i64) -> None:
     """Enqueue (G3) a job that was out before, or whose delay is over; count and record it."""
+    how: i64 = HAS_QUEUED if job.flags & DELIVERED else 0
     if why == REQUEUE_NACK:
         job.nacks += 1
         n.nacks += 1
+        how = COUNT_NACK | HAS_QUEUED
     elif job.flags & ONCE_QUEUED:
         job.deliveries += 1  # G3.5
+        how = COUNT_DELIVERY | HAS_QUEUED
     enqueue(n, job)
     n.requeues += 1
+    if job.holders != 1 and how != 0:
+        tell_queued(n, job, how)
     if n.records is not None:
         n.records.state(job)  # G3.7
     if n.events is not None:
@@ -155,8 +183,12 @@ def dequeue(n: Node, job: Job) -> None:
     """[G4] PROCEDURE dequeue: take a queued job (G4.1) out of its queue; it becomes active."""
     set_state(job, ACTIVE)  # G4.2
     n.queues[job.queue].left()
-    job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000 if job.retry_s > 0 else 0
-    n.wheel.arm(job, n.now_ms)
+    set_due(n, job, retry_due_ms(n, job) if job.retry_s > 0 else 0)
+
+
+def retry_due_ms(n: Node, job: Job) -> i64:
+    """Now + retry + J."""
+    return n.now_ms + i64(job.retry_s) * 1000 + jitter_ms(n)
 
 
 def mark_ready(n: Node, q: Queue) -> None:
@@ -183,6 +215,8 @@ def stop_waiting(n: Node, client: i64) -> None:
         q = n.queues.get(name)
         if q is not None:
             q.waiters.pop(client, None)
+            if q.demand is not None and len(q.waiters) == 0:
+                n.asks[name] = None  # perhaps nobody needs what was asked for
 
 
 def on_idle_check(n: Node, name: bytes) -> None:

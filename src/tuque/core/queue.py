@@ -11,10 +11,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.demand import Demand
 from tuque.core.job import QUEUED, Job
 
 PAUSE_IN: Final = 1
 PAUSE_OUT: Final = 2
+PAUSE_BCAST: Final = 4  # in the journal: it was told to all nodes
 PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]
 
 _GONE: Final = Job(b"", b"", b"", 0, 0, 0, 0, 0)  # fills slots already taken
@@ -37,6 +39,7 @@ class Queue:
         self.jobs_out: i64 = 0
         self.waiters: dict[int, None] = {}  # client numbers, first come first
         self.is_ready = False  # stands in n.ready
+        self.demand: Demand | None = None  # n.demands' record, when there is one
         self.reply_head = b"*3\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
         self.reply_head7 = b"*7\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
 

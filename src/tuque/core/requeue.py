@@ -4,7 +4,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.announce import set_due, tell_queued, tell_working
 from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, WAIT_REPL, Job
+from tuque.core.msgs import COUNT_NACK
 from tuque.core.node import Node
 from tuque.core.procedures import (
     REQUEUE_ENQUEUE,
@@ -12,6 +14,7 @@ from tuque.core.procedures import (
     dequeue,
     may_enqueue,
     requeue,
+    retry_due_ms,
 )
 
 NOJOB: Final = b"NOJOB Job not known in the context of this node."
@@ -36,8 +39,10 @@ def on_nack(n: Node, id: bytes, delay_ms: i64) -> bool:
     job.nacks += 1
     n.nacks += 1
     job.flags &= 0xFF ^ ONCE_QUEUED  # Q6.2: counted as a nack now, so not again when it is queued
-    job.qtime_ms = n.now_ms + delay_ms  # Q6.3: past its expiry the job ends first
-    n.wheel.arm(job, n.now_ms)
+    set_due(n, job, n.now_ms + delay_ms)  # Q6.3: past its expiry the job ends first
+    if job.holders != 1:
+        tell_queued(n, job, COUNT_NACK)
+        tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)  # Q6.2
     if n.records is not None:
         n.records.state(job)
     if n.events is not None:
@@ -60,6 +65,8 @@ def on_dequeue(n: Node, id: bytes) -> bool:
     if job is None or job.state != QUEUED:
         return False
     dequeue(n, job)  # Q7.1
+    if job.holders != 1:
+        tell_queued(n, job, 0)
     if n.records is not None:
         n.records.state(job)
     return True
@@ -85,9 +92,11 @@ def postpone(n: Node, job: Job) -> None:
     """Start the retry time of a delivered job anew, never making it shorter (Q8.5)."""
     if job.state == QUEUED:
         dequeue(n, job)
-    due_ms = n.now_ms + i64(job.retry_s) * 1000
-    if job.retry_s > 0 and due_ms > job.qtime_ms:
-        job.qtime_ms = due_ms
-        n.wheel.arm(job, n.now_ms)
+    if job.retry_s > 0:
+        due_ms = retry_due_ms(n, job)
+        if due_ms > job.qtime_ms:
+            set_due(n, job, due_ms)
+        if job.holders != 1:
+            tell_working(n, job, job.qtime_ms - n.now_ms)  # Q8.6
     if n.records is not None:
         n.records.state(job)

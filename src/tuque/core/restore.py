@@ -3,9 +3,11 @@
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
-from tuque.core.node import Node
+from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED, QUEUED, Job
+from tuque.core.node import Node, Pausing
+from tuque.core.peers import slots_of
 from tuque.core.procedures import get_queue, register
+from tuque.core.queue import PAUSE_BCAST, PAUSE_IN, PAUSE_OUT
 
 
 def restore_job(n: Node, job: Job) -> bool:
@@ -27,6 +29,8 @@ def restore_job(n: Node, job: Job) -> bool:
     if job.retry_s == 0 and job.flags & DELIVERED:
         job.qtime_ms = 0
         n.delivered_amo[job.id] = None
+    elif job.flags & IN_TRANSIT:
+        pass  # it may be at another node (F2.3)
     elif was_queued or (job.retry_s == 0 and job.qtime_ms == 0):
         job.state = QUEUED
         job.flags |= ONCE_QUEUED
@@ -36,6 +40,9 @@ def restore_job(n: Node, job: Job) -> bool:
         q.jobs_in += 1
     elif job.qtime_ms == 0:
         job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000
+    if job.retry_s == 0 and job.flags & (IN_TRANSIT | ONCE_QUEUED) != IN_TRANSIT:
+        for slot in slots_of(job.holders):
+            n.custody[job.id] = slot  # F2.3: it was on its way to that node, or came from it
     n.wheel.arm(job, n.now_ms)
     return True
 
@@ -53,5 +60,8 @@ def order_evictable(n: Node) -> None:
 
 def restore_pause(n: Node, name: bytes, bits: i64) -> None:
     """Pause a queue as it was before the restart."""
-    if bits != 0 or name in n.queues:
-        get_queue(n, name).pause = bits
+    pause = bits & (PAUSE_IN | PAUSE_OUT)
+    if pause != 0 or name in n.queues:
+        get_queue(n, name).pause = pause
+    if bits & PAUSE_BCAST:
+        n.pauses[name] = Pausing(pause, 0, True)  # P1.8

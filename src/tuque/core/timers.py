@@ -5,7 +5,7 @@ from heapq import heappop
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.announce import announce_next_ms, announce_tick, on_will_timer
+from tuque.core.announce import announce_next_ms, announce_tick, on_will_timer, set_due
 from tuque.core.collect import on_gc_timer
 from tuque.core.copies import copies_next_ms, copies_tick
 from tuque.core.drain import drain_next_ms, drain_tick
@@ -20,6 +20,7 @@ from tuque.core.procedures import (
     on_wait_timeout,
     remove,
     requeue,
+    retry_due_ms,
 )
 from tuque.core.queue import PAUSE_IN
 from tuque.core.repair import repair_next_ms, repair_tick
@@ -34,11 +35,12 @@ def on_job_timer(n: Node, job: Job) -> None:
         on_gc_timer(n, job)
         return
     if job.state == ACTIVE and job.qtime_ms != 0:  # G7.3
+        if job.flags & ANNOUNCE_WILL:
+            on_will_timer(n, job)
         if job.qtime_ms > n.now_ms:
-            if job.flags & ANNOUNCE_WILL:
-                on_will_timer(n, job)
+            pass  # it was woken to ask, or its time has moved
         elif not_now(n, job):
-            job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000  # Q2.2
+            set_due(n, job, retry_due_ms(n, job))  # Q2.2
         elif may_enqueue(job):
             why = REQUEUE_RETRY if job.flags & ONCE_QUEUED else REQUEUE_DELAY
             requeue(n, job, why)  # Q2.3

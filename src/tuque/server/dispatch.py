@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob
 from tuque.core.collect import on_unknown_ack, on_unknown_fastack
-from tuque.core.deliver import on_getjob, serve_ready, wait
+from tuque.core.deliver import on_getjob, on_poll, serve_ready, wait
 from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
 from tuque.core.job import ACKED, WAIT_REPL, Job
@@ -206,6 +206,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
         put_jobs(s, c, jobs, spec.with_counters)  # V1.3
     elif spec.no_hang:
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
+        on_poll(n, spec.queues)
     elif n.is_leaving:
         c.error(LEAVING)  # V1.5
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuque.core.deliver import set_pause
+from tuque.core.federate import pause_queue
 from tuque.core.ids import is_job_id
 from tuque.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
 from tuque.core.views import qpeek, qstat, show
@@ -43,12 +43,16 @@ def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
-    """[P1] PAUSE queue option [option ...]; BCAST reaches nobody in a cluster of one."""
+    """[P1] PAUSE queue option [option ...]."""
     bits = 0
     is_changed = False
+    is_bcast = False
     for word in args[2:]:
         option = word.lower()
-        if option in (b"state", b"bcast"):
+        if option == b"state":
+            continue
+        if option == b"bcast":
+            is_bcast = True
             continue
         is_changed = True
         if option == b"in":
@@ -61,8 +65,11 @@ def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
             bits = 0  # P1.2
         else:
             raise ArgError(SYNTAX)  # P1.1
-    if is_changed:
-        set_pause(s.n, args[1], bits)  # P1.3, P1.5, P1.6
+    q = s.n.queues.get(args[1])
+    if not is_changed and q is not None:
+        bits = q.pause
+    if is_changed or is_bcast:
+        pause_queue(s.n, args[1], bits, is_bcast)  # P1.3, P1.5, P1.6, P1.7
     q = s.n.queues.get(args[1])
     c.reply(Status(PAUSE_NAMES[0 if q is None else q.pause].decode()))  # P1.4
 

@@ -11,6 +11,7 @@ from mypy_extensions import i64
 
 from tuque.core.job import Job
 from tuque.core.node import Node
+from tuque.core.queue import PAUSE_BCAST
 from tuque.core.records import Records
 
 SLICE_BYTES: Final = 1 << 20
@@ -28,7 +29,9 @@ class Snapshot:
         self.job_count: i64 = 0
         for name, q in n.queues.items():
             if q.pause != 0:
-                self.records.pause(name, q.pause)
+                told = n.pauses.get(name)
+                is_bcast = told is not None and told.is_bcast
+                self.records.pause(name, q.pause | PAUSE_BCAST if is_bcast else q.pause)
 
     def slice(self, n: Node, most: i64) -> bytes:
         """The records of up to `most` jobs, about 1 MB at the most; b"" when all are told."""

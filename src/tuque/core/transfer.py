@@ -1,0 +1,247 @@
+"""Jobs go from one node to another that serves them from then on (SPEC F2.2-F4).
+
+An at-least-once job stays here too, as active. Of an at-most-once job exactly one node
+may ever hand it out: while it is on its way (IN_TRANSIT) nobody but the receiver may.
+The sender keeps it until the receiver says that it has it (GOTJOBS), and sends it again
+to the same node when a link comes up. The receiver passes it on to nobody before the
+sender has said that its copy is gone (LEFT): so a repetition always meets one that
+knows the job, and is answered without being taken again. `n.custody` has the
+at-most-once jobs that stand between the two messages, on both sides.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core import ledger
+from tuque.core.announce import jitter_ms, set_due
+from tuque.core.copies import as_message, job_of, join_holders
+from tuque.core.deliver import demand_of
+from tuque.core.hearsay import known_job, put_off
+from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, Job
+from tuque.core.msgs import CUSTODY, GotJobs, Left, Moved, ReplJob, SetAck, YourJobs
+from tuque.core.node import Node
+from tuque.core.peers import introduce, say, slots_of, translate
+from tuque.core.procedures import (
+    enqueue,
+    may_enqueue,
+    memory_level,
+    register,
+    retry_due_ms,
+    unregister,
+)
+from tuque.core.queue import PAUSE_IN
+
+AGAIN_MAX: Final = 100  # jobs in one repeated YOURJOBS
+
+
+def may_move(n: Node, job: Job) -> bool:
+    """Whether the job may go to another node: not while its last sender may still have it."""
+    return job.retry_s > 0 or (job.holders == 1 and job.id not in n.custody)
+
+
+def send_jobs(n: Node, slot: i64, name: bytes, jobs: list[Job]) -> None:
+    """[F2] Give active jobs of one queue to a linked node (F2.2). It may refuse them.
+
+    At-most-once jobs among them must satisfy `may_move`.
+    """
+    bit: i64 = 1 << slot
+    messages: list[ReplJob] = []
+    for job in jobs:
+        others = job.holders & ~bit & ~1
+        is_new = job.holders & bit == 0
+        job.holders |= bit
+        introduce(n, slot, job.holders | 1)
+        if job.retry_s == 0:
+            assert others == 0, "custody of a job is at a third node"
+            messages.append(as_message(n, job, CUSTODY))
+            job.flags |= IN_TRANSIT | ONCE_QUEUED  # F2.3
+            n.custody[job.id] = slot
+            n.wheel.arm(job, n.now_ms)
+        else:
+            set_due(n, job, retry_due_ms(n, job))
+            messages.append(as_message(n, job, 0))
+            for other in slots_of(others):
+                introduce(n, other, job.holders | 1)
+                say(n, other, Moved(job.id, job.holders, i64(job.retry_s) * 1000))  # F2.4
+        if n.records is not None:
+            n.records.state(job)
+            if is_new:
+                n.records.holders(job)
+    say(n, slot, YourJobs(name, messages))
+
+
+def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
+    """[F3] ON RECV YOURJOBS. Said again it changes nothing; the answer is the same."""
+    d = demand_of(n, m.queue)
+    d.asked.pop(slot, None)  # one answer to one wish
+    n.asks[m.queue] = None
+    q = n.queues.get(m.queue)
+    is_shut = q is not None and q.pause & PAUSE_IN != 0
+    is_shut = is_shut or n.is_leaving or n.is_loading or memory_level(n) >= 2
+    answer = GotJobs([], [])
+    left = Left([])
+    taken: i64 = 0
+    for copy in m.jobs:
+        if n.tombs.has(copy.id) or copy.id in n.jobs:
+            taken += take_known(n, slot, copy, is_shut, answer)
+        elif is_shut:  # F3.3
+            answer.refused.append(copy.id)
+            left.ids.append(copy.id)
+        else:
+            take_new(n, slot, copy, q.name if q is not None else m.queue)
+            taken += 1
+            if copy.retry_s == 0:
+                answer.ids.append(copy.id)
+    if taken > 0:
+        d.sources[slot] = n.now_ms  # F3.4
+        d.count_imports(n.now_ms, taken)
+        d.step_ms = 0
+    if len(left.ids) > 0:
+        say(n, slot, left)
+    if len(answer.ids) > 0 or len(answer.refused) > 0:
+        say(n, slot, answer)
+
+
+def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
+    """Register a job that is not known here, and queue it (F3.2, F3.3)."""
+    job = job_of(n, m, queue)
+    job.qtime_ms = 0
+    job.flags = 0
+    if job.retry_s == 0:
+        job.holders = 1 | (1 << slot)
+        n.custody[job.id] = slot
+    else:
+        job.holders = translate(n, slot, m.holders) | (1 << slot) | 1
+    register(n, job, ledger.IMPORTED)
+    if job.retry_s == 0 and m.due_ms > 0:
+        set_due(n, job, n.now_ms + m.due_ms)
+    else:
+        enqueue(n, job)
+    if n.records is not None:
+        n.records.add(job)
+
+
+def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -> i64:
+    """Take over a job of which there is a copy or a tombstone here; 1 when it was queued."""
+    job = n.jobs.get(m.id)
+    if m.retry_s == 0:
+        # Custody came before, unless this is a copy without it, of a job added elsewhere (R6):
+        # then nothing is said, and the sender keeps the job.
+        if job is None or job.state == ACKED or job.flags & IN_TRANSIT == 0:
+            answer.ids.append(m.id)
+        return 0
+    if job is None:
+        say(n, slot, SetAck(m.id, 0, max(1, m.left_ms)))  # F3.1
+        return 0
+    if known_job(n, slot, m.id) is None:
+        return 0
+    join_holders(n, job, translate(n, slot, m.holders))
+    if is_shut:
+        answer.refused.append(m.id)
+    elif may_enqueue(job):
+        enqueue(n, job)
+        if n.records is not None:
+            n.records.state(job)
+        return 1
+    return 0
+
+
+def on_gotjobs(n: Node, slot: i64, m: GotJobs) -> None:
+    """[F2.3] ON RECV GOTJOBS."""
+    left = Left([])
+    for id in m.ids:
+        job = n.jobs.get(id)
+        if job is None:
+            left.ids.append(id)
+        elif is_in_transit(n, job, slot):
+            unregister(n, job, ledger.MOVED)
+            if n.records is not None:
+                n.records.remove(id, ledger.MOVED)
+            left.ids.append(id)
+    if len(left.ids) > 0:
+        say(n, slot, left)
+    for id in m.refused:
+        job = n.jobs.get(id)
+        if job is not None:
+            on_refused(n, slot, job)
+
+
+def on_refused(n: Node, slot: i64, job: Job) -> None:
+    """The peer did not take the job: it is queued here again, in silence."""
+    d = n.demands.get(job.queue)
+    if d is not None:
+        d.wishes.pop(slot, None)
+    if job.retry_s == 0:
+        if not is_in_transit(n, job, slot):
+            return
+        job.flags &= 0xFF ^ IN_TRANSIT
+        job.holders = 1
+        n.custody.pop(job.id, None)
+        if n.records is not None:
+            n.records.holders(job)
+    if not may_enqueue(job):
+        return
+    if job.retry_s == 0 and job.qtime_ms > n.now_ms:
+        set_due(n, job, job.qtime_ms)
+    else:
+        enqueue(n, job)
+    if n.records is not None:
+        n.records.state(job)
+
+
+def is_in_transit(n: Node, job: Job, slot: i64) -> bool:
+    """Whether the at-most-once job was sent to that node, and nothing was heard since."""
+    return job.state == ACTIVE and job.flags & IN_TRANSIT != 0 and n.custody.get(job.id, -1) == slot
+
+
+def settle(n: Node, slot: i64, id: bytes) -> None:
+    """[F2.3] The node has no copy of the at-most-once job that came from it: it may be passed on.
+
+    For ON RECV LEFT, after the node has left the holders.
+    """
+    job = n.jobs.get(id)
+    if job is None or n.custody.get(id, -1) != slot or job.flags & IN_TRANSIT:
+        return
+    del n.custody[id]
+    n.offers[job.queue] = None
+
+
+def lose_transits(n: Node, slot: i64) -> None:
+    """[F2.3] The node started anew without memory: nobody knows what it handed out.
+
+    What is on its way to it is not sent again: it waits here for an ack or its expiry.
+    """
+    for id, to in list(n.custody.items()):
+        if to == slot:
+            del n.custody[id]
+
+
+def repeat_custody(n: Node, slot: i64) -> None:
+    """[F2.3] A link came up: repeat what may have been lost with the one before."""
+    names: dict[bytes, YourJobs] = {}
+    got = GotJobs([], [])
+    for id, other in n.custody.items():
+        job = n.jobs.get(id)
+        if other != slot or job is None or job.state == ACKED:
+            continue
+        if job.flags & IN_TRANSIT == 0:
+            got.ids.append(id)
+            continue
+        introduce(n, slot, job.holders | 1)
+        batch = names.get(job.queue)
+        if batch is None or len(batch.jobs) >= AGAIN_MAX:
+            batch = YourJobs(job.queue, [])
+            names[job.queue] = batch
+            say(n, slot, batch)
+        batch.jobs.append(as_message(n, job, CUSTODY))
+    if len(got.ids) > 0:
+        say(n, slot, got)
+
+
+def on_moved(n: Node, slot: i64, m: Moved) -> None:
+    """[F4] ON RECV MOVED: another node serves the job; its holders are learned (F4.1)."""
+    job = known_job(n, slot, m.id)
+    if job is not None:
+        join_holders(n, job, translate(n, slot, m.holders))
+        put_off(n, job, n.now_ms + m.left_ms + jitter_ms(n))
