@@ -50,12 +50,21 @@ def qstat(n: Node, q: Queue) -> dict[str, object]:
         "age": int((n.now_ms - q.ctime_ms) // 1000),
         "idle": int((n.now_ms - q.atime_ms) // 1000),
         "blocked": len(q.waiters),
-        "import-from": [],
-        "import-rate": 0,
+        "import-from": sources(n, q),
+        "import-rate": int(q.demand.rate(n.now_ms)) if q.demand is not None else 0,
         "jobs-in": int(q.jobs_in),
         "jobs-out": int(q.jobs_out),
         "pause": PAUSE_NAMES[q.pause],
     }
+
+
+def sources(n: Node, q: Queue) -> list[bytes]:
+    """The nodes that sent jobs of the queue in the last 5 s (S2.2)."""
+    d = q.demand
+    if d is None:
+        return []
+    d.drop_sources(n.now_ms)
+    return [n.peers[slot].node_id for slot in d.sources]
 
 
 def qpeek(n: Node, name: bytes, count: i64) -> list[object]:
@@ -67,13 +76,13 @@ def qpeek(n: Node, name: bytes, count: i64) -> list[object]:
     return [[job.queue, job.id, job.body] for job in jobs]
 
 
-def queue_matches(q: Queue, min_len: i64, max_len: i64, import_rate: i64) -> bool:
-    """[S4] The filters of QSCAN; -1 stands for none. Nothing is imported by a cluster of one."""
+def queue_matches(n: Node, q: Queue, min_len: i64, max_len: i64, import_rate: i64) -> bool:
+    """[S4] The filters of QSCAN; -1 stands for none."""
     if min_len >= 0 and q.length < min_len:
         return False
     if 0 <= max_len < q.length:
         return False
-    return import_rate <= 0
+    return import_rate <= 0 or (q.demand is not None and q.demand.rate(n.now_ms) >= import_rate)
 
 
 def job_matches(job: Job, queue: bytes | None, states: list[bytes]) -> bool:

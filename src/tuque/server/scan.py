@@ -71,7 +71,9 @@ def is_match(s: Server, kind: str, name: bytes, spec: ScanSpec) -> bool:
     """Whether the element is still there and passes the filters."""
     if kind == QUEUES:
         q = s.n.queues.get(name)
-        return q is not None and queue_matches(q, spec.min_len, spec.max_len, spec.import_rate)
+        if q is None:
+            return False
+        return queue_matches(s.n, q, spec.min_len, spec.max_len, spec.import_rate)
     job = s.n.jobs.get(name)
     return job is not None and job_matches(job, spec.queue, spec.states)
 
