@@ -15,6 +15,7 @@ def test_all_parts() -> None:
     assert (found.user, found.password) == ("me", "p@ss")
     assert (found.timeout_s, found.retry, found.name) == (2.5, Retry(attempts=3), "w1")
     assert not found.tls
+    assert found.follow
 
 
 def test_a_login_without_colon_is_a_password() -> None:
@@ -49,6 +50,7 @@ def test_unix_socket() -> None:
         ("tuque://h/?max_connections=0", "max_connections must be 1 to 65535"),
         ("tuque://h/?name=two%20words", "name must be printable"),
         ("tuque+unix://socket", "absolute path"),
+        ("tuque://h/?follow=maybe", "follow must be yes or no"),
     ],
 )
 def test_what_is_wrong_is_said(url: str, says: str) -> None:
@@ -70,6 +72,8 @@ def test_environment_and_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().seeds == (Address("far", 1),)
     assert settings("tuque://near").seeds == (Address("near", 7711),)
     assert settings(timeout=3.0).timeout_s == 3.0
+    assert not settings("tuque://near/?follow=no").follow
+    assert settings("tuque://near/?follow=no", follow=True).follow
     assert settings().timeout_s == 9.0
 
 

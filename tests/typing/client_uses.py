@@ -11,7 +11,9 @@ from tuque.client.api import ClusterNode, Hello, QueueStat
 
 
 def threads() -> None:
-    with Client("tuque://h", timeout=2.0, retry=Retry(attempts=3), max_connections=4) as client:
+    with Client(
+        "tuque://h", timeout=2.0, retry=Retry(attempts=3), max_connections=4, follow=False
+    ) as client:
         assert_type(client, Client)
         assert_type(client.addjob("q", b"body", delay=3, retry=0, asynchronous=True), str)
         jobs = client.getjob("a", b"b", timeout_ms=100, count=10, withcounters=True)

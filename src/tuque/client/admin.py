@@ -70,9 +70,17 @@ def cluster_myid(*, timeout: float | None = None) -> Call[str]:
     return Call(args=("CLUSTER", "MYID"), parse=to_text, repeat=True, timeout_s=timeout)
 
 
-def cluster_meet(host: str, port: int, *, timeout: float | None = None) -> Call[bool]:
-    """Asks the node to join another one."""
-    args = ("CLUSTER", "MEET", host, port)
+def cluster_meet(
+    host: str, port: int, bus_port: int | None = None, *, timeout: float | None = None
+) -> Call[bool]:
+    """Asks the node to join another one, named by host name or address, soon after the answer.
+
+    Without `bus_port` the other one's bus is looked for 10000 above its port. `cluster_nodes`
+    shows the other node once they have met.
+    """
+    args: tuple[Arg, ...] = ("CLUSTER", "MEET", host, port)
+    if bus_port is not None:
+        args += (bus_port,)
     return Call(args=args, parse=_is_ok, repeat=True, timeout_s=timeout)
 
 
@@ -89,6 +97,11 @@ def cluster_leaving(leaving: bool | None = None, *, timeout: float | None = None
     args = ("CLUSTER", "LEAVING", "yes" if leaving else "no")
     parse = _true if leaving else _false
     return Call(args=args, parse=parse, repeat=True, timeout_s=timeout)
+
+
+def cluster_repair(*, timeout: float | None = None) -> Call[int]:
+    """How many jobs this node must still see to because copies were lost; 0 when it is done."""
+    return Call(args=("CLUSTER", "REPAIR"), parse=_left, repeat=True, timeout_s=timeout)
 
 
 def bgrewriteaof(*, timeout: float | None = None) -> Call[str]:
@@ -135,6 +148,10 @@ def _is_ok(reply: Reply) -> bool:
 
 def _is_yes(reply: Reply) -> bool:
     return to_text(reply) == "yes"
+
+
+def _left(reply: Reply) -> int:
+    return 0 if reply == b"done" else int(reply)
 
 
 def _seconds(reply: Reply) -> float:

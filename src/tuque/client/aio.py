@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from tuque.client import admin, calls, pipeline
-from tuque.client.api import JobInfo, JobState, Reply, Text
+from tuque.client.api import Hello, JobInfo, JobState, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
 from tuque.client.face import (
@@ -19,9 +19,11 @@ from tuque.client.face import (
     SLICE_S,
     Face,
     as_method,
+    log,
     no_answer,
     no_node,
 )
+from tuque.client.follow import LIMIT_S
 from tuque.client.retry import Retry
 from tuque.client.streams import INFINITE, Link, Pool
 from tuque.client.url import Address, settings
@@ -67,6 +69,7 @@ class Client(Face):
         retry: Retry | None = None,
         max_connections: int | None = None,
         name: str | None = None,
+        follow: bool | None = None,
     ) -> None:
         self._pid = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -78,6 +81,7 @@ class Client(Face):
                 retry=retry,
                 max_connections=max_connections,
                 name=name,
+                follow=follow,
             )
         )
         self._start_afresh()
@@ -233,6 +237,7 @@ class Client(Face):
     cluster_meet = _method(admin.cluster_meet)
     cluster_forget = _method(admin.cluster_forget)
     cluster_leaving = _method(admin.cluster_leaving)
+    cluster_repair = _method(admin.cluster_repair)
     bgrewriteaof = _method(admin.bgrewriteaof)
     shutdown = _method(admin.shutdown)
     execute = _method(admin.execute)
@@ -242,7 +247,7 @@ class Client(Face):
     async def run(self, call: Call[T]) -> T:
         """Sends a call, tries again where that is safe, and gives its typed result."""
         if not call.may_block:
-            return call.read(await self._ask_one(call))
+            return self._read(call, await self._ask_one(call), time.monotonic())
         ends_s = INFINITE if call.wait_s is None else time.monotonic() + call.wait_s
         while True:
             slice_s = min(SLICE_S, ends_s - time.monotonic())
@@ -253,7 +258,7 @@ class Client(Face):
                     raise
                 continue
             if reply is not None or time.monotonic() + SHORTEST_WAIT_S > ends_s:
-                return call.read(reply)
+                return self._read(call, reply, time.monotonic())
 
     async def run_all(self, asked: list[Call[Any]]) -> list[Any]:
         """Sends calls together; gives their results, with an exception for each that failed.
@@ -267,7 +272,7 @@ class Client(Face):
             if not replies:
                 raise
             replies += [no_answer(e, call) for call in asked[len(replies) :]]
-        return pipeline.read_all(asked, replies)
+        return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
 
     async def _ask_one(self, call: Call[Any]) -> Reply:
         replies: list[Reply] = []
@@ -288,6 +293,8 @@ class Client(Face):
         self._check_open()
         self._check_owner()
         pool = self._blocking if any(call.may_block for call in asked) else self._pool
+        if self._is_to_move(asked):
+            await self._move()
         tries = self._tries(asked, time.monotonic())
         while len(replies) < len(asked):
             sent = False
@@ -355,29 +362,50 @@ class Client(Face):
             tried.add(address)
             until_s = self._connect_by_s(deadline_s, now_s)
             try:
-                link = await self._open(address, until_s)
+                link, hello = await self._open(address, until_s)
             except (ConnectionError, Leaving, Loading, MaxClients) as e:
                 self._on_unreachable(address, e, time.monotonic())
                 causes.append(e)
                 continue
+            self._on_connected(address, hello)
             if self._route.has_better_than(address, now_s):
                 link.close()
                 self._on_leaving(address, now_s)
                 continue
             return link
 
-    async def _open(self, address: Address, deadline_s: float) -> Link:
+    async def _move(self) -> None:
+        """Goes to the node that makes most of the jobs fetched; stays if that is not well."""
+        start = self._follow.take(time.monotonic())
+        try:
+            asked = admin.hello(timeout=LIMIT_S)
+            told = asked.read(await self._ask_one(asked))
+            address = self._route.other(told, start, time.monotonic())
+            if address is None:
+                return
+            link, hello = await self._open(address, time.monotonic() + LIMIT_S)
+        except Error as e:
+            log.debug("cannot move to the node %s...: %s", start, e)
+            return
+        if not self._on_moved(address, hello, start):
+            link.close()
+            return
+        old = await self._blocking.take(INFINITE)  # which has no limit
+        if old is not None:
+            old.close()
+        self._blocking.give(link)
+
+    async def _open(self, address: Address, deadline_s: float) -> tuple[Link, Hello | None]:
         """Connects to one node and greets it."""
         link = await Link.open(address, self._tls, deadline_s)
         asked = greeting(self.settings)
         replies: list[Reply] = []
         try:
             await link.exchange([call.args for call in asked], replies, deadline_s)
-            self._on_connected(address, read_greeting(asked, replies))
+            return link, read_greeting(asked, replies)
         except BaseException:
             link.close()
             raise
-        return link
 
     def _check_owner(self) -> None:
         """Drops connections that belong to another process, after a fork, or to another loop."""

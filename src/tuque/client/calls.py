@@ -40,7 +40,8 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     `repeat`: it may be sent again although it may have been executed. `wait_s`: how long it asks
     the node to hold the answer, None for ever. `wait_arg`: where in `args` that time stands, in ms,
-    when the wait may be cut into slices; 0 otherwise. `ends_connection`: no answer is the answer.
+    when the wait may be cut into slices; 0 otherwise. `fetches`: the answer is jobs handed out.
+    `ends_connection`: no answer is the answer.
     """
 
     args: tuple[Arg, ...]
@@ -50,6 +51,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     wait_arg: int = 0
     timeout_s: float | None = None
     job_id: str | None = None
+    fetches: bool = False
     ends_connection: bool = False
 
     @property
@@ -150,6 +152,7 @@ def getjob(
         repeat=True,
         wait_s=wait_s,
         wait_arg=wait_arg,
+        fetches=True,
         timeout_s=timeout,
     )
 

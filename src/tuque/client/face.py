@@ -8,10 +8,11 @@ import logging
 import math
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tuque.client.api import Reply
+from tuque.client.api import Hello, Job, Reply
 from tuque.client.calls import Call
+from tuque.client.follow import Follow
 from tuque.client.nodes import LEAVING_REST_S, Route
 from tuque.client.retry import Tries
 from tuque.client.url import Address, Settings
@@ -19,6 +20,8 @@ from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading, NoNod
 
 if TYPE_CHECKING:
     import ssl
+
+T = TypeVar("T")
 
 log = logging.getLogger("tuque.client")
 
@@ -37,6 +40,8 @@ class Face:
         self.settings = settings
         self._rng = random.Random()
         self._route = Route(settings.seeds, self._rng)
+        # Who came through a unix socket stays with it.
+        self._follow = Follow(is_on=settings.follow and settings.seeds[0].port != 0)
         self._is_closed = False
         self._tls = _tls_context(settings) if settings.tls else None
 
@@ -101,9 +106,27 @@ class Face:
             self._on_leaving(address, now_s)
         return len(asked) == 1 and isinstance(replies[-1], Leaving | Loading)
 
+    def _read(self, call: Call[T], reply: Reply, now_s: float) -> T:
+        """The typed result of an answer; jobs are looked at for the node that made them."""
+        result = call.read(reply)
+        if call.fetches:
+            self._follow.on_jobs(cast(list[Job], result), self._route.own, now_s)
+        return result
+
+    def _seen(self, asked: list[Call[Any]], results: list[Any], now_s: float) -> list[Any]:
+        """The results of a pipeline as they are; jobs are looked at as above."""
+        for call, result in zip(asked, results, strict=True):
+            if call.fetches and not isinstance(result, Error):
+                self._follow.on_jobs(result, self._route.own, now_s)
+        return results
+
+    def _is_to_move(self, asked: list[Call[Any]]) -> bool:
+        """True if these calls fetch and another node is the better one to ask."""
+        return bool(self._follow.wanted) and any(call.fetches for call in asked)
+
     # Causes, and what the log says to them
 
-    def _on_connected(self, address: Address, hello: Any) -> None:
+    def _on_connected(self, address: Address, hello: Hello | None) -> None:
         if self._route.on_connected(address, hello):
             log.info("connected again, to node %s", address)
         else:
@@ -120,6 +143,14 @@ class Face:
     def _on_stale(self, address: Address) -> None:
         if self._route.on_stale():
             log.warning("connection lost: %s closed it between two calls", address)
+
+    def _on_moved(self, address: Address, hello: Hello | None, start: str) -> bool:
+        """True if the node at the address is the one that makes the jobs, and serves."""
+        if not self._route.on_moved(address, hello, start):
+            log.debug("%s is not the node %s..., or does not serve", address, start)
+            return False
+        log.info("most jobs come from node %s: fetching there from now on", address)
+        return True
 
     def _on_leaving(self, address: Address, now_s: float) -> None:
         if self._route.on_failed(address, now_s, LEAVING_REST_S):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import random
 
-from tuque.client.api import Hello
+from tuque.client.api import Hello, NodeInfo
 from tuque.client.url import Address
 
 REST_S = 1.0  # a node that failed is tried last for so long
 LEAVING_REST_S = 30.0
 LEAVING_PRIORITY = 100
 UNKNOWN_PRIORITY = 1
+GOOD_PRIORITY = 1
+ID_START = 8  # so many characters of it stand in the id of each job that a node makes
 
 
 class Route:
@@ -22,6 +24,7 @@ class Route:
 
     def __init__(self, seeds: tuple[Address, ...], rng: random.Random) -> None:
         self.current: Address | None = None
+        self.own = ""  # the start of the current node's id, as it stands in the ids of jobs
         self.is_lost = False
         self._seeds = seeds
         self._rng = rng
@@ -46,6 +49,7 @@ class Route:
         if hello is not None:
             self._learn(address, hello)
         was_lost, self.is_lost = self.is_lost, False
+        self.own = "" if hello is None else hello.id[:ID_START]
         self.current = address
         return was_lost
 
@@ -71,11 +75,36 @@ class Route:
             for other, priority in self._priorities.items()
         )
 
+    def other(self, hello: Hello, start: str, now_s: float) -> Address | None:
+        """Where another node listens whose id starts so, if all is well with it."""
+        for node in hello.nodes:
+            if node.id.startswith(start) and node.id != hello.id and _is_good(node):
+                address = Address(node.host, node.port)
+                return None if self._rests_until_s.get(address, 0.0) > now_s else address
+        return None
+
+    def on_moved(self, address: Address, hello: Hello | None, start: str) -> bool:
+        """Takes another node into use, if it is the one whose id starts so and serves."""
+        if hello is None or not hello.id.startswith(start):
+            return False
+        if any(n.id == hello.id and n.priority > GOOD_PRIORITY for n in hello.nodes):
+            return False
+        self.on_connected(address, hello)
+        return True
+
     def _learn(self, address: Address, hello: Hello) -> None:
         priorities = dict.fromkeys(self._seeds, UNKNOWN_PRIORITY)
         for node in hello.nodes:
             if node.id == hello.id:
                 priorities[address] = node.priority
-            elif node.host and 0 < node.port <= 65535:
+            elif _has_address(node):
                 priorities[Address(node.host, node.port)] = node.priority
         self._priorities = priorities
+
+
+def _has_address(node: NodeInfo) -> bool:
+    return bool(node.host) and 0 < node.port <= 65535
+
+
+def _is_good(node: NodeInfo) -> bool:
+    return _has_address(node) and node.priority <= GOOD_PRIORITY

@@ -77,6 +77,7 @@ class Queued:
     cluster_meet = _queued(admin.cluster_meet)
     cluster_forget = _queued(admin.cluster_forget)
     cluster_leaving = _queued(admin.cluster_leaving)
+    cluster_repair = _queued(admin.cluster_repair)
     bgrewriteaof = _queued(admin.bgrewriteaof)
     execute_command = _queued(admin.execute)
 

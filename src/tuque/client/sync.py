@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from tuque.client import admin, calls, pipeline
-from tuque.client.api import JobInfo, JobState, Reply, Text
+from tuque.client.api import Hello, JobInfo, JobState, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
 from tuque.client.face import (
@@ -17,9 +17,11 @@ from tuque.client.face import (
     SLICE_S,
     Face,
     as_method,
+    log,
     no_answer,
     no_node,
 )
+from tuque.client.follow import LIMIT_S
 from tuque.client.retry import Retry
 from tuque.client.sockets import INFINITE, Link, Pool
 from tuque.client.url import Address, settings
@@ -62,6 +64,7 @@ class Client(Face):
         retry: Retry | None = None,
         max_connections: int | None = None,
         name: str | None = None,
+        follow: bool | None = None,
     ) -> None:
         self._pid = 0
         super().__init__(
@@ -72,6 +75,7 @@ class Client(Face):
                 retry=retry,
                 max_connections=max_connections,
                 name=name,
+                follow=follow,
             )
         )
         self._start_afresh()
@@ -223,6 +227,7 @@ class Client(Face):
     cluster_meet = _method(admin.cluster_meet)
     cluster_forget = _method(admin.cluster_forget)
     cluster_leaving = _method(admin.cluster_leaving)
+    cluster_repair = _method(admin.cluster_repair)
     bgrewriteaof = _method(admin.bgrewriteaof)
     shutdown = _method(admin.shutdown)
     execute = _method(admin.execute)
@@ -232,7 +237,7 @@ class Client(Face):
     def run(self, call: Call[T]) -> T:
         """Sends a call, tries again where that is safe, and gives its typed result."""
         if not call.may_block:
-            return call.read(self._ask_one(call))
+            return self._read(call, self._ask_one(call), time.monotonic())
         ends_s = INFINITE if call.wait_s is None else time.monotonic() + call.wait_s
         while True:
             slice_s = min(SLICE_S, ends_s - time.monotonic())
@@ -243,7 +248,7 @@ class Client(Face):
                     raise
                 continue
             if reply is not None or time.monotonic() + SHORTEST_WAIT_S > ends_s:
-                return call.read(reply)
+                return self._read(call, reply, time.monotonic())
 
     def run_all(self, asked: list[Call[Any]]) -> list[Any]:
         """Sends calls together; gives their results, with an exception for each that failed.
@@ -257,7 +262,7 @@ class Client(Face):
             if not replies:
                 raise
             replies += [no_answer(e, call) for call in asked[len(replies) :]]
-        return pipeline.read_all(asked, replies)
+        return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
 
     def _ask_one(self, call: Call[Any]) -> Reply:
         replies: list[Reply] = []
@@ -278,6 +283,8 @@ class Client(Face):
         self._check_open()
         self._check_fork()
         pool = self._blocking if any(call.may_block for call in asked) else self._pool
+        if self._is_to_move(asked):
+            self._move()
         tries = self._tries(asked, time.monotonic())
         while len(replies) < len(asked):
             sent = False
@@ -345,29 +352,50 @@ class Client(Face):
             tried.add(address)
             until_s = self._connect_by_s(deadline_s, now_s)
             try:
-                link = self._open(address, until_s)
+                link, hello = self._open(address, until_s)
             except (ConnectionError, Leaving, Loading, MaxClients) as e:
                 self._on_unreachable(address, e, time.monotonic())
                 causes.append(e)
                 continue
+            self._on_connected(address, hello)
             if self._route.has_better_than(address, now_s):
                 link.close()
                 self._on_leaving(address, now_s)
                 continue
             return link
 
-    def _open(self, address: Address, deadline_s: float) -> Link:
+    def _move(self) -> None:
+        """Goes to the node that makes most of the jobs fetched; stays if that is not well."""
+        start = self._follow.take(time.monotonic())
+        try:
+            asked = admin.hello(timeout=LIMIT_S)
+            told = asked.read(self._ask_one(asked))
+            address = self._route.other(told, start, time.monotonic())
+            if address is None:
+                return
+            link, hello = self._open(address, time.monotonic() + LIMIT_S)
+        except Error as e:
+            log.debug("cannot move to the node %s...: %s", start, e)
+            return
+        if not self._on_moved(address, hello, start):
+            link.close()
+            return
+        old = self._blocking.take(INFINITE)  # which has no limit
+        if old is not None:
+            old.close()
+        self._blocking.give(link)
+
+    def _open(self, address: Address, deadline_s: float) -> tuple[Link, Hello | None]:
         """Connects to one node and greets it."""
         link = Link.open(address, self._tls, deadline_s)
         asked = greeting(self.settings)
         replies: list[Reply] = []
         try:
             link.exchange([call.args for call in asked], replies, deadline_s)
-            self._on_connected(address, read_greeting(asked, replies))
+            return link, read_greeting(asked, replies)
         except BaseException:
             link.close()
             raise
-        return link
 
     def _check_fork(self) -> None:
         """In a child of a fork the sockets are the parent's: drops them without a word on them."""

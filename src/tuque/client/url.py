@@ -47,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     tls: bool = False
     cafile: str = ""
+    follow: bool = True
 
     @property
     def masked_url(self) -> str:
@@ -67,6 +68,7 @@ def settings(
     retry: Retry | None = None,
     max_connections: int | None = None,
     name: str | None = None,
+    follow: bool | None = None,
 ) -> Settings:
     """Settings from a URL (without one TUQUE_URL, else the local node); arguments win over it."""
     found = parse(url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
@@ -80,6 +82,7 @@ def settings(
             retry=found.retry if retry is None else retry,
             max_connections=found.max_connections if max_connections is None else max_connections,
             name=found.name if name is None else name,
+            follow=found.follow if follow is None else follow,
         )
     )
 
@@ -146,10 +149,12 @@ def _with_query(base: Settings, query: str) -> Settings:
             values["max_connections"] = _count(key, text)
         elif key in ("name", "cafile"):
             values[key] = text
+        elif key == "follow":
+            values[key] = _yes_or_no(key, text)
         else:
             raise ConfigError(
                 f"unknown client setting {key!r} in the URL; there are: timeout, "
-                "connect_timeout, retries, max_connections, name, cafile"
+                "connect_timeout, retries, max_connections, name, cafile, follow"
             )
     return msgspec.structs.replace(base, **values)
 
@@ -165,6 +170,12 @@ def _count(key: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ConfigError(f"{key} must be a whole number, not {text!r}")
     return int(text)
+
+
+def _yes_or_no(key: str, text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ConfigError(f"{key} must be yes or no, not {text!r}")
+    return text == "yes"
 
 
 def _checked(found: Settings) -> Settings:
