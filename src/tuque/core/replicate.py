@@ -111,11 +111,12 @@ def on_addjob(
         i32(spec.delay_s),
         i32(spec.replicate),
     )
+    # as `refusal` saw it: the job itself may be what brings memory to the next level
+    is_external = len(n.peers) > 1 and must_be_external(n)
     register(n, job, ledger.CREATED)  # R1.8, G5.3
     if n.events is not None:
         n.events.added(n.now_ms, job)
     if len(n.peers) > 1:
-        is_external = must_be_external(n)
         if is_external or (spec.replicate > 1 and not spec.is_async):
             start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)
             return job
