@@ -76,7 +76,7 @@ def test_holders_are_asked_before() -> None:
 
 
 def test_questions_travel_together() -> None:
-    """B2.1 All messages for one peer of one turn are one frame; ids of one turn share WILLQUEUE."""
+    """The ids of one turn share one WILLQUEUE."""
     lab = Lab(2)
     ids = [lab.add(0, replicate=2, retry_s=1) for _ in range(1_500)]
     for id in ids:
@@ -116,7 +116,8 @@ def test_a_node_that_slept_asks_first() -> None:
 )
 def test_who_asks_for_a_done_job_is_told(message: AnyMessage) -> None:
     """Q3.1 Unknown, or wait-repl: nothing. A tombstone or acked record: SETACK with its holder set
-    to the sender. Q4.1, Q9.1 say the same."""
+    to the sender."""
+    # Q4.1, Q9.1 say the same
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)
     unknown = lab.nodes[0].ids.make(60, 1)
@@ -185,7 +186,8 @@ def test_who_has_it_queued_answers_all() -> None:
 
 
 def test_counters_travel() -> None:
-    """Q4.2 The counter named in the message grows. G3.8, G3.5: NACK and retry are told."""
+    """Q4.2 The counter named in the message grows."""
+    # G3.8, G3.5
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=2)
     assert sent(lab, Queued) == []  # the first enqueue is silent
@@ -226,7 +228,7 @@ def test_one_of_two_keeps_it() -> None:
 
 
 def test_rank_is_even() -> None:
-    """F20 No node wins ties more often than another: each of two wins half of the jobs."""
+    """No node wins ties more often than another: each of two wins half of the jobs."""
     lab = Lab(4)
     ids = [lab.nodes[0].ids.make(60, 1) for _ in range(2_000)]
     for a in range(4):
@@ -239,7 +241,7 @@ def test_rank_is_even() -> None:
 @pytest.mark.parametrize("kind", ["queued", "put off", "delivered", "working"])
 def test_no_message_cuts_a_delay_short(kind: str) -> None:
     """Q4.4 The due time of an active ALO job becomes the later of what it was and now + retry + J.
-    A delay is never shortened. (F15)"""
+    A delay is never shortened."""
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=1, delay_s=3_600)
     before = [n.jobs[id].qtime_ms for n in lab.nodes]
@@ -259,7 +261,8 @@ def test_no_message_cuts_a_delay_short(kind: str) -> None:
 
 
 def test_due_times_move_to_later_instants() -> None:
-    """Q4.4 The due time of an active ALO job becomes the later of what it was and now + retry + J."""
+    """Q4.4 The due time of an active ALO job becomes the later of what it was and now + retry +
+    J."""
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=20)
     lab.pass_ms(15_000)
@@ -309,8 +312,8 @@ def test_dequeue_is_told() -> None:
 
 
 def test_working_is_told() -> None:
-    """Q8.6 The reply is the retry time in seconds. (cluster) WORKING goes to all other holders, with
-    the time that is left."""
+    """Q8.6 The reply is the retry time in seconds. (cluster) WORKING goes to all other holders,
+    with the time that is left."""
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10, ttl_s=1_000)
     assert lab.get(0) == [id]
@@ -341,7 +344,7 @@ def test_working_takes_it_out_of_other_queues() -> None:
 
 def test_retry_runs_from_the_delivery_on_every_node() -> None:
     """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the
-    delivery. (F2)"""
+    delivery."""
     for seed in range(12):
         lab = Lab(3)
         id = lab.add(seed % 3, replicate=3, retry_s=10)
