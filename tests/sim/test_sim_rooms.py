@@ -83,6 +83,7 @@ def test_a_break_loses_a_suffix_and_both_ends_learn_in_their_own_time() -> None:
         for i in range(20):
             pair.end.send(b"piece %d," % i)
         pair.net.break_conn(pair.end, pair.there.ends[0])
+        pair.end.send(b"sent after the break")
         pair.pass_ms(100)
         all_sent = b"".join(b"piece %d," % i for i in range(20))
         assert all_sent.startswith(pair.there.got())

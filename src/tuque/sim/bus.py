@@ -27,7 +27,8 @@ class Link:
         self.slot = -1
         self.heard_us = 0
         self.echo = 0
-        self.held: list[tuple[int, bytes]] = []
+        self.held: list[tuple[int, Any]] = []
+        self.dialed = ""
 
 
 class Links:
@@ -57,14 +58,18 @@ class Links:
             return
         self.beat_us = now_us + 500_000
         n.round += 1
-        for slot, link in list(self.by_slot.items()):
+        for link in list(self.links.values()):
+            if link.slot < 0 and link.heard_us == 0:
+                link.heard_us = now_us
             if now_us - link.heard_us > 3_000_000:
                 self.down(link)
                 continue
+            if link.slot < 0 or self.by_slot.get(link.slot) is not link:
+                continue
             self.put(link, [Heartbeat(n.round, link.echo, int(n.is_leaving), 0, [])])
         for m in shell.machine.others():
-            slot = shell.n.slot_of.get(m.node_id)
-            if slot is not None and slot in self.by_slot:
+            known = shell.n.slot_of.get(m.node_id)
+            if known is not None and known in self.by_slot:
                 continue
             if m.index > shell.machine.index and not self.dialing.get(m.name):
                 self.dialing[m.name] = True
@@ -73,12 +78,13 @@ class Links:
                 )
 
     def dialed(self, name: str, end: End | None) -> None:
-        self.dialing[name] = False
         if end is None or self.shell.is_dead:
+            self.dialing[name] = False
             if end:
                 end.close()
             return
         link = self.accept(end)
+        link.dialed = name
         self.hello(link)
 
     def accept(self, end: End) -> Link:
@@ -118,6 +124,7 @@ class Links:
             if old is not None:
                 self.down(old)
             link.slot = slot
+            self.dialing[link.dialed] = False
             self.by_slot[slot] = link
             before = self.lives.get(slot)
             self.lives[slot] = life
@@ -137,6 +144,7 @@ class Links:
                 bus.on_message(n, link.slot, m)
 
     def down(self, link: Link) -> None:
+        self.dialing[link.dialed] = False
         link.end.close()
         self.links.pop(link.end, None)
         if link.slot >= 0 and self.by_slot.get(link.slot) is link:

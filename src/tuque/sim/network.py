@@ -66,10 +66,13 @@ class Pipe:
         self.last_us = 0
         self.is_pumping = False
         self.flying = 0
+        self.is_broken = False  # what is put in from now on never arrives
         line.pipes.append(self)
 
     def put(self, data: bytes) -> None:
         """Send bytes, perhaps in several pieces."""
+        if self.is_broken:
+            return
         world = self.net.world
         at_us = max(self.last_us + 1, world.now_us + self.line.draw_us())
         self.flying += len(data)
@@ -236,7 +239,10 @@ class Network:
         """Break a connection: suffixes are lost, both ends learn in their own time."""
         for end, other in ((a, b), (b, a)):
             pipe = end.out
-            if pipe is None or not pipe.flight:
+            if pipe is None:
+                continue
+            pipe.is_broken = True
+            if not pipe.flight:
                 continue
             keep = self.chance.randrange(len(pipe.flight) + 1)
             while len(pipe.flight) > keep:
