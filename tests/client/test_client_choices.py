@@ -117,7 +117,9 @@ def test_slots_never_exceed_their_limit(steps: list[str]) -> None:
 
 def tries(*, repeat: bool, attempts: int | None = None) -> Tries:
     retry = Retry(base_s=0.1, cap_s=0.4, attempts=attempts)
-    return Tries(retry, repeat=repeat, deadline_s=100.0, rng=random.Random(3))
+    return Tries(
+        retry, repeat=repeat, deadline_s=100.0, search_s=40.0, now_s=0.0, rng=random.Random(3)
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,18 @@ def test_a_lost_call_says_whether_it_may_be_sent_again() -> None:
         with pytest.raises(Closed) as caught:
             tries(repeat=repeat).pause_s(Closed("x"), sent=True, now_s=100.0)
         assert caught.value.retryable is repeat
+
+
+def test_the_search_for_a_node_ends_before_the_call() -> None:
+    looking = tries(repeat=True)
+    looking.pause_s(NoNode("x"), sent=False, now_s=39.5)
+    with pytest.raises(NoNode):
+        looking.pause_s(NoNode("x"), sent=False, now_s=40.0)
+    looking.pause_s(Closed("x"), sent=True, now_s=50.0)  # a node had the call: looked for anew
+    looking.pause_s(NoNode("x"), sent=False, now_s=89.5)
+    with pytest.raises(NoNode):
+        looking.pause_s(NoNode("x"), sent=False, now_s=90.0)
+    assert looking.deadline_s == 100.0
 
 
 def test_attempts_are_counted() -> None:

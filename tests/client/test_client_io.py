@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import socket
 import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from client_nodes import Connect, ScriptedNode, hello_of
+from client_nodes import Connect, Face, ScriptedNode, hello_of
 
 from tuque import Client, Job, Retry, aio
 from tuque.errors import (
@@ -120,6 +121,50 @@ def test_nobody_there(connect: Connect, node: ScriptedNode) -> None:
         client.addjob("q", "b")
     assert isinstance(caught.value, ConnectionRefusedError | ConnectionError)
     assert caught.value.retryable
+
+
+WAITING_CALLS: list[Callable[[Face], object]] = [
+    lambda client: client.ping(),
+    lambda client: client.addjob("q", "b"),
+    lambda client: client.addjob("q", "b", timeout_ms=60_000),
+    lambda client: client.getjob("q", timeout_ms=60_000),
+    lambda client: client.getjob("q"),
+]
+
+
+@pytest.mark.parametrize("call", WAITING_CALLS)
+@pytest.mark.parametrize("kind", ["closed", "full", "mute"])
+def test_a_dead_port_takes_no_longer_than_the_timeout(
+    connect: Connect, kind: str, call: Callable[[Face], object]
+) -> None:
+    with socket.socket() as listener, socket.socket() as filler:
+        listener.bind(("127.0.0.1", 0))
+        if kind != "closed":
+            listener.listen(0)
+        if kind == "full":  # the backlog is taken: connections are not even established
+            filler.connect(listener.getsockname())
+        client = connect(f"tuque://127.0.0.1:{listener.getsockname()[1]}", timeout=0.3)
+        began_s = time.monotonic()
+        with pytest.raises(NoNode, match="cannot connect" if kind == "closed" else "in time|timed"):
+            call(client)
+        assert time.monotonic() - began_s < 1.5
+
+
+def test_a_wait_goes_on_when_its_node_comes_back(connect: Connect, node: ScriptedNode) -> None:
+    """A node that had the call is looked for as long as `timeout`, from its loss on."""
+    job = f"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n{ID}\r\n$1\r\nb\r\n".encode()
+
+    losses = [ScriptedNode.CLOSE]
+
+    def late_loss(_: list[bytes]) -> bytes:
+        if not losses:
+            return job
+        time.sleep(0.4)
+        return losses.pop()
+
+    node.answers["GETJOB"] = late_loss
+    client = connect(node.url, timeout=0.3, retry=FAST)
+    assert client.getjob("q", timeout_ms=5000) == [Job("q", ID, b"b")]
 
 
 def test_a_call_outlives_a_short_absence(connect: Connect, node: ScriptedNode) -> None:

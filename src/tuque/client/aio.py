@@ -56,8 +56,9 @@ class Client(Face):
     """A client for one broker or cluster; connects at the first call, reconnects by itself.
 
     Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
-    bounds every call beyond the time it asks the node to wait; a call may bring its own. A task
-    cancelled in a call loses the call's answer, and a job that was on its way comes back later.
+    bounds every call beyond the time it asks the node to wait, and the search for a node alone; a
+    call may bring its own. A task cancelled in a call loses the call's answer, and a job that was
+    on its way comes back later.
     """
 
     def __init__(
@@ -299,7 +300,7 @@ class Client(Face):
         while len(replies) < len(asked):
             sent = False
             try:
-                link = await self._take(pool, tries.deadline_s)
+                link = await self._take(pool, tries.search_until_s)
                 sent = True
                 await self._converse(pool, link, asked, replies, tries.deadline_s)
                 continue

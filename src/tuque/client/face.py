@@ -63,14 +63,20 @@ class Face:
         return self.settings.timeout_s if call.timeout_s is None else call.timeout_s
 
     def _tries(self, asked: list[Call[Any]], now_s: float) -> Tries:
-        """The tries for calls; they end when the answers would be due, had all gone well."""
+        """The tries for calls; they end when the answers would be due, had all gone well.
+
+        What a call asks the node to wait does not count while no node has been found.
+        """
+        grace_s = max(self._grace_s(call) for call in asked)
         deadline_s = self._deadline_s(asked, now_s)
-        if deadline_s == math.inf:  # the answer may take for ever, but finding a node must not
-            deadline_s = now_s + max(self._grace_s(call) for call in asked)
+        if deadline_s == math.inf:  # the answer may take for ever
+            deadline_s = now_s + grace_s
         return Tries(
             self.settings.retry,
             repeat=all(call.repeat for call in asked),
             deadline_s=deadline_s,
+            search_s=grace_s,
+            now_s=now_s,
             rng=self._rng,
         )
 

@@ -26,12 +26,25 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tries:
-    """The tries of one call: which failures are followed by another, and when to give up."""
+    """The tries of one call: which failures are followed by another, and when to give up.
+
+    The call ends at `deadline_s`. Looking for a node ends after `search_s`, counted from the start
+    and anew from the loss of a node that had the call, also when the deadline is later.
+    """
 
     def __init__(
-        self, retry: Retry, *, repeat: bool, deadline_s: float, rng: random.Random
+        self,
+        retry: Retry,
+        *,
+        repeat: bool,
+        deadline_s: float,
+        search_s: float,
+        now_s: float,
+        rng: random.Random,
     ) -> None:
         self.deadline_s = deadline_s
+        self.search_until_s = min(deadline_s, now_s + search_s)
+        self._search_s = search_s
         self._retry = retry
         self._repeat = repeat
         self._rng = rng
@@ -51,8 +64,10 @@ class Tries:
         attempts = self._retry.attempts
         if not again or (attempts is not None and self._count >= attempts):
             raise error
+        if sent:
+            self.search_until_s = min(self.deadline_s, now_s + self._search_s)
         delay_s = self._retry.delay_s(self._count, self._rng)
-        if now_s + delay_s >= self.deadline_s:
+        if now_s + delay_s >= self.search_until_s:
             raise error
         self._count += 1
         return delay_s

@@ -52,7 +52,8 @@ class Client(Face):
     """A client for one broker or cluster; connects at the first call, reconnects by itself.
 
     Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
-    bounds every call beyond the time it asks the node to wait; a call may bring its own.
+    bounds every call beyond the time it asks the node to wait, and the search for a node alone; a
+    call may bring its own.
     """
 
     def __init__(
@@ -289,7 +290,7 @@ class Client(Face):
         while len(replies) < len(asked):
             sent = False
             try:
-                link = self._take(pool, tries.deadline_s)
+                link = self._take(pool, tries.search_until_s)
                 sent = True
                 self._converse(pool, link, asked, replies, tries.deadline_s)
                 continue
