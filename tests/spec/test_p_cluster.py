@@ -1,0 +1,157 @@
+"""SPEC P with several nodes: PAUSE ... BCAST."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+from journal_by_hand import Kept
+
+from tuque.core.federate import pause_queue
+from tuque.core.msgs import NeedJobs, Pause
+from tuque.core.queue import PAUSE_IN, PAUSE_OUT
+from tuque.core.restore import restore_pause
+
+
+def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:
+    """From where to where messages of that kind went, in order."""
+    return [(a, b) for a, b, m in lab.log if isinstance(m, kind)]
+
+
+def pause(lab: Lab, i: int, bits: int, *, bcast: bool = True) -> None:
+    """PAUSE q at node i."""
+    lab.now_ms += 1
+    lab.nodes[i].now_ms = lab.now_ms
+    pause_queue(lab.nodes[i], b"q", bits, bcast)
+    lab.run()
+
+
+def rewrite(kept: Kept) -> None:
+    """Write a snapshot, as BGREWRITEAOF does."""
+    now_ms = kept.box.n.now_ms
+    kept.committer.start_rewrite(kept.box.n, now_ms)
+    while kept.committer.is_rewriting():
+        kept.turn()
+
+
+def pauses(lab: Lab) -> list[int]:
+    """The state of q at each node."""
+    queues = [n.queues.get(b"q") for n in lab.nodes]
+    return [0 if q is None else int(q.pause) for q in queues]
+
+
+def test_broadcast_reaches_every_node() -> None:
+    """P1.7 (cluster) With `bcast` PAUSE goes to every linked node, also when no other word changes
+    the state."""
+    lab = Lab(3)
+    pause(lab, 0, PAUSE_IN, bcast=False)
+    assert pauses(lab) == [PAUSE_IN, 0, 0]
+    pause(lab, 0, PAUSE_IN)
+    assert pauses(lab) == [PAUSE_IN] * 3
+    assert sent(lab, Pause) == [(0, 1), (0, 2)]
+    pause(lab, 2, 0)
+    assert pauses(lab) == [0] * 3
+
+
+def test_later_nodes_are_told() -> None:
+    """P1.8 (cluster) It is told again whenever a link comes up, with the instant of the command, so
+    that nodes that were away or join later have it too. The journal keeps that a pause was
+    broadcast."""
+    lab = Lab(3)
+    lab.isolate(2)
+    pause(lab, 0, PAUSE_OUT)
+    lab.die(1)
+    lab.revive(1)
+    lab.heal()
+    lab.run()
+    assert pauses(lab) == [PAUSE_OUT, PAUSE_OUT, PAUSE_OUT]
+    lab.isolate(1)
+    pause(lab, 0, 0)
+    assert pauses(lab) == [0, PAUSE_OUT, 0]
+    lab.isolate(0)
+    lab.heal()
+    lab.run()
+    assert pauses(lab) == [0, 0, 0]
+
+
+def test_a_restart_keeps_that_it_was_for_all(kept: Kept) -> None:
+    """P1.8 The journal keeps that a pause was broadcast."""
+    kept.box.run("PAUSE", "q", "in", "bcast")
+    kept.box.run("PAUSE", "r", "out")
+    for _ in range(2):
+        kept.restart()
+        assert kept.box.run("PAUSE", "q", "state") == "in"
+        assert kept.box.run("PAUSE", "r", "state") == "out"
+        pauses = kept.box.n.pauses
+        assert [name for name, told in pauses.items() if told.is_bcast] == [b"q"]
+        rewrite(kept)
+
+
+@pytest.mark.parametrize("bits", [PAUSE_IN, PAUSE_OUT])
+def test_who_is_paused_does_not_ask(bits: int) -> None:
+    """P2.3 A node does not ask for jobs of a queue it has paused in or out."""
+    lab = Lab(2)
+    pause(lab, 0, bits, bcast=False)
+    lab.wait(0)
+    assert sent(lab, NeedJobs) == []
+    lab.add(1, replicate=1)
+    lab.pass_ms(60_000)
+    assert lab.served[0] == {}
+    assert sent(lab, NeedJobs) == []
+    pause(lab, 0, 0, bcast=False)
+    assert len(lab.served[0][7]) == 1
+
+
+def test_paused_out_gives_nothing() -> None:
+    """P2.3 Out: NEEDJOBS is not answered."""
+    lab = Lab(2)
+    id = lab.add(1, replicate=1)
+    pause(lab, 1, PAUSE_OUT, bcast=False)
+    lab.wait(0)
+    lab.pass_ms(60_000)
+    assert lab.holders_of(id) == [1]
+    pause(lab, 1, 0, bcast=False)
+    assert [job.id for job in lab.served[0][7]] == [id]
+
+
+def test_it_is_not_sent_on() -> None:
+    """P3.1 The state is replaced as in P1; it is not sent on, but told to nodes that link later
+    (P1.8)."""
+    lab = Lab(3)
+    lab.cut(0, 2)
+    pause(lab, 0, PAUSE_IN)
+    assert pauses(lab) == [PAUSE_IN, PAUSE_IN, 0]
+    assert sent(lab, Pause) == [(0, 1)]
+    lab.cut(1, 2)
+    lab.link(1, 2)
+    lab.run()
+    assert pauses(lab) == [PAUSE_IN] * 3
+
+
+def test_the_last_command_counts() -> None:
+    """P3.2 A PAUSE older than the last one of that queue here, local ones included, changes
+    nothing."""
+    lab = Lab(3)
+    pause(lab, 0, PAUSE_IN)
+    pause(lab, 1, 0, bcast=False)
+    lab.isolate(0)
+    lab.heal()
+    lab.run()
+    assert pauses(lab) == [PAUSE_IN, 0, PAUSE_IN]
+    lab.hold(0, 1)
+    pause(lab, 0, PAUSE_OUT)
+    pause(lab, 2, PAUSE_IN | PAUSE_OUT)
+    lab.release(0, 1)
+    lab.run()
+    assert pauses(lab) == [PAUSE_IN | PAUSE_OUT] * 3
+
+
+def test_a_pause_from_before_the_restart_is_the_oldest() -> None:
+    """P3.2 A PAUSE older than the last one of that queue here, local ones included, changes
+    nothing."""
+    lab = Lab(2)
+    lab.isolate(0)
+    restore_pause(lab.nodes[0], b"q", PAUSE_IN | 4)
+    pause(lab, 1, PAUSE_OUT)
+    lab.heal()
+    lab.run()
+    assert pauses(lab) == [PAUSE_OUT, PAUSE_OUT]
