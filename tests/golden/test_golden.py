@@ -1,13 +1,15 @@
 """Golden traces: what a node records, tells and answers, step by step.
 
 A trace is prose, then blocks: commands, a line of dashes, what came of them. Jobs are J1, J2, ...
-in the order in which they appear; instants are ms after the start. `GOLDEN_REWRITE=1 pytest
-tests/golden` writes what the node does now; a person reads the difference.
+in the order in which they appear; instants are ms after the start. A trace that begins with
+`nodes 3` is of the nodes A, B and C (cluster_trace.py). `GOLDEN_REWRITE=1 pytest tests/golden`
+writes what the nodes do now; a person reads the difference.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "spec"))
 
+from cluster_trace import ClusterTrace  # noqa: E402  the path is set above
 from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  path set above
 
 from tuque.core.job import STATE_NAMES  # noqa: E402  the path is set above
@@ -35,6 +38,10 @@ class Trace:
         self.ids: dict[str, bytes] = {}
         self.seen_events = 0
         self.clients = {1: self.box.run}
+
+    def close(self) -> None:
+        """End of the trace."""
+        self.box.close()
 
     def name(self, job_id: bytes) -> str:
         """J1, J2, ... in the order of appearance."""
@@ -120,18 +127,19 @@ class Trace:
 
 
 def replay(text: str) -> str:
-    """The trace with what the node does now."""
-    trace = Trace()
+    """The trace with what the node does now, or the nodes of one that begins with `nodes N`."""
+    nodes = re.search(r"^nodes (\d)\n", text, re.M)
+    trace: Trace | ClusterTrace = ClusterTrace(int(nodes[1])) if nodes else Trace()
     out: list[str] = []
     for block in text.strip().split("\n\n"):
         commands = block.partition("\n----")[0].splitlines()
         out += commands
-        if not commands[0].startswith("#"):
+        if not commands[0].startswith(("#", "nodes ")):
             out.append("----")
             for command in commands:
                 out += trace.run(command)
         out.append("")
-    trace.box.close()
+    trace.close()
     return "\n".join(out)
 
 
