@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,30 @@ def test_an_unknown_key_is_an_error_with_a_suggestion(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match="did you mean 'maxclients'"):
             load_it()
+
+
+@pytest.mark.parametrize("key", ["TUQUE_PORT", "TUQUE_EVENTS_DIR", "TUQUE_JOURNAL_ENABLED"])
+def test_an_option_with_one_underscore_is_refused_with_its_right_name(key: str) -> None:
+    right = key.replace("TUQUE_", "TUQUE__")
+    with pytest.raises(ConfigError, match=rf"unknown option '{key}'.*; write {right}, "):
+        load(None, {key: "7"})
+
+
+def test_other_variables_of_our_name_are_warned_of() -> None:
+    """Among them what Kubernetes sets for a service that is called tuque."""
+    links = {"TUQUE_PORT": "tcp://10.0.0.1:7711", "TUQUE_SERVICE_HOST": "10.0.0.1"}
+    cfg = load(None, links)
+    assert cfg.port == 7711
+    assert [warning.split()[:2] for warning in cfg.warnings] == [[key, "ignored:"] for key in links]
+
+
+def test_variables_of_other_parts_of_tuque_are_left_alone() -> None:
+    source = Path(__file__).resolve().parents[2] / "src"
+    text = "\n".join(path.read_text("utf-8") for path in source.rglob("*.py"))
+    known = set(re.findall(r"TUQUE_[A-Z][A-Z_]*", text))
+    assert {"TUQUE_URL", "TUQUE_PASSWORD"} <= known
+    known -= {"TUQUE_PORT"}  # of a comment
+    assert load(None, dict.fromkeys(known, "x")).warnings == []
 
 
 @pytest.mark.parametrize("text", ["port = \n", "port 7711\n", "[a\n", "port = [1]\n", "bind = 5\n"])

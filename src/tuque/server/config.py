@@ -16,7 +16,7 @@ from typing import Any
 
 from tuque.server.disque_conf import Directive, looks_like_toml, read_directives
 from tuque.server.kinds import MASK, Secret
-from tuque.server.options import OPTIONS, Config, ConfigError, Opt, find_option
+from tuque.server.options import ALIASES, OPTIONS, Config, ConfigError, Opt, find_option
 
 __all__ = [
     "OPTIONS",
@@ -34,6 +34,17 @@ __all__ = [
 ]
 
 ENV_PREFIX = "TUQUE__"
+ENV_FAMILY = "TUQUE_"
+# Of the client, the console and the build: they are no mistakes in a server's environment.
+ENV_OF_OTHERS = frozenset(
+    (
+        "TUQUE_URL",
+        "TUQUE_PASSWORD",
+        "TUQUE_HISTFILE",
+        "TUQUE_INTERPRETED",
+        "TUQUE_EXPECT_COMPILED",
+    )
+)
 LOOPBACK = ("127.0.0.1", "::1")
 CLOSED = "with no requirepass only loopback addresses; set requirepass, or protected-mode no"
 NO_SECRET = (
@@ -59,10 +70,25 @@ def load(
         if key.startswith(ENV_PREFIX):
             name = key[len(ENV_PREFIX) :].replace("__", ".")
             _put_text(cfg, find_option(name, f"from {key}"), text, key)
+        elif key.startswith(ENV_FAMILY) and key not in ENV_OF_OTHERS:
+            _take_misspelt(cfg, key, text)
     for name, text in (sets or {}).items():
         _put_text(cfg, find_option(name, "command line"), text, "command line")
     _check(cfg)
     return cfg
+
+
+def _take_misspelt(cfg: Config, key: str, text: str) -> None:
+    """Refuse an option spelt with one `_`; a name that is none of ours is only a warning.
+
+    Kubernetes puts TUQUE_PORT=tcp://... and its like into every container of a service `tuque`.
+    """
+    name = key[len(ENV_FAMILY) :].lower()
+    is_option = ALIASES.get(name, name) in OPTIONS
+    if is_option and "://" not in text:
+        hint = f"; write {ENV_PREFIX}{name.upper()}, with two underscores"
+        raise ConfigError(key, "", hint, "unknown", "in the environment")
+    cfg.warnings.append(f"{key} ignored: options in the environment begin with {ENV_PREFIX}")
 
 
 def _put_text(cfg: Config, opt: Opt, text: str, origin: str) -> None:
