@@ -43,7 +43,10 @@ def session(
     except ModuleNotFoundError as e:
         if (e.name or "").split(".")[0] not in ("pyspark", "py4j"):
             raise
-        raise SparkSetupError("PySpark is missing: pip install 'tuque[spark]'") from e
+        raise SparkSetupError(
+            "PySpark is missing: in a clone `make setup` brings it, "
+            "elsewhere pip install 'tuque[spark]'"
+        ) from e
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
