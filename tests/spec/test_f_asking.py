@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 from cluster_lab import Lab
@@ -131,7 +132,7 @@ def test_sources_are_asked_for_more() -> None:
     """F1.3 Nodes that sent jobs of this queue in the last 5 s are sources. NEEDJOBS goes to them
     with count = the larger of import rate / sources and clients that wait, within 5..100."""
     lab = Lab(3)
-    for i in range(400):
+    for _ in range(400):
         lab.add(1, replicate=1)
     for i in range(350):
         block(lab, 0, i)
@@ -228,7 +229,7 @@ def test_steps_between_asks_are_capped() -> None:
             lab.pass_ms(400)
             times += [lab.now_ms for _, _, count in asked(lab) if count > 0]
             lab.log.clear()
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(times)]
     assert max(gaps[20:]) <= 3_600
     lab.add(1, replicate=1)
     lab.wait(0)
@@ -302,8 +303,7 @@ def test_an_importing_node_keeps_what_nobody_waits_for() -> None:
 
 
 def test_two_importing_nodes_do_not_starve_each_other() -> None:
-    """F2.1 Nothing is given ... nor if this node imports the queue itself and no client waits at
-    the sender. A client that waits is served, however many nodes believe that others import."""
+    """A client that waits is served, however many nodes believe that others import."""
     lab = Lab(2)
     for i in range(2):
         lab.wait(i, client=i)

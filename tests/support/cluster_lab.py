@@ -164,14 +164,18 @@ class Lab:
                 self.settle(b)
         return moved
 
+    def step(self) -> bool:
+        """Run what is due now, and carry what was said once; False if there was nothing."""
+        for n in self.nodes:
+            n.now_ms = self.now_ms
+            if next_timer_ms(n) <= self.now_ms:
+                tick(n)
+        return self.carry()
+
     def run(self) -> None:
         """Carry messages and run what is due now until nothing moves any more."""
         for _ in range(1000):
-            for n in self.nodes:
-                n.now_ms = self.now_ms
-                if next_timer_ms(n) <= self.now_ms:
-                    tick(n)
-            if not self.carry() and all(next_timer_ms(n) > self.now_ms for n in self.nodes):
+            if not self.step() and all(next_timer_ms(n) > self.now_ms for n in self.nodes):
                 for n in self.nodes:
                     check(n)
                 return
