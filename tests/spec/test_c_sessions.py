@@ -93,7 +93,11 @@ def test_any_cut(wired: Wired) -> None:
         (b"*99999999999999999999\r\n", b"invalid multibulk length"),
         (b"*1\r\n$-1\r\n", b"invalid bulk length"),
         (b"*1\r\n$x\r\n", b"invalid bulk length"),
-        (b"*1\r\n$536870913\r\n", b"invalid bulk length"),
+        (
+            b"*1\r\n$536870913\r\n",
+            b"invalid bulk length: 536870913 is over max-body-bytes (67108864); "
+            b"send less, or raise it with CONFIG SET (at most 512mb)",
+        ),
         (b"*1\r\n:1\r\n", b"expected '$', got ':'"),
         (b'PING "x\r\n', b"unbalanced quotes in request"),
         (b"PING 'x\r\n", b"unbalanced quotes in request"),

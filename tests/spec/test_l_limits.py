@@ -20,9 +20,13 @@ def test_body() -> None:
     head = b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n"
     fits = head + b"$1000\r\n" + b"x" * 1000 + b"\r\n$1\r\n0\r\n"
     assert wired.line().ask(fits).startswith(b"+D-")
-    assert closed_with(wired, head + b"$1001\r\n", b"invalid bulk length")
+    error = (
+        b"invalid bulk length: 1001 is over max-body-bytes (1000); "
+        b"send less, or raise it with CONFIG SET (at most 512mb)"
+    )
+    assert closed_with(wired, head + b"$1001\r\n", error)
     whole = head + b"$1001\r\n" + b"x" * 1001 + b"\r\n$1\r\n0\r\n"
-    assert closed_with(wired, whole, b"invalid bulk length")
+    assert closed_with(wired, whole, error)
     assert len(wired.box.n.jobs) == 1
     wired.close()
 

@@ -130,6 +130,8 @@ class StrictReader:
                 if line is None:
                     return False
                 size = length_of(line)
+                if size > self.max_bulk and size != _NO_LENGTH:
+                    raise ProtocolError(too_big_bulk(size, self.max_bulk))
                 if size < 0 or size > self.max_bulk:
                     raise ProtocolError("invalid bulk length")
                 self.bulk_need = size + 2
@@ -332,6 +334,14 @@ def length_of(line: bytes) -> i64:
         value = value * 10 + digit
         i += 1
     return value if first == 1 else -value
+
+
+def too_big_bulk(size: i64, most: i64) -> str:
+    """What is said of a bulk over the limit: Disque's words, then the option and what to do."""
+    return (
+        f"invalid bulk length: {size} is over max-body-bytes ({most}); "
+        "send less, or raise it with CONFIG SET (at most 512mb)"
+    )
 
 
 def printable(byte: i64) -> str:
