@@ -49,13 +49,13 @@ def test_the_canary_is_reported_through_the_command() -> None:
 
 
 def test_without_the_canary_the_same_seed_finds_no_damage() -> None:
-    assert "S5" not in run_plan(draw(1)).rules()
-    assert "S5" in run_plan(draw(1), tweak=canary).rules()
+    assert "damage" not in run_plan(draw(1)).rules()
+    assert "damage" in run_plan(draw(1), tweak=canary).rules()
 
 
 def test_a_seed_that_checks_nothing_fails() -> None:
     outcome = run_plan(Plan(seed="empty", nodes=2))
-    assert "EMPTY" in outcome.rules()
+    assert "empty" in outcome.rules()
 
 
 def test_plans_are_data() -> None:
@@ -84,19 +84,19 @@ def test_a_failing_plan_shrinks_to_what_makes_it_fail() -> None:
         kinds = [op.kind for op in plan.ops]
         outcome = msgspec.structs.replace(EMPTY, findings=[])
         if "crash" in kinds and plan.ops and any(op.args.get("n") == 7 for op in plan.ops):
-            outcome.findings.append("S1 at 3.0 s: gone")
+            outcome.findings.append("lost at 3.0 s: gone")
         return outcome
 
     plan = draw(3)
     plan.ops = [Op(i, "add", {"n": i}) for i in range(40)]
     plan.ops += [Op(i, "crash", {}) for i in range(5)]
-    shrinker = Shrinker(plan, "S1", run)  # type: ignore[arg-type] # a model of a run
+    shrinker = Shrinker(plan, "lost", run)  # type: ignore[arg-type] # a model of a run
     small = shrinker.shrink()
     assert [op.kind for op in small.ops] == ["add", "crash"]
     assert small.nodes == 1
-    text = as_test(small, "S1")
+    text = as_test(small, "lost")
     compile(text, "test", "exec")
-    assert "def test_s1_3() -> None" in text
+    assert "def test_lost_3() -> None" in text
 
 
 EMPTY = run_plan(Plan(seed="x", nodes=1))

@@ -110,7 +110,7 @@ def report_canary() -> int:
     """Break a promise on purpose: the report must say so, or it reports nothing."""
     one = run_plan(draw(1), tweak=canary)
     print("\n".join(one.findings[:5]))
-    if "S5" in one.rules():
+    if "damage" in one.rules():
         print("the canary was reported")
         return 0
     print("THE CANARY WAS NOT REPORTED")

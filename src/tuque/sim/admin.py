@@ -72,7 +72,7 @@ def is_drained(m: Machine) -> bool:
 
 
 def wipe(cluster: Cluster, m: Machine) -> None:
-    """Stop a node that is safe to stop; it comes back empty, and stays (S12)."""
+    """Stop a node that is safe to stop; it comes back empty, and stays."""
     cluster.watcher.on_safe_to_stop(m)
     m.is_drained = True
     m.die(how="kill", back="empty", down_ms=1_000)
@@ -106,7 +106,7 @@ class Waiting:
 
 
 class Rolling:
-    """A rolling restart: the next node when all say that repair is done (S14)."""
+    """A rolling restart: the next node when all say that repair is done."""
 
     def __init__(self, cluster: Cluster, args: Args) -> None:
         self.cluster = cluster
@@ -156,10 +156,11 @@ def hostile(cluster: Cluster, args: Args) -> None:
     what = args["what"]
     forged = b"D-%08x-%024d-0005" % (person.chance.getrandbits(32), person.chance.getrandbits(60))
     if what == "forged":
-        session.ask([b"ACKJOB", forged], partial(on_forged, cluster))
+        session.ask([b"ACKJOB", forged], partial(on_forged, cluster, [forged]))
     elif what == "many":
         ids = [forged[:11] + b"%024d" % i + forged[35:] for i in range(50)]
-        session.ask([b"FASTACK", *ids], partial(on_forged, cluster))
+        verb = person.chance.choice([b"FASTACK", b"ACKJOB"])
+        session.ask([verb, *ids], partial(on_forged, cluster, ids))
     elif what == "unknown":
         session.ask([b"NACK", forged], ignore)
         session.ask([b"SHOW", forged], ignore)
@@ -170,10 +171,16 @@ def hostile(cluster: Cluster, args: Args) -> None:
         session.say(b"*1\r\n$-5\r\n\x00\xff", ignore)
 
 
-def on_forged(cluster: Cluster, reply: object) -> None:
-    """Nothing is known of an id that nobody made (S16)."""
-    if reply is not LOST and reply != 0 and not isinstance(reply, Exception):
-        cluster.history.find("S16", f"a forged id was acked: {reply!r}")
+def on_forged(cluster: Cluster, ids: list[bytes], reply: object) -> None:
+    """Nothing is known, and nothing is kept, of ids that nobody made."""
+    if reply is LOST or isinstance(reply, Exception):
+        return
+    cluster.history.count("forged ids", len(ids))
+    if reply != 0:
+        cluster.history.find("false-error", f"a forged id was acked: {reply!r}")
+    for m in cluster.machines:
+        if m.shell is not None and any(id in m.shell.n.jobs or m.knows_ack(id) for id in ids):
+            cluster.history.find("false-error", f"{m.name} keeps something for a forged id")
 
 
 def forget(cluster: Cluster, args: Args) -> None:

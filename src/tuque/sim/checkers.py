@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuque.core.job import ACKED, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.procedures import memory_level
+from tuque.core.tombs import OVER
 from tuque.sim.history import OK, Add
 
 if TYPE_CHECKING:
@@ -43,15 +44,40 @@ class Watcher:
     # ---- every turn
 
     def on_turn(self, machine: Machine, shell: Shell) -> None:
-        """A node ended a turn (S9)."""
+        """A node ended a turn."""
         n = shell.n
         self.history.count("ledgers")
         if n.ledger.balance(len(n.jobs)) != 0:
-            self.history.find("S9", f"{machine.name}: the ledger is off {n.ledger.counts()}")
+            self.history.find("ledger", f"{machine.name}: the ledger is off {n.ledger.counts()}")
+        if len(n.tombs.ids) > 0:
+            self.look_at_tombs(machine, shell)
         self.next_check -= 1
         if self.next_check <= 0:
             self.next_check = 1 + self.chance.randrange(self.cluster.plan.check_every)
             self.check_tables(machine, shell)
+
+    def look_at_tombs(self, machine: Machine, shell: Shell) -> None:
+        """Who says that a job is over everywhere must be right."""
+        ids = shell.n.tombs.ids
+        newest = next(reversed(ids))
+        if newest == shell.newest_tomb:
+            return
+        for id in reversed(ids):
+            if id == shell.newest_tomb:
+                break
+            add = self.history.by_id.get(id)
+            if add is None or ids[id].kind != OVER or add.outcome != OK:
+                continue
+            if add.asked_for("FASTACK", "DELJOB") or add.excuse or add.ack_excuse:
+                continue
+            self.history.count("ends looked at")
+            for m in self.cluster.machines:
+                if m.has_copy(id) and not m.was_forgotten and not m.has_weak_disk():
+                    self.history.find(
+                        "unsafe-end",
+                        f"{machine.name} says {add.token!r} is over, {m.name} has it unacked",
+                    )
+        shell.newest_tomb = newest
 
     def check_tables(self, machine: Machine, shell: Shell) -> None:
         """The node's own check of its tables, and rare states on the way."""
@@ -59,7 +85,7 @@ class Watcher:
         try:
             shell.check()
         except AssertionError as error:
-            self.history.find("S9", f"{machine.name}: {error!r}")
+            self.history.find("ledger", f"{machine.name}: {error!r}")
         n = shell.n
         for what, is_so in (
             ("memory level 1", memory_level(n) == 1),
@@ -76,7 +102,7 @@ class Watcher:
     # ---- the death of a process
 
     def on_death(self, machine: Machine, shell: Shell, how: str, back: str) -> None:
-        """A process ended: count the copies and acks that went with its memory (S1, S2, S4)."""
+        """A process ended: count the copies and acks that went with its memory."""
         if shell.n.adding:
             self.world.sometimes("death while a producer waits")
         for id, job in shell.n.jobs.items():
@@ -121,11 +147,11 @@ class Watcher:
             return
         age_us = self.world.now_us - add.done_us
         if machine.settings.policy == "always":
-            self.history.find("S2", f"{add.token!r} was not on the disk of {machine.name}")
+            self.history.find("not-on-disk", f"{add.token!r} was not on the disk of {machine.name}")
         elif machine.settings.policy == "everysec":
             self.history.count("everysec losses")
             if age_us > WINDOW_US + journal.stall_us:
-                self.history.find("S2e", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
+                self.history.find("window", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
 
     def lose_ack(self, machine: Machine, add: Add, back: str) -> None:
         """An ack may go with the only memory that knew it, or with an unsynced end of a log."""
@@ -138,19 +164,19 @@ class Watcher:
     # ---- admin
 
     def on_safe_to_stop(self, machine: Machine) -> None:
-        """A leaving node said that it is safe to stop it: it holds nothing that matters (S12)."""
+        """A leaving node said that it is safe to stop it: it holds nothing that matters."""
         self.history.count("drains")
         self.world.sometimes("a node is drained")
         for id in machine.shell.n.jobs if machine.shell is not None else ():
             add = self.history.by_id.get(id)
             if add is not None and machine.has_copy(id) and not self.is_over(add):
-                self.history.find("S12", f"{machine.name} still has {add.token!r}")
-        self.judge_copies("S12", machine)
+                self.history.find("drain", f"{machine.name} still has {add.token!r}")
+        self.judge_copies("drain", machine)
 
     def on_repaired(self) -> None:
-        """All nodes say that repair is done: each job has its copies (S14)."""
+        """All nodes say that repair is done: each job has its copies."""
         self.history.count("repairs done")
-        self.judge_copies("S14", None)
+        self.judge_copies("repair", None)
 
     def judge_copies(self, rule: str, leaver: Machine | None) -> None:
         """Each job that was not lost has W copies, or as many as there are nodes for them."""

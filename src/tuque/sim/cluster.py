@@ -140,7 +140,7 @@ class Cluster:
         return sorted({add.queue.decode() for add in self.history.adds.values()} | {"probe"})
 
     def probe(self, machine: Machine) -> None:
-        """Now that all is well, a job with as many copies as there are nodes can be added (L5)."""
+        """Now that all is well, a job with as many copies as there are nodes can be added."""
         person = self.person("probe")
         person.session(machine.name).close()
         args = {

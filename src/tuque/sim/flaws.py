@@ -16,7 +16,7 @@ from tuque.wire import args
 
 
 def retry_from_enqueue() -> list[Patch]:
-    """F2: the retry clock runs from the enqueue, not from the delivery."""
+    """Flaw 2: the retry clock runs from the enqueue, not from the delivery."""
     sound = deliver.take
 
     def take(n: Node, q: Queue, client: int) -> Job | None:
@@ -35,7 +35,7 @@ def retry_from_enqueue() -> list[Patch]:
 
 
 def wall_clock() -> list[Patch]:
-    """F13: the node goes by the wall clock, wherever it jumps."""
+    """Flaw 13: the node goes by the wall clock, wherever it jumps."""
 
     def now_ms(self: clock.NodeClock) -> int:
         return self.machine.wall_ms()
@@ -44,7 +44,7 @@ def wall_clock() -> list[Patch]:
 
 
 def narrow_numbers() -> list[Patch]:
-    """F14: numbers of an ADDJOB are cut to 32 bits."""
+    """Flaw 14: numbers of an ADDJOB are cut to 32 bits."""
 
     def ranged(word: bytes, least: int, most: int, error: bytes) -> int:
         return int(word) & 0xFFFFFFFF
@@ -64,13 +64,13 @@ def long_lives(seed: int) -> Plan:
 
 
 def working_on_delayed() -> list[Patch]:
-    """F15: WORKING on a job in its delay moves its due time forward."""
+    """Flaw 15: WORKING on a job in its delay moves its due time forward."""
     sound = requeue.on_working
 
     def on_working(n: Node, id: bytes) -> bytes:
         job = n.jobs.get(id)
         if job is not None and job.delivered_count == 0 and job.retry_s > 0:
-            job.qtime_ms = n.now_ms + job.retry_s * 1000
+            job.qtime_ms = n.now_ms + int(job.retry_s) * 1000
             n.wheel.arm(job, n.now_ms)
             return b""
         return sound(n, id)
@@ -92,7 +92,7 @@ def workers_on_delayed(seed: int) -> Plan:
 
 
 def sync_ignored() -> list[Patch]:
-    """F16: what was written counts as durable."""
+    """Flaw 16: what was written counts as durable."""
 
     def sync(self: writer.Journal) -> bool:
         self.synced_seq = self.seq
@@ -102,12 +102,12 @@ def sync_ignored() -> list[Patch]:
 
 
 FLAWS: Final = [
-    Flaw("F2", "the retry time runs from the enqueue", retry_from_enqueue, 40),
-    Flaw("F13", "the node goes by the wall clock", wall_clock, 40, lambda s: bent(s, ["clock"])),
-    Flaw("F14", "numbers are cut to 32 bits", narrow_numbers, 5, long_lives),
-    Flaw("F15", "WORKING cuts a delay short", working_on_delayed, 10, workers_on_delayed),
+    Flaw("f2", "the retry time runs from the enqueue", retry_from_enqueue, 40),
+    Flaw("f13", "the node goes by the wall clock", wall_clock, 40, lambda s: bent(s, ["clock"])),
+    Flaw("f14", "numbers are cut to 32 bits", narrow_numbers, 5, long_lives),
+    Flaw("f15", "WORKING cuts a delay short", working_on_delayed, 10, workers_on_delayed),
     Flaw(
-        "F16", "written counts as durable", sync_ignored, 40,
+        "f16", "written counts as durable", sync_ignored, 40,
         lambda s: bent(s, ["power"], policy="always"),
     ),
 ]  # fmt: skip

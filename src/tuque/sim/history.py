@@ -137,31 +137,29 @@ class History:
             add.outcome = REFUSED
             add.error = str(reply)
             self.count("adds refused")
-            if "internal error" in add.error:
-                self.find("S0", f"ADDJOB: {add.error}")
 
     def meet(self, add: Add, id: bytes) -> None:
         """The id of a job is known; ids are unique."""
         if add.id == b"":
             other = self.by_id.get(id)
             if other is not None and other is not add:
-                self.find("S5", f"id {id!r} names two jobs")
+                self.find("damage", f"id {id!r} names two jobs")
             add.id = id
             self.by_id[id] = add
         elif add.id != id:
-            self.find("S5", f"job {add.token!r} has two ids: {add.id!r} and {id!r}")
+            self.find("damage", f"job {add.token!r} has two ids: {add.id!r} and {id!r}")
 
     def on_delivery(self, node: str, queue: bytes, id: bytes, body: bytes) -> Delivery | None:
-        """A job was handed to a transport: judged at once (S3, S5, S6, S7)."""
+        """A job was handed to a transport: judged at once."""
         now_us = self.world.now_us
         self.count("deliveries")
         token = body[: body.find(b">") + 1]
         add = self.adds.get(token)
         if add is None:
-            self.find("S5", f"delivered what nobody added: {id!r} {body[:40]!r}")
+            self.find("damage", f"delivered what nobody added: {id!r} {body[:40]!r}")
             return None
         if add.body != body or add.queue != queue:
-            self.find("S5", f"job {token!r} was damaged: {queue!r} {body[:40]!r}")
+            self.find("damage", f"job {token!r} was damaged: {queue!r} {body[:40]!r}")
         self.meet(add, id)
         delivery = Delivery(now_us, node)
         add.deliveries.append(delivery)
@@ -169,20 +167,22 @@ class History:
         return delivery
 
     def judge_times(self, add: Add, now_us: int) -> None:
-        """At most once (S3), not after the end (S6), not before the delay (S7)."""
+        """At most once, not after the end, not before the delay."""
         count = len(add.deliveries)
         if add.retry_s == 0:
             self.count("amo deliveries")
             if count > 1 and not add.excuse:
-                self.find("S3", f"{add.token!r} handed out {count} times")
+                self.find("twice", f"{add.token!r} handed out {count} times")
         elif count > 1:
             self.count("redeliveries")
         late_us = now_us - add.expiry_us()
         slack_us = 100_000 + add.ttl_s * 2000 + self.clock_slack_us + self.travel_slack_us
         if add.done_us and late_us > slack_us:
-            self.find("S6", f"{add.token!r} delivered {late_us / 1e6:.3f} s after its TTL")
+            self.find("after-ttl", f"{add.token!r} delivered {late_us / 1e6:.3f} s after its TTL")
         if count == 1 and add.delay_s and not add.asked_for("ENQUEUE"):
             early_us = add.asked_us + add.delay_s * 1_000_000 - now_us
             self.count("delays checked")
             if early_us > 5_000 + add.delay_s * 1000 + self.clock_slack_us:
-                self.find("S7", f"{add.token!r} came {early_us / 1e6:.3f} s before its delay")
+                self.find(
+                    "before-delay", f"{add.token!r} came {early_us / 1e6:.3f} s before its delay"
+                )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuque.core.job import ACKED, EXTERNAL, WAIT_REPL
 from tuque.core.node import Node
+from tuque.core.tombs import OPEN, OVER
 from tuque.sim.clock import MachineClock
 from tuque.sim.disk import PATH, SimDisk
 from tuque.sim.plan import Plan
@@ -103,10 +104,12 @@ class Machine:
             self.die(down_ms=500)
 
     def on_bad_journal(self, error: JournalError) -> None:
-        """The journal cannot be used: a bad disk, which is mended some day, or a bug (S2)."""
+        """The journal cannot be used: a bad disk, which is mended some day, or a bug."""
         self.world.note(f"{self.name} cannot start: {error}")
         if not (self.had_disk_fault and "cannot write" in str(error)):
-            self.cluster.history.find("S2", f"{self.name} cannot load its journal: {error}")
+            self.cluster.history.find(
+                "not-on-disk", f"{self.name} cannot load its journal: {error}"
+            )
             self.disk = SimDisk(self.disk.chance)
 
     def burn(self, what: str) -> None:
@@ -204,10 +207,17 @@ class Machine:
             return False
         return not (job.state == WAIT_REPL and job.flags & EXTERNAL)
 
+    def has_weak_disk(self) -> bool:
+        """Whether what is on the disk of a dead process may be older than what it said."""
+        return self.shell is None and self.settings.policy != "always"
+
     def knows_ack(self, id: bytes) -> bool:
         """Whether the process knows that the job is acked."""
         if self.shell is None:
             return False
         n = self.shell.n
         job = n.jobs.get(id)
-        return (job is not None and job.state == ACKED) or bool(n.tombs.has(id))
+        if job is not None:
+            return job.state == ACKED
+        bucket = n.tombs.ids.get(id)
+        return bucket is not None and bucket.kind in (OVER, OPEN)

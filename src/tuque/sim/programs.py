@@ -94,11 +94,9 @@ class Person:
             return
         ask.done_us = self.world.now_us
         ask.reply = reply
-        if isinstance(reply, Exception) and "internal error" in str(reply):
-            self.history.find("S0", f"{ask.verb}: {reply}")
         if isinstance(reply, Exception) and "OOM" in str(reply):
             if ask.verb in ("ACKJOB", "FASTACK", "DELJOB"):
-                self.history.find("S15", f"{ask.verb} was refused: {reply}")
+                self.history.find("ack-refused", f"{ask.verb} was refused: {reply}")
 
     def poke(self, args: Args) -> None:
         """Do something to a job that is known, wherever it is."""

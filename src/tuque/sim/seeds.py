@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ class Outcome(msgspec.Struct):
     """What one seed brought."""
 
     seed: str
-    findings: list[str]  # "S1 at 3.2 s: ..."
+    findings: list[str]  # "lost at 3.2 s: ..."
     counts: dict[str, int]
     seen: dict[str, int]
     events: int
@@ -37,6 +38,27 @@ class Outcome(msgspec.Struct):
         return sorted({text.split(" ", 1)[0] for text in self.findings})
 
 
+class Listener(logging.Handler):
+    """Takes what the nodes write to their logs; an internal error is a finding."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self.cluster = cluster
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A line for the log."""
+        self.cluster.world.note(f"log: {record.getMessage()}")
+        if record.exc_info and isinstance(record.exc_info[1], Exception):
+            self.cluster.history.find("internal", describe(record.exc_info[1]))
+
+
+def describe(error: Exception) -> str:
+    """An exception and where it came from, in one line."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    at = f"{where.filename.rpartition('tuque/')[2]}:{where.lineno}"
+    return f"{type(error).__name__} {error} in {where.name} ({at})"
+
+
 def run_plan(
     plan: Plan, trace: bool = False, tweak: Callable[[Cluster], None] | None = None
 ) -> Outcome:
@@ -46,16 +68,21 @@ def run_plan(
     if tweak is not None:
         tweak(cluster)
     history, world = cluster.history, cluster.world
+    log = logging.getLogger("tuque")
+    log.handlers[:] = [Listener(cluster)]
+    log.propagate = False
+    log.setLevel(logging.WARNING)
     try:
         cluster.run()
     except Spinning as error:
-        history.find("L6", f"the seed does not end: {error}")
+        history.find("restless", f"the seed does not end: {error}")
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        at = f"{where.filename.rpartition('tuque/')[2]}:{where.lineno}"
-        history.find("S0", f"{type(error).__name__} {error} in {where.name} ({at})")
+        history.find("internal", describe(error))
         if world.trace is not None:
             world.trace += traceback.format_exc().splitlines()
+    finally:
+        log.handlers[:] = []
+        log.propagate = True
     return Outcome(
         plan.seed,
         [str(one) for one in history.findings],

@@ -16,6 +16,11 @@ GRACE_US: Final = 8_000_000  # after the heal: until nobody delivers an acked jo
 SERVED_US: Final = 3_000_000  # a waiting client gets a job that lies elsewhere
 ANSWER_US: Final = 1_200_000  # beyond an ADDJOB's own timeout
 NO_EFFECT: Final = ("MAXLEN", "PAUSED", "OOM", "BADID", "syntax")
+# in seeds with nothing else even a job that is handed out once must not get lost
+ROUTINE: Final = {
+    "queue_pause", "rewrite", "leaving", "slow", "cut", "one_way", "break", "pause", "hostile",
+    "poke", "memory",
+}  # fmt: skip
 IDLE_MESSAGES: Final = 40  # nodes at rest may say so many things in REST_MS
 
 
@@ -34,15 +39,15 @@ class Verdicts:
     # ---- healed
 
     def on_healed(self) -> None:
-        """All is well for a while: nothing may be missing (S1)."""
+        """All is well for a while: nothing may be missing."""
         if not self.cluster.is_whole():
-            self.history.find("L5", "the nodes do not see each other after the heal")
+            self.history.find("add-fails", "the nodes do not see each other after the heal")
         for add in self.history.adds.values():
             self.judge_loss(add)
             self.judge_answer(add)
 
     def judge_loss(self, add: Add) -> None:
-        """A job that was added and is not over exists somewhere (S1)."""
+        """A job that was added and is not over exists somewhere."""
         if add.outcome != OK or add.retry_s == 0 or add.is_async:
             return
         self.history.count("jobs checked for loss")
@@ -50,27 +55,29 @@ class Verdicts:
             return
         if add.losses <= add.repl - 1:
             self.history.find(
-                "S1", f"{add.token!r} is gone: {add.losses} copies were lost, W = {add.repl}"
+                "lost", f"{add.token!r} is gone: {add.losses} copies were lost, W = {add.repl}"
             )
         else:
             self.history.count("losses beyond the budget")
 
     def judge_answer(self, add: Add) -> None:
-        """Every ADDJOB of a connection that lives was answered (L4)."""
+        """Every ADDJOB of a connection that lives was answered."""
         if add.outcome == OPEN and not add.is_lost:
             if add.timeout_ms == 0 or not self.cluster.plan.is_faultless:
                 return
-            self.history.find("L4", f"ADDJOB of {add.token!r} was never answered")
+            self.history.find("no-answer", f"ADDJOB of {add.token!r} was never answered")
         elif self.cluster.plan.is_faultless and add.done_us and add.timeout_ms:
             took_us = add.done_us - add.asked_us
             self.history.count("answer times checked")
             if took_us > add.timeout_ms * 1000 + ANSWER_US:
-                self.history.find("L4", f"{add.token!r} was answered after {took_us / 1e6:.3f} s")
+                self.history.find(
+                    "no-answer", f"{add.token!r} was answered after {took_us / 1e6:.3f} s"
+                )
 
     # ---- while draining
 
     def look_for_waiting(self) -> None:
-        """A client that waits gets a job that lies on any node (L3)."""
+        """A client that waits gets a job that lies on any node."""
         now_us = self.world.now_us
         wanted: dict[bytes, bool] = {}
         there: dict[bytes, bool] = {}
@@ -89,35 +96,40 @@ class Verdicts:
             if name not in wanted or name not in there:
                 del self.unserved_us[name]
         for name in wanted:
-            self.history.count("L3 looks")
+            self.history.count("looks for waiting")
             if name in there:
                 since_us = self.unserved_us.setdefault(name, now_us)
                 if now_us - since_us > SERVED_US:
-                    self.history.find("L3", f"clients wait on {name!r} though it has jobs")
+                    self.history.find("in-vain", f"clients wait on {name!r} though it has jobs")
                     self.unserved_us[name] = now_us
 
     # ---- drained
 
     def on_drained(self) -> None:
-        """Everything there was must have been delivered (L1), nothing acked again (S4)."""
+        """Everything there was must have been delivered, nothing acked again."""
         for add in self.probes:
-            self.history.count("L5 probes")
+            self.history.count("probes")
             if add.outcome != OK:
-                self.history.find("L5", f"ADDJOB failed though all nodes are there: {add.error}")
+                self.history.find(
+                    "add-fails", f"ADDJOB failed though all nodes are there: {add.error}"
+                )
         for add in self.history.adds.values():
             self.judge_ack(add)
             self.judge_retry(add)
+            self.judge_custody(add)
             if add.outcome == REFUSED and any(w in add.error for w in NO_EFFECT):
                 self.history.count("refusals checked")
                 if add.deliveries or (self.watcher.copies(add) and add.id):
-                    self.history.find("S16", f"{add.token!r} was refused and is there: {add.error}")
+                    self.history.find(
+                        "false-error", f"{add.token!r} was refused and is there: {add.error}"
+                    )
             if add.outcome == OK and add.retry_s > 0 and not self.watcher.is_over(add):
                 due_us = add.asked_us + add.delay_s * 1_000_000
                 if self.watcher.copies(add) > 0 and due_us < self.cluster.healed_us:
-                    self.history.find("L1", f"{add.token!r} was not delivered and acked")
+                    self.history.find("undelivered", f"{add.token!r} was not delivered and acked")
 
     def judge_ack(self, add: Add) -> None:
-        """An ack that was answered is final once the faults are over (S4)."""
+        """An ack that was answered is final once the faults are over."""
         acked_us = add.acked_us()
         if not acked_us or add.retry_s == 0 or add.ack_excuse or add.excuse:
             return
@@ -128,14 +140,25 @@ class Verdicts:
         for d in add.deliveries:
             if d.at_us > max(limit_us, acked_us + 1_000_000):
                 self.history.find(
-                    "S4",
+                    "came-back",
                     f"{add.token!r} came again at {d.node} at {d.at_us / 1e6:.3f} s, "
                     f"acked at {acked_us / 1e6:.3f} s",
                 )
                 return
 
+    def judge_custody(self, add: Add) -> None:
+        """Without a crash an at-most-once job is handed out in the end, too."""
+        if add.outcome != OK or add.retry_s > 0 or not set(self.cluster.plan.faults) <= ROUTINE:
+            return
+        if self.watcher.is_over(add) or add.asked_for("DEQUEUE"):
+            return
+        if add.asked_us + add.delay_s * 1_000_000 < self.cluster.healed_us:
+            self.history.count("custodies checked")
+            if not add.deliveries:
+                self.history.find("custody", f"{add.token!r} was never handed out")
+
     def judge_retry(self, add: Add) -> None:
-        """Without faults two deliveries are at least RETRY apart (S8)."""
+        """Without faults two deliveries are at least RETRY apart."""
         if not self.cluster.plan.is_faultless or add.retry_s == 0:
             return
         if add.asked_for("NACK", "ENQUEUE", "DEQUEUE"):
@@ -146,7 +169,7 @@ class Verdicts:
             apart_us = after.at_us - before.at_us
             if apart_us < add.retry_s * 1_000_000 - slack_us:
                 self.history.find(
-                    "S8",
+                    "early-retry",
                     f"{add.token!r} came again after {apart_us / 1e6:.3f} s, RETRY {add.retry_s}: "
                     f"{before.node} at {before.at_us / 1e6:.3f}, then {after.node}",
                 )
@@ -154,7 +177,7 @@ class Verdicts:
     # ---- the end
 
     def on_rest(self) -> None:
-        """All is done; from here on nodes have nothing to say but that they live (L6)."""
+        """All is done; from here on nodes have nothing to say but that they live."""
         self.said = self.messages()
 
     def messages(self) -> int:
@@ -162,12 +185,12 @@ class Verdicts:
         return sum(m.messages() for m in self.cluster.machines)
 
     def on_end(self) -> None:
-        """Nothing may be left (L2), nobody spins (L6), something was checked."""
+        """Nothing may be left, nobody spins, something was checked."""
         is_over = all(self.watcher.is_over(a) for a in self.history.adds.values() if a.id)
         said = self.messages() - self.said
-        self.history.count("L6 messages at rest", said)
+        self.history.count("messages at rest", said)
         if is_over and said > IDLE_MESSAGES * len(self.cluster.machines):
-            self.history.find("L6", f"nodes at rest said {said} things")
+            self.history.find("restless", f"nodes at rest said {said} things")
         for m in self.cluster.machines:
             if m.shell is None:
                 continue
@@ -177,13 +200,13 @@ class Verdicts:
                 add = self.history.by_id.get(id)
                 if job.state == ACKED and (add is None or add.asked_for(*ENDED)):
                     token = add.token if add is not None else id
-                    self.history.find("L2", f"{m.name} still keeps the ack of {token!r}")
+                    self.history.find("leftover", f"{m.name} still keeps the ack of {token!r}")
             for what, left in (("tombstones", len(n.tombs.ids)), ("producers", len(n.adding)),
                                ("waiting clients", len(n.waiters)),
                                ("gates", len(m.shell.gate))):  # fmt: skip
-                self.history.count("L2 looks")
+                self.history.count("looks for leftovers")
                 if left:
-                    self.history.find("L2", f"{m.name} still has {left} {what}")
+                    self.history.find("leftover", f"{m.name} still has {left} {what}")
         for what in ("adds ok", "deliveries", "ledgers", "table checks"):
             if self.history.counts.get(what, 0) == 0:
-                self.history.find("EMPTY", f"no {what}: this seed checks nothing")
+                self.history.find("empty", f"no {what}: this seed checks nothing")

@@ -1,0 +1,147 @@
+"""Each judge of the simulator sees what it is there to see: every promise is broken once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tuque.core import ledger
+from tuque.core.job import ACTIVE, DELIVERED, QUEUED, Job
+from tuque.core.msgs import Pause
+from tuque.core.node import Node
+from tuque.core.peers import say
+from tuque.core.procedures import enqueue, register, remove
+from tuque.sim.cluster import Cluster
+from tuque.sim.plan import Op, Plan
+from tuque.sim.seeds import run_plan
+from tuque.store.writer import Journal
+
+Sabotage = Callable[[Cluster], None]
+
+
+def quiet_plan(**settings: object) -> Plan:
+    """Two nodes, a few jobs of each kind, consumers that come late."""
+    plan = Plan(seed="judges", nodes=2, chaos_ms=12_000, **settings)  # type: ignore[arg-type] # any setting
+    for i in range(12):
+        args = {"client": "p", "node": i % 2, "queue": "q", "retry": [0, 2, 3][i % 3], "ttl": 60}
+        args |= {"repl": 1 if i % 3 == 0 else 2, "delay": 6 if i == 1 else 0}
+        plan.ops.append(Op(100 + 10 * i, "add", args))
+    worker = {"client": "w", "node": 0, "queues": ["q"], "for_ms": 6_000, "work_ms": 50}
+    plan.ops.append(Op(5_000, "worker", worker))
+    return plan
+
+
+def nodes(cluster: Cluster) -> list[Node]:
+    return [m.shell.n for m in cluster.machines if m.shell is not None]
+
+
+def later(cluster: Cluster, at_s: float, what: Sabotage) -> None:
+    cluster.world.at(int(at_s * 1e6), lambda: what(cluster))
+
+
+def drop_a_job(cluster: Cluster) -> None:
+    """All copies of a job expire long before their time."""
+    id = next(a.id for a in cluster.history.adds.values() if a.retry_s > 0 and not a.delay_s)
+    for n in nodes(cluster):
+        if id in n.jobs:
+            remove(n, n.jobs[id], ledger.EXPIRED)
+
+
+def miscount(cluster: Cluster) -> None:
+    """A node counts a job that never came."""
+    nodes(cluster)[0].ledger.created += 1
+
+
+def hand_out_again(cluster: Cluster) -> None:
+    """A job that may be handed out once goes back into its queue."""
+    for n in nodes(cluster):
+        for job in n.jobs.values():
+            if job.retry_s == 0 and job.flags & DELIVERED and job.state == ACTIVE:
+                job.flags &= 0xFF ^ DELIVERED
+                enqueue(n, job)
+                return
+
+
+def bring_back(cluster: Cluster) -> None:
+    """A job comes to life that was acked."""
+    add = next(a for a in cluster.history.adds.values() if a.acked_us() and a.retry_s > 0)
+    n = nodes(cluster)[0]
+    job = Job(add.id, add.queue, add.body, n.next_ctime_ns(), n.now_ms + 30_000, 9, 0, 1)
+    if add.id not in n.jobs:
+        register(n, job, ledger.IMPORTED)
+        enqueue(n, job)
+
+
+def hurry(cluster: Cluster) -> None:
+    """A delayed job is queued early."""
+    for n in nodes(cluster):
+        for job in n.jobs.values():
+            if job.delay_s and job.state == ACTIVE:
+                enqueue(n, job)
+
+
+def outlive(cluster: Cluster) -> None:
+    """A job does not die in time."""
+    for n in nodes(cluster):
+        for job in n.jobs.values():
+            job.expire_ms += 1_000_000
+    for add in cluster.history.adds.values():
+        add.ttl_s = 3
+
+
+def bury_alive(cluster: Cluster) -> None:
+    """A node says of a job that waits that it is over."""
+    n = nodes(cluster)[0]
+    for job in nodes(cluster)[1].jobs.values():
+        if job.state == QUEUED:
+            n.tombs.bury(job.id, job.expire_ms, 2, n.round + 1_000_000)
+            return
+
+
+def never_rest(cluster: Cluster) -> None:
+    """A node says something all the time."""
+    say(nodes(cluster)[0], 1, Pause(b"x", 0))
+    cluster.machines[0].shell.wake()  # type: ignore[union-attr] # it lives
+    cluster.world.after(20_000, lambda: never_rest(cluster))
+
+
+def lie_in_wait(cluster: Cluster) -> None:
+    """Nobody is told that there are jobs."""
+    for n in nodes(cluster):
+        n.ready = []
+    cluster.world.after(1_000, lambda: lie_in_wait(cluster))
+
+
+SABOTAGE: dict[str, tuple[float, Sabotage]] = {
+    "lost": (10.0, drop_a_job),
+    "ledger": (10.0, miscount),
+    "twice": (14.0, hand_out_again),
+    "came-back": (22.0, bring_back),
+    "before-delay": (11.0, hurry),
+    "after-ttl": (11.0, outlive),
+    "unsafe-end": (11.0, bury_alive),
+    "restless": (11.0, never_rest),
+}
+
+
+@pytest.mark.parametrize("rule", SABOTAGE)
+def test_a_broken_promise_is_seen(rule: str) -> None:
+    at_s, what = SABOTAGE[rule]
+    assert rule not in run_plan(quiet_plan()).rules()
+    found = run_plan(quiet_plan(), tweak=lambda cluster: later(cluster, at_s, what)).rules()
+    assert rule in found
+
+
+def test_what_was_promised_and_is_not_on_the_disk_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = quiet_plan(policy="always")
+    crash = {"node": 0, "how": "power", "back": "disk", "down_ms": 500}
+    plan.ops.append(Op(2_000, "crash", crash))
+    assert run_plan(plan).rules() == []
+
+    def sync(self: Journal) -> bool:
+        self.synced_seq = self.seq
+        return True
+
+    monkeypatch.setattr(Journal, "sync", sync)
+    assert "not-on-disk" in run_plan(plan).rules()
