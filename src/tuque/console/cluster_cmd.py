@@ -1,41 +1,38 @@
 """`tuque cluster ...`: see and change a cluster from one of its nodes.
 
-Decides which nodes are asked and how the answers are put into a table. Each node speaks for
-itself: `status` asks all that the first one knows. Exit status 1 when something is not well.
+Decides what is asked and said, and when a command has succeeded. Each node speaks for itself:
+what a table shows is gathered by cluster_view.py. Exit status 1 when something is not well.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 import click
 
 from tuque.console.cli import target_of
 from tuque.console.cluster_dev import dev
-from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
+from tuque.console.cluster_view import (
+    ANSWER_S,
+    Known,
+    ask,
+    info_of,
+    known_nodes,
+    rows_of,
+    table,
+    unwell,
+)
+from tuque.console.link import Link, Target
 
 F = TypeVar("F", bound=Callable[..., Any])
 POLL_S: Final = 0.2
-
-
-@dataclass
-class Row:
-    """One node as the asked one sees it, and as it speaks for itself when it answers."""
-
-    node: str
-    address: str
-    state: str
-    jobs: int | None = None
-    queued: int | None = None
-    clients: int | None = None
-    memory: str = ""
-    to_repair: int | None = None
-    to_drain: int | None = None
 
 
 def node_options(command: F) -> F:
@@ -50,6 +47,13 @@ def node_options(command: F) -> F:
     return command
 
 
+def limit_option(command: F) -> F:
+    """How long to wait."""
+    return click.option(
+        "--timeout", default=0.0, metavar="SECONDS", help="Give up after that long; 0: never."
+    )(command)
+
+
 @click.group(context_settings={"help_option_names": ["--help"]})
 def cluster() -> None:
     """Start, see and change a cluster."""
@@ -58,116 +62,28 @@ def cluster() -> None:
 cluster.add_command(dev)
 
 
-def ask(link: Link, *words: str) -> Reply:
-    """One command; ClickException for an error or a node that is not there."""
+@contextmanager
+def node_asked(host: str, port: int, url: str, password: str) -> Iterator[Link]:
+    """A connection to the node that the options name."""
+    link = Link(target_of(host, port, "", password, "", url), ANSWER_S)
     try:
-        reply = link.call([word.encode() for word in words])
-    except LinkError as err:
-        raise click.ClickException(str(err)) from None
-    if isinstance(reply, ErrorReply):
-        raise click.ClickException(f"{link.target}: {reply}")
-    return reply
-
-
-def info_of(link: Link) -> dict[str, str]:
-    """INFO of a node by name."""
-    text = ask(link, "INFO")
-    assert isinstance(text, bytes)
-    lines = text.decode().split("\r\n")
-    return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def rows_of(link: Link, password: str) -> list[Row]:
-    """The nodes of the cluster, each asked for its figures where it answers."""
-    text = ask(link, "CLUSTER", "NODES")
-    assert isinstance(text, bytes)
-    rows = []
-    for line in text.decode().splitlines():
-        words = line.split(None, 6)
-        node_id, address, flags = words[0], words[1], words[2].split(",")
-        is_self = "myself" in flags
-        state = state_of(flags, words[5] if len(words) > 5 else "", words[6:])
-        host, _, port = address.rpartition(":")
-        if is_self and not host:
-            host, address = link.target.host, f"{link.target.host}:{port}"
-        row = Row(node_id[:8] if not is_self else node_id[:8] + " *", address, state)
-        if is_self or state in ("up", "leaving"):
-            fill(row, link if is_self else Link(Target(host.strip("[]"), int(port), "", password)))
-        rows.append(row)
-    return rows
-
-
-def state_of(flags: list[str], linked: str, rest: list[str]) -> str:
-    """One word for the state of a node, and the reason where one is known."""
-    for flag, word in (("fail", "failed"), ("fail?", "suspected"), ("handshake", "meeting")):
-        if flag in flags:
-            return f"{word}: {rest[0]}" if rest else word
-    if "leaving" in flags:
-        return "leaving"
-    return "up" if linked == "connected" else "no link"
-
-
-def fill(row: Row, link: Link) -> None:
-    """Add what the node says of itself; a node that does not answer keeps its row."""
-    try:
-        info = info_of(link)
-    except click.ClickException as err:
-        row.state += f" ({err.message.split(':')[-1].strip()})"
-        return
-    row.jobs = int(info.get("registered_jobs", 0))
-    row.queued = int(info.get("queued_jobs", info.get("jobs_queued", 0)))
-    row.clients = int(info.get("connected_clients", 0))
-    row.memory = info.get("used_memory_human", "")
-    row.to_repair = int(info.get("cluster_repair_left", 0))
-    if info.get("cluster_leaving", "no") == "yes":
-        row.to_drain = int(info.get("cluster_drain_left", 0))
-
-
-HEADS: Final = {
-    "node": "NODE",
-    "address": "ADDRESS",
-    "state": "STATE",
-    "jobs": "JOBS",
-    "queued": "QUEUED",
-    "clients": "CLIENTS",
-    "memory": "MEMORY",
-    "to_repair": "TO REPAIR",
-    "to_drain": "TO DRAIN",
-}
-
-
-def table(rows: list[Row]) -> str:
-    """The rows under their heads; numbers to the right, what is not known as -."""
-    lines = [list(HEADS.values())]
-    for row in rows:
-        values = asdict(row)
-        lines.append(["-" if values[n] in (None, "") else str(values[n]) for n in HEADS])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADS))]
-    left = ("node", "address", "state")
-    out = []
-    for line in lines:
-        cells = [
-            text.ljust(width) if name in left else text.rjust(width)
-            for name, text, width in zip(HEADS, line, widths, strict=True)
-        ]
-        out.append("  ".join(cells).rstrip())
-    return "\n".join(out)
+        yield link
+    finally:
+        link.close()
 
 
 @cluster.command()
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def status(host: str, port: int, url: str, password: str, as_json: bool) -> None:
-    """Show every node: state, jobs, memory, repair. Exit status 1 unless all are up."""
-    target = target_of(host, port, "", password, "", url)
-    link = Link(target)
-    rows = rows_of(link, target.password)
-    link.close()
+    """Show every node: state, jobs, memory, repair. Exit status 1 unless all is well."""
+    with node_asked(host, port, url, password) as link:
+        rows = rows_of(link)
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows]))
     else:
         click.echo(table(rows))
-    sys.exit(0 if all(row.state in ("up", "leaving") for row in rows) else 1)
+    sys.exit(0 if not unwell(rows) else 1)
 
 
 @cluster.command()
@@ -175,38 +91,53 @@ def status(host: str, port: int, url: str, password: str, as_json: bool) -> None
 @click.option("--wait", default=10.0, show_default=True, help="Seconds to wait for the meeting.")
 @click.argument("other_host")
 @click.argument("other_port", type=click.IntRange(1, 65535))
+@click.argument("bus_port", type=click.IntRange(1, 65535), required=False)
 def meet(
-    host: str, port: int, url: str, password: str, wait: float, other_host: str, other_port: int
+    host: str,
+    port: int,
+    url: str,
+    password: str,
+    wait: float,
+    other_host: str,
+    other_port: int,
+    bus_port: int | None,
 ) -> None:
-    """Let a node join the cluster of the node asked (-h, -p), and say whether it did."""
-    link = Link(target_of(host, port, "", password, "", url))
-    before = linked_nodes(link)
-    ask(link, "CLUSTER", "MEET", other_host, str(other_port))
-    deadline = time.monotonic() + wait
-    meeting = ""
-    while time.monotonic() < deadline:
-        nodes = ask(link, "CLUSTER", "NODES")
-        assert isinstance(nodes, bytes)
-        met = [line for line in nodes.decode().splitlines() if f":{other_port} " in line]
-        now = linked_nodes(link)
-        if any(" connected" in line and "handshake" not in line for line in met) or now > before:
-            click.echo(f"{other_host}:{other_port} is in the cluster")
-            return
-        meeting = next((line for line in met if "handshake" in line), meeting)
-        time.sleep(POLL_S)
-    reason = meeting.split(None, 6)[6:] if meeting else []
+    """Let a node join the cluster of the node asked (-h, -p), and say whether it did.
+
+    Without BUS_PORT its bus is looked for 10000 above its port.
+    """
+    with node_asked(host, port, url, password) as link:
+        other = Target(other_host, other_port, "", link.target.password, link.target.user)
+        is_it = known_as(other)
+        ports = [other_port] if bus_port is None else [other_port, bus_port]
+        ask(link, "CLUSTER", "MEET", other_host, *map(str, ports))
+        deadline, reason = time.monotonic() + wait, ""
+        while time.monotonic() < deadline:
+            nodes = known_nodes(link)
+            if any(node.is_linked and is_it(node) for node in nodes):
+                click.echo(f"{other} is in the cluster of {link.target}")
+                return
+            said = [n.reason for n in nodes if n.is_meeting and n.reason]
+            reason = said[-1] if said else reason
+            time.sleep(POLL_S)
     raise click.ClickException(
-        f"{other_host}:{other_port} did not join within {wait:g} s"
-        + (f": {reason[0]}" if reason else "; is its bus port open, and has it the same secret?")
+        f"{other} did not join within {wait:g} s: "
+        + (reason or "is its bus port open, and has it the same cluster secret?")
     )
 
 
-def linked_nodes(link: Link) -> int:
-    """How many nodes are linked to the node asked."""
-    text = ask(link, "CLUSTER", "NODES")
-    assert isinstance(text, bytes)
-    lines = [line.split() for line in text.decode().splitlines()]
-    return sum(1 for w in lines if w[5] == "connected" and "handshake" not in w[2])
+def known_as(other: Target) -> Callable[[Known], bool]:
+    """How to know a node in a list: by its id, else by its address."""
+    with suppress(click.ClickException):
+        link = Link(other, ANSWER_S)
+        own = ask(link, "CLUSTER", "MYID")
+        link.close()
+        if isinstance(own, bytes):
+            return lambda node: node.id == own.decode() and not node.is_self
+    hosts = {other.host}
+    with suppress(OSError):
+        hosts |= {str(found[4][0]) for found in socket.getaddrinfo(other.host, other.port)}
+    return lambda node: node.host in hosts and node.port == other.port and not node.is_self
 
 
 @cluster.command()
@@ -214,58 +145,125 @@ def linked_nodes(link: Link) -> int:
 @click.argument("node_id")
 def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
     """Take a node that will not come back out of the cluster (its id, or the start of it)."""
-    link = Link(target_of(host, port, "", password, "", url))
-    text = ask(link, "CLUSTER", "NODES")
-    assert isinstance(text, bytes)
-    ids = [line.split()[0] for line in text.decode().splitlines()]
-    found = [known for known in ids if known.startswith(node_id)]
-    if len(found) != 1:
-        what = "more than one node" if found else "no node"
-        raise click.ClickException(f"{what} of this cluster has an id that begins with {node_id}")
-    ask(link, "CLUSTER", "FORGET", found[0])
-    click.echo(f"{found[0]} is forgotten; its jobs are repaired on the others")
+    with node_asked(host, port, url, password) as link:
+        found = [node for node in known_nodes(link) if node.id.startswith(node_id)]
+        if len(found) != 1:
+            what = "more than one node" if found else "no node"
+            raise click.ClickException(
+                f"{what} of this cluster has an id that begins with {node_id}"
+            )
+        ask(link, "CLUSTER", "FORGET", found[0].id)
+    click.echo(f"{found[0].id} is forgotten; what it had is copied again where copies are missing")
 
 
 @cluster.command()
 @node_options
 @click.option("--wait/--no-wait", default=True, help="Show the progress until it is done.")
-def drain(host: str, port: int, url: str, password: str, wait: bool) -> None:
+@click.option("--cancel", is_flag=True, help="Let the node stay after all.")
+@limit_option
+def drain(
+    host: str, port: int, url: str, password: str, wait: bool, cancel: bool, timeout: float
+) -> None:
     """Let a node leave: it gives all its jobs to the others, and then is safe to stop."""
-    link = Link(target_of(host, port, "", password, "", url))
-    ask(link, "CLUSTER", "LEAVING", "yes")
-    info = info_of(link)
-    total = int(info.get("cluster_drain_left", 0))
-    if not wait:
-        click.echo(f"leaving, {total} jobs to give away")
-        return
-    with click.progressbar(length=max(1, total), label="draining") as bar:
-        while info.get("cluster_safe_to_stop") != "yes":
-            left = int(info.get("cluster_drain_left", 0))
-            bar.update(max(0, total - left - bar.pos))
-            time.sleep(POLL_S)
-            info = info_of(link)
-        bar.update(bar.length or 1)
-    click.echo(f"{link.target} has given all its jobs away: safe to stop")
+    with node_asked(host, port, url, password) as link:
+        ask(link, "CLUSTER", "LEAVING", "no" if cancel else "yes")
+        if cancel:
+            click.echo(f"{link.target} stays")
+            return
+        left = int(info_of(link).get("cluster_drain_left", 0))
+        if not wait:
+            click.echo(f"{link.target} is leaving, {jobs(left)} to give away")
+            return
+        deadline = deadline_of(timeout)
+        with counted_down("draining", left) as show:
+            while (info := info_of(link)).get("cluster_safe_to_stop") != "yes":
+                left = int(info.get("cluster_drain_left", 0))
+                show(left)
+                check_time(deadline, f"{jobs(left)} left to give away; the node goes on with it")
+                time.sleep(POLL_S)
+            show(0)
+        click.echo(f"{link.target} has given all its jobs away: safe to stop")
 
 
 @cluster.command()
 @node_options
-@click.option("--wait", is_flag=True, help="Return when every node says done.")
+@click.option("--wait", is_flag=True, help="Return when all nodes are there and say done.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def repair(host: str, port: int, url: str, password: str, wait: bool, as_json: bool) -> None:
+@limit_option
+def repair(
+    host: str, port: int, url: str, password: str, wait: bool, as_json: bool, timeout: float
+) -> None:
     """Show how many jobs have fewer copies than asked for. Exit status 1 while some have."""
-    target = target_of(host, port, "", password, "", url)
-    link = Link(target)
-    rows = rows_of(link, target.password)
-    while wait and sum(row.to_repair or 0 for row in rows) > 0:
-        time.sleep(POLL_S)
-        rows = rows_of(link, target.password)
-    left = {row.address: row.to_repair for row in rows}
+    with node_asked(host, port, url, password) as link:
+        if wait:
+            wait_for_repair(link, deadline_of(timeout))
+        rows = rows_of(link)
     total = sum(row.to_repair or 0 for row in rows)
+    problems = unwell(rows)
     if as_json:
-        click.echo(json.dumps({"left": total, "nodes": left}))
+        left = {row.address: row.to_repair for row in rows}
+        click.echo(json.dumps({"left": total, "nodes": left, "problems": problems}))
     else:
-        for address, count in left.items():
-            click.echo(f"{address:<24} {'no answer' if count is None else count or 'done'}")
-        click.echo("done" if total == 0 else f"{total} jobs wait for copies")
-    sys.exit(0 if total == 0 else 1)
+        width = max(len(row.address) for row in rows)
+        for row in rows:
+            said = "no answer" if row.to_repair is None else row.to_repair or "done"
+            click.echo(f"{row.address:<{width}}  {said}")
+        click.echo("\n".join(problems) or ("done" if total == 0 else f"{jobs(total)} to repair"))
+    sys.exit(0 if total == 0 and not problems else 1)
+
+
+def wait_for_repair(link: Link, deadline: float) -> None:
+    """Return when all nodes are there and have nothing left to repair.
+
+    A node that was restarted a moment ago may not be missed yet, and the copies that it lost are
+    not known before it is met again: so all must see all.
+    """
+    with counted_down("repairing", 0) as show:
+        while True:
+            problems, left = ["nobody answers"], 0
+            with suppress(click.ClickException):
+                rows = rows_of(link)
+                problems, left = unwell(rows), sum(row.to_repair or 0 for row in rows)
+            if not problems and left == 0:
+                return
+            show(left)
+            check_time(deadline, "; ".join(problems) or f"{jobs(left)} left to repair")
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def counted_down(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A line that says how much is left, on a terminal; called with that number."""
+    is_shown = sys.stderr.isatty()
+    width = 0
+
+    def show(left: int) -> None:
+        nonlocal total, width
+        total = max(total, left)
+        if is_shown:
+            done = 100 * (total - left) // total if total else 0
+            text = f"{label}  {done:3d} %  {jobs(left)} left"
+            click.echo("\r" + text.ljust(width), nl=False, err=True)
+            width = len(text)
+
+    try:
+        yield show
+    finally:
+        if width:
+            click.echo("\r" + " " * width + "\r", nl=False, err=True)
+
+
+def deadline_of(timeout_s: float) -> float:
+    """When a wait ends that begins now."""
+    return time.monotonic() + timeout_s if timeout_s > 0 else float("inf")
+
+
+def check_time(deadline: float, what: str) -> None:
+    """ClickException when the time is up."""
+    if time.monotonic() > deadline:
+        raise click.ClickException(f"the time is up: {what}")
+
+
+def jobs(count: int) -> str:
+    """1 job, 2 jobs."""
+    return f"{count:,} job{'' if count == 1 else 's'}"

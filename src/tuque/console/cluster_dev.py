@@ -10,10 +10,14 @@ import signal
 import time
 from pathlib import Path
 from types import FrameType
+from typing import Final
 
 import click
 
 from tuque.console.programs import Programs, free_ports, join_nodes, node_name, start_nodes
+
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+POLL_S: Final = 0.2
 
 
 class Ended(Exception):
@@ -44,26 +48,35 @@ def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> No
     directory.mkdir(parents=True, exist_ok=True)
     ports = [port + i for i in range(nodes)] if port else free_ports(nodes)
     options = [word for setting in settings for word in ("--set", setting)]
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    for number in SIGNALS:
+        signal.signal(number, on_signal)
+    trouble: click.ClickException | None = None
     with Programs(directory) as programs:
         try:
             urls = start_nodes(programs, ports, directory, *options)
             join_nodes(programs, ports)
-            for number, url in enumerate(urls, 1):
-                click.echo(f"{node_name(number):<8} {url}   {directory / node_name(number)}")
-            hosts = ",".join(url.removeprefix("tuque://") for url in urls)
-            click.echo(f"\nall      tuque://{hosts}/")
-            click.echo(f"look     tuque cluster status -p {ports[0]}")
-            click.echo("stop     Ctrl-C")
+            show(urls, ports[0], directory)
             while True:
                 programs.check()
-                time.sleep(0.2)
+                time.sleep(POLL_S)
         except Ended:
             pass
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        except click.ClickException as err:
+            trouble = err
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         click.echo("stopping ...")
-        for name in programs.names:
-            programs.stop(name)
+        programs.stop_all()
+    if trouble is not None:
+        raise trouble
     click.echo("stopped")
+
+
+def show(urls: list[str], port: int, directory: Path) -> None:
+    """Say what runs where."""
+    for number, url in enumerate(urls, 1):
+        click.echo(f"{node_name(number):<8} {url}   {directory / node_name(number)}")
+    hosts = ",".join(url.removeprefix("tuque://") for url in urls)
+    click.echo(f"\nall      tuque://{hosts}/")
+    click.echo(f"look     tuque cluster status -p {port}")
+    click.echo("stop     Ctrl-C")

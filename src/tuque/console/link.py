@@ -86,10 +86,14 @@ def connect(target: Target) -> socket.socket:
 
 
 class Link:
-    """A connection that opens when first used and logs in by itself."""
+    """A connection that opens when first used and logs in by itself.
 
-    def __init__(self, target: Target) -> None:
+    `answer_s` is how long a node may take for an answer; None: as long as it likes.
+    """
+
+    def __init__(self, target: Target, answer_s: float | None = None) -> None:
         self.target = target
+        self.answer_s = answer_s
         self.sock: socket.socket | None = None
         self.buf = bytearray()
 
@@ -97,6 +101,7 @@ class Link:
         """Connect and log in; LinkError when either fails."""
         self.close()
         self.sock = connect(self.target)
+        self.sock.settimeout(self.answer_s)
         if self.target.password:
             user = [self.target.user.encode()] if self.target.user else []
             said = self.call([b"AUTH", *user, self.target.password.encode()])
@@ -110,7 +115,7 @@ class Link:
         self.sock, self.buf = None, bytearray()
 
     def call(self, words: list[bytes]) -> Reply:
-        """Send one command and wait for its reply, however long that takes."""
+        """Send one command and wait for its reply."""
         if self.sock is not None and self._is_gone(self.sock):
             self.close()
         if self.sock is None:

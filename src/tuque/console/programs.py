@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import subprocess
 import sys
@@ -58,6 +57,7 @@ class Programs:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C is for us; they are told once, by `stop`
             )
         self._running[name] = process
         return process.pid
@@ -78,8 +78,11 @@ class Programs:
 
     def stop(self, name: str) -> None:
         """Asks a program to end and waits for it; ClickException unless it ends well."""
+        self._running[name].terminate()
+        self._await(name)
+
+    def _await(self, name: str) -> None:
         process = self._running[name]
-        process.send_signal(signal.SIGTERM)
         try:
             code = process.wait(STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -89,6 +92,16 @@ class Programs:
             raise click.ClickException(
                 f"{name} ended with exit code {code}:\n{self.log_tail(name)}"
             )
+
+    def stop_all(self) -> None:
+        """Asks all programs that still run to end, together; ClickException as `stop`."""
+        for name, process in list(self._running.items()):
+            if process.poll() is None:
+                process.terminate()
+            else:
+                del self._running[name]
+        for name in self.names:
+            self._await(name)
 
     def log_tail(self, name: str) -> str:
         """The last lines that a program wrote."""

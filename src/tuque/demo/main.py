@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import click
@@ -56,6 +58,8 @@ _measures: Final = msgspec.json.Decoder(Measures)
 def demo(out: Path, limit: int | None, report: bool) -> None:
     """Count what is in every Python file of the standard library, with a crash in the middle."""
     began = time.monotonic()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, on_signal)
     run_dir = out / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
     run_dir.mkdir(parents=True)
     logging.basicConfig(filename=run_dir / "producer.log", level=logging.INFO)
@@ -85,6 +89,11 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
     if report and not has_report:
         click.echo("there is no report: see above what Spark said", err=True)
     sys.exit(1 if lost or survived or has_report != report else 0)
+
+
+def on_signal(number: int, frame: FrameType | None) -> None:
+    """Ends the demo, and with it all that it started."""
+    sys.exit(128 + number)
 
 
 def start_cluster(programs: Programs, run_dir: Path) -> str:

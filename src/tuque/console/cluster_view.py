@@ -1,0 +1,212 @@
+"""What a cluster looks like: the list of one node, and what each node says of itself.
+
+Decides which nodes are asked, what a row of the table holds and when a node is not well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import click
+
+from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
+
+ANSWER_S: Final = 5.0  # a node that takes longer is shown as one that does not answer
+
+
+@dataclass
+class Known:
+    """One line of CLUSTER NODES."""
+
+    id: str
+    host: str
+    port: int
+    flags: list[str]
+    is_connected: bool
+    reason: str  # why a meeting has not succeeded yet
+
+    @property
+    def is_self(self) -> bool:
+        return "myself" in self.flags
+
+    @property
+    def is_meeting(self) -> bool:
+        return "handshake" in self.flags
+
+    @property
+    def is_linked(self) -> bool:
+        return self.is_connected and not self.is_meeting
+
+    @property
+    def state(self) -> str:
+        """One word for the state of the node, and the reason where one is known."""
+        for flag, word in (("fail", "failed"), ("fail?", "suspected"), ("handshake", "meeting")):
+            if flag in self.flags:
+                return f"{word}: {self.reason}" if self.reason else word
+        if "leaving" in self.flags:
+            return "leaving"
+        return "up" if self.is_connected else "no link"
+
+
+@dataclass
+class Row:
+    """One node as the asked one sees it, and as it speaks for itself when it answers."""
+
+    node: str
+    address: str
+    state: str
+    reaches: int | None = None  # other nodes
+    jobs: int | None = None
+    queued: int | None = None
+    clients: int | None = None
+    memory: str = ""
+    to_repair: int | None = None
+    to_drain: int | None = None
+
+
+def ask(link: Link, *words: str) -> Reply:
+    """One command; ClickException for an error or a node that is not there."""
+    try:
+        reply = link.call([word.encode() for word in words])
+    except LinkError as err:
+        raise click.ClickException(str(err)) from None
+    if isinstance(reply, ErrorReply):
+        raise click.ClickException(f"{link.target}: {reply}")
+    return reply
+
+
+def text_of(link: Link, *words: str) -> str:
+    """One command that is answered with text."""
+    reply = ask(link, *words)
+    if not isinstance(reply, bytes):
+        raise click.ClickException(f"{link.target} does not answer {' '.join(words)} as Tuque does")
+    return reply.decode()
+
+
+def info_of(link: Link) -> dict[str, str]:
+    """INFO of a node by name."""
+    lines = text_of(link, "INFO").split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def known_nodes(link: Link) -> list[Known]:
+    """The nodes that the asked one knows, itself first, the others by address."""
+    nodes = []
+    for line in text_of(link, "CLUSTER", "NODES").splitlines():
+        node_id, address, flags, _, _, linked, *reason = line.split(None, 6)
+        host, _, port = address.partition("@")[0].rpartition(":")
+        nodes.append(
+            Known(
+                node_id,
+                host.strip("[]"),
+                int(port),
+                flags.split(","),
+                linked == "connected",
+                reason[0] if reason else "",
+            )
+        )
+    return sorted(nodes, key=lambda node: (not node.is_self, node.host, node.port))
+
+
+def rows_of(link: Link) -> list[Row]:
+    """The nodes of the cluster, each asked for its figures where it answers."""
+    asked = link.target
+    rows = []
+    for node in known_nodes(link):
+        mark = " *" if node.is_self else ""
+        host = asked.host if node.is_self and not node.host else node.host
+        at = Target(host, node.port, "", asked.password, asked.user)
+        row = Row(node.id[:8] + mark, str(at), node.state)
+        if node.is_self:
+            fill(row, link)
+        elif node.is_linked:
+            other = Link(at, ANSWER_S)
+            fill(row, other)
+            other.close()
+        rows.append(row)
+    return rows
+
+
+def fill(row: Row, link: Link) -> None:
+    """Add what the node says of itself; a node that does not answer keeps its row."""
+    try:
+        info = info_of(link)
+    except click.ClickException:
+        row.state += ", no answer"
+        return
+    row.reaches = int(info.get("cluster_reachable_nodes", 0))
+    row.jobs = int(info.get("registered_jobs", 0))
+    row.queued = int(info.get("queued_jobs", 0))
+    row.clients = int(info.get("connected_clients", 0))
+    row.memory = info.get("used_memory_human", "")
+    row.to_repair = int(info.get("cluster_repair_left", 0))
+    if info.get("cluster_leaving") == "yes":
+        row.state = "leaving" if info.get("cluster_safe_to_stop") != "yes" else "safe to stop"
+        row.to_drain = int(info.get("cluster_drain_left", 0))
+    if info.get("cluster_state", "ok") != "ok":
+        row.state = info["cluster_state"]
+
+
+LEAVES: Final = ("leaving", "safe to stop")
+
+
+def unwell(rows: list[Row]) -> list[str]:
+    """What is wrong, a sentence each: nodes that are not up, and those that do not see all."""
+    said = []
+    up = sum(row.state == "up" for row in rows)
+    for row in rows:
+        others = up - (row.state == "up")
+        if row.state not in ("up", *LEAVES):
+            said.append(f"{row.address}: {row.state}")
+        elif row.reaches is not None and row.reaches < others:
+            said.append(f"{row.address} reaches {row.reaches} of {others} other nodes")
+    return said
+
+
+HEADS: Final = {
+    "node": "NODE",
+    "address": "ADDRESS",
+    "state": "STATE",
+    "reaches": "REACHES",
+    "jobs": "JOBS",
+    "queued": "QUEUED",
+    "clients": "CLIENTS",
+    "memory": "MEMORY",
+    "to_repair": "TO REPAIR",
+    "to_drain": "TO DRAIN",
+}
+LEFT: Final = ("node", "address", "state")
+
+
+def table(rows: list[Row]) -> str:
+    """The rows under their heads; numbers to the right, what is not known as -."""
+    shown = dict(HEADS)
+    if all(row.to_drain is None for row in rows):
+        del shown["to_drain"]
+    cells = [[cell(asdict(row)[name]) for name in shown] for row in rows]
+    widths = [max(map(len, column)) for column in zip(shown.values(), *cells, strict=True)]
+    out = [click.style(aligned(shown, list(shown.values()), widths), bold=True)]
+    for row, line in zip(rows, cells, strict=True):
+        color = "green" if row.state == "up" else "yellow" if row.state in LEAVES else "red"
+        text = aligned(shown, line, widths)
+        before = text.index(row.state, widths[0] + widths[1])
+        after = before + len(row.state)
+        out.append(text[:before] + click.style(row.state, fg=color) + text[after:])
+    return "\n".join(out)
+
+
+def cell(value: object) -> str:
+    """A value of a row as text."""
+    if value is None or value == "":
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def aligned(names: dict[str, str], cells: list[str], widths: list[int]) -> str:
+    """One line of the table."""
+    parts = [
+        text.ljust(width) if name in LEFT else text.rjust(width)
+        for name, text, width in zip(names, cells, widths, strict=True)
+    ]
+    return "  ".join(parts).rstrip()
