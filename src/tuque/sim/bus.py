@@ -46,6 +46,8 @@ class Links:
 
     def start(self) -> None:
         self.beat_us = self.shell.world.now_us
+        for m in self.shell.machine.others():
+            slot_for(self.shell.n, m.node_id)
 
     def next_ms(self) -> int:
         shell = self.shell
@@ -94,7 +96,7 @@ class Links:
 
     def hello(self, link: Link) -> None:
         shell = self.shell
-        empty = len(shell.n.jobs) == 0 and True
+        empty = shell.began_empty
         data = msgspec.msgpack.encode([shell.n.node_id, shell.number, empty])
         link.end.send(len(data).to_bytes(4, "big") + data)
 

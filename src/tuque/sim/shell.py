@@ -106,6 +106,7 @@ class Shell:
         self.is_paused = False
         self.is_dead = False
         self.wants_rewrite = False
+        self.began_empty = True  # no job came from the disk; while loading nobody knows
         self.newest_tomb = b""  # the last that the judges looked at
         self.links = Links(self)
 
@@ -391,6 +392,7 @@ class Shell:
             self.journal.guard = machine.guard
             self.n.is_loading = True
             self.s.is_loading = True
+            self.began_empty = False
             self.journal.begin_load()
             if self.journal.load_some(self.n, LOAD_RECORDS):
                 self.on_loaded()
@@ -402,6 +404,7 @@ class Shell:
         assert self.journal is not None
         self.n.is_loading = False
         self.s.is_loading = False
+        self.began_empty = len(self.n.jobs) == 0
         self.n.records = Records()
         self.journal.on_change = self.on_journal
         self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
