@@ -14,7 +14,7 @@ from raw_resp import encode, wait_for
 from tuque.core.node import Node
 from tuque.core.procedures import check, memory_level
 from tuque.core.timers import tick
-from tuque.server.clients import Client
+from tuque.server.clients import LOOK, Client
 from tuque.server.config import load
 from tuque.server.dispatch import HANDLERS
 from tuque.server.faults import drop_turn
@@ -158,6 +158,21 @@ def test_queues_and_waiting_clients_are_counted_as_memory(door: Door) -> None:
     assert door("GETJOB FROM", *[f"q{i}" for i in range(1000)], by=waiting) == b""
     keep_house(door.s)
     assert 600_000 < door.n.used_bytes() - before < 1_000_000
+
+
+def test_very_many_clients_are_looked_at_in_turns(door: Door) -> None:
+    """None is forgotten, and what they hold is the sum over all of them."""
+    door("CONFIG SET timeout 1")
+    count = 2 * LOOK + 34
+    for number in range(10_001, 10_000 + count):  # with the door's own one
+        c = Client(number, door.c.sock, "127.0.0.1:1", 100, door.n.now_ms)
+        c.held_bytes = 1000
+        door.s.clients[number] = c
+    door.n.now_ms += 1001
+    for seen in (LOOK, 2 * LOOK, count):
+        keep_house(door.s)
+        assert len({c.number for c in door.s.doomed}) == seen
+    assert door.s.survey.bytes == (count - 1) * 1000
 
 
 def test_a_shorter_idle_time_counts_for_the_queues_there_are(door: Door) -> None:

@@ -13,6 +13,7 @@ REPLY_SKIP: Final = 2  # the next command's reply is dropped
 REPLY_SKIPPING: Final = 3  # this command's
 SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
 MANY_PIECES: Final = 1_024  # replies of one turn in so many pieces are worth a count
+LOOK: Final = 500  # clients looked at in one round of housekeeping
 TURN_BYTES: Final = 1 << 20  # replies of one turn beyond it: the rest of the commands waits
 
 # why the next command of a client does not run yet
@@ -172,6 +173,38 @@ class Client:
     def ok(self) -> None:
         """Answer +OK."""
         self.out.append(b"+OK\r\n")
+
+
+@final
+class Survey:
+    """Looks at all clients in turn, so many at a time, and sums up what they hold."""
+
+    def __init__(self) -> None:
+        self.left: list[Client] = []  # not looked at in this round yet
+        self.sum: i64 = 0  # of those looked at
+        self.bytes: i64 = 0  # what all held when the last round ended
+
+    def next(self, clients: dict[int, Client], heard_ms: i64) -> list[Client]:
+        """Look at some; those that may be overdue, like all not heard of since `heard_ms`."""
+        if len(self.left) == 0:
+            self.left = list(clients.values())
+        seen = self.left[-LOOK:]
+        del self.left[-LOOK:]
+        late: list[Client] = []
+        sum: i64 = self.sum
+        for c in seen:
+            if c.is_closed:
+                continue
+            sum += c.wire_bytes + c.held_bytes + c.todo_bytes
+            if c.reader.strict is not None:
+                sum += c.reader.held_bytes()
+            if c.half_since_ms > 0 or c.soft_since_ms > 0 or c.last_ms < heard_ms:
+                late.append(c)
+        self.sum = sum
+        if len(self.left) == 0:
+            self.bytes = sum
+            self.sum = 0
+        return late
 
 
 def memory_of(commands: list[list[bytes]]) -> i64:

@@ -19,7 +19,7 @@ from tuque.core.job import Job
 from tuque.core.node import Node
 from tuque.core.procedures import stop_waiting
 from tuque.core.replicate import PLAIN, AddSpec, settle
-from tuque.server.clients import NOT_HELD, Client
+from tuque.server.clients import NOT_HELD, Client, Survey
 from tuque.server.committer import Committer
 from tuque.server.config import Config
 from tuque.server.eventlog import EventLog
@@ -94,6 +94,7 @@ class Server:
         self.is_crowded = False  # some link has no room for more copies (B2.4)
         self.paused_until_ms: i64 = 0  # CLIENT PAUSE
         self.figures = Figures()
+        self.survey = Survey()
         self.slowlog = SlowLog()
         self.latency = Latency()
         self.scans: dict[str, Snapshot] = {}  # orders of scans in progress, by what is scanned
