@@ -417,3 +417,37 @@ def test_a_restart_keeps_jobs_in_transit() -> None:
     lab.heal()
     lab.run()
     assert lab.states_of(job.id) == [QUEUED, -1]
+
+
+def test_a_job_added_elsewhere_moves_on() -> None:
+    """F2.3 An AMO job goes on to a third node only after LEFT."""
+    lab = Lab(3)
+    origin = lab.nodes[0]
+    origin.is_leaving = True
+    id = lab.add(0, replicate=1, retry_s=0)
+    server = next(i for i in (1, 2) if lab.states_of(id)[i] == QUEUED)
+    assert lab.nodes[server].jobs[id].holders == 1
+    origin.is_leaving = False
+    lab.wait(0)  # and it comes back to where it was added
+    assert [job.id for job in lab.served[0][7]] == [id]
+    assert lab.holders_of(id) == [0]
+    assert [n.custody for n in lab.nodes] == [{}, {}, {}]
+
+
+def test_a_copy_without_custody_may_get_it() -> None:
+    """F2.3 AMO jobs are in transit: journaled, not to be handed out here, until GOTJOBS says that
+    the sender has them"""
+    lab = Lab(3)
+    lab.nodes[0].is_leaving = True
+    lab.hold(1, 0)
+    lab.hold(2, 0)
+    job, _ = lab.try_add(0, b"q", replicate=1, retry_s=0)
+    assert job is not None
+    lab.pass_ms(200)  # no answer comes: a second node gets a copy
+    assert lab.holders_of(job.id) == [0, 1, 2]
+    lab.release(1, 0)
+    lab.run()
+    assert lab.states_of(job.id) == [-1, QUEUED, ACTIVE]
+    lab.wait(2)
+    assert [given.id for given in lab.served[2][7]] == [job.id]
+    assert lab.holders_of(job.id) == [2]

@@ -5,7 +5,7 @@ from mypy_extensions import i64
 from tuque.core import ledger
 from tuque.core.announce import set_due
 from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED
-from tuque.core.msgs import Enqueue, Enqueued
+from tuque.core.msgs import Enqueue, Enqueued, Left
 from tuque.core.node import Adding, Node
 from tuque.core.peers import say, slots_of
 from tuque.core.procedures import enqueue, unregister
@@ -41,6 +41,8 @@ def on_enqueued(n: Node, slot: i64, m: Enqueued) -> None:
         if adding is not None and adding.server_slot == slot:
             del n.adding[id]
             unregister(n, adding.job, ledger.MOVED)
+            if adding.job.retry_s == 0:
+                say(n, slot, Left([id]))  # from now on it may be passed on (F2.3)
 
 
 def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
@@ -56,6 +58,11 @@ def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
             say_enqueued(n, slot, m.id)  # it has it already, and waits for its delay
             return
         job.flags &= 0xFF ^ (IN_TRANSIT | ONCE_QUEUED)  # R8.2
+        if job.retry_s == 0:
+            job.holders = 1 | (1 << slot)  # other copies can't be handed out
+            n.custody[job.id] = slot
+            if n.records is not None:
+                n.records.holders(job)
         q = n.queues.get(job.queue)
         if m.delay_ms > 0:
             set_due(n, job, n.now_ms + m.delay_ms)  # R8.1

@@ -114,10 +114,7 @@ def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
     else:
         job.holders = translate(n, slot, m.holders) | (1 << slot) | 1
     register(n, job, ledger.IMPORTED)
-    if job.retry_s == 0 and m.due_ms > 0:
-        set_due(n, job, n.now_ms + m.due_ms)
-    else:
-        enqueue(n, job)
+    start(n, job, m.due_ms if job.retry_s == 0 else 0)
     if n.records is not None:
         n.records.add(job)
 
@@ -126,11 +123,7 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
     """Take over a job of which there is a copy or a tombstone here; 1 when it was queued."""
     job = n.jobs.get(m.id)
     if m.retry_s == 0:
-        # Custody came before, unless this is a copy without it, of a job added elsewhere (R6):
-        # then nothing is said, and the sender keeps the job.
-        if job is None or job.state == ACKED or job.flags & IN_TRANSIT == 0:
-            answer.ids.append(m.id)
-        return 0
+        return take_once(n, slot, m, is_shut, answer)
     if job is None:
         say(n, slot, SetAck(m.id, 0, max(1, m.left_ms)))  # F3.1
         return 0
@@ -145,6 +138,37 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
             n.records.state(job)
         return 1
     return 0
+
+
+def take_once(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -> i64:
+    """Take over an at-most-once job of which something is known here; 1 when it was queued."""
+    job = n.jobs.get(m.id)
+    if job is None or job.state != ACTIVE or job.flags & IN_TRANSIT == 0:
+        answer.ids.append(m.id)  # its custody came before
+        return 0
+    if job.flags & ONCE_QUEUED or job.id in n.custody:
+        return 0  # it was here and went on: nobody may send it back before this node let go
+    if is_shut:
+        answer.refused.append(m.id)
+        return 0
+    # a copy from R6 that was not chosen to be served: now it is
+    job.flags &= 0xFF ^ IN_TRANSIT
+    job.holders = 1 | (1 << slot)
+    n.custody[job.id] = slot
+    start(n, job, m.due_ms)
+    if n.records is not None:
+        n.records.holders(job)
+        n.records.state(job)
+    answer.ids.append(m.id)
+    return 1
+
+
+def start(n: Node, job: Job, due_ms: i64) -> None:
+    """Queue the job that came; an at-most-once job may have to wait for the rest of its delay."""
+    if due_ms > 0:
+        set_due(n, job, n.now_ms + due_ms)
+    else:
+        enqueue(n, job)
 
 
 def on_gotjobs(n: Node, slot: i64, m: GotJobs) -> None:
