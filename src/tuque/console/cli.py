@@ -13,11 +13,14 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import click
+from click.core import ParameterSource
 
 from tuque.console import format as show
 from tuque.console.hints import advice
 from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
 
+ENVIRONMENT: Final = ParameterSource.ENVIRONMENT
+COMMANDLINE: Final = ParameterSource.COMMANDLINE
 MODES: Final = ("auto", "tty", "raw", "csv", "json")
 
 
@@ -50,8 +53,11 @@ class Output:
 
 
 def target_of(host: str, port: int, unixsocket: str, password: str, user: str, url: str) -> Target:
-    """Make a target of the options; parts of a URL win over single options."""
-    if not url:
+    """Make a target of the options; parts of a URL win over single options.
+
+    A URL from the environment does not win over a host or port that was typed.
+    """
+    if not url or (came_from("url", ENVIRONMENT) and came_from("host port", COMMANDLINE)):
         return Target(host, port, unixsocket, password, user)
     parts = urlsplit(url)
     first = parts.netloc.split(",")[0]  # a URL may name several nodes: a prompt talks to one
@@ -64,6 +70,14 @@ def target_of(host: str, port: int, unixsocket: str, password: str, user: str, u
         "",
         unquote(parts.password or "") or password,
         unquote(parts.username or "") or user,
+    )
+
+
+def came_from(names: str, source: ParameterSource) -> bool:
+    """Whether one of the options of the running command has its value from there."""
+    context = click.get_current_context(silent=True)
+    return context is not None and any(
+        context.get_parameter_source(name) is source for name in names.split()
     )
 
 
