@@ -358,8 +358,9 @@ def test_no_wake_without_a_deadline(box: Box) -> None:
 
 
 def test_clock_is_given_from_outside() -> None:
-    """G8.1 Now is the wall clock at start plus the monotonic time since then. It never goes back
-    while the node runs.
+    """G8.1 Now is the wall clock at start plus the time since then by the machine's steady clock,
+    which nobody sets and which counts while the machine is suspended, where the system has such a
+    one. It never goes back while the node runs.
     """
     from tuque.server.pump import Pump
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from tuque.core.node import Node
+from tuque.server.clock import steady_ms
 from tuque.server.config import check_dir, in_dir
 from tuque.server.eventlog import EventLog, EventLogError
 from tuque.server.faults import drop_turn
@@ -87,8 +88,8 @@ def open_log(cfg: Config) -> None:
 def build(cfg: Config, identity: Identity) -> Pump:
     """Make the server: node, listeners, journal, event stream."""
     os.umask(0o077)
-    offset_ms = int(time.time() * 1000) - time.monotonic_ns() // 1_000_000
-    now_ms = time.monotonic_ns() // 1_000_000 + offset_ms
+    offset_ms = int(time.time() * 1000) - steady_ms()
+    now_ms = steady_ms() + offset_ms
     node = Node(identity.node_id, os.urandom(20), now_ms)
     node.is_leaving = identity.is_leaving
     s = Server(cfg, node)

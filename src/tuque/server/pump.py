@@ -7,7 +7,6 @@ its records are on the disk; what comes meanwhile is run and shares the next fsy
 """
 
 import socket
-from time import monotonic_ns
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -16,6 +15,7 @@ from tuque.core.deliver import serve_ready
 from tuque.core.procedures import FAR
 from tuque.core.timers import next_timer_ms, tick
 from tuque.server.clients import NOT_HELD, Client
+from tuque.server.clock import steady_ms
 from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.doors import Doors
 from tuque.server.keeping import keep_house, log_notes
@@ -74,7 +74,7 @@ class Pump:
 
     def clock(self) -> None:
         """[G8] Set the node's time; it never goes back (G8.1)."""
-        now_ms: i64 = monotonic_ns() // 1_000_000 + self.s.clock_offset_ms
+        now_ms: i64 = steady_ms() + self.s.clock_offset_ms
         if now_ms > self.s.n.now_ms:
             self.s.n.now_ms = now_ms
 
@@ -103,7 +103,7 @@ class Pump:
             at_ms = s.paused_until_ms
         if at_ms == FAR:
             return most_ms
-        left_ms = at_ms - (monotonic_ns() // 1_000_000 + s.clock_offset_ms)
+        left_ms = at_ms - (steady_ms() + s.clock_offset_ms)
         if left_ms < 0:
             left_ms = 0
         if left_ms > 60_000:

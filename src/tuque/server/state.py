@@ -124,7 +124,7 @@ class Server:
         self.half_close_ms: i64 = 0
         # instants
         self.start_ms: i64 = node.now_ms
-        self.clock_offset_ms: i64 = 0  # now_ms = monotonic ms + this
+        self.clock_offset_ms: i64 = 0  # now_ms = steady_ms() + this
 
     def unblock(self, c: Client) -> None:
         """The client waits no more (V6.1, R7.1); nothing when it does not wait."""
