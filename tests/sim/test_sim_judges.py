@@ -8,7 +8,7 @@ import pytest
 
 from tuque.core import ledger
 from tuque.core.job import ACTIVE, DELIVERED, QUEUED, Job
-from tuque.core.msgs import Pause
+from tuque.core.msgs import GotJob
 from tuque.core.node import Node
 from tuque.core.peers import say
 from tuque.core.procedures import enqueue, register, remove
@@ -27,7 +27,14 @@ def quiet_plan(**settings: object) -> Plan:
         args = {"client": "p", "node": i % 2, "queue": "q", "retry": [0, 2, 3][i % 3], "ttl": 60}
         args |= {"repl": 1 if i % 3 == 0 else 2, "delay": 6 if i == 1 else 0}
         plan.ops.append(Op(100 + 10 * i, "add", args))
-    worker = {"client": "w", "node": 0, "queues": ["q"], "for_ms": 6_000, "work_ms": 50}
+    worker: dict[str, object] = {
+        "client": "w",
+        "node": 0,
+        "queues": ["q"],
+        "for_ms": 6_000,
+        "work_ms": 50,
+    }
+    worker["p_drop"] = 1.0
     plan.ops.append(Op(5_000, "worker", worker))
     return plan
 
@@ -101,23 +108,16 @@ def bury_alive(cluster: Cluster) -> None:
 
 def never_rest(cluster: Cluster) -> None:
     """A node says something all the time."""
-    say(nodes(cluster)[0], 1, Pause(b"x", 0))
+    say(nodes(cluster)[0], 1, GotJob([b"x" * 40]))
     cluster.machines[0].shell.wake()  # type: ignore[union-attr] # it lives
     cluster.world.after(20_000, lambda: never_rest(cluster))
-
-
-def lie_in_wait(cluster: Cluster) -> None:
-    """Nobody is told that there are jobs."""
-    for n in nodes(cluster):
-        n.ready = []
-    cluster.world.after(1_000, lambda: lie_in_wait(cluster))
 
 
 SABOTAGE: dict[str, tuple[float, Sabotage]] = {
     "lost": (10.0, drop_a_job),
     "ledger": (10.0, miscount),
     "twice": (14.0, hand_out_again),
-    "came-back": (22.0, bring_back),
+    "came-back": (45.0, bring_back),
     "before-delay": (11.0, hurry),
     "after-ttl": (11.0, outlive),
     "unsafe-end": (11.0, bury_alive),
@@ -134,7 +134,7 @@ def test_a_broken_promise_is_seen(rule: str) -> None:
 
 
 def test_what_was_promised_and_is_not_on_the_disk_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = quiet_plan(policy="always")
+    plan = quiet_plan(policy="always", is_faultless=False)
     crash = {"node": 0, "how": "power", "back": "disk", "down_ms": 500}
     plan.ops.append(Op(2_000, "crash", crash))
     assert run_plan(plan).rules() == []

@@ -132,7 +132,7 @@ class Links:
             self.lives[slot] = life
             if link.end.label.startswith(self.shell.machine.name + "-") is False:
                 self.hello(link)
-            if before is not None and before != life:
+            if before != life:
                 on_incarnation(n, slot, empty)
             bus.on_link_up(n, slot, True)
             return

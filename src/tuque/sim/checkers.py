@@ -192,6 +192,8 @@ class Watcher:
                 continue
             copies = self.copies(add, leaver)
             wanted = min(add.repl, len(able))
+            if leaver is not None:
+                wanted -= add.losses  # of others, whose repair does not make a leaver unsafe
             if 0 < copies < wanted and self.is_quiet(add):
                 self.history.find(rule, f"{add.token!r} has {copies} copies of {wanted}")
             self.history.count(f"{rule} copies checked")
