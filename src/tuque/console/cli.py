@@ -57,7 +57,8 @@ def target_of(host: str, port: int, unixsocket: str, password: str, user: str, u
 
     A URL from the environment does not win over a host or port that was typed.
     """
-    if not url or (came_from("url", ENVIRONMENT) and came_from("host port", COMMANDLINE)):
+    is_typed = came_from("host port unixsocket", COMMANDLINE)
+    if not url or (is_typed and came_from("url", ENVIRONMENT)):
         return Target(host, port, unixsocket, password, user)
     parts = urlsplit(url)
     first = parts.netloc.split(",")[0]  # a URL may name several nodes: a prompt talks to one
