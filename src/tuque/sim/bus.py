@@ -133,7 +133,7 @@ class Links:
             if link.end.label.startswith(self.shell.machine.name + "-") is False:
                 self.hello(link)
             if before != life:
-                on_incarnation(n, slot, empty)
+                on_incarnation(n, slot, empty, life)
             bus.on_link_up(n, slot, True)
             return
         for m in DECODER.decode(frame):

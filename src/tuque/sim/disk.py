@@ -16,7 +16,6 @@ from typing import Final
 
 from tuque.core.node import Node
 from tuque.core.records import Records
-from tuque.core.restore import order_evictable
 from tuque.sim.world import World
 from tuque.store.disk import MemoryDisk
 from tuque.store.journal import Boot
@@ -126,7 +125,6 @@ class SimJournal:
         assert loader is not None
         if not loader.step(n, records):
             return False
-        order_evictable(n)
         self.journal.start(loader.manifest, loader.seq(), n.now_ms)
         self.seq = self.durable_seq = int(loader.seq())
         self.loader = None

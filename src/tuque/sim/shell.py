@@ -18,6 +18,7 @@ from tuque.core.deliver import serve_ready
 from tuque.core.node import Node
 from tuque.core.procedures import FAR, check, on_memory_level
 from tuque.core.records import Records
+from tuque.core.restore import after_load
 from tuque.core.timers import next_timer_ms, tick
 from tuque.server.clients import Client
 from tuque.server.config import Config, load
@@ -405,7 +406,8 @@ class Shell:
         self.n.is_loading = False
         self.s.is_loading = False
         self.began_empty = len(self.n.jobs) == 0
-        self.n.records = Records()
+        self.n.records = Records(self.n.node_ids)
+        after_load(self.n)
         self.journal.on_change = self.on_journal
         self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
 
