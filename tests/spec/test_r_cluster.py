@@ -192,6 +192,7 @@ def test_failed_add_is_undone_everywhere() -> None:
     assert job is not None
     lab.run()
     lab.cut(0, 1)
+    lab.run()
     assert told(lab, 0)[1:] == [NOREPL]  # R5.3
     assert job.id in lab.nodes[1].jobs
     lab.heal()

@@ -1,21 +1,30 @@
-"""Acknowledgement and the end of jobs (SPEC A): ACKJOB, FASTACK, DELJOB, DEADLETTER."""
+"""Acknowledgement and the end of jobs (SPEC A): ACKJOB, FASTACK, DELJOB, DEADLETTER.
+
+What the commands do here; how the other holders of a job hear of it is core/collect.py's.
+"""
 
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.job import ACKED, WAIT_REPL, Job
+from tuque.core.collect import collect, finish, retire
+from tuque.core.copies import begin, send_async
+from tuque.core.job import ACKED, BODYLESS, WAIT_REPL, Job
 from tuque.core.node import Node
 from tuque.core.procedures import remove, unregister
-from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.core.replicate import PLAIN, make_job, settle
+from tuque.core.tombs import Tombs
 
 
 def on_ackjob(n: Node, id: bytes) -> bool:
-    """[A3, A7] ON COMMAND ACKJOB, FASTACK: the job is done (A3.1, A7.1).
+    """[A3] ON COMMAND ACKJOB: the job is done (A3.1).
 
-    False when unknown (A3.3, A7.2) or acked before (A3.2, A1.1). Alone they are the same.
+    False when unknown (A3.3) or acked before (A3.2, A1.1).
     """
     job = n.jobs.get(id)
-    if job is None or job.state == ACKED:
+    if job is None:
+        return False
+    if job.state == ACKED:
+        collect(n, job)
         return False
     retire(n, job)
     if n.events is not None:
@@ -23,11 +32,25 @@ def on_ackjob(n: Node, id: bytes) -> bool:
     return True
 
 
-def retire(n: Node, job: Job) -> None:
-    """[A1, A2] The ack is recorded; with no other holder its collection is complete at once."""
-    unregister(n, job, ledger.GC_ACKED)  # A1.2, A1.4, A2.1
-    if n.records is not None:
-        n.records.ack(job.id, job.expire_ms)  # A1.3
+def on_fastack(n: Node, id: bytes) -> bool:
+    """[A7] ON COMMAND FASTACK: the job is done, and is over here and now (A7.1).
+
+    False when it is not known here (A7.2).
+    """
+    job = n.jobs.get(id)
+    if job is None:
+        return False
+    if job.flags & BODYLESS:
+        unregister(n, job, ledger.GC_ACKED)  # DELJOB to all nodes takes its place
+        return False
+    was_acked = job.state == ACKED
+    if job.holders == 1 and not was_acked:
+        retire(n, job)
+    else:
+        finish(n, job, job.holders)
+    if n.events is not None and not was_acked:
+        n.events.acked(n.now_ms, job)
+    return True
 
 
 def on_deljob(n: Node, id: bytes) -> bool:
@@ -40,11 +63,19 @@ def on_deljob(n: Node, id: bytes) -> bool:
 
 
 def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes) -> Job:
-    """[Q10] ON COMMAND DEADLETTER: its body goes on in another queue, the job is done."""
+    """[Q10] ON COMMAND DEADLETTER: its body goes on in another queue, the job is done.
+
+    The new job begins here, whatever else this node may not take: its body is here
+    already. Other nodes get copies of it in the same turn as they hear of the ack.
+    """
     assert job.state != ACKED and job.state != WAIT_REPL
     spec = settle(n, PLAIN)
-    spec.replicate = 1
-    dead = on_addjob(n, queue, job.body, spec)
+    dead = make_job(n, queue, job.body, spec)
+    begin(n, dead)
+    if n.records is not None:
+        n.records.add(dead)
+    if spec.replicate > 1 and len(n.peers) > 1:
+        send_async(n, dead)
     retire(n, job)  # Q10.2
     n.dead_letters += 1
     if n.events is not None:
@@ -64,4 +95,6 @@ def flush_all(n: Node) -> i64:
         del n.queues[name]
     n.idle_checks = []
     n.ready = []
+    n.tombs = Tombs()
+    n.retelling = {}
     return count

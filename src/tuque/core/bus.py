@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64
 
-from tuque.core.collect import on_deljob_message, on_gotack, on_setack
+from tuque.core.collect import collect_link_up, on_deljob_message, on_gotack, on_setack
 from tuque.core.copies import (
     copies_link_up,
     on_gotjob,
@@ -100,6 +100,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     n.peers[slot].is_linked = True
     set_reachable(n, slot, is_reachable)
     copies_link_up(n, slot)
+    collect_link_up(n, slot)
     federate_link_up(n, slot)
 
 

@@ -183,9 +183,10 @@ def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
             job.holders |= bit  # R3.1
             if job.state != WAIT_REPL and n.records is not None:
                 n.records.holders(job)
-        if job.state != WAIT_REPL:  # R3.3
             if job.state == ACKED:
                 collect(n, job)
+                continue
+        if job.state != WAIT_REPL:  # R3.3
             continue
         job.confirmed |= bit  # R3.4
         adding = n.adding.get(id)

@@ -4,6 +4,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.collect import collect
+from tuque.core.job import ACKED
 from tuque.core.msgs import Left
 from tuque.core.node import Node
 from tuque.core.transfer import settle
@@ -30,6 +32,10 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
             job.holders &= ~bit
             if n.records is not None:
                 n.records.holders(job)
+            if job.state == ACKED:
+                collect(n, job)
+        elif job is None:
+            n.tombs.let_go(id)
         settle(n, slot, id)
 
 

@@ -108,6 +108,16 @@ class Pausing:
 
 
 @final
+class Retelling:
+    """What a peer may have missed while it had no link (A6.2)."""
+
+    def __init__(self, slot: i64, ids: list[bytes]) -> None:
+        self.slot = slot
+        self.ids = ids
+        self.next: i64 = 0  # of those, the first that is still to be looked at
+
+
+@final
 class Limits:
     """Settings the core obeys; the shell keeps them equal to the configuration."""
 
@@ -164,6 +174,13 @@ class Node:
         self.round: i64 = 0  # number of this node's newest heartbeat
         self.dirty_peers: list[Peer] = []  # have something in their outbox
         self.tombs = Tombs()
+        self.acked: dict[bytes, None] = {}  # acked jobs that other holders must hear of, in order
+        self.strays: dict[bytes, int] = {}  # acks of unknown jobs (A3.4): the client
+        self.stray_counts: dict[int, int] = {}  # how many of them, by client
+        self.retelling: dict[int, Retelling] = {}  # by slot
+        self.retell_ms: i64 = 0  # not before
+        self.late_deletes: dict[bytes, tuple[int, int]] = {}  # DELJOB while loading: (end, from)
+        self.acks_evicted: i64 = 0  # of jobs that other holders may deliver again (M3.1)
         self.adding: dict[bytes, Adding] = {}  # by job id
         self.added: list[Added] = []  # producers to be told
         self.add_steps: deque[tuple[int, bytes]] = deque()  # (instant, job id), in order
@@ -187,7 +204,7 @@ class Node:
 
     def used_bytes(self) -> i64:
         """Bytes the process spends: at the start, on jobs, on the rest (M1.1)."""
-        return self.base_bytes + self.job_bytes + self.other_bytes
+        return self.base_bytes + self.job_bytes + self.other_bytes + self.tombs.bytes_used()
 
     def next_ctime_ns(self) -> i64:
         """A creation stamp later than any before on this node (G6.4)."""

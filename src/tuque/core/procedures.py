@@ -11,11 +11,12 @@ from tuque.core.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
 from tuque.core.job import (
     ACKED,
     ACTIVE,
+    BODYLESS,
     DELIVERED,
+    EXTERNAL,
     IN_TRANSIT,
     ONCE_QUEUED,
     QUEUED,
-    STATE_NAMES,
     WAIT_REPL,
     Job,
     job_bytes,
@@ -76,6 +77,10 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
         adding = n.adding.pop(job.id, None)
         if adding is not None:
             tell_producer(n, adding, NOREPL_REMOVED)  # G2.4
+    elif job.state == ACKED:
+        n.acked.pop(job.id, None)
+        if job.flags & BODYLESS:
+            forget_stray(n, job.id)
     else:
         job.state = ACKED
     n.wheel.cancel(job)  # G2.3
@@ -88,6 +93,14 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     n.ledger.leave(cause)  # G2.1
 
 
+def forget_stray(n: Node, id: bytes) -> None:
+    """The record of an ack without a job goes: its client may make another one (A3.4)."""
+    client = n.strays.pop(id)
+    count = n.stray_counts.pop(client) - 1
+    if count > 0:
+        n.stray_counts[client] = count
+
+
 def end_custody(n: Node, job: Job, cause: i64) -> None:
     """The at-most-once job goes while the node it came from may send it again (F2.3).
 
@@ -96,8 +109,8 @@ def end_custody(n: Node, job: Job, cause: i64) -> None:
     n.custody.pop(job.id, None)
     if job.holders == 1:
         return
-    if job.flags & IN_TRANSIT == 0 and cause != ledger.GC_ACKED:
-        n.tombs.add(job.id, job.expire_ms + CUSTODY_KEEP_MS, job.holders, n.round)
+    if job.flags & (IN_TRANSIT | EXTERNAL) == 0 and cause != ledger.GC_ACKED:
+        n.tombs.keep_custody(job.id, job.expire_ms + CUSTODY_KEEP_MS)
 
 
 def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
@@ -117,14 +130,26 @@ def producer_done(n: Node, job: Job) -> None:
 
 def remove(n: Node, job: Job, cause: i64) -> None:
     """Unregister for a reason that is not an ack, and tell journal and events so."""
+    is_told = tells_end(n, job, cause)
     unregister(n, job, cause)
     if n.records is not None:
         n.records.remove(job.id, cause)  # G2.5
-    if n.events is not None:
+    if n.events is not None and is_told:
         if cause == ledger.EXPIRED:
             n.events.expired(n.now_ms, job)  # G2.6
         else:
             n.events.deleted(n.now_ms, job, cause)
+
+
+def tells_end(n: Node, job: Job, cause: i64) -> bool:
+    """Whether this node writes the event of a job's end: one row a job, not one a copy (E1.5)."""
+    if job.state == ACKED:
+        return False
+    if job.holders == 1 or job.state == QUEUED or job.delivered_count > 0:
+        return True
+    if cause != ledger.EXPIRED:
+        return True
+    return job.flags & DELIVERED == 0 and job.id[2:10] == n.node_id[:8]
 
 
 def may_enqueue(job: Job) -> bool:
@@ -275,16 +300,23 @@ def check(n: Node) -> None:
     """Assert that tables, queues, timers and ledger agree (tests and `DEBUG CHECK`)."""
     queued: dict[bytes, int] = {}
     total: i64 = 0
+    acked: i64 = 0
     for id, job in n.jobs.items():
         assert job.id == id
         assert job.slot >= 0, "job without a timer"
-        assert job.state != ACKED, STATE_NAMES[job.state]
         total += job_bytes(job)
+        if job.state == ACKED:
+            acked += 1
+            assert id in n.acked, "acked job without its place"
+            assert len(job.body) == 0, "body of an acked job"
+            assert (job.flags & BODYLESS != 0) == (id in n.strays), "ack without a job"
         if job.state == QUEUED:
             queued[job.queue] = queued.get(job.queue, 0) + 1
     for name, q in n.queues.items():
         assert q.length == queued.get(name, 0), "queue length"
         assert len(q.peek(q.length + 1)) == q.length, "queue order list"
+    assert acked == len(n.acked), "acked jobs"
+    assert len(n.strays) == sum(n.stray_counts.values()), "acks without a job"
     assert total == n.job_bytes, "bytes of jobs"
     assert n.wheel.count == len(n.jobs), "timers"
     assert n.ledger.balance(len(n.jobs)) == 0, "ledger"

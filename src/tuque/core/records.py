@@ -164,6 +164,10 @@ class Records:
         self.count += 1
         self.binding_count += 1
 
+    def ack_job(self, job: Job) -> None:
+        """The job is done, and other nodes that may have a copy are still to hear of it."""
+        self.ack(job.id, job.expire_ms)
+
     def remove(self, job_id: bytes, cause: i64) -> None:
         """The job left for another cause of core/ledger.py."""
         w = self.writer

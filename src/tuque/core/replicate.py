@@ -90,16 +90,8 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
     return b""
 
 
-def on_addjob(
-    n: Node,
-    queue: bytes,
-    body: bytes,
-    spec: AddSpec,
-    client: i64 = -1,
-    serial: i64 = 0,
-    timeout_ms: i64 = 0,
-) -> Job:
-    """[R1] ON COMMAND ADDJOB, accepted. In state wait-repl the producer waits for n.added."""
+def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
+    """Make and register a new job; `begin` or copies elsewhere are to follow (R1.8)."""
     q = n.queues.get(queue)
     job = Job(
         n.ids.make(spec.ttl_s, spec.retry_s),
@@ -111,11 +103,25 @@ def on_addjob(
         i32(spec.delay_s),
         i32(spec.replicate),
     )
-    # as `refusal` saw it: the job itself may be what brings memory to the next level
-    is_external = len(n.peers) > 1 and must_be_external(n)
     register(n, job, ledger.CREATED)  # R1.8, G5.3
     if n.events is not None:
         n.events.added(n.now_ms, job)
+    return job
+
+
+def on_addjob(
+    n: Node,
+    queue: bytes,
+    body: bytes,
+    spec: AddSpec,
+    client: i64 = -1,
+    serial: i64 = 0,
+    timeout_ms: i64 = 0,
+) -> Job:
+    """[R1] ON COMMAND ADDJOB, accepted. In state wait-repl the producer waits for n.added."""
+    # as `refusal` saw it: the job itself may be what brings memory to the next level
+    is_external = len(n.peers) > 1 and must_be_external(n)
+    job = make_job(n, queue, body, spec)
     if len(n.peers) > 1:
         if is_external or (spec.replicate > 1 and not spec.is_async):
             start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)

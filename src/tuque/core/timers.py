@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.announce import announce_next_ms, announce_tick, on_will_timer, set_due
-from tuque.core.collect import on_gc_timer
+from tuque.core.collect import collect_next_ms, collect_tick, on_gc_timer
 from tuque.core.copies import copies_next_ms, copies_tick
 from tuque.core.drain import drain_next_ms, drain_tick
 from tuque.core.federate import federate_next_ms, federate_tick
@@ -29,7 +29,7 @@ from tuque.core.repair import repair_next_ms, repair_tick
 def on_job_timer(n: Node, job: Job) -> None:
     """[G7, Q2] TIMER of a job: its life ends, or its time to be queued has come."""
     if job.expire_ms <= n.now_ms:
-        remove(n, job, ledger.EXPIRED)  # G7.2
+        remove(n, job, ledger.EXPIRED if job.state != ACKED else ledger.GC_ACKED)  # G7.2
         return
     if job.state == ACKED:
         on_gc_timer(n, job)
@@ -73,6 +73,7 @@ def tick(n: Node) -> None:
         federate_tick(n)
         repair_tick(n)
         drain_tick(n)
+        collect_tick(n)
 
 
 def next_timer_ms(n: Node) -> i64:
@@ -90,5 +91,6 @@ def next_timer_ms(n: Node) -> i64:
             federate_next_ms(n),
             repair_next_ms(n),
             drain_next_ms(n),
+            collect_next_ms(n),
         )
     return at_ms

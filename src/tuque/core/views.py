@@ -6,33 +6,45 @@ stopped. Tables keep the order of insertion, so an element present throughout is
 
 from mypy_extensions import i64
 
-from tuque.core.job import ACKED, QUEUED, STATE_NAMES, Job
+from tuque.core.job import ACKED, BODYLESS, QUEUED, STATE_NAMES, WAIT_REPL, Job
 from tuque.core.node import Node
+from tuque.core.peers import slots_of
 from tuque.core.queue import PAUSE_NAMES, Queue
 
 
 def show(n: Node, job: Job) -> dict[str, object]:
-    """[S1] The fields of a job in Disque's order; times in s or ms as there."""
+    """[S1] The fields of a job in Disque's order; times in s or ms as there (S1.1, S1.2)."""
     now_ms = n.now_ms
-    is_timed = job.qtime_ms != 0 and job.state != ACKED
+    is_bodyless = job.flags & BODYLESS != 0
+    is_acked = job.state == ACKED
+    is_waiting = job.state == WAIT_REPL
+    is_timed = job.qtime_ms != 0 and not is_acked
     left_ms: i64 = job.expire_ms - now_ms
     return {
         "id": job.id,
-        "queue": job.queue,
+        "queue": None if is_bodyless else job.queue,
         "state": STATE_NAMES[job.state],
         "repl": int(job.repl),
         "ttl": max(0, int((left_ms + 999) // 1000)),
         "ctime": int(job.ctime_ns),
         "delay": int(job.delay_s),
-        "retry": int(job.retry_s),
+        "retry": 0 if is_bodyless else int(job.retry_s),
         "nacks": int(job.nacks),
         "additional-deliveries": int(job.deliveries),
-        "nodes-delivered": [n.node_id],
-        "nodes-confirmed": [],
+        "nodes-delivered": node_ids(n, job.holders),
+        "nodes-confirmed": node_ids(n, job.confirmed) if is_acked or is_waiting else [],
         "next-requeue-within": max(0, int(job.qtime_ms - now_ms)) if is_timed else None,
         "next-awake-within": max(0, int(next_awake_ms(job) - now_ms)),
-        "body": job.body,
+        "body": None if is_acked else job.body,
     }
+
+
+def node_ids(n: Node, mask: i64) -> list[bytes]:
+    """The ids of a set of nodes, this one first."""
+    ids: list[bytes] = [n.node_id] if mask & 1 else []
+    for slot in slots_of(mask):
+        ids.append(n.peers[slot].node_id)
+    return ids
 
 
 def next_awake_ms(job: Job) -> i64:
@@ -86,7 +98,9 @@ def queue_matches(n: Node, q: Queue, min_len: i64, max_len: i64, import_rate: i6
 
 
 def job_matches(job: Job, queue: bytes | None, states: list[bytes]) -> bool:
-    """[S5] The filters of JSCAN."""
+    """[S5] The filters of JSCAN; acks without a job are nobody's business (S5.1)."""
+    if job.flags & BODYLESS:
+        return False
     if queue is not None and job.queue != queue:
         return False
     return len(states) == 0 or STATE_NAMES[job.state] in states

@@ -10,8 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob
-from tuque.core.collect import on_unknown_ack, on_unknown_fastack
+from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob, on_fastack
 from tuque.core.deliver import on_getjob, on_poll, serve_ready, wait
 from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
@@ -27,6 +26,7 @@ from tuque.core.requeue import (
     on_nack,
     on_working,
 )
+from tuque.core.stray import on_unknown_ack, on_unknown_fastack
 from tuque.server.clients import (
     REPLY_OFF,
     REPLY_ON,
@@ -254,13 +254,19 @@ def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
     done: i64 = 0
     i: i64 = 1
     while i < len(args):
-        if on_deljob(n, args[i]) if code == 4 else on_ackjob(n, args[i]):
+        id = args[i]
+        if code == 2:
+            if on_ackjob(n, id):
+                done += 1
+            elif len(n.peers) > 1 and id not in n.jobs:
+                on_unknown_ack(n, c.number, id)
+        elif code == 3:
+            if on_fastack(n, id):
+                done += 1
+            elif len(n.peers) > 1:
+                on_unknown_fastack(n, id)
+        elif on_deljob(n, id):
             done += 1
-        elif len(n.peers) > 1 and code != 4 and args[i] not in n.jobs:
-            if code == 3:
-                on_unknown_fastack(n, args[i])
-            else:
-                on_unknown_ack(n, c.number, args[i])
         i += 1
     c.out.append(int_reply(done))
 

@@ -1,0 +1,98 @@
+"""Acks of jobs that are not known here (SPEC A3.4, A5.3, A7.2).
+
+The job may be at other nodes: a record without a body remembers the ack and asks all of
+them, until a holder has taken it over or nobody knows the job. Only ids that a node of
+this cluster has made are worth a record, and only so many for one client.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core import ledger
+from tuque.core.ids import is_genuine, ttl_s_of
+from tuque.core.job import ACKED, BODYLESS, Job
+from tuque.core.msgs import DelJob, SetAck
+from tuque.core.node import Node
+from tuque.core.peers import say
+from tuque.core.procedures import memory_level, register, unregister
+
+STRAYS_MAX: Final = 1_000  # records of one client
+BURST_MAX: Final = 10_000  # messages of one turn to one node, above it no more is asked
+TRY_MS: Final = 1_000
+FAST_KEEP_MS: Final = 60_000  # how long a job that nobody had is refused after FASTACK
+
+
+def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
+    """[A3.4] ACKJOB of an id that is not known here. It does not count (A3.3)."""
+    if n.tombs.has(id) or not is_genuine(n.ids.key, id):
+        return
+    ttl_s = ttl_s_of(id)
+    if ttl_s < 0:
+        return
+    if n.is_leaving or memory_level(n) >= 2:
+        ask_each(n, SetAck(id, 0, ttl_s * 1000))  # A3.4
+        return
+    count = n.stray_counts.get(client, 0)
+    if count >= STRAYS_MAX:
+        return
+    n.stray_counts[client] = count + 1
+    n.strays[id] = client
+    job = Job(id, b"", b"", n.next_ctime_ns(), n.now_ms + ttl_s * 1000, 1, 0, 0)
+    job.state = ACKED
+    job.flags = BODYLESS
+    register(n, job, ledger.REPLICATED)
+    n.acked[id] = None
+    job.tries = 1
+    job.qtime_ms = n.now_ms + TRY_MS + n.chance.below(500)
+    n.wheel.arm(job, n.now_ms)
+    if n.records is not None:
+        n.records.ack(id, job.expire_ms)
+    ask_all(n, job)
+
+
+def on_unknown_fastack(n: Node, id: bytes) -> None:
+    """[A7.2] FASTACK of an id that is not known here: DELJOB to all nodes, once."""
+    if n.tombs.has(id) or not is_genuine(n.ids.key, id):
+        return
+    ask_each(n, DelJob(id, 0, FAST_KEEP_MS))  # A7.2
+
+
+def ask_each(n: Node, message: SetAck | DelJob) -> None:
+    """Say it to every node, as far as links have room."""
+    for peer in n.peers:
+        if peer.is_linked and peer.has_room and len(peer.outbox) < BURST_MAX:
+            say(n, peer.slot, message)
+
+
+def ask_all(n: Node, job: Job) -> None:
+    """Ask all nodes, or again: only answers to the same question are put together (A5.3)."""
+    job.confirmed = 1
+    ask_each(n, SetAck(job.id, 0, max(1, job.expire_ms - n.now_ms)))
+
+
+def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) -> None:
+    """[A5.3] A node answers: it collects the job from now on, or does not know it."""
+    if is_known:
+        end_stray(n, job, holders)
+        return
+    job.confirmed |= 1 << slot
+    for peer in n.peers:
+        bit: i64 = 1 << peer.slot
+        if (job.confirmed | n.forgotten) & bit == 0:
+            return
+    end_stray(n, job, 0)
+
+
+def end_stray(n: Node, job: Job, holders: i64) -> None:
+    """The ack is in the hands of those `holders`, or nobody has the job: the record goes."""
+    unregister(n, job, ledger.GC_ACKED)  # A5.3
+    if holders & 1:
+        n.tombs.keep(job.id, job.expire_ms)  # they count on this node, and will say DELJOB
+        return
+    others = holders
+    if others == 0:
+        for peer in n.peers:
+            if peer.is_linked:
+                others |= 1 << peer.slot
+    n.tombs.add(job.id, job.expire_ms, others & ~n.forgotten, n.round)
