@@ -12,8 +12,8 @@ from tuque.core.events import KIND_NAMES, Events
 
 def test_one_row_an_event(box: Box) -> None:
     """E1.1 With `events yes` each of added, delivered, acked, nacked, requeued, expired, dead,
-    deleted is one row: a gap-free number per node, time, node, event, queue, id, which delivery,
-    consumer.
+    deleted is one row: a number that grows by one per node (E2), time, node, event, queue, id,
+    which delivery, consumer.
     """
     one = box.add(RETRY=5)
     box.pass_ms(100)
@@ -41,9 +41,10 @@ def test_one_row_an_event(box: Box) -> None:
 
 
 def test_ends_tell_it_all(box: Box) -> None:
-    """E1.2 acked, expired and dead carry added, first and last delivery time and the counts, so
-    that a reader needs no join.
+    """E1.2 acked, expired, dead and deleted carry added, first and last delivery time and the
+    counts, so that a reader needs no join.
     """
+    box.run("DELJOB", box.add())
     job_id = box.add(RETRY=1)
     box.pass_ms(10)
     box.get()
@@ -54,10 +55,10 @@ def test_ends_tell_it_all(box: Box) -> None:
     box.events()
     assert box.n.events is not None
     (chunk,) = box.n.events.full
-    assert chunk.enqueued_ms == [START_MS]
-    assert chunk.first_ms == [START_MS + 10]
-    assert chunk.last_ms == [START_MS + 2_010]
-    assert (chunk.deliveries, chunk.nacks, chunk.timeouts) == ([2], [1], [1])
+    assert chunk.enqueued_ms == [START_MS, START_MS]
+    assert chunk.first_ms == [0, START_MS + 10]
+    assert chunk.last_ms == [0, START_MS + 2_010]
+    assert (chunk.deliveries, chunk.nacks, chunk.timeouts) == ([0, 2], [0, 1], [0, 1])
 
 
 def test_the_broker_never_waits(box: Box) -> None:
@@ -92,3 +93,64 @@ def test_segments_are_named_when_complete(box: Box, tmp_path: Path) -> None:
     assert sealed is not None
     assert not sealed.name.startswith(".")
     assert list(tmp_path.rglob("*.parquet")) == [sealed]
+
+
+def rows_of(directory: Path) -> list[tuple[int, str]]:
+    """Number and event of each row in the sealed segments."""
+    import pyarrow.parquet as pq
+
+    rows = [row for path in directory.rglob("*.parquet") for row in pq.read_table(path).to_pylist()]
+    return sorted((row["seq"], row["event"]) for row in rows)
+
+
+def test_the_stream_tells_of_starts_and_stops(tmp_path: Path) -> None:
+    """E2.1 `started` and `stopped` are rows too, without queue and job. E2.2 Numbers go on over
+    restarts, after the last one that is in a segment of this node.
+    """
+    pytest.importorskip("pyarrow")
+    from tuque.server.eventlog import EventLog
+
+    for life in range(2):
+        log = EventLog(tmp_path, NODE_ID.decode())
+        log.close(log.start(START_MS + life), START_MS + life)
+    assert rows_of(tmp_path) == [(0, "started"), (1, "stopped"), (2, "started"), (3, "stopped")]
+
+
+def test_a_dropped_event_leaves_a_gap(box: Box) -> None:
+    """E2.3 An event that is dropped, or that a failed write took, uses up its number: the reader
+    sees the gap.
+    """
+    box.n.events = events = Events(100, 1)
+    for _ in range(500):
+        box.add()
+    kept = events.pending_rows()
+    assert 0 < kept < 500
+    for chunk in events.take():
+        assert chunk.first_seq <= kept
+    events.wrote(events.lent_chunks)
+    box.add()
+    events.cut()
+    (after,) = events.take()
+    assert after.first_seq == 501
+
+
+def test_what_a_kill_left_is_sealed(box: Box, tmp_path: Path) -> None:
+    """E2.4 A segment that a killed node was writing is sealed at the next start, with all its whole
+    batches; a torn end is left out.
+    """
+    pytest.importorskip("pyarrow")
+    from tuque.server.eventlog import EventLog
+    from tuque.server.segments import HotSegment, to_batch
+
+    box.add()
+    box.events()
+    assert box.n.events is not None
+    hot = HotSegment(tmp_path, NODE_ID.decode(), 1, START_MS // 86_400_000)
+    hot.write(to_batch(box.n.events.full[0], NODE_ID.decode()))
+    whole = hot.path.stat().st_size
+    hot.write(to_batch(box.n.events.full[0], NODE_ID.decode()))
+    hot.close()
+    with hot.path.open("r+b") as file:
+        file.truncate(whole + 40)
+    assert EventLog(tmp_path, NODE_ID.decode()).recovered == 1
+    assert rows_of(tmp_path) == [(1, "added")]

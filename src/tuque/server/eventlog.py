@@ -1,4 +1,4 @@
-"""The shell of the event stream: a thread that writes the core's events to segments.
+"""The shell of the event stream [E2]: a thread that writes the core's events to segments.
 
 The pump calls `flush` every turn; that hands full chunks to the thread and takes back
 the room of those written. The thread never makes the pump wait: when the disk is slow

@@ -1,4 +1,4 @@
-"""Errors that are bugs of ours: what is said, and whether the node may go on.
+"""Errors that are bugs of ours: what is said, and whether the node may go on (SPEC C3.12).
 
 An assertion that fails stops the node: what it holds is not what it thinks. Any other
 exception in a command is told to its client, and the node goes on if its tables still agree.

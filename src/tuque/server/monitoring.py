@@ -103,7 +103,7 @@ def look(s: Server) -> None:
 
 
 def feed_monitors(s: Server, c: Client, args: list[bytes]) -> None:
-    """Show a command to every monitor: `+<s>.<us> [<address>] "word" ...`.
+    """[C7.5] Show a command to every monitor: `+<s>.<us> [<address>] "word" ...`.
 
     Monitors that speak RESP3 are Redis' clients: they want a database before the address.
     """
