@@ -166,7 +166,7 @@ def test_an_import_is_written_down(retry_s: int) -> None:
     """F3.2 Known: holder sets are joined. Unknown: registered with cause imported, this node and
     the sender in the holder set. It is in the journal before it is confirmed."""
     lab = Lab(2)
-    records = Records()
+    records = Records(lab.nodes[0].node_ids)
     lab.nodes[0].records = records
     wish(lab, 0, 1, 1)
     lab.hold(0, 1)
@@ -255,7 +255,7 @@ def test_custody_goes_over_once() -> None:
     """F2.3 AMO jobs are in transit: journaled, not to be handed out here, until GOTJOBS says that
     the sender has them; then they are unregistered with cause moved, and LEFT is sent."""
     lab = Lab(2)
-    records = Records()
+    records = Records(lab.nodes[1].node_ids)
     lab.nodes[1].records = records
     wish(lab, 0, 1, 1)
     lab.hold(0, 1)
