@@ -18,6 +18,7 @@ from tuque.worker.policy import (
     Nack,
     Outcome,
     beat_after_s,
+    is_at_most_once,
     room,
     settle,
     spent,
@@ -117,3 +118,9 @@ class TestBeat:
 
     def test_a_job_at_most_once_needs_none(self) -> None:
         assert beat_after_s(0) is None
+
+    def test_a_job_that_comes_once_is_known_by_its_id(self) -> None:
+        assert is_at_most_once("D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a0")
+        assert is_at_most_once("D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-000e")
+        assert not is_at_most_once("D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1")
+        assert not is_at_most_once("D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-000f")

@@ -16,7 +16,7 @@ from typing import Final
 from tuque import aio
 from tuque.errors import ConnectionError, Error, NoJob, TooLate
 from tuque.worker.link import Link, pause
-from tuque.worker.policy import beat_after_s
+from tuque.worker.policy import beat_after_s, is_at_most_once
 
 log: Final = logging.getLogger("tuque.worker")
 
@@ -36,7 +36,13 @@ class Heart:
         link.on_back.append(self.beat_all)
 
     def hold(self, job_id: str) -> None:
-        """Begins to beat for a job that was just delivered."""
+        """Begins to beat for a job that was just delivered, if it would be delivered again.
+
+        One that is delivered once at most needs no beats, and must not be given up because
+        another node of the cluster, after a move, does not know it.
+        """
+        if is_at_most_once(job_id):
+            return
         after_s = beat_after_s(None)
         assert after_s is not None
         self._plan(job_id, time.monotonic() + after_s)

@@ -143,6 +143,11 @@ def beat_after_s(retry_s: int | None) -> float | None:
     return retry_s * BEAT_FRACTION
 
 
+def is_at_most_once(job_id: str) -> bool:
+    """Whether an id is that of a job with RETRY 0: the lowest bit of its last field is clear."""
+    return job_id[-1:] in "02468ace"
+
+
 def one_line(text: str) -> str:
     """A text without line breaks, of bounded length."""
     flat = " ".join(text.split())
