@@ -110,10 +110,10 @@ class ClusterTrace:
                 if refused:
                     self.lines.append(f"  client at {letter(i)} < -{refused.decode()}")
             case [b"GETJOB", b"NOHANG", b"FROM", queue]:
-                for job in on_getjob(n, 1, [queue], 1):
-                    self.lines.append(f"  client at {letter(i)} < [{self.name(job.id)}]")
+                self.fetch(i, queue)
             case [b"GETJOB", b"FROM", queue]:
-                lab.wait(i, queue)
+                if not self.fetch(i, queue):
+                    lab.wait(i, queue)
             case [b"ACKJOB", id]:
                 count = int(on_ackjob(n, id))
                 self.lines.append(f"  client at {letter(i)} < {count}")
@@ -121,6 +121,12 @@ class ClusterTrace:
                 set_leaving(n, flag == b"yes")
             case _:
                 raise AssertionError(words)
+
+    def fetch(self, i: int, queue: bytes) -> bool:
+        """Take a job that is there; False when there is none."""
+        found = on_getjob(self.lab.nodes[i], 1, [queue], 1)
+        self.lines += [f"  client at {letter(i)} < [{self.name(job.id)}]" for job in found]
+        return len(found) > 0
 
     # ---- what is shown
 

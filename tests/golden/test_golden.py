@@ -24,7 +24,8 @@ from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  
 
 from tuque.core.job import STATE_NAMES  # noqa: E402  the path is set above
 from tuque.core.ledger import CAUSES  # noqa: E402  the path is set above
-from tuque.core.records import ACK, FIRST, PAUSE, REMOVE, Record, decode  # noqa: E402  as above
+from tuque.core.readback import Record, decode  # noqa: E402  as above
+from tuque.core.records import ACK, FIRST, PAUSE, REMOVE  # noqa: E402  as above
 
 WORDS = ["?", "add", "state", "state", "ack", "remove", "pause"]
 
