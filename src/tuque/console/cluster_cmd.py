@@ -146,7 +146,8 @@ def known_as(other: Target) -> Callable[[Known], bool]:
 def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
     """Take a node that will not come back out of the cluster (its id, or the start of it)."""
     with node_asked(host, port, url, password) as link:
-        found = [node for node in known_nodes(link) if node.id.startswith(node_id)]
+        nodes = [node for node in known_nodes(link) if not node.is_meeting]
+        found = [node for node in nodes if node.id.startswith(node_id)]
         if len(found) != 1:
             what = "more than one node" if found else "no node"
             raise click.ClickException(
@@ -197,7 +198,7 @@ def repair(
     with node_asked(host, port, url, password) as link:
         if wait:
             wait_for_repair(link, deadline_of(timeout))
-        rows = rows_of(link)
+        rows = [row for row in rows_of(link) if not row.is_meeting]
     total = sum(row.to_repair or 0 for row in rows)
     problems = unwell(rows)
     if as_json:

@@ -64,6 +64,10 @@ class Row:
     to_repair: int | None = None
     to_drain: int | None = None
 
+    @property
+    def is_meeting(self) -> bool:
+        return self.state.startswith("meeting")
+
 
 def ask(link: Link, *words: str) -> Reply:
     """One command; ClickException for an error or a node that is not there."""
@@ -117,7 +121,8 @@ def rows_of(link: Link) -> list[Row]:
         mark = " *" if node.is_self else ""
         host = asked.host if node.is_self and not node.host else node.host
         at = Target(host, node.port, "", asked.password, asked.user)
-        row = Row(node.id[:8] + mark, str(at), node.state)
+        name = "(new)" if node.is_meeting else node.id[:8] + mark
+        row = Row(name, str(at), node.state)
         if node.is_self:
             fill(row, link)
         elif node.is_linked:
@@ -152,11 +157,16 @@ LEAVES: Final = ("leaving", "safe to stop")
 
 
 def unwell(rows: list[Row]) -> list[str]:
-    """What is wrong, a sentence each: nodes that are not up, and those that do not see all."""
+    """What is wrong, a sentence each: nodes that are not up, and those that do not see all.
+
+    A meeting that does not succeed is no fault of the cluster.
+    """
     said = []
     up = sum(row.state == "up" for row in rows)
     for row in rows:
         others = up - (row.state == "up")
+        if row.is_meeting:
+            continue
         if row.state not in ("up", *LEAVES):
             said.append(f"{row.address}: {row.state}")
         elif row.reaches is not None and row.reaches < others:
@@ -188,7 +198,9 @@ def table(rows: list[Row]) -> str:
     widths = [max(map(len, column)) for column in zip(shown.values(), *cells, strict=True)]
     out = [click.style(aligned(shown, list(shown.values()), widths), bold=True)]
     for row, line in zip(rows, cells, strict=True):
-        color = "green" if row.state == "up" else "yellow" if row.state in LEAVES else "red"
+        color = "green" if row.state == "up" else "red"
+        if row.state in LEAVES or row.is_meeting:
+            color = "yellow"
         text = aligned(shown, line, widths)
         before = text.index(row.state, widths[0] + widths[1])
         after = before + len(row.state)

@@ -19,7 +19,8 @@ import click
 from tuque.core import records as rec
 from tuque.core.job import ACTIVE, DELIVERED, STATE_NAMES, Job
 from tuque.core.ledger import CAUSES
-from tuque.core.records import Record, Records, decode
+from tuque.core.readback import BadRecord, Record, decode, has_id
+from tuque.core.records import Records
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.journal import (
@@ -207,7 +208,7 @@ def rows(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
 def fields(r: Record) -> dict[str, Any]:
     """What a person wants to see of a record."""
     row: dict[str, Any] = {"record": rec.KIND_NAMES[r.kind]}
-    if rec.ADD <= r.kind <= rec.REMOVE:
+    if has_id(r.kind):
         row["id"] = r.id.decode("latin-1")
     if rec.ADD <= r.kind <= rec.FIRST:
         row["state"] = STATE_NAMES[r.state].decode()
@@ -216,7 +217,15 @@ def fields(r: Record) -> dict[str, Any]:
     if r.kind == rec.ADD:
         row.update(queue=text(r.queue), body_bytes=len(r.body), retry_s=r.retry_s)
         row.update(delay_s=r.delay_s, expire_ms=r.expire_ms, ctime_ns=r.ctime_ns)
-    elif r.kind == rec.ACK:
+        if r.holders != 1:
+            row["holders"] = slots(r.holders)
+    elif r.kind == rec.HOLDERS:
+        row["holders"] = slots(r.holders)
+    elif r.kind == rec.ACKED_AT:
+        row.update(expire_ms=r.expire_ms, holders=slots(r.holders))
+    elif r.kind == rec.PEER:
+        row.update(slot=r.a, node=text(r.node_id))
+    elif r.kind in (rec.ACK, rec.TOMB):
         row["expire_ms"] = r.expire_ms
     elif r.kind == rec.REMOVE:
         row["cause"] = CAUSES[r.bits] if r.bits < len(CAUSES) else str(r.bits)
@@ -227,6 +236,11 @@ def fields(r: Record) -> dict[str, Any]:
     elif r.kind == rec.GAP:
         row.update(missing_records=r.a, bytes=r.b)
     return row
+
+
+def slots(nodes: int) -> list[int]:
+    """The slots of a set of nodes; the records `peer` before it say whom they mean, 0 is own."""
+    return [slot for slot in range(nodes.bit_length()) if nodes >> slot & 1]
 
 
 def text(name: bytes) -> str:
@@ -257,7 +271,7 @@ def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> Non
     except BrokenPipeError:  # the reader has seen enough: `show ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except (JournalError, rec.BadRecord, OSError) as e:
+    except (JournalError, BadRecord, OSError) as e:
         raise click.ClickException(str(e)) from e
 
 
