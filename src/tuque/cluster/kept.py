@@ -1,0 +1,107 @@
+"""nodes.conf: what a node keeps of the cluster over a restart (SPEC K1, S6).
+
+    <id> <host>:<port> <flags> <ping> <pong> <linked> [bus:<port> number:<n>]
+    vars life <n>
+
+The first six words are those of CLUSTER NODES. This module knows lines, not files.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.cluster.membership import BadNodes, is_node_id
+
+FLAGS: Final = [b"myself", b"fail?", b"fail", b"handshake", b"noaddr", b"leaving", b"noflags"]
+WORDS: Final = 6
+
+
+@final
+class KeptNode:
+    """One other node as it stands in the file."""
+
+    def __init__(self, node_id: bytes) -> None:
+        self.node_id = node_id
+        self.host = ""
+        self.port: i64 = 0
+        self.bus_port: i64 = 0
+        self.number: i64 = 0
+
+
+@final
+class Kept:
+    """The whole file."""
+
+    def __init__(self) -> None:
+        self.node_id = b""
+        self.is_leaving = False
+        self.life: i64 = 0  # starts of this node so far
+        self.number: i64 = 0
+        self.nodes: list[KeptNode] = []
+
+
+def parse_kept(text: bytes) -> Kept:
+    """Read nodes.conf. Raises BadNodes with the line and what is wrong with it."""
+    kept = Kept()
+    number = 0
+    for line in text.split(b"\n"):
+        number += 1
+        words = line.split()
+        if len(words) == 0:
+            continue
+        where = f"line {number}"
+        if words[0] == b"vars":
+            parse_vars(kept, words, where)
+            continue
+        if len(words) < WORDS:
+            raise BadNodes(f"{where} has {len(words)} words instead of {WORDS}")
+        if not is_node_id(words[0]):
+            raise BadNodes(f"{where} does not begin with a node id (40 characters 0-9 a-f)")
+        flags = words[2].split(b",")
+        for flag in flags:
+            if flag not in FLAGS:
+                raise BadNodes(f"{where} has the unknown flag '{flag.decode('ascii', 'replace')}'")
+        if b"myself" in flags:
+            if kept.node_id:
+                raise BadNodes(f"{where} is the second one with the flag 'myself'")
+            kept.node_id = words[0]
+            kept.is_leaving = b"leaving" in flags
+        elif b"handshake" not in flags:
+            kept.nodes.append(parse_other(words, where))
+    if not kept.node_id:
+        raise BadNodes("there is no line with the flag 'myself'")
+    return kept
+
+
+def parse_vars(kept: Kept, words: list[bytes], where: str) -> None:
+    """The line of numbers."""
+    i: i64 = 1
+    while i + 1 < len(words):
+        if words[i] == b"life":
+            kept.life = whole(words[i + 1], where)
+        elif words[i] == b"number":
+            kept.number = whole(words[i + 1], where)
+        i += 2
+
+
+def parse_other(words: list[bytes], where: str) -> KeptNode:
+    """The line of another node."""
+    node = KeptNode(words[0])
+    host, _, port = words[1].rpartition(b":")
+    node.host = host.strip(b"[]").decode("ascii", "replace")
+    node.port = whole(port, where)
+    node.bus_port = node.port + 10_000
+    for word in words[WORDS:]:
+        name, _, value = word.partition(b":")
+        if name == b"bus":
+            node.bus_port = whole(value, where)
+        elif name == b"number":
+            node.number = whole(value, where)
+    return node
+
+
+def whole(word: bytes, where: str) -> i64:
+    """A number of at most 18 digits. Raises BadNodes."""
+    if not word.isdigit() or len(word) > 18:
+        raise BadNodes(f"{where}: '{word.decode('ascii', 'replace')}' is no number")
+    return int(word)

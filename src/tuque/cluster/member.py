@@ -1,0 +1,103 @@
+"""One other node as this one knows it, and the lines that say so (SPEC K1, K3, K8)."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+# flags of a node in heartbeats
+LEAVING: Final = 1
+LOADING: Final = 2
+SUSPECTED: Final = 4
+FAILED: Final = 8
+TWINS: Final = 16  # two nodes with its id are alive
+
+PRIORITY_UP: Final = 1
+PRIORITY_NO_LINK: Final = 5
+PRIORITY_SUSPECTED: Final = 10
+PRIORITY_AVOID: Final = 100
+
+DIAL_MIN_MS: Final = 100
+DIAL_MAX_MS: Final = 5_000
+
+
+@final
+class Member:
+    """Another node. Instants are ms on this node's clock."""
+
+    def __init__(self, node_id: bytes, slot: i64, now_ms: i64) -> None:
+        self.node_id = node_id
+        self.slot = slot
+        self.host = ""
+        self.port: i64 = 0
+        self.bus_port: i64 = 0
+        self.life: i64 = 0  # of its incarnation, 0: never seen
+        self.mark = b""
+        self.number: i64 = 0  # odd: forgotten (K6.1)
+        self.is_linked = False
+        self.by_lower = False  # the link was dialled by the node with the lower id
+        self.is_leaving = False
+        self.is_loading = False
+        self.is_suspected = False
+        self.is_failed = False
+        self.twins_ms: i64 = 0  # two nodes with this id were alive then (K1.3)
+        self.heard_ms: i64 = now_ms  # of its newest heartbeat, or since when it is known
+        self.said_ms: i64 = 0  # of this node's first heartbeat that has no answer yet
+        self.round: i64 = 0  # of its newest heartbeat
+        self.dial_ms: i64 = now_ms  # not before
+        self.backoff_ms: i64 = DIAL_MIN_MS
+        self.reports: dict[bytes, int] = {}  # who suspects it: since when
+
+    def is_forgotten(self) -> bool:
+        """Whether it was taken out of the cluster."""
+        return self.number % 2 == 1
+
+    def is_reachable(self) -> bool:
+        """Whether it may be given copies (K4.2)."""
+        return self.is_linked and not (
+            self.is_suspected
+            or self.is_failed
+            or self.is_leaving
+            or self.is_loading
+            or self.is_forgotten()
+            or self.twins_ms != 0
+        )
+
+    def flags(self) -> i64:
+        """What this node tells others of it."""
+        bits: i64 = 0
+        if self.is_leaving:
+            bits |= LEAVING
+        if self.is_suspected:
+            bits |= SUSPECTED
+        if self.is_failed:
+            bits |= FAILED
+        if self.twins_ms != 0:
+            bits |= TWINS
+        return bits
+
+    def priority(self) -> i64:
+        """[K8] How much HELLO advises a client against it (K8.1)."""
+        if self.is_failed or self.is_leaving:
+            return PRIORITY_AVOID
+        if self.is_suspected:
+            return PRIORITY_SUSPECTED
+        return PRIORITY_UP if self.is_linked else PRIORITY_NO_LINK
+
+    def line(self) -> str:
+        """Its line in CLUSTER NODES."""
+        words: list[str] = []
+        if self.is_failed:
+            words.append("fail")
+        elif self.is_suspected:
+            words.append("fail?")
+        if not self.host:
+            words.append("noaddr")
+        if self.is_leaving:
+            words.append("leaving")
+        flags = ",".join(words) if len(words) > 0 else "noflags"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        linked = "connected" if self.is_linked else "disconnected"
+        return (
+            f"{self.node_id.decode()} {host}:{self.port} {flags} "
+            f"{self.said_ms} {self.heard_ms} {linked}\n"
+        )

@@ -1,0 +1,461 @@
+"""Who belongs to the cluster, who answers, and whom to dial (SPEC K1, K3, K4, K6, K8).
+
+A node learns of others by CLUSTER MEET and from the heartbeats of those it knows. It
+says a heartbeat to each node that it is linked to; what a heartbeat tells of third nodes
+spreads addresses, suspicions and removals. The shell owns the sockets: it dials what
+`tick` names, and tells what became of each link. No clock and no chance here.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.cluster.member import (
+    DIAL_MAX_MS,
+    DIAL_MIN_MS,
+    FAILED,
+    LEAVING,
+    LOADING,
+    SUSPECTED,
+    TWINS,
+    Member,
+)
+from tuque.core.bus import on_link_down, on_link_up
+from tuque.core.copies import on_reach_changed
+from tuque.core.msgs import Gossip, Heartbeat
+from tuque.core.node import Node
+from tuque.core.peers import TooManyNodes, say, set_reachable, slot_for
+from tuque.core.repair import on_forget, on_incarnation
+
+BEAT_MIN_MS: Final = 100
+BEAT_MAX_MS: Final = 1_000
+MEET_MS: Final = 10_000  # a meeting that takes longer has failed
+MEET_KEEP_MS: Final = 60_000  # how long it is shown
+SECOND_DIALER_MS: Final = 1_500  # the node with the higher id waits that long for the other
+GOSSIP_ALL: Final = 16  # so many nodes are told of in each heartbeat, of more a part
+HOST_MAX: Final = 255
+
+
+class Refused(Exception):
+    """A link that must not be; the text says why."""
+
+
+@final
+class Meeting:
+    """One CLUSTER MEET that has not led to a link yet (K3.1)."""
+
+    def __init__(self, host: str, port: i64, bus_port: i64, now_ms: i64) -> None:
+        self.host = host
+        self.port = port
+        self.bus_port = bus_port
+        self.until_ms = now_ms + MEET_MS
+        self.dial_ms = now_ms
+        self.reason = "no answer yet"
+
+    def line(self) -> str:
+        """Its line in CLUSTER NODES; the id is not known."""
+        return f"{'0' * 40} {self.host}:{self.port} handshake 0 0 disconnected {self.reason}\n"
+
+
+@final
+class Members:
+    """The other nodes of the cluster, as one node knows them."""
+
+    def __init__(self, n: Node, life: i64, mark: bytes, timeout_ms: i64) -> None:
+        self.n = n
+        self.life = life
+        self.mark = mark
+        self.timeout_ms = timeout_ms
+        self.port: i64 = 0  # of this node, as others should connect to it
+        self.number: i64 = 0  # this node's own, odd: it was forgotten
+        self.by_id: dict[bytes, Member] = {}
+        self.by_slot: dict[int, Member] = {}
+        self.meetings: list[Meeting] = []
+        self.beat_ms: i64 = 0
+        self.turn: i64 = 0  # where the next part of many nodes begins
+        self.stale: list[int] = []  # slots whose links the shell shall close
+        self.conflict = ""  # why this node must not serve (K1.3)
+        self.conflict_ms: i64 = 0
+        self.is_changed = False  # something that nodes.conf keeps
+        self.sent: i64 = 0
+        self.received: i64 = 0
+
+    # ---- what people ask
+
+    def size(self) -> i64:
+        """Nodes of the cluster, this one too."""
+        return 1 + len(self.alive())
+
+    def alive(self) -> list[Member]:
+        """The other nodes that were not forgotten."""
+        found: list[Member] = []
+        for one in self.by_id.values():
+            if not one.is_forgotten():
+                found.append(one)
+        return found
+
+    def lines(self) -> str:
+        """The lines of CLUSTER NODES about others, meetings among them."""
+        text = ""
+        for one in self.alive():
+            text += one.line()
+        for meeting in self.meetings:
+            text += meeting.line()
+        return text
+
+    def meet(self, host: str, port: i64, bus_port: i64) -> None:
+        """[K3] CLUSTER MEET: dial the node; the meeting shows how it goes (K3.1)."""
+        for meeting in self.meetings:
+            if meeting.host == host and meeting.bus_port == bus_port:
+                meeting.until_ms = self.n.now_ms + MEET_MS
+                meeting.dial_ms = self.n.now_ms
+                return
+        self.meetings.append(Meeting(host, port, bus_port, self.n.now_ms))
+        self.beat_ms = min(self.beat_ms, self.n.now_ms)
+
+    def forget(self, node_id: bytes) -> bool:
+        """[K6] CLUSTER FORGET: the node is out, under a number that others learn (K6.1)."""
+        one = self.by_id.get(node_id)
+        if one is None or one.is_forgotten():
+            return False
+        self.set_number(one, one.number + 1)
+        return True
+
+    def forget_all(self) -> None:
+        """CLUSTER RESET: this node is alone again; the others keep what they know."""
+        for one in self.alive():
+            self.set_number(one, one.number + 1)
+        self.by_id = {}
+        self.by_slot = {}
+        self.meetings = []
+        self.is_changed = True
+
+    def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
+        """A node that nodes.conf tells of: it is dialled as if it had just been lost."""
+        if node_id == self.n.node_id or node_id in self.by_id:
+            return
+        one = self.add(node_id)
+        one.host = host
+        one.port = port
+        one.bus_port = bus_port
+        one.number = number
+        if one.is_forgotten():
+            self.n.forgotten |= 1 << one.slot
+
+    def kept_text(self, own_line: str) -> str:
+        """What nodes.conf holds: `own_line` is this node's line in CLUSTER NODES."""
+        text = own_line
+        for one in self.by_id.values():
+            line = one.line().rstrip()
+            text += f"{line} bus:{one.bus_port} number:{one.number}\n"
+        return text + f"vars life {self.life} number {self.number}\n"
+
+    # ---- time
+
+    def next_ms(self) -> i64:
+        """The next instant at which `tick` has something to do."""
+        if len(self.by_id) == 0 and len(self.meetings) == 0:
+            return 1 << 62
+        return self.beat_ms
+
+    def beat_every_ms(self) -> i64:
+        """The time between heartbeats."""
+        every_ms = self.timeout_ms // 10
+        if every_ms < BEAT_MIN_MS:
+            return BEAT_MIN_MS
+        return every_ms if every_ms < BEAT_MAX_MS else BEAT_MAX_MS
+
+    def tick(self, now_ms: i64) -> list[tuple[str, int]]:
+        """[K4] Say heartbeats, suspect who is silent; the addresses to dial now."""
+        if now_ms < self.beat_ms:
+            return []
+        self.beat_ms = now_ms + self.beat_every_ms()
+        self.n.round += 1
+        gossip = self.gossip()
+        flags = self.own_flags()
+        for one in self.alive():
+            if one.is_linked:
+                self.look_at(one, now_ms)
+                beat = Heartbeat(self.n.round, one.round, flags, self.port, gossip)
+                if say(self.n, one.slot, beat):
+                    self.sent += 1
+                    if one.said_ms == 0:
+                        one.said_ms = now_ms
+            elif now_ms - one.heard_ms > self.timeout_ms:
+                self.suspect(one, now_ms)
+        if self.conflict and now_ms - self.conflict_ms > 3 * self.timeout_ms:
+            self.conflict = ""
+        return self.to_dial(now_ms)
+
+    def own_flags(self) -> i64:
+        """What a heartbeat says of this node."""
+        flags: i64 = 0
+        if self.n.is_leaving:
+            flags |= LEAVING
+        if self.n.is_loading:
+            flags |= LOADING
+        return flags
+
+    def gossip(self) -> list[Gossip]:
+        """What a heartbeat tells of third nodes: of all when they are few."""
+        told: list[Gossip] = []
+        members = list(self.by_id.values())
+        count: i64 = len(members)
+        if count > GOSSIP_ALL:
+            start = self.turn % count
+            self.turn += GOSSIP_ALL
+            members = (members + members)[start : start + GOSSIP_ALL]
+        for one in members:
+            told.append(
+                Gossip(one.node_id, one.host, one.port, one.bus_port, one.flags(), one.number)
+            )
+        return told
+
+    def look_at(self, one: Member, now_ms: i64) -> None:
+        """[K4] Suspect a linked node that is silent; a link that is silent for long is closed."""
+        if one.twins_ms != 0 and now_ms - one.twins_ms > 3 * self.timeout_ms:
+            one.twins_ms = 0
+            self.reach(one)
+        silent_ms = now_ms - one.heard_ms
+        if silent_ms > self.timeout_ms:
+            self.suspect(one, now_ms)
+        if silent_ms > 2 * self.timeout_ms:
+            self.stale.append(one.slot)
+
+    def suspect(self, one: Member, now_ms: i64) -> None:
+        """[K4] The node does not answer; when most suspect it, it has failed (K4.1)."""
+        if not one.is_suspected:
+            one.is_suspected = True
+            self.reach(one)
+        fresh: i64 = 1
+        for since_ms in one.reports.values():
+            if now_ms - since_ms < 2 * self.timeout_ms:
+                fresh += 1
+        if fresh * 2 > self.size() and not one.is_failed:
+            one.is_failed = True
+            self.is_changed = True
+
+    def to_dial(self, now_ms: i64) -> list[tuple[str, int]]:
+        """[K3] The addresses to dial: nodes without a link (K3.2), and meetings."""
+        found: list[tuple[str, int]] = []
+        for one in self.alive():
+            if one.is_linked or not one.host or one.bus_port == 0 or now_ms < one.dial_ms:
+                continue
+            one.dial_ms = now_ms + one.backoff_ms
+            one.backoff_ms = min(one.backoff_ms * 2, DIAL_MAX_MS)
+            found.append((one.host, one.bus_port))
+        kept: list[Meeting] = []
+        for meeting in self.meetings:
+            if now_ms < meeting.until_ms and meeting.dial_ms <= now_ms:
+                meeting.dial_ms = now_ms + 1_000
+                found.append((meeting.host, meeting.bus_port))
+            if now_ms < meeting.until_ms + MEET_KEEP_MS:
+                kept.append(meeting)
+        self.meetings = kept
+        return found
+
+    # ---- links
+
+    def on_dial_failed(self, host: str, bus_port: i64, reason: str) -> None:
+        """A connection did not come about, or its handshake failed."""
+        for meeting in self.meetings:
+            if meeting.host == host and meeting.bus_port == bus_port:
+                meeting.reason = reason
+
+    def on_joined(
+        self,
+        node_id: bytes,
+        life: i64,
+        mark: bytes,
+        is_empty: bool,
+        host: str,
+        port: i64,
+        bus_port: i64,
+        is_dialer: bool,
+        dialed: tuple[str, int],
+    ) -> i64:
+        """[K1] A node has proved that it is of this cluster: its slot. Raises Refused."""
+        now_ms = self.n.now_ms
+        was_met = is_dialer and self.end_meeting(dialed)
+        if node_id == self.n.node_id:
+            if life == self.life and mark == self.mark:
+                raise Refused("that is this node itself")
+            self.on_twin("another node has the id of this one")
+            raise Refused("another node has the id of this one; give one of them a new directory")
+        one = self.by_id.get(node_id)
+        if one is None:
+            one = self.add(node_id)
+        if one.is_forgotten():
+            if not was_met:
+                raise Refused("it was forgotten; CLUSTER MEET it from a node of this cluster")
+            self.set_number(one, one.number + 1)  # K6.3
+        self.check_life(one, life, mark, now_ms)
+        by_lower = (self.n.node_id < node_id) == is_dialer
+        is_same = one.life == life and one.mark == mark
+        if one.is_linked and is_same and one.by_lower and not by_lower:
+            if now_ms - one.heard_ms <= self.timeout_ms:
+                raise Refused("there is a link already")
+        if not is_same:
+            one.life = life  # K1.2
+            one.mark = mark
+            on_incarnation(self.n, one.slot, is_empty, int.from_bytes(mark[:7], "big"))
+        one.by_lower = by_lower
+        if one.host != host or one.port != port or one.bus_port != bus_port:
+            one.host = host
+            one.port = port
+            one.bus_port = bus_port
+        self.is_changed = True
+        return one.slot
+
+    def check_life(self, one: Member, life: i64, mark: bytes, now_ms: i64) -> None:
+        """[K1] Refuse an older incarnation while a newer one lives, and twins (K1.2, K1.3)."""
+        if one.life == 0 or (one.life == life and one.mark == mark):
+            return
+        is_alive = one.is_linked and now_ms - one.heard_ms <= self.timeout_ms
+        if life > one.life or not is_alive:
+            return
+        if life == one.life:
+            one.twins_ms = now_ms
+            self.reach(one)
+            raise Refused("two nodes with this id are alive")
+        raise Refused("a newer incarnation of this node is alive")
+
+    def end_meeting(self, dialed: tuple[str, int]) -> bool:
+        """Whether the address was dialled for a meeting, which is over now."""
+        for meeting in self.meetings:
+            if meeting.host == dialed[0] and int(meeting.bus_port) == dialed[1]:
+                self.meetings.remove(meeting)
+                return True
+        return False
+
+    def add(self, node_id: bytes) -> Member:
+        """A node that was not known. Raises Refused when there are too many."""
+        try:
+            slot = slot_for(self.n, node_id)
+        except TooManyNodes as error:
+            raise Refused(str(error)) from None
+        one = Member(node_id, slot, self.n.now_ms)
+        if self.n.node_id > node_id:
+            one.dial_ms += SECOND_DIALER_MS
+        self.by_id[node_id] = one
+        self.by_slot[slot] = one
+        self.beat_ms = min(self.beat_ms, self.n.now_ms)
+        self.is_changed = True
+        return one
+
+    def on_linked(self, slot: i64) -> None:
+        """The link to the node is open."""
+        one = self.by_slot[slot]
+        one.is_linked = True
+        one.heard_ms = self.n.now_ms
+        one.said_ms = 0
+        one.round = 0
+        one.is_suspected = False
+        one.is_failed = False
+        one.backoff_ms = DIAL_MIN_MS
+        on_link_up(self.n, slot, one.is_reachable())
+        self.beat_ms = min(self.beat_ms, self.n.now_ms)
+
+    def on_unlinked(self, slot: i64) -> None:
+        """The link to the node is gone."""
+        one = self.by_slot.get(slot)
+        if one is not None:
+            one.is_linked = False
+            one.dial_ms = self.n.now_ms
+            if self.n.node_id > one.node_id:
+                one.dial_ms += SECOND_DIALER_MS
+        on_link_down(self.n, slot)
+        self.beat_ms = min(self.beat_ms, self.n.now_ms)
+
+    # ---- heartbeats
+
+    def on_heartbeat(self, slot: i64, m: Heartbeat) -> None:
+        """[K4] ON RECV HEARTBEAT: the node is there, and tells of others."""
+        one = self.by_slot.get(slot)
+        if one is None:
+            return
+        self.received += 1
+        now_ms = self.n.now_ms
+        one.heard_ms = now_ms
+        one.said_ms = 0
+        one.round = m.round
+        if m.echo <= self.n.round:
+            self.n.peers[slot].echoed_round = m.echo
+        one.is_leaving = m.flags & LEAVING != 0
+        one.is_loading = m.flags & LOADING != 0
+        self.n.peers[slot].is_leaving = one.is_leaving
+        one.is_suspected = False
+        one.is_failed = False
+        if m.port > 0 and m.port != one.port:
+            one.port = m.port
+            self.is_changed = True
+        self.reach(one)
+        for told in m.nodes:
+            self.on_gossip(one, told, now_ms)
+
+    def on_gossip(self, by: Member, told: Gossip, now_ms: i64) -> None:
+        """What a heartbeat tells of one other node (K3.2, K4.1, K6.1)."""
+        if len(told.node_id) != 40 or told.removal < 0 or len(told.host) > HOST_MAX:
+            return
+        if told.node_id == self.n.node_id:
+            if told.removal > self.number:
+                self.number = told.removal
+                self.is_changed = True
+            if told.flags & TWINS:
+                self.on_twin("another node has the id of this one, as others see")
+            return
+        one = self.by_id.get(told.node_id)
+        if one is None:
+            if told.removal % 2 == 1 or not told.host:
+                return
+            try:
+                one = self.add(told.node_id)
+            except Refused:
+                return
+            one.host = told.host
+            one.port = told.port
+            one.bus_port = told.bus_port
+            one.number = told.removal
+            return
+        if told.removal > one.number:
+            self.set_number(one, told.removal)
+        if not one.is_linked and told.host and now_ms - one.heard_ms > self.timeout_ms:
+            one.host = told.host
+            one.port = told.port
+            one.bus_port = told.bus_port
+        if told.flags & (SUSPECTED | FAILED):
+            one.reports[by.node_id] = now_ms
+            if one.is_suspected:
+                self.suspect(one, now_ms)
+        else:
+            one.reports.pop(by.node_id, None)
+
+    def set_number(self, one: Member, number: i64) -> None:
+        """[K6] A removal, or its end, with a number that was not heard before (K6.1)."""
+        was_forgotten = one.is_forgotten()
+        one.number = number
+        self.is_changed = True
+        if one.is_forgotten() and not was_forgotten:
+            if one.is_linked:
+                self.stale.append(one.slot)
+            self.reach(one)
+            on_forget(self.n, one.slot)  # K6.2
+            on_reach_changed(self.n)
+        elif was_forgotten and not one.is_forgotten():
+            self.n.forgotten &= ~(1 << one.slot)
+            one.heard_ms = self.n.now_ms
+            one.dial_ms = self.n.now_ms
+            one.life = 0  # its jobs are asked for as if it were new
+
+    def reach(self, one: Member) -> None:
+        """Tell the core whether the node may be given copies."""
+        was = self.n.reachable >> one.slot & 1
+        is_now = one.is_reachable()
+        if was != is_now:
+            set_reachable(self.n, one.slot, is_now)
+            on_reach_changed(self.n)
+
+    def on_twin(self, reason: str) -> None:
+        """[K1] This node's id is in use twice: it must not serve (K1.3)."""
+        self.conflict = reason
+        self.conflict_ms = self.n.now_ms

@@ -1,0 +1,206 @@
+"""Frames of the bus: many messages, one length, one checksum (SPEC B2).
+
+    length u32 | CRC-32 u32, begun with the connection's salt | msgpack list of messages
+
+Nothing is believed before it is checked: the length against a bound, the checksum, the
+counts inside against the bytes that are there (msgspec does), and each message against
+what its fields may hold. What a message means is the core's.
+"""
+
+from typing import Final, final
+from zlib import crc32
+
+import msgspec
+from mypy_extensions import i64
+
+from tuque.core.msgs import (
+    AnyMessage,
+    Delivered,
+    DelJob,
+    Enqueue,
+    GotAck,
+    Heartbeat,
+    Moved,
+    NeedJobs,
+    Pause,
+    Queued,
+    ReplJob,
+    SetAck,
+    Slots,
+    Working,
+    YourJobs,
+)
+
+HEAD_BYTES: Final = 8
+FRAME_BYTES: Final = 1 << 20  # a frame is cut at a message beyond it
+SLACK_BYTES: Final = 1 << 20  # a frame with one large body may be that much larger than it
+ID_BYTES: Final = 40
+SET_MAX: Final = 1 << 62
+NUMBER_MAX: Final = 1 << 62
+QUEUE_MAX: Final = 536_870_912
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[AnyMessage])
+
+
+class BusError(Exception):
+    """The other end broke a rule of the bus; the text says which."""
+
+
+def frames_of(messages: list[AnyMessage], salt: i64) -> bytes:
+    """The messages as frames, in their order; one frame if they are not many (B2.1)."""
+    payload = _ENCODER.encode(messages)
+    if len(payload) > FRAME_BYTES and len(messages) > 1:
+        half = len(messages) // 2
+        return frames_of(messages[:half], salt) + frames_of(messages[half:], salt)
+    return head_of(payload, salt) + payload
+
+
+def head_of(payload: bytes, salt: i64) -> bytes:
+    """Length and checksum."""
+    return len(payload).to_bytes(4, "big") + crc32(payload, salt).to_bytes(4, "big")
+
+
+def messages_of(payload: bytes) -> list[AnyMessage]:
+    """The messages of a frame whose checksum was right. Raises BusError."""
+    try:
+        messages: list[AnyMessage] = _DECODER.decode(payload)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BusError(f"a frame that is no list of messages: {error}") from None
+    for message in messages:
+        if not is_sane(message):
+            raise BusError(f"a {type(message).__name__} whose fields are out of range")
+    return messages
+
+
+@final
+class FrameReader:
+    """Cuts a stream of bytes into the payloads of frames."""
+
+    def __init__(self, limit_bytes: i64) -> None:
+        self.limit_bytes = limit_bytes
+        self.salt: i64 = 0
+        self.parts: list[bytes] = []  # received and not yet given out
+        self.held_bytes: i64 = 0
+        self.need_bytes: i64 = HEAD_BYTES  # held bytes that make it worth to look
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes received."""
+        self.parts.append(data)
+        self.held_bytes += len(data)
+
+    def next(self) -> bytes | None:
+        """The payload of the next whole frame, None when it is not there yet. Raises BusError."""
+        if self.held_bytes < self.need_bytes:
+            return None
+        if len(self.parts) > 1:
+            self.parts = [b"".join(self.parts)]
+        data = self.parts[0]
+        size: i64 = int.from_bytes(data[:4], "big")
+        if size > self.limit_bytes:
+            raise BusError(f"a frame of {size} bytes, where {self.limit_bytes} are allowed")
+        end = HEAD_BYTES + size
+        if self.held_bytes < end:
+            self.need_bytes = end
+            return None
+        payload = data[HEAD_BYTES:end]
+        if crc32(payload, self.salt) != int.from_bytes(data[4:HEAD_BYTES], "big"):
+            raise BusError("a frame whose checksum is wrong")
+        self.parts = [data[end:]]
+        self.held_bytes -= end
+        self.need_bytes = HEAD_BYTES
+        return payload
+
+
+def is_id(id: bytes) -> bool:
+    """Whether it may be a job id."""
+    return len(id) == ID_BYTES
+
+
+def are_ids(ids: list[bytes]) -> bool:
+    """Whether all may be job ids."""
+    for id in ids:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
+        if len(id) != ID_BYTES:
+            return False
+    return True
+
+
+def in_range(*numbers: int) -> bool:
+    """Whether all are instants, spans or counts that can be."""
+    for number in numbers:  # noqa: SIM110
+        if number < 0 or number >= NUMBER_MAX:
+            return False
+    return True
+
+
+def is_sane_job(m: ReplJob) -> bool:
+    """Whether the fields of a copy can be."""
+    return (
+        len(m.id) == ID_BYTES
+        and 0 <= m.holders < SET_MAX
+        and 0 < m.left_ms < NUMBER_MAX
+        and 0 <= m.due_ms < NUMBER_MAX
+        and 0 <= m.ctime_ns < NUMBER_MAX
+        and 0 <= m.retry_s < 1 << 31
+        and 0 <= m.delay_s < 1 << 31
+        and 0 < m.repl <= 65_535
+        and 0 <= m.nacks < 1 << 31
+        and 0 <= m.deliveries < 1 << 31
+        and 0 <= m.mode < 256
+    )
+
+
+def is_sane(m: AnyMessage) -> bool:
+    """Whether the fields of a message can be; the core may rely on it (B2.1)."""
+    if isinstance(m, ReplJob):
+        return is_sane_job(m)
+    if isinstance(m, (SetAck, DelJob)):
+        return is_id(m.id) and 0 <= m.holders < SET_MAX and in_range(m.left_ms)
+    if isinstance(m, GotAck):
+        return is_id(m.id) and 0 <= m.holders < SET_MAX
+    if isinstance(m, Moved):
+        return is_id(m.id) and 0 <= m.holders < SET_MAX and in_range(m.left_ms)
+    if isinstance(m, (Delivered, Working)):
+        return is_id(m.id) and in_range(m.left_ms)
+    if isinstance(m, Queued):
+        return is_id(m.id) and 0 <= m.how < 256
+    if isinstance(m, Enqueue):
+        return is_id(m.id) and in_range(m.delay_ms)
+    if isinstance(m, YourJobs):
+        for job in m.jobs:  # noqa: SIM110
+            if not is_sane_job(job):
+                return False
+        return True
+    if isinstance(m, NeedJobs):
+        return in_range(m.count)
+    if isinstance(m, Pause):
+        return 0 <= m.bits < 4 and in_range(m.stamp_ns)
+    if isinstance(m, Slots):
+        for number, node_id, life in m.nodes:
+            if number < 0 or number >= 62 or len(node_id) != ID_BYTES or not in_range(life):
+                return False
+        return True
+    if isinstance(m, Heartbeat):
+        return in_range(m.round, m.echo, m.flags) and 0 <= m.port < 65_536
+    return is_sane_other(m)
+
+
+def is_sane_other(m: AnyMessage) -> bool:
+    """The messages that are about many jobs, or rare."""
+    ids: object = getattr(m, "ids", None)
+    if isinstance(ids, list) and not are_ids(ids):
+        return False
+    refused: object = getattr(m, "refused", None)
+    if isinstance(refused, list) and not are_ids(refused):
+        return False
+    id: object = getattr(m, "id", None)
+    if isinstance(id, bytes) and len(id) != ID_BYTES:
+        return False
+    number: object = getattr(m, "number", 0)
+    holders: object = getattr(m, "holders", 0)
+    return (
+        isinstance(number, int)
+        and 0 <= number < NUMBER_MAX
+        and isinstance(holders, int)
+        and 0 <= holders < SET_MAX
+    )

@@ -1,0 +1,141 @@
+"""Who is at the other end of a link, before anything else is heard (SPEC B1).
+
+Both ends say HELLO: versions, who they are, a nonce. Each then proves with a keyed code
+over both HELLOs that it knows the cluster secret. Only bytes in and bytes out; the shell
+gives random bytes and keeps the time.
+"""
+
+from __future__ import annotations
+
+import hmac
+from hashlib import sha256
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from tuque.core.msgs import AnyMessage
+from tuque.wire.bus import BusError, FrameReader, frames_of, head_of, messages_of
+
+MAGIC: Final = b"tuque bus"
+VERSION_MIN: Final = 1
+VERSION_MAX: Final = 1
+BEFORE_BYTES: Final = 1024  # of a frame, until the other end has proved itself
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+DIALER: Final = b"dialer"
+ACCEPTOR: Final = b"acceptor"
+
+
+class Card(msgspec.Struct, array_like=True, frozen=True):
+    """Who a node is, in this life of it."""
+
+    node_id: bytes
+    life: int  # how often it has started, counts from 1
+    mark: bytes  # 8 random bytes of this life
+    is_empty: bool  # it began this life without any job
+    port: int  # for clients
+    bus_port: int
+    host: str  # that it wants to be reached at; empty: as it is seen
+
+
+class Hello(msgspec.Struct, array_like=True, frozen=True):
+    """The first frame of each end."""
+
+    magic: bytes
+    version_min: int
+    version_max: int
+    card: Card
+    nonce: bytes
+
+
+_HELLOS: Final = msgspec.msgpack.Decoder(Hello)
+
+
+class Conn:
+    """One link: its handshake, then its frames. `peer` is set when the other end is proved."""
+
+    def __init__(
+        self, is_dialer: bool, card: Card, secret: bytes, nonce: bytes, limit_bytes: int = 1 << 30
+    ) -> None:
+        assert len(nonce) == NONCE_BYTES
+        self.is_dialer = is_dialer
+        self.secret = secret
+        self.limit_bytes = limit_bytes
+        self.reader = FrameReader(BEFORE_BYTES)
+        self.mine = msgspec.msgpack.encode(Hello(MAGIC, VERSION_MIN, VERSION_MAX, card, nonce))
+        self.theirs = b""
+        self.heard: Hello | None = None
+        self.peer: Card | None = None
+        self.version = 0
+        self.salt = 0
+        self.out = head_of(self.mine, 0) + self.mine
+
+    def take_out(self) -> bytes:
+        """What the handshake wants to be sent."""
+        out, self.out = self.out, b""
+        return out
+
+    def encode(self, messages: list[AnyMessage]) -> bytes:
+        """Messages as bytes to send; only once `peer` is known."""
+        assert self.peer is not None
+        return frames_of(messages, self.salt)
+
+    def feed(self, data: bytes) -> list[AnyMessage]:
+        """Bytes received; the messages in them. Raises BusError, then close the link."""
+        reader = self.reader
+        reader.feed(data)
+        found: list[AnyMessage] = []
+        while True:
+            payload = reader.next()
+            if payload is None:
+                return found
+            if self.peer is not None:
+                found += messages_of(payload)
+            elif self.heard is None:
+                self.on_hello(payload)
+            else:
+                self.on_proof(payload)
+
+    def on_hello(self, payload: bytes) -> None:
+        """[B1.1] The other end says who it is; answer with the proof for this one."""
+        try:
+            hello = _HELLOS.decode(payload)
+        except msgspec.DecodeError:
+            raise BusError("this is no node of Tuque, or one of another kind") from None
+        card = hello.card
+        if hello.magic != MAGIC or len(card.node_id) != 40 or len(hello.nonce) != NONCE_BYTES:
+            raise BusError("this is no node of Tuque, or one of another kind")
+        if not (0 <= card.port < 65_536 and 0 <= card.bus_port < 65_536 and card.life >= 0):
+            raise BusError("a HELLO whose numbers are out of range")
+        version = min(VERSION_MAX, hello.version_max)
+        if version < max(VERSION_MIN, hello.version_min):  # B1.2
+            raise BusError(
+                f"no common version of the bus: it knows {hello.version_min} to "
+                f"{hello.version_max}, this node {VERSION_MIN} to {VERSION_MAX}"
+            )
+        if payload == self.mine:
+            raise BusError("it sends back what this node says")
+        self.version = version
+        self.heard = hello
+        self.theirs = payload
+        proof = self.proof_of(DIALER if self.is_dialer else ACCEPTOR)
+        self.out += head_of(proof, 0) + proof
+
+    def on_proof(self, payload: bytes) -> None:
+        """[B1.1] The other end proves that it knows the secret."""
+        heard = self.heard
+        assert heard is not None
+        wanted = self.proof_of(ACCEPTOR if self.is_dialer else DIALER)
+        if not hmac.compare_digest(payload, wanted):
+            raise BusError("wrong secret: cluster-secret must be the same on both nodes")
+        self.salt = crc32(self.proof_of(b"salt"))
+        self.reader.salt = self.salt
+        self.reader.limit_bytes = self.limit_bytes
+        self.peer = heard.card
+
+    def proof_of(self, role: bytes) -> bytes:
+        """The keyed code over both HELLOs in the role of one end."""
+        both = [self.mine, self.theirs] if self.is_dialer else [self.theirs, self.mine]
+        text = b"%s:%d:%s%s" % (role, len(both[0]), both[0], both[1])
+        return hmac.new(self.secret, text, sha256).digest()
