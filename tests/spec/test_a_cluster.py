@@ -14,7 +14,8 @@ from tuque.core.events import Events
 from tuque.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
 from tuque.core.msgs import AnyMessage, DelJob, GotAck, Queued, ReplJob, SetAck, Slots
 from tuque.core.procedures import check
-from tuque.core.records import ACK, REMOVE, Record, Records, decode
+from tuque.core.readback import Record, decode
+from tuque.core.records import ACK, ACKED_AT, ADD, PEER, REMOVE, Records
 from tuque.core.replicate import AddSpec, on_addjob, settle
 from tuque.core.views import show
 
@@ -352,11 +353,11 @@ def test_journal_of_an_ack() -> None:
     lab = Lab(3)
     id = spread(lab, 3)
     for n in lab.nodes:
-        n.records = Records()
+        n.records = Records(n.node_ids)
     assert ack(lab, 0, id)
     for n in lab.nodes:
         assert n.records is not None
-        assert kinds(n.records) == [ACK, REMOVE]
+        assert [k for k in kinds(n.records) if k != PEER] == [ACKED_AT, REMOVE]
     id = spread(lab, 3)
     for n in lab.nodes:
         assert n.records is not None
@@ -418,18 +419,18 @@ def test_dead_letter_of_a_job_with_copies() -> None:
         assert lab.get(0) == [id]
         n = lab.nodes[0]
         n.is_leaving = is_leaving
-        n.records = Records()
+        n.records = Records(n.node_ids)
         lab.log.clear()
         dead = on_deadletter(n, n.jobs[id], b"dead", b"why")
         assert dead.state == QUEUED
         records = kinds(n.records)
-        assert records.index(ACK) > 0
-        assert ACK in records[1:]  # both in the records of one turn
+        assert records.index(ACKED_AT) > records.index(ADD)  # both in the records of one turn
         lab.run()
         assert lab.holders_of(id) == []
-        assert len(lab.holders_of(dead.id)) == 3
+        assert lab.holders_of(dead.id) == ([1, 2] if is_leaving else [0, 1, 2])
         assert (0, 1) in sent(lab, ReplJob)
-        assert lab.get(0, b"dead") == [dead.id]
+        served = [id for i in range(3) for id in lab.get(i, b"dead")]
+        assert served == [dead.id]
 
 
 def test_many_acks_in_a_turn() -> None:

@@ -6,7 +6,8 @@ import pytest
 from journal_by_hand import BOOT_ID, PATH, Kept, segment
 from node_by_hand import NODE_ID, START_MS, Box
 
-from tuque.core.records import ACK, ADD, PAUSE, REMOVE, Record, Records, decode
+from tuque.core.readback import Record, decode
+from tuque.core.records import ACK, ADD, PAUSE, REMOVE, Records
 from tuque.server.committer import Committer
 from tuque.store.disk import MemoryDisk
 from tuque.store.journal import HEADER_BYTES, MAGIC, JournalError, decode_header, read_manifest

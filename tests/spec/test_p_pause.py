@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from node_by_hand import NULL, Box, Status
 
-from tuque.core.records import PAUSE, Record, decode
+from tuque.core.readback import Record, decode
+from tuque.core.records import PAUSE
 
 
 def test_bad_word(box: Box) -> None:

@@ -15,6 +15,7 @@ from tuque.server.journal_thread import BACKLOG_BYTES
 from tuque.store.disk import Disk, MemoryDisk
 from tuque.store.journal import (
     HEADER_BYTES,
+    VERSION,
     JournalError,
     decode_header,
     decode_manifest,
@@ -184,21 +185,21 @@ def test_a_newer_format_is_refused_and_left_alone() -> None:
     data = lab.disk.file(f"{PATH}/{name}").data
     header = decode_header(bytes(data), name)
     assert header is not None
-    header.version = 2
+    header.version = VERSION + 1
     data[:HEADER_BYTES] = header.encode()
     files = {n: bytes(f.data) for n, f in lab.disk.names.items()}
-    with pytest.raises(JournalError, match="version 2, this program reads up to 1"):
+    with pytest.raises(JournalError, match="version 3, this program reads up to 2"):
         restarted(lab.disk, START_MS)
     assert {n: bytes(f.data) for n, f in lab.disk.names.items()} == files
 
 
 def test_a_manifest_of_a_newer_format_is_refused() -> None:
-    text = b"tuque-journal 2\n"
+    text = b"tuque-journal 3\n"
     data = text + b"crc %08x\n" % zlib.crc32(text)
-    with pytest.raises(JournalError, match="version 2"):
+    with pytest.raises(JournalError, match="version 3"):
         decode_manifest(data, "manifest")
     with pytest.raises(JournalError, match="manifest is damaged; run: tuque journal repair"):
-        decode_manifest(data.replace(b"2", b"3", 1), "manifest")
+        decode_manifest(data.replace(b"3", b"4", 1), "manifest")
 
 
 def test_a_torn_tail_is_cut_or_refused_as_configured() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tuque.core import readback as back
 from tuque.core import records as rec
 from tuque.core.job import ACKED, Job
 
@@ -43,12 +44,12 @@ CHANGING = "id state flags qtime_ms nacks deliveries delivered_count first_ms la
 WHOLE = [*CHANGING, *"queue body repl retry_s delay_s ctime_ns expire_ms".split()]
 
 
-def decode_all(payload: bytes) -> list[rec.Record]:
+def decode_all(payload: bytes) -> list[back.Record]:
     found = []
     pos = 0
     while pos < len(payload):
-        r = rec.Record()
-        pos = rec.decode(payload, pos, r)
+        r = back.Record()
+        pos = back.decode(payload, pos, r)
         found.append(r)
     return found
 
@@ -67,7 +68,7 @@ def test_add_and_state_come_back_whole(some: list[Job]) -> None:
         assert added.kind == rec.ADD and state.kind in (rec.STATE, rec.FIRST)
         for name in WHOLE:
             assert getattr(added, name) == getattr(job, name), name
-            assert getattr(rec.job_of(added), name) == getattr(job, name), name
+            assert getattr(back.job_of(added), name) == getattr(job, name), name
         for name in CHANGING:
             assert getattr(state, name) == getattr(job, name), name
 
@@ -109,7 +110,7 @@ def test_bytes_that_are_no_record_are_refused(job: Job, data: st.DataObject) -> 
     try:
         for r in decode_all(bytes(payload)):
             assert len(r.body) <= len(payload)
-    except rec.BadRecord:
+    except back.BadRecord:
         return
 
 
@@ -120,8 +121,8 @@ def test_every_cut_of_a_record_is_refused() -> None:
     records.add(job)
     whole = records.take()
     for size in range(len(whole)):
-        with pytest.raises(rec.BadRecord):
-            rec.decode(whole[:size], 0, rec.Record())
+        with pytest.raises(back.BadRecord):
+            back.decode(whole[:size], 0, back.Record())
 
 
 def test_a_record_shorter_than_its_kind_is_refused() -> None:
@@ -143,8 +144,8 @@ def test_a_record_shorter_than_its_kind_is_refused() -> None:
 def refuse_shorter(whole: bytes) -> None:
     for size in range(len(whole) - 4):
         data = size.to_bytes(4, "little") + whole[4 : 4 + size]
-        with pytest.raises(rec.BadRecord):
-            rec.decode(data, 0, rec.Record())
+        with pytest.raises(back.BadRecord):
+            back.decode(data, 0, back.Record())
 
 
 def test_an_acked_job_is_told_as_its_tombstone() -> None:

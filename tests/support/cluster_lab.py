@@ -10,27 +10,90 @@ from __future__ import annotations
 import msgspec
 
 from tuque.core import bus
+from tuque.core.copies import on_reach_changed
 from tuque.core.deliver import on_getjob, serve_ready, wait
+from tuque.core.drain import set_leaving
 from tuque.core.job import Job
 from tuque.core.msgs import AnyMessage
 from tuque.core.node import Added, Node
-from tuque.core.peers import slot_for
+from tuque.core.peers import set_reachable, slot_for
 from tuque.core.procedures import check
+from tuque.core.records import Records
 from tuque.core.repair import on_forget, on_incarnation
 from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
+from tuque.core.restore import after_load
 from tuque.core.timers import next_timer_ms, tick
+from tuque.store.disk import MemoryDisk
+from tuque.store.journal import Boot
+from tuque.store.replay import Loader
+from tuque.store.rewrite import Snapshot
+from tuque.store.writer import Journal
 
 START_MS = 1_700_000_000_000
+PATH = "/journal"
 ENCODER = msgspec.msgpack.Encoder()
 DECODER = msgspec.msgpack.Decoder(list[AnyMessage])
+
+
+def name_of(i: int) -> bytes:
+    """The id of node i."""
+    return (b"%02x" % (i + 10)) * 20
+
+
+class Kept:
+    """The journal of one node, synced at the end of each turn."""
+
+    def __init__(self, i: int) -> None:
+        self.disk = MemoryDisk()
+        self.disk.makedirs(PATH)
+        self.node_id = name_of(i)
+        self.journal = Journal(self.disk, PATH, self.node_id, Boot(START_MS, b"lab", 0))
+
+    def load(self, n: Node) -> None:
+        """Start on what was written before."""
+        boot = Boot(n.now_ms, b"lab", n.now_ms - START_MS)
+        loader = Loader(self.disk, PATH, boot, False)
+        while not loader.step(n, 1000):
+            pass
+        self.journal = Journal(self.disk, PATH, self.node_id, boot)
+        self.journal.start(loader.manifest, loader.seq(), n.now_ms)
+        n.records = Records(n.node_ids)
+        after_load(n)
+
+    def write(self, n: Node) -> None:
+        """Keep what the turn recorded."""
+        records = n.records
+        assert records is not None
+        count = records.count
+        if count > 0:
+            assert self.journal.append(records.take(), count, n.now_ms)
+            assert self.journal.sync()
+
+    def rewrite(self, n: Node) -> None:
+        """BGREWRITEAOF, all at once."""
+        self.write(n)
+        journal = self.journal
+        assert journal.begin_rewrite(journal.seq, n.now_ms)
+        snapshot = Snapshot(n)
+        while True:
+            payload = snapshot.slice(n, 100)
+            if payload:
+                assert journal.add_to_snapshot(
+                    payload, snapshot.record_count, snapshot.job_count, n.now_ms
+                )
+            if snapshot.is_done():
+                break
+        assert journal.finish_rewrite(n.now_ms)
 
 
 class Lab:
     """Nodes 0, 1, 2 ... all linked to each other, and what is on its way between them."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, has_journal: bool = False) -> None:
         self.now_ms = START_MS
         self.lives = [0] * count
+        self.is_blank = [True] * count
+        self.journals = [Kept(i) for i in range(count)] if has_journal else []
         self.nodes = [self.born(i) for i in range(count)]
         self.wires: dict[tuple[int, int], list[bytes]] = {}
         self.held: set[tuple[int, int]] = set()
@@ -44,10 +107,13 @@ class Lab:
         self.run()
 
     def born(self, i: int) -> Node:
-        """A node without memory; its id says which one it is."""
+        """A node with no memory but its journal; its id says which one it is."""
         self.lives[i] += 1
-        name = (b"%02x" % (i + 10)) * 20
-        return Node(name, b"seed %d %d" % (i, self.lives[i]), self.now_ms)
+        n = Node(name_of(i), b"seed %d %d" % (i, self.lives[i]), self.now_ms)
+        if self.journals:
+            self.journals[i].load(n)
+        self.is_blank[i] = len(n.jobs) == 0
+        return n
 
     def slot(self, a: int, b: int) -> int:
         """The slot of node b on node a."""
@@ -61,7 +127,11 @@ class Lab:
             self.wires[x, y] = []
             self.linked.add((x, y))
         for x, y in ((a, b), (b, a)):
-            bus.on_link_up(self.nodes[x], self.slot(x, y), not self.nodes[y].is_leaving)
+            n, slot = self.nodes[x], self.slot(x, y)
+            if n.peers[slot].life != self.lives[y]:
+                on_incarnation(n, slot, self.is_blank[y], self.lives[y])
+            n.peers[slot].is_leaving = self.nodes[y].is_leaving
+            bus.on_link_up(n, slot, not self.nodes[y].is_leaving)
 
     def cut(self, a: int, b: int) -> None:
         """Break the link; what is on its way is lost."""
@@ -94,21 +164,30 @@ class Lab:
                     self.link(a, b)
 
     def die(self, i: int) -> None:
-        """A node stops and forgets everything; `revive` starts it again."""
+        """A node stops and forgets all but its journal; `revive` starts it again."""
         self.isolate(i)
         self.nodes[i] = self.born(i)
 
     def revive(self, i: int) -> None:
-        """Start a node that died, without memory: its peers see a new incarnation."""
+        """Start a node that died: its peers see a new incarnation."""
         for b in range(len(self.nodes)):
             if b != i:
-                on_incarnation(self.nodes[b], self.slot(b, i), True)
                 self.link(i, b)
         self.run()
 
     def forget(self, a: int, b: int) -> None:
         """CLUSTER FORGET of node b on node a."""
         on_forget(self.nodes[a], self.slot(a, b))
+
+    def leave(self, i: int, is_leaving: bool = True) -> None:
+        """CLUSTER LEAVING yes|no on a node; all that are linked know it at once."""
+        set_leaving(self.nodes[i], is_leaving)
+        for b in range(len(self.nodes)):
+            if b != i:
+                n, slot = self.nodes[b], self.slot(b, i)
+                n.peers[slot].is_leaving = is_leaving
+                set_reachable(n, slot, (b, i) in self.linked and not is_leaving)
+                on_reach_changed(n)
 
     def beat(self) -> None:
         """One heartbeat of every node, answered by all that are linked and not held."""
@@ -134,6 +213,8 @@ class Lab:
         n.wakes = []
         self.told[i] += n.added
         n.added = []
+        if self.journals:
+            self.journals[i].write(n)
         for peer in n.dirty_peers:
             messages = peer.outbox
             peer.outbox = []

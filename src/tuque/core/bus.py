@@ -2,6 +2,7 @@
 
 from mypy_extensions import i64
 
+from tuque.core.asking import stop_asking
 from tuque.core.collect import collect_link_up, on_deljob_message, on_gotack, on_setack
 from tuque.core.copies import (
     copies_link_up,
@@ -11,7 +12,7 @@ from tuque.core.copies import (
     on_release,
     on_repljob,
 )
-from tuque.core.drain import on_left
+from tuque.core.drain import on_answer, on_left
 from tuque.core.external import on_enqueue_message, on_enqueued
 from tuque.core.federate import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
@@ -42,7 +43,7 @@ from tuque.core.msgs import (
 )
 from tuque.core.node import Node
 from tuque.core.peers import clear_link, on_slots, set_reachable
-from tuque.core.repair import on_ask, on_lack
+from tuque.core.repair import on_ask, on_lack, on_there
 from tuque.core.transfer import on_gotjobs, on_moved, on_yourjobs
 
 
@@ -52,6 +53,7 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_repljob(n, slot, m)
     elif isinstance(m, GotJob):
         on_gotjob(n, slot, m)
+        on_copies(n, slot, m.ids)
     elif isinstance(m, SetAck):
         on_setack(n, slot, m)
     elif isinstance(m, GotAck):
@@ -87,17 +89,27 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
     elif isinstance(m, Ask):
         on_ask(n, slot, m)
     elif isinstance(m, Lack):
-        on_lack(n, slot, m)
+        there = on_lack(n, slot, m)
+        on_answer(n, slot, there, m.ids)
     elif isinstance(m, Left):
         on_left(n, slot, m)
     elif isinstance(m, Pause):
         on_pause_message(n, slot, m)
 
 
+def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
+    """Copies that a repair or a drain may wait for are there."""
+    if len(n.losses.short) > 0 or len(n.losses.walks) > 0:
+        on_there(n, slot, ids)
+    if len(n.losses.leaves) > 0:
+        on_answer(n, slot, ids, [])
+
+
 def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     """[K4] A link to the peer was opened: what waited for it is said now (K4.2)."""
     clear_link(n, slot)
     n.peers[slot].is_linked = True
+    n.linked |= 1 << slot
     set_reachable(n, slot, is_reachable)
     copies_link_up(n, slot)
     collect_link_up(n, slot)
@@ -107,4 +119,5 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
 def on_link_down(n: Node, slot: i64) -> None:
     """[K4] The link to the peer is gone, and what was on its way with it."""
     clear_link(n, slot)
+    stop_asking(n, slot)
     on_reach_changed(n)

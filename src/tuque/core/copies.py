@@ -50,6 +50,7 @@ from tuque.core.queue import PAUSE_IN
 
 STEP_MS: Final = 50
 STEP_MAX_MS: Final = 2_000
+REPEATS_MAX: Final = 100  # messages of one turn to one peer; above it nothing is repeated
 FAILED_KEEP_MS: Final = 600_000  # how long a node that was away can be told that an add failed
 FAILED_MAX: Final = 100_000
 
@@ -291,8 +292,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
             say(n, slot, SetAck(m.id, job.holders, max(1, job.expire_ms - n.now_ms)))  # R2.2
             return
         join_holders(n, job, holders)  # R2.3
-        if m.mode & NO_REPLY == 0:
-            say_got(n, slot, m.id)
+        confirm(n, slot, job, m.mode)
         return
     if n.tombs.has(m.id):
         say(n, slot, SetAck(m.id, 0, max(1, m.left_ms)))
@@ -307,8 +307,16 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:
         n.records.add(job)
-    if m.mode & NO_REPLY == 0:
-        say_got(n, slot, m.id)
+    confirm(n, slot, job, m.mode)
+
+
+def confirm(n: Node, slot: i64, job: Job, mode: i64) -> None:
+    """GOTJOB to the sender of a copy if it waits for that; of a repair all holders hear."""
+    if mode & REPAIR:
+        for other in slots_of(job.holders):
+            say_got(n, other, job.id)  # R2.6
+    elif mode & NO_REPLY == 0:
+        say_got(n, slot, job.id)
 
 
 def job_of(n: Node, m: ReplJob, queue: bytes) -> Job:
@@ -448,6 +456,7 @@ def on_add_step(n: Node, adding: Adding) -> None:
         adding.sent_ms = now_ms
         message = as_message(n, job, 0)
         for slot in slots_of(asked):
-            if n.peers[slot].has_room:
+            peer = n.peers[slot]
+            if peer.has_room and len(peer.outbox) < REPEATS_MAX:
                 introduce(n, slot, job.holders | 1)
                 say(n, slot, message)  # R4.3

@@ -4,7 +4,6 @@ The sender of any such message has a copy, so that it becomes a holder. A due ti
 only ever moved to a later instant: no message cuts a delay short.
 """
 
-from hashlib import blake2b
 from typing import Final
 
 from mypy_extensions import i64
@@ -23,7 +22,7 @@ from tuque.core.msgs import (
     Working,
 )
 from tuque.core.node import Node
-from tuque.core.peers import introduce, say
+from tuque.core.peers import introduce, rank, say
 from tuque.core.procedures import dequeue, retry_due_ms
 
 TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others know its end
@@ -56,11 +55,6 @@ def put_off(n: Node, job: Job, due_ms: i64) -> None:
     """Move the due time of an active job that may be queued again, never to an earlier instant."""
     if job.state == ACTIVE and job.retry_s > 0 and due_ms > job.qtime_ms:
         set_due(n, job, due_ms)
-
-
-def rank(job_id: bytes, node_id: bytes) -> bytes:
-    """Which of two nodes keeps a job that both have queued: the one with the higher rank (Q4.3)."""
-    return blake2b(job_id + node_id, digest_size=8).digest()
 
 
 def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:

@@ -27,9 +27,9 @@ class Message(msgspec.Struct, array_like=True, gc=False):
 
 
 class Slots(Message, tag=1):
-    """The sender's slot numbers and the node ids they stand for."""
+    """The sender's slot numbers, the node ids and incarnations they stand for (K2.2)."""
 
-    pairs: list[tuple[int, bytes]]
+    nodes: list[tuple[int, bytes, int]]
 
 
 class ReplJob(Message, tag=2):
@@ -167,12 +167,15 @@ class Pause(Message, tag=18):
 class Ask(Message, tag=19):
     """Do you have copies of these jobs? (K5.1)"""
 
+    number: int  # of the question, for its answer
     ids: list[bytes]
+    is_short: bool  # the sender knows of too few copies: say which nodes have them (K5.4)
 
 
 class Lack(Message, tag=20):
-    """No copies of these here (K5.1)."""
+    """The answer to Ask: no copies of these here, but of all others asked for (K5.1)."""
 
+    number: int
     ids: list[bytes]
 
 

@@ -15,6 +15,7 @@ from tuque.core.events import Events
 from tuque.core.ids import IdMaker
 from tuque.core.job import Job
 from tuque.core.ledger import Ledger
+from tuque.core.losses import Losses
 from tuque.core.msgs import AnyMessage
 from tuque.core.queue import Queue
 from tuque.core.records import Records
@@ -60,6 +61,7 @@ class Peer:
     def __init__(self, slot: i64, node_id: bytes) -> None:
         self.slot = slot
         self.node_id = node_id
+        self.life: i64 = 0  # its incarnation, by a number that differs from others'; 0: unknown
         self.is_linked = False  # messages can be sent
         self.has_room = True  # the send buffer takes more (B2.4)
         self.is_leaving = False
@@ -67,6 +69,7 @@ class Peer:
         self.outbox: list[AnyMessage] = []  # said in this turn
         self.told: i64 = 0  # slots of this node that the peer knows, on this link
         self.theirs: dict[int, int] = {}  # its slots -> this node's
+        self.said: dict[int, tuple[int, int]] = {}  # its slots -> this node's, incarnation
         self.masks: dict[int, int] = {}  # its sets -> this node's, looked up before
         self.echoed_round: i64 = 0  # newest heartbeat of this node that it has answered
 
@@ -129,6 +132,7 @@ class Limits:
         self.default_retry_max_s: i64 = 300
         self.default_replicate: i64 = 3
         self.timers_per_step: i64 = 10_000
+        self.repair_per_second: i64 = 5_000  # jobs
 
 
 @final
@@ -168,6 +172,8 @@ class Node:
         self.is_loading = False
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
         self.slot_of: dict[bytes, int] = {node_id: 0}
+        self.node_ids: list[bytes] = [node_id]  # by slot
+        self.linked: i64 = 0  # set of slots with a link
         self.reachable: i64 = 0  # set of slots that may be given copies (K4.2)
         self.reachable_count: i64 = 0  # how many those are
         self.forgotten: i64 = 0  # set of slots (K6.2)
@@ -195,6 +201,7 @@ class Node:
         self.looks: list[tuple[int, bytes]] = []  # heap of (instant to look again, queue)
         self.sweep_ms: i64 = 0  # when demands are next tidied up
         self.custody: dict[bytes, int] = {}  # at-most-once jobs between this node and that slot
+        self.losses = Losses()  # copies to be looked for and made again (K5, K7)
         self.pauses: dict[bytes, Pausing] = {}  # what PAUSE said last, by queue
         self.deliveries: i64 = 0
         self.redeliveries: i64 = 0

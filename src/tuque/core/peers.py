@@ -3,9 +3,11 @@
 A node that is or was known has a slot; a set of nodes is a bit set of slots, bit 0 this
 node. Who belongs to the cluster and who answers is decided in cluster/; how messages
 travel is the shell's. A link belongs to one incarnation of a peer: messages of an older
-one never come here.
+one never come here. Nor do members of a set that mean an older incarnation than the one
+known here: what that one had may be lost (K2.2).
 """
 
+from hashlib import blake2b
 from typing import Final
 
 from mypy_extensions import i64
@@ -29,6 +31,7 @@ def slot_for(n: Node, node_id: bytes) -> i64:
         raise TooManyNodes(f"a node can know {SLOTS - 1} others at most")
     new = Peer(len(n.peers), node_id)
     n.peers.append(new)
+    n.node_ids.append(node_id)
     n.slot_of[node_id] = new.slot
     return new.slot
 
@@ -73,22 +76,44 @@ def introduce(n: Node, slot: i64, mask: i64) -> None:
     new = mask & ~peer.told
     if new == 0 or not peer.is_linked:
         return
-    pairs: list[tuple[int, bytes]] = []
+    nodes: list[tuple[int, bytes, int]] = []
     if new & 1:
-        pairs.append((0, n.node_id))
+        nodes.append((0, n.node_id, n.peers[0].life))
     for other in slots_of(new):
-        pairs.append((other, n.peers[other].node_id))
+        nodes.append((other, n.peers[other].node_id, n.peers[other].life))
     peer.told |= new
-    say(n, slot, Slots(pairs))
+    say(n, slot, Slots(nodes))
 
 
 def on_slots(n: Node, slot: i64, m: Slots) -> None:
-    """[K2] ON RECV SLOTS: the peer's numbers for nodes (K2.1)."""
+    """[K2] ON RECV SLOTS: the peer's numbers for nodes (K2.1), each in one incarnation (K2.2)."""
     peer = n.peers[slot]
     peer.masks = {}
-    for number, node_id in m.pairs:
+    for number, node_id, life in m.nodes:
         if 0 <= number < SLOTS and len(node_id) == 40:
-            peer.theirs[number] = 0 if node_id == n.node_id else slot_for(n, node_id)
+            peer.said[number] = (slot_for(n, node_id), life)
+            learn(n, peer, number)
+
+
+def learn(n: Node, peer: Peer, number: i64) -> None:
+    """Take the peer's number as what it said, if it means the incarnation known here (K2.2)."""
+    mine, life = peer.said[number]
+    known = n.peers[mine].life
+    if life == 0 or known == 0 or life == known:
+        peer.theirs[number] = mine
+    else:
+        peer.theirs.pop(number, None)  # K2.2
+
+
+def renew(n: Node, slot: i64, life: i64) -> None:
+    """[K2.2] The node has that incarnation from now on; sets that name another one mean less."""
+    n.peers[slot].life = life
+    for peer in n.peers:
+        peer.told &= ~(1 << slot)
+        peer.masks = {}
+        for number, (mine, _) in peer.said.items():
+            if mine == slot:
+                learn(n, peer, number)
 
 
 def translate(n: Node, slot: i64, mask: i64) -> i64:
@@ -112,6 +137,11 @@ def translate(n: Node, slot: i64, mask: i64) -> i64:
     return known & ~n.forgotten
 
 
+def rank(job_id: bytes, node_id: bytes) -> bytes:
+    """Which of several nodes acts for a job: the one with the highest rank (Q4.3, K5.4)."""
+    return blake2b(job_id + node_id, digest_size=8).digest()
+
+
 def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
     """Note whether the peer may be chosen for copies (K4.2)."""
     bit: i64 = 1 << slot
@@ -126,9 +156,11 @@ def clear_link(n: Node, slot: i64) -> None:
     """The link is gone: what waited is dropped, and numbers must be introduced again."""
     peer = n.peers[slot]
     peer.is_linked = False
+    n.linked &= ~(1 << slot)
     peer.outbox = []
     peer.told = 0
     peer.theirs = {}
+    peer.said = {}
     peer.masks = {}
     peer.echoed_round = 0
     set_reachable(n, slot, False)

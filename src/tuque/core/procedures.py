@@ -85,6 +85,8 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
         job.state = ACKED
     n.wheel.cancel(job)  # G2.3
     del n.jobs[job.id]
+    if len(n.losses.short) > 0:
+        n.losses.short.pop(job.id, None)
     n.job_bytes -= job_bytes(job)
     if job.retry_s == 0:
         n.delivered_amo.pop(job.id, None)

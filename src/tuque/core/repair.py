@@ -1,40 +1,499 @@
-"""Copies that were lost are made again; nodes that are gone leave the holder sets (SPEC K5, K6)."""
+"""Copies that were lost are made again; nodes that are gone leave the holder sets (SPEC K5, K6).
 
+A walk over all jobs takes a node out of the holders, or asks for what it should have. A
+job that has too few copies then stands in `losses.short` until it has enough; one of the
+nodes that have it, the one of the highest rank that can be reached, sends it to others.
+The rest check after a while whether that happened (K5.4), so that neither a node that
+dies nor one that knows of more copies keeps anybody waiting.
+"""
+
+from collections import deque
+from heapq import heappop, heappush
 from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import Ask, Lack
+from tuque.core.asking import answered, ask, ask_some, on_all_answered, stop_asking
+from tuque.core.collect import collect, doubt, forget_tombs
+from tuque.core.copies import as_message, join_holders
+from tuque.core.hearsay import TOMB_MS
+from tuque.core.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    EXTERNAL,
+    ONCE_QUEUED,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
+from tuque.core.losses import (
+    CHECK,
+    COUNT,
+    DOUBT,
+    FAR,
+    FORGET,
+    RECHECK,
+    STRIP,
+    Short,
+    Walk,
+)
+from tuque.core.msgs import REPAIR, Ask, Holders, Lack, ReplJob, SetAck
 from tuque.core.node import Node
+from tuque.core.peers import count_of, introduce, rank, renew, say, slots_of
+from tuque.core.transfer import lose_transits
 
-FAR: Final = 1 << 62
+STEP_JOBS: Final = 2_000  # looked at in one turn
+WINDOW_MS: Final = 100
+WINDOW_BYTES: Final = 16 << 20  # bodies sent in one window, to one target more
+SILENT_MS: Final = 1_000  # then a node that was sent a copy is asked for it
+ASKED_MS: Final = 4_000
+OTHERS_MS: Final = 2_000  # so long the node of the highest rank is left alone with a job
+FULL_MS: Final = 200
+DOUBT_MS: Final = 500
+REFUSED_MS: Final = 5_000
+PARKED_MS: Final = 60_000  # without anybody to send it to; a change of reach comes first
 
 
-def on_incarnation(n: Node, slot: i64, is_empty: bool) -> None:
-    """[K5] A peer started anew; `is_empty`: it says that it began without any job."""
+# ---- what happens to peers
+
+
+def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
+    """[K5] The peer has another incarnation than the one known; `is_empty`: it has no jobs.
+
+    `life` is a number that differs between incarnations (K2.2). To be called before
+    anything that it says, also when it is met for the first time.
+    """
+    renew(n, slot, life)
+    stop_asking(n, slot)
+    if is_empty:
+        n.losses.unsure &= ~(1 << slot)
+        lose_transits(n, slot)
+        begin_walk(n, STRIP, slot)  # K5.1
+    else:
+        n.losses.doubted |= 1 << slot
+        begin_walk(n, CHECK, slot)  # K5.2
 
 
 def on_forget(n: Node, slot: i64) -> None:
     """[K6] The peer was forgotten: it leaves the sets of every job (K6.2)."""
+    bit: i64 = 1 << slot
+    n.forgotten |= bit
+    stop_asking(n, slot)
+    n.losses.unsure &= ~bit
+    lose_transits(n, slot)
+    forget_tombs(n, slot)
+    begin_walk(n, FORGET, slot)
+
+
+def begin_walk(n: Node, kind: i64, slot: i64) -> None:
+    """Look at all jobs there are, from the next tick on."""
+    ids = list(n.losses.short) if kind == RECHECK else list(n.jobs)
+    n.losses.walks.append(Walk(kind, slot, ids, n.is_loading))
+
+
+def walk_some(n: Node, walk: Walk) -> None:
+    """Go on with a walk by some jobs."""
+    if walk.is_late:
+        walk.is_late = False
+        walk.ids = list(n.jobs)
+    end = walk.pos + STEP_JOBS
+    if end > len(walk.ids):
+        end = len(walk.ids)
+    bit: i64 = 1 << walk.slot
+    while walk.pos < end:
+        job = n.jobs.get(walk.ids[walk.pos])
+        walk.pos += 1
+        if job is None:
+            continue
+        if walk.kind == RECHECK:
+            recheck(n, job)
+        elif walk.kind == COUNT:
+            examine(n, job)
+        elif job.holders & bit:
+            visit(n, walk, job)
+    if walk.pos == len(walk.ids):
+        n.losses.walks.popleft()
+        if walk.slot not in n.losses.asking:
+            on_all_answered(n, walk.slot)
+
+
+def visit(n: Node, walk: Walk, job: Job) -> None:
+    """A job that the walk's node is believed to have."""
+    if job.state == ACKED:
+        if walk.kind == FORGET:
+            leave_acked(n, job, 1 << walk.slot)
+        elif walk.kind != DOUBT:
+            doubt(n, job, walk.slot)  # K5.1
+        return
+    if walk.kind == STRIP or walk.kind == FORGET:
+        if job.id in walk.spared:
+            return
+        lose_copy(n, job, walk.slot)
+    if job.retry_s == 0:
+        return
+    if walk.kind == DOUBT:
+        ask(n, walk.slot, job.id, False)
+        examine(n, job)
+    elif walk.kind != FORGET:
+        for other in slots_of(job.holders):
+            ask(n, other, job.id, False)  # K5.2
+
+
+def leave_acked(n: Node, job: Job, bits: i64) -> None:
+    """Take nodes out of the sets of an acked job; its collection may be complete then."""
+    job.holders &= ~bits
+    job.confirmed &= ~bits
+    if n.records is not None:
+        n.records.holders(job)
+    collect(n, job)
+
+
+def lose_copy(n: Node, job: Job, slot: i64) -> None:
+    """The node is known to have no copy of the open job."""
+    bit: i64 = 1 << slot
+    if job.holders & bit == 0:
+        return
+    job.holders &= ~bit
+    if job.state == WAIT_REPL:
+        job.confirmed &= ~bit
+        adding = n.adding.get(job.id)
+        if adding is not None and adding.server_slot == slot and job.retry_s > 0:
+            adding.server_slot = 0  # R6.2: another one is drawn
+        return
+    if n.records is not None:
+        n.records.holders(job)
+    if job.retry_s == 0:
+        n.offers[job.queue] = None  # F2.3: nobody else may have it any more
+        return
+    examine(n, job)
+    short = n.losses.short.get(job.id)
+    if short is not None and short.targets & bit:
+        drop_target(n, job, short, slot)
+
+
+# ---- questions
 
 
 def on_ask(n: Node, slot: i64, m: Ask) -> None:
-    """[K5.1] ON RECV ASK."""
+    """[K5] ON RECV ASK (K5.2, K5.4); not answered while the journal is loaded."""
+    if n.is_loading:
+        return
+    bit: i64 = 1 << slot
+    lacking: list[bytes] = []
+    for id in m.ids:
+        job = n.jobs.get(id)
+        if job is None or job.flags & EXTERNAL:
+            if n.tombs.has(id):
+                say(n, slot, SetAck(id, 0, TOMB_MS))
+            else:
+                lacking.append(id)
+            continue
+        if job.state == ACKED:
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))
+            continue
+        join_holders(n, job, bit)
+        if m.is_short:
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, Holders(id, job.holders))  # K5.4
+            examine(n, job)
+    say(n, slot, Lack(m.number, lacking))
 
 
-def on_lack(n: Node, slot: i64, m: Lack) -> None:
-    """[K5.1] ON RECV LACK."""
+def on_lack(n: Node, slot: i64, m: Lack) -> list[bytes]:
+    """[K5] ON RECV LACK: the sender leaves the holders (K5.2). Returns ids that it does have."""
+    for id in m.ids:
+        job = n.jobs.get(id)
+        if job is None or job.state == ACKED:
+            continue
+        short = n.losses.short.get(id)
+        if short is not None:
+            short.refused |= 1 << slot
+        lose_copy(n, job, slot)
+    there = answered(n, slot, m)
+    on_there(n, slot, there)
+    return there
+
+
+def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
+    """The peer said that it has copies: of a repair, or when it was asked."""
+    state = n.losses
+    for walk in state.walks:
+        if walk.slot == slot and walk.kind == STRIP:
+            for id in ids:
+                walk.spared[id] = None
+    if len(state.short) > 0:
+        for id in ids:
+            short = state.short.get(id)
+            job = n.jobs.get(id)
+            if short is not None and job is not None:
+                drop_target(n, job, short, slot)
+
+
+def drop_target(n: Node, job: Job, short: Short, slot: i64) -> None:
+    """The node has answered; when no other is waited for the job is looked at again."""
+    bit: i64 = 1 << slot
+    short.targets &= ~bit
+    short.asked &= ~bit
+    if has_enough(n, job, short.targets):
+        del n.losses.short[job.id]
+    elif short.targets == 0 and short.at_ms != 0:
+        to_bucket(n, job, short)
+
+
+# ---- jobs with too few copies
+
+
+def live_holders(n: Node, job: Job) -> i64:
+    """The holders that are believed to have a copy for good reason."""
+    return job.holders & ~n.losses.unsure & ~n.forgotten
+
+
+def is_repairable(job: Job) -> bool:
+    """Whether it is an open job of which there may be several copies (K5.3)."""
+    return job.retry_s > 0 and (job.state == ACTIVE or job.state == QUEUED)
+
+
+def has_enough(n: Node, job: Job, targets: i64) -> bool:
+    """Whether nothing has to be done for it, whatever becomes of `targets`."""
+    return not is_repairable(job) or count_of(live_holders(n, job) & ~targets) >= i64(job.repl)
+
+
+def examine(n: Node, job: Job) -> None:
+    """[K5] See that a job with too few copies is repaired (K5.3)."""
+    if n.is_leaving or job.id in n.losses.short or has_enough(n, job, 0):
+        return
+    short = Short(n.now_ms)
+    n.losses.short[job.id] = short
+    to_bucket(n, job, short)
+
+
+def recheck(n: Node, job: Job) -> None:
+    """Nodes came or went: look at a job that rests."""
+    short = n.losses.short.get(job.id)
+    if short is None or short.at_ms == 0:
+        return
+    drop_gone(n, short)
+    if short.targets == 0:
+        to_bucket(n, job, short)
+
+
+def drop_gone(n: Node, short: Short) -> None:
+    """Do not wait for nodes without a link; whether they have a copy is in doubt."""
+    n.losses.unsure |= short.targets & ~n.linked
+    short.targets &= n.linked
+
+
+def to_bucket(n: Node, job: Job, short: Short) -> None:
+    """Have it looked at soon, the sooner the fewer copies there are."""
+    short.at_ms = 0
+    copies = count_of(live_holders(n, job))
+    bucket = n.losses.buckets.get(copies)
+    if bucket is None:
+        bucket = deque()
+        n.losses.buckets[copies] = bucket
+    bucket.append(job.id)
+
+
+def rest(n: Node, job: Job, short: Short, span_ms: i64) -> None:
+    """Look at it again after a while."""
+    short.at_ms = n.now_ms + span_ms
+    heappush(n.losses.rests, (short.at_ms, job.id))
+
+
+def repair_some(n: Node) -> None:
+    """[K5] Look at jobs in the buckets, fewest copies first, as long as the rate allows (K5.3)."""
+    state = n.losses
+    refill(n)
+    looks: i64 = 0
+    copies: i64 = 0
+    while copies < 64 and looks < STEP_JOBS and state.budget > 0 and state.budget_bytes > 0:
+        bucket = state.buckets.get(copies)
+        if bucket is None or len(bucket) == 0:
+            copies += 1
+            continue
+        id = bucket.popleft()
+        looks += 1
+        short = state.short.get(id)
+        if short is None or short.at_ms != 0:
+            continue
+        job = n.jobs.get(id)
+        if job is None or has_enough(n, job, 0):
+            del state.short[id]
+        else:
+            repair(n, job, short)
+
+
+def refill(n: Node) -> None:
+    """A new window: copies may be sent again."""
+    state = n.losses
+    if n.now_ms - state.window_ms >= WINDOW_MS:
+        state.window_ms = n.now_ms
+        state.budget = max(n.limits.repair_per_second * WINDOW_MS // 1000, 1)
+        state.budget_bytes = WINDOW_BYTES
+
+
+def repair(n: Node, job: Job, short: Short) -> None:
+    """[K5] Send copies of the job, or see that the node does whose turn it is (K5.3, K5.4)."""
+    if job.holders & n.losses.unsure & n.linked:
+        rest(n, job, short, DOUBT_MS)  # they are being asked for it
+        return
+    live = live_holders(n, job)
+    first = first_of(n, job.id, live)
+    if first != 0:
+        wait_ms = short.since_ms + OTHERS_MS - n.now_ms
+        if wait_ms > 0:
+            rest(n, job, short, wait_ms)
+        else:
+            ask(n, first, job.id, True)  # K5.4
+            rest(n, job, short, ASKED_MS)
+        return
+    targets = choose_room(n, job.holders | short.refused, i64(job.repl) - count_of(live))
+    if len(targets) > 0:
+        send_repairs(n, job, targets)
+        for slot in targets:
+            short.targets |= 1 << i64(slot)
+        rest(n, job, short, SILENT_MS)
+        return
+    free = n.reachable & ~job.holders & ~1
+    if free & ~short.refused:
+        rest(n, job, short, FULL_MS)
+    else:
+        short.refused = 0
+        rest(n, job, short, REFUSED_MS if free else PARKED_MS)
+
+
+def first_of(n: Node, id: bytes, live: i64) -> i64:
+    """The slot of the node that is to repair the job: the highest rank of those that can."""
+    first: i64 = 0
+    best = rank(id, n.node_id)
+    for slot in slots_of(live & n.reachable):
+        other = rank(id, n.peers[slot].node_id)
+        if other > best:
+            best = other
+            first = slot
+    return first
+
+
+def choose_room(n: Node, taken: i64, count: i64) -> list[int]:
+    """Up to `count` reachable nodes that are not taken and whose links have room, at random."""
+    slots = [slot for slot in slots_of(n.reachable & ~taken & ~1) if n.peers[slot].has_room]
+    if len(slots) > count:
+        n.chance.shuffle(slots)
+        del slots[count:]
+    return slots
+
+
+def send_repairs(n: Node, job: Job, slots: list[int]) -> None:
+    """Send the job to nodes that become holders; all holders hear from them (K5.3)."""
+    state = n.losses
+    for slot in slots:
+        job.holders |= 1 << i64(slot)
+    if n.records is not None:
+        n.records.holders(job)
+    message = repair_message(n, job)
+    for slot in slots:
+        introduce(n, slot, job.holders | 1)
+        say(n, slot, message)
+        state.budget -= 1
+        state.budget_bytes -= len(job.body)
+        state.repaired += 1
+
+
+def repair_message(n: Node, job: Job) -> ReplJob:
+    """The job with its due time; in its first delay that is this node's, a copy's is later."""
+    message = as_message(n, job, REPAIR)
+    if job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0:
+        message.due_ms += i64(job.retry_s) * 1000
+    return message
+
+
+def wake_rested(n: Node) -> None:
+    """Jobs whose rest is over: silent nodes are asked, then all is looked at anew."""
+    state = n.losses
+    looks: i64 = 0
+    while len(state.rests) > 0 and state.rests[0][0] <= n.now_ms and looks < STEP_JOBS:
+        at_ms, id = heappop(state.rests)
+        looks += 1
+        short = state.short.get(id)
+        if short is None or short.at_ms != at_ms:
+            continue
+        job = n.jobs.get(id)
+        if job is None:
+            del state.short[id]
+            continue
+        drop_gone(n, short)
+        if short.targets == 0:
+            to_bucket(n, job, short)
+            continue
+        for slot in slots_of(short.targets & ~short.asked):
+            ask(n, slot, id, False)
+        short.asked = short.targets
+        rest(n, job, short, ASKED_MS)
+
+
+# ---- time
 
 
 def repair_left(n: Node) -> i64:
-    """[K5.3] Jobs that wait for repair, or whose copies are still being asked for."""
-    return 0
+    """[K5] Jobs with too few copies, and copies that are still to be asked for (K5.5)."""
+    state = n.losses
+    left: i64 = len(state.short)
+    for walk in state.walks:
+        if walk.kind != RECHECK:
+            left += len(walk.ids) - walk.pos + (1 if walk.is_late else 0)
+    for asking in state.asking.values():
+        left += asking.left()
+    if state.unsure & n.linked & ~state.doubted:
+        left += 1
+    return left
 
 
 def repair_tick(n: Node) -> None:
-    """[K5.2] Ask and send some of what is due."""
+    """[K5, K6] Go on with walks, questions and repairs, by a bounded step."""
+    if n.is_loading:
+        return
+    state = n.losses
+    fresh = state.unsure & n.linked & ~state.doubted
+    if fresh != 0:
+        state.doubted |= fresh
+        for slot in slots_of(fresh):
+            begin_walk(n, DOUBT, slot)
+    if state.must_count and n.linked != 0:
+        state.must_count = False
+        begin_walk(n, COUNT, 0)
+    if state.reach != n.reachable:
+        state.reach = n.reachable
+        if len(state.short) > 0:
+            begin_walk(n, RECHECK, 0)
+    if len(state.walks) > 0:
+        walk_some(n, state.walks[0])
+    ask_some(n)
+    if len(state.short) > 0:
+        wake_rested(n)
+        repair_some(n)
 
 
 def repair_next_ms(n: Node) -> i64:
     """The next instant at which `repair_tick` has something to do."""
-    return FAR
+    state = n.losses
+    if n.is_loading:
+        return FAR
+    if len(state.walks) > 0 or state.unsure & n.linked & ~state.doubted:
+        return n.now_ms
+    if state.must_count and n.linked != 0:
+        return n.now_ms
+    at_ms = state.ask_ms
+    if len(state.short) == 0:
+        return at_ms
+    if state.reach != n.reachable:
+        return n.now_ms
+    if len(state.rests) > 0 and state.rests[0][0] < at_ms:
+        at_ms = state.rests[0][0]
+    for bucket in state.buckets.values():
+        if len(bucket) > 0:
+            if state.budget > 0 and state.budget_bytes > 0:
+                return n.now_ms
+            return min(at_ms, state.window_ms + WINDOW_MS)
+    return at_ms

@@ -3,7 +3,8 @@
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED, QUEUED, Job
+from tuque.core.collect import on_loaded, restore_acked
+from tuque.core.job import ACKED, ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED, QUEUED, Job
 from tuque.core.node import Node, Pausing
 from tuque.core.peers import slots_of
 from tuque.core.procedures import get_queue, register
@@ -14,7 +15,8 @@ def restore_job(n: Node, job: Job) -> bool:
     """[J5] Enter a loaded job in the state it had. False when it is over or already here.
 
     A queued job is queued, an active one waits for its absolute due time, an
-    at-most-once job that was delivered is kept as delivered and never queued again.
+    at-most-once job that was delivered is kept as delivered and never queued again. An
+    acked one goes on being collected.
     """
     if job.expire_ms <= n.now_ms or job.id in n.jobs:
         return False
@@ -23,9 +25,17 @@ def restore_job(n: Node, job: Job) -> bool:
     q = n.queues.get(job.queue)
     if q is not None:
         job.queue = q.name  # all jobs of a queue share one name object
+    job.confirmed = 0
+    if job.state == ACKED:
+        job.body = b""
+        register(n, job, ledger.LOADED)
+        restore_acked(n, job)
+        return True
     was_queued = job.state == QUEUED
     job.state = ACTIVE
     register(n, job, ledger.LOADED)
+    if job.holders != 1 or job.repl > 1:
+        doubt_copies(n, job)
     if job.retry_s == 0 and job.flags & DELIVERED:
         job.qtime_ms = 0
         n.delivered_amo[job.id] = None
@@ -40,11 +50,27 @@ def restore_job(n: Node, job: Job) -> bool:
         q.jobs_in += 1
     elif job.qtime_ms == 0:
         job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000
-    if job.retry_s == 0 and job.flags & (IN_TRANSIT | ONCE_QUEUED) != IN_TRANSIT:
-        for slot in slots_of(job.holders):
-            n.custody[job.id] = slot  # F2.3: it was on its way to that node, or came from it
     n.wheel.arm(job, n.now_ms)
     return True
+
+
+def doubt_copies(n: Node, job: Job) -> None:
+    """[J5] Other holders may have lost the job meanwhile: they are asked when linked (J5.11).
+
+    At-most-once jobs that stood between this node and another one do so again.
+    """
+    if job.retry_s > 0:
+        n.losses.unsure |= job.holders & ~1
+        n.losses.must_count = True
+    elif job.flags & (IN_TRANSIT | ONCE_QUEUED) != IN_TRANSIT:
+        for slot in slots_of(job.holders):
+            n.custody[job.id] = slot  # F2.3: it was on its way to that node, or came from it
+
+
+def after_load(n: Node) -> None:
+    """The journal is loaded: what had to wait for that is done."""
+    order_evictable(n)
+    on_loaded(n)
 
 
 def order_evictable(n: Node) -> None:

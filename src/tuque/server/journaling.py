@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuque.core.records import Records
-from tuque.core.restore import order_evictable
+from tuque.core.restore import after_load
 from tuque.server.committer import Committer, forget_saved, has_saved_once, save_once
 from tuque.server.config import in_dir
 from tuque.server.options import Config
@@ -50,6 +50,7 @@ def load_journal(pump: Pump) -> None:
     if committer is None:
         return
     s.is_loading = True
+    s.n.is_loading = True
     pump.clock()
     started_ms = s.n.now_ms
     loader = committer.loader(may_cut=s.cfg.aof_load_truncated)
@@ -57,8 +58,9 @@ def load_journal(pump: Pump) -> None:
         pump.turn(0)
         if s.stop_requested:
             return  # the files stay as they are
-    order_evictable(s.n)
+    s.n.is_loading = False
     take_over(pump, committer)
+    after_load(s.n)  # after the journal goes on: what it does must be written
     s.is_loading = False
     for note in loader.notes:  # something was cut off, or the clock jumped
         log.warning("%s", note)
@@ -75,7 +77,7 @@ def take_over(pump: Pump, committer: Committer) -> None:
         raise JournalError(f"cannot retire the jobs saved in {committer.path}: {wrong}") from None
     if s.cfg.appendonly:
         committer.start(s.n.now_ms)
-        s.n.records = Records()
+        s.n.records = Records(s.n.node_ids)
         pump.watch_wake(committer.wake_fd)
     else:
         s.committer = None
@@ -94,7 +96,7 @@ def turn_on(s: Server) -> str:
     except JournalError as wrong:
         committer.close(s.n.now_ms)
         return str(wrong)
-    s.n.records = Records()
+    s.n.records = Records(s.n.node_ids)
     s.committer = committer  # the pump begins to watch it
     return ""
 

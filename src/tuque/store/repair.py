@@ -10,7 +10,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.records import END, BadRecord, Record, Records, decode
+from tuque.core.readback import BadRecord, Record, decode
+from tuque.core.records import END, Records
 from tuque.store.disk import Disk
 from tuque.store.journal import (
     DONE,

@@ -14,24 +14,27 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.job import ACTIVE, WAIT_REPL, Job
+from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, WAIT_REPL, Job
+from tuque.core.ledger import GC_ACKED
 from tuque.core.node import Node
+from tuque.core.procedures import CUSTODY_KEEP_MS
+from tuque.core.readback import BadRecord, Record, decode, job_of, renew
 from tuque.core.records import (
     ACK,
+    ACKED_AT,
     ADD,
     END,
     FIRST,
     GAP,
+    HOLDERS,
     PAUSE,
+    PEER,
     REMOVE,
     STATE,
-    BadRecord,
-    Record,
-    decode,
-    job_of,
-    renew,
+    TOMB,
 )
 from tuque.core.restore import restore_job, restore_pause
+from tuque.core.tombs import CUSTODY
 from tuque.store.disk import Disk
 from tuque.store.journal import (
     BAD,
@@ -47,6 +50,7 @@ from tuque.store.journal import (
     decode_header,
     read_manifest,
 )
+from tuque.store.nodesets import NodeSets
 
 JUMP_MS: Final = 2_000  # clocks that differ less are the same
 
@@ -93,7 +97,10 @@ class Loader:
         self.is_ended = False  # the snapshot's END was seen
         self.clock_ms: i64 = 0  # the journal's latest instant
         self.jobs: dict[bytes, Job] = {}
-        self.acked: dict[bytes, int] = {}  # tombstones: id, until when it is refused
+        self.acked: dict[bytes, int] = {}  # id, until when it is refused
+        self.buried: dict[bytes, tuple[int, int]] = {}  # of those other nodes had: (end, nodes)
+        self.tombs: dict[bytes, tuple[int, int]] = {}  # other tombstones: (end, kind)
+        self.nodes = NodeSets()
         self.pauses: dict[bytes, int] = {}
         self.order: list[Job] = []
         self.restored: i64 = 0
@@ -276,13 +283,23 @@ class Loader:
             self.on_add(r)
         elif STATE <= kind <= FIRST:
             job = self.jobs.get(r.id)
-            if job is not None:
+            if job is not None and job.state != ACKED:
                 renew(job, r)
         elif kind == ACK:
-            self.jobs.pop(r.id, None)
+            self.on_end(r.id, r.expire_ms, -1)
             self.acked[r.id] = r.expire_ms
         elif kind == REMOVE:
-            self.jobs.pop(r.id, None)
+            self.on_end(r.id, 0, r.bits)
+        elif kind == HOLDERS:
+            job = self.jobs.get(r.id)
+            if job is not None:
+                job.holders = self.nodes.common(r.holders)
+        elif kind == ACKED_AT:
+            self.on_acked(r)
+        elif kind == TOMB:
+            self.tombs[r.id] = (r.expire_ms, r.bits)
+        elif kind == PEER:
+            self.nodes.name(r.a, r.node_id)
         elif kind == PAUSE:
             if r.bits != 0:
                 self.pauses[r.queue] = r.bits
@@ -300,9 +317,37 @@ class Loader:
             return
         job = self.jobs.get(r.id)
         if job is None:
-            self.jobs[r.id] = job_of(r)
+            job = job_of(r)
+            self.jobs[r.id] = job
+        elif job.state == ACKED and r.state != ACKED:
+            self.refused_count += 1
+            return
         else:
             renew(job, r)
+        job.holders = self.nodes.common(r.holders)
+        self.tombs.pop(r.id, None)
+
+    def on_acked(self, r: Record) -> None:
+        """A job is acked, and other nodes are still to hear of it."""
+        if r.id in self.acked:
+            return
+        job = self.jobs.get(r.id)
+        if job is None:
+            job = Job(r.id, b"", b"", 0, r.expire_ms, 1, 0, 0)
+            self.jobs[r.id] = job
+        job.state = ACKED
+        job.body = b""
+        job.holders = self.nodes.common(r.holders)
+
+    def on_end(self, id: bytes, expire_ms: i64, cause: i64) -> None:
+        """A record went, by an ack (cause -1) or REMOVE; what other nodes may send stays away."""
+        job = self.jobs.pop(id, None)
+        if job is None or job.holders == 1:
+            return
+        if job.state == ACKED or cause < 0:
+            self.buried[id] = (max(expire_ms, job.expire_ms), job.holders & ~1)
+        elif job.retry_s == 0 and job.flags & IN_TRANSIT == 0 and cause != GC_ACKED:
+            self.tombs[id] = (job.expire_ms + CUSTODY_KEEP_MS, CUSTODY)
 
     # Clocks
 
@@ -326,6 +371,10 @@ class Loader:
                 job.last_ms += jump_ms
         for job_id in list(self.acked):
             self.acked[job_id] += jump_ms
+        for job_id, (end_ms, nodes) in list(self.buried.items()):
+            self.buried[job_id] = (end_ms + jump_ms, nodes)
+        for job_id, (end_ms, kind) in list(self.tombs.items()):
+            self.tombs[job_id] = (end_ms + jump_ms, kind)
 
     # Restoring
 
@@ -339,6 +388,8 @@ class Loader:
             job = order[self.restored]
             if job.state == WAIT_REPL:
                 job.state = ACTIVE  # its client is gone; the copy here counts
+            if job.holders != 1:
+                job.holders = self.nodes.slots(n, job.holders)
             if restore_job(n, job):
                 self.job_count += 1
             else:
@@ -349,7 +400,20 @@ class Loader:
         self.order = []
         for queue, bits in self.pauses.items():
             restore_pause(n, queue, bits)
+        self.restore_tombs(n)
         return True
+
+    def restore_tombs(self, n: Node) -> None:
+        """Ids that other nodes may still send (J5.12)."""
+        for id, (end_ms, nodes) in self.buried.items():
+            if end_ms > n.now_ms and id not in n.jobs:
+                n.tombs.bury(id, end_ms, self.nodes.slots(n, nodes) & ~1, n.round)
+        for id, (end_ms, kind) in self.tombs.items():
+            if end_ms > n.now_ms and id not in n.jobs:
+                if kind == CUSTODY:
+                    n.tombs.keep_custody(id, end_ms)
+                else:
+                    n.tombs.keep(id, end_ms)
 
 
 def file_size(disk: Disk, path: str) -> i64:

@@ -1,0 +1,79 @@
+"""Sets of nodes in a journal: whom their bits mean, in the process that wrote and here (SPEC J2.3).
+
+A process gives nodes their slots in the order in which it meets them, so that the same bit
+means another node after a restart. PEER records say which; what is loaded is kept in
+common bits until the slots of the loading node are known.
+"""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from tuque.core.node import Node
+from tuque.core.peers import SLOTS, TooManyNodes, slot_for, slots_of
+
+
+@final
+class NodeSets:
+    """Sets of nodes across processes, whose slots differ: bits in the order of their names.
+
+    Bit 0 is the node whose journal it is.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[bytes] = [b""]  # by common bit
+        self.bit_of: dict[bytes, int] = {}
+        self.named: dict[int, int] = {0: 0}  # slot of the process that wrote: common bit
+        self.seen: dict[int, int] = {}  # its sets: common ones
+        self.slot_sets: dict[int, int] = {}  # common sets: those of the node that loads
+
+    def name(self, slot: i64, node_id: bytes) -> None:
+        """From here on the slot means that node; more than a set can hold are left out."""
+        bit = self.bit_of.get(node_id)
+        if bit is None:
+            if len(self.ids) >= SLOTS:
+                return
+            bit = len(self.ids)
+            self.ids.append(node_id)
+            self.bit_of[node_id] = bit
+        if self.named.get(slot, -1) != bit:
+            self.named[slot] = bit
+            self.seen = {}
+
+    def common(self, nodes: i64) -> i64:
+        """The set as written; slots that were never named drop out."""
+        if nodes <= 1:
+            return nodes
+        known = self.seen.get(nodes)
+        if known is None:
+            known = translated(nodes, self.named)
+            self.seen[nodes] = known
+        return known
+
+    def slots(self, n: Node, nodes: i64) -> i64:
+        """A common set in the slots of the node."""
+        known = self.slot_sets.get(nodes)
+        if known is None:
+            slot_by_bit: dict[int, int] = {0: 0}
+            for bit in slots_of(nodes):
+                try:
+                    slot_by_bit[bit] = slot_for(n, self.ids[bit])
+                except TooManyNodes:
+                    continue
+            known = translated(nodes, slot_by_bit)
+            self.slot_sets[nodes] = known
+        return known & ~n.forgotten
+
+
+def translated(nodes: i64, bits: dict[int, int]) -> i64:
+    """The set with each bit moved as told; others drop out."""
+    moved: i64 = 0
+    bit: i64 = 0
+    while nodes > 0:
+        if nodes & 1:
+            to = bits.get(bit)
+            if to is not None:
+                moved |= 1 << to
+        nodes >>= 1
+        bit += 1
+    return moved
