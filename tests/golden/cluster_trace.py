@@ -12,7 +12,7 @@ from cluster_lab import START_MS, Lab
 
 from tuque.core.ackgc import on_ackjob
 from tuque.core.deliver import on_getjob
-from tuque.core.drain import set_leaving
+from tuque.core.drain import drain_left
 from tuque.core.job import STATE_NAMES
 from tuque.core.msgs import (
     HAS_QUEUED,
@@ -90,6 +90,12 @@ class ClusterTrace:
                     f"  {letter(i)}: {int(repair_left(n)) or 'done'}"
                     for i, n in enumerate(lab.nodes)
                 ]
+            case ["drain?"]:
+                self.lines += [
+                    f"  {letter(i)}: {int(drain_left(n)) or 'safe to stop'}"
+                    for i, n in enumerate(lab.nodes)
+                    if n.is_leaving
+                ]
             case _:
                 raise AssertionError(line)
         lab.run()
@@ -118,7 +124,7 @@ class ClusterTrace:
                 count = int(on_ackjob(n, id))
                 self.lines.append(f"  client at {letter(i)} < {count}")
             case [b"CLUSTER", b"LEAVING", flag]:
-                set_leaving(n, flag == b"yes")
+                lab.leave(i, flag == b"yes")
             case _:
                 raise AssertionError(words)
 
