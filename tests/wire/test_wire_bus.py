@@ -1,0 +1,259 @@
+"""Frames and handshake of the bus: any cut, any flipped bit, any hostile number (SPEC B)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuque.core.msgs import (
+    AnyMessage,
+    DelJob,
+    GotJob,
+    Heartbeat,
+    NeedJobs,
+    Queued,
+    ReplJob,
+    SetAck,
+    Slots,
+    YourJobs,
+)
+from tuque.wire.bus import FRAME_BYTES, BusError, FrameReader, frames_of, head_of, messages_of
+from tuque.wire.handshake import BEFORE_BYTES, Card, Conn, Hello
+
+ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
+IDS = st.lists(st.just(ID), max_size=4)
+MASKS = st.integers(0, (1 << 62) - 1)
+TIMES = st.integers(1, 1 << 50)
+COPIES = st.builds(
+    ReplJob,
+    id=st.just(ID),
+    queue=st.binary(max_size=20),
+    body=st.binary(max_size=300),
+    ctime_ns=TIMES,
+    left_ms=TIMES,
+    due_ms=TIMES,
+    retry_s=st.integers(0, 1 << 30),
+    delay_s=st.integers(0, 1 << 30),
+    repl=st.integers(1, 65_535),
+    nacks=st.integers(0, 1 << 30),
+    deliveries=st.integers(0, 1 << 30),
+    holders=MASKS,
+    mode=st.integers(0, 7),
+)
+MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
+    COPIES,
+    st.builds(GotJob, ids=IDS),
+    st.builds(SetAck, id=st.just(ID), holders=MASKS, left_ms=TIMES),
+    st.builds(DelJob, id=st.just(ID), holders=MASKS, left_ms=TIMES),
+    st.builds(Queued, id=st.just(ID), how=st.integers(0, 7)),
+    st.builds(NeedJobs, queue=st.binary(max_size=9), count=TIMES, is_waiting=st.booleans()),
+    st.builds(YourJobs, queue=st.binary(max_size=9), jobs=st.lists(COPIES, max_size=3)),
+    st.builds(
+        Heartbeat, round=TIMES, echo=TIMES, flags=TIMES, port=st.just(7711), nodes=st.just([])
+    ),
+)  # fmt: skip
+TURNS = st.lists(st.lists(MESSAGES, min_size=1, max_size=5), min_size=1, max_size=5)
+PLACES = st.lists(st.integers(0, 1 << 16), max_size=12)
+
+
+def card(letter: bytes, life: int = 1) -> Card:
+    """A node's card."""
+    return Card(letter * 40, life, letter * 8, True, 7711, 17711, "")
+
+
+def pair(one: bytes = b"s", other: bytes = b"s") -> tuple[Conn, Conn]:
+    """Two ends of a link under their secrets; raises what either end objects to."""
+    a = Conn(True, card(b"a"), one, b"n" * 32)
+    b = Conn(False, card(b"b"), other, b"m" * 32)
+    for _ in range(3):
+        b.feed(a.take_out())
+        a.feed(b.take_out())
+    return a, b
+
+
+def read(data: list[bytes], salt: int = 7) -> list[AnyMessage]:
+    """All messages in the pieces of a stream."""
+    reader = FrameReader(1 << 26)
+    reader.salt = salt
+    found: list[AnyMessage] = []
+    for piece in data:
+        reader.feed(piece)
+        while (payload := reader.next()) is not None:
+            found += messages_of(payload)
+    return found
+
+
+@given(TURNS, PLACES)
+def test_every_split_gives_the_same_messages(
+    turns: list[list[AnyMessage]], places: list[int]
+) -> None:
+    """B2.1 A frame has a length, a CRC-32 and all messages for one peer of one turn."""
+    data = b"".join(frames_of(turn, 7) for turn in turns)
+    at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    pieces = [data[a:b] for a, b in pairwise(at)]
+    assert read(pieces) == [message for turn in turns for message in turn]
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=3), st.integers(0, 1 << 30))
+def test_a_flipped_bit_is_seen(messages: list[AnyMessage], place: int) -> None:
+    """B2.2 A frame that does not decode closes the link and is counted."""
+    data = bytearray(frames_of(messages, 7))
+    place %= len(data) * 8
+    data[place // 8] ^= 1 << place % 8
+    try:
+        assert read([bytes(data)]) == []  # its length grew: it never ends
+    except BusError:
+        pass
+
+
+def test_large_turns_are_cut_between_messages() -> None:
+    """B2.1: its length is bounded; one message alone may be larger."""
+    copy = ReplJob(ID, b"q", b"x" * 400_000, 1, 1, 0, 1, 0, 1, 0, 0, 1, 0)
+    big = ReplJob(ID, b"q", b"x" * (3 << 20), 1, 1, 0, 1, 0, 1, 0, 0, 1, 0)
+    data = frames_of([copy, copy, copy, big, copy], 7)
+    sizes = []
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        sizes.append(size)
+        at += 8 + size
+    assert len([size for size in sizes if size > FRAME_BYTES]) == 1
+    assert read([data]) == [copy, copy, copy, big, copy]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xdd\xff\xff\xff\xff",  # a list of four billion
+        b"\xdd\x00\xff\xff\xff" * 1000,
+        b"\x91\x92\x03\xdd\xff\xff\xff\xff",  # GOTJOB with as many ids
+        b"\x91\x92\x03\x91\xc6\xff\xff\xff\xff",  # an id of 4 GB
+        b"\x91\x93\x06\xc4\x01x\x00",  # QUEUED with a short id
+        b"\x91" * 5000,
+        b"",
+        b"\xc1",
+    ],
+)
+def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
+    """B2.1: counts inside are checked against the bytes left before anything is allocated."""
+    import tracemalloc
+
+    tracemalloc.start()
+    with pytest.raises(BusError):
+        read([head_of(payload, 7) + payload])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        GotJob([b"short"]),
+        SetAck(ID, -1, 5),
+        SetAck(ID, 1 << 62, 5),
+        SetAck(ID, 1, 1 << 63),
+        DelJob(ID, 1, -5),
+        Queued(ID, 999),
+        Slots([(62, b"a" * 40, 0)]),
+        Slots([(1, b"a" * 39, 0)]),
+        ReplJob(ID, b"q", b"", 1, 0, 0, 1, 0, 1, 0, 0, 1, 0),
+        ReplJob(ID, b"q", b"", 1, 1, 0, 1 << 31, 0, 1, 0, 0, 1, 0),
+        YourJobs(b"q", [ReplJob(b"x", b"q", b"", 1, 1, 0, 1, 0, 1, 0, 0, 1, 0)]),
+        NeedJobs(b"q", -1, True),
+        Heartbeat(1, 2, 3, 70_000, []),
+    ],
+)
+def test_fields_out_of_range_are_refused(message: AnyMessage) -> None:
+    """B2.2: what could not have been said by a node closes the link."""
+    with pytest.raises(BusError):
+        read([frames_of([message], 7)])
+
+
+def test_frames_have_a_limit() -> None:
+    """B2.1: a declared length beyond the limit is refused before its bytes come."""
+    reader = FrameReader(1000)
+    reader.feed((1001).to_bytes(4, "big") + bytes(4))
+    with pytest.raises(BusError):
+        reader.next()
+
+
+def test_both_ends_prove_the_secret() -> None:
+    """B1.1 Both sides send protocol versions, node id, incarnation and a challenge; each answers
+    with a keyed code over both challenges under the cluster secret."""
+    a, b = pair()
+    assert a.peer == card(b"b")
+    assert b.peer == card(b"a")
+    assert b.feed(a.encode([GotJob([ID])])) == [GotJob([ID])]
+
+
+@pytest.mark.parametrize("secrets", [(b"s", b"t"), (b"", b"s"), (b"s", b"")])
+def test_a_wrong_secret_is_refused(secrets: tuple[bytes, bytes]) -> None:
+    """B1.1: without the same secret neither end hears the other."""
+    with pytest.raises(BusError, match="wrong secret"):
+        pair(*secrets)
+
+
+def test_a_proof_cannot_be_reflected_or_replayed() -> None:
+    """B1.1: what one end says proves nothing when it is sent back, or sent again later."""
+    a = Conn(True, card(b"a"), b"s", b"n" * 32)
+    hello = a.take_out()
+    with pytest.raises(BusError):
+        a.feed(hello)
+    first = Conn(True, card(b"a"), b"s", b"n" * 32)
+    second = Conn(False, card(b"b"), b"s", b"m" * 32)
+    said = first.take_out()
+    second.feed(said)
+    first.feed(second.take_out())
+    said += first.take_out()
+    again = Conn(False, card(b"b"), b"s", b"k" * 32)
+    with pytest.raises(BusError, match="wrong secret"):
+        again.feed(said)
+    mirror = Conn(True, card(b"a"), b"s", b"n" * 32)
+    thief = Conn(False, card(b"c"), b"other", b"m" * 32)
+    thief.feed(mirror.take_out())
+    mirror.feed(thief.take_out()[: 8 + len(thief.mine)])
+    proof = mirror.take_out()
+    with pytest.raises(BusError, match="wrong secret"):
+        mirror.feed(proof)
+    assert mirror.peer is None
+
+
+def test_little_is_read_before_the_proof() -> None:
+    """B1.1 Until then a frame is at most 1 KiB."""
+    conn = Conn(False, card(b"b"), b"s", b"m" * 32)
+    with pytest.raises(BusError):
+        conn.feed((BEFORE_BYTES + 1).to_bytes(4, "big") + bytes(4))
+    for junk in (b"GET / HTTP/1.1\r\n\r\n", bytes(64), b"*1\r\n$4\r\nPING\r\n"):
+        conn = Conn(False, card(b"b"), b"s", b"m" * 32)
+        with pytest.raises(BusError):
+            conn.feed(junk)
+        assert conn.peer is None
+
+
+@given(st.binary(max_size=200))
+def test_junk_is_refused_without_an_exception_of_ours(junk: bytes) -> None:
+    """B2.2: whatever comes before the proof ends in a refusal or waits for more."""
+    conn = Conn(False, card(b"b"), b"s", b"m" * 32)
+    try:
+        assert conn.feed(head_of(junk, 0) + junk) == []
+    except BusError:
+        pass
+    assert conn.peer is None
+
+
+def test_no_common_version() -> None:
+    """B1.2 The highest version both know is used; none in common closes the link with a logged
+    reason."""
+    conn = Conn(False, card(b"b"), b"s", b"m" * 32)
+    hello = msgspec.msgpack.encode(Hello(b"tuque bus", 2, 9, card(b"a"), b"n" * 32))
+    with pytest.raises(BusError, match="no common version"):
+        conn.feed(head_of(hello, 0) + hello)
+    conn = Conn(False, card(b"b"), b"s", b"m" * 32)
+    hello = msgspec.msgpack.encode(Hello(b"tuque bus", 1, 9, card(b"a"), b"n" * 32))
+    conn.feed(head_of(hello, 0) + hello)
+    assert conn.version == 1
