@@ -72,8 +72,8 @@ def test_reset_and_select(box: Box) -> None:
 
 
 def test_monitor(box: Box) -> None:
-    """C7.5 MONITOR answers `+OK` and then one line per command of any client. Passwords are not
-    shown.
+    """C7.5 MONITOR answers `+OK` and then one line per command of any client,
+    `+<s>.<us> [<address>] "word" ...`
     """
     watcher = box.session()
     assert watcher("MONITOR") == "OK"
@@ -84,6 +84,18 @@ def test_monitor(box: Box) -> None:
     shown = watcher.raw()
     assert shown.count(b"\r\n") == 2
     assert b"hush" not in shown
+
+
+def test_config_get(box: Box) -> None:
+    """C7.7 CONFIG GET takes one pattern or more and gives each option that fits once. `requirepass`
+    and other secrets are shown as `********`, or empty when they are not set.
+    """
+    assert box.run("CONFIG", "GET", "requirepass") == [b"requirepass", b""]
+    assert box.run("CONFIG", "GET", "hz", "h?", "none") == [b"hz", b"10"]
+    box.run("CONFIG", "SET", "requirepass", "hush")
+    box.run("AUTH", "hush")
+    both = box.run("CONFIG", "GET", "requirepass", "hz")
+    assert both == [b"requirepass", b"********", b"hz", b"10"]
 
 
 def test_every_command_is_answered(box: Box) -> None:

@@ -104,9 +104,7 @@ def rows_of(directory: Path) -> list[tuple[int, str]]:
 
 
 def test_the_stream_tells_of_starts_and_stops(tmp_path: Path) -> None:
-    """E2.1 `started` and `stopped` are rows too, without queue and job. E2.2 Numbers go on over
-    restarts, after the last one that is in a segment of this node.
-    """
+    """E2.2 Numbers go on over restarts, after the last one that is in a segment of this node."""
     pytest.importorskip("pyarrow")
     from tuque.server.eventlog import EventLog
 

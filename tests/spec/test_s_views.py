@@ -244,7 +244,7 @@ def test_who_may_debug(allowed: str, reply: str) -> None:
 
 def test_info(box: Box) -> None:
     """S8.1 The sections of Disque with their fields, then ours: the ledger (G9), memory levels,
-    events. More than one argument: `-ERR syntax error`; an unknown section gives an empty bulk.
+    events; under Memory `used_memory_jobs`, and `used_memory_clients` for what else is counted
     """
     text = box.run("INFO").decode()
     titles = [line[2:] for line in text.split("\r\n") if line.startswith("# ")]
@@ -260,6 +260,7 @@ def test_info(box: Box) -> None:
     ]
     assert "registered_jobs:0\r\n" in text
     assert "memory_level:0\r\n" in text
+    assert "used_memory_jobs:0\r\nused_memory_clients:" in text
     assert box.run("INFO", "what") == b""
     assert box.run("INFO", "a", "b") == "ERR syntax error"
     assert b"cmdstat_info:calls=" in box.run("INFO", "commandstats")
