@@ -49,6 +49,8 @@ def test_the_job_cycle(r: redis.Redis) -> None:
     assert r.execute_command("GETJOB", "TIMEOUT", 10, "FROM", "q") is None
     with pytest.raises(redis.ResponseError, match="BADID"):
         r.execute_command("ACKJOB", "x")
+    with pytest.raises(redis.ResponseError, match="unknown command 'SET'"):
+        r.set("a", "b")
 
 
 def test_what_it_asks_by_itself(r: redis.Redis) -> None:
@@ -60,7 +62,8 @@ def test_what_it_asks_by_itself(r: redis.Redis) -> None:
     assert any(text(row["name"]) == "me" for row in r.client_list())
     assert r.info()["tcp_port"] > 0
     assert r.info("clients")["connected_clients"] >= 1
-    assert r.config_get("maxm*")
+    policy = {text(name): text(value) for name, value in r.config_get("maxmemory-p*").items()}
+    assert policy == {"maxmemory-policy": "acks"}
     assert r.config_set("slowlog-max-len", 32)
     assert r.time()[0] > 1_700_000_000
     assert r.slowlog_len() >= 0

@@ -8,4 +8,4 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from door import door, make_door  # noqa: F401  the path is set above; pytest finds them here
-from live import make_live, port  # noqa: F401  fixtures too
+from live import make_live  # noqa: F401  a fixture too

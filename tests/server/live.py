@@ -72,11 +72,3 @@ def make_live(tmp_path: Path) -> Iterator[Callable[..., Live]]:
     yield make
     for one in made:
         one.stop()
-
-
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a server with all options at their defaults, shared by a module's tests."""
-    one = Live(tmp_path_factory.mktemp("node"))
-    yield one.port
-    assert one.stop() == 0
