@@ -15,7 +15,7 @@ from tuque.core.deliver import on_getjob, on_poll, serve_ready, wait
 from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
 from tuque.core.job import ACKED, WAIT_REPL, Job
-from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, TIMED_OUT, Wake
+from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, TIMED_OUT, Node, Wake
 from tuque.core.queue import PAUSE_IN
 from tuque.core.replicate import PAUSED, on_addjob, refusal, settle
 from tuque.core.requeue import (
@@ -290,20 +290,20 @@ def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
 
 def cmd_enqueue(s: Server, c: Client, args: list[bytes]) -> None:
     """ENQUEUE [id ...] (Q5.2)."""
-    check_ids(args, 1)
-    done = 0
-    for id in args[1:]:
-        if on_enqueue(s.n, id):
-            done += 1
-    c.out.append(int_reply(done))
+    each_id(s, c, args, on_enqueue)
 
 
 def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
     """DEQUEUE [id ...] (Q7.2)."""
+    each_id(s, c, args, on_dequeue)
+
+
+def each_id(s: Server, c: Client, args: list[bytes], on: Callable[[Node, bytes], bool]) -> None:
+    """Do it to every job named; the reply is how many it was done to."""
     check_ids(args, 1)
     done = 0
     for id in args[1:]:
-        if on_dequeue(s.n, id):
+        if on(s.n, id):
             done += 1
     c.out.append(int_reply(done))
 
