@@ -8,7 +8,7 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Node, StartWorker, wait_until
+from worker_lab import Did, Node, Program, StartWorker, wait_until
 
 from tuque import Client
 
@@ -20,6 +20,17 @@ def _app_talks_to_the_node(node: Node) -> None:
 
 def is_empty(client: Client) -> bool:
     return next(iter(client.jscan()), None) is None
+
+
+def busy_for_ever(pool: str, grace_s: str, start_worker: StartWorker, did: Did) -> Program:
+    """A worker that runs a job which does not end."""
+    if pool == "async":
+        tasks.for_ever.enqueue("x")
+    else:
+        tasks.until_file.enqueue("x", "never")
+    worker = start_worker("--pool", pool, "--grace", grace_s)
+    wait_until(did, "the job runs")
+    return worker
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -49,12 +60,7 @@ def test_stop_finishes_what_runs_and_gives_back_what_waits(
 def test_after_the_grace_the_rest_goes_back(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    if pool == "async":
-        tasks.for_ever.enqueue("x")
-    else:
-        tasks.until_file.enqueue("x", "never")
-    worker = start_worker("--pool", pool, "--grace", "1")
-    wait_until(did, "the job runs")
+    worker = busy_for_ever(pool, "1", start_worker, did)
     began = time.monotonic()
     worker.signal(signal.SIGTERM)
     worker.ends(0)
@@ -67,12 +73,7 @@ def test_after_the_grace_the_rest_goes_back(
 def test_a_second_signal_leaves_at_once(
     pool: str, client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    if pool == "async":
-        tasks.for_ever.enqueue("x")
-    else:
-        tasks.until_file.enqueue("x", "never")
-    worker = start_worker("--pool", pool, "--grace", "3600")
-    wait_until(did, "the job runs")
+    worker = busy_for_ever(pool, "3600", start_worker, did)
     worker.signal(signal.SIGTERM)
     worker.says("stopping")
     worker.signal(signal.SIGTERM)
