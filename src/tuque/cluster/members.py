@@ -57,6 +57,11 @@ class Meeting:
         return f"{'0' * 40} {self.host}:{self.port} handshake 0 0 disconnected {self.reason}\n"
 
 
+def mark_number(mark: bytes) -> i64:
+    """An incarnation as a number, never 0 (K2.2)."""
+    return int.from_bytes(mark[:7], "big") | 1
+
+
 @final
 class Members:
     """The other nodes of the cluster, as one node knows them."""
@@ -66,10 +71,12 @@ class Members:
         self.life = life
         self.mark = mark
         self.timeout_ms = timeout_ms
+        n.peers[0].life = mark_number(mark)
         self.port: i64 = 0  # of this node, as others should connect to it
         self.number: i64 = 0  # this node's own, odd: it was forgotten
         self.by_id: dict[bytes, Member] = {}
         self.by_slot: dict[int, Member] = {}
+        self.left_behind: dict[bytes, None] = {}  # by CLUSTER RESET: members no more
         self.meetings: list[Meeting] = []
         self.beat_ms: i64 = 0
         self.turn: i64 = 0  # where the next part of many nodes begins
@@ -123,12 +130,20 @@ class Members:
 
     def forget_all(self) -> None:
         """CLUSTER RESET: this node is alone again; the others keep what they know."""
-        for one in self.alive():
-            self.set_number(one, one.number + 1)
+        for one in list(self.by_id.values()):
+            if one.is_linked:
+                self.stale.append(one.slot)
+            self.left_behind[one.node_id] = None
         self.by_id = {}
         self.by_slot = {}
         self.meetings = []
         self.is_changed = True
+
+    def renew(self, life: i64, mark: bytes) -> None:
+        """This node begins another life without jobs, as by CLUSTER RESET."""
+        self.life = life
+        self.mark = mark
+        self.n.peers[0].life = mark_number(mark)
 
     def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
         """A node that nodes.conf tells of: it is dialled as if it had just been lost."""
@@ -273,21 +288,29 @@ class Members:
         bus_port: i64,
         is_dialer: bool,
         dialed: tuple[str, int],
+        is_meeting: bool,
     ) -> i64:
         """[K1] A node has proved that it is of this cluster: its slot. Raises Refused."""
         now_ms = self.n.now_ms
-        was_met = is_dialer and self.end_meeting(dialed)
+        was_met = is_meeting or (is_dialer and self.end_meeting(dialed))
         if node_id == self.n.node_id:
             if life == self.life and mark == self.mark:
                 raise Refused("that is this node itself")
             self.on_twin("another node has the id of this one")
             raise Refused("another node has the id of this one; give one of them a new directory")
+        if node_id in self.left_behind:
+            if not was_met:
+                raise Refused("this node was reset; CLUSTER MEET makes it a member again")
+            del self.left_behind[node_id]
         one = self.by_id.get(node_id)
         if one is None:
             one = self.add(node_id)
         if one.is_forgotten():
-            if not was_met:
-                raise Refused("it was forgotten; CLUSTER MEET it from a node of this cluster")
+            if not was_met or not is_empty or (one.life == life and one.mark == mark):
+                raise Refused(
+                    "it was forgotten and may have jobs of before: "
+                    "start it without them, or CLUSTER RESET it, and CLUSTER MEET it again"
+                )
             self.set_number(one, one.number + 1)  # K6.3
         self.check_life(one, life, mark, now_ms)
         by_lower = (self.n.node_id < node_id) == is_dialer
@@ -296,9 +319,10 @@ class Members:
             if now_ms - one.heard_ms <= self.timeout_ms:
                 raise Refused("there is a link already")
         if not is_same:
+            was_known = one.life != 0
             one.life = life  # K1.2
             one.mark = mark
-            on_incarnation(self.n, one.slot, is_empty, int.from_bytes(mark[:7], "big"))
+            on_incarnation(self.n, one.slot, is_empty and was_known, mark_number(mark))
         one.by_lower = by_lower
         if one.host != host or one.port != port or one.bus_port != bus_port:
             one.host = host
@@ -319,6 +343,13 @@ class Members:
             self.reach(one)
             raise Refused("two nodes with this id are alive")
         raise Refused("a newer incarnation of this node is alive")
+
+    def is_meeting(self, host: str, bus_port: i64) -> bool:
+        """Whether the address is dialled because of a CLUSTER MEET."""
+        for meeting in self.meetings:
+            if meeting.host == host and meeting.bus_port == bus_port:
+                return True
+        return False
 
     def end_meeting(self, dialed: tuple[str, int]) -> bool:
         """Whether the address was dialled for a meeting, which is over now."""
@@ -445,7 +476,6 @@ class Members:
             self.n.forgotten &= ~(1 << one.slot)
             one.heard_ms = self.n.now_ms
             one.dial_ms = self.n.now_ms
-            one.life = 0  # its jobs are asked for as if it were new
 
     def reach(self, one: Member) -> None:
         """Tell the core whether the node may be given copies."""
