@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +15,11 @@ from typing import Final
 
 import click
 
-from tuque.console.link import ErrorReply, Link, Target
+from tuque.console.link import ErrorReply, Link, LinkError, Target
 
 START_LIMIT_S: Final = 30.0
 STOP_LIMIT_S: Final = 30.0
+ANSWER_S: Final = 10.0
 LOG_TAIL_LINES: Final = 15
 BUS_OFFSET: Final = 10_000  # the bus port is that much above the client port
 
@@ -155,36 +156,35 @@ def start_nodes(programs: Programs, ports: list[int], out: Path, *options: str) 
 
 def join_nodes(programs: Programs, ports: list[int]) -> None:
     """Lets the nodes meet and waits until each is linked to all others."""
-    first = Link(Target(port=ports[0]))
+    first = Link(Target(port=ports[0]), ANSWER_S)
     for port in ports[1:]:
-        said = first.call([b"CLUSTER", b"MEET", b"127.0.0.1", str(port).encode()])
+        with told(programs, node_name(1)):
+            said = first.call([b"CLUSTER", b"MEET", b"127.0.0.1", str(port).encode()])
         if isinstance(said, ErrorReply):
             raise click.ClickException(f"CLUSTER MEET 127.0.0.1 {port}: {said}")
     first.close()
     for number, port in enumerate(ports, 1):
-        link = Link(Target(port=port))
-        wait_until(
-            programs,
-            node_name(number),
-            "find the others",
-            partial(sees, link, len(ports)),
-        )
+        name, link = node_name(number), Link(Target(port=port), ANSWER_S)
+        with told(programs, name):
+            wait_until(programs, name, "find the others", partial(sees, link, len(ports)))
         link.close()
+
+
+@contextlib.contextmanager
+def told(programs: Programs, name: str) -> Iterator[None]:
+    """ClickException with the end of its log when a program that was asked does not answer."""
+    try:
+        yield
+    except LinkError as err:
+        raise click.ClickException(f"{name}: {err}\n{programs.log_tail(name)}") from None
 
 
 def sees(link: Link, count: int) -> bool:
     """Whether a node reaches all others of a cluster of that many."""
-    return reach(link) + 1 >= count
-
-
-def reach(link: Link) -> int:
-    """How many other nodes a node reaches."""
     text = link.call([b"CLUSTER", b"INFO"])
     assert isinstance(text, bytes), text
-    for line in text.split(b"\r\n"):
-        if line.startswith(b"cluster_reachable_nodes:"):
-            return int(line.partition(b":")[2])
-    return 0
+    wanted = b"cluster_reachable_nodes:%d" % (count - 1)
+    return wanted in text.split(b"\r\n")
 
 
 def wait_until(programs: Programs, name: str, what: str, is_so: Callable[[], bool]) -> None:
