@@ -292,7 +292,7 @@ class Members:
     ) -> i64:
         """[K1] A node has proved that it is of this cluster: its slot. Raises Refused."""
         now_ms = self.n.now_ms
-        was_met = is_meeting or (is_dialer and self.end_meeting(dialed))
+        was_met = is_meeting or (is_dialer and self.is_meeting(dialed[0], dialed[1]))
         if node_id == self.n.node_id:
             if life == self.life and mark == self.mark:
                 raise Refused("that is this node itself")
@@ -324,6 +324,8 @@ class Members:
             one.mark = mark
             on_incarnation(self.n, one.slot, is_empty and was_known, mark_number(mark))
         one.by_lower = by_lower
+        if is_dialer:
+            self.end_meeting(dialed[0], dialed[1])
         if one.host != host or one.port != port or one.bus_port != bus_port:
             one.host = host
             one.port = port
@@ -351,13 +353,11 @@ class Members:
                 return True
         return False
 
-    def end_meeting(self, dialed: tuple[str, int]) -> bool:
-        """Whether the address was dialled for a meeting, which is over now."""
-        for meeting in self.meetings:
-            if meeting.host == dialed[0] and int(meeting.bus_port) == dialed[1]:
+    def end_meeting(self, host: str, bus_port: i64) -> None:
+        """The meeting at that address has led to a link."""
+        for meeting in list(self.meetings):
+            if meeting.host == host and meeting.bus_port == bus_port:
                 self.meetings.remove(meeting)
-                return True
-        return False
 
     def add(self, node_id: bytes) -> Member:
         """A node that was not known. Raises Refused when there are too many."""
