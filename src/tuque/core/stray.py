@@ -25,7 +25,7 @@ FAST_KEEP_MS: Final = 60_000  # how long a job that nobody had is refused after 
 
 def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     """[A3.4] ACKJOB of an id that is not known here. It does not count (A3.3)."""
-    if n.tombs.has(id) or not is_genuine(n.ids.key, id):
+    if len(n.peers) == 1 or n.tombs.has(id) or not is_genuine(n.ids.key, id):
         return
     ttl_s = ttl_s_of(id)
     if ttl_s < 0:
@@ -53,7 +53,7 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
 
 def on_unknown_fastack(n: Node, id: bytes) -> None:
     """[A7.2] FASTACK of an id that is not known here: DELJOB to all nodes, once."""
-    if n.tombs.has(id) or not is_genuine(n.ids.key, id):
+    if len(n.peers) == 1 or n.tombs.has(id) or not is_genuine(n.ids.key, id):
         return
     ask_each(n, DelJob(id, 0, FAST_KEEP_MS))  # A7.2
 

@@ -1,0 +1,272 @@
+"""SPEC A3.4, A5.3, A7.2: acks of jobs that are not known where they are said."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+from test_a_cluster import ack, say, sent, spread
+
+from tuque.core.ackgc import on_ackjob, on_deljob, on_fastack
+from tuque.core.copies import copy_of
+from tuque.core.job import ACKED, ACTIVE, BODYLESS, QUEUED
+from tuque.core.msgs import DelJob, GotAck, SetAck
+from tuque.core.stray import STRAYS_MAX, on_unknown_ack, on_unknown_fastack
+from tuque.core.views import job_matches, show
+
+
+def stray_ack(lab: Lab, i: int, id: bytes, client: int = 1) -> None:
+    """ACKJOB at a node that does not have the job, and all that follows."""
+    n = lab.nodes[i]
+    n.now_ms = lab.now_ms
+    assert not on_ackjob(n, id)
+    on_unknown_ack(n, client, id)
+    lab.run()
+
+
+def test_an_ack_anywhere_ends_the_job() -> None:
+    """A5.3 A record without body: it is unregistered as soon as one node that is a holder has
+    taken over"""
+    lab = Lab(4)
+    id = spread(lab, 2, retry_s=1)
+    stray_ack(lab, 3, id)
+    assert lab.holders_of(id) == []
+    assert all(not n.strays and not n.stray_counts for n in lab.nodes)
+    lab.pass_ms(5_000)
+    assert all(lab.get(i) == [] for i in range(4))
+
+
+def test_a_holder_that_is_away_hears_of_it() -> None:
+    """A3.4 (cluster) Unknown, ALO by its TTL field, and its keyed code is right: a record without
+    a body in state acked is made, at most 1000 at a time for one client, and SETACK that names no
+    holders goes to all nodes."""
+    lab = Lab(3)
+    id = spread(lab, 2, retry_s=1)
+    lab.isolate(2)
+    stray_ack(lab, 2, id)
+    record = lab.nodes[2].jobs[id]
+    assert record.state == ACKED
+    assert record.flags & BODYLESS
+    lab.heal()
+    lab.run()
+    assert lab.holders_of(id) == []
+    assert (2, 0) in sent(lab, SetAck)
+
+
+@pytest.mark.parametrize("kind", ["amo", "forged", "alone", "buried"])
+def test_ids_that_are_worth_no_record(kind: str) -> None:
+    """A3.3 An unknown id does not count; alone, nothing happens."""
+    lab = Lab(1 if kind == "alone" else 3)
+    n = lab.nodes[0]
+    id = n.ids.make(3600, 0 if kind == "amo" else 1)
+    if kind == "forged":
+        id = id[:30] + (b"A" if id[30:31] != b"A" else b"B") + id[31:]
+    elif kind == "buried":
+        n.tombs.keep(id, lab.now_ms + 60_000)
+    stray_ack(lab, 0, id)
+    assert sent(lab, SetAck) == []
+    assert lab.holders_of(id) == []
+    assert n.used_bytes() <= 200
+
+
+def test_a_client_has_so_many_records() -> None:
+    """A3.4 at most 1000 at a time for one client"""
+    lab = Lab(3)
+    lab.isolate(2)
+    n = lab.nodes[0]
+    ids = [n.ids.make(60, 1) for _ in range(STRAYS_MAX + 50)]
+    for id in ids:
+        on_unknown_ack(n, 1, id)
+    assert len(n.strays) == STRAYS_MAX
+    on_unknown_ack(n, 2, ids[-1])
+    assert len(n.strays) == STRAYS_MAX + 1
+    lab.run()
+    lab.heal()
+    lab.run()  # now all nodes have said that they do not know them
+    assert n.strays == {}
+    assert n.stray_counts == {}
+    on_unknown_ack(n, 1, ids[-2])
+    assert len(n.strays) == 1
+
+
+def test_the_record_ends_with_the_ttl_of_the_id() -> None:
+    """A3.4 The record ends at the latest 2 minutes after the TTL field says."""
+    lab = Lab(2)
+    lab.isolate(1)
+    id = lab.nodes[0].ids.make(600, 1)
+    stray_ack(lab, 0, id)
+    lab.pass_ms(590_000)
+    assert id in lab.nodes[0].jobs
+    lab.pass_ms(730_000 - 590_000)
+    assert id not in lab.nodes[0].jobs
+    assert lab.nodes[0].ledger.expired == 0
+
+
+def test_all_must_answer_the_same_question() -> None:
+    """A5.3 or all nodes have answered the same question."""
+    lab = Lab(3)
+    id = lab.nodes[0].ids.make(600, 1)
+    lab.isolate(2)
+    stray_ack(lab, 0, id)
+    assert id in lab.nodes[0].jobs
+    lab.pass_ms(5_000)
+    assert lab.nodes[0].jobs[id].confirmed == 1 | 1 << lab.slot(0, 1)
+    lab.hold(1, 0)
+    lab.heal()
+    lab.run()
+    assert id in lab.nodes[0].jobs  # node 1 answered before, node 2 now
+    lab.release(1, 0)
+    lab.run()
+    assert lab.holders_of(id) == []
+    assert lab.nodes[0].ledger.gc_acked == 1
+
+
+def test_a_record_without_a_job_is_no_copy() -> None:
+    """A5.3 A node that itself has only such a record counts as unknown; for it a holder that says
+    SETACK has taken over."""
+    lab = Lab(4)
+    lab.isolate(3)
+    id = lab.nodes[0].ids.make(600, 1)
+    stray_ack(lab, 0, id)
+    lab.beat()
+    lab.log.clear()
+    stray_ack(lab, 1, id)
+    answers = [m.known for a, _, m in lab.log if isinstance(m, GotAck) and a == 0]
+    assert answers == [False]
+    lab = Lab(4)
+    id = spread(lab, 2)
+    lab.hold(3, 0)
+    lab.hold(3, 1)
+    stray_ack(lab, 3, id)
+    lab.nodes[0].jobs[id].holders |= 1 << lab.slot(0, 3)
+    assert id in lab.nodes[3].jobs
+    assert ack(lab, 0, id)
+    assert id not in lab.nodes[3].jobs
+    assert lab.nodes[3].tombs.has(id)  # for the copy that is believed to come
+    lab.release(3, 0)
+    lab.release(3, 1)
+    lab.run()
+    assert lab.holders_of(id) == []
+
+
+def test_a_copy_does_not_come_to_a_record() -> None:
+    """R2.2 A tombstone or acked record for the id: answer SETACK with the holder set known here,
+    none for a tombstone; store nothing and do not count as a copy."""
+    lab = Lab(3)
+    id = spread(lab, 1)
+    lab.hold(2, 0)
+    lab.hold(2, 1)
+    stray_ack(lab, 2, id)
+    late = copy_of(lab.nodes[0], lab.slot(0, 2), lab.nodes[0].jobs[id], 0)
+    say(lab, 0, 2, late)
+    assert lab.states_of(id)[2] == ACKED
+    lab.release(2, 0)
+    lab.release(2, 1)
+    lab.run()
+    assert lab.holders_of(id) == []
+
+
+@pytest.mark.parametrize("why", ["leaving", "memory"])
+def test_who_forwards(why: str) -> None:
+    """A3.4 A leaving node, and one at memory level 2, forwards the SETACK and makes no record."""
+    lab = Lab(3)
+    id = spread(lab, 2, retry_s=1)
+    n = lab.nodes[2]
+    if why == "leaving":
+        n.is_leaving = True
+    else:
+        n.limits.memory_bytes = 100
+        n.base_bytes = 97
+    stray_ack(lab, 2, id)
+    assert n.strays == {}
+    assert lab.holders_of(id) == []
+    lab.pass_ms(5_000)
+    assert lab.get(0) == []
+    assert lab.get(1) == []
+
+
+def test_tombstones_of_questions_do_not_stay() -> None:
+    """A4.1 The tombstone stays until DELJOB, or, if the sender named no holders, until all linked
+    nodes have answered a heartbeat."""
+    lab = Lab(4)
+    n = lab.nodes[0]
+    lab.isolate(3)
+    for _ in range(50):
+        stray_ack(lab, 0, n.ids.make(86_400, 1))
+    assert lab.nodes[1].tombs.count() == 50
+    lab.beat()
+    assert [o.tombs.count() for o in lab.nodes[1:3]] == [0, 0]
+
+
+def test_fastack_of_an_unknown_job() -> None:
+    """A7.2 Unknown: does not count. (cluster) If its keyed code is right DELJOB goes to all nodes,
+    once."""
+    lab = Lab(4)
+    id = spread(lab, 2)
+    n = lab.nodes[3]
+    assert not on_fastack(n, id)
+    on_unknown_fastack(n, id)
+    lab.run()
+    assert lab.holders_of(id) == []
+    assert {b for a, b in sent(lab, DelJob) if a == 3} == {0, 1, 2}
+    lab.log.clear()
+    lab.pass_ms(400_000)
+    assert sent(lab, DelJob) == []
+    forged = id[:30] + (b"A" if id[30:31] != b"A" else b"B") + id[31:]
+    on_unknown_fastack(n, forged)
+    lab.run()
+    assert sent(lab, DelJob) == []
+
+
+def test_fastack_after_ack_of_an_unknown_job() -> None:
+    """A7.1 Known: the job is acked (A1) and unregistered with cause gc-acked here and now."""
+    lab = Lab(3)
+    lab.isolate(2)
+    id = lab.nodes[0].ids.make(60, 1)
+    stray_ack(lab, 0, id)
+    assert not on_fastack(lab.nodes[0], id)
+    on_unknown_fastack(lab.nodes[0], id)
+    lab.run()
+    assert lab.holders_of(id) == []
+
+
+def test_records_without_a_job_are_not_shown() -> None:
+    """S5.1 Records without a body are not shown."""
+    lab = Lab(2)
+    lab.isolate(1)
+    id = lab.nodes[0].ids.make(60, 1)
+    stray_ack(lab, 0, id)
+    job = lab.nodes[0].jobs[id]
+    assert not job_matches(job, None, [])
+    assert not job_matches(job, None, [b"acked"])
+    fields = show(lab.nodes[0], job)
+    assert fields["queue"] is None
+    assert fields["body"] is None
+    assert fields["retry"] == 0
+
+
+def test_deleting_a_record_without_a_job() -> None:
+    """A9.1 Each known job is unregistered here with cause deleted, whatever its state."""
+    lab = Lab(2)
+    lab.isolate(1)
+    id = lab.nodes[0].ids.make(60, 1)
+    stray_ack(lab, 0, id)
+    assert on_deljob(lab.nodes[0], id)
+    lab.run()
+    assert lab.nodes[0].strays == {}
+    assert lab.nodes[0].ledger.admin_deleted == 1
+
+
+def test_who_never_had_it_is_no_reason_to_forget() -> None:
+    """A5.3 A record without body: it is unregistered as soon as one node that is a holder has
+    taken over, or all nodes have answered the same question."""
+    lab = Lab(3)
+    id = spread(lab, 1, retry_s=1)
+    lab.hold(0, 2)
+    stray_ack(lab, 2, id)
+    assert lab.states_of(id) == [ACKED, -1, ACKED] or lab.states_of(id) == [-1, -1, ACKED]
+    lab.cut(0, 2)
+    lab.heal()
+    lab.run()
+    assert lab.holders_of(id) == []
+    assert QUEUED not in lab.states_of(id)
+    assert ACTIVE not in lab.states_of(id)
