@@ -9,8 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tuque.core.drain import drain_left
+from tuque.core.deliver import wake_all
+from tuque.core.drain import drain_left, set_leaving
+from tuque.core.node import NODE_LEAVING
 from tuque.core.repair import repair_left
+from tuque.sim.bus import BUS_PORT, CLIENT_PORT
 from tuque.sim.session import LOST
 
 if TYPE_CHECKING:
@@ -25,6 +28,15 @@ PATIENCE_US: Final = 60_000_000
 def tell(cluster: Cluster, m: Machine, *words: bytes) -> None:
     """Send a command to a node, as the person in charge."""
     cluster.person("boss").session(m.name).ask(list(words), ignore)
+
+
+def meet_all(cluster: Cluster) -> None:
+    """CLUSTER MEET: the first node meets the others, which find each other by gossip."""
+    first = cluster.machines[0].shell
+    assert first is not None
+    for m in cluster.machines[1:]:
+        first.links.members.meet(m.name, CLIENT_PORT, BUS_PORT)
+    first.wake()
 
 
 def ignore(reply: object) -> None:
@@ -45,14 +57,25 @@ def queue_pause(cluster: Cluster, args: Args) -> None:
     cluster.watcher.on_fault("queue pause", [m])
 
 
+def leave(m: Machine, is_leaving: bool) -> None:
+    """CLUSTER LEAVING yes|no, as its command does it."""
+    shell = m.shell
+    if shell is None:
+        return
+    set_leaving(shell.n, is_leaving)
+    if is_leaving:
+        wake_all(shell.n, NODE_LEAVING)
+    shell.links.save()
+    shell.wake()
+
+
 def away_and_back(cluster: Cluster, args: Args) -> None:
     """A node begins to leave, and stays after all."""
     m = machine_of(cluster, args)
     cluster.watcher.on_fault("leaving", [m])
-    tell(cluster, m, b"CLUSTER", b"LEAVING", b"yes")
-    cluster.world.after(
-        args["for_ms"] * 1000, partial(tell, cluster, m, b"CLUSTER", b"LEAVING", b"no")
-    )
+    m.has_left = True
+    leave(m, True)
+    cluster.world.after(args["for_ms"] * 1000, partial(leave, m, False))
 
 
 def drain(cluster: Cluster, args: Args) -> None:
@@ -61,7 +84,8 @@ def drain(cluster: Cluster, args: Args) -> None:
         return
     m = machine_of(cluster, args)
     cluster.watcher.on_fault("drain", [m])
-    tell(cluster, m, b"CLUSTER", b"LEAVING", b"yes")
+    m.has_left = True
+    leave(m, True)
     Waiting(cluster, partial(is_drained, m), partial(wipe, cluster, m)).begin()
 
 
@@ -76,7 +100,7 @@ def wipe(cluster: Cluster, m: Machine) -> None:
     cluster.watcher.on_safe_to_stop(m)
     m.is_drained = True
     m.die(how="kill", back="empty", down_ms=1_000)
-    cluster.world.after(4_000_000, partial(tell, cluster, m, b"CLUSTER", b"LEAVING", b"no"))
+    cluster.world.after(4_000_000, partial(leave, m, False))
 
 
 class Waiting:
@@ -191,6 +215,23 @@ def forget(cluster: Cluster, args: Args) -> None:
     cluster.watcher.on_fault("forget", [m])
     m.die(how="kill", back="empty", down_ms=args["for_ms"] + 2_000)
     cluster.world.after(2_500_000, partial(forget_everywhere, cluster, m))
+    cluster.world.after((args["for_ms"] + 3_000) * 1000, partial(meet_again, cluster, m))
+
+
+def meet_again(cluster: Cluster, m: Machine) -> None:
+    """A node that was forgotten is met by one that was not."""
+    for other in cluster.machines:
+        if other is not m and other.shell is not None and not other.was_forgotten:
+            other.shell.links.members.meet(m.name, CLIENT_PORT, BUS_PORT)
+            other.shell.wake()
+            return
+
+
+def take_back(cluster: Cluster, m: Machine) -> None:
+    """A node that was forgotten joins again, which it may only without old jobs."""
+    if m.shell is not None and m.shell.links.linked() < len(cluster.machines) - 1:
+        m.die(how="kill", back="empty", down_ms=100)
+        cluster.world.after(500_000, partial(meet_again, cluster, m))
 
 
 def forget_everywhere(cluster: Cluster, m: Machine) -> None:
@@ -198,7 +239,9 @@ def forget_everywhere(cluster: Cluster, m: Machine) -> None:
     if m.shell is None and cluster.phase == "chaos":
         for other in cluster.machines:
             if other is not m:
-                tell(cluster, other, b"CLUSTER", b"FORGET", m.node_id)
+                if other.shell is not None:
+                    other.shell.links.members.forget(m.node_id)
+                    other.shell.wake()
         m.was_forgotten = True
 
 

@@ -140,7 +140,7 @@ class Watcher:
         if back != "disk" or machine.had_disk_fault or machine.clock.wall_offset_ms > 0:
             return
         is_origin = add.node == machine.name and add.outcome == OK and job.state != WAIT_REPL
-        if not is_origin or add.asked_for(*ENDED) or add.is_async:
+        if not is_origin or machine.has_left or add.asked_for(*ENDED) or add.is_async:
             return
         journal = shell.journal
         if journal is None or self.world.now_us > add.expiry_us() - 5_000_000:

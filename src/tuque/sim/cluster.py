@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tuque.sim.admin import ADMIN, ignore
+from tuque.sim.admin import ADMIN, ignore, leave, meet_all, take_back
 from tuque.sim.checkers import Watcher
 from tuque.sim.faults import apply
 from tuque.sim.history import History
@@ -61,7 +61,10 @@ class Cluster:
         """Run the seed from start to end; what is wrong is in the history's findings."""
         for machine in self.machines:
             machine.start()
+        meet_all(self)
         self.wait_ms(SETUP_MS)
+        if not self.is_whole():
+            self.history.find("add-fails", "the nodes did not find each other")
         self.phase = "chaos"
         start_ms = SETUP_MS
         for op in self.plan.ops:
@@ -122,6 +125,9 @@ class Cluster:
             elif shell.is_paused:
                 machine.go_on(shell)
             self.set_right(machine)
+        for machine in self.machines:
+            if machine.was_forgotten:
+                self.world.after(1_000_000, partial(take_back, self, machine))
         self.healed_us = self.world.now_us
 
     def set_right(self, machine: Machine) -> None:
@@ -131,7 +137,7 @@ class Cluster:
         boss.close()
         if machine.shell is not None:
             machine.shell.n.limits.memory_bytes = 0
-            boss.ask([b"CLUSTER", b"LEAVING", b"no"], ignore)
+            leave(machine, False)
             for queue in self.queues():
                 boss.ask([b"PAUSE", queue.encode(), b"none"], ignore)
 

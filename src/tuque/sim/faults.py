@@ -125,6 +125,7 @@ def backup(cluster: Cluster, args: Args) -> None:
     """A copy of the disk is put aside."""
     m = machine_of(cluster, args)
     m.old_disk = m.disk.copy()
+    m.old_conf = m.conf
 
 
 def rewrite(cluster: Cluster, args: Args) -> None:

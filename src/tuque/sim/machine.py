@@ -31,6 +31,8 @@ class Settings:
         self.memory_bytes = plan.memory_bytes
         self.may_evict = True
         self.queue_idle_ms = plan.queue_idle_ms
+        self.node_timeout_ms = plan.node_timeout_ms
+        self.bus_limit_bytes = plan.bus_limit_bytes
 
 
 class Machine:
@@ -53,12 +55,15 @@ class Machine:
         self.cpu_us = plan.cpu_us
         self.shell: Shell | None = None
         self.lives = 0
+        self.conf = b""  # nodes.conf
+        self.old_conf = b""
         self.fuse = 0  # effects until the process ends; 0: not lit
         self.fuse_args: dict[str, object] = {}
         self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
         self.said = 0  # messages of lives that are over
         self.had_disk_fault = False
         self.is_drained = False
+        self.has_left = False  # was told to leave, once or more
         self.was_forgotten = False
 
     def others(self) -> list[Machine]:
@@ -142,6 +147,7 @@ class Machine:
         if back == "old" and self.old_disk is not None:
             self.disk = self.old_disk.copy()
             self.disk.locks = {}
+            self.conf = self.old_conf
         elif back == "empty" or self.settings.policy == "off":
             self.disk = SimDisk(self.disk.chance)
         self.kept = self.look_at_disk()

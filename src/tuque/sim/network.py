@@ -218,6 +218,7 @@ class Network:
             far.out = Pipe(self, self.line(there, here), near)
             near.label = far.label = f"{here}-{there}"
             if listener.accept(far, port):
+                far.out.last_us = self.world.now_us + back_us  # nothing comes before the answer
                 self.conns.append((near, far))
                 self.world.after(back_us, partial(self._tell, near, told))
                 return

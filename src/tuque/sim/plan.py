@@ -28,6 +28,8 @@ class Plan(msgspec.Struct):
     sync_us: int = 2_000
     memory_bytes: int = 0
     queue_idle_ms: int = 300_000
+    node_timeout_ms: int = 2_000
+    bus_limit_bytes: int = 1 << 20
     delay_us: int = 300  # of the network, in the middle
     client_delay_us: int = 200
     cpu_us: int = 50

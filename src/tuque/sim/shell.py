@@ -26,6 +26,7 @@ from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.producers import must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.registry import register
 from tuque.server.state import Server, apply_settings
+from tuque.sim.bus import PORT as BUS_PORT_NAME
 from tuque.sim.bus import Links
 from tuque.sim.clock import NodeClock
 from tuque.sim.disk import SimJournal
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from tuque.sim.machine import Machine
 
 CLIENTS: Final = "clients"
-BUS: Final = "bus"
 HOUSE_US: Final = 1_000_000
 TURN_COMMANDS: Final = 200
 LOAD_RECORDS: Final = 15
@@ -128,7 +128,7 @@ class Shell:
         if self.is_dead:
             return False
         end.owner = self
-        if port == BUS:
+        if port == BUS_PORT_NAME:
             self.links.accept(end)
             return True
         s = self.s
@@ -238,6 +238,7 @@ class Shell:
         """Timers, clients that wait, commands that were put off."""
         s, n = self.s, self.n
         self.load_more()
+        self.links.look()
         self.links.step()
         if s.is_loading:
             return

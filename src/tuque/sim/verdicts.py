@@ -53,7 +53,10 @@ class Verdicts:
         self.history.count("jobs checked for loss")
         if self.watcher.is_over(add) or self.watcher.copies(add) > 0:
             return
-        if add.losses <= add.repl - 1:
+        copies = add.repl
+        if any(m.has_left for m in self.cluster.machines):
+            copies = min(copies, len(self.cluster.machines) - 1)  # who leaves gives its copy away
+        if add.losses <= copies - 1:
             self.history.find(
                 "lost", f"{add.token!r} is gone: {add.losses} copies were lost, W = {add.repl}"
             )
