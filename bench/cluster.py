@@ -108,8 +108,12 @@ def bench_cluster(run: Run) -> None:
         ratio = run.ratio(found["three"], found["one"])
         run.note("ADDJOB 64 x 1, REPLICATE 3 / 1", ratio, "x", 0.45, True, detail)
         if redis is not None:
-            ping = lambda: load.redis_benchmark(redis.port, 50, 1, 150_000, "PING")  # noqa: E731
-            found = run.rounds_of({"add": lambda: adds(64, 16, 400_000, 3), "ping": ping})
+            found = run.rounds_of(
+                {
+                    "add": lambda: adds(64, 16, 400_000, 3),
+                    "ping": lambda: load.redis_benchmark(redis.port, 50, 1, 150_000, "PING"),
+                }
+            )
             ratio = run.ratio(found["add"], found["ping"])
             detail = f"{middle(found['add'])} : {middle(found['ping'])}"
             run.note("REPLICATE 3 64 x 16 / Redis PING", ratio, "x", 100 / 140, True, detail)

@@ -57,7 +57,7 @@ class Chaos:
     def __init__(self, directory: Path, count: int, seed: int, *flags: str) -> None:
         self.chance = random.Random(seed)
         self.world = RealWorld()
-        self.history = History(self.world)  # type: ignore[arg-type]  # as much of a World as it needs
+        self.history = History(self.world)  # type: ignore[arg-type]  # a World in what it needs
         self.lock = threading.Lock()
         self.proxy = BusProxy()
         self.nodes: list[RealServer] = []

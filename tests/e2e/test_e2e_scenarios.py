@@ -73,7 +73,7 @@ def repaired(cluster: RealCluster) -> bool:
 
 
 def test_1_an_ack_at_the_importer_is_final(make_cluster: MakeCluster) -> None:
-    """F1: a job of A is taken and acked at B; A must not deliver it again."""
+    """Flaw 1: a job of A is taken and acked at B; A must not deliver it again."""
     cluster = make_cluster(2)
     a, b = cluster.wire(0), cluster.wire(1)
     job_id = a("ADDJOB", "q", "x", 2000, "REPLICATE", 1, "RETRY", 2)
@@ -84,7 +84,7 @@ def test_1_an_ack_at_the_importer_is_final(make_cluster: MakeCluster) -> None:
 
 
 def test_2_numbers_do_not_wrap(make_cluster: MakeCluster) -> None:
-    """F14: TTL and RETRY of 2^32 are refused, not taken for 0."""
+    """Flaw 14: TTL and RETRY of 2^32 are refused, not taken for 0."""
     a = make_cluster(2).wire(0)
     for option in ("TTL", "RETRY"):
         reply = a("ADDJOB", "q", "x", 1000, option, 1 << 32)
@@ -94,7 +94,7 @@ def test_2_numbers_do_not_wrap(make_cluster: MakeCluster) -> None:
 
 
 def test_3_working_does_not_end_a_delay(make_cluster: MakeCluster) -> None:
-    """F15: WORKING on a job with DELAY 3600 RETRY 1 is refused, and it stays delayed."""
+    """Flaw 15: WORKING on a job with DELAY 3600 RETRY 1 is refused, and it stays delayed."""
     a = make_cluster(2).wire(0)
     job_id = a("ADDJOB", "q", "x", 1000, "DELAY", 3600, "RETRY", 1)
     reply = a("WORKING", job_id)
@@ -104,7 +104,7 @@ def test_3_working_does_not_end_a_delay(make_cluster: MakeCluster) -> None:
 
 
 def test_4_a_rolling_restart_loses_no_copy(make_cluster: MakeCluster) -> None:
-    """F3: three nodes without disk restart one by one; every job keeps three copies."""
+    """Flaw 3: three nodes without disk restart one by one; every job keeps three copies."""
     cluster = make_cluster(3)
     ids = [cluster.wire(0)("ADDJOB", "q", "x", 2000, "REPLICATE", 3) for _ in range(20)]
     assert all(isinstance(job_id, bytes) for job_id in ids)
@@ -122,7 +122,7 @@ def test_4_a_rolling_restart_loses_no_copy(make_cluster: MakeCluster) -> None:
 
 
 def test_5_a_leaving_node_takes_at_most_once_jobs(make_cluster: MakeCluster) -> None:
-    """F8: ADDJOB RETRY 0 at a leaving node: the job is delivered by another one, once."""
+    """Flaw 8: ADDJOB RETRY 0 at a leaving node: the job is delivered by another one, once."""
     cluster = make_cluster(2)
     a, b = cluster.wire(0), cluster.wire(1)
     assert a("CLUSTER", "LEAVING", "yes") == b"OK"
@@ -133,7 +133,7 @@ def test_5_a_leaving_node_takes_at_most_once_jobs(make_cluster: MakeCluster) -> 
 
 
 def test_6_an_ack_at_a_leaving_node_is_passed_on(make_cluster: MakeCluster) -> None:
-    """F9: ACKJOB at a leaving node for a job that it does not hold ends the job."""
+    """Flaw 9: ACKJOB at a leaving node for a job that it does not hold ends the job."""
     cluster = make_cluster(2)
     a, b = cluster.wire(0), cluster.wire(1)
     job_id = b("ADDJOB", "q", "x", 2000, "REPLICATE", 1, "RETRY", 2)
@@ -145,7 +145,7 @@ def test_6_an_ack_at_a_leaving_node_is_passed_on(make_cluster: MakeCluster) -> N
 
 
 def test_7_forged_ids_cost_nothing(make_cluster: MakeCluster) -> None:
-    """F10: 20,000 invented ids in ACKJOB while a peer is stopped leave nothing behind."""
+    """Flaw 10: 20,000 invented ids in ACKJOB while a peer is stopped leave nothing behind."""
     cluster = make_cluster(2)
     a = cluster.wire(0)
     cluster.nodes[1].signal(signal.SIGSTOP)
@@ -157,7 +157,7 @@ def test_7_forged_ids_cost_nothing(make_cluster: MakeCluster) -> None:
 
 
 def test_8_a_planned_restart_keeps_at_most_once_jobs(make_cluster: MakeCluster) -> None:
-    """F8: SHUTDOWN REWRITE-AOF and a start: what was queued is queued, what was out stays out."""
+    """Flaw 8: SHUTDOWN REWRITE-AOF and a start: the queued is queued, what was out stays out."""
     cluster = make_cluster(1)
     a = cluster.wire(0)
     queued = a("ADDJOB", "q", "x", 0, "RETRY", 0, "REPLICATE", 1)
@@ -174,7 +174,7 @@ def test_8_a_planned_restart_keeps_at_most_once_jobs(make_cluster: MakeCluster) 
 
 
 def test_9_an_ack_survives_restarts(make_cluster: MakeCluster) -> None:
-    """F4: with C down a job is acked, A and B restart, C comes back: it is not delivered."""
+    """Flaw 4: with C down a job is acked, A and B restart, C comes back: it is not delivered."""
     cluster = make_cluster(3, "--appendonly", "yes", "--appendfsync", "always")
     job_id = cluster.wire(0)("ADDJOB", "q", "x", 2000, "REPLICATE", 3, "RETRY", 2)
     assert isinstance(job_id, bytes)
@@ -192,7 +192,7 @@ def test_9_an_ack_survives_restarts(make_cluster: MakeCluster) -> None:
 
 
 def test_10_a_forgotten_node_holds_nothing_up(make_cluster: MakeCluster) -> None:
-    """F11: C dies and is forgotten; the ack of a job that it had is collected all the same."""
+    """Flaw 11: C dies and is forgotten; the ack of a job that it had is collected all the same."""
     cluster = make_cluster(3)
     job_id = cluster.wire(0)("ADDJOB", "q", "x", 2000, "REPLICATE", 3, "RETRY", 30)
     dead_id = cluster.wire(2)("CLUSTER", "MYID")
@@ -205,7 +205,7 @@ def test_10_a_forgotten_node_holds_nothing_up(make_cluster: MakeCluster) -> None
 
 
 def test_11_an_ack_waits_for_a_holder_that_is_away(make_cluster: MakeCluster) -> None:
-    """F1: a job of {A, C} is acked at the importer B while C is stopped; C must not revive it."""
+    """Flaw 1: a job of {A, C} is acked at importer B while C is stopped: C must not revive it."""
     cluster = make_cluster(3)
     a, b = cluster.wire(0), cluster.wire(1)
     while True:
@@ -224,7 +224,7 @@ def test_11_an_ack_waits_for_a_holder_that_is_away(make_cluster: MakeCluster) ->
 
 
 def test_12_retry_counts_from_the_delivery(make_cluster: MakeCluster) -> None:
-    """F2: a job that waited long in its queue comes again RETRY after its delivery, not before."""
+    """Flaw 2: a job that waited long comes again RETRY after its delivery, not before."""
     a = make_cluster(1).wire(0)
     job_id = a("ADDJOB", "q", "x", 0, "RETRY", 3)
     time.sleep(2.7)  # the time of which the flaw is made

@@ -104,8 +104,11 @@ def test_two_nodes_with_one_id() -> None:
 
 
 def test_slots_are_told_before_they_are_used() -> None:
-    """K2.1 In memory a node is a slot number, and a set of nodes a bit set. K2.2 Before a message
-    names a set, SLOTS says which node in which incarnation each number means."""
+    """K2.1 In memory a node is a slot number, and a set of nodes a bit set.
+
+    K2.2 Before a message names a set, SLOTS says which node in which incarnation each number
+    means.
+    """
     party = met(3)
     a, b = party.guests[0], party.guests[1]
     mine = a.linked[party.guests[1]]
@@ -210,8 +213,10 @@ def test_a_silent_link_is_closed() -> None:
 
 
 def test_who_is_reachable() -> None:
-    """K4.2 Reachable is: linked, not suspected, not failed, not leaving, not loading. K4.3 The
-    default of REPLICATE counts this node and the reachable ones."""
+    """K4.2 Reachable is: linked, not suspected, not failed, not leaving, not loading.
+
+    K4.3 The default of REPLICATE counts this node and the reachable ones.
+    """
     party = met(3)
     party.guests[1].n.is_leaving = True
     party.pass_ms(500)

@@ -171,8 +171,11 @@ def test_late_answer_makes_a_holder() -> None:
 
 def test_failed_add_is_undone_everywhere() -> None:
     """R3.2 The job's ADDJOB failed within the last 10 minutes: DELJOB is sent back so that the
-    copy does not live on. R5.1, R5.2 DELJOB goes to every holder, to one that is not linked when
-    it is linked again, and the record is unregistered with cause add-failed."""
+    copy does not live on. 
+
+    R5.2 DELJOB goes to every holder, to one that is not linked when it is linked again, and
+    the record is unregistered with cause add-failed.
+    """
     lab = Lab(2)
     lab.hold(1, 0)
     job, _ = lab.try_add(0, b"q", replicate=2, timeout_ms=300)
@@ -201,9 +204,12 @@ def test_failed_add_is_undone_everywhere() -> None:
 
 
 def test_enough_copies() -> None:
-    """R3.4 The sender is added to the confirmed set. When that set has n members the state becomes
-    active; due time or enqueue as in R1.9; the producer gets its id; the confirmed set is
-    emptied; R3.3 The job is not in wait-repl: nothing more."""
+    """R3.4 The sender is added to the confirmed set. When that set has n members the state
+    becomes active; due time or enqueue as in R1.9; the producer gets its id; the confirmed
+    set is emptied;
+
+    R3.3 The job is not in wait-repl: nothing more.
+    """
     lab = Lab(3)
     lab.hold(2, 0)
     job, _ = lab.try_add(0, b"q", replicate=3)
@@ -246,8 +252,11 @@ def test_surplus_is_released() -> None:
 
 def test_one_more_node_every_50_ms() -> None:
     """R4.1 One more reachable node that is not a holder becomes one, as long as there are fewer
-    than 2n holders. R4.2 REPLJOB goes to it, and HOLDERS with the new set to those that
-    confirmed, which join it to theirs."""
+    than 2n holders.
+
+    R4.2 REPLJOB goes to it, and HOLDERS with the new set to those that confirmed, which join
+    it to theirs.
+    """
     lab = Lab(6)
     for i in range(1, 6):
         lab.hold(i, 0)
@@ -304,9 +313,12 @@ def test_unreachable_copies_fail_at_once() -> None:
 
 def test_external_replication() -> None:
     """R6.1 This node sends REPLJOB to n other nodes and is not a holder; the rest is as R1.10.
-    R6.2 When n nodes confirmed (with ASYNC: one), the producer gets its id and one of them, drawn
-    at random, gets ENQUEUE with the remaining delay and custody of an AMO job; the ENQUEUE is
-    repeated until ENQUEUED answers it. Then the record here is unregistered with cause moved."""
+
+    R6.2 When n nodes confirmed (with ASYNC: one), the producer gets its id and one of them,
+    drawn at random, gets ENQUEUE with the remaining delay and custody of an AMO job; the
+    ENQUEUE is repeated until ENQUEUED answers it. Then the record here is unregistered with
+    cause moved.
+    """
     for retry_s in (10, 0):
         lab = Lab(3)
         lab.nodes[0].is_leaving = True
@@ -321,8 +333,11 @@ def test_external_replication() -> None:
 
 
 def test_enqueue_is_repeated_until_answered() -> None:
-    """R8.1 ENQUEUED answers, also when it is said again. R8.2 For an AMO job the message passes
-    custody: this node may hand it out, and says so in its journal before it answers."""
+    """R8.1 ENQUEUED answers, also when it is said again.
+
+    R8.2 For an AMO job the message passes custody: this node may hand it out, and says so in
+    its journal before it answers.
+    """
     lab = Lab(2)
     lab.nodes[0].is_leaving = True
     job, _ = lab.try_add(0, b"q", replicate=1, retry_s=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuque.cluster.member import Member
 from tuque.cluster.members import Members, Refused
 from tuque.core.bus import on_message
 from tuque.core.msgs import Heartbeat
@@ -142,6 +143,6 @@ class Party:
         """How many others each node reaches."""
         return [int(g.n.reachable_count) if g.is_up else -1 for g in self.guests]
 
-    def member(self, at: int, of: int):  # type: ignore[no-untyped-def]
+    def member(self, at: int, of: int) -> Member:
         """A node as another one knows it."""
         return self.guests[at].members.by_id[self.guests[of].n.node_id]

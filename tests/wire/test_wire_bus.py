@@ -91,7 +91,7 @@ def read(data: list[bytes], salt: int = 7) -> list[AnyMessage]:
 def test_every_split_gives_the_same_messages(
     turns: list[list[AnyMessage]], places: list[int]
 ) -> None:
-    """B2.1 A frame has a length, a CRC-32 that begins with a salt of the connection, and all messages"""
+    """B2.1 A frame has a length, a CRC-32 that begins with a salt of the connection, and messages."""
     data = b"".join(frames_of(turn, 7) for turn in turns)
     at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     pieces = [data[a:b] for a, b in pairwise(at)]
@@ -183,8 +183,8 @@ def test_frames_have_a_limit() -> None:
 
 
 def test_both_ends_prove_the_secret() -> None:
-    """B1.1 Both sides send protocol versions, node id, incarnation and a challenge; each answers
-    with a keyed code over both challenges under the cluster secret."""
+    """B1.1 and B3.1. Both sides send protocol versions, node id, incarnation and a challenge; each
+    answers with a keyed code over both challenges under the cluster secret."""
     a, b = pair()
     assert a.peer == card(b"b")
     assert b.peer == card(b"a")

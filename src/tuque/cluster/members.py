@@ -71,7 +71,7 @@ class Members:
         self.life = life
         self.mark = mark
         self.timeout_ms = timeout_ms
-        n.peers[0].life = mark_number(mark)
+        n.lives[0] = mark_number(mark)
         self.port: i64 = 0  # of this node, as others should connect to it
         self.number: i64 = 0  # this node's own, odd: it was forgotten
         self.by_id: dict[bytes, Member] = {}
@@ -143,7 +143,7 @@ class Members:
         """This node begins another life without jobs, as by CLUSTER RESET."""
         self.life = life
         self.mark = mark
-        self.n.peers[0].life = mark_number(mark)
+        self.n.lives[0] = mark_number(mark)
 
     def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
         """A node that nodes.conf tells of: it is dialled as if it had just been lost."""
@@ -291,13 +291,10 @@ class Members:
         is_meeting: bool,
     ) -> i64:
         """[K1] A node has proved that it is of this cluster: its slot. Raises Refused."""
+        if node_id == self.n.node_id:
+            self.on_own_id(life, mark)
         now_ms = self.n.now_ms
         was_met = is_meeting or (is_dialer and self.is_meeting(dialed[0], dialed[1]))
-        if node_id == self.n.node_id:
-            if life == self.life and mark == self.mark:
-                raise Refused("that is this node itself")
-            self.on_twin("another node has the id of this one")
-            raise Refused("another node has the id of this one; give one of them a new directory")
         if node_id in self.left_behind:
             if not was_met:
                 raise Refused("this node was reset; CLUSTER MEET makes it a member again")
@@ -318,11 +315,9 @@ class Members:
         if one.is_linked and is_same and one.by_lower and not by_lower:
             if now_ms - one.heard_ms <= self.timeout_ms:
                 raise Refused("there is a link already")
-        if not is_same:
-            was_known = one.life != 0
-            one.life = life  # K1.2
-            one.mark = mark
-            on_incarnation(self.n, one.slot, is_empty and was_known, mark_number(mark))
+        one.life = life  # K1.2
+        one.mark = mark
+        on_incarnation(self.n, one.slot, is_empty, mark_number(mark))
         one.by_lower = by_lower
         if is_dialer:
             self.end_meeting(dialed[0], dialed[1])
@@ -332,6 +327,13 @@ class Members:
             one.bus_port = bus_port
         self.is_changed = True
         return one.slot
+
+    def on_own_id(self, life: i64, mark: bytes) -> None:
+        """[K1] Refuse a node that has the id of this one (K1.3)."""
+        if life == self.life and mark == self.mark:
+            raise Refused("that is this node itself")
+        self.on_twin("another node has the id of this one")
+        raise Refused("another node has the id of this one; give one of them a new directory")
 
     def check_life(self, one: Member, life: i64, mark: bytes, now_ms: i64) -> None:
         """[K1] Refuse an older incarnation while a newer one lives, and twins (K1.2, K1.3)."""

@@ -69,7 +69,7 @@ def messages_of(payload: bytes) -> list[AnyMessage]:
         raise BusError(f"a frame that is no list of messages: {error}") from None
     for message in messages:
         if not is_sane(message):
-            raise BusError(f"a {type(message).__name__} whose fields are out of range")
+            raise BusError(f"a {type(message).__name__} whose fields are out of range")  # R2.1
     return messages
 
 
@@ -127,7 +127,7 @@ def are_ids(ids: list[bytes]) -> bool:
 
 def in_range(*numbers: int) -> bool:
     """Whether all are instants, spans or counts that can be."""
-    for number in numbers:  # noqa: SIM110
+    for number in numbers:  # noqa: SIM110  as above
         if number < 0 or number >= NUMBER_MAX:
             return False
     return True
@@ -167,7 +167,7 @@ def is_sane(m: AnyMessage) -> bool:
     if isinstance(m, Enqueue):
         return is_id(m.id) and in_range(m.delay_ms)
     if isinstance(m, YourJobs):
-        for job in m.jobs:  # noqa: SIM110
+        for job in m.jobs:  # noqa: SIM110  as above
             if not is_sane_job(job):
                 return False
         return True
