@@ -26,12 +26,24 @@ TOOLATE: Final = (
 )
 
 
+def is_delayed(n: Node, job: Job) -> bool:
+    """Whether the job is in its first delay.
+
+    A copy kept for others will be due one retry time after it, and up to 500 ms more.
+    """
+    if job.flags & DELIVERED:
+        return False
+    if job.flags & ONCE_QUEUED == 0:
+        return True
+    return job.delay_s > 0 and job.qtime_ms - i64(job.retry_s) * 1000 - 500 > n.now_ms
+
+
 def on_nack(n: Node, id: bytes, delay_ms: i64) -> bool:
     """[Q6] ON COMMAND NACK: a job returns to its queue, now or after the delay."""
     job = n.jobs.get(id)
     if job is None or not may_enqueue(job):
         return False
-    if job.flags & (ONCE_QUEUED | DELIVERED) == 0:  # Q6.1: in its first delay
+    if is_delayed(n, job):  # Q6.1
         return False
     if delay_ms <= 0:
         requeue(n, job, REQUEUE_NACK)
