@@ -407,7 +407,7 @@ class Shell:
         self.n.is_loading = False
         self.s.is_loading = False
         self.began_empty = len(self.n.jobs) == 0
-        self.n.records = Records(self.n.node_ids)
+        self.n.records = Records(self.n.node_ids, self.n.lives)
         after_load(self.n)
         self.journal.on_change = self.on_journal
         self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
