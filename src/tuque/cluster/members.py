@@ -57,9 +57,9 @@ class Meeting:
         return f"{'0' * 40} {self.host}:{self.port} handshake 0 0 disconnected {self.reason}\n"
 
 
-def mark_number(mark: bytes) -> i64:
-    """An incarnation as a number, never 0 (K2.2)."""
-    return int.from_bytes(mark[:7], "big") | 1
+def life_number(life: i64, mark: bytes) -> i64:
+    """An incarnation as one number: a later one has a higher number (K1.2), never 0 (K2.2)."""
+    return (life & 0x3FFFFF) << 40 | int.from_bytes(mark[:5], "big") | 1
 
 
 @final
@@ -71,7 +71,7 @@ class Members:
         self.life = life
         self.mark = mark
         self.timeout_ms = timeout_ms
-        n.lives[0] = mark_number(mark)
+        n.lives[0] = life_number(life, mark)
         self.port: i64 = 0  # of this node, as others should connect to it
         self.number: i64 = 0  # this node's own, odd: it was forgotten
         self.by_id: dict[bytes, Member] = {}
@@ -143,7 +143,7 @@ class Members:
         """This node begins another life without jobs, as by CLUSTER RESET."""
         self.life = life
         self.mark = mark
-        self.n.lives[0] = mark_number(mark)
+        self.n.lives[0] = life_number(life, mark)
 
     def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
         """A node that nodes.conf tells of: it is dialled as if it had just been lost."""
@@ -317,7 +317,7 @@ class Members:
                 raise Refused("there is a link already")
         one.life = life  # K1.2
         one.mark = mark
-        on_incarnation(self.n, one.slot, is_empty, mark_number(mark))
+        on_incarnation(self.n, one.slot, is_empty, life_number(life, mark))
         one.by_lower = by_lower
         if is_dialer:
             self.end_meeting(dialed[0], dialed[1])
