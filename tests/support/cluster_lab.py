@@ -57,7 +57,7 @@ class Kept:
             pass
         self.journal = Journal(self.disk, PATH, self.node_id, boot)
         self.journal.start(loader.manifest, loader.seq(), n.now_ms)
-        n.records = Records(n.node_ids)
+        n.records = Records(n.node_ids, n.lives)
         after_load(n)
 
     def write(self, n: Node) -> None:
@@ -128,7 +128,7 @@ class Lab:
             self.linked.add((x, y))
         for x, y in ((a, b), (b, a)):
             n, slot = self.nodes[x], self.slot(x, y)
-            if n.peers[slot].life != self.lives[y]:
+            if n.lives.get(slot) != self.lives[y]:
                 on_incarnation(n, slot, self.is_blank[y], self.lives[y])
             n.peers[slot].is_leaving = self.nodes[y].is_leaving
             bus.on_link_up(n, slot, not self.nodes[y].is_leaving)

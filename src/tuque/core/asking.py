@@ -1,4 +1,4 @@
-"""Questions to other nodes whether they have copies of jobs, and the answers (SPEC K5.1).
+"""Questions to other nodes whether they have copies of jobs, and the answers (SPEC K5.2).
 
 They leave in batches, few at a time for each peer. A question that is not answered is put
 again; to a node without a link nothing is asked, and what it has is in doubt until there is

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
-REPAIR: Final = 2  # ReplJob.mode: a copy that was lost is made again (K5.2)
+REPAIR: Final = 2  # ReplJob.mode: a copy that was lost is made again (K5.3)
 CUSTODY: Final = 4  # ReplJob.mode: the right to hand out an at-most-once job comes with it
 
 COUNT_NACK: Final = 1  # Queued.how: the counter that grows
@@ -165,7 +165,7 @@ class Pause(Message, tag=18):
 
 
 class Ask(Message, tag=19):
-    """Do you have copies of these jobs? (K5.1)"""
+    """Do you have copies of these jobs? (K5.2)"""
 
     number: int  # of the question, for its answer
     ids: list[bytes]
@@ -173,7 +173,7 @@ class Ask(Message, tag=19):
 
 
 class Lack(Message, tag=20):
-    """The answer to Ask: no copies of these here, but of all others asked for (K5.1)."""
+    """The answer to Ask: no copies of these here, but of all others asked for (K5.2)."""
 
     number: int
     ids: list[bytes]

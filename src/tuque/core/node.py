@@ -61,7 +61,6 @@ class Peer:
     def __init__(self, slot: i64, node_id: bytes) -> None:
         self.slot = slot
         self.node_id = node_id
-        self.life: i64 = 0  # its incarnation, by a number that differs from others'; 0: unknown
         self.is_linked = False  # messages can be sent
         self.has_room = True  # the send buffer takes more (B2.4)
         self.is_leaving = False
@@ -173,6 +172,7 @@ class Node:
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
         self.slot_of: dict[bytes, int] = {node_id: 0}
         self.node_ids: list[bytes] = [node_id]  # by slot
+        self.lives: dict[int, int] = {}  # by slot: the incarnation, by a number others have not
         self.linked: i64 = 0  # set of slots with a link
         self.reachable: i64 = 0  # set of slots that may be given copies (K4.2)
         self.reachable_count: i64 = 0  # how many those are

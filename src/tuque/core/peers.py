@@ -78,9 +78,9 @@ def introduce(n: Node, slot: i64, mask: i64) -> None:
         return
     nodes: list[tuple[int, bytes, int]] = []
     if new & 1:
-        nodes.append((0, n.node_id, n.peers[0].life))
+        nodes.append((0, n.node_id, n.lives.get(0, 0)))
     for other in slots_of(new):
-        nodes.append((other, n.peers[other].node_id, n.peers[other].life))
+        nodes.append((other, n.peers[other].node_id, n.lives.get(other, 0)))
     peer.told |= new
     say(n, slot, Slots(nodes))
 
@@ -98,7 +98,7 @@ def on_slots(n: Node, slot: i64, m: Slots) -> None:
 def learn(n: Node, peer: Peer, number: i64) -> None:
     """Take the peer's number as what it said, if it means the incarnation known here (K2.2)."""
     mine, life = peer.said[number]
-    known = n.peers[mine].life
+    known = n.lives.get(mine, 0)
     if life == 0 or known == 0 or life == known:
         peer.theirs[number] = mine
     else:
@@ -107,7 +107,9 @@ def learn(n: Node, peer: Peer, number: i64) -> None:
 
 def renew(n: Node, slot: i64, life: i64) -> None:
     """[K2.2] The node has that incarnation from now on; sets that name another one mean less."""
-    n.peers[slot].life = life
+    n.lives[slot] = life
+    if n.records is not None:
+        n.records.rename(slot)
     for peer in n.peers:
         peer.told &= ~(1 << slot)
         peer.masks = {}

@@ -63,7 +63,7 @@ class Record:
         self.node_id = b""
         self.bits: i64 = 0  # PAUSE: bits, REMOVE: cause, TOMB: kind
         self.a: i64 = 0  # END: jobs, GAP: records, PEER: slot
-        self.b: i64 = 0  # END: records, GAP: bytes
+        self.b: i64 = 0  # END: records, GAP: bytes, PEER: incarnation
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -119,10 +119,11 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     """The rest of a record about no job in particular."""
     kind = r.kind
     if kind == PEER:
-        need(at, 1 + NODE_ID_BYTES, end)
+        need(at, 9 + NODE_ID_BYTES, end)
         r.a = data[at]
         r.node_id = data[at + 1 : at + 1 + NODE_ID_BYTES]
-        return at + 1 + NODE_ID_BYTES
+        r.b = read_i64_le(data, at + 1 + NODE_ID_BYTES)
+        return at + 9 + NODE_ID_BYTES
     if kind == PAUSE:
         need(at, 1, end)
         r.bits = data[at]

@@ -18,7 +18,7 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
     END     jobs i64, records i64        the last record of a snapshot
     GAP     records i64, bytes i64       what `journal repair` had to take out here
     CLOSE                                the server stopped in good order
-    PEER    slot u8, node id 40          whom a bit of a set means from here on
+    PEER    slot u8, node id 40, incarnation i64    whom a bit of a set means from here on
     HOLDERS id 40, set i64
     ACKED   id 40, expire_ms i64, set i64    acked, and the set is still to hear of it
     TOMB    id 40, expire_ms i64, kind u8    a tombstone of core/tombs.py
@@ -79,7 +79,7 @@ STATE_BYTES: Final = 52
 FIRST_BYTES: Final = 59
 ACK_BYTES: Final = 49
 REMOVE_BYTES: Final = 42
-PEER_BYTES: Final = 42
+PEER_BYTES: Final = 50
 HOLDERS_BYTES: Final = 49
 ACKED_BYTES: Final = 57
 TOMB_BYTES: Final = 50
@@ -92,12 +92,16 @@ KEEP_BYTES: Final = 1 << 20  # a buffer larger than this is given back after use
 class Records:
     """The records of one turn, encoded back to back; `take` empties it.
 
-    `node_ids` are those of the slots that sets may have, a list that may grow.
+    `node_ids` and `lives` say whom the slots of sets mean: a node, and its incarnation by a
+    number that others have not (0: unknown). Both may grow; for a change see `rename`.
     """
 
-    def __init__(self, node_ids: list[bytes] | None = None) -> None:
+    def __init__(
+        self, node_ids: list[bytes] | None = None, lives: dict[int, int] | None = None
+    ) -> None:
         self.writer = BytesWriter()
         self.node_ids: list[bytes] = [] if node_ids is None else node_ids
+        self.lives: dict[int, int] = {} if lives is None else lives
         self.told: i64 = 1  # set of slots that were told with PEER
         self.count: i64 = 0
         # Records so far whose loss a client could notice. A first delivery of an
@@ -160,9 +164,14 @@ class Records:
                 w.append(PEER)
                 w.append(slot)
                 w.write(self.node_ids[slot])
+                write_i64_le(w, self.lives.get(slot, 0))
                 self.count += 1
             new >>= 1
             slot += 1
+
+    def rename(self, slot: i64) -> None:
+        """The slot means another incarnation from now on."""
+        self.told &= ~(1 << slot)
 
     def state(self, job: Job) -> None:
         """All that can change in a job: delivered, queued again, NACKed, worked on."""

@@ -59,20 +59,24 @@ PARKED_MS: Final = 60_000  # without anybody to send it to; a change of reach co
 
 
 def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
-    """[K5] The peer has another incarnation than the one known; `is_empty`: it has no jobs.
+    """[K5] A link to the peer is about to come up; nothing happens if it is the one known.
 
-    `life` is a number that differs between incarnations (K2.2). To be called before
-    anything that it says, also when it is met for the first time.
+    `life` is a number that differs between incarnations (K2.2), `is_empty` says whether
+    this one began without jobs. To be called before anything that it says.
     """
+    known = n.lives.get(slot, 0)
+    if life == known and life != 0:
+        return
     renew(n, slot, life)
     stop_asking(n, slot)
     if is_empty:
-        n.losses.unsure &= ~(1 << slot)
         lose_transits(n, slot)
+    if is_empty and known != 0:
+        n.losses.unsure &= ~(1 << slot)
         begin_walk(n, STRIP, slot)  # K5.1
-    else:
-        n.losses.doubted |= 1 << slot
-        begin_walk(n, CHECK, slot)  # K5.2
+        return
+    n.losses.doubted |= 1 << slot
+    begin_walk(n, CHECK if known != 0 else DOUBT, slot)  # K5.2
 
 
 def on_forget(n: Node, slot: i64) -> None:
@@ -131,6 +135,8 @@ def visit(n: Node, walk: Walk, job: Job) -> None:
             return
         lose_copy(n, job, walk.slot)
     if job.retry_s == 0:
+        if walk.kind != FORGET and n.records is not None:
+            n.records.holders(job)  # F2.3: custody goes on with this incarnation
         return
     if walk.kind == DOUBT:
         ask(n, walk.slot, job.id, False)
@@ -168,8 +174,11 @@ def lose_copy(n: Node, job: Job, slot: i64) -> None:
         return
     examine(n, job)
     short = n.losses.short.get(job.id)
-    if short is not None and short.targets & bit:
-        drop_target(n, job, short, slot)
+    if short is not None:
+        short.targets &= ~bit
+        short.asked &= ~bit
+        if short.targets == 0 and short.at_ms != 0:
+            to_bucket(n, job, short)
 
 
 # ---- questions
@@ -228,17 +237,18 @@ def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
             short = state.short.get(id)
             job = n.jobs.get(id)
             if short is not None and job is not None:
-                drop_target(n, job, short, slot)
+                gain_copy(n, job, short, slot)
 
 
-def drop_target(n: Node, job: Job, short: Short, slot: i64) -> None:
-    """The node has answered; when no other is waited for the job is looked at again."""
+def gain_copy(n: Node, job: Job, short: Short, slot: i64) -> None:
+    """The node has a copy: it may be enough now, or the last one that was waited for."""
     bit: i64 = 1 << slot
+    was_waited_for = short.targets & bit != 0
     short.targets &= ~bit
     short.asked &= ~bit
     if has_enough(n, job, short.targets):
         del n.losses.short[job.id]
-    elif short.targets == 0 and short.at_ms != 0:
+    elif was_waited_for and short.targets == 0 and short.at_ms != 0:
         to_bucket(n, job, short)
 
 

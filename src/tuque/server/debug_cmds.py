@@ -113,7 +113,7 @@ def load_again(s: Server) -> str:
     except JournalError as error:
         committer.close(s.n.now_ms)
         return str(error)
-    s.n.records = Records(s.n.node_ids)
+    s.n.records = Records(s.n.node_ids, s.n.lives)
     s.committer = committer  # the pump begins to watch it
     return ""
 

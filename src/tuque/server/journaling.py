@@ -77,7 +77,7 @@ def take_over(pump: Pump, committer: Committer) -> None:
         raise JournalError(f"cannot retire the jobs saved in {committer.path}: {wrong}") from None
     if s.cfg.appendonly:
         committer.start(s.n.now_ms)
-        s.n.records = Records(s.n.node_ids)
+        s.n.records = Records(s.n.node_ids, s.n.lives)
         pump.watch_wake(committer.wake_fd)
     else:
         s.committer = None
@@ -96,7 +96,7 @@ def turn_on(s: Server) -> str:
     except JournalError as wrong:
         committer.close(s.n.now_ms)
         return str(wrong)
-    s.n.records = Records(s.n.node_ids)
+    s.n.records = Records(s.n.node_ids, s.n.lives)
     s.committer = committer  # the pump begins to watch it
     return ""
 

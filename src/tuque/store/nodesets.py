@@ -23,11 +23,12 @@ class NodeSets:
     def __init__(self) -> None:
         self.ids: list[bytes] = [b""]  # by common bit
         self.bit_of: dict[bytes, int] = {}
+        self.lives: dict[int, int] = {}  # by common bit: the latest incarnation named
         self.named: dict[int, int] = {0: 0}  # slot of the process that wrote: common bit
         self.seen: dict[int, int] = {}  # its sets: common ones
         self.slot_sets: dict[int, int] = {}  # common sets: those of the node that loads
 
-    def name(self, slot: i64, node_id: bytes) -> None:
+    def name(self, slot: i64, node_id: bytes, life: i64) -> None:
         """From here on the slot means that node; more than a set can hold are left out."""
         bit = self.bit_of.get(node_id)
         if bit is None:
@@ -36,6 +37,7 @@ class NodeSets:
             bit = len(self.ids)
             self.ids.append(node_id)
             self.bit_of[node_id] = bit
+        self.lives[bit] = life
         if self.named.get(slot, -1) != bit:
             self.named[slot] = bit
             self.seen = {}
@@ -50,16 +52,24 @@ class NodeSets:
             self.seen[nodes] = known
         return known
 
+    def life_of(self, nodes: i64) -> i64:
+        """The latest incarnation of the one other node of a common set; 0 for none."""
+        for bit in slots_of(nodes):
+            return self.lives.get(bit, 0)
+        return 0
+
     def slots(self, n: Node, nodes: i64) -> i64:
-        """A common set in the slots of the node."""
+        """A common set in the slots of the node, which learns their incarnations."""
         known = self.slot_sets.get(nodes)
         if known is None:
             slot_by_bit: dict[int, int] = {0: 0}
             for bit in slots_of(nodes):
                 try:
-                    slot_by_bit[bit] = slot_for(n, self.ids[bit])
+                    slot = slot_for(n, self.ids[bit])
                 except TooManyNodes:
                     continue
+                slot_by_bit[bit] = slot
+                n.lives.setdefault(slot, self.lives.get(bit, 0))
             known = translated(nodes, slot_by_bit)
             self.slot_sets[nodes] = known
         return known & ~n.forgotten

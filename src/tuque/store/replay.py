@@ -101,6 +101,7 @@ class Loader:
         self.buried: dict[bytes, tuple[int, int]] = {}  # of those other nodes had: (end, nodes)
         self.tombs: dict[bytes, tuple[int, int]] = {}  # other tombstones: (end, kind)
         self.nodes = NodeSets()
+        self.lives: dict[bytes, int] = {}  # of at-most-once jobs: the other node's incarnation
         self.pauses: dict[bytes, int] = {}
         self.order: list[Job] = []
         self.restored: i64 = 0
@@ -293,13 +294,13 @@ class Loader:
         elif kind == HOLDERS:
             job = self.jobs.get(r.id)
             if job is not None:
-                job.holders = self.nodes.common(r.holders)
+                self.hold(job, r.holders)
         elif kind == ACKED_AT:
             self.on_acked(r)
         elif kind == TOMB:
             self.tombs[r.id] = (r.expire_ms, r.bits)
         elif kind == PEER:
-            self.nodes.name(r.a, r.node_id)
+            self.nodes.name(r.a, r.node_id, r.b)
         elif kind == PAUSE:
             if r.bits != 0:
                 self.pauses[r.queue] = r.bits
@@ -324,8 +325,14 @@ class Loader:
             return
         else:
             renew(job, r)
-        job.holders = self.nodes.common(r.holders)
+        self.hold(job, r.holders)
         self.tombs.pop(r.id, None)
+
+    def hold(self, job: Job, nodes: i64) -> None:
+        """The holders of a job, as the process that wrote names them."""
+        job.holders = self.nodes.common(nodes)
+        if job.retry_s == 0:
+            self.lives[job.id] = self.nodes.life_of(job.holders)
 
     def on_acked(self, r: Record) -> None:
         """A job is acked, and other nodes are still to hear of it."""
@@ -389,6 +396,8 @@ class Loader:
             if job.state == WAIT_REPL:
                 job.state = ACTIVE  # its client is gone; the copy here counts
             if job.holders != 1:
+                if job.retry_s == 0 and self.lives[job.id] != self.nodes.life_of(job.holders):
+                    job.holders = 1  # F2.3: that node started anew, perhaps without the job
                 job.holders = self.nodes.slots(n, job.holders)
             if restore_job(n, job):
                 self.job_count += 1

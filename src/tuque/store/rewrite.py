@@ -26,7 +26,7 @@ class Snapshot:
         self.pos: i64 = 0
         self.tombs: list[bytes] = n.tombs.lasting()
         self.tomb_pos: i64 = 0
-        self.records = Records(n.node_ids)
+        self.records = Records(n.node_ids, n.lives)
         self.record_count: i64 = 0  # in the slice made last
         self.job_count: i64 = 0
         everybody: i64 = (1 << len(n.peers)) - 1
