@@ -7,6 +7,7 @@ reads replies itself. It must not know how they are shown (format.py).
 
 from __future__ import annotations
 
+import select
 import socket
 from typing import Final, TypeAlias
 
@@ -131,9 +132,8 @@ class Link:
     def _is_gone(self, sock: socket.socket) -> bool:
         """Say whether the node closed the connection while nobody was looking."""
         try:
-            return sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-        except BlockingIOError:
-            return False
+            is_readable = bool(select.select([sock], [], [], 0)[0])
+            return is_readable and sock.recv(1, socket.MSG_PEEK) == b""
         except OSError:
             return True
 
