@@ -30,18 +30,20 @@ class StuckDisk(Disk):
 class Kept:
     """A pump with a journal in a thread, on a disk that can be made to stall."""
 
-    def __init__(self, here: Path, policy: str, journal: Path | None = None) -> None:
+    def __init__(
+        self, here: Path, policy: str, journal: Path | None = None, node_id: bytes = NODE_ID
+    ) -> None:
         here.mkdir(exist_ok=True)
         self.disk = StuckDisk()
-        self.box = PumpBox(here)
+        self.box = PumpBox(here, node_id)
         path = str(journal or here / "journal")
-        self.committer = Committer(self.disk, path, NODE_ID, START_MS, policy)
+        self.committer = Committer(self.disk, path, node_id, START_MS, policy)
         self.committer.lock()
         loader = self.committer.loader()
         while not loader.step(self.box.n, 100):
             pass
         self.committer.start(START_MS)
-        self.box.n.records = Records()
+        self.box.n.records = Records(self.box.n.node_ids)
         self.box.server.committer = self.committer
         self.box.pump.watch_wake(self.committer.wake_fd)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tuque.cluster.membership import BadNodes, parse_nodes
+from tuque.cluster.kept import Kept, parse_kept
+from tuque.cluster.membership import BadNodes
 from tuque.server.config import load
 from tuque.server.identity import Identity, IdentityError, open_identity
 from tuque.server.options import Config
@@ -22,13 +23,14 @@ def test_the_id_is_made_once(tmp_path: Path) -> None:
     first = open_identity(config(tmp_path))
     assert first.is_new and len(first.node_id) == 40
     line = (tmp_path / "nodes.conf").read_bytes()
-    assert line == first.node_id + b" :7711 myself 0 0 connected\n"
-    first.members.is_leaving = True
+    assert line == first.node_id + b" :7711 myself 0 0 connected\nvars life 1 number 0\n"
+    first.is_leaving = True
     first.save()
     first.close()
     again = open_identity(config(tmp_path))
     assert not again.is_new
     assert (again.node_id, again.is_leaving) == (first.node_id, True)
+    assert (again.life, again.mark != first.mark) == (2, True)  # K1.1
     again.close()
     assert [path.name for path in tmp_path.iterdir()] == ["nodes.conf"]
 
@@ -57,14 +59,15 @@ def test_an_empty_file_is_as_none(tmp_path: Path) -> None:
         (b"x", "line 1 has 1 words instead of 6"),
         (b"\nabc :7711 myself 0 0 connected", "line 2 does not begin with a node id"),
         (ID + b" :7711 myself,king 0 0 connected", "unknown flag 'king'"),
-        (ID + b" 1.2.3.4:7711 noflags 0 0 connected", "names another node"),
+        (ID + b" 1.2.3.4:7711 noflags 0 0 connected", "no line with the flag 'myself'"),
+        (ID + b" 1.2.3.4:x noflags 0 0 connected", "line 1: 'x' is no number"),
         (b"vars x", "no line with the flag 'myself'"),
         (2 * (ID + b" :1 myself 0 0 connected\n"), "line 2 is the second one"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, text: bytes, why: str) -> None:
     with pytest.raises(BadNodes, match=why):
-        parse_nodes(text)
+        parse_kept(text)
     (tmp_path / "nodes.conf").write_bytes(text)
     with pytest.raises(IdentityError, match="nodes.conf: line|nodes.conf: there is"):
         open_identity(config(tmp_path))
@@ -73,7 +76,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: bytes, why: str) -> None:
 
 def test_a_file_of_disque_is_read() -> None:
     text = b"vars currentEpoch 0\n%s 127.0.0.1:7711 myself,leaving 0 0 connected\n\n\n" % ID
-    members = parse_nodes(text)
+    members = parse_kept(text)
     assert (members.node_id, members.is_leaving) == (ID, True)
 
 
@@ -83,8 +86,8 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_an_unkept_identity_saves_nothing() -> None:
-    from tuque.cluster.membership import Membership
-
-    identity = Identity(Membership(ID), config(Path(".")))
+    kept = Kept()
+    kept.node_id = ID
+    identity = Identity(kept, config(Path(".")))
     identity.save()
     identity.close()

@@ -41,10 +41,10 @@ def digest(n: Node) -> str:
 class PumpBox:
     """A server without a process: `turn` until all that was sent is dealt with."""
 
-    def __init__(self, directory: Path, **options: str) -> None:
+    def __init__(self, directory: Path, node_id: bytes = NODE_ID, **options: str) -> None:
         self.path = str(directory / "s")
         cfg = load(None, {}, options)
-        self.n = Node(NODE_ID, b"seed of a test", START_MS)
+        self.n = Node(node_id, b"seed of a test", START_MS)
         self.server = Server(cfg, self.n)
         apply_settings(self.server)
         register()

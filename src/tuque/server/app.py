@@ -17,6 +17,7 @@ from tuque.server.config import check_dir, in_dir
 from tuque.server.eventlog import EventLog, EventLogError
 from tuque.server.faults import drop_turn
 from tuque.server.identity import Identity, IdentityError, open_identity
+from tuque.server.joining import open_bus, prepare_bus, take_identity
 from tuque.server.journaling import close_journal, load_journal, open_journal
 from tuque.server.keeping import give_back
 from tuque.server.listen import ListenError, open_listeners, raise_file_limit
@@ -53,7 +54,7 @@ def run(cfg: Config) -> int:
         watch_signals(pump)
         load_journal(pump)
         if not s.stop_requested:
-            ready(s)
+            ready(pump)
             pump.run()
     except JournalError as error:
         pump.close_all()
@@ -91,15 +92,15 @@ def build(cfg: Config, identity: Identity) -> Pump:
     offset_ms = int(time.time() * 1000) - steady_ms()
     now_ms = steady_ms() + offset_ms
     node = Node(identity.node_id, os.urandom(20), now_ms)
-    node.is_leaving = identity.is_leaving
     s = Server(cfg, node)
-    s.identity = identity
+    take_identity(s, identity)
     s.clock_offset_ms = offset_ms
     apply_settings(s)
     register()
     pump = Pump(s)
     for sock in open_listeners(cfg):
         pump.listen(sock)
+    prepare_bus(pump)
     open_journal(pump)
     if cfg.events:
         eventlog = EventLog(
@@ -135,8 +136,9 @@ def watch_signals(pump: Pump) -> None:
     pump.watch_signals(reader.fileno())
 
 
-def ready(s: Server) -> None:
+def ready(pump: Pump) -> None:
     """Say that the server serves; from here on the cyclic collector is off."""
+    s = pump.s
     s.is_loading = False
     gc.collect()
     give_back(s)  # what the load needed
@@ -147,6 +149,7 @@ def ready(s: Server) -> None:
         Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
     mode = "compiled" if is_compiled() else "interpreted"
     log.info("node %s, %s, %d jobs", s.n.node_id.decode(), mode, len(s.n.jobs))
+    open_bus(pump)
     log.info("The server is now ready to accept connections on port %d", s.cfg.port)
 
 
@@ -184,6 +187,12 @@ def finish(pump: Pump) -> int:
         except EventLogError as error:
             log.error("the events could not be finished: %s", error)
             status = 1
+    try:
+        if s.members.is_changed:
+            s.identity.save(s.members)
+    except OSError as error:
+        log.error("cluster-config-file %s: %s", s.identity.path, error.strerror)
+        status = 1
     pump.close_all()
     log.info("Tuque is now ready to exit, bye bye...")
     return status

@@ -58,6 +58,10 @@ OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NOAUTH: Final = b"NOAUTH Authentication required."
 LOADING: Final = b"LOADING Disque is loading the dataset in memory"
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
+CONFLICT: Final = (
+    b"CONFLICT another node has the id of this one: stop one of the two, remove its nodes.conf "
+    b"and start it again"
+)
 
 NAME_BYTES: Final = 128  # of an unknown command's name are repeated to the client
 REASON_MAX: Final = 2048  # bytes; the event stream keeps less
@@ -136,7 +140,7 @@ def lookup(s: Server, word: bytes) -> Command | None:
 
 
 def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
-    """Why the command is not run at all, in the order of C3.3-C3.7; None when it is."""
+    """Why the command is not run at all, in the order of C3.3-C3.7, C3.11; None when it is."""
     if not command.takes(len(args)):
         return b"ERR wrong number of arguments for '%s' command" % command.wire_name
     if len(s.password) > 0 and not c.is_authed and command.wire_name not in NO_AUTH_NEEDED:
@@ -148,6 +152,8 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if s.is_loading and not command.is_loading:
         return LOADING
+    if len(s.conflict) > 0 and (command.group in ("jobs", "queues") or command.name == "PING"):
+        return CONFLICT  # C3.11
     return None
 
 
@@ -255,17 +261,16 @@ def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
     i: i64 = 1
     while i < len(args):
         id = args[i]
-        if code == 2:
-            if on_ackjob(n, id):
-                done += 1
-            elif len(n.peers) > 1 and id not in n.jobs:
-                on_unknown_ack(n, c.number, id)
-        elif code == 3:
-            if on_fastack(n, id):
-                done += 1
-            elif len(n.peers) > 1:
-                on_unknown_fastack(n, id)
-        elif on_deljob(n, id):
+        if code == 4:
+            is_known = on_deljob(n, id)
+        else:
+            is_known = on_ackjob(n, id) if code == 2 else on_fastack(n, id)
+            if not is_known and len(n.peers) > 1 and id not in n.jobs:
+                if code == 2:
+                    on_unknown_ack(n, c.number, id)
+                else:
+                    on_unknown_fastack(n, id)
+        if is_known:
             done += 1
         i += 1
     c.out.append(int_reply(done))

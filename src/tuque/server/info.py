@@ -17,6 +17,7 @@ from tuque import __version__
 from tuque.core.ledger import CAUSES
 from tuque.core.procedures import memory_level
 from tuque.server.clients import Client
+from tuque.server.cluster_info import bus_section, cluster_section
 from tuque.server.state import Server
 from tuque.wire.args import SYNTAX, ArgError
 
@@ -128,6 +129,7 @@ def jobs(s: Server) -> Fields:
     n = s.n
     return {
         "registered_jobs": len(n.jobs),
+        "queued_jobs": sum([int(q.length) for q in n.queues.values()]),
         "deliveries": n.deliveries,
         "redeliveries": n.redeliveries,
         "requeues": n.requeues,
@@ -247,6 +249,8 @@ SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
     "commandstats": commandstats,
     "ledger": ledger,
     "events": events,
+    "cluster": cluster_section,
+    "bus": bus_section,
 }
 
 

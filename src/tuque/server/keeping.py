@@ -35,6 +35,8 @@ def keep_house(s: Server) -> None:
     if s.committer is not None:
         buffers += s.committer.waiting_bytes()
     s.n.other_bytes = buffers
+    if s.members.is_changed and s.identity.save_soon(s.members):
+        s.members.is_changed = False
     on_memory_level(s.n)
     s.figures.sample(now_ms)
     look(s)

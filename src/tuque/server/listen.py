@@ -7,11 +7,15 @@ import os
 import resource
 import socket
 
-from tuque.server.config import in_dir, listen_addresses
+from tuque.server.config import bus_addresses, in_dir, listen_addresses
 from tuque.server.options import Config
 from tuque.server.state import log
 
 RESERVED_FDS = 32  # journal, events, listeners, log
+LINK_FDS = 128  # links to other nodes, where there is room for so many
+BUS_OFFSET = 10_000  # from the clients' port to the bus
+PORT_MAX = 65_535
+FREE_TRIES = 8
 
 
 class ListenError(Exception):
@@ -20,7 +24,7 @@ class ListenError(Exception):
 
 def raise_file_limit(cfg: Config) -> None:
     """Allow as many open files as maxclients needs, or lower maxclients to what there is."""
-    wanted = cfg.maxclients + RESERVED_FDS
+    wanted = cfg.maxclients + RESERVED_FDS + LINK_FDS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted or soft == resource.RLIM_INFINITY:
         return
@@ -32,7 +36,7 @@ def raise_file_limit(cfg: Config) -> None:
             continue
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
-        fits = soft - RESERVED_FDS
+        fits = soft - RESERVED_FDS - (LINK_FDS if soft > 4 * LINK_FDS else 0)
         if fits < 1:
             raise ListenError(f"only {soft} open files are allowed; raise it with ulimit -n")
         log.warning("maxclients lowered from %d to %d: ulimit -n is %d", cfg.maxclients, fits, soft)
@@ -44,7 +48,7 @@ def open_listeners(cfg: Config) -> list[socket.socket]:
     found: list[socket.socket] = []
     if cfg.port or not cfg.unixsocket:
         for address in listen_addresses(cfg):
-            sock = open_tcp(cfg, address, is_first=not found)
+            sock = open_tcp(cfg, address, cfg.port, "--port", is_first=not found)
             if sock is not None:
                 found.append(sock)
                 if cfg.port == 0:
@@ -54,7 +58,46 @@ def open_listeners(cfg: Config) -> list[socket.socket]:
     return found
 
 
-def open_tcp(cfg: Config, address: str, is_first: bool) -> socket.socket | None:
+def open_bus_sockets(cfg: Config, has_secret: bool) -> list[socket.socket]:
+    """Listening sockets of the bus; nobody is let in before the jobs are loaded.
+
+    The port that follows from the clients' may be taken; then any free one will do.
+    """
+    port = cfg.cluster_port
+    if port == 0 and cfg.port and cfg.port + BUS_OFFSET <= PORT_MAX:
+        port = cfg.port + BUS_OFFSET
+    try:
+        return bind_bus(cfg, has_secret, port)
+    except ListenError:
+        if cfg.cluster_port:
+            raise
+    for _ in range(FREE_TRIES):
+        try:
+            return bind_bus(cfg, has_secret, 0)
+        except ListenError:
+            continue  # free for one family of addresses only
+    return bind_bus(cfg, has_secret, 0)
+
+
+def bind_bus(cfg: Config, has_secret: bool, port: int) -> list[socket.socket]:
+    """One socket for each address, all on the same port; 0: any free one. Raises ListenError."""
+    found: list[socket.socket] = []
+    for address in bus_addresses(cfg, has_secret):
+        try:
+            sock = open_tcp(cfg, address, port, "--cluster-port", is_first=not found)
+        except ListenError:
+            for one in found:
+                one.close()
+            raise
+        if sock is not None:
+            found.append(sock)
+            port = sock.getsockname()[1]
+    return found
+
+
+def open_tcp(
+    cfg: Config, address: str, port: int, option: str, is_first: bool
+) -> socket.socket | None:
     """One TCP listener; None when an IPv6 address beside the first can't be had."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = None
@@ -63,7 +106,7 @@ def open_tcp(cfg: Config, address: str, is_first: bool) -> socket.socket | None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind((address, cfg.port))
+        sock.bind((address, port))
         sock.listen(cfg.tcp_backlog)
     except OSError as error:
         if sock is not None:
@@ -71,14 +114,12 @@ def open_tcp(cfg: Config, address: str, is_first: bool) -> socket.socket | None:
         if family == socket.AF_INET6 and not is_first and error.errno != errno.EADDRINUSE:
             return None
         if error.errno == errno.EADDRINUSE:
-            hint = "another program listens there; stop it or choose another --port"
+            hint = f"another program listens there; stop it or choose another {option}"
         elif error.errno == errno.EACCES:
-            hint = "ports below 1024 need privileges; choose another --port"
+            hint = f"ports below 1024 need privileges; choose another {option}"
         else:
-            hint = "check --bind and --port"
-        raise ListenError(
-            f"can't listen on {address}:{cfg.port}: {error.strerror}; {hint}"
-        ) from None
+            hint = "check --bind and --port" if option == "--port" else "check --cluster-bind"
+        raise ListenError(f"can't listen on {address}:{port}: {error.strerror}; {hint}") from None
     sock.setblocking(False)
     return sock
 

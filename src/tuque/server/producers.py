@@ -15,7 +15,7 @@ from tuque.core.copies import NOREPL_TIMEOUT
 from tuque.core.node import Node
 from tuque.core.peers import slots_of
 from tuque.core.procedures import FAR
-from tuque.core.replicate import AddSpec, must_be_external, settle
+from tuque.core.replicate import PLAIN, AddSpec, must_be_external, settle
 from tuque.server.clients import (
     HELD_MANY,
     HELD_ORDER,
@@ -25,6 +25,7 @@ from tuque.server.clients import (
     REPLY_SKIPPING,
     Client,
 )
+from tuque.server.peers import Bus
 from tuque.server.state import Server
 from tuque.wire.args import ArgError, addjob_options, timeout_ms
 from tuque.wire.resp import error_reply
@@ -181,3 +182,15 @@ def wake_stalled(s: Server) -> None:
         c = s.by_number.get(number)
         if c is not None and c.held == HELD_ROOM:
             go_on(s, c)
+
+
+def look_at_bus(s: Server, bus: Bus) -> None:
+    """Timers of the links, and what producers must know of them."""
+    n = s.n
+    if bus.next_ms() <= n.now_ms:
+        bus.tick()
+    s.is_crowded = bus.crowded > 0
+    s.conflict = s.members.conflict
+    if n.reachable_count != s.reachable_then:
+        s.reachable_then = n.reachable_count
+        s.plain_spec = settle(n, PLAIN)  # R1.1: the default of REPLICATE counts who is there

@@ -21,7 +21,7 @@ from tuque.server.doors import Doors
 from tuque.server.keeping import keep_house, log_notes
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
-from tuque.server.producers import must_wait, next_stall_ms, tell_added, wake_stalled
+from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.state import Server, log
 
 READ_BYTES: Final = 65_536
@@ -101,6 +101,8 @@ class Pump:
             at_ms = min(at_ms, next_stall_ms(s))
         if s.paused_until_ms > s.n.now_ms and s.paused_until_ms < at_ms:
             at_ms = s.paused_until_ms
+        if s.bus is not None:
+            at_ms = min(at_ms, s.bus.next_ms())
         if at_ms == FAR:
             return most_ms
         left_ms = at_ms - (steady_ms() + s.clock_offset_ms)
@@ -117,6 +119,7 @@ class Pump:
         self.clock()
         s.figures.turns += 1
         clients = s.clients
+        bus = s.bus
         for fd, mask in ready:
             if s.stop_requested:
                 break
@@ -126,6 +129,8 @@ class Pump:
                     self.outlet.drain(c)
                 if mask & ~OUT and not c.is_closed:
                     self.read(c)
+            elif bus is not None and bus.on_ready(fd, mask):
+                pass
             elif fd in self.doors.listeners:
                 self.doors.accept(fd)
             elif fd == self.wake_fd:
@@ -141,6 +146,8 @@ class Pump:
         n = s.n
         if s.is_loading or s.stop_requested:
             return
+        if s.bus is not None:
+            look_at_bus(s, s.bus)
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
         if len(n.ready) > 0:
@@ -177,6 +184,8 @@ class Pump:
         s = self.s
         n = s.n
         seq = self.write_journal()
+        if s.bus is not None:
+            s.bus.settle(seq)
         eventlog = s.eventlog
         if eventlog is not None:
             events = n.events
@@ -192,7 +201,7 @@ class Pump:
             for c in dirty:
                 c.is_dirty = False
                 self.let_out(c, seq)
-        if len(self.gate) > 0 and (seq < 0 or len(s.journal_error) > 0):
+        if self.has_held() and (seq < 0 or len(s.journal_error) > 0):
             self.open_gate()
         if len(s.doomed) > 0:
             doomed = s.doomed
@@ -206,7 +215,7 @@ class Pump:
         n = s.n
         committer = s.committer
         if committer is None:
-            if self.wake_fd >= 0 or len(self.gate) > 0:  # it was turned off, all is on disk
+            if self.wake_fd >= 0 or self.has_held():  # it was turned off, all is on disk
                 self.wake_fd = -1
                 self.watched = None
                 s.journal_error = ""
@@ -245,6 +254,10 @@ class Pump:
             return
         self.outlet.send(c)
 
+    def has_held(self) -> bool:
+        """Whether replies or frames wait for the journal."""
+        return len(self.gate) > 0 or (self.s.bus is not None and len(self.s.bus.gate) > 0)
+
     def on_new_journal(self, fd: i64) -> None:
         """The journal was turned on, or loaded again: nothing waits for the one before it."""
         self.watch_wake(fd)
@@ -252,6 +265,8 @@ class Pump:
         self.binding_seq = 0
         for c in self.gate:
             c.gated = [(0, held) for _, held in c.gated]
+        if self.s.bus is not None:
+            self.s.bus.release(FAR)
         self.open_gate()
 
     def on_journal_wake(self) -> None:
@@ -272,6 +287,8 @@ class Pump:
         durable: i64 = FAR
         if committer is not None and committer.must_hold(committer.seq):
             durable = committer.durable_seq
+        if self.s.bus is not None:
+            self.s.bus.release(durable)
         gate = self.gate
         self.gate = []
         for c in gate:
@@ -397,4 +414,6 @@ class Pump:
                 self.outlet.send(c)
             self.outlet.close(c)
         self.doors.close()
+        if self.s.bus is not None:
+            self.s.bus.close()
         self.poller.close()

@@ -6,6 +6,7 @@ import hmac
 from typing import Final
 
 from tuque import __version__
+from tuque.cluster.member import PRIORITY_AVOID, PRIORITY_UP
 from tuque.server.clients import REPLY_ON, Client
 from tuque.server.dispatch import NOAUTH
 from tuque.server.state import Server
@@ -29,9 +30,7 @@ def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
     if len(args) == 1:
         if needs_auth(s, c):
             raise ArgError(NOAUTH)
-        me = s.identity.members
-        node = [me.node_id, b"", b"%d" % s.cfg.port, b"%d" % me.priority()]
-        c.reply([1, me.node_id, node])  # C5.1
+        c.reply([1, s.n.node_id, *known_nodes(s)])  # C5.1
         return
     version = strict_int(args[1])
     if version is None:
@@ -57,6 +56,17 @@ def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
             "modules": [],
         }
     )
+
+
+def known_nodes(s: Server) -> list[list[bytes]]:
+    """[K8] Id, address, port and priority of each node (K8.1), this one first."""
+    priority = PRIORITY_AVOID if s.n.is_leaving or s.conflict else PRIORITY_UP
+    port = s.cfg.cluster_announce_port or s.cfg.port
+    rows = [[s.n.node_id, s.cfg.cluster_announce_ip.encode(), b"%d" % port, b"%d" % priority]]
+    for one in s.members.alive():
+        if one.host and one.port:
+            rows.append([one.node_id, one.host.encode(), b"%d" % one.port, b"%d" % one.priority()])
+    return rows
 
 
 def hello_options(args: list[bytes]) -> tuple[bytes, bytes | None, bytes | None]:

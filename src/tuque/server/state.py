@@ -5,7 +5,6 @@ Dispatch and the command modules work on it, the pump drives it. No logic here.
 
 from __future__ import annotations
 
-import logging
 import socket
 from array import array
 from secrets import token_hex
@@ -13,7 +12,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.cluster.membership import Membership
+from tuque.cluster.kept import Kept
+from tuque.cluster.members import Members
 from tuque.core.copies import on_producer_gone
 from tuque.core.job import Job
 from tuque.core.node import Node
@@ -25,11 +25,14 @@ from tuque.server.config import Config
 from tuque.server.eventlog import EventLog
 from tuque.server.identity import Identity
 from tuque.server.monitoring import Latency, SlowLog, Snapshot
+from tuque.server.notes import log
+from tuque.server.peers import Bus
 from tuque.wire.commands import Command, table
+
+__all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
 
 SAMPLES: Final = 16
 FAR_OFF: Final = 1 << 50  # a setting beyond it means the same; sums with it stay inside 64 bits
-log: Final = logging.getLogger("tuque.server")
 
 
 @final
@@ -100,13 +103,19 @@ class Server:
         self.scans: dict[str, Snapshot] = {}  # orders of scans in progress, by what is scanned
         self.used_peak_bytes = 0
         self.run_id = token_hex(20)
-        self.identity = Identity(Membership(node.node_id), cfg)  # not kept, until replaced
+        kept = Kept()
+        kept.node_id = node.node_id
+        self.identity = Identity(kept, cfg)  # not kept, until replaced
+        self.members = Members(node, 1, self.identity.mark, cfg.cluster_node_timeout)
         self.last_house_commands: i64 = 0
         self.jobs_peak: i64 = 0  # most jobs since memory was last given back
         self.committer: Committer | None = None
         self.journal_error = ""  # why writes are refused, empty when they are not (J6)
         self.eventlog: EventLog | None = None
+        self.bus: Bus | None = None  # none: the node stays alone
+        self.conflict = ""  # why this node must not serve: another has its id (K1.3)
         self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
+        self.reachable_then: i64 = 0  # how many nodes `plain_spec` counts on
         self.is_loading = False
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
         self.stop_requested = ""  # why the pump shall end: "shutdown", "signal", "restart"
@@ -173,6 +182,9 @@ def apply_settings(s: Server) -> None:
     s.query_limit = cfg.client_query_buffer_limit
     s.idle_close_ms = cfg.timeout * 1000
     s.half_close_ms = cfg.command_deadline * 1000
+    s.members.timeout_ms = min(cfg.cluster_node_timeout, FAR_OFF)
+    if s.bus is not None:
+        s.bus.limit_bytes = min(cfg.bus_buffer_limit, FAR_OFF)
 
 
 def job_of(s: Server, id: bytes) -> Job | None:

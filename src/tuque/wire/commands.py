@@ -159,8 +159,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -2,
         "readonly admin",
         "server",
-        "NODES | INFO | MYID | MEET ip port | FORGET id | RESET [SOFT|HARD] | LEAVING [yes|no] | "
-        "SAVECONFIG",
+        "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id | LEAVING [yes|no] | REPAIR | "
+        "RESET [SOFT|HARD] | SAVECONFIG",
         "Look at and change the cluster.",
     ),
     ("INFO", -1, "readonly loading", "server", "[section]", "Figures of this server."),

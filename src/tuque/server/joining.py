@@ -1,0 +1,81 @@
+"""The bus in the life of the server: who the node is, its sockets, when it opens (SPEC B1, K1)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from tuque.cluster.members import Members
+from tuque.core.drain import set_leaving
+from tuque.server.config import cluster_secret
+from tuque.server.identity import Identity, IdentityError
+from tuque.server.listen import open_bus_sockets
+from tuque.server.peers import Bus
+from tuque.server.pump import Pump
+from tuque.server.state import Server, apply_settings, log
+from tuque.wire.handshake import Card
+
+
+def id_key(secret: bytes) -> bytes:
+    """[G6] The key under which the ids of the cluster's jobs are proved (G6.5)."""
+    return blake2b(secret, digest_size=32, person=b"tuque id").digest() if secret else b""
+
+
+def take_identity(s: Server, identity: Identity) -> None:
+    """[K1] Be that node, and know the others that its file tells of (K1.1)."""
+    s.identity = identity
+    members = Members(s.n, identity.life, identity.mark, s.cfg.cluster_node_timeout)
+    members.number = identity.kept.number
+    for one in identity.kept.nodes:
+        members.restore(one.node_id, one.host, one.port, one.bus_port, one.number)
+    s.members = members
+
+
+def prepare_bus(pump: Pump) -> None:
+    """Take the port of the bus and store that a new life begins, before anybody hears of it.
+
+    Raises ListenError, ConfigError and IdentityError.
+    """
+    s = pump.s
+    cfg = s.cfg
+    secret = cluster_secret(cfg)
+    s.n.ids.key = id_key(secret)
+    s.members.port = cfg.cluster_announce_port or cfg.port
+    if not cfg.cluster_enabled:
+        return
+    bus = Bus(s.n, s.members, pump.poller, secret)
+    bus.sockets = open_bus_sockets(cfg, len(secret) > 0)
+    bus.port = bus.sockets[0].getsockname()[1]
+    s.bus = bus
+    apply_settings(s)
+    try:
+        s.identity.save(s.members)  # K1.1
+    except OSError as error:
+        path = s.identity.path
+        raise IdentityError(f"cluster-config-file {path}: {error.strerror}") from None
+
+
+def make_card(s: Server, bus: Bus, is_empty: bool) -> Card:
+    """What this node says of itself to others."""
+    cfg = s.cfg
+    return Card(
+        node_id=s.n.node_id,
+        life=s.identity.life,
+        mark=s.identity.mark,
+        is_empty=is_empty,
+        port=s.members.port,
+        bus_port=cfg.cluster_announce_bus_port or int(bus.port),
+        host=cfg.cluster_announce_ip,
+    )
+
+
+def open_bus(pump: Pump) -> None:
+    """Let other nodes in, and dial those that are known; the jobs are loaded."""
+    s = pump.s
+    if s.identity.is_leaving:
+        set_leaving(s.n, True)
+    bus = s.bus
+    if bus is None:
+        return
+    bus.card = make_card(s, bus, len(s.n.jobs) == 0)
+    bus.open()
+    log.info("The bus listens on port %d", bus.port)

@@ -1,0 +1,183 @@
+"""Real nodes that meet, replicate, stop and go away."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from raw_resp import NULL, Err, Wire, encode, wait_for
+from real_cluster import RealCluster, cluster_info, info, reachable
+
+LONG_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """Three nodes that nobody harms."""
+    cluster = RealCluster(tmp_path_factory.mktemp("three"), 3)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.end()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[list[RealCluster]]:
+    """Clusters of one test; what is put in is stopped."""
+    clusters: list[RealCluster] = []
+    yield clusters
+    for cluster in clusters:
+        for node in cluster.nodes:
+            if node.process is not None and node.process.poll() is None:
+                node.signal(signal.SIGCONT)
+        cluster.end()
+
+
+def test_copies_are_on_every_node(three: RealCluster) -> None:
+    """R1.1: REPLICATE: the smaller of `default-replicate` and the number of reachable nodes plus
+    this one."""
+    wire = three.wire(1)
+    job = wire.add("everywhere", "body")
+    shown = [three.wire(number).show(job) for number in range(3)]
+    assert [one["repl"] for one in shown] == [3, 3, 3]
+    assert [one["body"] for one in shown] == [b"body"] * 3
+    assert sorted(one["state"] for one in shown) == [b"active", b"active", b"queued"]
+
+
+def test_replies_of_a_pipeline_keep_their_order(three: RealCluster) -> None:
+    """C3.10: Replies keep the order of the commands."""
+    wire, other = three.wire(0), three.wire(0)
+    count = 1000
+    pipeline = b"".join(
+        [
+            encode("ADDJOB", "piped", f"{i}", LONG_MS, "REPLICATE", 2)
+            + (encode("PING", f"{i}") if i % 7 == 0 else b"")
+            for i in range(count)
+        ]
+    )
+    wire.raw(pipeline)
+    for i in range(count):
+        job_id = wire.read()
+        assert job_id.startswith(b"D-"), job_id
+        if i % 100 == 0:
+            assert other.show(job_id.decode())["body"] == b"%d" % i
+        if i % 7 == 0:
+            assert wire.read() == b"%d" % i
+    assert wire("QLEN", "piped") == count
+
+
+def test_hello_lists_the_nodes(three: RealCluster) -> None:
+    """C5.1: for each known node an array of id, address, port and priority, all bulk strings."""
+    version, node_id, *nodes = three.wire(0)("HELLO")
+    assert version == 1 and len(nodes) == 3
+    assert {node[2] for node in nodes} == {b"%d" % one.port for one in three.nodes}
+    assert {node[3] for node in nodes} == {b"1"}
+    assert node_id in {node[0] for node in nodes}
+    for _, address, port, _ in nodes[1:]:
+        assert address == b"127.0.0.1" and port
+
+
+def test_info_tells_of_links_and_messages(three: RealCluster) -> None:
+    wire = three.wire(0)
+    wire.add("counted")
+    bus = info(wire, "bus")
+    assert bus["bus_links"] == "2"
+    assert int(bus["bus_out_repljob"]) >= 2 and int(bus["bus_in_gotjob"]) >= 1
+    assert int(bus["bus_in_bytes"]) > 0 < int(bus["bus_out_bytes"])
+    cluster = info(wire, "cluster")
+    assert cluster["cluster_reachable_nodes"] == "2" and cluster["cluster_known_nodes"] == "3"
+
+
+def test_a_node_that_was_killed_is_not_waited_for(tmp_path: Path, own: list[RealCluster]) -> None:
+    """K4.2: Reachable is: linked, not suspected, not failed, not leaving, not loading."""
+    cluster = RealCluster(tmp_path, 3)
+    own.append(cluster)
+    cluster.start()
+    wire = cluster.wire(0)
+    cluster.nodes[2].kill()
+    wait_for(lambda: reachable(wire) == 1)
+    assert wire.show(wire.add())["repl"] == 2
+    refused = wire("ADDJOB", "q", "b", LONG_MS, "REPLICATE", 3)
+    assert isinstance(refused, Err) and refused.startswith("NOREPL Not enough reachable nodes")
+    cluster.nodes[2].start()
+    cluster.wait_formed()
+    assert wire.show(wire.add())["repl"] == 3
+
+
+def test_a_stopped_node_holds_producers_back(tmp_path: Path, own: list[RealCluster]) -> None:
+    """B2.4: when too few other nodes are left for an ADDJOB it is not begun until there are, or
+    until its timeout is over"""
+    cluster = RealCluster(
+        tmp_path, 2, "--bus-buffer-limit", "8mb", "--cluster-node-timeout", 60_000
+    )
+    own.append(cluster)
+    cluster.start()
+    wire, other = cluster.wire(0), cluster.wire(0)
+    cluster.nodes[1].signal(signal.SIGSTOP)
+    count = 1000
+    command = encode("ADDJOB", "q", "x" * 50_000, 0, "REPLICATE", 2)
+    sender = threading.Thread(target=wire.raw, args=(command * count,))
+    sender.start()
+    bus = wait_for(lambda: stalled(info(other, "bus")))
+    assert int(bus["bus_waiting_bytes"]) < 8 << 20
+    assert other("PING") == b"PONG"
+    late = other("ADDJOB", "q", "late", 100, "REPLICATE", 2)
+    assert isinstance(late, Err) and late.startswith("NOREPL Timeout reached")
+    assert isinstance(other("ADDJOB", "q", "alone", 0, "REPLICATE", 1), bytes)
+    assert sender.is_alive(), "all of it was read"
+    cluster.nodes[1].signal(signal.SIGCONT)
+    for _ in range(count):
+        assert wire.read().startswith(b"D-")
+    sender.join()
+    assert info(other, "bus")["bus_closed_overfull"] == "0"
+
+
+def stalled(bus: dict[str, str]) -> dict[str, str] | None:
+    """The section, once a producer waits for room."""
+    return bus if bus["bus_producers_without_room"] == "1" else None
+
+
+def test_a_producer_that_leaves_takes_its_job_along(tmp_path: Path, own: list[RealCluster]) -> None:
+    """R7.1: A client that disconnects while its ADDJOB waits: as R5.2."""
+    cluster = RealCluster(tmp_path, 2, "--cluster-node-timeout", 60_000)
+    own.append(cluster)
+    cluster.start()
+    wire, other = cluster.wire(0), cluster.wire(0)
+    cluster.nodes[1].signal(signal.SIGSTOP)
+    wire.send("ADDJOB", "q", "body", 0, "REPLICATE", 2)
+    wait_for(lambda: info(other, "jobs")["registered_jobs"] == "1")
+    wire.close()
+    wait_for(lambda: info(other, "jobs")["registered_jobs"] == "0")
+    cluster.nodes[1].signal(signal.SIGCONT)
+    there = cluster.wire(1)
+    wait_for(lambda: info(there, "bus").get("bus_in_deljob", "0") == "1")
+    assert info(there, "jobs")["registered_jobs"] == "0"
+    assert there("GETJOB", "NOHANG", "FROM", "q") is NULL
+
+
+def test_a_wrong_secret_lets_nobody_in(tmp_path: Path, own: list[RealCluster]) -> None:
+    """B1.1: each answers with a keyed code over both challenges under the cluster secret"""
+    one = RealCluster(tmp_path / "a", 1, "--cluster-secret", "the secret of the first")
+    two = RealCluster(tmp_path / "b", 1, "--cluster-secret", "the secret of the other")
+    own += [one, two]
+    for cluster in own:
+        cluster.nodes[0].start()
+    wire = one.wire(0)
+    there = two.nodes[0]
+    assert wire("CLUSTER", "MEET", "127.0.0.1", there.port, there.bus_port) == b"OK"
+    refused = wait_for(lambda: [line for line in nodes(wire) if "wrong secret" in line])
+    assert "handshake" in refused[0]
+    assert cluster_info(wire)["cluster_known_nodes"] == "1"
+    assert cluster_info(two.wire(0))["cluster_known_nodes"] == "1"
+    for node in (one.nodes[0], there):
+        assert "the secret of" not in node.log()
+    assert b"the secret of" not in repr(wire("CONFIG", "GET", "*")).encode()
+
+
+def nodes(wire: Wire) -> list[str]:
+    """The lines of CLUSTER NODES."""
+    lines: list[str] = wire("CLUSTER", "NODES").decode().splitlines()
+    return lines

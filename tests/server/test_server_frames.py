@@ -1,0 +1,114 @@
+"""Frames to other nodes wait for the journal exactly as replies do (SPEC C8.3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from gate_box import Kept
+from pump_box import START_MS
+from raw_resp import Wire, encode, wait_for
+
+from tuque.server.joining import open_bus, prepare_bus
+
+ADD = encode("ADDJOB", "q", "b", 0, "REPLICATE", 2)
+OTHER = b"beef" * 10
+
+
+class Two:
+    """Two pumps with journals, turned by hand in one thread, linked by the real bus."""
+
+    def __init__(self, here: Path, policy: str) -> None:
+        self.here = Kept(here / "a", policy)
+        self.there = Kept(here / "b", policy, node_id=OTHER)
+        for kept in (self.here, self.there):
+            server = kept.box.server
+            server.clock_offset_ms = START_MS - time.monotonic_ns() // 1_000_000
+            prepare_bus(kept.box.pump)
+            open_bus(kept.box.pump)
+        bus = self.there.box.server.bus
+        assert bus is not None
+        self.client = self.here.box.connect()
+        self.worker = self.there.box.connect()
+        meet = encode("CLUSTER", "MEET", "127.0.0.1", 7711, bus.port)
+        assert self.here.box.say(self.client, meet) == b"+OK\r\n"
+        self.until(lambda: self.here.box.n.reachable_count == 1)
+        self.until(lambda: self.there.box.n.reachable_count == 1)
+
+    def until(self, what: Callable[[], bool]) -> None:
+        """Turn both until it is so."""
+
+        def turned() -> bool:
+            self.turn()
+            return what()
+
+        wait_for(turned)
+
+    def turn(self) -> None:
+        """One turn of each."""
+        self.here.box.pump.turn(1)
+        self.there.box.pump.turn(1)
+
+    def heard(self, wire: Wire, within_s: float) -> bytes:
+        """What the client hears in that time; returns at once when there is something."""
+        wire.sock.setblocking(False)
+        end = time.monotonic() + within_s
+        while time.monotonic() < end:
+            self.turn()
+            try:
+                return wire.sock.recv(1 << 16)
+            except BlockingIOError:
+                continue
+        return b""
+
+    def close(self) -> None:
+        self.here.close()
+        self.there.close()
+
+
+@pytest.fixture
+def make_two(tmp_path: Path) -> Iterator[Callable[[str], Two]]:
+    made: list[Two] = []
+
+    def make(policy: str) -> Two:
+        made.append(Two(tmp_path, policy))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_copy_is_confirmed_when_it_is_on_the_disk(make_two: Callable[[str], Two]) -> None:
+    """R2.5: GOTJOB is sent when the record is as durable as the policy promises."""
+    two = make_two("always")
+    two.there.stall()
+    two.client.raw(ADD)
+    assert two.heard(two.client, 0.2) == b""
+    assert len(two.there.box.n.jobs) == 1, "the copy is there, and not on the disk"
+    two.there.disk.may_sync.set()
+    assert two.heard(two.client, 20).startswith(b"+D-")
+
+
+def test_a_copy_is_not_waited_for_where_nothing_is_promised(
+    make_two: Callable[[str], Two],
+) -> None:
+    two = make_two("everysec")
+    two.there.stall()
+    two.client.raw(ADD)
+    assert two.heard(two.client, 20).startswith(b"+D-")
+
+
+def test_a_job_at_most_once_moves_when_that_is_on_the_disk(make_two: Callable[[str], Two]) -> None:
+    """J4.4: also under everysec: the record of giving away custody is on disk before the frame."""
+    two = make_two("everysec")
+    once = encode("ADDJOB", "once", "b", 0, "RETRY", 0, "REPLICATE", 1)
+    two.client.raw(once)
+    assert two.heard(two.client, 20).startswith(b"+D-")
+    two.here.stall()
+    two.worker.raw(encode("GETJOB", "FROM", "once"))
+    assert two.heard(two.worker, 0.3) == b""
+    two.here.disk.may_sync.set()
+    assert two.heard(two.worker, 20).startswith(b"*1")
