@@ -85,7 +85,14 @@ class Tombs:
         self.put(id, PASSING, round, holders & ~1, expire_ms)
 
     def keep(self, id: bytes, expire_ms: i64) -> None:
-        """Other nodes rely on this one to refuse copies, until DELJOB or the end."""
+        """Other nodes rely on this one to refuse copies, until DELJOB or the end.
+
+        Of a job that is over everywhere DELJOB was here already, and no other will come: who
+        asks now had not heard of it when it asked, and has by the time its question is answered.
+        """
+        bucket = self.ids.get(id)
+        if bucket is not None and bucket.kind == OVER and not bucket.is_gone:
+            return
         self.put(id, OPEN, 0, 0, expire_ms)
 
     def keep_custody(self, id: bytes, expire_ms: i64) -> None:
