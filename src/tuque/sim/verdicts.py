@@ -168,6 +168,8 @@ class Verdicts:
             return
         self.history.count("retries checked")
         slack_us = 50_000 + 2 * self.cluster.plan.delay_us
+        if self.cluster.plan.policy != "off":
+            slack_us += 40 * self.cluster.plan.sync_us  # a reply may have waited for the disk
         for before, after in zip(add.deliveries, add.deliveries[1:], strict=False):
             apart_us = after.at_us - before.at_us
             if apart_us < add.retry_s * 1_000_000 - slack_us:
