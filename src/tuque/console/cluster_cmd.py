@@ -121,8 +121,8 @@ def meet(
             reason = said[-1] if said else reason
             time.sleep(POLL_S)
     raise click.ClickException(
-        f"{other} did not join within {wait:g} s: "
-        + (reason or "is its bus port open, and has it the same cluster secret?")
+        f"{other} did not join within {wait:g} s: {reason or 'no answer yet'}. "
+        "Is its bus port open, and has it the same cluster secret?"
     )
 
 

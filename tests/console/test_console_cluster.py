@@ -1,0 +1,367 @@
+"""`tuque cluster` against real nodes: what it prints, when it succeeds, and how dev ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from console_node import DEADLINE_S, Run, free_port, start_node, stop_node
+
+from tuque.console.link import Link, Status, Target
+from tuque.console.programs import free_ports
+
+IDS = re.compile(r"^([0-9a-f]{8})", re.M)
+
+
+def wait_for(is_so: Callable[[], bool], told: Callable[[], str]) -> None:
+    """Wait for a condition, and fail with what is told when it does not come true."""
+    until = time.monotonic() + DEADLINE_S
+    while not is_so():
+        assert time.monotonic() < until, told()
+        time.sleep(0.05)
+
+
+class Dev:
+    """A running `tuque cluster dev`."""
+
+    def __init__(self, place: Path, *options: str) -> None:
+        self.place = place
+        self.out = place / "dev.out"
+        with self.out.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tuque", "cluster", "dev", *options],
+                cwd=place,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    def text(self) -> str:
+        return self.out.read_text()
+
+    def ready(self) -> Dev:
+        def is_ready() -> bool:
+            assert self.process.poll() is None, self.text()
+            return "stop     Ctrl-C" in self.text()
+
+        wait_for(is_ready, self.text)
+        return self
+
+    def ports(self) -> list[int]:
+        return [
+            int(port)
+            for port in re.findall(r"^node-\d +tuque://127.0.0.1:(\d+)", self.text(), re.M)
+        ]
+
+    def link(self, number: int = 0) -> Link:
+        return Link(Target(port=self.ports()[number]))
+
+    def pid(self, number: int) -> int:
+        """The process of a node."""
+        link = self.link(number)
+        told = link.call([b"INFO", b"server"])
+        link.close()
+        assert isinstance(told, bytes)
+        return int(re.findall(rb"process_id:(\d+)", told)[0])
+
+    def wait(self) -> int:
+        return self.process.wait(DEADLINE_S)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.wait()
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    """Three nodes for tests that leave them as they are."""
+    one = Dev(tmp_path_factory.mktemp("dev"))
+    try:
+        yield one.ready()
+    finally:
+        one.end()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
+    """Clusters of one test."""
+    made: list[Dev] = []
+
+    def make(*options: str) -> Dev:
+        made.append(Dev(tmp_path, *options))
+        return made[-1].ready()
+
+    yield make
+    for one in made:
+        one.end()
+
+
+def add(link: Link, queue: str, count: int, *options: str) -> None:
+    for number in range(count):
+        words = ["ADDJOB", queue, str(number), "5000", *options]
+        said = link.call([word.encode() for word in words])
+        assert isinstance(said, Status), said
+
+
+class TestDev:
+    """`tuque cluster dev`: a cluster in one command."""
+
+    def test_it_says_where_the_nodes_are(self, dev: Dev) -> None:
+        ports = dev.ports()
+        assert len(set(ports)) == 3
+        assert f"tuque://127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}," in dev.text()
+        assert f"tuque cluster status -p {ports[0]}" in dev.text()
+        assert sorted(p.name for p in (dev.place / "cluster-dev").iterdir() if p.is_dir()) == [
+            "node-1",
+            "node-2",
+            "node-3",
+        ]
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_it_ends_its_nodes(self, own: Callable[..., Dev], number: int) -> None:
+        dev = own("--nodes", "2", "--dir", "here", "--set", "appendonly=yes")
+        pids = [dev.pid(0), dev.pid(1)]
+        add(dev.link(), "q", 3)
+        dev.process.send_signal(number)
+        assert dev.wait() == 0, dev.text()
+        assert dev.text().endswith("stopping ...\nstopped\n")
+        assert [pid for pid in pids if is_there(pid)] == []
+        for name in ("node-1", "node-2"):
+            assert "bye bye" in (dev.place / "here" / f"{name}.log").read_text()
+
+    def test_a_node_that_dies_ends_the_others(self, own: Callable[..., Dev]) -> None:
+        dev = own("--nodes", "3")
+        pids = [dev.pid(i) for i in range(3)]
+        os.kill(pids[1], signal.SIGKILL)
+        assert dev.wait() == 1
+        assert "Error: node-2 ended with exit code -9" in dev.text()
+        assert [pid for pid in pids if is_there(pid)] == []
+        assert "bye bye" in (dev.place / "cluster-dev" / "node-1.log").read_text()
+
+    def test_an_option_that_is_wrong_is_told(self, tmp_path: Path, tuque: Run) -> None:
+        done = tuque("cluster", "dev", "--dir", tmp_path / "x", "--set", "hz=none")
+        assert done.returncode == 1
+        assert b"node-1 ended with exit code" in done.stderr
+        assert b"hz" in done.stderr
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs."""
+    return Path(f"/proc/{pid}").exists()
+
+
+class TestStatus:
+    """`tuque cluster status`: a row for each node, which speaks for itself."""
+
+    def test_the_table(self, dev: Dev, tuque: Run) -> None:
+        add(dev.link(1), "status", 5)
+        done = tuque("cluster", "status", "-p", dev.ports()[1])
+        assert (done.returncode, done.stderr) == (0, b"")
+        head, *rows = done.stdout.decode().splitlines()
+        assert head.split("  ")[0] == "NODE"
+        assert (
+            head.split()
+            == "NODE ADDRESS STATE REACHES JOBS QUEUED CLIENTS MEMORY TO REPAIR".split()
+        )
+        assert len(rows) == 3
+        assert {row.split()[1].rpartition(":")[2] for row in rows[1:]} | {
+            rows[0].split()[2].rpartition(":")[2]
+        } == set(map(str, dev.ports()))
+        assert rows[0].split()[1] == "*"
+        places = {row.index(" up ") for row in rows}
+        assert len(places) == 1
+        assert places == {head.index("STATE") - 1}
+        assert "\x1b" not in done.stdout.decode()
+
+    def test_json(self, dev: Dev, tuque: Run) -> None:
+        add(dev.link(), "json", 1, "REPLICATE", "3")
+        rows = json.loads(tuque("cluster", "status", "-p", dev.ports()[0], "--json").stdout)
+        assert [row["state"] for row in rows] == ["up"] * 3
+        assert [row["reaches"] for row in rows] == [2] * 3
+        assert all(row["jobs"] >= 1 and row["to_repair"] == 0 for row in rows)
+        assert all(row["to_drain"] is None for row in rows)
+
+    def test_a_node_that_is_not_there_is_seen(self, own: Callable[..., Dev], tuque: Run) -> None:
+        dev = own("--nodes", "2", "--set", "cluster-node-timeout=300")
+        pid, port = dev.pid(1), dev.ports()[0]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_for(
+                lambda: (
+                    b"suspected" in tuque("cluster", "status", "-p", port).stdout
+                    or b"failed" in tuque("cluster", "status", "-p", port).stdout
+                ),
+                dev.text,
+            )
+            assert tuque("cluster", "status", "-p", port).returncode == 1
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def test_nobody_answers(self, tuque: Run) -> None:
+        done = tuque("cluster", "status", "-p", free_port())
+        assert done.returncode == 1
+        assert b"Could not connect" in done.stderr
+
+    def test_a_cluster_of_one(self, port: int, tuque: Run) -> None:
+        done = tuque("cluster", "status", "-p", port)
+        assert done.returncode == 0
+        assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[list[int]]:
+    """The ports of two nodes that do not know each other."""
+    ports = free_ports(2)
+    nodes = []
+    for number, port in enumerate(ports):
+        place = tmp_path / str(number)
+        place.mkdir()
+        nodes.append(start_node(place, port=port)[0])
+    yield ports
+    for node in nodes:
+        stop_node(node)
+
+
+class TestMeetAndForget:
+    """`tuque cluster meet|forget`: a node comes and goes."""
+
+    def test_two_nodes_meet(self, pair: list[int], tuque: Run) -> None:
+        a, b = pair
+        done = tuque("cluster", "meet", "-p", a, "localhost", b)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode() == f"localhost:{b} is in the cluster of 127.0.0.1:{a}\n"
+        assert len(tuque("cluster", "status", "-p", b).stdout.splitlines()) == 3
+        again = tuque("cluster", "meet", "-p", a, "127.0.0.1", b)
+        assert (again.returncode, again.stderr) == (0, b"")
+
+    def test_nobody_is_there(self, pair: list[int], tuque: Run) -> None:
+        away = free_ports(1)[0]
+        done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", away)
+        assert done.returncode == 1
+        assert f"127.0.0.1:{away} did not join within 1.5 s: " in done.stderr.decode()
+
+    def test_a_node_with_another_secret(self, pair: list[int], tuque: Run, tmp_path: Path) -> None:
+        place = tmp_path / "secret"
+        place.mkdir()
+        process, port = start_node(
+            place, "--cluster-secret", "another secret of 32 bytes......", port=free_ports(1)[0]
+        )
+        try:
+            done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", port)
+            assert done.returncode == 1
+            assert b"secret" in done.stderr
+        finally:
+            stop_node(process)
+
+    def test_a_node_is_forgotten(self, own: Callable[..., Dev], tuque: Run) -> None:
+        dev = own()
+        port = dev.ports()[0]
+        rows = json.loads(tuque("cluster", "status", "-p", port, "--json").stdout)
+        gone = next(r["node"] for r in rows if r["address"].endswith(str(dev.ports()[2])))
+        done = tuque("cluster", "forget", "-p", port, gone)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode().startswith(gone)
+        assert "is forgotten" in done.stdout.decode()
+        for number in (0, 1):
+            wait_for(
+                lambda number=number: (
+                    len(tuque("cluster", "status", "-p", dev.ports()[number]).stdout.splitlines())
+                    == 3
+                ),
+                dev.text,
+            )
+
+    def test_an_id_that_nobody_has(self, dev: Dev, tuque: Run) -> None:
+        done = tuque("cluster", "forget", "-p", dev.ports()[0], "zzz")
+        assert done.returncode == 1
+        assert b"no node of this cluster has an id that begins with zzz" in done.stderr
+        done = tuque("cluster", "forget", "-p", dev.ports()[0], "")
+        assert b"more than one node" in done.stderr
+
+
+class TestDrainAndRepair:
+    """`tuque cluster drain|repair`: nodes may be stopped when these commands say so."""
+
+    def test_a_drained_node_is_safe_to_stop(self, own: Callable[..., Dev], tuque: Run) -> None:
+        dev = own()
+        port = dev.ports()[2]
+        link = dev.link(2)
+        add(link, "drained", 200, "REPLICATE", "1")
+        add(link, "drained", 50, "REPLICATE", "1", "RETRY", "0")
+        done = tuque("cluster", "drain", "-p", port)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert (
+            done.stdout.decode() == f"127.0.0.1:{port} has given all its jobs away: safe to stop\n"
+        )
+        rows = json.loads(tuque("cluster", "status", "-p", dev.ports()[0], "--json").stdout)
+        left = next(row for row in rows if row["address"].endswith(str(port)))
+        assert (left["state"], left["jobs"], left["to_drain"]) == ("safe to stop", 0, 0)
+        assert sum(row["jobs"] for row in rows) >= 250
+        shown = tuque("cluster", "status", "-p", port)
+        assert shown.returncode == 0
+        assert b"TO DRAIN" in shown.stdout
+        stays = tuque("cluster", "drain", "-p", port, "--cancel")
+        assert stays.stdout.decode() == f"127.0.0.1:{port} stays\n"
+        wait_for(
+            lambda: tuque("cluster", "status", "-p", port).stdout.count(b" up ") == 3, dev.text
+        )
+
+    def test_a_drain_that_nobody_can_help_with(self, port: int, tuque: Run) -> None:
+        link = Link(Target(port=port))
+        add(link, "alone", 1)
+        done = tuque("cluster", "drain", "-p", port, "--timeout", "0.5")
+        assert done.returncode == 1
+        assert b"the time is up: 1 job left to give away" in done.stderr
+        link.call([b"CLUSTER", b"LEAVING", b"no"])
+        link.call([b"DEBUG", b"FLUSHALL"])
+        link.close()
+
+    def test_repair_is_done(self, dev: Dev, tuque: Run) -> None:
+        port = dev.ports()[0]
+        done = tuque("cluster", "repair", "-p", port)
+        assert (done.returncode, done.stderr) == (0, b"")
+        *rows, total = done.stdout.decode().splitlines()
+        assert total == "done"
+        assert len(rows) == 3
+        assert all(row.endswith("  done") for row in rows)
+        told = json.loads(tuque("cluster", "repair", "-p", port, "--json").stdout)
+        assert (told["left"], told["problems"], len(told["nodes"])) == (0, [], 3)
+
+    def test_repair_waits_for_a_node_that_is_away(self, tmp_path: Path, tuque: Run) -> None:
+        ports = free_ports(2)
+        places = [tmp_path / "a", tmp_path / "b"]
+        for place in places:
+            place.mkdir()
+        nodes = [start_node(place, port=p)[0] for place, p in zip(places, ports, strict=True)]
+        try:
+            assert tuque("cluster", "meet", "-p", ports[0], "127.0.0.1", ports[1]).returncode == 0
+            link = Link(Target(port=ports[0]))
+            add(link, "two", 100, "REPLICATE", "2")
+            link.close()
+            kept = places[1] / "nodes.conf"
+            wait_for(lambda: f":{ports[0]} " in kept.read_text(), kept.read_text)
+            nodes[1].kill()
+            nodes[1].wait()
+            away = tuque("cluster", "repair", "-p", ports[0], "--wait", "--timeout", "1")
+            assert away.returncode == 1
+            assert b"the time is up: " in away.stderr
+            nodes[1] = start_node(places[1], port=ports[1])[0]
+            done = tuque("cluster", "repair", "-p", ports[1], "--wait", "--timeout", "20")
+            assert (done.returncode, done.stderr) == (0, b""), done.stdout
+            link = Link(Target(port=ports[1]))
+            told = link.call([b"INFO", b"jobs"])
+            link.close()
+            assert isinstance(told, bytes)
+            assert b"registered_jobs:100" in told
+        finally:
+            for node in nodes:
+                stop_node(node)
