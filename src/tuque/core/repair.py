@@ -49,6 +49,7 @@ WINDOW_BYTES: Final = 16 << 20  # bodies sent in one window, to one target more
 SILENT_MS: Final = 1_000  # then a node that was sent a copy is asked for it
 ASKED_MS: Final = 4_000
 OTHERS_MS: Final = 2_000  # so long the node of the highest rank is left alone with a job
+HELPLESS_MS: Final = 10_000  # and when it does not help within that, others repair the job
 FULL_MS: Final = 200
 DOUBT_MS: Final = 500
 REFUSED_MS: Final = 5_000
@@ -351,7 +352,7 @@ def repair(n: Node, job: Job, short: Short) -> None:
         return
     live = live_holders(n, job)
     first = first_of(n, job.id, live)
-    if first != 0:
+    if first != 0 and n.now_ms - short.since_ms < HELPLESS_MS:
         wait_ms = short.since_ms + OTHERS_MS - n.now_ms
         if wait_ms > 0:
             rest(n, job, short, wait_ms)

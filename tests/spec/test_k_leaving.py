@@ -1,0 +1,289 @@
+"""SPEC K7 with several nodes: a leaving node gives all away, and may then be thrown away."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+
+from tuque.core.ackgc import on_ackjob
+from tuque.core.copies import on_reach_changed
+from tuque.core.drain import drain_left, drop, on_left
+from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, QUEUED
+from tuque.core.msgs import Ask, Enqueue, Left, NeedJobs, ReplJob, YourJobs
+from tuque.core.repair import repair_left
+from tuque.core.stray import on_unknown_ack
+
+
+def drain(lab: Lab, i: int, limit_ms: int = 30_000) -> int:
+    """Let node i leave and wait until it is safe to stop; how long that took, ms."""
+    start_ms = lab.now_ms
+    if not lab.nodes[i].is_leaving:
+        lab.leave(i)
+    lab.run()
+    while drain_left(lab.nodes[i]) > 0:
+        lab.pass_ms(50)
+        assert lab.now_ms - start_ms < limit_ms, f"{drain_left(lab.nodes[i])} left"
+    return lab.now_ms - start_ms
+
+
+def copies(lab: Lab, id: bytes) -> list[int]:
+    """The nodes with an open copy."""
+    return [i for i, n in enumerate(lab.nodes) if id in n.jobs and n.jobs[id].state != ACKED]
+
+
+def believed(lab: Lab, i: int, id: bytes) -> list[int]:
+    """The nodes that node i believes to have a copy."""
+    holders = lab.nodes[i].jobs[id].holders
+    return [k for k in range(len(lab.nodes)) if holders >> lab.slot(i, k) & 1]
+
+
+@pytest.mark.parametrize("repl", [1, 2, 3])
+def test_nothing_is_lost_with_it(repl: int) -> None:
+    """K7.3 INFO shows what is left. When that is 0 the node is safe to stop: its data may be thrown
+    away."""
+    lab = Lab(4)
+    ids = [lab.add(k % 4, retry_s=60, replicate=repl) for k in range(60)]
+    late = [lab.add(k % 4, b"late", delay_s=50, replicate=repl) for k in range(20)]
+    once = [lab.add(k % 4, b"once", retry_s=0, replicate=1) for k in range(20)]
+    later = [lab.add(k % 4, b"later", retry_s=0, delay_s=50, replicate=1) for k in range(20)]
+    assert drain(lab, 1) < 5_000
+    for id in ids + late:
+        assert len(copies(lab, id)) == repl and 1 not in copies(lab, id)
+        assert all(believed(lab, i, id) == copies(lab, id) for i in copies(lab, id))
+    for id in once + later:
+        assert len(copies(lab, id)) == 1
+    assert sum(repair_left(n) for n in lab.nodes) == 0
+    lab.die(1)
+    lab.pass_ms(100)
+
+    def served(queue: bytes) -> list[bytes]:
+        return [id for i in (0, 2, 3) for _ in range(90) for id in lab.get(i, queue)]
+
+    assert sorted(served(b"q")) == sorted(ids)
+    assert sorted(served(b"once")) == sorted(once)
+    assert served(b"late") == served(b"later") == []
+    lab.pass_ms(50_500)
+    assert sorted(served(b"late")) == sorted(late)
+    assert sorted(served(b"later")) == sorted(later)
+
+
+def test_it_only_gives() -> None:
+    """K7.1 A leaving node takes no copies, answers GETJOB from what it has, and does not ask for
+    jobs."""
+    lab = Lab(3)
+    for b in (1, 2):
+        lab.hold(0, b)  # nothing of it arrives yet
+    id = lab.add(0, is_async=1)
+    lab.leave(0)
+    assert lab.get(0) == [id]
+    lab.release(0, 1)
+    lab.release(0, 2)
+    lab.log.clear()
+    lab.wait(0)
+    new = [lab.add(1, replicate=2) for _ in range(10)]
+    assert all(copies(lab, id) == [1, 2] for id in new)
+    assert not [m for a, _, m in lab.log if isinstance(m, NeedJobs) and a == 0]
+
+
+def test_queued_jobs_can_be_fetched_elsewhere_at_once() -> None:
+    """K7.2 It gives away what it has. A queued ALO job goes to another node to serve (F2.2)."""
+    lab = Lab(3)
+    ids = [lab.add(0, retry_s=300, replicate=2) for _ in range(30)]
+    lab.log.clear()
+    drain(lab, 0)
+    assert [m for a, _, m in lab.log if isinstance(m, YourJobs) and a == 0]
+    assert sum(n.jobs[id].state == QUEUED for n in lab.nodes for id in ids if id in n.jobs) == 30
+
+
+def test_only_what_was_asked_counts() -> None:
+    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    nodes that stay have said that they have it as REPLICATE asks for, or all of them if these are
+    fewer."""
+    lab = Lab(4)
+    id = lab.add(0, replicate=2)
+    n = lab.nodes[0]
+    n.jobs[id].holders |= 1 << lab.slot(0, 3)  # believed, and not true
+    believer = next(i for i in (1, 2, 3) if id in lab.nodes[i].jobs)
+    lab.log.clear()
+    drain(lab, 0)
+    assert len(copies(lab, id)) == 2 and believer in copies(lab, id)
+    asked = {b for a, b, m in lab.log if isinstance(m, Ask) and a == 0}
+    assert believer in asked
+    small = Lab(3)
+    id = small.add(0, replicate=3)
+    drain(small, 0)
+    assert copies(small, id) == [1, 2]
+    assert repair_left(small.nodes[1]) == 1  # until there is a third node again
+    small.leave(0, False)
+    small.pass_ms(1_000)
+    assert copies(small, id) == [0, 1, 2]
+
+
+def test_a_delay_goes_on_elsewhere() -> None:
+    """K7.2 Then its first delay, if it still runs, goes on at one of them (R8), LEFT goes to all
+    holders, and it is unregistered with cause moved."""
+    lab = Lab(3)
+    id = lab.add(0, delay_s=30, retry_s=100, replicate=2)
+    moved = lab.nodes[0].ledger.moved
+    lab.log.clear()
+    drain(lab, 0)
+    assert lab.nodes[0].ledger.moved == moved + 1
+    assert sum(isinstance(m, Enqueue) for _, _, m in lab.log) == 1
+    assert {b for a, b, m in lab.log if isinstance(m, Left) and a == 0} >= set(copies(lab, id))
+    lab.pass_ms(29_000)
+    assert lab.get(1) + lab.get(2) == []
+    lab.pass_ms(2_500)
+    assert lab.get(1) + lab.get(2) == [id]
+
+
+def test_a_job_at_a_worker_keeps_its_time() -> None:
+    """K7.2 more copies are made (K5.3), until as many nodes that stay have said that they have it
+
+    R2.5 A copy made by repair (K5.3) takes over the due time that the sender has"""
+    lab = Lab(2)
+    id = lab.add(0, retry_s=20, replicate=1)
+    assert lab.get(0) == [id]
+    lab.pass_ms(5_000)
+    drain(lab, 0)
+    assert copies(lab, id) == [1]
+    left_ms = lab.nodes[1].jobs[id].qtime_ms - lab.now_ms
+    assert 13_000 < left_ms <= 16_000
+    on_unknown_ack(lab.nodes[0], 1, id)  # the worker's ack comes here, and is passed on (A3.4)
+    lab.pass_ms(1_000)
+    assert lab.holders_of(id) == []
+
+
+def test_at_most_once_jobs_pass() -> None:
+    """K7.2 AMO jobs pass as in F2.3; one that was handed out is just unregistered."""
+    lab = Lab(2)
+    out, there = lab.add(0, retry_s=0, replicate=1), lab.add(0, retry_s=0, replicate=1)
+    assert lab.get(0) == [out]
+    lab.hold(1, 0)
+    lab.leave(0)
+    lab.run()
+    assert lab.nodes[0].jobs[there].flags & IN_TRANSIT
+    assert drain_left(lab.nodes[0]) == 1  # not before the other one has confirmed
+    lab.release(1, 0)
+    drain(lab, 0)
+    assert lab.holders_of(out) == [] and lab.holders_of(there) == [1]
+    assert lab.get(1) == [there]
+
+
+def test_acked_jobs_are_collected_first() -> None:
+    """K7.2 Acked jobs are collected as ever."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3)
+    lab.isolate(2)
+    assert on_ackjob(lab.nodes[0], id)
+    lab.leave(0)
+    lab.pass_ms(10_000)
+    assert drain_left(lab.nodes[0]) == 1
+    lab.heal()
+    drain(lab, 0)
+    assert lab.states_of(id) == [-1, -1, -1]
+
+
+def test_a_stop_of_leaving() -> None:
+    """K7.4 With `no` it stops giving away, and counts copies anew (K5.3)."""
+    lab = Lab(3)
+    lab.nodes[0].limits.repair_per_second = 50
+    ids = [lab.add(0, replicate=1) for _ in range(100)]
+    lab.leave(0)
+    lab.pass_ms(500)
+    lab.leave(0, False)
+    lab.pass_ms(3_000)
+    here = [id for id in ids if 0 in copies(lab, id)]
+    assert all(len(copies(lab, id)) >= 1 for id in ids)
+    lab.pass_ms(10_000)
+    assert [id for id in ids if 0 in copies(lab, id)] == here
+    assert lab.nodes[0].losses.leaves == {}
+
+
+def test_nobody_to_give_to() -> None:
+    """K7.2 It gives away what it has."""
+    alone = Lab(1)
+    id = alone.add(0, replicate=1)
+    alone.leave(0)
+    alone.pass_ms(10_000)
+    assert drain_left(alone.nodes[0]) == 1 and alone.get(0) == [id]
+    lab = Lab(3)
+    id = lab.add(0, replicate=2)
+    lab.leave(1)
+    lab.leave(2)
+    lab.leave(0)
+    lab.pass_ms(5_000)
+    assert id in lab.nodes[0].jobs
+    lab.leave(1, False)
+    drain(lab, 0)
+    assert copies(lab, id) == [1] or copies(lab, id) == [1, 2]
+    drain(lab, 2)
+    assert copies(lab, id) == [1]
+
+
+def test_two_leave_at_once() -> None:
+    """K7.2 until as many nodes that stay have said that they have it as REPLICATE asks for"""
+    lab = Lab(4)
+    ids = [lab.add(k % 4, replicate=2) for k in range(40)]
+    lab.leave(0)
+    lab.leave(1)
+    drain(lab, 0)
+    drain(lab, 1)
+    assert all(copies(lab, id) == [2, 3] for id in ids)
+
+
+def test_left_is_heard() -> None:
+    """K7.5 LEFT: its sender is no holder any more of these jobs, which are repaired if copies are
+    missing (K5.3) and collected without it if they are acked."""
+    lab = Lab(4)
+    id, acked = lab.add(0, replicate=3), lab.add(0, replicate=3)
+    others = [i for i in copies(lab, id) if i != 0]
+    gone = others[0]
+    n = lab.nodes[0]
+    last = next(i for i in copies(lab, acked) if i != 0)
+    lab.hold(last, 0)
+    on_ackjob(n, acked)
+    lab.run()
+    assert n.jobs[acked].state == ACKED
+    on_left(n, lab.slot(0, last), Left([acked]))
+    lab.pass_ms(100)
+    assert acked not in n.jobs
+    lab.release(last, 0)
+    lab.run()
+    drop(lab.nodes[gone], lab.nodes[gone].jobs[id])
+    for i in (0, others[1]):
+        on_left(lab.nodes[i], lab.slot(i, gone), Left([id]))
+    assert repair_left(n) == 1
+    lab.pass_ms(3_000)
+    assert len(copies(lab, id)) == 3
+    assert repair_left(n) == 0
+
+
+def test_a_full_node_is_passed_over() -> None:
+    """K7.2 more copies are made (K5.3)"""
+    lab = Lab(4)
+    ids = [lab.add(0, replicate=1) for _ in range(30)]
+    full = lab.nodes[3]
+    full.base_bytes = 1_000
+    full.limits.memory_bytes = 1_001
+    drain(lab, 0)
+    assert all(copies(lab, id) in ([1], [2]) for id in ids)
+    assert not [m for _, b, m in lab.log if isinstance(m, ReplJob) and b == 0]
+
+
+def test_a_node_that_goes_away_meanwhile() -> None:
+    """K7.2 until as many nodes that stay have said that they have it as REPLICATE asks for"""
+    lab = Lab(4)
+    ids = [lab.add(0, replicate=2) for _ in range(30)]
+    lab.hold(2, 0)
+    lab.leave(0)
+    lab.pass_ms(300)
+    lab.die(2)
+    on_reach_changed(lab.nodes[0])
+    lab.pass_ms(3_000)
+    lab.revive(2)
+    drain(lab, 0)
+    lab.pass_ms(5_000)
+    for id in ids:
+        assert len(copies(lab, id)) >= 2, id
+    states = [n.jobs[id].state for n in lab.nodes for id in ids if id in n.jobs]
+    assert set(states) <= {ACTIVE, QUEUED}
