@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.asking import ask
+from tuque.core.collect import tell_deleted
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -79,6 +80,7 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
             continue
         if job.state == ACKED:
             if job.holders & bit:
+                tell_deleted(n, job, bit)  # it may have been asked, and wait for this
                 leave_acked(n, job, bit)
             continue
         lose_copy(n, job, slot)
