@@ -301,8 +301,8 @@ def test_info(door: Door, tmp_path: Path) -> None:
     assert titles == [
         f"# {name}"
         for name in (
-            "Server Clients Memory Jobs Queues Persistence Stats CPU Ledger Events".split()
-            + ["Cluster", "Bus"]
+            *"Server Clients Memory Jobs Queues Persistence Stats CPU Ledger Events".split(),
+            *"Cluster Bus".split(),
         )
     ]
     assert door.value("INFO nosuch") == b""

@@ -61,7 +61,7 @@ def bus_section(s: Server) -> Fields:
         "bus_port": bus.port,
         "bus_links": len(bus.by_slot),
         "bus_handshakes": len(bus.links) - len(bus.by_slot),
-        "bus_waiting_bytes": sum([int(link.waiting_bytes) for link in bus.links.values()]),
+        "bus_waiting_bytes": bus.waiting_bytes(),
         "bus_links_without_room": bus.crowded,
         "bus_producers_without_room": len(s.stalled),
         "bus_in_bytes": figures.in_bytes,

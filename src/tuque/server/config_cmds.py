@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from typing import Final
 
+from tuque.server.bus_figures import BusFigures
 from tuque.server.clients import Client
 from tuque.server.config import config_get, config_set
 from tuque.server.dispatch import NOAUTH
@@ -120,6 +121,8 @@ def reset_figures(s: Server) -> None:
     """CONFIG RESETSTAT: what INFO counts begins anew; jobs and their ledger do not."""
     s.figures = Figures()
     s.last_house_commands = 0
+    if s.bus is not None:
+        s.bus.figures = BusFigures()
     for command in s.table.values():
         command.calls = 0
         command.usec_ns = 0

@@ -34,6 +34,8 @@ def keep_house(s: Server) -> None:
         buffers += s.n.events.pending_rows() * EVENT_BYTES
     if s.committer is not None:
         buffers += s.committer.waiting_bytes()
+    if s.bus is not None:
+        buffers += s.bus.waiting_bytes()
     s.n.other_bytes = buffers
     if s.members.is_changed and s.identity.save_soon(s.members):
         s.members.is_changed = False

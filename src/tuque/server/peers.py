@@ -120,6 +120,13 @@ class Bus:
         for link in list(self.links.values()):
             self.drop(link, reason)
 
+    def waiting_bytes(self) -> i64:
+        """Bytes that the links hold because nobody took them yet."""
+        total: i64 = 0
+        for link in self.links.values():
+            total += link.waiting_bytes
+        return total
+
     def settle(self, seq: i64) -> None:
         """[C8] One frame to each node that something was said to, once `seq` is durable (C8.2)."""
         n = self.n
@@ -127,15 +134,17 @@ class Bus:
         if len(dirty) == 0:
             return
         n.dirty_peers = []
+        said: list[list[AnyMessage]] = []
         for peer in dirty:
             peer.is_dirty = False
-            messages = peer.outbox
+            said.append(peer.outbox)
             peer.outbox = []
+        # what the core says because a link ends here is for the next turn
+        for peer, messages in zip(dirty, said, strict=True):
             link = self.by_slot.get(peer.slot)
-            if link is None or len(messages) == 0:
-                continue
-            self.figures.said(messages)
-            self.put(link, link.conn.encode(messages), seq)
+            if link is not None and len(messages) > 0:
+                self.figures.said(messages)
+                self.put(link, link.conn.encode(messages), seq)
 
     def put(self, link: Link, data: bytes, seq: i64) -> None:
         """Send in order; what the socket does not take waits, within limits (C8.3)."""
@@ -352,6 +361,8 @@ class Bus:
 
     def weigh(self, link: Link) -> None:
         """[B2] Too much waits: no new copies for the peer, or the end of the link (B2.4)."""
+        if link.is_closed:
+            return
         if link.excess_bytes() > self.limit_bytes:
             self.figures.overfull += 1
             self.drop(link, f"{link.waiting_bytes} bytes wait for it")

@@ -86,7 +86,7 @@ class Pump:
     def wait_ms(self, most_ms: i64) -> i64:
         """How long to sleep: until the next timer, or `most_ms` when that is sooner."""
         s = self.s
-        if len(s.resumed) > 0 or len(s.dirty) > 0:
+        if len(s.resumed) > 0 or len(s.dirty) > 0 or len(s.n.added) > 0 or len(s.n.dirty_peers) > 0:
             return 0
         if self.rewriting:
             return 1
