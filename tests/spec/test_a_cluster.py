@@ -192,7 +192,7 @@ def test_who_knows_of_more_holders_asks_them() -> None:
 
 
 def test_answers_that_mean_nothing() -> None:
-    """A5.1 Unknown, or not acked: nothing."""
+    """A5.1 Unknown, or not acked: nothing"""
     lab = Lab(2)
     id = spread(lab, 2)
     say(lab, 1, 0, GotAck(id, True, 3))
@@ -450,7 +450,7 @@ def test_many_acks_in_a_turn() -> None:
 
 
 def test_moved_clocks_are_no_acks() -> None:
-    """A5.1 Unknown, or not acked: nothing."""
+    """A5.1 Unknown, or not acked: nothing"""
     lab = Lab(2)
     id = spread(lab, 2)
     say(lab, 1, 0, Queued(id, 0))

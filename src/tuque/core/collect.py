@@ -139,17 +139,24 @@ def tell_deleted(n: Node, job: Job, slots: i64) -> None:
         say(n, slot, message)
 
 
-def finish(n: Node, job: Job, told: i64) -> None:
+def tell_over(n: Node, slot: i64, id: bytes) -> None:
+    """Say DELJOB again, of a job that is a tombstone here."""
+    bucket = n.tombs.ids[id]
+    introduce(n, slot, bucket.nodes | 1)
+    say(n, slot, DelJob(id, bucket.nodes | 1, max(1, bucket.end_ms - n.now_ms)))
+
+
+def finish(n: Node, job: Job, told: i64, cause: i64 = ledger.GC_ACKED) -> None:
     """The job is over here and everywhere: DELJOB to the nodes of `told`, and a tombstone."""
     if job.state == WAIT_REPL:
         producer_done(n, job)
     was_acked = job.state == ACKED
     tell_deleted(n, job, told)  # A5.4
-    unregister(n, job, ledger.GC_ACKED)
+    unregister(n, job, cause)
     n.tombs.bury(job.id, job.expire_ms, job.holders & ~1 & ~n.forgotten, n.round)  # A2.2
     if n.records is not None:
         if was_acked:
-            n.records.remove(job.id, ledger.GC_ACKED)
+            n.records.remove(job.id, cause)
         else:
             n.records.ack(job.id, job.expire_ms)
 
@@ -226,8 +233,12 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
 def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
     """[A5] ON RECV GOTACK."""
     job = n.jobs.get(m.id)
-    if job is None or job.state != ACKED:
+    if job is None:
+        if not m.known and n.tombs.is_over(m.id):
+            tell_over(n, slot, m.id)  # its tombstone waits for that
         return  # A5.1
+    if job.state != ACKED:
+        return
     named = translate(n, slot, m.holders)
     if job.flags & BODYLESS:
         on_stray_answer(n, job, slot, m.known, named)
@@ -314,9 +325,7 @@ def retell(n: Node, telling: Retelling) -> bool:
             bucket = n.tombs.ids.get(id)
             if bucket is not None and bucket.waits & bit:
                 bucket.round = n.round  # its answer must come after this
-                introduce(n, slot, bucket.nodes | 1)
-                left_ms = max(1, bucket.end_ms - n.now_ms)
-                say(n, slot, DelJob(id, bucket.nodes | 1, left_ms))
+                tell_over(n, slot, id)
         elif job.state == ACKED:
             if job.flags & BODYLESS:
                 ask_all(n, job)

@@ -2,13 +2,15 @@
 
 Nothing that is owed to a client is ever dropped. First go at-most-once jobs that were
 delivered, oldest delivery first. Then what keeps acked jobs from coming back: at first
-where that costs nothing, acked jobs that other holders have not confirmed last.
+where that costs nothing, acked jobs that other holders have not confirmed last. These
+leave a tombstone, which is smaller, and goes when all reachable nodes have heard of it.
 At-least-once jobs stay until acked or expired.
 """
 
 from mypy_extensions import i64
 
 from tuque.core import ledger
+from tuque.core.collect import finish
 from tuque.core.job import BODYLESS, Job
 from tuque.core.node import Node
 from tuque.core.procedures import memory_level, remove
@@ -40,7 +42,7 @@ def evict_one(n: Node, most: i64) -> bool:
     if len(n.acked) > 0:
         job = oldest(n, n.acked)
         assert job.flags & BODYLESS == 0
-        remove(n, job, ledger.EVICTED)
+        finish(n, job, job.holders, ledger.EVICTED)
         n.acks_evicted += 1
         return True
     return False

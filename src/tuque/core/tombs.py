@@ -57,6 +57,11 @@ class Tombs:
         """Whether the id has a tombstone (A8.2)."""
         return id in self.ids
 
+    def is_over(self, id: bytes) -> bool:
+        """Whether the job is known to be over everywhere."""
+        bucket = self.ids.get(id)
+        return bucket is not None and bucket.kind == OVER
+
     def is_empty(self) -> bool:
         """Whether `tick` has nothing to do, now or later."""
         return len(self.ids) == 0 and len(self.sweeping) == 0
