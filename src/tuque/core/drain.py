@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.asking import ask
-from tuque.core.collect import tell_deleted
+from tuque.core.collect import collect_if_complete
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -32,7 +32,6 @@ from tuque.core.procedures import dequeue, unregister
 from tuque.core.repair import (
     begin_walk,
     choose_room,
-    leave_acked,
     lose_copy,
     refill,
     send_repairs,
@@ -79,9 +78,10 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
             n.tombs.let_go(id)
             continue
         if job.state == ACKED:
+            # it stays in the set: it may have been asked, and waits for DELJOB then
             if job.holders & bit:
-                tell_deleted(n, job, bit)  # it may have been asked, and wait for this
-                leave_acked(n, job, bit)
+                job.confirmed |= bit
+                collect_if_complete(n, job)
             continue
         lose_copy(n, job, slot)
         if job.retry_s == 0:
