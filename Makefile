@@ -24,7 +24,7 @@ setup: ## make .venv: pinned packages and Tuque, compiled if there is a C compil
 		echo "error: no Python 3.11 or later found. On Debian or Ubuntu: apt-get install python3 python3-venv" >&2; exit 1; fi; \
 	"$$python" tools/setup_env.py --venv "$(VENV)"
 
-demo: setup ## run a node, workers and a crash over the standard library, then the Spark report
+demo: setup ## run three nodes, workers and crashes over the standard library, then the Spark report
 	@$(PY) -m tuque.demo $(ARGS)
 
 test: setup ## run the tests on the sources as they are (interpreted)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 from console_node import DEADLINE_S, free_port
+
+from tuque.console.programs import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -129,6 +132,37 @@ def test_the_tour(tour: Tour) -> None:
     tour.wait_until("tuque cli PING", "PONG")
     assert kept in tour.sh(f"tuque cli SHOW {kept}")
     assert tour.stop(node) == 0
+
+
+def ports_in_a_row(count: int) -> int:
+    """The first of so many free ports whose bus ports are free too."""
+    while True:
+        first = free_ports(1)[0]
+        try:
+            for port in range(first, first + count):
+                for one in (port, port + 10_000):
+                    with socket.create_server(("127.0.0.1", one)):
+                        pass
+        except OSError:
+            continue
+        return first
+
+
+def test_the_cluster(tour: Tour) -> None:
+    first = ports_in_a_row(3)
+
+    def at_free_ports(text: str) -> str:
+        return text.replace("7801", str(first)).replace("7803", str(first + 2)).strip()
+
+    dev = tour.start(at_free_ports(block("tuque cluster dev")))
+    tour.wait_until(f"cat {tour.log}", "stop     Ctrl-C")
+    status, add, get, drain, again = at_free_ports(block("tuque cluster status")).splitlines()
+    assert tour.sh(status).count(" up ") == 3
+    job = tour.sh(add).strip()
+    assert job in tour.sh(get)
+    assert "safe to stop" in tour.sh(drain)
+    assert "safe to stop" in tour.sh(again)
+    assert tour.stop(dev) == 0
 
 
 @pytest.mark.spark

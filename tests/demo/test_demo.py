@@ -41,7 +41,11 @@ def test_the_demo_loses_nothing(tmp_path: Path) -> None:
     assert figures["redelivered"] >= MISSING_FILES
     assert figures["lost"] == 0
     assert figures["lines"] > 0
-    assert "kill -9" in made.stdout
+    assert re.search(r"^kill -9 +worker \d+ and node-3 after \d+ jobs", made.stdout, re.M)
+    (run,) = (tmp_path / "out").iterdir()
+    assert "bye bye" not in (run / "node-3.log").read_text()
+    for name in ("node-1", "node-2"):
+        assert "bye bye" in (run / f"{name}.log").read_text()
     assert made.stderr == ""
 
 

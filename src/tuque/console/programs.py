@@ -150,7 +150,7 @@ def start_nodes(programs: Programs, ports: list[int], out: Path, *options: str) 
             *options,
         )
     for number, port in enumerate(ports, 1):
-        wait_until(programs, node_name(number), "answer", partial(is_open, port))
+        wait_until(programs, node_name(number), "answer", partial(serves, port))
     return [f"tuque://127.0.0.1:{port}" for port in ports]
 
 
@@ -197,7 +197,12 @@ def wait_until(programs: Programs, name: str, what: str, is_so: Callable[[], boo
         time.sleep(0.02)
 
 
-def is_open(port: int) -> bool:
-    """Whether somebody listens on that port of the loopback."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def serves(port: int) -> bool:
+    """Whether a node of the loopback takes commands: it is there and has loaded its journal."""
+    link = Link(Target(port=port), ANSWER_S)
+    try:
+        return link.call([b"PING"]) == "PONG"
+    except LinkError:
+        return False
+    finally:
+        link.close()

@@ -17,22 +17,26 @@ from tuque.demo.tasks import FILES, Measures
 
 @dataclass
 class History:
-    """What the event files of the node say about the queue of files."""
+    """What the event files of all nodes say about the queue of files."""
 
     acked: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
     delivered: Counter[str] = field(default_factory=Counter)
     nacked: int = 0
-    timed_out: int = 0
 
     @property
     def redelivered(self) -> int:
         """Deliveries after the first one of a job."""
         return self.delivered.total() - len(self.delivered)
 
+    @property
+    def came_back(self) -> int:
+        """Those of them that nobody gave back: whoever had the job is gone."""
+        return max(0, self.redelivered - self.nacked)
+
 
 def read_history(events: Path) -> History:
-    """Reads the sealed segments under a directory; the node must have stopped."""
+    """Reads the sealed segments under a directory; the nodes must have stopped."""
     import pyarrow.parquet as pq
 
     history = History()
@@ -49,8 +53,6 @@ def read_history(events: Path) -> History:
                 history.dead.add(job_id)
             elif event == "nacked":
                 history.nacked += 1
-            elif event == "requeued":
-                history.timed_out += 1
     return history
 
 

@@ -244,7 +244,7 @@ def show_table(books: Books, history: History, unsettled: set[str], took_s: floa
         (
             "redelivered",
             history.redelivered,
-            f"{history.timed_out} from the killed worker, {history.nacked} as another try",
+            f"{history.came_back} after the kill, {history.nacked} as another try",
         ),
         ("dead-lettered", len(books.buried), "no Python, or no file"),
         ("lost", lost, "ids without an end"),
