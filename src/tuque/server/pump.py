@@ -91,7 +91,8 @@ class Pump:
         if self.rewriting:
             return 1
         at_ms = next_timer_ms(s.n)
-        if len(s.clients) > 0 or s.figures.commands != s.last_house_commands:
+        has_clients = len(s.clients) > 0 or s.figures.commands != s.last_house_commands
+        if has_clients or s.members.is_changed:
             at_ms = min(at_ms, self.house_ms)  # once more when all have gone
         if 0 < self.events_ms < at_ms:
             at_ms = self.events_ms
@@ -103,6 +104,8 @@ class Pump:
             at_ms = s.paused_until_ms
         if s.bus is not None:
             at_ms = min(at_ms, s.bus.next_ms())
+            if s.members.is_changed:
+                at_ms = min(at_ms, s.keep_ms)
         if at_ms == FAR:
             return most_ms
         left_ms = at_ms - (steady_ms() + s.clock_offset_ms)
@@ -173,6 +176,8 @@ class Pump:
                 tell_added(s)
         if 0 < self.doors.reopen_ms <= n.now_ms:
             self.doors.reopen()
+        if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:
+            self.house_ms = n.now_ms + HOUSE_MS  # nodes.conf shall not be old (K1.1)
         if self.house_ms <= n.now_ms:
             keep_house(s)
             busy = s.figures.commands != s.last_house_commands
