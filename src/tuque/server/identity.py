@@ -63,6 +63,8 @@ class Identity:
 
     def save(self, members: Members | None = None) -> None:
         """Replace the contents of the file, durably. Raises OSError, the old contents kept."""
+        if self._thread is not None:
+            self._thread.join()  # it has older contents
         if self.path:
             self._write(self.text(members))
 

@@ -37,8 +37,6 @@ def keep_house(s: Server) -> None:
     if s.bus is not None:
         buffers += s.bus.waiting_bytes()
     s.n.other_bytes = buffers
-    if s.members.is_changed and s.identity.save_soon(s.members):
-        s.members.is_changed = False
     on_memory_level(s.n)
     s.figures.sample(now_ms)
     look(s)

@@ -31,6 +31,7 @@ from tuque.wire.args import ArgError, addjob_options, timeout_ms
 from tuque.wire.resp import error_reply
 
 HOLES_MAX: Final = 10_000  # replies of one client that wait; it may add more when half are out
+KEEP_MS: Final = 200  # between two writes of nodes.conf
 STALL_MS: Final = 1_000  # a producer that lacks room looks again after it
 
 
@@ -191,6 +192,10 @@ def look_at_bus(s: Server, bus: Bus) -> None:
         bus.tick()
     s.is_crowded = bus.crowded > 0
     s.conflict = s.members.conflict
+    if s.members.is_changed and s.keep_ms <= n.now_ms:
+        s.keep_ms = n.now_ms + KEEP_MS
+        if s.identity.save_soon(s.members):
+            s.members.is_changed = False
     if n.reachable_count != s.reachable_then:
         s.reachable_then = n.reachable_count
         s.plain_spec = settle(n, PLAIN)  # R1.1: the default of REPLICATE counts who is there

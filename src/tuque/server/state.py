@@ -115,6 +115,7 @@ class Server:
         self.bus: Bus | None = None  # none: the node stays alone
         self.conflict = ""  # why this node must not serve: another has its id (K1.3)
         self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
+        self.keep_ms: i64 = 0  # nodes.conf is not written before
         self.reachable_then: i64 = 0  # how many nodes `plain_spec` counts on
         self.is_loading = False
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
