@@ -365,3 +365,39 @@ class TestDrainAndRepair:
         finally:
             for node in nodes:
                 stop_node(node)
+
+    def test_a_rolling_restart_loses_nothing(self, tmp_path: Path, tuque: Run) -> None:
+        """Three nodes without journals, one after the other: the loop of docs/cluster.md."""
+        ports = free_ports(3)
+        places = [tmp_path / str(port) for port in ports]
+        for place in places:
+            place.mkdir()
+        nodes = [start_node(place, port=p)[0] for place, p in zip(places, ports, strict=True)]
+        try:
+            for port in ports[1:]:
+                met = tuque("cluster", "meet", "-p", ports[0], "127.0.0.1", port)
+                assert met.returncode == 0, met.stderr
+            for port in ports:
+                link = Link(Target(port=port))
+                add(link, "rolling", 100, "REPLICATE", "2", "RETRY", "2")
+                link.close()
+            for number, port in enumerate(ports):
+                stop_node(nodes[number])
+                nodes[number] = start_node(places[number], port=port)[0]
+                done = tuque("cluster", "repair", "-p", port, "--wait", "--timeout", "25")
+                assert done.returncode == 0, done.stdout + done.stderr
+            link = Link(Target(port=ports[0]), DEADLINE_S)
+            taken = set()
+            while len(taken) < 300:
+                words = b"GETJOB TIMEOUT 10000 COUNT 50 FROM rolling".split()
+                found = link.call(words)
+                assert isinstance(found, list), f"{300 - len(taken)} of 300 did not come"
+                for item in found:
+                    assert isinstance(item, list)
+                    assert isinstance(item[1], bytes)
+                    taken.add(item[1])
+                    link.call([b"ACKJOB", item[1]])
+            link.close()
+        finally:
+            for node in nodes:
+                stop_node(node)
