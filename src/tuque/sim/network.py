@@ -80,7 +80,7 @@ class Pipe:
             cut = self.line.chance.randrange(1, len(data))
             self.flight.append((at_us, data[:cut]))
             data = data[cut:]
-            at_us += 1 + self.line.draw_us()
+            at_us += self.line.chance.randrange(1, 2_000)
         self.flight.append((at_us, data))
         self.last_us = at_us
         self.pump()
@@ -90,6 +90,15 @@ class Pipe:
         if not self.is_pumping and self.flight and not self.line.is_cut:
             self.is_pumping = True
             self.net.world.at(self.flight[0][0], self.arrive)
+
+    def hurry(self) -> None:
+        """The line is fast again: what is on its way arrives soon."""
+        soon_us = self.net.world.now_us + self.line.delay_us
+        if self.last_us > soon_us + len(self.flight):
+            self.flight = deque((soon_us + i, data) for i, (_, data) in enumerate(self.flight))
+            self.last_us = soon_us + len(self.flight)
+            self.is_pumping = False
+            self.pump()
 
     def arrive(self) -> None:
         """The head of the flight is there."""
@@ -285,5 +294,7 @@ class Network:
         """All lines work, at their usual speed."""
         for (a, b), line in self.lines.items():
             line.extra_us = 0
+            for pipe in line.pipes:
+                pipe.hurry()
             if line.is_cut:
                 self.set_cut(a, b, False)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuque.core.job import ACKED
 from tuque.core.queue import PAUSE_OUT
+from tuque.core.tombs import CUSTODY
 from tuque.sim.checkers import ENDED, Watcher
 from tuque.sim.history import OK, OPEN, REFUSED, Add
 
@@ -185,6 +186,11 @@ class Verdicts:
         """All is done; from here on nodes have nothing to say but that they live."""
         self.said = self.messages()
 
+    def is_left_over(self, id: bytes, kind: int) -> bool:
+        """Whether the tombstone should have gone by now; not those that nobody promised to end."""
+        add = self.history.by_id.get(id)
+        return kind != CUSTODY and not (add is not None and add.asked_for("DELJOB"))
+
     def messages(self) -> int:
         """Messages of the core that nodes sent so far."""
         return sum(m.messages() for m in self.cluster.machines)
@@ -206,7 +212,8 @@ class Verdicts:
                 if job.state == ACKED and (add is None or add.asked_for(*ENDED)):
                     token = add.token if add is not None else id
                     self.history.find("leftover", f"{m.name} still keeps the ack of {token!r}")
-            for what, left in (("tombstones", len(n.tombs.ids)), ("producers", len(n.adding)),
+            tombs = sum(1 for id, b in n.tombs.ids.items() if self.is_left_over(id, int(b.kind)))
+            for what, left in (("tombstones", tombs), ("producers", len(n.adding)),
                                ("waiting clients", len(n.waiters)),
                                ("gates", len(m.shell.gate))):  # fmt: skip
                 self.history.count("looks for leftovers")
