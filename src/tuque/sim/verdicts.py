@@ -219,6 +219,8 @@ class Verdicts:
                 self.history.count("looks for leftovers")
                 if left:
                     self.history.find("leftover", f"{m.name} still has {left} {what}")
+        if len(self.history.adds) == len(self.probes):
+            self.history.find("empty", "no client did anything: this seed checks nothing")
         for what in ("adds ok", "deliveries", "ledgers", "table checks"):
             if self.history.counts.get(what, 0) == 0:
                 self.history.find("empty", f"no {what}: this seed checks nothing")
