@@ -108,7 +108,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_a_stranger_with_the_secret_is_a_node(node: Node) -> None:
-    """K3.2: A node learns the others from the one it met."""
+    """K3.2: A node learns the others from the heartbeats of the one it met"""
     stranger = Stranger(node)
     assert stranger.join()
     assert node.bus.figures.joined == 1 and node.box.n.reachable_count == 1
@@ -220,7 +220,7 @@ def test_a_node_that_reads_nothing(node: Node) -> None:
 
 
 def test_a_heartbeat_says_that_it_is_there(node: Node) -> None:
-    """K4.1: A heartbeat goes to each peer."""
+    """K4.1: A heartbeat goes over each link"""
     stranger = Stranger(node)
     assert stranger.join()
     node.later(2_000)

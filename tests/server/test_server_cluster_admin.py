@@ -63,7 +63,7 @@ def test_nodes_find_each_other_again(make: Callable[..., RealCluster]) -> None:
 
 
 def test_leaving(make: Callable[..., RealCluster]) -> None:
-    """K7.3: INFO shows what is left, and `safe to stop` when nothing is."""
+    """K7.3: INFO shows what is left. When that is 0 the node is safe to stop."""
     cluster = make(3).start()
     wire, other = cluster.wire(0), cluster.wire(1)
     jobs = [wire.add("q", f"{i}", "REPLICATE", 2) for i in range(50)]
@@ -87,7 +87,7 @@ def test_leaving(make: Callable[..., RealCluster]) -> None:
 
 
 def test_forget(make: Callable[..., RealCluster]) -> None:
-    """K6.1: The node is removed under a removal number that spreads with the heartbeats"""
+    """K6.1: The node is removed under a number that spreads with the heartbeats"""
     cluster = make(3).start()
     wires = [cluster.wire(i) for i in range(3)]
     ids = [node_id(wire) for wire in wires]
@@ -109,7 +109,7 @@ def test_forget(make: Callable[..., RealCluster]) -> None:
 
 
 def test_repair(make: Callable[..., RealCluster]) -> None:
-    """K5.3: `CLUSTER REPAIR` shows how many jobs wait for repair. When it says done, the next
+    """K5.5: `CLUSTER REPAIR` shows how many jobs wait. When all nodes say 0, the next
     node may be restarted."""
     cluster = make(3).start()
     wire = cluster.wire(0)
@@ -127,7 +127,7 @@ def test_repair(make: Callable[..., RealCluster]) -> None:
 
 
 def test_reset(make: Callable[..., RealCluster]) -> None:
-    """S6.2: CLUSTER RESET drops jobs, queues and the other nodes"""
+    """S6.6: `RESET SOFT` drops jobs, queues and the other nodes"""
     cluster = make(2).start()
     wire, other = cluster.wire(0), cluster.wire(1)
     before = node_id(wire)

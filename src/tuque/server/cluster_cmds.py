@@ -61,7 +61,7 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
         c.ok()
     elif word == b"REPAIR" and count == 2:
         left = int(repair_left(s.n))
-        c.reply(left if left > 0 else Status("done"))  # K5.3
+        c.reply(left if left > 0 else Status("done"))  # K5.5, S6.7
     elif word == b"HELP" and count == 2:
         reply_help(s, c, b"CLUSTER")
     else:

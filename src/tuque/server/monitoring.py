@@ -131,7 +131,7 @@ def note_latency(s: Server, event: str, spent_ns: int) -> None:
 
 
 def without_secrets(args: list[bytes]) -> list[bytes]:
-    """The words with passwords replaced: those of AUTH, HELLO AUTH, CONFIG SET requirepass."""
+    """The words with passwords replaced: those of AUTH, HELLO AUTH, CONFIG SET of a secret."""
     name = args[0].upper()
     if name == b"AUTH":
         return [args[0]] + [REDACTED] * (len(args) - 1)
@@ -145,7 +145,7 @@ def without_secrets(args: list[bytes]) -> list[bytes]:
     if (
         name == b"CONFIG"
         and len(args) > 3
-        and args[2].lower().replace(b"_", b"-") == b"requirepass"
+        and args[2].lower().replace(b"_", b"-") in (b"requirepass", b"cluster-secret")
     ):
         return [*args[:3], *[REDACTED] * (len(args) - 3)]
     return args

@@ -121,7 +121,13 @@ class Server:
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
         self.stop_requested = ""  # why the pump shall end: "shutdown", "signal", "restart"
         self.restart_after_ms: i64 = -1
-        # settings the hot path reads
+        # instants
+        self.start_ms: i64 = node.now_ms
+        self.clock_offset_ms: i64 = 0  # now_ms = steady_ms() + this
+        self.begin_settings()
+
+    def begin_settings(self) -> None:
+        """Settings that the hot path reads; `apply_settings` fills them in."""
         self.password = b""
         self.slow_ns: i64 = 10_000_000  # SLOWLOG threshold, < 0: off
         self.latency_ms: i64 = 0  # LATENCY threshold, 0: off
@@ -132,9 +138,6 @@ class Server:
         self.query_limit: i64 = 1 << 30
         self.idle_close_ms: i64 = 0
         self.half_close_ms: i64 = 0
-        # instants
-        self.start_ms: i64 = node.now_ms
-        self.clock_offset_ms: i64 = 0  # now_ms = steady_ms() + this
 
     def unblock(self, c: Client) -> None:
         """The client waits no more (V6.1, R7.1); nothing when it does not wait."""
