@@ -66,7 +66,10 @@ def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> No
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         click.echo("stopping ...")
-        programs.stop_all()
+        try:
+            programs.stop_all()
+        except click.ClickException as err:
+            trouble = trouble or err  # what came first is the cause
     if trouble is not None:
         raise trouble
     click.echo("stopped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -89,7 +90,7 @@ class Programs:
         except subprocess.TimeoutExpired:
             raise click.ClickException(f"{name} does not stop:\n{self.log_tail(name)}") from None
         del self._running[name]
-        if code != 0:
+        if code not in (0, -signal.SIGTERM):  # which ends a program that has just begun
             raise click.ClickException(
                 f"{name} ended with exit code {code}:\n{self.log_tail(name)}"
             )
