@@ -76,7 +76,10 @@ def node_asked(host: str, port: int, url: str, password: str) -> Iterator[Link]:
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def status(host: str, port: int, url: str, password: str, as_json: bool) -> None:
-    """Show every node: state, jobs, memory, repair. Exit status 1 unless all is well."""
+    """Show every node with its jobs.
+
+    Each node is asked for its own figures. Exit status 1 unless all is well.
+    """
     with node_asked(host, port, url, password) as link:
         rows = rows_of(link)
     if as_json:
@@ -102,9 +105,10 @@ def meet(
     other_port: int,
     bus_port: int | None,
 ) -> None:
-    """Let a node join the cluster of the node asked (-h, -p), and say whether it did.
+    """Let another node join the cluster of the node asked.
 
-    Without BUS_PORT its bus is looked for 10000 above its port.
+    It waits until they have met, or says why they have not. Without BUS_PORT the bus of the other
+    node is looked for 10000 above its port.
     """
     with node_asked(host, port, url, password) as link:
         other = Target(other_host, other_port, "", link.target.password, link.target.user)
@@ -144,7 +148,10 @@ def known_as(other: Target) -> Callable[[Known], bool]:
 @node_options
 @click.argument("node_id")
 def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
-    """Take a node that will not come back out of the cluster (its id, or the start of it)."""
+    """Remove a node that will not come back.
+
+    NODE_ID is its id or the start of it, as `status` shows it. What it had is copied again.
+    """
     with node_asked(host, port, url, password) as link:
         nodes = [node for node in known_nodes(link) if not node.is_meeting]
         found = [node for node in nodes if node.id.startswith(node_id)]
@@ -165,7 +172,10 @@ def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
 def drain(
     host: str, port: int, url: str, password: str, wait: bool, cancel: bool, timeout: float
 ) -> None:
-    """Let a node leave: it gives all its jobs to the others, and then is safe to stop."""
+    """Let a node give away all it has and leave.
+
+    When the command ends well the node is safe to stop, and its data may be thrown away.
+    """
     with node_asked(host, port, url, password) as link:
         ask(link, "CLUSTER", "LEAVING", "no" if cancel else "yes")
         if cancel:
@@ -194,7 +204,10 @@ def drain(
 def repair(
     host: str, port: int, url: str, password: str, wait: bool, as_json: bool, timeout: float
 ) -> None:
-    """Show how many jobs have fewer copies than asked for. Exit status 1 while some have."""
+    """Show how many jobs lack copies, or wait for them.
+
+    Exit status 1 while a copy or a node is missing.
+    """
     with node_asked(host, port, url, password) as link:
         if wait:
             wait_for_repair(link, deadline_of(timeout))
