@@ -123,6 +123,17 @@ class Watcher:
             if machine.settings.policy == "no" and add.id in machine.kept and add.retry_s == 0:
                 add.excuse = "a hand-out was not synced, as the policy says"
 
+    def on_loaded(self, machine: Machine, shell: Shell) -> None:
+        """A journal is loaded: what lay on the disk is there, but for what has expired."""
+        for id in machine.kept:
+            add = self.history.by_id.get(id)
+            if add is None or id in shell.n.jobs or self.is_over(add):
+                continue
+            if machine.clock.jumps or shell.n.tombs.has(id):
+                add.excuse = "the clock was set while the node was down"
+            else:
+                self.history.find("not-on-disk", f"{add.token!r} was not loaded from the disk")
+
     def add_of(self, id: bytes, job: Job) -> Add | None:
         """What a client asked for that became this job."""
         add = self.history.by_id.get(id)
@@ -137,7 +148,7 @@ class Watcher:
             add.losses = 0
         add.losses += 1
         self.history.count("copies lost")
-        if back != "disk" or machine.had_disk_fault or machine.clock.wall_offset_ms > 0:
+        if back != "disk" or machine.had_disk_fault or machine.clock.jumps:
             return
         is_origin = add.node == machine.name and add.outcome == OK and job.state != WAIT_REPL
         if not is_origin or machine.has_left or add.asked_for(*ENDED) or add.is_async:
@@ -204,7 +215,7 @@ class Watcher:
 
     def is_over(self, add: Add) -> bool:
         """Whether the job may be gone rightly."""
-        if add.asked_for(*ENDED) or add.excuse:
+        if add.asked_for(*ENDED) or add.excuse or self.history.are_times_off:
             return True
         return self.world.now_us > add.asked_us + add.ttl_s * 1_000_000 - 2_000_000
 

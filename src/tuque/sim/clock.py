@@ -17,6 +17,7 @@ class MachineClock:
         self.name = name
         self.rate_ppm = rate_ppm
         self.wall_offset_ms = 0
+        self.jumps = 0
         self.boots = 1
         self.booted_us = 0
 
@@ -31,6 +32,11 @@ class MachineClock:
         return START_MS + self.wall_offset_ms + (
             true_us + true_us * self.rate_ppm // 1_000_000
         ) // 1000  # fmt: skip
+
+    def jump(self, by_ms: int) -> None:
+        """The wall clock is set."""
+        self.wall_offset_ms += by_ms
+        self.jumps += 1
 
     def reboot(self) -> None:
         """The machine started anew: its steady clock begins at zero."""

@@ -105,6 +105,7 @@ class History:
         self.findings: list[Finding] = []
         self.counts: dict[str, int] = {}
         self.clock_slack_us = 0  # of clocks that run at a wrong rate
+        self.are_times_off = False  # a machine was off while its wall clock was set
         self.travel_slack_us = 0  # of messages that were long on their way
 
     def count(self, what: str, by: int = 1) -> None:
@@ -175,6 +176,8 @@ class History:
                 self.find("twice", f"{add.token!r} handed out {count} times")
         elif count > 1:
             self.count("redeliveries")
+        if self.are_times_off:
+            return
         late_us = now_us - add.expiry_us()
         slack_us = 100_000 + add.ttl_s * 2000 + self.clock_slack_us + self.travel_slack_us
         if add.done_us and late_us > slack_us:

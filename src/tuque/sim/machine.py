@@ -141,6 +141,8 @@ class Machine:
         self.cluster.net.crash(shell, is_power)
         if is_power:
             self.disk.lose_power(self.holes)
+            if self.clock.jumps:
+                self.cluster.history.are_times_off = True  # nobody can tell how long it was off
             self.clock.reboot()
         else:
             self.disk.process_crash()

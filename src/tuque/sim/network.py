@@ -66,6 +66,7 @@ class Pipe:
         self.last_us = 0
         self.is_pumping = False
         self.flying = 0
+        self.not_before_us = 0  # nothing arrives before
         self.is_broken = False  # what is put in from now on never arrives
         line.pipes.append(self)
 
@@ -93,7 +94,7 @@ class Pipe:
 
     def hurry(self) -> None:
         """The line is fast again: what is on its way arrives soon."""
-        soon_us = self.net.world.now_us + self.line.delay_us
+        soon_us = max(self.net.world.now_us + self.line.delay_us, self.not_before_us)
         if self.last_us > soon_us + len(self.flight):
             self.flight = deque((soon_us + i, data) for i, (_, data) in enumerate(self.flight))
             self.last_us = soon_us + len(self.flight)
@@ -227,7 +228,8 @@ class Network:
             far.out = Pipe(self, self.line(there, here), near)
             near.label = far.label = f"{here}-{there}"
             if listener.accept(far, port):
-                far.out.last_us = self.world.now_us + back_us  # nothing comes before the answer
+                # nothing comes before the answer
+                far.out.last_us = far.out.not_before_us = self.world.now_us + back_us + 1
                 self.conns.append((near, far))
                 self.world.after(back_us, partial(self._tell, near, told))
                 return

@@ -107,7 +107,7 @@ class Shell:
         self.is_paused = False
         self.is_dead = False
         self.wants_rewrite = False
-        self.began_empty = True  # no job came from the disk; while loading nobody knows
+        self.began_empty = True  # nothing came from the disk; while loading nobody knows
         self.newest_tomb = b""  # the last that the judges looked at
         self.links = Links(self)
 
@@ -406,9 +406,10 @@ class Shell:
         assert self.journal is not None
         self.n.is_loading = False
         self.s.is_loading = False
-        self.began_empty = len(self.n.jobs) == 0
+        self.began_empty = not self.n.remembers
         self.n.records = Records(self.n.node_ids, self.n.lives)
         after_load(self.n)
+        self.machine.cluster.watcher.on_loaded(self.machine, self)
         self.journal.on_change = self.on_journal
         self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
 
