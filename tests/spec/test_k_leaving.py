@@ -160,7 +160,7 @@ def test_at_most_once_jobs_pass() -> None:
     assert lab.get(0) == [out]
     lab.hold(1, 0)
     lab.leave(0)
-    lab.run()
+    lab.pass_ms(3_000)
     assert lab.nodes[0].jobs[there].flags & IN_TRANSIT
     assert drain_left(lab.nodes[0]) == 1  # not before the other one has confirmed
     lab.release(1, 0)
@@ -197,6 +197,18 @@ def test_a_stop_of_leaving() -> None:
     lab.pass_ms(10_000)
     assert [id for id in ids if 0 in copies(lab, id)] == here
     assert lab.nodes[0].losses.leaves == {}
+    lab = Lab(3)
+    lab.add(0, replicate=3)
+    for i in (0, 1):
+        lab.forget(i, 2)
+        lab.cut(i, 2)
+    lab.run()
+    assert repair_left(lab.nodes[0]) == 1
+    lab.cut(0, 1)
+    lab.leave(0)
+    lab.leave(0, False)
+    lab.run()
+    assert repair_left(lab.nodes[0]) == 1
 
 
 def test_nobody_to_give_to() -> None:
@@ -265,9 +277,20 @@ def test_a_full_node_is_passed_over() -> None:
     full = lab.nodes[3]
     full.base_bytes = 1_000
     full.limits.memory_bytes = 1_001
-    drain(lab, 0)
+    drain(lab, 0, 2_500)
     assert all(copies(lab, id) in ([1], [2]) for id in ids)
     assert not [m for _, b, m in lab.log if isinstance(m, ReplJob) and b == 0]
+    lab = Lab(2)
+    ids = [lab.add(0, replicate=1) for _ in range(30)]
+    full = lab.nodes[1]
+    full.base_bytes = 1_000
+    full.limits.memory_bytes = 1_001
+    lab.log.clear()
+    lab.leave(0)
+    lab.pass_ms(10_000)
+    assert drain_left(lab.nodes[0]) == 30
+    assert len(lab.log) < 30 * 100, "it does not insist"
+    assert lab.get(0) == ids[:1], "they are queued here as long as nobody takes them"
 
 
 def test_a_node_that_goes_away_meanwhile() -> None:

@@ -7,10 +7,12 @@ from cluster_lab import Lab
 
 from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, QUEUED
-from tuque.core.msgs import Ask, GotJob, Holders, Lack, ReplJob
+from tuque.core.ledger import GC_ACKED
+from tuque.core.msgs import Ask, GotJob, Holders, Lack, ReplJob, SetAck, Slots
 from tuque.core.node import Node
 from tuque.core.peers import introduce, rank, say
-from tuque.core.repair import repair_left
+from tuque.core.procedures import unregister
+from tuque.core.repair import lose_copy, on_ask, on_incarnation, repair_left
 
 
 def left(lab: Lab) -> int:
@@ -105,6 +107,34 @@ def test_acked_jobs_are_kept_until_the_node_knows() -> None:
     assert left(lab) == 0
 
 
+def test_what_a_node_said_of_an_ack_is_gone_with_it() -> None:
+    """K5.1 Acked ones keep it, as not confirmed: it makes a tombstone (A4.1) before they go."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3)
+    lab.isolate(2)
+    assert on_ackjob(lab.nodes[0], id)
+    lab.run()
+    assert lab.nodes[0].jobs[id].confirmed >> lab.slot(0, 1) & 1
+    lab.die(1)
+    lab.link(0, 1)
+    lab.run()
+    assert lab.nodes[1].tombs.has(id)
+
+
+def test_who_is_met_for_the_first_time_has_lost_nothing() -> None:
+    """K5.2 Of the ALO jobs that it may have, all other holders are asked with ASK whether they
+    have them, and so is the node itself"""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3)
+    n, slot = lab.nodes[0], lab.slot(0, 1)
+    del n.lives[slot]  # it was named by others, and had no link yet
+    lab.log.clear()
+    on_incarnation(n, slot, True, 1)
+    lab.run()
+    assert believed(lab, 0, id) == [0, 1, 2]
+    assert [(a, b) for a, b, m in lab.log if isinstance(m, Ask)] == [(0, 1)]
+
+
 def test_nothing_comes_back_by_hearsay() -> None:
     """K2.2 A node is a member of a set in one incarnation. Before a message names a set, SLOTS
     says which node in which incarnation each number means; members in another incarnation than
@@ -135,8 +165,8 @@ def test_nothing_comes_back_by_hearsay() -> None:
 
 def test_what_it_lacks_is_asked_for() -> None:
     """K5.2 Of the ALO jobs that it may have, all other holders are asked with ASK whether they
-    have them, and so is the node itself if it began with jobs; what is believed counts no
-    longer. LACK answers with the ids that are unknown there, and their sender leaves the holders
+    have them, and so is the node itself if it began with a journal or is met for the
+    first time; what is believed counts no longer. LACK answers with the ids that are unknown there, and their sender leaves the holders
     of these"""
     lab = Lab(4, has_journal=True)
     ids = [lab.add(0, replicate=3) for _ in range(30)]
@@ -362,7 +392,7 @@ def test_a_forgotten_node_leaves_all_sets() -> None:
     assert lab.holders_of(acked) == [0, 1, 2]
     for i in (0, 1, 2):
         lab.forget(i, 3)
-    lab.pass_ms(3_000)
+    lab.run()
     assert lab.holders_of(acked) == []
     settle(lab)
     for id in kept:
@@ -384,6 +414,7 @@ def test_custody_given_to_a_forgotten_node_stays_there() -> None:
         lab.die(1)
         if is_forgotten:
             lab.forget(0, 1)
+            assert lab.nodes[0].custody == {}
         else:
             lab.revive(1)
         lab.wait(2, client=9)
@@ -416,13 +447,13 @@ def test_what_came_from_a_lost_node_may_be_passed_on() -> None:
 
 def test_adds_go_on_without_it() -> None:
     """K6.2 It is taken out of the holders and confirmed sets of every job"""
-    lab = Lab(4)
-    lab.hold(1, 0)
-    lab.hold(2, 0)
-    lab.hold(3, 0)
-    job, _ = lab.try_add(0, b"q", replicate=3, timeout_ms=60_000)
+    lab = Lab(5)
+    for k in (2, 3, 4):
+        lab.hold(k, 0)
+    job, _ = lab.try_add(0, b"q", replicate=4, timeout_ms=60_000)
     assert job is not None
-    lab.run()
+    lab.pass_ms(500)
+    assert job.confirmed >> lab.slot(0, 1) & 1
     lab.forget(0, 1)
     lab.cut(0, 1)
     lab.run()
@@ -431,12 +462,46 @@ def test_adds_go_on_without_it() -> None:
     lab.release(2, 0)
     lab.release(3, 0)
     lab.pass_ms(200)
+    assert lab.told[0] == []
+    lab.release(4, 0)
+    lab.pass_ms(200)
     assert [added.error for added in lab.told[0]] == [b""]
 
 
+def test_an_external_job_finds_another_server() -> None:
+    """K5.1 If the node says that it began without a journal, and another incarnation of it was
+    known, it leaves the holders of every job that is not acked.
+
+    R6.2 If the node drawn is no longer linked another one is drawn, but never for an AMO job."""
+    lab = Lab(4)
+    lab.nodes[0].is_leaving = True
+    lab.hold(1, 0)
+    lab.hold(2, 0)
+    lab.hold(3, 0)
+    job, _ = lab.try_add(0, b"q", replicate=2, retry_s=1_000)
+    assert job is not None
+    lab.run()
+    had = [k for k in (1, 2, 3) if job.id in lab.nodes[k].jobs]
+    for k in (1, 2, 3):
+        lab.release(k, 0)
+    for k in (1, 2, 3):
+        lab.hold(0, k)  # ENQUEUE does not arrive
+    lab.run()
+    server = next(k for k in had if lab.slot(0, k) == lab.nodes[0].adding[job.id].server_slot)
+    lab.isolate(0)
+    lab.die(server)
+    lab.link(0, server)
+    lab.pass_ms(5_000)
+    assert job.id in lab.nodes[0].jobs  # the other one with a copy has no link
+    lab.heal()
+    lab.pass_ms(5_000)
+    assert job.id not in lab.nodes[0].jobs
+    assert QUEUED in lab.states_of(job.id)
+
+
 def test_a_walk_goes_on_while_jobs_change() -> None:
-    """K5.1 If the node says that it began without jobs it leaves the holders of every job that is
-    not acked."""
+    """K5.1 If the node says that it began without a journal, and another incarnation of it was
+    known, it leaves the holders of every job that is not acked."""
     lab = Lab(3)
     ids = [lab.try_add(0, b"q", replicate=3, timeout_ms=0)[0] for _ in range(5_000)]
     lab.run()
@@ -456,6 +521,43 @@ def test_a_walk_goes_on_while_jobs_change() -> None:
             assert copies(lab, job.id) == [0, 1, 2]
     assert len(n.jobs) == 3_000
     assert [m for _, _, m in lab.log if isinstance(m, Lack)]
+
+
+def test_who_knows_of_more_copies_says_so() -> None:
+    """K5.4 When a job lacks copies for 2 s, they ask the one whose turn it is; it answers with
+    HOLDERS, and looks at the job itself."""
+    lab = Lab(4)
+    id = lab.add(0, replicate=3)
+    first, second, third = by_rank(lab, id, copies(lab, id))
+    n = lab.nodes[second]
+    lab.cut(second, third)
+    lose_copy(n, n.jobs[id], lab.slot(second, third))  # which is not true
+    assert repair_left(n) == 1
+    lab.log.clear()
+    assert 1_900 < settle(lab) < 3_000
+    assert believed(lab, second, id) == sorted((first, second, third))
+    assert [m.is_short for a, _, m in lab.log if isinstance(m, Ask) and a == second] == [True]
+    assert not [m for _, _, m in lab.log if isinstance(m, ReplJob)]
+
+
+def test_answers_in_order() -> None:
+    """K5.2 LACK answers with the ids that are unknown there, and their sender leaves the holders
+    of these; SETACK comes first for those that are acked."""
+    lab = Lab(3)
+    here, acked, gone = (lab.add(0, replicate=3) for _ in range(3))
+    lab.isolate(2)
+    on_ackjob(lab.nodes[0], acked)
+    on_ackjob(lab.nodes[0], gone)
+    lab.run()
+    n, slot = lab.nodes[0], lab.slot(0, 1)
+    unregister(n, n.jobs[gone], GC_ACKED)
+    n.tombs.keep(gone, n.now_ms + 9_000)
+    on_ask(n, slot, Ask(7, [b"D" * 40, here, acked, gone], False))
+    said = [m for m in n.peers[slot].outbox if not isinstance(m, Slots)]
+    assert [type(m) for m in said] == [SetAck, SetAck, Lack]
+    assert [m.id for m in said if isinstance(m, SetAck)] == [acked, gone]
+    assert said[2] == Lack(7, [b"D" * 40])
+    n.peers[slot].outbox.clear()
 
 
 def test_who_is_not_helped_does_it_alone() -> None:

@@ -112,7 +112,7 @@ class Lab:
         n = Node(name_of(i), b"seed %d %d" % (i, self.lives[i]), self.now_ms)
         if self.journals:
             self.journals[i].load(n)
-        self.is_blank[i] = len(n.jobs) == 0
+        self.is_blank[i] = not n.remembers
         return n
 
     def slot(self, a: int, b: int) -> int:

@@ -110,7 +110,7 @@ def leave(n: Node, job: Job) -> None:
         return
     entry = state.leaves[job.id]
     others = others_of(n)
-    if job.state == QUEUED and not give(n, job, others):
+    if job.state == QUEUED and not give(n, job, entry, others):
         rest(n, job)  # nobody is there to take it
         return
     kept = entry.kept & others & job.holders
@@ -144,12 +144,13 @@ def leave_once(n: Node, job: Job) -> None:
             send_jobs(n, targets[0], job.queue, [job])
 
 
-def give(n: Node, job: Job, others: i64) -> bool:
+def give(n: Node, job: Job, entry: Leave, others: i64) -> bool:
     """Let another node serve the queued job, one that has it if possible; False: nobody can."""
     targets = choose_room(n, ~(job.holders & others), 1)
     if len(targets) == 0:
-        targets = choose_room(n, ~others, 1)
+        targets = choose_room(n, ~others | entry.refused, 1)
     if len(targets) == 0:
+        entry.refused = 0
         return False
     dequeue(n, job)
     send_jobs(n, targets[0], job.queue, [job])
@@ -208,9 +209,11 @@ def on_answer(n: Node, slot: i64, there: list[bytes], lacking: list[bytes]) -> N
     bit: i64 = 1 << slot
     for id in lacking:
         entry = leaves.get(id)
-        if entry is not None:
+        job = n.jobs.get(id)
+        if entry is not None and job is not None:
             entry.asked &= ~bit
             entry.refused |= bit
+            leave(n, job)
     for id in there:
         entry = leaves.get(id)
         job = n.jobs.get(id)

@@ -70,6 +70,7 @@ class Peer:
         self.theirs: dict[int, int] = {}  # its slots -> this node's
         self.said: dict[int, tuple[int, int]] = {}  # its slots -> this node's, incarnation
         self.masks: dict[int, int] = {}  # its sets -> this node's, looked up before
+        self.wide_masks: dict[int, int] = {}  # the same, of nodes in any incarnation
         self.echoed_round: i64 = 0  # newest heartbeat of this node that it has answered
 
 
@@ -169,6 +170,7 @@ class Node:
         self.chance = Chance(seed)
         self.is_leaving = False
         self.is_loading = False
+        self.remembers = False  # it began with what a journal held (K5.1)
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
         self.slot_of: dict[bytes, int] = {node_id: 0}
         self.node_ids: list[bytes] = [node_id]  # by slot

@@ -89,6 +89,7 @@ def on_slots(n: Node, slot: i64, m: Slots) -> None:
     """[K2] ON RECV SLOTS: the peer's numbers for nodes (K2.1), each in one incarnation (K2.2)."""
     peer = n.peers[slot]
     peer.masks = {}
+    peer.wide_masks = {}
     for number, node_id, life in m.nodes:
         if 0 <= number < SLOTS and len(node_id) == 40:
             peer.said[number] = (slot_for(n, node_id), life)
@@ -139,6 +140,27 @@ def translate(n: Node, slot: i64, mask: i64) -> i64:
     return known & ~n.forgotten
 
 
+def translate_all(n: Node, slot: i64, mask: i64) -> i64:
+    """As `translate`, but a node is meant whatever its incarnation: none may miss an ack."""
+    peer = n.peers[slot]
+    known = peer.wide_masks.get(mask)
+    if known is None:
+        known = 0
+        rest = mask
+        number: i64 = 0
+        while rest > 0:
+            if rest & 1:
+                said = peer.said.get(number)
+                if said is not None:
+                    known |= 1 << i64(said[0])
+            rest >>= 1
+            number += 1
+        if len(peer.wide_masks) >= 4096:
+            peer.wide_masks = {}
+        peer.wide_masks[mask] = known
+    return known & ~n.forgotten
+
+
 def rank(job_id: bytes, node_id: bytes) -> bytes:
     """Which of several nodes acts for a job: the one with the highest rank (Q4.3, K5.4)."""
     return blake2b(job_id + node_id, digest_size=8).digest()
@@ -164,5 +186,6 @@ def clear_link(n: Node, slot: i64) -> None:
     peer.theirs = {}
     peer.said = {}
     peer.masks = {}
+    peer.wide_masks = {}
     peer.echoed_round = 0
     set_reachable(n, slot, False)

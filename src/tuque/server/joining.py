@@ -76,6 +76,6 @@ def open_bus(pump: Pump) -> None:
     bus = s.bus
     if bus is None:
         return
-    bus.card = make_card(s, bus, len(s.n.jobs) == 0)
+    bus.card = make_card(s, bus, not s.n.remembers)
     bus.open()
     log.info("The bus listens on port %d", bus.port)

@@ -133,6 +133,7 @@ class Loader:
                 self.order.sort(key=creation)
             self.stage = RESTORING
         elif self.stage == RESTORING and self.restore(n, budget):
+            n.remembers = self.record_count > 0
             self.stage = LOADED
         return self.stage == LOADED
 

@@ -33,7 +33,7 @@ class Card(msgspec.Struct, array_like=True, frozen=True):
     node_id: bytes
     life: int  # how often it has started, counts from 1
     mark: bytes  # 8 random bytes of this life
-    is_empty: bool  # it began this life without any job
+    is_empty: bool  # it began this life without a journal
     port: int  # for clients
     bus_port: int
     host: str  # that it wants to be reached at; empty: as it is seen
