@@ -171,7 +171,7 @@ def test_late_answer_makes_a_holder() -> None:
 
 def test_failed_add_is_undone_everywhere() -> None:
     """R3.2 The job's ADDJOB failed within the last 10 minutes: DELJOB is sent back so that the
-    copy does not live on. 
+    copy does not live on.
 
     R5.2 DELJOB goes to every holder, to one that is not linked when it is linked again, and
     the record is unregistered with cause add-failed.

@@ -91,7 +91,7 @@ def read(data: list[bytes], salt: int = 7) -> list[AnyMessage]:
 def test_every_split_gives_the_same_messages(
     turns: list[list[AnyMessage]], places: list[int]
 ) -> None:
-    """B2.1 A frame has a length, a CRC-32 that begins with a salt of the connection, and messages."""
+    """B2.1: a frame has a length, a checksum that begins with a salt, and a turn's messages."""
     data = b"".join(frames_of(turn, 7) for turn in turns)
     at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     pieces = [data[a:b] for a, b in pairwise(at)]
