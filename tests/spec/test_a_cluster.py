@@ -309,7 +309,7 @@ def test_deleting_a_copy_says_nothing() -> None:
 @pytest.mark.parametrize("state", ["queued", "active", "acked", "wait-repl", "unknown"])
 def test_deljob_ends_any_state(state: str) -> None:
     """A10.1 The job, if known, is unregistered with cause gc-acked, whatever its state; a
-    tombstone is left."""
+    tombstone is left"""
     lab = Lab(3)
     if state == "wait-repl":
         job, _ = lab.try_add(0, b"q", replicate=2)

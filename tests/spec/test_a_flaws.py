@@ -298,7 +298,7 @@ def test_f17_deljob_while_loading() -> None:
 
 
 def test_the_ack_and_its_copies_cross() -> None:
-    """A5.2 The holder sets are joined."""
+    """A5.2 The holder sets are joined"""
     # The job is acked at its origin while the producer waits; copies answer later, in any order.
     for released in ([1, 2, 3], [3, 2, 1], [2, 1, 3]):
         lab = Lab(4)
@@ -319,7 +319,7 @@ def test_the_ack_and_its_copies_cross() -> None:
 
 
 def test_a_copy_that_answers_late_is_told() -> None:
-    """A5.2 The holder sets are joined."""
+    """A5.2 The holder sets are joined"""
     # GOTJOB of a node that the acked record does not name: it has a copy, and must hear.
     lab = Lab(4)
     id = spread(lab, 3, retry_s=1)
@@ -364,3 +364,20 @@ def test_f11_at_the_moment_of_forgetting() -> None:
     assert ack(lab, 0, id)
     assert id not in lab.nodes[0].jobs
     assert lab.nodes[0].tombs.count() == 0
+
+
+def test_f6_a_node_that_started_anew_is_asked() -> None:
+    """A5.2 The holder sets are joined"""
+    # 0 has the copy of the new life of 2; 1 has not met that life yet. The ack is said at 1.
+    lab = Lab(3)
+    lab.die(2)
+    lab.link(0, 2)
+    lab.run()
+    job, _ = lab.try_add(0, b"q", replicate=3, retry_s=1)
+    assert job is not None
+    lab.run()
+    assert len(lab.holders_of(job.id)) == 3
+    lab.cut(0, 2)
+    assert ack(lab, 1, job.id)
+    assert lab.states_of(job.id)[1] == ACKED
+    assert is_done(lab, job.id)

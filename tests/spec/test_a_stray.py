@@ -185,8 +185,7 @@ def test_who_forwards(why: str) -> None:
 
 
 def test_tombstones_of_questions_do_not_stay() -> None:
-    """A4.1 The tombstone stays until DELJOB, or, if the sender named no holders, until all linked
-    nodes have answered a heartbeat."""
+    """A4.1 if the sender named no holders, until all linked nodes have answered a heartbeat."""
     lab = Lab(4)
     n = lab.nodes[0]
     lab.isolate(3)

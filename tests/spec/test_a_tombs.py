@@ -297,3 +297,22 @@ def test_who_asks_late_leaves_nothing_open() -> None:
         lab.beat()
         lab.beat()
         assert counts(lab) == [0, 0, 0, 0]
+
+
+def test_ends_that_are_told_again_go_out() -> None:
+    """A8.1 or until the job's expiry, rounded up to 33 s, if one of them cannot be reached."""
+    # Links come and go, and each node tells the others what they may have missed: nothing
+    # grows by that, neither their number nor their time.
+    lab = Lab(4)
+    id = spread(lab, 4, ttl_s=20)
+    lab.isolate(3)
+    assert on_fastack(lab.nodes[0], id)
+    for _ in range(10):
+        for a, b in ((0, 1), (1, 2), (0, 2)):
+            lab.cut(a, b)
+            lab.run()
+            lab.link(a, b)
+            lab.pass_ms(100)
+    assert len(sent(lab, DelJob)) < 80
+    lab.pass_ms(20_000 + 33_000)
+    assert counts(lab)[:3] == [0, 0, 0]

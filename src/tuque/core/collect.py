@@ -24,9 +24,10 @@ from tuque.core.job import (
 )
 from tuque.core.msgs import DelJob, GotAck, SetAck
 from tuque.core.node import Node, Peer, Retelling
-from tuque.core.peers import introduce, say, slots_of, translate
+from tuque.core.peers import introduce, say, slots_of, translate_all
 from tuque.core.procedures import FAR, producer_done, unregister
 from tuque.core.stray import ask_all, end_stray, on_stray_answer
+from tuque.core.tombs import ROUNDED_MS
 
 TRY_MS: Final = 1_000  # the first of the steps of A6, doubled each time
 TRY_MAX_MS: Final = 180_000
@@ -140,10 +141,11 @@ def tell_deleted(n: Node, job: Job, slots: i64) -> None:
 
 
 def tell_over(n: Node, slot: i64, id: bytes) -> None:
-    """Say DELJOB again, of a job that is a tombstone here."""
+    """Say DELJOB again, of a job that is a tombstone here; its time does not grow (B2.3)."""
     bucket = n.tombs.ids[id]
+    left_ms = bucket.end_ms - ROUNDED_MS - n.now_ms
     introduce(n, slot, bucket.nodes | 1)
-    say(n, slot, DelJob(id, bucket.nodes | 1, max(1, bucket.end_ms - n.now_ms)))
+    say(n, slot, DelJob(id, bucket.nodes | 1, max(1, left_ms)))
 
 
 def finish(n: Node, job: Job, told: i64, cause: i64 = ledger.GC_ACKED) -> None:
@@ -198,7 +200,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
     if n.is_loading:
         return  # A4.1
     job = n.jobs.get(m.id)
-    named = translate(n, slot, m.holders)
+    named = translate_all(n, slot, m.holders)
     bit: i64 = 1 << slot
     if job is None:
         expire_ms = n.now_ms + m.left_ms
@@ -239,7 +241,7 @@ def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
         return  # A5.1
     if job.state != ACKED:
         return
-    named = translate(n, slot, m.holders)
+    named = translate_all(n, slot, m.holders)
     if job.flags & BODYLESS:
         on_stray_answer(n, job, slot, m.known, named)
         return
@@ -257,7 +259,7 @@ def on_deljob_message(n: Node, slot: i64, m: DelJob) -> None:
         if len(n.late_deletes) < LATE_MAX:
             n.late_deletes[m.id] = (n.now_ms + m.left_ms, slot)  # A10.1
         return
-    end_here(n, m.id, n.now_ms + m.left_ms, slot, translate(n, slot, m.holders), m.holders == 0)
+    end_here(n, m.id, n.now_ms + m.left_ms, slot, translate_all(n, slot, m.holders), m.holders == 0)
 
 
 def end_here(n: Node, id: bytes, expire_ms: i64, slot: i64, named: i64, is_blind: bool) -> None:
@@ -268,6 +270,8 @@ def end_here(n: Node, id: bytes, expire_ms: i64, slot: i64, named: i64, is_blind
     job = n.jobs.get(id)
     bit: i64 = 1 << slot
     if job is None:
+        if n.tombs.is_over(id):
+            return
         others = (linked(n) if is_blind else named & ~1) | bit
         n.tombs.bury(id, expire_ms, others & ~n.forgotten, n.round)
         return

@@ -16,6 +16,7 @@ from mypy_extensions import i64
 FAR: Final = 1 << 62
 TOMB_BYTES: Final = 140  # the id, its place in the table and in a bucket, measured
 SLOT_BITS: Final = 15  # ends are rounded up to 33 s, so that many share a bucket
+ROUNDED_MS: Final = 1 << SLOT_BITS
 SLOTS: Final = 62  # as in core/peers.py
 
 # what a bucket waits for

@@ -70,6 +70,8 @@ class Watcher:
                 continue
             if add.asked_for("FASTACK", "DELJOB") or add.excuse or add.ack_excuse:
                 continue
+            if any(m.shell is not None and m.shell.n.acks_evicted for m in self.cluster.machines):
+                continue  # M3.1: memory was so short that acks went before all had heard
             self.history.count("ends looked at")
             for m in self.cluster.machines:
                 if m.has_copy(id) and not m.was_forgotten and not m.has_weak_disk():
