@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled sim bench lint types docs build clean
+.PHONY: help setup demo test test-compiled sim chaos bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -35,6 +35,9 @@ test-compiled: setup ## run the tests on the installed, compiled modules
 
 sim: setup ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what is installed
 	@env -u PYTHONPATH $(PY) -P -m tuque.sim --jobs $(JOBS) --past tests/sim/past_failures.txt $(ARGS)
+
+chaos: setup ## real nodes killed, paused and cut off for long (ARGS="--minutes 10 --nodes 5")
+	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py $(ARGS)
 
 bench: setup ## measure against redis-server and beanstalkd, where installed
 	@$(PY) bench/run.py $(ARGS)
