@@ -46,7 +46,7 @@ def moved(lab: Lab, count: int) -> bytes:
 
 def test_f1_an_importer_is_a_holder() -> None:
     """A2.1 Sets are compared, never their sizes."""
-    # F1: a job is added at one node and fetched and acked at another; no fault at all.
+    # Flaw-F1: a job is added at one node and fetched and acked at another; no fault at all.
     lab = Lab(2)
     id = moved(lab, 1)
     assert ack(lab, 1, id)
@@ -57,7 +57,7 @@ def test_f1_an_importer_is_a_holder() -> None:
 def test_f1_every_holder_is_asked() -> None:
     """A2.1 If every holder, except nodes that were forgotten, is confirmed, the job is
     unregistered with cause gc-acked."""
-    # F1: copies on 0 and 1, fetched at 2, which acks while 1 is away.
+    # Flaw-F1: copies on 0 and 1, fetched at 2, which acks while 1 is away.
     lab = Lab(3)
     id = moved(lab, 2)
     lab.isolate(1)
@@ -82,7 +82,7 @@ def test_f1_every_holder_is_asked() -> None:
 def test_f4_an_ack_outlives_restarts(who: list[int]) -> None:
     """A1.3 (cluster) While other holders must hear of the ack the record names them, and a reload
     goes on with A2."""
-    # F4: all that know of the ack start anew from their journals, then the third comes back.
+    # Flaw-F4: all that know of the ack start anew from their journals, then the third comes back.
     lab = Lab(3, has_journal=True)
     id = spread(lab, 3, retry_s=1)
     lab.isolate(2)
@@ -97,7 +97,7 @@ def test_f4_an_ack_outlives_restarts(who: list[int]) -> None:
 def test_f4_a_memory_that_was_lost_leaves_another() -> None:
     """A2.3 (cluster) Otherwise SETACK with the holder set goes to each holder that is not
     confirmed."""
-    # F4 without journals: the acking node dies, the other one that knows goes on collecting.
+    # Flaw-F4 without journals: the acking node dies, the other one that knows goes on collecting.
     lab = Lab(3)
     id = spread(lab, 3, retry_s=1)
     lab.isolate(2)
@@ -114,7 +114,7 @@ def test_f4_a_memory_that_was_lost_leaves_another() -> None:
 
 def test_f5_not_known_is_not_never() -> None:
     """A4.1 Unknown: a tombstone is made first, then GOTACK(unknown) is sent."""
-    # F5: 0 sends a copy to 2 on a slow link; the ack of 1 overtakes it.
+    # Flaw-F5: 0 sends a copy to 2 on a slow link; the ack of 1 overtakes it.
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     lab.hold(0, 2)
@@ -133,7 +133,7 @@ def test_f5_not_known_is_not_never() -> None:
 
 def test_f5_heartbeats_do_not_open_the_door() -> None:
     """A4.1 The tombstone stays until DELJOB"""
-    # F5, later: heartbeats pass, a cut node still has the job and makes a copy on 2.
+    # Flaw-F5, later: heartbeats pass, a cut node still has the job and makes a copy on 2.
     lab = Lab(3)
     id = spread(lab, 2, retry_s=2)
     lab.cut(0, 1)
@@ -152,7 +152,7 @@ def test_f5_heartbeats_do_not_open_the_door() -> None:
 def test_f6_sets_not_sizes() -> None:
     """A4.4 If the set known here has other members that the sender did not name, this node
     collects too (A2)."""
-    # F6: 0 believes {0, 1, 2}, 1 believes {0, 1, 3}: as many, and not the same.
+    # Flaw-F6: 0 believes {0, 1, 2}, 1 believes {0, 1, 3}: as many, and not the same.
     lab = Lab(4)
     id = spread(lab, 4, retry_s=1)
     lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 3))
@@ -169,7 +169,7 @@ def test_f6_sets_not_sizes() -> None:
 
 def test_f6_deljob_does_not_destroy_what_is_known() -> None:
     """A10.1 Holders that the sender did not name get DELJOB too."""
-    # F6: FASTACK at 0, which does not know that 1 gave a copy to 2.
+    # Flaw-F6: FASTACK at 0, which does not know that 1 gave a copy to 2.
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     lab.cut(0, 1)
