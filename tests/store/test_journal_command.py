@@ -120,3 +120,29 @@ def test_import_into_a_new_and_an_old_journal(tmp_path: Path) -> None:
     code, text = run("import", aof, "--dir", tmp_path / "old")
     assert code == 1 and "stop that server first" in text
     committer.close(NOW_MS)
+
+
+def test_what_a_cluster_writes_is_shown(tmp_path: Path) -> None:
+    """Sets of nodes are shown by slot, and the slots by node id."""
+    n, committer = opened(tmp_path)
+    records = Records([NODE_ID, b"1" * 40, b"2" * 40], {2: 77})
+    n.records = records
+    job = on_addjob(n, b"q", b"body", settle(n, PLAIN))
+    job.holders = 7
+    records.holders(job)
+    records.add(job)
+    records.ack_job(job)
+    records.tomb(job.id, 99, 3)
+    committer.commit(records, n.now_ms)
+    assert committer.close(n.now_ms) == ""
+    code, text = run("show", tmp_path, "--json")
+    assert code == 0
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert [row["record"] for row in rows] == [
+        *["add", "peer", "peer", "holders", "add", "acked", "tomb", "close"]
+    ]
+    peer, holders, whole = rows[2], rows[3], rows[4]
+    assert (peer["slot"], peer["node"], peer["incarnation"]) == (2, "2" * 40, 77)
+    assert holders["holders"] == whole["holders"] == rows[5]["holders"] == [0, 1, 2]
+    assert rows[6]["id"] == job.id.decode() and rows[6]["expire_ms"] == 99
+    assert run("check", tmp_path)[0] == 0

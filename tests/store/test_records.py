@@ -73,6 +73,41 @@ def test_add_and_state_come_back_whole(some: list[Job]) -> None:
             assert getattr(state, name) == getattr(job, name), name
 
 
+@given(IDS, I64, st.integers(0, 2**62 - 1), st.lists(IDS, min_size=1, max_size=62))
+def test_records_of_a_cluster_come_back(
+    job_id: bytes, expire_ms: int, nodes: int, node_ids: list[bytes]
+) -> None:
+    records = rec.Records(node_ids, {1: 7})
+    nodes %= 1 << len(node_ids)
+    job = Job(job_id, b"q", b"body", 1, expire_ms, 3, 4, 2)
+    job.holders = nodes | 1
+    records.holders(job)
+    records.add(job)
+    records.ack_job(job)
+    records.tomb(job_id, expire_ms, 3)
+    assert records.binding_count == 3, "a set of nodes binds no reply"
+    others = [slot for slot in range(1, len(node_ids)) if nodes >> slot & 1]
+    named = decode_all(records.take())[: len(others)]
+    assert [(r.kind, r.a, r.node_id) for r in named] == [
+        (rec.PEER, slot, node_ids[slot]) for slot in others
+    ]
+    assert all(r.b == (7 if r.a == 1 else 0) for r in named)
+    records.holders(job)
+    found = decode_all(records.take())
+    assert [r.kind for r in found] == [rec.HOLDERS], "named once"
+    records.rename(1)
+    records.holders(job)
+    records.add(job)
+    records.ack_job(job)
+    records.tomb(job_id, expire_ms, 3)
+    kinds = [r for r in decode_all(records.take()) if r.kind != rec.PEER]
+    held, added, acked, tomb = kinds
+    assert (held.kind, held.id, held.holders) == (rec.HOLDERS, job_id, job.holders)
+    assert (added.kind, back.job_of(added).holders) == (rec.ADD, job.holders)
+    assert (acked.kind, acked.expire_ms, acked.holders) == (rec.ACKED_AT, expire_ms, job.holders)
+    assert (tomb.kind, tomb.expire_ms, tomb.bits) == (rec.TOMB, expire_ms, 3)
+
+
 @given(IDS, I64, st.integers(0, 255), st.binary(max_size=200))
 def test_small_records_come_back(job_id: bytes, number: int, byte: int, queue: bytes) -> None:
     records = rec.Records()
@@ -94,10 +129,15 @@ def test_small_records_come_back(job_id: bytes, number: int, byte: int, queue: b
 @settings(max_examples=300)
 @given(jobs(), st.data())
 def test_bytes_that_are_no_record_are_refused(job: Job, data: st.DataObject) -> None:
-    records = rec.Records()
+    records = rec.Records([b"1" * 40, b"2" * 40])
     records.add(job)
     records.state(job)
     records.ack(job.id, 1)
+    job.holders = 3
+    records.add(job)
+    records.holders(job)
+    records.ack_job(job)
+    records.tomb(job.id, 5, 2)
     payload = bytearray(records.take())
     what = data.draw(st.sampled_from(["cut", "change", "noise"]))
     if what == "cut":
@@ -139,6 +179,15 @@ def test_a_record_shorter_than_its_kind_is_refused() -> None:
     refuse_shorter(records.take())
     records.end(1, 1)
     refuse_shorter(records.take())
+    named = rec.Records([b"1" * 40, b"2" * 40])
+    job.holders = 3
+    for tell in (named.holders, named.ack_job):
+        named.introduce(3)
+        refuse_shorter(named.take()) if named.count else None
+        tell(job)
+        refuse_shorter(named.take())
+    named.tomb(job.id, 1, 2)
+    refuse_shorter(named.take())
 
 
 def refuse_shorter(whole: bytes) -> None:
@@ -151,10 +200,14 @@ def refuse_shorter(whole: bytes) -> None:
 def test_an_acked_job_is_told_as_its_tombstone() -> None:
     job = Job(b"D" * 40, b"q", b"b", 1, 99, 3, 4, 1)
     job.state = ACKED
-    records = rec.Records()
+    records = rec.Records([b"1" * 40, b"2" * 40])
     records.add(job)
     (r,) = decode_all(records.take())
     assert (r.kind, r.id, r.expire_ms) == (rec.ACK, job.id, 99)
+    job.holders = 3
+    records.add(job)
+    _, r = decode_all(records.take())
+    assert (r.kind, r.state, r.holders) == (rec.ADD, ACKED, 3), "others are to hear of it"
 
 
 def test_what_a_reply_must_wait_for() -> None:

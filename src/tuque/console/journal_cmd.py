@@ -224,7 +224,7 @@ def fields(r: Record) -> dict[str, Any]:
     elif r.kind == rec.ACKED_AT:
         row.update(expire_ms=r.expire_ms, holders=slots(r.holders))
     elif r.kind == rec.PEER:
-        row.update(slot=r.a, node=text(r.node_id))
+        row.update(slot=r.a, node=text(r.node_id), incarnation=r.b)
     elif r.kind in (rec.ACK, rec.TOMB):
         row["expire_ms"] = r.expire_ms
     elif r.kind == rec.REMOVE:

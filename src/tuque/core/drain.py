@@ -25,17 +25,12 @@ from tuque.core.job import (
     Job,
 )
 from tuque.core.losses import COUNT, FAR, Leave
+from tuque.core.mending import choose_room, refill, send_repairs
 from tuque.core.msgs import Enqueue, Left
 from tuque.core.node import Node
 from tuque.core.peers import count_of, say, slots_of
 from tuque.core.procedures import dequeue, unregister
-from tuque.core.repair import (
-    begin_walk,
-    choose_room,
-    lose_copy,
-    refill,
-    send_repairs,
-)
+from tuque.core.repair import begin_walk, lose_copy
 from tuque.core.transfer import may_move, send_jobs, settle
 
 STEP_JOBS: Final = 500  # begun in one turn

@@ -32,7 +32,7 @@ from tuque.store.journal import (
     write_all,
     write_file,
 )
-from tuque.store.replay import after_bad, is_same_boot, is_torn, keep_aside
+from tuque.store.tail import after_bad, is_same_boot, is_torn, keep_aside
 
 TORN: Final = "torn"  # an unfinished write at the very end
 DAMAGED: Final = "damaged"

@@ -51,6 +51,7 @@ from tuque.store.journal import (
     read_manifest,
 )
 from tuque.store.nodesets import NodeSets
+from tuque.store.tail import after_bad, is_same_boot, is_torn, keep_aside
 
 JUMP_MS: Final = 2_000  # clocks that differ less are the same
 
@@ -435,58 +436,6 @@ def file_size(disk: Disk, path: str) -> i64:
             f"cannot read {path}, which the manifest names: {e.strerror or e}; "
             "bring it back, or run: tuque journal repair"
         ) from e
-
-
-def after_bad(scanner: FrameScanner) -> tuple[bool, i64]:
-    """Look past the bad frame: are there good ones, and which record do they call durable?
-
-    Leaves the scanner where it was.
-    """
-    offset = scanner.offset
-    durable_seq: i64 = 0
-    found = False
-    while scanner.resync():
-        found = True
-        while scanner.next() == FOUND:
-            if scanner.frame.synced_seq > durable_seq:
-                durable_seq = scanner.frame.synced_seq
-    scanner.offset = offset
-    return found, durable_seq
-
-
-def is_torn(found: bool, durable_seq: i64, next_seq: i64, is_booted_once: bool) -> bool:
-    """[J5.1, J5.9] Whether a bad place in the last segment is its torn tail.
-
-    `found` and `durable_seq` are what `after_bad` says, `next_seq` is the first record that
-    cannot be read. `is_booted_once`: the page cache was not lost since the segment began, so
-    that a hole with whole frames behind it cannot come from a write.
-    """
-    if not found:
-        return True
-    return durable_seq < next_seq and not is_booted_once
-
-
-def is_same_boot(a: Boot, b: Boot) -> bool:
-    """Whether the machine is known not to have been restarted between the two."""
-    return a.boot_id == b.boot_id and a.boot_id != b"\0" * 16
-
-
-def keep_aside(disk: Disk, path: str, label: str, offset: i64, size: i64) -> str:
-    """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name."""
-    aside = f"{path}.{label}-{offset}"
-    handle = disk.open_append(aside)
-    try:
-        while size > 0:
-            part = disk.read(path, offset, min(size, i64(4 << 20)))
-            if len(part) == 0:
-                break
-            taken: i64 = disk.write(handle, part)
-            offset += taken
-            size -= taken
-        disk.fdatasync(handle)
-    finally:
-        disk.close(handle)
-    return aside
 
 
 def clock_jump_ms(before: Boot, last_ms: i64, after: Boot) -> i64:

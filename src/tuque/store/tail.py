@@ -1,0 +1,58 @@
+"""The end of the last segment: torn by a cut, or damaged? (SPEC J5.1, J5.9)"""
+
+from mypy_extensions import i64
+
+from tuque.store.disk import Disk
+from tuque.store.journal import FOUND, Boot, FrameScanner
+
+
+def after_bad(scanner: FrameScanner) -> tuple[bool, i64]:
+    """Look past the bad frame: are there good ones, and which record do they call durable?
+
+    Leaves the scanner where it was.
+    """
+    offset = scanner.offset
+    durable_seq: i64 = 0
+    found = False
+    while scanner.resync():
+        found = True
+        while scanner.next() == FOUND:
+            if scanner.frame.synced_seq > durable_seq:
+                durable_seq = scanner.frame.synced_seq
+    scanner.offset = offset
+    return found, durable_seq
+
+
+def is_torn(found: bool, durable_seq: i64, next_seq: i64, is_booted_once: bool) -> bool:
+    """[J5.1, J5.9] Whether a bad place in the last segment is its torn tail.
+
+    `found` and `durable_seq` are what `after_bad` says, `next_seq` is the first record that
+    cannot be read. `is_booted_once`: the page cache was not lost since the segment began, so
+    that a hole with whole frames behind it cannot come from a write.
+    """
+    if not found:
+        return True
+    return durable_seq < next_seq and not is_booted_once
+
+
+def is_same_boot(a: Boot, b: Boot) -> bool:
+    """Whether the machine is known not to have been restarted between the two."""
+    return a.boot_id == b.boot_id and a.boot_id != b"\0" * 16
+
+
+def keep_aside(disk: Disk, path: str, label: str, offset: i64, size: i64) -> str:
+    """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name."""
+    aside = f"{path}.{label}-{offset}"
+    handle = disk.open_append(aside)
+    try:
+        while size > 0:
+            part = disk.read(path, offset, min(size, i64(4 << 20)))
+            if len(part) == 0:
+                break
+            taken: i64 = disk.write(handle, part)
+            offset += taken
+            size -= taken
+        disk.fdatasync(handle)
+    finally:
+        disk.close(handle)
+    return aside

@@ -1,0 +1,83 @@
+"""A journal of format version 1 is read, goes on in the new format, and is shown as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tuque.console.journal_cmd import journal
+from tuque.core.job import ACTIVE, DELIVERED, QUEUED
+from tuque.core.node import Node
+from tuque.core.procedures import check
+from tuque.core.records import Records
+from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.store.disk import MemoryDisk
+from tuque.store.journal import VERSION, Boot, decode_header
+from tuque.store.replay import Loader
+from tuque.store.writer import Journal
+
+OLD = Path(__file__).parent / "journal_v1"
+PATH = "/journal"
+NODE_ID = b"c0ffee01" * 5
+NOW_MS = 1_750_000_010_000
+FIRST, SECOND, THIRD, FOURTH = (
+    b"D-c0ffee01-T/CLtT991ykIc6AAZKbNw1xZ-ffff",
+    b"D-c0ffee01-T/CLtT991ykIc6ABTkPmeWWx-ffff",
+    b"D-c0ffee01-GLC6CegcyijscAAAQZhNHk4y-fffe",
+    b"D-c0ffee01-T/CLtT991ykIc6ACNXssREIw-ffff",
+)
+
+
+def loaded(disk: MemoryDisk, seed: bytes) -> tuple[Node, Loader]:
+    """A node that has read the journal."""
+    n = Node(NODE_ID, seed, NOW_MS)
+    loader = Loader(disk, PATH, Boot(NOW_MS, b"boot", 0), False)
+    while not loader.step(n, 3):
+        pass
+    check(n)
+    return n, loader
+
+
+def test_old_files_are_read_and_continued() -> None:
+    disk = MemoryDisk()
+    disk.makedirs(PATH)
+    for file in OLD.iterdir():
+        handle = disk.open_append(f"{PATH}/{file.name}")
+        disk.write(handle, file.read_bytes())
+        disk.fdatasync(handle)
+    n, loader = loaded(disk, b"0")
+    for seed in (b"1", b"2"):
+        assert set(n.jobs) >= {FIRST, THIRD, FOURTH} and SECOND not in n.jobs
+        first, third, fourth = n.jobs[FIRST], n.jobs[THIRD], n.jobs[FOURTH]
+        assert (first.state, first.nacks, first.delivered_count) == (ACTIVE, 1, 2)
+        assert third.state == ACTIVE and third.flags & DELIVERED
+        assert fourth.body == b"fourth" and fourth.qtime_ms == 1_750_000_000_000 + 10**9
+        assert {job.holders for job in n.jobs.values()} == {1}
+        assert n.queues[b"r"].pause == 2
+        engine = Journal(disk, PATH, NODE_ID, Boot(NOW_MS, b"boot", 0))
+        engine.start(loader.manifest, loader.seq(), NOW_MS)
+        n.records = Records(n.node_ids, n.lives)
+        new = on_addjob(n, b"q", b"new", settle(n, PLAIN))
+        assert engine.append(n.records.take(), 1, NOW_MS)
+        assert engine.sync()
+        engine.close()
+        n, loader = loaded(disk, seed)
+        assert n.jobs[new.id].state == QUEUED
+    versions = set()
+    for name in disk.listdir(PATH):
+        header = decode_header(disk.read(f"{PATH}/{name}", 0, 128), name)
+        if header is not None:
+            versions.add(header.version)
+    assert versions == {1, VERSION}
+
+
+def test_old_files_are_checked_and_shown() -> None:
+    result = CliRunner().invoke(journal, ["check", str(OLD)])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(journal, ["show", "--json", str(OLD)])
+    assert result.exit_code == 0, result.output
+    kinds = [json.loads(line)["record"] for line in result.output.splitlines()]
+    assert kinds[:4] == ["add"] * 4
+    assert kinds[-4:] == ["first", "ack", "pause", "close"]
