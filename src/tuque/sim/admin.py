@@ -213,9 +213,9 @@ def forget(cluster: Cluster, args: Args) -> None:
     if len(cluster.machines) < 3:
         return
     cluster.watcher.on_fault("forget", [m])
-    m.die(how="kill", back="empty", down_ms=args["for_ms"] + 2_000)
+    m.die(how="kill", back="empty", down_ms=args["for_ms"] + 7_000)
     cluster.world.after(2_500_000, partial(forget_everywhere, cluster, m))
-    cluster.world.after((args["for_ms"] + 3_000) * 1000, partial(meet_again, cluster, m))
+    cluster.world.after((args["for_ms"] + 8_000) * 1000, partial(meet_again, cluster, m))
 
 
 def meet_again(cluster: Cluster, m: Machine) -> None:
@@ -243,6 +243,21 @@ def forget_everywhere(cluster: Cluster, m: Machine) -> None:
                     other.shell.links.members.forget(m.node_id)
                     other.shell.wake()
         m.was_forgotten = True
+        if cluster.plan.faults == ["forget"]:
+            cluster.world.after(4_000_000, partial(look_for_acks, cluster, m))
+
+
+def look_for_acks(cluster: Cluster, gone: Machine) -> None:
+    """No acked job waits for a node that was forgotten."""
+    now_us = cluster.world.now_us
+    for m in cluster.machines:
+        if m.shell is None or gone.shell is not None:
+            continue
+        for id in m.shell.n.acked:
+            add = cluster.history.by_id.get(id)
+            cluster.history.count("acks looked for after a FORGET")
+            if add is not None and 0 < add.acked_us() < now_us - 3_500_000:
+                cluster.history.find("leftover", f"{m.name} waits for a node that was forgotten")
 
 
 ADMIN: Final[dict[str, Callable[[Cluster, Args], None]]] = {

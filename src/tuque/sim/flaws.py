@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tuque.core import deliver, requeue
+from tuque.core import (
+    collect,
+    deliver,
+    ids,
+    ledger,
+    peers,
+    repair,
+    requeue,
+    restore,
+    stray,
+    transfer,
+)
 from tuque.core.job import Job
+from tuque.core.msgs import ReplJob, SetAck
 from tuque.core.node import Node
+from tuque.core.procedures import unregister
 from tuque.core.queue import Queue
+from tuque.core.tombs import Tombs
 from tuque.sim import clock
 from tuque.sim.mutations import Flaw, Patch, bent, everywhere
 from tuque.sim.plan import Op, Plan
@@ -101,8 +115,196 @@ def sync_ignored() -> list[Patch]:
     return [(writer.Journal, "sync", sync)]
 
 
+def importer_is_no_holder() -> list[Patch]:
+    """Flaw 1: who imports a job believes that it has the only copy."""
+    sound = transfer.take_new
+
+    def take_new(n: Node, slot: int, m: ReplJob, queue: bytes) -> None:
+        sound(n, slot, m, queue)
+        job = n.jobs.get(m.id)
+        if job is not None and job.retry_s > 0:
+            job.holders = 1
+
+    return everywhere(sound, take_new)
+
+
+def no_repair() -> list[Patch]:
+    """Flaw 3: a node that lost its memory goes on to count as a holder."""
+
+    def on_incarnation(n: Node, slot: int, is_empty: bool, life: int = 0) -> None:
+        peers.renew(n, slot, life)
+
+    def nothing(n: Node) -> None:
+        return
+
+    return (
+        everywhere(repair.on_incarnation, on_incarnation)
+        + everywhere(repair.repair_tick, nothing)
+        + everywhere(repair.repair_next_ms, lambda n: 1 << 62)
+    )
+
+
+def ack_is_oblivion() -> list[Patch]:
+    """Flaw 4: what a journal says of acks is not remembered after a restart."""
+    sound = restore.after_load
+
+    def after_load(n: Node) -> None:
+        sound(n)
+        for id in list(n.acked):
+            del n.acked[id]
+            unregister(n, n.jobs[id], ledger.GC_ACKED)
+        n.tombs = Tombs()
+
+    return everywhere(sound, after_load)
+
+
+def no_tombstones() -> list[Patch]:
+    """Flaw 5: "I do not know it" is taken as "I will never have it"."""
+
+    def put(self: Tombs, id: bytes, kind: int, round: int, waits: int, expire_ms: int) -> None:
+        return
+
+    return [(Tombs, "put", put)]
+
+
+def sets_are_not_joined() -> list[Patch]:
+    """Flaw 6: each goes by its own list of holders, whatever the others know."""
+    sound = collect.on_setack
+
+    def on_setack(n: Node, slot: int, m: SetAck) -> None:
+        sound(n, slot, SetAck(m.id, 0 if m.holders == 0 else 1 << 61, m.left_ms))
+
+    def join(n: Node, job: Job, holders: int) -> int:
+        return 0
+
+    return everywhere(sound, on_setack) + everywhere(collect.join, join)
+
+
+def moves_are_not_told() -> list[Patch]:
+    """Flaw 7: the other holders do not hear that a job is served elsewhere."""
+
+    def on_moved(n: Node, slot: int, m: object) -> None:
+        return
+
+    return everywhere(transfer.on_moved, on_moved)
+
+
+def custody_is_given_away() -> list[Patch]:
+    """Flaw 8: an at-most-once job is forgotten when it is sent, not when it has arrived."""
+    sound = transfer.send_jobs
+
+    def send_jobs(n: Node, slot: int, name: bytes, jobs: list[Job]) -> None:
+        sound(n, slot, name, jobs)
+        for job in jobs:
+            if job.retry_s == 0:
+                unregister(n, job, ledger.MOVED)
+
+    return everywhere(sound, send_jobs)
+
+
+def leavers_drop_acks() -> list[Patch]:
+    """Flaw 9: ACKJOB of an unknown job does nothing at a leaving node."""
+    sound = stray.on_unknown_ack
+
+    def on_unknown_ack(n: Node, client: int, id: bytes) -> None:
+        if not n.is_leaving:
+            sound(n, client, id)
+
+    return everywhere(sound, on_unknown_ack)
+
+
+def ids_are_believed() -> list[Patch]:
+    """Flaw 10: any client can invent ids that nodes remember."""
+    return everywhere(ids.is_genuine, lambda key, id: True)
+
+
+def forgotten_are_waited_for() -> list[Patch]:
+    """Flaw 11: FORGET leaves the node in the sets of holders."""
+
+    def on_forget(n: Node, slot: int) -> None:
+        return
+
+    return everywhere(repair.on_forget, on_forget)
+
+
+def vouching_while_loading() -> list[Patch]:
+    """Flaw 17: a node that loads its journal answers about jobs that it has not read yet."""
+    patches: list[Patch] = []
+    for sound in (collect.on_setack, collect.on_deljob_message):
+
+        def answer(n: Node, slot: int, m: Any, sound: Any = sound) -> None:
+            was, n.is_loading = n.is_loading, False
+            sound(n, slot, m)
+            n.is_loading = was
+
+        patches += everywhere(sound, answer)
+    return patches
+
+
+def amo_only(seed: int) -> Plan:
+    """Jobs that are handed out once, moved over links that break."""
+    plan = bent(seed, ["break"], at_least=2)
+    plan.faults = ["break"]
+    for op in plan.ops:
+        if op.kind == "add":
+            op.args.update(retry=0, repl=1, delay=0)
+    for i in range(40):
+        plan.ops.append(Op(300 + i * plan.chaos_ms // 45, "break", {"node": i}))
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
+
+
+def ack_at_leaver(seed: int) -> Plan:
+    """A worker that acks everything at a node which leaves."""
+    plan = bent(seed, [], at_least=3)
+    plan.faults = ["leaving"]
+    plan.ops = [op for op in plan.ops if op.kind == "add"]
+    for op in plan.ops:
+        op.args.update(retry=3, repl=1, node=1, delay=0, ttl=120)
+        op.at_ms = 2_000 + op.at_ms // 4
+    plan.ops.append(Op(100, "away_and_back", {"node": 2, "for_ms": 9_000}))
+    plan.ops.append(Op(500, "worker", {
+        "client": "w", "node": 1, "queues": ["q", "mail", "a:b"], "for_ms": 8_000, "work_ms": 50,
+        "ack_at": 2,
+    }))  # fmt: skip
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
+
+
+def slow_loads(seed: int) -> Plan:
+    """Restarts with a journal that takes long to load."""
+    plan = bent(seed, ["kill"], policy="always", at_least=2)
+    plan.load_us = 300_000
+    plan.is_faultless = False
+    return plan
+
+
 FLAWS: Final = [
+    Flaw("f1", "an importer is no holder", importer_is_no_holder, 20),
     Flaw("f2", "the retry time runs from the enqueue", retry_from_enqueue, 40),
+    Flaw(
+        "f3", "a restarted node still counts as a holder", no_repair, 40,
+        lambda s: bent(s, ["rolling"], policy="off", at_least=3),
+    ),
+    Flaw(
+        "f4", "an ack is forgotten by a restart", ack_is_oblivion, 100,
+        lambda s: bent(s, ["kill"], policy="always", at_least=3),
+    ),
+    Flaw(
+        "f5", "no tombstones", no_tombstones, 150, lambda s: bent(s, ["slow"], at_least=3),
+    ),
+    Flaw("f6", "holder sets are not joined", sets_are_not_joined, 60),
+    Flaw("f7", "moves are not told", moves_are_not_told, 150, lambda s: bent(s, [], at_least=3)),
+    Flaw("f8", "custody is given away with the message", custody_is_given_away, 60, amo_only),
+    Flaw("f9", "ACKJOB at a leaving node is lost", leavers_drop_acks, 40, ack_at_leaver),
+    Flaw(
+        "f10", "forged ids are remembered", ids_are_believed, 40,
+        lambda s: bent(s, ["hostile"], at_least=2),
+    ),
+    Flaw(
+        "f11", "a forgotten node is waited for", forgotten_are_waited_for, 60,
+        lambda s: bent(s, ["forget"], at_least=3),
+    ),
     Flaw("f13", "the node goes by the wall clock", wall_clock, 40, lambda s: bent(s, ["clock"])),
     Flaw("f14", "numbers are cut to 32 bits", narrow_numbers, 5, long_lives),
     Flaw("f15", "WORKING cuts a delay short", working_on_delayed, 10, workers_on_delayed),
@@ -110,5 +312,6 @@ FLAWS: Final = [
         "f16", "written counts as durable", sync_ignored, 40,
         lambda s: bent(s, ["power"], policy="always"),
     ),
+    Flaw("f17", "a loading node vouches", vouching_while_loading, 150, slow_loads),
 ]  # fmt: skip
 MUTATIONS: Final = {flaw.name: flaw for flaw in FLAWS}

@@ -53,6 +53,7 @@ class Machine:
         self.settings = Settings(plan)
         self.holes = plan.holes
         self.cpu_us = plan.cpu_us
+        self.load_us = plan.load_us
         self.shell: Shell | None = None
         self.lives = 0
         self.conf = b""  # nodes.conf

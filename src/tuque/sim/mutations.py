@@ -15,7 +15,14 @@ from typing import Any, Final
 from tuque.sim.plan import Plan
 from tuque.sim.swarm import draw
 
-ROOMS: Final = ("tuque.core", "tuque.store", "tuque.wire", "tuque.cluster", "tuque.server")
+ROOMS: Final = (
+    "tuque.core",
+    "tuque.store",
+    "tuque.wire",
+    "tuque.cluster",
+    "tuque.server",
+    "tuque.sim",
+)
 Patch = tuple[object, str, Any]  # where, name, what stands there meanwhile
 
 

@@ -196,7 +196,7 @@ class Worker(Person):
 
     def ack(self, add: Add) -> None:
         """ACKJOB here or at another node; sometimes twice."""
-        node = self.node
+        node = f"n{self.args['ack_at']}" if "ack_at" in self.args else self.node
         if self.chance.random() < self.args.get("p_else", 0.0):
             machines = self.cluster.machines
             node = machines[self.chance.randrange(len(machines))].name

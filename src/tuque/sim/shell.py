@@ -39,7 +39,6 @@ CLIENTS: Final = "clients"
 HOUSE_US: Final = 1_000_000
 TURN_COMMANDS: Final = 200
 LOAD_RECORDS: Final = 15
-LOAD_US: Final = 5_000
 WAITING_BYTES: Final = 500
 _shared: dict[str, Config] = {}
 
@@ -421,7 +420,7 @@ class Shell:
         self.world.sometimes("a turn while the journal is loaded")
         if journal.load_some(self.n, LOAD_RECORDS):
             self.on_loaded()
-        self.wake(LOAD_US)
+        self.wake(self.machine.load_us)
 
     def check(self) -> None:
         """Every invariant of the node's tables. Raises AssertionError."""

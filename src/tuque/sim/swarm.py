@@ -69,6 +69,7 @@ def draw(seed: int) -> Plan:
     plan.split_rate = c.choice([0.0, 0.1, 0.5])
     plan.holes = c.random() < 0.3
     plan.node_timeout_ms = c.choice([1_000, 2_000, 5_000])
+    plan.load_us = c.choice([5_000, 5_000, 100_000])
     plan.bus_limit_bytes = c.choice([1 << 20, 1 << 20, 4_000])
     plan.chaos_ms = c.choice([10_000, 20_000, 30_000])
     plan.check_every = c.choice([5, 40, 200])

@@ -22,6 +22,7 @@ ROUTINE: Final = {
     "queue_pause", "rewrite", "leaving", "slow", "cut", "one_way", "break", "pause", "hostile",
     "poke", "memory",
 }  # fmt: skip
+GENTLE: Final = {"queue_pause", "rewrite", "leaving"}  # here an ack is final at once
 IDLE_MESSAGES: Final = 40  # nodes at rest may say so many things in REST_MS
 
 
@@ -138,7 +139,7 @@ class Verdicts:
         if not acked_us or add.retry_s == 0 or add.ack_excuse or add.excuse:
             return
         limit_us = self.cluster.healed_us + GRACE_US
-        if self.cluster.plan.is_faultless:
+        if set(self.cluster.plan.faults) <= GENTLE:
             limit_us = 1_000_000
         self.history.count("acks checked")
         for d in add.deliveries:
