@@ -153,7 +153,7 @@ def test_a_producer_that_leaves_takes_its_job_along(tmp_path: Path, own: list[Re
     wait_for(lambda: info(other, "jobs")["registered_jobs"] == "0")
     cluster.nodes[1].signal(signal.SIGCONT)
     there = cluster.wire(1)
-    wait_for(lambda: info(there, "bus").get("bus_in_deljob", "0") == "1")
+    wait_for(lambda: int(info(there, "bus").get("bus_in_deljob", "0")) > 0)
     assert info(there, "jobs")["registered_jobs"] == "0"
     assert there("GETJOB", "NOHANG", "FROM", "q") is NULL
 

@@ -183,9 +183,12 @@ def quiet(c: Client, written: i64) -> None:
 def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
     """ADDJOB queue body ms-timeout [options] (R1.1-R1.10)."""
     n = s.n
-    spec = s.plain_spec
     if len(args) > 4:
         spec = settle(n, addjob_options(args))
+    else:
+        if n.reachable_count != s.reachable_then:
+            s.settle_plain()
+        spec = s.plain_spec
     wait_ms = timeout_ms(args[3])
     refused = refusal(n, args[1], spec)
     if len(refused) == 0 and s.is_crowded:

@@ -323,6 +323,10 @@ class Config(msgspec.Struct, kw_only=True):
             runtime=True,
         ),
     ] = 64 * MB
+    repair_rate: Annotated[
+        int,
+        Opt(Int(1, 1_000_000), "lost copies made again at most", unit="jobs/s", runtime=True),
+    ] = 5_000
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")
     ] = "local"

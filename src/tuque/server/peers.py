@@ -223,7 +223,7 @@ class Bus:
             sock.close()
             self.members.on_dial_failed(host, port, os.strerror(reason))
             return
-        link = self.add(sock, f"{host}:{port}", host, (host, port))
+        link = self.add(sock, f"{address}:{port}", address, (host, port))
         link.is_connecting = True
         self.watch(link)
 
@@ -384,7 +384,8 @@ class Bus:
         link.close()
         if link.slot < 0:
             del self.young[link.fd]
-            say_once(self.n.now_ms, f"bus: no link with {link.host}: {reason}")
+            where = link.address if link.dialed[1] != 0 else link.host
+            say_once(self.n.now_ms, f"bus: no link with {where}: {reason}")
             if link.dialed[1] != 0:
                 self.members.on_dial_failed(link.dialed[0], link.dialed[1], reason)
             return

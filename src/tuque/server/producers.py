@@ -15,7 +15,7 @@ from tuque.core.copies import NOREPL_TIMEOUT
 from tuque.core.node import Node
 from tuque.core.peers import slots_of
 from tuque.core.procedures import FAR
-from tuque.core.replicate import PLAIN, AddSpec, must_be_external, settle
+from tuque.core.replicate import AddSpec, must_be_external, settle
 from tuque.server.clients import (
     HELD_MANY,
     HELD_ORDER,
@@ -196,6 +196,3 @@ def look_at_bus(s: Server, bus: Bus) -> None:
         s.keep_ms = n.now_ms + KEEP_MS
         if s.identity.save_soon(s.members):
             s.members.is_changed = False
-    if n.reachable_count != s.reachable_then:
-        s.reachable_then = n.reachable_count
-        s.plain_spec = settle(n, PLAIN)  # R1.1: the default of REPLICATE counts who is there

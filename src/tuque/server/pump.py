@@ -420,5 +420,7 @@ class Pump:
             self.outlet.close(c)
         self.doors.close()
         if self.s.bus is not None:
+            if self.s.stop_requested:
+                self.s.bus.settle(-1)  # of producers that went with their clients (R7.1)
             self.s.bus.close()
         self.poller.close()

@@ -149,11 +149,17 @@ class Server:
             c.first_serial += len(c.holes)
             c.holes = []
             c.holes_head = 0
+            c.muted = {}
             self.blocked -= 1
             on_producer_gone(self.n, c.number)
         if c.held != NOT_HELD:
             c.held = NOT_HELD
             self.stalled.pop(c.number, None)
+
+    def settle_plain(self) -> None:
+        """Find the options of an ADDJOB without any anew: REPLICATE counts who is there (R1.1)."""
+        self.reachable_then = self.n.reachable_count
+        self.plain_spec = settle(self.n, PLAIN)
 
     def touch(self, c: Client) -> None:
         """Note that the client has something to write."""
@@ -173,7 +179,8 @@ def apply_settings(s: Server) -> None:
     limits.default_retry_max_s = cfg.default_retry_max
     limits.default_replicate = cfg.default_replicate
     s.n.idle_level = -1  # look at idle queues with the time that counts now
-    s.plain_spec = settle(s.n, PLAIN)
+    limits.repair_per_second = cfg.repair_rate
+    s.settle_plain()
     s.password = cfg.requirepass.encode()
     slow_us = min(cfg.slowlog_log_slower_than, FAR_OFF)
     s.slow_ns = slow_us * 1000 if slow_us >= 0 else -1
