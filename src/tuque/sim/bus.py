@@ -58,7 +58,8 @@ class Links:
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
-        self.n: Node = shell.n
+        node: Node = shell.n
+        self.n = node
         self.links: list[Link] = []
         self.by_end: dict[End, Link] = {}
         self.by_slot: dict[int, Link] = {}

@@ -7,6 +7,7 @@ from typing import Any, Final
 from tuque.core import (
     collect,
     deliver,
+    hearsay,
     ids,
     ledger,
     peers,
@@ -17,7 +18,7 @@ from tuque.core import (
     transfer,
 )
 from tuque.core.job import Job
-from tuque.core.msgs import ReplJob, SetAck
+from tuque.core.msgs import DelJob, GotAck, ReplJob, SetAck
 from tuque.core.node import Node
 from tuque.core.procedures import unregister
 from tuque.core.queue import Queue
@@ -71,7 +72,7 @@ def long_lives(seed: int) -> Plan:
     plan = bent(seed, [])
     for i in range(5):
         plan.ops.append(Op(100 + i, "add", {
-            "client": "p0", "node": 0, "queue": "long", "retry": 3, "ttl": (1 << 32) + 60,
+            "client": "p0", "node": 0, "queue": "long", "retry": 3, "ttl": (1 << 32) + 3,
             "delay": 0,
         }))  # fmt: skip
     return plan
@@ -168,25 +169,37 @@ def no_tombstones() -> list[Patch]:
 
 
 def sets_are_not_joined() -> list[Patch]:
-    """Flaw 6: each goes by its own list of holders, whatever the others know."""
+    """Flaw 6: each goes by its own list of holders, and DELJOB ends what the others knew."""
     sound = collect.on_setack
+    sound_collect = collect.collect
 
     def on_setack(n: Node, slot: int, m: SetAck) -> None:
-        sound(n, slot, SetAck(m.id, 0 if m.holders == 0 else 1 << 61, m.left_ms))
+        collect.collect = lambda n, job: None
+        sound(n, slot, m)
+        collect.collect = sound_collect
 
     def join(n: Node, job: Job, holders: int) -> int:
         return 0
 
-    return everywhere(sound, on_setack) + everywhere(collect.join, join)
+    def end_here(n: Node, id: bytes, expire_ms: int, slot: int, named: int, is_blind: bool) -> None:
+        job = n.jobs.get(id)
+        if job is not None:
+            unregister(n, job, ledger.GC_ACKED)
+
+    return (
+        everywhere(sound, on_setack)
+        + everywhere(collect.join, join)
+        + everywhere(collect.end_here, end_here)
+    )
 
 
 def moves_are_not_told() -> list[Patch]:
-    """Flaw 7: the other holders do not hear that a job is served elsewhere."""
+    """Flaw 7: the clocks of the other holders do not move when a job is served elsewhere."""
 
-    def on_moved(n: Node, slot: int, m: object) -> None:
+    def unheard(n: Node, slot: int, m: object) -> None:
         return
 
-    return everywhere(transfer.on_moved, on_moved)
+    return everywhere(transfer.on_moved, unheard) + everywhere(hearsay.on_delivered, unheard)
 
 
 def custody_is_given_away() -> list[Patch]:
@@ -229,16 +242,20 @@ def forgotten_are_waited_for() -> list[Patch]:
 
 def vouching_while_loading() -> list[Patch]:
     """Flaw 17: a node that loads its journal answers about jobs that it has not read yet."""
-    patches: list[Patch] = []
-    for sound in (collect.on_setack, collect.on_deljob_message):
+    sound = collect.on_setack
+    sound_deljob = collect.on_deljob_message
 
-        def answer(n: Node, slot: int, m: Any, sound: Any = sound) -> None:
-            was, n.is_loading = n.is_loading, False
+    def on_setack(n: Node, slot: int, m: SetAck) -> None:
+        if n.is_loading:
+            peers.say(n, slot, GotAck(m.id, False, 0))
+        else:
             sound(n, slot, m)
-            n.is_loading = was
 
-        patches += everywhere(sound, answer)
-    return patches
+    def on_deljob_message(n: Node, slot: int, m: DelJob) -> None:
+        if not n.is_loading:
+            sound_deljob(n, slot, m)
+
+    return everywhere(sound, on_setack) + everywhere(sound_deljob, on_deljob_message)
 
 
 def amo_only(seed: int) -> Plan:
@@ -271,11 +288,71 @@ def ack_at_leaver(seed: int) -> Plan:
     return plan
 
 
-def slow_loads(seed: int) -> Plan:
-    """Restarts with a journal that takes long to load."""
-    plan = bent(seed, ["kill"], policy="always", at_least=2)
-    plan.load_us = 300_000
+def away_at_the_ack(seed: int, restarts: list[int], load_us: int) -> Plan:
+    """Three nodes with journals; one is down while jobs are acked, `restarts` come before it."""
+    plan = Plan(seed=f"away {seed}", nodes=3, policy="always", chaos_ms=20_000, load_us=load_us)
     plan.is_faultless = False
+    plan.faults = ["kill"]
+    for i in range(20):
+        plan.ops.append(Op(10 * i, "add", {
+            "client": "p", "node": 0, "queue": "q", "repl": 3, "retry": 4, "ttl": 120,
+        }))  # fmt: skip
+    down = {"how": "kill", "back": "disk", "fuse": 0}
+    plan.ops.append(Op(3_000, "crash", {"node": 2, "down_ms": 9_000, **down}))
+    plan.ops.append(Op(4_000, "worker", {
+        "client": "w", "node": 0, "queues": ["q"], "for_ms": 2_500, "work_ms": 5, "count": 10,
+    }))  # fmt: skip
+    for node in restarts:
+        plan.ops.append(Op(7_500 + seed % 100, "crash", {"node": node, "down_ms": 300, **down}))
+    return plan
+
+
+def backlog(seed: int) -> Plan:
+    """Jobs queue up at nodes that import more than their workers take."""
+    plan = Plan(seed=f"backlog {seed}", nodes=4, chaos_ms=20_000, delay_us=200 + seed % 7 * 300)
+    for i in range(45):
+        plan.ops.append(Op(i * 5, "add", {
+            "client": "p", "node": 0, "queue": "q", "repl": 2, "retry": 1, "ttl": 120,
+        }))  # fmt: skip
+    for node in (1, 2, 3):
+        plan.ops.append(Op(300 * node, "worker", {
+            "client": f"w{node}", "node": node, "queues": ["q"], "for_ms": 18_000,
+            "work_ms": 100 + seed % 5 * 100, "count": 1, "idle_ms": 100,
+        }))  # fmt: skip
+    return plan
+
+
+def late_copies(seed: int) -> Plan:
+    """Copies that travel for long on links that break, while the job is acked elsewhere."""
+    plan = Plan(seed=f"late {seed}", nodes=3, chaos_ms=20_000, node_timeout_ms=5_000)
+    plan.is_faultless = False
+    plan.faults = ["slow", "break"]
+    plan.ops.append(Op(0, "slow", {"a": 0, "b": 2, "extra_ms": 2_000, "for_ms": 19_000}))
+    plan.ops.append(Op(400, "worker", {
+        "client": "w", "node": 1, "queues": ["q"], "for_ms": 18_000, "work_ms": 2, "count": 10,
+    }))  # fmt: skip
+    for i in range(40):
+        at_ms = 500 + 400 * i
+        plan.ops.append(Op(at_ms, "add", {
+            "client": "p", "node": 0, "queue": "q", "repl": 2, "retry": 5, "ttl": 120,
+        }))  # fmt: skip
+        if i % 4 == 0:
+            plan.ops.append(Op(at_ms + 70 + (seed * 37 + i * 11) % 300, "break", {"node": 2}))
+    return plan
+
+
+def only_forget(seed: int) -> Plan:
+    """Jobs are acked while a node is down; then it is forgotten."""
+    plan = Plan(seed=f"forget {seed}", nodes=3 + seed % 3, chaos_ms=20_000, is_faultless=False)
+    plan.faults = ["forget"]
+    for i in range(20):
+        plan.ops.append(Op(10 * i, "add", {
+            "client": "p", "node": 0, "queue": "q", "repl": 3, "retry": 4, "ttl": 120,
+        }))  # fmt: skip
+    plan.ops.append(Op(3_000, "forget", {"node": 2, "for_ms": 3_000}))
+    plan.ops.append(Op(3_500, "worker", {
+        "client": "w", "node": 0, "queues": ["q"], "for_ms": 2_500, "work_ms": 5, "count": 10,
+    }))  # fmt: skip
     return plan
 
 
@@ -287,14 +364,14 @@ FLAWS: Final = [
         lambda s: bent(s, ["rolling"], policy="off", at_least=3),
     ),
     Flaw(
-        "f4", "an ack is forgotten by a restart", ack_is_oblivion, 100,
-        lambda s: bent(s, ["kill"], policy="always", at_least=3),
+        "f4", "an ack is forgotten by a restart", ack_is_oblivion, 10,
+        lambda s: away_at_the_ack(s, [0, 1], 5_000),
     ),
     Flaw(
-        "f5", "no tombstones", no_tombstones, 150, lambda s: bent(s, ["slow"], at_least=3),
+        "f5", "no tombstones", no_tombstones, 60, late_copies,
     ),
     Flaw("f6", "holder sets are not joined", sets_are_not_joined, 60),
-    Flaw("f7", "moves are not told", moves_are_not_told, 150, lambda s: bent(s, [], at_least=3)),
+    Flaw("f7", "moves are not told", moves_are_not_told, 40, backlog),
     Flaw("f8", "custody is given away with the message", custody_is_given_away, 60, amo_only),
     Flaw("f9", "ACKJOB at a leaving node is lost", leavers_drop_acks, 40, ack_at_leaver),
     Flaw(
@@ -302,8 +379,7 @@ FLAWS: Final = [
         lambda s: bent(s, ["hostile"], at_least=2),
     ),
     Flaw(
-        "f11", "a forgotten node is waited for", forgotten_are_waited_for, 60,
-        lambda s: bent(s, ["forget"], at_least=3),
+        "f11", "a forgotten node is waited for", forgotten_are_waited_for, 10, only_forget,
     ),
     Flaw("f13", "the node goes by the wall clock", wall_clock, 40, lambda s: bent(s, ["clock"])),
     Flaw("f14", "numbers are cut to 32 bits", narrow_numbers, 5, long_lives),
@@ -312,6 +388,9 @@ FLAWS: Final = [
         "f16", "written counts as durable", sync_ignored, 40,
         lambda s: bent(s, ["power"], policy="always"),
     ),
-    Flaw("f17", "a loading node vouches", vouching_while_loading, 150, slow_loads),
+    Flaw(
+        "f17", "a loading node vouches", vouching_while_loading, 20,
+        lambda s: away_at_the_ack(s, [], 300_000),
+    ),
 ]  # fmt: skip
 MUTATIONS: Final = {flaw.name: flaw for flaw in FLAWS}

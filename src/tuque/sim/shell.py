@@ -85,7 +85,7 @@ class Shell:
         self.clock = NodeClock(machine.clock)
         settings = machine.settings
         seed = b"%s %d %d" % (machine.name.encode(), number, machine.chance.getrandbits(60))
-        self.n = Node(machine.node_id, seed, self.clock.now_ms())
+        self.n: Node = Node(machine.node_id, seed, self.clock.now_ms())
         self.s = Server(plain_config(), self.n)
         self.s.slow_ns = -1
         apply_settings(self.s)
