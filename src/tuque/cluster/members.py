@@ -310,6 +310,8 @@ class Members:
                 )
             self.set_number(one, one.number + 1)  # K6.3
         self.check_life(one, life, mark, now_ms)
+        self.end_meeting(host, bus_port)
+        self.end_meeting(dialed[0], dialed[1])
         by_lower = (self.n.node_id < node_id) == is_dialer
         is_same = one.life == life and one.mark == mark
         if one.is_linked and is_same and one.by_lower and not by_lower:
@@ -319,8 +321,6 @@ class Members:
         one.mark = mark
         on_incarnation(self.n, one.slot, is_empty, life_number(life, mark))
         one.by_lower = by_lower
-        if is_dialer:
-            self.end_meeting(dialed[0], dialed[1])
         if one.host != host or one.port != port or one.bus_port != bus_port:
             one.host = host
             one.port = port

@@ -139,6 +139,32 @@ class Limits:
 class Node:
     """One broker. `seed` feeds job ids and choices; equal seeds act equally."""
 
+    # numbers and flags that begin at nothing
+    last_ctime_ns: i64 = 0
+    queue_serial: i64 = 0
+    idle_level: i64 = 0  # memory level those instants were made for
+    job_bytes: i64 = 0
+    base_bytes: i64 = 0  # the process without jobs, set by the shell
+    other_bytes: i64 = 0  # queues, clients, journal and events, set by the shell
+    is_leaving = False
+    is_loading = False
+    remembers = False  # it began with what a journal held (K5.1)
+    linked: i64 = 0  # set of slots with a link
+    reachable: i64 = 0  # set of slots that may be given copies (K4.2)
+    reachable_count: i64 = 0  # how many those are
+    forgotten: i64 = 0  # set of slots (K6.2)
+    round: i64 = 0  # number of this node's newest heartbeat
+    retell_ms: i64 = 0  # not before
+    acks_evicted: i64 = 0  # of jobs that other holders may deliver again (M3.1)
+    beat_ms: i64 = 0  # when they are told
+    offers_ms: i64 = 0  # not before
+    sweep_ms: i64 = 0  # when demands are next tidied up
+    deliveries: i64 = 0
+    redeliveries: i64 = 0
+    requeues: i64 = 0
+    nacks: i64 = 0
+    dead_letters: i64 = 0
+
     def __init__(self, node_id: bytes, seed: bytes, now_ms: i64) -> None:
         assert len(node_id) == 40
         self.node_id = node_id
@@ -151,8 +177,6 @@ class Node:
         self.ledger = Ledger()
         self.records: Records | None = None
         self.events: Events | None = None
-        self.last_ctime_ns: i64 = 0
-        self.queue_serial: i64 = 0
         # who waits
         self.waiters: dict[int, Waiter] = {}
         self.deadlines: list[tuple[int, int]] = []  # heap of (instant, client)
@@ -160,56 +184,34 @@ class Node:
         self.wakes: list[Wake] = []
         # queues that may be idle: heap of (instant to look, name), one entry a queue
         self.idle_checks: list[tuple[int, bytes]] = []
-        self.idle_level: i64 = 0  # memory level those instants were made for
         # memory
-        self.job_bytes: i64 = 0
-        self.base_bytes: i64 = 0  # the process without jobs, set by the shell
-        self.other_bytes: i64 = 0  # queues, clients, journal and events, set by the shell
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
         # the cluster
         self.chance = Chance(seed)
-        self.is_leaving = False
-        self.is_loading = False
-        self.remembers = False  # it began with what a journal held (K5.1)
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
         self.slot_of: dict[bytes, int] = {node_id: 0}
         self.node_ids: list[bytes] = [node_id]  # by slot
         self.lives: dict[int, int] = {}  # by slot: the incarnation, by a number others have not
-        self.linked: i64 = 0  # set of slots with a link
-        self.reachable: i64 = 0  # set of slots that may be given copies (K4.2)
-        self.reachable_count: i64 = 0  # how many those are
-        self.forgotten: i64 = 0  # set of slots (K6.2)
-        self.round: i64 = 0  # number of this node's newest heartbeat
         self.dirty_peers: list[Peer] = []  # have something in their outbox
         self.tombs = Tombs()
         self.acked: dict[bytes, None] = {}  # acked jobs that other holders must hear of, in order
         self.strays: dict[bytes, int] = {}  # acks of unknown jobs (A3.4): the client
         self.stray_counts: dict[int, int] = {}  # how many of them, by client
         self.retelling: dict[int, Retelling] = {}  # by slot
-        self.retell_ms: i64 = 0  # not before
         self.late_deletes: dict[bytes, tuple[int, int]] = {}  # DELJOB while loading: (end, from)
-        self.acks_evicted: i64 = 0  # of jobs that other holders may deliver again (M3.1)
         self.adding: dict[bytes, Adding] = {}  # by job id
         self.added: list[Added] = []  # producers to be told
         self.add_steps: deque[tuple[int, bytes]] = deque()  # (instant, job id), in order
         self.add_ends: list[tuple[int, bytes]] = []  # heap of timeouts within the next step
         self.failed: dict[bytes, tuple[int, int]] = {}  # ids of failed adds: (end, slots to tell)
         self.untold: dict[bytes, None] = {}  # handed out, the other holders do not know (V4.6)
-        self.beat_ms: i64 = 0  # when they are told
         self.demands: dict[bytes, Demand] = {}  # by queue: what other nodes have to do with it
         self.asks: dict[bytes, None] = {}  # queues to be looked at this turn (F1)
         self.offers: dict[bytes, None] = {}  # queues with jobs that other nodes wish for (F2)
-        self.offers_ms: i64 = 0  # not before
         self.looks: list[tuple[int, bytes]] = []  # heap of (instant to look again, queue)
-        self.sweep_ms: i64 = 0  # when demands are next tidied up
         self.custody: dict[bytes, int] = {}  # at-most-once jobs between this node and that slot
         self.losses = Losses()  # copies to be looked for and made again (K5, K7)
         self.pauses: dict[bytes, Pausing] = {}  # what PAUSE said last, by queue
-        self.deliveries: i64 = 0
-        self.redeliveries: i64 = 0
-        self.requeues: i64 = 0
-        self.nacks: i64 = 0
-        self.dead_letters: i64 = 0
 
     def used_bytes(self) -> i64:
         """Bytes the process spends: at the start, on jobs, on the rest (M1.1)."""
