@@ -11,7 +11,7 @@ import pytest
 from pump_box import PumpBox, digest
 from raw_resp import encode
 
-from tuque.core.msgs import Heartbeat, Pause
+from tuque.core.msgs import Heartbeat, Pause, Refusal
 from tuque.server.joining import open_bus, prepare_bus
 from tuque.server.peers import HANDSHAKE_MS, YOUNG_MAX, Bus
 from tuque.wire.bus import BusError
@@ -55,6 +55,7 @@ class Stranger:
         self.node = node
         self.sock = socket.create_connection(("127.0.0.1", int(node.bus.port)))
         self.sock.setblocking(False)
+        self.refusal = ""
         fields = {"node_id": OTHER, "life": 1, "mark": b"8 bytes.", "is_empty": True}
         fields.update({"port": 7711, "bus_port": 17711, "host": "", **card})
         self.conn = Conn(True, Card(**fields), secret.encode(), bytes(32), 1 << 30)
@@ -89,7 +90,9 @@ class Stranger:
             if data is None:
                 return False
             if data:
-                self.conn.feed(data)
+                for message in self.conn.feed(data):
+                    if isinstance(message, Refusal):
+                        self.refusal = message.text
                 self.send(self.conn.take_out())
             self.node.turns(1)
         return self.conn.peer is not None and self.is_open()
@@ -189,6 +192,7 @@ def test_two_nodes_with_one_id(node: Node) -> None:
     assert node.say("PING") == b"+PONG\r\n"
     twin = Stranger(node, node_id=node.box.n.node_id)
     assert not twin.join()
+    assert "id of this one" in twin.refusal
     node.turns()
     for words in (("PING",), ("ADDJOB", "q", "b", 0), ("GETJOB", "NOHANG", "FROM", "q")):
         assert node.say(*words).startswith(b"-CONFLICT another node has the id of this one")

@@ -101,7 +101,7 @@ def test_forget(make: Callable[..., RealCluster]) -> None:
         assert not [line for line in lines(wire) if line.startswith(ids[2])]
     cluster.nodes[2].start()
     back = cluster.wire(2)
-    wait_for(lambda: "disconnected" in "".join(lines(back)))
+    wait_for(lambda: "forgotten" in cluster.nodes[2].log())
     assert reachable(back) == 0
     there = cluster.nodes[2]
     assert wires[0]("CLUSTER", "MEET", "127.0.0.1", there.port, there.bus_port) == b"OK"

@@ -214,9 +214,15 @@ class Gossip(Message, tag=22):
     removal: int  # > 0: forgotten under that number (K6.1)
 
 
+class Refusal(Message, tag=25):
+    """Instead of a first heartbeat: the link must not be, and why (K1, K6)."""
+
+    text: str
+
+
 AnyMessage = (
     Slots | ReplJob | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered | Working
     | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause | Ask | Lack
-    | Holders | Release | Heartbeat
+    | Holders | Release | Heartbeat | Refusal
 )  # fmt: skip
 """Every message that may stand in a frame by itself."""

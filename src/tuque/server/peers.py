@@ -16,7 +16,7 @@ from mypy_extensions import i64
 
 from tuque.cluster.members import Members, Refused
 from tuque.core.bus import on_message
-from tuque.core.msgs import AnyMessage, Heartbeat
+from tuque.core.msgs import AnyMessage, Heartbeat, Refusal
 from tuque.core.node import Node
 from tuque.core.procedures import check
 from tuque.server.bus_figures import BusFigures
@@ -31,6 +31,7 @@ BATCH: Final = 64  # connections taken from one socket in one turn
 YOUNG_MAX: Final = 128  # handshakes at the same time; more connections are closed at once
 HANDSHAKE_MS: Final = 2_000
 FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body there can be, and what is with it
+REASON_MAX: Final = 200  # characters of why the other end refuses
 NO_SECRET: Final = "without a cluster-secret only nodes of this machine can be met"
 
 
@@ -283,10 +284,22 @@ class Bus:
             out = link.conn.take_out()
             if len(out) > 0:
                 self.put(link, out, -1)
-            if link.conn.peer is not None and not link.is_closed:
-                self.join(link, link.conn.peer)
+            card = link.conn.peer
+            if card is not None and not link.is_closed:
+                if link.dialed[1] == 0:
+                    self.join(link, card)
+                elif len(messages) > 0:
+                    self.on_first(link, card, messages[0])
         if len(messages) > 0 and not link.is_closed:
             self.hear(link, messages)
+
+    def on_first(self, link: Link, card: Card, message: AnyMessage) -> None:
+        """The node that was dialled has proved itself, and speaks: it takes the link, or not."""
+        if isinstance(message, Refusal):
+            self.figures.refused += 1
+            self.drop(link, "".join([c for c in message.text[:REASON_MAX] if c.isprintable()]))
+        else:
+            self.join(link, card)
 
     def on_broken(self, link: Link, reason: str) -> None:
         """[B2] Bytes that are no handshake, or no frame, end the link and are counted (B2.2)."""
@@ -297,7 +310,10 @@ class Bus:
         self.drop(link, reason)
 
     def join(self, link: Link, card: Card) -> None:
-        """[K1] The other end has proved who it is: its link, or it is refused (K1.2)."""
+        """[K1] The other end has proved who it is: its link, or it is refused (K1.2).
+
+        The node that was dialled says a heartbeat at once, or why not; the other waits for it (B1.3).
+        """
         host = card.host if card.host else link.host
         try:
             slot = self.members.on_joined(
@@ -314,6 +330,8 @@ class Bus:
             )
         except Refused as error:
             self.figures.refused += 1
+            if link.dialed[1] == 0:
+                self.put(link, link.conn.encode([Refusal(str(error))]), -1)
             self.drop(link, str(error))
             return
         old = self.by_slot.get(slot)
