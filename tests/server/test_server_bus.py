@@ -265,3 +265,27 @@ def test_without_a_secret_only_this_machine(tmp_path: Path) -> None:
         assert all(sock.getsockname()[0] in ("127.0.0.1", "::1") for sock in node.bus.sockets)
     finally:
         node.box.close()
+
+
+def test_the_one_that_dialled_waits_for_the_other(node: Node) -> None:
+    """B1.3: The one that dialled takes the link with the first message"""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        port = listener.getsockname()[1]
+        assert node.say("CLUSTER", "MEET", "127.0.0.1", 7711, port) == b"+OK\r\n"
+        node.turns()
+        sock, _ = listener.accept()
+    with sock:
+        card = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "")
+        conn = Conn(False, card, SECRET.encode(), bytes(32), 1 << 30)
+        sock.settimeout(5)
+        while conn.peer is None:
+            conn.feed(sock.recv(4096))
+            sock.sendall(conn.take_out())
+            node.turns()
+        assert len(node.bus.by_slot) == 0
+        sock.sendall(conn.encode([Refusal("because\n of this")]))
+        node.turns()
+        assert b"handshake 0 0 disconnected because of this\n" in node.say("CLUSTER", "NODES")
+        assert len(node.bus.links) == 0 and node.box.n.reachable_count == 0

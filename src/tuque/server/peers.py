@@ -312,7 +312,8 @@ class Bus:
     def join(self, link: Link, card: Card) -> None:
         """[K1] The other end has proved who it is: its link, or it is refused (K1.2).
 
-        The node that was dialled says a heartbeat at once, or why not; the other waits for it (B1.3).
+        The node that was dialled says a heartbeat at once, or why not; the one that dialled
+        waits for it (B1.3).
         """
         host = card.host if card.host else link.host
         try:
