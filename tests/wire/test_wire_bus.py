@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tuque.core.msgs import (
     AnyMessage,
     DelJob,
+    Gossip,
     GotJob,
     Heartbeat,
     NeedJobs,
@@ -166,6 +167,11 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         YourJobs(b"q", [ReplJob(b"x", b"q", b"", 1, 1, 0, 1, 0, 1, 0, 0, 1, 0)]),
         NeedJobs(b"q", -1, True),
         Heartbeat(1, 2, 3, 70_000, []),
+        Heartbeat(1, 2, 3, 7711, [Gossip(b"\xff" * 40, "h", 1, 2, 0, 0)]),
+        Heartbeat(1, 2, 3, 7711, [Gossip(b"a" * 40, "h:1 noflags\nvars", 1, 2, 0, 0)]),
+        Heartbeat(1, 2, 3, 7711, [Gossip(b"a" * 40, "h", 1 << 63, 2, 0, 0)]),
+        Heartbeat(1, 2, 3, 7711, [Gossip(b"a" * 40, "h", 1, 70_000, 0, 0)]),
+        Heartbeat(1, 2, 3, 7711, [Gossip(b"a" * 40, "h", 1, 2, 0, 1 << 63)]),
     ],
 )
 def test_fields_out_of_range_are_refused(message: AnyMessage) -> None:
@@ -244,6 +250,30 @@ def test_junk_is_refused_without_an_exception_of_ours(junk: bytes) -> None:
     except BusError:
         pass
     assert conn.peer is None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"node_id": b"\xff" * 40},
+        {"life": 1 << 63},
+        {"life": -1},
+        {"mark": b"short"},
+        {"port": 70_000},
+        {"bus_port": -1},
+        {"host": "a b"},
+        {"host": "a\nb"},
+        {"host": "h" * 256},
+    ],
+)
+def test_a_card_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
+    """B1.1: what a node says of itself gets into lines and files, and is looked at first."""
+    conn = Conn(False, card(b"b"), b"s", b"m" * 32)
+    said = msgspec.structs.replace(card(b"a"), **bad)
+    hello = msgspec.msgpack.encode(Hello(b"tuque bus", 1, 1, said, b"n" * 32))
+    with pytest.raises(BusError):
+        conn.feed(head_of(hello, 0) + hello)
+    assert conn.heard is None
 
 
 def test_no_common_version() -> None:

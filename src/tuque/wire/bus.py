@@ -13,11 +13,13 @@ from zlib import crc32
 import msgspec
 from mypy_extensions import i64
 
+from tuque.cluster.membership import is_node_id
 from tuque.core.msgs import (
     AnyMessage,
     Delivered,
     DelJob,
     Enqueue,
+    Gossip,
     GotAck,
     Heartbeat,
     Moved,
@@ -81,6 +83,7 @@ class FrameReader:
         self.limit_bytes = limit_bytes
         self.salt: i64 = 0
         self.parts: list[bytes] = []  # received and not yet given out
+        self.at: i64 = 0  # of the first part, the rest of it is still to be read
         self.held_bytes: i64 = 0
         self.need_bytes: i64 = HEAD_BYTES  # held bytes that make it worth to look
 
@@ -94,20 +97,27 @@ class FrameReader:
         if self.held_bytes < self.need_bytes:
             return None
         if len(self.parts) > 1:
+            self.parts[0] = self.parts[0][self.at :]
             self.parts = [b"".join(self.parts)]
+            self.at = 0
         data = self.parts[0]
-        size: i64 = int.from_bytes(data[:4], "big")
+        at = self.at
+        size: i64 = int.from_bytes(data[at : at + 4], "big")
         if size > self.limit_bytes:
             raise BusError(f"a frame of {size} bytes, where {self.limit_bytes} are allowed")
         end = HEAD_BYTES + size
         if self.held_bytes < end:
             self.need_bytes = end
             return None
-        payload = data[HEAD_BYTES:end]
-        if crc32(payload, self.salt) != int.from_bytes(data[4:HEAD_BYTES], "big"):
+        payload = data[at + HEAD_BYTES : at + end]
+        if crc32(payload, self.salt) != int.from_bytes(data[at + 4 : at + HEAD_BYTES], "big"):
             raise BusError("a frame whose checksum is wrong")
-        self.parts = [data[end:]]
         self.held_bytes -= end
+        if self.held_bytes == 0:
+            self.parts = []
+            self.at = 0
+        else:
+            self.at = at + end
         self.need_bytes = HEAD_BYTES
         return payload
 
@@ -131,6 +141,27 @@ def in_range(*numbers: int) -> bool:
         if number < 0 or number >= NUMBER_MAX:
             return False
     return True
+
+
+def is_port(number: int) -> bool:
+    """Whether it may be a port, or 0 for none."""
+    return 0 <= number < 65_536
+
+
+def is_host(host: str) -> bool:
+    """Whether it may stand as one word in a line of nodes.conf."""
+    return host.isprintable() and " " not in host
+
+
+def is_sane_gossip(m: Gossip) -> bool:
+    """Whether it can be a node: what it says gets into nodes.conf."""
+    return (
+        is_node_id(m.node_id)
+        and is_host(m.host)
+        and is_port(m.port)
+        and is_port(m.bus_port)
+        and in_range(m.flags, m.removal)
+    )
 
 
 def is_sane_job(m: ReplJob) -> bool:
@@ -181,7 +212,10 @@ def is_sane(m: AnyMessage) -> bool:
                 return False
         return True
     if isinstance(m, Heartbeat):
-        return in_range(m.round, m.echo, m.flags) and 0 <= m.port < 65_536
+        for told in m.nodes:
+            if not is_sane_gossip(told):
+                return False
+        return in_range(m.round, m.echo, m.flags) and is_port(m.port)
     return is_sane_other(m)
 
 

@@ -14,8 +14,18 @@ from zlib import crc32
 
 import msgspec
 
+from tuque.cluster.membership import is_node_id
 from tuque.core.msgs import AnyMessage
-from tuque.wire.bus import BusError, FrameReader, frames_of, head_of, messages_of
+from tuque.wire.bus import (
+    BusError,
+    FrameReader,
+    frames_of,
+    head_of,
+    in_range,
+    is_host,
+    is_port,
+    messages_of,
+)
 
 MAGIC: Final = b"tuque bus"
 VERSION_MIN: Final = 1
@@ -23,6 +33,8 @@ VERSION_MAX: Final = 1
 BEFORE_BYTES: Final = 1024  # of a frame, until the other end has proved itself
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
+MARK_BYTES: Final = 8
+HOST_MAX: Final = 255
 DIALER: Final = b"dialer"
 ACCEPTOR: Final = b"acceptor"
 
@@ -51,6 +63,18 @@ class Hello(msgspec.Struct, array_like=True, frozen=True):
 
 
 _HELLOS: Final = msgspec.msgpack.Decoder(Hello)
+
+
+def is_sane_card(card: Card) -> bool:
+    """Whether a node can be like that; its id is looked at before."""
+    return (
+        in_range(card.life)
+        and len(card.mark) == MARK_BYTES
+        and is_port(card.port)
+        and is_port(card.bus_port)
+        and len(card.host) <= HOST_MAX
+        and is_host(card.host)
+    )
 
 
 class Conn:
@@ -105,10 +129,10 @@ class Conn:
         except msgspec.DecodeError:
             raise BusError("this is no node of Tuque, or one of another kind") from None
         card = hello.card
-        if hello.magic != MAGIC or len(card.node_id) != 40 or len(hello.nonce) != NONCE_BYTES:
+        if hello.magic != MAGIC or not is_node_id(card.node_id) or len(hello.nonce) != NONCE_BYTES:
             raise BusError("this is no node of Tuque, or one of another kind")
-        if not (0 <= card.port < 65_536 and 0 <= card.bus_port < 65_536 and card.life >= 0):
-            raise BusError("a HELLO whose numbers are out of range")
+        if not is_sane_card(card):
+            raise BusError("a HELLO whose fields are out of range")
         version = min(VERSION_MAX, hello.version_max)
         if version < max(VERSION_MIN, hello.version_min):  # B1.2
             raise BusError(
