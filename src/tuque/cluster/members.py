@@ -79,6 +79,7 @@ class Members:
         self.left_behind: dict[bytes, None] = {}  # by CLUSTER RESET: members no more
         self.meetings: list[Meeting] = []
         self.beat_ms: i64 = 0
+        self.said_flags: i64 = 0  # in the last heartbeat
         self.turn: i64 = 0  # where the next part of many nodes begins
         self.stale: list[int] = []  # slots whose links the shell shall close
         self.conflict = ""  # why this node must not serve (K1.3)
@@ -171,7 +172,7 @@ class Members:
         """The next instant at which `tick` has something to do."""
         if len(self.by_id) == 0 and len(self.meetings) == 0:
             return 1 << 62
-        return self.beat_ms
+        return self.beat_ms if self.own_flags() == self.said_flags else self.n.now_ms
 
     def beat_every_ms(self) -> i64:
         """The time between heartbeats."""
@@ -182,12 +183,13 @@ class Members:
 
     def tick(self, now_ms: i64) -> list[tuple[str, int]]:
         """[K4] Say heartbeats, suspect who is silent; the addresses to dial now."""
-        if now_ms < self.beat_ms:
+        flags = self.own_flags()
+        if now_ms < self.beat_ms and flags == self.said_flags:
             return []
+        self.said_flags = flags  # a change is told at once
         self.beat_ms = now_ms + self.beat_every_ms()
         self.n.round += 1
         gossip = self.gossip()
-        flags = self.own_flags()
         for one in self.alive():
             if one.is_linked:
                 self.look_at(one, now_ms)
