@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.ackgc import on_ackjob
+from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.copies import copy_of, on_producer_gone
 from tuque.core.ids import is_genuine
 from tuque.core.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
 from tuque.core.ledger import ADD_FAILED
-from tuque.core.msgs import DelJob, Enqueue, GotJob, Holders, Release, ReplJob, SetAck
+from tuque.core.msgs import Ask, DelJob, Enqueue, GotJob, Holders, Release, ReplJob, SetAck
+from tuque.core.peers import introduce, say
 from tuque.core.queue import PAUSE_IN
+from tuque.core.transfer import send_jobs
 
 NOREPL = b"NOREPL Not enough reachable nodes for the requested replication level"
 TIMEOUT = b"NOREPL Timeout reached before replicating to the requested number of nodes"
@@ -413,3 +415,53 @@ def test_removed_while_waiting() -> None:
     assert told(lab, 0) == [
         b"NOREPL job removed (expired?) before the requested replication level was achieved"
     ]
+
+
+def test_a_copy_that_crosses_a_farewell() -> None:
+    """R2.7 A copy of an ALO job that comes within 60 s after this node has said that it has none
+    (LEFT, or the answer to ASK) was on its way then: HOLDERS with this node in it follows to the
+    other holders."""
+    for asked in (False, True):
+        lab = Lab(3)
+        id = lab.add(0, replicate=3, retry_s=2)
+        n = lab.nodes[0]
+        job, slot = n.jobs[id], lab.slot(0, 1)
+        job.repl = lab.nodes[1].jobs[id].repl = 2
+        if asked:
+            on_deljob(lab.nodes[1], id)
+            say(n, slot, Ask(7, [id], False))
+        else:
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, Release([id], job.holders))
+        send_jobs(n, slot, b"q", [n.queues[b"q"].pop() or job])
+        job.state = ACTIVE
+        lab.hold(1, 0)
+        lab.run()
+        assert lab.states_of(id)[1] == QUEUED
+        lab.release(1, 0)
+        lab.run()
+        assert job.holders >> slot & 1
+        assert lab.nodes[2].jobs[id].holders >> lab.slot(2, 1) & 1
+        assert lab.get(1) == [id]
+        on_ackjob(n, id)
+        lab.run()
+        assert lab.holders_of(id) == []
+
+
+def test_holders_of_a_job_that_is_done() -> None:
+    """R2.7 A node that has a tombstone answers HOLDERS with SETACK."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3, retry_s=2)
+    lab.isolate(2)
+    lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))
+    lab.nodes[1].jobs[id].holders &= ~(1 << lab.slot(1, 2))
+    on_ackjob(lab.nodes[0], id)
+    lab.run()
+    lab.heal()
+    lab.run()
+    assert lab.holders_of(id) == [2]
+    other = lab.nodes[2]
+    introduce(other, lab.slot(2, 0), other.jobs[id].holders)
+    say(other, lab.slot(2, 0), Holders(id, other.jobs[id].holders))
+    lab.run()
+    assert lab.holders_of(id) == []

@@ -9,13 +9,16 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.job import ACTIVE, ANNOUNCE_WILL, WILL_MS, Job
-from tuque.core.msgs import AnyMessage, Delivered, Queued, WillQueue, Working
+from tuque.core.msgs import AnyMessage, Delivered, Holders, Queued, WillQueue, Working
 from tuque.core.node import Node
-from tuque.core.peers import say, slots_of
+from tuque.core.peers import introduce, say, slots_of
 
 FAR: Final = 1 << 62
 BEAT_MS: Final = 500  # deliveries of patient jobs are told together (V4.6)
 PATIENT_S: Final = 5  # RETRY above this can wait for a beat
+TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others know its end
+DENIED_MS: Final = 60_000  # longer than a message can be on its way
+DENIED_MAX: Final = 100_000
 IDS_MAX: Final = 1_000  # in one WILLQUEUE
 
 
@@ -82,6 +85,24 @@ def say_will(n: Node, slot: i64, id: bytes) -> bool:
             last.ids.append(id)
             return True
     return say(n, slot, WillQueue([id]))
+
+
+def deny(n: Node, id: bytes) -> None:
+    """Note that a node is told that there is no copy here: one may be on its way (R2.7)."""
+    n.denied.pop(id, None)
+    n.denied[id] = n.now_ms + DENIED_MS
+    for old in n.denied:
+        if n.denied[old] <= n.now_ms or len(n.denied) > DENIED_MAX:
+            del n.denied[old]
+        break
+
+
+def take_back(n: Node, job: Job) -> None:
+    """[R2] A copy came after others were told that there is none: HOLDERS follows (R2.7)."""
+    if n.denied.pop(job.id, 0) > n.now_ms and job.retry_s > 0:
+        for slot in slots_of(job.holders):
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, Holders(job.id, job.holders | 1))
 
 
 def announce_tick(n: Node) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from tuque.core import ledger
+from tuque.core.announce import TOMB_MS, deny
 from tuque.core.collect import collect
 from tuque.core.external import pass_on
 from tuque.core.job import (
@@ -374,6 +375,8 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
         is_new = join_holders(n, job, translate(n, slot, m.holders))
         if is_new and job.state == ACKED:
             collect(n, job)
+    elif n.tombs.has(m.id):
+        say(n, slot, SetAck(m.id, 0, TOMB_MS))
 
 
 def on_release(n: Node, slot: i64, m: Release) -> None:
@@ -386,6 +389,7 @@ def on_release(n: Node, slot: i64, m: Release) -> None:
         others = job.holders & ~1
         if job.flags & DELIVERED or count_of(others) < i64(job.repl):
             continue
+        deny(n, id)
         for other in slots_of(others):
             say(n, other, Left([id]))
         unregister(n, job, ledger.MOVED)

@@ -12,6 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core import ledger
+from tuque.core.announce import deny
 from tuque.core.asking import ask
 from tuque.core.collect import collect_if_complete
 from tuque.core.job import (
@@ -174,6 +175,7 @@ def go(n: Node, job: Job, kept: i64) -> None:
         if len(slots) > 0:
             slot = slots[n.chance.below(len(slots))]
             say(n, slot, Enqueue(job.id, max(1, job.qtime_ms - n.now_ms)))  # its delay goes on
+    deny(n, job.id)
     for slot in slots_of(job.holders):
         say_left(n, slot, job.id)
     drop(n, job)

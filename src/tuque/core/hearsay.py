@@ -4,11 +4,9 @@ The sender of any such message has a copy, so that it becomes a holder. A due ti
 only ever moved to a later instant: no message cuts a delay short.
 """
 
-from typing import Final
-
 from mypy_extensions import i64
 
-from tuque.core.announce import jitter_ms, set_due, tell_queued
+from tuque.core.announce import TOMB_MS, jitter_ms, set_due, tell_queued
 from tuque.core.copies import join_holders
 from tuque.core.job import ACKED, ACTIVE, DELIVERED, QUEUED, WAIT_REPL, Job
 from tuque.core.msgs import (
@@ -24,8 +22,6 @@ from tuque.core.msgs import (
 from tuque.core.node import Node
 from tuque.core.peers import introduce, rank, say
 from tuque.core.procedures import dequeue, retry_due_ms
-
-TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others know its end
 
 
 def known_job(n: Node, slot: i64, id: bytes) -> Job | None:

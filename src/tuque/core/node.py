@@ -210,6 +210,7 @@ class Node:
         self.offers: dict[bytes, None] = {}  # queues with jobs that other nodes wish for (F2)
         self.looks: list[tuple[int, bytes]] = []  # heap of (instant to look again, queue)
         self.custody: dict[bytes, int] = {}  # at-most-once jobs between this node and that slot
+        self.denied: dict[bytes, int] = {}  # copies that others were told are not here: until
         self.losses = Losses()  # copies to be looked for and made again (K5, K7)
         self.pauses: dict[bytes, Pausing] = {}  # what PAUSE said last, by queue
 

@@ -6,7 +6,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.announce import jitter_ms, set_due, tell_queued
+from tuque.core.announce import jitter_ms, set_due, take_back, tell_queued
 from tuque.core.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
 from tuque.core.job import (
     ACKED,
@@ -62,6 +62,8 @@ def register(n: Node, job: Job, cause: i64) -> None:
     n.jobs[job.id] = job
     n.job_bytes += job_bytes(job)
     n.ledger.enter(cause)  # G5.1, G9.1
+    if len(n.denied) > 0 and cause != ledger.CREATED:
+        take_back(n, job)
 
 
 def unregister(n: Node, job: Job, cause: i64) -> None:

@@ -8,10 +8,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.announce import TOMB_MS, deny
 from tuque.core.asking import answered, ask, ask_some, on_all_answered, stop_asking
 from tuque.core.collect import collect, doubt, forget_tombs
 from tuque.core.copies import join_holders
-from tuque.core.hearsay import TOMB_MS
 from tuque.core.job import (
     ACKED,
     EXTERNAL,
@@ -187,6 +187,7 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
                 say(n, slot, SetAck(id, 0, TOMB_MS))
             else:
                 lacking.append(id)
+                deny(n, id)
             continue
         if job.state == ACKED:
             introduce(n, slot, job.holders | 1)

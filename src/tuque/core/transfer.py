@@ -14,7 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.announce import jitter_ms, set_due
+from tuque.core.announce import deny, jitter_ms, set_due
 from tuque.core.copies import as_message, job_of, join_holders
 from tuque.core.deliver import demand_of
 from tuque.core.hearsay import known_job, put_off
@@ -88,6 +88,7 @@ def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
         elif is_shut:  # F3.3
             answer.refused.append(copy.id)
             left.ids.append(copy.id)
+            deny(n, copy.id)
         else:
             take_new(n, slot, copy, q.name if q is not None else m.queue)
             taken += 1
