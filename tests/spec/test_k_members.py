@@ -42,6 +42,8 @@ def test_the_incarnation_is_kept_before_the_bus_opens() -> None:
         ("z" * 40 + " h:1 noflags 0 0 connected", "line 2 does not begin with a node id"),
         ("b" * 40 + " h:1 brave 0 0 connected", "unknown flag 'brave'"),
         ("b" * 40 + " h:x noflags 0 0 connected", "'x' is no number"),
+        ("b" * 40 + " h:70000 noflags 0 0 connected", "70000 is no port"),
+        ("b" * 40 + " h:1 noflags 0 0 connected bus:70000", "70000 is no port"),
         ("b" * 40 + " h:1 myself 0 0 connected", "second one with the flag 'myself'"),
     ],
 )
@@ -215,7 +217,7 @@ def test_a_silent_link_is_closed() -> None:
 def test_who_is_reachable() -> None:
     """K4.2 Reachable is: linked, not suspected, not failed, not leaving, not loading.
 
-    K4.3 The default of REPLICATE counts this node and the reachable ones.
+    K4.3 The default of REPLICATE counts the reachable nodes and this one, unless it leaves.
     """
     party = met(3)
     party.guests[1].n.is_leaving = True
@@ -228,6 +230,8 @@ def test_who_is_reachable() -> None:
     from tuque.core.replicate import AddSpec, settle
 
     assert settle(party.guests[0].n, AddSpec()).replicate == 2
+    party.guests[0].n.is_leaving = True
+    assert settle(party.guests[0].n, AddSpec()).replicate == 1
 
 
 def test_heartbeats_answer_each_other() -> None:

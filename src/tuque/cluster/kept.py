@@ -14,6 +14,7 @@ from tuque.cluster.membership import BadNodes, is_node_id
 
 FLAGS: Final = [b"myself", b"fail?", b"fail", b"handshake", b"noaddr", b"leaving", b"noflags"]
 WORDS: Final = 6
+PORT_MAX: Final = 65_535
 
 
 @final
@@ -89,15 +90,23 @@ def parse_other(words: list[bytes], where: str) -> KeptNode:
     node = KeptNode(words[0])
     host, _, port = words[1].rpartition(b":")
     node.host = host.strip(b"[]").decode("ascii", "replace")
-    node.port = whole(port, where)
-    node.bus_port = node.port + 10_000
+    node.port = port_of(port, where)
+    node.bus_port = node.port + 10_000 if node.port + 10_000 <= PORT_MAX else 0
     for word in words[WORDS:]:
         name, _, value = word.partition(b":")
         if name == b"bus":
-            node.bus_port = whole(value, where)
+            node.bus_port = port_of(value, where)
         elif name == b"number":
             node.number = whole(value, where)
     return node
+
+
+def port_of(word: bytes, where: str) -> i64:
+    """A port, or 0 for none. Raises BadNodes."""
+    port = whole(word, where)
+    if port > PORT_MAX:
+        raise BadNodes(f"{where}: {port} is no port")
+    return port
 
 
 def whole(word: bytes, where: str) -> i64:
