@@ -50,7 +50,9 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
             full.retry_s = 1
     full.replicate = spec.replicate
     if spec.replicate < 0:
-        full.replicate = n.reachable_count + 1
+        full.replicate = n.reachable_count + (0 if n.is_leaving else 1)  # K4.3
+        if full.replicate < 1:
+            full.replicate = 1
         if full.replicate > n.limits.default_replicate:
             full.replicate = n.limits.default_replicate
     full.delay_s = spec.delay_s

@@ -145,6 +145,7 @@ def leave(s: Server, word: bytes) -> None:
         raise ArgError(BAD_LEAVING)
     is_leaving = word == b"yes"
     set_leaving(s.n, is_leaving)
+    s.settle_plain()
     s.identity.is_leaving = is_leaving
     if is_leaving:
         wake_all(s.n, NODE_LEAVING)
