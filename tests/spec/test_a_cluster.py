@@ -337,7 +337,8 @@ def test_deljob_ends_any_state(state: str) -> None:
 
 
 def test_deljob_reaches_holders_the_sender_did_not_know() -> None:
-    """A10.1 Holders that the sender did not name get DELJOB too."""
+    """A10.1 Holders that the sender did not name, and nodes that have confirmed the ack to this
+    one, get DELJOB too."""
     lab = Lab(4)
     id = spread(lab, 3)
     lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))

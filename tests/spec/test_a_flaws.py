@@ -168,7 +168,7 @@ def test_f6_sets_not_sizes() -> None:
 
 
 def test_f6_deljob_does_not_destroy_what_is_known() -> None:
-    """A10.1 Holders that the sender did not name get DELJOB too."""
+    """A10.1 Holders that the sender did not name"""
     # Flaw-F6: FASTACK at 0, which does not know that 1 gave a copy to 2.
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)

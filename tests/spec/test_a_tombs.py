@@ -10,6 +10,7 @@ from test_a_stray import stray_ack
 from tuque.core.ackgc import flush_all, on_fastack
 from tuque.core.copies import copy_of
 from tuque.core.evict import make_room
+from tuque.core.job import ACKED
 from tuque.core.msgs import DelJob, SetAck, YourJobs
 from tuque.core.procedures import memory_level
 from tuque.core.tombs import TOMB_BYTES, Tombs
@@ -316,3 +317,33 @@ def test_ends_that_are_told_again_go_out() -> None:
     assert len(sent(lab, DelJob)) < 80
     lab.pass_ms(20_000 + 33_000)
     assert counts(lab)[:3] == [0, 0, 0]
+
+
+def test_who_answered_a_second_collector_hears_the_end() -> None:
+    """A10.1 Holders that the sender did not name, and nodes that have confirmed the ack to this
+    one, get DELJOB too."""
+    lab = Lab(4)
+    id = spread(lab, 4)
+    lab.hold(3, 0)
+    assert ack(lab, 0, id)
+    lab.hold(0, 1)  # the end that 0 says is slow to reach 1
+    lab.release(3, 0)
+    lab.run()
+    assert lab.states_of(id) == [-1, ACKED, -1, -1]
+    for _ in range(2):
+        for a, b in ((2, 0), (2, 3), (3, 0)):
+            lab.nodes[a].tombs.on_echo(lab.slot(a, b), 1 << 60)
+            lab.nodes[b].tombs.on_echo(lab.slot(b, a), 1 << 60)
+    lab.nodes[2].tombs.on_echo(lab.slot(2, 1), 1 << 60)
+    lab.pass_ms(10)
+    assert not lab.nodes[2].tombs.has(id)
+    lab.hold(3, 1)
+    lab.pass_ms(2_000)  # node 1 tries by itself, and does not hear of node 3
+    assert lab.nodes[2].tombs.has(id)
+    assert lab.states_of(id) == [-1, ACKED, -1, -1]
+    lab.release(0, 1)
+    lab.run()
+    lab.release(3, 1)
+    lab.run()
+    lab.beat()
+    assert counts(lab) == [0, 0, 0, 0]

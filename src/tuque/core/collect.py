@@ -275,7 +275,10 @@ def end_here(n: Node, id: bytes, expire_ms: i64, slot: i64, named: i64, is_blind
         others = (linked(n) if is_blind else named & ~1) | bit
         n.tombs.bury(id, expire_ms, others & ~n.forgotten, n.round)
         return
-    untold = job.holders & ~named & ~1 & ~bit
+    untold = job.holders & ~named
+    if job.state == ACKED:
+        untold |= job.confirmed  # they answered this node, and may wait for the end
+    untold &= ~1 & ~bit
     job.holders |= named | bit | 1
     finish(n, job, untold)
 
