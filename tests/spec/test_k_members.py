@@ -99,6 +99,9 @@ def test_two_nodes_with_one_id() -> None:
     party.pass_ms(2500)
     assert party.guests[1].members.conflict
     assert party.guests[0].n.reachable_count == 0
+    lonely = Guest(9, party.now_ms)
+    lonely.members.on_twin("another node has the id of this one")
+    assert lonely.members.next_ms() <= party.now_ms  # alone it looks too whether it is over
     twin.is_up = False
     party.pass_ms(10_000)
     assert party.guests[1].members.conflict == ""

@@ -150,7 +150,10 @@ class Members:
         """A node that nodes.conf tells of: it is dialled as if it had just been lost."""
         if node_id == self.n.node_id or node_id in self.by_id:
             return
-        one = self.add(node_id)
+        try:
+            one = self.add(node_id)
+        except Refused:
+            return  # too many: others will tell of it again when there is room
         one.host = host
         one.port = port
         one.bus_port = bus_port
@@ -170,7 +173,7 @@ class Members:
 
     def next_ms(self) -> i64:
         """The next instant at which `tick` has something to do."""
-        if len(self.by_id) == 0 and len(self.meetings) == 0:
+        if len(self.by_id) == 0 and len(self.meetings) == 0 and not self.conflict:
             return 1 << 62
         return self.beat_ms if self.own_flags() == self.said_flags else self.n.now_ms
 
