@@ -81,7 +81,8 @@ def test_calls_about_the_cluster(cluster: RealCluster, connect: Connect) -> None
     assert client.cluster_info()["cluster_reachable_nodes"] == 2
     assert client.cluster_repair() == 0
     other = cluster.nodes[1]
-    assert client.cluster_meet("localhost", other.port, other.bus_port)
+    assert client.cluster_meet("localhost", other.port, other.bus_port)  # linked already
+    until(lambda: {node.id for node in client.cluster_nodes()} == {n.id for n in nodes})
     assert client.pause(f"paused-{client.kind}", "out", "bcast") == "out"
     with Client(url(cluster, 1), follow=False) as elsewhere:
         until(lambda: elsewhere.pause(f"paused-{client.kind}") == "out")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuque.cluster.kept import Kept, parse_kept
-from tuque.cluster.membership import BadNodes
+from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.server.config import load
 from tuque.server.identity import Identity, IdentityError, open_identity
 from tuque.server.options import Config

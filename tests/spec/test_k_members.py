@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from party import TIMEOUT_MS, Guest, Party
 
-from tuque.cluster.kept import parse_kept
-from tuque.cluster.membership import BadNodes
+from tuque.cluster.kept import BadNodes, parse_kept
 from tuque.core.msgs import Slots
 from tuque.core.peers import introduce, slots_of, translate
 

@@ -79,17 +79,17 @@ class Party:
         """Connect two nodes if both agree."""
         found = [g for g in self.guests if g.bus_port == bus_port and g.is_up]
         if not found or frozenset((guest.number, found[0].number)) in self.cut:
-            guest.members.on_dial_failed(host, bus_port, "Connection refused")
+            guest.members.meetings.fail(host, bus_port, "Connection refused")
             return
         other = found[0]
         other.n.now_ms = self.now_ms
-        is_meeting = guest.members.is_meeting(host, bus_port)
+        is_meeting = guest.members.meetings.has(host, bus_port)
         try:
             theirs = self.join(other, guest, False, ("", 0), is_meeting)
             mine = self.join(guest, other, True, (host, bus_port), False)
         except Refused as error:
             guest.refusals.append(str(error))
-            guest.members.on_dial_failed(host, bus_port, str(error))
+            guest.members.meetings.fail(host, bus_port, str(error))
             return
         self.unlink(guest, other)
         guest.linked[other] = mine

@@ -10,11 +10,15 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.cluster.membership import BadNodes, is_node_id
-
+ID_CHARS: Final = b"0123456789abcdef"
+ID_LENGTH: Final = 40
 FLAGS: Final = [b"myself", b"fail?", b"fail", b"handshake", b"noaddr", b"leaving", b"noflags"]
 WORDS: Final = 6
 PORT_MAX: Final = 65_535
+
+
+class BadNodes(Exception):
+    """The lines describe no cluster that this node can be part of; the text says why."""
 
 
 @final
@@ -114,3 +118,15 @@ def whole(word: bytes, where: str) -> i64:
     if not word.isdigit() or len(word) > 18:
         raise BadNodes(f"{where}: '{word.decode('ascii', 'replace')}' is no number")
     return int(word)
+
+
+def is_node_id(word: bytes) -> bool:
+    """Whether the word is 40 lower-case hex characters."""
+    if len(word) != ID_LENGTH:
+        return False
+    i: i64 = 0
+    while i < ID_LENGTH:
+        if word[i] not in ID_CHARS:
+            return False
+        i += 1
+    return True

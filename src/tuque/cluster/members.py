@@ -10,6 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.cluster.meetings import Meetings
 from tuque.cluster.member import (
     DIAL_MAX_MS,
     DIAL_MIN_MS,
@@ -29,8 +30,6 @@ from tuque.core.repair import on_forget, on_incarnation
 
 BEAT_MIN_MS: Final = 100
 BEAT_MAX_MS: Final = 1_000
-MEET_MS: Final = 10_000  # a meeting that takes longer has failed
-MEET_KEEP_MS: Final = 60_000  # how long it is shown
 SECOND_DIALER_MS: Final = 1_500  # the node with the higher id waits that long for the other
 GOSSIP_ALL: Final = 16  # so many nodes are told of in each heartbeat, of more a part
 HOST_MAX: Final = 255
@@ -38,23 +37,6 @@ HOST_MAX: Final = 255
 
 class Refused(Exception):
     """A link that must not be; the text says why."""
-
-
-@final
-class Meeting:
-    """One CLUSTER MEET that has not led to a link yet (K3.1)."""
-
-    def __init__(self, host: str, port: i64, bus_port: i64, now_ms: i64) -> None:
-        self.host = host
-        self.port = port
-        self.bus_port = bus_port
-        self.until_ms = now_ms + MEET_MS
-        self.dial_ms = now_ms
-        self.reason = "no answer yet"
-
-    def line(self) -> str:
-        """Its line in CLUSTER NODES; the id is not known."""
-        return f"{'0' * 40} {self.host}:{self.port} handshake 0 0 disconnected {self.reason}\n"
 
 
 def life_number(life: i64, mark: bytes) -> i64:
@@ -77,7 +59,7 @@ class Members:
         self.by_id: dict[bytes, Member] = {}
         self.by_slot: dict[int, Member] = {}
         self.left_behind: dict[bytes, None] = {}  # by CLUSTER RESET: members no more
-        self.meetings: list[Meeting] = []
+        self.meetings = Meetings()
         self.beat_ms: i64 = 0
         self.said_flags: i64 = 0  # in the last heartbeat
         self.turn: i64 = 0  # where the next part of many nodes begins
@@ -107,18 +89,11 @@ class Members:
         text = ""
         for one in self.alive():
             text += one.line()
-        for meeting in self.meetings:
-            text += meeting.line()
-        return text
+        return text + self.meetings.lines()
 
     def meet(self, host: str, port: i64, bus_port: i64) -> None:
         """[K3] CLUSTER MEET: dial the node; the meeting shows how it goes (K3.1)."""
-        for meeting in self.meetings:
-            if meeting.host == host and meeting.bus_port == bus_port:
-                meeting.until_ms = self.n.now_ms + MEET_MS
-                meeting.dial_ms = self.n.now_ms
-                return
-        self.meetings.append(Meeting(host, port, bus_port, self.n.now_ms))
+        self.meetings.begin(host, port, bus_port, self.n.now_ms)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
 
     def forget(self, node_id: bytes) -> bool:
@@ -137,7 +112,7 @@ class Members:
             self.left_behind[one.node_id] = None
         self.by_id = {}
         self.by_slot = {}
-        self.meetings = []
+        self.meetings = Meetings()
         self.is_changed = True
 
     def renew(self, life: i64, mark: bytes) -> None:
@@ -173,7 +148,7 @@ class Members:
 
     def next_ms(self) -> i64:
         """The next instant at which `tick` has something to do."""
-        if len(self.by_id) == 0 and len(self.meetings) == 0 and not self.conflict:
+        if len(self.by_id) == 0 and len(self.meetings.going) == 0 and not self.conflict:
             return 1 << 62
         return self.beat_ms if self.own_flags() == self.said_flags else self.n.now_ms
 
@@ -264,23 +239,10 @@ class Members:
             one.dial_ms = now_ms + one.backoff_ms
             one.backoff_ms = min(one.backoff_ms * 2, DIAL_MAX_MS)
             found.append((one.host, one.bus_port))
-        kept: list[Meeting] = []
-        for meeting in self.meetings:
-            if now_ms < meeting.until_ms and meeting.dial_ms <= now_ms:
-                meeting.dial_ms = now_ms + 1_000
-                found.append((meeting.host, meeting.bus_port))
-            if now_ms < meeting.until_ms + MEET_KEEP_MS:
-                kept.append(meeting)
-        self.meetings = kept
+        found += self.meetings.to_dial(now_ms)
         return found
 
     # ---- links
-
-    def on_dial_failed(self, host: str, bus_port: i64, reason: str) -> None:
-        """A connection did not come about, or its handshake failed."""
-        for meeting in self.meetings:
-            if meeting.host == host and meeting.bus_port == bus_port:
-                meeting.reason = reason
 
     def on_joined(
         self,
@@ -299,7 +261,7 @@ class Members:
         if node_id == self.n.node_id:
             self.on_own_id(life, mark)
         now_ms = self.n.now_ms
-        was_met = is_meeting or (is_dialer and self.is_meeting(dialed[0], dialed[1]))
+        was_met = is_meeting or (is_dialer and self.meetings.has(dialed[0], dialed[1]))
         if node_id in self.left_behind:
             if not was_met:
                 raise Refused("this node was reset; CLUSTER MEET makes it a member again")
@@ -315,8 +277,8 @@ class Members:
                 )
             self.set_number(one, one.number + 1)  # K6.3
         self.check_life(one, life, mark, now_ms)
-        self.end_meeting(host, bus_port)
-        self.end_meeting(dialed[0], dialed[1])
+        self.meetings.end(host, bus_port)
+        self.meetings.end(dialed[0], dialed[1])
         by_lower = (self.n.node_id < node_id) == is_dialer
         is_same = one.life == life and one.mark == mark
         if one.is_linked and is_same and one.by_lower and not by_lower:
@@ -353,18 +315,12 @@ class Members:
             raise Refused("two nodes with this id are alive")
         raise Refused("a newer incarnation of this node is alive")
 
-    def is_meeting(self, host: str, bus_port: i64) -> bool:
-        """Whether the address is dialled because of a CLUSTER MEET."""
-        for meeting in self.meetings:
-            if meeting.host == host and meeting.bus_port == bus_port:
+    def is_reached(self, address: str, bus_port: i64) -> bool:
+        """Whether there is a link with the node there (K3.1)."""
+        for one in self.alive():
+            if one.is_linked and one.host == address and one.bus_port == bus_port:
                 return True
         return False
-
-    def end_meeting(self, host: str, bus_port: i64) -> None:
-        """The meeting at that address has led to a link."""
-        for meeting in list(self.meetings):
-            if meeting.host == host and meeting.bus_port == bus_port:
-                self.meetings.remove(meeting)
 
     def add(self, node_id: bytes) -> Member:
         """A node that was not known. Raises Refused when there are too many."""

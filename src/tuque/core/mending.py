@@ -21,7 +21,7 @@ from tuque.core.msgs import REPAIR, ReplJob
 from tuque.core.node import Node
 from tuque.core.peers import count_of, introduce, rank, say, slots_of
 
-STEP_JOBS: Final = 2_000  # looked at in one turn
+STEP_JOBS: Final = 500  # looked at in one turn
 WINDOW_MS: Final = 100
 WINDOW_BYTES: Final = 16 << 20  # bodies sent in one window, to one target more
 SILENT_MS: Final = 1_000  # then a node that was sent a copy is asked for it

@@ -198,7 +198,7 @@ class Heartbeat(Message, tag=21):
 
     round: int  # the sender's number of this heartbeat
     echo: int  # the newest round of the receiver that the sender has seen on this link
-    flags: int  # LEAVING and LOADING of the sender, see cluster/membership.py
+    flags: int  # LEAVING and LOADING of the sender, see cluster/members.py
     port: int  # where its clients connect
     nodes: list[Gossip]
 

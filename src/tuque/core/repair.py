@@ -42,7 +42,7 @@ from tuque.core.node import Node
 from tuque.core.peers import introduce, renew, say, slots_of
 from tuque.core.transfer import lose_transits
 
-STEP_JOBS: Final = 2_000  # looked at in one turn
+STEP_JOBS: Final = 500  # looked at in one turn
 
 
 # ---- what happens to peers

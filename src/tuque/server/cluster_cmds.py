@@ -83,7 +83,7 @@ def meet(s: Server, host: bytes, port_word: bytes, bus_word: bytes) -> None:
     name = host.decode()
     if not s.bus.secret and is_literal(name) and not is_loopback(name):
         raise ArgError(b"ERR " + NO_SECRET.encode())
-    if len(s.members.meetings) >= MEETINGS_MAX:
+    if len(s.members.meetings.going) >= MEETINGS_MAX:
         raise ArgError(TOO_MANY)
     s.members.meet(name, port, bus_port)
 

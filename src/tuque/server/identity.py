@@ -11,9 +11,8 @@ import os
 import threading
 from secrets import token_bytes, token_hex
 
-from tuque.cluster.kept import Kept, parse_kept
+from tuque.cluster.kept import BadNodes, Kept, parse_kept
 from tuque.cluster.members import Members
-from tuque.cluster.membership import BadNodes
 from tuque.server.config import in_dir
 from tuque.server.notes import log
 from tuque.server.options import Config

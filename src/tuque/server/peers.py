@@ -204,25 +204,28 @@ class Bus:
                 elif answer.address:
                     self.connect(answer.address, host, port)
                 else:
-                    self.members.on_dial_failed(host, port, answer.error)
+                    self.members.meetings.fail(host, port, answer.error)
 
     def connect(self, address: str, host: str, port: i64) -> None:
         """Dial an address; the handshake follows when the other end has answered."""
+        if self.members.is_reached(address, port):
+            self.members.meetings.end(host, port)
+            return
         if len(self.secret) == 0 and not (address == "::1" or address.startswith("127.")):
-            self.members.on_dial_failed(host, port, NO_SECRET)
+            self.members.meetings.fail(host, port, NO_SECRET)
             return
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
-            self.members.on_dial_failed(host, port, error.strerror or str(error))
+            self.members.meetings.fail(host, port, error.strerror or str(error))
             return
         sock.setblocking(False)
         self.figures.dialed += 1
         reason = sock.connect_ex((address, port))
         if reason not in (0, errno.EINPROGRESS):
             sock.close()
-            self.members.on_dial_failed(host, port, os.strerror(reason))
+            self.members.meetings.fail(host, port, os.strerror(reason))
             return
         link = self.add(sock, f"{address}:{port}", address, (host, port))
         link.is_connecting = True
@@ -236,7 +239,7 @@ class Bus:
         card = self.card
         assert card is not None
         is_dialer = dialed[1] != 0
-        if is_dialer and self.members.is_meeting(dialed[0], dialed[1]):
+        if is_dialer and self.members.meetings.has(dialed[0], dialed[1]):
             card = msgspec.structs.replace(card, is_meeting=True)
         conn = Conn(is_dialer, card, self.secret, os.urandom(NONCE_BYTES), FRAME_MAX)
         link = Link(sock, conn, address, host, dialed, self.n.now_ms + HANDSHAKE_MS)
@@ -406,7 +409,7 @@ class Bus:
             where = link.address if link.dialed[1] != 0 else link.host
             say_once(self.n.now_ms, f"bus: no link with {where}: {reason}")
             if link.dialed[1] != 0:
-                self.members.on_dial_failed(link.dialed[0], link.dialed[1], reason)
+                self.members.meetings.fail(link.dialed[0], link.dialed[1], reason)
             return
         say_once(self.n.now_ms, f"bus: the link with {link.address} ended: {reason}")
         peer = self.n.peers[link.slot]

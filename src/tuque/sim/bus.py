@@ -193,7 +193,7 @@ class Links:
         shell = self.shell
         card = Card(
             self.n.node_id, self.life, self.mark, shell.began_empty, CLIENT_PORT, BUS_PORT,
-            shell.machine.name, self.members.is_meeting(dialed[0], dialed[1]),
+            shell.machine.name, self.members.meetings.has(dialed[0], dialed[1]),
         )  # fmt: skip
         nonce = shell.machine.chance.getrandbits(256).to_bytes(32, "big")
         conn = Conn(end is None, card, SECRET, nonce)
@@ -305,7 +305,7 @@ class Links:
             del self.by_slot[link.slot]
             self.members.on_unlinked(link.slot)
         elif link.dialed[0]:
-            self.members.on_dial_failed(link.dialed[0], link.dialed[1], reason)
+            self.members.meetings.fail(link.dialed[0], link.dialed[1], reason)
 
     def look(self) -> None:
         """Links may have room again."""

@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 from mypy_extensions import i64
 
-from tuque.cluster.membership import is_node_id
+from tuque.cluster.kept import is_node_id
 from tuque.core.msgs import (
     AnyMessage,
     Delivered,

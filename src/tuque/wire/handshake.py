@@ -14,7 +14,7 @@ from zlib import crc32
 
 import msgspec
 
-from tuque.cluster.membership import is_node_id
+from tuque.cluster.kept import is_node_id
 from tuque.core.msgs import AnyMessage
 from tuque.wire.bus import (
     BusError,
