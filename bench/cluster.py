@@ -32,7 +32,8 @@ class Cluster:
         self.port = self.nodes[0].port
         line = load.Line(self.port)
         for node in self.nodes[1:]:
-            line.call("CLUSTER", "MEET", "127.0.0.1", node.port)
+            bus_port = self.figure(node.port, "bus_port", "INFO")
+            line.call("CLUSTER", "MEET", "127.0.0.1", node.port, bus_port)
         until = time.monotonic() + 20
         while any(self.reach(node.port) < NODES - 1 for node in self.nodes):
             if time.monotonic() > until:

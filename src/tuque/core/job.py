@@ -35,20 +35,23 @@ BODYLESS: Final = 64  # only the ack is known here, not the job (A3.4)
 @final
 @mypyc_attr(acyclic=True)
 class Job:
-    """A unit of work. Instants are ms on the node's clock; `ctime_ns` orders the queue."""
+    """A unit of work. Instants are ms on the node's clock; `ctime_ns` orders the queue.
+
+    Small fields stand together: compiled, the object then fits into 144 bytes.
+    """
 
     id: bytes  # 40 bytes, see core/ids.py
     queue: bytes
     body: bytes
     state: u8
     flags: u8
+    tries: u8  # times the collection of an acked job was tried (A6)
     repl: i32  # copies asked for
     retry_s: i32  # 0: at most once
     delay_s: i32
     nacks: i32
     deliveries: i32  # additional deliveries, as Disque counts them
     delivered_count: i32  # times handed to a client by this node
-    tries: u8  # times the collection of an acked job was tried (A6)
     slot_pos: i32  # place in its timer slot, see core/wheel.py
     slot: i64  # timer slot, -1 when no timer is set
     ctime_ns: i64
