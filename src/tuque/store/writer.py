@@ -245,14 +245,16 @@ class Journal:
         """[J3.2] Say in the segment that all is durable: later damage in it is no torn tail."""
         if not self.must_mark():
             return
-        self.marked_seq = self.seq  # without room it is left out: the next frame says the same
-        head = frame_header(b"", self.seq + 1, 0, self.last_ms, self.synced_seq, self.salt_crc)
+        seq = self.seq
+        head = frame_header(b"", seq + 1, 0, self.last_ms, self.synced_seq, self.salt_crc)
         try:
             write_all(self.disk, self.handle, head)
         except OSError:
+            self.marked_seq = seq  # without room it is left out: the next frame says the same
             self.cut_back()
             return
         self.size += len(head)
+        self.marked_seq = seq
         try:
             self.disk.fdatasync(self.handle)
         except OSError as e:
