@@ -43,8 +43,9 @@ KIND_NAMES: Final = [
 # why a job went back into its queue without a NACK; the index into REQUEUE_CAUSES
 REQUEUE_TIMEOUT: Final = 0  # its retry time passed
 REQUEUE_COMMAND: Final = 1  # ENQUEUE
+REQUEUE_OF_LEASE: Final = 2  # its lease expired, was released or fenced off
 
-REQUEUE_CAUSES: Final = [b"timeout", b"command"]
+REQUEUE_CAUSES: Final = [b"timeout", b"command", b"lease"]
 
 # why a job was deleted: the causes of core/ledger.py, in its order
 DELETE_CAUSES: Final = [

@@ -30,6 +30,7 @@ ONCE_QUEUED: Final = 8  # was in the queue before: the next enqueue is an additi
 IN_TRANSIT: Final = 16  # at most once, on its way to another node: not to be handed out (F2.3)
 EXTERNAL: Final = 32  # copies are made elsewhere; this record only waits for them (R6)
 BODYLESS: Final = 64  # only the ack is known here, not the job (A3.4)
+LEASED: Final = 128  # active in a batch whose lease lives (Y2); its due time is 0
 
 
 @final

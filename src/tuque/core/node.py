@@ -14,6 +14,7 @@ from tuque.core.demand import Demand
 from tuque.core.events import Events
 from tuque.core.ids import IdMaker
 from tuque.core.job import Job
+from tuque.core.leases import Leases
 from tuque.core.ledger import Ledger
 from tuque.core.losses import Losses
 from tuque.core.msgs import AnyMessage
@@ -186,6 +187,7 @@ class Node:
         self.idle_checks: list[tuple[int, bytes]] = []
         # memory
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
+        self.leases = Leases()
         # the cluster
         self.chance = Chance(seed)
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
@@ -216,7 +218,8 @@ class Node:
 
     def used_bytes(self) -> i64:
         """Bytes the process spends: at the start, on jobs, on the rest (M1.1)."""
-        return self.base_bytes + self.job_bytes + self.other_bytes + self.tombs.bytes_used()
+        used = self.base_bytes + self.job_bytes + self.other_bytes + self.leases.bytes
+        return used + self.tombs.bytes_used()
 
     def next_ctime_ns(self) -> i64:
         """A creation stamp later than any before on this node (G6.4)."""

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.announce import jitter_ms, set_due, take_back, tell_queued
-from tuque.core.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
+from tuque.core.events import REQUEUE_COMMAND, REQUEUE_OF_LEASE, REQUEUE_TIMEOUT
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -15,6 +15,7 @@ from tuque.core.job import (
     DELIVERED,
     EXTERNAL,
     IN_TRANSIT,
+    LEASED,
     ONCE_QUEUED,
     QUEUED,
     WAIT_REPL,
@@ -31,6 +32,7 @@ REQUEUE_RETRY: Final = 1
 REQUEUE_NACK: Final = 2
 REQUEUE_ENQUEUE: Final = 3
 REQUEUE_DELAY: Final = 4
+REQUEUE_LEASE: Final = 5
 
 FAR: Final = 1 << 62
 CUSTODY_KEEP_MS: Final = 600_000  # clocks of two nodes may differ so much at a job's end
@@ -90,6 +92,8 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     if len(n.losses.short) > 0:
         n.losses.short.pop(job.id, None)
     n.job_bytes -= job_bytes(job)
+    if job.flags & LEASED:
+        job.body = b""  # its batch keeps the id only (Y6.1)
     if job.retry_s == 0:
         n.delivered_amo.pop(job.id, None)
         if job.holders != 1 or len(n.custody) > 0:
@@ -157,8 +161,11 @@ def tells_end(n: Node, job: Job, cause: i64) -> bool:
 
 
 def may_enqueue(job: Job) -> bool:
-    """Whether the job may (again) go into its queue: at-most-once jobs stop at delivery (G3.1)."""
-    if job.state != ACTIVE:
+    """Whether the job may (again) go into its queue: at-most-once jobs stop at delivery (G3.1).
+
+    While a lease holds the job nothing else puts it back (Y6.2).
+    """
+    if job.state != ACTIVE or job.flags & LEASED:
         return False
     return job.retry_s > 0 or job.flags & (DELIVERED | IN_TRANSIT) == 0
 
@@ -205,7 +212,9 @@ def requeue(n: Node, job: Job, why: i64) -> None:
             n.events.nacked(n.now_ms, job)
         elif why != REQUEUE_DELAY:
             cause = REQUEUE_TIMEOUT if why == REQUEUE_RETRY else REQUEUE_COMMAND
-            n.events.requeued(n.now_ms, job, cause)  # Q2.3, Q5.2
+            if why == REQUEUE_LEASE:
+                cause = REQUEUE_OF_LEASE
+            n.events.requeued(n.now_ms, job, cause)  # Q2.3, Q5.2, Y7.2
 
 
 def dequeue(n: Node, job: Job) -> None:

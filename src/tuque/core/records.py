@@ -26,7 +26,8 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
 where history, present when shape has the bit 1, is nacks i32, deliveries i32,
 delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
 follows; without it this node is the only one. Sets are of slots of core/peers.py.
-PEER to TOMB and the bit 2 are new in version 2.
+PEER to TOMB and the bit 2 are new in version 2. The records of leases, new in version 3, are
+told in core/lease_records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/journal.py, keep reading the
@@ -52,6 +53,9 @@ PEER: Final = 10
 HOLDERS: Final = 11
 ACKED_AT: Final = 12
 TOMB: Final = 13
+LEASE_GROUP: Final = 14
+LEASE_BATCH: Final = 15
+LEASE_DROP: Final = 16
 
 KIND_NAMES: Final = [
     "?",
@@ -68,6 +72,9 @@ KIND_NAMES: Final = [
     "holders",
     "acked",
     "tomb",
+    "lease-group",
+    "lease-batch",
+    "lease-drop",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

@@ -11,6 +11,7 @@ from tuque.core.copies import copies_next_ms, copies_tick
 from tuque.core.drain import drain_next_ms, drain_tick
 from tuque.core.federate import federate_next_ms, federate_tick
 from tuque.core.job import ACKED, ACTIVE, ANNOUNCE_WILL, ONCE_QUEUED, Job
+from tuque.core.lease_time import lease_next_ms, lease_tick
 from tuque.core.node import Node
 from tuque.core.procedures import (
     REQUEUE_DELAY,
@@ -67,6 +68,7 @@ def tick(n: Node) -> None:
     while len(n.idle_checks) > 0 and n.idle_checks[0][0] <= n.now_ms:
         _, name = heappop(n.idle_checks)
         on_idle_check(n, name)
+    lease_tick(n)
     if len(n.peers) > 1:
         copies_tick(n)
         announce_tick(n)
@@ -83,6 +85,7 @@ def next_timer_ms(n: Node) -> i64:
         at_ms = n.deadlines[0][0]
     if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
         at_ms = n.idle_checks[0][0]
+    at_ms = min(at_ms, lease_next_ms(n))
     if len(n.peers) > 1:
         at_ms = min(
             at_ms,

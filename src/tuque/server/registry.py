@@ -28,6 +28,7 @@ from tuque.server.dispatch import (
     cmd_working,
 )
 from tuque.server.info import cmd_info
+from tuque.server.lease_cmds import cmd_lease
 from tuque.server.monitor_cmds import cmd_latency, cmd_monitor, cmd_slowlog
 from tuque.server.scan import cmd_jscan, cmd_qscan
 from tuque.server.session_cmds import (
@@ -52,6 +53,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "qstat": cmd_qstat,
     "qpeek": cmd_qpeek,
     "pause": cmd_pause,
+    "lease": cmd_lease,
     "jscan": cmd_jscan,
     "qscan": cmd_qscan,
     "hello": cmd_hello,

@@ -132,6 +132,18 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "Pause a queue: in, out, all, none, state, bcast.",
     ),
     (
+        "LEASE",
+        -2,
+        "write",
+        "queues",
+        "OPEN group owner queue [queue ...] | "
+        "NEXT group epoch seq COUNT n [BYTES b] [PARTS p] TTL ms | "
+        "FETCH group epoch seq part [FROM i] [COUNT k] [BYTES b] [COLUMNS] | "
+        "COMMIT group epoch seq | TOUCH group epoch [TTL ms] | "
+        "NACK group epoch seq id [id ...] | RELEASE group epoch | INFO group | LIST",
+        "Take jobs in numbered batches that can be read again, until they are committed.",
+    ),
+    (
         "HELLO",
         -1,
         "readonly fast",

@@ -1,0 +1,310 @@
+"""LEASE: a group takes jobs in numbered batches and commits them (SPEC Y1, Y2, Y4, Y5).
+
+Every function that may be refused answers an error's text, empty when there is none.
+How rows are read is core/lease_rows.py's, what time does to a lease core/lease_time.py's.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core import ledger
+from tuque.core.collect import retire
+from tuque.core.deliver import on_poll
+from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, WAIT_REPL, Job, set_state
+from tuque.core.lease_records import tell_batch, tell_group
+from tuque.core.lease_time import arm, begin_beats, end_lease, give_back, renew
+from tuque.core.leases import (
+    BATCHES_MAX,
+    GROUP_BYTES,
+    GROUPS_MAX,
+    Batch,
+    Group,
+    gone,
+    is_leased,
+)
+from tuque.core.node import Node
+from tuque.core.procedures import REQUEUE_NACK, remove
+from tuque.core.queue import PAUSE_OUT, Queue
+
+BATCH_MAX: Final = 200_000  # jobs, so that no command holds the others up for long (Y2.5)
+
+NOGROUP: Final = b"NOGROUP there is no group '%s' on this node: begin with LEASE OPEN"
+FENCED: Final = (
+    b"FENCED epoch %d of group '%s' is over, %s has opened it with epoch %d: "
+    b"stop, or take it over with LEASE OPEN"
+)
+AHEAD: Final = b"NOGROUP group '%s' has had no epoch %d here, its last is %d: LEASE OPEN it again"
+NOBATCH: Final = b"NOBATCH group '%s' has no batch %d: its last is %d, the next one must be %d"
+OVER: Final = b"NOBATCH batch %d of group '%s' was given up, its jobs are queued: take a new one"
+ACKED_BATCH: Final = b"ACKED batch %d of group '%s' is committed, as is all up to %d"
+FULL: Final = b"ERR group '%s' has %d batches that are not committed: LEASE COMMIT some first"
+MANY: Final = b"ERR this node has %d groups with a lease: LEASE RELEASE those that are not used"
+IDLE_GROUP_MS: Final = 3_600_000  # a group without batches makes room for another after that
+
+
+def find(n: Node, name: bytes, epoch: i64) -> bytes:
+    """[Y1] Why a command of that epoch is refused (Y1.6, Y1.7); empty when it is not."""
+    g = n.leases.groups.get(name)
+    if g is None:
+        return NOGROUP % name
+    if epoch < g.epoch:
+        return FENCED % (epoch, name, g.owner, g.epoch)
+    return AHEAD % (name, epoch, g.epoch) if epoch > g.epoch else b""
+
+
+def check(n: Node, name: bytes, epoch: i64, seq: i64) -> bytes:
+    """[Y4] Why a COMMIT of that batch would be refused; empty: it would be done (Y4.2)."""
+    error = find(n, name, epoch)
+    if len(error) > 0:
+        return error
+    g = n.leases.groups[name]
+    if seq <= g.acked_seq or seq in g.batches:
+        return b""
+    return no_batch(g, seq)
+
+
+def no_batch(g: Group, seq: i64) -> bytes:
+    """Why there is no such batch (Y3.2)."""
+    if seq <= g.acked_seq:
+        return ACKED_BATCH % (seq, g.name, g.acked_seq)
+    if seq <= g.last_seq and seq > 0:
+        return OVER % (seq, g.name)
+    return NOBATCH % (g.name, seq, g.last_seq, g.last_seq + 1)
+
+
+def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i64, bytes]:
+    """[Y1] ON COMMAND LEASE OPEN: the epoch, or 0 and why not."""
+    leases = n.leases
+    g = leases.groups.get(name)
+    if g is not None and g.owner == owner and g.queues == queues:
+        renew(n, g)
+        return g.epoch, b""  # Y1.1
+    if g is None and len(leases.groups) >= GROUPS_MAX and not make_room(n):
+        return 0, MANY % len(leases.groups)  # Y1.4
+    if g is not None:
+        end_lease(n, g)  # Y1.2
+        leases.bytes -= group_bytes(g)
+    epoch: i64 = n.now_ms
+    if epoch <= leases.last_epoch:
+        epoch = leases.last_epoch + 1
+    leases.last_epoch = epoch
+    g = Group(name, owner, queues, epoch)
+    g.used_ms = n.now_ms
+    leases.groups[name] = g
+    leases.bytes += group_bytes(g)
+    if n.records is not None:
+        tell_group(n.records, g)  # Y9.1
+    return epoch, b""
+
+
+def group_bytes(g: Group) -> i64:
+    """What the group costs the process, without its batches."""
+    total: i64 = GROUP_BYTES + len(g.name) + len(g.owner)
+    for name in g.queues:
+        total += 60 + len(name)
+    return total
+
+
+def make_room(n: Node) -> bool:
+    """Forget the group that was not used for the longest time, if it has no batches (Y1.4)."""
+    idle: Group | None = None
+    for g in n.leases.groups.values():
+        if len(g.batches) == 0 and (idle is None or g.used_ms < idle.used_ms):
+            idle = g
+    if idle is None or idle.used_ms + IDLE_GROUP_MS > n.now_ms:
+        return False
+    forget_group(n, idle)
+    return True
+
+
+def forget_group(n: Node, g: Group) -> None:
+    """The group is unknown from now on; its epoch is never given out again."""
+    g.floor_seq = -1
+    for b in g.batches.values():
+        n.leases.bytes -= b.bytes_used()
+    g.batches = {}
+    n.leases.bytes -= group_bytes(g)
+    del n.leases.groups[g.name]
+    if n.records is not None:
+        tell_group(n.records, g)
+
+
+def on_next(
+    n: Node,
+    client: i64,
+    g: Group,
+    seq: i64,
+    count: i64,
+    body_bytes: i64,
+    parts: i64,
+    ttl_ms: i64,
+) -> tuple[i64, bytes]:
+    """[Y2] ON COMMAND LEASE NEXT: jobs in the batch, 0 when there is nothing; or an error."""
+    b = g.batches.get(seq)
+    if b is not None:
+        renew(n, g)
+        return b.count, b""  # Y2.2
+    if seq != g.last_seq + 1:
+        return 0, no_batch(g, seq)  # Y2.3
+    if len(g.batches) >= BATCHES_MAX:
+        return 0, FULL % (g.name, len(g.batches))  # Y2.4
+    is_new_ttl = ttl_ms != g.ttl_ms
+    g.ttl_ms = ttl_ms
+    renew(n, g)
+    b = Batch(seq, parts)
+    take_jobs(n, client, g, b, min(count, BATCH_MAX), body_bytes)
+    if len(b.jobs) == 0:
+        if is_new_ttl and n.records is not None:
+            tell_group(n.records, g)
+        on_poll(n, g.queues)
+        return 0, b""  # Y2.6
+    b.count = len(b.jobs)
+    g.last_seq = seq
+    g.batches[seq] = b
+    n.leases.bytes += b.bytes_used()
+    n.leases.batches_made += 1
+    n.leases.jobs_leased += b.count
+    arm(n, g)
+    begin_beats(n, b.jobs)
+    if n.records is not None:
+        if is_new_ttl:
+            tell_group(n.records, g)
+        tell_batch(n.records, g, b, n.now_ms, True)  # Y9.1
+    return b.count, b""
+
+
+def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: i64) -> None:
+    """[Y2] Fill the batch: one job from each queue in turn, the oldest first (Y2.1)."""
+    names = g.queues
+    queues: list[Queue] = []
+    for i in range(len(names)):
+        q = n.queues.get(names[(g.turn + i) % len(names)])
+        if q is not None and q.pause & PAUSE_OUT == 0 and q.length > 0:
+            queues.append(q)
+    if len(names) > 1:
+        g.turn = (g.turn + 1) % len(names)
+    while len(queues) > 0:
+        has_dry = False
+        for q in queues:
+            job = q.first()
+            while job is not None and job.expire_ms <= n.now_ms:
+                remove(n, job, ledger.EXPIRED)  # V2.3
+                job = q.first()
+            if job is None:
+                has_dry = True
+                continue
+            size: i64 = len(job.body)
+            if len(b.jobs) > 0 and b.body_bytes + size > body_bytes:
+                return
+            q.pop()
+            lease_job(n, client, q, job)
+            b.jobs.append(job)
+            b.body_bytes += size
+            if len(b.jobs) >= count:
+                return
+        if has_dry:
+            queues = [q for q in queues if q.length > 0]
+
+
+def lease_job(n: Node, client: i64, q: Queue, job: Job) -> None:
+    """[V4, Y2] Hand a job that was just taken from its queue to a batch (Y2.1).
+
+    Its timer stands at its expiry already and stays there. The journal is the caller's.
+    """
+    set_state(job, ACTIVE)
+    now_ms = n.now_ms
+    if job.delivered_count == 0:
+        job.first_ms = now_ms
+    else:
+        n.redeliveries += 1
+    job.delivered_count += 1
+    n.deliveries += 1
+    job.last_ms = now_ms
+    job.flags |= DELIVERED | LEASED
+    job.qtime_ms = 0
+    q.jobs_out += 1
+    q.atime_ms = now_ms
+    if q.length == 0 and q.demand is not None:
+        n.asks[q.name] = None  # F1.1
+    if n.events is not None:
+        n.events.delivered(now_ms, job, client)  # V4.5
+
+
+def commit(n: Node, name: bytes, epoch: i64, seq: i64) -> i64:
+    """[Y4] ON COMMAND LEASE COMMIT, when `check` had nothing against it: jobs acked."""
+    g = n.leases.groups[name]
+    assert g.epoch == epoch
+    renew(n, g)
+    if seq <= g.acked_seq:
+        return 0  # Y4.2
+    acked: i64 = 0
+    for number in list(g.batches):
+        if number > seq:
+            break
+        b = g.batches.pop(number)
+        n.leases.bytes -= b.bytes_used()
+        acked += ack_batch(n, b)  # Y4.1
+    g.acked_seq = seq
+    g.floor_seq = seq
+    if n.records is not None:
+        tell_group(n.records, g)
+    return acked
+
+
+def ack_batch(n: Node, b: Batch) -> i64:
+    """Acknowledge the jobs of the batch that are still to be done, as ACKJOB does."""
+    acked: i64 = 0
+    for job in b.jobs:
+        if is_leased(job):
+            retire(n, job)
+            if n.events is not None:
+                n.events.acked(n.now_ms, job)
+            acked += 1
+    for i, id in enumerate(b.ids):
+        found = n.jobs.get(id) if b.marks[i] >= 0 else None
+        if found is not None and found.state != ACKED and found.state != WAIT_REPL:
+            retire(n, found)  # Y7.5
+            if n.events is not None:
+                n.events.acked(n.now_ms, found)
+            acked += 1
+    return acked
+
+
+def on_touch(n: Node, g: Group, ttl_ms: i64) -> i64:
+    """[Y5] ON COMMAND LEASE TOUCH: batches that are not committed (Y5.1). `ttl_ms` 0: as it was."""
+    if ttl_ms > 0 and ttl_ms != g.ttl_ms:
+        g.ttl_ms = ttl_ms
+        if n.records is not None:
+            tell_group(n.records, g)
+    renew(n, g)
+    return len(g.batches)
+
+
+def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, bytes]:
+    """[Y5] ON COMMAND LEASE NACK: jobs of a batch that went back into their queue (Y5.2)."""
+    b = g.batches.get(seq)
+    if b is None:
+        return 0, no_batch(g, seq)
+    renew(n, g)
+    wanted: dict[bytes, None] = {}
+    for id in ids:
+        wanted[id] = None
+    done: i64 = 0
+    for i, job in enumerate(b.jobs):
+        if job.id in wanted and is_leased(job):
+            b.jobs[i] = gone(job.id)
+            job.flags &= 0xFF ^ LEASED
+            b.body_bytes -= len(job.body)
+            give_back(n, job, REQUEUE_NACK)
+            done += 1
+    return done, b""
+
+
+def on_release(n: Node, g: Group) -> i64:
+    """[Y5] ON COMMAND LEASE RELEASE: jobs put back; the group keeps its epoch (Y5.3)."""
+    g.used_ms = n.now_ms
+    done = end_lease(n, g)
+    if n.records is not None:
+        tell_group(n.records, g)
+    return done

@@ -1,0 +1,229 @@
+"""What time does to leases: they expire, are taken up again, are forgotten (SPEC Y7, Y8).
+
+A group has one timer. Nothing here walks over all jobs, only over those of a batch.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.announce import tell_working
+from tuque.core.job import ACTIVE, DELIVERED, LEASED, QUEUED, Job, set_state
+from tuque.core.lease_records import tell_batch, tell_drop
+from tuque.core.leases import Batch, Beat, Group, gone, is_leased
+from tuque.core.node import Node
+from tuque.core.procedures import REQUEUE_LEASE, requeue
+
+FAR: Final = 1 << 62
+KEEP_TTLS: Final = 10  # an expired batch is kept for so many TTLs (Y7.4)
+FIRST_BEAT_MS: Final = 500  # as V4.6
+PATIENT_MS: Final = 5_000  # a retry time above this can wait for it
+
+
+def renew(n: Node, g: Group) -> None:
+    """The lease lives for its TTL from now on (Y7.1)."""
+    g.used_ms = n.now_ms
+    if g.ttl_ms > 0:
+        g.until_ms = n.now_ms + g.ttl_ms
+
+
+def arm(n: Node, g: Group) -> None:
+    """See to it that the timer looks at the group when something is due."""
+    at_ms = due_ms(g)
+    if at_ms < FAR and (g.armed_ms == 0 or at_ms < g.armed_ms):
+        g.armed_ms = at_ms
+        heappush(n.leases.timers, (at_ms, g.name))
+
+
+def due_ms(g: Group) -> i64:
+    """When something of the group is due; FAR when nothing is."""
+    at_ms: i64 = FAR
+    for b in g.batches.values():
+        then = b.drop_ms if b.is_expired else g.until_ms
+        if then < at_ms:
+            at_ms = then
+    return at_ms
+
+
+def lease_tick(n: Node) -> None:
+    """[Y7] TIMER of groups: leases end, expired batches are forgotten."""
+    timers = n.leases.timers
+    while len(timers) > 0 and timers[0][0] <= n.now_ms:
+        at_ms, name = heappop(timers)
+        g = n.leases.groups.get(name)
+        if g is None or g.armed_ms != at_ms:
+            continue
+        g.armed_ms = 0
+        on_group_timer(n, g)
+        arm(n, g)
+    beats_tick(n)
+
+
+def lease_next_ms(n: Node) -> i64:
+    """When `lease_tick` has something to do; FAR when never."""
+    at_ms: i64 = FAR
+    if len(n.leases.timers) > 0:
+        at_ms = n.leases.timers[0][0]
+    if len(n.leases.beats) > 0 and n.leases.beats[0][0] < at_ms:
+        at_ms = n.leases.beats[0][0]
+    return at_ms
+
+
+def on_group_timer(n: Node, g: Group) -> None:
+    """One live batch expires at a time, those that were expired long enough are forgotten."""
+    for seq in list(g.batches):
+        b = g.batches[seq]
+        if b.is_expired:
+            if b.drop_ms <= n.now_ms:
+                del g.batches[seq]  # Y7.4
+                n.leases.bytes -= b.bytes_used()
+                if n.records is not None:
+                    tell_drop(n.records, g, seq)
+        elif g.until_ms <= n.now_ms:
+            expire(n, g, b)
+            return
+
+
+def expire(n: Node, g: Group, b: Batch) -> None:
+    """[Y7] The lease of the batch is over: its jobs go back, their ids stay (Y7.2)."""
+    n.leases.expired += 1
+    n.leases.bytes -= b.bytes_used()
+    jobs = b.jobs
+    b.jobs = []
+    b.is_expired = True
+    b.drop_ms = n.now_ms + KEEP_TTLS * g.ttl_ms
+    for job in jobs:
+        b.ids.append(job.id)
+        b.marks.append(i64(job.delivered_count) if is_leased(job) else -1)
+    n.leases.bytes += b.bytes_used()
+    if n.records is not None:
+        tell_batch(n.records, g, b, n.now_ms, False)
+    give_back_all(n, jobs)
+
+
+def end_lease(n: Node, g: Group) -> i64:
+    """All batches of the group are over: their jobs go back (Y1.2, Y5.3). Returns how many.
+
+    The group's record is the caller's, who knows what the group is from now on.
+    """
+    done: i64 = 0
+    for b in list(g.batches.values()):
+        n.leases.bytes -= b.bytes_used()
+        done += give_back_all(n, b.jobs)
+    g.batches = {}
+    g.floor_seq = g.last_seq
+    return done
+
+
+def give_back_all(n: Node, jobs: list[Job]) -> i64:
+    """Take the lease off the jobs and queue them again; returns how many."""
+    done: i64 = 0
+    for job in jobs:
+        if is_leased(job):
+            job.flags &= 0xFF ^ LEASED
+            if give_back(n, job, REQUEUE_LEASE):
+                done += 1
+    return done
+
+
+def give_back(n: Node, job: Job, why: i64) -> bool:
+    """Queue a job whose lease was taken off; one of at most once is not handed out again."""
+    if job.retry_s > 0:
+        requeue(n, job, why)  # Y7.2
+        return True
+    n.delivered_amo[job.id] = None  # Y7.3
+    if n.records is not None:
+        n.records.state(job)
+    return False
+
+
+def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
+    """[Y7] An expired batch is read again: it gets its jobs that nobody else has had (Y7.6)."""
+    n.leases.bytes -= b.bytes_used()
+    ids = b.ids
+    marks = b.marks
+    b.ids = []
+    b.marks = []
+    b.is_expired = False
+    b.body_bytes = 0
+    for i, id in enumerate(ids):
+        job = n.jobs.get(id)
+        if (
+            job is None
+            or job.state != QUEUED
+            or job.delivered_count != marks[i]
+            or job.expire_ms <= n.now_ms
+        ):
+            b.jobs.append(gone(id))
+        else:
+            take_again(n, client, job)
+            b.jobs.append(job)
+            b.body_bytes += len(job.body)
+    n.leases.bytes += b.bytes_used()
+    renew(n, g)
+    arm(n, g)
+    begin_beats(n, b.jobs)
+    if n.records is not None:
+        tell_batch(n.records, g, b, n.now_ms, True)
+
+
+def take_again(n: Node, client: i64, job: Job) -> None:
+    """Out of its queue, out of turn: a delivery like any other (V4)."""
+    set_state(job, ACTIVE)
+    q = n.queues[job.queue]
+    q.left()
+    job.delivered_count += 1
+    job.last_ms = n.now_ms
+    job.flags |= DELIVERED | LEASED
+    job.qtime_ms = 0
+    n.deliveries += 1
+    n.redeliveries += 1
+    q.jobs_out += 1
+    q.atime_ms = n.now_ms
+    if n.events is not None:
+        n.events.delivered(n.now_ms, job, client)
+
+
+def begin_beats(n: Node, jobs: list[Job]) -> None:
+    """[Y8] The other holders of leased jobs are told, now or soon, and then again (Y8.1)."""
+    if len(n.peers) <= 1:
+        return
+    by_retry: dict[int, list[Job]] = {}
+    for job in jobs:
+        if job.holders != 1 and job.retry_s > 0 and is_leased(job):
+            shared = by_retry.get(i64(job.retry_s))
+            if shared is None:
+                shared = []
+                by_retry[i64(job.retry_s)] = shared
+            shared.append(job)
+    leases = n.leases
+    for retry_s, shared in by_retry.items():
+        leases.beat_number += 1
+        leases.beating[leases.beat_number] = Beat(shared, retry_s * 500)
+        at_ms = n.now_ms + FIRST_BEAT_MS if retry_s * 1000 > PATIENT_MS else n.now_ms
+        heappush(leases.beats, (at_ms, leases.beat_number))
+
+
+def beats_tick(n: Node) -> None:
+    """[Y8] Tell the other holders of leased jobs to leave them alone, some at a time."""
+    leases = n.leases
+    left = n.limits.timers_per_step
+    while len(leases.beats) > 0 and leases.beats[0][0] <= n.now_ms and left > 0:
+        _, number = leases.beats[0]
+        beat = leases.beating[number]
+        while beat.next < len(beat.jobs) and left > 0:
+            job = beat.jobs[beat.next]
+            beat.next += 1
+            left -= 1
+            if is_leased(job):
+                tell_working(n, job, i64(job.retry_s) * 1000)
+        if beat.next < len(beat.jobs):
+            return
+        heappop(leases.beats)
+        beat.next = 0
+        beat.jobs = [job for job in beat.jobs if is_leased(job)]
+        if len(beat.jobs) == 0:
+            del leases.beating[number]
+        else:
+            heappush(leases.beats, (n.now_ms + beat.step_ms, number))

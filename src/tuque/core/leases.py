@@ -1,0 +1,113 @@
+"""What a node knows of leases: groups, their batches, which are due (SPEC Y).
+
+A group hands out jobs in numbered batches. While its lease lives a batch refers to its
+jobs; when it has expired only to their ids, since they live elsewhere then. Who may do
+what is core/lease.py's; this module only keeps.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.job import ACKED, ACTIVE, LEASED, Job
+
+GROUPS_MAX: Final = 1_000  # Y1.4
+BATCHES_MAX: Final = 16  # not committed, of one group (Y2.4)
+QUEUES_MAX: Final = 256  # of one group (Y1.3)
+NAME_MAX: Final = 255  # bytes (Y1.3)
+
+# what they cost the process, in bytes (M1)
+GROUP_BYTES: Final = 1_200
+BATCH_BYTES: Final = 480
+LIVE_BYTES: Final = 9  # a job of a batch
+EXPIRED_BYTES: Final = 92  # its id, when the job itself may be gone
+
+
+@final
+class Batch:
+    """Jobs handed out together. Positions stay what they are, whatever becomes of the jobs."""
+
+    def __init__(self, seq: i64, parts: i64) -> None:
+        self.seq = seq
+        self.parts = parts
+        self.count: i64 = 0  # positions
+        self.body_bytes: i64 = 0
+        self.jobs: list[Job] = []  # while the lease lives
+        self.ids: list[bytes] = []  # when it has expired
+        self.marks: list[int] = []  # then: which delivery the batch had of each, -1 none
+        self.is_expired = False
+        self.drop_ms: i64 = 0  # expired: when it is forgotten (Y7.4)
+        self.reads: list[int] = [0] * parts  # how often each part was begun to be read
+
+    def attempts(self) -> i64:
+        """How often the batch was begun to be read (Y3.3)."""
+        return max(self.reads)
+
+    def bytes_used(self) -> i64:
+        """What the batch costs the process, without its jobs."""
+        each: i64 = EXPIRED_BYTES if self.is_expired else LIVE_BYTES
+        return BATCH_BYTES + each * self.count
+
+
+@final
+class Group:
+    """Who takes jobs of which queues, and what it has of them."""
+
+    def __init__(self, name: bytes, owner: bytes, queues: list[bytes], epoch: i64) -> None:
+        self.name = name
+        self.owner = owner
+        self.queues = queues
+        self.epoch = epoch
+        self.last_seq: i64 = 0  # the newest batch
+        self.acked_seq: i64 = 0  # all up to here are committed
+        self.floor_seq: i64 = 0  # all up to here are over: committed or released
+        self.ttl_ms: i64 = 0  # 0: no batch yet
+        self.until_ms: i64 = 0  # the lease lives until then
+        self.armed_ms: i64 = 0  # when its timer looks, 0: it has none
+        self.used_ms: i64 = 0  # the last command about it
+        self.turn: i64 = 0  # the queue that begins the next batch
+        self.batches: dict[int, Batch] = {}  # not committed, by number, in order
+
+
+@final
+class Beat:
+    """Replicated jobs of one batch and one retry time: their other holders are told (Y8.1)."""
+
+    def __init__(self, jobs: list[Job], step_ms: i64) -> None:
+        self.jobs = jobs
+        self.step_ms = step_ms
+        self.next: i64 = 0  # of the jobs, the first that is still to be told of
+
+
+@final
+class Leases:
+    """All groups of a node."""
+
+    def __init__(self) -> None:
+        self.groups: dict[bytes, Group] = {}
+        self.last_epoch: i64 = 0
+        self.bytes: i64 = 0  # groups and batches
+        self.timers: list[tuple[int, bytes]] = []  # heap of (instant, group)
+        self.beats: list[tuple[int, int]] = []  # heap of (instant, number in `beating`)
+        self.beating: dict[int, Beat] = {}
+        self.beat_number: i64 = 0
+        self.loaded: dict[bytes, Job] = {}  # while loading: jobs that were leased
+        self.expired: i64 = 0  # leases, since the start
+        self.batches_made: i64 = 0
+        self.jobs_leased: i64 = 0  # since the start
+
+    def bytes_used(self) -> i64:
+        """What groups and batches cost the process (M1.1)."""
+        return self.bytes
+
+
+def is_leased(job: Job) -> bool:
+    """Whether the job is out under a lease that lives."""
+    return job.flags & LEASED != 0 and job.state == ACTIVE
+
+
+def gone(id: bytes) -> Job:
+    """What stands in a batch for a job that is no longer its own."""
+    job = Job(id, b"", b"", 0, 0, 0, 0, 0)
+    job.state = ACKED
+    return job
