@@ -9,6 +9,7 @@ from tuque.core import ledger
 from tuque.core.collect import collect, finish, retire
 from tuque.core.copies import begin, send_async
 from tuque.core.job import ACKED, BODYLESS, WAIT_REPL, Job
+from tuque.core.lease import forget_group
 from tuque.core.node import Node
 from tuque.core.procedures import remove, unregister
 from tuque.core.replicate import PLAIN, make_job, settle
@@ -93,6 +94,8 @@ def flush_all(n: Node) -> i64:
         if q.pause != 0 and n.records is not None:
             n.records.pause(name, 0)
         del n.queues[name]
+    for g in list(n.leases.groups.values()):
+        forget_group(n, g)
     n.idle_checks = []
     n.ready = []
     n.tombs = Tombs()

@@ -15,6 +15,7 @@ GROUPS_MAX: Final = 1_000  # Y1.4
 BATCHES_MAX: Final = 16  # not committed, of one group (Y2.4)
 QUEUES_MAX: Final = 256  # of one group (Y1.3)
 NAME_MAX: Final = 255  # bytes (Y1.3)
+PARTS_MAX: Final = 1_024  # of a batch (Y2.4)
 
 # what they cost the process, in bytes (M1)
 GROUP_BYTES: Final = 1_200

@@ -10,6 +10,7 @@ from mypy_extensions import i32, i64, u8
 
 from tuque.core.ids import ID_BYTES
 from tuque.core.job import ACKED, Job
+from tuque.core.lease_readback import LeaseRecord, decode_lease
 from tuque.core.records import (
     ACK,
     ADD,
@@ -23,6 +24,8 @@ from tuque.core.records import (
     HAS_HOLDERS,
     HISTORY_BYTES,
     HOLDERS,
+    LEASE_DROP,
+    LEASE_GROUP,
     NODE_ID_BYTES,
     PAUSE,
     PEER,
@@ -64,6 +67,7 @@ class Record:
         self.bits: i64 = 0  # PAUSE: bits, REMOVE: cause, TOMB: kind
         self.a: i64 = 0  # END: jobs, GAP: records, PEER: slot
         self.b: i64 = 0  # END: records, GAP: bytes, PEER: incarnation
+        self.lease = LeaseRecord()
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -134,6 +138,10 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
         r.a = read_i64_le(data, at)
         r.b = read_i64_le(data, at + 8)
         return at + 16
+    if LEASE_GROUP <= kind <= LEASE_DROP:
+        if not decode_lease(kind, data, at, end, r.lease):
+            raise BadRecord("lease out of range")
+        return end
     if kind != CLOSE:
         raise BadRecord("unknown kind of record")
     return at

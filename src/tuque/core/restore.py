@@ -4,7 +4,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.collect import on_loaded, restore_acked
-from tuque.core.job import ACKED, ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED, QUEUED, Job
+from tuque.core.job import ACKED, ACTIVE, DELIVERED, IN_TRANSIT, LEASED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.node import Node, Pausing
 from tuque.core.peers import slots_of
 from tuque.core.procedures import get_queue, register
@@ -31,6 +31,9 @@ def restore_job(n: Node, job: Job) -> bool:
         register(n, job, ledger.LOADED)
         restore_acked(n, job)
         return True
+    if job.flags & LEASED:
+        job.flags &= 0xFF ^ LEASED  # until its batch takes it up again (Y9.3)
+        n.leases.loaded[job.id] = job
     was_queued = job.state == QUEUED
     job.state = ACTIVE
     register(n, job, ledger.LOADED)

@@ -17,7 +17,7 @@ from tuque.core.lease import (
 )
 from tuque.core.lease_rows import columns, on_fetch, plain_rows
 from tuque.core.lease_views import lease_info
-from tuque.core.leases import NAME_MAX, QUEUES_MAX, Group
+from tuque.core.leases import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
 from tuque.server.clients import Client
 from tuque.server.dispatch import BADID
 from tuque.server.helping import reply_help
@@ -30,7 +30,6 @@ WRONG: Final = b"ERR Wrong LEASE subcommand or number of arguments"
 COUNT_MAX: Final = 1_000_000
 BYTES_DEFAULT: Final = 64 << 20
 BYTES_MAX: Final = 1 << 31
-PARTS_MAX: Final = 1_024
 TTL_MIN_MS: Final = 1_000
 TTL_MAX_MS: Final = 86_400_000
 ROWS_DEFAULT: Final = 2_000

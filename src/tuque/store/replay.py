@@ -15,6 +15,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, WAIT_REPL, Job
+from tuque.core.lease_load import LeaseLog
 from tuque.core.ledger import GC_ACKED
 from tuque.core.node import Node
 from tuque.core.procedures import CUSTODY_KEEP_MS
@@ -27,6 +28,8 @@ from tuque.core.records import (
     FIRST,
     GAP,
     HOLDERS,
+    LEASE_DROP,
+    LEASE_GROUP,
     PAUSE,
     PEER,
     REMOVE,
@@ -104,6 +107,7 @@ class Loader:
         self.nodes = NodeSets()
         self.lives: dict[bytes, int] = {}  # of at-most-once jobs: the other node's incarnation
         self.pauses: dict[bytes, int] = {}
+        self.leases = LeaseLog()
         self.order: list[Job] = []
         self.restored: i64 = 0
         self.notes: list[str] = []
@@ -237,7 +241,13 @@ class Loader:
             )
         if found or not reason.endswith(CUT_OFF):
             # Not just a write that ends too early: a person may want to see it.
-            aside = keep_aside(self.disk, scanner.path, "torn", offset, size)
+            try:
+                aside = keep_aside(self.disk, scanner.path, "torn", offset, size)
+            except OSError as e:
+                raise JournalError(
+                    f"cannot keep the torn end of {scanner.path} aside: {e.strerror or e}; "
+                    "nothing was cut, free space or check the disk, and start again"
+                ) from e
             later = "later frames are whole: all of it" if found else "it"
             reason += f"; {later} is kept in {aside}"
         try:
@@ -308,6 +318,8 @@ class Loader:
                 self.pauses[r.queue] = r.bits
             else:
                 self.pauses.pop(r.queue, None)
+        elif LEASE_GROUP <= kind <= LEASE_DROP:
+            self.leases.apply(kind, r.lease, self.jobs)
         elif kind == END:
             self.is_ended = True
         elif kind == GAP:
@@ -378,6 +390,7 @@ class Loader:
             if job.first_ms != 0:
                 job.first_ms += jump_ms
                 job.last_ms += jump_ms
+        self.leases.shift(jump_ms)
         for job_id in list(self.acked):
             self.acked[job_id] += jump_ms
         for job_id, (end_ms, nodes) in list(self.buried.items()):
@@ -411,6 +424,7 @@ class Loader:
         self.order = []
         for queue, bits in self.pauses.items():
             restore_pause(n, queue, bits)
+        self.leases.restore(n)
         self.restore_tombs(n)
         return True
 

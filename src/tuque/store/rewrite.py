@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.job import WAIT_REPL, Job
+from tuque.core.lease_load import tell_all
 from tuque.core.node import Node
 from tuque.core.queue import PAUSE_BCAST
 from tuque.core.records import Records
@@ -36,6 +37,7 @@ class Snapshot:
                 told = n.pauses.get(name)
                 is_bcast = told is not None and told.is_bcast
                 self.records.pause(name, q.pause | PAUSE_BCAST if is_bcast else q.pause)
+        tell_all(n, self.records)  # now: their jobs are told later, by what is so then
 
     def slice(self, n: Node, most: i64) -> bytes:
         """The records of up to `most` jobs, about 1 MB at the most; b"" when all are told.
