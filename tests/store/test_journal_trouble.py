@@ -224,6 +224,28 @@ def test_a_torn_tail_is_cut_or_refused_as_configured() -> None:
     assert len(lax.n.jobs) == 1
 
 
+def test_a_disk_that_fails_while_a_torn_end_is_kept_aside_changes_nothing() -> None:
+    lab = Lab()
+    lab.start()
+    lab.add()
+    lab.add()
+    (name,) = [n for n in lab.disk.listdir(PATH) if n.endswith(".log")]
+    data = lab.disk.file(f"{PATH}/{name}").data
+    data[-5] ^= 1
+    lab.disk.process_crash()
+    before = bytes(data)
+    lab.disk.fsync_errors = 1
+    with pytest.raises(JournalError, match="cannot write the torn end .* nothing was cut"):
+        Lab(lab.disk).start()
+    assert lab.disk.file(f"{PATH}/{name}").data == before
+    lab.disk.process_crash()
+    again = Lab(lab.disk)
+    (note,) = again.start().notes
+    aside = note.split("kept in ")[1].rstrip(")")
+    assert before.endswith(lab.disk.file(aside).data), "once, though the first try wrote it too"
+    assert len(again.n.jobs) == 1
+
+
 def test_turning_it_on_in_a_running_server_replaces_what_was_there() -> None:
     lab = Lab()
     lab.start()

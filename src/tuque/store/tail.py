@@ -41,8 +41,13 @@ def is_same_boot(a: Boot, b: Boot) -> bool:
 
 
 def keep_aside(disk: Disk, path: str, label: str, offset: i64, size: i64) -> str:
-    """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name."""
+    """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name. Raises OSError.
+
+    What an earlier try left there is written anew.
+    """
     aside = f"{path}.{label}-{offset}"
+    if disk.exists(aside):
+        disk.unlink(aside)
     handle = disk.open_append(aside)
     try:
         while size > 0:
