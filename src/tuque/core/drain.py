@@ -25,6 +25,7 @@ from tuque.core.job import (
     WAIT_REPL,
     Job,
 )
+from tuque.core.leases import is_leased
 from tuque.core.losses import COUNT, FAR, Leave
 from tuque.core.mending import choose_room, refill, send_repairs
 from tuque.core.msgs import Enqueue, Left
@@ -99,6 +100,9 @@ def others_of(n: Node) -> i64:
 def leave(n: Node, job: Job) -> None:
     """[K7] Take the next step to get rid of the job (K7.2)."""
     state = n.losses
+    if is_leased(job):
+        state.leaves.pop(job.id, None)  # Y8.3: the next round meets it again
+        return
     if job.state == ACKED or job.state == WAIT_REPL or job.retry_s == 0:
         state.leaves.pop(job.id, None)
         if job.retry_s == 0:

@@ -8,7 +8,8 @@ from mypy_extensions import i64
 
 from tuque.core.announce import TOMB_MS, jitter_ms, set_due, tell_queued
 from tuque.core.copies import join_holders
-from tuque.core.job import ACKED, ACTIVE, DELIVERED, QUEUED, WAIT_REPL, Job
+from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, QUEUED, WAIT_REPL, Job
+from tuque.core.leases import is_leased
 from tuque.core.msgs import (
     COUNT_DELIVERY,
     COUNT_NACK,
@@ -49,6 +50,8 @@ def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
 
 def put_off(n: Node, job: Job, due_ms: i64) -> None:
     """Move the due time of an active job that may be queued again, never to an earlier instant."""
+    if job.flags & LEASED:
+        return  # it has no due time (Y6.2)
     if job.state == ACTIVE and job.retry_s > 0 and due_ms > job.qtime_ms:
         set_due(n, job, due_ms)
 
@@ -61,6 +64,8 @@ def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
             continue
         if job.state == QUEUED:
             tell_queued(n, job, HAS_QUEUED)  # Q3.3
+        elif is_leased(job):
+            say(n, slot, Delivered(id, i64(job.retry_s) * 1000))  # Y8.2
         elif job.delivered_count > 0:
             left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
             if left_ms > 0:

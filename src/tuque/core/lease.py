@@ -16,7 +16,6 @@ from tuque.core.lease_records import tell_batch, tell_group
 from tuque.core.lease_time import arm, begin_beats, end_lease, give_back, renew
 from tuque.core.leases import (
     BATCHES_MAX,
-    GROUP_BYTES,
     GROUPS_MAX,
     Batch,
     Group,
@@ -40,6 +39,7 @@ OVER: Final = b"NOBATCH batch %d of group '%s' was given up, its jobs are queued
 ACKED_BATCH: Final = b"ACKED batch %d of group '%s' is committed, as is all up to %d"
 FULL: Final = b"ERR group '%s' has %d batches that are not committed: LEASE COMMIT some first"
 MANY: Final = b"ERR this node has %d groups with a lease: LEASE RELEASE those that are not used"
+LEAVING: Final = b"LEAVING this node leaves the cluster and begins no batch: ask another one"
 IDLE_GROUP_MS: Final = 3_600_000  # a group without batches makes room for another after that
 
 
@@ -84,7 +84,7 @@ def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i6
         return 0, MANY % len(leases.groups)  # Y1.4
     if g is not None:
         end_lease(n, g)  # Y1.2
-        leases.bytes -= group_bytes(g)
+        leases.bytes -= g.bytes_used()
     epoch: i64 = n.now_ms
     if epoch <= leases.last_epoch:
         epoch = leases.last_epoch + 1
@@ -92,18 +92,10 @@ def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i6
     g = Group(name, owner, queues, epoch)
     g.used_ms = n.now_ms
     leases.groups[name] = g
-    leases.bytes += group_bytes(g)
+    leases.bytes += g.bytes_used()
     if n.records is not None:
         tell_group(n.records, g)  # Y9.1
     return epoch, b""
-
-
-def group_bytes(g: Group) -> i64:
-    """What the group costs the process, without its batches."""
-    total: i64 = GROUP_BYTES + len(g.name) + len(g.owner)
-    for name in g.queues:
-        total += 60 + len(name)
-    return total
 
 
 def make_room(n: Node) -> bool:
@@ -124,7 +116,7 @@ def forget_group(n: Node, g: Group) -> None:
     for b in g.batches.values():
         n.leases.bytes -= b.bytes_used()
     g.batches = {}
-    n.leases.bytes -= group_bytes(g)
+    n.leases.bytes -= g.bytes_used()
     del n.leases.groups[g.name]
     if n.records is not None:
         tell_group(n.records, g)
@@ -149,6 +141,8 @@ def on_next(
         return 0, no_batch(g, seq)  # Y2.3
     if len(g.batches) >= BATCHES_MAX:
         return 0, FULL % (g.name, len(g.batches))  # Y2.4
+    if n.is_leaving:
+        return 0, LEAVING  # Y8.3
     is_new_ttl = ttl_ms != g.ttl_ms
     g.ttl_ms = ttl_ms
     renew(n, g)

@@ -9,7 +9,6 @@ from typing import final
 from mypy_extensions import i32, i64
 
 from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, Job
-from tuque.core.lease import group_bytes
 from tuque.core.lease_readback import LeaseRecord
 from tuque.core.lease_records import HOW_EXPIRED, HOW_TAKEN, tell_batch, tell_group
 from tuque.core.lease_time import arm, begin_beats, renew
@@ -92,7 +91,7 @@ class LeaseLog:
         leases.last_epoch = max(leases.last_epoch, self.last_epoch)
         for g in self.groups.values():
             leases.groups[g.name] = g
-            leases.bytes += group_bytes(g)
+            leases.bytes += g.bytes_used()
             renew(n, g)
             for seq in list(g.batches):
                 b = g.batches[seq]

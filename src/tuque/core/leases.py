@@ -69,6 +69,13 @@ class Group:
         self.turn: i64 = 0  # the queue that begins the next batch
         self.batches: dict[int, Batch] = {}  # not committed, by number, in order
 
+    def bytes_used(self) -> i64:
+        """What the group costs the process, without its batches."""
+        total: i64 = GROUP_BYTES + len(self.name) + len(self.owner)
+        for name in self.queues:
+            total += 60 + len(name)
+        return total
+
 
 @final
 class Beat:
@@ -97,9 +104,20 @@ class Leases:
         self.batches_made: i64 = 0
         self.jobs_leased: i64 = 0  # since the start
 
-    def bytes_used(self) -> i64:
-        """What groups and batches cost the process (M1.1)."""
-        return self.bytes
+    def check(self) -> i64:
+        """How many jobs are leased; assert that bytes and batches agree with them."""
+        leased: i64 = 0
+        total: i64 = 0
+        for g in self.groups.values():
+            total += g.bytes_used()
+            for b in g.batches.values():
+                total += b.bytes_used()
+                assert b.count == len(b.ids if b.is_expired else b.jobs), "positions of a batch"
+                for job in b.jobs:
+                    if is_leased(job):
+                        leased += 1
+        assert total == self.bytes, "bytes of leases"
+        return leased
 
 
 def is_leased(job: Job) -> bool:

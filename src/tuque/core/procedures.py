@@ -314,6 +314,7 @@ def check(n: Node) -> None:
     queued: dict[bytes, int] = {}
     total: i64 = 0
     acked: i64 = 0
+    leased: i64 = 0
     for id, job in n.jobs.items():
         assert job.id == id
         assert job.slot >= 0, "job without a timer"
@@ -323,12 +324,16 @@ def check(n: Node) -> None:
             assert id in n.acked, "acked job without its place"
             assert len(job.body) == 0, "body of an acked job"
             assert (job.flags & BODYLESS != 0) == (id in n.strays), "ack without a job"
+        if job.flags & LEASED and job.state == ACTIVE:
+            leased += 1
         if job.state == QUEUED:
+            assert job.flags & LEASED == 0, "queued and leased"
             queued[job.queue] = queued.get(job.queue, 0) + 1
     for name, q in n.queues.items():
         assert q.length == queued.get(name, 0), "queue length"
         assert len(q.peek(q.length + 1)) == q.length, "queue order list"
     assert acked == len(n.acked), "acked jobs"
+    assert leased == n.leases.check(), "jobs of batches"
     assert len(n.strays) == sum(n.stray_counts.values()), "acks without a job"
     assert total == n.job_bytes, "bytes of jobs"
     assert n.wheel.count == len(n.jobs), "timers"

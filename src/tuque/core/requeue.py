@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core.announce import set_due, tell_queued, tell_working
 from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, WAIT_REPL, Job
+from tuque.core.leases import is_leased
 from tuque.core.msgs import COUNT_NACK
 from tuque.core.node import Node
 from tuque.core.procedures import (
@@ -19,6 +20,7 @@ from tuque.core.procedures import (
 
 NOJOB: Final = b"NOJOB Job not known in the context of this node."
 ACKED_ALREADY: Final = b"ACKED Job is already acknowledged."
+LEASED_OUT: Final = b"NOTDELIVERED Job is leased: LEASE TOUCH and LEASE FETCH extend its lease."
 NOTDELIVERED: Final = b"NOTDELIVERED Job was not delivered yet, there is no processing to extend."
 TOOLATE: Final = (
     b"TOOLATE Half of job TTL already elapsed, "
@@ -93,6 +95,8 @@ def on_working(n: Node, id: bytes) -> bytes:
         return ACKED_ALREADY if job.state != WAIT_REPL else NOTDELIVERED  # Q8.2
     if job.flags & DELIVERED == 0:
         return NOTDELIVERED  # Q8.3
+    if is_leased(job):
+        return LEASED_OUT  # Y6.2
     created_ms = job.ctime_ns // 1_000_000
     if n.now_ms - created_ms > (job.expire_ms - created_ms) // 2:
         return TOOLATE  # Q8.4
