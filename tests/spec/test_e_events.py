@@ -41,8 +41,8 @@ def test_one_row_an_event(box: Box) -> None:
 
 
 def test_ends_tell_it_all(box: Box) -> None:
-    """E1.2 acked, expired, dead and deleted carry added, first and last delivery time and the
-    counts, so that a reader needs no join.
+    """E1.2 acked, expired, dead and deleted carry due (added and delay), first and last delivery
+    time, the counts, size and delay, so that a reader needs no join.
     """
     box.run("DELJOB", box.add())
     job_id = box.add(RETRY=1)
@@ -56,6 +56,8 @@ def test_ends_tell_it_all(box: Box) -> None:
     assert box.n.events is not None
     (chunk,) = box.n.events.full
     assert chunk.enqueued_ms == [START_MS, START_MS]
+    assert (chunk.size[0], chunk.size[-1]) == (chunk.size[1], chunk.size[2])  # added, end
+    assert (len(chunk.size), len(chunk.delay_ms), len(chunk.ttl_ms)) == (4, 4, 2)
     assert chunk.first_ms == [0, START_MS + 10]
     assert chunk.last_ms == [0, START_MS + 2_010]
     assert (chunk.deliveries, chunk.nacks, chunk.timeouts) == ([0, 2], [0, 1], [0, 1])

@@ -80,9 +80,10 @@ class Chunk:
         self.delivery: list[int] = []
         # one value per `delivered`
         self.consumer: list[int] = []
-        # one value per `added`
+        # one value per `added`, `acked`, `expired`, `dead`, `deleted`
         self.size: list[int] = []
         self.delay_ms: list[int] = []
+        # one value per `added`
         self.ttl_ms: list[int] = []
         self.retry_ms: list[int] = []
         # one value per `nacked`, `requeued`, `dead`, `deleted`
@@ -280,6 +281,8 @@ class Events:
 
 def _stamps(c: Chunk, job: Job) -> None:
     """The life of a job that ends, so that one event tells it all."""
+    c.size.append(len(job.body))
+    c.delay_ms.append(int(job.delay_s) * 1000)
     c.enqueued_ms.append(job.ctime_ns // 1_000_000 + int(job.delay_s) * 1000)
     c.first_ms.append(job.first_ms)
     c.last_ms.append(job.last_ms)

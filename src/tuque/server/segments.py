@@ -65,6 +65,7 @@ def to_batch(chunk: ev.Chunk, node: str) -> Any:
     kinds = pa.Array.from_buffers(pa.int8(), rows, [None, pa.py_buffer(bytes(chunk.kinds))])
     is_added = pc.equal(kinds, ev.ADDED)
     is_end = pc.is_in(kinds, _HAS_STAMPS)
+    is_either = pc.or_(is_added, is_end)
 
     def spread(values: list[int], mask: Any, kind: Any) -> Any:
         """A short column at full length: null where the mask is false."""
@@ -82,8 +83,8 @@ def to_batch(chunk: ev.Chunk, node: str) -> Any:
         texts(chunk.job_ids),
         pa.array(chunk.delivery, pa.int32()),
         pc.replace_with_mask(pa.nulls(rows, pa.string()), is_delivered, consumers),
-        spread(chunk.size, is_added, pa.int32()),
-        spread(chunk.delay_ms, is_added, pa.int64()),
+        spread(chunk.size, is_either, pa.int32()),
+        spread(chunk.delay_ms, is_either, pa.int64()),
         spread(chunk.ttl_ms, is_added, pa.int64()),
         spread(chunk.retry_ms, is_added, pa.int64()),
         pa.nulls(rows, pa.int32()),
