@@ -183,6 +183,7 @@ def on_gotjobs(n: Node, slot: i64, m: GotJobs) -> None:
             unregister(n, job, ledger.MOVED)
             if n.records is not None:
                 n.records.remove(id, ledger.MOVED)
+                n.records.has_custody = True  # LEFT waits for it (F2.3)
             left.ids.append(id)
     if len(left.ids) > 0:
         say(n, slot, left)
