@@ -227,11 +227,17 @@ def meet_again(cluster: Cluster, m: Machine) -> None:
             return
 
 
-def take_back(cluster: Cluster, m: Machine) -> None:
-    """A node that was forgotten joins again, which it may only without old jobs."""
+def take_back(cluster: Cluster, m: Machine, times: int = 3) -> None:
+    """A node that was forgotten joins again, which it may only without old jobs.
+
+    A node that lost its memory too takes it as one it never knew, until it hears that it was
+    forgotten: then the refusal says what to do, and it is done once more.
+    """
     if m.shell is not None and m.shell.links.linked() < len(cluster.machines) - 1:
         m.die(how="kill", back="empty", down_ms=100)
         cluster.world.after(500_000, partial(meet_again, cluster, m))
+        if times > 1:
+            cluster.world.after(3_000_000, partial(take_back, cluster, m, times - 1))
 
 
 def forget_everywhere(cluster: Cluster, m: Machine) -> None:
