@@ -41,6 +41,7 @@ def lease_info(n: Node, g: Group) -> dict[str, object]:
 
 def lease_figures(n: Node) -> dict[str, object]:
     """[Y10] Figures for INFO (Y10.2)."""
+    leases = n.leases
     batches: i64 = 0
     jobs: i64 = 0
     for g in n.leases.groups.values():
@@ -48,4 +49,12 @@ def lease_figures(n: Node) -> dict[str, object]:
             batches += 1
             if not b.is_expired:
                 jobs += b.count
-    return {"batches": int(batches), "jobs": int(jobs)}
+    return {
+        "lease_groups": len(leases.groups),
+        "lease_batches": int(batches),
+        "lease_jobs": int(jobs),
+        "lease_bytes": int(leases.bytes),
+        "lease_batches_made": int(leases.batches_made),
+        "lease_jobs_taken": int(leases.jobs_leased),
+        "lease_batches_expired": int(leases.expired),
+    }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tuque import __version__
+from tuque.core.lease_views import lease_figures
 from tuque.core.ledger import CAUSES
 from tuque.core.procedures import memory_level
 from tuque.server.clients import Client
@@ -143,6 +144,11 @@ def queues(s: Server) -> Fields:
     return {"registered_queues": len(s.n.queues)}
 
 
+def leases(s: Server) -> Fields:
+    """[Y10.2] Groups that take jobs in batches."""
+    return lease_figures(s.n)
+
+
 def persistence(s: Server) -> Fields:
     """The journal: Disque's names, then our own."""
     fields: Fields = {
@@ -243,6 +249,7 @@ SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
     "memory": memory,
     "jobs": jobs,
     "queues": queues,
+    "leases": leases,
     "persistence": persistence,
     "stats": stats,
     "cpu": cpu,
