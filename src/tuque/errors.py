@@ -134,7 +134,7 @@ class NoPerm(ReplyError):
 
 
 class Acked(ReplyError):
-    """The job is acknowledged already."""
+    """The job is acknowledged already, or the batch committed."""
 
     code = "ACKED"
 
@@ -171,6 +171,24 @@ class MaxClients(ReplyError):
     retryable = True
 
 
+class Fenced(ReplyError):
+    """Another owner has opened the group of leases since: stop, or take it over."""
+
+    code = "FENCED"
+
+
+class NoGroup(ReplyError):
+    """The node knows no such group of leases, or not this epoch of it."""
+
+    code = "NOGROUP"
+
+
+class NoBatch(ReplyError):
+    """The group has no such batch, or no longer."""
+
+    code = "NOBATCH"
+
+
 class WrongTube(ReplyError):
     """The queue is a tube of another type than the call needs."""
 
@@ -203,6 +221,9 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         Loading,
         Misconf,
         WrongTube,
+        Fenced,
+        NoGroup,
+        NoBatch,
     )
 }
 # Redis has a code of its own for a wrong password, and one for a node that keeps strangers out.

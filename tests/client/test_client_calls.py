@@ -9,9 +9,10 @@ import hiredis
 import pytest
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
-from tuque.client import admin, calls
+from tuque.client import admin, calls, leases
 from tuque.client.api import ClusterNode, Hello, NodeInfo
 from tuque.client.calls import Call
+from tuque.client.leases import LeaseBatch, LeaseColumns, LeaseInfo, LeaseRow, LeaseRows
 from tuque.errors import ProtocolError
 
 ID = "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1"
@@ -123,6 +124,61 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         ("0", [ID]),
     ),
     (calls.jscan_full_page("0"), "JSCAN 0 REPLY all", [b"0", [SHOWN]], ("0", [INFO])),
+    (leases.lease_open("g", "me", "q", "r"), "LEASE OPEN g me q r", 7, 7),
+    (leases.lease_next("g", 7, 1, 50, ttl_ms=9000), "LEASE NEXT g 7 1 COUNT 50 TTL 9000", 3, 3),
+    (
+        leases.lease_next("g", 7, 1, 50, ttl_ms=9000, max_bytes=99, parts=4),
+        "LEASE NEXT g 7 1 COUNT 50 BYTES 99 PARTS 4 TTL 9000",
+        3,
+        3,
+    ),
+    (
+        leases.lease_fetch("g", 7, 1),
+        "LEASE FETCH g 7 1 0",
+        [2, 9, [[RAW, b"q", b"b", 5, 6, 1, 2, 0], [RAW, None]], 2],
+        LeaseRows(2, 9, [LeaseRow(ID, "q", b"b", 5, 6, 1, 2, 0), LeaseRow(ID)], 2),
+    ),
+    (
+        leases.lease_columns("g", 7, 1, 3, start=5, count=6, max_bytes=7),
+        "LEASE FETCH g 7 1 3 FROM 5 COUNT 6 BYTES 7 COLUMNS",
+        [1, 9, 1, 2, RAW, [b"q"], b"i", b"e", b"b", b"m", b"x", b"d", b"n", b"p", 8],
+        LeaseColumns(1, 9, 1, 2, RAW, ["q"], b"i", b"e", b"b", b"m", b"x", b"d", b"n", b"p", 8),
+    ),
+    (leases.lease_commit("g", 7, 1), "LEASE COMMIT g 7 1", 5, 5),
+    (leases.lease_touch("g", 7), "LEASE TOUCH g 7", 1, 1),
+    (leases.lease_touch("g", 7, ttl_ms=2000), "LEASE TOUCH g 7 TTL 2000", 1, 1),
+    (leases.lease_nack("g", 7, 1, ID, RAW), f"LEASE NACK g 7 1 {ID} {ID}", 2, 2),
+    (leases.lease_release("g", 7), "LEASE RELEASE g 7", 4, 4),
+    (
+        leases.lease_info("g"),
+        "LEASE INFO g",
+        [
+            b"group",
+            b"g",
+            b"owner",
+            b"me",
+            b"epoch",
+            7,
+            b"queues",
+            [b"q"],
+            b"last-seq",
+            2,
+            b"acked-seq",
+            1,
+            b"ttl-ms",
+            9000,
+            b"left-ms",
+            8000,
+            b"batches",
+            [[2, 3, 40, 1, 0]],
+            b"queued",
+            5,
+            b"oldest-ms",
+            6,
+        ],
+        LeaseInfo("g", "me", 7, ["q"], 2, 1, 9000, 8000, [LeaseBatch(2, 3, 40, 1, False)], 5, 6),
+    ),
+    (leases.lease_list(), "LEASE LIST", [b"g"], ["g"]),
     (admin.ping(), "PING", b"PONG", "PONG"),
     (
         admin.hello(),
@@ -200,7 +256,7 @@ def test_the_table_above_is_complete() -> None:
 def test_both_faces_and_the_pipeline_have_every_call() -> None:
     built = {
         n
-        for m in (calls, admin)
+        for m in (calls, admin, leases)
         for n, f in vars(m).items()
         if inspect.isfunction(f) and _builds(f)
     }
@@ -268,6 +324,10 @@ def test_calls_that_cannot_mean_anything_are_refused() -> None:
         calls.getjob("q", timeout_ms=0)
     with pytest.raises(ValueError, match="name of a command"):
         admin.execute()
+    with pytest.raises(ValueError, match="at least one queue"):
+        leases.lease_open("g", "me")
+    with pytest.raises(ValueError, match="at least one id"):
+        leases.lease_nack("g", 1, 1)
 
 
 def _builds(function: Any) -> bool:

@@ -29,6 +29,9 @@ CODES = {
     "LOADING Disque is loading the dataset in memory": errors.Loading,
     "MISCONF Errors writing to the AOF file: No space left on device": errors.Misconf,
     "WRONGTUBE not a fifottl tube": errors.WrongTube,
+    "FENCED epoch 1 is over": errors.Fenced,
+    "NOGROUP there is none": errors.NoGroup,
+    "NOBATCH there is none": errors.NoBatch,
     "ERR syntax error": errors.ReplyError,
     "SOMETHING new": errors.ReplyError,
 }

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
-from tuque.client import admin, calls, pipeline
+from tuque.client import admin, calls, leases, pipeline
 from tuque.client.api import Hello, JobInfo, JobState, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
@@ -223,6 +223,16 @@ class Client(Face):
     qstat = _method(calls.qstat)
     qpeek = _method(calls.qpeek)
     pause = _method(calls.pause)
+    lease_open = _method(leases.lease_open)
+    lease_next = _method(leases.lease_next)
+    lease_fetch = _method(leases.lease_fetch)
+    lease_columns = _method(leases.lease_columns)
+    lease_commit = _method(leases.lease_commit)
+    lease_touch = _method(leases.lease_touch)
+    lease_nack = _method(leases.lease_nack)
+    lease_release = _method(leases.lease_release)
+    lease_info = _method(leases.lease_info)
+    lease_list = _method(leases.lease_list)
     ping = _method(admin.ping)
     hello = _method(admin.hello)
     time = _method(admin.time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tuque.client import admin, calls
+from tuque.client import admin, calls, leases
 from tuque.client.api import Arg, Reply
 from tuque.client.calls import Call
 from tuque.client.face import as_method
@@ -62,6 +62,16 @@ class Queued:
     qstat = _queued(calls.qstat)
     qpeek = _queued(calls.qpeek)
     pause = _queued(calls.pause)
+    lease_open = _queued(leases.lease_open)
+    lease_next = _queued(leases.lease_next)
+    lease_fetch = _queued(leases.lease_fetch)
+    lease_columns = _queued(leases.lease_columns)
+    lease_commit = _queued(leases.lease_commit)
+    lease_touch = _queued(leases.lease_touch)
+    lease_nack = _queued(leases.lease_nack)
+    lease_release = _queued(leases.lease_release)
+    lease_info = _queued(leases.lease_info)
+    lease_list = _queued(leases.lease_list)
     ping = _queued(admin.ping)
     hello = _queued(admin.hello)
     time = _queued(admin.time)
