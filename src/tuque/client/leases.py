@@ -96,8 +96,9 @@ def lease_open(group: Text, owner: Text, *queues: Text, timeout: float | None = 
     """
     if not queues:
         raise ValueError("lease_open needs at least one queue")
-    args = ("LEASE", "OPEN", to_bytes(group), to_bytes(owner), *map(to_bytes, queues))
-    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
+    args: list[Arg] = ["LEASE", "OPEN", to_bytes(group), to_bytes(owner)]
+    args += map(to_bytes, queues)
+    return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
 
 
 def lease_next(
@@ -178,8 +179,9 @@ def lease_nack(
     """Gives jobs of a batch back as failed; gives how many are queued again."""
     if not ids:
         raise ValueError("lease_nack needs at least one id")
-    args = ("LEASE", "NACK", to_bytes(group), epoch, seq, *map(id_bytes, ids))
-    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
+    args: list[Arg] = ["LEASE", "NACK", to_bytes(group), epoch, seq]
+    args += map(id_bytes, ids)
+    return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
 
 
 def lease_release(group: Text, epoch: int, *, timeout: float | None = None) -> Call[int]:
