@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_PINS = ("setuptools", "wheel", "mypy", "mypy_extensions")
-EXTRAS = "cli,server,worker,spark,dev"
+EXTRAS = "cli,server,worker,report,spark,dev"
 NO_VENV = "Python's venv module is not complete. On Debian or Ubuntu: apt-get install python3-venv"
 
 

@@ -22,6 +22,7 @@ SUBCOMMANDS: Final = {
     "worker": ("tuque.worker.main", "worker", "Run the tasks of an app: module:app."),
     "journal": ("tuque.console.journal_cmd", "journal", "Check, repair, show or import a journal."),
     "spark": ("tuque.spark.cmd", "spark", "Make tables and a report of the events of a node."),
+    "report": ("tuque.spark.report_cmd", "report", "Make a report of the events, on this machine."),
     "bench": ("tuque.console.bench", "bench", "Load a node and print jobs per second."),
 }
 
@@ -31,7 +32,8 @@ EXTRAS: Final = {
     "pyspark": "spark",
     "pyarrow": "spark",
     "pandas": "spark",
-    "plotly": "spark",
+    "plotly": "report",
+    "duckdb": "report",
     "bokeh": "spark",
     "altair": "spark",
     "matplotlib": "spark",

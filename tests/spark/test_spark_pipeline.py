@@ -18,6 +18,7 @@ pytest.importorskip("pyarrow")
 
 from tuque.server.eventlog import EventLog
 from tuque.spark import pipeline, schema, sql
+from tuque.spark.engines import SparkEngine
 from tuque.spark.errors import SparkJobError
 from tuque.spark.session import told
 
@@ -44,8 +45,9 @@ def built(
 ) -> tuple[Path, pipeline.Figures]:
     out = tmp_path_factory.mktemp("out")
     segments = pipeline.find_segments(history, out / "scratch")
-    pipeline.build(spark, segments, out, quiet)
-    return out, pipeline.figures(spark, segments, quiet)
+    engine = SparkEngine(spark, out / "scratch")
+    pipeline.build(engine, segments, out, quiet)
+    return out, pipeline.figures(engine, segments, quiet)
 
 
 def table(spark: SparkSession, path: Path, order: str) -> list[dict[str, Any]]:
@@ -131,8 +133,12 @@ def test_figures(built: tuple[Path, pipeline.Figures]) -> None:
     assert (dead["queue"], dead["reason"], dead["jobs"]) == ("q", "ValueError: <b>no</b>", 1)
     assert (dead["latest_at"], dead["latest_job"]) == ("2026-01-01 00:00:05.400", job_id("C"))
     assert found.nodes == [
-        {"node": NODE, "first_seq": 0, "last_seq": 24, "events": 25, "missing": 0, "kills": 0}
-    ]
+        {"node": NODE, "first_seq": 0, "last_seq": 24, "events": 25, "missing": 0, "kills": 0,
+         "added": 8, "delivered": 7, "acked": 3, "returned": 2, "dead": 1, "redelivered": 2}
+    ]  # fmt: skip
+    assert [(r["job_id"], r["nacks"], r["timeouts"]) for r in found.failing] == [
+        (job_id("B"), 1, 0), (job_id("C"), 0, 1),
+    ]  # fmt: skip
     assert [(r["bucket"], r["added"], r["redelivered"]) for r in found.rates] == [
         (0, 3, 0), (1, 4, 1), (2, 0, 0), (3, 1, 0), (5, 0, 1),
     ]  # fmt: skip
@@ -209,7 +215,7 @@ def test_a_damaged_segment_is_named_in_one_line(
     damaged.write_bytes(segment.read_bytes()[:-100])
     segments = pipeline.find_segments(tmp_path, tmp_path / "scratch")
     with pytest.raises(SparkJobError) as caught, told(tmp_path / "spark.log"):
-        pipeline.build(spark, segments, tmp_path / "out", quiet)
+        pipeline.build(SparkEngine(spark, tmp_path), segments, tmp_path / "out", quiet)
     assert damaged.name in str(caught.value)
     assert "spark.log" in str(caught.value)
     assert "\n" not in str(caught.value)

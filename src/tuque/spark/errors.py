@@ -11,3 +11,7 @@ class NoEventsError(Exception):
 
 class SparkJobError(Exception):
     """Spark could not finish: a damaged segment, a full disk, too little memory."""
+
+
+class StreamError(Exception):
+    """A table belongs to something else, or a checkpoint does not fit."""

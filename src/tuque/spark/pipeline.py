@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tuque.spark import schema, sql
+from tuque.spark import gold, silver, sql
+from tuque.spark.engines import Engine, read_events
 from tuque.spark.errors import NoEventsError
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 Step = Callable[[str], AbstractContextManager[None]]
 
@@ -51,6 +49,7 @@ class Figures:
     dead: list[dict[str, Any]]
     nodes: list[dict[str, Any]]
     hot_segments: int
+    failing: list[dict[str, Any]] = field(default_factory=list)
 
     def summary(self) -> dict[str, Any]:
         """The numbers a program may want, for summary.json."""
@@ -100,36 +99,43 @@ def _copy(hot: Path, scratch: Path) -> Path | None:
     return copy
 
 
-def build(spark: SparkSession, segments: Segments, out: Path, step: Step) -> None:
+def build(engine: Engine, segments: Segments, out: Path, step: Step) -> None:
     """Write `jobs` and `seconds` under `out`, by date, in place of older ones.
 
-    Leaves the views `events`, `jobs` and `seconds` in the session.
+    Leaves the views `events`, `jobs` and `seconds` in the engine.
     """
-    files = segments.sealed + segments.hot
-    spark.read.schema(schema.EVENTS).parquet(*files).createOrReplaceTempView("events")
+    read_events(engine, segments.sealed + segments.hot)
     with step("one row per job"):
-        _table(spark, sql.JOBS, out / "jobs", "jobs")
+        engine.view("ends", silver.ENDS)
+        engine.keep("odd", sql.ODD)
+        engine.table("jobs", sql.JOBS, out / "jobs")
     with step("one row per queue and second"):
-        _table(spark, sql.SECONDS, out / "seconds", "seconds")
+        engine.table("seconds", sql.SECONDS, out / "seconds")
 
 
-def _table(spark: SparkSession, query: str, path: Path, view: str) -> None:
-    """Write the query's rows and read them from there from now on."""
-    frame = spark.sql(query)
-    if path.exists():
-        shutil.rmtree(path)
-    frame.write.partitionBy("date").parquet(str(path))
-    spark.read.schema(frame.schema).parquet(str(path)).createOrReplaceTempView(view)
+def build_silver(engine: Engine, files: list[str], out: Path) -> None:
+    """Write `silver` under `out`: one row per finished job (SPEC H2)."""
+    read_events(engine, files)
+    engine.view("ends", silver.ENDS)
+    several = engine.keep("twice", silver.TWICE)
+    engine.table("silver", silver.ONCE if several else silver.ENDS, out / "silver")
 
 
-def figures(spark: SparkSession, segments: Segments, step: Step) -> Figures:
+def build_gold(engine: Engine, files: list[str], out: Path) -> None:
+    """Write `gold` under `out`: one row per queue and minute (SPEC H3)."""
+    read_events(engine, files)
+    engine.table("gold", gold.MINUTES, out / "gold")
+
+
+def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
     """Ask the views of `build` what the report shows."""
 
     def rows(query: str, **values: int) -> list[dict[str, Any]]:
-        return [_plain(row) for row in spark.sql(query.format(**values)).collect()]
+        return [_plain(row) for row in engine.rows(query.format(**values))]
 
     with step("is the history whole?"):
-        nodes = rows(sql.COMPLETENESS)
+        wrote = {row["node"]: row for row in rows(sql.NODES)}
+        nodes = [row | wrote[row["node"]] for row in rows(sql.COMPLETENESS)]
     with step("queues"):
         queues = rows(sql.QUEUES)
         span = rows(sql.SPAN)[0]
@@ -144,6 +150,7 @@ def figures(spark: SparkSession, segments: Segments, step: Step) -> Figures:
     with step("returns, slowest jobs, dead letters"):
         returns = rows(sql.RETURNS)
         slowest = rows(sql.SLOWEST, limit=ROWS_MAX)
+        failing = rows(sql.FAILING, limit=ROWS_MAX)
         dead = rows(sql.DEAD_REASONS, limit=ROWS_MAX)
     return Figures(
         first_s=first_s,
@@ -159,6 +166,7 @@ def figures(spark: SparkSession, segments: Segments, step: Step) -> Figures:
         dead=dead,
         nodes=nodes,
         hot_segments=len(segments.hot),
+        failing=failing,
     )
 
 
@@ -170,11 +178,18 @@ def bucket_s(span_s: int) -> int:
     return -(-span_s // BUCKETS_MAX)
 
 
-def _plain(row: Row) -> dict[str, Any]:
-    """The row with instants as text (UTC), fit for JSON."""
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """The row fit for JSON: an instant `x_us` becomes `x_at`, as text (UTC)."""
     return {
-        key: value.isoformat(sep=" ", timespec="milliseconds")
-        if hasattr(value, "isoformat")
+        key.removesuffix("_us") + "_at" if key.endswith("_us") else key: _instant(value)
+        if key.endswith("_us")
         else value
-        for key, value in row.asDict().items()
+        for key, value in row.items()
     }
+
+
+def _instant(us: int | None) -> str | None:
+    if us is None:
+        return None
+    at = datetime.fromtimestamp(us // 1000 / 1000, UTC)
+    return at.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")

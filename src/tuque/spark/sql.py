@@ -1,35 +1,55 @@
-"""The pipeline's queries, in Spark SQL.
+"""The report's queries, in SQL that Spark and duckdb both take (duck.py has the dialect).
 
-`events` (bronze: one row per event) becomes `jobs` (silver: one row per job) and
-`seconds` (gold: one row per queue and second); the report's questions follow.
+`events` (bronze: one row per event) and `ends` (silver.py) become `jobs` (one row per job,
+also of the open ones) and `seconds` (one row per queue and second); the questions follow.
 Aggregates work on integers only, which Spark sums up in place; strings it would copy.
 """
 
-# One row per job, also of those not finished. Stamps of the terminal event and the
-# events themselves say the same; where one is missing the other fills in.
-# `timeouts` are the returns to the queue without a NACK, whatever their cause.
-JOBS = """
+from __future__ import annotations
+
+from typing import Final
+
+# The jobs that one end event does not tell all about: without an end, with several, or seen
+# by several nodes. As hashes of their ids; a hash that two jobs share makes both odd.
+ODD: Final = """
+SELECT job FROM (
+  SELECT xxhash64(job_id) AS job, xxhash64(node) AS place,
+         CASE WHEN event IN ('acked', 'dead', 'deleted', 'expired') THEN 1 ELSE 0 END AS is_end
+  FROM events WHERE job_id <> ''
+) e GROUP BY job HAVING sum(is_end) <> 1 OR min(place) <> max(place)
+"""
+
+# One row per job, also of those not finished. Odd jobs are gathered from all their events:
+# stamps of an end and the events themselves say the same; where one is missing the other
+# fills in. `timeouts` are the returns to the queue without a NACK, whatever their cause.
+JOBS: Final = """
 WITH e AS (
   SELECT job_id, queue, event, delivery, size, deliveries, nacks, timeouts,
          unix_micros(ts) AS us,
          CASE WHEN event = 'added' THEN unix_micros(ts) + delay_ms * 1000
               ELSE unix_micros(enqueued_at) END AS due_us,
+         CASE WHEN event = 'added' THEN unix_micros(ts)
+              ELSE unix_micros(enqueued_at) - delay_ms * 1000 END AS in_us,
          CASE WHEN event = 'delivered' THEN unix_micros(ts)
               ELSE unix_micros(first_delivered_at) END AS first_us,
          CASE WHEN event = 'delivered' THEN unix_micros(ts)
-              ELSE unix_micros(last_delivered_at) END AS last_us
+              ELSE unix_micros(last_delivered_at) END AS last_us,
+         CASE WHEN event <> 'deleted' THEN 0 WHEN reason = 'admin_deleted' THEN 1 ELSE 2
+         END AS deletion
   FROM events WHERE job_id <> ''
+  AND EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(events.job_id))
 ), g AS (
   SELECT job_id, queue,
          min(us) AS seen_us,
-         min(CASE WHEN event = 'added' THEN us END) AS added_us,
+         min(in_us) AS in_us,
          min(due_us) AS due_us,
          min(first_us) AS first_us,
          max(last_us) AS last_us,
          min(CASE WHEN event = 'acked' THEN us END) AS acked_us,
          min(CASE WHEN event = 'dead' THEN us END) AS dead_us,
-         min(CASE WHEN event = 'deleted' THEN us END) AS deleted_us,
+         min(CASE WHEN deletion = 1 THEN us END) AS deleted_us,
          min(CASE WHEN event = 'expired' THEN us END) AS expired_us,
+         min(CASE WHEN deletion = 2 THEN us END) AS dropped_us,
          greatest(max(deliveries), max(delivery), count_if(event = 'delivered')) AS deliveries,
          greatest(max(nacks), count_if(event = 'nacked')) AS nacks,
          greatest(max(timeouts), count_if(event = 'requeued')) AS timeouts,
@@ -37,17 +57,19 @@ WITH e AS (
   FROM e GROUP BY job_id, queue
 ), o AS (
   SELECT *,
-         coalesce(added_us, due_us) AS in_us,
-         coalesce(dead_us, acked_us, deleted_us, expired_us) AS ended_us,
+         coalesce(dead_us, acked_us, deleted_us, expired_us, dropped_us) AS ended_us,
          CASE WHEN dead_us IS NOT NULL THEN 'dead'
               WHEN acked_us IS NOT NULL THEN 'acked'
               WHEN deleted_us IS NOT NULL THEN 'deleted'
               WHEN expired_us IS NOT NULL THEN 'expired'
+              WHEN dropped_us IS NOT NULL THEN 'deleted'
               ELSE 'open' END AS outcome
   FROM g
 ), r AS (
   SELECT job_id, max_by(reason, seq) AS reason
-  FROM events WHERE event IN ('dead', 'deleted') GROUP BY job_id
+  FROM events WHERE event IN ('dead', 'deleted')
+  AND EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(events.job_id))
+  GROUP BY job_id
 )
 SELECT o.job_id, o.queue,
        timestamp_micros(in_us) AS added_at,
@@ -61,20 +83,27 @@ SELECT o.job_id, o.queue,
        CAST(nacks AS INT) AS nacks,
        CAST(timeouts AS INT) AS timeouts,
        size,
-       CASE WHEN first_us < due_us THEN 0D ELSE (first_us - due_us) / 1000D END AS wait_ms,
+       CASE WHEN first_us < due_us THEN 0e0 ELSE (first_us - due_us) / 1e3 END AS wait_ms,
        CASE WHEN outcome IN ('acked', 'dead') THEN
-         CASE WHEN ended_us < last_us THEN 0D ELSE (ended_us - last_us) / 1000D END
+         CASE WHEN ended_us < last_us THEN 0e0 ELSE (ended_us - last_us) / 1e3 END
        END AS process_ms,
-       CASE WHEN ended_us < in_us THEN 0D ELSE (ended_us - in_us) / 1000D END AS total_ms,
-       r.reason,
+       CASE WHEN ended_us < in_us THEN 0e0 ELSE (ended_us - in_us) / 1e3 END AS total_ms,
+       CASE WHEN outcome IN ('dead', 'deleted') THEN r.reason END AS reason,
        to_date(timestamp_micros(coalesce(in_us, seen_us))) AS date
 FROM o LEFT JOIN r ON o.job_id = r.job_id
+UNION ALL
+SELECT job_id, queue, added_at, enqueued_at, first_delivered_at, last_delivered_at,
+       CASE WHEN outcome = 'acked' THEN ended_at END AS acked_at,
+       ended_at, outcome, deliveries, nacks, timeouts, size, wait_ms, process_ms, total_ms,
+       CASE WHEN outcome IN ('dead', 'deleted') THEN reason END AS reason,
+       to_date(coalesce(added_at, ended_at)) AS date
+FROM ends WHERE NOT EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(ends.job_id))
 """
 
 # One row per queue and second in which something happened. A wait counts in the second
 # of the first delivery, a process time in the second of the end; `backlog` is the number
 # of unfinished jobs at the end of the second.
-SECONDS = """
+SECONDS: Final = """
 WITH parts AS (
   SELECT queue, unix_seconds(ts) AS s, event, delivery, reason,
          0 AS change, CAST(NULL AS DOUBLE) AS wait_ms, CAST(NULL AS DOUBLE) AS process_ms
@@ -90,15 +119,15 @@ WITH parts AS (
   FROM jobs WHERE first_delivered_at IS NOT NULL
 ), sums AS (
   SELECT queue, s,
-         count_if(event = 'added') AS added,
-         count_if(event = 'delivered') AS delivered,
-         count_if(event = 'acked') AS acked,
-         count_if(event = 'nacked') AS nacked,
-         count_if(event = 'requeued') AS requeued,
-         count_if(event = 'expired') AS expired,
-         count_if(event = 'dead') AS dead,
-         count_if(event = 'deleted') AS deleted,
-         count_if(event = 'delivered' AND delivery > 1) AS redelivered,
+         CAST(count_if(event = 'added') AS BIGINT) AS added,
+         CAST(count_if(event = 'delivered') AS BIGINT) AS delivered,
+         CAST(count_if(event = 'acked') AS BIGINT) AS acked,
+         CAST(count_if(event = 'nacked') AS BIGINT) AS nacked,
+         CAST(count_if(event = 'requeued') AS BIGINT) AS requeued,
+         CAST(count_if(event = 'expired') AS BIGINT) AS expired,
+         CAST(count_if(event = 'dead') AS BIGINT) AS dead,
+         CAST(count_if(event = 'deleted') AS BIGINT) AS deleted,
+         CAST(count_if(event = 'delivered' AND delivery > 1) AS BIGINT) AS redelivered,
          sum(change) AS change,
          percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait,
          percentile(process_ms, array(0.5, 0.95, 0.99)) AS process
@@ -106,9 +135,11 @@ WITH parts AS (
 )
 SELECT queue, timestamp_seconds(s) AS second,
        added, delivered, acked, nacked, requeued, expired, dead, deleted, redelivered,
-       sum(change) OVER (PARTITION BY queue ORDER BY s) AS backlog,
-       wait[0] AS wait_p50_ms, wait[1] AS wait_p95_ms, wait[2] AS wait_p99_ms,
-       process[0] AS process_p50_ms, process[1] AS process_p95_ms, process[2] AS process_p99_ms,
+       CAST(sum(change) OVER (PARTITION BY queue ORDER BY s) AS BIGINT) AS backlog,
+       element_at(wait, 1) AS wait_p50_ms, element_at(wait, 2) AS wait_p95_ms,
+       element_at(wait, 3) AS wait_p99_ms,
+       element_at(process, 1) AS process_p50_ms, element_at(process, 2) AS process_p95_ms,
+       element_at(process, 3) AS process_p99_ms,
        to_date(timestamp_seconds(s)) AS date
 FROM sums
 """
@@ -116,7 +147,7 @@ FROM sums
 # Is the history whole? `missing` counts numbers that no segment has: events dropped
 # because the buffers were full, or lost with a segment. A start that follows a start
 # means that the node was killed: what was still in memory then has no number here.
-COMPLETENESS = """
+COMPLETENESS: Final = """
 WITH runs AS (
   SELECT node, event, lag(event) OVER (PARTITION BY node ORDER BY seq) AS before
   FROM events WHERE event IN ('started', 'stopped')
@@ -133,11 +164,11 @@ LEFT JOIN kills ON n.node = kills.node
 ORDER BY n.node
 """
 
-SPAN = (
+SPAN: Final = (
     "SELECT unix_seconds(min(second)) AS first_s, unix_seconds(max(second)) AS last_s FROM seconds"
 )
 
-QUEUES = """
+QUEUES: Final = """
 SELECT queue, count(*) AS jobs,
        count_if(outcome = 'acked') AS acked, count_if(outcome = 'dead') AS dead,
        count_if(outcome = 'expired') AS expired, count_if(outcome = 'deleted') AS deleted,
@@ -151,46 +182,67 @@ FROM jobs GROUP BY GROUPING SETS ((queue), ()) ORDER BY jobs DESC, queue
 """
 
 # {first_s} and {width_s}: the buckets of the time axis
-RATES = """
-SELECT (unix_seconds(second) - {first_s}) DIV {width_s} AS bucket,
+RATES: Final = """
+SELECT CAST(floor((unix_seconds(second) - {first_s}) / {width_s}) AS BIGINT) AS bucket,
        sum(added) AS added, sum(delivered) AS delivered, sum(acked) AS acked,
        sum(redelivered) AS redelivered, sum(dead) AS dead
 FROM seconds GROUP BY bucket ORDER BY bucket
 """
 
-BACKLOG = """
-SELECT queue, (unix_seconds(second) - {first_s}) DIV {width_s} AS bucket,
+BACKLOG: Final = """
+SELECT queue, CAST(floor((unix_seconds(second) - {first_s}) / {width_s}) AS BIGINT) AS bucket,
        max_by(backlog, second) AS backlog
 FROM seconds GROUP BY queue, bucket ORDER BY queue, bucket
 """
 
-LATENCIES = """
+LATENCIES: Final = """
 SELECT bucket, percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait_ms,
        percentile(process_ms, array(0.5, 0.95, 0.99)) AS process_ms
 FROM (
-  SELECT (unix_seconds(first_delivered_at) - {first_s}) DIV {width_s} AS bucket,
+  SELECT CAST(floor((unix_seconds(first_delivered_at) - {first_s}) / {width_s}) AS BIGINT)
+           AS bucket,
          wait_ms, CAST(NULL AS DOUBLE) AS process_ms
   FROM jobs WHERE wait_ms IS NOT NULL
   UNION ALL
-  SELECT (unix_seconds(ended_at) - {first_s}) DIV {width_s}, NULL, process_ms
+  SELECT CAST(floor((unix_seconds(ended_at) - {first_s}) / {width_s}) AS BIGINT), NULL,
+         process_ms
   FROM jobs WHERE process_ms IS NOT NULL
 ) GROUP BY bucket ORDER BY bucket
 """
 
-RETURNS = """
+RETURNS: Final = """
 SELECT queue, CASE WHEN event = 'nacked' THEN 'nack' ELSE reason END AS cause, count(*) AS returns
 FROM events WHERE event IN ('nacked', 'requeued')
 GROUP BY queue, cause ORDER BY queue, cause
 """
 
-SLOWEST = """
-SELECT job_id, queue, outcome, added_at, deliveries, wait_ms, process_ms, total_ms
+SLOWEST: Final = """
+SELECT job_id, queue, outcome, unix_micros(added_at) AS added_us, deliveries,
+       wait_ms, process_ms, total_ms
 FROM jobs WHERE total_ms IS NOT NULL ORDER BY total_ms DESC, job_id LIMIT {limit}
 """
 
-DEAD_REASONS = """
+DEAD_REASONS: Final = """
 SELECT queue, coalesce(nullif(reason, ''), '(no reason given)') AS reason, count(*) AS jobs,
-       max(ended_at) AS latest_at, max_by(job_id, ended_at) AS latest_job
+       unix_micros(max(ended_at)) AS latest_us, max_by(job_id, ended_at) AS latest_job
 FROM jobs WHERE outcome = 'dead'
 GROUP BY ALL ORDER BY jobs DESC, queue, reason LIMIT {limit}
+"""
+
+# Jobs that were given back or not finished in time most often, whatever became of them.
+FAILING: Final = """
+SELECT job_id, queue, outcome, unix_micros(added_at) AS added_us, deliveries, nacks, timeouts,
+       reason
+FROM jobs WHERE nacks + timeouts > 0 OR deliveries > 1
+ORDER BY nacks + timeouts DESC, deliveries DESC, job_id LIMIT {limit}
+"""
+
+# What each node wrote.
+NODES: Final = """
+SELECT node, count_if(event = 'added') AS added, count_if(event = 'delivered') AS delivered,
+       count_if(event = 'acked') AS acked,
+       count_if(event IN ('nacked', 'requeued')) AS returned,
+       count_if(event = 'dead') AS dead,
+       count_if(event = 'delivered' AND delivery > 1) AS redelivered
+FROM events GROUP BY node ORDER BY node
 """

@@ -1,0 +1,132 @@
+"""duckdb as the engine: one machine, no JVM, the same SQL.
+
+The dialect layer is the macros below, which give duckdb Spark's names, and one list literal.
+Instants are UTC without a zone inside, as in a Spark session, and with one in files.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from tuque.spark.errors import SparkJobError, SparkSetupError
+
+MACROS: Final = """
+CREATE OR REPLACE MACRO unix_micros(t) AS epoch_us(t);
+CREATE OR REPLACE MACRO unix_seconds(t) AS CAST(floor(epoch_us(t) / 1e6) AS BIGINT);
+CREATE OR REPLACE MACRO timestamp_micros(us) AS make_timestamp(us);
+CREATE OR REPLACE MACRO timestamp_seconds(s) AS make_timestamp(s * 1000000);
+CREATE OR REPLACE MACRO to_date(t) AS CAST(t AS DATE);
+CREATE OR REPLACE MACRO xxhash64(x) AS hash(x);
+CREATE OR REPLACE MACRO element_at(list, i) AS list_extract(list, i);
+CREATE OR REPLACE MACRO percentile(x, shares) AS quantile_cont(x, shares);
+"""
+KINDS: Final = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ"}
+_ARRAY: Final = re.compile(r"\barray\(([^()]*)\)")
+
+
+class DuckEngine:
+    """The engine for one machine. Close it, or use it in `with`."""
+
+    def __init__(self, memory: str = "", threads: int = 0) -> None:
+        """`memory` as '2g', or '' for most of the machine's; `threads` 0: all cores.
+
+        Raises SparkSetupError without duckdb.
+        """
+        try:
+            import duckdb
+        except ModuleNotFoundError as e:
+            raise SparkSetupError("duckdb is missing: pip install 'tuque[report]'") from e
+        config: dict[str, Any] = {"preserve_insertion_order": "false"}
+        if memory:
+            config["memory_limit"] = memory.upper().rstrip("B") + "B"
+        if threads:
+            config["threads"] = threads
+        self.failure: type[Exception] = duckdb.Error
+        self.base = duckdb.connect(config=config)
+        self.base.execute(MACROS)
+
+    def __enter__(self) -> DuckEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.base.close()
+        if isinstance(e, self.failure):
+            raise SparkJobError(f"duckdb failed: {str(e).splitlines()[0][:300]}") from e
+
+    def read(self, view: str, files: Sequence[str], columns: str) -> None:
+        """See Engine."""
+        wanted = [line.split() for line in columns.replace("\n", " ").split(",")]
+        listed = ", ".join(text(name) for name in files)
+        have = {
+            row[0]
+            for row in self.base.execute(
+                f"DESCRIBE SELECT * FROM read_parquet([{listed}], union_by_name = true)"
+            ).fetchall()
+        }
+        cells = [
+            self._cell(name, KINDS.get(kind.upper(), kind), name in have) for name, kind in wanted
+        ]
+        self.base.execute(
+            f"CREATE OR REPLACE VIEW {view} AS SELECT {', '.join(cells)} "
+            f"FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
+        )
+
+    @staticmethod
+    def _cell(name: str, kind: str, is_there: bool) -> str:
+        """One column, cast to its kind: instants lose their zone, which is UTC."""
+        if not is_there:
+            kind = "TIMESTAMP" if kind == "TIMESTAMPTZ" else kind
+            return f"CAST(NULL AS {kind}) AS {name}"
+        if kind == "TIMESTAMPTZ":
+            return f"make_timestamp(epoch_us({name})) AS {name}"
+        return f"CAST({name} AS {kind}) AS {name}"
+
+    def view(self, name: str, query: str) -> None:
+        """See Engine."""
+        self.base.execute(f"CREATE OR REPLACE VIEW {name} AS {dialect(query)}")
+
+    def keep(self, name: str, query: str) -> int:
+        """See Engine."""
+        self.base.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {dialect(query)}")
+        row = self.base.execute(f"SELECT count(*) FROM {name}").fetchone()
+        return int(row[0]) if row else 0
+
+    def table(self, name: str, query: str, path: Path) -> None:
+        """See Engine."""
+        if path.exists():
+            shutil.rmtree(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.base.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {dialect(query)}")
+        described = self.base.execute(f"DESCRIBE {name}").fetchall()
+        zoned = [
+            f"make_timestamptz(epoch_us({row[0]})) AS {row[0]}"
+            for row in described
+            if row[1] == "TIMESTAMP"
+        ]
+        self.base.execute(
+            f"COPY (SELECT * REPLACE ({', '.join(zoned)}) FROM {name}) TO {text(str(path))} "
+            "(FORMAT parquet, COMPRESSION zstd, PARTITION_BY (date))"
+        )
+
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        """See Engine."""
+        found = self.base.execute(dialect(query))
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def dialect(query: str) -> str:
+    """Spark's SQL as duckdb takes it; the macros do the rest."""
+    return _ARRAY.sub(r"[\1]", query)
+
+
+def text(value: str) -> str:
+    """A literal."""
+    return "'" + value.replace("'", "''") + "'"

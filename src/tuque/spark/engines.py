@@ -1,0 +1,86 @@
+"""What a pipeline asks of the engine under it; Spark is one, duckdb another (duck.py).
+
+Both are given the same SQL. A view holds a query, a kept result is computed once, a table
+is Parquet by date. Nothing here knows what the queries mean.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tuque.spark import schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WRITERS: str = "spark.sql.maxConcurrentOutputFileWriters"
+
+
+class Engine(Protocol):
+    """Runs SQL over Parquet."""
+
+    def read(self, view: str, files: Sequence[str], columns: str) -> None:
+        """Name the files' rows; `columns` is Spark DDL, a column a file lacks is NULL."""
+
+    def view(self, name: str, query: str) -> None:
+        """Name a query."""
+
+    def keep(self, name: str, query: str) -> int:
+        """Compute the query now and name its rows; how many there are."""
+
+    def table(self, name: str, query: str, path: Path) -> None:
+        """Write the query's rows by date in place of older ones, and name them."""
+
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        """The few rows of a query."""
+
+
+class SparkEngine:
+    """The engine for clusters, and for histories that one machine cannot hold."""
+
+    def __init__(self, spark: SparkSession, scratch: Path) -> None:
+        self.spark = spark
+        self.scratch = scratch
+
+    def read(self, view: str, files: Sequence[str], columns: str) -> None:
+        """See Engine."""
+        self.spark.read.schema(columns).parquet(*files).createOrReplaceTempView(view)
+
+    def view(self, name: str, query: str) -> None:
+        """See Engine."""
+        self.spark.sql(query).createOrReplaceTempView(name)
+
+    def keep(self, name: str, query: str) -> int:
+        """See Engine. As a file: Spark then knows its size, and joins it as what it is."""
+        path = self.scratch / name
+        frame = self.spark.sql(query)
+        frame.write.mode("overwrite").parquet(str(path))
+        kept = self.spark.read.schema(frame.schema).parquet(str(path))
+        kept.createOrReplaceTempView(name)
+        return kept.count()
+
+    def table(self, name: str, query: str, path: Path) -> None:
+        """See Engine."""
+        frame = self.spark.sql(query)
+        if path.exists():
+            shutil.rmtree(path)
+        by_date(frame).parquet(str(path))
+        self.spark.read.schema(frame.schema).parquet(str(path)).createOrReplaceTempView(name)
+
+    def rows(self, query: str) -> list[dict[str, Any]]:
+        """See Engine."""
+        return [row.asDict() for row in self.spark.sql(query).collect()]
+
+
+def by_date(frame: DataFrame) -> Any:
+    """A writer of the frame into directories by date, without a sort where dates are few."""
+    frame.sparkSession.conf.set(WRITERS, "32")
+    return frame.write.partitionBy("date")
+
+
+def read_events(engine: Engine, files: Sequence[str]) -> None:
+    """Name the rows of event segments `events`."""
+    engine.read("events", files, schema.EVENTS)

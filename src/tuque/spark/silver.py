@@ -1,0 +1,67 @@
+"""Silver: one row per finished job, in SQL that Spark and duckdb both take (SPEC H1, H2).
+
+Decides what a row is and which of several ends of one job counts. Knows no engine, no files.
+The event of an end tells the job's whole life (E1.2): a row is a filter, never a group-by.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ENDED: Final = "('acked', 'dead', 'deleted', 'expired')"
+
+# Every end in `events`, also when a job has several. Fit for a stream: no state.
+# An end that lacks its delay is of an older writer: such a job counts as due when added.
+ENDS: Final = f"""
+SELECT job_id, queue,
+       timestamp_micros(due_us - delay_us) AS added_at,
+       enqueued_at, first_delivered_at, last_delivered_at, ts AS ended_at,
+       event AS outcome, deliveries, nacks, timeouts, size,
+       CASE WHEN first_us < due_us THEN 0e0 ELSE (first_us - due_us) / 1e3 END AS wait_ms,
+       CASE WHEN event IN ('acked', 'dead') THEN
+         CASE WHEN ended_us < last_us THEN 0e0 ELSE (ended_us - last_us) / 1e3 END
+       END AS process_ms,
+       CASE WHEN ended_us < due_us - delay_us THEN 0e0
+            ELSE (ended_us - due_us + delay_us) / 1e3 END AS total_ms,
+       reason, node, seq,
+       to_date(ts) AS date
+FROM (
+  SELECT job_id, queue, event, ts, enqueued_at, first_delivered_at, last_delivered_at,
+         deliveries, nacks, timeouts, size, reason, node, seq,
+         unix_micros(ts) AS ended_us,
+         unix_micros(enqueued_at) AS due_us,
+         unix_micros(first_delivered_at) AS first_us,
+         unix_micros(last_delivered_at) AS last_us,
+         coalesce(delay_ms, CAST(0 AS BIGINT)) * 1000 AS delay_us
+  FROM events WHERE event IN {ENDED}
+) e
+"""
+
+# Which end counts (H2.1): what became of the work goes before what became of a copy.
+RANK: Final = """
+CASE outcome WHEN 'dead' THEN 1 WHEN 'acked' THEN 2 WHEN 'expired' THEN 4
+     ELSE CASE WHEN reason = 'admin_deleted' THEN 3 ELSE 5 END END
+"""
+
+# Of the rows in `ends`: the jobs that end more than once, as hashes. They are few, so that
+# only they are sorted; a hash that two jobs share costs time and changes nothing.
+TWICE: Final = """
+SELECT job FROM (SELECT xxhash64(job_id) AS job FROM ends) e GROUP BY job HAVING count(*) > 1
+"""
+
+COLUMNS: Final = """job_id, queue, added_at, enqueued_at, first_delivered_at, last_delivered_at,
+       ended_at, outcome, deliveries, nacks, timeouts, size, wait_ms, process_ms, total_ms,
+       reason, node, seq, date"""
+
+# One row per job (H2), of `ends` and `twice`.
+ONCE: Final = f"""
+SELECT {COLUMNS}
+FROM ends WHERE NOT EXISTS (SELECT 1 FROM twice t WHERE t.job = xxhash64(ends.job_id))
+UNION ALL
+SELECT {COLUMNS} FROM (
+  SELECT *, row_number() OVER (
+    PARTITION BY job_id ORDER BY {RANK}, ended_at, node, seq
+  ) AS place
+  FROM ends WHERE EXISTS (SELECT 1 FROM twice t WHERE t.job = xxhash64(ends.job_id))
+) ranked WHERE place = 1
+"""
