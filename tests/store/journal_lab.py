@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.deliver import on_getjob, set_pause
 from tuque.core.job import Job
+from tuque.core.lease import commit, on_lease_nack, on_next, on_open, on_release, on_touch
+from tuque.core.lease_rows import on_fetch
+from tuque.core.leases import Batch, is_leased
 from tuque.core.node import Node
 from tuque.core.procedures import check
 from tuque.core.records import Records
@@ -90,6 +95,32 @@ class Lab:
         set_pause(self.n, queue, bits)
         self.turn()
 
+    def lease(self, rng: random.Random) -> None:
+        """A command of a group of leases, chosen by chance."""
+        n = self.n
+        name = rng.choice((b"g", b"h"))
+        g = n.leases.groups.get(name)
+        choice = rng.randrange(10)
+        if g is None or choice == 0:
+            on_open(n, name, rng.choice((b"me", b"you")), [b"q", b"r"])
+        elif choice < 5:
+            parts = rng.randrange(1, 4)
+            count = rng.randrange(1, 9)
+            on_next(n, 1, g, g.last_seq + 1, count, 1 << 20, parts, rng.choice((1000, 9000)))
+        elif choice == 5:
+            on_release(n, g)
+        elif g.batches:
+            b = g.batches[rng.choice(list(g.batches))]
+            if choice == 6:
+                commit(n, name, g.epoch, b.seq)
+            elif choice == 7:
+                on_fetch(n, 1, g, b.seq, 0, 0, 10, 1 << 20, False)
+            elif choice == 8:
+                on_lease_nack(n, g, b.seq, [job.id for job in b.jobs][:1])
+            else:
+                on_touch(n, g, 2000)
+        self.turn()
+
     def pass_ms(self, ms: int) -> None:
         self.n.now_ms += ms
         tick(self.n)
@@ -116,7 +147,31 @@ def state_of(n: Node) -> dict[bytes, tuple[object, ...]]:
     for name, q in n.queues.items():
         if q.pause:
             found[name] = (q.pause,)
+    for g in n.leases.groups.values():
+        found[b"lease " + g.name] = (
+            g.owner,
+            list(g.queues),
+            g.epoch,
+            g.last_seq,
+            g.acked_seq,
+            g.floor_seq,
+            g.ttl_ms,
+            [lease_facts(b) for b in g.batches.values()],
+        )
     return found
+
+
+def lease_facts(b: Batch) -> tuple[object, ...]:
+    return (
+        b.seq,
+        b.parts,
+        b.count,
+        b.is_expired,
+        b.drop_ms,
+        [(job.id, is_leased(job)) for job in b.jobs],
+        list(b.ids),
+        list(b.marks),
+    )
 
 
 def facts(job: Job) -> tuple[object, ...]:

@@ -17,8 +17,10 @@ State = dict[bytes, tuple[object, ...]]
 def act(lab: Lab, rng: random.Random) -> None:
     """One command of a client, chosen by chance; the turn ends with it."""
     ids = list(lab.n.jobs)
-    choice = rng.randrange(15)
-    if choice < 5:
+    choice = rng.randrange(20)
+    if choice > 14:
+        lab.lease(rng)
+    elif choice < 5:
         body = rng.randbytes(rng.randrange(40))
         retry = rng.choice((0, 1, 60))
         lab.add(rng.choice((b"q", b"r")), body, retry=retry, delay=rng.choice((0, 0, 5)))
@@ -102,7 +104,7 @@ def operations_of_the_script(cut_at: int) -> tuple[tuple[State, State, MemoryDis
     before: State = {}
     try:
         lab.start()
-        for i in range(220):
+        for i in range(300):
             before = lab.state()
             act(lab, rng)
             if i % 40 == 20:

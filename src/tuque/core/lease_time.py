@@ -47,15 +47,16 @@ def due_ms(g: Group) -> i64:
 
 
 def lease_tick(n: Node) -> None:
-    """[Y7] TIMER of groups: leases end, expired batches are forgotten."""
+    """[Y7] TIMER of groups: leases end, expired batches are forgotten; some at a time."""
     timers = n.leases.timers
-    while len(timers) > 0 and timers[0][0] <= n.now_ms:
+    left = n.limits.timers_per_step
+    while left > 0 and len(timers) > 0 and timers[0][0] <= n.now_ms:
         at_ms, name = heappop(timers)
         g = n.leases.groups.get(name)
         if g is None or g.armed_ms != at_ms:
             continue
         g.armed_ms = 0
-        on_group_timer(n, g)
+        left -= 1 + on_group_timer(n, g)
         arm(n, g)
     beats_tick(n)
 
@@ -70,8 +71,11 @@ def lease_next_ms(n: Node) -> i64:
     return at_ms
 
 
-def on_group_timer(n: Node, g: Group) -> None:
-    """One live batch expires at a time, those that were expired long enough are forgotten."""
+def on_group_timer(n: Node, g: Group) -> i64:
+    """One live batch expires at a time, those that were expired long enough are forgotten.
+
+    Returns how many jobs that was about.
+    """
     for seq in list(g.batches):
         b = g.batches[seq]
         if b.is_expired:
@@ -82,7 +86,8 @@ def on_group_timer(n: Node, g: Group) -> None:
                     tell_drop(n.records, g, seq)
         elif g.until_ms <= n.now_ms:
             expire(n, g, b)
-            return
+            return b.count
+    return 0
 
 
 def expire(n: Node, g: Group, b: Batch) -> None:

@@ -1,0 +1,152 @@
+"""Records of leases survive encoding; anything that is no record is refused, never misread."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuque.core import readback as back
+from tuque.core import records as rec
+from tuque.core.job import LEASED, Job
+from tuque.core.lease_records import HOW_EXPIRED, HOW_TAKEN, tell_batch, tell_drop, tell_group
+from tuque.core.leases import Batch, Group, gone
+
+IDS = st.binary(min_size=40, max_size=40)
+NAMES = st.binary(min_size=1, max_size=255)
+I64 = st.integers(1, 2**63 - 1)
+
+
+def decode_all(payload: bytes) -> list[back.Record]:
+    found = []
+    pos = 0
+    while pos < len(payload):
+        r = back.Record()
+        pos = back.decode(payload, pos, r)
+        found.append(r)
+    return found
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Group:
+    queues = draw(st.lists(st.binary(max_size=99), min_size=1, max_size=5))
+    g = Group(draw(NAMES), draw(NAMES), queues, draw(I64))
+    g.acked_seq, g.floor_seq, g.last_seq = sorted(draw(st.tuples(I64, I64, I64)))
+    g.ttl_ms = draw(I64)
+    g.used_ms = draw(I64)
+    return g
+
+
+def leased(id: bytes, count: int) -> Job:
+    job = Job(id, b"q", b"body", 1, 2, 3, 4, 5)
+    job.flags |= LEASED
+    job.delivered_count = count
+    return job
+
+
+def batch(ids: list[bytes], is_expired: bool) -> Batch:
+    b = Batch(7, 3)
+    b.count = len(ids)
+    b.body_bytes = 99
+    b.is_expired = is_expired
+    if is_expired:
+        b.drop_ms = 5
+        b.ids = ids
+        b.marks = list(range(-1, len(ids) - 1))
+    else:
+        b.jobs = [gone(ids[0])] + [leased(id, i) for i, id in enumerate(ids[1:])]
+    return b
+
+
+@given(groups(), st.lists(IDS, min_size=1, max_size=9), st.booleans(), I64)
+def test_leases_come_back_whole(g: Group, ids: list[bytes], is_expired: bool, now_ms: int) -> None:
+    records = rec.Records()
+    tell_group(records, g)
+    tell_batch(records, g, batch(ids, is_expired), now_ms, not is_expired)
+    tell_drop(records, g, 7)
+    assert records.count == records.binding_count == 3
+    whole, some, drop = decode_all(records.take())
+    r = whole.lease
+    assert (whole.kind, some.kind, drop.kind) == (
+        rec.LEASE_GROUP,
+        rec.LEASE_BATCH,
+        rec.LEASE_DROP,
+    )
+    assert r.names == [g.name, g.owner, *g.queues] and r.name == g.name
+    assert (r.epoch, r.seq, r.acked_seq, r.floor_seq) == (
+        g.epoch,
+        g.last_seq,
+        g.acked_seq,
+        g.floor_seq,
+    )
+    assert (r.ttl_ms, r.at_ms) == (g.ttl_ms, g.used_ms)
+    r = some.lease
+    assert (r.name, r.epoch, r.seq, r.parts, r.at_ms) == (g.name, g.epoch, 7, 3, now_ms)
+    assert (r.total, r.first, r.body_bytes) == (len(ids), 0, 99)
+    assert r.how == (HOW_EXPIRED if is_expired else HOW_TAKEN)
+    assert r.ids == ids and r.marks == list(range(-1, len(ids) - 1))
+    assert (drop.lease.name, drop.lease.epoch, drop.lease.seq) == (g.name, g.epoch, 7)
+
+
+def test_a_large_batch_is_several_records() -> None:
+    ids = [b"%040d" % i for i in range(25_000)]
+    records = rec.Records()
+    g = Group(b"g", b"me", [b"q"], 1)
+    tell_batch(records, g, batch(ids, False), 1, True)
+    assert records.count == 3 and not records.has_custody
+    found = decode_all(records.take())
+    assert [r.lease.first for r in found] == [0, 10_000, 20_000]
+    assert [id for r in found for id in r.lease.ids] == ids
+
+
+def test_handing_out_at_most_once_jobs_waits_for_the_disk() -> None:
+    records = rec.Records()
+    g = Group(b"g", b"me", [b"q"], 1)
+    b = batch([b"0" * 40, b"1" * 40], False)
+    b.jobs[1].retry_s = 0
+    tell_batch(records, g, b, 1, False)
+    assert not records.has_custody, "only told again"
+    tell_batch(records, g, b, 1, True)
+    assert records.has_custody
+
+
+@settings(max_examples=300)
+@given(groups(), st.lists(IDS, min_size=1, max_size=4), st.data())
+def test_bytes_that_are_no_record_are_refused(
+    g: Group, ids: list[bytes], data: st.DataObject
+) -> None:
+    records = rec.Records()
+    tell_group(records, g)
+    tell_batch(records, g, batch(ids, data.draw(st.booleans())), 1, False)
+    tell_drop(records, g, 7)
+    payload = bytearray(records.take())
+    if data.draw(st.booleans()):
+        payload = payload[: data.draw(st.integers(0, len(payload)))]
+    else:
+        for _ in range(data.draw(st.integers(1, 4))):
+            payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        for r in decode_all(bytes(payload)):
+            assert len(r.lease.ids) == len(r.lease.marks) <= len(payload)
+            assert 1 <= len(r.lease.name) <= 255 or r.kind < rec.LEASE_GROUP
+    except back.BadRecord:
+        return
+
+
+def test_a_record_shorter_than_its_kind_is_refused() -> None:
+    """Its own length is believed only as far as the fields of its kind fit."""
+    g = Group(b"g", b"me", [b"q"], 1)
+    records = rec.Records()
+    tell_group(records, g)
+    refuse_shorter(records.take())
+    tell_batch(records, g, batch([b"1" * 40, b"2" * 40], True), 1, False)
+    refuse_shorter(records.take())
+    tell_drop(records, g, 1)
+    refuse_shorter(records.take())
+
+
+def refuse_shorter(whole: bytes) -> None:
+    for size in range(len(whole) - 4):
+        data = size.to_bytes(4, "little") + whole[4 : 4 + size]
+        with pytest.raises(back.BadRecord):
+            back.decode(data, 0, back.Record())
