@@ -27,6 +27,16 @@ def jitter_ms(n: Node) -> i64:
     return n.chance.below(500) if len(n.peers) > 1 else 0
 
 
+def jitter_first_ms(n: Node) -> i64:
+    """J at the node that handed the job out: 0..99 ms, so that it is the first to act again."""
+    return n.chance.below(100) if len(n.peers) > 1 else 0
+
+
+def jitter_behind_ms(n: Node) -> i64:
+    """J at a holder that was told of a delivery: 150..499 ms, behind the node that made it."""
+    return 150 + n.chance.below(350)
+
+
 def set_due(n: Node, job: Job, due_ms: i64) -> None:
     """Let an active job be queued then; its other holders are asked shortly before (Q1)."""
     job.qtime_ms = due_ms

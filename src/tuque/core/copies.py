@@ -293,6 +293,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
             say(n, slot, SetAck(m.id, job.holders, max(1, job.expire_ms - n.now_ms)))  # R2.2
             return
         join_holders(n, job, holders)  # R2.3
+        end_earlier(n, job, m)
         confirm(n, slot, job, m.mode)
         return
     if n.tombs.has(m.id):
@@ -309,6 +310,14 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
     if n.records is not None:
         n.records.add(job)
     confirm(n, slot, job, m.mode)
+
+
+def end_earlier(n: Node, job: Job, m: ReplJob) -> None:
+    """A copy's TTL grew by the time it was on its way: the earliest end is nearest (B2.3)."""
+    expire_ms = n.now_ms + m.left_ms
+    if expire_ms < job.expire_ms:
+        job.expire_ms = expire_ms
+        n.wheel.arm(job, n.now_ms)
 
 
 def confirm(n: Node, slot: i64, job: Job, mode: i64) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.announce import jitter_ms, tell_delivered
+from tuque.core.announce import jitter_first_ms, tell_delivered
 from tuque.core.demand import Demand
 from tuque.core.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, Job, set_state
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
@@ -38,7 +38,7 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     if job.retry_s > 0:
         job.qtime_ms = now_ms + i64(job.retry_s) * 1000  # V4.3: from now, not from the enqueue
         if job.holders != 1:
-            job.qtime_ms += jitter_ms(n)
+            job.qtime_ms += jitter_first_ms(n)
             job.flags |= ANNOUNCE_WILL
             tell_delivered(n, job)  # V4.6
         n.wheel.arm(job, now_ms)
@@ -47,8 +47,10 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
         n.delivered_amo[job.id] = None
     q.jobs_out += 1
     q.atime_ms = now_ms
-    if q.length == 0 and q.demand is not None:
-        n.asks[q.name] = None  # F1.1
+    if q.demand is not None:
+        q.demand.seen_ms = now_ms
+        if q.length == 0:
+            n.asks[q.name] = None  # F1.1
     if n.records is not None:
         n.records.state(job)  # V4.4
     if n.events is not None:
@@ -103,7 +105,9 @@ def on_poll(n: Node, queues: list[bytes]) -> None:
     """[F1] GETJOB NOHANG found nothing: other nodes are asked for the next time (F1.1)."""
     if len(n.peers) > 1:
         for name in queues:
-            demand_of(n, name).poll_ms = n.now_ms
+            d = demand_of(n, name)
+            d.poll_ms = n.now_ms
+            d.seen_ms = n.now_ms
             n.asks[name] = None
 
 

@@ -40,7 +40,8 @@ class Demand:
         self.asked_ms: i64 = 0  # when nodes were last asked
         self.step_ms: i64 = 0  # and how long they are left alone after that
         self.idle_ms: i64 = 0  # since when nobody waits here; 0: somebody does
-        self.poll_ms: i64 = 0  # when a client last looked without waiting
+        self.poll_ms: i64 = 0  # when a client last looked without waiting, in vain
+        self.seen_ms: i64 = 0  # when a client here last looked, or was given a job
         self.look_ms: i64 = 0  # when it stands in n.looks next; 0: it does not
 
     def count_imports(self, now_ms: i64, count: i64) -> None:

@@ -28,9 +28,9 @@ from tuque.core.job import (
 from tuque.core.leases import is_leased
 from tuque.core.losses import COUNT, FAR, Leave
 from tuque.core.mending import choose_room, refill, send_repairs
-from tuque.core.msgs import Enqueue, Left
+from tuque.core.msgs import Enqueue, Holders, Left
 from tuque.core.node import Node
-from tuque.core.peers import count_of, say, slots_of
+from tuque.core.peers import count_of, introduce, say, slots_of
 from tuque.core.procedures import dequeue, unregister
 from tuque.core.repair import begin_walk, lose_copy
 from tuque.core.transfer import may_move, send_jobs, settle
@@ -180,7 +180,11 @@ def go(n: Node, job: Job, kept: i64) -> None:
             slot = slots[n.chance.below(len(slots))]
             say(n, slot, Enqueue(job.id, max(1, job.qtime_ms - n.now_ms)))  # its delay goes on
     deny(n, job.id)
-    for slot in slots_of(job.holders):
+    holders = job.holders & ~1
+    for slot in slots_of(holders):
+        if holders & ~(1 << slot):  # the others may not have heard of copies made for this
+            introduce(n, slot, holders)
+            say(n, slot, Holders(job.id, holders))
         say_left(n, slot, job.id)
     drop(n, job)
 

@@ -5,9 +5,9 @@ from mypy_extensions import i64
 from tuque.core import ledger
 from tuque.core.announce import set_due
 from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED
-from tuque.core.msgs import Enqueue, Enqueued, Left
+from tuque.core.msgs import Enqueue, Enqueued, Holders, Left
 from tuque.core.node import Adding, Node
-from tuque.core.peers import say, slots_of
+from tuque.core.peers import introduce, say, slots_of
 from tuque.core.procedures import enqueue, unregister
 from tuque.core.queue import PAUSE_IN
 
@@ -30,6 +30,8 @@ def pass_on(n: Node, adding: Adding) -> None:
     due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
     if job.delay_s == 0 or due_ms < 0:
         due_ms = 0
+    introduce(n, adding.server_slot, job.holders)
+    say(n, adding.server_slot, Holders(job.id, job.holders))  # it may have been asked before others
     say(n, adding.server_slot, Enqueue(job.id, due_ms))
     adding.sent_ms = n.now_ms
 

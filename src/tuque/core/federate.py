@@ -53,12 +53,12 @@ def look(n: Node, d: Demand) -> None:
         return
     if is_empty and (has_waiters or d.poll_ms + LINGER_MS > n.now_ms):
         d.idle_ms = 0
-        ask(n, d, len(q.waiters) if q is not None else 0, True)  # F1.1
+        ask(n, d, len(q.waiters) if q is not None else 0, True, has_waiters)  # F1.1
         if not has_waiters:
             look_at(n, d, d.poll_ms + LINGER_MS)
         return
-    if is_empty and d.rate(n.now_ms) > 0:
-        ask(n, d, 0, False)
+    if is_empty and d.rate(n.now_ms) > 0 and d.seen_ms + LINGER_MS > n.now_ms:
+        ask(n, d, 0, False, False)
     if len(d.asked) > 0:
         if d.idle_ms == 0:
             d.idle_ms = n.now_ms
@@ -68,11 +68,11 @@ def look(n: Node, d: Demand) -> None:
             look_at(n, d, d.idle_ms + LINGER_MS)
 
 
-def ask(n: Node, d: Demand, waiting: i64, is_waiting: bool) -> None:
-    """Send NEEDJOBS to the nodes where no such wish stands (F1.3, F1.4)."""
+def ask(n: Node, d: Demand, waiting: i64, is_for_all: bool, is_waiting: bool) -> None:
+    """Send NEEDJOBS to all nodes, or the sources, where no such wish stands (F1.3, F1.4)."""
     now_ms = n.now_ms
     d.drop_sources(now_ms)
-    peers = whom_to_ask(n, d, is_waiting)
+    peers = whom_to_ask(n, d, is_for_all, is_waiting)
     if len(peers) == 0:
         return
     if d.asked_ms + d.step_ms > now_ms:
@@ -90,11 +90,11 @@ def ask(n: Node, d: Demand, waiting: i64, is_waiting: bool) -> None:
         say(n, peer.slot, NeedJobs(d.name, count, is_waiting))
 
 
-def whom_to_ask(n: Node, d: Demand, is_waiting: bool) -> list[Peer]:
-    """Linked nodes where no wish stands: all, or only the sources when nobody waits."""
+def whom_to_ask(n: Node, d: Demand, is_for_all: bool, is_waiting: bool) -> list[Peer]:
+    """Linked nodes where no wish stands: all, or only the sources when nobody looked."""
     peers: list[Peer] = []
     for peer in n.peers:
-        if not peer.is_linked or not (is_waiting or peer.slot in d.sources):
+        if not peer.is_linked or not (is_for_all or peer.slot in d.sources):
             continue
         stands = d.asked.get(peer.slot)
         if stands is None or stands.until_ms <= n.now_ms or (is_waiting and not stands.is_waiting):
@@ -146,7 +146,8 @@ def offer(n: Node, q: Queue, d: Demand) -> None:
         if not peer.is_linked or wish.until_ms <= now_ms or peer.is_leaving:  # F2.1
             del d.wishes[slot]
             continue
-        if not wish.is_waiting and d.rate(now_ms) > 0:
+        if not wish.is_waiting and d.rate(now_ms) > 0 and d.seen_ms + LINGER_MS > now_ms:
+            look_at(n, d, d.seen_ms + LINGER_MS)
             continue
         if not peer.has_room:
             n.offers[q.name] = None
@@ -210,6 +211,8 @@ def federate_tick(n: Node) -> None:
         if d is not None and d.look_ms == at_ms:
             d.look_ms = 0
             n.asks[name] = None
+            if len(d.wishes) > 0:
+                n.offers[name] = None
     if len(n.ready) > 0:
         serve_ready(n)
     if len(n.offers) > 0 and n.offers_ms <= n.now_ms:

@@ -6,7 +6,7 @@ only ever moved to a later instant: no message cuts a delay short.
 
 from mypy_extensions import i64
 
-from tuque.core.announce import TOMB_MS, jitter_ms, set_due, tell_queued
+from tuque.core.announce import TOMB_MS, jitter_behind_ms, set_due, tell_queued
 from tuque.core.copies import join_holders
 from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, QUEUED, WAIT_REPL, Job
 from tuque.core.leases import is_leased
@@ -117,4 +117,4 @@ def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
     """The job is at a worker of another node for so long (Q9.2)."""
     if job.retry_s > 0:
         job.flags |= DELIVERED
-        put_off(n, job, n.now_ms + left_ms + jitter_ms(n))
+        put_off(n, job, n.now_ms + left_ms + jitter_behind_ms(n))

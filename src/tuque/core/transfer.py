@@ -14,8 +14,8 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.announce import deny, jitter_ms, set_due
-from tuque.core.copies import as_message, job_of, join_holders
+from tuque.core.announce import deny, jitter_behind_ms, set_due
+from tuque.core.copies import as_message, end_earlier, job_of, join_holders
 from tuque.core.deliver import demand_of
 from tuque.core.hearsay import known_job, put_off
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, Job
@@ -131,6 +131,7 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
     if known_job(n, slot, m.id) is None:
         return 0
     join_holders(n, job, translate(n, slot, m.holders))
+    end_earlier(n, job, m)
     if is_shut:
         answer.refused.append(m.id)
     elif may_enqueue(job):
@@ -270,4 +271,4 @@ def on_moved(n: Node, slot: i64, m: Moved) -> None:
     job = known_job(n, slot, m.id)
     if job is not None:
         join_holders(n, job, translate(n, slot, m.holders))
-        put_off(n, job, n.now_ms + m.left_ms + jitter_ms(n))
+        put_off(n, job, n.now_ms + m.left_ms + jitter_behind_ms(n))

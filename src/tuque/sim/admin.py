@@ -62,6 +62,12 @@ def leave(m: Machine, is_leaving: bool) -> None:
     shell = m.shell
     if shell is None:
         return
+    cluster = m.cluster
+    if is_leaving:
+        cluster.leaving.add(m.name)
+        cluster.leaving_most = max(cluster.leaving_most, len(cluster.leaving))
+    else:
+        cluster.leaving.discard(m.name)
     set_leaving(shell.n, is_leaving)
     if is_leaving:
         wake_all(shell.n, NODE_LEAVING)

@@ -206,7 +206,10 @@ class Watcher:
             copies = self.copies(add, leaver)
             wanted = min(add.repl, len(able))
             if leaver is not None:
-                wanted -= add.losses  # of others, whose repair does not make a leaver unsafe
+                # What others lost is repaired, and does not make a leaver unsafe; it gave to
+                # those that stayed while it left, perhaps not to all that stay now (K7.2).
+                wanted -= add.losses
+                wanted = min(wanted, len(self.cluster.machines) - self.cluster.leaving_most)
             if 0 < copies < wanted and self.is_quiet(add):
                 self.history.find(rule, f"{add.token!r} has {copies} copies of {wanted}")
             self.history.count(f"{rule} copies checked")

@@ -48,6 +48,8 @@ class Cluster:
         self.verdicts = Verdicts(self, self.watcher)
         self.healed_us = 0
         self.phase = "setup"
+        self.leaving: set[str] = set()  # machines that were told to leave, and not yet to stay
+        self.leaving_most = 0  # so many at the same time
 
     def person(self, name: str) -> Person:
         """The client of that name."""

@@ -56,8 +56,8 @@ class Verdicts:
         if self.watcher.is_over(add) or self.watcher.copies(add) > 0:
             return
         copies = add.repl
-        if any(m.has_left for m in self.cluster.machines):
-            copies = min(copies, len(self.cluster.machines) - 1)  # who leaves gives its copy away
+        # Who leaves gives its copies away to those that stay, however few these are (K7.2).
+        copies = min(copies, max(1, len(self.cluster.machines) - self.cluster.leaving_most))
         if add.losses <= copies - 1:
             self.history.find(
                 "lost", f"{add.token!r} is gone: {add.losses} copies were lost, W = {add.repl}"

@@ -245,8 +245,9 @@ class Loader:
                 aside = keep_aside(self.disk, scanner.path, "torn", offset, size)
             except OSError as e:
                 raise JournalError(
-                    f"cannot keep the torn end of {scanner.path} aside: {e.strerror or e}; "
-                    "nothing was cut, free space or check the disk, and start again"
+                    f"cannot write the torn end of {scanner.path} to a file of its own: "
+                    f"{e.strerror or e}; nothing was cut. Free space or check the disk, and "
+                    "start again"
                 ) from e
             later = "later frames are whole: all of it" if found else "it"
             reason += f"; {later} is kept in {aside}"

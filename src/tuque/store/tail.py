@@ -41,9 +41,9 @@ def is_same_boot(a: Boot, b: Boot) -> bool:
 
 
 def keep_aside(disk: Disk, path: str, label: str, offset: i64, size: i64) -> str:
-    """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name. Raises OSError.
+    """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name.
 
-    What an earlier try left there is written anew.
+    What an earlier try left there is written anew. Raises OSError.
     """
     aside = f"{path}.{label}-{offset}"
     if disk.exists(aside):
