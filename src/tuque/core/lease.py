@@ -289,7 +289,6 @@ def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, b
         if job.id in wanted and is_leased(job):
             b.jobs[i] = gone(job.id)
             job.flags &= 0xFF ^ LEASED
-            b.body_bytes -= len(job.body)
             give_back(n, job, REQUEUE_NACK)
             done += 1
     return done, b""

@@ -1,0 +1,169 @@
+"""SPEC Y8: leased jobs with other holders."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+
+from tuque.core.ackgc import on_ackjob
+from tuque.core.hearsay import rank
+from tuque.core.job import ACTIVE, QUEUED
+from tuque.core.lease import LEAVING, commit, on_next, on_open, on_release, on_touch
+from tuque.core.lease_rows import on_fetch
+from tuque.core.leases import Group, is_leased
+from tuque.core.msgs import Delivered, WillQueue, Working
+from tuque.core.peers import say
+
+
+def lease(lab: Lab, i: int, count: int = 100, ttl_ms: int = 60_000) -> Group:
+    """A group at node i that has taken a batch."""
+    n = lab.nodes[i]
+    n.now_ms = lab.now_ms
+    epoch, error = on_open(n, b"g", b"me", [b"q"])
+    assert error == b"" and epoch > 0
+    g = n.leases.groups[b"g"]
+    taken, error = on_next(n, 7, g, 1, count, 1 << 30, 2, ttl_ms)
+    assert error == b"" and taken > 0
+    lab.run()
+    return g
+
+
+@pytest.mark.parametrize(("retry_s", "first_ms"), [(4, 0), (10, 500)])
+def test_other_holders_are_told(retry_s: int, first_ms: int) -> None:
+    """Y8.1 The other holders of an ALO job are told with WORKING to leave it alone for its retry
+    time: half a second after it was leased, or at once if retry is at most 5 s, and then every half
+    of its retry time.
+    """
+    lab = Lab(3)
+    id = lab.add(0, replicate=3, retry_s=retry_s)
+    start_ms = lab.now_ms
+    lab.log.clear()
+    lease(lab, 0)
+    seen = []
+    while lab.now_ms < start_ms + first_ms + retry_s * 2_000:
+        for a, b, m in lab.log:
+            if isinstance(m, Working) and (a, b) == (0, 1):
+                assert m.id == id and m.left_ms == retry_s * 1000
+                seen.append(lab.now_ms - start_ms)
+        lab.log.clear()
+        lab.pass_ms(100)
+    assert seen == [first_ms + i * retry_s * 500 for i in range(len(seen))]
+    assert len(seen) >= 4
+
+
+def test_nobody_else_hands_it_out() -> None:
+    """No other node hands a leased job out, however long the lease lives (Y8.1)."""
+    lab = Lab(3)
+    ids = [lab.add(0, replicate=3, retry_s=2) for _ in range(20)]
+    g = lease(lab, 0)
+    for _ in range(30):
+        lab.pass_ms(1000)
+        lab.nodes[0].now_ms = lab.now_ms
+        on_touch(lab.nodes[0], g, 0)
+        assert lab.get(1) == [] and lab.get(2) == [] and lab.get(0) == []
+    for id in ids:
+        assert lab.states_of(id) == [ACTIVE] * 3
+    assert commit(lab.nodes[0], b"g", g.epoch, 1) == 20
+    lab.run()
+    lab.pass_ms(2_000)
+    assert all(lab.holders_of(id) == [] for id in ids)
+
+
+def test_after_the_lease() -> None:
+    """Y7.2 Then its ALO jobs go back into their queues, counted as additional deliveries; the event
+    `requeued` is written with the cause lease.
+    """
+    lab = Lab(3)
+    id = lab.add(0, replicate=3, retry_s=10)
+    lease(lab, 0, ttl_ms=5_000)
+    lab.pass_ms(4_000)
+    assert lab.states_of(id) == [ACTIVE] * 3
+    lab.pass_ms(1_500)
+    assert lab.states_of(id) == [QUEUED, ACTIVE, ACTIVE]
+    assert [int(n.jobs[id].deliveries) for n in lab.nodes] == [1, 1, 1]
+
+
+def test_release_with_other_holders() -> None:
+    """A job that is given back is queued here, and the others know (Y5.3)."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=10)
+    g = lease(lab, 0)
+    assert on_release(lab.nodes[0], g) == 1
+    lab.run()
+    assert lab.states_of(id) == [QUEUED, ACTIVE]
+    lab.pass_ms(60_000)
+    lab.log.clear()
+    assert not any(isinstance(m, Working) for _, _, m in lab.log), "nobody says that it is leased"
+
+
+def test_a_question_about_it() -> None:
+    """Y8.2 WILLQUEUE about a leased job is answered with DELIVERED and its whole retry time."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=10)
+    lease(lab, 0)
+    lab.pass_ms(4_700)
+    lab.log.clear()
+    assert say(lab.nodes[1], lab.slot(1, 0), WillQueue([id]))
+    lab.run()
+    assert [m.left_ms for _, _, m in lab.log if isinstance(m, Delivered)] == [10_000]
+
+
+def test_another_holder_that_queued_it() -> None:
+    """A holder that had no link and queued the job hears of the lease when it is back (Y8.1)."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=4)
+    lease(lab, 0, ttl_ms=600_000)
+    lab.isolate(0)
+    lab.pass_ms(10_000)
+    assert lab.states_of(id) == [ACTIVE, QUEUED]
+    assert is_leased(lab.nodes[0].jobs[id])
+    lab.heal()
+    lab.pass_ms(3_000)
+    assert lab.states_of(id) == [ACTIVE, ACTIVE]
+    assert is_leased(lab.nodes[0].jobs[id])
+    assert rank(id, lab.nodes[0].node_id) != rank(id, lab.nodes[1].node_id)
+
+
+def test_an_ack_elsewhere() -> None:
+    """An ACKJOB at another node takes the job out of its batch (Y6.1)."""
+    lab = Lab(2)
+    one, two = (lab.add(0, replicate=2, retry_s=4) for _ in range(2))
+    g = lease(lab, 0)
+    lab.nodes[1].now_ms = lab.now_ms
+    assert on_ackjob(lab.nodes[1], one)
+    lab.run()
+    rows = on_fetch(lab.nodes[0], 1, g, 1, 1, 0, 9, 1 << 20, True)
+    assert [job.id for job in rows.jobs] == [two]
+    assert commit(lab.nodes[0], b"g", g.epoch, 1) == 1
+    lab.run()
+
+
+def test_restart_with_other_holders() -> None:
+    """A lease lives on over a restart: the other holders hear of it again (Y9.3, Y8.1)."""
+    lab = Lab(2, has_journal=True)
+    id = lab.add(0, replicate=2, retry_s=4)
+    lease(lab, 0, ttl_ms=600_000)
+    lab.pass_ms(1_000)
+    lab.die(0)
+    lab.pass_ms(1_000)
+    lab.revive(0)
+    lab.pass_ms(20_000)
+    assert is_leased(lab.nodes[0].jobs[id])
+    assert lab.states_of(id) == [ACTIVE, ACTIVE]
+
+
+def test_a_leaving_node() -> None:
+    """Y8.3 A node that leaves begins no batch (`-LEAVING`); leased jobs stay with it until their
+    lease ends.
+    """
+    lab = Lab(3)
+    ids = [lab.add(0, replicate=2, retry_s=10) for _ in range(5)]
+    n = lab.nodes[0]
+    g = lease(lab, 0, count=3, ttl_ms=30_000)
+    lab.leave(0)
+    lab.pass_ms(20_000)
+    assert [id in n.jobs for id in ids] == [True] * 3 + [False] * 2
+    assert on_next(n, 7, g, 2, 1, 1 << 20, 1, 30_000) == (0, LEAVING)
+    assert commit(n, b"g", g.epoch, 1) == 3
+    lab.pass_ms(20_000)
+    assert len(n.jobs) == 0
