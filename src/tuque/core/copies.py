@@ -377,13 +377,31 @@ def join_holders(n: Node, job: Job, holders: i64) -> bool:
     return True
 
 
+def learn_holder(n: Node, job: Job, slot: i64) -> None:
+    """[K5.6] A node turns out to have a copy: those that may not know of each other are told."""
+    others = job.holders & ~1
+    if join_holders(n, job, 1 << slot) and others and job.retry_s > 0 and job.state != ACKED:
+        tell_holders(n, job, others | 1 << slot)
+
+
+def tell_holders(n: Node, job: Job, nodes: i64) -> None:
+    """HOLDERS with all that may have the job."""
+    for slot in slots_of(nodes):
+        introduce(n, slot, job.holders | 1)
+        say(n, slot, Holders(job.id, job.holders | 1))
+
+
 def on_holders(n: Node, slot: i64, m: Holders) -> None:
     """[R4.2] ON RECV HOLDERS: more nodes may have a copy."""
     job = n.jobs.get(m.id)
     if job is not None:
-        is_new = join_holders(n, job, translate(n, slot, m.holders))
-        if is_new and job.state == ACKED:
-            collect(n, job)
+        told = translate(n, slot, m.holders)
+        is_new = join_holders(n, job, told)
+        if job.state == ACKED:
+            if is_new:
+                collect(n, job)
+        elif job.state != WAIT_REPL and job.retry_s > 0 and job.holders & ~(told | 1 << slot | 1):
+            tell_holders(n, job, 1 << slot)  # K5.6
     elif n.tombs.has(m.id):
         say(n, slot, SetAck(m.id, 0, TOMB_MS))
 

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.announce import TOMB_MS, deny
 from tuque.core.asking import answered, ask, ask_some, on_all_answered, stop_asking
 from tuque.core.collect import collect, doubt, forget_tombs
-from tuque.core.copies import join_holders
+from tuque.core.copies import learn_holder
 from tuque.core.job import (
     ACKED,
     EXTERNAL,
@@ -178,7 +178,6 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
     """[K5] ON RECV ASK (K5.2, K5.4); not answered while the journal is loaded."""
     if n.is_loading:
         return
-    bit: i64 = 1 << slot
     lacking: list[bytes] = []
     for id in m.ids:
         job = n.jobs.get(id)
@@ -193,7 +192,7 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
             introduce(n, slot, job.holders | 1)
             say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))
             continue
-        join_holders(n, job, bit)
+        learn_holder(n, job, slot)
         if m.is_short:
             introduce(n, slot, job.holders | 1)
             say(n, slot, Holders(id, job.holders))  # K5.4
