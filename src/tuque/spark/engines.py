@@ -78,7 +78,7 @@ class SparkEngine:
 def by_date(frame: DataFrame) -> Any:
     """A writer of the frame into directories by date, without a sort where dates are few."""
     frame.sparkSession.conf.set(WRITERS, "32")
-    return frame.write.partitionBy("date")
+    return frame.write.option("compression", "zstd").partitionBy("date")
 
 
 def read_events(engine: Engine, files: Sequence[str]) -> None:

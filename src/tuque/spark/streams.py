@@ -20,7 +20,7 @@ from tuque.spark.errors import NoEventsError, StreamError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 WATERMARK: Final = "5 minutes"  # segments of several nodes come a roll (60 s) apart, and late
 SEGMENTS: Final = "events-*.parquet"
@@ -104,6 +104,7 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
         .outputMode("append")
         .format("parquet")
         .partitionBy("date")
+        .option("compression", "zstd")
         .option("path", str(options.out / options.table))
         .option("checkpointLocation", str(options.checkpoint))
     )
@@ -113,7 +114,7 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
 
 
 def run_stream(
-    spark: SparkSession, options: Options, say: Callable[[str], None], poll_s: float = 0.5
+    spark: SparkSession, options: Options, say: Callable[[str], None], poll_s: int = 1
 ) -> Figures:
     """Run the query until it ends or Ctrl-C; `say` gets a line for each batch with events."""
     figures = Figures()

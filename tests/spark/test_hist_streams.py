@@ -1,0 +1,189 @@
+"""SPEC H4: the streams give the tables that a run at once gives, over restarts and kills."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from hist_cluster import write_cluster_history
+from hist_rows import same_rows
+from spark_history import START_MS, deliver, make_job
+
+from tuque.server.eventlog import EventLog
+from tuque.spark import pipeline, silver
+from tuque.spark.engines import SparkEngine
+from tuque.spark.errors import NoEventsError, StreamError
+from tuque.spark.streams import Options, is_streamed, run_stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+MINUTE_MS = 60_000
+
+
+def write_minutes(directory: Path, minutes: int) -> list[Path]:
+    """A segment a minute with 30 jobs each, some of which end in the next; in order."""
+    made = []
+    waiting = []
+    for minute in range(minutes):
+        log = EventLog(directory, "n1")
+        base = minute * MINUTE_MS
+        events = log.start(START_MS + base)
+        for job in waiting:
+            events.acked(START_MS + base + 10, job)
+        waiting = []
+        for i in range(30):
+            at_ms = base + 100 + i * 1000
+            job = make_job(f"{minute}-{i}", b"q" if i % 2 else b"r", at_ms)
+            events.added(START_MS + at_ms, job)
+            if i % 5 == 0:
+                waiting.append(job)
+            deliver(events, job, at_ms + 7 * i)
+            if i % 5:
+                events.acked(START_MS + at_ms + 11 * i, job)
+        before = set(directory.rglob("events-*.parquet"))
+        log.close(events, START_MS + base + 59_000)
+        made += sorted(set(directory.rglob("events-*.parquet")) - before)
+    return made
+
+
+def offer(segments: list[Path], directory: Path) -> None:
+    """Let the segments appear there."""
+    for path in segments:
+        folder = directory / path.parent.name
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, folder / path.name)
+
+
+def rows(spark: SparkSession, table: Path) -> list[dict[str, Any]]:
+    return [row.asDict() for row in spark.read.parquet(str(table)).collect()]
+
+
+def at_once(spark: SparkSession, events: Path, out: Path) -> dict[str, list[dict[str, Any]]]:
+    """Both tables, computed at once."""
+    engine = SparkEngine(spark, out / "kept")
+    files = [str(path) for path in sorted(events.rglob("events-*.parquet"))]
+    pipeline.build_silver(engine, files, out)
+    pipeline.build_gold(engine, files, out)
+    return {table: rows(spark, out / table) for table in ("silver", "gold")}
+
+
+def minute_of(row: dict[str, Any]) -> datetime:
+    value = row["minute"]
+    assert isinstance(value, datetime)
+    return value
+
+
+@pytest.fixture(scope="module")
+def segments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_minutes(tmp_path_factory.mktemp("minutes"), 6)
+
+
+@pytest.mark.parametrize("table", ["silver", "gold"])
+def test_a_restart_midway_gives_the_table_of_a_run_at_once(
+    spark: SparkSession, segments: list[Path], tmp_path: Path, table: str
+) -> None:
+    """H4.1, H4.3: stopped after half of the segments, started anew from the checkpoint."""
+    events = tmp_path / "events"
+    said: list[str] = []
+    options = Options(table, events, tmp_path / "out", "10 seconds", files=1, once=True)
+    offer(segments[:3], events)
+    first = run_stream(spark, options, said.append)
+    offer(segments[3:], events)
+    second = run_stream(spark, options, said.append)
+    assert (first.batches, second.batches) == (3, 3), said
+    assert first.late + second.late == 0
+    again = run_stream(spark, options, said.append)
+    assert again.events == 0, "nothing is read twice"
+    found = rows(spark, tmp_path / "out" / table)
+    want = at_once(spark, events, tmp_path / "whole")[table]
+    if table == "gold":  # the minutes that the watermark has not passed are still to come
+        last = max(map(minute_of, want))
+        assert max(map(minute_of, found)) == last - timedelta(minutes=1)
+        want = [row for row in want if minute_of(row) < last]
+    assert len(found) == (6 * 30 - 6 if table == "silver" else 10)
+    same_rows(found, want)
+
+
+def test_a_batch_that_was_cut_off_is_done_again(
+    spark: SparkSession, segments: list[Path], tmp_path: Path
+) -> None:
+    """H4.1: the rows were written, and the driver died before it noted so."""
+    options = Options("silver", tmp_path / "events", tmp_path / "out", files=2, once=True)
+    offer(segments, options.events)
+    run_stream(spark, options, lambda _: None)
+    want = rows(spark, tmp_path / "out" / "silver")
+    (options.checkpoint / "commits" / "2").unlink()
+    (options.checkpoint / "commits" / ".2.crc").unlink(missing_ok=True)
+    again = run_stream(spark, options, lambda _: None)
+    assert again.events > 0, "the batch was not done again: nothing is proved"
+    same_rows(rows(spark, tmp_path / "out" / "silver"), want)
+
+
+def test_rows_of_killed_attempts_do_not_count(
+    spark: SparkSession, segments: list[Path], tmp_path: Path
+) -> None:
+    """H4.2: a file that no finished batch wrote is no part of the table."""
+    options = Options("silver", tmp_path / "events", tmp_path / "out", once=True)
+    offer(segments[:1], options.events)
+    run_stream(spark, options, lambda _: None)
+    (written,) = (tmp_path / "out" / "silver").glob("date=*/*.parquet")
+    shutil.copy(written, written.with_name("part-of-a-killed-attempt.parquet"))
+    assert len(rows(spark, tmp_path / "out" / "silver")) == 24
+
+
+def test_late_events_are_counted(spark: SparkSession, segments: list[Path], tmp_path: Path) -> None:
+    """H4.4: events of a minute that is closed are left out and told."""
+    said: list[str] = []
+    options = Options("gold", tmp_path / "events", tmp_path / "out", "10 seconds", once=True)
+    offer(segments[1:], options.events)
+    run_stream(spark, options, said.append)
+    offer(segments[:1], options.events)
+    late = run_stream(spark, options, said.append)
+    assert late.late == 2, "the two queues of the first minute"
+    assert "2 too late" in said[-1]
+
+
+def test_a_stream_of_silver_and_the_query_that_picks_one_end(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """H2.4: the stream keeps every end; the query over it gives the rows of a run at once."""
+    events = tmp_path / "events"
+    write_cluster_history(events)
+    options = Options("silver", events, tmp_path / "out", files=1, once=True)
+    run_stream(spark, options, lambda _: None)
+    engine = SparkEngine(spark, tmp_path / "kept")
+    engine.view("ends", f"SELECT * FROM parquet.`{tmp_path / 'out' / 'silver'}`")
+    assert engine.keep("twice", silver.TWICE) == 5
+    want = at_once(spark, events, tmp_path / "whole")["silver"]
+    picked = engine.rows(silver.ONCE)
+    same_rows(picked, want)
+    assert len(engine.rows("SELECT * FROM ends")) == len(picked) + 5
+
+
+def test_tables_and_checkpoints_are_not_mixed(
+    spark: SparkSession, segments: list[Path], tmp_path: Path
+) -> None:
+    """H4.5."""
+    events = tmp_path / "events"
+    options = Options("silver", events, tmp_path / "out", once=True)
+    with pytest.raises(NoEventsError, match="no such directory"):
+        options.check()
+    offer(segments[:1], events)
+    at_once(spark, events, tmp_path / "out")
+    with pytest.raises(StreamError, match="was written at once"):
+        options.check()
+    shutil.rmtree(tmp_path / "out")
+    run_stream(spark, options, lambda _: None)
+    assert is_streamed(tmp_path / "out" / "silver")
+    shutil.rmtree(options.checkpoint)
+    with pytest.raises(StreamError, match="double"):
+        options.check()
