@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import cluster
 import load
 import servers
+import spark
 
 BUILD = Path("build")
 BODY = b"x" * 100
@@ -270,6 +271,7 @@ SECTIONS = {
     "depth": bench_depth,
     "cluster": cluster.bench_cluster,
     "idle": cluster.bench_idle,
+    **spark.sections(),
 }
 
 
