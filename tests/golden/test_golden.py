@@ -23,11 +23,19 @@ from cluster_trace import ClusterTrace  # noqa: E402  the path is set above
 from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  path set above
 
 from tuque.core.job import STATE_NAMES  # noqa: E402  the path is set above
+from tuque.core.lease_readback import LeaseRecord  # noqa: E402  as above
+from tuque.core.lease_records import HOW_EXPIRED  # noqa: E402  as above
 from tuque.core.ledger import CAUSES  # noqa: E402  the path is set above
 from tuque.core.readback import Record, decode  # noqa: E402  as above
-from tuque.core.records import ACK, FIRST, PAUSE, REMOVE  # noqa: E402  as above
-
-WORDS = ["?", "add", "state", "state", "ack", "remove", "pause"]
+from tuque.core.records import (  # noqa: E402  as above
+    ACK,
+    FIRST,
+    KIND_NAMES,
+    LEASE_DROP,
+    LEASE_GROUP,
+    PAUSE,
+    REMOVE,
+)
 
 
 class Trace:
@@ -75,7 +83,8 @@ class Trace:
         lines, at, r = [], 0, Record()
         while at < len(payload):
             at = decode(payload, at, r)
-            lines.append(f"  record {WORDS[r.kind]} {self.record_text(r)}")
+            kind = "state" if r.kind == FIRST else KIND_NAMES[r.kind]
+            lines.append(f"  record {kind} {self.record_text(r)}")
         return lines
 
     def record_text(self, r: Record) -> str:
@@ -86,11 +95,27 @@ class Trace:
             return f"{self.name(r.id)} {CAUSES[r.bits]}"
         if r.kind == ACK:
             return f"{self.name(r.id)} until +{r.expire_ms - START_MS}"
+        if LEASE_GROUP <= r.kind <= LEASE_DROP:
+            return self.lease_text(r.kind, r.lease)
         due = f"due +{r.qtime_ms - START_MS}" if r.qtime_ms else "no due time"
         text = f"{self.name(r.id)} {STATE_NAMES[r.state].decode()}, {due}"
         if r.kind != FIRST and (r.nacks or r.deliveries):
             text += f", nacks {r.nacks}, additional {r.deliveries}"
         return text
+
+    def lease_text(self, kind: int, r: LeaseRecord) -> str:
+        """The fields of a record of a lease that matter."""
+        name = r.name.decode()
+        if kind == LEASE_GROUP:
+            return f"{name} epoch {r.epoch}, last {r.seq}, committed {r.acked_seq}"
+        if kind == LEASE_DROP:
+            return f"{name} batch {r.seq}"
+        jobs = " ".join(
+            f"{self.name(id)}:{'none' if mark < 0 else mark}"
+            for id, mark in zip(r.ids, r.marks, strict=True)
+        )
+        expired = ", expired" if r.how & HOW_EXPIRED else ""
+        return f"{name} batch {r.seq} in {r.parts}{expired}: {jobs}"
 
     def events(self) -> list[str]:
         """What went to the event stream."""

@@ -30,7 +30,7 @@ BATCH_MAX: Final = 200_000  # jobs, so that no command holds the others up for l
 
 NOGROUP: Final = b"NOGROUP there is no group '%s' on this node: begin with LEASE OPEN"
 FENCED: Final = (
-    b"FENCED epoch %d of group '%s' is over, %s has opened it with epoch %d: "
+    b"FENCED epoch %d of group '%s' is over, '%s' has opened it with epoch %d: "
     b"stop, or take it over with LEASE OPEN"
 )
 AHEAD: Final = b"NOGROUP group '%s' has had no epoch %d here, its last is %d: LEASE OPEN it again"
