@@ -30,7 +30,7 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     ttl_s = ttl_s_of(id)
     if ttl_s < 0:
         return
-    if n.is_leaving or memory_level(n) >= 2:
+    if memory_level(n) >= 2 or (n.is_leaving and n.linked != 0):
         ask_each(n, SetAck(id, 0, ttl_s * 1000))  # A3.4
         return
     count = n.stray_counts.get(client, 0)

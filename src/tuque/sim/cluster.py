@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tuque.sim.admin import ADMIN, ignore, leave, meet_all, take_back
+from tuque.sim.admin import ADMIN, leave, meet_all, take_back
 from tuque.sim.checkers import Watcher
 from tuque.sim.faults import apply
 from tuque.sim.history import History
@@ -18,6 +18,7 @@ from tuque.sim.machine import Machine
 from tuque.sim.network import Network
 from tuque.sim.plan import Op, Plan
 from tuque.sim.programs import Person, Worker
+from tuque.sim.session import LOST
 from tuque.sim.verdicts import Verdicts
 from tuque.sim.world import World
 
@@ -135,13 +136,22 @@ class Cluster:
     def set_right(self, machine: Machine) -> None:
         """Undo what people did: nobody leaves, no queue is paused, memory is as it was."""
         machine.settings.memory_bytes = 0
-        boss = self.person("boss").session(machine.name)
-        boss.close()
+        self.person("boss").session(machine.name).close()
         if machine.shell is not None:
             machine.shell.n.limits.memory_bytes = 0
             leave(machine, False)
             for queue in self.queues():
-                boss.ask([b"PAUSE", queue.encode(), b"none"], ignore)
+                self.unpause(machine, queue)
+
+    def unpause(self, machine: Machine, queue: str) -> None:
+        """PAUSE none, again until the node takes it: it may still be loading."""
+
+        def on_reply(reply: object) -> None:
+            if reply is LOST or isinstance(reply, Exception):
+                self.world.after(200_000, partial(self.unpause, machine, queue))
+
+        boss = self.person("boss").session(machine.name)
+        boss.ask([b"PAUSE", queue.encode(), b"none"], on_reply)
 
     def queues(self) -> list[str]:
         """All queues that anybody used."""

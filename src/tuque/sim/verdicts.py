@@ -74,10 +74,23 @@ class Verdicts:
         elif self.cluster.plan.is_faultless and add.done_us and add.timeout_ms:
             took_us = add.done_us - add.asked_us
             self.history.count("answer times checked")
-            if took_us > add.timeout_ms * 1000 + ANSWER_US:
+            if took_us > add.timeout_ms * 1000 + ANSWER_US and not self.is_behind(add):
                 self.history.find(
                     "no-answer", f"{add.token!r} was answered after {took_us / 1e6:.3f} s"
                 )
+
+    def is_behind(self, add: Add) -> bool:
+        """Whether an ADDJOB without a timeout was before it at the node: answers keep their order.
+
+        Such a one waits for a node whose queue is paused, and all that were pipelined behind it.
+        """
+        return any(
+            other.timeout_ms == 0
+            and other.node == add.node
+            and other.asked_us < add.asked_us
+            and (other.done_us == 0 or other.done_us >= add.done_us)
+            for other in self.history.adds.values()
+        )
 
     # ---- while draining
 
