@@ -209,6 +209,22 @@ def test_every_command_keeps_the_lease(box: Box, word: str) -> None:
     assert box.qlen() == 3
 
 
+@pytest.mark.parametrize("how", ["TOUCH", "NEXT"])
+def test_a_shorter_ttl(box: Box, how: str) -> None:
+    """A lease whose TTL was made shorter ends sooner (Y7.1)."""
+    box.add()
+    g = Lessee(box)
+    g.next(1, ttl=60_000)
+    if how == "TOUCH":
+        g("TOUCH", "TTL", 2000)
+    else:
+        assert g.next(2, ttl=2000) == 0
+    box.pass_ms(1990)
+    assert box.qlen() == 0
+    box.pass_ms(20)
+    assert box.qlen() == 1
+
+
 def test_expiry(box: Box) -> None:
     """Y7.2 Then its ALO jobs go back into their queues, counted as additional deliveries; the event
     `requeued` is written with the cause lease.

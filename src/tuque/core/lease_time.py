@@ -26,6 +26,8 @@ def renew(n: Node, g: Group) -> None:
     g.used_ms = n.now_ms
     if g.ttl_ms > 0:
         g.until_ms = n.now_ms + g.ttl_ms
+        if g.until_ms < g.armed_ms:
+            arm(n, g)  # its TTL is shorter now
 
 
 def arm(n: Node, g: Group) -> None:
