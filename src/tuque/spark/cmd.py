@@ -16,6 +16,9 @@ SUBCOMMANDS: Final = {
     ),
     "silver": ("tuque.spark.hist_cmd", "silver", "A table with one row per finished job."),
     "gold": ("tuque.spark.hist_cmd", "gold", "A table with one row per queue and minute."),
+    "verify": ("tuque.spark.verify_cmd", "verify", "Judge clients' logs by the broker's events."),
+    "submit": ("tuque.spark.submit", "submit", "spark-submit with Tuque's Java and settings."),
+    "shell": ("tuque.spark.submit", "shell", "pyspark with Tuque's Java and settings."),
 }
 
 
