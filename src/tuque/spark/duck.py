@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tuque.spark.engines import sort_by_kind
 from tuque.spark.errors import SparkJobError, SparkSetupError
 
 MACROS: Final = """
@@ -62,7 +63,25 @@ class DuckEngine:
 
     def read(self, view: str, files: Sequence[str], columns: str) -> None:
         """See Engine."""
-        wanted = [line.split() for line in columns.replace("\n", " ").split(",")]
+        self.base.execute(f"CREATE OR REPLACE VIEW {view} AS {self._parquet(files, columns)}")
+
+    def read_log(self, view: str, files: Sequence[str], columns: str) -> None:
+        """See Engine."""
+        parquet, lines = sort_by_kind(files)
+        queries = [self._parquet(parquet, columns)] if parquet else []
+        if lines:
+            listed = ", ".join(map(text, lines))
+            kinds = ", ".join(
+                f"{name}: {text(KINDS.get(kind, kind))}" for name, kind in columns_of(columns)
+            )
+            queries.append(
+                f"SELECT * FROM read_json([{listed}], format = 'newline_delimited', "
+                f"columns = {{{kinds}}})"
+            )
+        self.base.execute(f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(queries)}")
+
+    def _parquet(self, files: Sequence[str], columns: str) -> str:
+        """A query for these columns of the files."""
         listed = ", ".join(text(name) for name in files)
         have = {
             row[0]
@@ -71,10 +90,11 @@ class DuckEngine:
             ).fetchall()
         }
         cells = [
-            self._cell(name, KINDS.get(kind.upper(), kind), name in have) for name, kind in wanted
+            self._cell(name, KINDS.get(kind, kind), name in have)
+            for name, kind in columns_of(columns)
         ]
-        self.base.execute(
-            f"CREATE OR REPLACE VIEW {view} AS SELECT {', '.join(cells)} "
+        return (
+            f"SELECT {', '.join(cells)} "
             f"FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
         )
 
@@ -120,6 +140,12 @@ class DuckEngine:
         found = self.base.execute(dialect(query))
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def columns_of(ddl: str) -> list[tuple[str, str]]:
+    """Names and kinds of a Spark DDL of plain columns."""
+    pairs = [part.split() for part in ddl.replace("\n", " ").split(",")]
+    return [(name, kind.upper()) for name, kind in pairs]
 
 
 def dialect(query: str) -> str:

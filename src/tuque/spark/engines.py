@@ -25,6 +25,9 @@ class Engine(Protocol):
     def read(self, view: str, files: Sequence[str], columns: str) -> None:
         """Name the files' rows; `columns` is Spark DDL, a column a file lacks is NULL."""
 
+    def read_log(self, view: str, files: Sequence[str], columns: str) -> None:
+        """The same for JSON lines, by their names, and Parquet together."""
+
     def view(self, name: str, query: str) -> None:
         """Name a query."""
 
@@ -48,6 +51,15 @@ class SparkEngine:
     def read(self, view: str, files: Sequence[str], columns: str) -> None:
         """See Engine."""
         self.spark.read.schema(columns).parquet(*files).createOrReplaceTempView(view)
+
+    def read_log(self, view: str, files: Sequence[str], columns: str) -> None:
+        """See Engine."""
+        parquet, lines = sort_by_kind(files)
+        reader = self.spark.read.schema(columns)
+        frames = [reader.parquet(*parquet)] if parquet else []
+        frames += [reader.option("mode", "FAILFAST").json(lines)] if lines else []
+        frame = frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+        frame.createOrReplaceTempView(view)
 
     def view(self, name: str, query: str) -> None:
         """See Engine."""
@@ -79,6 +91,12 @@ def by_date(frame: DataFrame) -> Any:
     """A writer of the frame into directories by date, without a sort where dates are few."""
     frame.sparkSession.conf.set(WRITERS, "32")
     return frame.write.option("compression", "zstd").partitionBy("date")
+
+
+def sort_by_kind(files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Parquet files, and the others."""
+    parquet = [name for name in files if name.endswith(".parquet")]
+    return parquet, [name for name in files if not name.endswith(".parquet")]
 
 
 def read_events(engine: Engine, files: Sequence[str]) -> None:
