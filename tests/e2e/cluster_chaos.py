@@ -1,14 +1,17 @@
 """Real nodes, real clients, real trouble: kill -9, SIGSTOP, restarts, links cut and frozen.
 
 Clients write the history that the simulator's clients write, and what must hold is judged by
-the same code (tuque.sim.history). `python tests/e2e/cluster_chaos.py --minutes 5` runs for
-long; tests/e2e/test_e2e_cluster_chaos.py runs a short one.
+the same code (tuque.sim.history). They also write a log, which is judged by what the nodes'
+events say (SPEC H5, tuque.spark.verify), where pyarrow and duckdb are installed.
+`python tests/e2e/cluster_chaos.py --minutes 5` runs for long;
+tests/e2e/test_e2e_cluster_chaos.py runs a short one.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import random
 import signal
 import sys
@@ -27,11 +30,15 @@ from real_server import RealServer
 from tcp_proxy import BusProxy
 
 from tuque.sim.history import OK, Add, History
+from tuque.spark.recorder import Recorder, now_us
 
 RETRY_S = 1
 COPIES = 3
 QUIET_S = 6.0  # after the end of all trouble: an acked job must not come again
 FAULTS = ("kill", "stop", "cut", "freeze", "isolate", "restart")
+
+
+HAS_EVENTS = all(importlib.util.find_spec(name) for name in ("pyarrow", "duckdb"))
 
 
 class RealWorld:
@@ -70,6 +77,12 @@ class Chaos:
         self.quiet_us = 1 << 62  # when all trouble was over
         self.faults: Counter[str] = Counter()
         self.effective: Counter[str] = Counter()
+        self.directory = directory
+        self.verdict = ""
+        self.log = Recorder(directory / "clients.jsonl", "chaos")
+        if HAS_EVENTS:
+            told = ("--events-dir", str(directory / "events"), "--events-roll-seconds", "5")
+            flags = (*flags, "--events", "yes", *told)
         for number in range(count):
             place = directory / f"node{number}"
             place.mkdir(parents=True)
@@ -162,15 +175,18 @@ class Chaos:
         add.retry_s = 0 if is_amo else RETRY_S
         add.repl = 1 if is_amo else COPIES
         add.ttl_s = 600
+        self.log.adding(add.token.decode(), add.queue.decode())
         options = ("RETRY", add.retry_s, "REPLICATE", add.repl, "TTL", add.ttl_s)
         reply = wire("ADDJOB", add.queue, add.body, 1000, *options)
         with self.lock:
             self.history.on_added(add, reply if isinstance(reply, bytes) else Err(str(reply)))
+        if isinstance(reply, bytes):
+            self.log.added(reply.decode(), add.token.decode(), retry_s=add.retry_s)
         time.sleep(0.002)
 
     def consume(self, wire: Wire, node: str, chance: random.Random) -> None:
         """Take some jobs, ack them here or at another node, sometimes never."""
-        asked_us = self.world.now_us
+        asked_us, asked_at_us = self.world.now_us, now_us()
         jobs = wire("GETJOB", "TIMEOUT", 200, "COUNT", 4, "FROM", "alo", "amo")
         if not isinstance(jobs, list):
             time.sleep(0.02)
@@ -179,6 +195,8 @@ class Chaos:
             for queue, job_id, body in jobs:
                 self.history.on_delivery(node, queue, job_id, body)
                 self.judge_ack(job_id, asked_us)
+                mark = body[: body.find(b">") + 1].decode()
+                self.log.got(job_id.decode(), mark, queue.decode(), asked_at_us)
         for _, job_id, _ in jobs:
             if chance.random() < 0.1:
                 continue  # a worker that dies
@@ -186,6 +204,7 @@ class Chaos:
                 add = self.history.by_id[job_id]
             if add.retry_s == 0:
                 continue
+            self.log.acking(job_id.decode())
             if chance.random() < 0.3:
                 self.ack_elsewhere(chance, add, job_id)
             elif wire("ACKJOB", job_id) in (0, 1):
@@ -204,6 +223,7 @@ class Chaos:
         """The ack was answered."""
         with self.lock:
             self.history.count("acks")
+            self.log.acked(add.id.decode())
             self.acked_us.setdefault(add.token, self.world.now_us)
 
     def judge_ack(self, job_id: bytes, asked_us: int) -> None:
@@ -287,6 +307,7 @@ class Chaos:
         self.wait_whole()
         self.is_adding = False
         self.quiet_us = self.world.now_us
+        self.log.quiet(now_us() + int(QUIET_S * 1e6))
         wait_for(lambda: not self.open_adds(), self.what_is_open, 60)
         time.sleep(QUIET_S + 2.5 * RETRY_S)  # the time in which an acked job would come again
         self.is_over = True
@@ -324,6 +345,26 @@ class Chaos:
             node.end()
         self.proxy.end()
 
+    def verify(self) -> None:
+        """The clients' log by the events of all nodes, which have ended (SPEC H5)."""
+        self.log.close()
+        if not HAS_EVENTS:
+            return
+        from tuque.spark.duck import DuckEngine
+        from tuque.spark.pipeline import find_segments
+        from tuque.spark.verify import verify
+        from tuque.spark.verify_cmd import table
+
+        found = find_segments(self.directory / "events", self.directory / "copies")
+        with DuckEngine(threads=2) as duck:
+            logs = [str(self.directory / "clients.jsonl")]
+            grace_us = int(QUIET_S * 1e6)
+            verdict = verify(duck, logs, found.sealed + found.hot, grace_us=grace_us)
+        self.verdict = table(verdict)
+        for name, worry in verdict.worries.items():
+            if worry.count:
+                self.history.find("H5", f"{worry.count} {name}: {worry.examples}")
+
     def score(self) -> str:
         """What was done and found, with denominators."""
         counts = self.history.counts
@@ -339,7 +380,8 @@ class Chaos:
             f"links broken     {self.proxy.links_broken}",
             f"broken promises  {len(self.history.findings)}",
         ]
-        return "\n".join(lines + [f"  {finding}" for finding in self.history.findings])
+        lines += [f"  {finding}" for finding in self.history.findings]
+        return "\n".join([*lines, self.verdict])
 
 
 def main() -> int:
@@ -357,6 +399,8 @@ def main() -> int:
             chaos.start()
             chaos.trouble(asked.minutes * 60)
             chaos.finish()
+            chaos.end()
+            chaos.verify()
         finally:
             chaos.end()
             print(f"seed {asked.seed}, {asked.nodes} nodes\n{chaos.score()}")

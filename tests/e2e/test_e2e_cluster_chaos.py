@@ -17,6 +17,8 @@ def test_promises_of_a_cluster(tmp_path: Path, flags: tuple[str, ...]) -> None:
         chaos.start()
         chaos.trouble(20)
         chaos.finish()
+        chaos.end()
+        chaos.verify()
     finally:
         chaos.end()
     print(chaos.score())

@@ -26,8 +26,6 @@ WATERMARK: Final = "5 minutes"  # segments of several nodes come a roll (60 s) a
 SEGMENTS: Final = "events-*.parquet"
 LOG: Final = "_spark_metadata"  # where Spark keeps which files of a streamed table count
 
-STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-
 
 @dataclass
 class Options:
@@ -93,7 +91,6 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
     """Start the query; the caller waits for it."""
     options.check()
     spark.conf.set(WRITERS, "32")
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", STATE_STORE)
     rows = events_stream(spark, options.events, options.files)
     if options.table == "gold":
         rows = rows.withWatermark("ts", options.watermark)
