@@ -37,10 +37,10 @@ def session(
 ) -> SparkSession:
     """The session of this process, started if there is none.
 
-    `master` defaults to what spark-submit was told, else to all cores of this machine; `conf`
-    wins over our settings, `log` receives what the JVM prints (default: a file in the temporary
-    directory). Stop it with `.stop()`. Raises SparkSetupError without PySpark or Java, or if
-    Spark fails.
+    `master` defaults to what spark-submit was told, then to the variable MASTER, as in Spark's
+    own programs, then to all cores of this machine; `conf` wins over our settings, `log`
+    receives what the JVM prints (default: a file in the temporary directory). Stop it with
+    `.stop()`. Raises SparkSetupError without PySpark or Java, or if Spark fails.
     """
     try:
         from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def session(
     java = find_java()
     scratch = Path(tempfile.gettempdir())
     if master is None and SUBMITTED not in os.environ:
-        master = "local[*]"
+        master = os.environ.get("MASTER") or "local[*]"
     os.environ |= environment(java, master)
     builder = SparkSession.Builder().appName(app)
     settings = {**defaults(scratch, master), **(conf or {})}
