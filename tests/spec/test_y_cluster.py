@@ -11,7 +11,7 @@ from tuque.core.job import ACTIVE, QUEUED
 from tuque.core.lease import LEAVING, commit, on_next, on_open, on_release, on_touch
 from tuque.core.lease_rows import on_fetch
 from tuque.core.leases import Group, is_leased
-from tuque.core.msgs import Delivered, WillQueue, Working
+from tuque.core.msgs import HAS_QUEUED, Delivered, Queued, WillQueue, Working
 from tuque.core.peers import say
 
 
@@ -124,6 +124,18 @@ def test_another_holder_that_queued_it() -> None:
     assert rank(id, lab.nodes[0].node_id) != rank(id, lab.nodes[1].node_id)
 
 
+@pytest.mark.parametrize("message", [Queued, Working])
+def test_what_others_say_of_it(message: type) -> None:
+    """No message gives a leased job a due time (Y2.1, Y6.2)."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=4)
+    lease(lab, 0, ttl_ms=600_000)
+    assert say(lab.nodes[1], lab.slot(1, 0), message(id, HAS_QUEUED))
+    lab.run()
+    assert is_leased(lab.nodes[0].jobs[id])
+    assert lab.nodes[0].jobs[id].qtime_ms == 0
+
+
 def test_an_ack_elsewhere() -> None:
     """An ACKJOB at another node takes the job out of its batch (Y6.1)."""
     lab = Lab(2)
@@ -147,7 +159,9 @@ def test_restart_with_other_holders() -> None:
     lab.die(0)
     lab.pass_ms(1_000)
     lab.revive(0)
+    lab.log.clear()
     lab.pass_ms(20_000)
+    assert len([m for a, _, m in lab.log if isinstance(m, Working) and a == 0]) >= 9
     assert is_leased(lab.nodes[0].jobs[id])
     assert lab.states_of(id) == [ACTIVE, ACTIVE]
 

@@ -110,6 +110,7 @@ def test_load(kept: Kept, how: str) -> None:
     g.box = kept.box
     assert kept.box.qlen() == 2
     assert kept.box.job(ids[2]).flags & LEASED
+    assert once not in kept.box.n.delivered_amo
     after = g.info()
     assert after["left-ms"] == 5000
     assert [batch[0:3] for batch in after["batches"]] == [batch[0:3] for batch in info["batches"]]
