@@ -30,9 +30,9 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     ttl_s = ttl_s_of(id)
     if ttl_s < 0:
         return
-    if memory_level(n) >= 2 or (n.is_leaving and n.linked != 0):
-        ask_each(n, SetAck(id, 0, ttl_s * 1000))  # A3.4
-        return
+    if n.is_leaving or memory_level(n) >= 2:
+        if ask_each(n, SetAck(id, 0, ttl_s * 1000)) or not n.is_leaving:  # A3.4
+            return
     count = n.stray_counts.get(client, 0)
     if count >= STRAYS_MAX:
         return
@@ -58,11 +58,15 @@ def on_unknown_fastack(n: Node, id: bytes) -> None:
     ask_each(n, DelJob(id, 0, FAST_KEEP_MS))  # A7.2
 
 
-def ask_each(n: Node, message: SetAck | DelJob) -> None:
-    """Say it to every node, as far as links have room."""
+def ask_each(n: Node, message: SetAck | DelJob) -> bool:
+    """Say it to every node, as far as links have room; True when all are told."""
+    are_told = True
     for peer in n.peers:
         if peer.is_linked and peer.has_room and len(peer.outbox) < BURST_MAX:
             say(n, peer.slot, message)
+        elif peer.slot != 0 and n.forgotten >> peer.slot & 1 == 0:
+            are_told = False
+    return are_told
 
 
 def ask_all(n: Node, job: Job) -> None:
