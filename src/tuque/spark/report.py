@@ -156,11 +156,30 @@ def table_sections(found: Figures) -> list[str]:
         ("process", "", lambda r: duration(r["process_ms"])),
         ("in all", "", lambda r: duration(r["total_ms"])),
     ]
+    failing: list[Column] = [
+        ("job", "text id", lambda r: escape(r["job_id"])),
+        ("queue", "text", lambda r: escape(r["queue"])),
+        ("outcome", "text", lambda r: r["outcome"]),
+        _count("deliveries"),
+        _count("nacks"),
+        _count("timeouts"),
+        ("reason", "text", lambda r: escape(r["reason"] or "")),
+    ]
+    nodes: list[Column] = [
+        ("node", "text id", lambda r: escape(r["node"])),
+        *[_count(name) for name in ("added", "delivered", "acked", "returned", "dead")],
+        _count("events"),
+        _count("missing"),
+        _count("kills"),
+    ]
     sections = [_section("Queues", _table(queues, found.queues), wide=True)]
+    sections.append(_section("Nodes", _table(nodes, found.nodes), wide=True))
     if found.dead:
         sections.append(_section("Dead letters", _table(dead, found.dead), wide=True))
     if found.slowest:
         sections.append(_section("Slowest jobs", _table(slowest, found.slowest), wide=True))
+    if found.failing:
+        sections.append(_section("Most failing jobs", _table(failing, found.failing), wide=True))
     return sections
 
 
@@ -206,7 +225,7 @@ def _table(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _count(name: str) -> Column:
-    return name, "", lambda row: f"{row[name] or 0:,}"
+    return name, "", lambda row: f"{row.get(name) or 0:,}"
 
 
 def _three(values: list[float] | None) -> str:
