@@ -66,6 +66,7 @@ class Machine:
         self.is_drained = False
         self.has_left = False  # was told to leave, once or more
         self.was_forgotten = False
+        self.has_lost_memory = False  # something it knew did not come back with it
 
     def others(self) -> list[Machine]:
         """The machines this one knows of."""
@@ -153,6 +154,8 @@ class Machine:
             self.conf = self.old_conf
         elif back == "empty" or self.settings.policy == "off":
             self.disk = SimDisk(self.disk.chance)
+        if back != "disk" or self.settings.policy != "always":
+            self.has_lost_memory = True
         self.kept = self.look_at_disk()
         self.world.note(f"{self.name} is down ({how}), {len(self.kept)} jobs on disk")
         self.cluster.watcher.on_death(self, shell, how, back)

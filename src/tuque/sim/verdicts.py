@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tuque.core.job import ACKED
 from tuque.core.queue import PAUSE_OUT
 from tuque.core.tombs import CUSTODY
+from tuque.core.tombs import OPEN as WAITS_FOR_DELJOB
 from tuque.sim.checkers import ENDED, Watcher
 from tuque.sim.history import OK, OPEN, REFUSED, Add
 
@@ -201,7 +202,13 @@ class Verdicts:
         self.said = self.messages()
 
     def is_left_over(self, id: bytes, kind: int) -> bool:
-        """Whether the tombstone should have gone by now; not those that nobody promised to end."""
+        """Whether the tombstone should have gone by now; not those that nobody promised to end.
+
+        One that waits for DELJOB stays until the TTL is over when the node that would have said
+        it lost its memory (A4.1).
+        """
+        if kind == WAITS_FOR_DELJOB and any(m.has_lost_memory for m in self.cluster.machines):
+            return False
         add = self.history.by_id.get(id)
         return kind != CUSTODY and not (add is not None and add.asked_for("DELJOB"))
 
