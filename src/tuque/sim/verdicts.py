@@ -157,7 +157,7 @@ class Verdicts:
             limit_us = 1_000_000
         self.history.count("acks checked")
         for d in add.deliveries:
-            if d.at_us > max(limit_us, acked_us + 1_000_000):
+            if d.at_us > max(limit_us, acked_us + 1_000_000 + 20 * self.cluster.plan.delay_us):
                 self.history.find(
                     "came-back",
                     f"{add.token!r} came again at {d.node} at {d.at_us / 1e6:.3f} s, "
