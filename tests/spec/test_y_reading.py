@@ -361,6 +361,28 @@ def test_info(box: Box) -> None:
     assert box.run("LEASE", "LIST") == [b"g"]
 
 
+def test_bytes_of_what_only_a_batch_knows(box: Box) -> None:
+    """Jobs that ended in a batch count as its bytes until it is over (Y10.2, M1.1)."""
+    ids = [box.add(RETRY=i % 2) for i in range(12)]
+    g = Lessee(box)
+    empty = box.n.leases.bytes
+    g.next(1, 6)
+    g.next(2, 6)
+    before = box.n.leases.bytes
+    box.run("ACKJOB", *ids[:3])
+    box.run("DELJOB", ids[3], ids[7])
+    g("NACK", 2, ids[9])
+    assert box.n.leases.bytes > before + 6 * 200
+    box.n.leases.check()
+    g("COMMIT", 1)
+    box.n.leases.check()
+    box.pass_ms(5010)
+    g.rows(2)
+    box.n.leases.check()
+    g("COMMIT", 2)
+    assert box.n.leases.bytes == empty
+
+
 def test_figures(box: Box) -> None:
     """Y10.2 INFO has section Leases: groups, batches, jobs in batches whose lease lives, bytes they
     use (they count as used memory), and since the start batches made, jobs leased and batches that

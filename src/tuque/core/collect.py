@@ -16,6 +16,7 @@ from tuque.core.job import (
     ANNOUNCE_WILL,
     BODYLESS,
     EXTERNAL,
+    LEASED,
     QUEUED,
     WAIT_REPL,
     Job,
@@ -65,7 +66,7 @@ def become_acked(n: Node, job: Job) -> None:
     n.job_bytes -= job_bytes(job)
     job.body = b""  # A1.4
     n.job_bytes += job_bytes(job)
-    job.flags &= 0xFF ^ (EXTERNAL | ANNOUNCE_WILL)
+    job.flags &= 0xFF ^ (EXTERNAL | ANNOUNCE_WILL | LEASED)
     job.holders |= 1
     job.confirmed = 1
     if job.retry_s == 0:

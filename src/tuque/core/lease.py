@@ -16,6 +16,7 @@ from tuque.core.lease_records import tell_batch, tell_group
 from tuque.core.lease_time import arm, begin_beats, end_lease, give_back, renew
 from tuque.core.leases import (
     BATCHES_MAX,
+    GONE_BYTES,
     GROUPS_MAX,
     Batch,
     Group,
@@ -251,6 +252,7 @@ def ack_batch(n: Node, b: Batch) -> i64:
     acked: i64 = 0
     for job in b.jobs:
         if is_leased(job):
+            job.flags &= 0xFF ^ LEASED
             retire(n, job)
             if n.events is not None:
                 n.events.acked(n.now_ms, job)
@@ -288,6 +290,7 @@ def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, b
     for i, job in enumerate(b.jobs):
         if job.id in wanted and is_leased(job):
             b.jobs[i] = gone(job.id)
+            n.leases.bytes += GONE_BYTES
             job.flags &= 0xFF ^ LEASED
             give_back(n, job, REQUEUE_NACK)
             done += 1

@@ -21,6 +21,7 @@ PARTS_MAX: Final = 1_024  # of a batch (Y2.4)
 GROUP_BYTES: Final = 1_200
 BATCH_BYTES: Final = 480
 LIVE_BYTES: Final = 9  # a job of a batch
+GONE_BYTES: Final = 217  # more, when only its batch still knows it
 EXPIRED_BYTES: Final = 92  # its id, when the job itself may be gone
 
 
@@ -45,9 +46,14 @@ class Batch:
         return max(self.reads)
 
     def bytes_used(self) -> i64:
-        """What the batch costs the process, without its jobs."""
-        each: i64 = EXPIRED_BYTES if self.is_expired else LIVE_BYTES
-        return BATCH_BYTES + each * self.count
+        """What the batch costs the process, without jobs that the node knows."""
+        if self.is_expired:
+            return BATCH_BYTES + EXPIRED_BYTES * self.count
+        total: i64 = BATCH_BYTES + LIVE_BYTES * self.count
+        for job in self.jobs:
+            if job.state == ACKED and job.flags & LEASED:
+                total += GONE_BYTES
+        return total
 
 
 @final
@@ -129,4 +135,5 @@ def gone(id: bytes) -> Job:
     """What stands in a batch for a job that is no longer its own."""
     job = Job(id, b"", b"", 0, 0, 0, 0, 0)
     job.state = ACKED
+    job.flags = LEASED  # as one that ended in the batch
     return job

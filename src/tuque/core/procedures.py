@@ -23,6 +23,7 @@ from tuque.core.job import (
     job_bytes,
     set_state,
 )
+from tuque.core.leases import GONE_BYTES
 from tuque.core.msgs import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED
 from tuque.core.node import TIMED_OUT, Added, Adding, Node, Wake
 from tuque.core.queue import PAUSE_OUT, Queue
@@ -94,6 +95,7 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     n.job_bytes -= job_bytes(job)
     if job.flags & LEASED:
         job.body = b""  # its batch keeps the id only (Y6.1)
+        n.leases.bytes += GONE_BYTES
     if job.retry_s == 0:
         n.delivered_amo.pop(job.id, None)
         if job.holders != 1 or len(n.custody) > 0:
