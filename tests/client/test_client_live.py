@@ -14,7 +14,18 @@ import pytest
 from client_nodes import Connect, Face, RealNode, until
 
 from tuque import Client, Job, JobInfo
-from tuque.errors import BadId, Error, MaxLen, NoJob, NotDelivered, Paused, ReplyError
+from tuque.errors import (
+    BadId,
+    Error,
+    Fenced,
+    MaxLen,
+    NoBatch,
+    NoGroup,
+    NoJob,
+    NotDelivered,
+    Paused,
+    ReplyError,
+)
 
 NO_JOB = "D-00000000-AAAAAAAAAAAAAAAAAAAAAAAA-05a1"
 
@@ -123,7 +134,34 @@ def paused(s: Story) -> Any:
     ]
 
 
+def leased(s: Story) -> Any:
+    ids = [s.add(str(i)) for i in range(4)]
+    epoch = s.client.lease_open(s.queue, "me", s.queue)
+    assert s.client.lease_next(s.queue, epoch, 1, 3, ttl_ms=60_000, parts=2) == 3
+    first = s.client.lease_fetch(s.queue, epoch, 1, 0)
+    assert [row.id for row in first.rows] == ids[:1] and first.rows[0].body == b"0"
+    assert s.client.lease_nack(s.queue, epoch, 1, ids[1]) == 1
+    rest = s.client.lease_fetch(s.queue, epoch, 1, 1)
+    assert [(row.id, row.is_gone) for row in rest.rows] == [(ids[1], True), (ids[2], False)]
+    columns = s.client.lease_columns(s.queue, epoch, 1, 1)
+    assert (columns.count, columns.gone, columns.ids.decode()) == (1, 1, ids[2])
+    assert s.client.lease_touch(s.queue, epoch, ttl_ms=9000) == 1
+    info = s.client.lease_info(s.queue)
+    assert (info.epoch, info.queues, info.batches[0].jobs) == (epoch, [s.queue], 3)
+    assert s.queue in s.client.lease_list()
+    committed = s.client.lease_commit(s.queue, epoch, 1)
+    assert s.client.lease_next(s.queue, epoch, 2, 9, ttl_ms=60_000) == 2
+    return committed, s.client.lease_release(s.queue, epoch), s.client.qlen(s.queue)
+
+
+def fenced(s: Story) -> Any:
+    epoch = s.client.lease_open(s.queue, "me", s.queue)
+    s.client.lease_open(s.queue, "you", s.queue)
+    return s.client.lease_touch(s.queue, epoch)
+
+
 TABLE: dict[str, tuple[Step, Any]] = {
+    "leases": (leased, (2, 2, 2)),
     "ping": (lambda s: s.client.ping(), "PONG"),
     "addjob": (lambda s: len(s.add(delay=1, retry=2, ttl=60, maxlen=5, replicate=1)), 40),
     "addjob async": (lambda s: len(s.add(asynchronous=True)), 40),
@@ -172,6 +210,12 @@ TABLE: dict[str, tuple[Step, Any]] = {
 
 REFUSED: dict[str, tuple[Step, type[Error]]] = {
     "bad id": (lambda s: s.client.show("D-x"), BadId),
+    "fenced": (fenced, Fenced),
+    "no group": (lambda s: s.client.lease_info(s.queue), NoGroup),
+    "no batch": (
+        lambda s: s.client.lease_fetch(s.queue, s.client.lease_open(s.queue, "me", s.queue), 1),
+        NoBatch,
+    ),
     "no job": (lambda s: s.client.working(NO_JOB), NoJob),
     "not delivered": (lambda s: s.client.working(s.add()), NotDelivered),
     "acked": (lambda s: (s.client.ackjob(fetched(s)), s.client.working(s.id)), NoJob),

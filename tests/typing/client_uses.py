@@ -8,6 +8,7 @@ from typing import Any, assert_type
 import tuque
 from tuque import Client, Error, Job, JobInfo, Pipeline, Retry, aio, errors
 from tuque.client.api import ClusterNode, Hello, QueueStat
+from tuque.client.leases import LeaseColumns
 
 
 def threads() -> None:
@@ -33,6 +34,12 @@ def threads() -> None:
         assert_type(client.qscan(minlen=1), Iterator[str])
         assert_type(client.jscan(states=["queued"]), Iterator[str])
         assert_type(client.jscan(full=True), Iterator[JobInfo])
+        assert_type(client.lease_open("g", "me", "q", b"r"), int)
+        assert_type(client.lease_next("g", 1, 1, 10, ttl_ms=1000, parts=2), int)
+        assert_type(client.lease_fetch("g", 1, 1, 0, start=5).rows[0].body, bytes | None)
+        assert_type(client.lease_columns("g", 1, 1), LeaseColumns)
+        assert_type(client.lease_info("g").batches[0].is_expired, bool)
+        assert_type(client.lease_nack("g", 1, 1, jobs[0], "D-x"), int)
         assert_type(client.hello(), Hello)
         assert_type(client.info("queues"), dict[str, str | int])
         assert_type(client.config_get("hz"), dict[str, str])
