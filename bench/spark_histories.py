@@ -10,6 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 START_US = 1_767_225_600_000_000
 SEGMENT_ROWS = 100_000
@@ -128,7 +132,7 @@ def measure(events: int, memory: str = "1g") -> dict[str, float]:
     return figures
 
 
-def measure_streams(spark, place: Path, rows: int) -> dict[str, float]:  # type: ignore[no-untyped-def]
+def measure_streams(spark: SparkSession, place: Path, rows: int) -> dict[str, float]:
     """Events/s of both streams over all segments, the start of the query included."""
     from tuque.spark.streams import Options, run_stream
 

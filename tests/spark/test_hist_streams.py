@@ -187,3 +187,18 @@ def test_tables_and_checkpoints_are_not_mixed(
     shutil.rmtree(options.checkpoint)
     with pytest.raises(StreamError, match="double"):
         options.check()
+
+
+def test_the_page_about_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """docs/histories.md: the query that picks one end, as it stands there."""
+    page = Path(__file__).parents[2] / "docs" / "histories.md"
+    code = page.read_text().split("```python\n")[1].split("```")[0]
+    write_cluster_history(tmp_path / "events")
+    options = Options("silver", tmp_path / "events", tmp_path / "tables", once=True)
+    run_stream(spark, options, lambda _: None)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, str(page), "exec"), {})
+    shown = capsys.readouterr().out
+    assert "|  acked|" in shown and "|       5|" in shown, shown

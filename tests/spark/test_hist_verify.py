@@ -80,13 +80,13 @@ class World:
         self.events.acked(START_MS + at_ms, job)
         self.said(at_ms + 1, "acked", job_id=job.id.decode())
 
-    def judge(self, engine: Engine, **options: bool | int) -> Verdict:
+    def judge(self, engine: Engine, *, grace_us: int = 0, open_is_fine: bool = False) -> Verdict:
         """End the run and verify it."""
         self.log.close(self.events, START_MS + 60_000)
         path = self.place / "clients.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
         segments = [str(p) for p in self.place.rglob("events-*.parquet")]
-        return verify(engine, [str(path)], segments, **options)  # type: ignore[arg-type]
+        return verify(engine, [str(path)], segments, grace_us=grace_us, open_is_fine=open_is_fine)
 
 
 @pytest.fixture
