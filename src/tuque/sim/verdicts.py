@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuque.core.job import ACKED
+from tuque.core.job import ACKED, DELIVERED
 from tuque.core.queue import PAUSE_OUT
 from tuque.core.tombs import CUSTODY
 from tuque.core.tombs import OPEN as WAITS_FOR_DELJOB
@@ -165,6 +165,12 @@ class Verdicts:
                 )
                 return
 
+    def was_given(self, add: Add) -> bool:
+        """Whether a node handed the job out, be it into a connection that was broken by then."""
+        shells = [m.shell for m in self.cluster.machines if m.shell is not None]
+        jobs = [shell.n.jobs.get(add.id) for shell in shells]
+        return any(job is not None and job.flags & DELIVERED for job in jobs)
+
     def judge_custody(self, add: Add) -> None:
         """Without a crash an at-most-once job is handed out in the end, too."""
         if add.outcome != OK or add.retry_s > 0 or not set(self.cluster.plan.faults) <= ROUTINE:
@@ -173,7 +179,7 @@ class Verdicts:
             return
         if add.asked_us + add.delay_s * 1_000_000 < self.cluster.healed_us:
             self.history.count("custodies checked")
-            if not add.deliveries:
+            if not add.deliveries and not self.was_given(add):
                 self.history.find("custody", f"{add.token!r} was never handed out")
 
     def judge_retry(self, add: Add) -> None:
