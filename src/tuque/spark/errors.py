@@ -15,3 +15,7 @@ class SparkJobError(Exception):
 
 class StreamError(Exception):
     """A table belongs to something else, or a checkpoint does not fit."""
+
+
+class SinkError(Exception):
+    """Rows cannot become jobs: a wrong option or column, or what the broker refused."""
