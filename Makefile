@@ -36,8 +36,9 @@ test-compiled: setup ## run the tests on the installed, compiled modules
 sim: setup ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what is installed
 	@env -u PYTHONPATH $(PY) -P -m tuque.sim --jobs $(JOBS) --past tests/sim/past_failures.txt $(ARGS)
 
-chaos: setup ## real nodes killed, paused and cut off for long (ARGS="--minutes 10 --nodes 5")
+chaos: setup ## real nodes, and Spark, killed and cut off for long (ARGS="--minutes 10 --nodes 5")
 	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py $(ARGS)
+	@env -u PYTHONPATH $(PY) -P -m pytest -q -s tests/e2e/spark_chaos*.py
 
 bench: setup ## measure against redis-server and beanstalkd, where installed
 	@$(PY) bench/run.py $(ARGS)

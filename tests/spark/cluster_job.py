@@ -29,13 +29,13 @@ def queue_rows(spark: SparkSession, asked: dict[str, Any]) -> DataFrame:
         .option("group", "g")
         .option("maxJobsPerTrigger", asked.get("batch", 1000))
         .option("numPartitions", 2)
-        .option("leaseTimeout", "2m")
+        .option("leaseTimeout", "5m")
         .load()
     )
 
 
-def slowly(frame: DataFrame, first_s: float, each_s: float) -> DataFrame:
-    """The rows; each task takes a while, and its first attempt at partition 1 one more."""
+def slowly(frame: DataFrame, first_s: float, each_s: float, fails: bool = False) -> DataFrame:
+    """The rows; each task takes a while, the first attempt at partition 1 longer, or fails."""
 
     def passed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -46,6 +46,7 @@ def slowly(frame: DataFrame, first_s: float, each_s: float) -> DataFrame:
         time.sleep(each_s)
         if context.partitionId() == 1 and context.attemptNumber() == 0:
             time.sleep(first_s)
+            assert not fails, "the first attempt fails"
 
     return frame.mapInArrow(passed, frame.schema)
 
@@ -90,7 +91,7 @@ def through(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
 def sink(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
     """A table into the queue `out`, staged."""
     rows = spark.range(0, asked["count"], 1, 2).selectExpr("cast(id as string) AS body")
-    rows = slowly(rows, asked["first_s"], asked["each_s"])
+    rows = slowly(rows, asked["first_s"], asked["each_s"], asked.get("fails", False))
     (
         rows.write.format("tuque")
         .mode("append")
