@@ -7,7 +7,7 @@ from cluster_lab import Lab
 
 from tuque.core.ackgc import on_ackjob
 from tuque.core.hearsay import rank
-from tuque.core.job import ACTIVE, QUEUED
+from tuque.core.job import ACKED, ACTIVE, QUEUED
 from tuque.core.lease import LEAVING, commit, on_next, on_open, on_release, on_touch
 from tuque.core.lease_rows import on_fetch
 from tuque.core.leases import Group, is_leased
@@ -148,6 +148,23 @@ def test_an_ack_elsewhere() -> None:
     assert [job.id for job in rows.jobs] == [two]
     assert commit(lab.nodes[0], b"g", g.epoch, 1) == 1
     lab.run()
+
+
+def test_acked_in_its_batch_before_a_restart() -> None:
+    """A job that was acked while it was leased, and is collected still, comes back as acked."""
+    lab = Lab(2, has_journal=True)
+    id = lab.add(0, replicate=2, retry_s=4)
+    lease(lab, 0, ttl_ms=600_000)
+    lab.isolate(0)
+    lab.nodes[0].now_ms = lab.now_ms
+    assert on_ackjob(lab.nodes[0], id)
+    lab.run()
+    lab.die(0)
+    assert lab.nodes[0].jobs[id].state == ACKED
+    lab.revive(0)
+    lab.pass_ms(5_000)
+    assert id not in lab.nodes[0].jobs
+    lab.nodes[0].leases.check()
 
 
 def test_restart_with_other_holders() -> None:

@@ -26,14 +26,15 @@ def restore_job(n: Node, job: Job) -> bool:
     if q is not None:
         job.queue = q.name  # all jobs of a queue share one name object
     job.confirmed = 0
+    was_leased = job.flags & LEASED != 0
+    job.flags &= 0xFF ^ LEASED
     if job.state == ACKED:
         job.body = b""
         register(n, job, ledger.LOADED)
         restore_acked(n, job)
         return True
-    if job.flags & LEASED:
-        job.flags &= 0xFF ^ LEASED  # until its batch takes it up again (Y9.3)
-        n.leases.loaded[job.id] = job
+    if was_leased:
+        n.leases.loaded[job.id] = job  # until its batch takes it up again (Y9.3)
     was_queued = job.state == QUEUED
     job.state = ACTIVE
     register(n, job, ledger.LOADED)

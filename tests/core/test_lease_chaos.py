@@ -1,0 +1,154 @@
+"""Three nodes, jobs and leases by chance, cuts and restarts: books balance and no job is lost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from cluster_lab import Lab
+
+from tuque.core.ackgc import on_ackjob, on_deljob, on_fastack
+from tuque.core.deliver import set_pause
+from tuque.core.job import ACKED
+from tuque.core.lease import check, commit, on_lease_nack, on_next, on_open, on_release, on_touch
+from tuque.core.lease_rows import columns, on_fetch
+from tuque.core.leases import Batch, Group, is_leased
+from tuque.core.node import Node
+from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
+
+QUEUES = [b"q", b"r"]
+STEPS = 120
+SPANS_MS = [100, 1500, 7000]
+
+
+class Story:
+    """One run; what happens is drawn from the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.lab = Lab(3, has_journal=True)
+        self.ids: list[bytes] = []
+
+    def step(self) -> None:
+        """One thing that happens, and all that follows from it at once."""
+        rng, lab = self.rng, self.lab
+        i = rng.randrange(3)
+        n = lab.nodes[i]
+        n.now_ms = lab.now_ms
+        choice = rng.randrange(24)
+        if choice < 6:
+            self.add(i)
+        elif choice < 8:
+            lab.get(i, rng.choice(QUEUES))
+        elif choice < 12 and self.ids:
+            self.settle_one(n, rng.choice(self.ids))
+        elif choice < 18:
+            self.lease(n)
+        elif choice < 20:
+            lab.pass_ms(rng.choice(SPANS_MS))
+        else:
+            self.trouble(i, choice)
+        lab.run()
+
+    def add(self, i: int) -> None:
+        """A job on one to three nodes, if it is taken."""
+        rng = self.rng
+        job, _ = self.lab.try_add(
+            i,
+            rng.choice(QUEUES),
+            replicate=rng.choice([1, 2, 3]),
+            retry_s=rng.choice([0, 1, 2, 6, 60]),
+            ttl_s=rng.choice([5, 3600]),
+        )
+        if job is not None:
+            self.ids.append(job.id)
+
+    def settle_one(self, n: Node, id: bytes) -> None:
+        """A command of somebody else about a job, leased or not."""
+        commands = [on_ackjob, on_fastack, on_deljob, on_enqueue, on_dequeue, on_working]
+        if self.rng.randrange(4) == 0:
+            on_nack(n, id, self.rng.choice([0, 500]))
+        else:
+            self.rng.choice(commands)(n, id)
+
+    def lease(self, n: Node) -> None:
+        """A command of the node's group."""
+        rng = self.rng
+        g = n.leases.groups.get(b"g")
+        choice = rng.randrange(12)
+        if g is None or choice == 0:
+            on_open(n, b"g", rng.choice([b"a", b"b"]), QUEUES)
+        elif choice < 5:
+            ttl_ms = rng.choice([1000, 4000, 60_000])
+            parts = rng.randrange(1, 4)
+            on_next(n, 1, g, g.last_seq + 1, rng.randrange(1, 6), 1 << 20, parts, ttl_ms)
+        elif choice == 5:
+            on_release(n, g)
+        elif g.batches:
+            self.batch(n, g, g.batches[rng.choice(list(g.batches))], choice)
+
+    def batch(self, n: Node, g: Group, b: Batch, choice: int) -> None:
+        """A command about a batch."""
+        if choice < 8:
+            assert check(n, b"g", g.epoch, b.seq) == b""
+            commit(n, b"g", g.epoch, b.seq)
+        elif choice == 8:
+            on_lease_nack(n, g, b.seq, [job.id for job in b.jobs][:2])
+        elif choice < 11:
+            part = self.rng.randrange(b.parts)
+            rows = on_fetch(n, 1, g, b.seq, part, 0, 10, 1 << 20, True)
+            assert rows.error == b""
+            ids = columns(rows.jobs)[0]
+            assert isinstance(ids, bytes) and len(ids) == 40 * len(rows.jobs)
+        else:
+            on_touch(n, g, self.rng.choice([0, 1500]))
+
+    def trouble(self, i: int, choice: int) -> None:
+        """A cut, a restart, a pause."""
+        lab = self.lab
+        if choice == 20:
+            lab.isolate(i)
+        elif choice == 21:
+            lab.heal()
+        elif choice == 22:
+            lab.die(i)
+            lab.run()
+            lab.pass_ms(self.rng.choice([10, 3000]))
+            lab.revive(i)
+        else:
+            set_pause(lab.nodes[i], b"q", self.rng.choice([0, 0, 1, 2]))
+
+    def end(self) -> None:
+        """Everything is well again and no group holds anything."""
+        self.lab.heal()
+        for n in self.lab.nodes:
+            n.now_ms = self.lab.now_ms
+            set_pause(n, b"q", 0)
+            if b"g" in n.leases.groups:
+                on_open(n, b"g", b"end", [b"none"])
+            assert not any(is_leased(job) for job in n.jobs.values())
+        self.lab.run()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_is_lost(seed: int) -> None:
+    story = Story(seed)
+    for _ in range(STEPS):
+        story.step()
+    story.end()
+    lab = story.lab
+    open_ids = {
+        job.id
+        for n in lab.nodes
+        for job in n.jobs.values()
+        if job.retry_s > 0 and job.state != ACKED and job.expire_ms > lab.now_ms + 400_000
+    }
+    for _ in range(70):
+        lab.pass_ms(2000)
+        for i in range(3):
+            for queue in QUEUES:
+                while found := lab.get(i, queue):
+                    open_ids -= set(found)
+    for n in lab.nodes:
+        assert not [id for id in open_ids if id in n.jobs and n.jobs[id].state != ACKED]
+        n.leases.check()
