@@ -13,6 +13,7 @@ from tuque.core.lease import forget_group
 from tuque.core.node import Node
 from tuque.core.procedures import remove, unregister
 from tuque.core.replicate import PLAIN, make_job, settle
+from tuque.core.staging import flush_staged
 from tuque.core.tombs import Tombs
 
 
@@ -96,6 +97,7 @@ def flush_all(n: Node) -> i64:
         del n.queues[name]
     for g in list(n.leases.groups.values()):
         forget_group(n, g)
+    flush_staged(n)
     n.idle_checks = []
     n.ready = []
     n.tombs = Tombs()

@@ -38,9 +38,11 @@ from tuque.core.msgs import (
     SetAck,
 )
 from tuque.core.node import Adding, Node
+from tuque.core.once import adopt, on_add_over
 from tuque.core.peers import count_of, introduce, say, slots_of, translate
 from tuque.core.procedures import (
     FAR,
+    NOREPL_REMOVED,
     enqueue,
     memory_level,
     register,
@@ -222,6 +224,8 @@ def fail(n: Node, adding: Adding, error: bytes) -> None:
     """[R5.2] The job is undone wherever it may be."""
     job = adding.job
     n.adding.pop(job.id, None)
+    if len(n.keys.pending) + len(n.keys.followers) > 0:
+        on_add_over(n, adding, error if len(error) > 0 else NOREPL_REMOVED)  # Z4.5
     tell_producer(n, adding, error)
     untold: i64 = 0
     left_ms = job.expire_ms - n.now_ms
@@ -264,6 +268,8 @@ def on_producer_gone(n: Node, client: i64) -> None:
     """[R7] The client went away: its ADDJOBs that wait are undone (R7.1)."""
     for adding in list(n.adding.values()):
         if adding.client == client:
+            if adopt(n, adding):
+                continue  # Z4.5
             adding.client = -1
             fail(n, adding, b"")
 
@@ -278,6 +284,11 @@ def on_reach_changed(n: Node) -> None:
                 fail(n, adding, NOREPL_REACH)  # R5.3
         elif adding.server_slot > 0:
             pass_on(n, adding)
+        elif adding.publishing is not None:
+            possible = (job.confirmed | n.reachable) & ~n.forgotten
+            if count_of(possible) < adding.needed:
+                adding.publishing.short += 1  # Z3.3
+                on_enough(n, adding)
 
 
 # ---- at the other nodes

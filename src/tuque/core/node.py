@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.chance import Chance
+from tuque.core.dedupe import Keys
 from tuque.core.demand import Demand
 from tuque.core.events import Events
 from tuque.core.ids import IdMaker
@@ -20,6 +21,7 @@ from tuque.core.losses import Losses
 from tuque.core.msgs import AnyMessage
 from tuque.core.queue import Queue
 from tuque.core.records import Records
+from tuque.core.staged import Publishing, Staging
 from tuque.core.tombs import Tombs
 from tuque.core.wheel import Wheel
 
@@ -88,6 +90,7 @@ class Adding:
         self.step_ms: i64 = 50  # until it is sent again (R4.3)
         self.needed: i64 = 1  # nodes that must have confirmed
         self.server_slot: i64 = 0  # external: the node that was told to serve it
+        self.publishing: Publishing | None = None  # it was published, not added (Z3)
 
 
 @final
@@ -99,6 +102,7 @@ class Added:
         self.serial = serial
         self.id = id
         self.error = error  # empty: the job is added
+        self.count: i64 = 0  # without an id: the answer of a PUBLISH
 
 
 @final
@@ -134,6 +138,7 @@ class Limits:
         self.default_replicate: i64 = 3
         self.timers_per_step: i64 = 10_000
         self.repair_per_second: i64 = 5_000  # jobs
+        self.keys_max: i64 = 1_000_000  # Z4.6
 
 
 @final
@@ -188,6 +193,8 @@ class Node:
         # memory
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
         self.leases = Leases()
+        self.staging = Staging()
+        self.keys = Keys()
         # the cluster
         self.chance = Chance(seed)
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
@@ -219,7 +226,7 @@ class Node:
     def used_bytes(self) -> i64:
         """Bytes the process spends: at the start, on jobs, on the rest (M1.1)."""
         used = self.base_bytes + self.job_bytes + self.other_bytes + self.leases.bytes
-        return used + self.tombs.bytes_used()
+        return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
 
     def next_ctime_ns(self) -> i64:
         """A creation stamp later than any before on this node (G6.4)."""

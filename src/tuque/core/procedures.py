@@ -26,6 +26,7 @@ from tuque.core.job import (
 from tuque.core.leases import GONE_BYTES
 from tuque.core.msgs import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED
 from tuque.core.node import TIMED_OUT, Added, Adding, Node, Wake
+from tuque.core.once import on_add_over
 from tuque.core.queue import PAUSE_OUT, Queue
 
 # why a job goes into its queue again, or after a delay
@@ -125,6 +126,8 @@ def end_custody(n: Node, job: Job, cause: i64) -> None:
 
 def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
     """Answer the producer, once; nothing when nobody waits."""
+    if adding.publishing is not None or len(n.keys.pending) + len(n.keys.followers) > 0:
+        on_add_over(n, adding, error)
     if adding.client >= 0:
         n.added.append(Added(adding.client, adding.serial, adding.job.id, error))
         adding.client = -1
@@ -336,6 +339,7 @@ def check(n: Node) -> None:
         assert len(q.peek(q.length + 1)) == q.length, "queue order list"
     assert acked == len(n.acked), "acked jobs"
     assert leased == n.leases.check(), "jobs of batches"
+    n.staging.check()
     assert len(n.strays) == sum(n.stray_counts.values()), "acks without a job"
     assert total == n.job_bytes, "bytes of jobs"
     assert n.wheel.count == len(n.jobs), "timers"

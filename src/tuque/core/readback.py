@@ -15,6 +15,7 @@ from tuque.core.records import (
     ACK,
     ADD,
     ADD_BYTES,
+    APP,
     CLOSE,
     END,
     FIRST,
@@ -30,10 +31,12 @@ from tuque.core.records import (
     PAUSE,
     PEER,
     REMOVE,
+    STAGED,
     STATE,
     STATE_BYTES,
     TOMB,
 )
+from tuque.core.stage_readback import StageRecord, decode_stage
 
 
 class BadRecord(Exception):
@@ -68,6 +71,7 @@ class Record:
         self.a: i64 = 0  # END: jobs, GAP: records, PEER: slot
         self.b: i64 = 0  # END: records, GAP: bytes, PEER: incarnation
         self.lease = LeaseRecord()
+        self.stage = StageRecord()
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -141,6 +145,10 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     if LEASE_GROUP <= kind <= LEASE_DROP:
         if not decode_lease(kind, data, at, end, r.lease):
             raise BadRecord("lease out of range")
+        return end
+    if STAGED <= kind <= APP:
+        if not decode_stage(kind, data, at, end, r.stage):
+            raise BadRecord("staged write out of range")
         return end
     if kind != CLOSE:
         raise BadRecord("unknown kind of record")

@@ -26,8 +26,8 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
 where history, present when shape has the bit 1, is nacks i32, deliveries i32,
 delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
 follows; without it this node is the only one. Sets are of slots of core/peers.py.
-PEER to TOMB and the bit 2 are new in version 2. The records of leases, new in version 3, are
-told in core/lease_records.py.
+PEER to TOMB and the bit 2 are new in version 2. The records of leases and of staged jobs, new
+in version 3, are told in core/lease_records.py and core/stage_records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/journal.py, keep reading the
@@ -56,6 +56,11 @@ TOMB: Final = 13
 LEASE_GROUP: Final = 14
 LEASE_BATCH: Final = 15
 LEASE_DROP: Final = 16
+STAGED: Final = 17
+STAGE_DROP: Final = 18
+PUBLISHED: Final = 19
+KEY: Final = 20
+APP: Final = 21
 
 KIND_NAMES: Final = [
     "?",
@@ -75,6 +80,11 @@ KIND_NAMES: Final = [
     "lease-group",
     "lease-batch",
     "lease-drop",
+    "staged",
+    "stage-drop",
+    "published",
+    "key",
+    "app",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

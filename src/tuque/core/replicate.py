@@ -32,6 +32,8 @@ class AddSpec:
         self.ttl_s: i64 = -1
         self.maxlen: i64 = 0
         self.is_async = False
+        self.key = b""  # DEDUPE; empty: none
+        self.key_ttl_ms: i64 = 86_400_000
 
 
 PLAIN: Final = AddSpec()  # no options given
@@ -58,6 +60,8 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     full.delay_s = spec.delay_s
     full.maxlen = spec.maxlen
     full.is_async = spec.is_async
+    full.key = spec.key
+    full.key_ttl_ms = spec.key_ttl_ms
     return full
 
 

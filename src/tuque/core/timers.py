@@ -23,8 +23,10 @@ from tuque.core.procedures import (
     requeue,
     retry_due_ms,
 )
+from tuque.core.publishing import publishing_next_ms, publishing_tick
 from tuque.core.queue import PAUSE_IN
 from tuque.core.repair import repair_next_ms, repair_tick
+from tuque.core.staging import staging_next_ms, staging_tick
 
 
 def on_job_timer(n: Node, job: Job) -> None:
@@ -69,8 +71,11 @@ def tick(n: Node) -> None:
         _, name = heappop(n.idle_checks)
         on_idle_check(n, name)
     lease_tick(n)
+    staging_tick(n)
     if len(n.peers) > 1:
         copies_tick(n)
+        if len(n.staging.publishing) > 0:
+            publishing_tick(n)
         announce_tick(n)
         federate_tick(n)
         repair_tick(n)
@@ -85,11 +90,12 @@ def next_timer_ms(n: Node) -> i64:
         at_ms = n.deadlines[0][0]
     if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
         at_ms = n.idle_checks[0][0]
-    at_ms = min(at_ms, lease_next_ms(n))
+    at_ms = min(at_ms, lease_next_ms(n), staging_next_ms(n))
     if len(n.peers) > 1:
         at_ms = min(
             at_ms,
             copies_next_ms(n),
+            publishing_next_ms(n),
             announce_next_ms(n),
             federate_next_ms(n),
             repair_next_ms(n),

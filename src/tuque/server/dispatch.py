@@ -16,8 +16,9 @@ from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
 from tuque.core.job import ACKED, WAIT_REPL, Job
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, TIMED_OUT, Node, Wake
+from tuque.core.once import follow, keep_key, keys_refusal, must_wait, same_job
 from tuque.core.queue import PAUSE_IN
-from tuque.core.replicate import PAUSED, on_addjob, refusal, settle
+from tuque.core.replicate import PAUSED, AddSpec, on_addjob, refusal, settle
 from tuque.core.requeue import (
     ACKED_ALREADY,
     NOJOB,
@@ -190,6 +191,8 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
             s.settle_plain()
         spec = s.plain_spec
     wait_ms = timeout_ms(args[3])
+    if len(spec.key) > 0 and answer_same(s, c, args, spec, wait_ms):
+        return
     refused = refusal(n, args[1], spec)
     if len(refused) == 0 and s.is_crowded:
         refused = late_error(s, spec)
@@ -197,11 +200,31 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
         c.error(refused)
         return
     serial = c.first_serial + len(c.holes)
+    if len(spec.key) > 0 and len(keys_refusal(n, 1)) > 0:
+        raise ArgError(keys_refusal(n, 1))  # Z4.6
     job = on_addjob(n, args[1], args[2], spec, c.number, serial, wait_ms)
+    if len(spec.key) > 0:
+        is_waiting = job.state == WAIT_REPL and not spec.is_async
+        keep_key(n, args[1], spec.key, spec.key_ttl_ms, job, is_waiting)
     if job.state == WAIT_REPL and not spec.is_async:
         await_copies(s, c)
     else:
         c.out.append(b"+%s\r\n" % job.id)
+
+
+def answer_same(s: Server, c: Client, args: list[bytes], spec: AddSpec, wait_ms: i64) -> bool:
+    """[Z4] Answer an ADDJOB whose key is known, now or when its job is safe (Z4.2, Z4.4)."""
+    n = s.n
+    id = same_job(n, args[1], spec.key)
+    if len(id) == 0:
+        return False
+    n.keys.hits += 1
+    if not spec.is_async and must_wait(n, id):
+        follow(n, id, c.number, c.first_serial + len(c.holes), wait_ms)
+        await_copies(s, c)
+    else:
+        c.out.append(b"+%s\r\n" % id)
+    return True
 
 
 def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:

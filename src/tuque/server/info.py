@@ -17,6 +17,7 @@ from tuque import __version__
 from tuque.core.lease_views import lease_figures
 from tuque.core.ledger import CAUSES
 from tuque.core.procedures import memory_level
+from tuque.core.staging import staging_figures
 from tuque.server.clients import Client
 from tuque.server.cluster_info import bus_section, cluster_section
 from tuque.server.state import Server
@@ -149,6 +150,11 @@ def leases(s: Server) -> Fields:
     return lease_figures(s.n)
 
 
+def staging(s: Server) -> Fields:
+    """[Z7.1] Staged jobs, publications and keys."""
+    return staging_figures(s.n)
+
+
 def persistence(s: Server) -> Fields:
     """The journal: Disque's names, then our own."""
     fields: Fields = {
@@ -256,6 +262,7 @@ SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
     "ledger": ledger,
     "events": events,
     "leases": leases,
+    "staging": staging,
     "cluster": cluster_section,
     "bus": bus_section,
 }

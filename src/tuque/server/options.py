@@ -240,6 +240,14 @@ class Config(msgspec.Struct, kw_only=True):
             runtime=True,
         ),
     ] = 300
+    dedupe_max_keys: Annotated[
+        int,
+        Opt(
+            Int(0, 1 << 31),
+            "keys of ADDJOB ... DEDUPE kept at most; more are refused (each some 450 bytes)",
+            runtime=True,
+        ),
+    ] = 1_000_000
     command_deadline: Annotated[
         int,
         Opt(

@@ -28,7 +28,7 @@ from tuque.server.clients import (
 from tuque.server.peers import Bus
 from tuque.server.state import Server
 from tuque.wire.args import ArgError, addjob_options, timeout_ms
-from tuque.wire.resp import error_reply
+from tuque.wire.resp import error_reply, int_reply
 
 HOLES_MAX: Final = 10_000  # replies of one client that wait; it may add more when half are out
 KEEP_MS: Final = 200  # between two writes of nodes.conf
@@ -67,6 +67,8 @@ def tell_added(s: Server) -> None:
             c.holes[at] = b""
         elif len(one.error) > 0:
             c.holes[at] = error_reply(one.error)
+        elif len(one.id) == 0:
+            c.holes[at] = int_reply(one.count)  # of a PUBLISH (Z3.1)
         else:
             c.holes[at] = b"+%s\r\n" % one.id
         if at == c.holes_head:

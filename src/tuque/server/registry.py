@@ -40,6 +40,7 @@ from tuque.server.session_cmds import (
     cmd_reset,
     cmd_select,
 )
+from tuque.server.stage_cmds import cmd_publish, cmd_stage
 from tuque.server.views_cmds import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
 
 COMMANDS: Final[dict[str, Handler]] = {
@@ -54,6 +55,8 @@ COMMANDS: Final[dict[str, Handler]] = {
     "qpeek": cmd_qpeek,
     "pause": cmd_pause,
     "lease": cmd_lease,
+    "stage": cmd_stage,
+    "publish": cmd_publish,
     "jscan": cmd_jscan,
     "qscan": cmd_qscan,
     "hello": cmd_hello,

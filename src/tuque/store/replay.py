@@ -24,6 +24,7 @@ from tuque.core.records import (
     ACK,
     ACKED_AT,
     ADD,
+    APP,
     END,
     FIRST,
     GAP,
@@ -33,10 +34,12 @@ from tuque.core.records import (
     PAUSE,
     PEER,
     REMOVE,
+    STAGED,
     STATE,
     TOMB,
 )
 from tuque.core.restore import restore_job, restore_pause
+from tuque.core.stage_load import StageLog
 from tuque.core.tombs import CUSTODY
 from tuque.store.disk import Disk
 from tuque.store.journal import (
@@ -108,6 +111,7 @@ class Loader:
         self.lives: dict[bytes, int] = {}  # of at-most-once jobs: the other node's incarnation
         self.pauses: dict[bytes, int] = {}
         self.leases = LeaseLog()
+        self.staging = StageLog()
         self.order: list[Job] = []
         self.restored: i64 = 0
         self.notes: list[str] = []
@@ -321,6 +325,10 @@ class Loader:
                 self.pauses.pop(r.queue, None)
         elif LEASE_GROUP <= kind <= LEASE_DROP:
             self.leases.apply(kind, r.lease, self.jobs)
+        elif STAGED <= kind <= APP:
+            for made in self.staging.apply(kind, r.stage):
+                if made.id not in self.acked and made.id not in self.jobs:
+                    self.jobs[made.id] = made
         elif kind == END:
             self.is_ended = True
         elif kind == GAP:
@@ -392,6 +400,7 @@ class Loader:
                 job.first_ms += jump_ms
                 job.last_ms += jump_ms
         self.leases.shift(jump_ms)
+        self.staging.shift(jump_ms)
         for job_id in list(self.acked):
             self.acked[job_id] += jump_ms
         for job_id, (end_ms, nodes) in list(self.buried.items()):
@@ -426,6 +435,7 @@ class Loader:
         for queue, bits in self.pauses.items():
             restore_pause(n, queue, bits)
         self.leases.restore(n)
+        self.staging.restore(n)
         self.restore_tombs(n)
         return True
 

@@ -9,11 +9,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.dedupe import Kept
 from tuque.core.job import WAIT_REPL, Job
 from tuque.core.lease_load import tell_all
 from tuque.core.node import Node
 from tuque.core.queue import PAUSE_BCAST
 from tuque.core.records import Records
+from tuque.core.stage_records import tell_app, tell_key, tell_staged
+from tuque.core.staged import Attempt, Staged
 
 SLICE_BYTES: Final = 1 << 20
 
@@ -38,6 +41,16 @@ class Snapshot:
                 is_bcast = told is not None and told.is_bcast
                 self.records.pause(name, q.pause | PAUSE_BCAST if is_bcast else q.pause)
         tell_all(n, self.records)  # now: their jobs are told later, by what is so then
+        for name, app in n.staging.apps.items():
+            tell_app(self.records, name, app.version, app.used_ms)
+        self.attempts: list[tuple[Attempt, list[Staged]]] = [
+            (a, a.jobs.copy()) for a in n.staging.attempts()
+        ]
+        self.attempt_pos: i64 = 0
+        self.staged_pos: i64 = 0  # in that attempt
+        self.keys: list[tuple[bytes, Kept]] = list(n.keys.kept.items())
+        self.unsafe: dict[bytes, bytes] = n.keys.pending.copy()
+        self.key_pos: i64 = 0
 
     def slice(self, n: Node, most: i64) -> bytes:
         """The records of up to `most` jobs, about 1 MB at the most; b"" when all are told.
@@ -54,12 +67,14 @@ class Snapshot:
         while pos < end and len(records.writer) < SLICE_BYTES:
             job = jobs[pos]
             pos += 1
-            if n.jobs.get(job.id) is job and job.state != WAIT_REPL:
+            if n.jobs.get(job.id) is job and (job.state != WAIT_REPL or is_published(n, job)):
                 records.add(job)
                 self.job_count += 1
         self.pos = pos
         if pos == len(jobs):
             self.tell_tombs(n, most)
+            self.tell_attempts(most)
+            self.tell_keys(most)
         self.record_count = records.count
         return records.take()
 
@@ -75,6 +90,43 @@ class Snapshot:
             if bucket is not None:
                 self.records.tomb(id, bucket.end_ms, bucket.kind)
 
+    def tell_attempts(self, most: i64) -> None:
+        """Up to `most` staged jobs, of all that were staged at the beginning (Z6.4)."""
+        left = most
+        while left > 0 and self.attempt_pos < len(self.attempts):
+            a, jobs = self.attempts[self.attempt_pos]
+            if self.staged_pos == len(jobs):
+                self.attempt_pos += 1
+                self.staged_pos = 0
+                continue
+            if len(self.records.writer) >= SLICE_BYTES:
+                return
+            tell_staged(self.records, a, self.staged_pos, jobs[self.staged_pos])
+            self.staged_pos += 1
+            left -= 1
+
+    def tell_keys(self, most: i64) -> None:
+        """Up to `most` keys as they were at the beginning: their jobs are in the snapshot.
+
+        Those whose job waited for copies then are told when it has them.
+        """
+        end = self.key_pos + most
+        if end > len(self.keys):
+            end = len(self.keys)
+        while self.key_pos < end:
+            full, kept = self.keys[self.key_pos]
+            self.key_pos += 1
+            if kept.id not in self.unsafe:
+                tell_key(self.records, full, kept.id, kept.until_ms)
+
     def is_done(self) -> bool:
         """Whether everything was told."""
-        return self.pos >= len(self.jobs) and self.tomb_pos >= len(self.tombs)
+        if self.pos < len(self.jobs) or self.tomb_pos < len(self.tombs):
+            return False
+        return self.attempt_pos >= len(self.attempts) and self.key_pos >= len(self.keys)
+
+
+def is_published(n: Node, job: Job) -> bool:
+    """Whether the job waits for copies although the journal has it already (Z3.1)."""
+    adding = n.adding.get(job.id)
+    return adding is not None and adding.publishing is not None

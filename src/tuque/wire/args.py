@@ -7,6 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.dedupe import KEY_MAX
 from tuque.core.replicate import AddSpec
 from tuque.wire.resp import strict_int
 
@@ -16,6 +17,11 @@ BAD_TIMEOUT: Final = b"ERR timeout is not an integer or out of range"
 NEGATIVE_TIMEOUT: Final = b"ERR timeout is negative"
 BAD_SCAN: Final = b"ERR invalid cursor or option name"
 
+BAD_KEY: Final = b"ERR DEDUPE key must be 1 to 255 bytes"
+BAD_KEY_TTL: Final = b"ERR DEDUPETTL must be a number of ms from 1 to 31536000000"
+NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
+
+KEY_TTL_MAX: Final = 365 * 86_400_000
 SECONDS_MAX: Final = 2_147_483_647  # G8.2: as ms far inside 64 bits
 REPLICATE_MAX: Final = 65_535
 TIMEOUT_MAX: Final = 1 << 52  # ms
@@ -47,14 +53,18 @@ def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
     return value
 
 
-def addjob_options(args: list[bytes]) -> AddSpec:
-    """[R1] The options of ADDJOB from word 4 on (R1.1); the last of a repeated one wins."""
+def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
+    """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE, which has no ASYNC.
+
+    The last of a repeated one wins.
+    """
     spec = AddSpec()
-    i: i64 = 4
+    i = first
     count: i64 = len(args)
+    has_key_ttl = False
     while i < count:
         word = args[i].upper()
-        if word == b"ASYNC":
+        if word == b"ASYNC" and first == 4:
             spec.is_async = True
             i += 1
             continue
@@ -77,9 +87,18 @@ def addjob_options(args: list[bytes]) -> AddSpec:
             )
         elif word == b"MAXLEN":
             spec.maxlen = ranged(value, 1, SECONDS_MAX, b"ERR MAXLEN must be a positive number")
+        elif word == b"DEDUPE":
+            if not 1 <= len(value) <= KEY_MAX:
+                raise ArgError(BAD_KEY)
+            spec.key = value
+        elif word == b"DEDUPETTL":
+            spec.key_ttl_ms = ranged(value, 1, KEY_TTL_MAX, BAD_KEY_TTL)
+            has_key_ttl = True
         else:
             raise ArgError(SYNTAX)
         i += 2
+    if has_key_ttl and len(spec.key) == 0:
+        raise ArgError(NO_KEY)
     return spec
 
 

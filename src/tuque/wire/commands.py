@@ -49,7 +49,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write denyoom fast",
         "jobs",
         "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
-        "[MAXLEN count] [ASYNC]",
+        "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]]",
         "Add a job to a queue; answers its id once enough nodes hold it.",
     ),
     (
@@ -130,6 +130,23 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "queues",
         "queue option [option ...]",
         "Pause a queue: in, out, all, none, state, bcast.",
+    ),
+    (
+        "STAGE",
+        -6,
+        "write denyoom fast",
+        "jobs",
+        "txn attempt ttl-ms queue body [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
+        "[MAXLEN count] [DEDUPE key [DEDUPETTL ms]]",
+        "Keep a job for a transaction; nobody sees it until PUBLISH.",
+    ),
+    (
+        "PUBLISH",
+        -4,
+        "write",
+        "jobs",
+        "app version [ACK group epoch seq] txn [attempt ...]",
+        "Add all jobs of the named attempts at once, if the version is a new one.",
     ),
     (
         "LEASE",
