@@ -1,0 +1,62 @@
+"""What the tests of the sink share: a broker with a journal, rows, and what is in its queues."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from real_server import RealServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def journaled(directory: Path) -> RealServer:
+    """A broker that loses nothing when it is killed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return RealServer(directory, "--appendonly", "yes", "--appendfsync", "always").start()
+
+
+def rows(spark: SparkSession, count: int, parts: int = 2) -> DataFrame:
+    """The bodies 0 to count - 1."""
+    return spark.range(0, count, 1, parts).selectExpr("CAST(id AS STRING) AS body")
+
+
+def bodies(server: RealServer, queue: str = "q") -> Counter[bytes]:
+    """How often each body is queued."""
+    listed = server.wire()("QPEEK", queue, 1_000_000)
+    return Counter(body for _, _, body in listed)
+
+
+def once_each(count: int) -> Counter[bytes]:
+    """What there must be when every row became one job."""
+    return Counter(str(i).encode() for i in range(count))
+
+
+def use_sink(spark: SparkSession) -> None:
+    """Makes `format("tuque")` known to the session."""
+    from pyspark.sql.datasource import DataSource
+
+    try:
+        from tuque.spark.datasource import register
+    except ImportError:
+
+        class Sink(DataSource):
+            @classmethod
+            def name(cls):
+                return "tuque"
+
+            def writer(self, schema, overwrite):
+                from tuque.spark.sink import writer
+
+                return writer(dict(self.options), schema, overwrite)
+
+            def streamWriter(self, schema, overwrite):
+                from tuque.spark.sink import stream_writer
+
+                return stream_writer(dict(self.options), schema, overwrite)
+
+        spark.dataSource.register(Sink)
+    else:
+        register(spark)
