@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Section, module of this directory, function.
-SECTIONS: dict[str, tuple[str, str]] = {}
+SECTIONS: dict[str, tuple[str, str]] = {
+    "histories": ("spark_histories", "bench_histories"),
+}
 
 
 def section(name: str) -> Callable[[Any], None]:

@@ -7,14 +7,14 @@ few seconds each, ids without any order in them.
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+EVENTS = 5_000_000
 START_US = 1_767_225_600_000_000
 SEGMENT_ROWS = 100_000
 JOB_US = 500  # from job to job: 2000 jobs per second
@@ -92,43 +92,38 @@ def write_events(directory: Path, events: int) -> int:
     return rows
 
 
-def measure(events: int, memory: str = "1g") -> dict[str, float]:
+def measure(events: int) -> dict[str, float]:
     """Seconds of each step and events/s of the streams, for a history of that size.
 
     Each step is timed in a session that has run the same queries over a small history.
     """
-    from tuque.spark import session
+    import spark
     from tuque.spark.duck import DuckEngine
     from tuque.spark.engines import SparkEngine
     from tuque.spark.pipeline import build_gold, build_silver
 
     figures: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="tuque-bench-") as scratch:
-        place = Path(scratch)
+    builds = (("silver", build_silver), ("gold", build_gold))
+    with spark.local_session() as (running, place):
         write_events(place / "small", 20_000)
         rows = write_events(place / "events", events)
         figures["events"] = rows
         files = sorted(map(str, place.glob("events/date=*/*.parquet")))
         small = sorted(map(str, place.glob("small/date=*/*.parquet")))
-        with DuckEngine(memory, threads=2) as duck:
-            for name, build in (("silver", build_silver), ("gold", build_gold)):
+        with DuckEngine("1g", threads=2) as duck:
+            for name, build in builds:
                 began = perf_counter()
                 build(duck, files, place / "duck")
                 figures[f"duckdb {name} s"] = perf_counter() - began
-        conf = {"spark.driver.memory": memory, "spark.sql.shuffle.partitions": "2"}
-        spark = session("bench", master="local[2]", conf=conf, log=place / "spark.log")
-        try:
-            engine = SparkEngine(spark, place / "kept")
-            for name, build in (("silver", build_silver), ("gold", build_gold)):
-                build(engine, small, place / "warm")
-                began = perf_counter()
-                build(engine, files, place / "spark")
-                figures[f"spark {name} s"] = perf_counter() - began
-            figures |= measure_streams(spark, place, rows)
-        finally:
-            spark.stop()
-    both = sum(figures[f"spark {name} s"] for name in ("silver", "gold"))
-    figures["spark / duckdb"] = both / sum(figures[f"duckdb {n} s"] for n in ("silver", "gold"))
+        engine = SparkEngine(running, place / "kept")
+        for name, build in builds:
+            build(engine, small, place / "warm")
+            began = perf_counter()
+            build(engine, files, place / "spark")
+            figures[f"spark {name} s"] = perf_counter() - began
+        figures |= measure_streams(running, place, rows)
+    both = sum(figures[f"spark {name} s"] for name, _ in builds)
+    figures["spark / duckdb"] = both / sum(figures[f"duckdb {name} s"] for name, _ in builds)
     return figures
 
 
@@ -147,7 +142,22 @@ def measure_streams(spark: SparkSession, place: Path, rows: int) -> dict[str, fl
     return figures
 
 
+def bench_histories(run: Any) -> None:
+    """The section of `make bench`."""
+    found = measure(EVENTS)
+    detail = f"{found['events']:,.0f} events, local[2]"
+    for table, least in (("silver", 300_000), ("gold", 200_000)):
+        rate = found[f"{table} stream events/s"]
+        run.note(f"{table}, streaming", rate, "ev/s", least, True, detail)
+    parts = ", ".join(
+        f"{engine} {found[f'{engine} silver s']:.1f} + {found[f'{engine} gold s']:.1f} s"
+        for engine in ("spark", "duckdb")
+    )
+    ratio = found["spark / duckdb"]
+    run.note("silver + gold at once / duckdb", ratio, "x", 15, False, f"{detail}: {parts}")
+
+
 if __name__ == "__main__":
-    asked = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    asked = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
     for name, value in measure(asked).items():
         print(f"{name:<24}{value:>14,.1f}")

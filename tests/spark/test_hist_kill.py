@@ -21,7 +21,7 @@ from spark_history import START_MS, deliver, make_job
 from tuque.server.eventlog import EventLog
 from tuque.spark.duck import DuckEngine
 
-SEGMENTS = 13
+SEGMENTS = 14
 JOBS = 200  # of a segment
 KILLS = 2
 DEADLINE_S = 120.0

@@ -199,6 +199,7 @@ def test_the_page_about_it(
     options = Options("silver", tmp_path / "events", tmp_path / "tables", once=True)
     run_stream(spark, options, lambda _: None)
     monkeypatch.chdir(tmp_path)
+    code = code.replace("tables/silver", str(tmp_path / "tables" / "silver"))  # the JVM stays
     exec(compile(code, str(page), "exec"), {})
     shown = capsys.readouterr().out
     assert "|  acked|" in shown and "|       5|" in shown, shown

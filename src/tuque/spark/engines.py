@@ -46,7 +46,7 @@ class SparkEngine:
 
     def __init__(self, spark: SparkSession, scratch: Path) -> None:
         self.spark = spark
-        self.scratch = scratch
+        self.scratch = scratch.resolve()  # the JVM keeps the directory it was started in
 
     def read(self, view: str, files: Sequence[str], columns: str) -> None:
         """See Engine."""
@@ -77,6 +77,7 @@ class SparkEngine:
     def table(self, name: str, query: str, path: Path) -> None:
         """See Engine."""
         frame = self.spark.sql(query)
+        path = path.resolve()
         if path.exists():
             shutil.rmtree(path)
         by_date(frame).parquet(str(path))
