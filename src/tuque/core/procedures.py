@@ -11,6 +11,7 @@ from tuque.core.events import REQUEUE_COMMAND, REQUEUE_OF_LEASE, REQUEUE_TIMEOUT
 from tuque.core.job import (
     ACKED,
     ACTIVE,
+    ANNOUNCE_QUEUED,
     BODYLESS,
     DELIVERED,
     EXTERNAL,
@@ -198,7 +199,8 @@ def enqueue(n: Node, job: Job) -> None:
 
 def requeue(n: Node, job: Job, why: i64) -> None:
     """Enqueue (G3) a job that was out before, or whose delay is over; count and record it."""
-    how: i64 = HAS_QUEUED if job.flags & DELIVERED else 0
+    how: i64 = HAS_QUEUED if job.flags & (DELIVERED | ANNOUNCE_QUEUED) else 0
+    job.flags &= 0xFF ^ ANNOUNCE_QUEUED
     if why == REQUEUE_NACK:
         job.nacks += 1
         n.nacks += 1

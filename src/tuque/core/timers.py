@@ -10,7 +10,7 @@ from tuque.core.collect import collect_next_ms, collect_tick, on_gc_timer
 from tuque.core.copies import copies_next_ms, copies_tick
 from tuque.core.drain import drain_next_ms, drain_tick
 from tuque.core.federate import federate_next_ms, federate_tick
-from tuque.core.job import ACKED, ACTIVE, ANNOUNCE_WILL, ONCE_QUEUED, Job
+from tuque.core.job import ACKED, ACTIVE, ANNOUNCE_QUEUED, ANNOUNCE_WILL, ONCE_QUEUED, Job
 from tuque.core.lease_time import lease_next_ms, lease_tick
 from tuque.core.node import Node
 from tuque.core.procedures import (
@@ -43,6 +43,7 @@ def on_job_timer(n: Node, job: Job) -> None:
         if job.qtime_ms > n.now_ms:
             pass  # it was woken to ask, or its time has moved
         elif not_now(n, job):
+            job.flags |= ANNOUNCE_QUEUED
             set_due(n, job, retry_due_ms(n, job))  # Q2.2
         elif may_enqueue(job):
             why = REQUEUE_RETRY if job.flags & ONCE_QUEUED else REQUEUE_DELAY

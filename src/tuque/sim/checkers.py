@@ -200,6 +200,8 @@ class Watcher:
         ]  # fmt: skip
         if len(able) < len(self.cluster.machines) - (leaver is not None):
             return
+        if leaver is not None and any(m.was_forgotten for m in self.cluster.machines):
+            return  # one that is up may be no member again yet
         for add in self.history.adds.values():
             if add.outcome != OK or add.retry_s == 0 or add.is_async or self.is_over(add):
                 continue

@@ -152,6 +152,8 @@ class Verdicts:
         acked_us = add.acked_us()
         if not acked_us or add.retry_s == 0 or add.ack_excuse or add.excuse:
             return
+        if add.asked_for("DELJOB"):
+            return  # it may have taken away the record of the ack
         limit_us = self.cluster.healed_us + GRACE_US
         if set(self.cluster.plan.faults) <= GENTLE:
             limit_us = 1_000_000
