@@ -22,6 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import cluster
+import leases
 import load
 import servers
 
@@ -270,6 +271,7 @@ SECTIONS = {
     "events": bench_events,
     "memory": bench_memory,
     "depth": bench_depth,
+    "leases": leases.bench_leases,
     "cluster": cluster.bench_cluster,
     "idle": cluster.bench_idle,
     **spark.sections(),

@@ -7,6 +7,7 @@ from lease_by_hand import Lessee, word
 from node_by_hand import START_MS, Box
 
 from tuque.core.ackgc import flush_all
+from tuque.core.lease import BATCH_MAX
 from tuque.core.leases import GROUPS_MAX
 
 
@@ -201,7 +202,7 @@ def test_sixteen_batches(box: Box) -> None:
 
 
 def test_batches_have_a_size(box: Box) -> None:
-    """Y2.5 A batch has at most 200,000 jobs, and bodies of at most b bytes together, but one job at
+    """Y2.5 A batch has at most 100,000 jobs, and bodies of at most b bytes together, but one job at
     least.
     """
     for size in (100, 60, 40, 1):
@@ -211,6 +212,11 @@ def test_batches_have_a_size(box: Box) -> None:
     assert g.next(2, BYTES=100) == 2
     assert g.next(3, BYTES=100) == 1
     assert [batch[:3] for batch in g.info()["batches"]] == [[1, 1, 100], [2, 2, 100], [3, 1, 1]]
+    for _ in range(BATCH_MAX + 1):
+        box.add(body="")
+    assert BATCH_MAX == 100_000
+    assert g.next(4, 1_000_000) == BATCH_MAX
+    assert g("COMMIT", 4) == BATCH_MAX + 4
 
 
 def test_nothing_there(box: Box) -> None:

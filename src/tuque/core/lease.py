@@ -27,7 +27,7 @@ from tuque.core.node import Node
 from tuque.core.procedures import REQUEUE_NACK, remove
 from tuque.core.queue import PAUSE_OUT, Queue
 
-BATCH_MAX: Final = 200_000  # jobs, so that no command holds the others up for long (Y2.5)
+BATCH_MAX: Final = 100_000  # jobs, so that no command holds the others up for long (Y2.5)
 
 NOGROUP: Final = b"NOGROUP there is no group '%s' on this node: begin with LEASE OPEN"
 FENCED: Final = (
