@@ -12,6 +12,7 @@ from test_aof_import import blob, command, numbered
 
 from tuque.console.journal_cmd import journal
 from tuque.core.job import QUEUED
+from tuque.core.lease import commit, on_next, on_open
 from tuque.core.node import Node
 from tuque.core.records import Records
 from tuque.core.replicate import PLAIN, on_addjob, settle
@@ -146,3 +147,27 @@ def test_what_a_cluster_writes_is_shown(tmp_path: Path) -> None:
     assert holders["holders"] == whole["holders"] == rows[5]["holders"] == [0, 1, 2]
     assert rows[6]["id"] == job.id.decode() and rows[6]["expire_ms"] == 99
     assert run("check", tmp_path)[0] == 0
+
+
+def test_leases_are_shown(tmp_path: Path) -> None:
+    """Groups and batches by name and number; the number of the record stays its own."""
+    n, committer = opened(tmp_path)
+    records = n.records = Records()
+    for _ in range(3):
+        on_addjob(n, b"q", b"body", settle(n, PLAIN))
+    epoch, _ = on_open(n, b"g", b"me", [b"q"])
+    g = n.leases.groups[b"g"]
+    on_next(n, 1, g, 1, 2, 1 << 20, 2, 1000)
+    commit(n, b"g", epoch, 1)
+    committer.commit(records, n.now_ms)
+    assert committer.close(n.now_ms) == ""
+    code, text = run("show", tmp_path, "--json")
+    assert code == 0
+    rows = [json.loads(line) for line in text.splitlines()][3:]
+    kinds = ["lease-group", "lease-group", "lease-batch", "ack", "ack", "lease-group", "close"]
+    assert [row["record"] for row in rows] == kinds
+    assert [row["seq"] for row in rows] == list(range(4, 11))
+    assert {row["group"] for row in rows if "group" in row} == {"g"}
+    batch, last = rows[2], rows[5]
+    assert (batch["epoch"], batch["batch"], batch["positions"], batch["parts"]) == (epoch, 1, 2, 2)
+    assert (last["owner"], last["batch"], last["committed"]) == ("me", 1, 1)

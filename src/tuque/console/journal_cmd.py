@@ -234,11 +234,12 @@ def fields(r: Record) -> dict[str, Any]:
     elif r.kind == rec.END:
         row.update(jobs=r.a, records=r.b)
     elif rec.LEASE_GROUP <= r.kind <= rec.LEASE_DROP:
-        row.update(group=text(r.lease.name), epoch=r.lease.epoch, seq=r.lease.seq)
+        row.update(group=text(r.lease.name), epoch=r.lease.epoch, batch=r.lease.seq)
         if r.kind == rec.LEASE_GROUP:
             row.update(committed=r.lease.acked_seq, owner=text(r.lease.names[1]))
         elif r.kind == rec.LEASE_BATCH:
             row.update(first=r.lease.first, positions=len(r.lease.ids), jobs=r.lease.total)
+            row.update(parts=r.lease.parts, drop_ms=r.lease.drop_ms)
     elif r.kind == rec.GAP:
         row.update(missing_records=r.a, bytes=r.b)
     return row
