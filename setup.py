@@ -16,7 +16,10 @@ from setuptools import setup
 
 SRC = Path("src/tuque")
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
-SERVER = ("pump", "clients", "clock", "dispatch", "doors", "outlet", "poller", "producers", "stage_cmds", "state")
+SERVER = (
+    *("pump", "clients", "clock", "dispatch", "doors", "outlet", "poller", "producers"),
+    *("stage_cmds", "state"),
+)
 # one opens files, the others hold classes that msgspec makes
 PURE = {SRC / "store" / "disk.py", SRC / "core" / "msgs.py", SRC / "wire" / "handshake.py"}
 

@@ -11,9 +11,10 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from tuque.core import ledger
-from tuque.core.announce import TOMB_MS, deny
+from tuque.core.announce import deny
 from tuque.core.collect import collect
 from tuque.core.external import pass_on
+from tuque.core.holders import join_holders
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -224,8 +225,7 @@ def fail(n: Node, adding: Adding, error: bytes) -> None:
     """[R5.2] The job is undone wherever it may be."""
     job = adding.job
     n.adding.pop(job.id, None)
-    if len(n.keys.pending) + len(n.keys.followers) > 0:
-        on_add_over(n, adding, error if len(error) > 0 else NOREPL_REMOVED)  # Z4.5
+    on_add_over(n, adding, error if len(error) > 0 else NOREPL_REMOVED)  # Z4.5
     tell_producer(n, adding, error)
     untold: i64 = 0
     left_ms = job.expire_ms - n.now_ms
@@ -267,9 +267,7 @@ def forget_failed(n: Node) -> None:
 def on_producer_gone(n: Node, client: i64) -> None:
     """[R7] The client went away: its ADDJOBs that wait are undone (R7.1)."""
     for adding in list(n.adding.values()):
-        if adding.client == client:
-            if adopt(n, adding):
-                continue  # Z4.5
+        if adding.client == client and not adopt(n, adding):  # Z4.5
             adding.client = -1
             fail(n, adding, b"")
 
@@ -277,18 +275,16 @@ def on_producer_gone(n: Node, client: i64) -> None:
 def on_reach_changed(n: Node) -> None:
     """[R5.3] Nodes became unreachable: producers whose copies cannot be made are told."""
     for adding in list(n.adding.values()):
-        job = adding.job
+        possible = (adding.job.confirmed | n.reachable) & ~n.forgotten
+        is_short = count_of(possible) < adding.needed
         if adding.client >= 0:
-            possible = (job.confirmed | n.reachable) & ~n.forgotten
-            if count_of(possible) < adding.needed:
+            if is_short:
                 fail(n, adding, NOREPL_REACH)  # R5.3
         elif adding.server_slot > 0:
             pass_on(n, adding)
-        elif adding.publishing is not None:
-            possible = (job.confirmed | n.reachable) & ~n.forgotten
-            if count_of(possible) < adding.needed:
-                adding.publishing.short += 1  # Z3.3
-                on_enough(n, adding)
+        elif is_short and adding.publishing is not None:
+            adding.publishing.short += 1  # Z3.3
+            on_enough(n, adding)
 
 
 # ---- at the other nodes
@@ -375,46 +371,6 @@ def say_got(n: Node, slot: i64, id: bytes) -> None:
             last.ids.append(id)
             return
     say(n, slot, GotJob([id]))
-
-
-def join_holders(n: Node, job: Job, holders: i64) -> bool:
-    """Add to the holders of a job; True when some were new."""
-    joined = (job.holders | holders) & ~n.forgotten
-    if joined == job.holders:
-        return False
-    job.holders = joined
-    if job.state != WAIT_REPL and n.records is not None:
-        n.records.holders(job)
-    return True
-
-
-def learn_holder(n: Node, job: Job, slot: i64) -> None:
-    """[K5.6] A node turns out to have a copy: those that may not know of each other are told."""
-    others = job.holders & ~1
-    if join_holders(n, job, 1 << slot) and others and job.retry_s > 0 and job.state != ACKED:
-        tell_holders(n, job, others | 1 << slot)
-
-
-def tell_holders(n: Node, job: Job, nodes: i64) -> None:
-    """HOLDERS with all that may have the job."""
-    for slot in slots_of(nodes):
-        introduce(n, slot, job.holders | 1)
-        say(n, slot, Holders(job.id, job.holders | 1))
-
-
-def on_holders(n: Node, slot: i64, m: Holders) -> None:
-    """[R4.2] ON RECV HOLDERS: more nodes may have a copy."""
-    job = n.jobs.get(m.id)
-    if job is not None:
-        told = translate(n, slot, m.holders)
-        is_new = join_holders(n, job, told)
-        if job.state == ACKED:
-            if is_new:
-                collect(n, job)
-        elif job.state != WAIT_REPL and job.retry_s > 0 and job.holders & ~(told | 1 << slot | 1):
-            tell_holders(n, job, 1 << slot)  # K5.6
-    elif n.tombs.has(m.id):
-        say(n, slot, SetAck(m.id, 0, TOMB_MS))
 
 
 def on_release(n: Node, slot: i64, m: Release) -> None:

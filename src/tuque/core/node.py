@@ -193,8 +193,7 @@ class Node:
         # memory
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
         self.leases = Leases()
-        self.staging = Staging()
-        self.keys = Keys()
+        self.staging, self.keys = Staging(), Keys()
         # the cluster
         self.chance = Chance(seed)
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node

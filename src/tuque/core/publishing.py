@@ -182,36 +182,19 @@ def add_jobs(
     ids: list[bytes] = []
     first_ns: i64 = 0
     count: i64 = 0
-    last: bytes = b""
     q: Queue | None = None
     is_alone = len(n.peers) <= 1
     for staged in chosen:
         if staged is None:
             ids.append(NO_ID)
             continue
-        if staged.queue is not last or q is None:
-            last = staged.queue
-            q = n.queues.get(last)
-        job = Job(
-            n.ids.make(i64(staged.ttl_s), i64(staged.retry_s)),
-            last if q is None else q.name,
-            staged.body,
-            n.next_ctime_ns(),
-            n.now_ms + i64(staged.ttl_s) * 1000,
-            staged.retry_s,
-            staged.delay_s,
-            i32(repl_of(staged, default_repl)),
-        )
+        if q is None or staged.queue is not q.name:
+            q = n.queues.get(staged.queue)
+        job = made(n, staged, staged.queue if q is None else q.name, default_repl)
         if count == 0:
             first_ns = job.ctime_ns
         count += 1
         ids.append(job.id)
-        register(n, job, ledger.CREATED)
-        if n.events is not None:
-            n.events.added(n.now_ms, job)
-        if len(staged.key) > 0:
-            full = full_key(staged.queue, staged.key)
-            n.keys.put(full, job.id, n.now_ms + staged.key_ttl_ms)
         if job.repl > 1 and not is_alone:
             if p is None:
                 p = Publishing(spec.app, spec.version)
@@ -219,19 +202,34 @@ def add_jobs(
             await_copies(n, p, job)
         else:
             begin(n, job)
-    if n.records is not None:
+    r = n.records
+    if r is not None:
+        now_ms = n.now_ms
         tell_published(
-            n.records,
-            spec.app,
-            spec.version,
-            n.now_ms,
-            first_ns,
-            default_repl,
-            spec.txn,
-            spec.attempts,
-            ids,
+            r, spec.app, spec.version, now_ms, first_ns, default_repl, spec.txn, spec.attempts, ids
         )
     return count, p
+
+
+def made(n: Node, staged: Staged, queue: bytes, default_repl: i64) -> Job:
+    """The job of what was staged, registered, its key kept."""
+    job = Job(
+        n.ids.make(i64(staged.ttl_s), i64(staged.retry_s)),
+        queue,
+        staged.body,
+        n.next_ctime_ns(),
+        n.now_ms + i64(staged.ttl_s) * 1000,
+        staged.retry_s,
+        staged.delay_s,
+        i32(repl_of(staged, default_repl)),
+    )
+    register(n, job, ledger.CREATED)
+    if n.events is not None:
+        n.events.added(n.now_ms, job)
+    if len(staged.key) > 0:
+        full = full_key(staged.queue, staged.key)
+        n.keys.put(full, job.id, n.now_ms + staged.key_ttl_ms)
+    return job
 
 
 def finish(n: Node, spec: PublishSpec, app: App | None, count: i64, named: i64) -> None:
