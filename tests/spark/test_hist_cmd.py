@@ -1,0 +1,100 @@
+"""The commands that make tables and reports, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("duckdb")
+pytest.importorskip("plotly")
+
+from click.testing import CliRunner, Result
+
+from tuque.main import tuque
+from tuque.spark.streams import LOG
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(tuque, [str(word) for word in words])
+
+
+def test_the_report_of_one_machine(history: Path, tmp_path: Path) -> None:
+    """The lines, tables and page of `tuque spark report`, and neither Spark nor Java."""
+    out = tmp_path / "out"
+    code = (
+        "import sys; from tuque.spark.report_cmd import report\n"
+        "try: report()\n"
+        "finally: assert not any(m.split('.')[0] == 'pyspark' for m in sys.modules)\n"
+    )
+    where = ["--events", str(history), "--out", str(out)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *where],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": ":".join(sys.path), "PATH": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "8 jobs in 6 s: 3 acked, 1 dead, 1 expired, 1 deleted, 2 open",
+        "7 deliveries, 2 of them again",
+        f"report: {out / 'report.html'}",
+    ]
+    assert json.loads((out / "summary.json").read_text())["total"]["acked"] == 3
+    for table in ("jobs", "seconds"):
+        assert list((out / table).glob("date=2026-01-01/*.parquet"))
+    page = (out / "report.html").read_text()
+    for title in ("Nodes", "Most failing jobs", "Slowest jobs", "Dead letters"):
+        assert f"<h2>{title}</h2>" in page
+
+
+@pytest.mark.parametrize("table", ["silver", "gold"])
+def test_tables_by_duckdb(history: Path, tmp_path: Path, table: str) -> None:
+    """Twice gives what once gives."""
+    for _ in range(2):
+        result = run("spark", table, "--events", history, "--out", tmp_path, "--engine", "duckdb")
+        assert result.exit_code == 0, result.output
+    assert len(list((tmp_path / table).glob("date=2026-01-01/*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("table", ["silver", "gold"])
+def test_what_is_no_choice(history: Path, tmp_path: Path, table: str) -> None:
+    """H4.5, and options that contradict each other: one line, and what to do."""
+    where = ["spark", table, "--events", history, "--out", tmp_path]
+    for words, said in (
+        (["--stream", "--engine", "duckdb"], "--stream needs --engine spark"),
+        (["--once"], "--once goes with --stream"),
+    ):
+        result = run(*where, *words)
+        assert (result.exit_code, said in result.output) == (2, True), result.output
+    (tmp_path / table / LOG).mkdir(parents=True)
+    result = run(*where, "--engine", "duckdb")
+    assert result.exit_code == 1
+    assert "is written by a stream" in result.output
+    shutil.rmtree(tmp_path / table)
+    (tmp_path / table / "date=2026-01-01").mkdir(parents=True)
+    result = run(*where, "--stream", "--once")
+    assert result.exit_code == 1
+    assert "was written at once" in result.output
+
+
+def test_a_damaged_segment_is_told_in_one_line(history: Path, tmp_path: Path) -> None:
+    (segment,) = history.glob("date=*/*.parquet")
+    (tmp_path / segment.parent.name).mkdir()
+    damaged = tmp_path / segment.parent.name / segment.name
+    damaged.write_bytes(segment.read_bytes()[:-100])
+    result = run("report", "--events", tmp_path, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "duckdb failed" in result.output
+    assert damaged.name in result.output
+
+
+def test_no_events_is_a_clear_error(tmp_path: Path) -> None:
+    result = run("report", "--events", tmp_path / "none", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "no such directory" in result.output
