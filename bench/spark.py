@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Section, module of this directory, function.
 SECTIONS: dict[str, tuple[str, str]] = {
+    "spark-floor": ("spark_streams", "bench_floor"),
     "histories": ("spark_histories", "bench_histories"),
 }
 
