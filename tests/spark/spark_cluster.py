@@ -19,6 +19,7 @@ from tuque.spark.java import find_java
 from tuque.spark.submit import spark_home
 
 SOURCE = Path(spark_home.__code__.co_filename).parents[2]
+PYTHONPATH = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
 HOSTS = ("127.0.0.2", "127.0.0.3")
 START_S = 90.0
 DAEMONS = "org.apache.spark.deploy"
@@ -48,7 +49,7 @@ class SparkCluster:
             "SPARK_DAEMON_MEMORY": "192m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(SOURCE),
+            "PYTHONPATH": PYTHONPATH,
             "MASTER": self.master,
         }
 

@@ -23,7 +23,7 @@ pytest.importorskip("pandas")
 
 from raw_resp import wait_for
 from real_server import RealServer
-from spark_cluster import SOURCE, free_port
+from spark_cluster import PYTHONPATH, free_port
 
 from tuque import Client
 
@@ -84,7 +84,7 @@ def remote(tmp_path: Path) -> Iterator[str]:
                 *(sys.executable, "-m", "tuque", "spark", "submit", "--master", "local[2]"),
                 *(*words, "--class", SERVER, "spark-internal"),
             ],
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH},
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             stdout=out,

@@ -42,8 +42,10 @@ def told(out: Path) -> Iterator[None]:
 def on_spark(
     app: str, size_bytes: int, memory: str, log: Path, progress: Progress, scratch: Path
 ) -> Iterator[SparkEngine]:
-    """A Spark session for the time of the block; its own words are in the file `log`."""
+    """A Spark session, ended with the block unless it ran before; its words are in `log`."""
     try:
+        from pyspark.sql import SparkSession
+
         from tuque.spark.engines import SparkEngine
         from tuque.spark.session import session
         from tuque.spark.session import told as spark_told
@@ -53,6 +55,7 @@ def on_spark(
     conf = {"spark.driver.memory": memory}
     if size_bytes < SMALL_BYTES:
         conf["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+    is_ours = SparkSession.getActiveSession() is None
     with progress.step("starting Spark"):
         spark = session(app, conf=conf, log=log)
     try:
@@ -61,7 +64,8 @@ def on_spark(
             yield SparkEngine(spark, scratch)
     finally:
         progress.done_of = lambda: (0, 0)
-        spark.stop()
+        if is_ours:
+            spark.stop()
 
 
 @contextmanager
