@@ -36,27 +36,6 @@ def once_each(count: int) -> Counter[bytes]:
 
 def use_sink(spark: SparkSession) -> None:
     """Makes `format("tuque")` known to the session."""
-    from pyspark.sql.datasource import DataSource
+    from tuque.spark.datasource import register
 
-    try:
-        from tuque.spark.datasource import register
-    except ImportError:
-
-        class Sink(DataSource):
-            @classmethod
-            def name(cls):
-                return "tuque"
-
-            def writer(self, schema, overwrite):
-                from tuque.spark.sink import writer
-
-                return writer(dict(self.options), schema, overwrite)
-
-            def streamWriter(self, schema, overwrite):
-                from tuque.spark.sink import stream_writer
-
-                return stream_writer(dict(self.options), schema, overwrite)
-
-        spark.dataSource.register(Sink)
-    else:
-        register(spark)
+    register(spark)

@@ -8,15 +8,15 @@ import hiredis
 import pytest
 
 pytest.importorskip("pyspark")
-pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow")
 
+import pyarrow as pa
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
 
 from tuque.spark.errors import SinkError
 from tuque.spark.sink import stream_writer, writer
 from tuque.spark.sink_columns import Run, Tails, count_of, latest, lease_of
 from tuque.spark.sink_options import parse
-
 
 TYPES = {"string": StringType(), "int": IntegerType(), "double": DoubleType()}
 

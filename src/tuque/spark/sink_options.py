@@ -48,6 +48,7 @@ NAMES: Final = (
 OF_SPARK: Final = ("checkpointlocation",)  # it hands them on to every sink
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 DAY_MS: Final = 86_400_000
+MOST_MS: Final = (2**31 - 1) * 1000  # the broker counts seconds in 32 bits
 NAME_MAX: Final = 200  # bytes of txnAppId: a transaction's name is a little longer, and has 255
 
 
@@ -87,7 +88,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
         broker=_broker(given),
         mode=_mode(given),
         queue=given.get("queue", ""),
-        dedupe_ttl_ms=duration_ms(given, "dedupeTtl", DAY_MS, least_ms=1),
+        dedupe_ttl_ms=duration_ms(given, "dedupeTtl", DAY_MS, least_ms=1, most_ms=365 * DAY_MS),
         app=given.get("txnappid", ""),
         version=_whole(given, "txnVersion", 0),
         delay_ms=_maybe_ms(given, "delay", 0),
@@ -98,7 +99,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
         timeout_ms=duration_ms(given, "timeout", 5000, least_ms=1),
         pipeline=_whole(given, "pipeline", 1) or 1000,
         retry_timeout_ms=duration_ms(given, "retryTimeout", 60_000, least_ms=0),
-        stage_ttl_ms=duration_ms(given, "stageTtl", DAY_MS, least_ms=1000),
+        stage_ttl_ms=duration_ms(given, "stageTtl", DAY_MS, least_ms=1000, most_ms=7 * DAY_MS),
         ack_group=given.get("ackgroup", ""),
         progress_to=given.get("progressto", ""),
     )
@@ -130,7 +131,14 @@ def _check(found: SinkOptions, given: Mapping[str, str]) -> None:
         raise SinkError(f"option txnAppId is longer than {NAME_MAX} bytes")
 
 
-def duration_ms(given: Mapping[str, str], name: str, default_ms: int, *, least_ms: int) -> int:
+def duration_ms(
+    given: Mapping[str, str],
+    name: str,
+    default_ms: int,
+    *,
+    least_ms: int,
+    most_ms: int = MOST_MS,
+) -> int:
     """Milliseconds of an option such as 500ms, 30s, 5m, 1d; a bare number is seconds."""
     text = given.get(name.lower(), "").strip().lower()
     if not text:
@@ -139,8 +147,8 @@ def duration_ms(given: Mapping[str, str], name: str, default_ms: int, *, least_m
     if found is None:
         raise SinkError(f"option {name} must be a time such as 500ms, 30s, 5m or 1d, not {text!r}")
     value_ms = round(float(found[1]) * UNITS_MS[found[2] or "s"])
-    if value_ms < least_ms:
-        raise SinkError(f"option {name} must be at least {least_ms} ms, not {text!r}")
+    if not least_ms <= value_ms <= most_ms:
+        raise SinkError(f"option {name} must be {least_ms} to {most_ms} ms, not {text!r}")
     return value_ms
 
 
