@@ -185,7 +185,8 @@ def test_f6_deljob_does_not_destroy_what_is_known() -> None:
 
 
 def test_f9_a_leaving_node_passes_acks_on() -> None:
-    """A3.4 A leaving node, and one at memory level 2, forwards the SETACK and makes no record."""
+    """A3.4 A leaving node that can tell all, and one at memory level 2, forwards the SETACK and
+    makes no record."""
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     assert lab.get(0) == [id]

@@ -167,7 +167,8 @@ def test_a_copy_does_not_come_to_a_record() -> None:
 
 @pytest.mark.parametrize("why", ["leaving", "memory"])
 def test_who_forwards(why: str) -> None:
-    """A3.4 A leaving node, and one at memory level 2, forwards the SETACK and makes no record."""
+    """A3.4 A leaving node that can tell all, and one at memory level 2, forwards the SETACK and
+    makes no record."""
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     n = lab.nodes[2]

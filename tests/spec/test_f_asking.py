@@ -157,7 +157,8 @@ def test_sources_are_asked_for_more() -> None:
 
 
 def test_others_are_asked_for_one() -> None:
-    """F1.4 If clients wait NEEDJOBS goes to all other linked nodes too, with count 1."""
+    """F1.4 If clients wait, or looked, NEEDJOBS goes to all other linked nodes too, with count 1.
+    """
     lab = Lab(3)
     lab.add(1, replicate=1)
     lab.wait(0)
@@ -284,8 +285,9 @@ def test_clients_here_come_first() -> None:
 
 
 def test_an_importing_node_keeps_what_nobody_waits_for() -> None:
-    """F2.1 Nothing is given over a link that is down or full, nor out of a queue that is paused
-    out, nor if this node imports the queue itself and no client waits at the sender."""
+    """F2.1 nor if no client waits at the sender while this node imports the queue and a client here
+    looked for jobs in the last 200 ms: jobs must not go to and fro between nodes whose clients are
+    at work."""
     lab = Lab(3)
     for _ in range(20):
         lab.add(2, replicate=1)
@@ -300,6 +302,29 @@ def test_an_importing_node_keeps_what_nobody_waits_for() -> None:
     say(lab.nodes[0], lab.slot(0, 1), NeedJobs(b"q", 1, True))
     lab.run()
     assert lab.nodes[1].queues[b"q"].length == held - 1
+    say(lab.nodes[0], lab.slot(0, 1), NeedJobs(b"q", 1, False))
+    lab.run()
+    assert lab.nodes[1].queues[b"q"].length == held - 1
+    lab.pass_ms(300)
+    assert lab.nodes[1].queues[b"q"].length == held - 2, "its own clients have gone"
+
+
+def test_jobs_do_not_go_to_and_fro() -> None:
+    """F2.1 jobs must not go to and fro between nodes whose clients are at work."""
+    lab = Lab(3)
+    for _ in range(40):
+        lab.add(2, replicate=1)
+    for _ in range(10):
+        for i in (0, 1):
+            assert poll(lab, i) or True
+        lab.pass_ms(20)
+    lab.log.clear()
+    for _ in range(20):
+        for i in (0, 1):
+            poll(lab, i)
+        lab.pass_ms(50)
+    moved = [(a, b) for a, b, m in lab.log if isinstance(m, YourJobs) for _ in m.jobs]
+    assert len([1 for a, b in moved if 2 not in (a, b)]) <= 4, "between the two that poll"
 
 
 def test_two_importing_nodes_do_not_starve_each_other() -> None:

@@ -120,8 +120,8 @@ def test_only_what_was_asked_counts() -> None:
 
 
 def test_a_delay_goes_on_elsewhere() -> None:
-    """K7.2 Then its first delay, if it still runs, goes on at one of them (R8), LEFT goes to all
-    holders, and it is unregistered with cause moved."""
+    """K7.2 Then its first delay, if it still runs, goes on at one of them (R8), HOLDERS with the
+    nodes that have it and LEFT go to all holders, and it is unregistered with cause moved."""
     lab = Lab(3)
     id = lab.add(0, delay_s=30, retry_s=100, replicate=2)
     moved = lab.nodes[0].ledger.moved

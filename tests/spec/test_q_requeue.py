@@ -19,7 +19,9 @@ def test_delivered_at_most_once_job_is_left_alone(box: Box) -> None:
 
 def test_paused_in_puts_the_retry_off(box: Box) -> None:
     """Q2.2 If the queue is paused in: an ALO job gets the due time now + retry + J and stays
-    active; an AMO job is queued all the same, since it would be lost otherwise.
+    active
+
+    Q2.2 an AMO job is queued all the same, since it would be lost otherwise.
     """
     often = box.add(RETRY=10)
     once = box.add(RETRY=0, DELAY=10)

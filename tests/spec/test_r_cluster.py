@@ -317,9 +317,9 @@ def test_external_replication() -> None:
     """R6.1 This node sends REPLJOB to n other nodes and is not a holder; the rest is as R1.10.
 
     R6.2 When n nodes confirmed (with ASYNC: one), the producer gets its id and one of them,
-    drawn at random, gets ENQUEUE with the remaining delay and custody of an AMO job; the
-    ENQUEUE is repeated until ENQUEUED answers it. Then the record here is unregistered with
-    cause moved.
+    drawn at random, gets HOLDERS with all that were asked, and ENQUEUE with the remaining delay
+    and custody of an AMO job; the ENQUEUE is repeated until ENQUEUED answers it. Then the record
+    here is unregistered with cause moved.
     """
     for retry_s in (10, 0):
         lab = Lab(3)

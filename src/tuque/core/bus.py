@@ -7,7 +7,6 @@ from tuque.core.collect import collect_link_up, on_deljob_message, on_gotack, on
 from tuque.core.copies import (
     copies_link_up,
     on_gotjob,
-    on_holders,
     on_reach_changed,
     on_release,
     on_repljob,
@@ -16,6 +15,7 @@ from tuque.core.drain import on_answer, on_left
 from tuque.core.external import on_enqueue_message, on_enqueued
 from tuque.core.federate import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
+from tuque.core.holders import on_holders
 from tuque.core.msgs import (
     AnyMessage,
     Ask,

@@ -7,7 +7,7 @@ only ever moved to a later instant: no message cuts a delay short.
 from mypy_extensions import i64
 
 from tuque.core.announce import TOMB_MS, jitter_behind_ms, set_due, tell_queued
-from tuque.core.copies import learn_holder
+from tuque.core.holders import learn_holder
 from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, QUEUED, WAIT_REPL, Job
 from tuque.core.leases import is_leased
 from tuque.core.msgs import (

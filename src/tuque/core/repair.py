@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.announce import TOMB_MS, deny
 from tuque.core.asking import answered, ask, ask_some, on_all_answered, stop_asking
 from tuque.core.collect import collect, doubt, forget_tombs
-from tuque.core.copies import learn_holder
+from tuque.core.holders import learn_holder
 from tuque.core.job import (
     ACKED,
     EXTERNAL,

@@ -15,9 +15,10 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.announce import deny, jitter_behind_ms, set_due
-from tuque.core.copies import as_message, end_earlier, job_of, join_holders
+from tuque.core.copies import as_message, end_earlier, job_of
 from tuque.core.deliver import demand_of
 from tuque.core.hearsay import known_job, put_off
+from tuque.core.holders import join_holders
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, Job
 from tuque.core.msgs import CUSTODY, GotJobs, Left, Moved, ReplJob, SetAck, YourJobs
 from tuque.core.node import Node

@@ -1,0 +1,94 @@
+"""SPEC K5.6, R6.2, K7.2, V4.3: nodes that have a copy know of each other, and act in turn."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+from test_a_stray import stray_ack
+
+from tuque.core.ackgc import on_ackjob
+from tuque.core.job import ACKED
+from tuque.core.msgs import Ask, Holders, Left, WillQueue
+from tuque.core.peers import say
+
+
+def believed(lab: Lab, i: int, id: bytes) -> list[int]:
+    """The nodes that node i believes to have a copy."""
+    holders = lab.nodes[i].jobs[id].holders
+    return [k for k in range(len(lab.nodes)) if holders >> lab.slot(i, k) & 1]
+
+
+@pytest.mark.parametrize("word", ["ask", "willqueue"])
+def test_holders_that_have_one_node_in_common_are_told(word: str) -> None:
+    """K5.6 A node that a holder did not know as one, and that asks or tells about the job, is told
+    of the other holders with HOLDERS, and they of it"""
+    lab = Lab(4)
+    id = lab.add(0, replicate=4, retry_s=100)
+    for i, known in ((0, (0, 1)), (1, (0, 1)), (2, (2, 3)), (3, (2, 3))):
+        lab.nodes[i].jobs[id].holders = sum(1 << lab.slot(i, k) for k in known)
+    message = Ask(1, [id], False) if word == "ask" else WillQueue([id])
+    say(lab.nodes[2], lab.slot(2, 0), message)
+    lab.run()
+    assert believed(lab, 0, id) == [0, 1, 2, 3], "2 knew of 3, and answered with that"
+    assert believed(lab, 1, id) == [0, 1, 2]
+    assert believed(lab, 2, id) == [0, 1, 2, 3]
+    told = sum(isinstance(m, Holders) for _, _, m in lab.log)
+    assert told <= 4
+    lab.die(0)
+    assert on_ackjob(lab.nodes[1], id)
+    lab.run()
+    assert lab.states_of(id)[1:] == [-1 if lab.states_of(id)[3] == -1 else ACKED] * 3
+
+
+def test_two_that_know_the_same_say_nothing() -> None:
+    """K5.6 Who gets HOLDERS for an open ALO job and knows of more answers with HOLDERS."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3, retry_s=100)
+    lab.log.clear()
+    job = lab.nodes[0].jobs[id]
+    say(lab.nodes[0], lab.slot(0, 1), Holders(id, job.holders))
+    lab.run()
+    assert [m for _, _, m in lab.log if isinstance(m, Holders)] == [Holders(id, job.holders)]
+
+
+def test_who_leaves_names_the_copies_that_were_made_for_it() -> None:
+    """K7.2 HOLDERS with the nodes that have it and LEFT go to all holders"""
+    lab = Lab(3)
+    lab.cut(1, 2)
+    id = lab.add(2, replicate=2, retry_s=100)
+    assert lab.holders_of(id) == [0, 2]
+    lab.leave(0)
+    lab.pass_ms(5_000)
+    assert lab.holders_of(id) == [1, 2]
+    assert [m for a, _, m in lab.log if a == 0 and isinstance(m, Left)]
+    assert believed(lab, 2, id) == [1, 2], "they cannot tell each other"
+
+
+def test_the_node_that_handed_a_job_out_acts_first() -> None:
+    """V4.3 The due time of an ALO job becomes now + retry + J: the retry clock starts at the
+    delivery."""
+    for seed in range(20):
+        lab = Lab(3)
+        lab.now_ms += seed * 1_009
+        ids = [lab.add(0, replicate=3, retry_s=10) for _ in range(5)]
+        for id in ids:
+            assert lab.get(0) == [id]
+        lab.pass_ms(2_000)
+        for id in ids:
+            first, *others = (n.jobs[id].qtime_ms for n in lab.nodes)
+            assert min(others) - first >= 50
+
+
+def test_a_leaving_node_that_cannot_tell_remembers_the_ack() -> None:
+    """A3.4 A leaving node that can tell all, and one at memory level 2, forwards the SETACK and
+    makes no record."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=1, retry_s=1)
+    lab.cut(0, 1)
+    lab.nodes[1].is_leaving = True
+    stray_ack(lab, 1, id)
+    assert lab.nodes[1].strays
+    lab.link(0, 1)
+    lab.pass_ms(3_000)
+    assert lab.get(0) == []
+    assert lab.states_of(id) == [-1, -1]
