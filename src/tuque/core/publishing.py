@@ -93,6 +93,7 @@ def on_publish(n: Node, spec: PublishSpec, client: i64, serial: i64) -> tuple[i6
     p.count = count
     p.client = client
     p.serial = serial
+    p.until_ms = n.now_ms + COPIES_MS
     send_some(n, p)
     return WAITS, b""
 

@@ -1,0 +1,264 @@
+"""SPEC Z2.7, Z3, Z4.4, Z4.5: published jobs and keys when there are other nodes."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+
+from tuque.core.copies import on_producer_gone, on_reach_changed
+from tuque.core.dedupe import KEY_BYTES
+from tuque.core.job import ACTIVE, QUEUED, WAIT_REPL, Job
+from tuque.core.msgs import ReplJob
+from tuque.core.once import FOLLOWER_TIMEOUT, follow, keep_key, must_wait, same_job
+from tuque.core.publishing import COPIES_MS, SEND_JOBS, WAITS, PublishSpec, on_publish
+from tuque.core.staged import Staged
+from tuque.core.staging import on_stage
+
+TIMEOUT = b"NOREPL Timeout reached before replicating to the requested number of nodes"
+
+
+def stage(
+    lab: Lab, i: int, count: int = 1, *, repl: int = -1, key: bytes = b"", retry: int = 30
+) -> None:
+    n = lab.nodes[i]
+    n.now_ms = lab.now_ms
+    for k in range(count):
+        job = Staged(b"q", b"body %d" % k, key, 60_000, repl, retry, 0, 3600, 0)
+        on_stage(n, b"t", b"a", 600_000, job)
+
+
+def publish(lab: Lab, i: int, version: int = 1, client: int = 1) -> tuple[int, bytes]:
+    n = lab.nodes[i]
+    n.now_ms = lab.now_ms
+    value, error = on_publish(n, PublishSpec(b"app", version, b"t", [b"a"]), client, 0)
+    return int(value), error
+
+
+def answers(lab: Lab, i: int) -> list[tuple[int, bytes, bytes]]:
+    """Client, id and error, or the count of a PUBLISH in place of an id."""
+    return [(a.client, a.id or b"%d" % a.count, a.error) for a in lab.told[i]]
+
+
+def test_default_of_copies_when_published() -> None:
+    """Z2.7 A job staged without REPLICATE has the default of R1.1 at the time of PUBLISH."""
+    lab = Lab(3)
+    stage(lab, 0)
+    lab.isolate(2)
+    assert publish(lab, 0) == (WAITS, b"")
+    lab.run()
+    (job,) = lab.nodes[0].jobs.values()
+    assert job.repl == 2
+    lab = Lab(3)
+    stage(lab, 0, retry=0)
+    assert publish(lab, 0) == (1, b""), "at most once: one copy"
+
+
+def test_answer_when_all_have_their_copies() -> None:
+    """Z3.1 The jobs that are to have copies are in state wait-repl, and each is queued when it has
+    them (R3.4); the reply comes when all have.
+    """
+    lab = Lab(3)
+    stage(lab, 0, 5)
+    lab.hold(2, 0)
+    assert publish(lab, 0) == (WAITS, b"")
+    lab.run()
+    n = lab.nodes[0]
+    assert {job.state for job in n.jobs.values()} == {WAIT_REPL}
+    assert answers(lab, 0) == []
+    assert publish(lab, 0, client=2) == (WAITS, b"")
+    lab.release(2, 0)
+    lab.run()
+    assert answers(lab, 0) == [(1, b"5", b""), (2, b"-1", b"")]
+    assert {job.state for job in n.jobs.values()} == {QUEUED}
+    for id in n.jobs:
+        assert lab.states_of(id) == [QUEUED, ACTIVE, ACTIVE]
+    assert n.staging.publishing == [] and n.adding == {}
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_restart_while_copies_are_made(is_rewritten: bool) -> None:
+    """Z3.1 They are in the journal from Z2.1 on: a restart queues them with the copies that they
+    have. A PUBLISH of the same version meanwhile waits for the same, and gets -1.
+    """
+    lab = Lab(3, has_journal=True)
+    stage(lab, 0, 3)
+    lab.hold(1, 0)
+    lab.hold(2, 0)
+    assert publish(lab, 0) == (WAITS, b"")
+    lab.run()
+    if is_rewritten:
+        lab.journals[0].rewrite(lab.nodes[0])
+    ids = sorted(lab.nodes[0].jobs)
+    lab.die(0)
+    n = lab.nodes[0]
+    assert sorted(n.jobs) == ids
+    lab.revive(0)
+    lab.run()
+    assert publish(lab, 0) == (-1, b"")
+    lab.pass_ms(100)
+    assert {job.state for job in n.jobs.values()} == {QUEUED}
+
+
+def test_copies_are_metered() -> None:
+    """Z3.2 Copies are sent as the links have room."""
+    lab = Lab(2)
+    stage(lab, 0, SEND_JOBS + 10)
+    lab.nodes[0].peers[lab.slot(0, 1)].has_room = False
+    assert publish(lab, 0) == (WAITS, b"")
+    lab.pass_ms(100)
+    assert not [m for _, _, m in lab.log if isinstance(m, ReplJob)]
+    lab.nodes[0].peers[lab.slot(0, 1)].has_room = True
+    lab.log.clear()
+    lab.hold(0, 1)
+    lab.pass_ms(21)
+    frames = len(lab.wires[0, 1])
+    lab.pass_ms(10)
+    assert 0 < frames < len(lab.wires[0, 1]), "in several lots"
+    lab.release(0, 1)
+    lab.pass_ms(100)
+    assert answers(lab, 0) == [(1, b"%d" % (SEND_JOBS + 10), b"")]
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_copies_cannot_be_had(is_away: bool) -> None:
+    """Z3.3 After 30 s without a copy to send, or when so many nodes became unreachable that the
+    copies cannot be had, the jobs are queued with those they have. The reply is then `-NOREPL`, and
+    says that all are published; so does -1 when PUBLISH is said again.
+    """
+    assert COPIES_MS == 30_000
+    lab = Lab(3)
+    stage(lab, 0, 4)
+    lab.hold(0, 2)
+    assert publish(lab, 0) == (WAITS, b"")
+    lab.run()
+    if is_away:
+        lab.cut(0, 2)
+        on_reach_changed(lab.nodes[0])
+    else:
+        lab.pass_ms(29_900)
+        assert answers(lab, 0) == []
+        lab.pass_ms(200)
+    lab.run()
+    ((client, _, error),) = answers(lab, 0)
+    assert client == 1 and error.startswith(b"NOREPL all 4 jobs are published, but 4 of them")
+    for id in lab.nodes[0].jobs:
+        assert lab.states_of(id).count(QUEUED) == 1
+    assert publish(lab, 0) == (-1, b"")
+
+
+def test_client_goes_away() -> None:
+    """Z3.4 A client that disconnects while it waits changes nothing."""
+    lab = Lab(3)
+    stage(lab, 0, 2)
+    assert publish(lab, 0) == (WAITS, b"")
+    on_producer_gone(lab.nodes[0], 1)
+    lab.run()
+    assert {job.state for job in lab.nodes[0].jobs.values()} == {QUEUED}
+
+
+def test_too_few_nodes() -> None:
+    """With too few nodes nothing is published, and what is staged stays (Z2.5)."""
+    lab = Lab(2)
+    stage(lab, 0, 2, repl=3)
+    _, error = publish(lab, 0)
+    assert error.startswith(b"NOREPL Not enough reachable nodes")
+    assert lab.nodes[0].jobs == {} and lab.nodes[0].staging.count == 2
+
+
+# ---- keys
+
+
+def add(lab: Lab, client: int, serial: int = 0, timeout_ms: int = 5000) -> Job | None:
+    """ADDJOB ... DEDUPE k of that client at node 0, as the dispatcher does it; None: it follows."""
+    n = lab.nodes[0]
+    n.now_ms = lab.now_ms
+    id = same_job(n, b"q", b"k")
+    if id:
+        assert must_wait(n, id), "it would be answered at once"
+        follow(n, id, client, serial, timeout_ms)
+        return None
+    job, error = lab.try_add(0, b"q", client=client, timeout_ms=timeout_ms, replicate=3)
+    assert job is not None, error
+    n.adding[job.id].serial = serial
+    keep_key(n, b"q", b"k", 60_000, job, True)
+    return job
+
+
+def test_second_waits_for_the_first() -> None:
+    """Z4.4 While the first one still waits for copies the second one waits too, within its own
+    timeout (`-NOREPL`), and gets the same answer.
+    """
+    lab = Lab(3)
+    lab.hold(2, 0)
+    job = add(lab, 1)
+    assert job is not None
+    assert add(lab, 2) is None
+    assert add(lab, 3, timeout_ms=200) is None
+    lab.run()
+    assert answers(lab, 0) == []
+    lab.pass_ms(199)
+    assert answers(lab, 0) == []
+    lab.pass_ms(1)
+    assert answers(lab, 0) == [(3, job.id, FOLLOWER_TIMEOUT)]
+    lab.release(2, 0)
+    lab.pass_ms(100)
+    assert answers(lab, 0)[1:] == [(2, job.id, b""), (1, job.id, b"")]
+    assert len(lab.nodes[0].jobs) == 1
+    assert not must_wait(lab.nodes[0], job.id)
+    assert lab.nodes[0].keys.pending == {} and lab.nodes[0].keys.followers == {}
+
+
+def test_key_in_the_journal_when_safe() -> None:
+    """A key comes to the journal with its job, when that has its copies (Z4.5, Z6.1)."""
+    lab = Lab(3, has_journal=True)
+    lab.hold(2, 0)
+    job = add(lab, 1)
+    lab.run()
+    lab.die(0)
+    assert lab.nodes[0].keys.kept == {}
+    lab.revive(0)
+    lab.release(2, 0)
+    job = add(lab, 1)
+    lab.pass_ms(200)
+    assert job is not None
+    lab.die(0)
+    assert same_job(lab.nodes[0], b"q", b"k") == job.id
+    assert lab.nodes[0].keys.bytes_used() == KEY_BYTES + 3
+
+
+def test_key_of_a_failed_job() -> None:
+    """Z4.5 A job whose ADDJOB fails gives its key free, and all that wait for it get the error. If
+    the first producer goes away another one that waits takes its place.
+    """
+    lab = Lab(3)
+    lab.hold(2, 0)
+    job = add(lab, 1, timeout_ms=1000)
+    assert job is not None
+    assert add(lab, 2) is None
+    lab.pass_ms(1100)
+    assert sorted(answers(lab, 0)) == [(1, job.id, TIMEOUT), (2, job.id, TIMEOUT)]
+    assert lab.nodes[0].keys.kept == {}
+    lab.told[0].clear()
+    second = add(lab, 1)
+    assert second is not None and second.id != job.id
+    assert add(lab, 2, 7) is None
+    assert add(lab, 1, 5) is None
+    on_producer_gone(lab.nodes[0], 1)
+    lab.run()
+    lab.release(2, 0)
+    lab.pass_ms(200)
+    assert (2, second.id, b"") in answers(lab, 0)
+    assert lab.nodes[0].jobs[second.id].state == QUEUED
+
+
+def test_key_that_waits_holds_a_publish() -> None:
+    """Z2.6 If the job of the key still waits for copies: `-NOREPL`, and nothing is done."""
+    lab = Lab(3)
+    lab.hold(2, 0)
+    assert add(lab, 1) is not None
+    stage(lab, 0, 2, key=b"k")
+    _, error = publish(lab, 0)
+    assert error.startswith(b"NOREPL") and lab.nodes[0].staging.count == 2
+    lab.release(2, 0)
+    lab.pass_ms(100)
+    assert publish(lab, 0) == (0, b"")
