@@ -60,6 +60,8 @@ def test_a_poll_asks_for_the_next_one() -> None:
     lab = Lab(3)
     id = lab.add(1, replicate=1)
     assert poll(lab, 0) == []
+    (wish,) = (m for _, b, m in lab.log if isinstance(m, NeedJobs) and b == 1)
+    assert not wish.is_waiting, "nobody waits for the answer"
     assert poll(lab, 0) == [id]
 
 
