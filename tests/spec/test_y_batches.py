@@ -9,6 +9,7 @@ from node_by_hand import START_MS, Box
 from tuque.core.ackgc import flush_all
 from tuque.core.lease import BATCH_MAX
 from tuque.core.leases import GROUPS_MAX
+from tuque.core.replicate import PLAIN, on_addjob, settle
 
 
 def test_opened_again(box: Box) -> None:
@@ -212,8 +213,10 @@ def test_batches_have_a_size(box: Box) -> None:
     assert g.next(2, BYTES=100) == 2
     assert g.next(3, BYTES=100) == 1
     assert [batch[:3] for batch in g.info()["batches"]] == [[1, 1, 100], [2, 2, 100], [3, 1, 1]]
+    box.n.events = None
+    spec = settle(box.n, PLAIN)
     for _ in range(BATCH_MAX + 1):
-        box.add(body="")
+        on_addjob(box.n, b"q", b"", spec)
     assert BATCH_MAX == 100_000
     assert g.next(4, 1_000_000) == BATCH_MAX
     assert g("COMMIT", 4) == BATCH_MAX + 4

@@ -70,8 +70,8 @@ def test_nobody_else_hands_it_out() -> None:
 
 
 def test_after_the_lease() -> None:
-    """Y7.2 Then its ALO jobs go back into their queues, counted as additional deliveries; the event
-    `requeued` is written with the cause lease.
+    """Y7.2 Then its ALO jobs go back into their queues, also into one that is paused in, counted as
+    additional deliveries; the event `requeued` is written with the cause lease.
     """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)

@@ -226,13 +226,14 @@ def test_a_shorter_ttl(box: Box, how: str) -> None:
 
 
 def test_expiry(box: Box) -> None:
-    """Y7.2 Then its ALO jobs go back into their queues, counted as additional deliveries; the event
-    `requeued` is written with the cause lease.
+    """Y7.2 Then its ALO jobs go back into their queues, also into one that is paused in, counted as
+    additional deliveries; the event `requeued` is written with the cause lease.
     """
     ids = [box.add() for _ in range(3)]
     g = Lessee(box)
     g.next(1, 2)
     g.next(2, 1)
+    box.run("PAUSE", "q", "in")
     box.pass_ms(4990)
     assert box.qlen() == 0
     box.pass_ms(30)
