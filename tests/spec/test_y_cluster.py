@@ -51,6 +51,22 @@ def test_other_holders_are_told(retry_s: int, first_ms: int) -> None:
     assert len(seen) >= 4
 
 
+def test_a_full_link() -> None:
+    """While a link takes no more (B2.4) nobody is told; afterwards all are (Y8.1)."""
+    lab = Lab(3)
+    for _ in range(5):
+        lab.add(0, replicate=3, retry_s=10)
+    lease(lab, 0)
+    lab.log.clear()
+    peer = lab.nodes[0].peers[lab.slot(0, 2)]
+    peer.has_room = False
+    lab.pass_ms(2_000)
+    assert not [m for _, _, m in lab.log if isinstance(m, Working)]
+    peer.has_room = True
+    lab.pass_ms(100)
+    assert len([m for _, _, m in lab.log if isinstance(m, Working)]) == 10
+
+
 def test_nobody_else_hands_it_out() -> None:
     """No other node hands a leased job out, however long the lease lives (Y8.1)."""
     lab = Lab(3)

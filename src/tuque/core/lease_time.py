@@ -3,7 +3,7 @@
 A group has one timer. Nothing here walks over all jobs, only over those of a batch.
 """
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from typing import Final
 
 from mypy_extensions import i64
@@ -18,6 +18,7 @@ from tuque.core.procedures import REQUEUE_LEASE, requeue
 FAR: Final = 1 << 62
 KEEP_TTLS: Final = 10  # an expired batch is kept for so many TTLs (Y7.4)
 FIRST_BEAT_MS: Final = 500  # as V4.6
+NO_ROOM_MS: Final = 50  # until links that are full are looked at again
 PATIENT_MS: Final = 5_000  # a retry time above this can wait for it
 
 
@@ -212,12 +213,23 @@ def begin_beats(n: Node, jobs: list[Job]) -> None:
         heappush(leases.beats, (at_ms, leases.beat_number))
 
 
+def has_room(n: Node) -> bool:
+    """Whether the links take more."""
+    for peer in n.peers:
+        if peer.is_linked and not peer.has_room:
+            return False
+    return True
+
+
 def beats_tick(n: Node) -> None:
     """[Y8] Tell the other holders of leased jobs to leave them alone, some at a time."""
     leases = n.leases
     left = n.limits.timers_per_step
     while len(leases.beats) > 0 and leases.beats[0][0] <= n.now_ms and left > 0:
         _, number = leases.beats[0]
+        if not has_room(n):
+            heapreplace(leases.beats, (n.now_ms + NO_ROOM_MS, number))  # B2.4
+            return
         beat = leases.beating[number]
         while beat.next < len(beat.jobs) and left > 0:
             job = beat.jobs[beat.next]
