@@ -215,10 +215,7 @@ def begin_beats(n: Node, jobs: list[Job]) -> None:
 
 def has_room(n: Node) -> bool:
     """Whether the links take more."""
-    for peer in n.peers:
-        if peer.is_linked and not peer.has_room:
-            return False
-    return True
+    return all(peer.has_room or not peer.is_linked for peer in n.peers)
 
 
 def beats_tick(n: Node) -> None:
