@@ -1,6 +1,6 @@
 """A history of three nodes, in which a job's events are on several of them.
 
-Instants are ms after START_MS, on day 1 but for the last two jobs. Queue q:
+Instants are ms after START_MS, on day 1 but for job I. Queue q:
 
     A  added n1 0, delivered n2 100, acked n2 300                       one end, elsewhere
     B  added n1 0, delivered n1 100, acked n2 400, acked n1 500         two ends, the earlier counts
@@ -11,6 +11,7 @@ Instants are ms after START_MS, on day 1 but for the last two jobs. Queue q:
     G  added n3 1000 with a delay of 3 s, delivered n3 4100, acked 4200
     H  added n1 0, delivered n2 100, and n2 was killed                  open
     I  added n1 60 s before midnight, acked n1 30 s after               two days
+    J  added n1 0, delivered n1 150, delivered n2 1200, acked n2 1300   n2 knows of one delivery
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ def tell(one: Events, two: Events, three: Events) -> None:
     e, f = make_job("E", b"q", 0), make_job("F", b"q", 0)
     g = make_job("G", b"q", 1000, delay_s=3)
     i = make_job("I", b"q", MIDNIGHT_MS - 60_000)
+    j = make_job("J", b"q", 0)
+    late_j = copy(j)
     at = START_MS
-    for job in (a, b, c, d, h):
+    for job in (a, b, c, d, h, j):
         one.added(at, job)
     for job in (e, f):
         two.added(at, job)
@@ -57,6 +60,7 @@ def tell(one: Events, two: Events, three: Events) -> None:
     two.acked(at + 300, a)
     late_b = copy(b)
     deliver(one, b, 100)
+    deliver(one, j, 150)
     two.acked(at + 400, late_b)
     one.acked(at + 500, b)
     one.expired(at + 600, f)
@@ -66,6 +70,8 @@ def tell(one: Events, two: Events, three: Events) -> None:
     nack(two, c, 850)
     two.dead(at + 900, c, b"too old")
     two.acked(at + 900, e)
+    deliver(two, late_j, 1200)
+    two.acked(at + 1300, late_j)
     three.added(at + 1000, g)
     deliver(three, g, 4100)
     three.acked(at + 4200, g)

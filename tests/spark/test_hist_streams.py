@@ -202,4 +202,4 @@ def test_the_page_about_it(
     code = code.replace("tables/silver", str(tmp_path / "tables" / "silver"))  # the JVM stays
     exec(compile(code, str(page), "exec"), {})
     shown = capsys.readouterr().out
-    assert "|  acked|" in shown and "|       5|" in shown, shown
+    assert "|  acked|" in shown and "|       6|" in shown, shown

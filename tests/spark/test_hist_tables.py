@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,7 @@ def test_one_end_counts_in_a_cluster(engine: Engine, cluster: Path, tmp_path: Pa
         "F": ("deleted", "n3", 650),
         "G": ("acked", "n3", 4200),
         "I": ("acked", "n1", MIDNIGHT_MS + 30_000),
+        "J": ("acked", "n2", 1300),
     }
     c, g, i = found["C"], found["G"], found["I"]
     assert (c["deliveries"], c["nacks"], c["reason"]) == (1, 1, "too old")
@@ -146,3 +148,19 @@ def test_one_row_per_queue_and_minute(engine: Engine, tmp_path: Path) -> None:
     assert found[0]["wait_p99_ms"] == pytest.approx(58.47)
     assert found[1]["total_max_ms"] == 3 * 99.0
     assert {row["date"] for row in found} == {date(2026, 1, 1)}
+
+
+def test_the_report_gathers_jobs_of_several_nodes(
+    engine: Engine, cluster: Path, tmp_path: Path
+) -> None:
+    """H1.5: open jobs count, and what other nodes saw of a job is in its row."""
+    segments = pipeline.find_segments(cluster, tmp_path / "scratch")
+    pipeline.build(engine, segments, tmp_path, lambda _: nullcontext())
+    found = {row["job_id"][-1]: row for row in engine.rows("SELECT * FROM jobs")}
+    assert {name: (r["outcome"], r["deliveries"]) for name, r in found.items()} == {
+        "A": ("acked", 1), "B": ("acked", 1), "C": ("dead", 1), "D": ("expired", 0),
+        "E": ("acked", 0), "F": ("deleted", 0), "G": ("acked", 1), "H": ("open", 1),
+        "I": ("acked", 1), "J": ("acked", 2),
+    }  # fmt: skip
+    j = found["J"]
+    assert (j["wait_ms"], j["process_ms"], j["total_ms"]) == (150.0, 100.0, 1300.0)

@@ -139,6 +139,10 @@ def come_after_ack(world: World) -> None:
     world.get(world.jobs[0], 2000)
 
 
+def come_after_ack_to_a_silent_client(world: World) -> None:
+    deliver(world.events, world.jobs[0], 2000)
+
+
 def add_again(world: World) -> None:
     job = world.add("again", 1000)
     other = make_job("other", b"q", 1001)
@@ -165,6 +169,7 @@ BREAKS = [
     (invent, {"unexpected": 1}),
     (double, {"duplicated": 1}),
     (come_after_ack, {"after ack": 1}),
+    (come_after_ack_to_a_silent_client, {"after ack": 1}),
     (add_again, {"added twice": 1}),
     (give_one_id_to_two, {"added twice": 1}),
     (drop_events, {"seq gaps": 3}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import hiredis
 import pytest
@@ -38,7 +39,7 @@ def words(chunk: list[Run]) -> list[list[bytes]]:
     return found
 
 
-def built(options: dict[str, str], most: int = 1000, **columns: object) -> list[list[bytes]]:
+def built(options: dict[str, str], most: int = 1000, **columns: Any) -> list[list[bytes]]:
     batch = pa.RecordBatch.from_pydict(columns)
     return [row for chunk in Tails(parse(options)).chunks(batch, most) for row in words(chunk)]
 
@@ -97,7 +98,7 @@ def test_chunks_are_bounded_by_rows_and_bytes() -> None:
         ({"body": [b"x"], "queue": [""]}, "column 'queue' is empty"),
     ],
 )
-def test_a_bad_row_is_named(columns: dict[str, object], text: str) -> None:
+def test_a_bad_row_is_named(columns: dict[str, Any], text: str) -> None:
     with pytest.raises(SinkError, match=text):
         built({"queue": "q"}, **columns)
 
