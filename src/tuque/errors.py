@@ -189,6 +189,12 @@ class NoBatch(ReplyError):
     code = "NOBATCH"
 
 
+class NoStage(ReplyError):
+    """Nothing is staged in that attempt: it was dropped, or published."""
+
+    code = "NOSTAGE"
+
+
 class WrongTube(ReplyError):
     """The queue is a tube of another type than the call needs."""
 
@@ -224,6 +230,7 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         Fenced,
         NoGroup,
         NoBatch,
+        NoStage,
     )
 }
 # Redis has a code of its own for a wrong password, and one for a node that keeps strangers out.

@@ -9,7 +9,7 @@ import hiredis
 import pytest
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
-from tuque.client import admin, calls, leases
+from tuque.client import admin, calls, leases, writes
 from tuque.client.api import ClusterNode, Hello, NodeInfo
 from tuque.client.calls import Call
 from tuque.client.leases import LeaseBatch, LeaseColumns, LeaseInfo, LeaseRow, LeaseRows
@@ -124,6 +124,26 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         ("0", [ID]),
     ),
     (calls.jscan_full_page("0"), "JSCAN 0 REPLY all", [b"0", [SHOWN]], ("0", [INFO])),
+    (
+        calls.addjob("q", "b", timeout_ms=9, dedupe="k", dedupe_ttl=3),
+        "ADDJOB q b 9 DEDUPE k DEDUPETTL 3000",
+        RAW,
+        ID,
+    ),
+    (writes.stage("t", b"a", "q", "b", ttl_ms=9000), "STAGE t a 9000 q b", 4, 4),
+    (
+        writes.stage("t", "a", "q", "b", ttl_ms=9, retry=0, ttl=8, dedupe=b"k", dedupe_ttl=7),
+        "STAGE t a 9 q b RETRY 0 TTL 8 DEDUPE k DEDUPETTL 7000",
+        1,
+        1,
+    ),
+    (writes.publish("app", 3, "t"), "PUBLISH app 3 t", 0, 0),
+    (
+        writes.publish("app", 3, "t", ["a", b"b"], ack=("g", 7, 1)),
+        "PUBLISH app 3 ACK g 7 1 t a b",
+        -1,
+        -1,
+    ),
     (leases.lease_open("g", "me", "q", "r"), "LEASE OPEN g me q r", 7, 7),
     (leases.lease_next("g", 7, 1, 50, ttl_ms=9000), "LEASE NEXT g 7 1 COUNT 50 TTL 9000", 3, 3),
     (
@@ -256,7 +276,7 @@ def test_the_table_above_is_complete() -> None:
 def test_both_faces_and_the_pipeline_have_every_call() -> None:
     built = {
         n
-        for m in (calls, admin, leases)
+        for m in (calls, admin, leases, writes)
         for n, f in vars(m).items()
         if inspect.isfunction(f) and _builds(f)
     }
@@ -290,6 +310,7 @@ def test_only_calls_that_may_be_executed_twice_are_sent_twice() -> None:
     once = {row[0].name for row in TABLE if not row[0].repeat}
     assert once == {
         "ADDJOB", "NACK", "ENQUEUE", "DEQUEUE", "DEADLETTER", "BGREWRITEAOF", "SHUTDOWN", "DEBUG",
+        "STAGE",
     }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ CODES = {
     "FENCED epoch 1 is over": errors.Fenced,
     "NOGROUP there is none": errors.NoGroup,
     "NOBATCH there is none": errors.NoBatch,
+    "NOSTAGE there is none": errors.NoStage,
     "ERR syntax error": errors.ReplyError,
     "SOMETHING new": errors.ReplyError,
 }

@@ -22,6 +22,7 @@ from tuque.errors import (
     NoBatch,
     NoGroup,
     NoJob,
+    NoStage,
     NotDelivered,
     Paused,
     ReplyError,
@@ -160,8 +161,21 @@ def fenced(s: Story) -> Any:
     return s.client.lease_touch(s.queue, epoch)
 
 
+def published(s: Story) -> Any:
+    queue, app = s.queue, s.queue
+    s.client.lease_open(queue, "me", queue)
+    assert s.client.stage("t" + queue, "a", queue, "1", ttl_ms=9000) == 1
+    assert s.client.stage("t" + queue, "a", queue, "2", ttl_ms=9000, dedupe="k") == 2
+    assert s.client.stage("t" + queue, "b", queue, "3", ttl_ms=9000, dedupe="k") == 1
+    done = s.client.publish(app, 1, "t" + queue, ["a", "b"])
+    again = s.client.publish(app, 1, "t" + queue, ["a", "b"])
+    first = s.client.addjob(queue, "4", dedupe="m", dedupe_ttl=9)
+    return done, again, s.client.addjob(queue, "5", dedupe="m") == first, s.client.qlen(queue)
+
+
 TABLE: dict[str, tuple[Step, Any]] = {
     "leases": (leased, (2, 2, 2)),
+    "published": (published, (2, -1, True, 3)),
     "ping": (lambda s: s.client.ping(), "PONG"),
     "addjob": (lambda s: len(s.add(delay=1, retry=2, ttl=60, maxlen=5, replicate=1)), 40),
     "addjob async": (lambda s: len(s.add(asynchronous=True)), 40),
@@ -211,6 +225,7 @@ TABLE: dict[str, tuple[Step, Any]] = {
 REFUSED: dict[str, tuple[Step, type[Error]]] = {
     "bad id": (lambda s: s.client.show("D-x"), BadId),
     "fenced": (fenced, Fenced),
+    "no stage": (lambda s: s.client.publish(s.queue, 1, "none", ["a"]), NoStage),
     "no group": (lambda s: s.client.lease_info(s.queue), NoGroup),
     "no batch": (
         lambda s: s.client.lease_fetch(s.queue, s.client.lease_open(s.queue, "me", s.queue), 1),

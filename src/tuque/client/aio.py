@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
-from tuque.client import admin, calls, leases, pipeline
+from tuque.client import admin, calls, leases, pipeline, writes
 from tuque.client.api import Hello, JobInfo, JobState, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
@@ -233,6 +233,8 @@ class Client(Face):
     lease_release = _method(leases.lease_release)
     lease_info = _method(leases.lease_info)
     lease_list = _method(leases.lease_list)
+    stage = _method(writes.stage)
+    publish = _method(writes.publish)
     ping = _method(admin.ping)
     hello = _method(admin.hello)
     time = _method(admin.time)

@@ -92,23 +92,18 @@ def addjob(
     ttl: int | None = None,
     maxlen: int | None = None,
     asynchronous: bool = False,
+    dedupe: Text | None = None,
+    dedupe_ttl: int | None = None,
     timeout: float | None = None,
 ) -> Call[str]:
     """Adds a job and gives its id. `delay`, `retry`, `ttl` are seconds; `retry=0` is at most once.
 
     `timeout_ms` is how long the node may take to make the copies, 0 for ever. Never sent twice.
+    A job that came to this node with the same queue and key `dedupe` is not added again: its id.
+    `dedupe_ttl` is how long the node knows the key, in seconds (a day).
     """
     args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), timeout_ms]
-    options = {
-        "REPLICATE": replicate,
-        "DELAY": delay,
-        "RETRY": retry,
-        "TTL": ttl,
-        "MAXLEN": maxlen,
-    }
-    for word, value in options.items():
-        if value is not None:
-            args += (word, value)
+    args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     if asynchronous:
         args.append("ASYNC")
     wait_s = timeout_ms / 1000 if timeout_ms > 0 else None
@@ -281,6 +276,32 @@ def jscan_full_page(
     """As `jscan_page`, with all that the node knows about each job."""
     args = _jscan_args(cursor, queue, states, count, "all")
     return Call(args=args, parse=_info_page, repeat=True, timeout_s=timeout)
+
+
+def job_options(
+    replicate: int | None,
+    delay: int | None,
+    retry: int | None,
+    ttl: int | None,
+    maxlen: int | None,
+    dedupe: Text | None,
+    dedupe_ttl: int | None,
+) -> list[Arg]:
+    """The words of those options of a new job that are given."""
+    args: list[Arg] = []
+    options = {
+        "REPLICATE": replicate,
+        "DELAY": delay,
+        "RETRY": retry,
+        "TTL": ttl,
+        "MAXLEN": maxlen,
+        "DEDUPE": None if dedupe is None else to_bytes(dedupe),
+        "DEDUPETTL": None if dedupe_ttl is None else dedupe_ttl * 1000,
+    }
+    for word, value in options.items():
+        if value is not None:
+            args += (word, value)
+    return args
 
 
 # From answers to values

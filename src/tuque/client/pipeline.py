@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tuque.client import admin, calls, leases
+from tuque.client import admin, calls, leases, writes
 from tuque.client.api import Arg, Reply
 from tuque.client.calls import Call
 from tuque.client.face import as_method
@@ -72,6 +72,8 @@ class Queued:
     lease_release = _queued(leases.lease_release)
     lease_info = _queued(leases.lease_info)
     lease_list = _queued(leases.lease_list)
+    stage = _queued(writes.stage)
+    publish = _queued(writes.publish)
     ping = _queued(admin.ping)
     hello = _queued(admin.hello)
     time = _queued(admin.time)
