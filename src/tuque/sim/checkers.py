@@ -74,7 +74,9 @@ class Watcher:
                 continue  # M3.1: memory was so short that acks went before all had heard
             self.history.count("ends looked at")
             for m in self.cluster.machines:
-                if m.has_copy(id) and not m.was_forgotten and not m.has_weak_disk():
+                if not m.may_hand_out(id) or m.was_forgotten or m.has_weak_disk():
+                    continue
+                if m.has_copy(id):
                     self.history.find(
                         "unsafe-end",
                         f"{machine.name} says {add.token!r} is over, {m.name} has it unacked",

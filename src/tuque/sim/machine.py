@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tuque.core.job import ACKED, EXTERNAL, WAIT_REPL
+from tuque.core.job import ACKED, EXTERNAL, IN_TRANSIT, WAIT_REPL
 from tuque.core.node import Node
 from tuque.core.tombs import OPEN, OVER
 from tuque.sim.clock import MachineClock
@@ -218,6 +218,11 @@ class Machine:
         if job is None or job.state == ACKED:
             return False
         return not (job.state == WAIT_REPL and job.flags & EXTERNAL)
+
+    def may_hand_out(self, id: bytes) -> bool:
+        """False for a copy of an at-most-once job that nobody gave it the right to hand out."""
+        job = self.shell.n.jobs.get(id) if self.shell is not None else None
+        return job is None or job.retry_s > 0 or not job.flags & IN_TRANSIT
 
     def has_weak_disk(self) -> bool:
         """Whether what is on the disk of a dead process may be older than what it said."""
