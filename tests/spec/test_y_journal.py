@@ -6,6 +6,7 @@ import pytest
 from journal_by_hand import Kept, kept
 from lease_by_hand import Lessee, word
 
+from tuque.core.ackgc import flush_all
 from tuque.core.job import ACTIVE, LEASED
 from tuque.core.lease_records import tell_batch, tell_group
 from tuque.core.readback import Record, decode
@@ -154,6 +155,20 @@ def test_epochs_after_a_restart(kept: Kept) -> None:
         last = Lessee(kept.box, owner=f"o{i}").epoch
     kept.restart("crash", jump_ms=-100_000)
     assert Lessee(kept.box, owner="new").epoch > last
+
+
+def test_epochs_of_forgotten_groups(kept: Kept) -> None:
+    """Y1.6 An epoch is greater than any that this node gave out before, also before a restart, and
+    not less than now in ms.
+    """
+    last = Lessee(kept.box).epoch
+    flush_all(kept.box.n)
+    assert kept.committer.start_rewrite(kept.box.n, kept.box.n.now_ms)
+    while kept.committer.is_rewriting():
+        kept.turn()
+    kept.restart("crash", jump_ms=-100_000)
+    assert kept.box.run("LEASE", "LIST") == []
+    assert Lessee(kept.box).epoch > last
 
 
 def test_a_job_without_its_batch(kept: Kept) -> None:

@@ -140,7 +140,14 @@ def link(n: Node, b: Batch) -> None:
 
 
 def tell_all(n: Node, records: Records) -> None:
-    """[Y9] All groups and batches as they are at the begin of a snapshot (Y9.4)."""
+    """[Y9] All groups and batches as they are at the begin of a snapshot (Y9.4).
+
+    The first record keeps the last epoch, which may be that of a forgotten group (Y1.6).
+    """
+    if n.leases.last_epoch > 0:
+        last = Group(b"-", b"", [b""], n.leases.last_epoch)
+        last.floor_seq = -1
+        tell_group(records, last)
     for g in n.leases.groups.values():
         tell_group(records, g)
         for b in g.batches.values():
