@@ -385,6 +385,7 @@ def test_one_event_for_a_job() -> None:
     for n in lab.nodes:
         assert n.events is not None
         chunk = n.events.open
+        assert set(chunk.size) <= {len(b"body")}, "an end is told while the body is there"
         for job_id, kind in zip(chunk.job_ids, chunk.kinds, strict=True):
             rows[job_id].append(kind)
     assert rows[id] == [0, 2]  # added, acked

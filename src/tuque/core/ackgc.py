@@ -28,9 +28,9 @@ def on_ackjob(n: Node, id: bytes) -> bool:
     if job.state == ACKED:
         collect(n, job)
         return False
-    retire(n, job)
     if n.events is not None:
-        n.events.acked(n.now_ms, job)  # A1.5
+        n.events.acked(n.now_ms, job)  # A1.5, while the body is there
+    retire(n, job)
     return True
 
 
@@ -46,12 +46,12 @@ def on_fastack(n: Node, id: bytes) -> bool:
         unregister(n, job, ledger.GC_ACKED)  # DELJOB to all nodes takes its place
         return False
     was_acked = job.state == ACKED
+    if n.events is not None and not was_acked:
+        n.events.acked(n.now_ms, job)
     if job.holders == 1 and not was_acked:
         retire(n, job)
     else:
         finish(n, job, job.holders)
-    if n.events is not None and not was_acked:
-        n.events.acked(n.now_ms, job)
     return True
 
 
@@ -78,10 +78,10 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes) -> Job:
         n.records.add(dead)
     if spec.replicate > 1 and len(n.peers) > 1:
         send_async(n, dead)
-    retire(n, job)  # Q10.2
-    n.dead_letters += 1
     if n.events is not None:
         n.events.dead(n.now_ms, job, reason)  # Q10.3
+    retire(n, job)  # Q10.2
+    n.dead_letters += 1
     return dead
 
 

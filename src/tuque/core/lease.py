@@ -253,16 +253,16 @@ def ack_batch(n: Node, b: Batch) -> i64:
     for job in b.jobs:
         if is_leased(job):
             job.flags &= 0xFF ^ LEASED
-            retire(n, job)
             if n.events is not None:
                 n.events.acked(n.now_ms, job)
+            retire(n, job)
             acked += 1
     for i, id in enumerate(b.ids):
         found = n.jobs.get(id) if b.marks[i] >= 0 else None
         if found is not None and found.state != ACKED and found.state != WAIT_REPL:
-            retire(n, found)  # Y7.5
             if n.events is not None:
                 n.events.acked(n.now_ms, found)
+            retire(n, found)  # Y7.5
             acked += 1
     return acked
 
