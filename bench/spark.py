@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SECTIONS: dict[str, tuple[str, str]] = {
     "spark-floor": ("spark_streams", "bench_floor"),
     "histories": ("spark_histories", "bench_histories"),
+    "spark-sink": ("spark_sink", "bench_sink"),
 }
 
 

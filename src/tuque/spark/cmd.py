@@ -17,6 +17,9 @@ SUBCOMMANDS: Final = {
     "silver": ("tuque.spark.hist_cmd", "silver", "A table with one row per finished job."),
     "gold": ("tuque.spark.hist_cmd", "gold", "A table with one row per queue and minute."),
     "verify": ("tuque.spark.verify_cmd", "verify", "Judge clients' logs by the broker's events."),
+    "backfill": ("tuque.spark.backfill_cmd", "backfill", "Files or a table into queues."),
+    "triage": ("tuque.spark.deadletters_cmd", "triage", "What is in dead-letter queues, and why."),
+    "replay": ("tuque.spark.deadletters_cmd", "replay", "Dead letters back into their queues."),
     "submit": ("tuque.spark.submit", "submit", "spark-submit with Tuque's Java and settings."),
     "shell": ("tuque.spark.submit", "shell", "pyspark with Tuque's Java and settings."),
 }

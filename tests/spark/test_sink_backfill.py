@@ -1,0 +1,108 @@
+"""Files into queues, from the command line and in parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from real_server import RealServer
+from sink_lab import bodies
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from tuque.spark.backfill import kind_of, told
+from tuque.spark.cmd import spark as commands
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def server(tmp_path: Path, spark: SparkSession) -> Iterator[RealServer]:
+    running = RealServer(tmp_path).start()
+    yield running
+    running.end()
+
+
+def run(server: RealServer, *words: str) -> tuple[int, str]:
+    url = f"tuque://127.0.0.1:{server.port}"
+    done = CliRunner().invoke(commands, ["backfill", *words, "--url", url])
+    return done.exit_code, done.output
+
+
+def test_rows_of_a_csv_file(server: RealServer, tmp_path: Path) -> None:
+    file = tmp_path / "in.csv"
+    file.write_text("id,name\n1,one\n2,two\n3,three\n")
+    code, output = run(server, str(file), "--queue", "q", "--where", "id < 3")
+    assert code == 0, output
+    assert "2 rows in" in output
+    found = [json.loads(body) for body in bodies(server)]
+    assert sorted(row["name"] for row in found) == ["one", "two"]
+
+
+def test_columns_are_made_with_sql_and_keys_keep_rows_single(
+    server: RealServer, spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.range(100).write.parquet(str(tmp_path / "rows"))
+    for _ in range(2):
+        code, output = run(
+            server,
+            str(tmp_path / "rows"),
+            *("--column", "body=concat('job ', id)", "--column", "dedupe_key=id"),
+            *("--column", "queue=if(id % 2 = 0, 'even', 'odd')", "--mode", "dedupe"),
+        )
+        assert code == 0, output
+    assert bodies(server, "even")[b"job 42"] == 1
+    assert sum(bodies(server, "odd").values()) == 50
+
+
+def test_a_dry_run_writes_nothing(server: RealServer, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"body": "x"}\n{"body": "y"}\n')
+    code, output = run(server, str(file), "--queue", "q", "--dry-run")
+    assert code == 0, output
+    assert "2 rows would be written: struct<body:string>" in output
+    assert not bodies(server)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["no-such.csv", "--queue", "q"], "Path does not exist"),
+        (["in.csv"], "no queue"),
+        (["in.csv", "--queue", "q", "--column", "color=1"], "'color' is no column of a job"),
+        (["in.csv", "--queue", "q", "--column", "color"], "is not NAME=VALUE"),
+        (["in.csv", "--queue", "q", "--option", "color=1"], "unknown option 'color'"),
+        (["in.csv", "--queue", "q", "--where", "color = 1"], "color"),
+        (["in.csv", "--queue", "q", "--option", "replicate=9"], "NOREPL"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    server: RealServer, tmp_path: Path, words: list[str], text: str
+) -> None:
+    (tmp_path / "in.csv").write_text("id\n1\n")
+    code, output = run(server, str(tmp_path / words[0]), *words[1:], "--option", "retryTimeout=1s")
+    assert code != 0
+    assert text in output
+    assert "Traceback" not in output
+    assert sum("Error" in line for line in output.splitlines()) == 1, output
+
+
+def test_the_bar() -> None:
+    assert told(0, 0, 0.0) == "0 rows, 0/s"
+    assert told(500, 1000, 2.0) == (
+        "[############------------] 50% 500 of 1,000 rows, 250/s, 0:02 left"
+    )
+    assert told(3000, 1000, 2.0).startswith("[########################] 100%")
+
+
+def test_what_a_file_is() -> None:
+    names = {"a.csv": "csv", "a.json.gz": "json", "a.ndjson": "json", "dir/": "parquet"}
+    assert {name: kind_of(name) for name in names} == names
