@@ -29,13 +29,19 @@ from tuque.core.ledger import CAUSES  # noqa: E402  the path is set above
 from tuque.core.readback import Record, decode  # noqa: E402  as above
 from tuque.core.records import (  # noqa: E402  as above
     ACK,
+    APP,
     FIRST,
+    KEY,
     KIND_NAMES,
     LEASE_DROP,
     LEASE_GROUP,
     PAUSE,
     REMOVE,
+    STAGE_DROP,
+    STAGED,
 )
+from tuque.core.stage_readback import StageRecord  # noqa: E402  as above
+from tuque.core.stage_records import NO_ID  # noqa: E402  as above
 
 
 class Trace:
@@ -97,11 +103,28 @@ class Trace:
             return f"{self.name(r.id)} until +{r.expire_ms - START_MS}"
         if LEASE_GROUP <= r.kind <= LEASE_DROP:
             return self.lease_text(r.kind, r.lease)
+        if STAGED <= r.kind <= APP:
+            return self.stage_text(r.kind, r.stage)
         due = f"due +{r.qtime_ms - START_MS}" if r.qtime_ms else "no due time"
         text = f"{self.name(r.id)} {STATE_NAMES[r.state].decode()}, {due}"
         if r.kind != FIRST and (r.nacks or r.deliveries):
             text += f", nacks {r.nacks}, additional {r.deliveries}"
         return text
+
+    def stage_text(self, kind: int, r: StageRecord) -> str:
+        """The fields of a record of staged writes that matter."""
+        if kind == STAGED:
+            until = f"until +{r.until_ms - START_MS}"
+            return f"{r.txn.decode()} {r.attempt.decode()} {r.position}, {until}"
+        if kind == KEY:
+            return f"{r.key[:-1].decode()} {self.name(r.id)} until +{r.until_ms - START_MS}"
+        if kind == APP:
+            return f"{r.app.decode()} {r.version}"
+        if kind == STAGE_DROP:
+            return f"{r.txn.decode()} {r.attempt.decode()}".strip()
+        jobs = " ".join("-" if id == NO_ID else self.name(id) for id in r.ids)
+        attempts = " ".join(name.decode() for name in r.attempts)
+        return f"{r.app.decode()} {r.version}: {r.txn.decode()} {attempts}: {jobs}"
 
     def lease_text(self, kind: int, r: LeaseRecord) -> str:
         """The fields of a record of a lease that matter."""

@@ -21,6 +21,8 @@ from tuque.core.job import ACTIVE, DELIVERED, STATE_NAMES, Job
 from tuque.core.ledger import CAUSES
 from tuque.core.readback import BadRecord, Record, decode, has_id
 from tuque.core.records import Records
+from tuque.core.stage_readback import StageRecord
+from tuque.core.stage_records import NO_ID
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.journal import (
@@ -240,8 +242,28 @@ def fields(r: Record) -> dict[str, Any]:
         elif r.kind == rec.LEASE_BATCH:
             row.update(first=r.lease.first, positions=len(r.lease.ids), jobs=r.lease.total)
             row.update(parts=r.lease.parts, drop_ms=r.lease.drop_ms)
+    elif rec.STAGED <= r.kind <= rec.APP:
+        row.update(staged_row(r.kind, r.stage))
     elif r.kind == rec.GAP:
         row.update(missing_records=r.a, bytes=r.b)
+    return row
+
+
+def staged_row(kind: int, r: StageRecord) -> dict[str, Any]:
+    """The fields of a record of staged writes, without bodies."""
+    if kind == rec.KEY:
+        return {"id": text(r.id), "key": text(r.key[:-1]), "until_ms": r.until_ms}
+    if kind == rec.APP:
+        return {"app": text(r.app), "version": r.version}
+    row: dict[str, Any] = {"txn": text(r.txn)}
+    if kind == rec.PUBLISHED:
+        row.update(app=text(r.app), version=r.version, attempts=list(map(text, r.attempts)))
+        row["ids"] = [None if id == NO_ID else text(id) for id in r.ids]
+        return row
+    row["attempt"] = text(r.attempt)
+    if kind == rec.STAGED:
+        row.update(position=r.position, until_ms=r.until_ms, queue=text(r.queue))
+        row["body_bytes"] = len(r.body)
     return row
 
 

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 
 FAR: Final = 1 << 62
 KEY_MAX: Final = 255  # bytes (Z4.1)
-KEY_BYTES: Final = 420  # what one costs the process beside its text, measured (M1)
+KEY_BYTES: Final = 310  # what one costs beside its text, measured, its job gone or not (M1)
 
 
 def full_key(queue: bytes, key: bytes) -> bytes:

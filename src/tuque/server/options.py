@@ -244,7 +244,7 @@ class Config(msgspec.Struct, kw_only=True):
         int,
         Opt(
             Int(0, 1 << 31),
-            "keys of ADDJOB ... DEDUPE kept at most; more are refused (each some 450 bytes)",
+            "keys of ADDJOB ... DEDUPE kept at most; more are refused (each some 350 bytes)",
             runtime=True,
         ),
     ] = 1_000_000
