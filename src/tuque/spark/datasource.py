@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from tuque.spark import sink
+from tuque.spark import sink, source, source_columns, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 FORMAT = "tuque"
+PARALLELISM = 2  # parts of a batch when numPartitions does not say
 
 
 class TuqueDataSource(DataSource):
@@ -24,6 +25,20 @@ class TuqueDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return FORMAT
+
+    def schema(self) -> str:
+        return source_options.COLUMNS
+
+    def reader(self, schema: StructType) -> source.PeekReader:
+        source_columns.check_schema(schema)
+        return source.PeekReader(self._source(streams=False), schema)
+
+    def streamReader(self, schema: StructType) -> source.LeaseReader:
+        source_columns.check_schema(schema)
+        return source.LeaseReader(self._source(streams=True), schema)
+
+    def _source(self, streams: bool) -> source_options.SourceOptions:
+        return source_options.parse(dict(self.options), streams, PARALLELISM)
 
     def writer(self, schema: StructType, overwrite: bool) -> sink.BatchWriter:
         return sink.writer(dict(self.options), schema, overwrite)

@@ -19,3 +19,7 @@ class StreamError(Exception):
 
 class SinkError(Exception):
     """Rows cannot become jobs: a wrong option or column, or what the broker refused."""
+
+
+class SourceError(Exception):
+    """Jobs cannot become rows: a wrong option or column, a lease that others have now."""

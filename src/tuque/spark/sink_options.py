@@ -85,7 +85,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
         if key not in known and key not in OF_SPARK and key not in ("path", "paths"):
             raise SinkError(f"unknown option {key!r} for writing; there are: {', '.join(NAMES)}")
     found = SinkOptions(
-        broker=_broker(given),
+        broker=broker_of(given),
         mode=_mode(given),
         queue=given.get("queue", ""),
         dedupe_ttl_ms=duration_ms(given, "dedupeTtl", DAY_MS, least_ms=1, most_ms=365 * DAY_MS),
@@ -182,7 +182,7 @@ def _is_on(given: Mapping[str, str], name: str) -> bool:
     return text == "true"
 
 
-def _broker(given: Mapping[str, str]) -> Settings:
+def broker_of(given: Mapping[str, str]) -> Settings:
     """Where the broker is, and how to log in; secrets come from a variable or a file."""
     url = given.get("url") or None
     if url is not None and (given.get("host") or given.get("port")):

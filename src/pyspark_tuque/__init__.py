@@ -1,0 +1,5 @@
+"""Makes `format("tuque")` known: PySpark looks for sources in modules named `pyspark_...`."""
+
+from tuque.spark.datasource import TuqueDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]
