@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tuque
 from tuque.demo.books import Books
 from tuque.demo.main import CORRUPT_FILES, MISSING_FILES, standard_library
+from tuque.demo.results import TABLE
+from tuque.demo.table import TABLE_LOG, ResultTable
 from tuque.demo.tasks import Measures
 
 SOURCE = Path(tuque.__file__).parents[1]  # the programs run what the tests run
 
 
-def test_the_demo_loses_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
+@pytest.mark.slow
+@pytest.mark.spark
+def test_the_demo_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    for package in ("pyspark", "pyarrow", "plotly"):
+        pytest.importorskip(package)
     made = subprocess.run(
-        [sys.executable, "-m", "tuque.demo", "--limit", "40", "--no-report", "--out", "out"],
+        [sys.executable, "-m", "tuque.demo", "--limit", "120", "--out", "out"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), *sys.path])},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=400,
         check=False,
     )
     assert made.returncode == 0, made.stdout + made.stderr
@@ -35,18 +42,21 @@ def test_the_demo_loses_nothing(tmp_path: Path) -> None:
         for name, value in re.findall(r"^([a-z -]+?) +([\d,]+)(?:  |$)", made.stdout, re.M)
     }
     bad = len(CORRUPT_FILES) + MISSING_FILES
-    assert figures["jobs in"] == 40 + bad
-    assert figures["ended"] == 40 + bad
+    assert figures["jobs in"] == 120 + bad
+    assert figures["ended"] == 120 + bad
     assert figures["dead-lettered"] >= bad
     assert figures["redelivered"] >= MISSING_FILES
-    assert figures["lost"] == 0
+    assert figures["results"] == figures["jobs in"] - figures["dead-lettered"]
+    assert 0 < figures["joined"] <= figures["results"]
+    assert (figures["lost"], figures["duplicates"]) == (0, 0)
     assert figures["lines"] > 0
-    assert re.search(r"^kill -9 +worker \d+ and node-3 after \d+ jobs", made.stdout, re.M)
+    killed = r"^kill -9 +worker \d+, node-3 and the streaming query after \d+ jobs"
+    assert re.search(killed, made.stdout, re.M)
     (run,) = (tmp_path / "out").iterdir()
     assert "bye bye" not in (run / "node-3.log").read_text()
     for name in ("node-1", "node-2"):
         assert "bye bye" in (run / f"{name}.log").read_text()
-    assert made.stderr == ""
+    assert (run / "report" / "report.html").exists()
 
 
 def test_the_standard_library_is_found_and_thinned_evenly() -> None:
@@ -90,7 +100,47 @@ class TestBooks:
         books.buried.clear()
         assert books.survived() == ["D-2"]
 
-    def test_a_second_result_counts_once(self, books: Books) -> None:
+    def test_a_second_row_counts_once_and_is_told(self, books: Books) -> None:
         books.on_result(Measures("D-1", "a.py", lines=3))
         assert books.repeated == 1
         assert books.totals()["lines"] == 3
+
+
+class TestTable:
+    """The log of a table says which of its files count."""
+
+    @pytest.fixture
+    def run_dir(self, tmp_path: Path) -> Path:
+        pytest.importorskip("pyarrow")
+        (tmp_path / TABLE / TABLE_LOG).mkdir(parents=True)
+        return tmp_path
+
+    @staticmethod
+    def append(run_dir: Path, name: str, *files: str) -> None:
+        """A batch in the log, as Spark writes it."""
+        log = [json.dumps({"path": f"file://{run_dir / TABLE / file}"}) for file in files]
+        (run_dir / TABLE / TABLE_LOG / name).write_text("\n".join(["v1", *log]))
+
+    @staticmethod
+    def write(run_dir: Path, file: str, *ids: str) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = [msgspec.to_builtins(Measures(name, f"{name}.py")) for name in ids]
+        pq.write_table(pa.Table.from_pylist(rows), run_dir / TABLE / file)
+
+    def test_rows_come_once_and_only_those_that_count(self, run_dir: Path) -> None:
+        table = ResultTable(run_dir)
+        self.write(run_dir, "a.parquet", "D-1", "D-2")
+        self.write(run_dir, "a failed attempt.parquet", "D-1")
+        assert list(table.new_rows()) == []
+        self.append(run_dir, "0", "a.parquet")
+        assert [row.job_id for row in table.new_rows()] == ["D-1", "D-2"]
+        self.write(run_dir, "b.parquet", "D-3")
+        self.append(run_dir, "1.compact", "a.parquet", "b.parquet")
+        self.append(run_dir, ".2.tmp", "a failed attempt.parquet")
+        assert [row.job_id for row in table.new_rows()] == ["D-3"]
+        assert list(table.new_rows()) == []
+
+    def test_no_table_yet(self, tmp_path: Path) -> None:
+        assert list(ResultTable(tmp_path).new_rows()) == []

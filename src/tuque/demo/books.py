@@ -1,9 +1,9 @@
 """The demo's own books: what the producer added, what came out, and what became of each job.
 
-Three witnesses are heard: the producer's ids, what the workers sent back (results and dead
-letters), and the nodes that live at the end, which are asked for each id. A job is done when a
-worker told its outcome and no node would hand it out again; whatever is left over is lost. The
-event files tell the history, less the last second of the node that was killed.
+Three witnesses are heard: the producer's ids, what came of the workers (rows of the table of
+results, and dead letters), and the nodes that live at the end, which are asked for each id. A
+job is done when a worker told its outcome and no node would hand it out again; whatever is left
+over is lost. The event files tell the history, less the last second of the node that was killed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuque.demo.tasks import FILES, Measures
+from tuque.demo.tasks import FILES, RESULTS, Measures
 
 
 @dataclass
@@ -23,6 +23,7 @@ class History:
     dead: set[str] = field(default_factory=set)
     delivered: Counter[str] = field(default_factory=Counter)
     nacked: int = 0
+    results: int = 0  # that workers told, also a second time
 
     @property
     def redelivered(self) -> int:
@@ -43,6 +44,8 @@ def read_history(events: Path) -> History:
     for segment in sorted(events.rglob("events-*.parquet")):
         table = pq.read_table(segment, columns=["event", "queue", "job_id"])
         for event, queue, job_id in zip(*(c.to_pylist() for c in table.columns), strict=True):
+            if queue == RESULTS and event == "added":
+                history.results += 1
             if queue != FILES:
                 continue
             if event == "delivered":
@@ -74,7 +77,7 @@ class Books:
             self.must_fail.add(job_id)
 
     def on_result(self, found: Measures) -> None:
-        """Notes a result; the second one of a job counts as repeated, not as more work done."""
+        """Notes a row of the table; a second one of a job would be a duplicate."""
         if found.job_id in self.results:
             self.repeated += 1
         self.results[found.job_id] = found

@@ -5,24 +5,25 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import click
-import msgspec
 
 from tuque import Client
 from tuque.console.programs import Programs, free_ports, join_nodes, node_name, start_nodes
 from tuque.demo.books import Books, History, read_history
 from tuque.demo.programs import start_worker, wait_for_worker
-from tuque.demo.tasks import DEAD, RESULTS, RETRY_S, Measures, measure
+from tuque.demo.results import TABLE
+from tuque.demo.table import ResultStream, ResultTable
+from tuque.demo.tasks import DEAD, RETRY_S, measure
 from tuque.errors import ConnectionError
 from tuque.worker.codec import decode
 
@@ -42,8 +43,6 @@ SETTLE_S: Final = 20.0
 FETCH: Final = 200
 PLAIN_LINES: Final = 5  # progress lines where there is no terminal
 
-_measures: Final = msgspec.json.Decoder(Measures)
-
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
@@ -56,7 +55,10 @@ _measures: Final = msgspec.json.Decoder(Measures)
 @click.option("--limit", type=click.IntRange(1), help="Take that many files, not all.")
 @click.option("--report/--no-report", default=True, help="Make the Spark report at the end.")
 def demo(out: Path, limit: int | None, report: bool) -> None:
-    """Count what is in every Python file of the standard library, with a crash in the middle."""
+    """Count what is in every Python file of the standard library, with a crash in the middle.
+
+    Workers parse, a streaming query of Spark writes what they found to a table.
+    """
     began = time.monotonic()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, on_signal)
@@ -66,29 +68,34 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
     sources = standard_library(limit)
     books = Books()
     with Programs(run_dir) as programs:
-        url = start_cluster(programs, run_dir)
+        urls = start_cluster(programs, run_dir)
+        url = all_of(urls)
         click.echo(f"cluster    {url}, journals and events in {run_dir}")
-        with Client(url) as client:
+        with ResultStream(urls[0], run_dir) as stream, Client(url) as client:
             measure.app.use(url)
-            pids = start_workers(programs, url)
             produce(sources, plant(run_dir / "corrupt"), books)
-            work_through(client, programs, url, books, pids[0])
-        unsettled = ask_for_all(url, books)
-        for name in reversed(programs.names):  # the nodes, which were first, as the last
-            programs.stop(name)
-    history = read_history(run_dir / "events")
-    has_report = report and spark_report(run_dir)
-    show_table(books, history, unsettled, time.monotonic() - began)
-    if has_report:
+            stream.wait_for("ready")
+            click.echo(f"streaming  results into {run_dir / TABLE}")
+            pids = start_workers(programs, url)
+            work = Work(client, programs, url, books, stream, ResultTable(run_dir))
+            work.through(pids[0])
+            stream.ask("stop", "stopped")
+            unsettled = ask_for_all(url, books)
+            for name in reversed(programs.names):  # the nodes, which were first, as the last
+                programs.stop(name)
+            history = read_history(run_dir / "events")
+            joined = spark_report(stream) if report else None
+    show_table(books, history, joined, unsettled, time.monotonic() - began)
+    if joined is not None:
+        show_slowest(joined)
         click.echo(f"\nreport     {run_dir / 'report' / 'report.html'}")
     lost, survived = books.lost(unsettled), books.survived()
     for job_id in lost[:20]:
         click.echo(f"lost       {job_id} {books.path_of[job_id]}", err=True)
     for job_id in survived:
         click.echo(f"no failure {job_id} {books.path_of[job_id]}", err=True)
-    if report and not has_report:
-        click.echo("there is no report: see above what Spark said", err=True)
-    sys.exit(1 if lost or survived or has_report != report else 0)
+    is_exact = books.repeated == 0 and (joined is None or is_whole(joined, books))
+    sys.exit(1 if lost or survived or not is_exact else 0)
 
 
 def on_signal(number: int, frame: FrameType | None) -> None:
@@ -96,8 +103,8 @@ def on_signal(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def start_cluster(programs: Programs, run_dir: Path) -> str:
-    """Starts the nodes and lets them meet; returns the URL of all."""
+def start_cluster(programs: Programs, run_dir: Path) -> list[str]:
+    """Starts the nodes and lets them meet; returns the URL of each."""
     ports = free_ports(NODES)
     urls = start_nodes(
         programs,
@@ -108,6 +115,11 @@ def start_cluster(programs: Programs, run_dir: Path) -> str:
         *("--events-roll-seconds", "1", "--default-retry-max", str(RETRY_S)),
     )
     join_nodes(programs, ports)
+    return urls
+
+
+def all_of(urls: list[str]) -> str:
+    """One URL that names all nodes."""
     return f"tuque://{','.join(url.removeprefix('tuque://') for url in urls)}/"
 
 
@@ -158,27 +170,60 @@ def start_workers(programs: Programs, url: str) -> list[int]:
     return pids
 
 
-def work_through(client: Client, programs: Programs, url: str, books: Books, victim: int) -> None:
-    """Waits for all jobs; kills the first worker on the way and replaces it."""
-    kill_at = max(1, int(len(books.path_of) * KILL_AT))
-    deadline = time.monotonic() + DEADLINE_S
-    kill_note = ""
-    with progress("parsing", len(books.path_of)) as show:
-        while books.open and time.monotonic() < deadline:
-            programs.check()
-            collect(client, books)
-            show(books.ended)
-            if not kill_note and books.ended >= kill_at:
-                programs.kill("worker-1")
-                programs.kill(VICTIM)
-                pid = start_worker(programs, "worker-3", url)
-                kill_note = (
-                    f"worker {victim} and {VICTIM} after {books.ended} jobs, "
-                    f"{pid} takes the worker's place"
-                )
-    click.echo(f"kill -9    {kill_note or 'not done, the time was up'}")
-    if books.open:
-        click.echo(f"time is up: {books.open} jobs have no end after {DEADLINE_S:.0f} s", err=True)
+@dataclass
+class Work:
+    """What is watched and what is killed while the workers parse."""
+
+    client: Client
+    programs: Programs
+    url: str
+    books: Books
+    stream: ResultStream
+    table: ResultTable
+
+    def through(self, victim: int) -> None:
+        """Waits for all jobs; kills a worker, a node and the query on the way."""
+        books = self.books
+        kill_at = max(1, int(len(books.path_of) * KILL_AT))
+        deadline = time.monotonic() + DEADLINE_S
+        kill_note = ""
+        with progress("parsing", len(books.path_of)) as show:
+            while books.open and time.monotonic() < deadline:
+                self.programs.check()
+                self.stream.check()
+                self.collect()
+                show(books.ended)
+                if not kill_note and books.ended >= kill_at:
+                    kill_note = self.kill_all(victim)
+        click.echo(f"kill -9    {kill_note or 'not done, the time was up'}")
+        if books.open:
+            note = f"time is up: {books.open} jobs have no end after {DEADLINE_S:.0f} s"
+            click.echo(note, err=True)
+        if kill_note:
+            self.stream.wait_for("ready")  # the second query's, long since
+
+    def kill_all(self, victim: int) -> str:
+        """Kills a worker, a node and the query, and starts a worker and a query again."""
+        ended = self.books.ended
+        self.programs.kill("worker-1")
+        self.programs.kill(VICTIM)
+        self.stream.kill()
+        pid = start_worker(self.programs, "worker-3", self.url)
+        self.stream.start()
+        return (
+            f"worker {victim}, {VICTIM} and the streaming query after {ended} jobs; "
+            f"worker {pid} and a new query go on"
+        )
+
+    def collect(self) -> None:
+        """Takes new rows of the table and dead letters into the books."""
+        for found in self.table.new_rows():
+            self.books.on_result(found)
+        jobs = self.client.getjob(DEAD, count=FETCH, timeout_ms=200)
+        for job in jobs:
+            self.books.on_dead_letter(decode(job.body).args[0])
+        if jobs:
+            self.client.ackjob(*(job.id for job in jobs))
 
 
 def ask_for_all(url: str, books: Books) -> set[str]:
@@ -197,23 +242,16 @@ def ask_for_all(url: str, books: Books) -> set[str]:
     return open_ids
 
 
-def collect(client: Client, books: Books) -> None:
-    """Takes results and dead letters off their queues into the books."""
-    jobs = client.getjob(RESULTS, DEAD, count=FETCH, timeout_ms=200)
-    for job in jobs:
-        if job.queue == RESULTS:
-            books.on_result(_measures.decode(job.body))
-        else:
-            books.on_dead_letter(decode(job.body).args[0])
-    if jobs:
-        client.ackjob(*(job.id for job in jobs))
+def spark_report(stream: ResultStream) -> dict[str, Any]:
+    """The report over the events of this run, and what it says about the table."""
+    click.echo("spark      making tables and the report of the events, joined with the results")
+    return stream.ask("report", "report")
 
 
-def spark_report(run_dir: Path) -> bool:
-    """Runs the pipeline over the events of this run; False when it fails."""
-    click.echo("spark      making tables and the report of the events")
-    where = ["--events", str(run_dir / "events"), "--out", str(run_dir / "report")]
-    return subprocess.call([sys.executable, "-m", "tuque", "spark", "report", *where]) == 0
+def is_whole(joined: dict[str, Any], books: Books) -> bool:
+    """Whether Spark finds in the table what the books have: each job once, none missing."""
+    rows, jobs = joined["rows"], joined["jobs"]
+    return bool(rows == jobs == len(books.results) and joined["acked_without_result"] == 0)
 
 
 @contextmanager
@@ -234,9 +272,16 @@ def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
     yield show
 
 
-def show_table(books: Books, history: History, unsettled: set[str], took_s: float) -> None:
+def show_table(
+    books: Books,
+    history: History,
+    joined: dict[str, Any] | None,
+    unsettled: set[str],
+    took_s: float,
+) -> None:
     """Prints what went in, what became of it, and what was counted."""
     lost = len(books.lost(unsettled))
+    repeats = max(0, history.results - len(books.results))
     rows: list[tuple[str, int | str, str]] = [
         ("jobs in", len(books.path_of), f"{len(books.must_fail)} of them made to fail"),
         ("ended", books.ended, "with a result or a dead letter"),
@@ -247,14 +292,26 @@ def show_table(books: Books, history: History, unsettled: set[str], took_s: floa
             f"{history.came_back} after the kill, {history.nacked} as another try",
         ),
         ("dead-lettered", len(books.buried), "no Python, or no file"),
+        ("results", len(books.results), f"rows of the table; {repeats} repeats were left out"),
         ("lost", lost, "ids without an end"),
+        ("duplicates", books.repeated, "rows beyond one a job"),
     ]
+    if joined is not None:
+        text = f"acked jobs with a row, {joined['acked_without_result']} without"
+        rows.append(("joined", joined["acked_with_result"], text))
     totals = books.totals()
     rows += [(name, totals[name], "") for name in totals]
-    rows.append(("results twice", books.repeated, "the price of at least once"))
     rows.append(("seconds", f"{took_s:.1f}", ""))
     click.echo()
     for name, value, remark in rows:
         text = f"{value:,}" if isinstance(value, int) else value
-        color = ("red" if lost else "green") if name == "lost" else None
+        color = ("red" if value else "green") if name in ("lost", "duplicates") else None
         click.echo(click.style(f"{name:<14}{text:>12}", fg=color) + f"  {remark}".rstrip())
+
+
+def show_slowest(joined: dict[str, Any]) -> None:
+    """Prints the files that took longest: times of the events, sizes of the results."""
+    click.echo()
+    for row in joined["slowest"]:
+        name = "/".join(Path(row["path"]).parts[-2:])
+        click.echo(f"slowest    {name}: {row['lines']:,} lines, {row['process_ms']:,.0f} ms")

@@ -1,0 +1,119 @@
+"""The demo's hold on its Spark side: start, kill, ask; and the table it writes, as it grows.
+
+Reads the table without Spark: the log in it names the files that count, which is what makes an
+append exactly once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from tuque.demo.results import LOG, TABLE
+from tuque.demo.tasks import Measures
+
+TABLE_LOG: Final = "_spark_metadata"
+
+
+class ResultStream:
+    """The process with the streaming query; leaving the context ends it."""
+
+    def __init__(self, url: str, run_dir: Path) -> None:
+        self.url = url
+        self.run_dir = run_dir
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> ResultStream:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> int:
+        """Starts the query, or another one where a killed one was; returns its pid."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tuque.demo.results", self.url, str(self.run_dir.resolve())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,  # with its JVM, so that one signal ends both
+        )
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Ends it the way a power cut would."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+
+    def check(self) -> None:
+        """ClickException when it ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            self._fail()
+
+    def wait_for(self, what: str) -> dict[str, Any]:
+        """Its next answer, which must be that one."""
+        assert self._process is not None and self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._fail()
+        said = json.loads(line)
+        assert said["answer"] == what, said
+        return dict(said)
+
+    def ask(self, what: str, answer: str) -> dict[str, Any]:
+        """Tells it to do something and waits until it is done."""
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(what + "\n")
+            self._process.stdin.flush()
+        return self.wait_for(answer)
+
+    def _fail(self) -> None:
+        log = self.run_dir / LOG
+        tail = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
+        raise click.ClickException("the streaming query ended:\n" + "\n".join(tail))
+
+
+class ResultTable:
+    """What is new in the table since the last look."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._log = run_dir / TABLE / TABLE_LOG
+        self._read_logs: set[str] = set()
+        self._read_files: set[str] = set()
+
+    def new_rows(self) -> Iterator[Measures]:
+        """The rows that were appended since; each once, as the table's log says."""
+        import pyarrow.parquet as pq
+
+        for file in self._new_files():
+            for row in pq.read_table(file).to_pylist():
+                yield Measures(**row)
+
+    def _new_files(self) -> Iterator[str]:
+        try:
+            names = sorted(os.listdir(self._log))
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name in self._read_logs or not name.removesuffix(".compact").isdigit():
+                continue
+            self._read_logs.add(name)
+            for line in (self._log / name).read_text().splitlines()[1:]:
+                path = unquote(urlsplit(json.loads(line)["path"]).path)
+                if path not in self._read_files:
+                    self._read_files.add(path)
+                    yield path
