@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuque.sim.shell import Shell
 
 WINDOW_US: Final = 1_200_000  # everysec: what may be lost, beside the longest fsync
-ENDED: Final = ("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER")
+ENDED: Final = ("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER", "COMMIT")
 
 
 class Watcher:
@@ -109,6 +109,12 @@ class Watcher:
         """A process ended: count the copies and acks that went with its memory."""
         if shell.n.adding:
             self.world.sometimes("death while a producer waits")
+        if shell.n.leases.groups:
+            self.world.sometimes("death of a node with leases")
+        policy = machine.settings.policy
+        is_kept = back == "disk" and policy in ("always", "everysec")
+        is_kept = is_kept and not machine.had_disk_fault and not machine.clock.jumps
+        self.cluster.leasing.on_death(machine, is_kept)
         for id, job in shell.n.jobs.items():
             add = self.add_of(id, job)
             if add is None:

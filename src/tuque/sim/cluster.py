@@ -14,10 +14,14 @@ from tuque.sim.admin import ADMIN, leave, meet_all, take_back
 from tuque.sim.checkers import Watcher
 from tuque.sim.faults import apply
 from tuque.sim.history import History
+from tuque.sim.leasing import Leasing
+from tuque.sim.lessees import Lessee
 from tuque.sim.machine import Machine
 from tuque.sim.network import Network
 from tuque.sim.plan import Op, Plan
 from tuque.sim.programs import Person, Worker
+from tuque.sim.publishers import Publisher, Repeater
+from tuque.sim.scripts import Script
 from tuque.sim.session import LOST
 from tuque.sim.verdicts import Verdicts
 from tuque.sim.world import World
@@ -29,6 +33,11 @@ REST_MS: Final = 12_000
 # what is sent may arrive that much later; the time to live of a copy counts from its arrival
 TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
 TRAVEL_US: Final = 20_000_000
+SCRIPTS: Final[dict[str, type[Script]]] = {
+    "lessee": Lessee,
+    "publisher": Publisher,
+    "repeater": Repeater,
+}
 
 
 class Cluster:
@@ -46,6 +55,7 @@ class Cluster:
         self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
         self.people: dict[str, Person] = {}
         self.watcher = Watcher(self)
+        self.leasing = Leasing(self)
         self.verdicts = Verdicts(self, self.watcher)
         self.healed_us = 0
         self.phase = "setup"
@@ -99,6 +109,10 @@ class Cluster:
             worker = Worker(self, name, op.args)
             self.people[name] = worker
             worker.begin()
+        elif op.kind in SCRIPTS:
+            script = SCRIPTS[op.kind](self, op.args["client"], op.args)
+            self.people[script.name] = script
+            script.begin()
         elif op.kind == "poke":
             self.person(op.args["client"]).poke(op.args)
         elif self.phase == "chaos":

@@ -66,8 +66,14 @@ class Add:
         self.excuse = ""  # why it may be lost
         self.ack_excuse = ""  # why its ack may be lost
         self.is_lost = False  # the connection broke before the answer
+        # leases and writes that happen once
+        self.is_once = False  # its body may become one job only, however often it is said
+        self.once_excuse = ""  # why it may have become two
+        self.is_staged = False  # nobody asked yet to publish it
+        self.was_leased = False
+        self.marks: set[bytes] = set()  # hand-outs in batches that were counted
 
-    def acked_us(self, verbs: tuple[str, ...] = ("ACKJOB",)) -> int:
+    def acked_us(self, verbs: tuple[str, ...] = ("ACKJOB", "COMMIT")) -> int:
         """When an ack was answered with success; 0: never."""
         for ask in self.asks:
             if ask.done_us and ask.verb in verbs and isinstance(ask.reply, int):
@@ -147,6 +153,11 @@ class History:
                 self.find("damage", f"id {id!r} names two jobs")
             add.id = id
             self.by_id[id] = add
+        elif add.id != id and add.is_once:
+            if not add.once_excuse:
+                self.find("once", f"{add.token!r} is there twice: {add.id!r} and {id!r}")
+            add.excuse = "written again"
+            self.by_id[id] = add
         elif add.id != id:
             self.find("damage", f"job {add.token!r} has two ids: {add.id!r} and {id!r}")
 
@@ -161,11 +172,21 @@ class History:
             return None
         if add.body != body or add.queue != queue:
             self.find("damage", f"job {token!r} was damaged: {queue!r} {body[:40]!r}")
+        if add.is_staged:
+            self.find("staged-seen", f"{token!r} was delivered before it was published")
         self.meet(add, id)
         delivery = Delivery(now_us, node)
         add.deliveries.append(delivery)
         self.judge_times(add, now_us)
         return delivery
+
+    def on_row(self, node: str, queue: bytes, id: bytes, body: bytes, mark: bytes) -> None:
+        """A job was read in a batch: a delivery the first time, `mark` tells which."""
+        add = self.by_id.get(id)
+        if add is None or mark not in add.marks or add.body != body:
+            if self.on_delivery(node, queue, id, body) is not None:
+                self.by_id[id].marks.add(mark)
+                self.by_id[id].was_leased = True
 
     def judge_times(self, add: Add, now_us: int) -> None:
         """At most once, not after the end, not before the delay."""

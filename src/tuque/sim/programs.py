@@ -158,6 +158,7 @@ class Worker(Person):
             queue, id, body = job[0], job[1], job[2]
             delivery = self.history.on_delivery(self.node, queue, id, body)
             if delivery is not None:
+                self.cluster.leasing.on_handed(self.node, id)
                 given.append((self.history.by_id[id], delivery))
 
     def on_jobs(self, given: list[tuple[Add, Delivery]], reply: object) -> None:

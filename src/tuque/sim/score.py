@@ -34,6 +34,14 @@ CHECKED = {
     "in-vain": "looks for waiting",
     "no-answer": "answer times checked",
     "add-fails": "probes",
+    "lease": "batches",
+    "fetch": "second readings",
+    "commit": "COMMIT ok",
+    "leased": "hand-outs beside leases",
+    "fence": "COMMITs of a fenced epoch",
+    "once": "rows and keys checked",
+    "publish-part": "publications checked",
+    "staged-seen": "STAGE ok",
     "restless": "looks for leftovers",
 }
 TEXTS = {
@@ -60,6 +68,14 @@ TEXTS = {
     "no-answer": "ADDJOBs without answer in time",
     "add-fails": "ADDJOBs that failed though all was well",
     "restless": "nodes that never rest",
+    "lease": "batches that changed",
+    "fetch": "readings of a batch that differ",
+    "commit": "COMMITs that did too little or too much",
+    "leased": "leased jobs that others got",
+    "fence": "fenced epochs that committed",
+    "once": "rows and keys that were written twice",
+    "publish-part": "versions published in part",
+    "staged-seen": "staged rows that were seen",
     "empty": "seeds that checked nothing",
 }
 

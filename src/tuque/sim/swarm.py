@@ -9,6 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
+from tuque.sim.leased import draw_once
 from tuque.sim.plan import Op, Plan
 
 KINDS: Final = [
@@ -47,8 +48,8 @@ class Drawing:
         return int(low * (high / low) ** self.c.random())
 
 
-def draw(seed: int) -> Plan:
-    """The plan of a seed."""
+def draw(seed: int, with_leases: bool = True) -> Plan:
+    """The plan of a seed, with clients that lease and write once or without."""
     d = Drawing(seed)
     c, plan = d.c, d.plan
     lot = c.random()
@@ -80,6 +81,8 @@ def draw(seed: int) -> Plan:
     draw_work(d)
     for kind in plan.faults:
         FAULTS[kind](d)
+    if with_leases:
+        draw_once(plan, d.queues, Random(f"swarm once {seed}"))
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
 

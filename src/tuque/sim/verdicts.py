@@ -45,6 +45,7 @@ class Verdicts:
         """All is well for a while: nothing may be missing."""
         if not self.cluster.is_whole():
             self.history.find("add-fails", "the nodes do not see each other after the heal")
+        self.cluster.leasing.find_ids()
         for add in self.history.adds.values():
             self.judge_loss(add)
             self.judge_answer(add)
@@ -177,7 +178,7 @@ class Verdicts:
         """Without a crash an at-most-once job is handed out in the end, too."""
         if add.outcome != OK or add.retry_s > 0 or not set(self.cluster.plan.faults) <= ROUTINE:
             return
-        if self.watcher.is_over(add) or add.asked_for("DEQUEUE"):
+        if self.watcher.is_over(add) or add.asked_for("DEQUEUE") or add.was_leased:
             return
         if add.asked_us + add.delay_s * 1_000_000 < self.cluster.healed_us:
             self.history.count("custodies checked")
@@ -188,12 +189,13 @@ class Verdicts:
         """Without faults two deliveries are at least RETRY apart."""
         if not self.cluster.plan.is_faultless or add.retry_s == 0:
             return
-        if add.asked_for("NACK", "ENQUEUE", "DEQUEUE"):
+        if add.asked_for("NACK", "ENQUEUE", "DEQUEUE") or add.was_leased:
             return
         self.history.count("retries checked")
         slack_us = 50_000 + 2 * self.cluster.plan.delay_us
         if self.cluster.plan.policy != "off":
-            slack_us += 40 * self.cluster.plan.sync_us  # a reply may have waited for the disk
+            # The word to the other holders may have waited for the disk, behind another sync.
+            slack_us += 80 * self.cluster.plan.sync_us
         for before, after in zip(add.deliveries, add.deliveries[1:], strict=False):
             apart_us = after.at_us - before.at_us
             if apart_us < add.retry_s * 1_000_000 - slack_us:
@@ -226,6 +228,7 @@ class Verdicts:
 
     def on_end(self) -> None:
         """Nothing may be left, nobody spins, something was checked."""
+        self.cluster.leasing.on_end()
         is_over = all(self.watcher.is_over(a) for a in self.history.adds.values() if a.id)
         said = self.messages() - self.said
         self.history.count("messages at rest", said)

@@ -1,0 +1,201 @@
+"""Promises about leases and writes that happen once, each broken by a switch of mutations.py.
+
+No published design had these; they show that each of the judges in leasing.py can fail.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tuque.core import lease, lease_rows, lease_time, ledger, publishing, staging
+from tuque.core.copies import begin
+from tuque.core.dedupe import Kept, Keys
+from tuque.core.leases import Batch, Group
+from tuque.core.node import Node
+from tuque.core.procedures import remove
+from tuque.core.staged import App, Staged
+from tuque.sim.mutations import Flaw, Patch, everywhere
+from tuque.sim.plan import Op, Plan
+
+
+def ends_early() -> list[Patch]:
+    """A lease ends long before its time, without a word."""
+    sound = lease_time.renew
+
+    def renew(n: Node, g: Group) -> None:
+        sound(n, g)
+        if g.ttl_ms > 0:
+            g.until_ms = n.now_ms + 100
+            g.armed_ms = 0
+            lease_time.arm(n, g)
+
+    return everywhere(sound, renew)
+
+
+def reading_shifts() -> list[Patch]:
+    """Reading a batch moves its jobs to other places."""
+    sound = lease_rows.on_fetch
+
+    def on_fetch(n: Node, client: int, g: Group, seq: int, *rest: Any) -> Any:
+        rows = sound(n, client, g, seq, *rest)
+        b = g.batches.get(seq)
+        if b is not None and len(b.jobs) > 1:
+            b.jobs.append(b.jobs.pop(0))
+        return rows
+
+    return everywhere(sound, on_fetch)
+
+
+def second_commit_fails() -> list[Patch]:
+    """A COMMIT that is said again is an error."""
+    sound = lease.check
+
+    def check(n: Node, name: bytes, epoch: int, seq: int) -> bytes:
+        error = sound(n, name, epoch, seq)
+        if not error and seq <= n.leases.groups[name].acked_seq:
+            return b"NOBATCH it was committed"
+        return error
+
+    return everywhere(sound, check)
+
+
+def commit_forgets() -> list[Patch]:
+    """COMMIT acks all jobs of a batch but one, which nobody has then."""
+    sound = lease.ack_batch
+
+    def ack_batch(n: Node, b: Batch) -> int:
+        if b.jobs:
+            lease_time.give_back_all(n, [b.jobs.pop()])
+        return sound(n, b)
+
+    return everywhere(sound, ack_batch)
+
+
+def fence_is_open() -> list[Patch]:
+    """An owner whose epoch is over commits what the next one has."""
+    sound_check, sound = lease.check, lease.commit
+
+    def check(n: Node, name: bytes, epoch: int, seq: int) -> bytes:
+        g = n.leases.groups.get(name)
+        if g is not None and epoch < g.epoch:
+            return b""
+        return sound_check(n, name, epoch, seq)
+
+    def commit(n: Node, name: bytes, epoch: int, seq: int) -> int:
+        return sound(n, name, n.leases.groups[name].epoch, seq)
+
+    return everywhere(sound_check, check) + everywhere(sound, commit)
+
+
+def expiry_loses() -> list[Patch]:
+    """The jobs of a lease that ends are nobody's."""
+    sound = lease_time.expire
+
+    def expire(n: Node, g: Group, b: Batch) -> None:
+        for job in b.jobs[1:]:
+            remove(n, job, ledger.EXPIRED)
+        sound(n, g, b)
+
+    return everywhere(sound, expire)
+
+
+def staged_is_seen() -> list[Patch]:
+    """A staged row becomes a job before it is published."""
+    sound = staging.on_stage
+
+    def on_stage(n: Node, txn: bytes, name: bytes, ttl_ms: int, job: Staged) -> int:
+        begin(n, publishing.made(n, job, job.queue, 1))
+        return sound(n, txn, name, ttl_ms, job)
+
+    return everywhere(sound, on_stage)
+
+
+def versions_are_forgotten() -> list[Patch]:
+    """A version that was published is published again."""
+    sound = publishing.finish
+
+    def finish(n: Node, spec: Any, app: App | None, count: int, named: int) -> None:
+        sound(n, spec, app, count, named)
+        n.staging.apps[spec.app].version = -1
+
+    return everywhere(sound, finish)
+
+
+def rows_are_left_out() -> list[Patch]:
+    """PUBLISH leaves out the last of many rows."""
+    sound = publishing.choose_jobs
+
+    def choose_jobs(n: Node, attempts: Any, repl: int, chosen: list[Staged | None]) -> bytes:
+        error = sound(n, attempts, repl, chosen)
+        if len(chosen) > 1:
+            chosen[-1] = None
+        return error
+
+    return everywhere(sound, choose_jobs)
+
+
+def keys_are_forgotten() -> list[Patch]:
+    """A key is not known the second time."""
+
+    def find(self: Keys, full: bytes, now_ms: int) -> Kept | None:
+        return None
+
+    return [(Keys, "find", find)]
+
+
+def lessees(seed: int) -> Plan:
+    """Two owners of a group that take it from each other, on one node or two."""
+    plan = Plan(seed=f"lessees {seed}", nodes=1 + seed % 2, chaos_ms=15_000)
+    for i in range(45):
+        plan.ops.append(Op(200 + i + i // 15 * 4_000, "add", {
+            "client": "p", "node": 0, "queue": "l", "repl": 1, "retry": 20, "ttl": 120,
+        }))  # fmt: skip
+    for i, at_ms in enumerate((0, 2_500)):
+        plan.ops.append(Op(at_ms, "lessee", {
+            "client": f"l{i}", "node": 0, "queues": ["l"], "for_ms": 14_000 - at_ms, "group": "g",
+            "ttl_ms": 3_000, "count": 3, "parts": 1, "rows": 10, "work_ms": 1_500, "idle_ms": 50,
+            "p_again": 0.7, "p_twice": 0.7, "p_crash": 0.05, "p_late": 0.05 * (seed % 2),
+            "gives_way": True,
+        }))  # fmt: skip
+    plan.ops.append(Op(100, "worker", {
+        "client": "w", "node": 0, "queues": ["l"], "for_ms": 14_000, "work_ms": 500,
+        "timeout": 500, "idle_ms": 600,
+    }))  # fmt: skip
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
+
+
+def writers(seed: int) -> Plan:
+    """Drivers that say it again, producers that name their jobs."""
+    plan = Plan(seed=f"writers {seed}", nodes=1, chaos_ms=10_000)
+    everywhere = {
+        "node": 0, "for_ms": 9_000, "out": "o", "repl": 1, "retry": 20, "idle_ms": 400,
+        "p_crash": 0.05,
+    }  # fmt: skip
+    plan.ops.append(Op(0, "publisher", {
+        "client": "d", "rows": 5, "p_replay": 0.4, "p_double": 0.2, "p_retry": 0.1, "p_one": 0.5,
+        **everywhere,
+    }))  # fmt: skip
+    plan.ops.append(Op(0, "repeater", {"client": "r", "p_repeat": 0.5, **everywhere}))
+    plan.ops.append(Op(100, "worker", {
+        "client": "w", "node": 0, "queues": ["o"], "for_ms": 9_000, "work_ms": 50,
+    }))  # fmt: skip
+    return plan
+
+
+ONCE_FLAWS: Final = [
+    Flaw("l1", "a lease ends early", ends_early, 10, lessees),
+    Flaw("l2", "reading moves the jobs of a batch", reading_shifts, 10, lessees),
+    Flaw("l3", "COMMIT cannot be said again", second_commit_fails, 10, lessees),
+    Flaw("l4", "COMMIT forgets a job", commit_forgets, 10, lessees),
+    Flaw("l5", "a fenced epoch commits", fence_is_open, 10, lessees),
+    Flaw("l6", "a lease that ends loses jobs", expiry_loses, 10, lessees),
+    Flaw("z1", "staged rows are seen", staged_is_seen, 5, writers),
+    Flaw("z2", "a version is published twice", versions_are_forgotten, 5, writers),
+    Flaw("z3", "a version is published in part", rows_are_left_out, 5, writers),
+    Flaw("z4", "a key is not known again", keys_are_forgotten, 5, writers),
+]
+RULES: Final = {
+    "l1": "leased", "l2": "fetch", "l3": "commit", "l4": "commit", "l5": "fence", "l6": "lost",
+    "z1": "staged-seen", "z2": "once", "z3": "publish-part", "z4": "once",
+}  # fmt: skip

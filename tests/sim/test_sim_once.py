@@ -1,0 +1,51 @@
+"""Leases and writes that happen once: the clients of the simulator do them, its judges can fail."""
+
+from __future__ import annotations
+
+import pytest
+
+import tuque.core.job
+from tuque.sim.lease_flaws import ONCE_FLAWS, RULES, lessees, writers
+from tuque.sim.seeds import run_plan, run_seed
+from tuque.sim.swarm import draw
+
+IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+@pytest.mark.parametrize("name", [flaw.name for flaw in ONCE_FLAWS])
+def test_a_broken_promise_is_found_by_its_judge(name: str) -> None:
+    flaw = next(flaw for flaw in ONCE_FLAWS if flaw.name == name)
+    rules = (run_seed(seed, name).rules() for seed in range(1, flaw.budget + 1))
+    assert any(RULES[name] in found for found in rules)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_without_a_flaw_lessees_find_nothing_and_do_much(seed: int) -> None:
+    outcome = run_plan(lessees(seed))
+    assert outcome.findings == []
+    for what in ("batches", "second readings", "COMMITs said again", "jobs committed"):
+        assert outcome.counts.get(what, 0) > 0, what
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_without_a_flaw_writers_write_once(seed: int) -> None:
+    outcome = run_plan(writers(seed))
+    assert outcome.findings == []
+    for what in ("STAGE ok", "PUBLISH ok", "ADDJOBs with a key said again"):
+        assert outcome.counts.get(what, 0) > 0, what
+    assert outcome.counts["publications checked"] > 3
+
+
+def test_the_swarm_draws_each_kind_of_client_and_none() -> None:
+    kinds = [{op.kind for op in draw(seed).ops} for seed in range(60)]
+    wanted = {"lessee", "publisher", "repeater"}
+    assert set.union(*kinds) >= wanted
+    assert any(not wanted & one for one in kinds)
+
+
+def test_drawing_without_them_leaves_the_rest_as_it_is() -> None:
+    for seed in range(30):
+        whole, plain = draw(seed), draw(seed, False)
+        rest = [op for op in whole.ops if op in plain.ops]
+        assert rest == plain.ops
