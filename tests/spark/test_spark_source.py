@@ -1,0 +1,235 @@
+"""The source without Spark around it: offsets, batches, acknowledgement, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+from real_server import RealServer
+
+from tuque import Client
+from tuque.errors import ReplyError
+from tuque.spark import source_columns, source_options
+from tuque.spark.errors import SourceError
+from tuque.spark.source import LeaseReader, PeekReader
+
+KINDS = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "timestamp": TimestampType(),
+    "int": IntegerType(),
+}
+SCHEMA = StructType(
+    [
+        StructField(name, KINDS[kind])
+        for name, kind in (column.split() for column in source_options.COLUMNS.split(","))
+    ]
+)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RealServer]:
+    (tmp_path / "node").mkdir()
+    server = RealServer(tmp_path / "node", "--appendonly", "yes", "--appendfsync", "always")
+    server.start()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def client(broker: RealServer) -> Iterator[Client]:
+    with Client(f"tuque://127.0.0.1:{broker.port}") as client:
+        yield client
+
+
+def options(broker: RealServer, streams: bool = True, **more: str) -> source_options.SourceOptions:
+    given = {"port": str(broker.port), "queue": "q", **more}
+    if streams:
+        given.setdefault("group", "g")
+    return source_options.parse(given, streams, 2)
+
+
+def reader(broker: RealServer, **more: str) -> LeaseReader:
+    return LeaseReader(options(broker, **more), SCHEMA)
+
+
+def fill(client: Client, count: int) -> None:
+    for number in range(count):
+        client.addjob("q", str(number))
+
+
+def read(reader: LeaseReader, start: dict[str, int], end: dict[str, int]) -> list[str]:
+    """The bodies of a batch, read by copies as tasks have them."""
+    found: list[str] = []
+    for part in reader.partitions(start, end):
+        copy = pickle.loads(pickle.dumps(reader))
+        for batch in copy.read(pickle.loads(pickle.dumps(part))):
+            assert batch.schema.equals(to_arrow_schema(SCHEMA, timezone="UTC"))
+            found += [body.decode() for body in batch.column("body").to_pylist()]
+    return sorted(found, key=int)
+
+
+def numbers(start: int, end: int) -> list[str]:
+    return [str(number) for number in range(start, end)]
+
+
+def test_types_are_exactly_those_of_spark() -> None:
+    types = pa.schema([pa.field(name, kind) for name, kind in source_columns.TYPES.items()])
+    assert types.equals(to_arrow_schema(SCHEMA, timezone="UTC"))
+
+
+def test_batches_are_acknowledged_when_the_next_is_asked_for(
+    broker: RealServer, client: Client
+) -> None:
+    fill(client, 5)
+    stream = reader(broker, maxjobspertrigger="3")
+    zero = stream.initialOffset()
+    one = stream.latestOffset(zero, stream.getDefaultReadLimit())
+    assert one == {"epoch": one["epoch"], "seq": 1}
+    assert read(stream, zero, one) == read(stream, zero, one) == numbers(0, 3), "a pure read"
+    stream.commit(one)
+    assert client.info()["registered_jobs"] == 5, "commit(end) is no sign of a logged batch"
+    two = stream.latestOffset(one, ReadMaxRows(100))
+    assert (two["seq"], client.info()["registered_jobs"]) == (2, 2)
+    assert read(stream, one, two) == numbers(3, 5)
+    assert stream.latestOffset(two, ReadMaxRows(100)) is two, "the same text: no batch"
+    assert client.info()["registered_jobs"] == 0, "the last batch too"
+
+
+def test_a_restart_goes_on_with_its_batches(broker: RealServer, client: Client) -> None:
+    """From the offset log; also when the broker was killed in between."""
+    fill(client, 4)
+    stream = reader(broker, maxjobspertrigger="2")
+    zero = stream.initialOffset()
+    one = stream.latestOffset(zero, stream.getDefaultReadLimit())
+    leased = stream.latestOffset(one, ReadMaxRows(2))  # and the driver died before it logged it
+    broker.kill()
+    broker.start()
+    again = reader(broker, maxjobspertrigger="2")
+    again.prepareForTriggerAvailableNow()
+    assert again.left == 2
+    assert again.latestOffset(one, ReadMaxRows(2)) == leased
+    assert read(again, one, leased) == numbers(2, 4)
+    assert again.latestOffset(leased, ReadMaxRows(2)) is leased
+    assert client.info()["registered_jobs"] == 0
+
+
+def test_a_new_query_takes_the_group_over(broker: RealServer, client: Client) -> None:
+    fill(client, 2)
+    first, second = reader(broker), reader(broker)
+    zero = first.initialOffset()
+    one = first.latestOffset(zero, ReadMaxRows(10))
+    other = second.latestOffset(zero, ReadMaxRows(10))
+    assert read(second, zero, other) == numbers(0, 2)
+    with pytest.raises(ReplyError) as caught:
+        first.latestOffset(one, ReadMaxRows(10))
+    assert caught.value.code == "FENCED"
+
+
+def test_available_now_ends_with_what_was_there(broker: RealServer, client: Client) -> None:
+    fill(client, 3)
+    stream = reader(broker)
+    stream.prepareForTriggerAvailableNow()
+    fill(client, 3)
+    one = stream.latestOffset(stream.initialOffset(), ReadMaxRows(10))
+    assert len(read(stream, stream.initialOffset(), one)) == 3
+    assert stream.latestOffset(one, ReadMaxRows(10)) is one
+    assert client.qlen("q") == 3
+
+
+def test_the_progress_has_the_backlog(broker: RealServer, client: Client) -> None:
+    fill(client, 3)
+    stream = reader(broker, maxjobspertrigger="1")
+    assert stream.reportLatestOffset() is None
+    stream.latestOffset(stream.initialOffset(), stream.getDefaultReadLimit())
+    found = stream.reportLatestOffset()
+    assert found is not None
+    assert (found["backlog"], found["leased"]) == (2, 1)
+
+
+def test_a_batch_that_fails_too_often_is_buried(broker: RealServer, client: Client) -> None:
+    fill(client, 2)
+    stream = reader(broker, maxbatchattempts="3")
+    zero = stream.initialOffset()
+    one = stream.latestOffset(zero, ReadMaxRows(10))
+    for _ in range(3):
+        assert read(stream, zero, one) == numbers(0, 2)
+    assert stream.partitions(zero, one) == []
+    assert sorted(job.body for job in client.getjob("q.dead", count=10)) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_jobs_that_others_had(broker: RealServer, client: Client, fails: bool) -> None:
+    fill(client, 2)
+    stream = reader(broker, failondataloss=str(fails))
+    zero = stream.initialOffset()
+    one = stream.latestOffset(zero, ReadMaxRows(10))
+    (first, *_) = (job for job in client.jscan(queue="q", full=True) if job.body == b"0")
+    client.ackjob(first.id)
+    if fails:
+        with pytest.raises(SourceError, match="failOnDataLoss"):
+            read(stream, zero, one)
+    else:
+        assert read(stream, zero, one) == ["1"]
+
+
+def test_a_look_changes_nothing(broker: RealServer, client: Client) -> None:
+    fill(client, 3)
+    (job,) = client.getjob("q")
+    client.nack(job.id)
+    client.getjob("q")
+    for states, expected in (("queued", 2), ("queued,active", 3)):
+        look = PeekReader(options(broker, streams=False, states=states), SCHEMA)
+        (part,) = look.partitions()
+        rows = [row for batch in look.read(part) for row in batch.to_pylist()]
+        assert len(rows) == expected
+        assert all(row["lease"] is None for row in rows)
+        assert {row["deliveries"] for row in rows} <= {0, 1, 2}
+    assert client.qlen("q") == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "group"),
+        ({"group": "g", "queue": " , "}, "queue"),
+        ({"group": "g", "qeue": "q"}, "qeue"),
+        ({"group": "g", "mode": "peek"}, "lease"),
+        ({"group": "g", "numPartitions": "0"}, "numPartitions"),
+        ({"group": "g", "maxBytesPerTrigger": "many"}, "maxBytesPerTrigger"),
+        ({"group": "g", "leaseTimeout": "5 minutes"}, "leaseTimeout"),
+        ({"group": "g", "heartbeat": "10m"}, "heartbeat"),
+        ({"group": "g", "states": "open"}, "states"),
+        ({"group": "g", "url": "tuque://a,b"}, "one node"),
+        ({"group": "g", "path": "q"}, "no path"),
+        ({"group": "g", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
+    ],
+)
+def test_wrong_options_are_named(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(SourceError, match=named):
+        source_options.parse({"queue": "q", **given}, True, 2)
+
+
+def test_a_wrong_column_is_named() -> None:
+    source_columns.check_schema(StructType([StructField("body", BinaryType())]))
+    for name, kind in (("body", StringType()), ("size", IntegerType())):
+        with pytest.raises(SourceError, match=f"column {name}"):
+            source_columns.check_schema(StructType([StructField(name, kind)]))
