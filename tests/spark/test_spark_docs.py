@@ -18,6 +18,8 @@ pytest.importorskip("duckdb")
 
 from real_server import RealServer
 
+from tuque.spark import sink_options, source_options
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.M | re.S)
@@ -62,6 +64,18 @@ def test_only_extras_that_there_are() -> None:
 
 def test_every_block_says_what_it_is() -> None:
     assert len(re.findall(r"^```", PAGE, re.M)) == 2 * len(BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("title", "names"),
+    [("The source", source_options.NAMES), ("The sink", sink_options.NAMES)],
+)
+def test_every_option_is_on_the_page(title: str, names: tuple[str, ...]) -> None:
+    part = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    rows = "".join(row.split("|")[1] for row in part.splitlines() if row.startswith("| `"))
+    told = set(re.findall(r"`(\w+)`", rows))
+    shared = {"url", "host", "port", "tls", "user", "passwordEnv", "passwordFile"}
+    assert told | shared == set(names)
 
 
 @pytest.mark.slow
