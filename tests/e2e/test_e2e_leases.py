@@ -36,7 +36,8 @@ class Reader:
         assert all(len(row) == 8 and len(row[2]) == 100 for row in reply[2])
         assert self.read.setdefault(self.seq, ids) == ids
         acked = self.ask("COMMIT", self.seq, kill_at=kill_at)
-        assert acked in (taken, 0)
+        assert isinstance(acked, int)
+        assert acked == 0 or acked >= taken  # more: an answered COMMIT that no sync had seen
         self.committed += ids
         self.seq += 1
         return True

@@ -56,3 +56,20 @@ def test_replies_held_under_always_are_let_go_when_the_policy_is_weakened(
     heard = box.say(admin, encode("CONFIG", "SET", "appendfsync", "no"))
     assert heard == b"+OK\r\n"
     assert box.hear(producer).count(b"+D-") == 2
+
+
+def test_a_batch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept]) -> None:
+    """Y9.5 The reply that tells of a batch that was made or leased anew waits for the sync of its
+    record under `always` and `everysec`, as in J4.4: its number may stand in a checkpoint.
+    """
+    kept = make_kept("everysec")
+    box = kept.box
+    reader = box.connect()
+    assert box.say(reader, ADD).startswith(b"+D-")
+    epoch = box.say(reader, encode("LEASE", "OPEN", "g", "me", "q"))[1:].strip()
+    kept.stall()
+    taken = encode("LEASE", "NEXT", "g", epoch, 1, "COUNT", 9, "TTL", 1000)
+    assert box.say(reader, taken) == b""
+    wait_for(kept.asked)
+    kept.disk.may_sync.set()
+    assert kept.turns_until_answered(reader) == b":1\r\n"

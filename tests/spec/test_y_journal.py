@@ -206,3 +206,18 @@ def test_snapshot(kept: Kept) -> None:
     assert g.ids(2) == [ids[3]]
     assert g.ids(3) == [ids[2], ids[4], ids[5]]
     assert [kept.box.state(id) for id in ids[:2]] == ["gone", "gone"]
+
+
+def test_a_batch_that_was_answered_is_there() -> None:
+    """Y9.5 The reply that tells of a batch that was made or leased anew waits for the sync of its
+    record under `always` and `everysec`, as in J4.4: its number may stand in a checkpoint.
+    """
+    kept = Kept("everysec")
+    id = kept.box.add()
+    g = Lessee(kept.box)
+    assert g.next(1) == 1
+    assert not kept.committer.must_hold(kept.committer.seq), "the sync is over when turn() returns"
+    kept.restart("power")
+    g.box = kept.box
+    assert g.ids(1) == [id]
+    kept.close()

@@ -57,8 +57,13 @@ def tell_group(records: Records, g: Group) -> None:
 
 
 def tell_batch(records: Records, g: Group, b: Batch, now_ms: i64, is_taken: bool) -> None:
-    """All of a batch; `is_taken`: its jobs were handed out just now."""
+    """All of a batch; `is_taken`: its jobs were handed out just now.
+
+    Then the reply waits for the disk (Y9.5): its number may stand in a checkpoint.
+    """
     first: i64 = 0
+    if is_taken:
+        records.has_custody = True
     while first < b.count:
         tell_positions(records, g, b, now_ms, is_taken, first)
         first += POSITIONS_MAX
@@ -91,28 +96,24 @@ def tell_positions(
             w.write(b.ids[i])
             write_i32_le(w, i32(b.marks[i]))
             i += 1
-    elif put_jobs(w, b.jobs, first, end) and is_taken:
-        records.has_custody = True  # J4.4
+    else:
+        put_jobs(w, b.jobs, first, end)
     w.write(g.name)
     records.count += 1
     records.binding_count += 1
 
 
-def put_jobs(w: BytesWriter, jobs: list[Job], first: i64, end: i64) -> bool:
-    """Positions of a live batch; True when an at-most-once job is among them."""
-    has_amo = False
+def put_jobs(w: BytesWriter, jobs: list[Job], first: i64, end: i64) -> None:
+    """Positions of a live batch."""
     i = first
     while i < end:
         job = jobs[i]
         w.write(job.id)
         if is_leased(job):
             write_i32_le(w, job.delivered_count)
-            if job.retry_s == 0:
-                has_amo = True
         else:
             write_i32_le(w, -1)
         i += 1
-    return has_amo
 
 
 def tell_drop(records: Records, g: Group, seq: i64) -> None:

@@ -124,7 +124,7 @@ class Records:
         # Records so far whose loss a client could notice. A first delivery of an
         # at-least-once job is none: without it the job is only delivered once more.
         self.binding_count: i64 = 0
-        # An at-most-once job was handed out this turn: the reply must wait for the disk.
+        # An at-most-once job or a batch was handed out this turn: the reply must wait for the disk.
         self.has_custody = False
 
     def add(self, job: Job) -> None:
