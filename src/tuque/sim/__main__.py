@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -15,6 +16,12 @@ from tuque.sim.seeds import Outcome, run_many, run_plan, run_seed
 from tuque.sim.shrink import Shrinker, as_test
 from tuque.sim.swarm import draw
 
+# what one finding of is enough
+GRAVE: Final = {
+    "internal", "lost", "not-on-disk", "window", "twice", "damage", "ledger", "false-error",
+    "empty", "lease", "fetch", "commit", "leased", "fence", "once", "publish-part", "staged-seen",
+}  # fmt: skip
+
 
 @click.command()
 @click.option("--seeds", default=100, help="How many seeds to run.")
@@ -22,6 +29,11 @@ from tuque.sim.swarm import draw
 @click.option("--jobs", default=1, help="Processes.")
 @click.option("--minutes", default=0.0, help="Run as many seeds as this allows instead.")
 @click.option("--past", type=click.Path(exists=True), help="A file of seeds to run first.")
+@click.option(
+    "--rare",
+    default=0.0,
+    help="So many of a thousand fresh seeds may find what loses and doubles nothing.",
+)
 @click.option("--mutation", default="", help="Put a known flaw back; `all` tries each.")
 @click.option("--canary", "with_canary", is_flag=True, help="Break a promise on purpose.")
 @click.option("--replay", type=int, help="Run one seed twice and show its trace.")
@@ -33,6 +45,7 @@ def main(
     jobs: int,
     minutes: float,
     past: str | None,
+    rare: float,
     mutation: str,
     with_canary: bool,
     replay: int | None,
@@ -55,6 +68,7 @@ def main(
         for line in Path(past).read_text().splitlines():
             if line.strip() and not line.startswith("#"):
                 note(score, run_seed(int(line.split()[0]), mutation))
+    is_past_broken = bool(score.failed)
     for one in run_many(first, seeds, jobs, minutes, mutation):
         note(score, one)
     elapsed_s = time.monotonic() - began
@@ -63,7 +77,14 @@ def main(
         Path(json_path).write_text(score.as_json(first, elapsed_s))
     if score.failed:
         print(f"\n{len(score.failed)} seeds failed: " + " ".join(s for s, _ in score.failed[:20]))
-    sys.exit(1 if score.failed else 0)
+    sys.exit(1 if is_past_broken or is_too_much(score, rare) else 0)
+
+
+def is_too_much(score: Score, rare: float) -> bool:
+    """Whether the findings must stop a change: one that loses or doubles does, or too many."""
+    if any(text.split()[0] in GRAVE for _, findings in score.failed for text in findings):
+        return True
+    return len(score.failed) > rare * score.seeds / 1000
 
 
 def note(score: Score, one: Outcome) -> None:

@@ -1,0 +1,30 @@
+"""What of the simulator's findings refuses a change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuque.sim.__main__ import is_too_much
+from tuque.sim.score import TEXTS, Score
+
+
+def score_of(seeds: int, *findings: str) -> Score:
+    """A score-card of that many seeds, of which these found something."""
+    score = Score()
+    score.seeds = seeds
+    score.failed = [(str(number), [text]) for number, text in enumerate(findings)]
+    return score
+
+
+@pytest.mark.parametrize("rule", ["lost", "twice", "internal", "once", "commit"])
+def test_one_grave_finding_is_enough(rule: str) -> None:
+    assert rule in TEXTS
+    assert is_too_much(score_of(100_000, f"{rule} at 1.000 s: b'<1>'"), 2)
+
+
+def test_mild_findings_may_be_rare() -> None:
+    mild = "leftover at 77.000 s: n4 still has 1 tombstones"
+    assert not is_too_much(score_of(1_000), 2)
+    assert not is_too_much(score_of(1_000, mild, mild), 2)
+    assert is_too_much(score_of(1_000, mild, mild, mild), 2)
+    assert is_too_much(score_of(1_000, mild), 0), "without --rare nothing is let pass"
