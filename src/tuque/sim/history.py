@@ -71,6 +71,7 @@ class Add:
         self.once_excuse = ""  # why it may have become two
         self.is_staged = False  # nobody asked yet to publish it
         self.was_leased = False
+        self.leased_us = 0  # since then by the last that read it in a batch
         self.marks: set[bytes] = set()  # hand-outs in batches that were counted
 
     def acked_us(self, verbs: tuple[str, ...] = ("ACKJOB", "COMMIT")) -> int:

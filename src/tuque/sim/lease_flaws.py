@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tuque.core import lease, lease_rows, lease_time, ledger, publishing, staging
+from tuque.core import hearsay, lease, lease_rows, lease_time, ledger, publishing, staging
 from tuque.core.copies import begin
 from tuque.core.dedupe import Kept, Keys
+from tuque.core.job import Job
 from tuque.core.leases import Batch, Group
 from tuque.core.node import Node
 from tuque.core.procedures import remove
@@ -99,6 +100,18 @@ def expiry_loses() -> list[Patch]:
     return everywhere(sound, expire)
 
 
+def holders_are_not_told() -> list[Patch]:
+    """The other holders of a leased job do not hear that it is out, even if they ask."""
+
+    def begin_beats(n: Node, jobs: Any) -> None:
+        return
+
+    def is_leased(job: Job) -> bool:
+        return False
+
+    return [*everywhere(lease_time.begin_beats, begin_beats), (hearsay, "is_leased", is_leased)]
+
+
 def staged_is_seen() -> list[Patch]:
     """A staged row becomes a job before it is published."""
     sound = staging.on_stage
@@ -165,6 +178,23 @@ def lessees(seed: int) -> Plan:
     return plan
 
 
+def held_by_two(seed: int) -> Plan:
+    """Jobs with two copies; one node leases them for long, the other one has a hungry worker."""
+    plan = Plan(seed=f"held by two {seed}", nodes=2, chaos_ms=15_000)
+    for i in range(20):
+        plan.ops.append(Op(100 + i, "add", {
+            "client": "p", "node": 0, "queue": "l", "repl": 2, "retry": 1 + i % 3 * 2, "ttl": 120,
+        }))  # fmt: skip
+    plan.ops.append(Op(200, "lessee", {
+        "client": "l", "node": 0, "queues": ["l"], "for_ms": 14_000, "group": "g",
+        "ttl_ms": 9_000, "count": 10, "parts": 1, "rows": 10, "work_ms": 8_000, "idle_ms": 50,
+    }))  # fmt: skip
+    plan.ops.append(Op(1_000, "worker", {
+        "client": "w", "node": 1, "queues": ["l"], "for_ms": 13_000, "work_ms": 50,
+    }))  # fmt: skip
+    return plan
+
+
 def writers(seed: int) -> Plan:
     """Drivers that say it again, producers that name their jobs."""
     plan = Plan(seed=f"writers {seed}", nodes=1, chaos_ms=10_000)
@@ -190,6 +220,7 @@ ONCE_FLAWS: Final = [
     Flaw("l4", "COMMIT forgets a job", commit_forgets, 10, lessees),
     Flaw("l5", "a fenced epoch commits", fence_is_open, 10, lessees),
     Flaw("l6", "a lease that ends loses jobs", expiry_loses, 10, lessees),
+    Flaw("l7", "other holders deliver a leased job", holders_are_not_told, 10, held_by_two),
     Flaw("z1", "staged rows are seen", staged_is_seen, 5, writers),
     Flaw("z2", "a version is published twice", versions_are_forgotten, 5, writers),
     Flaw("z3", "a version is published in part", rows_are_left_out, 5, writers),
@@ -197,5 +228,6 @@ ONCE_FLAWS: Final = [
 ]
 RULES: Final = {
     "l1": "leased", "l2": "fetch", "l3": "commit", "l4": "commit", "l5": "fence", "l6": "lost",
+    "l7": "leased",
     "z1": "staged-seen", "z2": "once", "z3": "publish-part", "z4": "once",
 }  # fmt: skip

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Lease = tuple[str, bytes, int]  # node, group, epoch
 Row = tuple[bytes, bytes, int]  # queue, body, deliveries
 UNTOUCHABLE = ("COMMIT", "LEASE NACK")
+SETTLED_US = 1_500_000  # without faults the other holders know by then that a job is leased
 
 
 class Pass:
@@ -180,11 +181,26 @@ class Leasing:
             self.judge_others(m.name, id, one.lease)
             mark = b"%s %d %d %d" % (one.lease[1], one.lease[2], one.seq, deliveries)
             self.history.on_row(m.name, queue, id, body, mark)
+            if self.claims.get((m.name, id), (None, 0))[0] != one.lease:
+                self.history.by_id[id].leased_us = asked_us
             self.claims[m.name, id] = (one.lease, asked_us)
 
     def on_handed(self, node: str, id: bytes) -> None:
-        """A job was handed out by GETJOB: not one that is leased."""
+        """A job was handed out by GETJOB: not one that is leased, here or at another node."""
         self.judge_others(node, id, None)
+        if not self.cluster.plan.is_faultless:
+            return
+        add = self.history.by_id[id]
+        for m in self.cluster.machines:
+            claim = self.claims.get((m.name, id)) if m.name != node else None
+            if claim is None or add.asks or add.repl == 1:
+                continue
+            self.history.count("hand-outs beside leases elsewhere")
+            since_us = add.leased_us + SETTLED_US + 80 * self.cluster.plan.sync_us
+            if self.world.now_us > since_us and self.is_sure(claim[0], add.leased_us):
+                self.history.find(
+                    "leased", f"{add.token!r} was handed out at {node}, leased at {m.name}"
+                )
 
     def judge_others(self, node: str, id: bytes, lease: Lease | None) -> None:
         """Nobody gets a job while the lease of another one lives."""
