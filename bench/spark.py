@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Section, module of this directory, function.
 SECTIONS: dict[str, tuple[str, str]] = {
     "spark-floor": ("spark_streams", "bench_floor"),
+    "spark-source": ("spark_streams", "bench_source"),
     "histories": ("spark_histories", "bench_histories"),
     "spark-sink": ("spark_sink", "bench_sink"),
 }
