@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from node_by_hand import NODE_ID, START_MS, Box
@@ -80,13 +81,13 @@ def test_segments_are_named_when_complete(box: Box, tmp_path: Path) -> None:
     is complete.
     """
     pytest.importorskip("pyarrow")
-    from tuque.server.segments import HotSegment, seal, to_batch
+    from tuque.server.segments import HotSegment, seal
 
     box.add()
     box.events()
     assert box.n.events is not None
     hot = HotSegment(tmp_path, NODE_ID.decode(), 1, START_MS // 86_400_000)
-    hot.write(to_batch(box.n.events.full[0], NODE_ID.decode()))
+    hot.write(batch_of(box.n.events))
     names = [path.name for path in tmp_path.rglob("*") if path.is_file()]
     assert names
     assert all(name.startswith(".") for name in names)
@@ -95,6 +96,17 @@ def test_segments_are_named_when_complete(box: Box, tmp_path: Path) -> None:
     assert sealed is not None
     assert not sealed.name.startswith(".")
     assert list(tmp_path.rglob("*.parquet")) == [sealed]
+
+
+def batch_of(events: Events) -> Any:
+    """The first full chunk as the writer process makes rows of it."""
+    from tuque.server.segments import to_batch
+    from tuque.server.spool import Frame
+
+    chunk = events.full[0]
+    columns = [memoryview(column) for column in chunk.columns()]
+    batch, _ = to_batch([Frame(chunk.first_seq, chunk.rows, columns)], NODE_ID.decode())
+    return batch
 
 
 def rows_of(directory: Path) -> list[tuple[int, str]]:
@@ -143,15 +155,15 @@ def test_what_a_kill_left_is_sealed(box: Box, tmp_path: Path) -> None:
     """
     pytest.importorskip("pyarrow")
     from tuque.server.eventlog import EventLog
-    from tuque.server.segments import HotSegment, to_batch
+    from tuque.server.segments import HotSegment
 
     box.add()
     box.events()
     assert box.n.events is not None
     hot = HotSegment(tmp_path, NODE_ID.decode(), 1, START_MS // 86_400_000)
-    hot.write(to_batch(box.n.events.full[0], NODE_ID.decode()))
+    hot.write(batch_of(box.n.events))
     whole = hot.path.stat().st_size
-    hot.write(to_batch(box.n.events.full[0], NODE_ID.decode()))
+    hot.write(batch_of(box.n.events))
     hot.close()
     with hot.path.open("r+b") as file:
         file.truncate(whole + 40)

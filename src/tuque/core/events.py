@@ -1,7 +1,7 @@
 """What happened to the jobs of one node, as bounded columns (SPEC E).
 
-One call per event appends a few values to the open `Chunk`. Full chunks wait in
-`full` for the shell, which turns them into segments (server/eventlog.py). When the
+One call per event appends a few raw values to the open `Chunk`. Full chunks wait in
+`full` for the shell, which writes them as they are (server/eventlog.py). When the
 shell falls behind and every chunk is in use, events are dropped and counted; their
 numbers stay unused, so that a reader of the segments sees the gap.
 
@@ -11,7 +11,14 @@ their own, shorter columns: the n-th value belongs to the n-th event of those ki
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from librt.strings import (
+    BytesWriter,
+    read_i32_le,
+    read_i64_le,
+    write_i32_le,
+    write_i64_le,
+)
+from mypy_extensions import i32, i64, u8
 
 from tuque.core.job import Job
 
@@ -61,62 +68,163 @@ DELETE_CAUSES: Final = [
     b"add_failed",
 ]
 
+# The columns of a chunk in the order in which they are written.
+COLUMN_NAMES: Final = (
+    *("ts", "kinds", "queue_lens", "queues", "delivery", "ids", "consumer", "size", "delay"),
+    *("ttl", "retry", "reason_lens", "reasons", "enqueued", "first", "last", "deliveries"),
+    *("nacks", "timeouts"),
+)
+
+ID_BYTES: Final = 40
+ALL: Final = 1 << 62  # as a journal record: whatever is durable
+UNSETTLED: Final = -1  # filled in this turn, whose last record is not known yet
 CHUNK_ROWS: Final = 4096
 REASON_BYTES: Final = 512  # a longer reason is cut
 
 
 @final
 class Chunk:
-    """Up to `CHUNK_ROWS` events in order, numbered from `first_seq` without a gap."""
+    """Up to `CHUNK_ROWS` events in order, numbered from `first_seq` without a gap.
+
+    Columns are raw little-endian bytes, so that an event costs no Python object: the
+    shell writes them as they are. Names and reasons stand in two columns each, their
+    lengths and their bytes. `wait_seq` is the journal record that must be durable before
+    anybody may read these events (E3.1).
+    """
 
     def __init__(self, first_seq: i64) -> None:
         self.first_seq: i64 = first_seq
         self.rows: i64 = 0
+        self.wait_seq: i64 = 0
         # one value per event
-        self.ts_ms: list[int] = []
-        self.kinds: list[int] = []
-        self.queues: list[bytes] = []
-        self.job_ids: list[bytes] = []
-        self.delivery: list[int] = []
+        self.ts_raw = BytesWriter()  # i64
+        self.kinds_raw = BytesWriter()  # u8
+        self.queue_lens = BytesWriter()  # i32: length of the name
+        self.queues_raw = BytesWriter()
+        self.delivery_raw = BytesWriter()  # i32
+        # 40 bytes per event about a job
+        self.ids_raw = BytesWriter()
         # one value per `delivered`
-        self.consumer: list[int] = []
+        self.consumer_raw = BytesWriter()  # i64
         # one value per `added`, `acked`, `expired`, `dead`, `deleted`
-        self.size: list[int] = []
-        self.delay_ms: list[int] = []
-        # one value per `added`
-        self.ttl_ms: list[int] = []
-        self.retry_ms: list[int] = []
+        self.size_raw = BytesWriter()  # i32
+        self.delay_raw = BytesWriter()  # i64
+        # ttl and retry, both i64, per `added`
+        self.ttl_raw = BytesWriter()
+        self.retry_raw = BytesWriter()
         # one value per `nacked`, `requeued`, `dead`, `deleted`
-        self.reason: list[bytes] = []
-        # one value per `acked`, `expired`, `dead`, `deleted`; instants in ms, 0 = never
-        self.enqueued_ms: list[int] = []
-        self.first_ms: list[int] = []
-        self.last_ms: list[int] = []
-        self.deliveries: list[int] = []
-        self.nacks: list[int] = []
-        self.timeouts: list[int] = []
+        self.reason_lens = BytesWriter()  # i32: length
+        self.reason_raw = BytesWriter()
+        # one value per `acked`, `expired`, `dead`, `deleted`; instants i64 ms, 0 = never
+        self.enqueued_raw = BytesWriter()
+        self.first_raw = BytesWriter()
+        self.last_raw = BytesWriter()
+        self.deliveries_raw = BytesWriter()  # i32, as the next two
+        self.nacks_raw = BytesWriter()
+        self.timeouts_raw = BytesWriter()
 
-    def extend(self, after: "Chunk") -> None:
-        """Append the events of the chunk that follows this one."""
-        assert after.first_seq == self.first_seq + self.rows
-        self.rows += after.rows
-        self.ts_ms.extend(after.ts_ms)
-        self.kinds.extend(after.kinds)
-        self.queues.extend(after.queues)
-        self.job_ids.extend(after.job_ids)
-        self.delivery.extend(after.delivery)
-        self.consumer.extend(after.consumer)
-        self.size.extend(after.size)
-        self.delay_ms.extend(after.delay_ms)
-        self.ttl_ms.extend(after.ttl_ms)
-        self.retry_ms.extend(after.retry_ms)
-        self.reason.extend(after.reason)
-        self.enqueued_ms.extend(after.enqueued_ms)
-        self.first_ms.extend(after.first_ms)
-        self.last_ms.extend(after.last_ms)
-        self.deliveries.extend(after.deliveries)
-        self.nacks.extend(after.nacks)
-        self.timeouts.extend(after.timeouts)
+    def columns(self) -> list[bytes]:
+        """The columns in the order of COLUMN_NAMES."""
+        return [
+            self.ts_raw.getvalue(),
+            self.kinds_raw.getvalue(),
+            self.queue_lens.getvalue(),
+            self.queues_raw.getvalue(),
+            self.delivery_raw.getvalue(),
+            self.ids_raw.getvalue(),
+            self.consumer_raw.getvalue(),
+            self.size_raw.getvalue(),
+            self.delay_raw.getvalue(),
+            self.ttl_raw.getvalue(),
+            self.retry_raw.getvalue(),
+            self.reason_lens.getvalue(),
+            self.reason_raw.getvalue(),
+            self.enqueued_raw.getvalue(),
+            self.first_raw.getvalue(),
+            self.last_raw.getvalue(),
+            self.deliveries_raw.getvalue(),
+            self.nacks_raw.getvalue(),
+            self.timeouts_raw.getvalue(),
+        ]
+
+    # the columns as values, for whoever looks at a chunk before it is written
+
+    @property
+    def ts_ms(self) -> list[int]:
+        return _longs(self.ts_raw)
+
+    @property
+    def kinds(self) -> list[int]:
+        return list(self.kinds_raw.getvalue())
+
+    @property
+    def queues(self) -> list[bytes]:
+        return _parts(self.queue_lens, self.queues_raw)
+
+    @property
+    def job_ids(self) -> list[bytes]:
+        ids = self.ids_raw.getvalue()
+        found: list[bytes] = []
+        at = 0
+        for kind in self.kinds_raw.getvalue():
+            if kind in (STARTED, STOPPED):
+                found.append(b"")
+                continue
+            found.append(ids[at : at + ID_BYTES])
+            at += ID_BYTES
+        return found
+
+    @property
+    def delivery(self) -> list[int]:
+        return _ints(self.delivery_raw)
+
+    @property
+    def consumer(self) -> list[int]:
+        return _longs(self.consumer_raw)
+
+    @property
+    def size(self) -> list[int]:
+        return _ints(self.size_raw)
+
+    @property
+    def delay_ms(self) -> list[int]:
+        return _longs(self.delay_raw)
+
+    @property
+    def ttl_ms(self) -> list[int]:
+        return _longs(self.ttl_raw)
+
+    @property
+    def retry_ms(self) -> list[int]:
+        return _longs(self.retry_raw)
+
+    @property
+    def reason(self) -> list[bytes]:
+        return _parts(self.reason_lens, self.reason_raw)
+
+    @property
+    def enqueued_ms(self) -> list[int]:
+        return _longs(self.enqueued_raw)
+
+    @property
+    def first_ms(self) -> list[int]:
+        return _longs(self.first_raw)
+
+    @property
+    def last_ms(self) -> list[int]:
+        return _longs(self.last_raw)
+
+    @property
+    def deliveries(self) -> list[int]:
+        return _ints(self.deliveries_raw)
+
+    @property
+    def nacks(self) -> list[int]:
+        return _ints(self.nacks_raw)
+
+    @property
+    def timeouts(self) -> list[int]:
+        return _ints(self.timeouts_raw)
 
 
 @final
@@ -147,16 +255,16 @@ class Events:
         c = self._row(ADDED, now_ms, job)
         if c is None:
             return
-        c.size.append(len(job.body))
-        c.delay_ms.append(int(job.delay_s) * 1000)
-        c.ttl_ms.append(job.expire_ms - job.ctime_ns // 1_000_000)
-        c.retry_ms.append(int(job.retry_s) * 1000)
+        write_i32_le(c.size_raw, i32(len(job.body)))
+        write_i64_le(c.delay_raw, i64(job.delay_s) * 1000)
+        write_i64_le(c.ttl_raw, job.expire_ms - job.ctime_ns // 1_000_000)
+        write_i64_le(c.retry_raw, i64(job.retry_s) * 1000)
 
     def delivered(self, now_ms: i64, job: Job, consumer: i64) -> None:
         """The job was handed to a client; its counters already include this delivery."""
         c = self._row(DELIVERED, now_ms, job)
         if c is not None:
-            c.consumer.append(consumer)
+            write_i64_le(c.consumer_raw, consumer)
 
     def acked(self, now_ms: i64, job: Job) -> None:
         """The job is done."""
@@ -168,13 +276,13 @@ class Events:
         """A client gave the job back; no `requeued` follows for the same return."""
         c = self._row(NACKED, now_ms, job)
         if c is not None:
-            c.reason.append(reason if len(reason) <= REASON_BYTES else reason[:REASON_BYTES])
+            _put_reason(c, reason)
 
     def requeued(self, now_ms: i64, job: Job, cause: i64) -> None:
         """The job went back into its queue; `cause` is one of REQUEUE_*."""
         c = self._row(REQUEUED, now_ms, job)
         if c is not None:
-            c.reason.append(REQUEUE_CAUSES[cause])
+            _put_reason(c, REQUEUE_CAUSES[cause])
 
     def expired(self, now_ms: i64, job: Job) -> None:
         """The job's time to live ended before it was acknowledged."""
@@ -186,14 +294,14 @@ class Events:
         """The job was given up: its body lives on in a dead-letter queue under a new id."""
         c = self._row(DEAD, now_ms, job)
         if c is not None:
-            c.reason.append(reason if len(reason) <= REASON_BYTES else reason[:REASON_BYTES])
+            _put_reason(c, reason)
             _stamps(c, job)
 
     def deleted(self, now_ms: i64, job: Job, cause: i64) -> None:
         """The job left unfinished; `cause` is one of core/ledger.py's."""
         c = self._row(DELETED, now_ms, job)
         if c is not None:
-            c.reason.append(DELETE_CAUSES[cause])
+            _put_reason(c, DELETE_CAUSES[cause])
             _stamps(c, job)
 
     # what the shell calls
@@ -212,11 +320,26 @@ class Events:
             self.full.append(self.open)
             self.open = Chunk(self.seq)
 
-    def take(self) -> list[Chunk]:
+    def hold(self, seq: i64) -> None:
+        """[E3.1] The turn's events wait until that record of the journal is durable."""
+        self.open.wait_seq = seq
+        i: i64 = len(self.full) - 1
+        while i >= 0 and self.full[i].wait_seq == UNSETTLED:
+            self.full[i].wait_seq = seq
+            i -= 1
+
+    def is_ready(self, durable_seq: i64) -> bool:
+        """Whether `take` gives anything."""
+        return len(self.full) > 0 and self.full[0].wait_seq <= durable_seq
+
+    def take(self, durable_seq: i64 = ALL) -> list[Chunk]:
         """The full chunks, oldest first; the shell gives each back with `wrote`."""
-        chunks = self.full
-        self.full = []
-        self.lent_chunks += len(chunks)
+        count: i64 = 0
+        while count < len(self.full) and self.full[count].wait_seq <= durable_seq:
+            count += 1
+        chunks = self.full[:count]
+        self.full = self.full[count:]
+        self.lent_chunks += count
         return chunks
 
     def wrote(self, chunks: i64) -> None:
@@ -245,6 +368,7 @@ class Events:
         if chunk.rows > 0:
             if not self._has_room():
                 return None
+            chunk.wait_seq = UNSETTLED
             self.full.append(chunk)
         self.open = Chunk(self.seq)
         return self.open
@@ -257,11 +381,12 @@ class Events:
             self.dropped += 1
             return None
         c.rows += 1
-        c.ts_ms.append(now_ms)
-        c.kinds.append(kind)
-        c.queues.append(job.queue)
-        c.job_ids.append(job.id)
-        c.delivery.append(job.delivered_count)
+        write_i64_le(c.ts_raw, now_ms)
+        c.kinds_raw.append(u8(kind))
+        write_i32_le(c.queue_lens, i32(len(job.queue)))
+        c.queues_raw.write(job.queue)
+        c.ids_raw.write(job.id)
+        write_i32_le(c.delivery_raw, job.delivered_count)
         return c
 
     def _mark(self, kind: i64, now_ms: i64) -> None:
@@ -272,20 +397,48 @@ class Events:
             self.dropped += 1
             return
         c.rows += 1
-        c.ts_ms.append(now_ms)
-        c.kinds.append(kind)
-        c.queues.append(b"")
-        c.job_ids.append(b"")
-        c.delivery.append(0)
+        write_i64_le(c.ts_raw, now_ms)
+        c.kinds_raw.append(u8(kind))
+        write_i32_le(c.queue_lens, 0)
+        write_i32_le(c.delivery_raw, 0)
 
 
 def _stamps(c: Chunk, job: Job) -> None:
     """The life of a job that ends, so that one event tells it all."""
-    c.size.append(len(job.body))
-    c.delay_ms.append(int(job.delay_s) * 1000)
-    c.enqueued_ms.append(job.ctime_ns // 1_000_000 + int(job.delay_s) * 1000)
-    c.first_ms.append(job.first_ms)
-    c.last_ms.append(job.last_ms)
-    c.deliveries.append(job.delivered_count)
-    c.nacks.append(job.nacks)
-    c.timeouts.append(job.deliveries)
+    delay_ms: i64 = i64(job.delay_s) * 1000
+    write_i32_le(c.size_raw, i32(len(job.body)))
+    write_i64_le(c.delay_raw, delay_ms)
+    write_i64_le(c.enqueued_raw, job.ctime_ns // 1_000_000 + delay_ms)
+    write_i64_le(c.first_raw, job.first_ms)
+    write_i64_le(c.last_raw, job.last_ms)
+    write_i32_le(c.deliveries_raw, job.delivered_count)
+    write_i32_le(c.nacks_raw, job.nacks)
+    write_i32_le(c.timeouts_raw, job.deliveries)
+
+
+def _put_reason(c: Chunk, reason: bytes) -> None:
+    """Why it happened, cut to REASON_BYTES."""
+    if len(reason) > REASON_BYTES:
+        reason = reason[:REASON_BYTES]
+    write_i32_le(c.reason_lens, i32(len(reason)))
+    c.reason_raw.write(reason)
+
+
+def _longs(column: BytesWriter) -> list[int]:
+    raw = column.getvalue()
+    return [read_i64_le(raw, i) for i in range(0, len(raw), 8)]
+
+
+def _ints(column: BytesWriter) -> list[int]:
+    raw = column.getvalue()
+    return [read_i32_le(raw, i) for i in range(0, len(raw), 4)]
+
+
+def _parts(lengths: BytesWriter, column: BytesWriter) -> list[bytes]:
+    raw = column.getvalue()
+    parts: list[bytes] = []
+    at = 0
+    for length in _ints(lengths):
+        parts.append(raw[at : at + length])
+        at += length
+    return parts

@@ -1,33 +1,34 @@
-"""The shell of the event stream [E2]: a thread that writes the core's events to segments.
+"""The shell of the event stream (SPEC E): a thread that spools events, a process that writes them.
 
-The pump calls `flush` every turn; that hands full chunks to the thread and takes back
-the room of those written. The thread never makes the pump wait: when the disk is slow
-or full, core/events.py drops and counts. How a segment looks is decided in segments.py.
+The pump calls `flush` with what is full; the thread appends it to raw files (spool.py) and
+looks after the process (eventwriter.py) that makes segments of them. Nothing makes the
+pump wait: when the disk is slow or full, core/events.py drops and counts. The server
+itself never needs pyarrow.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
 import re
+import select
+import subprocess
+import sys
 import threading
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
-from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from time import monotonic
+from typing import Final
 
-from tuque.core.events import Chunk, Events
+import tuque
+from tuque.core.events import ALL, Chunk, Events
+from tuque.server.spool import Spool
 
-if TYPE_CHECKING:
-    from tuque.server.segments import HotSegment
-
-HOT_S: Final = 1.0  # an event waits at most this long in memory (while the pump turns)
-MERGE_ROWS: Final = 65_536  # rows converted at once when there is a backlog
-# A pump that never idles would keep the interpreter from the thread: each of its system
-# calls restarts the thread's wait. From this backlog on it steps aside once a turn, which
-# costs the pump 0.1 us an event.
-BACKLOG_CHUNKS: Final = 4
-YIELD_S: Final = 0.000_005
-RETRY_S: Final = 1.0  # after a failed write
+EVENT_BYTES: Final = 200  # of a raw file, for its limit
+RETRY_S: Final = 1.0  # after a failed write, and between two starts of the writer process
+READY_S: Final = 120.0  # for the writer process to come up, with all that a kill left
 
 
 class EventLogError(Exception):
@@ -39,7 +40,7 @@ class EventLog:
 
     `node` names the rows and files. A segment is sealed after `roll_rows` events or
     `roll_seconds`; memory holds at most `buffer_rows` events. `keep_bytes` bounds the
-    sealed segments (0: no bound), the oldest go first.
+    sealed segments (0: no bound), the oldest go first; `keep_days` bounds their age.
     """
 
     def __init__(
@@ -51,60 +52,56 @@ class EventLog:
         roll_seconds: float = 60.0,
         buffer_rows: int = 262_144,
         keep_bytes: int = 0,
+        keep_days: int = 0,
     ) -> None:
-        self._seg = _segments()
+        _ask_for_pyarrow()
         self.directory = Path(directory)
         self.node = re.sub(r"[^A-Za-z0-9.]", "_", node) or "_"
         self.roll_rows = roll_rows
         self.roll_seconds = roll_seconds
         self.buffer_rows = buffer_rows
         self.keep_bytes = keep_bytes
-        self.error = ""  # why events are being lost; empty: they are not
-        self.written = 0  # events in segments
-        self.lost = 0  # events a failed write took, beside Events.dropped
-        self.sealed = 0  # segments
-        self.pruned = 0
+        self.keep_days = keep_days
+        self.error = ""  # why events wait or are being lost; empty: they are not
+        self.restarts = 0  # of the writer process
+        self._figures: dict[str, int | str] = {}  # of the running writer
+        self._before = {"written": 0, "sealed": 0, "pruned": 0}  # of those that died
+        self._said = b""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self.recovered = len(self._seg.recover(self.directory))
-            self._first_seq = self._seg.next_seq(self.directory, self.node)
+            self._writer = self._start_writer()
         except OSError as e:
             raise EventLogError(f"events-dir {self.directory}: {e.strerror or e}") from e
-        self._hot: HotSegment | None = None
-        self._left: list[Path] = []  # closed hot segments still to be sealed
-        self._roll_at = 0.0
-        self._cut_at = 0.0
+        self._await_ready()
+        self.recovered = self._figure("recovered")
+        self._first_seq = self._figure("next_seq")
+        self._spool = Spool(self.directory, self.node, max(1 << 20, buffer_rows * EVENT_BYTES))
         self._given_back = 0  # chunks whose room the pump has again
         self._finished = 0  # chunks the thread is done with
         self._work: deque[Chunk] = deque()
         self._stop = False
-        self._wake = threading.Condition()
+        self._start_at = 0.0  # when the next writer process may start
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_r, False)
+        os.set_blocking(self._wake_w, False)
         self._thread = threading.Thread(target=self._run, name="tuque-events", daemon=True)
 
     def start(self, now_ms: int) -> Events:
         """Start the thread; the Events for `node.events`, already marked as started."""
         events = Events(self.buffer_rows, self._first_seq)
         events.started(now_ms)
-        self._cut_at = monotonic() + HOT_S
         self._thread.start()
         return events
 
-    def flush(self, events: Events) -> None:
-        """Hand over what is full or older than a second. Never waits; call it every turn."""
-        idle = not events.full and events.lent_chunks == 0
-        if idle and monotonic() < self._cut_at:
-            return
-        self._take_back(events)
-        if monotonic() >= self._cut_at:
-            events.cut()
-            self._cut_at = monotonic() + HOT_S
-        chunks = events.take()
+    def flush(self, events: Events, durable_seq: int = ALL) -> None:
+        """Hand over the full chunks that need no later journal record. Never waits."""
+        finished = self._finished  # read once: the thread counts on
+        events.wrote(finished - self._given_back)
+        self._given_back = finished
+        chunks = events.take(durable_seq)
         if chunks:
-            with self._wake:
-                self._work.extend(chunks)
-                self._wake.notify()
-        if events.lent_chunks >= BACKLOG_CHUNKS:
-            sleep(YIELD_S)
+            self._work.extend(chunks)
+            self._nudge()
 
     def close(self, events: Events, now_ms: int, timeout_s: float = 30.0) -> None:
         """Mark the stop, write and seal everything, end the thread.
@@ -115,15 +112,35 @@ class EventLog:
         self._hand_over_all(events, deadline)
         events.stopped(now_ms)
         self._hand_over_all(events, deadline)
-        with self._wake:
-            self._stop = True
-            self._wake.notify()
+        self._stop = True
+        self._nudge()
         self._thread.join(max(0.0, deadline - monotonic()))
-        if self._thread.is_alive() or self._left or self.error:
+        is_over = not self._thread.is_alive() and self._end_writer(deadline)
+        if not is_over or self.error or self._work:
             raise EventLogError(
                 f"events-dir {self.directory}: {self.error or 'not written in time'}; "
                 "what is on disk is sealed at the next start"
             )
+
+    @property
+    def written(self) -> int:
+        """Events in segments since the start."""
+        return self._before["written"] + self._figure("written")
+
+    @property
+    def sealed(self) -> int:
+        """Segments sealed since the start."""
+        return self._before["sealed"] + self._figure("sealed")
+
+    @property
+    def pruned(self) -> int:
+        """Segments removed since the start."""
+        return self._before["pruned"] + self._figure("pruned")
+
+    @property
+    def writer_pid(self) -> int:
+        """The process that writes the segments."""
+        return self._writer.pid
 
     def info(self, events: Events) -> dict[str, int | str]:
         """Counters for INFO."""
@@ -131,128 +148,173 @@ class EventLog:
             "events_seq": events.seq,
             "events_pending": events.pending_rows() + sum(c.rows for c in tuple(self._work)),
             "events_written": self.written,
-            "events_dropped": events.dropped + self.lost,
+            "events_dropped": events.dropped,
             "events_segments_sealed": self.sealed,
             "events_segments_recovered": self.recovered,
             "events_segments_pruned": self.pruned,
-            "events_error": self.error,
+            "events_writer_pid": self._writer.pid,
+            "events_writer_restarts": self.restarts,
+            "events_error": self.error or str(self._figures.get("error", "")),
         }
 
     # the pump's side
 
-    def _take_back(self, events: Events) -> None:
-        finished = self._finished  # read once: the thread counts on
-        events.wrote(finished - self._given_back)
-        self._given_back = finished
+    def _nudge(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._wake_w, b".")
 
     def _hand_over_all(self, events: Events, deadline: float) -> None:
         """Wait for room until the thread has every event, or the time is over."""
-        while events.pending_rows() and monotonic() < deadline:
-            self._take_back(events)
+        while True:
             events.cut()
-            with self._wake:
-                self._work.extend(events.take())
-                self._wake.notify_all()
-                if events.pending_rows():
-                    self._wake.wait(0.05)
+            self.flush(events)
+            if not events.pending_rows() or monotonic() >= deadline:
+                return
+            self._thread.join(0.005)
 
     # the thread's side
 
     def _run(self) -> None:
-        while True:
-            with self._wake:
-                if not self._work and not self._stop:
-                    self._wake.wait(self._pause_s())
-                stop = self._stop and not self._work
-            if self._work:
-                count, chunk = self._next_rows()
-                self._write(chunk)
-                self._finished += count
-            if stop or self._must_roll():
-                self._roll()
-            if stop:
-                return
+        while not self._stop or self._work:
+            stream = self._writer.stdout
+            sources = [self._wake_r]
+            if stream is not None and not stream.closed:
+                sources.append(stream.fileno())
+            waits = bool(self._work) or len(sources) == 1
+            select.select(sources, [], [], RETRY_S if waits else None)
+            with suppress(BlockingIOError):
+                os.read(self._wake_r, 65_536)
+            self._hear()
+            if self._has_ended() and not self._stop:
+                self._restart()
+            if not self._write_out() and self._stop:
+                break  # what the disk did not take is lost, and told
+        self._spool.close()
 
-    def _next_rows(self) -> tuple[int, Chunk]:
-        """The oldest chunk, together with those that follow it, and how many they are.
-
-        Behind a busy pump this thread gets the interpreter only every few ms, so its
-        speed is the rows it does each time.
-        """
-        chunk = self._work.popleft()
-        count = 1
-        while self._work and chunk.rows + self._work[0].rows <= MERGE_ROWS:
-            if self._work[0].first_seq != chunk.first_seq + chunk.rows:
-                break  # events between them were dropped
-            chunk.extend(self._work.popleft())
-            count += 1
-        return count, chunk
-
-    def _pause_s(self) -> float | None:
-        """How long nothing needs to be done without new events; None: for ever."""
-        if self._hot is not None:
-            return max(0.0, self._roll_at - monotonic())
-        return RETRY_S if self._left else None
-
-    def _must_roll(self) -> bool:
-        if self._hot is None:
-            return bool(self._left)
-        return self._hot.rows >= self.roll_rows or monotonic() >= self._roll_at
-
-    def _write(self, chunk: Chunk) -> None:
-        """Append the chunk to the hot segment of its day; a failure costs its events."""
-        rows = 0
+    def _write_out(self) -> bool:
+        """Append what waits to the raw files; whether the disk took it."""
+        count = 0
         try:
-            for day, batch in self._seg.by_day(chunk, self._seg.to_batch(chunk, self.node)):
-                if self._hot is not None and self._hot.day != day:
-                    self._roll()
-                if self._hot is None:
-                    first_seq = chunk.first_seq + rows
-                    self._hot = self._seg.HotSegment(self.directory, self.node, first_seq, day)
-                    self._roll_at = monotonic() + self.roll_seconds
-                self._hot.write(batch)
-                rows += batch.num_rows
-            self.error = ""
-        except self._seg.FAILURES as e:
-            self.error = str(e)
-            self.lost += chunk.rows - rows
-            self._retire()  # what follows a torn batch could not be read
-        self.written += rows
-
-    def _retire(self) -> None:
-        """Close the hot segment and leave it for `_seal_left`."""
-        hot, self._hot = self._hot, None
-        if hot is None:
-            return
-        self._left.append(hot.path)
-        try:
-            hot.close()
-        except self._seg.FAILURES as e:
-            self.error = str(e)
-
-    def _roll(self) -> None:
-        """Seal the hot segment and any left from an earlier failure."""
-        self._retire()
-        left, self._left = self._left, []
-        for path in left:
-            try:
-                self.sealed += self._seg.seal(path, self.directory) is not None
+            while self._work and self._spool.has_room():
+                self._spool.append(self._work[0])
+                self._work.popleft()
+                self._finished += 1
+                count += 1
                 self.error = ""
-            except self._seg.FAILURES as e:
-                self.error = str(e)
-                self._left.append(path)
-        if self.keep_bytes:
-            self.pruned += self._seg.prune(self.directory, self.keep_bytes)
+        except OSError as e:
+            self.error = e.strerror or str(e)
+        if self._work and not self.error:
+            self.error = "the segments are not written as fast as events come"
+        if count and self._writer.stdin is not None:
+            with suppress(OSError, ValueError):  # full: it is awake; closed: it is restarted
+                os.write(self._writer.stdin.fileno(), b".")
+        return not self._work
+
+    def _start_writer(self) -> subprocess.Popen[bytes]:
+        """Start the process; it finds out by itself what is to be done."""
+        root = str(Path(tuque.__file__).parents[1])
+        path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
+        writer = subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "tuque.server.eventwriter"),
+                *(str(self.directory), self.node),
+                f"--roll-rows={self.roll_rows}",
+                f"--roll-seconds={self.roll_seconds}",
+                f"--keep-bytes={self.keep_bytes}",
+                f"--keep-days={self.keep_days}",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": path},
+            start_new_session=True,
+        )
+        assert writer.stdin is not None and writer.stdout is not None
+        os.set_blocking(writer.stdin.fileno(), False)
+        os.set_blocking(writer.stdout.fileno(), False)
+        return writer
+
+    def _await_ready(self) -> None:
+        """Wait until the process has sealed what a kill left and knows the next number."""
+        deadline = monotonic() + READY_S
+        while "next_seq" not in self._figures and monotonic() < deadline:
+            assert self._writer.stdout is not None
+            select.select([self._writer.stdout], [], [], 1.0)
+            self._hear()
+            if self._writer.poll() is not None and "next_seq" not in self._figures:
+                reason = self._figures.get("fatal", f"ended with {self._writer.returncode}")
+                raise EventLogError(f"events-dir {self.directory}: the event writer: {reason}")
+        if "next_seq" not in self._figures:
+            self._writer.kill()
+            raise EventLogError(f"events-dir {self.directory}: the event writer does not answer")
+
+    def _hear(self) -> None:
+        """Take in what the process says of itself."""
+        stream = self._writer.stdout
+        if stream is None or stream.closed:
+            return
+        with suppress(BlockingIOError):
+            data = os.read(stream.fileno(), 65_536)
+            if not data:
+                stream.close()
+            *lines, self._said = (self._said + data).split(b"\n")
+            if lines:
+                self._figures = json.loads(lines[-1])
+
+    def _has_ended(self) -> bool:
+        """Whether the process is gone."""
+        stream = self._writer.stdout
+        return stream is None or stream.closed
+
+    def _restart(self) -> None:
+        """Start the process again, once a second at most."""
+        if monotonic() < self._start_at:
+            return
+        self._start_at = monotonic() + RETRY_S
+        self._replace()
+
+    def _replace(self) -> None:
+        self._writer.kill()
+        self._writer.wait()
+        if self._writer.stdin is not None:
+            self._writer.stdin.close()
+        for name in self._before:
+            self._before[name] += self._figure(name)
+        self._figures, self._said = {}, b""
+        try:
+            self._writer = self._start_writer()
+            self.restarts += 1
+        except OSError as e:
+            self.error = f"the event writer does not start: {e.strerror or e}"
+
+    def _end_writer(self, deadline: float) -> bool:
+        """Have everything sealed; whether that was done in time."""
+        while monotonic() < deadline:
+            assert self._writer.stdin is not None
+            self._writer.stdin.close()
+            while monotonic() < deadline and not self._has_ended():
+                assert self._writer.stdout is not None
+                select.select([self._writer.stdout], [], [], 0.1)
+                self._hear()
+            if self._writer.wait() == 0:
+                return True
+            if self._figures.get("error"):
+                self.error = str(self._figures["error"])
+                return False
+            self._replace()  # it was killed
+        return False
+
+    def _figure(self, name: str) -> int:
+        return int(self._figures.get(name, 0))
 
 
-def _segments() -> ModuleType:
-    """The module that needs pyarrow, or an error that says how to get it."""
+def _ask_for_pyarrow() -> None:
+    """Raise an error that says how to get it when it is not there."""
     try:
-        from tuque.server import segments
-    except ModuleNotFoundError as e:
-        if not (e.name or "").startswith("pyarrow"):
-            raise
+        is_there = importlib.util.find_spec("pyarrow") is not None
+    except ValueError:
+        is_there = False
+    if not is_there:
         raise EventLogError(
             "events=yes needs pyarrow: pip install 'tuque[spark]', or set events=no"
-        ) from e
-    return segments
+        )

@@ -28,6 +28,7 @@ READ_BYTES: Final = 65_536
 REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
 HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
 IDLE_HOUSE_MS: Final = 1_000
+EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
 TODO_BYTES: Final = 1 << 20  # of a producer that waits: beyond it nothing more is read
 
 
@@ -187,19 +188,11 @@ class Pump:
     def settle(self) -> None:
         """[C8.3] Let the outcome of the turn out: journal, events, then replies."""
         s = self.s
-        n = s.n
         seq = self.write_journal()
         if s.bus is not None:
             s.bus.settle(seq)
-        eventlog = s.eventlog
-        if eventlog is not None:
-            events = n.events
-            assert events is not None
-            eventlog.flush(events)
-            if events.pending_rows() == 0:
-                self.events_ms = 0
-            elif self.events_ms <= n.now_ms:
-                self.events_ms = n.now_ms + 1000
+        if s.eventlog is not None:
+            self.tell_events(seq)
         if len(s.dirty) > 0:
             dirty = s.dirty
             s.dirty = []
@@ -213,6 +206,26 @@ class Pump:
             s.doomed = []
             for c in doomed:
                 self.outlet.close(c)
+
+    def tell_events(self, seq: i64) -> None:
+        """[E3.1] Pass events on once their turn's records are durable as far as replies need it."""
+        s = self.s
+        events = s.n.events
+        assert events is not None and s.eventlog is not None
+        durable: i64 = FAR
+        if s.committer is not None and (seq >= 0 or len(s.journal_error) > 0):
+            durable = s.committer.durable_seq
+            events.hold(self.binding_seq)
+        else:
+            events.hold(0)
+        if self.events_ms == 0 and events.open.rows > 0:
+            self.events_ms = s.n.now_ms + EVENTS_MS
+        is_due = 0 < self.events_ms <= s.n.now_ms
+        if is_due:
+            events.cut()
+        if is_due or events.is_ready(durable):
+            s.eventlog.flush(events, durable)
+            self.events_ms = s.n.now_ms + EVENTS_MS if events.pending_rows() > 0 else 0
 
     def write_journal(self) -> i64:
         """Hand the turn's records to the journal; what replies wait for, -1: for nothing."""

@@ -1,11 +1,11 @@
 """Event segments on disk: what a row looks like, and how a file comes into being.
 
-A segment is born as `.hot-*`, an Arrow IPC stream that grows by one compressed batch
-at a time and survives a kill; it is sealed into `date=YYYY-MM-DD/events-*.parquet` by
+A segment is born as `.hot-*`, an Arrow IPC stream that grows by one batch at a time and
+survives a kill; it is sealed into `date=YYYY-MM-DD/events-*.parquet` by
 writing `.tmp-*` and renaming it, so that a reader sees whole files only. Names starting
 with a dot are invisible to Spark. A file's name tells its node and the range of `seq`.
 
-Needs pyarrow; imported by server/eventlog.py only when events are on.
+Needs pyarrow; only the process server/eventwriter.py imports it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import fcntl
 import os
 import re
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tuque.core import events as ev
+from tuque.server.spool import Frame, node_of
 
 UTC_US: Final = pa.timestamp("us", tz="UTC")
 SCHEMA: Final = pa.schema(
@@ -56,55 +58,78 @@ _KINDS: Final = pa.array(ev.KIND_NAMES, pa.string())
 _DICTIONARY_COLUMNS: Final = ["node", "event", "queue", "consumer", "reason"]
 _HAS_REASON: Final = pa.array([ev.NACKED, ev.REQUEUED, ev.DEAD, ev.DELETED], pa.int8())
 _HAS_STAMPS: Final = pa.array([ev.ACKED, ev.EXPIRED, ev.DEAD, ev.DELETED], pa.int8())
-_SEALED_NAME: Final = re.compile(r"events-(.+)-(\d{20})-(\d{20})\.parquet")
+_HAS_NO_JOB: Final = pa.array([ev.STARTED, ev.STOPPED], pa.int8())
+_SEALED_NAME: Final = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.parquet")
 
 
-def to_batch(chunk: ev.Chunk, node: str) -> Any:
-    """The chunk as one record batch of SCHEMA."""
-    rows = chunk.rows
-    kinds = pa.Array.from_buffers(pa.int8(), rows, [None, pa.py_buffer(bytes(chunk.kinds))])
+def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
+    """Frames without a gap between them as one record batch of SCHEMA, and its ts in ms."""
+    rows = sum(frame.rows for frame in frames)
+    first_seq = frames[0].first_seq
+    raw = {
+        name: pa.py_buffer(b"".join([frame.columns[i] for frame in frames]))
+        for i, name in enumerate(ev.COLUMN_NAMES)
+    }
+    kinds = numbers(raw["kinds"], pa.int8())
     is_added = pc.equal(kinds, ev.ADDED)
     is_end = pc.is_in(kinds, _HAS_STAMPS)
     is_either = pc.or_(is_added, is_end)
-
-    def spread(values: list[int], mask: Any, kind: Any) -> Any:
-        """A short column at full length: null where the mask is false."""
-        return pc.replace_with_mask(pa.nulls(rows, kind), mask, pa.array(values, kind))
-
-    consumers = pc.cast(pa.array(chunk.consumer, pa.int64()), pa.string())
     is_delivered = pc.equal(kinds, ev.DELIVERED)
-    reasons = texts(chunk.reason)
+    is_mark = pc.is_in(kinds, _HAS_NO_JOB)
+    id_lens = pc.if_else(is_mark, pa.scalar(0, pa.int32()), pa.scalar(ev.ID_BYTES, pa.int32()))
+
+    def spread(name: str, mask: Any, kind: Any) -> Any:
+        """A short column at full length: null where the mask is false."""
+        return pc.replace_with_mask(pa.nulls(rows, kind), mask, numbers(raw[name], kind))
+
+    ts_ms = numbers(raw["ts"], pa.int64())
+    consumers = pc.cast(numbers(raw["consumer"], pa.int64()), pa.string())
+    reasons = texts(numbers(raw["reason_lens"], pa.int32()), raw["reasons"])
     columns = [
-        pa.array(array("q", range(chunk.first_seq, chunk.first_seq + rows))),
-        instants(pa.array(chunk.ts_ms, pa.int64())),
+        pa.array(range_of(first_seq, rows)),
+        instants(ts_ms),
         pa.repeat(pa.scalar(node, pa.string()), rows),
         _KINDS.take(kinds),
-        texts(chunk.queues),
-        texts(chunk.job_ids),
-        pa.array(chunk.delivery, pa.int32()),
+        texts(numbers(raw["queue_lens"], pa.int32()), raw["queues"]),
+        texts(id_lens, raw["ids"]),
+        numbers(raw["delivery"], pa.int32()),
         pc.replace_with_mask(pa.nulls(rows, pa.string()), is_delivered, consumers),
-        spread(chunk.size, is_either, pa.int32()),
-        spread(chunk.delay_ms, is_either, pa.int64()),
-        spread(chunk.ttl_ms, is_added, pa.int64()),
-        spread(chunk.retry_ms, is_added, pa.int64()),
+        spread("size", is_either, pa.int32()),
+        spread("delay", is_either, pa.int64()),
+        spread("ttl", is_added, pa.int64()),
+        spread("retry", is_added, pa.int64()),
         pa.nulls(rows, pa.int32()),
         pc.replace_with_mask(pa.nulls(rows, pa.string()), pc.is_in(kinds, _HAS_REASON), reasons),
-        instants(spread(chunk.enqueued_ms, is_end, pa.int64())),
-        instants(spread(chunk.first_ms, is_end, pa.int64())),
-        instants(spread(chunk.last_ms, is_end, pa.int64())),
-        spread(chunk.deliveries, is_end, pa.int32()),
-        spread(chunk.nacks, is_end, pa.int32()),
-        spread(chunk.timeouts, is_end, pa.int32()),
+        instants(spread("enqueued", is_end, pa.int64())),
+        instants(spread("first", is_end, pa.int64())),
+        instants(spread("last", is_end, pa.int64())),
+        spread("deliveries", is_end, pa.int32()),
+        spread("nacks", is_end, pa.int32()),
+        spread("timeouts", is_end, pa.int32()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), ts_ms
 
 
-def texts(values: list[bytes]) -> Any:
-    """Bytes as a string column; what is not UTF-8 is written with backslashes."""
+def range_of(first: int, rows: int) -> Any:
+    """The numbers of that many events."""
+    return array("q", range(first, first + rows))
+
+
+def numbers(raw: Any, kind: Any) -> Any:
+    """Little-endian numbers as a column, without a copy."""
+    return pa.Array.from_buffers(kind, raw.size * 8 // kind.bit_width, [None, raw])
+
+
+def texts(lengths: Any, raw: Any) -> Any:
+    """Bytes one after the other as a string column; what is not UTF-8 gets backslashes."""
+    zero = pa.array([0], pa.int32())
+    ends = pa.concat_arrays([zero, pc.cumulative_sum(lengths).cast(pa.int32())])
+    column = pa.Array.from_buffers(pa.binary(), len(lengths), [None, ends.buffers()[1], raw])
     try:
-        return pa.array(values, pa.binary()).cast(pa.string())
+        return column.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([v.decode("utf-8", "backslashreplace") for v in values], pa.string())
+        values = [v.decode("utf-8", "backslashreplace") for v in column.to_pylist()]
+        return pa.array(values, pa.string())
 
 
 def instants(ms: Any) -> Any:
@@ -114,12 +139,18 @@ def instants(ms: Any) -> Any:
     return us.cast(UTC_US)
 
 
-def by_day(chunk: ev.Chunk, batch: Any) -> Iterator[tuple[int, Any]]:
-    """The batch cut at midnight UTC: (days since 1970, rows). Instants never go back."""
-    start = 0
-    while start < chunk.rows:
-        day = chunk.ts_ms[start] // DAY_MS
-        end = bisect_left(chunk.ts_ms, (day + 1) * DAY_MS, start)
+def by_day(ts_ms: Any, batch: Any, skip: int = 0) -> Iterator[tuple[int, Any]]:
+    """The batch from row `skip` on, cut at midnight UTC: (days since 1970, rows).
+
+    Instants never go back.
+    """
+    start = skip
+    while start < batch.num_rows:
+        day = ts_ms[start].as_py() // DAY_MS
+        if ts_ms[-1].as_py() < (day + 1) * DAY_MS:
+            end = batch.num_rows
+        else:
+            end = pc.sum(pc.less(ts_ms, (day + 1) * DAY_MS)).as_py()
         yield day, batch.slice(start, end - start)
         start = end
 
@@ -131,21 +162,31 @@ class HotSegment:
         self.path = directory / f".hot-{node}-{first_seq:020d}"
         self.day = day
         self.rows = 0
+        self.is_torn = False
         self._lock = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._sink = pa.OSFile(str(self.path), "wb")
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        self._writer = pa.ipc.new_stream(self._sink, SCHEMA, options=options)
+        self._writer = pa.ipc.new_stream(self._sink, SCHEMA)  # plain: sealing maps it
 
     def write(self, batch: Any) -> None:
-        """Append the rows; they survive a kill of this process. Raises OSError."""
-        self._writer.write_batch(batch)
+        """Append the rows; they survive a kill of this process.
+
+        Raises OSError, and then nothing of the batch is left: `close` comes next.
+        """
+        whole = self._sink.tell()
+        try:
+            self._writer.write_batch(batch)
+        except FAILURES:
+            os.ftruncate(self._lock, whole)
+            self.is_torn = True
+            raise
         self.rows += batch.num_rows
 
     def close(self) -> None:
         """Give up the file; `seal` comes next."""
         try:
-            self._writer.close()
+            if not self.is_torn:
+                self._writer.close()
             self._sink.close()
         finally:
             os.close(self._lock)
@@ -155,7 +196,7 @@ def read_hot(path: Path) -> Any:
     """The whole batches of a hot segment as a table; a torn end is left out."""
     batches = []
     try:
-        with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
             while True:
                 batches.append(reader.read_next_batch())
     except (StopIteration, pa.ArrowInvalid):
@@ -184,6 +225,7 @@ def seal(hot: Path, directory: Path) -> Path | None:
             table,
             str(temporary),
             compression="zstd",
+            compression_level=1,
             use_dictionary=_DICTIONARY_COLUMNS,
             coerce_timestamps="us",
         )
@@ -196,18 +238,13 @@ def seal(hot: Path, directory: Path) -> Path | None:
     return target
 
 
-def recover(directory: Path) -> list[Path]:
-    """Seal what killed nodes left behind; the sealed files."""
+def recover(directory: Path, node: str) -> list[Path]:
+    """Seal what a killed writer of that node left behind; the sealed files."""
     sealed = []
     for hot in sorted(directory.glob(".hot-*")):
-        fd = os.open(hot, os.O_RDWR)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            target = seal(hot, directory)
-        except BlockingIOError:
-            continue  # a living node writes it
-        finally:
-            os.close(fd)
+        if node_of(hot) != node:
+            continue
+        target = seal(hot, directory)
         if target is not None:
             sealed.append(target)
     return sealed
@@ -216,7 +253,7 @@ def recover(directory: Path) -> list[Path]:
 def next_seq(directory: Path, node: str) -> int:
     """The number after the last one this node has sealed; 0 if there is none."""
     last = -1
-    for path in directory.glob("date=*/events-*.parquet"):
+    for path in directory.glob("date=*/*.parquet"):
         match = _SEALED_NAME.fullmatch(path.name)
         if match and match[1] == node:
             last = max(last, int(match[3]))
@@ -234,6 +271,21 @@ def prune(directory: Path, keep_bytes: int) -> int:
         excess -= path.stat().st_size
         path.unlink()
         removed += 1
+    return removed
+
+
+def prune_days(directory: Path, keep_days: int, now_s: float) -> int:
+    """Remove sealed segments of days (UTC) that ended more than that many days ago; how many."""
+    oldest = date(1970, 1, 1) + timedelta(days=int(now_s) // 86_400 - keep_days)
+    removed = 0
+    for folder in directory.glob("date=*"):
+        if folder.name >= f"date={oldest.isoformat()}":
+            continue
+        for path in folder.glob("*.parquet"):
+            path.unlink(missing_ok=True)
+            removed += 1
+        with suppress(OSError):  # not empty: somebody else's file
+            folder.rmdir()
     return removed
 
 

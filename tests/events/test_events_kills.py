@@ -1,0 +1,183 @@
+"""Servers and writers that are killed, and full disks: what the segments then hold (SPEC E3)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+import hiredis
+import pytest
+
+pq = pytest.importorskip("pyarrow.parquet")
+SRC = str(Path(__file__).parents[2] / "src")
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Until it is so, at most half a minute."""
+    deadline = monotonic() + 30
+    while not condition():
+        assert monotonic() < deadline, f"in vain: {what}"
+        sleep(0.01)
+
+
+class Line:
+    """One connection."""
+
+    def __init__(self, port: int) -> None:
+        self.sock = socket.create_connection(("127.0.0.1", port), 30)
+        self.reader = hiredis.Reader()
+
+    def send(self, *words: str | bytes) -> None:
+        self.sock.sendall(hiredis.pack_command(words))
+
+    def reply(self) -> object:
+        while (found := self.reader.gets()) is False:
+            data = self.sock.recv(65_536)
+            if not data:
+                raise EOFError
+            self.reader.feed(data)
+        return found
+
+    def call(self, *words: str | bytes) -> object:
+        self.send(*words)
+        return self.reply()
+
+    def info(self) -> dict[str, str]:
+        text = self.call("INFO", "events")
+        assert isinstance(text, bytes)
+        return dict(row.split(":", 1) for row in text.decode().split("\r\n") if ":" in row)
+
+
+@contextmanager
+def node(directory: Path, *options: str, file_bytes: int = 0) -> Iterator[tuple[int, int]]:
+    """A server's port and pid; `file_bytes` limits the size of its files."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    code = "import sys; from tuque.main import main; sys.argv[0] = 'tuque'; main()"
+    if file_bytes:
+        limit = f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({file_bytes}, {file_bytes}));"
+        code = limit + code
+    command = [sys.executable, "-c", code, "server", "--port", str(port), "--dir", str(directory)]
+    server = subprocess.Popen(
+        [*command, "--events", "yes", *options],
+        env=os.environ | {"PYTHONPATH": SRC},
+        stdout=subprocess.DEVNULL,
+        cwd=directory,
+    )
+
+    def is_up() -> bool:
+        assert server.poll() is None
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            return False
+        return Line(port).call("PING") == b"PONG"
+
+    try:
+        wait_for(is_up, "the server")
+        yield port, server.pid
+    finally:
+        if server.poll() is None:
+            server.send_signal(signal.SIGTERM)
+        server.wait(60)
+
+
+def rows(directory: Path) -> list[dict[str, object]]:
+    """All sealed rows, by number."""
+    found = (directory / "events").glob("date=*/*.parquet")
+    all_rows = [row for path in found for row in pq.ParquetFile(path).read().to_pylist()]
+    return sorted(all_rows, key=lambda row: row["seq"])
+
+
+def is_gone(pid: int) -> bool:
+    """Whether the process has ended (it is not our child)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return stat.rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_a_killed_writer_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    with node(tmp_path) as (port, _):
+        line = Line(port)
+        for round_ in range(3):
+            for _ in range(200):
+                line.send("ADDJOB", "q", "body", "0")
+            for _ in range(200):
+                line.reply()
+            pid = int(line.info()["events_writer_pid"])
+            if round_ == 1:
+                wait_for(lambda: int(line.info()["events_written"]) > 0, "something written")
+            os.kill(pid, signal.SIGKILL)
+            wait_for(
+                lambda old=pid: int(line.info()["events_writer_pid"]) != old,  # type: ignore[misc]
+                "another writer",
+            )
+        assert int(line.info()["events_writer_restarts"]) == 3
+    assert [row["seq"] for row in rows(tmp_path)] == list(range(602))
+
+
+def test_a_killed_server_leaves_no_writer_and_no_lie(tmp_path: Path) -> None:
+    """E3.1, E3.2: after a kill the stream tells of no ack that the journal does not have."""
+    before: list[dict[str, object]] = []
+    for _ in range(2):
+        journal = ("--appendonly", "yes", "--appendfsync", "always")
+        with node(tmp_path, *journal) as (port, pid):
+            line = Line(port)
+            writer = int(line.info()["events_writer_pid"])
+            for _ in range(150):
+                for _ in range(20):
+                    line.send("ADDJOB", "q", "x" * 100, "0")
+                line.send("GETJOB", "NOHANG", "COUNT", "20", "FROM", "q")
+                for _ in range(20):
+                    line.reply()
+                jobs = line.reply()
+                assert isinstance(jobs, list)
+                line.send("ACKJOB", *[job[1] for job in jobs])
+                line.reply()
+            for _ in range(500):
+                line.send("ADDJOB", "q", "x" * 100, "0")
+            os.kill(pid, signal.SIGKILL)
+            wait_for(lambda: is_gone(writer), "the end of the writer")  # noqa: B023
+            assert not list((tmp_path / "events").glob(".raw-*"))
+            assert not list((tmp_path / "events").glob(".hot-*"))
+        found = rows(tmp_path)
+        assert [row["seq"] for row in found] == list(range(len(found)))
+        assert len(found) - len(before) > 5_000
+        with node(tmp_path, *journal) as (port, _):
+            line = Line(port)
+            ended = {row["job_id"] for row in found if row["event"] == "acked"}
+            for row in found:
+                if row["event"] == "acked":
+                    assert line.call("SHOW", str(row["job_id"])) is None
+                elif row["event"] == "added" and row["job_id"] not in ended:
+                    assert line.call("SHOW", str(row["job_id"])) is not None
+        before = rows(tmp_path)
+        assert [row["seq"] for row in before] == list(range(len(before)))
+        line = None  # type: ignore[assignment]
+
+
+def test_a_full_disk_costs_only_counted_events(tmp_path: Path) -> None:
+    """E3.3: a file that may not grow: raw files are cut, segments wait, what is lost is counted."""
+    with node(tmp_path, "--events-buffer", "1000", file_bytes=40_000) as (port, _):
+        line = Line(port)
+        for _ in range(60):
+            for _ in range(100):
+                line.send("ADDJOB", "q", "x", "0")
+            for _ in range(100):
+                line.reply()
+        info = line.info()
+        total, dropped = int(info["events_seq"]), int(info["events_dropped"])
+        assert total == 6001
+    found = [row["seq"] for row in rows(tmp_path)]
+    assert len(set(found)) == len(found)
+    assert len(found) <= total + 1 - dropped
