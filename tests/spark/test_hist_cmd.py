@@ -16,6 +16,7 @@ pytest.importorskip("plotly")
 from click.testing import CliRunner, Result
 
 from tuque.main import tuque
+from tuque.spark import pipeline
 from tuque.spark.streams import LOG
 
 
@@ -98,3 +99,17 @@ def test_no_events_is_a_clear_error(tmp_path: Path) -> None:
     result = run("report", "--events", tmp_path / "none", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "no such directory" in result.output
+
+
+def test_what_was_compacted_counts_once(history: Path, tmp_path: Path) -> None:
+    """H4.6: a day that was compacted while its segments are still there."""
+    (segment,) = history.glob("date=*/*.parquet")
+    folder = tmp_path / segment.parent.name
+    folder.mkdir()
+    names = ["events-n1-{:020d}-{:020d}.parquet".format(*span) for span in ((0, 9), (10, 24))]
+    names += [f"compact-n1-{0:020d}-{24:020d}.parquet", "notes.parquet"]
+    names += [f"events-n10-{0:020d}-{9:020d}.parquet"]
+    for name in names:
+        shutil.copy(segment, folder / name)
+    found = pipeline.find_segments(tmp_path, tmp_path / "scratch")
+    assert [Path(name).name[:10] for name in found.sealed] == ["compact-n1", "events-n10"]

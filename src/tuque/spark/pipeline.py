@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,9 @@ from tuque.spark.errors import NoEventsError
 
 Step = Callable[[str], AbstractContextManager[None]]
 
+Span = tuple[str, int, int]  # node, first and last number
+
+SEGMENT = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.parquet")
 BUCKETS_MAX = 240  # points on a time axis
 ROWS_MAX = 20  # rows of a table of the report
 WIDTHS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400]
@@ -67,16 +71,38 @@ def find_segments(events: Path, scratch: Path) -> Segments:
     copies = {
         hot.name: copy for hot in sorted(events.glob(".hot-*")) if (copy := _copy(hot, scratch))
     }
-    sealed = sorted(events.glob("date=*/events-*.parquet"))
-    begins = {path.name.rsplit("-", 1)[0] for path in sealed}
-    hot = [
-        str(c) for name, c in copies.items() if name.replace(".hot-", "events-", 1) not in begins
-    ]
+    sealed = whole(sorted(events.glob("date=*/*.parquet")))
+    spans = [span for path in sealed if (span := span_of(path)) is not None]
+    hot = [str(copy) for name, copy in copies.items() if not _is_sealed(name, spans)]
     if not sealed and not hot:
         raise NoEventsError(
             f"{events}: no event segments; does the server run with events=yes and this events-dir?"
         )
     return Segments([str(path) for path in sealed], hot)
+
+
+def whole(paths: list[Path]) -> list[Path]:
+    """Those of the files that are segments, each event once: without what was compacted."""
+    spans = {path: span for path in paths if (span := span_of(path)) is not None}
+    compact = [span for path, span in spans.items() if path.name.startswith("compact-")]
+    return [
+        path
+        for path, (node, first, last) in spans.items()
+        if path.name.startswith("compact-")
+        or not any(n == node and a <= first and last <= b for n, a, b in compact)
+    ]
+
+
+def span_of(path: Path) -> Span | None:
+    """Node, first and last number of a sealed segment, by its name; None: it is none."""
+    found = SEGMENT.fullmatch(path.name)
+    return (found[1], int(found[2]), int(found[3])) if found else None
+
+
+def _is_sealed(hot: str, spans: list[Span]) -> bool:
+    """Whether a segment that was still being written has been sealed since."""
+    node, _, first = hot.removeprefix(".hot-").rpartition("-")
+    return any(n == node and a <= int(first) <= b for n, a, b in spans)
 
 
 def _copy(hot: Path, scratch: Path) -> Path | None:

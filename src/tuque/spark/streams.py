@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 WATERMARK: Final = "5 minutes"  # segments of several nodes come a roll (60 s) apart, and late
-SEGMENTS: Final = "events-*.parquet"
+SEGMENTS: Final = "events-*.parquet"  # H4.6: no compact-*, which come behind a stream
 LOG: Final = "_spark_metadata"  # where Spark keeps which files of a streamed table count
 
 
