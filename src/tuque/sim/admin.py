@@ -242,8 +242,8 @@ def take_back(cluster: Cluster, m: Machine, times: int = 3) -> None:
     if m.shell is not None and m.shell.links.linked() < len(cluster.machines) - 1:
         m.die(how="kill", back="empty", down_ms=100)
         cluster.world.after(500_000, partial(meet_again, cluster, m))
-        if times > 1:
-            cluster.world.after(3_000_000, partial(take_back, cluster, m, times - 1))
+    if times > 1:  # it may look linked for the moment until it hears that it is refused
+        cluster.world.after(3_000_000, partial(take_back, cluster, m, times - 1))
 
 
 def forget_everywhere(cluster: Cluster, m: Machine) -> None:
