@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 from cluster_lab import Lab
+from node_by_hand import Box
 
 from tuque.core.copies import on_producer_gone, on_reach_changed
 from tuque.core.dedupe import KEY_BYTES
 from tuque.core.job import ACTIVE, QUEUED, WAIT_REPL, Job
 from tuque.core.msgs import ReplJob
-from tuque.core.once import FOLLOWER_TIMEOUT, follow, keep_key, must_wait, same_job
+from tuque.core.node import Adding
+from tuque.core.once import FOLLOWER_TIMEOUT, follow, keep_key, must_wait, on_add_over, same_job
 from tuque.core.publishing import COPIES_MS, SEND_JOBS, WAITS, PublishSpec, on_publish
+from tuque.core.readback import Record, decode
+from tuque.core.records import KEY
 from tuque.core.staged import Staged
 from tuque.core.staging import on_stage
+from tuque.server.producers import tell_added
+from tuque.store.rewrite import Snapshot
 
 TIMEOUT = b"NOREPL Timeout reached before replicating to the requested number of nodes"
 
@@ -249,6 +255,52 @@ def test_key_of_a_failed_job() -> None:
     lab.pass_ms(200)
     assert (2, second.id, b"") in answers(lab, 0)
     assert lab.nodes[0].jobs[second.id].state == QUEUED
+
+
+def test_producer_alone_goes_away() -> None:
+    """Its job is undone (R7.1), and the key is free (Z4.5)."""
+    lab = Lab(3)
+    lab.hold(2, 0)
+    job = add(lab, 1)
+    on_producer_gone(lab.nodes[0], 1)
+    lab.run()
+    assert job is not None and job.id not in lab.nodes[0].jobs
+    assert lab.nodes[0].keys.kept == {} and lab.nodes[0].keys.pending == {}
+
+
+def test_key_of_a_job_in_the_making_is_in_no_snapshot() -> None:
+    """A snapshot does not have keys whose jobs it cannot have (Z6.4)."""
+    lab = Lab(3, has_journal=True)
+    lab.hold(2, 0)
+    add(lab, 1)
+    snapshot = Snapshot(lab.nodes[0])
+    lab.release(2, 0)
+    lab.pass_ms(100)
+    r, kinds = Record(), []
+    payload = snapshot.slice(lab.nodes[0], 100)
+    at = 0
+    while at < len(payload):
+        at = decode(payload, at, r)
+        kinds.append(r.kind)
+    assert snapshot.is_done() and KEY not in kinds
+    lab.journals[0].rewrite(lab.nodes[0])
+    lab.die(0)
+    assert len(lab.nodes[0].keys.kept) == 1
+
+
+def test_dispatcher_lets_the_second_wait(box: Box) -> None:
+    """The second producer gets its reply when the job is safe (Z4.4), behind none before it."""
+    n = box.n
+    id = box.run("ADDJOB", "q", "b", 0, "DEDUPE", "k").encode()
+    adding = Adding(n.jobs[id], 1, 0, 0)
+    n.adding[id] = adding
+    other = box.session()
+    assert other("ADDJOB", "q", "b", 0, "DEDUPE", "k") is None
+    assert other("ADDJOB", "q", "b", 0, "ASYNC", "DEDUPE", "k") is None, "behind the first"
+    del n.adding[id]
+    on_add_over(n, adding, b"")
+    tell_added(box.server)
+    assert other.raw() == b"+%s\r\n" % id * 2
 
 
 def test_key_that_waits_holds_a_publish() -> None:

@@ -11,8 +11,10 @@ from node_by_hand import Box
 
 from tuque.core.job import ACTIVE, QUEUED
 from tuque.core.procedures import check
-from tuque.core.readback import Record, decode
-from tuque.core.records import KIND_NAMES, Records
+from tuque.core.readback import BadRecord, Record, decode
+from tuque.core.records import APP, KIND_NAMES, STAGED, Records
+from tuque.core.stage_load import StageLog
+from tuque.store.rewrite import Snapshot
 
 __all__ = ["kept"]
 
@@ -230,3 +232,75 @@ def test_flushed(kept: Kept) -> None:
     kept.restart("power")
     n = kept.box.n
     assert n.staging.bytes == 0 and n.keys.kept == {} and n.staging.apps == {}
+
+
+def test_told_twice(kept: Kept) -> None:
+    """Records that are applied twice change nothing (Z6.1, J2.2)."""
+    box = kept.box
+    records = box.n.records = Records()
+    box.run = box.sessions[0]
+    for i in range(3):
+        stage(box, str(i), "ab"[i % 2])
+    box.run("PUBLISH", "app", 1, "t", "a", "b")
+    stage(box, "3")
+    box.run("ADDJOB", "q", "k", 0, "DEDUPE", "k")
+    payload = records.take()
+    log, jobs = StageLog(), []
+    starts, at, r = [], 0, Record()
+    while at < len(payload):
+        starts.append(at)
+        at = decode(payload, at, r)
+    for start in starts:
+        for _ in range(2):
+            decode(payload, start, r)
+            if STAGED <= r.kind <= APP:
+                jobs += log.apply(r.kind, r.stage)
+    assert [job.body for job in jobs] == [b"0", b"2", b"1"]
+    assert [s.body for s in log.txns[b"t"][b"a"].jobs] == [b"3"]
+    assert len(log.keys) == 1 and log.apps[b"app"].version == 1
+
+
+def test_attempt_begun_anew(kept: Kept) -> None:
+    """An attempt that was dropped after its time begins anew, also in the journal (Z1.4)."""
+    stage(kept.box, "1")
+    stage(kept.box, "2")
+    kept.box.pass_ms(60_000)
+    stage(kept.box, "3")
+    kept.restart("power")
+    assert staged(kept.box) == {b"a": [b"3"]}
+
+
+def test_snapshot_outlives_what_it_tells(kept: Kept) -> None:
+    """Jobs that are freed while a snapshot is made are told by it (Z6.4)."""
+    for i in range(30):
+        stage(kept.box, str(i))
+    snapshot = Snapshot(kept.box.n)
+    kept.box.run("PUBLISH", "app", 1, "t", "a")
+    kept.box.pass_ms(1)
+    assert kept.box.n.staging.dropping == []
+    kinds = []
+    while not snapshot.is_done():
+        kinds += kinds_of(snapshot.slice(kept.box.n, 7))
+    assert kinds == ["staged"] * 30
+
+
+@pytest.mark.parametrize("size", range(0, 400, 3))
+def test_records_cut_off(kept: Kept, size: int) -> None:
+    """A record that is cut off, or says more than it holds, is refused (J5.2)."""
+    box = kept.box
+    records = box.n.records = Records()
+    box.run = box.sessions[0]
+    stage(box, "1", "a", "DEDUPE", "k")
+    box.run("PUBLISH", "app", 1, "t", "a")
+    box.run("ADDJOB", "q", "k", 0, "DEDUPE", "m")
+    payload = records.take()
+    at, r = 0, Record()
+    while at < len(payload):
+        end = decode(payload, at, r)
+        if r.kind >= STAGED and at <= size < end:
+            for broken in (payload[:size], payload[:size] + b"\xff" * (end - size)):
+                try:
+                    assert decode(broken, at, Record()) <= len(broken)
+                except BadRecord:
+                    pass
+        at = end
