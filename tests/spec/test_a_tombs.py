@@ -115,6 +115,16 @@ def test_tombstones_count() -> None:
     assert n.tombs.ids == {}
 
 
+def test_a_node_that_was_waited_for_in_vain_can_answer_later() -> None:
+    """A8.3 Tombstones count as memory and are evicted only as M3 says."""
+    tombs = Tombs()
+    tombs.bury(b"one", 10_000, 2, 3)
+    assert tombs.evict(0, 10) == 1
+    assert not tombs.is_heard(1, 9)
+    tombs.on_echo(1, 9)
+    assert tombs.waiting == {}
+
+
 def test_sweeping_is_done_in_pieces() -> None:
     """A8.1 until each of them has answered a heartbeat begun after the collection"""
     # Sets, rounds and ends differ, and the table shrinks in bounded steps.

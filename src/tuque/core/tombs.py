@@ -247,6 +247,8 @@ class Tombs:
                     bucket = queue.popleft()
                     if not bucket.is_gone:
                         self.drop(bucket)
+                        if len(queue) == 0:
+                            del self.waiting[slot]  # none is empty: `is_heard` looks at the first
                         return self.sweep(most)
                 if len(queue) == 0:
                     del self.waiting[slot]
