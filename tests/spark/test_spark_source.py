@@ -176,6 +176,20 @@ def test_a_batch_that_fails_too_often_is_buried(broker: RealServer, client: Clie
     assert sorted(job.body for job in client.getjob("q.dead", count=10)) == [b"0", b"1"]
 
 
+def test_a_batch_that_the_sink_acknowledged(broker: RealServer, client: Client) -> None:
+    """Published and acknowledged in one step, then the driver died and replays it."""
+    fill(client, 2)
+    zero = {"epoch": 0, "seq": 0}
+    one = reader(broker).latestOffset(zero, ReadMaxRows(10))
+    client.lease_commit("g", one["epoch"], one["seq"])
+    with pytest.raises(ReplyError) as caught:
+        read(reader(broker), zero, one)
+    assert caught.value.code == "ACKED"
+    again = reader(broker, ackedby="sink")
+    assert read(again, zero, one) == []
+    assert again.latestOffset(one, ReadMaxRows(10)) is one
+
+
 @pytest.mark.parametrize("fails", [True, False])
 def test_jobs_that_others_had(broker: RealServer, client: Client, fails: bool) -> None:
     fill(client, 2)
@@ -217,6 +231,7 @@ def test_a_look_changes_nothing(broker: RealServer, client: Client) -> None:
         ({"group": "g", "maxBytesPerTrigger": "many"}, "maxBytesPerTrigger"),
         ({"group": "g", "leaseTimeout": "5 minutes"}, "leaseTimeout"),
         ({"group": "g", "heartbeat": "10m"}, "heartbeat"),
+        ({"group": "g", "ackedBy": "me"}, "ackedBy"),
         ({"group": "g", "states": "open"}, "states"),
         ({"group": "g", "url": "tuque://a,b"}, "one node"),
         ({"group": "g", "path": "q"}, "no path"),

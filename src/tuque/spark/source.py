@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from tuque.client.sync import Client
-from tuque.errors import ConnectionError, Loading, ReplyError
+from tuque.errors import Acked, ConnectionError, Loading, ReplyError
 from tuque.spark.errors import SourceError
 from tuque.spark.source_columns import of_jobs, of_lease
 from tuque.spark.source_options import SourceOptions, url_of
@@ -221,7 +221,12 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     max_bytes=FETCH_BYTES,
                 )
 
-            found = self.node.ask(fetch)
+            try:
+                found = self.node.ask(fetch)
+            except Acked:
+                if options.is_acked_by_sink:
+                    return  # published and acknowledged in one step before Spark noted it
+                raise
             yield found
             position = found.next
             if position >= found.total:

@@ -33,6 +33,7 @@ NAMES: Final = (
     "leaseTimeout",
     "heartbeat",
     "failOnDataLoss",
+    "ackedBy",
     "maxBatchAttempts",
     "deadLetterQueue",
     "fetchSize",
@@ -60,6 +61,7 @@ class SourceOptions:
     lease_timeout_ms: int = 300_000
     heartbeat_ms: int = 100_000
     fail_on_loss: bool = True
+    is_acked_by_sink: bool = False  # a batch that is committed already has been written, too
     max_attempts: int = 0  # 0: no limit
     dead_letter: str = ""  # empty: the job's queue with .dead
     fetch_size: int = 2000
@@ -104,6 +106,7 @@ def _parsed(given: Mapping[str, str], parallelism: int) -> SourceOptions:
         lease_timeout_ms=lease_ms,
         heartbeat_ms=beat_ms,
         fail_on_loss=_is_on(given, "failOnDataLoss", True),
+        is_acked_by_sink=given.get("ackedby", "source").lower() == "sink",
         max_attempts=_whole(given, "maxBatchAttempts", 0, 0, 1_000_000),
         dead_letter=given.get("deadletterqueue", ""),
         fetch_size=_whole(given, "fetchSize", 2000, 1, 100_000),
@@ -123,6 +126,8 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
         raise SourceError("option group is missing: a stream needs a name of its own for its lease")
     if streams and len(found.broker.seeds) > 1:
         raise SourceError("a stream leases from one node: name one in url or host")
+    if given.get("ackedby", "source").lower() not in ("source", "sink"):
+        raise SourceError("option ackedBy must be source, or sink when the sink has ackGroup")
     if found.heartbeat_ms >= found.lease_timeout_ms:
         raise SourceError("option heartbeat must be shorter than leaseTimeout")
     for state in found.states:
