@@ -262,14 +262,19 @@ def next_seq(directory: Path, node: str) -> int:
 
 def prune(directory: Path, keep_bytes: int) -> int:
     """Remove the oldest sealed segments beyond that many bytes, never the newest; how many."""
-    paths = sorted(directory.glob("date=*/*.parquet"), key=lambda p: p.stat().st_mtime_ns)
-    excess = sum(p.stat().st_size for p in paths) - keep_bytes
+    sizes: list[tuple[int, int, Path]] = []
+    for path in directory.glob("date=*/*.parquet"):
+        with suppress(FileNotFoundError):  # compaction was faster
+            found = path.stat()
+            sizes.append((found.st_mtime_ns, found.st_size, path))
+    sizes.sort()
+    excess = sum(size for _, size, _ in sizes) - keep_bytes
     removed = 0
-    for path in paths[:-1]:
+    for _, size, path in sizes[:-1]:
         if excess <= 0:
             break
-        excess -= path.stat().st_size
-        path.unlink()
+        excess -= size
+        path.unlink(missing_ok=True)
         removed += 1
     return removed
 

@@ -20,6 +20,7 @@ SUBCOMMANDS: Final = {
     "backfill": ("tuque.spark.backfill_cmd", "backfill", "Files or a table into queues."),
     "triage": ("tuque.spark.deadletters_cmd", "triage", "What is in dead-letter queues, and why."),
     "replay": ("tuque.spark.deadletters_cmd", "replay", "Dead letters back into their queues."),
+    "compact": ("tuque.spark.compact_cmd", "compact", "Merge small event segments into big ones."),
     "submit": ("tuque.spark.submit", "submit", "spark-submit with Tuque's Java and settings."),
     "shell": ("tuque.spark.submit", "shell", "pyspark with Tuque's Java and settings."),
 }

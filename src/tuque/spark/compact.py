@@ -1,0 +1,200 @@
+"""Compaction: the many small event segments of a day become few big ones (SPEC E5).
+
+A big file `compact-NODE-FIRST-LAST.parquet` appears by one rename and covers, by its name,
+the small ones it was made of: readers (pipeline.whole) leave those out, so it does not
+matter when they go. They go a while later, for readers that have listed them already. Cut
+at any instant, the next run goes on. Needs pyarrow alone; knows nothing of the server.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from tuque.spark.pipeline import span_of
+
+BATCH_ROWS: Final = 65_536  # in memory at once
+GROUP_ROWS: Final = 262_144  # of a row group: what one task reads
+_TEXTS: Final = ["node", "event", "queue", "consumer", "reason"]
+
+
+class CompactError(Exception):
+    """Compaction cannot be done; the text says why."""
+
+
+@dataclass
+class Done:
+    """What one run did."""
+
+    days: int = 0
+    merged: int = 0  # small files that are now in a big one
+    made: int = 0
+    removed: int = 0
+    bytes_before: int = 0  # of those merged
+    bytes_after: int = 0
+
+
+def compact(
+    events: Path,
+    before: str,
+    now_s: float,
+    *,
+    rows: int = 5_000_000,
+    grace_s: float = 3600.0,
+    on_day: Callable[[str], None] = lambda _: None,
+) -> Done:
+    """Compact the days (UTC, "2026-01-31") before that one; files of up to `rows` events.
+
+    What was merged more than `grace_s` ago is removed. Raises CompactError.
+    """
+    if not events.is_dir():
+        raise CompactError(f"{events}: no such directory")
+    done = Done()
+    with _alone(events):
+        for folder in sorted(events.glob("date=*")):
+            if folder.name < f"date={before}":
+                on_day(folder.name.removeprefix("date="))
+                _compact_day(folder, rows, done)
+                done.days += 1
+            done.removed += _remove_merged(folder, now_s - grace_s)
+    return done
+
+
+@contextmanager
+def _alone(events: Path) -> Iterator[None]:
+    """Hold the lock that keeps a second run out."""
+    with (events / ".lock-compact").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CompactError(f"{events}: another compaction is running") from None
+        yield
+
+
+def _compact_day(folder: Path, rows: int, done: Done) -> None:
+    for torn in folder.glob(".tmp-compact-*"):
+        torn.unlink(missing_ok=True)  # of a run that was killed
+    for run in _runs(_small_ones(folder)):
+        for group in _groups(run, rows):
+            if len(group) < 2:
+                continue
+            with suppress(FileNotFoundError):  # retention was faster
+                before = sum(path.stat().st_size for path in group)
+                made = _merge(folder, group)
+                done.merged += len(group)
+                done.made += 1
+                done.bytes_before += before
+                done.bytes_after += made.stat().st_size
+
+
+def _small_ones(folder: Path) -> list[Path]:
+    """Segments that no big file covers, by node and number."""
+    covers = _covers(folder)
+    paths = [p for p in folder.glob("events-*.parquet") if span_of(p) and not _is_in(p, covers)]
+    return sorted(paths, key=lambda path: path.name)
+
+
+def _runs(paths: list[Path]) -> Iterator[list[Path]]:
+    """Files of one node without a gap of numbers: what lies in a gap may still be sealed."""
+    run: list[Path] = []
+    for path in paths:
+        span, last = span_of(path), span_of(run[-1]) if run else None
+        if last and span and (span[0] != last[0] or span[1] != last[2] + 1):
+            yield run
+            run = []
+        run.append(path)
+    if run:
+        yield run
+
+
+def _groups(run: list[Path], rows: int) -> Iterator[list[Path]]:
+    """The run cut into groups of about that many events."""
+    first = span_of(run[0])
+    assert first is not None
+
+    def part(path: Path) -> int:
+        span = span_of(path)
+        assert span is not None
+        return (span[1] - first[1]) // rows
+
+    for _, group in groupby(run, part):
+        yield list(group)
+
+
+def _merge(folder: Path, group: list[Path]) -> Path:
+    """Write the files of the group as one, durably, under its name by one rename."""
+    import pyarrow.parquet as pq
+
+    begin, end = span_of(group[0]), span_of(group[-1])
+    assert begin is not None and end is not None
+    target = folder / f"compact-{begin[0]}-{begin[1]:020d}-{end[2]:020d}.parquet"
+    temporary = folder / f".tmp-{target.name}"
+    schema = pq.read_schema(str(group[0]))
+    with pq.ParquetWriter(
+        str(temporary), schema, compression="zstd", use_dictionary=_TEXTS
+    ) as writer:
+        waiting: list[object] = []
+        count = 0
+        for path in group:
+            with pq.ParquetFile(str(path)) as file:
+                for batch in file.iter_batches(BATCH_ROWS):
+                    waiting.append(batch)
+                    count += batch.num_rows
+                    if count >= GROUP_ROWS:
+                        _put(writer, waiting, schema)
+                        waiting, count = [], 0
+        if waiting:
+            _put(writer, waiting, schema)
+    _sync(temporary)
+    os.rename(temporary, target)
+    _sync(folder)
+    return target
+
+
+def _put(writer: object, batches: list[object], schema: object) -> None:
+    """Write the batches as one row group."""
+    import pyarrow as pa
+
+    writer.write_table(pa.Table.from_batches(batches, schema=schema))  # type: ignore[attr-defined]
+
+
+def _remove_merged(folder: Path, made_before_s: float) -> int:
+    """Remove small files that a big one covers since that instant; how many."""
+    covers = {}
+    for path in folder.glob("compact-*.parquet"):
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime <= made_before_s and (span := span_of(path)):
+                covers[path] = span
+    removed = 0
+    for path in folder.glob("events-*.parquet"):
+        if _is_in(path, covers):
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def _covers(folder: Path) -> dict[Path, tuple[str, int, int]]:
+    found = folder.glob("compact-*.parquet")
+    return {path: span for path in found if (span := span_of(path))}
+
+
+def _is_in(path: Path, covers: dict[Path, tuple[str, int, int]]) -> bool:
+    span = span_of(path)
+    return span is not None and any(
+        node == span[0] and first <= span[1] and span[2] <= last
+        for node, first, last in covers.values()
+    )
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,62 @@
+"""`tuque spark compact`: many small event segments become few big ones."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from tuque.spark.compact import CompactError, Done
+from tuque.spark.compact import compact as run
+
+
+@click.command("compact")
+@click.argument("events", metavar="EVENTS_DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--today", is_flag=True, help="The segments of today, too (default: days that are over, UTC)."
+)
+@click.option(
+    "--rows", default=5_000_000, show_default=True, type=click.IntRange(1000), help="In a file."
+)
+@click.option(
+    "--grace",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Minutes until the small files go, for readers that have them open.",
+)
+def compact(events: Path, today: bool, rows: int, grace: float) -> None:
+    """Merge the small event segments of each day into big ones.
+
+    Run it once a day. Servers may write and readers may read meanwhile; killed, it goes on
+    with the next run. Needs neither Spark nor Java.
+    """
+    now = datetime.now(UTC)
+    before = (now + timedelta(days=1 if today else 0)).date().isoformat()
+    try:
+        done = run(
+            events,
+            before,
+            time.time(),
+            rows=rows,
+            grace_s=grace * 60,
+            on_day=lambda day: click.echo(f"compacting {day}", err=True),
+        )
+    except ModuleNotFoundError as e:
+        raise click.ClickException(
+            f"{e.name} is missing: pip install 'tuque[spark]' or pyarrow"
+        ) from e
+    except (CompactError, OSError) as e:
+        raise click.ClickException(str(e)) from e
+    click.echo(told(done))
+
+
+def told(done: Done) -> str:
+    """What was done, in one line."""
+    sizes = f"{done.bytes_before / 1e6:.1f} MB -> {done.bytes_after / 1e6:.1f} MB"
+    return (
+        f"{done.days} days: {done.merged} segments merged into {done.made} ({sizes}), "
+        f"{done.removed} removed that were merged before"
+    )

@@ -1,0 +1,133 @@
+"""`tuque spark compact`: big files instead of small ones, each event once at every instant."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+pq = pytest.importorskip("pyarrow.parquet")
+pa = pytest.importorskip("pyarrow")
+from tuque.server.segments import SCHEMA, next_seq, prune_days  # noqa: E402 - needs pyarrow
+from tuque.spark.compact import CompactError, compact  # noqa: E402
+from tuque.spark.pipeline import whole  # noqa: E402
+
+DAY = "2026-01-01"
+SRC = str(Path(__file__).parents[2] / "src")
+
+
+def segment(directory: Path, node: str, first: int, last: int, day: str = DAY) -> Path:
+    """A sealed segment with those numbers."""
+    folder = directory / f"date={day}"
+    folder.mkdir(exist_ok=True)
+    count = last - first + 1
+    columns = {name: pa.nulls(count, SCHEMA.field(name).type) for name in SCHEMA.names}
+    columns["seq"] = pa.array(range(first, last + 1), pa.int64())
+    columns["node"] = pa.array([node] * count)
+    path = folder / f"events-{node}-{first:020d}-{last:020d}.parquet"
+    pq.write_table(pa.table(columns, schema=SCHEMA), str(path))
+    return path
+
+
+def numbers(directory: Path) -> list[tuple[str, int]]:
+    """What a reader finds."""
+    paths = whole(sorted(directory.glob("date=*/*.parquet")))
+    rows = [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
+    return sorted((row["node"], row["seq"]) for row in rows)
+
+
+def filled(directory: Path) -> list[tuple[str, int]]:
+    """Ten segments of one node with a gap, two of another, one of another day."""
+    for first in (0, 10, 20, 30, 50, 60, 70):
+        segment(directory, "n-1", first, first + 9)
+    segment(directory, "n2", 0, 99)
+    segment(directory, "n2", 100, 199)
+    segment(directory, "n2", 200, 209, "2026-01-02")
+    return numbers(directory)
+
+
+def test_each_event_once_before_during_and_after(tmp_path: Path) -> None:
+    before = filled(tmp_path)
+    done = compact(tmp_path, "2026-01-02", 0.0, grace_s=0)
+    assert (done.days, done.merged, done.made, done.removed) == (1, 9, 3, 0)
+    assert numbers(tmp_path) == before, "both are there"
+    again = compact(tmp_path, "2026-01-02", 1e12, grace_s=0)
+    assert (again.merged, again.made, again.removed) == (0, 0, 9)
+    assert numbers(tmp_path) == before
+    assert len(list(tmp_path.glob(f"date={DAY}/*"))) == 3
+    assert next_seq(tmp_path, "n-1") == 80, "the server counts on"
+    table = pq.read_table(next(tmp_path.glob(f"date={DAY}/compact-n2-*")))
+    assert table.schema.equals(SCHEMA)
+
+
+def test_files_of_a_given_size(tmp_path: Path) -> None:
+    for first in range(0, 1000, 10):
+        segment(tmp_path, "n", first, first + 9)
+    assert compact(tmp_path, "2026-02-01", 0.0, rows=250).made == 4
+    assert numbers(tmp_path) == [("n", i) for i in range(1000)]
+
+
+@pytest.mark.parametrize("call", ["rename", "fsync", "unlink"])
+def test_killed_it_goes_on(tmp_path: Path, call: str) -> None:
+    before = filled(tmp_path)
+    code = (
+        "import os, sys; from pathlib import Path; from tuque.spark.compact import compact\n"
+        f"real, left = os.{call}, [2]\n"
+        "def cut(*a, **k):\n"
+        "    left[0] -= 1\n"
+        "    if left[0] == 0: os.kill(os.getpid(), 9)\n"
+        "    return real(*a, **k)\n"
+        f"os.{call} = cut\n"
+        "compact(Path(sys.argv[1]), '2026-01-02', 1e12, grace_s=0)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], env=os.environ | {"PYTHONPATH": SRC}
+    )
+    assert run.returncode == -9
+    assert numbers(tmp_path) == before
+    compact(tmp_path, "2026-01-02", 1e12, grace_s=0)
+    assert numbers(tmp_path) == before
+    assert not list(tmp_path.glob("date=*/.tmp-*"))
+    assert len(list(tmp_path.glob(f"date={DAY}/*"))) == 3
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    filled(tmp_path)
+
+    def second(_: str) -> None:
+        compact(tmp_path, "2026-02-01", 0.0)
+
+    with pytest.raises(CompactError, match="another compaction"):
+        compact(tmp_path, "2026-02-01", 0.0, on_day=second)
+    with pytest.raises(CompactError, match="no such directory"):
+        compact(tmp_path / "no", "2026-02-01", 0.0)
+
+
+def test_the_command_needs_no_spark(tmp_path: Path) -> None:
+    before = filled(tmp_path)
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from tuque.main import main\n"
+        "sys.argv[0] = 'tuque'; main()"
+    )
+    words = ["spark", "compact", str(tmp_path), "--grace", "0"]
+    run = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=os.environ | {"PYTHONPATH": SRC},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "2 days: 9 segments merged into 3" in run.stdout
+    assert numbers(tmp_path) == before
+
+
+def test_old_days_go(tmp_path: Path) -> None:
+    filled(tmp_path)
+    noon_s = (date(2026, 1, 3) - date(1970, 1, 1)).days * 86_400 + 43_200
+    assert prune_days(tmp_path, 2, noon_s) == 0
+    assert prune_days(tmp_path, 1, noon_s) == 9
+    assert [path.name for path in tmp_path.glob("date=*")] == ["date=2026-01-02"]
