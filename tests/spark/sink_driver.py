@@ -58,7 +58,13 @@ def main(place: Path, port: str, mode: str, fault: str) -> None:
     spark.dataSource.register(Format)
     options = {"port": port}
     if mode == "lease":
-        leased = {**options, "queue": "in", "group": "g", "maxJobsPerTrigger": "1000"}
+        leased = {
+            **options,
+            "queue": "in",
+            "group": "g",
+            "maxJobsPerTrigger": "2000",
+            "ackedBy": "sink",
+        }
         frame = spark.readStream.format("tuque").options(**leased).load().select("body", "lease")
         options |= {"mode": "staged", "ackGroup": "g"}
     else:
