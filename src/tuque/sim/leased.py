@@ -54,11 +54,11 @@ def draw_lessees(plan: Plan, queues: list[str], c: Random) -> None:
             "parts": c.choice([1, 1, 2, 3]), "rows": c.choice([1, 2, 2000]),
             "work_ms": c.choice([10, 300, 2_000]), "idle_ms": c.choice([50, 500]),
             "ahead": c.random() < 0.3, "publishes": c.random() < 0.3, "p_again": 0.4,
-            "p_columns": c.choice([0.0, 0.5, 1.0]), "p_late": c.choice([0.0, 0.0, 0.2]),
+            "p_columns": c.choice([0.0, 0.5, 1.0]), "p_late": c.choice([0.0, 0.1, 0.4]),
             "p_touch": 0.2, "p_release": c.choice([0.0, 0.0, 0.1]), "p_twice": 0.3,
             "p_nack": c.choice([0.0, 0.0, 0.2]), "p_one": 0.5, "p_retry": 0.05,
         }  # fmt: skip
-        owners = c.choice([1, 1, 2])
+        owners = c.choice([1, 2])
         for k in range(owners):
             args = begin(plan, "lessee", f"l{i}{k}", c, queues, gives_way=owners > 1, **shared)
             args["node"] = node

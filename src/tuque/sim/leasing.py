@@ -45,6 +45,7 @@ class Held:
         self.asked_us = asked_us  # the last command that renewed it, when it was asked
         self.unsure_us = 0  # it may have ended at that time or before
         self.batches: dict[int, list[bytes]] = {}
+        self.known: dict[int, dict[bytes, None]] = {}  # all that ever was in a batch
         self.passes: dict[tuple[int, int], Pass] = {}
         self.committed = 0  # as was answered
         self.asked_seq = 0  # so far was COMMIT asked for
@@ -74,6 +75,8 @@ class Leasing:
         self.held: dict[Lease, Held] = {}
         self.epochs: dict[tuple[str, bytes], int] = {}  # the newest that was told
         self.owners: dict[tuple[str, bytes], bytes] = {}
+        self.asking: dict[tuple[str, bytes], dict[bytes, None]] = {}  # whose OPEN has no answer
+        self.told_us: dict[tuple[str, bytes], int] = {}  # when the newest epoch was told
         self.claims: dict[tuple[str, bytes], tuple[Lease, int]] = {}  # node, id -> lease, when
         self.publications: list[Publication] = []
 
@@ -84,6 +87,7 @@ class Leasing:
         if self.owners.get((node, group)) != owner:
             self.on_release_asked(node, group)
             self.owners[node, group] = b""
+        self.asking.setdefault((node, group), {})[owner] = None
         return self.world.now_us
 
     def on_opened(
@@ -92,11 +96,20 @@ class Leasing:
         """The epoch of a group: never less than one before."""
         key = (m.name, group)
         newest = self.epochs.get(key, 0)
+        self.asking.setdefault(key, {}).pop(owner, None)
+        is_alone = not self.asking[key]
         self.history.count("LEASE OPEN ok")
-        if epoch < newest:
+        if epoch < newest and asked_us > self.told_us.get(key, 0):
             self.history.find("fence", f"{m.name} gave {group!r} epoch {epoch} after {newest}")
+        if self.owners.get(key) == owner and is_alone and newest:
+            self.history.count("groups opened again")
+            if epoch != newest:
+                self.history.find("lease", f"{group!r} has epoch {epoch}, it was {newest}")
+        if epoch < newest:
+            return
         self.epochs[key] = epoch
-        self.owners[key] = owner
+        self.told_us[key] = self.world.now_us
+        self.owners[key] = owner if is_alone else b""
         held = self.held.get((m.name, group, epoch))
         if held is None:
             self.held[m.name, group, epoch] = Held(ttl_ms * 1000, asked_us)
@@ -115,7 +128,7 @@ class Leasing:
     def is_sure(self, lease: Lease, since_us: int) -> bool:
         """Whether the lease lived all the time since then, and does now."""
         held = self.held.get(lease)
-        if held is None or self.epochs.get(lease[:2]) != lease[2]:
+        if held is None or self.epochs.get(lease[:2]) != lease[2] or self.asking.get(lease[:2]):
             return False
         return held.unsure_us < since_us and self.world.now_us <= held.asked_us + held.span_us
 
@@ -154,6 +167,7 @@ class Leasing:
             self.history.find("lease", f"batch {seq} of {group!r} is not what it was")
         held.batches[seq] = ids
         for id in ids:
+            held.known.setdefault(seq, {})[id] = None
             add = self.history.by_id.get(id)
             if add is not None:
                 add.was_leased = True
@@ -170,6 +184,7 @@ class Leasing:
         if not isinstance(reply, list):
             return
         self.renewed(*one.lease, asked_us)
+        held = self.held.get(one.lease)
         rows = from_columns(reply) if one.columns else cast(list[list[Any]], reply[2])
         for row in rows:
             one.places.append(row[0])
@@ -178,6 +193,8 @@ class Leasing:
             id, queue, body, deliveries = row[0], row[1], row[2], row[5]
             one.rows[id] = (queue, body, deliveries)
             self.history.count("rows")
+            if held is not None:
+                held.known.setdefault(one.seq, {})[id] = None
             self.judge_others(m.name, id, one.lease)
             mark = b"%s %d %d %d" % (one.lease[1], one.lease[2], one.seq, deliveries)
             self.history.on_row(m.name, queue, id, body, mark)
@@ -253,7 +270,7 @@ class Leasing:
         c.is_first = held.asked_seq < seq
         c.was_committed = held.committed >= seq
         held.asked_seq = max(held.asked_seq, seq)
-        for number, ids in held.batches.items():
+        for number, ids in held.known.items():
             if number > seq:
                 continue
             for id in ids:

@@ -66,8 +66,13 @@ class Lessee(Script):
                 continue
             if says(reply, "NOBATCH"):
                 self.epoch = 0  # given up: some were lost with a node's memory, or expired
-                self.judge.on_release_asked(self.node, self.group)
-                yield Say([b"LEASE", b"OPEN", self.group, b"nobody", b"nothing"])
+                asked_us = self.judge.on_open_asked(self.node, self.group, b"nobody")
+                reply = yield Say([b"LEASE", b"OPEN", self.group, b"nobody", b"nothing"])
+                if isinstance(reply, int):
+                    ttl_ms = self.ttl_ms
+                    self.judge.on_opened(
+                        self.machine, self.group, b"nobody", reply, ttl_ms, asked_us
+                    )
                 return
             if failed(reply):
                 return
