@@ -88,4 +88,4 @@ def write_cluster_history(directory: Path) -> None:
     events = [log.start(START_MS) for log in logs]
     tell(*events)
     for log, said in zip(logs, events, strict=True):
-        log.close(said, START_MS + MIDNIGHT_MS + 40_000)
+        log.close(said, START_MS + MIDNIGHT_MS + 40_000, timeout_s=120)
