@@ -12,7 +12,7 @@ from node_by_hand import Box
 from tuque.core.job import ACTIVE, QUEUED
 from tuque.core.procedures import check
 from tuque.core.readback import BadRecord, Record, decode
-from tuque.core.records import APP, KIND_NAMES, STAGED, Records
+from tuque.core.records import APP, KIND_NAMES, PUBLISHED, STAGED, Records
 from tuque.core.stage_load import StageLog
 from tuque.store.rewrite import Snapshot
 
@@ -258,6 +258,12 @@ def test_told_twice(kept: Kept) -> None:
     assert [job.body for job in jobs] == [b"0", b"2", b"1"]
     assert [s.body for s in log.txns[b"t"][b"a"].jobs] == [b"3"]
     assert len(log.keys) == 1 and log.apps[b"app"].version == 1
+    log.apps[b"app"].version = 5
+    for start in starts:
+        decode(payload, start, r)
+        if r.kind == PUBLISHED:
+            assert log.apply(r.kind, r.stage) == []
+    assert log.apps[b"app"].version == 5 and b"t" in log.txns
 
 
 def test_attempt_begun_anew(kept: Kept) -> None:
@@ -274,6 +280,7 @@ def test_snapshot_outlives_what_it_tells(kept: Kept) -> None:
     """Jobs that are freed while a snapshot is made are told by it (Z6.4)."""
     for i in range(30):
         stage(kept.box, str(i))
+    kept.box.n.limits.timers_per_step = 10
     snapshot = Snapshot(kept.box.n)
     kept.box.run("PUBLISH", "app", 1, "t", "a")
     kept.box.pass_ms(1)
