@@ -14,11 +14,42 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuque.spark import session
 from tuque.spark.datasource import TuqueDataSource
 from tuque.spark.sink import StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def rows(
+    spark: SparkSession, place: Path, port: str, mode: str
+) -> tuple[DataFrame, dict[str, str]]:
+    """The rows to write, and the options that go with them."""
+    if mode == "lease":
+        leased = {
+            "port": port,
+            "queue": "in",
+            "group": "g",
+            "maxJobsPerTrigger": "2000",
+            "ackedBy": "sink",
+        }
+        frame = spark.readStream.format("tuque").options(**leased).load().select("body", "lease")
+        return frame, {"port": port, "mode": "staged", "ackGroup": "g"}
+    text = spark.readStream.option("maxFilesPerTrigger", 1).text(str(place / "in"))
+    frame = text.selectExpr("value AS body").repartition(2)
+    return frame, {"port": port, "mode": mode}
+
+
+def fails_once(batches: Iterator[Any]) -> Iterator[Any]:
+    from pyspark import TaskContext
+
+    yield from batches
+    if TaskContext.get().attemptNumber() == 0:
+        time.sleep(0.2)  # the sink has sent what it has
+        raise RuntimeError("this task fails once")
 
 
 def main(place: Path, port: str, mode: str, fault: str) -> None:
@@ -47,30 +78,8 @@ def main(place: Path, port: str, mode: str, fault: str) -> None:
             found = super().streamWriter(schema, overwrite)
             return Dying(found.options) if fault == "published" else found
 
-    def fails_once(batches: Iterator[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        yield from batches
-        if TaskContext.get().attemptNumber() == 0:
-            time.sleep(0.2)  # the sink has sent what it has
-            raise RuntimeError("this task fails once")
-
     spark.dataSource.register(Format)
-    options = {"port": port}
-    if mode == "lease":
-        leased = {
-            **options,
-            "queue": "in",
-            "group": "g",
-            "maxJobsPerTrigger": "2000",
-            "ackedBy": "sink",
-        }
-        frame = spark.readStream.format("tuque").options(**leased).load().select("body", "lease")
-        options |= {"mode": "staged", "ackGroup": "g"}
-    else:
-        text = spark.readStream.option("maxFilesPerTrigger", 1).text(str(place / "in"))
-        frame = text.selectExpr("value AS body").repartition(2)
-        options |= {"mode": mode}
+    frame, options = rows(spark, place, port, mode)
     if fault == "flaky":
         frame = frame.mapInArrow(fails_once, frame.schema)
     if mode == "dedupe":

@@ -18,6 +18,7 @@ from tuque.client.sync import Client
 from tuque.errors import Error
 from tuque.spark import pipeline
 from tuque.spark.duck import DuckEngine
+from tuque.spark.engines import read_events
 from tuque.spark.errors import StreamError
 from tuque.worker.codec import BadBody, decode
 from tuque.worker.task import DEAD_SUFFIX
@@ -97,7 +98,7 @@ def look(
     if events is None:
         engine.base.execute(NO_WHY)
     else:
-        pipeline.read_events(engine, events.sealed + events.hot)
+        read_events(engine, events.sealed + events.hot)
         engine.base.execute(WHY)
     engine.base.execute(LETTERS)
     return total
