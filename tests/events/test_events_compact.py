@@ -51,6 +51,9 @@ def filled(directory: Path) -> list[tuple[str, int]]:
 
 
 def test_each_event_once_before_during_and_after(tmp_path: Path) -> None:
+    """E5.1 `tuque spark compact` makes of a node's segments of a day, without a gap between them,
+    `compact-NODE-FIRST-LAST.parquet`, by one rename.
+    """
     before = filled(tmp_path)
     done = compact(tmp_path, "2026-01-02", 0.0, grace_s=0)
     assert (done.days, done.merged, done.made, done.removed) == (1, 9, 3, 0)
@@ -73,6 +76,7 @@ def test_files_of_a_given_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["rename", "fsync", "unlink"])
 def test_killed_it_goes_on(tmp_path: Path, call: str) -> None:
+    """E5.2 A run that is killed leaves every event there once (E5.1); the next one goes on."""
     before = filled(tmp_path)
     code = (
         "import os, sys; from pathlib import Path; from tuque.spark.compact import compact\n"
@@ -126,6 +130,9 @@ def test_the_command_needs_no_spark(tmp_path: Path) -> None:
 
 
 def test_old_days_go(tmp_path: Path) -> None:
+    """E4.2 Sealing removes the oldest segments beyond `events-keep-bytes`, never the newest, and
+    those of days that ended more than `events-keep-days` ago. 0: none.
+    """
     filled(tmp_path)
     noon_s = (date(2026, 1, 3) - date(1970, 1, 1)).days * 86_400 + 43_200
     assert prune_days(tmp_path, 2, noon_s) == 0

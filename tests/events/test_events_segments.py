@@ -88,6 +88,7 @@ def test_rows_are_the_calls(tmp_path: Path) -> None:
 
 
 def test_rolls_by_rows_and_by_time(tmp_path: Path) -> None:
+    """E4.1 A segment is sealed after `events-roll-rows` or `events-roll-seconds`."""
     log = EventLog(tmp_path, "n1", roll_rows=100, roll_seconds=3600)
     events = log.start(NOW_MS)
     for i in range(500):

@@ -110,6 +110,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
             roll_seconds=cfg.events_roll_seconds,
             buffer_rows=cfg.events_buffer,
             keep_bytes=cfg.events_keep_bytes,
+            keep_days=cfg.events_keep_days,
         )
         s.eventlog = eventlog
         node.events = eventlog.start(now_ms)

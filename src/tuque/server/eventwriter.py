@@ -33,7 +33,7 @@ from tuque.server.segments import (
     to_batch,
 )
 
-MERGE_ROWS: Final = 65_536  # rows converted at once
+MERGE_ROWS: Final = 16_384  # rows converted at once: more do not stay in the cache
 PAUSE_S: Final = 0.25  # between two looks at busy raw files: big batches cost less per event
 RETRY_S: Final = 1.0  # after a failed write
 NICENESS: Final = 5

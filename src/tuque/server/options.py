@@ -354,6 +354,9 @@ class Config(msgspec.Struct, kw_only=True):
         int,
         Opt(Memory(), "sealed event segments kept; the oldest go first; 0 = all", unit="bytes"),
     ] = 10 * GB
+    events_keep_days: Annotated[
+        int, Opt(Int(0, 36_500), "days (UTC) of sealed event segments kept; 0 = all", unit="days")
+    ] = 0
 
     # Not options: where the values came from.
     origin: dict[str, str] = {}

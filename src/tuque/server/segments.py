@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
@@ -59,6 +58,7 @@ _DICTIONARY_COLUMNS: Final = ["node", "event", "queue", "consumer", "reason"]
 _HAS_REASON: Final = pa.array([ev.NACKED, ev.REQUEUED, ev.DEAD, ev.DELETED], pa.int8())
 _HAS_STAMPS: Final = pa.array([ev.ACKED, ev.EXPIRED, ev.DEAD, ev.DELETED], pa.int8())
 _HAS_NO_JOB: Final = pa.array([ev.STARTED, ev.STOPPED], pa.int8())
+_COUNT = pa.array([], pa.int64())
 _SEALED_NAME: Final = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.parquet")
 
 
@@ -86,7 +86,7 @@ def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
     consumers = pc.cast(numbers(raw["consumer"], pa.int64()), pa.string())
     reasons = texts(numbers(raw["reason_lens"], pa.int32()), raw["reasons"])
     columns = [
-        pa.array(range_of(first_seq, rows)),
+        pc.add(count_to(rows), first_seq),
         instants(ts_ms),
         pa.repeat(pa.scalar(node, pa.string()), rows),
         _KINDS.take(kinds),
@@ -110,9 +110,12 @@ def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), ts_ms
 
 
-def range_of(first: int, rows: int) -> Any:
-    """The numbers of that many events."""
-    return array("q", range(first, first + rows))
+def count_to(rows: int) -> Any:
+    """0, 1, 2...: that many, kept for the next time (Python is slow at it)."""
+    global _COUNT
+    if len(_COUNT) < rows:
+        _COUNT = pa.array(range(max(rows, 1 << 16)), pa.int64())
+    return _COUNT.slice(0, rows)
 
 
 def numbers(raw: Any, kind: Any) -> Any:

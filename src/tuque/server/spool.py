@@ -36,12 +36,14 @@ class Frame:
     columns: list[memoryview]
 
 
-def encode(chunk: Chunk) -> bytes:
-    """The chunk as one frame."""
+def encode(chunk: Chunk) -> list[bytes]:
+    """The chunk as one frame, in pieces."""
     columns = chunk.columns()
-    head = HEAD.pack(MAGIC, 0, chunk.first_seq, chunk.rows, *map(len, columns))
-    body = b"".join([head[CHECKED_FROM:], *columns])
-    return b"".join([MAGIC, zlib.crc32(body).to_bytes(4, "little"), body])
+    head = HEAD.pack(MAGIC, 0, chunk.first_seq, chunk.rows, *map(len, columns))[CHECKED_FROM:]
+    crc = zlib.crc32(head)
+    for column in columns:
+        crc = zlib.crc32(column, crc)
+    return [MAGIC, crc.to_bytes(4, "little"), head, *columns]
 
 
 class Spool:
@@ -68,14 +70,17 @@ class Spool:
         if self._fd < 0:
             self._open(chunk.first_seq)
         try:
-            view = memoryview(frame)
-            while view:
-                view = view[os.write(self._fd, view) :]
+            size = sum(map(len, frame))
+            written = os.writev(self._fd, frame)
+            if written < size:  # the disk is nearly full: the next call says so
+                rest = memoryview(b"".join(frame))[written:]
+                while rest:
+                    rest = rest[os.write(self._fd, rest) :]
         except OSError:
             os.ftruncate(self._fd, self._size)
             self.close()  # another file may have room where this one has none
             raise
-        self._size += len(frame)
+        self._size += size
         if self._size >= self.roll_bytes:
             self.close()
 
