@@ -132,3 +132,20 @@ def test_numbers_never_repeat_whatever_the_shell_does() -> None:
     assert seen == sorted(set(seen))
     assert len(seen) + events.dropped + events.pending_rows() == offered
     assert events.dropped > 0
+
+
+def test_events_wait_for_their_record() -> None:
+    """E3.1: a chunk is given when the last record of its turns is durable, not before."""
+    events = Events(100, 0, chunk_rows=4)
+    for _ in range(6):
+        events.acked(NOW_MS, a_job())
+    assert not events.is_ready(0) or events.full[0].wait_seq < 0
+    events.hold(7)
+    events.cut()
+    assert not events.is_ready(6)
+    assert events.take(6) == []
+    events.acked(NOW_MS, a_job())
+    events.hold(9)
+    events.cut()
+    assert [chunk.rows for chunk in events.take(8)] == [4, 2]
+    assert [chunk.rows for chunk in events.take(9)] == [1]
