@@ -1,4 +1,4 @@
-"""`tuque spark compact`: big files instead of small ones, each event once at every instant."""
+"""`tuque spark compact`: big files for small ones, each event once at every instant (SPEC E5)."""
 
 from __future__ import annotations
 

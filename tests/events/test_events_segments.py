@@ -1,4 +1,4 @@
-"""server/eventlog.py and segments.py: rows on disk, rolling, sealing, recovery, trouble."""
+"""eventlog.py and segments.py: rows on disk, rolling, sealing, recovery, trouble (SPEC E)."""
 
 from __future__ import annotations
 
