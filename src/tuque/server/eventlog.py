@@ -26,7 +26,7 @@ import tuque
 from tuque.core.events import ALL, Chunk, Events
 from tuque.server.spool import Spool
 
-EVENT_BYTES: Final = 200  # of a raw file, for its limit
+EVENT_BYTES: Final = 1024  # of raw files for each event of the buffer: the writer may lag
 RETRY_S: Final = 1.0  # after a failed write, and between two starts of the writer process
 READY_S: Final = 120.0  # for the writer process to come up, with all that a kill left
 
