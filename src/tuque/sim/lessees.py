@@ -51,6 +51,7 @@ class Lessee(Script):
                 self.epoch = reply
                 self.planned = self.committed = 0
             yield from self.batches()
+            yield 20_000 + self.chance.randrange(200_000)
             if self.args.get("gives_way"):
                 yield 2_000_000 + self.chance.randrange(4_000_000)
 
