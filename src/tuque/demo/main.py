@@ -23,7 +23,7 @@ from tuque.demo.books import Books, History, read_history
 from tuque.demo.programs import start_worker, wait_for_worker
 from tuque.demo.results import TABLE
 from tuque.demo.table import ResultStream, ResultTable
-from tuque.demo.tasks import DEAD, RETRY_S, measure
+from tuque.demo.tasks import DEAD, FILES, RETRY_S, measure
 from tuque.errors import ConnectionError
 from tuque.worker.codec import decode
 
@@ -35,7 +35,7 @@ CORRUPT_FILES: Final = {
     "not_utf8.py": b"name = '\xff\xfe'\n",
     "no_such_coding.py": b"# -*- coding: klingon-8 -*-\n",
 }
-KILL_AT: Final = 0.35  # of all jobs ended
+KILL_AT: Final = 0.35  # of all jobs taken by workers
 NODES: Final = 3
 VICTIM: Final = node_name(NODES)  # the node that is killed along with a worker
 DEADLINE_S: Final = 300.0  # on a slow machine
@@ -77,7 +77,7 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
             stream.wait_for("ready")
             click.echo(f"streaming  results into {run_dir / TABLE}")
             pids = start_workers(programs, url)
-            work = Work(client, programs, url, books, stream, ResultTable(run_dir))
+            work = Work(client, programs, urls, books, stream, ResultTable(run_dir))
             work.through(pids[0])
             stream.ask("stop", "stopped")
             unsettled = ask_for_all(url, books)
@@ -176,7 +176,7 @@ class Work:
 
     client: Client
     programs: Programs
-    url: str
+    urls: list[str]  # of each node
     books: Books
     stream: ResultStream
     table: ResultTable
@@ -193,7 +193,7 @@ class Work:
                 self.stream.check()
                 self.collect()
                 show(books.ended)
-                if not kill_note and books.ended >= kill_at:
+                if not kill_note and self.begun() >= kill_at:
                     kill_note = self.kill_all(victim)
         click.echo(f"kill -9    {kill_note or 'not done, the time was up'}")
         if books.open:
@@ -202,16 +202,24 @@ class Work:
         if kill_note:
             self.stream.wait_for("ready")  # the second query's, long since
 
+    def begun(self) -> int:
+        """How many jobs workers have taken: those that no node has in its queue."""
+        queued = 0
+        for url in self.urls:
+            with Client(url, follow=False) as node:
+                queued += node.qlen(FILES)
+        return len(self.books.path_of) - queued
+
     def kill_all(self, victim: int) -> str:
         """Kills a worker, a node and the query, and starts a worker and a query again."""
-        ended = self.books.ended
+        begun = self.begun()
         self.programs.kill("worker-1")
         self.programs.kill(VICTIM)
         self.stream.kill()
-        pid = start_worker(self.programs, "worker-3", self.url)
+        pid = start_worker(self.programs, "worker-3", all_of(self.urls))
         self.stream.start()
         return (
-            f"worker {victim}, {VICTIM} and the streaming query after {ended} jobs; "
+            f"worker {victim}, {VICTIM} and the streaming query after {begun} jobs; "
             f"worker {pid} and a new query go on"
         )
 
