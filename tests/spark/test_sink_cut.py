@@ -1,0 +1,88 @@
+"""A connection that breaks in the middle of a chunk: what is sent again, and what that means."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_server import RealServer
+from sink_lab import bodies, journaled, once_each
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
+
+from tuque.spark.sink import writer
+
+ROWS = 1000
+
+
+class Cutter:
+    """Passes connections on; the first one only for so many bytes, and without any answer."""
+
+    def __init__(self, port: int, most: int) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.target = port
+        self.most = most
+        self.cuts = 0
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.target))
+            if self.cuts:
+                for one, other in ((client, server), (server, client)):
+                    threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
+                continue
+            self.cuts += 1
+            left = self.most
+            while left and (data := client.recv(min(left, 1 << 16))):
+                server.sendall(data)
+                left -= len(data)
+            server.shutdown(socket.SHUT_WR)
+            while server.recv(1 << 16):  # the node has done all that it got
+                pass
+            server.close()
+            client.close()
+
+    def carry(self, one: socket.socket, other: socket.socket) -> None:
+        while data := one.recv(1 << 16):
+            other.sendall(data)
+        other.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RealServer]:
+    running = journaled(tmp_path / "node")
+    yield running
+    running.end()
+
+
+@pytest.mark.parametrize("mode", ["append", "dedupe", "staged"])
+def test_a_chunk_is_sent_again(server: RealServer, mode: str) -> None:
+    cutter = Cutter(server.port, 30_000)
+    columns = {"body": [str(i) for i in range(ROWS)]}
+    if mode == "dedupe":
+        columns["dedupe_key"] = columns["body"]
+    schema = StructType([StructField(name, StringType()) for name in columns])
+    options = {"port": str(cutter.port), "queue": "q", "mode": mode, "pipeline": str(ROWS)}
+    batch_writer = writer(options, schema, False)
+    batch_writer.commit([batch_writer.write(iter([pa.RecordBatch.from_pydict(columns)]))])
+    cutter.listener.close()
+    assert cutter.cuts == 1
+    found = bodies(server)
+    if mode == "append":  # at least once
+        assert set(found) == set(once_each(ROWS))
+        assert ROWS < sum(found.values()) < 2 * ROWS
+    else:
+        assert found == once_each(ROWS)
