@@ -27,7 +27,7 @@ from real_server import RealServer
 
 from tuque import Client
 from tuque.errors import ReplyError
-from tuque.spark import source_columns, source_options
+from tuque.spark import nack, source_columns, source_options
 from tuque.spark.errors import SourceError
 from tuque.spark.source import LeaseReader, PeekReader
 
@@ -220,12 +220,41 @@ def test_a_look_changes_nothing(broker: RealServer, client: Client) -> None:
     assert client.qlen("q") == 2
 
 
+def test_a_look_at_all_queues(broker: RealServer, client: Client) -> None:
+    fill(client, 2)
+    client.addjob("other", "2")
+    look = PeekReader(options(broker, streams=False, queue="*"), SCHEMA)
+    rows = [row for part in look.partitions() for b in look.read(part) for row in b.to_pylist()]
+    assert sorted((row["queue"], row["body"]) for row in rows) == [
+        ("other", b"2"),
+        ("q", b"0"),
+        ("q", b"1"),
+    ]
+
+
+def test_rows_are_given_back_as_failed(broker: RealServer, client: Client) -> None:
+    fill(client, 3)
+    stream = reader(broker)
+    zero = stream.initialOffset()
+    one = stream.latestOffset(zero, ReadMaxRows(10))
+    copies = [b for part in stream.partitions(zero, one) for b in stream.read(part)]
+    rows = [row for batch in copies for row in batch.to_pylist() if row["body"] != b"1"]
+    assert nack(f"tuque://127.0.0.1:{broker.port}", rows) == 2
+    assert (client.qlen("q"), client.info()["registered_jobs"]) == (2, 3)
+    client.lease_commit("g", one["epoch"], one["seq"])
+    assert client.info()["registered_jobs"] == 2, "what failed is not acknowledged"
+    with pytest.raises(SourceError, match="lease"):
+        nack(f"tuque://127.0.0.1:{broker.port}", [{"id": rows[0]["id"], "lease": None}])
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
         ({}, "group"),
         ({"group": "g", "queue": " , "}, "queue"),
-        ({"group": "g", "qeue": "q"}, "qeue"),
+        ({"group": "g", "qeue": "q"}, "did you mean queue"),
+        ({"group": "g", "maxjobspertriger": "9"}, "did you mean maxJobsPerTrigger"),
+        ({"group": "g", "queue": "*"}, "names its queues"),
         ({"group": "g", "mode": "peek"}, "lease"),
         ({"group": "g", "numPartitions": "0"}, "numPartitions"),
         ({"group": "g", "maxBytesPerTrigger": "many"}, "maxBytesPerTrigger"),

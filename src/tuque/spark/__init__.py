@@ -8,7 +8,22 @@ Needs the extra `spark` (PySpark, PyArrow, Plotly) and Java 17 or later: the sys
 or the one the extra `spark-jre` brings.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tuque.spark.errors import SparkSetupError
+from tuque.spark.nacks import nack
 from tuque.spark.session import session
 
-__all__ = ["SparkSetupError", "session"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkSetupError", "nack", "register", "session"]
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("tuque")` known to a session that does not find it by itself."""
+    from tuque.spark import datasource  # needs PySpark, which the commands do not
+
+    datasource.register(spark)

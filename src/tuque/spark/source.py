@@ -26,7 +26,7 @@ from tuque.client.sync import Client
 from tuque.errors import Acked, ConnectionError, Loading, ReplyError
 from tuque.spark.errors import SourceError
 from tuque.spark.source_columns import of_jobs, of_lease
-from tuque.spark.source_options import SourceOptions, url_of
+from tuque.spark.source_options import ALL_QUEUES, SourceOptions, url_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -274,7 +274,8 @@ class PeekReader(DataSourceReader):
             for queue in self.options.queues:
                 kept = []
                 states: Any = self.options.states
-                for job in client.jscan(queue=queue, states=states, full=True, count=LOOK_ROWS):
+                named = None if queue == ALL_QUEUES else queue
+                for job in client.jscan(queue=named, states=states, full=True, count=LOOK_ROWS):
                     kept.append(job)
                     if len(kept) == LOOK_ROWS:
                         yield of_jobs(kept, self.names, partition.address)

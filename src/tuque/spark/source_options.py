@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 from urllib.parse import quote
 
@@ -40,6 +41,7 @@ NAMES: Final = (
     "retryTimeout",
 )
 STATES: Final = ("wait-repl", "active", "queued", "acked")
+ALL_QUEUES: Final = "*"
 UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 COLUMNS: Final = (
     "id string, queue string, body binary, enqueued_at timestamp, expires_at timestamp, "
@@ -81,13 +83,21 @@ def parse(options: Mapping[str, str], streams: bool, parallelism: int) -> Source
     known = {name.lower() for name in NAMES}
     for key in given:
         if key not in known and key not in ("path", "paths"):
-            raise SourceError(f"unknown option {key!r} for reading; there are: {', '.join(NAMES)}")
+            raise SourceError(_unknown(key))
     try:
         found = _parsed(given, parallelism)
     except SinkError as err:
         raise SourceError(str(err)) from err
     _check(found, given, streams)
     return found
+
+
+def _unknown(key: str) -> str:
+    """What to say of an option that there is not; the one that was probably meant comes first."""
+    spelt = {name.lower(): name for name in NAMES}
+    near = get_close_matches(key, spelt, n=1)
+    meant = f"did you mean {spelt[near[0]]}? " if near else ""
+    return f"unknown option {key!r} for reading; {meant}There are: {', '.join(NAMES)}"
 
 
 def _parsed(given: Mapping[str, str], parallelism: int) -> SourceOptions:
@@ -118,6 +128,10 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
     """What goes together."""
     if not found.queues:
         raise SourceError("option queue is missing: one name, or several with commas")
+    if ALL_QUEUES in found.queues and (streams or len(found.queues) > 1):
+        raise SourceError(
+            "option queue: * stands alone and is for read(); a stream names its queues"
+        )
     mode = given.get("mode", "lease" if streams else "peek").lower()
     if mode != ("lease" if streams else "peek"):
         how = "a stream reads with mode=lease" if streams else "read() looks with mode=peek"
