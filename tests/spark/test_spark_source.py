@@ -132,6 +132,20 @@ def test_a_restart_goes_on_with_its_batches(broker: RealServer, client: Client) 
     assert client.info()["registered_jobs"] == 0
 
 
+@pytest.mark.parametrize("parts", ["1", "2", "5"])
+def test_a_restart_with_another_number_of_parts(
+    broker: RealServer, client: Client, parts: str
+) -> None:
+    """All that was leased is read, before it is acknowledged."""
+    fill(client, 9)
+    stream = reader(broker, numpartitions="3")
+    zero = stream.initialOffset()
+    one = stream.latestOffset(zero, stream.getDefaultReadLimit())
+    again = reader(broker, numpartitions=parts)
+    assert read(again, zero, one) == numbers(0, 9)
+    assert [batch.attempts for batch in client.lease_info("g").batches] == [1], "looks count not"
+
+
 def test_a_new_query_takes_the_group_over(broker: RealServer, client: Client) -> None:
     fill(client, 2)
     first, second = reader(broker), reader(broker)

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from tuque.client.sync import Client
-from tuque.errors import Acked, ConnectionError, Loading, ReplyError
+from tuque.errors import Acked, ConnectionError, Loading, NoBatch, ReplyError
 from tuque.spark.errors import SourceError
 from tuque.spark.source_columns import of_jobs, of_lease
 from tuque.spark.source_options import ALL_QUEUES, SourceOptions, url_of
@@ -36,6 +36,8 @@ T = TypeVar("T")
 PAUSE_S: Final = 0.25  # between two tries of a node that is away
 FETCH_BYTES: Final = 8 << 20
 LOOK_ROWS: Final = 1000  # jobs in a batch of rows when looking
+PARTS_MOST: Final = 1024  # of a batch
+PAST: Final = 100_000  # no part has that many jobs
 IDS_MOST: Final = 1000  # jobs put among the dead letters in one pipeline
 
 
@@ -166,8 +168,36 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = set(range(after + 1, end["seq"] + 1))
         if self.options.max_attempts:
             wanted -= self._bury(end["epoch"], wanted)
-        parts = range(self.options.partitions)
-        return [LeasePart(end["epoch"], seq, part) for seq in sorted(wanted) for part in parts]
+        return [
+            LeasePart(end["epoch"], seq, part)
+            for seq in sorted(wanted)
+            for part in range(self._parts(end["epoch"], seq))
+        ]
+
+    def _parts(self, epoch: int, seq: int) -> int:
+        """How many parts the batch was leased in: before a restart numPartitions may have been
+        another number, and a part that nobody reads would be acknowledged unread."""
+
+        def is_there(part: int) -> bool:
+            try:  # from the last position on: no beginning of a read is counted (Y3.3)
+                self.node.ask(
+                    lambda c: c.lease_columns(
+                        self.options.group, epoch, seq, part, start=PAST, count=1
+                    )
+                )
+            except NoBatch:
+                return False
+            return True
+
+        parts = self.options.partitions
+        try:
+            while parts < PARTS_MOST and is_there(parts):
+                parts += 1
+            while parts > 1 and not is_there(parts - 1):
+                parts -= 1
+        except Acked:
+            pass  # reading says what that means
+        return parts
 
     def _bury(self, epoch: int, wanted: set[int]) -> set[int]:
         """Puts jobs of batches that failed too often among the dead letters; those batches."""
@@ -175,7 +205,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self.options.max_attempts
         over = {b.seq for b in found.batches if b.seq in wanted and b.attempts >= most}
         for seq in over:
-            for part in range(self.options.partitions):
+            for part in range(self._parts(epoch, seq)):
                 for columns in self._fetch(LeasePart(epoch, seq, part)):
                     rows = of_lease(columns, ["id", "queue"], "", "").to_pylist()
                     for at in range(0, len(rows), IDS_MOST):
