@@ -3,7 +3,7 @@
 Three witnesses are heard: the producer's ids, what came of the workers (rows of the table of
 results, and dead letters), and the nodes that live at the end, which are asked for each id. A
 job is done when a worker told its outcome and no node would hand it out again; whatever is left
-over is lost. The event files tell the history, less the last second of the node that was killed.
+over is lost. The event files tell the history, less the last 20 ms of the node that was killed.
 """
 
 from __future__ import annotations

@@ -187,12 +187,13 @@ class EventLog:
             self._hear()
             if self._has_ended() and not self._stop:
                 self._restart()
-            if not self._write_out() and self._stop:
+            self._write_out()
+            if self._stop and self.error:
                 break  # what the disk did not take is lost, and told
         self._spool.close()
 
-    def _write_out(self) -> bool:
-        """Append what waits to the raw files; whether the disk took it."""
+    def _write_out(self) -> None:
+        """Append what waits to the raw files; `error` says why the disk did not take it."""
         count = 0
         try:
             while self._work and self._spool.has_room():
@@ -203,12 +204,11 @@ class EventLog:
                 self.error = ""
         except OSError as e:
             self.error = e.strerror or str(e)
-        if self._work and not self.error:
+        if self._work and not self._spool.has_room():
             self.error = "the segments are not written as fast as events come"
         if count and self._writer.stdin is not None:
             with suppress(OSError, ValueError):  # full: it is awake; closed: it is restarted
                 os.write(self._writer.stdin.fileno(), b".")
-        return not self._work
 
     def _start_writer(self) -> subprocess.Popen[bytes]:
         """Start the process; it finds out by itself what is to be done."""

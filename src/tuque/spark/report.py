@@ -102,7 +102,7 @@ def completeness(found: Figures) -> str:
         if node["kills"]:
             lines.append(
                 f"{name} was killed {_plural(node['kills'], 'time')}: "
-                "its last second of events before that may be missing."
+                "its events of the last moments (20 ms) before that may be missing."
             )
         if node["first_seq"] > 0:
             lines.append(
