@@ -13,8 +13,8 @@ import pytest
 pq = pytest.importorskip("pyarrow.parquet")
 pa = pytest.importorskip("pyarrow")
 from tuque.server.segments import SCHEMA, next_seq, prune_days  # noqa: E402 - needs pyarrow
-from tuque.spark.compact import CompactError, compact  # noqa: E402
-from tuque.spark.pipeline import whole  # noqa: E402
+from tuque.spark.compact import CompactError, compact  # noqa: E402 - needs pyarrow
+from tuque.spark.pipeline import whole  # noqa: E402 - needs pyarrow
 
 DAY = "2026-01-01"
 SRC = str(Path(__file__).parents[2] / "src")

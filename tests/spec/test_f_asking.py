@@ -159,8 +159,7 @@ def test_sources_are_asked_for_more() -> None:
 
 
 def test_others_are_asked_for_one() -> None:
-    """F1.4 If clients wait, or looked, NEEDJOBS goes to all other linked nodes too, with count 1.
-    """
+    """F1.4 If clients wait, or looked, NEEDJOBS goes to all other linked nodes too"""
     lab = Lab(3)
     lab.add(1, replicate=1)
     lab.wait(0)

@@ -162,7 +162,7 @@ class Writer:
 
     @staticmethod
     def _first(rows: object) -> int:
-        return int(rows["seq"][0].as_py())  # type: ignore[index]
+        return int(rows["seq"][0].as_py())  # type: ignore[index]  # a pyarrow batch
 
     def _retire(self) -> None:
         """Close the hot segment and leave it to be sealed."""

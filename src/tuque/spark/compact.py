@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tuque.spark.pipeline import span_of
 
@@ -157,11 +157,11 @@ def _merge(folder: Path, group: list[Path]) -> Path:
     return target
 
 
-def _put(writer: object, batches: list[object], schema: object) -> None:
+def _put(writer: Any, batches: list[object], schema: object) -> None:
     """Write the batches as one row group."""
     import pyarrow as pa
 
-    writer.write_table(pa.Table.from_batches(batches, schema=schema))  # type: ignore[attr-defined]
+    writer.write_table(pa.Table.from_batches(batches, schema=schema))
 
 
 def _remove_merged(folder: Path, made_before_s: float) -> int:
