@@ -169,6 +169,26 @@ def test_available_now_ends_with_what_was_there(broker: RealServer, client: Clie
     assert client.qlen("q") == 3
 
 
+def test_available_now_does_not_count_what_is_done_again(
+    broker: RealServer, client: Client
+) -> None:
+    """A batch that Spark has logged, and replays first, is none of the jobs still to come."""
+    fill(client, 3)
+    stream = reader(broker)
+    zero = stream.initialOffset()
+    one = stream.latestOffset(zero, ReadMaxRows(3))
+    fill(client, 2)
+    again = reader(broker)
+    again.prepareForTriggerAvailableNow()
+    assert read(again, zero, one) == numbers(0, 3)
+    fill(client, 2)
+    two = again.latestOffset(one, ReadMaxRows(10))
+    assert two["seq"] == 2
+    assert len(read(again, one, two)) == 2
+    assert again.latestOffset(two, ReadMaxRows(10)) is two
+    assert client.qlen("q") == 2
+
+
 def test_the_progress_has_the_backlog(broker: RealServer, client: Client) -> None:
     fill(client, 3)
     stream = reader(broker, maxjobspertrigger="1")

@@ -99,6 +99,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.node = Node(options)
         self.epoch = 0  # what this process leases under; 0: not known yet
         self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
+        self.leased: dict[tuple[int, int], int] = {}  # of those, by epoch and batch
         self._beats = False
 
     def initialOffset(self) -> dict[str, int]:
@@ -114,11 +115,15 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.left = self.node.ask(lambda c: sum(c.qlen(name) for name in self.options.queues))
         with suppress(ReplyError):  # no such group yet
             found = self.node.ask(lambda c: c.lease_info(self.options.group))
-            self.left += sum(batch.jobs for batch in found.batches)
+            self.leased = {(found.epoch, batch.seq): batch.jobs for batch in found.batches}
+            self.left += sum(self.leased.values())
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """Acknowledges all up to `start`, then leases the next batch; `start` if there is none."""
         group, seq = self.options.group, start["seq"]
+        if self.left is not None:  # what Spark has logged, and perhaps done again, is no job to come
+            logged = [key for key in self.leased if key[0] == start["epoch"] and key[1] <= seq]
+            self.left -= sum(self.leased.pop(key) for key in logged)
         if start["epoch"]:
             self._follow(start["epoch"])
             self.node.ask(lambda c: c.lease_commit(group, start["epoch"], seq))
@@ -132,6 +137,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not taken:
             return start
         if self.left is not None:
+            self.leased.pop((self.epoch, seq + 1), None)
             self.left -= taken
         return {"epoch": self.epoch, "seq": seq + 1}
 
