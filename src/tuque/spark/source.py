@@ -121,7 +121,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """Acknowledges all up to `start`, then leases the next batch; `start` if there is none."""
         group, seq = self.options.group, start["seq"]
-        if self.left is not None:  # what Spark has logged, and perhaps done again, is no job to come
+        if self.left is not None:  # what Spark has logged, and may do again, is no job to come
             logged = [key for key in self.leased if key[0] == start["epoch"] and key[1] <= seq]
             self.left -= sum(self.leased.pop(key) for key in logged)
         if start["epoch"]:
