@@ -156,7 +156,12 @@ class Machine:
             self.disk = SimDisk(self.disk.chance)
         if back != "disk" or self.settings.policy != "always":
             self.has_lost_memory = True
+        unread = self.kept if shell.n.is_loading else {}
         self.kept = self.look_at_disk()
+        for id in unread:
+            add = self.cluster.history.by_id.get(id)
+            if add is not None and id not in self.kept and id not in shell.n.jobs:
+                add.losses += 1  # it died before it had loaded the copy, and its disk is gone
         self.world.note(f"{self.name} is down ({how}), {len(self.kept)} jobs on disk")
         self.cluster.watcher.on_death(self, shell, how, back)
         self.said += shell.links.said
