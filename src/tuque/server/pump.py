@@ -29,7 +29,7 @@ REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritte
 HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
 IDLE_HOUSE_MS: Final = 1_000
 EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
-TODO_BYTES: Final = 1 << 20  # of a producer that waits: beyond it nothing more is read
+UNREAD_BYTES: Final = 1 << 20  # of a producer that waits: beyond it nothing more is read
 
 
 @final
@@ -396,7 +396,7 @@ class Pump:
     def run_todo(self, c: Client) -> None:
         """Run some of what was read while the client was blocked or paused; the rest next turn."""
         self.run_commands(c, c.take_up())
-        if c.is_full and c.todo_bytes <= TODO_BYTES:
+        if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
             self.outlet.watch(c)
         if c.has_ended and c.is_waiting():
@@ -415,7 +415,7 @@ class Pump:
 
     def fill_up(self, c: Client) -> None:
         """Read no more from a producer that waits when much waits behind it already (B2.4)."""
-        if c.held != NOT_HELD and c.todo_bytes > TODO_BYTES and not c.is_full:
+        if c.held != NOT_HELD and c.todo_bytes > UNREAD_BYTES and not c.is_full:
             c.is_full = True
             self.outlet.watch(c)
 
