@@ -70,8 +70,8 @@ class Watcher:
                 continue
             if add.asked_for("FASTACK", "DELJOB") or add.excuse or add.ack_excuse:
                 continue
-            if any(m.shell is not None and m.shell.n.acks_evicted for m in self.cluster.machines):
-                continue  # M3.1: memory was so short that acks went before all had heard
+            if any(m.evicted_acks(m.shell) for m in self.cluster.machines):
+                continue
             self.history.count("ends looked at")
             for m in self.cluster.machines:
                 if not m.may_hand_out(id) or m.was_forgotten or m.has_weak_disk():
@@ -165,6 +165,8 @@ class Watcher:
         is_origin = add.node == machine.name and add.outcome == OK and job.state != WAIT_REPL
         if not is_origin or machine.has_left or add.asked_for(*ENDED) or add.is_async:
             return
+        if add.excuse:
+            return  # an old disk may have come back without it, and another node gave it again
         journal = shell.journal
         if journal is None or self.world.now_us > add.expiry_us() - 5_000_000:
             return

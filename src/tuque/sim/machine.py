@@ -62,6 +62,7 @@ class Machine:
         self.fuse_args: dict[str, object] = {}
         self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
         self.said = 0  # messages of lives that are over
+        self.has_evicted_acks = False  # in a life that is over
         self.had_disk_fault = False
         self.is_drained = False
         self.has_left = False  # was told to leave, once or more
@@ -165,6 +166,7 @@ class Machine:
         self.world.note(f"{self.name} is down ({how}), {len(self.kept)} jobs on disk")
         self.cluster.watcher.on_death(self, shell, how, back)
         self.said += shell.links.said
+        self.has_evicted_acks = self.evicted_acks(shell)
         self.is_drained = False
         if down_ms >= 0:
             self.world.after(down_ms * 1000, self.start)
@@ -210,6 +212,10 @@ class Machine:
     def watch(self, shell: Shell) -> None:
         """A turn is over."""
         self.cluster.watcher.on_turn(self, shell)
+
+    def evicted_acks(self, shell: Shell | None) -> bool:
+        """Whether memory was ever so short here that acks went before all had heard (M3.1)."""
+        return self.has_evicted_acks or (shell is not None and shell.n.acks_evicted > 0)
 
     def messages(self) -> int:
         """Messages of the core that were sent from here so far."""
