@@ -310,3 +310,23 @@ def test_a_node_that_goes_away_meanwhile() -> None:
         assert len(copies(lab, id)) >= 2, id
     states = [n.jobs[id].state for n in lab.nodes for id in ids if id in n.jobs]
     assert set(states) <= {ACTIVE, QUEUED}
+
+
+def test_a_copy_that_was_released_does_not_count() -> None:
+    """K7.2 until as many nodes that stay have answered that they have it as REPLICATE asks for,
+    or all of them if these are fewer; a GOTJOB is no answer, since RELEASE may have crossed it."""
+    lab = Lab(4)
+    for b in (1, 2, 3):
+        lab.hold(0, b)
+    id = lab.add(0, replicate=2)
+    lab.pass_ms(60)  # a second node is asked for a copy (R4.3)
+    asked = [b for b in (1, 2, 3) if lab.wires[0, b]]
+    assert len(asked) == 2
+    lab.release(0, asked[0])
+    lab.run()  # enough: the other one is told to drop its copy, behind the copy itself
+    lab.leave(0)
+    lab.pass_ms(50)
+    for b in (1, 2, 3):
+        lab.release(0, b)
+    drain(lab, 0)
+    assert len(copies(lab, id)) == 2

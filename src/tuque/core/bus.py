@@ -98,11 +98,13 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
 
 
 def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
-    """Copies that a repair or a drain may wait for are there."""
+    """Copies that a repair may wait for are there.
+
+    A drain waits for the answer to its question (K7.2): it may have told the node, before it
+    asked, to drop this very copy as one too many.
+    """
     if len(n.losses.short) > 0 or len(n.losses.walks) > 0:
         on_there(n, slot, ids)
-    if len(n.losses.leaves) > 0:
-        on_answer(n, slot, ids, [])
 
 
 def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
