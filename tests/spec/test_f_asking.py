@@ -10,6 +10,7 @@ from cluster_lab import Lab
 
 from tuque.core.deliver import on_getjob, on_poll, set_pause, wake_all
 from tuque.core.demand import Demand
+from tuque.core.lease import commit, on_next, on_open
 from tuque.core.msgs import NeedJobs, YourJobs
 from tuque.core.node import NODE_LEAVING
 from tuque.core.peers import say
@@ -385,3 +386,60 @@ def test_a_client_is_served_within_two_seconds(nodes: int) -> None:
             assert lab.now_ms <= added_ms + 100
         lab.nodes[0].now_ms = lab.now_ms
         lab.wait(0)
+
+
+def lease(lab: Lab, i: int, seq: int, count: int) -> int:
+    """LEASE NEXT as the server does it: how many jobs the batch has."""
+    n = lab.nodes[i]
+    n.now_ms = lab.now_ms
+    g = n.leases.groups.get(b"g")
+    if g is None:
+        on_open(n, b"g", b"me", [b"q"])
+        g = n.leases.groups[b"g"]
+    taken, error = on_next(n, 7, g, seq, count, 1 << 30, 1, 60_000)
+    assert error == b""
+    commit(n, b"g", g.epoch, seq - 1)
+    lab.run()
+    return taken
+
+
+def test_a_lease_looks_for_what_it_lacks() -> None:
+    """F1.1 A LEASE NEXT that took fewer jobs than it may looked for those that it lacked."""
+    lab = Lab(3)
+    for node in (1, 2):
+        for _ in range(1000):
+            lab.add(node, replicate=1)
+    assert lease(lab, 0, 1, 500) == 0
+    assert 500 <= lab.nodes[0].queues[b"q"].length < 800, "it has come, and not all there is"
+    assert lease(lab, 0, 1, 500) == 500
+
+
+def test_how_long_a_lease_lacks() -> None:
+    """F1.3 What a LEASE NEXT lacked counts as clients do, for 200 ms."""
+    lab = Lab(2)
+    lab.add(0, replicate=1)
+    assert lease(lab, 0, 1, 500) == 1, "it goes on with what there is"
+    lab.pass_ms(100)
+    for _ in range(50):
+        lab.add(1, replicate=1)
+    assert lab.nodes[0].queues[b"q"].length == 50
+    lab.pass_ms(300)
+    for _ in range(50):
+        lab.add(1, replicate=1)
+    lab.pass_ms(1000)
+    assert lab.nodes[0].queues[b"q"].length == 50
+    assert lease(lab, 0, 2, 60) == 50
+    assert lease(lab, 0, 3, 60) >= 10, "what it lacked, at least"
+
+
+def test_a_lease_goes_on_as_jobs_come() -> None:
+    """A lease empties a queue that imports as clients do (F1.1), and gets more as fast."""
+    lab = Lab(2)
+    got = seq = 0
+    for _ in range(40):
+        for _ in range(100):
+            lab.add(1, replicate=1)
+        taken = lease(lab, 0, seq + 1, 10_000)
+        got, seq = got + taken, seq + (taken > 0)
+        lab.pass_ms(100)
+    assert got >= 3800

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.announce import jitter_first_ms, tell_delivered
-from tuque.core.demand import Demand
+from tuque.core.demand import LINGER_MS, Demand
 from tuque.core.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, Job, set_state
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
 from tuque.core.procedures import get_queue, mark_ready, remove, stop_waiting
@@ -101,11 +101,19 @@ def wait(
             drop_deadlines(n)
 
 
-def on_poll(n: Node, queues: list[bytes]) -> None:
-    """[F1] GETJOB NOHANG found nothing: other nodes are asked for the next time (F1.1)."""
+def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
+    """[F1] GETJOB NOHANG found nothing, or LEASE NEXT `lack` jobs too few (F1.1).
+
+    Other nodes are asked for the next time.
+    """
     if len(n.peers) > 1:
         for name in queues:
+            q = n.queues.get(name)
+            if q is not None and q.length > 0:
+                continue
             d = demand_of(n, name)
+            if lack > d.lack or d.poll_ms + LINGER_MS <= n.now_ms:
+                d.lack = lack
             d.poll_ms = n.now_ms
             d.seen_ms = n.now_ms
             n.asks[name] = None

@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 SOURCE_MS: Final = 5_000  # a node that sent jobs is a source for so long (F1.3)
 BUCKET_MS: Final = 1_000  # the import rate is taken over the last one to two of these
+LINGER_MS: Final = 200  # a wish stands that long when nobody waits any more
 COUNT_LOW: Final = 5
 COUNT_HIGH: Final = 100
 
@@ -41,6 +42,7 @@ class Demand:
         self.step_ms: i64 = 0  # and how long they are left alone after that
         self.idle_ms: i64 = 0  # since when nobody waits here; 0: somebody does
         self.poll_ms: i64 = 0  # when a client last looked without waiting, in vain
+        self.lack: i64 = 1  # how many jobs too few it found then
         self.seen_ms: i64 = 0  # when a client here last looked, or was given a job
         self.look_ms: i64 = 0  # when it stands in n.looks next; 0: it does not
 
@@ -73,12 +75,12 @@ class Demand:
             if now_ms - last_ms > SOURCE_MS:
                 del self.sources[slot]
 
-    def share(self, now_ms: i64, waiting: i64) -> i64:
+    def share(self, now_ms: i64, wanted: i64) -> i64:
         """How many jobs to ask of each source: rate / sources, within 5..100 (F1.3)."""
         count: i64 = len(self.sources)
         count = self.rate(now_ms) // count if count > 0 else 0
-        if count < waiting:
-            count = waiting
+        if count < wanted:
+            count = wanted
         if count < COUNT_LOW:
             return COUNT_LOW
         return count if count < COUNT_HIGH else COUNT_HIGH

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.deliver import demand_of, serve_ready, set_pause
-from tuque.core.demand import COUNT_HIGH, Demand, Wish
+from tuque.core.demand import COUNT_HIGH, LINGER_MS, Demand, Wish
 from tuque.core.job import ACTIVE, Job, set_state
 from tuque.core.msgs import NeedJobs, Pause
 from tuque.core.node import Node, Pausing, Peer
@@ -26,7 +26,6 @@ from tuque.core.transfer import may_move, repeat_custody, send_jobs
 
 WISH_MS: Final = 600_000  # a wish ends then by itself
 RENEW_MS: Final = 240_000  # and is said again long before
-LINGER_MS: Final = 200  # a wish stands that long when nobody waits any more
 STEP_LOW_MS: Final = 25  # between two asks without an import: doubled each time
 STEP_HIGH_MS: Final = 1_600
 FULL_MS: Final = 50  # until a link without room is tried again
@@ -51,9 +50,12 @@ def look(n: Node, d: Demand) -> None:
         if has_waiters and not n.is_leaving:
             look_at(n, d, n.now_ms + STEP_HIGH_MS)
         return
-    if is_empty and (has_waiters or d.poll_ms + LINGER_MS > n.now_ms):
+    wanted: i64 = len(q.waiters) if q is not None and is_empty else 0
+    if d.poll_ms + LINGER_MS > n.now_ms:
+        wanted = max(wanted, d.lack - (q.length if q is not None else 0))
+    if wanted > 0:
         d.idle_ms = 0
-        ask(n, d, len(q.waiters) if q is not None else 0, True, has_waiters)  # F1.1
+        ask(n, d, wanted, True, has_waiters)  # F1.1
         if not has_waiters:
             look_at(n, d, d.poll_ms + LINGER_MS)
         return
@@ -68,7 +70,7 @@ def look(n: Node, d: Demand) -> None:
             look_at(n, d, d.idle_ms + LINGER_MS)
 
 
-def ask(n: Node, d: Demand, waiting: i64, is_for_all: bool, is_waiting: bool) -> None:
+def ask(n: Node, d: Demand, wanted: i64, is_for_all: bool, is_waiting: bool) -> None:
     """Send NEEDJOBS to all nodes, or the sources, where no such wish stands (F1.3, F1.4)."""
     now_ms = n.now_ms
     d.drop_sources(now_ms)
@@ -80,7 +82,7 @@ def ask(n: Node, d: Demand, waiting: i64, is_for_all: bool, is_waiting: bool) ->
         return
     d.asked_ms = now_ms
     d.step_ms = min(max(d.step_ms * 2, STEP_LOW_MS), STEP_HIGH_MS)
-    share = d.share(now_ms, waiting)
+    share = d.share(now_ms, wanted)
     for peer in peers:
         if not peer.has_room:
             look_at(n, d, now_ms + FULL_MS)

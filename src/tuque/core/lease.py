@@ -148,11 +148,13 @@ def on_next(
     g.ttl_ms = ttl_ms
     renew(n, g)
     b = Batch(seq, parts)
-    take_jobs(n, client, g, b, min(count, BATCH_MAX), body_bytes)
+    most = min(count, BATCH_MAX)
+    take_jobs(n, client, g, b, most, body_bytes)
+    if len(b.jobs) < most:
+        on_poll(n, g.queues, most - len(b.jobs))  # F1.1
     if len(b.jobs) == 0:
         if is_new_ttl and n.records is not None:
             tell_group(n.records, g)
-        on_poll(n, g.queues)
         return 0, b""  # Y2.6
     b.count = len(b.jobs)
     g.last_seq = seq
@@ -220,8 +222,10 @@ def lease_job(n: Node, client: i64, q: Queue, job: Job) -> None:
     job.qtime_ms = 0
     q.jobs_out += 1
     q.atime_ms = now_ms
-    if q.length == 0 and q.demand is not None:
-        n.asks[q.name] = None  # F1.1
+    if q.demand is not None:
+        q.demand.seen_ms = now_ms
+        if q.length == 0:
+            n.asks[q.name] = None  # F1.1
     if n.events is not None:
         n.events.delivered(now_ms, job, client)  # V4.5
 
