@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from console_node import Run
 
 import tuque
-from tuque.main import EXTRAS, SUBCOMMANDS, missing_extra
+from tuque.lazygroup import EXTRAS, Entry, missing_extra
+from tuque.main import SUBCOMMANDS
 from tuque.main import tuque as program
+from tuque.spark.cmd import SUBCOMMANDS as SPARK_SUBCOMMANDS
 
 
 def test_help_is_one_screen_and_names_every_command() -> None:
     shown = CliRunner().invoke(program, ["--help"]).output
     assert len(shown.splitlines()) <= 24
-    for name, (_, _, line) in SUBCOMMANDS.items():
-        assert name in shown and line in shown
+    for name, entry in SUBCOMMANDS.items():
+        assert name in shown and entry.line in shown
 
 
 def test_version() -> None:
@@ -35,6 +40,8 @@ def test_every_command_has_help_on_one_screen(name: str) -> None:
 def test_a_wrong_command_lists_the_right_ones(tuque: Run) -> None:
     done = tuque("sever")
     assert done.returncode == 2 and b"There are: server, cli" in done.stderr
+    done = tuque("spark", "raport")
+    assert done.returncode == 2 and b"There are: report, silver" in done.stderr
 
 
 def test_help_imports_no_command() -> None:
@@ -44,7 +51,7 @@ def test_help_imports_no_command() -> None:
         "print([m for m in sys.modules if m.startswith(('tuque.', 'msgspec', 'asyncio'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "['tuque.main']"
+    assert done.stdout.splitlines()[-1] == "['tuque.lazygroup', 'tuque.main']"
 
 
 @pytest.mark.parametrize(("package", "extra"), list(EXTRAS.items()))
@@ -53,12 +60,42 @@ def test_a_missing_extra_is_named(package: str, extra: str) -> None:
     assert f"pip install 'tuque[{extra}]'" in told.message and package in told.message
 
 
-def test_without_pyspark_the_report_says_what_to_install() -> None:
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("spark report --events . --out x", "spark"),
+        ("report --events . --out x", "report"),
+        ("spark compact events", "spark"),
+        ("spark silver --events events --out x", "spark"),
+        ("spark silver --events events --out x --engine duckdb", "report"),
+        ("spark triage", "report"),
+        ("spark submit x.py", "spark"),
+    ],
+)
+def test_without_its_packages_a_command_says_what_to_install(
+    words: str, extra: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "events" / "date=2026-01-01"
+    folder.mkdir(parents=True)
+    for first in (0, 10):
+        (folder / f"events-n-{first:020d}-{first + 9:020d}.parquet").touch()
     code = (
-        "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'pyarrow', 'plotly'])); "
-        "sys.argv = ['tuque', 'spark', 'report', '--events', '.', '--out', 'x']; "
+        "import sys; "
+        "sys.modules.update(dict.fromkeys(['pyspark', 'pyarrow', 'plotly', 'duckdb'])); "
+        f"sys.argv = ['tuque', *{words.split()!r}]; "
         "from tuque.main import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode != 0 and "tuque[spark]" in done.stderr, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(Path(tuque.__file__).parents[1])},
+    )  # fmt: skip
+    assert done.returncode == 1 and f"tuque[{extra}]" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 3
+
+
+@pytest.mark.parametrize("entry", [*SUBCOMMANDS.values(), *SPARK_SUBCOMMANDS.values()], ids=str)
+def test_the_tables_name_extras_that_there_are(entry: Entry) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert {entry.extra, *EXTRAS.values()} - {""} <= set(project["optional-dependencies"])

@@ -44,10 +44,6 @@ def compact(events: Path, today: bool, rows: int, grace: float) -> None:
             grace_s=grace * 60,
             on_day=lambda day: click.echo(f"compacting {day}", err=True),
         )
-    except ModuleNotFoundError as e:
-        raise click.ClickException(
-            f"{e.name} is missing: pip install 'tuque[spark]' or pyarrow"
-        ) from e
     except (CompactError, OSError) as e:
         raise click.ClickException(str(e)) from e
     click.echo(told(done))

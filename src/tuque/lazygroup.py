@@ -1,0 +1,88 @@
+"""A command group whose subcommands stand in a table and are imported when they are used.
+
+Decides what a wrong name and a missing package are told; knows no command.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+# Package that may be missing, and the extra that brings it where the command names none.
+EXTRAS: Final = {
+    "prompt_toolkit": "cli",
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "pandas": "spark-connect",
+    "plotly": "report",
+    "duckdb": "report",
+    "uvloop": "worker",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A subcommand: where it is, which extra brings what it needs, its line of the help."""
+
+    module: str
+    attribute: str
+    extra: str  # empty: the package alone works
+    line: str
+
+
+def missing_extra(err: ModuleNotFoundError, extra: str = "") -> click.ClickException:
+    """Turn a failed import into the one line that says what to install."""
+    package = (err.name or "").split(".")[0]
+    if package in EXTRAS:
+        return click.ClickException(
+            f"this needs {package}, which is not installed; "
+            f"run: pip install 'tuque[{extra or EXTRAS[package]}]'"
+        )
+    return click.ClickException(f"{err}: the installation is not complete; run: pip install tuque")
+
+
+class LazyGroup(click.Group):
+    """A group over a table of entries by name."""
+
+    def __init__(self, *args: Any, table: dict[str, Entry], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        try:
+            command = getattr(importlib.import_module(entry.module), entry.attribute)
+        except ModuleNotFoundError as err:
+            raise missing_extra(err, entry.extra) from None
+        if not isinstance(command, click.Command):
+            raise click.ClickException(f"{entry.module}.{entry.attribute} is not a command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands from the table: `--help` imports none of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.line) for name, entry in self.table.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Let a wrong name show the right ones."""
+        if args and args[0] not in self.table and not args[0].startswith("-"):
+            ctx.fail(f"No such command '{args[0]}'. There are: {', '.join(self.table)}.")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand; a package that it misses on its way is told like one at its start."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as err:
+            entry = self.table.get(ctx.invoked_subcommand or "")
+            raise missing_extra(err, entry.extra if entry else "") from None
