@@ -218,15 +218,37 @@ def test_fastack_of_an_unknown_job() -> None:
 
 
 def test_fastack_after_ack_of_an_unknown_job() -> None:
-    """A7.1 Known: the job is acked (A1) and unregistered with cause gc-acked here and now."""
+    """A7.1 An ack of an unknown job that this node makes sure of (A3.4) goes on as it was."""
     lab = Lab(3)
-    lab.isolate(2)
-    id = lab.nodes[0].ids.make(60, 1)
-    stray_ack(lab, 0, id)
-    assert not on_fastack(lab.nodes[0], id)
-    on_unknown_fastack(lab.nodes[0], id)
+    id = spread(lab, 2, retry_s=1)
+    holders = lab.holders_of(id)
+    there = next(i for i in range(3) if i not in holders)
+    lab.isolate(there)
+    stray_ack(lab, there, id)
+    assert not on_fastack(lab.nodes[there], id)
+    lab.run()
+    lab.heal()
     lab.run()
     assert lab.holders_of(id) == []
+
+
+def test_an_ack_of_an_unknown_job_survives_its_node() -> None:
+    """A3.4 It is in the journal before the reply, and goes on after a restart."""
+    for is_rewritten in (False, True):
+        lab = Lab(3, has_journal=True)
+        id = spread(lab, 2, retry_s=1)
+        there = next(i for i in range(3) if i not in lab.holders_of(id))
+        lab.isolate(there)
+        stray_ack(lab, there, id)
+        if is_rewritten:
+            lab.journals[there].rewrite(lab.nodes[there])
+        lab.die(there)
+        assert lab.nodes[there].jobs[id].flags & BODYLESS
+        lab.heal()
+        lab.pass_ms(100)
+        assert lab.holders_of(id) == []
+        lab.die(there)  # what is over does not come back
+        assert id not in lab.nodes[there].jobs and not lab.nodes[there].strays
 
 
 def test_records_without_a_job_are_not_shown() -> None:

@@ -8,11 +8,12 @@ from cluster_lab import Lab
 from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.deliver import on_getjob
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, QUEUED
-from tuque.core.msgs import DelJob, Holders, SetAck, YourJobs
+from tuque.core.msgs import DelJob, Holders, Left, SetAck, YourJobs
 from tuque.core.peers import renew
 from tuque.core.readback import Record, decode
 from tuque.core.records import ADD, PEER, Records
 from tuque.core.repair import repair_left
+from tuque.core.restore import after_load
 
 
 def believed(lab: Lab, i: int, id: bytes) -> list[int]:
@@ -135,6 +136,60 @@ def test_custody_is_not_offered_to_another_life() -> None:
         assert len(lab.served[1][7]) == 1, "handed out once"
         assert (id in lab.nodes[0].jobs) == (not is_kept)
         assert lab.get(0) == lab.get(1) == []
+
+
+def test_a_loading_node_does_not_refuse_what_it_may_have() -> None:
+    """F3.5 While this node loads it neither refuses an AMO job nor answers GOTJOBS: it may have
+    the very job in its journal."""
+    lab = Lab(2, has_journal=True)
+    lab.wait(1)
+    lab.hold(1, 0)  # node 1 has it, and node 0 does not know
+    id = lab.add(0, retry_s=0, replicate=1)
+    lab.die(1)
+    sender, loading = lab.nodes
+    unread = loading.jobs.pop(id)
+    loading.is_loading = True
+    lab.release(1, 0)
+    lab.link(0, 1)
+    lab.carry()
+    lab.carry()
+    assert sender.jobs[id].flags & IN_TRANSIT
+    assert sender.custody == {id: lab.slot(0, 1)}
+    assert on_getjob(sender, 7, [b"q"], 1) == []
+    loading.jobs[id] = unread
+    loading.is_loading = False
+    after_load(loading)
+    lab.run()
+    assert id not in sender.jobs
+    assert lab.get(0) == lab.get(1) == []
+    assert loading.late_moves == []
+
+
+def test_a_loading_node_says_of_nothing_that_it_has_left() -> None:
+    """F3.5 Both are heard when all is loaded, and what J5.11 offers again is said then to those
+    that are linked already."""
+    lab = Lab(2, has_journal=True)
+    lab.wait(1)
+    lab.hold(1, 0)
+    id = lab.add(0, retry_s=0, replicate=1)
+    lab.die(0)  # the sender, which has it in its journal, in transit
+    sender = lab.nodes[0]
+    unread = sender.jobs.pop(id)
+    custody, sender.custody = sender.custody, {}
+    sender.is_loading = True
+    lab.release(1, 0)
+    lab.link(0, 1)
+    lab.carry()
+    lab.carry()
+    assert [type(m) for a, _, m in lab.log if a == 0 and isinstance(m, Left)] == []
+    sender.jobs[id] = unread
+    sender.custody = custody
+    sender.is_loading = False
+    after_load(sender)
+    lab.run()
+    assert id not in sender.jobs
+    assert any(isinstance(m, YourJobs) for a, _, m in lab.log if a == 0)
+    assert lab.nodes[1].custody == {}
 
 
 def test_a_copy_without_custody_stays_one() -> None:

@@ -27,7 +27,7 @@ from tuque.core.msgs import DelJob, GotAck, SetAck
 from tuque.core.node import Node, Peer, Retelling
 from tuque.core.peers import introduce, say, slots_of, translate_all
 from tuque.core.procedures import FAR, producer_done, unregister
-from tuque.core.stray import ask_all, end_stray, on_stray_answer
+from tuque.core.stray import NOBODY, ask_all, count_stray, end_stray, on_stray_answer
 from tuque.core.tombs import ROUNDED_MS
 
 TRY_MS: Final = 1_000  # the first of the steps of A6, doubled each time
@@ -82,6 +82,8 @@ def restore_acked(n: Node, job: Job) -> None:
     if job.state != ACKED:
         set_state(job, ACKED)
     n.acked[job.id] = None
+    if job.flags & BODYLESS:
+        count_stray(n, NOBODY, job.id)  # A3.4
     job.confirmed = 1
     job.qtime_ms = n.now_ms
     n.wheel.arm(job, n.now_ms)

@@ -18,7 +18,7 @@ from tuque.core.job import Job
 from tuque.core.leases import Leases
 from tuque.core.ledger import Ledger
 from tuque.core.losses import Losses
-from tuque.core.msgs import AnyMessage
+from tuque.core.msgs import AnyMessage, GotJobs, YourJobs
 from tuque.core.queue import Queue
 from tuque.core.records import Records
 from tuque.core.staged import Publishing, Staging
@@ -206,6 +206,8 @@ class Node:
         self.strays: dict[bytes, int] = {}  # acks of unknown jobs (A3.4): the client
         self.stray_counts: dict[int, int] = {}  # how many of them, by client
         self.retelling: dict[int, Retelling] = {}  # by slot
+        self.late_moves: list[tuple[int, YourJobs]] = []  # heard while loading, with the sender
+        self.late_answers: list[tuple[int, GotJobs]] = []
         self.late_deletes: dict[bytes, tuple[int, int]] = {}  # DELJOB while loading: (end, from)
         self.adding: dict[bytes, Adding] = {}  # by job id
         self.added: list[Added] = []  # producers to be told

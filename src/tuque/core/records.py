@@ -20,7 +20,8 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
     CLOSE                                the server stopped in good order
     PEER    slot u8, node id 40, incarnation i64    whom a bit of a set means from here on
     HOLDERS id 40, set i64
-    ACKED   id 40, expire_ms i64, set i64    acked, and the set is still to hear of it
+    ACKED   id 40, expire_ms i64, set i64    acked, and the set is still to hear of it; an empty
+                                             set: the job is not known here, all are to hear
     TOMB    id 40, expire_ms i64, kind u8    a tombstone of core/tombs.py
 
 where history, present when shape has the bit 1, is nacks i32, deliveries i32,
@@ -130,9 +131,12 @@ class Records:
     def add(self, job: Job) -> None:
         """All of a job that is new here (or, in a snapshot, all of a job).
 
-        Of an acked one that concerns nobody else, or that is not known here, only the ack.
+        Of an acked one that concerns nobody else, only the ack.
         """
-        if job.state == ACKED and (job.holders == 1 or job.flags & BODYLESS):
+        if job.state == ACKED and job.flags & BODYLESS:
+            self.ack_unknown(job)
+            return
+        if job.state == ACKED and job.holders == 1:
             self.ack(job.id, job.expire_ms)
             return
         w = self.writer
@@ -255,12 +259,20 @@ class Records:
     def ack_job(self, job: Job) -> None:
         """The job is done, and other nodes that may have a copy are still to hear of it."""
         self.introduce(job.holders)
+        self.acked_at(job, job.holders)
+
+    def ack_unknown(self, job: Job) -> None:
+        """A job that is not here was acked here: all nodes are to hear of it (A3.4)."""
+        self.acked_at(job, 0)
+
+    def acked_at(self, job: Job, holders: i64) -> None:
+        """The ack, and who is still to hear of it; nobody in particular: everybody."""
         w = self.writer
         write_i32_le(w, i32(ACKED_BYTES))
         w.append(ACKED_AT)
         w.write(job.id)
         write_i64_le(w, job.expire_ms)
-        write_i64_le(w, job.holders)
+        write_i64_le(w, holders)
         self.count += 1
         self.binding_count += 1
 

@@ -9,6 +9,7 @@ from tuque.core.node import Node, Pausing
 from tuque.core.peers import slots_of
 from tuque.core.procedures import get_queue, register
 from tuque.core.queue import PAUSE_BCAST, PAUSE_IN, PAUSE_OUT
+from tuque.core.transfer import on_loaded_custody
 
 
 def restore_job(n: Node, job: Job) -> bool:
@@ -75,6 +76,7 @@ def after_load(n: Node) -> None:
     """The journal is loaded: what had to wait for that is done."""
     order_evictable(n)
     on_loaded(n)
+    on_loaded_custody(n)
 
 
 def order_evictable(n: Node) -> None:

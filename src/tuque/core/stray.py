@@ -17,6 +17,7 @@ from tuque.core.node import Node
 from tuque.core.peers import say
 from tuque.core.procedures import memory_level, register, unregister
 
+NOBODY: Final = -1  # the client of a record that came back from the journal
 STRAYS_MAX: Final = 1_000  # records of one client
 BURST_MAX: Final = 10_000  # messages of one turn to one node, above it no more is asked
 TRY_MS: Final = 1_000
@@ -33,11 +34,9 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     if n.is_leaving or memory_level(n) >= 2:
         if ask_each(n, SetAck(id, 0, ttl_s * 1000)) or not n.is_leaving:  # A3.4
             return
-    count = n.stray_counts.get(client, 0)
-    if count >= STRAYS_MAX:
+    if n.stray_counts.get(client, 0) >= STRAYS_MAX:
         return
-    n.stray_counts[client] = count + 1
-    n.strays[id] = client
+    count_stray(n, client, id)
     job = Job(id, b"", b"", n.next_ctime_ns(), n.now_ms + ttl_s * 1000, 1, 0, 0)
     job.state = ACKED
     job.flags = BODYLESS
@@ -47,8 +46,14 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     job.qtime_ms = n.now_ms + TRY_MS + n.chance.below(500)
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:
-        n.records.ack(id, job.expire_ms)
+        n.records.ack_unknown(job)
     ask_all(n, job)
+
+
+def count_stray(n: Node, client: i64, id: bytes) -> None:
+    """Note whose ack it is: one client may have only so many."""
+    n.stray_counts[client] = n.stray_counts.get(client, 0) + 1
+    n.strays[id] = client
 
 
 def on_unknown_fastack(n: Node, id: bytes) -> None:
@@ -91,6 +96,8 @@ def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) 
 def end_stray(n: Node, job: Job, holders: i64) -> None:
     """The ack is in the hands of those `holders`, or nobody has the job: the record goes."""
     unregister(n, job, ledger.GC_ACKED)  # A5.3
+    if n.records is not None:
+        n.records.ack(job.id, job.expire_ms)
     if holders & 1:
         n.tombs.keep(job.id, job.expire_ms)  # they count on this node, and will say DELJOB
         return

@@ -34,6 +34,7 @@ from tuque.core.procedures import (
 from tuque.core.queue import PAUSE_IN
 
 AGAIN_MAX: Final = 100  # jobs in one repeated YOURJOBS
+LATE_MAX: Final = 10_000  # messages kept while loading
 
 
 def may_move(n: Node, job: Job) -> bool:
@@ -74,6 +75,10 @@ def send_jobs(n: Node, slot: i64, name: bytes, jobs: list[Job]) -> None:
 
 def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
     """[F3] ON RECV YOURJOBS. Said again it changes nothing; the answer is the same."""
+    if n.is_loading:
+        m = put_off_once(n, slot, m)
+        if len(m.jobs) == 0:
+            return
     d = demand_of(n, m.queue)
     d.asked.pop(slot, None)  # one answer to one wish
     n.asks[m.queue] = None
@@ -103,6 +108,16 @@ def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
         say(n, slot, left)
     if len(answer.ids) > 0 or len(answer.refused) > 0:
         say(n, slot, answer)
+
+
+def put_off_once(n: Node, slot: i64, m: YourJobs) -> YourJobs:
+    """Keep the at-most-once jobs until all is loaded (F3.5); the others."""
+    once = [copy for copy in m.jobs if copy.retry_s == 0]
+    if len(once) == 0:
+        return m
+    if len(n.late_moves) < LATE_MAX:
+        n.late_moves.append((slot, YourJobs(m.queue, once)))
+    return YourJobs(m.queue, [copy for copy in m.jobs if copy.retry_s > 0])
 
 
 def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
@@ -176,6 +191,10 @@ def start(n: Node, job: Job, due_ms: i64) -> None:
 
 def on_gotjobs(n: Node, slot: i64, m: GotJobs) -> None:
     """[F2.3] ON RECV GOTJOBS."""
+    if n.is_loading:
+        if len(n.late_answers) < LATE_MAX:
+            n.late_answers.append((slot, m))  # F3.5
+        return
     left = Left([])
     for id in m.ids:
         job = n.jobs.get(id)
@@ -265,6 +284,19 @@ def repeat_custody(n: Node, slot: i64) -> None:
         batch.jobs.append(as_message(n, job, CUSTODY))
     if len(got.ids) > 0:
         say(n, slot, got)
+
+
+def on_loaded_custody(n: Node) -> None:
+    """[F3.5] All is loaded: what was said meanwhile of at-most-once jobs is heard now."""
+    moves, answers = n.late_moves, n.late_answers
+    n.late_moves, n.late_answers = [], []
+    for slot, yours in moves:
+        on_yourjobs(n, slot, yours)
+    for slot, got in answers:
+        on_gotjobs(n, slot, got)
+    for peer in n.peers:
+        if peer.is_linked:
+            repeat_custody(n, peer.slot)
 
 
 def on_moved(n: Node, slot: i64, m: Moved) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuque.core.job import ACKED, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
+from tuque.core.job import ACKED, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.procedures import memory_level
 from tuque.core.tombs import OVER
 from tuque.sim.history import OK, Add
@@ -123,8 +123,6 @@ class Watcher:
                 self.world.sometimes("death while an at-most-once job is in transit")
             if job.state == ACKED:
                 self.world.sometimes("death while an ack is collected")
-                if job.flags & BODYLESS and not any(m.knows_ack(id) for m in self.cluster.machines):
-                    add.ack_excuse = "A3.4: an ack of an unknown job goes with its node"
             elif id not in machine.kept and not machine.is_drained:
                 self.lose_copy(machine, shell, add, job, back)
         for add in self.history.adds.values():

@@ -14,7 +14,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, WAIT_REPL, Job
+from tuque.core.job import ACKED, ACTIVE, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.lease_load import LeaseLog
 from tuque.core.ledger import GC_ACKED
 from tuque.core.node import Node
@@ -367,7 +367,11 @@ class Loader:
             self.jobs[r.id] = job
         job.state = ACKED
         job.body = b""
-        job.holders = self.nodes.common(r.holders)
+        if r.holders == 0:
+            job.flags = BODYLESS  # A3.4
+            job.holders = 1
+        else:
+            job.holders = self.nodes.common(r.holders)
 
     def on_end(self, id: bytes, expire_ms: i64, cause: i64) -> None:
         """A record went, by an ack (cause -1) or REMOVE; what other nodes may send stays away."""
