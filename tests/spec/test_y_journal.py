@@ -157,6 +157,20 @@ def test_epochs_after_a_restart(kept: Kept) -> None:
     assert Lessee(kept.box, owner="new").epoch > last
 
 
+def test_an_epoch_that_was_answered_is_there() -> None:
+    """Y9.6 So does the reply of an OPEN that gave a new epoch (Y1.2): after a crash of the machine
+    the group has none that is older.
+    """
+    kept = Kept("everysec")
+    first = Lessee(kept.box, owner="first")
+    second = Lessee(kept.box, owner="second")
+    kept.restart("power")
+    first.box = second.box = kept.box
+    assert second("TOUCH") == 0
+    assert word(first("TOUCH")) == "FENCED"
+    kept.close()
+
+
 def test_epochs_of_forgotten_groups(kept: Kept) -> None:
     """Y1.6 An epoch is greater than any that this node gave out before, also before a restart, and
     not less than now in ms.

@@ -96,6 +96,7 @@ def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i6
     leases.bytes += g.bytes_used()
     if n.records is not None:
         tell_group(n.records, g)  # Y9.1
+        n.records.has_custody = True  # Y9.6
     return epoch, b""
 
 
