@@ -1,0 +1,208 @@
+"""MessagePack from strangers: where each value lies, checked before anything is made of it.
+
+Nothing is decoded as a whole. `skip` walks over one value and believes no count: each must fit
+in the bytes that remain, and nesting is bounded. What a caller wants to know of a value it
+asks a `Value` for. What the values mean is for others.
+"""
+
+from struct import unpack_from
+from typing import Final, final
+
+from mypy_extensions import i64
+
+DEPTH_MAX: Final = 128  # arrays and maps inside one another
+
+NIL: Final = 0
+BOOL: Final = 1
+INT: Final = 2
+FLOAT: Final = 3
+STR: Final = 4
+BIN: Final = 5
+ARRAY: Final = 6
+MAP: Final = 7
+EXT: Final = 8
+
+
+class MsgpackError(Exception):
+    """The bytes are no MessagePack, or break a bound."""
+
+
+def kind_of(head: i64) -> i64:
+    """The kind of the value that begins with this byte. MsgpackError for 0xc1, which is none."""
+    if head <= 0x7F or head >= 0xE0:
+        return INT
+    if head <= 0x8F:
+        return MAP
+    if head <= 0x9F:
+        return ARRAY
+    if head <= 0xBF:
+        return STR
+    return KINDS[head - 0xC0]
+
+
+KINDS: Final[list[i64]] = [
+    *(NIL, -1, BOOL, BOOL, BIN, BIN, BIN, EXT, EXT, EXT, FLOAT, FLOAT),
+    *(INT, INT, INT, INT, INT, INT, INT, INT),
+    *(EXT, EXT, EXT, EXT, EXT, STR, STR, STR, ARRAY, ARRAY, MAP, MAP),
+]  # of the heads from 0xc0 to 0xdf
+
+# of the same heads: bytes behind the head that are there whatever they say
+FIXED: Final[list[i64]] = [
+    *(0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8),
+    *(1, 2, 4, 8, 1, 2, 4, 8),
+    *(2, 3, 5, 9, 17, 1, 2, 4, 2, 4, 2, 4),
+]
+
+
+def big_endian(data: bytes, at: i64, size: i64) -> i64:
+    """An unsigned number of 1, 2 or 4 bytes; they must be there."""
+    number: i64 = data[at]
+    i: i64 = 1
+    while i < size:
+        number = number << 8 | i64(data[at + i])
+        i += 1
+    return number
+
+
+def payload_at(data: bytes, at: i64) -> i64:
+    """Where the bytes or items of a value begin that `skip` has passed."""
+    head: i64 = data[at]
+    if head < 0xC0 or head >= 0xE0:
+        return at + 1
+    kind = KINDS[head - 0xC0]
+    if kind >= STR and kind <= MAP:
+        return at + 1 + FIXED[head - 0xC0]
+    return at + 1
+
+
+def count_of(data: bytes, at: i64) -> i64:
+    """Items of an array, or pairs of a map, that `skip` has passed."""
+    head: i64 = data[at]
+    if head < 0xC0:
+        return head & 15
+    return big_endian(data, at + 1, FIXED[head - 0xC0])
+
+
+def skip(data: bytes, at: i64, end: i64) -> i64:
+    """Where the value at `at` ends. MsgpackError when it is none or does not end by `end`."""
+    open: list[int] = []  # values still to come at each outer level
+    left: i64 = 1  # and at this one
+    while True:
+        while left == 0:
+            if len(open) == 0:
+                return at
+            left = open.pop()
+        if at >= end:
+            raise MsgpackError("it ends inside a value")
+        left -= 1
+        head: i64 = data[at]
+        at += 1
+        count: i64 = 0
+        if head <= 0x7F or head >= 0xE0:
+            continue
+        if head <= 0x8F:
+            count = (head & 15) * 2
+        elif head <= 0x9F:
+            count = head & 15
+        elif head <= 0xBF:
+            at += head & 31
+        else:
+            fixed = FIXED[head - 0xC0]
+            if fixed > end - at:
+                raise MsgpackError("it ends inside a value")
+            at, count = behind(data, head, at, fixed)
+        if at > end or count > end - at:
+            raise MsgpackError("a count or length beyond the bytes that are there")
+        if count > 0:
+            if len(open) >= DEPTH_MAX:
+                raise MsgpackError("nested too deep")
+            open.append(left)
+            left = count
+
+
+def behind(data: bytes, head: i64, at: i64, fixed: i64) -> tuple[i64, i64]:
+    """For a head from 0xc0 on: where its own bytes end, and the values that follow inside it."""
+    kind = KINDS[head - 0xC0]
+    if kind < 0:
+        raise MsgpackError("a byte that begins no value")
+    if kind in (STR, BIN):
+        return at + fixed + big_endian(data, at, fixed), 0
+    if kind == ARRAY:
+        return at + fixed, big_endian(data, at, fixed)
+    if kind == MAP:
+        return at + fixed, 2 * big_endian(data, at, fixed)
+    if 0xC7 <= head <= 0xC9:
+        return at + fixed + big_endian(data, at, fixed - 1), 0  # the length is before the type
+    return at + fixed, 0
+
+
+@final
+class Value:
+    """One value that `skip` has passed, in the bytes where it lies."""
+
+    def __init__(self, data: bytes, at: i64, end: i64) -> None:
+        self.data = data
+        self.at = at
+        self.end = end
+        self.kind: i64 = kind_of(data[at])
+
+    def raw(self) -> bytes:
+        """All its bytes as they were sent."""
+        return self.data[self.at : self.end]
+
+    def payload(self) -> bytes:
+        """The bytes of a string or of binary data."""
+        return self.data[payload_at(self.data, self.at) : self.end]
+
+    def is_true(self) -> bool:
+        """Whether it is the boolean true."""
+        return self.data[self.at] == 0xC3
+
+    def integer(self) -> int:
+        """The number of an INT, from -2**63 to 2**64 - 1."""
+        head: i64 = self.data[self.at]
+        if head <= 0x7F:
+            return int(head)
+        if head >= 0xE0:
+            return int(head - 256)
+        return int.from_bytes(self.data[self.at + 1 : self.end], "big", signed=head >= 0xD0)
+
+    def real(self) -> float:
+        """The number of a FLOAT."""
+        found: float = unpack_from(
+            ">f" if self.data[self.at] == 0xCA else ">d", self.data, self.at + 1
+        )[0]
+        return found
+
+    def items(self, most: i64) -> list["Value"]:
+        """The first items of an array, `most` at the most."""
+        return values(self.data, payload_at(self.data, self.at), self.end, most)
+
+    def size(self) -> i64:
+        """How many items an array has, or pairs a map."""
+        return count_of(self.data, self.at)
+
+    def pairs(self) -> dict[bytes, "Value"]:
+        """The values of a map whose keys are strings; of equal keys the last one counts."""
+        found: dict[bytes, Value] = {}
+        data = self.data
+        at = payload_at(data, self.at)
+        left = count_of(data, self.at)
+        while left > 0:
+            after_key = skip(data, at, self.end)
+            after = skip(data, after_key, self.end)
+            if kind_of(data[at]) == STR:
+                found[data[payload_at(data, at) : after_key]] = Value(data, after_key, after)
+            at = after
+            left -= 1
+        return found
+
+
+def values(data: bytes, at: i64, end: i64, most: i64) -> list[Value]:
+    """Up to `most` values that lie there one behind the other; MsgpackError when one is none."""
+    found: list[Value] = []
+    while at < end and len(found) < most:
+        after = skip(data, at, end)
+        found.append(Value(data, at, after))
+        at = after
+    return found
