@@ -11,6 +11,7 @@ from tuque.core.node import Node
 from tuque.core.tombs import OPEN, OVER
 from tuque.sim.clock import MachineClock
 from tuque.sim.disk import PATH, SimDisk
+from tuque.sim.network import End
 from tuque.sim.plan import Plan
 from tuque.sim.session import Session
 from tuque.sim.shell import Crash, Shell
@@ -61,6 +62,7 @@ class Machine:
         self.fuse = 0  # effects until the process ends; 0: not lit
         self.fuse_args: dict[str, object] = {}
         self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
+        self.known: dict[bytes, bool] = {}  # and ids of jobs there that came with a key
         self.said = 0  # messages of lives that are over
         self.has_evicted_acks = False  # in a life that is over
         self.had_disk_fault = False
@@ -173,6 +175,7 @@ class Machine:
 
     def look_at_disk(self) -> dict[bytes, bool]:
         """The jobs that a start would bring back, unacked."""
+        self.known = {}
         if self.settings.policy == "off":
             return {}
         disk = self.disk.copy()
@@ -184,6 +187,8 @@ class Machine:
                 pass
         except JournalError:
             return {}
+        self.known = {kept.id: True for kept in n.keys.kept.values()}
+        self.known.update((id, True) for id in n.jobs)
         return {id: True for id, job in n.jobs.items() if job.state != ACKED}
 
     def pause(self, for_ms: int) -> None:
@@ -204,10 +209,10 @@ class Machine:
 
     # ---- what is seen from above
 
-    def told(self, offset: int, owner: object, replies: list[object]) -> None:
-        """A client was told something."""
-        if isinstance(owner, Session):
-            owner.on_given(offset, replies)
+    def told(self, offset: int, end: End | None, replies: list[object]) -> None:
+        """A client was told something, at its end of the connection."""
+        if end is not None and isinstance(end.owner, Session):
+            end.owner.on_given(end, offset, replies)
 
     def watch(self, shell: Shell) -> None:
         """A turn is over."""

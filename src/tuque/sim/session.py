@@ -69,8 +69,13 @@ class Session:
             self.due.append((told, on_sent))
             end.send(data)
 
-    def on_given(self, offset: int, replies: list[object]) -> None:
-        """The node gave answers to the transport; they end at that byte of the stream."""
+    def on_given(self, end: End, offset: int, replies: list[object]) -> None:
+        """The node gave answers to the transport; they end at that byte of the stream.
+
+        It may not have noticed yet that the client has closed that connection, and has another.
+        """
+        if end is not self.end:
+            return
         for reply in replies:
             if not self.due:
                 continue

@@ -357,8 +357,7 @@ class Shell:
             while (reply := door.replies.gets()) is not False:
                 told.append(reply)
             door.end.send(data)
-            other = door.end.peer.owner if door.end.peer is not None else None
-            self.machine.told(door.end.sent, other, told)
+            self.machine.told(door.end.sent, door.end.peer, told)
         if door.c.is_closing and not door.c.gated:
             self.close(door)
 
