@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "tuque"
-PARALLELISM = 2  # parts of a batch when numPartitions does not say
+PARALLELISM = 2  # parts of a batch when neither numPartitions nor a session says
 
 
 class TuqueDataSource(DataSource):
     """Queues of a broker as a data source."""
+
+    parallelism = PARALLELISM
 
     @classmethod
     def name(cls) -> str:
@@ -33,12 +35,15 @@ class TuqueDataSource(DataSource):
         source_columns.check_schema(schema)
         return source.PeekReader(self._source(streams=False), schema)
 
-    def streamReader(self, schema: StructType) -> source.LeaseReader:
+    def streamReader(self, schema: StructType) -> source.LeaseReader | source.IdsReader:
         source_columns.check_schema(schema)
-        return source.LeaseReader(self._source(streams=True), schema)
+        found = self._source(streams=True)
+        if found.mode == "ids":
+            return source.IdsReader(found, schema)
+        return source.LeaseReader(found, schema)
 
     def _source(self, streams: bool) -> source_options.SourceOptions:
-        return source_options.parse(dict(self.options), streams, PARALLELISM)
+        return source_options.parse(dict(self.options), streams, self.parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> sink.BatchWriter:
         return sink.writer(dict(self.options), schema, overwrite)

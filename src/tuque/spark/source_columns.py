@@ -12,6 +12,7 @@ from tuque.client.api import JobInfo
 from tuque.client.leases import LeaseColumns
 from tuque.spark.errors import SourceError
 from tuque.spark.source_options import COLUMNS
+from tuque.spark.source_peek import deliveries
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -81,9 +82,8 @@ def of_lease(found: LeaseColumns, names: Sequence[str], node: str, lease: str) -
 
 
 def of_jobs(jobs: Sequence[JobInfo], names: Sequence[str], node: str) -> pa.RecordBatch:
-    """Rows of jobs that were looked at; times handed out follow from how often they came back."""
+    """Rows of jobs that were looked at one by one."""
     made_ms = [job.ctime_ns // 1_000_000 for job in jobs]
-    came_back = [job.nacks + job.additional_deliveries for job in jobs]
     values: dict[str, list[Any]] = {
         "id": [job.id for job in jobs],
         "queue": [job.queue for job in jobs],
@@ -92,10 +92,7 @@ def of_jobs(jobs: Sequence[JobInfo], names: Sequence[str], node: str) -> pa.Reco
         "expires_at": [
             (ms + job.ttl_s * 1000) * 1000 for ms, job in zip(made_ms, jobs, strict=True)
         ],
-        "deliveries": [
-            times + (job.state in ("active", "acked"))
-            for times, job in zip(came_back, jobs, strict=True)
-        ],
+        "deliveries": [deliveries(job) for job in jobs],
         "nacks": [job.nacks for job in jobs],
         "priority": [0] * len(jobs),
         "node": [node] * len(jobs),

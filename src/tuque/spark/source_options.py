@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from tuque.client.url import Settings
 from tuque.spark import sink_options
@@ -27,19 +27,36 @@ NAMES: Final = (
     "queue",
     "group",
     "mode",
+    "nodes",
     "states",
+    "limit",
+    "minAge",
+    "minDeliveries",
     "numPartitions",
     "maxJobsPerTrigger",
     "maxBytesPerTrigger",
     "leaseTimeout",
     "heartbeat",
     "failOnDataLoss",
+    "ackOn",
     "ackedBy",
     "maxBatchAttempts",
     "deadLetterQueue",
     "fetchSize",
     "retryTimeout",
 )
+OF_LOOKS: Final = ("states", "limit", "minAge", "minDeliveries")
+OF_STREAMS: Final = ("numPartitions", "maxJobsPerTrigger", "heartbeat", "ackOn", "fetchSize")
+OF_LEASES: Final = (
+    "group",
+    "nodes",
+    "maxBytesPerTrigger",
+    "leaseTimeout",
+    "ackedBy",
+    "maxBatchAttempts",
+    "deadLetterQueue",
+)
+IDS_MOST: Final = 10_000  # of a batch, since they stand in the checkpoint
 STATES: Final = ("wait-repl", "active", "queued", "acked")
 ALL_QUEUES: Final = "*"
 UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -55,14 +72,20 @@ class SourceOptions:
 
     broker: Settings
     queues: tuple[str, ...]
+    mode: str = "lease"
     group: str = ""
+    is_whole_cluster: bool = False  # nodes that the given ones know are leased from, too
     states: tuple[str, ...] = ("queued",)
+    limit: int = 0  # jobs of one node, when looking; 0: all
+    least_age_ms: int = 0
+    least_deliveries: int = 0
     partitions: int = 2
     max_jobs: int = 10_000
     max_bytes: int = 64 << 20
     lease_timeout_ms: int = 300_000
     heartbeat_ms: int = 100_000
     fail_on_loss: bool = True
+    is_acked_on_next: bool = True  # else when Spark says commit, which is one batch late
     is_acked_by_sink: bool = False  # a batch that is committed already has been written, too
     max_attempts: int = 0  # 0: no limit
     dead_letter: str = ""  # empty: the job's queue with .dead
@@ -84,8 +107,9 @@ def parse(options: Mapping[str, str], streams: bool, parallelism: int) -> Source
     for key in given:
         if key not in known and key not in ("path", "paths"):
             raise SourceError(_unknown(key))
+    _check_mode(given, streams)
     try:
-        found = _parsed(given, parallelism)
+        found = _parsed(given, streams, parallelism)
     except SinkError as err:
         raise SourceError(str(err)) from err
     _check(found, given, streams)
@@ -100,7 +124,29 @@ def _unknown(key: str) -> str:
     return f"unknown option {key!r} for reading; {meant}There are: {', '.join(NAMES)}"
 
 
-def _parsed(given: Mapping[str, str], parallelism: int) -> SourceOptions:
+def _mode(given: Mapping[str, str], streams: bool) -> str:
+    return given.get("mode", "lease" if streams else "peek").strip().lower()
+
+
+def _check_mode(given: Mapping[str, str], streams: bool) -> None:
+    """The mode is one of those there are, and every option goes with it."""
+    mode = _mode(given, streams)
+    if mode not in (("lease", "ids") if streams else ("peek",)):
+        how = "a stream reads with mode=lease or ids" if streams else "read() looks with mode=peek"
+        raise SourceError(f"option mode is {mode!r}; {how}")
+    for modes, names in (
+        (("peek",), OF_LOOKS),
+        (("lease", "ids"), OF_STREAMS),
+        (("lease",), OF_LEASES),
+    ):
+        for name in names:
+            if mode not in modes and name.lower() in given:
+                raise SourceError(f"option {name} goes with mode={' or '.join(modes)}, not {mode}")
+
+
+def _parsed(given: Mapping[str, str], streams: bool, parallelism: int) -> SourceOptions:
+    mode = _mode(given, streams)
+    jobs_most = IDS_MOST if mode == "ids" else 100_000
     lease_ms = sink_options.duration_ms(
         given, "leaseTimeout", 300_000, least_ms=1000, most_ms=86_400_000
     )
@@ -108,15 +154,21 @@ def _parsed(given: Mapping[str, str], parallelism: int) -> SourceOptions:
     return SourceOptions(
         broker=sink_options.broker_of(given),
         queues=tuple(name.strip() for name in given.get("queue", "").split(",") if name.strip()),
+        mode=mode,
         group=given.get("group", ""),
+        is_whole_cluster=_choice(given, "nodes", ("given", "cluster")) == "cluster",
+        limit=_whole(given, "limit", 0, 1, 2**31 - 1),
+        least_age_ms=sink_options.duration_ms(given, "minAge", 0, least_ms=0),
+        least_deliveries=_whole(given, "minDeliveries", 0, 0, 2**31 - 1),
         states=tuple(given.get("states", "queued").replace(" ", "").split(",")),
         partitions=_whole(given, "numPartitions", max(1, parallelism), 1, 1024),
-        max_jobs=_whole(given, "maxJobsPerTrigger", 10_000, 1, 100_000),
+        max_jobs=_whole(given, "maxJobsPerTrigger", 10_000, 1, jobs_most),
         max_bytes=_bytes(given, "maxBytesPerTrigger", 64 << 20),
         lease_timeout_ms=lease_ms,
         heartbeat_ms=beat_ms,
         fail_on_loss=_is_on(given, "failOnDataLoss", True),
-        is_acked_by_sink=given.get("ackedby", "source").lower() == "sink",
+        is_acked_on_next=_choice(given, "ackOn", ("next", "commit")) == "next",
+        is_acked_by_sink=_choice(given, "ackedBy", ("source", "sink")) == "sink",
         max_attempts=_whole(given, "maxBatchAttempts", 0, 0, 1_000_000),
         dead_letter=given.get("deadletterqueue", ""),
         fetch_size=_whole(given, "fetchSize", 2000, 1, 100_000),
@@ -132,17 +184,11 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
         raise SourceError(
             "option queue: * stands alone and is for read(); a stream names its queues"
         )
-    mode = given.get("mode", "lease" if streams else "peek").lower()
-    if mode != ("lease" if streams else "peek"):
-        how = "a stream reads with mode=lease" if streams else "read() looks with mode=peek"
-        raise SourceError(f"option mode is {mode!r}; {how}")
-    if streams and not found.group:
+    if found.mode == "lease" and not found.group:
         raise SourceError("option group is missing: a stream needs a name of its own for its lease")
-    if streams and len(found.broker.seeds) > 1:
-        raise SourceError("a stream leases from one node: name one in url or host")
-    if given.get("ackedby", "source").lower() not in ("source", "sink"):
-        raise SourceError("option ackedBy must be source, or sink when the sink has ackGroup")
-    if found.heartbeat_ms >= found.lease_timeout_ms:
+    if found.mode == "ids" and len(found.broker.seeds) > 1:
+        raise SourceError("mode=ids reads from one node: name one in url or host")
+    if found.mode == "lease" and found.heartbeat_ms >= found.lease_timeout_ms:
         raise SourceError("option heartbeat must be shorter than leaseTimeout")
     for state in found.states:
         if state not in STATES:
@@ -151,9 +197,27 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
 
 def url_of(broker: Settings) -> str:
     """The settings as a URL for a client, secrets included."""
-    scheme = "tuques" if broker.tls else "tuque"
+    is_socket = broker.seeds[0].port == 0
+    scheme = "tuque+unix" if is_socket else "tuques" if broker.tls else "tuque"
     login = f"{quote(broker.user, '')}:{quote(broker.password, '')}@" if broker.password else ""
-    return f"{scheme}://{login}{','.join(map(str, broker.seeds))}"
+    more = {
+        "timeout": str(broker.timeout_s),
+        "connect_timeout": str(broker.connect_timeout_s),
+        "name": broker.name,
+        "cafile": broker.cafile,
+        "follow": "yes" if broker.follow else "no",
+        "retries": "" if broker.retry.attempts is None else str(broker.retry.attempts),
+    }
+    query = urlencode({name: value for name, value in more.items() if value})
+    return f"{scheme}://{login}{','.join(map(str, broker.seeds))}{'' if is_socket else '/'}?{query}"
+
+
+def _choice(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """One of the words; the first is the default."""
+    text = given.get(name.lower(), "").strip().lower() or words[0]
+    if text not in words:
+        raise SourceError(f"option {name} must be {' or '.join(words)}, not {text!r}")
+    return text
 
 
 def _whole(given: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

@@ -29,6 +29,7 @@ from tuque import Client
 from tuque.errors import ReplyError
 from tuque.spark import nack, source_columns, source_options
 from tuque.spark.errors import SourceError
+from tuque.spark.leases import Offset
 from tuque.spark.source import LeaseReader, PeekReader
 
 KINDS = {
@@ -76,7 +77,18 @@ def fill(client: Client, count: int) -> None:
         client.addjob("q", str(number))
 
 
-def read(reader: LeaseReader, start: dict[str, int], end: dict[str, int]) -> list[str]:
+def seq(offset: Offset) -> int:
+    """The number of the last batch, of the one node."""
+    ((_, number),) = offset.values()
+    return number
+
+
+def epoch(offset: Offset) -> int:
+    ((found, _),) = offset.values()
+    return found
+
+
+def read(reader: LeaseReader, start: Offset, end: Offset) -> list[str]:
     """The bodies of a batch, read by copies as tasks have them."""
     found: list[str] = []
     for part in reader.partitions(start, end):
@@ -103,12 +115,12 @@ def test_batches_are_acknowledged_when_the_next_is_asked_for(
     stream = reader(broker, maxjobspertrigger="3")
     zero = stream.initialOffset()
     one = stream.latestOffset(zero, stream.getDefaultReadLimit())
-    assert one == {"epoch": one["epoch"], "seq": 1}
+    assert one == {client.hello().id: [epoch(one), 1]}
     assert read(stream, zero, one) == read(stream, zero, one) == numbers(0, 3), "a pure read"
     stream.commit(one)
     assert client.info()["registered_jobs"] == 5, "commit(end) is no sign of a logged batch"
     two = stream.latestOffset(one, ReadMaxRows(100))
-    assert (two["seq"], client.info()["registered_jobs"]) == (2, 2)
+    assert (seq(two), client.info()["registered_jobs"]) == (2, 2)
     assert read(stream, one, two) == numbers(3, 5)
     assert stream.latestOffset(two, ReadMaxRows(100)) is two, "the same text: no batch"
     assert client.info()["registered_jobs"] == 0, "the last batch too"
@@ -125,7 +137,7 @@ def test_a_restart_goes_on_with_its_batches(broker: RealServer, client: Client) 
     broker.start()
     again = reader(broker, maxjobspertrigger="2")
     again.prepareForTriggerAvailableNow()
-    assert again.left == 2
+    assert [place.left for place in again.leases.places.values()] == [2]
     assert again.latestOffset(one, ReadMaxRows(2)) == leased
     assert read(again, one, leased) == numbers(2, 4)
     assert again.latestOffset(leased, ReadMaxRows(2)) is leased
@@ -183,7 +195,7 @@ def test_available_now_does_not_count_what_is_done_again(
     assert read(again, zero, one) == numbers(0, 3)
     fill(client, 2)
     two = again.latestOffset(one, ReadMaxRows(10))
-    assert two["seq"] == 2
+    assert seq(two) == 2
     assert len(read(again, one, two)) == 2
     assert again.latestOffset(two, ReadMaxRows(10)) is two
     assert client.qlen("q") == 2
@@ -213,9 +225,9 @@ def test_a_batch_that_fails_too_often_is_buried(broker: RealServer, client: Clie
 def test_a_batch_that_the_sink_acknowledged(broker: RealServer, client: Client) -> None:
     """Published and acknowledged in one step, then the driver died and replays it."""
     fill(client, 2)
-    zero = {"epoch": 0, "seq": 0}
+    zero: Offset = {}
     one = reader(broker).latestOffset(zero, ReadMaxRows(10))
-    client.lease_commit("g", one["epoch"], one["seq"])
+    client.lease_commit("g", epoch(one), seq(one))
     with pytest.raises(ReplyError) as caught:
         read(reader(broker), zero, one)
     assert caught.value.code == "ACKED"
@@ -275,7 +287,7 @@ def test_rows_are_given_back_as_failed(broker: RealServer, client: Client) -> No
     rows = [row for batch in copies for row in batch.to_pylist() if row["body"] != b"1"]
     assert nack(f"tuque://127.0.0.1:{broker.port}", rows) == 2
     assert (client.qlen("q"), client.info()["registered_jobs"]) == (2, 3)
-    client.lease_commit("g", one["epoch"], one["seq"])
+    client.lease_commit("g", epoch(one), seq(one))
     assert client.info()["registered_jobs"] == 2, "what failed is not acknowledged"
     with pytest.raises(SourceError, match="lease"):
         nack(f"tuque://127.0.0.1:{broker.port}", [{"id": rows[0]["id"], "lease": None}])
@@ -296,7 +308,12 @@ def test_rows_are_given_back_as_failed(broker: RealServer, client: Client) -> No
         ({"group": "g", "heartbeat": "10m"}, "heartbeat"),
         ({"group": "g", "ackedBy": "me"}, "ackedBy"),
         ({"group": "g", "states": "open"}, "states"),
-        ({"group": "g", "url": "tuque://a,b"}, "one node"),
+        ({"mode": "ids", "url": "tuque://a,b"}, "one node"),
+        ({"mode": "ids", "group": "g"}, "group goes with mode=lease"),
+        ({"mode": "ids", "maxJobsPerTrigger": "50000"}, "maxJobsPerTrigger"),
+        ({"group": "g", "limit": "5"}, "limit goes with mode=peek"),
+        ({"group": "g", "nodes": "all"}, "nodes must be given or cluster"),
+        ({"group": "g", "ackOn": "read"}, "ackOn must be next or commit"),
         ({"group": "g", "path": "q"}, "no path"),
         ({"group": "g", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
     ],
@@ -304,6 +321,23 @@ def test_rows_are_given_back_as_failed(broker: RealServer, client: Client) -> No
 def test_wrong_options_are_named(given: dict[str, Any], named: str) -> None:
     with pytest.raises(SourceError, match=named):
         source_options.parse({"queue": "q", **given}, True, 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"group": "g"}, "group goes with mode=lease, not peek"),
+        ({"numPartitions": "3"}, "numPartitions goes with mode=lease or ids"),
+        ({"mode": "lease"}, "read\\(\\) looks"),
+        ({"limit": "0"}, "limit"),
+        ({"minAge": "old"}, "minAge"),
+        ({"states": "open"}, "states has 'open'"),
+        ({"queue": "*,q"}, "stands alone"),
+    ],
+)
+def test_wrong_options_of_a_look_are_named(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(SourceError, match=named):
+        source_options.parse({"queue": "q", **given}, False, 2)
 
 
 def test_a_wrong_column_is_named() -> None:

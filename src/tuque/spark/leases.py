@@ -1,0 +1,348 @@
+"""What a stream leases, on one node or several: offsets, admission, acknowledgement, heartbeats.
+
+The driver's side of `mode=lease`, without Spark: an offset says for each node, by its id, which
+batch is the last one, `{"<node>": [epoch, seq], ...}`. A batch is acknowledged when the offset
+that ends with it is the start of the next one, since then Spark's commit log has it.
+
+A node that is away keeps its place in the offset, and the others go on. What one node does not
+know any more (it lost its memory, or gave the batch up after its lease) is opened anew there: its
+jobs may come again, none is lost. How rows of a batch are read is leases_read.py's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from tuque.client.leases import LeaseInfo
+from tuque.client.sync import Client
+from tuque.client.url import Address
+from tuque.errors import Fenced, Leaving, NoBatch, NoGroup, ReplyError
+from tuque.spark.errors import SourceError
+from tuque.spark.source_nodes import PAUSE_S, AwayError, Node
+from tuque.spark.source_options import SourceOptions
+
+Offset = dict[str, list[int]]
+SHOWN: Final = 8  # characters of a node's id, for a person
+
+
+class Place:
+    """The group on one node."""
+
+    def __init__(self, id: str, node: Node) -> None:
+        self.id = id
+        self.node = node
+        self.epoch = 0  # under which this process leases; 0: not opened yet
+        self.logged = 0  # the epoch that the offset has; 0: none
+        self.seq = 0  # of the last batch in the offset, of this epoch
+        self.acked: list[int] = []  # what was acknowledged last
+        self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
+        self.leased: dict[tuple[int, int], int] = {}  # of those, by epoch and batch
+        self.has_beats = False
+
+    @property
+    def name(self) -> str:
+        """For a person."""
+        return f"{self.node.address} ({self.id[:SHOWN]})"
+
+
+class Leases:
+    """All places of a group, in the one process of the driver that plans a query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.owner = uuid.uuid4().hex
+        self.places: dict[str, Place] = {}
+        self.unmet = [self._node(address) for address in options.broker.seeds]
+        self.is_limited = False  # Trigger.AvailableNow: to what is there at its start
+        self._asked_s = 0.0  # when the nodes were last asked for other nodes
+
+    # ---- nodes
+
+    def _node(self, address: Address) -> Node:
+        return Node(self.options.broker, address, self.options.retry_timeout_ms)
+
+    def meet(self) -> None:
+        """Learns the ids of nodes that were away, and with nodes=cluster of new ones."""
+        for node in list(self.unmet):
+            with suppress(AwayError):
+                self._add(node.try_now(lambda c: c.hello()).id, node)
+                self.unmet = [other for other in self.unmet if other is not node]
+        if not self.options.is_whole_cluster or time.monotonic() < self._asked_s:
+            return
+        for place in list(self.places.values()):
+            try:
+                others = place.node.try_now(lambda c: c.hello()).nodes
+            except AwayError:
+                continue
+            for other in others:
+                self._add(other.id, self._node(Address(other.host, other.port)))
+            self._asked_s = time.monotonic() + self.options.heartbeat_ms / 1000
+            return
+
+    def _add(self, id: str, node: Node) -> None:
+        if id not in self.places:
+            self.places[id] = Place(id, node)
+            self.unmet = [other for other in self.unmet if other.address != node.address]
+
+    def _until_heard(self, ask: Callable[[], bool]) -> None:
+        """Asks until some node answered; SourceError when none does for retryTimeout."""
+        until_s = time.monotonic() + self.options.retry_timeout_ms / 1000
+        while True:
+            self.meet()
+            if ask():
+                return
+            if time.monotonic() > until_s:
+                nodes = ", ".join(map(str, self.options.broker.seeds))
+                raise SourceError(f"{nodes}: no answer for retryTimeout")
+            time.sleep(PAUSE_S)
+
+    def place_of(self, id: str) -> Place | None:
+        """The place of a node that an offset names; None: it is none of the given."""
+        found: list[Place] = []
+
+        def ask() -> bool:
+            if id in self.places:
+                found.append(self.places[id])
+            return bool(found) or not self.unmet
+
+        self._until_heard(ask)
+        return found[0] if found else None
+
+    # ---- the next batch
+
+    def limit_to_now(self) -> None:
+        """Sets the end: what is queued now, and what the group has leased and not logged."""
+        self.is_limited = True
+
+        def ask() -> bool:
+            heard = False
+            for place in self.places.values():
+                with suppress(AwayError):
+                    self._count(place)
+                    heard = True
+            return heard
+
+        self._until_heard(ask)
+
+    def _count(self, place: Place) -> None:
+        queues, group = self.options.queues, self.options.group
+        left = place.node.try_now(lambda c: sum(c.qlen(name) for name in queues))
+        with suppress(ReplyError):  # no such group yet
+            found = place.node.try_now(lambda c: c.lease_info(group))
+            place.leased = {(found.epoch, batch.seq): batch.jobs for batch in found.batches}
+            left += sum(place.leased.values())
+        place.left = left
+
+    def latest(self, start: Offset, most: int) -> Offset:
+        """Acknowledges all up to `start`, then leases up to `most` jobs; `start` if there are
+        none. SourceError when all nodes stay away, ReplyError when another query has the group.
+        """
+        check(start)
+        end = {id: at for id, at in start.items() if id in self.places or self.unmet}
+
+        def ask() -> bool:
+            places = [place for place in self.places.values() if self._take_up(place, start)]
+            self._take(places, most, end)
+            return any(not place.node.is_away for place in places)
+
+        self._until_heard(ask)
+        found = dict(sorted(end.items()))
+        return start if found == start else found
+
+    def _take(self, places: list[Place], most: int, end: Offset) -> None:
+        """Leases a batch on each node, those with most jobs first, and notes it in `end`.
+
+        What a node turns out not to have, others may take; jobs that none of them has are asked
+        of further nodes of the cluster.
+        """
+        lefts = [self._left(place, most) for place in places]
+        planned = lefts
+        if len(places) > 1:
+            queued = [
+                min(left, self._queued(place)) for place, left in zip(places, lefts, strict=True)
+            ]
+            planned = shares(queued, most)
+        later = total = sum(planned)
+        for count, left, place in sorted(
+            zip(planned, lefts, places, strict=True), key=lambda item: -item[0]
+        ):
+            later -= count
+            may_take = min(left, most - later)
+            if may_take > 0:
+                share = max(1, self.options.max_bytes * count // total if total else 0)
+                taken = self._next(place, may_take, share, len(places))
+                most -= taken
+                if taken:
+                    end[place.id] = [place.epoch, place.seq + 1]
+
+    def _left(self, place: Place, most: int) -> int:
+        return min(most, place.left or 0) if self.is_limited else most
+
+    def _take_up(self, place: Place, start: Offset) -> bool:
+        """Acknowledges what the offset has of the node, opens the group; False: it is away."""
+        at = start.get(place.id, [0, 0])
+        epoch, seq = at
+        place.logged = epoch
+        for key in [key for key in place.leased if key[0] == epoch and key[1] <= seq]:
+            # What Spark has logged, and may do again, is no job to come.
+            place.left = (place.left or 0) - place.leased.pop(key)
+        try:
+            if not place.epoch and not epoch:
+                self._open(place, self.owner)
+            elif place.epoch in (0, epoch):
+                self._follow(place, epoch)
+                place.seq = seq
+                if self.options.is_acked_on_next:
+                    self._ack(place, at)
+        except AwayError:
+            return False
+        return True
+
+    def _ack(self, place: Place, at: list[int]) -> None:
+        """Acknowledges the batches up to there, once."""
+        if place.acked == at or not at[0]:
+            return
+        epoch, seq = at
+        self._sure(place, lambda c: c.lease_commit(self.options.group, epoch, seq))
+        place.acked = at
+
+    def _sure(self, place: Place, call: Callable[[Client], int]) -> int | None:
+        """The answer; None: the node does not know our batches any more, and was opened anew.
+
+        ReplyError FENCED when another query has the group.
+        """
+        try:
+            return place.node.try_now(call)
+        except (NoGroup, NoBatch):
+            pass
+        except Fenced:
+            found = place.node.try_now(lambda c: c.lease_info(self.options.group))
+            if found.owner != heir(place.logged):
+                raise
+        self._open(place, heir(place.logged) if place.logged else self.owner)
+        return None
+
+    def _open(self, place: Place, owner: str) -> None:
+        options = self.options
+        epoch = place.node.try_now(lambda c: c.lease_open(options.group, owner, *options.queues))
+        place.epoch, place.seq = epoch, 0
+        self._beat(place)
+
+    def _queued(self, place: Place) -> int:
+        """Jobs that the node's next batch may have; those of a batch that is there already."""
+        found = self._info(place)
+        if found is None:
+            return 0
+        ready = [b.jobs for b in found.batches if b.seq == place.seq + 1]
+        return ready[0] if ready and found.epoch == place.epoch else found.queued
+
+    def _info(self, place: Place) -> LeaseInfo | None:
+        try:
+            return place.node.try_now(lambda c: c.lease_info(self.options.group))
+        except (ReplyError, AwayError):
+            return None
+
+    def _next(self, place: Place, count: int, max_bytes: int, nodes: int) -> int:
+        """Leases the node's next batch: jobs in it, 0 when there are none or it is away."""
+        options = self.options
+        parts = max(1, options.partitions // nodes)
+
+        def ask(client: Client) -> int:
+            return client.lease_next(
+                *(options.group, place.epoch, place.seq + 1, count),
+                ttl_ms=options.lease_timeout_ms,
+                max_bytes=max_bytes,
+                parts=parts,
+            )
+
+        try:
+            taken = self._sure(place, ask)
+            if taken is None:
+                taken = place.node.try_now(ask)
+        except (AwayError, Leaving):
+            return 0
+        if place.left is not None and taken:
+            place.leased.pop((place.epoch, place.seq + 1), None)
+            place.left -= taken
+        return taken
+
+    def acknowledge(self, end: Offset) -> None:
+        """With ackOn=commit: Spark says that all up to there is done."""
+        if self.options.is_acked_on_next:
+            return
+        for id, at in end.items():
+            place = self.places.get(id)
+            if place is not None and place.epoch == at[0]:
+                with suppress(AwayError):  # the next one acknowledges this one, too
+                    self._ack(place, at)
+
+    # ---- what keeps a lease alive, and what is told of it
+
+    def follow(self, id: str, epoch: int) -> Place | None:
+        """The node's place, leased under that epoch from now on; None: it is not given."""
+        place = self.place_of(id)
+        if place is not None and place.epoch in (0, epoch):
+            self._follow(place, epoch)
+        return place
+
+    def _follow(self, place: Place, epoch: int) -> None:
+        place.epoch = epoch
+        self._beat(place)
+
+    def _beat(self, place: Place) -> None:
+        if not place.has_beats:
+            place.has_beats = True
+            threading.Thread(target=self._beats, args=(place,), daemon=True).start()
+
+    def _beats(self, place: Place) -> None:
+        """Renews the lease for as long as this process of the driver lives."""
+        node = self._node(place.node.address)
+        while True:
+            time.sleep(self.options.heartbeat_ms / 1000)
+            with suppress(ReplyError, AwayError):  # the query itself is told why
+                node.try_now(lambda c: c.lease_touch(self.options.group, place.epoch))
+
+    def backlog(self) -> dict[str, int] | None:
+        """For the progress of the query; None when no node has the group."""
+        infos = [found for place in self.places.values() if (found := self._info(place))]
+        if not infos:
+            return None
+        return {
+            "backlog": sum(found.queued for found in infos),
+            "leased": sum(batch.jobs for found in infos for batch in found.batches),
+            "oldest_ms": max(found.oldest_ms for found in infos),
+            "nodes": len(infos),
+            "nodes_away": len(self.unmet) + len(self.places) - len(infos),
+        }
+
+
+def heir(epoch: int) -> str:
+    """Who opens a group after an epoch that the node forgot: the same after a restart of the
+    driver, which finds the old epoch in its checkpoint."""
+    return f"after {epoch}"
+
+
+def shares(queued: Sequence[int], most: int) -> list[int]:
+    """Up to `most` jobs of what each node has: as even as can be, nothing left over in vain."""
+    found = [0] * len(queued)
+    open_ends = sorted(range(len(queued)), key=lambda i: queued[i])
+    while open_ends:
+        i = open_ends.pop(0)
+        found[i] = min(queued[i], most // (len(open_ends) + 1))
+        most -= found[i]
+    return found
+
+
+def check(offset: Offset) -> None:
+    """Raises SourceError when an offset is none of ours."""
+    for id, at in offset.items():
+        if not (isinstance(at, list) and len(at) == 2):
+            raise SourceError(
+                f"the checkpoint has {id}: {at!r}, which is no node with epoch and batch: "
+                "it was written by another source, or with another mode"
+            )
