@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import tuque.core.job
+from tuque.sim.cluster import Cluster
+from tuque.sim.disk import WINDOW_US
 from tuque.sim.lease_flaws import ONCE_FLAWS, RULES, lessees, writers
 from tuque.sim.seeds import run_plan, run_seed
 from tuque.sim.swarm import draw
@@ -49,3 +51,25 @@ def test_drawing_without_them_leaves_the_rest_as_it_is() -> None:
         whole, plain = draw(seed), draw(seed, False)
         rest = [op for op in whole.ops if op in plain.ops]
         assert rest == plain.ops
+
+
+def test_only_what_was_not_synced_may_be_added_again() -> None:
+    """Z6.5 Under `everysec` a crash of the machine may take the keys and versions of the last
+    second with their jobs (promise 1)
+    """
+    cluster = Cluster(draw(1))
+    m = cluster.machines[0]
+    cluster.world.now_us = 10_000_000
+    m.known = {b"known": True}
+    excused = {}
+    for name, id, done_us in (
+        ("fresh", b"new", 9_900_000),
+        ("unanswered", b"new", 0),
+        ("old", b"new", 8_000_000),
+        ("on disk", b"known", 9_900_000),
+    ):
+        row = cluster.history.new_add(b"q", 20, m.name)
+        row.is_once, row.id, row.done_us = True, id, done_us
+        excused[name] = row
+    cluster.leasing.lose_window(m, WINDOW_US)
+    assert [name for name, row in excused.items() if row.once_excuse] == ["fresh", "unanswered"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tuque.core.job import ACKED, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.procedures import memory_level
 from tuque.core.tombs import OVER
+from tuque.sim.disk import WINDOW_US
 from tuque.sim.history import OK, Add
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tuque.sim.machine import Machine
     from tuque.sim.shell import Shell
 
-WINDOW_US: Final = 1_200_000  # everysec: what may be lost, beside the longest fsync
 ENDED: Final = ("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER", "COMMIT")
 
 
@@ -114,7 +114,7 @@ class Watcher:
         policy = machine.settings.policy
         is_kept = back == "disk" and policy in ("always", "everysec")
         is_kept = is_kept and not machine.had_disk_fault and not machine.clock.jumps
-        self.cluster.leasing.on_death(machine, is_kept)
+        self.cluster.leasing.on_death(machine, shell, is_kept)
         for id, job in shell.n.jobs.items():
             add = self.add_of(id, job)
             if add is None:

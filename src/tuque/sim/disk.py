@@ -24,6 +24,7 @@ from tuque.store.rewrite import Snapshot
 from tuque.store.writer import Journal
 
 PATH: Final = "/data/journal"
+WINDOW_US: Final = 1_200_000  # everysec: what may be lost, beside the longest fsync
 SLICE_JOBS: Final = 20
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"

@@ -9,12 +9,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
+from tuque.sim.disk import WINDOW_US
 from tuque.sim.history import OK, Add, Ask
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
     from tuque.sim.machine import Machine
     from tuque.sim.publishers import Publication
+    from tuque.sim.shell import Shell
 
 Lease = tuple[str, bytes, int]  # node, group, epoch
 Row = tuple[bytes, bytes, int]  # queue, body, deliveries
@@ -91,9 +93,11 @@ class Leasing:
         return self.world.now_us
 
     def on_opened(
-        self, m: Machine, group: bytes, owner: bytes, epoch: int, ttl_ms: int, asked_us: int
+        self, m: Machine, group: bytes, owner: bytes, ttl_ms: int, asked_us: int, epoch: object
     ) -> None:
         """The epoch of a group: never less than one before."""
+        if not isinstance(epoch, int):
+            return
         key = (m.name, group)
         newest = self.epochs.get(key, 0)
         self.asking.setdefault(key, {}).pop(owner, None)
@@ -322,9 +326,12 @@ class Leasing:
 
     # ---- what else happens
 
-    def on_death(self, m: Machine, is_kept: bool) -> None:
-        """A process ended; `is_kept`: what it told clients is on its disk."""
+    def on_death(self, m: Machine, shell: Shell, is_kept: bool) -> None:
+        """A process ended; `is_kept`: its disk has what it told clients, but for the window."""
+        self.find_ids(shell)
         if is_kept:
+            if m.settings.policy == "everysec" and shell.journal is not None:
+                self.lose_window(m, WINDOW_US + shell.journal.stall_us)
             return
         for lease, held in self.held.items():
             if lease[0] == m.name:
@@ -341,13 +348,21 @@ class Leasing:
             if add.is_once and add.node == m.name:
                 add.once_excuse = f"{m.name} lost its memory"
 
-    def find_ids(self) -> None:
+    def lose_window(self, m: Machine, window_us: int) -> None:
+        """[Z6.5] What was published or added with a key in the last second may be said again."""
+        for add in self.history.adds.values():
+            if not add.is_once or add.node != m.name or add.id in m.known:
+                continue
+            if add.done_us == 0 or self.world.now_us - add.done_us <= window_us:
+                add.once_excuse = f"{m.name} had not synced it yet"
+
+    def find_ids(self, dead: Shell | None = None) -> None:
         """Look for what was published, or added without an answer, in all memories."""
         self.history.count(
             "rows and keys checked", sum(add.is_once for add in self.history.adds.values())
         )
-        for m in self.cluster.machines:
-            for job in m.shell.n.jobs.values() if m.shell is not None else ():
+        for shell in [dead, *(m.shell for m in self.cluster.machines)]:
+            for job in shell.n.jobs.values() if shell is not None else ():
                 add = self.history.adds.get(job.body[: job.body.find(b">") + 1])
                 if add is not None and add.is_once:
                     self.history.meet(add, job.id)

@@ -41,12 +41,10 @@ class Lessee(Script):
         while True:
             queues = [queue.encode() for queue in self.args["queues"]]
             owner = self.name.encode()
-            asked_us = self.judge.on_open_asked(self.node, self.group, owner)
-            reply = yield Say([b"LEASE", b"OPEN", self.group, owner, *queues])
+            reply = yield self.open(owner, queues)
             if not isinstance(reply, int):
                 yield IDLE_US
                 continue
-            self.judge.on_opened(self.machine, self.group, owner, reply, self.ttl_ms, asked_us)
             if reply != self.epoch:
                 self.epoch = reply
                 self.planned = self.committed = 0
@@ -54,6 +52,12 @@ class Lessee(Script):
             yield 20_000 + self.chance.randrange(200_000)
             if self.args.get("gives_way"):
                 yield 2_000_000 + self.chance.randrange(4_000_000)
+
+    def open(self, owner: bytes, queues: list[bytes]) -> Say:
+        """LEASE OPEN, judged when the node gives its answer away: it may die before it is read."""
+        asked_us = self.judge.on_open_asked(self.node, self.group, owner)
+        told = partial(self.judge.on_opened, self.machine, self.group, owner, self.ttl_ms, asked_us)
+        return Say([b"LEASE", b"OPEN", self.group, owner, *queues], told)
 
     def batches(self) -> Steps:
         """Batch after batch; returns when the group must be opened again."""
@@ -67,13 +71,7 @@ class Lessee(Script):
                 continue
             if says(reply, "NOBATCH"):
                 self.epoch = 0  # given up: some were lost with a node's memory, or expired
-                asked_us = self.judge.on_open_asked(self.node, self.group, b"nobody")
-                reply = yield Say([b"LEASE", b"OPEN", self.group, b"nobody", b"nothing"])
-                if isinstance(reply, int):
-                    ttl_ms = self.ttl_ms
-                    self.judge.on_opened(
-                        self.machine, self.group, b"nobody", reply, ttl_ms, asked_us
-                    )
+                yield self.open(b"nobody", [b"nothing"])
                 return
             if failed(reply):
                 return
@@ -185,7 +183,6 @@ class Lessee(Script):
             return None
         asked = self.judge.on_commit_asked(self.machine, self.group, self.epoch, seq, True)
         made.on_asked()
-        reply = yield Say(made.words(names, ack))
-        made.on_answer(reply)
+        reply = yield Say(made.words(names, ack), made.on_answer)
         self.judge.on_committed(asked, reply)
         return reply

@@ -139,8 +139,7 @@ class Publisher(Script):
                 yield IDLE_US
                 continue
             p.on_asked()
-            reply = yield Say(p.words(names, []))
-            p.on_answer(reply)
+            reply = yield Say(p.words(names, []), p.on_answer)
             if isinstance(reply, int):
                 self.version = max(self.version, version)
             yield self.chance.randrange(self.args["idle_ms"] * 1000)
