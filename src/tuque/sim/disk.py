@@ -40,6 +40,7 @@ class SimDisk(MemoryDisk):
         self.before_step: Callable[[], None] | None = None
         self.torn_bytes = 0
         self.lost_bytes = 0
+        self.has_lied = False  # what it called clean after a failed fsync went with the power
 
     def step(self) -> None:
         """Anything that changes the disk is an effect: the process may end before it."""
@@ -55,6 +56,7 @@ class SimDisk(MemoryDisk):
         for file in self.names.values():
             cached = bytes(file.data)
             sure = len(file.durable)
+            self.has_lied |= file.is_lost and len(cached) > sure
             if file.is_lost or not cached.startswith(file.durable):
                 file.data = bytearray(file.durable)
                 continue

@@ -116,11 +116,13 @@ class Machine:
     def on_bad_journal(self, error: JournalError) -> None:
         """The journal cannot be used: a bad disk, which is mended some day, or a bug."""
         self.world.note(f"{self.name} cannot start: {error}")
-        if not (self.had_disk_fault and "cannot write" in str(error)):
+        if self.had_disk_fault and "cannot write" in str(error):
+            return
+        if not (self.disk.has_lied and "is damaged" in str(error)):  # J5.2: it must say so
             self.cluster.history.find(
                 "not-on-disk", f"{self.name} cannot load its journal: {error}"
             )
-            self.disk = SimDisk(self.disk.chance)
+        self.disk = SimDisk(self.disk.chance)
 
     def burn(self, what: str) -> None:
         """An effect is about to happen; the fuse may be burnt down."""

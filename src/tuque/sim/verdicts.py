@@ -155,6 +155,8 @@ class Verdicts:
             return
         if add.asked_for("DELJOB"):
             return  # it may have taken away the record of the ack
+        if any(m.evicted_acks(m.shell) for m in self.cluster.machines):
+            return
         limit_us = self.cluster.healed_us + GRACE_US
         if set(self.cluster.plan.faults) <= GENTLE:
             limit_us = 1_000_000
