@@ -173,6 +173,19 @@ def test_dials_back_off() -> None:
     assert 14 <= len(gaps) <= 25
 
 
+def test_links_that_end_at_once_back_off_too() -> None:
+    """K3.2 a link that ends within a second of its beginning was no better than that."""
+    party = met(2)
+    party.unlink(*party.guests)
+    party.pass_ms(200)
+    assert party.reach() == [1, 1]  # one that was steady is there again at once
+    party.dials = []
+    for _ in range(600):
+        party.unlink(*party.guests)  # as a node does that hears who called
+        party.pass_ms(100)
+    assert 12 <= len(party.dials) <= 40
+
+
 def test_silence_is_suspected_and_a_majority_calls_it_failed() -> None:
     """K4.1 A node that was not heard for `cluster-node-timeout` is suspected; when more than half
     of all nodes, this one among them, said so within twice that time it has failed. A heartbeat

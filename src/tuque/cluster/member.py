@@ -18,6 +18,7 @@ PRIORITY_AVOID: Final = 100
 
 DIAL_MIN_MS: Final = 100
 DIAL_MAX_MS: Final = 5_000
+STEADY_MS: Final = 1_000  # a link that ends sooner counts as one that did not come about
 
 
 @final
@@ -45,6 +46,7 @@ class Member:
         self.round: i64 = 0  # of its newest heartbeat
         self.dial_ms: i64 = now_ms  # not before
         self.backoff_ms: i64 = DIAL_MIN_MS
+        self.linked_ms: i64 = 0  # since then, the newest link
         self.reports: dict[bytes, int] = {}  # who suspects it: since when
 
     def is_forgotten(self) -> bool:

@@ -17,6 +17,7 @@ from tuque.cluster.member import (
     FAILED,
     LEAVING,
     LOADING,
+    STEADY_MS,
     SUSPECTED,
     TWINS,
     Member,
@@ -346,7 +347,7 @@ class Members:
         one.round = 0
         one.is_suspected = False
         one.is_failed = False
-        one.backoff_ms = DIAL_MIN_MS
+        one.linked_ms = self.n.now_ms
         on_link_up(self.n, slot, one.is_reachable())
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
 
@@ -356,6 +357,10 @@ class Members:
         if one is not None:
             one.is_linked = False
             one.dial_ms = self.n.now_ms
+            if self.n.now_ms - one.linked_ms >= STEADY_MS:
+                one.backoff_ms = DIAL_MIN_MS
+            else:
+                one.dial_ms += one.backoff_ms  # K3.2: it would end at once again
             if self.n.node_id > one.node_id:
                 one.dial_ms += SECOND_DIALER_MS
         on_link_down(self.n, slot)
