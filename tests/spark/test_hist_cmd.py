@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ pytest.importorskip("duckdb")
 pytest.importorskip("plotly")
 
 from click.testing import CliRunner, Result
+from raw_resp import wait_for
+from real_server import RealServer
 
 from tuque.main import tuque
 from tuque.spark import pipeline
@@ -113,3 +116,32 @@ def test_what_was_compacted_counts_once(history: Path, tmp_path: Path) -> None:
         shutil.copy(segment, folder / name)
     found = pipeline.find_segments(tmp_path, tmp_path / "scratch")
     assert [Path(name).name[:10] for name in found.sealed] == ["compact-n1", "events-n10"]
+
+
+def nodes_of(events: Path, out: Path) -> list[dict[str, Any]]:
+    """What the report says of each node."""
+    assert run("report", "--events", events, "--out", out).exit_code == 0
+    found = json.loads((out / "summary.json").read_text())["nodes"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_a_node_that_was_killed_and_did_not_come_back(tmp_path: Path) -> None:
+    """E2.1: nothing follows its last start; while it runs that is no kill."""
+    events = tmp_path / "events"
+    words = ("--events", "yes", "--events-dir", str(events), "--events-roll-seconds", "1")
+    server = RealServer(tmp_path, *words).start()
+    try:
+        server.wire().add("q", "body")
+        wait_for(lambda: bool(list(events.glob("date=*/*.parquet"))), "no segment", 30)
+        assert [node["kills"] for node in nodes_of(events, tmp_path / "out")] == [0]
+        server.kill()
+        wait_for(lambda: not pipeline.running_nodes(events), "its writer goes on", 30)
+        assert [node["kills"] for node in nodes_of(events, tmp_path / "out")] == [1]
+        assert "was killed 1 time:" in (tmp_path / "out" / "report.html").read_text()
+        sealed = len(list(events.glob("date=*/*.parquet")))
+        server.start()
+        wait_for(lambda: len(list(events.glob("date=*/*.parquet"))) > sealed, "no segment", 30)
+        assert [node["kills"] for node in nodes_of(events, tmp_path / "out")] == [1]
+    finally:
+        server.end()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +31,7 @@ class Segments:
 
     sealed: list[str]
     hot: list[str]
+    running: frozenset[str] = frozenset()  # nodes that write here now
 
     def size_bytes(self) -> int:
         """What Spark will read."""
@@ -78,7 +80,19 @@ def find_segments(events: Path, scratch: Path) -> Segments:
         raise NoEventsError(
             f"{events}: no event segments; does the server run with events=yes and this events-dir?"
         )
-    return Segments([str(path) for path in sealed], hot)
+    return Segments([str(path) for path in sealed], hot, running_nodes(events))
+
+
+def running_nodes(events: Path) -> frozenset[str]:
+    """Nodes whose writer process lives, on this machine: it holds `.lock-NODE`."""
+    found = []
+    for path in events.glob(".lock-*"):
+        with suppress(OSError), path.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.append(path.name.removeprefix(".lock-"))
+    return frozenset(found)
 
 
 def whole(paths: list[Path]) -> list[Path]:
@@ -161,7 +175,10 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
 
     with step("is the history whole?"):
         wrote = {row["node"]: row for row in rows(sql.NODES)}
-        nodes = [row | wrote[row["node"]] for row in rows(sql.COMPLETENESS)]
+        nodes = [
+            _with_its_last_end(row, segments.running) | wrote[row["node"]]
+            for row in rows(sql.COMPLETENESS)
+        ]
     with step("queues"):
         queues = rows(sql.QUEUES)
         span = rows(sql.SPAN)[0]
@@ -194,6 +211,14 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
         hot_segments=len(segments.hot),
         failing=failing,
     )
+
+
+def _with_its_last_end(node: dict[str, Any], running: frozenset[str]) -> dict[str, Any]:
+    """The node's row, where its last run counts as a kill if it did not stop and does not run."""
+    ended = {key: value for key, value in node.items() if key != "is_open"}
+    if node["is_open"] and node["node"] not in running:
+        ended["kills"] += 1
+    return ended
 
 
 def bucket_s(span_s: int) -> int:

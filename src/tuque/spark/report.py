@@ -18,12 +18,13 @@ body { margin: 0 auto; max-width: 1180px; padding: 16px; color: var(--ink); back
 h1 { font-size: 1.5rem; margin: 8px 0 0; }
 h2 { font-size: 1.05rem; margin: 0 0 8px; }
 p { margin: 4px 0 12px; color: var(--soft); }
-.tiles { display: grid; gap: 10px; grid-template-columns: repeat(5, minmax(0, 1fr)); }
+.tiles { display: grid; gap: 10px; grid-template-columns: repeat(4, minmax(0, 1fr)); }
 .tile, section { background: #fff; border: 1px solid var(--line); border-radius: 8px; }
 .tile { padding: 10px 12px; }
 .tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
 .tile span { color: var(--soft); font-size: .85rem; }
 .tile b { white-space: nowrap; }
+.tile.two { grid-column: span 2; }
 .tile.bad b { color: var(--bad); }
 .grid { display: grid; gap: 12px; margin-top: 12px; grid-template-columns: 1fr 1fr; }
 section { padding: 12px; min-width: 0; }
@@ -83,9 +84,9 @@ def tiles(found: Figures) -> list[str]:
         ("deliveries", t["deliveries"] or 0, False),
         ("redelivered", t["redelivered"] or 0, False),
     ]
-    cells = [_tile(name, f"{value:,}", is_bad) for name, value, is_bad in numbers]
-    cells.append(_tile("median / 99 % wait", _median_and_tail(t["wait_ms"]), False))
-    cells.append(_tile("median / 99 % process", _median_and_tail(t["process_ms"]), False))
+    cells = [_tile(name, f"{value:,}", " bad" if is_bad else "") for name, value, is_bad in numbers]
+    cells.append(_tile("median / 99 % wait", _median_and_tail(t["wait_ms"]), " two"))
+    cells.append(_tile("median / 99 % process", _median_and_tail(t["process_ms"]), " two"))
     return cells
 
 
@@ -204,8 +205,8 @@ def _plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _tile(name: str, value: str, is_bad: bool) -> str:
-    return f'<div class="tile{" bad" if is_bad else ""}"><b>{value}</b><span>{name}</span></div>'
+def _tile(name: str, value: str, kind: str) -> str:
+    return f'<div class="tile{kind}"><b>{value}</b><span>{name}</span></div>'
 
 
 def _section(title: str, content: str, *, wide: bool = False) -> str:

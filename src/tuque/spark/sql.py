@@ -146,18 +146,21 @@ FROM sums
 
 # Is the history whole? `missing` counts numbers that no segment has: events dropped
 # because the buffers were full, or lost with a segment. A start that follows a start
-# means that the node was killed: what was still in memory then has no number here.
+# means that the node was killed: what was still in memory then has no number here. A last
+# run without a stop (`is_open`) still goes on, or was the last one for a kill.
 COMPLETENESS: Final = """
 WITH runs AS (
-  SELECT node, event, lag(event) OVER (PARTITION BY node ORDER BY seq) AS before
+  SELECT node, event, seq, lag(event) OVER (PARTITION BY node ORDER BY seq) AS before
   FROM events WHERE event IN ('started', 'stopped')
 ), kills AS (
-  SELECT node, count_if(event = 'started' AND before = 'started') AS kills
+  SELECT node, count_if(event = 'started' AND before = 'started') AS kills,
+         max_by(event, seq) AS last_mark
   FROM runs GROUP BY node
 )
 SELECT n.node, first_seq, last_seq, events,
        last_seq - first_seq + 1 - events AS missing,
-       coalesce(kills, 0) AS kills
+       coalesce(kills, 0) AS kills,
+       coalesce(last_mark, 'started') = 'started' AS is_open
 FROM (SELECT node, min(seq) AS first_seq, max(seq) AS last_seq, count(*) AS events
       FROM events GROUP BY node) n
 LEFT JOIN kills ON n.node = kills.node
