@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 from events_jobs import NOW_MS, a_job
+from told_events import Told
 
 from tuque.core import events as ev
 from tuque.core import ledger
-from tuque.core.events import Chunk, Events
+from tuque.core.events import Events
 
 
-def only_chunk(events: Events) -> Chunk:
+def only_chunk(events: Events) -> Told:
     events.cut()
     (chunk,) = events.take()
-    return chunk
+    return Told(chunk)
 
 
 def test_added_keeps_size_and_times() -> None:
@@ -100,7 +101,7 @@ def test_full_buffers_drop_and_count_and_leave_a_gap() -> None:
     assert numbers == [0, 1, 2, 3, 4, 5, 6, 7]
     events.wrote(1)
     events.cut()
-    (last,) = events.take()
+    (last,) = map(Told, events.take())
     assert (last.first_seq, last.rows, last.ts_ms) == (24, 1, [NOW_MS + 24])
     assert events.dropped == 16
 
@@ -120,7 +121,7 @@ def test_numbers_never_repeat_whatever_the_shell_does() -> None:
             chunks = events.take()
             lent += len(chunks)
             for chunk in chunks:
-                assert chunk.ts_ms == [
+                assert Told(chunk).ts_ms == [
                     NOW_MS + chunk.first_seq - 100 + i for i in range(chunk.rows)
                 ], "a number belongs to its event"
                 seen += range(chunk.first_seq, chunk.first_seq + chunk.rows)

@@ -12,6 +12,7 @@ from typing import Any
 
 import hiredis
 import pytest
+from told_events import Told
 
 from tuque.core.deliver import serve_ready
 from tuque.core.events import KIND_NAMES, Events
@@ -190,10 +191,10 @@ class Box:
         assert events is not None
         events.cut()
         rows: list[tuple[str, bytes]] = []
-        for chunk in events.full:
+        for told in map(Told, events.full):
             rows += [
                 (KIND_NAMES[kind], job_id)
-                for kind, job_id in zip(chunk.kinds, chunk.job_ids, strict=True)
+                for kind, job_id in zip(told.kinds, told.job_ids, strict=True)
             ]
         return rows
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 from cluster_lab import Lab
+from told_events import Told
 
 from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob, on_fastack
 from tuque.core.bus import on_message
@@ -384,9 +385,9 @@ def test_one_event_for_a_job() -> None:
     rows: dict[bytes, list[int]] = {id: [], kept: []}
     for n in lab.nodes:
         assert n.events is not None
-        chunk = n.events.open
-        assert set(chunk.size) <= {len(b"body")}, "an end is told while the body is there"
-        for job_id, kind in zip(chunk.job_ids, chunk.kinds, strict=True):
+        told = Told(n.events.open)
+        assert set(told.size) <= {len(b"body")}, "an end is told while the body is there"
+        for job_id, kind in zip(told.job_ids, told.kinds, strict=True):
             rows[job_id].append(kind)
     assert rows[id] == [0, 2]  # added, acked
     assert rows[kept] == [0, 5]  # added, expired

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from node_by_hand import NODE_ID, START_MS, Box
+from told_events import Told
 
 from tuque.core.events import KIND_NAMES, Events
 
@@ -32,7 +33,7 @@ def test_one_row_an_event(box: Box) -> None:
     assert set(kinds) == set(KIND_NAMES[:8])
     events = box.n.events
     assert events is not None
-    (chunk,) = events.full
+    (chunk,) = map(Told, events.full)
     assert chunk.first_seq == 1
     assert events.seq == chunk.rows + 1
     assert chunk.ts_ms[:2] == [START_MS, START_MS + 100]
@@ -55,7 +56,7 @@ def test_ends_tell_it_all(box: Box) -> None:
     box.run("ACKJOB", job_id)
     box.events()
     assert box.n.events is not None
-    (chunk,) = box.n.events.full
+    (chunk,) = map(Told, box.n.events.full)
     assert chunk.enqueued_ms == [START_MS, START_MS]
     assert (chunk.size[0], chunk.size[-1]) == (chunk.size[1], chunk.size[2])  # added, end
     assert (len(chunk.size), len(chunk.delay_ms), len(chunk.ttl_ms)) == (4, 4, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from node_by_hand import NULL, Box, Status
+from told_events import Told
 
 UNKNOWN = "D-12345678-123456789012345678901234-05a1"
 
@@ -300,7 +301,7 @@ def test_deadletter_event(box: Box) -> None:
     assert box.kinds(job_id) == ["added", "delivered", "dead"]
     events = box.n.events
     assert events is not None
-    assert b"3 tries" in [reason for chunk in events.full for reason in chunk.reason]
+    assert b"3 tries" in [reason for chunk in events.full for reason in Told(chunk).reason]
 
 
 def test_nothing_of_an_unknown_job(box: Box) -> None:

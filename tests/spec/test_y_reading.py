@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from lease_by_hand import Lessee, word
 from node_by_hand import START_MS, Box
+from told_events import Told
 
 
 def numbers(data: bytes, form: str) -> list[int]:
@@ -242,7 +243,7 @@ def test_expiry(box: Box) -> None:
     assert box.kinds(ids[0]) == ["added", "delivered", "requeued", "delivered"]
     events = box.n.events
     assert events is not None
-    assert {reason for chunk in events.full for reason in chunk.reason} == {b"lease"}
+    assert {reason for chunk in events.full for reason in Told(chunk).reason} == {b"lease"}
     assert [batch[4] for batch in g.info()["batches"]] == [1, 1]
 
 

@@ -13,8 +13,6 @@ from typing import Final, final
 
 from librt.strings import (
     BytesWriter,
-    read_i32_le,
-    read_i64_le,
     write_i32_le,
     write_i64_le,
 )
@@ -146,85 +144,6 @@ class Chunk:
             self.nacks_raw.getvalue(),
             self.timeouts_raw.getvalue(),
         ]
-
-    # the columns as values, for whoever looks at a chunk before it is written
-
-    @property
-    def ts_ms(self) -> list[int]:
-        return _longs(self.ts_raw)
-
-    @property
-    def kinds(self) -> list[int]:
-        return list(self.kinds_raw.getvalue())
-
-    @property
-    def queues(self) -> list[bytes]:
-        return _parts(self.queue_lens, self.queues_raw)
-
-    @property
-    def job_ids(self) -> list[bytes]:
-        ids = self.ids_raw.getvalue()
-        found: list[bytes] = []
-        at = 0
-        for kind in self.kinds_raw.getvalue():
-            if kind in (STARTED, STOPPED):
-                found.append(b"")
-                continue
-            found.append(ids[at : at + ID_BYTES])
-            at += ID_BYTES
-        return found
-
-    @property
-    def delivery(self) -> list[int]:
-        return _ints(self.delivery_raw)
-
-    @property
-    def consumer(self) -> list[int]:
-        return _longs(self.consumer_raw)
-
-    @property
-    def size(self) -> list[int]:
-        return _ints(self.size_raw)
-
-    @property
-    def delay_ms(self) -> list[int]:
-        return _longs(self.delay_raw)
-
-    @property
-    def ttl_ms(self) -> list[int]:
-        return _longs(self.ttl_raw)
-
-    @property
-    def retry_ms(self) -> list[int]:
-        return _longs(self.retry_raw)
-
-    @property
-    def reason(self) -> list[bytes]:
-        return _parts(self.reason_lens, self.reason_raw)
-
-    @property
-    def enqueued_ms(self) -> list[int]:
-        return _longs(self.enqueued_raw)
-
-    @property
-    def first_ms(self) -> list[int]:
-        return _longs(self.first_raw)
-
-    @property
-    def last_ms(self) -> list[int]:
-        return _longs(self.last_raw)
-
-    @property
-    def deliveries(self) -> list[int]:
-        return _ints(self.deliveries_raw)
-
-    @property
-    def nacks(self) -> list[int]:
-        return _ints(self.nacks_raw)
-
-    @property
-    def timeouts(self) -> list[int]:
-        return _ints(self.timeouts_raw)
 
 
 @final
@@ -422,23 +341,3 @@ def _put_reason(c: Chunk, reason: bytes) -> None:
         reason = reason[:REASON_BYTES]
     write_i32_le(c.reason_lens, i32(len(reason)))
     c.reason_raw.write(reason)
-
-
-def _longs(column: BytesWriter) -> list[int]:
-    raw = column.getvalue()
-    return [read_i64_le(raw, i) for i in range(0, len(raw), 8)]
-
-
-def _ints(column: BytesWriter) -> list[int]:
-    raw = column.getvalue()
-    return [read_i32_le(raw, i) for i in range(0, len(raw), 4)]
-
-
-def _parts(lengths: BytesWriter, column: BytesWriter) -> list[bytes]:
-    raw = column.getvalue()
-    parts: list[bytes] = []
-    at = 0
-    for length in _ints(lengths):
-        parts.append(raw[at : at + length])
-        at += length
-    return parts
