@@ -13,7 +13,7 @@ from tuque.client.api import Hello, NodeInfo
 from tuque.client.nodes import REST_S, Route
 from tuque.client.pool import Slots
 from tuque.client.retry import Tries
-from tuque.client.url import Address
+from tuque.client.url import Address, parse, settings
 from tuque.errors import (
     Closed,
     Error,
@@ -184,3 +184,14 @@ def test_jitter_is_full_and_its_span_doubles_up_to_the_cap() -> None:
         assert max(drawn) > span_s * 0.9
         assert min(drawn) < span_s * 0.1
     assert retry.delay_s(10_000, rng) <= 0.4
+
+
+def test_a_client_told_to_knows_its_own_nodes_only() -> None:
+    """As who has a lease must: other nodes do not know it."""
+    for discovers, others in ((True, 2), (False, 0)):
+        route = Route((A,), random.Random(1), discovers=discovers)
+        route.on_connected(A, HELLO)
+        route.on_failed(A, 0.0)
+        assert len(set(route.order(0.0)) - {A}) == others
+    assert not parse("tuque://a:1/?discover=no").discover
+    assert not settings("tuque://a:1", discover=False).discover

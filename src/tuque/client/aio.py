@@ -71,6 +71,7 @@ class Client(Face):
         max_connections: int | None = None,
         name: str | None = None,
         follow: bool | None = None,
+        discover: bool | None = None,
     ) -> None:
         self._pid = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -83,6 +84,7 @@ class Client(Face):
                 max_connections=max_connections,
                 name=name,
                 follow=follow,
+                discover=discover,
             )
         )
         self._start_afresh()

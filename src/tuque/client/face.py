@@ -39,9 +39,10 @@ class Face:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._rng = random.Random()
-        self._route = Route(settings.seeds, self._rng)
+        self._route = Route(settings.seeds, self._rng, discovers=settings.discover)
         # Who came through a unix socket stays with it.
-        self._follow = Follow(is_on=settings.follow and settings.seeds[0].port != 0)
+        is_socket = settings.seeds[0].port == 0
+        self._follow = Follow(is_on=settings.follow and settings.discover and not is_socket)
         self._is_closed = False
         self._tls = _tls_context(settings) if settings.tls else None
 

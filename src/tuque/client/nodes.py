@@ -22,7 +22,10 @@ ID_START = 8  # so many characters of it stand in the id of each job that a node
 class Route:
     """The nodes known to a client and the one in use, if any."""
 
-    def __init__(self, seeds: tuple[Address, ...], rng: random.Random) -> None:
+    def __init__(
+        self, seeds: tuple[Address, ...], rng: random.Random, *, discovers: bool = True
+    ) -> None:
+        self._discovers = discovers
         self.current: Address | None = None
         self.own = ""  # the start of the current node's id, as it stands in the ids of jobs
         self.is_lost = False
@@ -97,7 +100,7 @@ class Route:
         for node in hello.nodes:
             if node.id == hello.id:
                 priorities[address] = node.priority
-            elif _has_address(node):
+            elif self._discovers and _has_address(node):
                 priorities[Address(node.host, node.port)] = node.priority
         self._priorities = priorities
 

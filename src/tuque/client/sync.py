@@ -66,6 +66,7 @@ class Client(Face):
         max_connections: int | None = None,
         name: str | None = None,
         follow: bool | None = None,
+        discover: bool | None = None,
     ) -> None:
         self._pid = 0
         super().__init__(
@@ -77,6 +78,7 @@ class Client(Face):
                 max_connections=max_connections,
                 name=name,
                 follow=follow,
+                discover=discover,
             )
         )
         self._start_afresh()

@@ -48,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tls: bool = False
     cafile: str = ""
     follow: bool = True
+    discover: bool = True
 
     @property
     def masked_url(self) -> str:
@@ -69,6 +70,7 @@ def settings(
     max_connections: int | None = None,
     name: str | None = None,
     follow: bool | None = None,
+    discover: bool | None = None,
 ) -> Settings:
     """Settings from a URL (without one TUQUE_URL, else the local node); arguments win over it."""
     found = parse(url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
@@ -83,6 +85,7 @@ def settings(
             max_connections=found.max_connections if max_connections is None else max_connections,
             name=found.name if name is None else name,
             follow=found.follow if follow is None else follow,
+            discover=found.discover if discover is None else discover,
         )
     )
 
@@ -149,12 +152,12 @@ def _with_query(base: Settings, query: str) -> Settings:
             values["max_connections"] = _count(key, text)
         elif key in ("name", "cafile"):
             values[key] = text
-        elif key == "follow":
+        elif key in ("follow", "discover"):
             values[key] = _yes_or_no(key, text)
         else:
             raise ConfigError(
                 f"unknown client setting {key!r} in the URL; there are: timeout, "
-                "connect_timeout, retries, max_connections, name, cafile, follow"
+                "connect_timeout, retries, max_connections, name, cafile, follow, discover"
             )
     return msgspec.structs.replace(base, **values)
 
