@@ -59,7 +59,9 @@ class Leases:
         self.places: dict[str, Place] = {}
         self.unmet = [self._node(address) for address in options.broker.seeds]
         self.is_limited = False  # Trigger.AvailableNow: to what is there at its start
-        self._asked_s = 0.0  # when the nodes were last asked for other nodes
+        self.has_others = False  # nodes of the cluster that are not leased from
+        self._is_whole = options.is_whole_cluster
+        self._asked_s = 0.0  # when the nodes are asked for other nodes again
 
     # ---- nodes
 
@@ -72,15 +74,18 @@ class Leases:
             with suppress(AwayError):
                 self._add(node.try_now(lambda c: c.hello()).id, node)
                 self.unmet = [other for other in self.unmet if other is not node]
-        if not self.options.is_whole_cluster or time.monotonic() < self._asked_s:
+        is_alone = len(self.places) < 2 and not self._is_whole  # then it asks in any case
+        if is_alone or time.monotonic() < self._asked_s:
             return
         for place in list(self.places.values()):
             try:
                 others = place.node.try_now(lambda c: c.hello()).nodes
             except AwayError:
                 continue
-            for other in others:
-                self._add(other.id, self._node(Address(other.host, other.port)))
+            if self._is_whole:
+                for other in (node for node in others if node.host):
+                    self._add(other.id, self._node(Address(other.host, other.port)))
+            self.has_others = any(other.id not in self.places for other in others)
             self._asked_s = time.monotonic() + self.options.heartbeat_ms / 1000
             return
 
@@ -155,10 +160,10 @@ class Leases:
         return start if found == start else found
 
     def _take(self, places: list[Place], most: int, end: Offset) -> None:
-        """Leases a batch on each node, those with most jobs first, and notes it in `end`.
+        """Leases a batch on each node that has jobs, and notes it in `end`.
 
-        What a node turns out not to have, others may take; jobs that none of them has are asked
-        of further nodes of the cluster.
+        The last one may take all that is left to take, if there are nodes that are not leased
+        from: what it lacks it asks of them (F1.1). Else nodes would ask each other.
         """
         lefts = [self._left(place, most) for place in places]
         planned = lefts
@@ -167,12 +172,12 @@ class Leases:
                 min(left, self._queued(place)) for place, left in zip(places, lefts, strict=True)
             ]
             planned = shares(queued, most)
-        later = total = sum(planned)
-        for count, left, place in sorted(
-            zip(planned, lefts, places, strict=True), key=lambda item: -item[0]
-        ):
-            later -= count
-            may_take = min(left, most - later)
+        total = sum(planned)
+        asked = sorted(zip(planned, lefts, places, strict=True), key=lambda item: -item[0])
+        for i, (count, left, place) in enumerate(asked):
+            may_take = min(count, most)
+            if self.has_others and i == len(asked) - 1:
+                may_take = min(left, most)
             if may_take > 0:
                 share = max(1, self.options.max_bytes * count // total if total else 0)
                 taken = self._next(place, may_take, share, len(places))
@@ -224,8 +229,11 @@ class Leases:
             found = place.node.try_now(lambda c: c.lease_info(self.options.group))
             if found.owner != heir(place.logged):
                 raise
-        self._open(place, heir(place.logged) if place.logged else self.owner)
+        self._open(place, self._heir(place))
         return None
+
+    def _heir(self, place: Place) -> str:
+        return heir(place.logged) if place.logged else self.owner
 
     def _open(self, place: Place, owner: str) -> None:
         options = self.options
@@ -235,11 +243,19 @@ class Leases:
 
     def _queued(self, place: Place) -> int:
         """Jobs that the node's next batch may have; those of a batch that is there already."""
-        found = self._info(place)
-        if found is None:
+        group = self.options.group
+        try:
+            found = place.node.try_now(lambda c: c.lease_info(group))
+            if found.epoch != place.epoch:
+                self._sure(place, lambda c: c.lease_touch(group, place.epoch))
+                return 0
+        except NoGroup:
+            self._open(place, self._heir(place))
             return 0
-        ready = [b.jobs for b in found.batches if b.seq == place.seq + 1]
-        return ready[0] if ready and found.epoch == place.epoch else found.queued
+        except AwayError:
+            return 0
+        ready = [batch.jobs for batch in found.batches if batch.seq == place.seq + 1]
+        return ready[0] if ready else found.queued
 
     def _info(self, place: Place) -> LeaseInfo | None:
         try:

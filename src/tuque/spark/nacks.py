@@ -1,37 +1,57 @@
 """Jobs of a leased batch given back as failed, for a function of `foreachBatch`.
 
-Reads only the columns `id` and `lease` of the rows; knows nothing of sessions.
+Reads only the columns `id`, `lease` and `node` of the rows; knows nothing of sessions.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from tuque.client.sync import Client
-from tuque.spark.errors import SourceError
+import msgspec
 
+from tuque.client.sync import Client
+from tuque.client.url import parse, settings
+from tuque.spark.errors import SourceError
+from tuque.spark.source_options import url_of
+
+Batch = tuple[str, int, int]  # group, epoch, number
 MOST_IDS: Final = 10_000  # of one command
 
 
 def nack(url: str, rows: Iterable[Any]) -> int:
     """Gives the jobs of these rows back as failed; gives how many are queued again.
 
-    Rows are Spark's, or mappings, with `id` and `lease`; SourceError when `lease` is none.
+    Rows are Spark's, or mappings, with `id` and `lease`, and with `node` when the stream reads
+    from several; SourceError when `lease` is none.
     """
-    batches: dict[tuple[str, int, int], list[str]] = defaultdict(list)
+    nodes: dict[str, dict[Batch, list[str]]] = {}
     for row in rows:
-        batches[_batch_of(row["lease"])].append(row["id"])
-    with Client(url, follow=False) as client:
+        has_node = "node" in row  # which Spark's rows are asked so, too
+        batches = nodes.setdefault(row["node"] if has_node else "", {})
+        batches.setdefault(_batch_of(row["lease"]), []).append(row["id"])
+    return sum(_nack(_url_of(url, node), batches) for node, batches in nodes.items())
+
+
+def _nack(url: str, batches: dict[Batch, list[str]]) -> int:
+    with Client(url, discover=False) as client:
         return sum(
-            client.lease_nack(group, epoch, seq, *ids[at : at + MOST_IDS])
-            for (group, epoch, seq), ids in batches.items()
+            client.lease_nack(*batch, *ids[at : at + MOST_IDS])
+            for batch, ids in batches.items()
             for at in range(0, len(ids), MOST_IDS)
         )
 
 
-def _batch_of(lease: str | None) -> tuple[str, int, int]:
+def _url_of(url: str, node: str) -> str:
+    """The URL with that node in place of its own; empty: with its own."""
+    if not node:
+        return url
+    found = settings(url)
+    (address,) = parse(f"tuque://{node}").seeds if found.seeds[0].port else found.seeds
+    return url_of(msgspec.structs.replace(found, seeds=(address,)))
+
+
+def _batch_of(lease: str | None) -> Batch:
     """Group, epoch and number, as the column has them; the group may have slashes."""
     group, epoch, seq = ("", "", "") if not lease else ["", "", *lease.rsplit("/", 2)][-3:]
     if not (group and epoch.isdigit() and seq.isdigit()):

@@ -35,7 +35,7 @@ class Node:
     def __init__(self, broker: Settings, address: Address, retry_timeout_ms: int) -> None:
         self.address = address
         self._settings = msgspec.structs.replace(
-            broker, seeds=(address,), follow=False, retry=Retry(attempts=0)
+            broker, seeds=(address,), discover=False, retry=Retry(attempts=0)
         )
         self._retry_s = retry_timeout_ms / 1000
         self._client: Client | None = None

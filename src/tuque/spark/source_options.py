@@ -186,6 +186,8 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
         )
     if found.mode == "lease" and not found.group:
         raise SourceError("option group is missing: a stream needs a name of its own for its lease")
+    if found.is_acked_by_sink and (found.is_whole_cluster or len(found.broker.seeds) > 1):
+        raise SourceError("option ackedBy=sink needs one node, the one that the sink writes to")
     if found.mode == "ids" and len(found.broker.seeds) > 1:
         raise SourceError("mode=ids reads from one node: name one in url or host")
     if found.mode == "lease" and found.heartbeat_ms >= found.lease_timeout_ms:
@@ -206,6 +208,7 @@ def url_of(broker: Settings) -> str:
         "name": broker.name,
         "cafile": broker.cafile,
         "follow": "yes" if broker.follow else "no",
+        "discover": "yes" if broker.discover else "no",
         "retries": "" if broker.retry.attempts is None else str(broker.retry.attempts),
     }
     query = urlencode({name: value for name, value in more.items() if value})

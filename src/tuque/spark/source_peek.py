@@ -21,13 +21,13 @@ ROWS: Final = 1000  # jobs in a batch of rows
 def nodes_of(options: SourceOptions) -> list[Address]:
     """The nodes of the cluster; one that is alone is called as it was given."""
     try:
-        with Client(url_of(options.broker), follow=False) as client:
-            found = client.hello().nodes
+        with Client(url_of(options.broker), discover=False) as client:
+            hello = client.hello()
+            own = next((at for at in options.broker.seeds if str(at) == client.node), None)
     except ConnectionError as err:
         raise SourceError(f"no node answers: {err}") from err
-    if len(found) < 2:
-        return [options.broker.seeds[0]]
-    return [Address(node.host, node.port) for node in found]
+    found = [Address(node.host, node.port) for node in hello.nodes if node.id != hello.id]
+    return [own or options.broker.seeds[0], *(at for at in found if at.host)]
 
 
 def deliveries(job: JobInfo) -> int:
@@ -40,7 +40,7 @@ def read(options: SourceOptions, address: Address) -> Iterator[list[JobInfo]]:
     unless failOnDataLoss is false."""
     broker = msgspec.structs.replace(options.broker, seeds=(address,))
     try:
-        with Client(url_of(broker), follow=False) as client:
+        with Client(url_of(broker), discover=False) as client:
             yield from _read(options, client)
     except ConnectionError as err:
         if options.fail_on_loss:
