@@ -158,8 +158,8 @@ class Repeater(Script):
             words += [b"RETRY", number(row.retry_s), b"TTL", b"120", b"DEDUPE", row.token]
             for _ in range(4):
                 reply = yield Say(words, partial(self.on_sent, row))
-                if failed(reply) and row.repl > 1:
-                    # It may have copies elsewhere, of which nothing is promised.
+                if failed(reply) and (row.repl > 1 or self.may_be_external()):
+                    # It may have copies elsewhere, of which nothing is promised (Z4.5).
                     row.once_excuse = row.once_excuse or "a failed ADDJOB may leave copies"
                 if says(reply, "OOM"):
                     break
@@ -168,6 +168,10 @@ class Repeater(Script):
                 self.history.count("ADDJOBs with a key said again")
                 yield self.chance.randrange(600_000)
             yield self.chance.randrange(self.args["idle_ms"] * 1000)
+
+    def may_be_external(self) -> bool:
+        """Whether the node may have looked for other nodes to take its own copy (R1.5)."""
+        return self.machine.has_left or "memory" in self.cluster.plan.faults
 
     def on_sent(self, row: Add, reply: object) -> None:
         """The id that the node gave away, read or not."""
