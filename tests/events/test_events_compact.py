@@ -14,6 +14,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 pa = pytest.importorskip("pyarrow")
 from tuque.server.segments import SCHEMA, next_seq, prune_days  # noqa: E402 - needs pyarrow
 from tuque.spark.compact import CompactError, compact  # noqa: E402 - needs pyarrow
+from tuque.spark.followers import announce  # noqa: E402 - needs pyarrow
 from tuque.spark.pipeline import whole  # noqa: E402 - needs pyarrow
 
 DAY = "2026-01-01"
@@ -97,6 +98,32 @@ def test_killed_it_goes_on(tmp_path: Path, call: str) -> None:
     assert numbers(tmp_path) == before
     assert not list(tmp_path.glob("date=*/.tmp-*"))
     assert len(list(tmp_path.glob(f"date={DAY}/*"))) == 3
+
+
+def test_streams_that_cannot_be_seen_are_waited_for(tmp_path: Path) -> None:
+    """E5.3 One whose checkpoint was removed is forgotten; one whose checkpoint cannot be seen from
+    where compaction runs has read nothing.
+    """
+    before = filled(tmp_path)
+    compact(tmp_path, "2026-01-02", 0.0)
+    here, gone = tmp_path / "checkpoint", tmp_path / "gone"
+    here.mkdir()
+    announce(tmp_path, here)
+    announce(tmp_path, gone)
+    announce(tmp_path, here)
+    assert len(list(tmp_path.glob(".stream-*.json"))) == 2
+    done = compact(tmp_path, "2026-01-02", 1e12, grace_s=0)
+    assert (done.removed, list(done.waiting.values())) == (0, [9])
+    assert numbers(tmp_path) == before
+    (note,) = tmp_path.glob(".stream-*.json")
+    here.rmdir()
+    note.write_text('{"host": "another", "checkpoint": "/nowhere"}')
+    done = compact(tmp_path, "2026-01-02", 1e12, grace_s=0)
+    assert (done.removed, done.waiting) == (0, {"another:/nowhere": 9})
+    note.write_text("{")
+    assert compact(tmp_path, "2026-01-02", 1e12, grace_s=0).removed == 0
+    note.unlink()
+    assert compact(tmp_path, "2026-01-02", 1e12, grace_s=0).removed == 9
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from spark_history import START_MS, deliver, make_job
 
 from tuque.server.eventlog import EventLog
 from tuque.spark import pipeline, silver
+from tuque.spark.compact import compact
 from tuque.spark.engines import SparkEngine
 from tuque.spark.errors import NoEventsError, StreamError
 from tuque.spark.streams import Options, is_streamed, run_stream
@@ -138,6 +139,38 @@ def test_rows_of_killed_attempts_do_not_count(
     (written,) = (tmp_path / "out" / "silver").glob("date=*/*.parquet")
     shutil.copy(written, written.with_name("part-of-a-killed-attempt.parquet"))
     assert len(rows(spark, tmp_path / "out" / "silver")) == 24
+
+
+def test_compaction_waits_for_a_stream(
+    spark: SparkSession, segments: list[Path], tmp_path: Path
+) -> None:
+    """E5.2, E5.3, H4.6: merged behind a stream, before it, and below a batch that was cut off."""
+    options = Options("silver", tmp_path / "events", tmp_path / "out", files=1, once=True)
+    said: list[str] = []
+    offer(segments[:3], options.events)
+    run_stream(spark, options, said.append)
+    (options.checkpoint / "commits" / "2").unlink()  # its driver died
+    offer(segments[3:], options.events)
+    done = compact(options.events, "2027-01-01", 0.0)
+    assert (done.merged, done.made, done.removed) == (6, 1, 0)
+    for _ in range(2):
+        done = compact(options.events, "2027-01-01", 1e12, grace_s=0)
+        assert sum(done.waiting.values()) == 4
+        assert sorted(options.events.rglob("events-*.parquet")) == sorted(
+            options.events / path.parent.name / path.name for path in segments[2:]
+        )
+    run_stream(spark, options, said.append)
+    found = rows(spark, tmp_path / "out" / "silver")
+    compacted = [str(path) for path in options.events.rglob("compact-*.parquet")]
+    pipeline.build_silver(SparkEngine(spark, tmp_path / "kept"), compacted, tmp_path / "whole")
+    same_rows(found, rows(spark, tmp_path / "whole" / "silver"))
+    done = compact(options.events, "2027-01-01", 1e12, grace_s=0)
+    assert (done.removed, done.waiting) == (4, {})
+    run_stream(spark, options, said.append)
+    assert not [line for line in said if "compacted" in line], "it goes on"
+    late = Options("gold", tmp_path / "events", tmp_path / "out", once=True)
+    run_stream(spark, late, said.append)
+    assert "1 files were compacted" in said[-1]
 
 
 def test_late_events_are_counted(spark: SparkSession, segments: list[Path], tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 A big file `compact-NODE-FIRST-LAST.parquet` appears by one rename and covers, by its name,
 the small ones it was made of: readers (pipeline.whole) leave those out, so it does not
-matter when they go. They go a while later, for readers that have listed them already. Cut
-at any instant, the next run goes on. Needs pyarrow alone; knows nothing of the server.
+matter to them when they go. They go a while later, for readers that have listed them
+already, and when every stream that follows has read them (followers.py). Cut at any instant,
+the next run goes on. Needs pyarrow alone; knows nothing of the server.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from tuque.spark.pipeline import span_of
+from tuque.spark.followers import Follower, followers
+from tuque.spark.pipeline import lies_in, span_of
 
 BATCH_ROWS: Final = 65_536  # in memory at once
 GROUP_ROWS: Final = 262_144  # of a row group: what one task reads
@@ -36,6 +38,7 @@ class Done:
     merged: int = 0  # small files that are now in a big one
     made: int = 0
     removed: int = 0
+    waiting: dict[str, int] = field(default_factory=dict)  # stream -> merged, not read by it
     bytes_before: int = 0  # of those merged
     bytes_after: int = 0
 
@@ -51,25 +54,36 @@ def compact(
 ) -> Done:
     """Compact the days (UTC, "2026-01-31") before that one; files of up to `rows` events.
 
-    What was merged more than `grace_s` ago is removed. Raises CompactError.
+    What was merged more than `grace_s` ago, and read by all streams, is removed. Raises
+    CompactError.
     """
     if not events.is_dir():
         raise CompactError(f"{events}: no such directory")
     done = Done()
     with _alone(events):
+        readers = _readers(events)
         for folder in sorted(events.glob("date=*")):
             if folder.name < f"date={before}":
                 on_day(folder.name.removeprefix("date="))
                 _compact_day(folder, rows, done)
                 done.days += 1
-            done.removed += _remove_merged(folder, now_s - grace_s)
+            _remove_merged(folder, now_s - grace_s, readers, done)
     return done
+
+
+def _readers(events: Path) -> list[Follower]:
+    """[E5.3] The streams that follow; those whose checkpoint is gone are forgotten."""
+    readers = followers(events)
+    for reader in readers:
+        if reader.is_gone:
+            reader.note.unlink(missing_ok=True)
+    return [reader for reader in readers if not reader.is_gone]
 
 
 @contextmanager
 def _alone(events: Path) -> Iterator[None]:
     """Hold the lock that keeps a second run out."""
-    with (events / ".lock-compact").open("w") as lock:
+    with (events / ".compacting").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -164,19 +178,22 @@ def _put(writer: Any, batches: list[object], schema: object) -> None:
     writer.write_table(pa.Table.from_batches(batches, schema=schema))
 
 
-def _remove_merged(folder: Path, made_before_s: float) -> int:
-    """Remove small files that a big one covers since that instant; how many."""
+def _remove_merged(folder: Path, made_before_s: float, readers: list[Follower], done: Done) -> None:
+    """[E5.2] Remove small files that a big one covers since that instant and all have read."""
     covers = {}
     for path in folder.glob("compact-*.parquet"):
         with suppress(FileNotFoundError):
             if path.stat().st_mtime <= made_before_s and (span := span_of(path)):
                 covers[path] = span
-    removed = 0
     for path in folder.glob("events-*.parquet"):
-        if _is_in(path, covers):
+        if not _is_in(path, covers):
+            continue
+        waiting = [str(reader) for reader in readers if path.name not in reader.has_read]
+        for reader in waiting:
+            done.waiting[reader] = done.waiting.get(reader, 0) + 1
+        if not waiting:
             path.unlink(missing_ok=True)
-            removed += 1
-    return removed
+            done.removed += 1
 
 
 def _covers(folder: Path) -> dict[Path, tuple[str, int, int]]:
@@ -186,10 +203,7 @@ def _covers(folder: Path) -> dict[Path, tuple[str, int, int]]:
 
 def _is_in(path: Path, covers: dict[Path, tuple[str, int, int]]) -> bool:
     span = span_of(path)
-    return span is not None and any(
-        node == span[0] and first <= span[1] and span[2] <= last
-        for node, first, last in covers.values()
-    )
+    return span is not None and any(lies_in(span, cover) for cover in covers.values())
 
 
 def _sync(path: Path) -> None:

@@ -25,7 +25,8 @@ from tuque.spark.compact import compact as run
     default=60.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="Minutes until the small files go, for readers that have them open.",
+    help="Minutes until the small files go, for readers that have them open. "
+    "Streams that follow are waited for, however long that takes.",
 )
 def compact(events: Path, today: bool, rows: int, grace: float) -> None:
     """Merge the small event segments of each day into big ones.
@@ -47,6 +48,12 @@ def compact(events: Path, today: bool, rows: int, grace: float) -> None:
     except (CompactError, OSError) as e:
         raise click.ClickException(str(e)) from e
     click.echo(told(done))
+    for stream, count in sorted(done.waiting.items()):
+        click.echo(
+            f"{count} segments are kept until the stream of {stream} has read them; if it never "
+            "will, remove that directory and its table",
+            err=True,
+        )
 
 
 def told(done: Done) -> str:

@@ -103,8 +103,23 @@ def whole(paths: list[Path]) -> list[Path]:
         path
         for path, (node, first, last) in spans.items()
         if path.name.startswith("compact-")
-        or not any(n == node and a <= first and last <= b for n, a, b in compact)
+        or not any(lies_in((node, first, last), span) for span in compact)
     ]
+
+
+def compacted(events: Path) -> list[Path]:
+    """Compact files whose segments are not there any more, not even one of them."""
+    spans = [span for path in events.glob("date=*/events-*.parquet") if (span := span_of(path))]
+    return [
+        path
+        for path in sorted(events.glob("date=*/compact-*.parquet"))
+        if (span := span_of(path)) and not any(lies_in(small, span) for small in spans)
+    ]
+
+
+def lies_in(one: Span, other: Span) -> bool:
+    """Whether the numbers of the first are among those of the other, of the same node."""
+    return one[0] == other[0] and other[1] <= one[1] and one[2] <= other[2]
 
 
 def span_of(path: Path) -> Span | None:

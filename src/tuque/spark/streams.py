@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tuque.spark import gold, schema, silver
 from tuque.spark.engines import WRITERS
 from tuque.spark.errors import NoEventsError, StreamError
+from tuque.spark.followers import announce
+from tuque.spark.pipeline import compacted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,6 +118,7 @@ def run_stream(
     """Run the query until it ends or Ctrl-C; `say` gets a line for each batch with events."""
     figures = Figures()
     began = monotonic()
+    _introduce(options, say)
     query = start(spark, options)
     seen = -1
     try:
@@ -126,6 +129,22 @@ def run_stream(
     _follow(query, seen, figures, say)
     figures.seconds = monotonic() - began
     return figures
+
+
+def _introduce(options: Options, say: Callable[[str], None]) -> None:
+    """[E5.3] Tell compaction of the stream, and `say` what was compacted before it came."""
+    options.check()
+    behind = [] if options.checkpoint.exists() else compacted(options.events)
+    if behind:
+        say(
+            f"{len(behind)} files were compacted and their segments are gone: a stream does not "
+            f"read them, tuque spark {options.table} at once under another --out does (H4.6)"
+        )
+    options.checkpoint.mkdir(parents=True, exist_ok=True)
+    try:
+        announce(options.events, options.checkpoint)
+    except OSError as e:
+        say(f"{options.events}: {e.strerror or e}: compaction will not wait for this stream")
 
 
 def _follow(query: StreamingQuery, seen: int, figures: Figures, say: Callable[[str], None]) -> int:
