@@ -51,10 +51,21 @@ SCHEMA: Final = pa.schema(
         ("timeouts", pa.int32()),
     ]
 )
+# As it grows, a segment has short numbers in the place of texts that come again and again:
+# that costs half, and what is sealed is the same.
+REPEATED: Final = ("node", "event", "queue", "consumer", "reason")
+HOT_SCHEMA: Final = pa.schema(
+    [
+        (
+            field.name,
+            pa.dictionary(pa.int32(), pa.string()) if field.name in REPEATED else field.type,
+        )
+        for field in SCHEMA
+    ]
+)
 DAY_MS: Final = 86_400_000
 FAILURES: Final = (OSError, pa.ArrowException)  # what a write may raise
 _KINDS: Final = pa.array(ev.KIND_NAMES, pa.string())
-_DICTIONARY_COLUMNS: Final = ["node", "event", "queue", "consumer", "reason"]
 _HAS_REASON: Final = pa.array([ev.NACKED, ev.REQUEUED, ev.DEAD, ev.DELETED], pa.int8())
 _HAS_STAMPS: Final = pa.array([ev.ACKED, ev.EXPIRED, ev.DEAD, ev.DELETED], pa.int8())
 _HAS_NO_JOB: Final = pa.array([ev.STARTED, ev.STOPPED], pa.int8())
@@ -63,7 +74,7 @@ _SEALED_NAME: Final = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.pa
 
 
 def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
-    """Frames without a gap between them as one record batch of SCHEMA, and its ts in ms."""
+    """Frames without a gap between them as one record batch of HOT_SCHEMA, and its ts in ms."""
     rows = sum(frame.rows for frame in frames)
     first_seq = frames[0].first_seq
     raw = {
@@ -76,38 +87,61 @@ def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
     is_either = pc.or_(is_added, is_end)
     is_delivered = pc.equal(kinds, ev.DELIVERED)
     is_mark = pc.is_in(kinds, _HAS_NO_JOB)
-    id_lens = pc.if_else(is_mark, pa.scalar(0, pa.int32()), pa.scalar(ev.ID_BYTES, pa.int32()))
 
-    def spread(name: str, mask: Any, kind: Any) -> Any:
+    def spread(mask: Any, short: Any) -> Any:
         """A short column at full length: null where the mask is false."""
-        return pc.replace_with_mask(pa.nulls(rows, kind), mask, numbers(raw[name], kind))
+        return pc.replace_with_mask(pa.nulls(rows, short.type), mask, short)
+
+    def number(name: str, mask: Any, kind: Any) -> Any:
+        return spread(mask, numbers(raw[name], kind))
+
+    def instant(name: str) -> Any:
+        return spread(is_end, instants(numbers(raw[name], pa.int64())))
+
+    def repeated(short: Any, mask: Any) -> Any:
+        """Few different texts: their numbers, null where the mask is false."""
+        coded = short.dictionary_encode()
+        texts_of = coded.dictionary.cast(pa.string())
+        return pa.DictionaryArray.from_arrays(spread(mask, coded.indices), texts_of)
 
     ts_ms = numbers(raw["ts"], pa.int64())
-    consumers = pc.cast(numbers(raw["consumer"], pa.int64()), pa.string())
+    queues = texts(numbers(raw["queue_lens"], pa.int32()), raw["queues"])
     reasons = texts(numbers(raw["reason_lens"], pa.int32()), raw["reasons"])
     columns = [
         pc.add(count_to(rows), first_seq),
         instants(ts_ms),
-        pa.repeat(pa.scalar(node, pa.string()), rows),
-        _KINDS.take(kinds),
-        texts(numbers(raw["queue_lens"], pa.int32()), raw["queues"]),
-        texts(id_lens, raw["ids"]),
+        pa.DictionaryArray.from_arrays(zeros(rows), pa.array([node], pa.string())),
+        pa.DictionaryArray.from_arrays(kinds.cast(pa.int32()), _KINDS),
+        queues.dictionary_encode(),
+        ids(kinds, raw["ids"]),
         numbers(raw["delivery"], pa.int32()),
-        pc.replace_with_mask(pa.nulls(rows, pa.string()), is_delivered, consumers),
-        spread("size", is_either, pa.int32()),
-        spread("delay", is_either, pa.int64()),
-        spread("ttl", is_added, pa.int64()),
-        spread("retry", is_added, pa.int64()),
+        repeated(numbers(raw["consumer"], pa.int64()), pc.equal(kinds, ev.DELIVERED)),
+        number("size", is_either, pa.int32()),
+        number("delay", is_either, pa.int64()),
+        number("ttl", is_added, pa.int64()),
+        number("retry", is_added, pa.int64()),
         pa.nulls(rows, pa.int32()),
-        pc.replace_with_mask(pa.nulls(rows, pa.string()), pc.is_in(kinds, _HAS_REASON), reasons),
-        instants(spread("enqueued", is_end, pa.int64())),
-        instants(spread("first", is_end, pa.int64())),
-        instants(spread("last", is_end, pa.int64())),
-        spread("deliveries", is_end, pa.int32()),
-        spread("nacks", is_end, pa.int32()),
-        spread("timeouts", is_end, pa.int32()),
+        repeated(reasons, pc.is_in(kinds, _HAS_REASON)),
+        instant("enqueued"),
+        instant("first"),
+        instant("last"),
+        number("deliveries", is_end, pa.int32()),
+        number("nacks", is_end, pa.int32()),
+        number("timeouts", is_end, pa.int32()),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), ts_ms
+    return pa.RecordBatch.from_arrays(columns, schema=HOT_SCHEMA), ts_ms
+
+
+def ids(kinds: Any, raw: Any) -> Any:
+    """The ids of jobs, which are ASCII; empty for what is about no job."""
+    is_mark = pc.is_in(kinds, _HAS_NO_JOB)
+    lengths = pc.if_else(is_mark, pa.scalar(0, pa.int32()), pa.scalar(ev.ID_BYTES, pa.int32()))
+    return pa.Array.from_buffers(pa.string(), len(kinds), [None, ends(lengths), raw])
+
+
+def zeros(rows: int) -> Any:
+    """That many zeros."""
+    return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(bytes(4 * rows))])
 
 
 def count_to(rows: int) -> Any:
@@ -125,14 +159,18 @@ def numbers(raw: Any, kind: Any) -> Any:
 
 def texts(lengths: Any, raw: Any) -> Any:
     """Bytes one after the other as a string column; what is not UTF-8 gets backslashes."""
-    zero = pa.array([0], pa.int32())
-    ends = pa.concat_arrays([zero, pc.cumulative_sum(lengths).cast(pa.int32())])
-    column = pa.Array.from_buffers(pa.binary(), len(lengths), [None, ends.buffers()[1], raw])
+    column = pa.Array.from_buffers(pa.binary(), len(lengths), [None, ends(lengths), raw])
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
         values = [v.decode("utf-8", "backslashreplace") for v in column.to_pylist()]
         return pa.array(values, pa.string())
+
+
+def ends(lengths: Any) -> Any:
+    """Where texts of these lengths begin and end, as Arrow wants it."""
+    zero = pa.array([0], pa.int32())
+    return pa.concat_arrays([zero, pc.cumulative_sum(lengths).cast(pa.int32())]).buffers()[1]
 
 
 def instants(ms: Any) -> Any:
@@ -169,7 +207,7 @@ class HotSegment:
         self._lock = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._sink = pa.OSFile(str(self.path), "wb")
-        self._writer = pa.ipc.new_stream(self._sink, SCHEMA)  # plain: sealing maps it
+        self._writer = pa.ipc.new_stream(self._sink, HOT_SCHEMA)  # plain: sealing maps it
 
     def write(self, batch: Any) -> None:
         """Append the rows; they survive a kill of this process.
@@ -207,7 +245,7 @@ def read_hot(path: Path) -> Any:
     except OSError as e:
         if e.errno is not None:  # the disk failed; a torn batch has no errno
             raise
-    return pa.Table.from_batches(batches, schema=SCHEMA)
+    return pa.Table.from_batches(batches, schema=HOT_SCHEMA).unify_dictionaries()
 
 
 def seal(hot: Path, directory: Path) -> Path | None:
@@ -229,8 +267,10 @@ def seal(hot: Path, directory: Path) -> Path | None:
             str(temporary),
             compression="zstd",
             compression_level=1,
-            use_dictionary=_DICTIONARY_COLUMNS,
+            use_dictionary=list(REPEATED),
+            write_statistics=["seq", "ts"],  # what readers cut by; the others cost, and tell little
             coerce_timestamps="us",
+            store_schema=False,  # a reader finds texts, not how they were kept here
         )
         sync(temporary)
         os.rename(temporary, target)
