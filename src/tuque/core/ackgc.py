@@ -11,13 +11,14 @@ from tuque.core.copies import begin, send_async
 from tuque.core.job import ACKED, BODYLESS, WAIT_REPL, Job
 from tuque.core.lease import forget_group
 from tuque.core.node import Node
-from tuque.core.procedures import remove
+from tuque.core.procedures import policy_of, remove
 from tuque.core.replicate import PLAIN, make_job, settle
 from tuque.core.staging import flush_staged
+from tuque.core.task import Task
 from tuque.core.tombs import Tombs
 
 
-def on_ackjob(n: Node, id: bytes) -> bool:
+def on_ackjob(n: Node, id: bytes, client: i64 = -1) -> bool:
     """[A3] ON COMMAND ACKJOB: the job is done (A3.1).
 
     False when unknown (A3.3) or acked before (A3.2, A1.1).
@@ -25,6 +26,8 @@ def on_ackjob(n: Node, id: bytes) -> bool:
     job = n.jobs.get(id)
     if job is None:
         return False
+    if isinstance(job, Task):
+        return policy_of(n).ack(n, job, client)
     if job.state == ACKED:
         collect(n, job)
         return False
@@ -34,7 +37,7 @@ def on_ackjob(n: Node, id: bytes) -> bool:
     return True
 
 
-def on_fastack(n: Node, id: bytes) -> bool:
+def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
     """[A7] ON COMMAND FASTACK: the job is done, and is over here and now (A7.1).
 
     False when it is not known here (A7.2).
@@ -42,6 +45,8 @@ def on_fastack(n: Node, id: bytes) -> bool:
     job = n.jobs.get(id)
     if job is None:
         return False
+    if isinstance(job, Task):
+        return policy_of(n).ack(n, job, client)
     if job.flags & BODYLESS:
         return False  # A7.1: an ack that was to be made sure stays one
     was_acked = job.state == ACKED
@@ -59,6 +64,9 @@ def on_deljob(n: Node, id: bytes) -> bool:
     job = n.jobs.get(id)
     if job is None:
         return False
+    if isinstance(job, Task):
+        policy_of(n).delete(n, job)
+        return True
     remove(n, job, ledger.ADMIN_DELETED)  # A9.1
     return True
 
@@ -79,17 +87,21 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes) -> Job:
         send_async(n, dead)
     if n.events is not None:
         n.events.dead(n.now_ms, job, reason)  # Q10.3
-    retire(n, job)  # Q10.2
+    if isinstance(job, Task):
+        policy_of(n).finish(n, job)
+    else:
+        retire(n, job)  # Q10.2
     n.dead_letters += 1
     return dead
 
 
 def flush_all(n: Node) -> i64:
     """Drop every job and queue (S7.1: DEBUG FLUSHALL, CLUSTER RESET). Returns jobs dropped."""
-    count: i64 = 0
+    count: i64 = len(n.jobs)
+    if n.policy is not None:
+        n.policy.flush(n)
     for job in list(n.jobs.values()):
         remove(n, job, ledger.ADMIN_DELETED)
-        count += 1
     for name, q in list(n.queues.items()):
         if q.pause != 0 and n.records is not None:
             n.records.pause(name, 0)

@@ -18,6 +18,10 @@ STALE_DEADLINES: Final = 1024  # of clients served in time, kept before a look f
 
 def take(n: Node, q: Queue, client: i64) -> Job | None:
     """[V4] PROCEDURE deliver: hand the first job of the queue to the client."""
+    if q.policy is not None:
+        task = q.policy.take(n, q, client)
+        if task is not None:
+            return task
     job = q.pop()
     while job is not None and job.expire_ms <= n.now_ms:
         job.state = ACTIVE
@@ -86,11 +90,20 @@ def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job
 
 
 def wait(
-    n: Node, client: i64, queues: list[bytes], count: i64, with_counters: bool, until_ms: i64
+    n: Node,
+    client: i64,
+    queues: list[bytes],
+    count: i64,
+    with_counters: bool,
+    until_ms: i64,
+    session: i64 = 0,
 ) -> None:
-    """Let the client wait (V1.6) until a job comes or `until_ms` passes (0: for ever)."""
+    """Let the client wait (V1.6) until a job comes or `until_ms` passes (0: for ever).
+
+    `session` is the one that takes, if the queue is a tube.
+    """
     assert client not in n.waiters
-    n.waiters[client] = Waiter(client, queues, count, with_counters, until_ms)
+    n.waiters[client] = Waiter(client, queues, count, with_counters, until_ms, session)
     for name in queues:
         get_queue(n, name).waiters[client] = None
         if len(n.peers) > 1:
@@ -153,15 +166,17 @@ def serve_ready(n: Node) -> None:
                 for first in q.waiters:
                     client = first
                     break
-                serve(n, n.waiters[client])
+                if not serve(n, n.waiters[client]):
+                    break  # all had expired, or nobody may have what a tube has
 
 
-def serve(n: Node, waiter: Waiter) -> None:
+def serve(n: Node, waiter: Waiter) -> bool:
     """Serve one waiting client, the first of its queue, up to its COUNT (V3.2)."""
     jobs = on_getjob(n, waiter.client, waiter.queues, waiter.count)
     if len(jobs) > 0:  # else all that was queued had expired: it waits on, in its turn
         stop_waiting(n, waiter.client)  # V3.3
         n.wakes.append(Wake(waiter.client, GOT_JOBS, jobs, waiter.with_counters))
+    return len(jobs) > 0
 
 
 def wake_all(n: Node, why: i64) -> None:

@@ -33,6 +33,7 @@ from tuque.core.node import Node
 from tuque.core.peers import count_of, introduce, say, slots_of
 from tuque.core.procedures import dequeue, unregister
 from tuque.core.repair import begin_walk, lose_copy
+from tuque.core.task import Task
 from tuque.core.transfer import may_move, send_jobs, settle
 
 STEP_JOBS: Final = 500  # begun in one turn
@@ -100,7 +101,7 @@ def others_of(n: Node) -> i64:
 def leave(n: Node, job: Job) -> None:
     """[K7] Take the next step to get rid of the job (K7.2)."""
     state = n.losses
-    if is_leased(job):
+    if is_leased(job) or isinstance(job, Task):
         state.leaves.pop(job.id, None)  # Y8.3: the next round meets it again
         return
     if job.state == ACKED or job.state == WAIT_REPL or job.retry_s == 0:

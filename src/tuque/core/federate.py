@@ -142,7 +142,7 @@ def offer(n: Node, q: Queue, d: Demand) -> None:
     """[F2] Serve the wishes of other nodes with what no client wants here, in turn."""
     now_ms = n.now_ms
     for slot, wish in list(d.wishes.items()):
-        if q.length == 0 or q.pause & PAUSE_OUT or n.is_loading:
+        if q.length == 0 or q.pause & PAUSE_OUT or n.is_loading or q.policy is not None:
             return
         peer = n.peers[slot]
         if not peer.is_linked or wish.until_ms <= now_ms or peer.is_leaving:  # F2.1

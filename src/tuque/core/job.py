@@ -5,7 +5,7 @@ refers to a Node, Queue or client object: native instances are acyclic, so that
 the cyclic garbage collector can stay off in the server.
 """
 
-from typing import Final, final
+from typing import Final
 
 from mypy_extensions import i32, i64, mypyc_attr, u8
 
@@ -33,10 +33,11 @@ BODYLESS: Final = 64  # only the ack is known here, not the job (A3.4)
 LEASED: Final = 128  # active in a batch whose lease lives (Y2); its due time is 0
 
 
-@final
 @mypyc_attr(acyclic=True)
 class Job:
     """A unit of work. Instants are ms on the node's clock; `ctime_ns` orders the queue.
+
+    A task of a tube is one, too (core/task.py).
 
     Small fields stand together: compiled, the object then fits into 144 bytes.
     """

@@ -41,6 +41,7 @@ ACKED_BATCH: Final = b"ACKED batch %d of group '%s' is committed, as is all up t
 FULL: Final = b"ERR group '%s' has %d batches that are not committed: LEASE COMMIT some first"
 MANY: Final = b"ERR this node has %d groups with a lease: LEASE RELEASE those that are not used"
 LEAVING: Final = b"LEAVING this node leaves the cluster and begins no batch: ask another one"
+TUBE_LEASED: Final = b"ERR '%s' is a tube: its tasks are taken one by one, not leased"
 IDLE_GROUP_MS: Final = 3_600_000  # a group without batches makes room for another after that
 
 
@@ -78,6 +79,10 @@ def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i6
     """[Y1] ON COMMAND LEASE OPEN: the epoch, or 0 and why not."""
     leases = n.leases
     g = leases.groups.get(name)
+    for queue in queues:
+        q = n.queues.get(queue)
+        if q is not None and q.policy is not None:
+            return 0, TUBE_LEASED % queue  # T1.6
     if g is not None and g.owner == owner and g.queues == queues:
         renew(n, g)
         return g.epoch, b""  # Y1.1
@@ -178,7 +183,7 @@ def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: 
     queues: list[Queue] = []
     for i in range(len(names)):
         q = n.queues.get(names[(g.turn + i) % len(names)])
-        if q is not None and q.pause & PAUSE_OUT == 0 and q.length > 0:
+        if q is not None and q.pause & PAUSE_OUT == 0 and q.length > 0 and q.policy is None:
             queues.append(q)
     if len(names) > 1:
         g.turn = (g.turn + 1) % len(names)

@@ -12,7 +12,7 @@ def lease_info(n: Node, g: Group) -> dict[str, object]:
     oldest_ms: i64 = n.now_ms
     for name in g.queues:
         q = n.queues.get(name)
-        if q is None:
+        if q is None or q.policy is not None:
             continue
         queued += q.length
         first = q.first()

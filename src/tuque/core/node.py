@@ -19,6 +19,7 @@ from tuque.core.leases import Leases
 from tuque.core.ledger import Ledger
 from tuque.core.losses import Losses
 from tuque.core.msgs import AnyMessage, GotJobs, YourJobs
+from tuque.core.policy import Policy
 from tuque.core.queue import Queue
 from tuque.core.records import Records
 from tuque.core.staged import Publishing, Staging
@@ -37,13 +38,20 @@ class Waiter:
     """A client blocked in GETJOB (V1.6)."""
 
     def __init__(
-        self, client: i64, queues: list[bytes], count: i64, with_counters: bool, until_ms: i64
+        self,
+        client: i64,
+        queues: list[bytes],
+        count: i64,
+        with_counters: bool,
+        until_ms: i64,
+        session: i64 = 0,
     ) -> None:
         self.client = client
         self.queues = queues
         self.count = count
         self.with_counters = with_counters
         self.until_ms = until_ms  # 0: for ever
+        self.session = session  # that takes a task of a tube; 0: nobody's (SPEC T8)
 
 
 @final
@@ -179,6 +187,7 @@ class Node:
         self.limits = Limits()
         self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
         self.queues: dict[bytes, Queue] = {}
+        self.policy: Policy | None = None  # of tubes, once there is one
         self.wheel = Wheel()
         self.ledger = Ledger()
         self.records: Records | None = None
@@ -227,6 +236,8 @@ class Node:
     def used_bytes(self) -> i64:
         """Bytes the process spends: at the start, on jobs, on the rest (M1.1)."""
         used = self.base_bytes + self.job_bytes + self.other_bytes + self.leases.bytes
+        if self.policy is not None:
+            used += self.policy.bytes_used
         return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
 
     def next_ctime_ns(self) -> i64:

@@ -28,7 +28,9 @@ from tuque.core.leases import GONE_BYTES
 from tuque.core.msgs import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED
 from tuque.core.node import TIMED_OUT, Added, Adding, Node, Wake
 from tuque.core.once import on_add_over
+from tuque.core.policy import Policy
 from tuque.core.queue import PAUSE_OUT, Queue
+from tuque.core.task import TASK_BYTES, Task
 
 # why a job goes into its queue again, or after a delay
 REQUEUE_RETRY: Final = 1
@@ -76,7 +78,9 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
 
     Journal and events are the caller's.
     """
-    if job.state == QUEUED:
+    if isinstance(job, Task):
+        policy_of(n).forget(n, job)
+    elif job.state == QUEUED:
         job.state = ACKED
         n.queues[job.queue].left()  # G2.2
     elif job.state == WAIT_REPL:
@@ -103,6 +107,13 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
         if job.holders != 1 or len(n.custody) > 0:
             end_custody(n, job, cause)
     n.ledger.leave(cause)  # G2.1
+
+
+def policy_of(n: Node) -> Policy:
+    """What decides about tasks: there is one as long as there are tasks."""
+    policy = n.policy
+    assert policy is not None
+    return policy
 
 
 def forget_stray(n: Node, id: bytes) -> None:
@@ -270,6 +281,8 @@ def on_idle_check(n: Node, name: bytes) -> None:
     if q is None:
         return
     limit_ms = idle_limit_ms(n)
+    if q.policy is not None:
+        return  # a tube stays (T2.4)
     is_idle = q.length == 0 and len(q.waiters) == 0 and q.pause == 0
     if is_idle and q.atime_ms + limit_ms <= n.now_ms:
         del n.queues[name]
@@ -326,6 +339,8 @@ def check(n: Node) -> None:
         assert job.id == id
         assert job.slot >= 0, "job without a timer"
         total += job_bytes(job)
+        if isinstance(job, Task):
+            total += TASK_BYTES
         if job.state == ACKED:
             acked += 1
             assert id in n.acked, "acked job without its place"
@@ -342,6 +357,8 @@ def check(n: Node) -> None:
     assert acked == len(n.acked), "acked jobs"
     assert leased == n.leases.check(), "jobs of batches"
     n.staging.check()
+    if n.policy is not None:
+        n.policy.check(n)
     assert len(n.strays) == sum(n.stray_counts.values()), "acks without a job"
     assert total == n.job_bytes, "bytes of jobs"
     assert n.wheel.count == len(n.jobs), "timers"

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from tuque.core.demand import Demand
 from tuque.core.job import QUEUED, Job
+from tuque.core.policy import Policy
 
 PAUSE_IN: Final = 1
 PAUSE_OUT: Final = 2
@@ -39,6 +40,7 @@ class Queue:
         self.jobs_out: i64 = 0
         self.waiters: dict[int, None] = {}  # client numbers, first come first
         self.is_ready = False  # stands in n.ready
+        self.policy: Policy | None = None  # a tube has one
         self.demand: Demand | None = None  # n.demands' record, when there is one
         self.reply_head = b"*3\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
         self.reply_head7 = b"*7\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)

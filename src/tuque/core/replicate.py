@@ -19,6 +19,7 @@ DELAY_BEYOND_TTL: Final = (
     b"ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
 )
 MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count"
+NO_TUBE: Final = b"ERR '%s' is no tube: PRI and UTUBE mean nothing to a queue"
 PAUSED: Final = b"PAUSED Queue paused in input, try later"
 
 
@@ -33,6 +34,15 @@ class AddSpec:
         self.maxlen: i64 = 0
         self.is_async = False
         self.key = b""  # DEDUPE; empty: none
+        # of tubes only
+        self.pri: i64 = 0
+        self.has_pri = False
+        self.utube = b""
+        self.has_utube = False
+        # as the client said, before defaults
+        self.asked_replicate: i64 = -1
+        self.asked_retry_s: i64 = -1
+        self.asked_ttl_s: i64 = -1
         self.key_ttl_ms: i64 = 86_400_000
 
 
@@ -62,6 +72,13 @@ def settle(n: Node, spec: AddSpec) -> AddSpec:
     full.is_async = spec.is_async
     full.key = spec.key
     full.key_ttl_ms = spec.key_ttl_ms
+    full.pri = spec.pri
+    full.has_pri = spec.has_pri
+    full.utube = spec.utube
+    full.has_utube = spec.has_utube
+    full.asked_replicate = spec.replicate
+    full.asked_retry_s = spec.retry_s
+    full.asked_ttl_s = spec.ttl_s
     return full
 
 
@@ -72,6 +89,11 @@ def must_be_external(n: Node) -> bool:
 
 def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
     """Why the node can't take the job, empty when it can (R1.3-R1.7). `spec` is settled."""
+    q = n.queues.get(queue)
+    if q is not None and q.policy is not None:
+        return q.policy.refusal(n, q, spec)
+    if spec.has_pri or spec.has_utube:
+        return NO_TUBE % queue  # T1.2
     if spec.replicate > 1 and spec.retry_s == 0:
         return AMO_ONE_COPY  # R1.3
     if spec.delay_s >= spec.ttl_s:
@@ -87,7 +109,6 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
             + b", since I'm unable to hold a copy of the message for the following reason: "
             + reason
         )
-    q = n.queues.get(queue)
     if q is not None:
         if 0 < spec.maxlen <= q.length:
             return MAXLEN  # R1.6
@@ -125,6 +146,10 @@ def on_addjob(
     timeout_ms: i64 = 0,
 ) -> Job:
     """[R1] ON COMMAND ADDJOB, accepted. In state wait-repl the producer waits for n.added."""
+    if n.policy is not None:
+        q = n.queues.get(queue)
+        if q is not None and q.policy is not None:
+            return q.policy.add(n, q, body, spec)
     # as `refusal` saw it: the job itself may be what brings memory to the next level
     is_external = len(n.peers) > 1 and must_be_external(n)
     job = make_job(n, queue, body, spec)

@@ -14,9 +14,11 @@ from tuque.core.procedures import (
     REQUEUE_NACK,
     dequeue,
     may_enqueue,
+    policy_of,
     requeue,
     retry_due_ms,
 )
+from tuque.core.task import Task
 
 NOJOB: Final = b"NOJOB Job not known in the context of this node."
 ACKED_ALREADY: Final = b"ACKED Job is already acknowledged."
@@ -40,9 +42,11 @@ def is_delayed(n: Node, job: Job) -> bool:
     return job.delay_s > 0 and job.qtime_ms - i64(job.retry_s) * 1000 - 500 > n.now_ms
 
 
-def on_nack(n: Node, id: bytes, delay_ms: i64) -> bool:
+def on_nack(n: Node, id: bytes, delay_ms: i64, client: i64 = -1) -> bool:
     """[Q6] ON COMMAND NACK: a job returns to its queue, now or after the delay."""
     job = n.jobs.get(id)
+    if isinstance(job, Task):
+        return policy_of(n).nack(n, job, delay_ms, client)
     if job is None or not may_enqueue(job):
         return False
     if is_delayed(n, job):  # Q6.1
@@ -67,6 +71,8 @@ def on_nack(n: Node, id: bytes, delay_ms: i64) -> bool:
 def on_enqueue(n: Node, id: bytes) -> bool:
     """[Q5] ON COMMAND ENQUEUE: queue an active job now, whatever its delay."""
     job = n.jobs.get(id)
+    if isinstance(job, Task):
+        return policy_of(n).enqueue(n, job)
     if job is None or not may_enqueue(job):
         return False
     requeue(n, job, REQUEUE_ENQUEUE)  # Q5.1
@@ -76,7 +82,7 @@ def on_enqueue(n: Node, id: bytes) -> bool:
 def on_dequeue(n: Node, id: bytes) -> bool:
     """[Q7] ON COMMAND DEQUEUE: a queued job becomes active and comes back after RETRY."""
     job = n.jobs.get(id)
-    if job is None or job.state != QUEUED:
+    if job is None or job.state != QUEUED or isinstance(job, Task):
         return False
     dequeue(n, job)  # Q7.1
     if job.holders != 1:
@@ -86,9 +92,11 @@ def on_dequeue(n: Node, id: bytes) -> bool:
     return True
 
 
-def on_working(n: Node, id: bytes) -> bytes:
+def on_working(n: Node, id: bytes, client: i64 = -1) -> bytes:
     """[Q8] ON COMMAND WORKING: the next delivery is RETRY from now. Empty, or an error."""
     job = n.jobs.get(id)
+    if isinstance(job, Task):
+        return policy_of(n).working(n, job, client)
     if job is None:
         return NOJOB  # Q8.1
     if job.state != ACTIVE and job.state != QUEUED:

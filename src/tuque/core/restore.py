@@ -9,6 +9,7 @@ from tuque.core.node import Node, Pausing
 from tuque.core.peers import slots_of
 from tuque.core.procedures import get_queue, register
 from tuque.core.queue import PAUSE_BCAST, PAUSE_IN, PAUSE_OUT
+from tuque.core.task import Task
 from tuque.core.transfer import on_loaded_custody
 
 
@@ -19,6 +20,8 @@ def restore_job(n: Node, job: Job) -> bool:
     at-most-once job that was delivered is kept as delivered and never queued again. An
     acked one goes on being collected.
     """
+    if isinstance(job, Task):
+        return n.policy is not None and n.policy.restore(n, job)
     if job.expire_ms <= n.now_ms or job.id in n.jobs:
         return False
     if job.ctime_ns > n.last_ctime_ns and job.ctime_ns // 1_000_000 <= n.now_ms:

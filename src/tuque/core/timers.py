@@ -19,6 +19,7 @@ from tuque.core.procedures import (
     may_enqueue,
     on_idle_check,
     on_wait_timeout,
+    policy_of,
     remove,
     requeue,
     retry_due_ms,
@@ -27,10 +28,14 @@ from tuque.core.publishing import publishing_next_ms, publishing_tick
 from tuque.core.queue import PAUSE_IN
 from tuque.core.repair import repair_next_ms, repair_tick
 from tuque.core.staging import staging_next_ms, staging_tick
+from tuque.core.task import Task
 
 
 def on_job_timer(n: Node, job: Job) -> None:
     """[G7, Q2] TIMER of a job: its life ends, or its time to be queued has come."""
+    if isinstance(job, Task):
+        policy_of(n).on_timer(n, job)
+        return
     if job.expire_ms <= n.now_ms:
         remove(n, job, ledger.EXPIRED if job.state != ACKED else ledger.GC_ACKED)  # G7.2
         return
@@ -73,6 +78,8 @@ def tick(n: Node) -> None:
         on_idle_check(n, name)
     lease_tick(n)
     staging_tick(n)
+    if n.policy is not None:
+        n.policy.tick(n)
     if len(n.peers) > 1:
         copies_tick(n)
         if len(n.staging.publishing) > 0:
@@ -92,6 +99,8 @@ def next_timer_ms(n: Node) -> i64:
     if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
         at_ms = n.idle_checks[0][0]
     at_ms = min(at_ms, lease_next_ms(n), staging_next_ms(n))
+    if n.policy is not None:
+        at_ms = min(at_ms, n.policy.next_ms(n))
     if len(n.peers) > 1:
         at_ms = min(
             at_ms,

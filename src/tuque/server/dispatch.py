@@ -54,6 +54,7 @@ Handler = Callable[[Server, Client, list[bytes]], None]
 HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.py
 
 # [C9] the first words of errors
+TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
 BADID: Final = b"BADID Invalid Job ID format."
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NOAUTH: Final = b"NOAUTH Authentication required."
@@ -290,7 +291,7 @@ def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
         if code == 4:
             is_known = on_deljob(n, id)
         else:
-            is_known = on_ackjob(n, id) if code == 2 else on_fastack(n, id)
+            is_known = on_ackjob(n, id, c.number) if code == 2 else on_fastack(n, id, c.number)
             if not is_known and len(n.peers) > 1 and id not in n.jobs:
                 if code == 2:
                     on_unknown_ack(n, c.number, id)
@@ -314,7 +315,7 @@ def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
     check_ids(args, first)
     done = 0
     for id in args[first:]:
-        if on_nack(s.n, id, delay_ms):
+        if on_nack(s.n, id, delay_ms, c.number):
             done += 1
     c.out.append(int_reply(done))
 
@@ -342,7 +343,7 @@ def each_id(s: Server, c: Client, args: list[bytes], on: Callable[[Node, bytes],
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     """WORKING id: the reply is the retry time (Q8.6)."""
     check_ids(args, 1)
-    error = on_working(s.n, args[1])
+    error = on_working(s.n, args[1], c.number)
     if len(error) > 0:
         c.error(error)
     else:
@@ -366,6 +367,8 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
     if job.state == ACKED:
         raise ArgError(ACKED_ALREADY)
     q = s.n.queues.get(args[2])
+    if q is not None and q.policy is not None:
+        raise ArgError(TUBE_LETTERS % args[2])  # T1.6
     if q is not None and q.pause & PAUSE_IN:
         raise ArgError(PAUSED)
     c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason).id)

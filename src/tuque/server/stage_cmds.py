@@ -17,6 +17,7 @@ from tuque.wire.resp import int_reply
 TTL_MIN_MS: Final = 1_000
 TTL_MAX_MS: Final = 7 * 86_400_000
 NUMBER_MAX: Final = 1 << 52
+TUBE_STAGED: Final = b"ERR '%s' is a tube: writes to it are not staged"
 VERSION_MAX: Final = 1 << 62
 BAD_TTL: Final = b"ERR ttl-ms must be a number from 1000 to 604800000"
 BAD_VERSION: Final = b"ERR version must be a number from 0 to 4611686018427387904"
@@ -45,6 +46,9 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(AMO_ONE_COPY)
     if full.delay_s >= full.ttl_s:
         raise ArgError(DELAY_BEYOND_TTL)
+    q = n.queues.get(args[4])
+    if q is not None and q.policy is not None:
+        raise ArgError(TUBE_STAGED % args[4])  # T1.6
     if n.is_leaving:
         raise ArgError(STAGE_LEAVING)
     c.out.append(int_reply(on_stage(n, args[1], args[2], ttl_ms, staged(args, spec, full))))

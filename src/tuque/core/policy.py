@@ -1,0 +1,90 @@
+"""What a queue with a policy of its own decides: the seam between core and tubes (SPEC T).
+
+Core calls these for a Task, or for a queue whose `policy` is set, where a plain queue has the
+rules G, R, V, Q and A. Core knows no tube; tubes/hooks.py is the one policy there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from tuque.core.task import Task
+
+if TYPE_CHECKING:
+    from tuque.core.job import Job
+    from tuque.core.node import Node
+    from tuque.core.queue import Queue
+    from tuque.core.replicate import AddSpec
+
+
+class Policy:
+    """Hooks. `bytes_used` is what the policy spends beside its tasks (M1)."""
+
+    def __init__(self) -> None:
+        self.bytes_used: i64 = 0
+
+    def refusal(self, n: Node, q: Queue, spec: AddSpec) -> bytes:
+        """Why ADDJOB is refused; empty when it is not."""
+        raise AssertionError("no policy")
+
+    def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
+        """ADDJOB, accepted: the new task."""
+        raise AssertionError("no policy")
+
+    def take(self, n: Node, q: Queue, client: i64) -> Task | None:
+        """GETJOB, or a client that waited is served: the first task that may be taken."""
+        raise AssertionError("no policy")
+
+    def ack(self, n: Node, task: Task, client: i64) -> bool:
+        """ACKJOB, FASTACK; False: not the client's to finish."""
+        raise AssertionError("no policy")
+
+    def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
+        """NACK; False: not the client's to give back."""
+        raise AssertionError("no policy")
+
+    def working(self, n: Node, task: Task, client: i64) -> bytes:
+        """WORKING. Empty, or an error."""
+        raise AssertionError("no policy")
+
+    def enqueue(self, n: Node, task: Task) -> bool:
+        """ENQUEUE; False: nothing was done."""
+        raise AssertionError("no policy")
+
+    def delete(self, n: Node, task: Task) -> None:
+        """DELJOB."""
+        raise AssertionError("no policy")
+
+    def finish(self, n: Node, task: Task) -> None:
+        """DEADLETTER: the task is done, whoever holds it; the event was written."""
+        raise AssertionError("no policy")
+
+    def forget(self, n: Node, task: Task) -> None:
+        """The task leaves the table (G2): its tube lets go of it."""
+        raise AssertionError("no policy")
+
+    def restore(self, n: Node, task: Task) -> bool:
+        """A task comes back from the journal; False: its time is over, or it is here."""
+        raise AssertionError("no policy")
+
+    def on_timer(self, n: Node, task: Task) -> None:
+        """The task's instant has come."""
+        raise AssertionError("no policy")
+
+    def tick(self, n: Node) -> None:
+        """Run what else is due."""
+        raise AssertionError("no policy")
+
+    def next_ms(self, n: Node) -> i64:
+        """When `tick` next has something to do; far away when never."""
+        raise AssertionError("no policy")
+
+    def flush(self, n: Node) -> None:
+        """Drop everything (S7.1)."""
+        raise AssertionError("no policy")
+
+    def check(self, n: Node) -> None:
+        """Assert that all tables agree (`DEBUG CHECK`)."""
+        raise AssertionError("no policy")

@@ -1,0 +1,281 @@
+"""Tubes are made, counted, emptied and dropped; rights on them (SPEC T2, T10, T11)."""
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core import ledger
+from tuque.core.node import Node
+from tuque.core.queue import Queue
+from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
+from tuque.tubes.book import Tubes
+from tuque.tubes.driver import Driver
+from tuque.tubes.errors import (
+    BAD_NAME,
+    BAD_TTR,
+    CONSUMERS,
+    EMPTY_NAME,
+    EXISTS,
+    LONG_NAME,
+    LUA,
+    NO_ENGINE,
+    NO_TUBE,
+    NO_VINYL,
+    NO_VINYL_BUFFER,
+    OTHER_TYPE,
+    OVERRIDING,
+    TAKEN_TASKS,
+    TEMPORARY,
+    UNKNOWN_TYPE,
+    TubeError,
+)
+from tuque.tubes.ops import settle
+from tuque.tubes.options import PRI_DEFAULT, PutDone, TubeOptions
+from tuque.tubes.order import key_of
+from tuque.tubes.states import clamp, end, give_back
+from tuque.tubes.tube import TUBE_BYTES, Tube
+
+NAME_MAX: Final = 512
+NAME_TOO_LONG: Final = 9
+UNKNOWN_ENGINE: Final = 57
+CALLS: Final = (b"put", b"take", b"touch", b"ack", b"release", b"peek", b"bury", b"kick", b"delete")
+
+
+def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, user: bytes) -> Tube:
+    """[T2] ON create_tube. Raises TubeError; with `if_not_exists` the tube that is there."""
+    tube = t.by_name.get(name)
+    if tube is not None and o.if_not_exists:
+        if tube.type != type:
+            raise TubeError(LUA, OTHER_TYPE % (name, tube.type))
+        return tube
+    if t.in_replicaset and o.temporary:
+        raise TubeError(LUA, TEMPORARY)
+    factory = t.drivers.get(type)
+    if factory is None:
+        raise TubeError(LUA, UNKNOWN_TYPE % type)
+    check_options(name, type, o)
+    if tube is not None or is_in_use(n, name):
+        raise TubeError(LUA, EXISTS % name)
+    tube = Tube(name, 0, n.now_ms, t.next_tube, type, factory())
+    tube.is_temporary = o.temporary
+    tube.ttl_ms = clamp(o.ttl_ms, tube.ttl_ms)
+    tube.ttr_ms = clamp(o.ttr_ms, tube.ttl_ms)
+    tube.pri = 0 if o.pri == PRI_DEFAULT else o.pri
+    tube.capacity = o.capacity
+    tube.storage_mode = o.storage_mode
+    tube.engine = o.engine
+    tube.on_task_change = o.on_task_change
+    enter_tube(n, t, tube)
+    record_tube(n, t, tube)
+    return tube
+
+
+def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
+    """Raise TubeError for a name or an option that no tube may have."""
+    if len(name) == 0:
+        raise TubeError(BAD_NAME, EMPTY_NAME)
+    if len(name) > NAME_MAX:
+        raise TubeError(NAME_TOO_LONG, LONG_NAME % (name[:32] + b"..."))
+    if o.engine not in (b"", b"memtx", b"vinyl"):
+        raise TubeError(UNKNOWN_ENGINE, NO_ENGINE % o.engine)
+    if o.engine == b"vinyl":
+        if type == b"limfifottl":
+            raise TubeError(LUA, NO_VINYL)
+        if type.startswith(b"utube") and o.storage_mode == b"ready_buffer":
+            raise TubeError(LUA, NO_VINYL_BUFFER)
+
+
+def is_in_use(n: Node, name: bytes) -> bool:
+    """Whether a plain queue of that name has anything: then it stays one (T2.3)."""
+    q = n.queues.get(name)
+    if q is not None and q.length > 0:
+        return True
+    return any(job.queue == name for job in n.jobs.values())
+
+
+def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The tube takes the place of its name in the table; who waits there, waits for it."""
+    if tube.number >= t.next_tube:
+        t.next_tube = tube.number + 1
+    q = n.queues.pop(tube.name, None)
+    if q is None:
+        n.queue_serial += 1
+        tube.serial = n.queue_serial
+    else:
+        tube.serial = q.serial
+        tube.waiters = q.waiters
+        tube.pause = q.pause
+        tube.demand = q.demand
+    tube.policy = t
+    n.queues[tube.name] = tube
+    t.by_name[tube.name] = tube
+    t.bytes_used += TUBE_BYTES + tube.driver.bytes_used
+
+
+def truncate(n: Node, t: Tubes, tube: Tube) -> i64:
+    """[T5] ON truncate: every task is gone, whoever holds it. Returns how many."""
+    count: i64 = 0
+    for task in list(tube.tasks.values()):
+        tube.calls.truncated += 1
+        end(n, t, tube, task, ledger.ADMIN_DELETED)
+        if n.events is not None:
+            n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
+        count += 1
+    return count
+
+
+def release_all(n: Node, t: Tubes, tube: Tube) -> i64:
+    """[T5] ON release_all: every TAKEN task is READY again, whoever holds it."""
+    settle(n, t)
+    count: i64 = 0
+    for task in list(tube.tasks.values()):
+        if task.status == TAKEN:
+            give_back(n, t, tube, task)
+            count += 1
+    return count
+
+
+def drop(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T2] ON drop: the tube and its tasks are gone. Refused while somebody waits or holds."""
+    if t.by_name.get(tube.name) is not tube:
+        raise TubeError(LUA, NO_TUBE)
+    if len(tube.waiters) > 0:
+        raise TubeError(LUA, CONSUMERS)
+    if tube.taken > 0:
+        raise TubeError(LUA, TAKEN_TASKS)
+    remove_tube(n, t, tube)
+
+
+def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The tube and its tasks are gone; a plain queue takes its place for those who wait."""
+    while len(tube.putters) > 0:
+        putter = tube.putters.popleft()
+        if not putter.is_over:
+            putter.is_over = True
+            t.put_done.append(PutDone(putter.client, putter.serial, None))
+    truncate(n, t, tube)
+    del t.by_name[tube.name]
+    del n.queues[tube.name]
+    t.bytes_used -= TUBE_BYTES + tube.driver.bytes_used
+    tube.policy = None
+    if len(tube.waiters) > 0 or tube.plain > 0:
+        q = Queue(tube.name, tube.serial, n.now_ms)
+        q.waiters = tube.waiters
+        q.demand = tube.demand
+        n.queues[tube.name] = q
+    record_drop(n, tube)
+
+
+def tasks_by_state(tube: Tube, status: i64, most: i64) -> list[Task]:
+    """Up to `most` tasks with that status, by (pri, number)."""
+    found = [task for task in tube.tasks.values() if task.status == status]
+    found.sort(key=key_of)
+    return found[:most]
+
+
+def statistics(t: Tubes, tube: Tube) -> dict[str, dict[str, int]]:
+    """[T11] How many tasks have which status, and what was done since the start."""
+    calls = tube.calls
+    counts = {
+        "ack": int(calls.ack),
+        "bury": int(calls.bury),
+        "delete": int(calls.delete),
+        "kick": int(calls.kick),
+        "put": int(calls.put),
+        "release": int(calls.release),
+        "take": int(calls.take),
+        "touch": int(calls.touch),
+        "ttl": int(calls.ttl),
+        "ttr": int(calls.ttr),
+        "delay": int(calls.delay),
+    }
+    if tube.type == b"utubettl":
+        counts["delayed"] = int(calls.delay)
+    tasks = {
+        "taken": int(tube.taken),
+        "ready": int(tube.ready_count()),
+        "buried": int(tube.buried),
+        "delayed": int(tube.delayed),
+        "done": int(calls.done),
+        "total": len(tube.tasks),
+    }
+    return {"tasks": tasks, "calls": counts}
+
+
+def state(t: Tubes) -> bytes:
+    """[T10] The state of the tubes of this node."""
+    return b"RUNNING"
+
+
+def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> None:
+    """[T10] ON cfg; None leaves a setting as it is. Raises TubeError."""
+    if ttr_ms is not None and ttr_ms < 0:
+        raise TubeError(LUA, BAD_TTR % (ttr_ms // 1000))
+    if ttr_ms is not None:
+        t.ttr_ms = clamp(ttr_ms, 0)
+    if in_replicaset is not None:
+        for tube in t.by_name.values():
+            if tube.is_temporary and in_replicaset:
+                in_replicaset = False
+                break
+        t.in_replicaset = in_replicaset
+    record_cfg(n, t)
+
+
+def register_driver(t: Tubes, name: bytes, driver: Callable[[], Driver]) -> None:
+    """[T3] A type of tube; its objects are made with `driver()`. Raises TubeError."""
+    if name in t.drivers:
+        raise TubeError(LUA, OVERRIDING % name)
+    t.drivers[name] = driver
+
+
+def grant(
+    t: Tubes,
+    user: bytes,
+    tube: bytes,
+    call: bool,
+    truncate: bool,
+    prefix: bytes = b"queue.tube",
+) -> None:
+    """[T10] The user may call functions of the tube from now on."""
+    names = t.grants.get(user)
+    if names is None:
+        names = {}
+        t.grants[user] = names
+    if call:
+        names[b"queue.identify"] = None
+        names[b"queue.statistics"] = None
+        for method in CALLS:
+            names[prefix + b"." + tube + b":" + method] = None
+    if truncate:
+        names[prefix + b"." + tube + b":truncate"] = None
+
+
+def may(t: Tubes, user: bytes, function: bytes) -> bool:
+    """Whether that was granted to the user."""
+    names = t.grants.get(user)
+    return names is not None and function in names
+
+
+def status_of(word: bytes) -> i64:
+    """The status of that name, 0 when there is none."""
+    if word == b"READY":
+        return READY
+    if word == b"TAKEN":
+        return TAKEN
+    if word == b"DELAYED":
+        return DELAYED
+    return BURIED if word == b"BURIED" else 0
+
+
+def record_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The journal hears of the tube (T14)."""
+
+
+def record_drop(n: Node, tube: Tube) -> None:
+    """The journal hears that the tube is gone (T14)."""
+
+
+def record_cfg(n: Node, t: Tubes) -> None:
+    """The journal hears of the configuration (T14)."""

@@ -1,0 +1,240 @@
+"""The policy of tubes: what core's procedures do with tasks, and a tube's timers (SPEC T1, T6)."""
+
+from heapq import heappop
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.job import Job, awake_ms
+from tuque.core.node import Node
+from tuque.core.queue import PAUSE_IN, Queue
+from tuque.core.replicate import MAXLEN, PAUSED, AddSpec
+from tuque.core.task import (
+    BURIED,
+    BYTES,
+    DELAYED,
+    FAR,
+    READY,
+    TAKEN,
+    Task,
+    state_of,
+)
+from tuque.tubes import ops
+from tuque.tubes.admin import remove_tube
+from tuque.tubes.book import SESSION_BYTES, Tubes
+from tuque.tubes.options import PutDone, PutSpec
+from tuque.tubes.sessions import sessions_tick
+from tuque.tubes.states import forget, insert, on_task_timer
+from tuque.tubes.tube import TUBE_BYTES, Tube
+
+NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or more"
+NO_COPIES: Final = b"ERR '%s' is a tube: its tasks have one copy, REPLICATE is 1"
+NO_OPTION: Final = b"ERR '%s' is a tube of type %s: it has no %s"
+NOT_TAKEN: Final = b"NOTTAKEN Task was not taken"
+
+
+@final
+class TubePolicy(Tubes):
+    """The hooks of core/policy.py."""
+
+    def tube_of(self, task: Task) -> Tube:
+        """The tube of a task that is in the tables."""
+        return self.by_name[task.queue]
+
+    def refusal(self, n: Node, q: Queue, spec: AddSpec) -> bytes:
+        """[T1] Why ADDJOB to a tube is refused (T1.2)."""
+        assert isinstance(q, Tube)
+        if spec.asked_retry_s == 0:
+            return NO_RETRY_0 % q.name
+        if spec.asked_replicate > 1:
+            return NO_COPIES % q.name
+        option = b""
+        if not q.driver.is_timed:
+            if spec.delay_s > 0:
+                option = b"DELAY"
+            elif spec.asked_ttl_s > 0:
+                option = b"TTL"
+            elif spec.has_pri:
+                option = b"PRI"
+        if spec.has_utube and not q.driver.is_keyed:
+            option = b"UTUBE"
+        if len(option) > 0:
+            return NO_OPTION % (q.name, q.type, option)
+        ops.settle(n, self)
+        if q.is_full() or 0 < spec.maxlen <= q.length:
+            return MAXLEN
+        return PAUSED if q.pause & PAUSE_IN else b""
+
+    def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
+        """[T1] ADDJOB means put (T1.1): its options are the task's, defaults the tube's."""
+        assert isinstance(q, Tube)
+        wanted = PutSpec()
+        if spec.asked_ttl_s > 0:
+            wanted.ttl_ms = spec.asked_ttl_s * 1000
+        if spec.asked_retry_s > 0:
+            wanted.ttr_ms = spec.asked_retry_s * 1000
+        if spec.delay_s > 0:
+            wanted.delay_ms = spec.delay_s * 1000
+        if spec.has_pri:
+            wanted.pri = spec.pri
+        if spec.has_utube:
+            wanted.utube = spec.utube
+        return insert(n, self, q, body, BYTES, wanted)
+
+    def take(self, n: Node, q: Queue, client: i64) -> Task | None:
+        """[T1] GETJOB, or one that waited is served: take (T1.3)."""
+        assert isinstance(q, Tube)
+        ops.settle(n, self)
+        owner: i64 = 0
+        waiter = n.waiters.get(client)
+        if waiter is not None:
+            owner = waiter.session if waiter.session in self.sessions else 0
+        return ops.take_first(n, self, q, client, owner)
+
+    def ack(self, n: Node, task: Task, client: i64) -> bool:
+        """[T1] ACKJOB, FASTACK: ack (T1.4)."""
+        if not ops.may_finish(self, task, client):
+            return False
+        ops.finish(n, self, self.tube_of(task), task)
+        return True
+
+    def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
+        """[T1] NACK: release (T1.4)."""
+        if not ops.may_finish(self, task, client):
+            return False
+        ops.give_up(n, self, self.tube_of(task), task, delay_ms)
+        return True
+
+    def working(self, n: Node, task: Task, client: i64) -> bytes:
+        """[T1] WORKING: more time (T1.4)."""
+        if not ops.may_finish(self, task, client):
+            return NOT_TAKEN
+        ops.work_on(n, self, self.tube_of(task), task)
+        return b""
+
+    def enqueue(self, n: Node, task: Task) -> bool:
+        """[T1] ENQUEUE: kick that task (T1.5)."""
+        if task.status != BURIED:
+            return False
+        ops.unbury(n, self, self.tube_of(task), task)
+        return True
+
+    def delete(self, n: Node, task: Task) -> None:
+        """[T1] DELJOB: delete (T1.5)."""
+        ops.remove_task(n, self, self.tube_of(task), task)
+
+    def finish(self, n: Node, task: Task) -> None:
+        """[T1] DEADLETTER took the body: the task is done (T1.5)."""
+        tube = self.tube_of(task)
+        events = n.events
+        n.events = None  # its event is `dead`
+        ops.finish(n, self, tube, task)
+        n.events = events
+
+    def forget(self, n: Node, task: Task) -> None:
+        """The task leaves the table of jobs."""
+        forget(n, self, self.tube_of(task), task)
+
+    def restore(self, n: Node, task: Task) -> bool:
+        """[T14] A task comes back from the journal."""
+        return False
+
+    def on_timer(self, n: Node, task: Task) -> None:
+        """The task's instant has come."""
+        on_task_timer(n, self, self.tube_of(task), task)
+
+    def tick(self, n: Node) -> None:
+        """Overdue tasks, sessions without connections, puts that found no room."""
+        ops.settle(n, self)
+        sessions_tick(n, self)
+        while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
+            _, _, putter, tube = heappop(self.put_ends)
+            if not putter.is_over:
+                putter.is_over = True  # T7.3
+                self.put_done.append(PutDone(putter.client, putter.serial, None))
+            while len(tube.putters) > 0 and tube.putters[0].is_over:
+                tube.putters.popleft()
+
+    def next_ms(self, n: Node) -> i64:
+        """When `tick` next has something to do."""
+        if len(self.overdue) > 0:
+            return n.now_ms
+        at_ms: i64 = FAR
+        if len(self.session_ends) > 0:
+            at_ms = self.session_ends[0][0]
+        if len(self.put_ends) > 0 and self.put_ends[0][0] < at_ms:
+            at_ms = self.put_ends[0][0]
+        return at_ms
+
+    def flush(self, n: Node) -> None:
+        """[S7.1] Drop every tube."""
+        for tube in list(self.by_name.values()):
+            remove_tube(n, self, tube)
+
+    def check(self, n: Node) -> None:
+        """Assert that tubes, sessions and tasks agree (T2, T4, T8, T12 of the bar)."""
+        held: i64 = 0
+        used: i64 = 0
+        tasks: i64 = 0
+        for name, tube in self.by_name.items():
+            assert n.queues[name] is tube, "tube is not the queue of its name"
+            held += check_tube(n, self, tube)
+            used += TUBE_BYTES + tube.driver.bytes_used
+            tasks += len(tube.tasks)
+        for job in n.jobs.values():
+            if isinstance(job, Task):
+                tasks -= 1
+        assert tasks == 0, "tasks without a tube"
+        for number, session in self.sessions.items():
+            assert session.number == number and self.by_uuid[session.uuid] is session
+            held -= len(session.taken)
+            for id, task in session.taken.items():
+                assert task.id == id and task.owner == number, "task of another session"
+                assert n.jobs.get(id) is task, "taken task is gone"
+        assert held == 0, "taken tasks of sessions"
+        assert used + SESSION_BYTES * len(self.sessions) == self.bytes_used, "bytes of tubes"
+
+
+def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
+    """Assert that one tube's tables agree; how many tasks sessions hold."""
+    counts = {READY: 0, TAKEN: 0, DELAYED: 0, BURIED: 0}
+    held: i64 = 0
+    taken: list[Task] = []
+    for number, task in tube.tasks.items():
+        assert task.number == number < tube.next_number, "number of a task"
+        assert n.jobs.get(task.id) is task, "task is no job"
+        counts[task.status] += 1
+        assert task.state == state_of(i64(task.status)), "state and status"
+        if task.status == TAKEN:
+            taken.append(task)
+            assert 0 < task.token <= t.token, "token of a take"
+            if task.owner != 0:
+                held += 1
+                assert task.id in t.sessions[task.owner].taken, "holder does not know"
+        else:
+            assert task.owner == 0, "holder of a task that nobody took"
+        if task.status == READY or task.status == BURIED:
+            assert task.qtime_ms == 0, "timer of a task"
+            assert task.dead_ms == FAR or awake_ms(task) >= task.dead_ms, "end of a task"
+    assert counts[READY] == tube.ready_count(), "READY tasks"
+    assert counts[TAKEN] == tube.taken, "TAKEN tasks"
+    assert counts[DELAYED] == tube.delayed, "DELAYED tasks"
+    assert counts[BURIED] == tube.buried == len(tube.graves.listing()), "BURIED tasks"
+    assert len(tube.driver.listing()) == tube.ready_count(), "order of READY tasks"
+    tube.driver.check(taken)
+    calls = tube.calls
+    gone = calls.done + calls.truncated + calls.moved
+    assert calls.put + calls.loaded == len(tube.tasks) + gone, "conservation"
+    if tube.driver.has_room_limit and tube.capacity > 0:
+        assert len(tube.tasks) <= tube.capacity, "capacity"
+    return held
+
+
+def tubes_of(n: Node) -> Tubes:
+    """The tubes of the node; from the first call on it has some."""
+    policy = n.policy
+    if policy is None:
+        policy = TubePolicy(n.ids.seed)
+        n.policy = policy
+    assert isinstance(policy, Tubes)
+    return policy

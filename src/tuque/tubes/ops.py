@@ -1,0 +1,312 @@
+"""What callers do with tasks: put, take, touch, ack, release, peek, bury, kick, delete (SPEC T5).
+
+Every function may raise TubeError; nothing was done then. `client` is the number of a
+connection: its session is made when it first matters (T8). A task that a function returns is
+the live one; after ack and delete it is out of all tables and its status is DONE.
+
+A take that finds nothing may wait: `wait` enters the client among those that wait in GETJOB;
+the shell gets a Wake with the task, or with why there is none.
+"""
+
+from heapq import heappush
+
+from mypy_extensions import i64
+
+from tuque.core import deliver, ledger
+from tuque.core.job import awake_ms
+from tuque.core.node import Node
+from tuque.core.queue import PAUSE_IN, PAUSE_OUT
+from tuque.core.task import (
+    BURIED,
+    DELAYED,
+    FAR,
+    MAX_MS,
+    TAKEN,
+    Task,
+    whole_s,
+)
+from tuque.tubes.book import Session, Tubes
+from tuque.tubes.errors import LUA, NO_TOUCH, PAUSED, TubeError, not_found, not_taken
+from tuque.tubes.options import PutSpec, Putter
+from tuque.tubes.sessions import session_for
+from tuque.tubes.states import (
+    arm,
+    change,
+    clamp,
+    end,
+    expire,
+    hand_out,
+    insert,
+    make_ready,
+    on_task_timer,
+    record,
+    tell,
+)
+from tuque.tubes.tube import Tube
+
+
+def settle(n: Node, t: Tubes) -> None:
+    """End what was over already when it was set: a ttl or ttr of 0."""
+    while len(t.overdue) > 0:
+        overdue = t.overdue
+        t.overdue = []
+        for task in overdue:
+            tube = t.by_name.get(task.queue)
+            if tube is not None and tube.tasks.get(task.number) is task:
+                on_task_timer(n, t, tube, task)
+
+
+def put(
+    n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec, client: i64, serial: i64
+) -> Task | None:
+    """[T5] ON put. None: the tube is full (T7).
+
+    With `spec.timeout_ms` > 0 the answer comes in `t.put_done` then, with client and serial.
+    """
+    settle(n, t)
+    if tube.pause & PAUSE_IN:
+        raise TubeError(LUA, PAUSED)
+    if not tube.is_full():
+        return insert(n, t, tube, body, form, spec)
+    if spec.timeout_ms > 0:
+        timeout_ms = clamp(spec.timeout_ms, 0)
+        putter = Putter(body, form, spec, client, serial, n.now_ms + timeout_ms)
+        tube.putters.append(putter)
+        t.put_serial += 1
+        heappush(t.put_ends, (putter.until_ms, t.put_serial, putter, tube))
+    return None
+
+
+def take(n: Node, t: Tubes, tube: Tube, client: i64) -> Task | None:
+    """[T5] ON take: the first task that may be taken, or None.
+
+    Clients that wait are served before (T9.1).
+    """
+    settle(n, t)
+    if tube.is_ready:
+        hand_over(n, tube)
+    if tube.pause & PAUSE_OUT:
+        return None
+    return take_first(n, t, tube, client, session_for(n, t, client).number)
+
+
+def take_first(n: Node, t: Tubes, tube: Tube, client: i64, owner: i64) -> Task | None:
+    """Hand out the driver's first task, never one whose life is over (T6.1)."""
+    task = tube.driver.first()
+    while task is not None and task.dead_ms <= n.now_ms:
+        expire(n, t, tube, task)
+        task = tube.driver.first()
+    if task is not None:
+        hand_out(n, t, tube, task, client, owner)
+    return task
+
+
+def wait(n: Node, t: Tubes, tube: Tube, client: i64, until_ms: i64, number: i64 = -1) -> None:
+    """Let the client wait for a task of its session (0: for ever); the answer is a Wake.
+
+    `number` is what it waits under when one connection has several such takes.
+    """
+    session = session_for(n, t, client)
+    waiting = client if number < 0 else number
+    deliver.wait(n, waiting, [tube.name], 1, False, until_ms, session.number)
+
+
+def hand_over(n: Node, tube: Tube) -> None:
+    """Serve those who wait for the tube as far as there are tasks for them (T9.1)."""
+    while tube.length > 0 and len(tube.waiters) > 0 and tube.pause & PAUSE_OUT == 0:
+        client: i64 = -1
+        for first in tube.waiters:
+            client = first
+            break
+        if not deliver.serve(n, n.waiters[client]):
+            return
+
+
+def find(n: Node, t: Tubes, tube: Tube, number: i64) -> Task | None:
+    """The task of that number as it is now: what is due for it is done before."""
+    settle(n, t)
+    task = tube.tasks.get(number)
+    if task is not None and awake_ms(task) <= n.now_ms:
+        on_task_timer(n, t, tube, task)
+        task = tube.tasks.get(number)
+    return task
+
+
+def need(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
+    """The task of that number, whatever its status."""
+    task = find(n, t, tube, number)
+    if task is None:
+        raise not_found(number)
+    return task
+
+
+def own(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64) -> Task:
+    """The task if the client's session holds it, by that take (T8.4); 0: by any."""
+    task = find(n, t, tube, number)
+    session = session_for(n, t, client)
+    if task is None or task.status != TAKEN or task.owner != session.number:
+        raise not_taken()
+    if token != 0 and task.token != token:
+        raise not_taken()
+    return task
+
+
+def touch(
+    n: Node, t: Tubes, tube: Tube, client: i64, number: i64, increment_ms: i64, token: i64 = 0
+) -> Task | None:
+    """[T5] ON touch: more time. None: nothing done, the increment was not above 0."""
+    if increment_ms <= 0:
+        return None
+    task = own(n, t, tube, client, number, token)
+    tube.calls.touch += 1
+    if not tube.driver.is_timed:
+        raise TubeError(LUA, NO_TOUCH % tube.type)
+    increment_ms = clamp(increment_ms, 0)
+    task.ttl_ms = longer(task.ttl_ms, increment_ms)
+    task.dead_ms = task.created_ms + task.ttl_ms
+    task.ttr_ms = longer(task.ttr_ms, increment_ms)
+    task.retry_s = whole_s(task.ttr_ms)
+    arm(n, t, task, task.qtime_ms + increment_ms)
+    record(n, tube, task)
+    tell(n, t, tube, task, b"touch")
+    return task
+
+
+def longer(time_ms: i64, increment_ms: i64) -> i64:
+    """A time that grew; far beyond 100 years it grows no more."""
+    time_ms += increment_ms
+    return time_ms if time_ms < 2 * MAX_MS else 2 * MAX_MS
+
+
+def ack(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64 = 0) -> Task:
+    """[T5] ON ack: the task is done, and gone."""
+    task = own(n, t, tube, client, number, token)
+    finish(n, t, tube, task)
+    return task
+
+
+def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The task is done."""
+    tube.calls.ack += 1
+    tube.calls.done += 1
+    if n.events is not None:
+        n.events.acked(n.now_ms, task)
+    end(n, t, tube, task, ledger.GC_ACKED)
+    tell(n, t, tube, task, b"ack")
+
+
+def release(
+    n: Node, t: Tubes, tube: Tube, client: i64, number: i64, delay_ms: i64, token: i64 = 0
+) -> Task:
+    """[T5] ON release: back to its old place, or there after the delay."""
+    task = own(n, t, tube, client, number, token)
+    give_up(n, t, tube, task, delay_ms)
+    return task
+
+
+def give_up(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
+    """The holder gives the task back."""
+    tube.calls.release += 1
+    task.nacks += 1
+    n.nacks += 1
+    if delay_ms > 0 and tube.driver.is_timed:
+        delay_ms = clamp(delay_ms, 0)
+        task.ttl_ms = longer(task.ttl_ms, delay_ms)
+        task.dead_ms = task.created_ms + task.ttl_ms
+        change(n, t, tube, task, DELAYED)
+        arm(n, t, task, n.now_ms + delay_ms)
+        record(n, tube, task)
+        tell(n, t, tube, task, b"release")
+    else:
+        make_ready(n, t, tube, task, b"release")
+    if n.events is not None:
+        n.events.nacked(n.now_ms, task)
+
+
+def peek(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
+    """[T5] ON peek: nothing changes."""
+    return need(n, t, tube, number)
+
+
+def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
+    """[T5] ON bury: out of the way until kick, whoever holds it; with a token only by that take."""
+    task = need(n, t, tube, number)
+    if token != 0 and (task.status != TAKEN or task.token != token):
+        raise not_taken()
+    if task.status == BURIED:
+        return task
+    change(n, t, tube, task, BURIED)
+    arm(n, t, task, 0)
+    tube.calls.bury += 1
+    record(n, tube, task)
+    tell(n, t, tube, task, b"bury")
+    return task
+
+
+def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
+    """[T5] ON kick: up to `count` buried tasks are READY again, by (pri, number)."""
+    settle(n, t)
+    done: i64 = 0
+    while done < count:
+        task = tube.graves.first()
+        if task is None:
+            break
+        if task.dead_ms <= n.now_ms:
+            expire(n, t, tube, task)
+            continue
+        unbury(n, t, tube, task)
+        done += 1
+    return done
+
+
+def unbury(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """A buried task is READY again."""
+    tube.calls.kick += 1
+    make_ready(n, t, tube, task, b"kick")
+
+
+def delete(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
+    """[T5] ON delete: the task is gone, whoever holds it."""
+    task = need(n, t, tube, number)
+    remove_task(n, t, tube, task)
+    return task
+
+
+def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The task is deleted."""
+    tube.calls.delete += 1
+    tube.calls.done += 1
+    end(n, t, tube, task, ledger.ADMIN_DELETED)
+    tell(n, t, tube, task, b"delete")
+    if n.events is not None:
+        n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
+
+
+def may_finish(t: Tubes, task: Task, client: i64) -> bool:
+    """Whether ACKJOB, NACK and WORKING of that client are about this take (T1.4)."""
+    if task.status != TAKEN:
+        return False
+    if task.owner == 0:
+        return True
+    session = t.by_client.get(client)
+    return session is not None and session.number == task.owner
+
+
+def work_on(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """WORKING: the time to work on the task begins anew, never shorter (T1.4)."""
+    ttr_ms = task.ttr_ms
+    if ttr_ms >= MAX_MS:
+        ttr_ms = n.limits.default_retry_max_s * 1000
+    at_ms = n.now_ms + ttr_ms
+    if tube.driver.ends_taken and task.dead_ms != FAR and task.dead_ms < at_ms:
+        at_ms = task.dead_ms
+    if task.qtime_ms != 0 and at_ms > task.qtime_ms:
+        arm(n, t, task, at_ms)
+        record(n, tube, task)
+    tube.calls.touch += 1
+    tell(n, t, tube, task, b"touch")
+
+
+def session_of_task(t: Tubes, task: Task) -> Session | None:
+    """Who holds the task."""
+    return t.sessions.get(task.owner) if task.owner != 0 else None

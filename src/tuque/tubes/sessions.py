@@ -1,0 +1,124 @@
+"""Sessions: who holds tasks, over one or several connections (SPEC T8)."""
+
+from hashlib import shake_128
+from heapq import heappop, heappush
+
+from mypy_extensions import i64
+
+from tuque.core.node import Node
+from tuque.core.task import TAKEN, Task
+from tuque.tubes.book import FOR_EVER, SESSION_BYTES, Session, Tubes
+from tuque.tubes.errors import BAD_UUID, LUA, UNKNOWN_UUID, TubeError
+from tuque.tubes.states import give_back
+
+
+def session_for(n: Node, t: Tubes, client: i64, user: bytes = b"") -> Session:
+    """The client's session, made when it has none (T8.1)."""
+    session = t.by_client.get(client)
+    if session is None:
+        session = make_session(n, t, user)
+        session.clients[client] = None
+        t.by_client[client] = session
+    return session
+
+
+def make_session(n: Node, t: Tubes, user: bytes) -> Session:
+    """A new session with a random uuid of version 4."""
+    t.session_serial += 1
+    raw = shake_128(b"session %d " % t.session_serial + t.seed).digest(16)
+    # little-endian groups: version and variant stand in bytes 7 and 8
+    uuid = raw[:7] + bytes([raw[7] & 0x0F | 0x40, raw[8] & 0x3F | 0x80]) + raw[9:]
+    session = Session(t.session_serial, uuid, user)
+    enter_session(t, session)
+    return session
+
+
+def enter_session(t: Tubes, session: Session) -> None:
+    """The session is known from now on."""
+    t.sessions[session.number] = session
+    t.by_uuid[session.uuid] = session
+    t.bytes_used += SESSION_BYTES
+
+
+def session_of(t: Tubes, client: i64) -> Session | None:
+    """The session of that connection, if it has one."""
+    return t.by_client.get(client)
+
+
+def identify(n: Node, t: Tubes, client: i64, user: bytes, uuid: bytes | None) -> bytes:
+    """[T8] ON identify: the uuid in force; with one given the connection joins that session.
+
+    Raises TubeError for what is no uuid, an unknown one, and one of another user (T8.3).
+    """
+    if uuid is None:
+        return session_for(n, t, client, user).uuid
+    if len(uuid) != 16:
+        raise TubeError(LUA, BAD_UUID)
+    session = t.by_uuid.get(uuid)
+    if session is None or (session.user != user and len(session.user) > 0):
+        raise TubeError(LUA, UNKNOWN_UUID % dashed(uuid))
+    if t.by_client.get(client) is not session:
+        leave(n, t, client)
+        session.clients[client] = None
+        session.until_ms = FOR_EVER
+        t.by_client[client] = session
+    return session.uuid
+
+
+def dashed(uuid: bytes) -> bytes:
+    """The uuid as text; its first three groups are little-endian."""
+    h = (uuid[3::-1] + uuid[5:3:-1] + uuid[7:5:-1] + uuid[8:]).hex().encode()
+    return h[:8] + b"-" + h[8:12] + b"-" + h[12:16] + b"-" + h[16:20] + b"-" + h[20:]
+
+
+def on_client_gone(n: Node, t: Tubes, client: i64) -> None:
+    """[T8] ON disconnect: puts that wait are forgotten, the connection leaves its session."""
+    for tube in t.by_name.values():
+        if len(tube.putters) > 0:
+            for putter in tube.putters:
+                if putter.client == client:
+                    putter.is_over = True
+            while len(tube.putters) > 0 and tube.putters[0].is_over:
+                tube.putters.popleft()
+    leave(n, t, client)
+
+
+def leave(n: Node, t: Tubes, client: i64) -> None:
+    """The connection leaves its session; after the last one its tasks go back (T8.2)."""
+    session = t.by_client.pop(client, None)
+    if session is None:
+        return
+    session.clients.pop(client, None)
+    if len(session.clients) > 0:
+        return
+    if t.ttr_ms == 0:
+        end_session(n, t, session)
+    else:
+        session.until_ms = n.now_ms + t.ttr_ms
+        heappush(t.session_ends, (session.until_ms, session.number))
+
+
+def end_session(n: Node, t: Tubes, session: Session) -> None:
+    """The session is over: its tasks go back in the order of (tube, number) (T8.2)."""
+    del t.sessions[session.number]
+    del t.by_uuid[session.uuid]
+    t.bytes_used -= SESSION_BYTES
+    held: list[tuple[int, int, Task]] = []
+    for task in session.taken.values():
+        tube = t.by_name.get(task.queue)
+        if tube is not None:
+            held.append((tube.number, task.number, task))
+    held.sort()
+    for _, number, task in held:
+        tube = t.by_name.get(task.queue)
+        if tube is not None and tube.tasks.get(number) is task and task.status == TAKEN:
+            give_back(n, t, tube, task)
+
+
+def sessions_tick(n: Node, t: Tubes) -> None:
+    """End the sessions whose time without connections is over."""
+    while len(t.session_ends) > 0 and t.session_ends[0][0] <= n.now_ms:
+        until_ms, number = heappop(t.session_ends)
+        session = t.sessions.get(number)
+        if session is not None and session.until_ms == until_ms:
+            end_session(n, t, session)

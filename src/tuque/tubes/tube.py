@@ -1,0 +1,142 @@
+"""One tube: its tasks, counters, options and notices of change (SPEC T).
+
+A Queue in the table of queues; its READY tasks are ordered by its driver. Plain jobs that get
+here from elsewhere (they were on their way when the tube was made) lie in the order of a plain
+queue behind them.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.job import Job
+from tuque.core.policy import Policy
+from tuque.core.queue import Queue
+from tuque.core.task import BURIED, MAX_MS, Task
+from tuque.tubes.driver import Driver
+from tuque.tubes.options import CHANGES_MAX, Change, Putter
+from tuque.tubes.order import BURIED_BIT, Order
+
+TUBE_BYTES: Final = 4000
+
+
+@final
+class Calls:
+    """What was done with the tasks of one tube since the process started (T11)."""
+
+    def __init__(self) -> None:
+        self.ack: i64 = 0
+        self.bury: i64 = 0
+        self.delete: i64 = 0
+        self.kick: i64 = 0
+        self.put: i64 = 0
+        self.release: i64 = 0
+        self.take: i64 = 0
+        self.touch: i64 = 0
+        self.ttl: i64 = 0
+        self.ttr: i64 = 0
+        self.delay: i64 = 0
+        self.done: i64 = 0  # tasks that are over: acked, deleted, dead
+        self.truncated: i64 = 0
+        self.moved: i64 = 0  # deleted by other means: eviction, dead letters
+        self.loaded: i64 = 0  # came from the journal
+
+
+class Tube(Queue):
+    """A queue with a policy, a driver and numbered tasks. Times are ms."""
+
+    def __init__(
+        self, name: bytes, serial: i64, now_ms: i64, number: i64, type: bytes, driver: Driver
+    ) -> None:
+        super().__init__(name, serial, now_ms)
+        self.number = number  # of the tube
+        self.type = type
+        self.driver = driver
+        # options
+        self.is_temporary = False
+        self.ttl_ms: i64 = MAX_MS
+        self.ttr_ms: i64 = MAX_MS
+        self.pri: i64 = 0
+        self.capacity: i64 = 0
+        self.storage_mode = b""
+        self.engine = b""
+        self.on_task_change = b""
+        # tasks
+        self.tasks: dict[int, Task] = {}  # by number
+        self.next_number: i64 = 0
+        self.reserved: i64 = 0  # of a temporary tube: numbers below it are in the journal as used
+        self.graves = Order(BURIED, BURIED_BIT)
+        self.taken: i64 = 0
+        self.delayed: i64 = 0
+        self.buried: i64 = 0
+        self.plain: i64 = 0  # queued jobs that are no tasks
+        self.calls = Calls()
+        self.putters: deque[Putter] = deque()  # wait for room, first come first
+        # notices
+        self.subscribers: i64 = 0
+        self.change_seq: i64 = 0
+        self.ring: list[Change] = []
+
+    def set_policy(self, policy: Policy) -> None:
+        """From now on core asks it about this queue."""
+        self.policy = policy
+
+    def ready_count(self) -> i64:
+        """Tasks that are READY, in busy sub-queues too."""
+        return self.length - self.plain
+
+    def is_full(self) -> bool:
+        """Whether a put must wait, or is refused (T7)."""
+        return self.driver.has_room_limit and self.capacity > 0 and len(self.tasks) >= self.capacity
+
+    def note(self, event: bytes, number: i64, status: i64, now_ms: i64) -> Change:
+        """Keep a notice of a change among the last ones (T12)."""
+        seq = self.change_seq
+        self.change_seq = seq + 1
+        change = Change(seq, event, number, status, now_ms)
+        if seq < CHANGES_MAX:
+            self.ring.append(change)
+        else:
+            self.ring[seq % CHANGES_MAX] = change
+        return change
+
+    # jobs that are no tasks
+
+    def push(self, job: Job) -> None:
+        """A plain job got here."""
+        self.plain += 1
+        super().push(job)
+
+    def pop(self) -> Job | None:
+        """Take the first plain job; tasks are the driver's."""
+        job = super().pop()
+        if job is not None:
+            self.plain -= 1
+        return job
+
+    def left(self) -> None:
+        """A queued plain job left out of turn."""
+        self.plain -= 1
+        super().left()
+
+    def compact(self) -> None:
+        """Drop stale entries of plain jobs."""
+        self.items = super().peek(self.length)
+        self.head = 0
+        self.back = []
+
+    def peek(self, most: i64) -> list[Job]:
+        """The first `most` tasks in order, then plain jobs; nothing changed."""
+        found: list[Job] = []
+        for task in self.driver.listing():
+            if len(found) == most:
+                break
+            found.append(task)
+        if self.plain > 0 and len(found) < most:
+            found.extend(super().peek(most - len(found)))
+        return found
+
+    def peek_last(self, most: i64) -> list[Job]:
+        """The last `most`, last first; nothing changed."""
+        return self.peek(self.length)[: -most - 1 : -1]
