@@ -85,8 +85,6 @@ def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
     is_added = pc.equal(kinds, ev.ADDED)
     is_end = pc.is_in(kinds, _HAS_STAMPS)
     is_either = pc.or_(is_added, is_end)
-    is_delivered = pc.equal(kinds, ev.DELIVERED)
-    is_mark = pc.is_in(kinds, _HAS_NO_JOB)
 
     def spread(mask: Any, short: Any) -> Any:
         """A short column at full length: null where the mask is false."""

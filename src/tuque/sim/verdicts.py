@@ -82,12 +82,12 @@ class Verdicts:
                 )
 
     def is_behind(self, add: Add) -> bool:
-        """Whether an ADDJOB without a timeout was before it at the node: answers keep their order.
+        """Whether an ADDJOB that may wait longer was before it at the node: answers keep their order.
 
         Such a one waits for a node whose queue is paused, and all that were pipelined behind it.
         """
         return any(
-            other.timeout_ms == 0
+            (other.timeout_ms == 0 or other.timeout_ms > add.timeout_ms)
             and other.node == add.node
             and other.asked_us < add.asked_us
             and (other.done_us == 0 or other.done_us >= add.done_us)
