@@ -82,7 +82,7 @@ class Verdicts:
                 )
 
     def is_behind(self, add: Add) -> bool:
-        """Whether an ADDJOB that may wait longer was before it at the node: answers keep their order.
+        """Whether one that may wait longer was before it at the node: answers keep their order.
 
         Such a one waits for a node whose queue is paused, and all that were pipelined behind it.
         """
