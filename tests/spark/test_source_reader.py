@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark.sql.types import (
@@ -28,8 +30,10 @@ from real_server import RealServer
 from tuque import Client
 from tuque.errors import ReplyError
 from tuque.spark import nack, source_columns, source_options
+from tuque.spark.datasource import TuqueDataSource, register
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import Offset
+from tuque.spark.session import TASKS, tasks_at_once
 from tuque.spark.source import LeaseReader, PeekReader
 
 KINDS = {
@@ -338,6 +342,26 @@ def test_wrong_options_are_named(given: dict[str, Any], named: str) -> None:
 def test_wrong_options_of_a_look_are_named(given: dict[str, Any], named: str) -> None:
     with pytest.raises(SourceError, match=named):
         source_options.parse({"queue": "q", **given}, False, 2)
+
+
+def test_parts_are_as_many_as_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numPartitions is the parallelism of the session that the source is registered with, else
+    of the session() that this process runs in."""
+    known: list[Any] = []
+    shown = SimpleNamespace(
+        sparkContext=SimpleNamespace(defaultParallelism=7),
+        dataSource=SimpleNamespace(register=known.append),
+    )
+    register(shown)  # type: ignore[arg-type]
+    sent = cloudpickle.loads(cloudpickle.dumps(known[0]))
+    given = {"queue": "q", "group": "g"}
+    assert sent(given).streamReader(SCHEMA).options.partitions == 7
+    assert sent({**given, "numPartitions": "3"}).streamReader(SCHEMA).options.partitions == 3
+    assert TuqueDataSource(given).streamReader(SCHEMA).options.partitions == 2
+    found = {master: tasks_at_once(master) for master in ("local", "local[4, 2]", "spark://h:1")}
+    assert found == {"local": 1, "local[4, 2]": 4, "spark://h:1": 0}
+    monkeypatch.setenv(TASKS, "5")
+    assert TuqueDataSource(given).streamReader(SCHEMA).options.partitions == 5
 
 
 def test_a_wrong_column_is_named() -> None:

@@ -5,11 +5,13 @@ Lives in the driver. Spark makes it by its name once `register(spark)` was calle
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
 from tuque.spark import sink, source, source_columns, source_options
+from tuque.spark.session import TASKS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +24,7 @@ PARALLELISM = 2  # parts of a batch when neither numPartitions nor a session say
 class TuqueDataSource(DataSource):
     """Queues of a broker as a data source."""
 
-    parallelism = PARALLELISM
+    parallelism = 0  # of the session that it is registered with
 
     @classmethod
     def name(cls) -> str:
@@ -43,7 +45,8 @@ class TuqueDataSource(DataSource):
         return source.LeaseReader(found, schema)
 
     def _source(self, streams: bool) -> source_options.SourceOptions:
-        return source_options.parse(dict(self.options), streams, self.parallelism)
+        parallelism = self.parallelism or int(os.environ.get(TASKS, PARALLELISM))
+        return source_options.parse(dict(self.options), streams, parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> sink.BatchWriter:
         return sink.writer(dict(self.options), schema, overwrite)
@@ -53,5 +56,11 @@ class TuqueDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("tuque")` known to a session."""
-    spark.dataSource.register(TuqueDataSource)
+    """Makes `format("tuque")` known to a session, whose parallelism is then numPartitions."""
+    try:
+        parallelism = spark.sparkContext.defaultParallelism
+    except AttributeError:  # Spark Connect: a client does not know it
+        parallelism = 0
+    # A class that no module has is sent to Spark's processes as it is, number and all.
+    own = type("SessionDataSource", (TuqueDataSource,), {"parallelism": parallelism})
+    spark.dataSource.register(own)

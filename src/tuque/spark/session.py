@@ -8,6 +8,7 @@ what was given there wins.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+TASKS = "TUQUE_SPARK_TASKS"  # how many tasks run at once: the source's processes cannot ask Spark
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it for the program it runs
 
 
@@ -107,9 +109,19 @@ def is_local(master: str | None) -> bool:
     return master is not None and master.split("[")[0] in ("local", "local-cluster")
 
 
+def tasks_at_once(master: str | None) -> int:
+    """How many tasks a local master runs at once; 0 when it is not known, as of a cluster."""
+    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master or "")
+    if found is None:
+        return 0
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
+
+
 def environment(java: Java, master: str | None) -> dict[str, str]:
     """The variables that Spark's processes start with, less those that are set by the user."""
     wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if tasks := tasks_at_once(master):
+        wanted[TASKS] = str(tasks)
     if is_local(master):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     kept = {name: value for name, value in wanted.items() if name not in os.environ}
