@@ -392,7 +392,9 @@ class Shell:
             self.journal.guard = machine.guard
             self.n.is_loading = True
             self.s.is_loading = True
-            self.began_empty = False
+            # A server opens its bus when all is loaded; here it is open earlier, and must say
+            # the truth of a disk that is new.
+            self.began_empty = not machine.disk.names
             self.journal.begin_load()
             if self.journal.load_some(self.n, LOAD_RECORDS):
                 self.on_loaded()
