@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -431,3 +432,37 @@ def test_a_look_at_all_nodes(ground: Ground) -> None:
     with pytest.raises(SourceError, match="failOnDataLoss=false looks at the others"):
         look()
     assert look(failOnDataLoss="false") == [b"%d" % n for n in range(20)]
+
+
+def test_a_lease_that_ends_before_its_batch_is_read(ground: Ground) -> None:
+    """Another consumer has some of the jobs by then: they are none of the batch's any more, so
+    they are not acknowledged with it, and come again when that consumer fails."""
+    node = ground.nodes[0]
+    ground.fill(node, 0, 100)
+    query = ground.query(node, leaseTimeout="1s", failOnDataLoss="false")
+    end = query.plan()
+    node.signal(signal.SIGSTOP)
+    time.sleep(1.2)
+    node.signal(signal.SIGCONT)
+    with Client(url(node), discover=False) as rival:
+        wait_for(lambda: rival.lease_info(ground.queue).batches[0].is_expired)
+        got = rival.getjob(ground.queue, count=30, nohang=True)
+        assert query.run(end) == 70
+        query.plan()
+        assert ground.left() == 30
+        rival.nack(*(job.id for job in got))
+    query.until(100)
+    query.assert_once(100)
+
+
+def test_a_lease_that_ends_is_said(ground: Ground) -> None:
+    """Unless failOnDataLoss is false."""
+    node = ground.nodes[0]
+    ground.fill(node, 0, 10)
+    query = ground.query(node)
+    end = query.plan()
+    with Client(url(node), discover=False) as client:
+        (first, *_) = client.jscan(queue=ground.queue)
+        client.deljob(first)
+    with pytest.raises(SourceError, match="1 jobs of .* are gone"):
+        query.run(end)

@@ -1,0 +1,164 @@
+"""`mode=ids` without Spark: jobs of a node without leases, in what a crash leaves behind."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from raw_resp import wait_for
+from real_server import RealServer
+
+from tuque import Client
+from tuque.spark import source_ids, source_options
+from tuque.spark.errors import SourceError
+from tuque.spark.source_ids import IdsOffset, Taken
+
+OF_DISQUE = {"HELLO", "GETJOB", "SHOW", "WORKING", "ACKJOB", "QLEN"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RealServer]:
+    (tmp_path / "node").mkdir()
+    server = RealServer(tmp_path / "node", "--appendonly", "yes", "--appendfsync", "always")
+    server.start()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def client(broker: RealServer) -> Iterator[Client]:
+    with Client(f"tuque://127.0.0.1:{broker.port}") as client:
+        yield client
+
+
+def options(broker: RealServer, **more: str) -> source_options.SourceOptions:
+    given = {"port": str(broker.port), "queue": "q", "mode": "ids", **more}
+    return source_options.parse(given, True, 2)
+
+
+def fill(client: Client, count: int, retry: int = 300) -> None:
+    for number in range(count):
+        client.addjob("q", str(number), retry=retry)
+
+
+def read(taken: Taken, end: IdsOffset) -> list[int]:
+    """The bodies of a batch, as tasks read them."""
+    told = pickle.loads(pickle.dumps(taken.options))
+    pages = source_ids.read(told, source_ids.check(end))
+    return sorted(int(job.body or b"") for page in pages for job in page)
+
+
+ZERO: IdsOffset = {"ids": []}
+
+
+def test_batches_are_acknowledged_when_the_next_is_asked_for(
+    broker: RealServer, client: Client
+) -> None:
+    fill(client, 5)
+    taken = Taken(options(broker))
+    one = taken.latest(ZERO, 3)
+    assert taken.latest(ZERO, 3) == one, "asked again it is the same batch"
+    assert read(taken, one) == read(taken, one) == [0, 1, 2], "a pure read"
+    assert client.info()["registered_jobs"] == 5
+    two = taken.latest(one, 100)
+    assert read(taken, two) == [3, 4]
+    assert client.info()["registered_jobs"] == 2
+    assert taken.latest(two, 100) is two, "the same text: no batch"
+    assert client.info()["registered_jobs"] == 0, "the last batch too"
+
+
+def test_a_restart_goes_on_from_the_checkpoint(broker: RealServer, client: Client) -> None:
+    """Its batch is read again and its jobs are kept; also when the broker was killed."""
+    fill(client, 4)
+    one = Taken(options(broker)).latest(ZERO, 2)
+    broker.kill()
+    broker.start()
+    again = Taken(options(broker))
+    again.keep(source_ids.check(one))
+    assert read(again, one) == [0, 1]
+    again.limit_to_now()
+    two = again.latest(one, 10)
+    assert read(again, two) == [2, 3]
+    assert again.latest(two, 10) is two
+    assert client.info()["registered_jobs"] == 0
+
+
+def test_jobs_that_never_came_into_the_log_come_again(broker: RealServer, client: Client) -> None:
+    """After their retry time."""
+    fill(client, 2, retry=1)
+    assert len(client.getjob("q", count=10)) == 2, "and the driver dies"
+    again = Taken(options(broker))
+    assert again.latest(ZERO, 10) is ZERO
+    wait_for(lambda: client.qlen("q") == 2)
+    assert read(again, again.latest(ZERO, 10)) == [0, 1]
+
+
+def test_a_batch_longer_than_the_retry_time(broker: RealServer, client: Client) -> None:
+    """WORKING keeps its jobs: a rival gets none of them."""
+    fill(client, 20, retry=2)
+    taken = Taken(options(broker))
+    one = taken.latest(ZERO, 100)
+    assert client.getjob("q", timeout_ms=5000) == []
+    assert len(read(taken, one)) == 20
+    taken.latest(one, 100)
+    assert client.info()["registered_jobs"] == 0
+
+
+def test_a_job_that_is_gone(broker: RealServer, client: Client) -> None:
+    fill(client, 3)
+    one = Taken(options(broker)).latest(ZERO, 10)
+    client.ackjob(source_ids.check(one)[0])
+    with pytest.raises(SourceError, match="1 jobs of the batch are gone"):
+        read(Taken(options(broker)), one)
+    assert read(Taken(options(broker, failOnDataLoss="false")), one) == [1, 2]
+
+
+def test_acknowledged_when_spark_says_commit(broker: RealServer, client: Client) -> None:
+    fill(client, 4)
+    taken = Taken(options(broker, ackOn="commit"))
+    one = taken.latest(ZERO, 2)
+    two = taken.latest(one, 2)
+    assert client.info()["registered_jobs"] == 4
+    taken.acknowledge(one)
+    assert client.info()["registered_jobs"] == 2
+    assert read(taken, two) == [2, 3]
+
+
+def test_available_now_ends_with_what_was_there(broker: RealServer, client: Client) -> None:
+    fill(client, 3)
+    taken = Taken(options(broker))
+    taken.limit_to_now()
+    fill(client, 3)
+    one = taken.latest(ZERO, 10)
+    assert len(source_ids.check(one)) == 3
+    assert taken.latest(one, 10) is one
+    assert client.qlen("q") == 3
+    assert taken.backlog() == {"backlog": 3, "leased": 0}
+
+
+def test_an_offset_of_another_mode(broker: RealServer) -> None:
+    with pytest.raises(SourceError, match="another mode"):
+        Taken(options(broker)).latest({"a" * 40: [1, 2]}, 10)  # type: ignore[dict-item]
+
+
+def test_only_words_that_disque_has(broker: RealServer, client: Client) -> None:
+    """A node that has no leases is asked for nothing that it has not."""
+    fill(client, 3)
+    monitor = broker.wire()
+    assert monitor("MONITOR") == b"OK"
+    taken = Taken(options(broker, heartbeat="100ms"))
+    taken.limit_to_now()
+    one = taken.latest(ZERO, 10)
+    read(taken, one)
+    time.sleep(0.5)
+    taken.backlog()
+    taken.latest(one, 10)
+    client.execute("PING")
+    words: set[str] = set()
+    while "PING" not in words:
+        line = monitor.read()
+        words.add(line.decode().split('"')[1].upper())
+    assert words - {"PING"} == OF_DISQUE
