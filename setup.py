@@ -17,8 +17,8 @@ from setuptools import setup
 SRC = Path("src/tuque")
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
-    *("pump", "clients", "clock", "dispatch", "doors", "outlet", "poller", "producers"),
-    *("stage_cmds", "state"),
+    *("pump", "clients", "clock", "connection", "dispatch", "doors", "outlet", "poller"),
+    *("producers", "stage_cmds", "state", "iproto_conn", "iproto_door", "iproto_calls"),
 )
 # one opens files, the others hold classes that msgspec makes
 PURE = {SRC / "store" / "disk.py", SRC / "core" / "msgs.py", SRC / "wire" / "handshake.py"}

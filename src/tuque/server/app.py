@@ -17,6 +17,7 @@ from tuque.server.config import check_dir, in_dir
 from tuque.server.eventlog import EventLog, EventLogError
 from tuque.server.faults import drop_turn
 from tuque.server.identity import Identity, IdentityError, open_identity
+from tuque.server.iproto_start import prepare_iproto
 from tuque.server.joining import open_bus, prepare_bus, take_identity
 from tuque.server.journaling import close_journal, load_journal, open_journal
 from tuque.server.keeping import give_back
@@ -100,6 +101,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
     pump = Pump(s)
     for sock in open_listeners(cfg):
         pump.listen(sock)
+    prepare_iproto(pump)
     prepare_bus(pump)
     open_journal(pump)
     if cfg.events:

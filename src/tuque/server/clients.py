@@ -1,20 +1,19 @@
-"""One client connection: what was read and not run yet, what is to be written, its modes."""
+"""A connection of a RESP client: what was read and not run yet, its modes."""
 
 import socket
+from collections.abc import Mapping
 from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.server.connection import Connection
 from tuque.wire.resp import RequestReader, error_reply, put_value
 
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2  # the next command's reply is dropped
 REPLY_SKIPPING: Final = 3  # this command's
-SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
-MANY_PIECES: Final = 1_024  # replies of one turn in so many pieces are worth a count
 LOOK: Final = 500  # clients looked at in one round of housekeeping
-TURN_BYTES: Final = 1 << 20  # replies of one turn beyond it: the rest of the commands waits
 
 # why the next command of a client does not run yet
 NOT_HELD: Final = 0
@@ -24,34 +23,19 @@ HELD_ROOM: Final = 3  # an ADDJOB, and the links to other nodes are full (B2.4)
 
 
 @final
-class Client:
-    """A connection. Numbers rise for ever, so that a late event never hits a newer client."""
+class Client(Connection):
+    """A connection that sends commands."""
 
     def __init__(
         self, number: i64, sock: socket.socket, address: str, max_bulk: i64, now_ms: i64
     ) -> None:
-        self.number = number
-        self.sock = sock
-        self.fd: i64 = sock.fileno()
-        self.address = address  # ip:port, or unix:path
+        super().__init__(number, sock, address, now_ms)
         self.is_unix = address.startswith("unix:")
         self.reader = RequestReader(max_bulk)
         self.todo: list[list[list[bytes]]] = []  # read, and not run: blocked or paused
         self.todo_ms: list[int] = []  # when each piece of them came
         self.todo_bytes: i64 = 0  # memory they take, about
         self.came_ms = now_ms  # when the commands that run now came
-        self.out: list[bytes] = []  # produced in this turn
-        self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
-        self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
-        self.wire_at: i64 = 0  # bytes of the first of them that it took
-        self.wire_bytes: i64 = 0
-        self.held_bytes: i64 = 0  # of `gated`
-        self.is_dirty = False  # stands in server.dirty
-        self.wants_write = False  # waits for the socket to take more
-        self.soft_since_ms: i64 = 0  # above the soft output limit since then
-        self.half_since_ms: i64 = 0  # half a command lies here since then
-        self.ctime_ms = now_ms
-        self.last_ms = now_ms
         self.is_blocked = False
         self.holes: list[bytes | None] = []  # replies of ADDJOBs in order; None: waits for copies
         self.holes_head: i64 = 0  # so many of them are answered
@@ -59,11 +43,7 @@ class Client:
         self.muted: dict[int, None] = {}  # serials of those that get no reply (CLIENT REPLY)
         self.held: i64 = NOT_HELD  # why the first of `todo` does not run
         self.stalled_ms: i64 = 0  # it lacks room on the links since then
-        self.is_full = False  # not read from: too much waits already
         self.is_monitor = False
-        self.is_closing = False  # close once everything is written
-        self.is_closed = False
-        self.has_ended = False  # sends no more, and is still owed replies
         self.is_authed = False
         self.reply_mode: i64 = REPLY_ON
         self.resp3 = False
@@ -73,52 +53,11 @@ class Client:
         self.command = ""  # the last one, lower case
         self.commands: i64 = 0
 
-    def push(self, most: i64) -> i64:
-        """Write up to `most` bytes of what waits, as the socket takes them. Raises OSError."""
-        wire = self.wire
-        done: i64 = 0
-        while len(wire) > 0 and done < most:
-            if self.wire_at == 0 and len(wire) > 1 and len(wire[0]) < SMALL_BYTES:
-                wire[:64] = [b"".join(wire[:64])]
-            end: i64 = self.wire_at + most - done
-            try:
-                sent: i64 = self.sock.send(memoryview(wire[0])[self.wire_at : end])
-            except BlockingIOError:
-                break
-            done += sent
-            self.wire_at += sent
-            if self.wire_at == len(wire[0]):
-                self.wire_at = 0
-                del wire[0]
-        self.wire_bytes -= done
-        return done
-
-    def has_much(self) -> bool:
-        """Whether this turn produced so much that the rest of the commands had better wait."""
-        if len(self.out) < MANY_PIECES:
-            return False
-        self.out = [b"".join(self.out)]
-        return len(self.out[0]) > TURN_BYTES
-
-    def hold(self, seq: i64) -> None:
-        """Keep what was produced until the journal's record `seq` is durable."""
-        held = b"".join(self.out)
-        self.out = []
-        self.gated.append((max(seq, 0), held))
-        self.held_bytes += len(held)
-
-    def release(self, durable_seq: i64) -> bool:
-        """Let what waits for no later record be written; False when there is nothing."""
-        gated = self.gated
-        i: i64 = 0
-        while i < len(gated) and gated[i][0] <= durable_seq:
-            held = gated[i][1]
-            self.wire.append(held)
-            self.wire_bytes += len(held)
-            self.held_bytes -= len(held)
-            i += 1
-        del gated[:i]
-        return i > 0
+    def unread_bytes(self) -> i64:
+        """Memory of what was read and not run yet, about."""
+        if self.reader.strict is not None:
+            return self.todo_bytes + self.reader.held_bytes()
+        return self.todo_bytes
 
     def put_off(self, commands: list[list[bytes]], is_next: bool) -> None:
         """Keep commands for later, behind those that wait or before them."""
@@ -143,9 +82,7 @@ class Client:
 
     def forget(self) -> None:
         """Free what a closed connection still holds."""
-        self.wire = []
-        self.gated = []
-        self.out = []
+        super().forget()
         self.todo = []
         self.todo_ms = []
 
@@ -180,24 +117,22 @@ class Survey:
     """Looks at all clients in turn, so many at a time, and sums up what they hold."""
 
     def __init__(self) -> None:
-        self.left: list[Client] = []  # not looked at in this round yet
+        self.left: list[Connection] = []  # not looked at in this round yet
         self.sum: i64 = 0  # of those looked at
         self.bytes: i64 = 0  # what all held when the last round ended
 
-    def next(self, clients: dict[int, Client], heard_ms: i64) -> list[Client]:
+    def next(self, clients: Mapping[int, Connection], heard_ms: i64) -> list[Connection]:
         """Look at some; those that may be overdue, like all not heard of since `heard_ms`."""
         if len(self.left) == 0:
             self.left = list(clients.values())
         seen = self.left[-LOOK:]
         del self.left[-LOOK:]
-        late: list[Client] = []
+        late: list[Connection] = []
         sum: i64 = self.sum
         for c in seen:
             if c.is_closed:
                 continue
-            sum += c.wire_bytes + c.held_bytes + c.todo_bytes
-            if c.reader.strict is not None:
-                sum += c.reader.held_bytes()
+            sum += c.wire_bytes + c.held_bytes + c.unread_bytes()
             if c.half_since_ms > 0 or c.soft_since_ms > 0 or c.last_ms < heard_ms:
                 late.append(c)
         self.sum = sum

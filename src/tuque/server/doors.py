@@ -1,14 +1,17 @@
-"""The sockets where clients arrive: who is let in, and who is told to go (SPEC C1)."""
+"""The sockets where clients arrive: who is let in, and who is told to go (SPEC C1, I1)."""
 
+import os
 import socket
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from tuque.server.clients import Client
+from tuque.server.iproto_conn import Wired
 from tuque.server.listen import name_peer
 from tuque.server.poller import IN, Poller
 from tuque.server.state import Server, log
+from tuque.wire.iproto import SALT_BYTES, greeting
 
 BATCH: Final = 256  # connections taken from one socket in one turn
 FULL: Final = b"-ERR max number of clients reached\r\n"
@@ -22,12 +25,18 @@ class Doors:
         self.s = s
         self.poller = poller
         self.listeners: dict[int, socket.socket] = {}
+        self.iproto_fds: dict[int, None] = {}  # those of them where IPROTO is spoken
         self.reopen_ms: i64 = 0  # out of descriptors: try again then
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
         self.listeners[sock.fileno()] = sock
         self.poller.add(sock.fileno())
+
+    def listen_iproto(self, sock: socket.socket) -> None:
+        """The same for clients that speak IPROTO."""
+        self.listen(sock)
+        self.iproto_fds[sock.fileno()] = None
 
     def accept(self, fd: i64) -> None:
         """Take the connections that wait there."""
@@ -47,7 +56,10 @@ class Doors:
                     self.poller.watch(one, 0)
                 return
             try:
-                self.admit(sock, address)
+                if fd in self.iproto_fds:
+                    self.greet(sock, address)
+                else:
+                    self.admit(sock, address)
             except OSError as error:
                 log.warning("a connection was not taken: %s", error)
                 sock.close()
@@ -56,8 +68,7 @@ class Doors:
         """[C1] Make a client of a new connection, or refuse it (C1.1)."""
         s = self.s
         sock.setblocking(False)
-        if len(s.clients) >= s.cfg.maxclients:
-            s.figures.rejected += 1
+        if self.is_full():
             sock.send(FULL)
             sock.close()
             return
@@ -67,6 +78,33 @@ class Doors:
         s.clients[c.fd] = c
         s.by_number[c.number] = c
         s.figures.connections += 1
+
+    def greet(self, sock: socket.socket, address: object) -> None:
+        """[I1] Make a connection of a client that speaks IPROTO, and say who is here."""
+        s = self.s
+        sock.setblocking(False)
+        if self.is_full():
+            sock.close()  # I1.3
+            return
+        salt = os.urandom(SALT_BYTES)
+        guest = s.users.guest
+        w = Wired(s.next_number, sock, name_peer(s.cfg, sock, address), salt, guest, s.n.now_ms)
+        s.trust(w, guest)
+        self.poller.add(w.fd)
+        s.next_number += 1
+        s.wired[w.fd] = w
+        s.wired_by_number[w.number] = w
+        s.figures.connections += 1
+        w.out.append(greeting(s.uuid, salt))  # I1.1
+        s.touch(w)
+
+    def is_full(self) -> bool:
+        """[C1.1] Whether there are as many clients as may be; counts the one that is refused."""
+        s = self.s
+        if len(s.clients) + len(s.wired) < s.cfg.maxclients:
+            return False
+        s.figures.rejected += 1
+        return True
 
     def reopen(self) -> None:
         """There may be descriptors again."""

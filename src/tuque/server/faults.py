@@ -34,3 +34,5 @@ def drop_turn(s: Server) -> None:
     s.restart_after_ms = -1
     for c in s.clients.values():
         c.out = []
+    for w in s.wired.values():
+        w.out = []

@@ -6,6 +6,7 @@ import ctypes
 
 from tuque.core.procedures import on_memory_level
 from tuque.server.clients import Client
+from tuque.server.connection import Connection
 from tuque.server.monitoring import look
 from tuque.server.state import Server, log
 
@@ -24,12 +25,16 @@ def keep_house(s: Server) -> None:
     now_ms = s.n.now_ms
     buffers = len(s.n.queues) * QUEUE_BYTES + len(s.n.waiters) * WAITER_BYTES
     heard_ms = now_ms - s.idle_close_ms if s.idle_close_ms > 0 else 0
-    for c in s.survey.next(s.clients, heard_ms):
+    late = s.survey.next(s.clients, heard_ms)
+    if len(s.wired) > 0:
+        late += s.wired_survey.next(s.wired, heard_ms)
+    for c in late:
         reason = overdue(s, c, now_ms)
         if reason:
             log.warning("closing %s: %s", c.address, reason)
             s.doomed.append(c)
-    buffers += len(s.clients) * CLIENT_BYTES + s.survey.bytes
+    buffers += (len(s.clients) + len(s.wired)) * CLIENT_BYTES
+    buffers += s.survey.bytes + s.wired_survey.bytes
     if s.n.events is not None:
         buffers += s.n.events.pending_rows() * EVENT_BYTES
     if s.committer is not None:
@@ -67,7 +72,7 @@ def find_trim() -> ctypes._NamedFuncPointer | None:
 TRIM = find_trim()
 
 
-def leaves_too_much(s: Server, c: Client) -> bool:
+def leaves_too_much(s: Server, c: Connection) -> bool:
     """[C2.6] Whether the unread replies pass the hard limit; notes since when the soft one."""
     waiting = c.wire_bytes + c.held_bytes
     if 0 < s.out_hard < waiting:
@@ -82,7 +87,7 @@ def leaves_too_much(s: Server, c: Client) -> bool:
     return False
 
 
-def overdue(s: Server, c: Client, now_ms: int) -> str:
+def overdue(s: Server, c: Connection, now_ms: int) -> str:
     """Why the client must be closed now, empty when it may stay."""
     if s.half_close_ms > 0 and c.half_since_ms > 0:
         if now_ms - c.half_since_ms > s.half_close_ms and not c.is_waiting():
@@ -91,7 +96,9 @@ def overdue(s: Server, c: Client, now_ms: int) -> str:
     if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:
         s.figures.output_closed += 1
         return f"more than {s.out_soft} bytes unread for {s.out_soft_ms // 1000} s"
-    if s.idle_close_ms > 0 and not c.is_waiting() and not c.is_monitor:
+    if s.idle_close_ms > 0 and not c.is_waiting():
+        if isinstance(c, Client) and c.is_monitor:
+            return ""
         if now_ms - c.last_ms > s.idle_close_ms:
             return f"idle for more than {s.idle_close_ms // 1000} s"
     return ""

@@ -58,6 +58,17 @@ def open_listeners(cfg: Config) -> list[socket.socket]:
     return found
 
 
+def open_iproto_listeners(cfg: Config) -> list[socket.socket]:
+    """Listeners for IPROTO on the clients' addresses; none when the port is 0 (I1.2)."""
+    found: list[socket.socket] = []
+    if cfg.iproto_port:
+        for address in listen_addresses(cfg):
+            sock = open_tcp(cfg, address, cfg.iproto_port, "--iproto-port", is_first=not found)
+            if sock is not None:
+                found.append(sock)
+    return found
+
+
 def open_bus_sockets(cfg: Config, has_secret: bool) -> list[socket.socket]:
     """Listening sockets of the bus; nobody is let in before the jobs are loaded.
 
@@ -118,7 +129,8 @@ def open_tcp(
         elif error.errno == errno.EACCES:
             hint = f"ports below 1024 need privileges; choose another {option}"
         else:
-            hint = "check --bind and --port" if option == "--port" else "check --cluster-bind"
+            bind = "--cluster-bind" if option == "--cluster-port" else "--bind"
+            hint = f"check {bind} and {option}"
         raise ListenError(f"can't listen on {address}:{port}: {error.strerror}; {hint}") from None
     sock.setblocking(False)
     return sock

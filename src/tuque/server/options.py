@@ -335,6 +335,22 @@ class Config(msgspec.Struct, kw_only=True):
         int,
         Opt(Int(1, 1_000_000), "lost copies made again at most", unit="jobs/s", runtime=True),
     ] = 5_000
+    iproto_port: Annotated[
+        int,
+        Opt(
+            Int(0, 65535),
+            "TCP port for clients of Tarantool's queue, on the addresses of `bind`; 0 = none "
+            "(theirs is 3301)",
+        ),
+    ] = 0
+    iproto_users_file: Annotated[
+        str,
+        Opt(
+            Text(),
+            "who may log in over IPROTO: lines of name, password and perhaps `all`; empty = guest "
+            "alone, who may do everything unless there is a requirepass",
+        ),
+    ] = ""
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")
     ] = "local"

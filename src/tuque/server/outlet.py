@@ -5,6 +5,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.server.clients import Client
+from tuque.server.connection import Connection
+from tuque.server.iproto_conn import Wired
 from tuque.server.keeping import leaves_too_much
 from tuque.server.poller import IN, OUT, Poller
 from tuque.server.state import Server
@@ -20,7 +22,7 @@ class Outlet:
         self.s = s
         self.poller = poller
 
-    def send(self, c: Client) -> None:
+    def send(self, c: Connection) -> None:
         """Write what may be sent; what the socket does not take waits for it."""
         data = c.out[0] if len(c.out) == 1 else b"".join(c.out)
         if len(c.out) > 0:
@@ -53,7 +55,7 @@ class Outlet:
             return
         self.on_written(c)
 
-    def drain(self, c: Client) -> None:
+    def drain(self, c: Connection) -> None:
         """Write from what waits as much as the socket takes, up to DRAIN_BYTES."""
         try:
             self.s.figures.out_bytes += c.push(DRAIN_BYTES)
@@ -65,14 +67,14 @@ class Outlet:
         else:
             self.on_written(c)
 
-    def wait_to_write(self, c: Client) -> None:
+    def wait_to_write(self, c: Connection) -> None:
         """The rest goes out when the socket takes more."""
         if not c.wants_write:
             c.wants_write = True
             self.watch(c)
         self.limit_output(c)
 
-    def on_written(self, c: Client) -> None:
+    def on_written(self, c: Connection) -> None:
         """Nothing waits for the socket any more."""
         c.wire_bytes = 0
         c.soft_since_ms = 0
@@ -82,27 +84,44 @@ class Outlet:
         if c.is_closing and len(c.gated) == 0:
             self.close(c)
 
-    def limit_output(self, c: Client) -> None:
+    def limit_output(self, c: Connection) -> None:
         """[C2.6] Close a client that leaves too much unread."""
         if leaves_too_much(self.s, c):
             self.close(c)
 
-    def close(self, c: Client) -> None:
+    def close(self, c: Connection) -> None:
         """[V6] Forget the client (V6.1) and the replies it will not get (V6.2)."""
         if c.is_closed:
             return
         s = self.s
         c.is_closed = True
-        s.unblock(c)
-        if c.is_monitor:
-            s.monitors.remove(c)
-        del s.clients[c.fd]
-        del s.by_number[c.number]
+        if isinstance(c, Client):
+            s.unblock(c)
+            if c.is_monitor:
+                s.monitors.remove(c)
+            del s.clients[c.fd]
+            del s.by_number[c.number]
+        elif isinstance(c, Wired):
+            s.part(c)
         self.poller.drop(c.fd)
         c.sock.close()
         c.forget()
 
-    def watch(self, c: Client) -> None:
+    def on_end(self, c: Connection, is_idle: bool) -> None:
+        """The client sends no more: replies still due go out first (it may be half closed).
+
+        `is_idle`: nothing that was read waits to be run.
+        """
+        due = len(c.gated) + len(c.wire)
+        if c.is_waiting() or c.has_ended or (due == 0 and is_idle):
+            self.close(c)  # R7.1
+            return
+        c.has_ended = True
+        if is_idle:
+            c.is_closing = True
+        self.watch(c)
+
+    def watch(self, c: Connection) -> None:
         """Let the poller look for what the client is expected to do."""
         mask = 0 if c.has_ended or c.is_full else IN
         self.poller.watch(c.fd, mask | OUT if c.wants_write else mask)

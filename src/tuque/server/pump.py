@@ -16,8 +16,11 @@ from tuque.core.procedures import FAR
 from tuque.core.timers import next_timer_ms, tick
 from tuque.server.clients import NOT_HELD, Client
 from tuque.server.clock import steady_ms
+from tuque.server.connection import Connection
 from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.doors import Doors
+from tuque.server.iproto_conn import Wired
+from tuque.server.iproto_door import IprotoDoor
 from tuque.server.keeping import keep_house, log_notes
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
@@ -41,10 +44,11 @@ class Pump:
         self.poller = Poller()
         self.doors = Doors(s, self.poller)
         self.outlet = Outlet(s, self.poller)
+        self.iproto = IprotoDoor(s, self.outlet)
         self.wake_fd: i64 = -1  # of the journal
         self.watched: object = None  # that journal
         self.signal_fd: i64 = -1
-        self.gate: list[Client] = []  # hold replies back until their records are durable
+        self.gate: list[Connection] = []  # hold replies back until their records are durable
         self.house_ms: i64 = 0
         self.events_ms: i64 = 0  # when the event stream wants to be flushed
         self.rewriting = False
@@ -89,10 +93,14 @@ class Pump:
         s = self.s
         if len(s.resumed) > 0 or len(s.dirty) > 0 or len(s.n.added) > 0 or len(s.n.dirty_peers) > 0:
             return 0
+        if self.iproto.has_work():
+            return 0
         if self.rewriting:
             return 1
         at_ms = next_timer_ms(s.n)
-        has_clients = len(s.clients) > 0 or s.figures.commands != s.last_house_commands
+        has_clients = (
+            len(s.clients) > 0 or len(s.wired) > 0 or s.figures.commands != s.last_house_commands
+        )
         if has_clients or s.members.is_changed:
             at_ms = min(at_ms, self.house_ms)  # once more when all have gone
         if 0 < self.events_ms < at_ms:
@@ -133,6 +141,8 @@ class Pump:
                     self.outlet.drain(c)
                 if mask & ~OUT and not c.is_closed:
                     self.read(c)
+            elif fd in s.wired:
+                self.on_wired(s.wired[fd], mask)
             elif bus is not None and bus.on_ready(fd, mask):
                 pass
             elif fd in self.doors.listeners:
@@ -175,6 +185,7 @@ class Pump:
                     self.run_todo(c)
             if len(n.added) > 0:
                 tell_added(s)
+        self.iproto.run_stalled()
         if 0 < self.doors.reopen_ms <= n.now_ms:
             self.doors.reopen()
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:
@@ -260,7 +271,7 @@ class Pump:
             return -1  # what waited got no answer (J6.1); others must not wait for ever
         return self.binding_seq if committer.must_hold(self.binding_seq) else -1
 
-    def let_out(self, c: Client, seq: i64) -> None:
+    def let_out(self, c: Connection, seq: i64) -> None:
         """Send what the turn produced for the client, or hold it back until `seq` is durable."""
         if c.is_closed:
             return
@@ -321,6 +332,13 @@ class Pump:
 
     # ---- sockets
 
+    def on_wired(self, w: Wired, mask: i64) -> None:
+        """An IPROTO connection can be written to, or has something to read."""
+        if mask & OUT:
+            self.outlet.drain(w)
+        if mask & ~OUT and not w.is_closed:
+            self.iproto.read(w)
+
     def read(self, c: Client) -> None:
         """[C2] Read what came and run the whole commands in it."""
         s = self.s
@@ -332,7 +350,7 @@ class Pump:
             self.outlet.close(c)
             return
         if len(data) == 0:
-            self.on_end(c)
+            self.outlet.on_end(c, len(c.todo) == 0)
             return
         s.figures.in_bytes += len(data)
         if c.is_closing:
@@ -357,17 +375,6 @@ class Pump:
             self.outlet.close(c)
         elif c.reader.error and not c.is_closed and not c.is_waiting() and len(c.todo) == 0:
             self.break_off(c)
-
-    def on_end(self, c: Client) -> None:
-        """The client sends no more: replies still due go out first (it may be half closed)."""
-        due = len(c.gated) + len(c.wire) + len(c.todo)
-        if c.is_waiting() or c.has_ended or due == 0:
-            self.outlet.close(c)  # R7.1
-            return
-        c.has_ended = True
-        if len(c.todo) == 0:
-            c.is_closing = True
-        self.outlet.watch(c)
 
     def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
         """Run commands until the client blocks, is paused or ends."""
@@ -431,6 +438,10 @@ class Pump:
             if len(c.gated) == 0 and not c.is_blocked:
                 self.outlet.send(c)
             self.outlet.close(c)
+        for w in list(self.s.wired.values()):
+            if len(w.gated) == 0:
+                self.outlet.send(w)
+            self.outlet.close(w)
         self.doors.close()
         if self.s.bus is not None:
             if self.s.stop_requested:

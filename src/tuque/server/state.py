@@ -22,8 +22,10 @@ from tuque.core.replicate import PLAIN, AddSpec, settle
 from tuque.server.clients import NOT_HELD, Client, Survey
 from tuque.server.committer import Committer
 from tuque.server.config import Config
+from tuque.server.connection import Connection
 from tuque.server.eventlog import EventLog
 from tuque.server.identity import Identity
+from tuque.server.iproto_conn import GUEST, STRANGER_BYTES, Take, User, Users, Wired
 from tuque.server.monitoring import Latency, SlowLog, Snapshot
 from tuque.server.notes import log
 from tuque.server.peers import Bus
@@ -32,6 +34,7 @@ from tuque.wire.commands import Command, table
 __all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
 
 SAMPLES: Final = 16
+FRAME_SLACK: Final = 1 << 20  # a frame of IPROTO may be larger than a body by it
 FAR_OFF: Final = 1 << 50  # a setting beyond it means the same; sums with it stay inside 64 bits
 
 
@@ -88,9 +91,14 @@ class Server:
         self.clients: dict[int, Client] = {}  # by file descriptor
         self.by_number: dict[int, Client] = {}
         self.next_number: i64 = 1
-        self.dirty: list[Client] = []  # have something to write
+        self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
+        self.wired_by_number: dict[int, Wired] = {}
+        self.takes: dict[int, Take] = {}  # of theirs that wait, by the number they wait under
+        self.users = Users()  # who may log in there
+        self.uuid = uuid_of(node.node_id)  # what greetings call this node
+        self.dirty: list[Connection] = []  # have something to write
         self.resumed: list[Client] = []  # were unblocked, have commands to run
-        self.doomed: list[Client] = []  # to be closed at the end of the turn
+        self.doomed: list[Connection] = []  # to be closed at the end of the turn
         self.monitors: list[Client] = []
         self.blocked: i64 = 0  # clients that wait for jobs, or for copies of their own
         self.stalled: dict[int, int] = {}  # producers that lack room: when to look again
@@ -98,6 +106,7 @@ class Server:
         self.paused_until_ms: i64 = 0  # CLIENT PAUSE
         self.figures = Figures()
         self.survey = Survey()
+        self.wired_survey = Survey()
         self.slowlog = SlowLog()
         self.latency = Latency()
         self.scans: dict[str, Snapshot] = {}  # orders of scans in progress, by what is scanned
@@ -156,13 +165,29 @@ class Server:
             c.held = NOT_HELD
             self.stalled.pop(c.number, None)
 
+    def trust(self, w: Wired, user: User) -> None:
+        """[I5] The connection is this user's from now on; a stranger's frames are small (I2.3)."""
+        w.user = user
+        is_known = user.is_admin or user.name != GUEST
+        w.reader.limit_bytes = self.max_bulk + FRAME_SLACK if is_known else STRANGER_BYTES
+
+    def part(self, w: Wired) -> None:
+        """[I6] An IPROTO connection is closed: its waiting ends, its session goes on or not."""
+        for number in w.takes:
+            del self.takes[number]
+            stop_waiting(self.n, number)
+        w.takes = {}
+        w.puts = {}
+        del self.wired[w.fd]
+        del self.wired_by_number[w.number]
+
     def settle_plain(self) -> None:
         """Find the options of an ADDJOB without any anew: REPLICATE counts who is there (R1.1)."""
         self.reachable_then = self.n.reachable_count
         self.plain_spec = settle(self.n, PLAIN)
 
-    def touch(self, c: Client) -> None:
-        """Note that the client has something to write."""
+    def touch(self, c: Connection) -> None:
+        """Note that the connection has something to write."""
         if not c.is_dirty and not c.is_closed:
             c.is_dirty = True
             self.dirty.append(c)
@@ -183,6 +208,8 @@ def apply_settings(s: Server) -> None:
     limits.repair_per_second = cfg.repair_rate
     s.settle_plain()
     s.password = cfg.requirepass.encode()
+    if not s.users.is_from_file:
+        s.users.guest.is_admin = len(s.password) == 0  # I5.5
     slow_us = min(cfg.slowlog_log_slower_than, FAR_OFF)
     s.slow_ns = slow_us * 1000 if slow_us >= 0 else -1
     s.latency_ms = min(cfg.latency_monitor_threshold, FAR_OFF // 1000)
@@ -197,6 +224,11 @@ def apply_settings(s: Server) -> None:
     s.members.timeout_ms = min(cfg.cluster_node_timeout, FAR_OFF)
     if s.bus is not None:
         s.bus.limit_bytes = min(cfg.bus_buffer_limit, FAR_OFF)
+
+
+def uuid_of(node_id: bytes) -> bytes:
+    """The node's id as the text of a UUID: its first 32 digits."""
+    return b"-".join([node_id[:8], node_id[8:12], node_id[12:16], node_id[16:20], node_id[20:32]])
 
 
 def job_of(s: Server, id: bytes) -> Job | None:

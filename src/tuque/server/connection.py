@@ -1,0 +1,100 @@
+"""A connection of whatever protocol: bytes on their way out, and the gate of the journal (C8).
+
+It knows neither what the bytes mean nor who is at the other end.
+"""
+
+import socket
+from typing import Final
+
+from mypy_extensions import i64
+
+SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
+MANY_PIECES: Final = 1_024  # replies of one turn in so many pieces are worth a count
+TURN_BYTES: Final = 1 << 20  # replies of one turn beyond it: the rest of the requests waits
+
+
+class Connection:
+    """One socket. Numbers rise for ever, so that a late event never hits a newer connection."""
+
+    def __init__(self, number: i64, sock: socket.socket, address: str, now_ms: i64) -> None:
+        self.number = number
+        self.sock = sock
+        self.fd: i64 = sock.fileno()
+        self.address = address  # ip:port, or unix:path
+        self.out: list[bytes] = []  # produced in this turn
+        self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
+        self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
+        self.wire_at: i64 = 0  # bytes of the first of them that it took
+        self.wire_bytes: i64 = 0
+        self.held_bytes: i64 = 0  # of `gated`
+        self.is_dirty = False  # stands in server.dirty
+        self.wants_write = False  # waits for the socket to take more
+        self.soft_since_ms: i64 = 0  # above the soft output limit since then
+        self.half_since_ms: i64 = 0  # half a request lies here since then
+        self.ctime_ms = now_ms
+        self.last_ms = now_ms
+        self.is_full = False  # not read from: too much waits already
+        self.is_closing = False  # close once everything is written
+        self.is_closed = False
+        self.has_ended = False  # sends no more, and is still owed replies
+
+    def is_waiting(self) -> bool:
+        """Whether an answer waits for something that others do."""
+        return False
+
+    def unread_bytes(self) -> i64:
+        """Memory of what was read and not run yet, about."""
+        return 0
+
+    def push(self, most: i64) -> i64:
+        """Write up to `most` bytes of what waits, as the socket takes them. Raises OSError."""
+        wire = self.wire
+        done: i64 = 0
+        while len(wire) > 0 and done < most:
+            if self.wire_at == 0 and len(wire) > 1 and len(wire[0]) < SMALL_BYTES:
+                wire[:64] = [b"".join(wire[:64])]
+            end: i64 = self.wire_at + most - done
+            try:
+                sent: i64 = self.sock.send(memoryview(wire[0])[self.wire_at : end])
+            except BlockingIOError:
+                break
+            done += sent
+            self.wire_at += sent
+            if self.wire_at == len(wire[0]):
+                self.wire_at = 0
+                del wire[0]
+        self.wire_bytes -= done
+        return done
+
+    def has_much(self) -> bool:
+        """Whether this turn produced so much that the rest of the requests had better wait."""
+        if len(self.out) < MANY_PIECES:
+            return False
+        self.out = [b"".join(self.out)]
+        return len(self.out[0]) > TURN_BYTES
+
+    def hold(self, seq: i64) -> None:
+        """Keep what was produced until the journal's record `seq` is durable."""
+        held = b"".join(self.out)
+        self.out = []
+        self.gated.append((max(seq, 0), held))
+        self.held_bytes += len(held)
+
+    def release(self, durable_seq: i64) -> bool:
+        """Let what waits for no later record be written; False when there is nothing."""
+        gated = self.gated
+        i: i64 = 0
+        while i < len(gated) and gated[i][0] <= durable_seq:
+            held = gated[i][1]
+            self.wire.append(held)
+            self.wire_bytes += len(held)
+            self.held_bytes -= len(held)
+            i += 1
+        del gated[:i]
+        return i > 0
+
+    def forget(self) -> None:
+        """Free what a closed connection still holds."""
+        self.wire = []
+        self.gated = []
+        self.out = []
