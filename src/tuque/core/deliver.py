@@ -96,14 +96,14 @@ def wait(
     count: i64,
     with_counters: bool,
     until_ms: i64,
-    session: i64 = 0,
+    taker: i64 = -1,
 ) -> None:
     """Let the client wait (V1.6) until a job comes or `until_ms` passes (0: for ever).
 
-    `session` is the one that takes, if the queue is a tube.
+    If the queue is a tube, the session of the client `taker` takes; -1: nobody's.
     """
     assert client not in n.waiters
-    n.waiters[client] = Waiter(client, queues, count, with_counters, until_ms, session)
+    n.waiters[client] = Waiter(client, queues, count, with_counters, until_ms, taker)
     for name in queues:
         get_queue(n, name).waiters[client] = None
         if len(n.peers) > 1:

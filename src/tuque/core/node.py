@@ -44,14 +44,14 @@ class Waiter:
         count: i64,
         with_counters: bool,
         until_ms: i64,
-        session: i64 = 0,
+        taker: i64 = -1,
     ) -> None:
         self.client = client
         self.queues = queues
         self.count = count
         self.with_counters = with_counters
         self.until_ms = until_ms  # 0: for ever
-        self.session = session  # that takes a task of a tube; 0: nobody's (SPEC T8)
+        self.taker = taker  # client whose session takes a task of a tube; -1: none does (T8)
 
 
 @final

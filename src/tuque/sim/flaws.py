@@ -83,13 +83,13 @@ def working_on_delayed() -> list[Patch]:
     """Flaw 15: WORKING on a job in its delay moves its due time forward."""
     sound = requeue.on_working
 
-    def on_working(n: Node, id: bytes) -> bytes:
+    def on_working(n: Node, id: bytes, client: int = -1) -> bytes:
         job = n.jobs.get(id)
         if job is not None and job.delivered_count == 0 and job.retry_s > 0:
             job.qtime_ms = n.now_ms + int(job.retry_s) * 1000
             n.wheel.arm(job, n.now_ms)
             return b""
-        return sound(n, id)
+        return sound(n, id, client)
 
     return everywhere(sound, on_working)
 

@@ -23,7 +23,7 @@ from tuque.tubes import ops
 from tuque.tubes.admin import remove_tube
 from tuque.tubes.book import SESSION_BYTES, Tubes
 from tuque.tubes.options import PutDone, PutSpec
-from tuque.tubes.sessions import sessions_tick
+from tuque.tubes.sessions import session_for, sessions_tick
 from tuque.tubes.states import forget, insert, on_task_timer
 from tuque.tubes.tube import TUBE_BYTES, Tube
 
@@ -87,8 +87,8 @@ class TubePolicy(Tubes):
         ops.settle(n, self)
         owner: i64 = 0
         waiter = n.waiters.get(client)
-        if waiter is not None:
-            owner = waiter.session if waiter.session in self.sessions else 0
+        if waiter is not None and waiter.taker >= 0:
+            owner = session_for(n, self, waiter.taker).number
         return ops.take_first(n, self, q, client, owner)
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:

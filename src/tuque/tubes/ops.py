@@ -106,9 +106,8 @@ def wait(n: Node, t: Tubes, tube: Tube, client: i64, until_ms: i64, number: i64 
 
     `number` is what it waits under when one connection has several such takes.
     """
-    session = session_for(n, t, client)
     waiting = client if number < 0 else number
-    deliver.wait(n, waiting, [tube.name], 1, False, until_ms, session.number)
+    deliver.wait(n, waiting, [tube.name], 1, False, until_ms, client)
 
 
 def hand_over(n: Node, tube: Tube) -> None:

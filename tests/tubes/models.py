@@ -1,0 +1,507 @@
+"""The five types of tube as plain Python: slow, obvious, and what the fast ones must equal.
+
+A `Model` is one tube and its sessions. All times are ms. Nothing is indexed: every question is
+answered by looking at every task. Order of what happens at one instant: tasks whose time has
+come, takes that waited long enough, sessions, puts that waited long enough, and then whoever
+waits is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+READY, TAKEN, DELAYED, BURIED, DONE = "r", "t", "~", "!", "-"
+FOR_EVER = 3_153_600_000_000
+GETJOB_TTR = 300_000  # of a task without ttr that nobody's session holds
+
+
+class Refused(Exception):
+    """What a call is refused with; nothing was done."""
+
+
+@dataclass
+class Task:
+    """One task."""
+
+    number: int
+    data: bytes
+    created: int
+    pri: int = 0
+    ttl: int = FOR_EVER
+    ttr: int = FOR_EVER
+    subqueue: bytes = b""
+    status: str = READY
+    until: int | None = None  # of TAKEN and DELAYED: when that ends by itself
+    owner: int = 0  # number of a session; 0: nobody's
+    token: int = 0
+
+
+@dataclass
+class Session:
+    """Who holds tasks."""
+
+    number: int
+    clients: set[int] = field(default_factory=set)
+    until: int | None = None
+
+
+@dataclass
+class Waiting:
+    """A take that waits."""
+
+    number: int
+    client: int
+    until: int | None
+
+
+@dataclass
+class WaitingPut:
+    """A put that waits for room."""
+
+    client: int
+    serial: int
+    until: int
+    args: dict[str, object]
+
+
+class Model:
+    """What all types have in common, which is nearly everything."""
+
+    has_times = False  # pri, ttl, ttr, delay, touch
+    ttl_ends_taken = False
+    has_capacity = False
+    has_subqueues = False
+    name = "fifo"
+
+    def __init__(self, now: int, ttl: int, ttr: int, pri: int, capacity: int) -> None:
+        self.now = now
+        self.ttl, self.ttr, self.pri, self.capacity = ttl, ttr, pri, capacity
+        self.tasks: list[Task] = []
+        self.next_number = 0
+        self.token = 0
+        self.calls: dict[str, int] = dict.fromkeys(
+            "ack bury delete kick put release take touch ttl ttr delay".split(), 0
+        )
+        self.done = 0
+        self.session_ttr = 0
+        self.sessions: list[Session] = []
+        self.session_count = 0
+        self.waiting: list[Waiting] = []
+        self.putting: list[WaitingPut] = []
+        self.woken: list[tuple[int, int | None]] = []  # (number it waited under, task)
+        self.put_done: list[tuple[int, int, int | None]] = []
+
+    # which task goes next: the only thing in which types differ but for times
+
+    def may_be_taken(self, task: Task) -> bool:
+        """Whether a take may get it, were it the first."""
+        return task.status == READY and not self.is_dead(task)
+
+    def first(self) -> Task | None:
+        """The task that the next take gets."""
+        found = [task for task in self.tasks if self.may_be_taken(task)]
+        return min(found, key=lambda task: (task.pri, task.number), default=None)
+
+    def is_dead(self, task: Task) -> bool:
+        """Whether its ttl is over."""
+        return self.has_times and task.created + task.ttl <= self.now
+
+    # time
+
+    def settle(self) -> None:
+        """All that is due for tasks at this instant."""
+        while True:
+            for task in self.tasks:
+                if self.settle_one(task):
+                    break
+            else:
+                return
+
+    def settle_one(self, task: Task) -> bool:
+        """One thing that is due for the task."""
+        is_due = task.until is not None and task.until <= self.now
+        if task.status == TAKEN and is_due:
+            self.calls["ttr"] += 1
+            self.ready(task)
+        elif task.status == DELAYED and is_due:
+            self.calls["delay"] += 1
+            self.ready(task)
+        elif task.status in (READY, BURIED) and self.is_dead(task):
+            self.calls["ttl"] += 1
+            self.calls["delete"] += 1
+            self.remove(task)
+        else:
+            return False
+        return True
+
+    def at(self, now: int) -> None:
+        """The clock says so; everything due happens."""
+        self.now = now
+        self.settle()
+        for waiting in list(self.waiting):
+            if waiting.until is not None and waiting.until <= now:
+                self.waiting.remove(waiting)
+                self.woken.append((waiting.number, None))
+        for session in sorted(self.sessions, key=lambda one: (one.until or 0, one.number)):
+            if session.until is not None and session.until <= now:
+                self.end_session(session)
+        for put in list(self.putting):
+            if put.until <= now:
+                self.putting.remove(put)
+                self.put_done.append((put.client, put.serial, None))
+        self.serve()
+
+    def serve(self) -> None:
+        """Who waits gets what there is, first come first."""
+        while self.waiting and self.first() is not None:
+            waiting = self.waiting.pop(0)
+            task = self.take_first(self.session_of(waiting.client).number)
+            assert task is not None
+            self.woken.append((waiting.number, task.number))
+
+    # tasks
+
+    def ready(self, task: Task) -> None:
+        """The task goes back to where it was."""
+        task.status, task.until, task.owner = READY, None, 0
+
+    def remove(self, task: Task) -> None:
+        """The task is over; whoever waited for its room puts."""
+        self.tasks.remove(task)
+        task.status, task.owner = DONE, 0
+        self.done += 1
+        self.admit()
+
+    def admit(self) -> None:
+        """Puts that wait are done as far as there is room."""
+        while self.putting and not self.is_full():
+            put = self.putting.pop(0)
+            task = self.insert(**put.args)  # type: ignore[arg-type]
+            self.put_done.append((put.client, put.serial, task.number))
+
+    def is_full(self) -> bool:
+        """Whether a put finds no room."""
+        return self.has_capacity and 0 < self.capacity <= len(self.tasks)
+
+    def insert(
+        self, data: bytes, ttl: int, ttr: int, delay: int, pri: int | None, utube: bytes
+    ) -> Task:
+        """A new task; -1 and None stand for defaults."""
+        task = Task(self.next_number, data, self.now)
+        self.next_number += 1
+        task.ttr = self.ttr if ttr < 0 else min(ttr, FOR_EVER)
+        if self.has_times:
+            task.pri = self.pri if pri is None else pri
+            task.ttl = (self.ttl if ttl < 0 else min(ttl, FOR_EVER)) + max(delay, 0)
+            if delay > 0:
+                task.status, task.until = DELAYED, self.now + delay
+        if self.has_subqueues:
+            task.subqueue = utube
+        self.tasks.append(task)
+        self.calls["put"] += 1
+        return task
+
+    def find(self, number: int) -> Task:
+        """The task of that number."""
+        for task in self.tasks:
+            if task.number == number:
+                return task
+        raise Refused(f"Task {number} not found")
+
+    def own(self, client: int, number: int, token: int) -> Task:
+        """The task of that number if the client's session holds it, by that take if given."""
+        session = self.session_of(client)
+        for task in self.tasks:
+            if task.number == number and task.status == TAKEN and task.owner == session.number:
+                if token in (0, task.token):
+                    return task
+        raise Refused("Task was not taken")
+
+    # calls
+
+    def put(self, client: int, serial: int, timeout: int, args: dict[str, object]) -> Task | None:
+        """None: no room, or not yet."""
+        self.settle()
+        if not self.is_full():
+            return self.insert(**args)  # type: ignore[arg-type]
+        if timeout > 0:
+            self.putting.append(WaitingPut(client, serial, self.now + timeout, args))
+        return None
+
+    def take(self, client: int) -> Task | None:
+        """The first task, if there is one."""
+        self.settle()
+        return self.take_first(self.session_of(client).number)
+
+    def take_first(self, owner: int) -> Task | None:
+        """The first task goes to that session; 0: to nobody's, for a while."""
+        task = self.first()
+        if task is None:
+            return None
+        self.token += 1
+        task.status, task.owner, task.token = TAKEN, owner, self.token
+        task.until = self.taken_until(task)
+        self.calls["take"] += 1
+        return task
+
+    def taken_until(self, task: Task) -> int | None:
+        """When the task comes back by itself."""
+        ttr = task.ttr
+        if task.owner == 0 and ttr >= FOR_EVER:
+            ttr = GETJOB_TTR
+        elif task.owner != 0 and not self.has_times:
+            return None
+        return self.capped(task, self.now + ttr)
+
+    def capped(self, task: Task, until: int) -> int:
+        """Not after the end of its life, where that ends a TAKEN task."""
+        return min(until, task.created + task.ttl) if self.ttl_ends_taken else until
+
+    def wait(self, client: int, number: int, timeout: int) -> None:
+        """A take that waits; 0: for ever."""
+        until = self.now + timeout if timeout else None
+        self.waiting.append(Waiting(number, client, until))
+
+    def touch(self, client: int, number: int, increment: int, token: int) -> Task | None:
+        """More time for the holder."""
+        if increment <= 0:
+            return None
+        self.settle()
+        task = self.own(client, number, token)
+        self.calls["touch"] += 1
+        if not self.has_times:
+            raise Refused(f"{self.name} queue does not support touch")
+        assert task.until is not None
+        task.until += increment
+        task.ttl += increment
+        task.ttr += increment
+        return task
+
+    def ack(self, client: int, number: int, token: int) -> Task:
+        """Done."""
+        self.settle()
+        task = self.own(client, number, token)
+        self.calls["ack"] += 1
+        self.remove(task)
+        return task
+
+    def release(self, client: int, number: int, delay: int, token: int) -> Task:
+        """Back, now or later."""
+        self.settle()
+        task = self.own(client, number, token)
+        self.give_up(task, delay)
+        return task
+
+    def give_up(self, task: Task, delay: int) -> None:
+        """Its holder gives it back."""
+        self.calls["release"] += 1
+        self.ready(task)
+        if self.has_times and delay > 0:
+            task.ttl += delay
+            task.status, task.until = DELAYED, self.now + delay
+
+    def peek(self, number: int) -> Task:
+        """Only look."""
+        self.settle()
+        return self.find(number)
+
+    def bury(self, number: int, token: int) -> Task:
+        """Out of the way."""
+        self.settle()
+        task = self.find(number)
+        if token and (task.status != TAKEN or task.token != token):
+            raise Refused("Task was not taken")
+        if task.status != BURIED:
+            self.ready(task)
+            task.status = BURIED
+            self.calls["bury"] += 1
+        return task
+
+    def kick(self, count: int) -> int:
+        """Back into the way."""
+        self.settle()
+        buried = [task for task in self.tasks if task.status == BURIED]
+        buried.sort(key=lambda task: (task.pri, task.number))
+        for task in buried[: max(count, 0)]:
+            self.calls["kick"] += 1
+            self.ready(task)
+        return min(max(count, 0), len(buried))
+
+    def delete(self, number: int) -> Task:
+        """Gone, whoever holds it."""
+        self.settle()
+        task = self.find(number)
+        self.calls["delete"] += 1
+        self.remove(task)
+        return task
+
+    def truncate(self) -> int:
+        """All gone, and not counted as done."""
+        count = len(self.tasks)
+        tasks, self.tasks = self.tasks, []
+        for task in tasks:
+            task.status = DONE
+        self.admit()
+        return count
+
+    def release_all(self) -> int:
+        """All that is taken goes back."""
+        self.settle()
+        taken = [task for task in self.tasks if task.status == TAKEN]
+        for task in taken:
+            self.calls["release"] += 1
+            self.ready(task)
+        return len(taken)
+
+    # the commands for jobs
+
+    def getjob(self) -> Task | None:
+        """A take that no session holds."""
+        self.settle()
+        return self.take_first(0)
+
+    def held(self, client: int, number: int) -> Task | None:
+        """The task, if that client may finish it by job id."""
+        session = [one.number for one in self.sessions if client in one.clients]
+        for task in self.tasks:
+            if task.number == number and task.status == TAKEN:
+                return task if task.owner == 0 or task.owner in session else None
+        return None
+
+    def ackjob(self, client: int, number: int) -> bool:
+        """Done, by job id."""
+        task = self.held(client, number)
+        if task is None:
+            return False
+        self.calls["ack"] += 1
+        self.remove(task)
+        return True
+
+    def nack(self, client: int, number: int, delay: int) -> bool:
+        """Given back, by job id."""
+        task = self.held(client, number)
+        if task is not None:
+            self.give_up(task, delay)
+        return task is not None
+
+    def working(self, client: int, number: int) -> bool:
+        """The time to work on it begins anew, by job id."""
+        task = self.held(client, number)
+        if task is None:
+            return False
+        self.calls["touch"] += 1
+        if task.until is not None:
+            ttr = GETJOB_TTR if task.ttr >= FOR_EVER else task.ttr
+            task.until = max(task.until, self.capped(task, self.now + ttr))
+        return True
+
+    # sessions
+
+    def session_of(self, client: int) -> Session:
+        """The client's session, made when it has none."""
+        for session in self.sessions:
+            if client in session.clients:
+                return session
+        self.session_count += 1
+        session = Session(self.session_count, {client})
+        self.sessions.append(session)
+        return session
+
+    def join(self, client: int, other: int) -> None:
+        """The client joins the session of another one."""
+        session = self.session_of(other)
+        if client not in session.clients:
+            self.leave(client)
+            session.clients.add(client)
+
+    def gone(self, client: int) -> None:
+        """The client is not there any more."""
+        self.putting = [put for put in self.putting if put.client != client]
+        self.leave(client)
+
+    def leave(self, client: int) -> None:
+        """After the last one its tasks go back, now or in a while."""
+        for session in list(self.sessions):
+            if client in session.clients:
+                session.clients.remove(client)
+                if not session.clients and self.session_ttr == 0:
+                    self.end_session(session)
+                elif not session.clients:
+                    session.until = self.now + self.session_ttr
+
+    def end_session(self, session: Session) -> None:
+        """Its tasks go back."""
+        self.sessions.remove(session)
+        for task in self.tasks:
+            if task.status == TAKEN and task.owner == session.number:
+                self.calls["release"] += 1
+                self.ready(task)
+
+    # looking
+
+    def count(self, status: str) -> int:
+        """Tasks with that status."""
+        return sum(task.status == status for task in self.tasks)
+
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """As the API tells it."""
+        calls = dict(self.calls)
+        if self.name == "utubettl":
+            calls["delayed"] = calls["delay"]
+        tasks = {
+            "taken": self.count(TAKEN),
+            "ready": self.count(READY),
+            "buried": self.count(BURIED),
+            "delayed": self.count(DELAYED),
+            "done": self.done,
+            "total": len(self.tasks),
+        }
+        return {"tasks": tasks, "calls": calls}
+
+
+class FifoModel(Model):
+    """The lowest number goes first; no times."""
+
+
+class FifoTtlModel(Model):
+    """The lowest (pri, number) goes first; ttl ends every task, TAKEN ones too."""
+
+    name = "fifottl"
+    has_times = True
+    ttl_ends_taken = True
+
+
+class LimFifoTtlModel(FifoTtlModel):
+    """As fifottl, with room for so many tasks of any status."""
+
+    name = "limfifottl"
+    has_capacity = True
+
+
+class UTubeModel(Model):
+    """The lowest number goes first whose sub-queue has no TAKEN task."""
+
+    name = "utube"
+    has_subqueues = True
+
+    def may_be_taken(self, task: Task) -> bool:
+        """Not while another task of its sub-queue is TAKEN."""
+        busy = {other.subqueue for other in self.tasks if other.status == TAKEN}
+        return super().may_be_taken(task) and task.subqueue not in busy
+
+
+class UTubeTtlModel(UTubeModel):
+    """As utube, by (pri, number); a TAKEN task outlives its ttl until it comes back."""
+
+    name = "utubettl"
+    has_times = True
+
+
+MODELS: list[Callable[[int, int, int, int, int], Model]] = [
+    FifoModel,
+    FifoTtlModel,
+    LimFifoTtlModel,
+    UTubeModel,
+    UTubeTtlModel,
+]
