@@ -172,7 +172,7 @@ class TubePolicy(Tubes):
             remove_tube(n, self, tube)
 
     def check(self, n: Node) -> None:
-        """Assert that tubes, sessions and tasks agree (T2, T4, T8, T12 of the bar)."""
+        """Assert that tubes, sessions and tasks agree (T3.4, T7.1, T8.4, T11.3)."""
         held: i64 = 0
         used: i64 = 0
         tasks: i64 = 0
