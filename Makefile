@@ -3,12 +3,13 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled sim chaos bench lint types docs build clean
+.PHONY: help setup demo test test-compiled sim chaos fuzz bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
 JOBS ?= 2
 ARGS ?=
+SPAN ?= 600
 
 # The first Python 3.11+ that answers; python3 may be an older one.
 FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 python3.14; do \
@@ -39,6 +40,11 @@ sim: setup ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what i
 chaos: setup ## real nodes, and Spark, killed and cut off for long (ARGS="--minutes 10 --nodes 5")
 	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py $(ARGS)
 	@env -u PYTHONPATH $(PY) -P -m pytest -q -s tests/e2e/spark_chaos*.py
+
+fuzz: setup ## feed frames of the bus and of IPROTO with nonsense (needs atheris; SPAN=600 seconds each)
+	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install -q atheris==3.0.0
+	@mkdir -p build/fuzz
+	@for one in bus iproto; do (cd build/fuzz && PYTHONPATH="$(CURDIR)/src" "$(CURDIR)/$(PY)" "$(CURDIR)/fuzz/$$one.py" -max_total_time=$(SPAN)); done
 
 bench: setup ## measure against redis-server and beanstalkd, where installed
 	@$(PY) bench/run.py $(ARGS)
