@@ -17,9 +17,10 @@ from hist_rows import same_rows
 from spark_history import START_MS, deliver, make_job
 
 from tuque.server.eventlog import EventLog
-from tuque.spark import pipeline, silver
+from tuque.spark import gold, pipeline, silver
 from tuque.spark.compact import compact
-from tuque.spark.engines import SparkEngine
+from tuque.spark.duck import DuckEngine
+from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.errors import NoEventsError, StreamError
 from tuque.spark.streams import Options, is_streamed, run_stream
 
@@ -202,6 +203,37 @@ def test_a_stream_of_silver_and_the_query_that_picks_one_end(
     assert len(engine.rows("SELECT * FROM ends")) == len(picked) + 5
 
 
+def test_streamed_gold_and_the_query_that_counts_each_job_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """H4.7: over both tables it gives the rows of a run at once, on either engine."""
+    events, out = tmp_path / "events", tmp_path / "out"
+    write_cluster_history(events)
+    for table in ("silver", "gold"):
+        run_stream(spark, Options(table, events, out, "10 seconds", once=True), lambda _: None)
+    want = at_once(spark, events, tmp_path / "whole")["gold"]
+    last = max(map(minute_of, want))
+    want = [row for row in want if minute_of(row) < last]  # the others are still to come
+    engine: Engine
+    with DuckEngine(threads=2) as duck:
+        for engine in (SparkEngine(spark, tmp_path / "kept"), duck):
+            is_spark = engine is not duck
+            for view, table in (("ends", "silver"), ("minutes", "gold")):
+                place = f"parquet.`{out / table}`" if is_spark else f"'{out / table}/*/*.parquet'"
+                engine.view(view, f"SELECT * FROM {place}")
+            assert engine.keep("twice", silver.TWICE) == 5
+            assert engine.keep("extra", silver.EXTRA) == 5
+            found = engine.rows(gold.ONCE)
+            same_rows([plain(row) for row in found], [plain(row) for row in want])
+            both = engine.rows("SELECT sum(change) AS change FROM minutes")
+            assert both[0]["change"] == sum(row["change"] for row in want) - 5, "as it is written"
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Without zones, which engines tell in their own ways."""
+    return {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in row.items()}
+
+
 def test_tables_and_checkpoints_are_not_mixed(
     spark: SparkSession, segments: list[Path], tmp_path: Path
 ) -> None:
@@ -225,14 +257,17 @@ def test_tables_and_checkpoints_are_not_mixed(
 def test_the_page_about_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """docs/histories.md: the query that picks one end, as it stands there."""
+    """docs/histories.md: the queries that pick one end, as they stand there."""
     page = Path(__file__).parents[2] / "docs" / "histories.md"
-    code = page.read_text().split("```python\n")[1].split("```")[0]
+    blocks = page.read_text().split("```python\n")[1:3]
+    code = "".join(block.split("```")[0] for block in blocks)
     write_cluster_history(tmp_path / "events")
-    options = Options("silver", tmp_path / "events", tmp_path / "tables", once=True)
-    run_stream(spark, options, lambda _: None)
+    for table in ("silver", "gold"):
+        options = Options(table, tmp_path / "events", tmp_path / "tables", "1 second", once=True)
+        run_stream(spark, options, lambda _: None)
     monkeypatch.chdir(tmp_path)
-    code = code.replace("tables/silver", str(tmp_path / "tables" / "silver"))  # the JVM stays
+    code = code.replace("`tables/", f"`{tmp_path}/tables/")  # the JVM stays
     exec(compile(code, str(page), "exec"), {})
     shown = capsys.readouterr().out
     assert "|  acked|" in shown and "|       6|" in shown, shown
+    assert "|    q|         5|          2|" in shown, shown

@@ -150,6 +150,22 @@ def test_one_row_per_queue_and_minute(engine: Engine, tmp_path: Path) -> None:
     assert {row["date"] for row in found} == {date(2026, 1, 1)}
 
 
+def test_a_job_with_two_ends_counts_once(engine: Engine, cluster: Path, tmp_path: Path) -> None:
+    """H3.1: gold has the ends that silver has, hist_cluster.py tells which, and no other one."""
+    pipeline.build_gold(engine, files(cluster), tmp_path)
+    found = sorted(engine.rows("SELECT * FROM gold"), key=lambda row: row["minute"])
+    kept = "added acked dead expired deleted change".split()
+    assert [[at(row["minute"]), *(row[c] for c in kept)] for row in found] == [
+        [0, 9, 5, 1, 1, 1, 1],  # H is open
+        [MIDNIGHT_MS - 60_000, 1, 0, 0, 0, 0, 1],
+        [MIDNIGHT_MS, 0, 1, 0, 0, 0, -1],
+    ]
+    assert found[0]["total_max_ms"] == 5000.0
+    done = sum(sum(row[c] for c in kept[1:5]) for row in found)
+    pipeline.build_silver(engine, files(cluster), tmp_path)
+    assert done == len(engine.rows("SELECT * FROM silver"))
+
+
 def test_the_report_gathers_jobs_of_several_nodes(
     engine: Engine, cluster: Path, tmp_path: Path
 ) -> None:

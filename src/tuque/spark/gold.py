@@ -1,7 +1,8 @@
 """Gold: one row per queue and minute, in SQL that Spark and duckdb both take (SPEC H3).
 
-Decides what is counted in which minute. Counts are of events, in the minute of the event;
-percentiles are of the jobs that ended in the minute. Knows no engine, no files.
+Decides what is counted in which minute. Counts are of events, in the minute of the event, of
+ends only the one of each job that counts (H2); percentiles are of the jobs that ended in the
+minute. Knows no engine, no files.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from tuque.spark.silver import ENDED
 
 COUNTED: Final = "added delivered acked nacked requeued expired dead deleted".split()
 LATENCIES: Final = (
-    "wait_p50_ms wait_p95_ms wait_p99_ms process_p50_ms process_p95_ms process_p99_ms"
+    "wait_p50_ms wait_p95_ms wait_p99_ms process_p50_ms process_p95_ms process_p99_ms".split()
 )
 
 # What each event adds to its minute. `change` is that of the number of unfinished jobs.
@@ -32,25 +33,33 @@ FROM (
          unix_micros(first_delivered_at) AS first_us,
          unix_micros(last_delivered_at) AS last_us,
          coalesce(delay_ms, CAST(0 AS BIGINT)) * 1000 AS delay_us
-  FROM events WHERE job_id <> ''
+  FROM counted WHERE job_id <> ''
 ) e
+"""
+
+# The events that count: `events` without those of `extra`, the ends that silver leaves out.
+# A stream counts them all: to know the ends of a job it would have to keep every job for as
+# long as another end may come, which costs nine tenths of its speed. ONCE is for its table.
+COUNTED_EVENTS: Final = """
+SELECT * FROM events
+WHERE NOT EXISTS (SELECT 1 FROM extra x WHERE x.node = events.node AND x.seq = events.seq)
 """
 
 
 def minutes(by: str = "date_trunc('minute', ts)", start: str = "minute") -> str:
-    """The query over `events`; `by` cuts time into minutes and `start` is where one begins.
+    """The query over `counted`; `by` cuts time into minutes and `start` is where one begins.
 
     A stream needs Spark's own window there, as the watermark follows no other expression.
     """
     counts = ",\n         ".join(
         f"CAST(count_if(event = '{event}') AS BIGINT) AS {event}" for event in COUNTED
     )
+    cells = ", ".join(
+        f"element_at({name[:-7]}, {place}) AS {name}"
+        for place, name in zip((1, 2, 3) * 2, LATENCIES, strict=True)
+    )
     return f"""
-SELECT queue, minute, {", ".join(COUNTED)}, redelivered, change,
-       element_at(wait, 1) AS wait_p50_ms, element_at(wait, 2) AS wait_p95_ms,
-       element_at(wait, 3) AS wait_p99_ms,
-       element_at(process, 1) AS process_p50_ms, element_at(process, 2) AS process_p95_ms,
-       element_at(process, 3) AS process_p99_ms,
+SELECT queue, minute, {", ".join(COUNTED)}, redelivered, change, {cells},
        total_max_ms, to_date(minute) AS date
 FROM (
   SELECT queue, {start} AS minute,
@@ -68,6 +77,51 @@ FROM (
 
 MINUTES: Final = minutes()
 STREAMED: Final = minutes("window(ts, '1 minute')", "minute.start")
+
+_LESS: Final = ", ".join(
+    f"m.{event} - coalesce(o.{event}, 0) AS {event}" if event in ENDED else f"m.{event}"
+    for event in COUNTED
+)
+_OFF: Final = ", ".join(
+    f"CAST(count_if(outcome = '{event}') AS BIGINT) AS {event}"
+    for event in COUNTED
+    if event in ENDED
+)
+_AGAIN: Final = ", ".join(
+    f"CASE WHEN o.events IS NULL THEN m.{name} "
+    f"ELSE element_at(a.{name[:-7]}, {place}) END AS {name}"
+    for place, name in zip((1, 2, 3) * 2, LATENCIES, strict=True)
+)
+
+# What a stream wrote as `minutes` (gold) and `ends` (silver), with one end for each job: of
+# the minutes that have an end too many (`extra`) the percentiles are made again (H3.1, H4.7).
+ONCE: Final = f"""
+WITH timed AS (
+  SELECT e.*, date_trunc('minute', e.ended_at) AS minute, x.seq IS NOT NULL AS is_extra
+  FROM ends e LEFT JOIN extra x ON x.node = e.node AND x.seq = e.seq
+), off AS (
+  SELECT queue, minute, count(*) AS events, {_OFF} FROM timed WHERE is_extra GROUP BY queue, minute
+), again AS (
+  SELECT queue, minute,
+         percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait,
+         percentile(process_ms, array(0.5, 0.95, 0.99)) AS process,
+         max(total_ms) AS total_max_ms
+  FROM timed t
+  WHERE NOT is_extra
+  AND EXISTS (SELECT 1 FROM off o WHERE o.queue = t.queue AND o.minute = t.minute)
+  GROUP BY queue, minute
+), less AS (
+  SELECT m.queue, m.minute, {_LESS}, m.redelivered,
+         CAST(m.change + coalesce(o.events, 0) AS BIGINT) AS change,
+         {_AGAIN},
+         CASE WHEN o.events IS NULL THEN m.total_max_ms ELSE a.total_max_ms END AS total_max_ms,
+         m.date
+  FROM minutes m
+  LEFT JOIN off o ON o.queue = m.queue AND o.minute = m.minute
+  LEFT JOIN again a ON a.queue = m.queue AND a.minute = m.minute
+)
+SELECT * FROM less WHERE {" + ".join(COUNTED)} > 0
+"""
 
 # The table `minutes` (gold as it is written) with what needs all of it: the number of
 # unfinished jobs at the end of each minute (H3.4).

@@ -179,6 +179,12 @@ def build_silver(engine: Engine, files: list[str], out: Path) -> None:
 def build_gold(engine: Engine, files: list[str], out: Path) -> None:
     """Write `gold` under `out`: one row per queue and minute (SPEC H3)."""
     read_events(engine, files)
+    engine.view("ends", silver.ENDS)
+    if engine.keep("twice", silver.TWICE):
+        engine.keep("extra", silver.EXTRA)
+        engine.view("counted", gold.COUNTED_EVENTS)
+    else:
+        engine.view("counted", "SELECT * FROM events")
     engine.table("gold", gold.MINUTES, out / "gold")
 
 

@@ -53,15 +53,20 @@ COLUMNS: Final = """job_id, queue, added_at, enqueued_at, first_delivered_at, la
        ended_at, outcome, deliveries, nacks, timeouts, size, wait_ms, process_ms, total_ms,
        reason, node, seq, date"""
 
+_PLACED: Final = f"""
+  SELECT *, row_number() OVER (
+    PARTITION BY job_id ORDER BY {RANK}, ended_at, node, seq
+  ) AS place
+  FROM ends WHERE EXISTS (SELECT 1 FROM twice t WHERE t.job = xxhash64(ends.job_id))
+"""
+
+# The ends that do not count, as the events they are.
+EXTRA: Final = f"SELECT node, seq FROM ({_PLACED}) ranked WHERE place > 1"
+
 # One row per job (H2), of `ends` and `twice`.
 ONCE: Final = f"""
 SELECT {COLUMNS}
 FROM ends WHERE NOT EXISTS (SELECT 1 FROM twice t WHERE t.job = xxhash64(ends.job_id))
 UNION ALL
-SELECT {COLUMNS} FROM (
-  SELECT *, row_number() OVER (
-    PARTITION BY job_id ORDER BY {RANK}, ended_at, node, seq
-  ) AS place
-  FROM ends WHERE EXISTS (SELECT 1 FROM twice t WHERE t.job = xxhash64(ends.job_id))
-) ranked WHERE place = 1
+SELECT {COLUMNS} FROM ({_PLACED}) ranked WHERE place = 1
 """

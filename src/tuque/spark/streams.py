@@ -96,7 +96,7 @@ def start(spark: SparkSession, options: Options) -> StreamingQuery:
     rows = events_stream(spark, options.events, options.files)
     if options.table == "gold":
         rows = rows.withWatermark("ts", options.watermark)
-    rows.createOrReplaceTempView("events")
+    rows.createOrReplaceTempView("counted" if options.table == "gold" else "events")
     frame = spark.sql(gold.STREAMED if options.table == "gold" else silver.ENDS)
     writer = (
         frame.writeStream.queryName(f"tuque-{options.table}")
