@@ -18,7 +18,7 @@ from real_server import RealServer
 
 from tuque import Client
 from tuque.errors import Fenced
-from tuque.spark import leases_parts, source_options, source_peek
+from tuque.spark import leases_parts, nack, source_options, source_peek
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import Leases, Offset, shares
 
@@ -261,7 +261,7 @@ def test_all_nodes_are_away(ground: Ground) -> None:
     query.step()
     for node in ground.nodes:
         node.kill()
-    with pytest.raises(SourceError, match="no answer for retryTimeout"):
+    with pytest.raises(SourceError, match="no node answers for retryTimeout: .*refused"):
         query.plan()
 
 
@@ -275,7 +275,7 @@ def test_a_node_that_is_away_when_the_query_starts(ground: Ground) -> None:
     away = query_key(first, nodes[1])
     nodes[1].kill()
     again = ground.query(*nodes, retryTimeout="1s")
-    with pytest.raises(SourceError, match="does not answer|no answer"):
+    with pytest.raises(SourceError, match="does not answer|no node answers"):
         again.run(end)
     nodes[1].start()
     again = ground.query(*nodes)
@@ -375,6 +375,19 @@ def test_all_nodes_of_the_cluster(ground: Ground) -> None:
     assert query.step() == 150
     assert len(query.done) == 3
     query.assert_once(150)
+
+
+def test_jobs_are_given_back_to_their_nodes(ground: Ground) -> None:
+    """The rows of a batch say which."""
+    for number, node in enumerate(ground.nodes):
+        ground.fill(node, number * 10, 10)
+    query = ground.query(*ground.nodes)
+    rows = []
+    for part in leases_parts.parts_of(query.leases, {}, query.plan()):
+        for page in leases_parts.read(query.leases.options, part):
+            first = page.ids[:40].decode()
+            rows.append({"id": first, "lease": part.lease(ground.queue), "node": str(part.address)})
+    assert nack(url(ground.nodes[0]), rows) == len(rows) == 6
 
 
 def test_available_now_of_several_nodes(ground: Ground) -> None:

@@ -130,6 +130,28 @@ def test_batches_are_acknowledged_when_the_next_is_asked_for(
     assert client.info()["registered_jobs"] == 0, "the last batch too"
 
 
+def test_batches_are_acknowledged_when_spark_says_commit(
+    broker: RealServer, client: Client
+) -> None:
+    """ackOn=commit: nothing before, and nothing twice."""
+    fill(client, 5)
+    stream = reader(broker, ackon="commit")
+    one = stream.latestOffset(stream.initialOffset(), ReadMaxRows(3))
+    two = stream.latestOffset(one, ReadMaxRows(10))
+    assert client.info()["registered_jobs"] == 5
+    stream.commit(one)
+    assert client.info()["registered_jobs"] == 2
+    assert read(stream, one, two) == numbers(3, 5)
+    stream.commit(two)
+    assert client.info()["registered_jobs"] == 0
+
+
+@pytest.mark.parametrize("offset", [{"epoch": 5, "seq": 1}, {"ids": ["D-1", "D-2"]}])
+def test_an_offset_of_another_mode(broker: RealServer, offset: Any) -> None:
+    with pytest.raises(SourceError, match="another mode"):
+        reader(broker).latestOffset(offset, ReadMaxRows(1))
+
+
 def test_a_restart_goes_on_with_its_batches(broker: RealServer, client: Client) -> None:
     """From the offset log; also when the broker was killed in between."""
     fill(client, 4)
@@ -312,6 +334,8 @@ def test_rows_are_given_back_as_failed(broker: RealServer, client: Client) -> No
         ({"group": "g", "heartbeat": "10m"}, "heartbeat"),
         ({"group": "g", "ackedBy": "me"}, "ackedBy"),
         ({"group": "g", "states": "open"}, "states"),
+        ({"group": "g", "url": "tuque://a,b", "ackedBy": "sink"}, "one node"),
+        ({"group": "g", "nodes": "cluster", "ackedBy": "sink"}, "one node"),
         ({"mode": "ids", "url": "tuque://a,b"}, "one node"),
         ({"mode": "ids", "group": "g"}, "group goes with mode=lease"),
         ({"mode": "ids", "maxJobsPerTrigger": "50000"}, "maxJobsPerTrigger"),

@@ -6,7 +6,7 @@ that ends with it is the start of the next one, since then Spark's commit log ha
 
 A node that is away keeps its place in the offset, and the others go on. What one node does not
 know any more (it lost its memory, or gave the batch up after its lease) is opened anew there: its
-jobs may come again, none is lost. How rows of a batch are read is leases_read.py's.
+jobs may come again, none is lost. How rows of a batch are read is leases_parts.py's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
 
 from tuque.client.leases import LeaseInfo
 from tuque.client.sync import Client
@@ -27,7 +26,6 @@ from tuque.spark.source_nodes import PAUSE_S, AwayError, Node
 from tuque.spark.source_options import SourceOptions
 
 Offset = dict[str, list[int]]
-SHOWN: Final = 8  # characters of a node's id, for a person
 
 
 class Place:
@@ -43,11 +41,6 @@ class Place:
         self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
         self.leased: dict[tuple[int, int], int] = {}  # of those, by epoch and batch
         self.has_beats = False
-
-    @property
-    def name(self) -> str:
-        """For a person."""
-        return f"{self.node.address} ({self.id[:SHOWN]})"
 
 
 class Leases:
@@ -102,9 +95,12 @@ class Leases:
             if ask():
                 return
             if time.monotonic() > until_s:
-                nodes = ", ".join(map(str, self.options.broker.seeds))
-                raise SourceError(f"{nodes}: no answer for retryTimeout")
+                raise SourceError(f"no node answers for retryTimeout: {self._why_away()}")
             time.sleep(PAUSE_S)
+
+    def _why_away(self) -> str:
+        nodes = [*self.unmet, *(place.node for place in self.places.values())]
+        return "; ".join(f"{node.address}: {node.why_away}" for node in nodes if node.why_away)
 
     def place_of(self, id: str) -> Place | None:
         """The place of a node that an offset names; None: it is none of the given."""
@@ -153,7 +149,7 @@ class Leases:
         def ask() -> bool:
             places = [place for place in self.places.values() if self._take_up(place, start)]
             self._take(places, most, end)
-            return any(not place.node.is_away for place in places)
+            return any(not place.node.why_away for place in places)
 
         self._until_heard(ask)
         found = dict(sorted(end.items()))
@@ -357,7 +353,7 @@ def shares(queued: Sequence[int], most: int) -> list[int]:
 def check(offset: Offset) -> None:
     """Raises SourceError when an offset is none of ours."""
     for id, at in offset.items():
-        if not (isinstance(at, list) and len(at) == 2):
+        if not (isinstance(at, list) and len(at) == 2 and all(isinstance(n, int) for n in at)):
             raise SourceError(
                 f"the checkpoint has {id}: {at!r}, which is no node with epoch and batch: "
                 "it was written by another source, or with another mode"

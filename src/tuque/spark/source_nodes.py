@@ -40,7 +40,7 @@ class Node:
         self._retry_s = retry_timeout_ms / 1000
         self._client: Client | None = None
         self._until_s = 0.0  # it is not tried before
-        self.is_away = False  # what came of the last try
+        self.why_away = ""  # what came of the last try; empty: an answer
 
     def ask(self, call: Callable[[Client], T]) -> T:
         """The answer, also of a node that is away for a while.
@@ -74,11 +74,11 @@ class Node:
             self._client = Client(url_of(self._settings))
         try:
             found = call(self._client)
-        except AWAY:
-            self.is_away = True
+        except AWAY as err:
+            self.why_away = str(err) or type(err).__name__
             self.close()
             raise
-        self.is_away = False
+        self.why_away = ""
         return found
 
     def close(self) -> None:
