@@ -468,6 +468,18 @@ def test_a_lease_that_ends_before_its_batch_is_read(ground: Ground) -> None:
     query.assert_once(100)
 
 
+def test_a_lease_is_kept(ground: Ground) -> None:
+    """Through a batch that takes longer than it, on each node."""
+    for number, node in enumerate(ground.nodes):
+        ground.fill(node, number * 10, 10)
+    query = ground.query(*ground.nodes, leaseTimeout="1s")
+    end = query.plan()
+    with Client(url(ground.nodes[2])) as rival:
+        assert rival.getjob(ground.queue, count=10, timeout_ms=3000) == []
+    query.run(end)
+    query.assert_once(30)
+
+
 def test_a_lease_that_ends_is_said(ground: Ground) -> None:
     """Unless failOnDataLoss is false."""
     node = ground.nodes[0]

@@ -76,7 +76,6 @@ class Node:
             found = call(self._client)
         except AWAY as err:
             self.why_away = str(err) or type(err).__name__
-            self.close()
             raise
         self.why_away = ""
         return found
