@@ -23,10 +23,10 @@ TESTS = ROOT / "tests"
 RULE = re.compile(r"^### ([A-Z]\d+) (.+)$")
 STEP = re.compile(r"^- ([A-Z]\d+)\.(\d+) (.+)$")
 NAMED = re.compile(
-    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZT]\d{1,2})(?:\.(\d{1,2}))?(?![A-Za-z0-9_])"
+    r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTI]\d{1,2})(?:\.(\d{1,2}))?(?![A-Za-z0-9_])"
 )
-SPAN = re.compile(r"([GCRVQAPMJSEFHKBLYZT]\d{1,2})\.(\d{1,2})-\1\.(\d{1,2})")
-RULE_SPAN = re.compile(r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZT])(\d{1,2})-\1(\d{1,2})(?![\d.])")
+SPAN = re.compile(r"([GCRVQAPMJSEFHKBLYZTI]\d{1,2})\.(\d{1,2})-\1\.(\d{1,2})")
+RULE_SPAN = re.compile(r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTI])(\d{1,2})-\1(\d{1,2})(?![\d.])")
 STEPS_DEMANDED = "GRVQA"
 CLUSTER = "(cluster)"
 

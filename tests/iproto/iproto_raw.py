@@ -182,7 +182,8 @@ class IprotoBox(PumpBox):
         return made
 
     def pass_ms(self, ms: int) -> None:
-        """Let time go by for the node."""
+        """Let time go by for the node, after what has happened already."""
+        self.pump.turn(0)
         self.server.clock_offset_ms += ms
         self.pump.turn(0)
         self.pump.turn(0)

@@ -36,6 +36,7 @@ from tuque.server.clients import (
     Client,
 )
 from tuque.server.faults import on_fault
+from tuque.server.iproto_replies import tell_take
 from tuque.server.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.producers import await_copies, keep_order, late_error
 from tuque.server.state import Server, log
@@ -380,6 +381,8 @@ def tell_wakes(s: Server) -> None:
     s.n.wakes = []
     for wake in wakes:
         c = s.by_number.get(wake.client)
+        if c is None and len(s.takes) > 0:
+            tell_take(s, wake)
         if c is None or not c.is_blocked:
             continue
         c.is_blocked = False

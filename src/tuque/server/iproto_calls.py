@@ -1,23 +1,44 @@
 """One request of IPROTO: what type it is, whether it may be, what answers it (SPEC I4, I5)."""
 
-from typing import Final
+from typing import Final, final
 
+from tuque.core.deliver import serve_ready
+from tuque.core.evict import make_room
 from tuque.core.procedures import check
+from tuque.server.dispatch import tell_wakes
 from tuque.server.iproto_conn import GUEST, Wired
+from tuque.server.iproto_queue import (
+    CFG,
+    CREATE_TUBE,
+    FUNCTIONS,
+    run_eval,
+    run_function,
+)
+from tuque.server.iproto_replies import put_values
+from tuque.server.iproto_tubes import METHODS, PUT, READ_ONLY, Call, run_method
 from tuque.server.state import Server, log
+from tuque.tubes.admin import may
+from tuque.tubes.errors import TubeError
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.sessions import leave, session_for
 from tuque.wire.iproto import (
     AUTH,
     CALL,
     CALL_16,
     E_ACCESS,
+    E_JOURNAL,
+    E_LOADING,
+    E_MEMORY,
     E_MSGPACK,
     E_NO_PROC,
     E_NO_SPACE,
     E_NO_USER,
     E_PASSWORD,
     E_PROC,
+    E_READ_ONLY,
     E_TYPE,
     EVAL,
+    EXPRESSION,
     FUNCTION,
     ID,
     PING,
@@ -36,6 +57,17 @@ from tuque.wire.iproto import (
 from tuque.wire.msgpack import BIN, INT, STR
 
 SCRAMBLE_BYTES: Final = 20
+ARGS_MAX: Final = 8  # more are not looked at
+TUBES: Final = b"queue.tube."
+NAME_KEPT: Final = 200
+NAMES_MAX: Final = 10_000
+EVICT_PER_CALL: Final = 1000  # records dropped before one call at the most
+CHANGING: Final = [CREATE_TUBE, CFG]
+
+# what a name below queue.tube means when it is no method
+NO_METHOD: Final = -1
+NO_RECEIVER: Final = -2  # queue.tube.name.method
+NO_FUNCTION: Final = -3  # queue.tube.name
 INTERNAL: Final = b"internal error, the log of the server says more"
 
 
@@ -49,6 +81,8 @@ def answer(s: Server, w: Wired, request: Request) -> None:
         run(s, w, request)
     except IprotoError as error:
         w.out.append(error_reply(request.sync, error.code, error.text))
+    except TubeError as refused:
+        w.out.append(error_reply(request.sync, int(refused.code), refused.text))
     except AssertionError:
         raise
     except Exception:
@@ -56,13 +90,17 @@ def answer(s: Server, w: Wired, request: Request) -> None:
         check(s.n)  # C3.12
         del w.out[written:]
         w.out.append(error_reply(request.sync, E_PROC, INTERNAL))
+    if len(s.n.ready) > 0:
+        serve_ready(s.n)
+    if len(s.n.wakes) > 0:
+        tell_wakes(s)
 
 
 def run(s: Server, w: Wired, request: Request) -> None:
     """Answer a request by its type. Raises IprotoError."""
     type = request.type
     if type in (CALL, CALL_16):
-        call(s, w, request, type == CALL_16)
+        call(s, w, request)
     elif type == PING:
         w.out.append(ok_reply(request.sync))  # I4.1
     elif type == SELECT:
@@ -73,7 +111,7 @@ def run(s: Server, w: Wired, request: Request) -> None:
     elif type == ID:
         w.out.append(id_reply(request.sync))  # I4.6
     elif type == EVAL:
-        raise IprotoError(E_PROC, b"there is no Lua here")
+        eval_text(s, w, request)
     else:
         raise IprotoError(E_TYPE, b"Unknown request type %d" % type)  # I4.7
 
@@ -92,7 +130,10 @@ def log_in(s: Server, w: Wired, request: Request) -> None:
     name = request.text(USER, b"user name")
     told = request.arguments(2)
     user = s.users.by_name.get(name)
+    before = w.user
     s.trust(w, s.users.guest)  # I5.4
+    if before is not w.user:
+        change_session(s, w)
     if user is None:
         raise IprotoError(E_NO_USER, b"User '%s' is not found" % name)
     if len(told) == 0 and name == GUEST:
@@ -106,13 +147,111 @@ def log_in(s: Server, w: Wired, request: Request) -> None:
         raise IprotoError(E_MSGPACK, b"Invalid MsgPack - invalid scramble size")
     if len(user.secret) == 0 or not proves(scramble, user.secret, w.salt):
         raise IprotoError(E_PASSWORD, b"Incorrect password supplied for user '%s'" % name)
-    s.trust(w, user)  # I5.2
+    if user is not w.user:
+        s.trust(w, user)  # I5.2
+        change_session(s, w)
 
 
-def call(s: Server, w: Wired, request: Request, is_16: bool) -> None:
-    """[I4] ON REQUEST CALL."""
-    name = request.text(FUNCTION, b"function name")
+def change_session(s: Server, w: Wired) -> None:
+    """[I5] Another user's session is not the connection's any more (I5.8)."""
+    t = tubes_of(s.n)
+    leave(s.n, t, w.number)
+    if len(w.takes) > 0:
+        session_for(s.n, t, w.number, w.user.name)
+
+
+@final
+class Name:
+    """What a procedure's name means."""
+
+    def __init__(self, function: int, method: int, tube: bytes) -> None:
+        self.function = function  # of the queue; -1: a method of a tube
+        self.method = method
+        self.tube = tube
+
+
+NAMES: Final[dict[bytes, Name]] = {}  # found before; the same for every connection
+
+
+def call(s: Server, w: Wired, request: Request) -> None:
+    """[I4] ON REQUEST CALL: who may (I5.7), what it is (I4.4), the node's checks, the answer."""
+    word = request.text(FUNCTION, b"function name")
+    t = tubes_of(s.n)
+    is_granted = False
     if not w.user.is_admin:
-        text = b"Execute access to function '%s' is denied for user '%s'" % (name, w.user.name)
-        raise IprotoError(E_ACCESS, text)
-    raise IprotoError(E_NO_PROC, b"Procedure '%s' is not defined" % name)
+        is_granted = may(t, w.user.name, word)
+        if not is_granted:
+            text = b"Execute access to function '%s' is denied for user '%s'"
+            raise IprotoError(E_ACCESS, text % (word, w.user.name))
+    name = NAMES.get(word)
+    if name is None:
+        name = look_up(word, is_granted)
+    one = Call(w, request.sync, request.type == CALL_16, request.arguments(ARGS_MAX))
+    if name.function >= 0:
+        check_node(s, name.function in CHANGING, name.function == CREATE_TUBE)
+        finish(s, one, run_function(s, t, one, name.function))
+        return
+    tube = t.by_name.get(name.tube)
+    if tube is None or name.method == NO_METHOD:
+        raise IprotoError(E_NO_PROC, b"Procedure '%s' is not defined" % word)
+    if name.method == NO_RECEIVER:
+        raise IprotoError(E_PROC, b"attempt to index field 'raw' (a nil value)")
+    if name.method == NO_FUNCTION:
+        raise IprotoError(E_PROC, b"attempt to call a table value")
+    check_node(s, name.method not in READ_ONLY, name.method == PUT)
+    finish(s, one, run_method(s, t, one, tube, name.method))
+
+
+def finish(s: Server, one: Call, found: list[bytes] | None) -> None:
+    """The values go out; None: the answer comes later. Then clients that wait are served (C3.8)."""
+    if found is not None:
+        put_values(one.w, one.sync, one.is_16, found)
+
+
+def look_up(word: bytes, is_granted: bool) -> Name:
+    """[I4] What the name of a procedure means; names of tubes with `.` or `:` mean none."""
+    function = FUNCTIONS.get(word, -1)
+    prefix, colon, method = word.rpartition(b":")
+    name = Name(function, NO_METHOD, b"")
+    if function >= 0:
+        pass
+    elif word.startswith(TUBES):
+        tube = prefix[len(TUBES) :] if colon else word[len(TUBES) :]
+        if b"." not in tube and b":" not in tube:
+            name.tube = tube
+            name.method = METHODS.get(method, NO_METHOD) if colon else NO_FUNCTION
+        elif not colon and tube.rpartition(b".")[2] in METHODS:
+            name.tube = tube.rpartition(b".")[0]
+            name.method = NO_RECEIVER
+    elif is_granted and colon:  # a prefix of the operator's own
+        name.tube = prefix.rpartition(b".")[2]
+        name.method = METHODS.get(method, NO_METHOD)
+        return name
+    if word.startswith(b"queue") and len(word) <= NAME_KEPT and len(NAMES) < NAMES_MAX:
+        NAMES[word] = name
+    return name
+
+
+def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
+    """[I4] What keeps a RESP command from being run keeps a call from it, too (I4.8)."""
+    n = s.n
+    if s.is_loading:
+        raise IprotoError(E_LOADING, b"Instance bootstrap hasn't finished yet")
+    if n.limits.memory_bytes > 0 and n.used_bytes() * 20 > n.limits.memory_bytes * 19:
+        if not make_room(n, EVICT_PER_CALL) and is_growing:
+            raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
+    if len(s.journal_error) > 0 and is_write:
+        raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
+    if len(s.conflict) > 0:
+        raise IprotoError(E_READ_ONLY, b"another node has the id of this one")
+
+
+def eval_text(s: Server, w: Wired, request: Request) -> None:
+    """[I4] ON REQUEST EVAL (I4.5)."""
+    text = request.text(EXPRESSION, b"expression")
+    if not w.user.is_admin:
+        told = b"Execute access to universe '' is denied for user '%s'"
+        raise IprotoError(E_ACCESS, told % w.user.name)
+    check_node(s, True, True)
+    one = Call(w, request.sync, False, request.arguments(ARGS_MAX))
+    finish(s, one, run_eval(s, tubes_of(s.n), one, text, int(request.argument_count())))

@@ -103,6 +103,7 @@ class Outlet:
             del s.by_number[c.number]
         elif isinstance(c, Wired):
             s.part(c)
+        s.leave_tubes(c.number)
         self.poller.drop(c.fd)
         c.sock.close()
         c.forget()

@@ -21,11 +21,13 @@ from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.doors import Doors
 from tuque.server.iproto_conn import Wired
 from tuque.server.iproto_door import IprotoDoor
+from tuque.server.iproto_replies import tell_puts
 from tuque.server.keeping import keep_house, log_notes
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.state import Server, log
+from tuque.tubes.hooks import tubes_of
 
 READ_BYTES: Final = 65_536
 REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
@@ -95,6 +97,8 @@ class Pump:
             return 0
         if self.iproto.has_work():
             return 0
+        if s.n.policy is not None and not s.is_loading and self.has_left():
+            return 0
         if self.rewriting:
             return 1
         at_ms = next_timer_ms(s.n)
@@ -123,6 +127,16 @@ class Pump:
         if left_ms > 60_000:
             left_ms = 60_000
         return left_ms if most_ms < 0 or left_ms < most_ms else most_ms
+
+    def has_left(self) -> bool:
+        """Whether a connection that was closed at the end of a turn left something to be done.
+
+        The tasks of a session go back with its last connection (T8.2).
+        """
+        records = self.s.n.records
+        if len(self.s.n.ready) > 0:
+            return True
+        return records is not None and records.count > 0 and self.s.committer is not None
 
     def turn(self, most_ms: i64) -> None:
         """[C8] One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
@@ -186,6 +200,8 @@ class Pump:
             if len(n.added) > 0:
                 tell_added(s)
         self.iproto.run_stalled()
+        if n.policy is not None:
+            tell_puts(s, tubes_of(n))
         if 0 < self.doors.reopen_ms <= n.now_ms:
             self.doors.reopen()
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:

@@ -29,6 +29,8 @@ from tuque.server.iproto_conn import GUEST, STRANGER_BYTES, Take, User, Users, W
 from tuque.server.monitoring import Latency, SlowLog, Snapshot
 from tuque.server.notes import log
 from tuque.server.peers import Bus
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.sessions import on_client_gone
 from tuque.wire.commands import Command, table
 
 __all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
@@ -180,6 +182,11 @@ class Server:
         w.puts = {}
         del self.wired[w.fd]
         del self.wired_by_number[w.number]
+
+    def leave_tubes(self, number: i64) -> None:
+        """[T8] A connection is closed: it leaves its session."""
+        if self.n.policy is not None:
+            on_client_gone(self.n, tubes_of(self.n), number)
 
     def settle_plain(self) -> None:
         """Find the options of an ADDJOB without any anew: REPLICATE counts who is there (R1.1)."""

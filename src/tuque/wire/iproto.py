@@ -50,7 +50,7 @@ EXPRESSION: Final = 0x27
 
 # codes of errors
 E_MEMORY: Final = 2
-E_SPACE_NAME: Final = 9
+E_READ_ONLY: Final = 7
 E_KEY_TYPE: Final = 18
 E_KEY_COUNT: Final = 19
 E_MSGPACK: Final = 20

@@ -1,0 +1,162 @@
+"""Functions of the whole queue as IPROTO clients call them, and EVAL (SPEC I4, I6)."""
+
+from typing import Final
+
+import msgspec
+
+from tuque.server.iproto_replies import list_value
+from tuque.server.iproto_tubes import TRUE, Call
+from tuque.server.state import Server
+from tuque.tubes import admin
+from tuque.tubes.book import Tubes
+from tuque.tubes.errors import BAD_UUID
+from tuque.tubes.sessions import identify
+from tuque.wire.iproto import (
+    E_ACCESS,
+    E_KEY_COUNT,
+    E_KEY_TYPE,
+    E_PROC,
+    IprotoError,
+    map_head,
+    string,
+)
+from tuque.wire.iproto_args import argument, ms_of, options_of, shown, tube_options
+from tuque.wire.msgpack import BIN, BOOL, FLOAT, INT, STR, Value
+
+# numbers of the functions
+CREATE_TUBE: Final = 0
+CFG: Final = 1
+IDENTIFY: Final = 2
+STATISTICS: Final = 3
+STATE: Final = 4
+TUBE: Final = 5
+REGISTER_DRIVER: Final = 6
+TABLE: Final = 7  # what is no function
+
+FUNCTIONS: Final = {
+    b"queue.create_tube": CREATE_TUBE,
+    b"queue.cfg": CFG,
+    b"queue.identify": IDENTIFY,
+    b"queue.statistics": STATISTICS,
+    b"queue.stats": STATISTICS,
+    b"queue.state": STATE,
+    b"queue.tube": TUBE,
+    b"queue.register_driver": REGISTER_DRIVER,
+    b"queue.driver": TABLE,
+    b"queue": TABLE,
+}
+FALSE: Final = b"\xc2"
+NO_DRIVER: Final = b'tube control methods must contain functions "create_space" and "new"'
+NO_LUA: Final = b"EVAL: there is no Lua here; create_tube and the test for a tube are understood"
+
+
+def run_function(s: Server, t: Tubes, call: Call, function: int) -> list[bytes]:
+    """[I6] ON CALL of a function of the queue. Raises IprotoError and TubeError."""
+    args = call.args
+    if function == STATISTICS:
+        return statistics(t, call)
+    if function == IDENTIFY:
+        return [string(identify(s.n, t, call.w.number, call.w.user.name, uuid_in(args)))]
+    if function == STATE:
+        return [string(admin.state(t))]
+    if function == TUBE:
+        return tubes(t, args)
+    if function == CREATE_TUBE:
+        return create_tube(s, t, call)
+    if function == CFG:
+        return cfg(s, t, args)
+    if function == REGISTER_DRIVER:
+        raise IprotoError(E_PROC, NO_DRIVER)
+    raise IprotoError(E_PROC, b"attempt to call a table value")
+
+
+def create_tube(s: Server, t: Tubes, call: Call) -> list[bytes]:
+    """[I6] ON create_tube(name, type, options): nothing is returned (I3.2)."""
+    args = call.args
+    name = argument(args, 0)
+    if name is None:
+        text = b"Invalid key part count in an exact match (expected 1, got 0)"
+        raise IprotoError(E_KEY_COUNT, text)
+    if name.kind not in (STR, BIN):
+        text = b"Supplied key type of part 0 does not match index part type: expected string"
+        raise IprotoError(E_KEY_TYPE, text)
+    type = argument(args, 1)
+    word = shown(type) if type is not None else b"nil"
+    admin.create_tube(s.n, t, name.payload(), word, tube_options(args), call.w.user.name)
+    return []
+
+
+def uuid_in(args: list[Value]) -> bytes | None:
+    """The 16 bytes given to identify."""
+    value = argument(args, 0)
+    if value is None:
+        return None
+    if value.kind not in (STR, BIN):
+        raise IprotoError(E_PROC, BAD_UUID)
+    return value.payload()
+
+
+def statistics(t: Tubes, call: Call) -> list[bytes]:
+    """[I6] ON statistics(name): one map, or one for each tube."""
+    value = argument(call.args, 0)
+    user = call.w.user
+    if value is not None:
+        name = shown(value)
+        tube = t.by_name.get(name)
+        if tube is None:
+            raise IprotoError(E_PROC, b"attempt to index a nil value")
+        check_read(t, call, name)
+        return [msgspec.msgpack.encode(admin.statistics(t, tube))]
+    parts = [map_head(len(t.by_name))]
+    for name, tube in t.by_name.items():
+        if not user.is_admin:
+            check_read(t, call, name)
+        parts.append(string(name))
+        parts.append(msgspec.msgpack.encode(admin.statistics(t, tube)))
+    return [b"".join(parts)]
+
+
+def check_read(t: Tubes, call: Call, tube: bytes) -> None:
+    """[I5] Whoever may not call the tube may not read its figures (I5.7)."""
+    user = call.w.user
+    if not user.is_admin and not admin.may(t, user.name, b"queue.tube.%s:take" % tube):
+        text = b"Read access to space '%s' is denied for user '%s'"
+        raise IprotoError(E_ACCESS, text % (tube, user.name))
+
+
+def tubes(t: Tubes, args: list[Value]) -> list[bytes]:
+    """[I6] ON tube(name): all names, or whether there is such a tube."""
+    if len(args) == 0:
+        return [list_value([string(name) for name in t.by_name])]
+    if args[0].kind not in (STR, BIN):
+        raise IprotoError(E_PROC, b"argument #1 should be string or nil")
+    return [TRUE if args[0].payload() in t.by_name else FALSE]
+
+
+def cfg(s: Server, t: Tubes, args: list[Value]) -> list[bytes]:
+    """[I6] ON cfg(options): all are looked at before any counts."""
+    ttr_ms: int | None = None
+    in_replicaset: bool | None = None
+    for key, value in options_of(args, 0).items():
+        if key == b"ttr":
+            is_number = value.kind in (INT, FLOAT)
+            if not is_number or shown(value).startswith(b"-"):
+                raise IprotoError(E_PROC, b"Invalid value of ttr: " + shown(value))
+            ttr_ms = int(ms_of(value))
+        elif key == b"in_replicaset":
+            if value.kind != BOOL:
+                raise IprotoError(E_PROC, b"Invalid value of in_replicaset: " + shown(value))
+            in_replicaset = value.is_true()
+        else:
+            raise IprotoError(E_PROC, b"Unknown option " + key)
+    admin.cfg(s.n, t, ttr_ms, in_replicaset)
+    return []
+
+
+def run_eval(s: Server, t: Tubes, call: Call, text: bytes, count: int) -> list[bytes]:
+    """[I4] ON EVAL: the two texts that clients send are understood without Lua (I4.5)."""
+    if count in (2, 3) and b"create_tube" in text:
+        return create_tube(s, t, call)
+    if count == 1 and b"queue.tube[" in text and b"~= nil" in text.partition(b"queue.tube[")[2]:
+        return tubes(t, call.args)
+    raise IprotoError(E_PROC, NO_LUA)

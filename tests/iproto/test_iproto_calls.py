@@ -1,0 +1,410 @@
+"""Calls of IPROTO clients: names, arguments, reply shapes, errors (SPEC I4, I6, T13)."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+from iproto_raw import Conn, IprotoBox, Said, encode, request
+
+TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
+
+
+def tube(box: IprotoBox, type: str = "fifottl", name: str = "t", **options: Any) -> Conn:
+    """A connection that has made a tube."""
+    conn = box.conn()
+    assert conn.call("queue.create_tube", name, type, options) == []
+    return conn
+
+
+def refused(said: Any) -> tuple[int, str]:
+    """Code and text of an error."""
+    assert isinstance(said, Said), said
+    return said.code, said.data
+
+
+# ---- reply shapes
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_life_of_a_task(box: IprotoBox, type: str) -> None:
+    """I3.2, I6: the shapes of tubes.md, for each type."""
+    conn = tube(box, type)
+    put, take = "queue.tube.t:put", "queue.tube.t:take"
+    assert conn.call(put, {"a": [1, None]}) == [[0, "r", {"a": [1, None]}]]
+    assert conn.call(put, "b") == [[1, "r", "b"]]
+    assert conn.call(take) == [[0, "t", {"a": [1, None]}]]
+    assert conn.call("queue.tube.t:ack", 0) == [[0, "-", {"a": [1, None]}]]
+    assert conn.call(take, 0) == [[1, "t", "b"]]
+    assert conn.call("queue.tube.t:release", 1) == [[1, "r", "b"]]
+    assert conn.call("queue.tube.t:peek", 1) == [[1, "r", "b"]]
+    assert conn.call("queue.tube.t:bury", 1) == [[1, "!", "b"]]
+    assert conn.call(take, 0) == []
+    assert conn.call("queue.tube.t:kick") == [1]
+    assert conn.call("queue.tube.t:kick", 5) == [0]
+    assert conn.call(take, 0.001) == [[1, "t", "b"]]
+    assert conn.call("queue.tube.t:delete", 1) == [[1, "-", "b"]]
+    assert conn.call(put, "c") == [[2, "r", "c"]]
+    assert conn.call("queue.tube.t:truncate") == []
+    assert conn.call("queue.tube.t:release_all") == []
+    assert conn.call("queue.tube.t:drop") == [True]
+    assert conn.call("queue.tube") == [[]]
+
+
+def test_call_16(box: IprotoBox) -> None:
+    """I3.3"""
+    conn = tube(box)
+
+    def call(name: str, *args: Any) -> Any:
+        return conn.hear(conn.ask(6, {0x22: name, 0x21: args})).data
+
+    assert call("queue.tube.t:put", 1) == [[0, "r", 1]]
+    assert call("queue.tube.t:take", 0) == [[0, "t", 1]]
+    assert call("queue.tube.t:take", 0) == []
+    assert call("queue.tube.t:kick", 3) == [[0]]
+    assert call("queue.state") == [["RUNNING"]]
+    assert call("queue.tube") == [["t"]]
+    assert call("queue.tube", "t") == [[True]]
+    assert list(call("queue.statistics", "t")[0][0]) == ["tasks", "calls"]
+
+
+def test_golden_put(box: IprotoBox) -> None:
+    """The bytes of tubes.md 9.10, with our schema version."""
+    conn = tube(box)
+    conn.send(
+        bytes.fromhex(
+            "2b83000a010005008222b071756575652e747562652e743a70757421"
+            "9281a1610182a370726901a374746c3c"
+        )
+    )
+    assert conn.receive() == bytes.fromhex(
+        "ce000000268300ce0000000001cf000000000000000005ce000000018130dd000000019300a17281a16101"
+    )
+
+
+# ---- names
+
+
+NAMES = [
+    ("queue.tube.x:put", 33, "Procedure 'queue.tube.x:put' is not defined"),
+    ("queue.tube.t:name", 33, "Procedure 'queue.tube.t:name' is not defined"),
+    ("queue.tube.t.u:put", 33, "Procedure 'queue.tube.t.u:put' is not defined"),
+    ("queue._VERSION", 33, "Procedure 'queue._VERSION' is not defined"),
+    ("box.info", 33, "Procedure 'box.info' is not defined"),
+    ("", 33, "Procedure '' is not defined"),
+    ("queue.tube.t", 32, "attempt to call a table value"),
+    ("queue.driver", 32, "attempt to call a table value"),
+    ("queue", 32, "attempt to call a table value"),
+    ("queue.tube.t.put", 32, "attempt to index field 'raw' (a nil value)"),
+]
+
+
+@pytest.mark.parametrize(("name", "code", "text"), NAMES)
+def test_names(box: IprotoBox, name: str, code: int, text: str) -> None:
+    """I4.4"""
+    conn = tube(box)
+    assert refused(conn.call(name, 1)) == (code, text)
+    assert refused(conn.call(name, 1)) == (code, text), "and once more, now that it is known"
+
+
+def test_queue_functions(box: IprotoBox) -> None:
+    conn = tube(box)
+    conn.call("queue.create_tube", "u", "utubettl")
+    assert conn.call("queue.state") == ["RUNNING"]
+    assert conn.call("queue.tube") == [["t", "u"]]
+    assert conn.call("queue.tube", "u") == [True]
+    assert conn.call("queue.tube", "v") == [False]
+    text = "argument #1 should be string or nil"
+    assert refused(conn.call("queue.tube", None)) == (32, text)
+    assert sorted(conn.call("queue.statistics")[0]) == ["t", "u"]
+    for name in ("queue.statistics", "queue.stats"):
+        (figures,) = conn.call(name, "u")
+        assert figures["tasks"] == dict.fromkeys(
+            ["taken", "ready", "buried", "delayed", "done", "total"], 0
+        )
+        assert "delayed" in figures["calls"]
+    assert refused(conn.call("queue.statistics", "v")) == (32, "attempt to index a nil value")
+    assert refused(conn.call("queue.register_driver", "x", {}))[0] == 32
+
+
+def test_cfg(box: IprotoBox) -> None:
+    conn = box.conn()
+    assert conn.call("queue.cfg") == []
+    assert conn.call("queue.cfg", {"ttr": 1.5, "in_replicaset": True}) == []
+    assert refused(conn.call("queue.cfg", {"ttl": 1})) == (32, "Unknown option ttl")
+    assert refused(conn.call("queue.cfg", {"ttr": -1})) == (32, "Invalid value of ttr: -1")
+    assert refused(conn.call("queue.cfg", {"ttr": "x"})) == (32, "Invalid value of ttr: x")
+    assert refused(conn.call("queue.cfg", {"in_replicaset": 1}))[1].startswith("Invalid value of")
+    text = "Cannot create temporary tube in replicaset mode"
+    temporary = {"temporary": True}
+    assert refused(conn.call("queue.create_tube", "t", "fifo", temporary)) == (32, text)
+
+
+def test_create_tube_refuses(box: IprotoBox) -> None:
+    conn = tube(box)
+    assert refused(conn.call("queue.create_tube", "x", "lifo")) == (32, "Unknown tube type lifo")
+    assert refused(conn.call("queue.create_tube", "x")) == (32, "Unknown tube type nil")
+    assert refused(conn.call("queue.create_tube", "t", "fifottl")) == (
+        32,
+        "Space 't' already exists",
+    )
+    assert conn.call("queue.create_tube", "t", "fifottl", {"if_not_exists": True}) == []
+    assert refused(conn.call("queue.create_tube"))[0] == 19
+    assert refused(conn.call("queue.create_tube", 5, "fifo"))[0] == 18
+    assert refused(conn.call("queue.create_tube", "", "fifo"))[0] == 70
+
+
+# ---- arguments
+
+
+def test_ids(box: IprotoBox) -> None:
+    """I6, T13: missing and wrong ids, each method in its own words."""
+    conn = tube(box)
+    for method, part in (("peek", 0), ("bury", 0), ("delete", 0), ("ack", 1), ("release", 1)):
+        name = f"queue.tube.t:{method}"
+        for wrong in ("x", 1.0, -1, None, [1], True):
+            assert refused(conn.call(name, wrong)) == (
+                18,
+                f"Supplied key type of part {part} does not match index part type: "
+                "expected unsigned",
+            )
+        assert refused(conn.call(name)) == (
+            19,
+            f"Invalid key part count in an exact match (expected {part + 1}, got {part})",
+        )
+    assert refused(conn.call("queue.tube.t:peek", 7)) == (32, "Task 7 not found")
+    assert refused(conn.call("queue.tube.t:ack", 7)) == (32, "Task was not taken")
+    assert refused(conn.call("queue.tube.t:peek", (1 << 64) - 1))[0] == 32
+    assert refused(conn.call("queue.tube.t:ack", (1 << 64) - 1)) == (32, "Task was not taken")
+    assert conn.call("queue.tube.t:touch", 7) == []
+    assert conn.call("queue.tube.t:touch", 7, 0) == []
+    assert conn.call("queue.tube.t:touch", 7, -1) == []
+    assert conn.call("queue.tube.t:touch", 7, None) == []
+    assert refused(conn.call("queue.tube.t:touch", 7, 1)) == (32, "Task was not taken")
+
+
+def test_put_without_data(box: IprotoBox) -> None:
+    """T13"""
+    for type, field in (
+        ("fifo", 3),
+        ("utube", 4),
+        ("fifottl", 8),
+        ("limfifottl", 8),
+        ("utubettl", 9),
+    ):
+        conn = tube(box, type, type)
+        assert refused(conn.call(f"queue.tube.{type}:put")) == (
+            39,
+            f"Tuple field {field} required by space format is missing",
+        )
+
+
+@pytest.mark.parametrize(
+    "options", [[], [1, 2], "x", None, {}, {"what": 1}, {"ttl": None, "pri": None}]
+)
+def test_options_that_say_nothing(box: IprotoBox, options: Any) -> None:
+    """I6.1, I6.4"""
+    conn = tube(box)
+    assert conn.call("queue.tube.t:put", 1, options, 3, 4, 5, 6, 7, 8, 9, 10) == [[0, "r", 1]]
+    assert conn.call("queue.tube.t:take", None) == [[0, "t", 1]]
+    assert conn.call("queue.tube.t:release", 0, options) == [[0, "r", 1]]
+
+
+BAD_OPTIONS = [
+    (5, 32, "attempt to index local 'opts' (a number value)"),
+    (True, 32, "attempt to index local 'opts' (a boolean value)"),
+    ({"delay": "x"}, 32, "attempt to compare number with string"),
+    ({"ttl": "x"}, 32, "attempt to compare string with number"),
+    ({"ttr": [1]}, 32, "attempt to compare table with number"),
+    ({"pri": -1}, 23, None),
+    ({"pri": 1.5}, 23, None),
+    ({"pri": "1"}, 23, None),
+]
+
+
+@pytest.mark.parametrize(("options", "code", "text"), BAD_OPTIONS)
+def test_options_that_are_refused(box: IprotoBox, options: Any, code: int, text: str) -> None:
+    """I6.3, I6.5"""
+    if text is None:
+        text = "Tuple field 6 type does not match one required by operation: expected unsigned"
+    conn = tube(box)
+    assert refused(conn.call("queue.tube.t:put", 1, options)) == (code, text)
+    conn.call("queue.create_tube", "f", "fifo")
+    if isinstance(options, dict):
+        assert conn.call("queue.tube.f:put", 1, options) == [[0, "r", 1]], "fifo looks at none"
+
+
+def test_priorities(box: IprotoBox) -> None:
+    conn = tube(box)
+    for pri in ((1 << 64) - 1, 5, 2.0, 0):
+        conn.call("queue.tube.t:put", pri, {"pri": pri})
+    assert [conn.call("queue.tube.t:take", 0)[0][0] for _ in range(4)] == [3, 2, 1, 0]
+
+
+def test_times(box: IprotoBox) -> None:
+    """I6.2"""
+    conn = tube(box)
+    put = "queue.tube.t:put"
+    assert conn.call(put, "d", {"delay": 90.5}) == [[0, "~", "d"]]
+    assert conn.call(put, "n", {"delay": -1, "ttl": inf, "ttr": 1e300}) == [[1, "r", "n"]]
+    assert conn.call(put, "gone", {"ttl": 0}) == [[2, "r", "gone"]]
+    assert conn.call(put, "gone", {"ttl": -5}) == [[3, "r", "gone"]]
+    assert conn.call(put, "x", {"ttl": (1 << 64) - 1, "delay": nan}) == [[4, "r", "x"]]
+    assert refused(conn.call("queue.tube.t:peek", 2)) == (32, "Task 2 not found")
+    assert refused(conn.call("queue.tube.t:peek", 3)) == (32, "Task 3 not found")
+    box.pass_ms(70_000)
+    assert conn.call("queue.tube.t:peek", 0)[0][1] == "~"
+    box.pass_ms(21_000)
+    assert conn.call("queue.tube.t:peek", 0)[0][1] == "r"
+    assert conn.call("queue.tube.t:peek", 4)[0][1] == "r"
+
+
+def test_kick_counts(box: IprotoBox) -> None:
+    conn = tube(box)
+    for number in range(3):
+        conn.call("queue.tube.t:put", number)
+        conn.call("queue.tube.t:bury", number)
+    kick = "queue.tube.t:kick"
+    assert conn.call(kick, 0) == [0]
+    assert conn.call(kick, -3) == [-3]
+    assert conn.call(kick, 1.5) == [1]
+    for wrong in ("x", None, True):
+        assert refused(conn.call(kick, wrong)) == (32, "'for' limit must be a number")
+    assert conn.call(kick, 1 << 63) == [2]
+
+
+@pytest.mark.parametrize(("utube", "same"), [(7, "7"), (7.5, "7.5"), (True, "true"), (None, None)])
+def test_subqueues_that_are_no_text(box: IprotoBox, utube: Any, same: Any) -> None:
+    """I6.6"""
+    conn = tube(box, "utube")
+    put = "queue.tube.t:put"
+    conn.call(put, 1, {"utube": utube})
+    if same is None:
+        conn.call(put, 2)
+    else:
+        conn.call(put, 2, {"utube": same})
+    assert conn.call("queue.tube.t:take", 0) == [[0, "t", 1]]
+    assert conn.call("queue.tube.t:take", 0) == []
+    assert refused(conn.call(put, 3, {"utube": [1]}))[0] == 32
+
+
+def test_take_timeouts_that_are_none(box: IprotoBox) -> None:
+    conn = tube(box)
+    take = "queue.tube.t:take"
+    assert conn.call(take, -5) == []
+    assert refused(conn.call(take, "x")) == (32, "attempt to compare string with number")
+    assert refused(conn.call(take, {})) == (32, "attempt to compare table with number")
+    assert refused(conn.call("queue.tube.t:put")) != []
+
+
+def test_touch_is_not_for_all(box: IprotoBox) -> None:
+    for type in ("fifo", "utube"):
+        conn = tube(box, type, type)
+        conn.call(f"queue.tube.{type}:put", 1)
+        conn.call(f"queue.tube.{type}:take")
+        text = f"{type} queue does not support touch"
+        assert refused(conn.call(f"queue.tube.{type}:touch", 0, 1)) == (32, text)
+
+
+# ---- data
+
+DATA = [
+    None,
+    True,
+    0,
+    -1,
+    (1 << 64) - 1,
+    1.0,
+    -(1 << 63),
+    "",
+    "text",
+    b"",
+    b"\xff\x00bytes",
+    [],
+    [1, None, None],
+    {},
+    {"b": 1, "a": {"c": [b"x", "y"]}},
+    "x" * 70_000,
+    b"x" * 70_000,
+]
+
+
+@pytest.mark.parametrize("data", DATA, ids=lambda one: repr(one)[:20])
+def test_data_keep_their_bytes(box: IprotoBox, data: Any) -> None:
+    """I6.7: what was sent comes back, every byte of it."""
+    conn = tube(box)
+    raw = encode(data)
+    conn.ask_call("queue.tube.t:put", data, {})
+    assert raw in conn.receive()
+    conn.ask_call("queue.tube.t:take")
+    said = b""
+    while len(said) < 28 + len(raw):
+        said += conn.receive()
+    assert said.endswith(b"\x93\x00\xa1t" + raw)
+
+
+def test_ext_types_are_data(box: IprotoBox) -> None:
+    """I6.7: also what nobody here knows, float32 and a long form of a short number."""
+    conn = tube(box)
+    for raw in (b"\xd8\x02" + b"u" * 16, b"\xca\x3f\x80\0\0", b"\xcf" + b"\0" * 7 + b"\1"):
+        body = b"\x82\x22" + encode("queue.tube.t:put") + b"\x21\x91" + raw
+        inner = encode({0: 10, 1: 5}) + body
+        conn.send(bytes([len(inner)]) + inner)
+        assert conn.receive().endswith(b"\xa1r" + raw)
+
+
+def test_a_body_beyond_the_limit(box: IprotoBox) -> None:
+    """L1"""
+    box.server.max_bulk = 1000
+    conn = tube(box)
+    code, text = refused(conn.call("queue.tube.t:put", b"x" * 1001))
+    assert code == 110 and "tuple is too large" in text
+    assert conn.call("queue.tube.t:put", b"x" * 1000)[0][0] == 0
+
+
+# ---- EVAL
+
+
+def test_eval(box: IprotoBox) -> None:
+    """I4.5"""
+    conn = box.conn()
+    create = "local name, type, cfg = ... ; queue.create_tube(name, type, cfg)"
+    exists = "local name = ... ; return queue.tube[name] ~= nil"
+
+    def run(text: str, *args: Any) -> Any:
+        return conn.values(conn.hear(conn.ask(8, {0x27: text, 0x21: args})))
+
+    assert run(create, "t", "fifo", {"temporary": True}) == []
+    assert run(exists, "t") == [True]
+    assert run(exists, "u") == [False]
+    assert refused(run("return 1 + 1"))[0] == 32
+    assert refused(run(exists))[0] == 32
+    assert refused(run("os.execute(...)", "t"))[0] == 32
+
+
+# ---- the node's checks
+
+
+def test_memory_and_journal(box: IprotoBox) -> None:
+    """I4.8"""
+    conn = tube(box)
+    box.server.journal_error = "disk full"
+    assert refused(conn.call("queue.tube.t:put", 1)) == (40, "Failed to write to disk: disk full")
+    assert refused(conn.call("queue.tube.t:peek", 0)) == (32, "Task 0 not found")
+    box.server.journal_error = ""
+    box.n.limits.memory_bytes = 1
+    assert refused(conn.call("queue.tube.t:put", 1))[0] == 2
+    assert conn.call("queue.tube.t:take", 0) == []
+    box.n.limits.memory_bytes = 0
+    assert conn.call("queue.tube.t:put", 1) == [[0, "r", 1]]
+
+
+def test_one_error_does_not_stop_a_pipeline(box: IprotoBox) -> None:
+    conn = tube(box)
+    conn.send(
+        request(10, 1, {0x22: "queue.tube.t:put", 0x21: [1]})
+        + request(10, 2, {0x22: "queue.tube.t:peek", 0x21: [9]})
+        + request(10, 3, {0x22: "queue.tube.t:peek", 0x21: [0]})
+    )
+    assert [conn.hear().code for _ in range(3)] == [0, 32, 0]

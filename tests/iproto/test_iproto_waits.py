@@ -1,0 +1,329 @@
+"""Takes and puts that wait, sessions, grants over IPROTO (SPEC I5.7, I5.8, I7, T7-T9)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from iproto_raw import Conn, IprotoBox, Said
+from raw_resp import encode
+
+from tuque.server.iproto_users import read_users
+
+PUT, TAKE, ACK = "queue.tube.t:put", "queue.tube.t:take", "queue.tube.t:ack"
+NOT_TAKEN = (32, "Task was not taken")
+
+
+def tube(box: IprotoBox, type: str = "fifo", **options: Any) -> Conn:
+    """A connection that has made a tube."""
+    conn = box.conn()
+    assert conn.call("queue.create_tube", "t", type, options) == []
+    return conn
+
+
+def test_a_blocked_take_holds_up_nothing(box: IprotoBox) -> None:
+    """I7.1"""
+    conn = tube(box)
+    blocked = conn.ask_call(TAKE)
+    late = conn.ask_call(TAKE, 5)
+    assert conn.call("queue.state") == ["RUNNING"]
+    assert conn.hear(conn.ask(64)).code == 0
+    assert conn.call(PUT, "a") == [[0, "r", "a"]]
+    assert conn.hear(blocked).data == [[0, "t", "a"]]
+    assert conn.call(ACK, 0) == [[0, "-", "a"]], "it is this connection's"
+    box.pass_ms(5_001)
+    assert conn.hear(late).data == []
+    assert not box.server.takes
+
+
+def test_takes_are_served_in_the_order_they_came(box: IprotoBox) -> None:
+    """T9: whatever their timeouts and connections."""
+    one = tube(box)
+    two = box.conn()
+    asked = [
+        (conn, conn.ask_call(TAKE, timeout), conn.call("queue.state"))
+        for conn, timeout in ((one, None), (two, 10), (one, 5), (two, 1))
+    ]
+    for number in range(4):
+        box.conn().call(PUT, number)
+    got = [conn.hear(sync).data for conn, sync, _ in asked]
+    assert got == [[[number, "t", number]] for number in range(4)]
+
+
+def test_no_barging(box: IprotoBox) -> None:
+    """T9.1: a task that came belongs to who waits; a newer take does not get it."""
+    conn = tube(box)
+    blocked = conn.ask_call(TAKE)
+    conn.call("queue.state")
+    other = box.conn()
+    other.ask_call(PUT, "a")
+    other.ask_call(TAKE, 0)
+    assert [other.hear().data, other.hear().data] == [[[0, "r", "a"]], []]
+    assert conn.hear(blocked).data == [[0, "t", "a"]]
+
+
+def test_thousands_of_blocked_takes(box: IprotoBox) -> None:
+    """I7.2: the original stops at 768."""
+    conn = tube(box)
+    asked = [conn.ask_call(TAKE) for _ in range(5_000)]
+    other = box.conn()
+    for number in range(5_000):
+        other.ask_call(PUT, number)
+    got = [conn.hear(sync).data[0][0] for sync in asked]
+    assert got == list(range(5_000))
+    assert not box.server.takes
+    box.check()
+
+
+def test_a_closed_connection_takes_nothing(box: IprotoBox) -> None:
+    """I7, T8.2: its takes end, its tasks go back in their order."""
+    conn = tube(box)
+    other = box.conn()
+    for number in range(3):
+        other.call(PUT, number)
+    for _ in range(3):
+        conn.call(TAKE)
+    conn.ask_call(TAKE)
+    conn.call("queue.state")
+    conn.close()
+    assert [other.call(TAKE)[0][0] for _ in range(3)] == [0, 1, 2]
+    assert not box.server.takes and not box.n.waiters
+    assert other.call("queue.statistics", "t")[0]["calls"]["release"] == 3
+    box.check()
+
+
+def test_tasks_of_a_closed_connection_reach_who_waits(box: IprotoBox) -> None:
+    """T8.2, T9"""
+    conn, other = tube(box), box.conn()
+    conn.call(PUT, "a")
+    conn.call(TAKE)
+    blocked = other.ask_call(TAKE)
+    other.call("queue.state")
+    conn.close()
+    assert other.hear(blocked).data == [[0, "t", "a"]]
+
+
+def test_only_the_holder_finishes(box: IprotoBox) -> None:
+    conn, other = tube(box), box.conn()
+    conn.call(PUT, "a")
+    conn.call(TAKE)
+    assert other.call(ACK, 0)[1:] == NOT_TAKEN
+    assert other.call("queue.tube.t:release", 0)[1:] == NOT_TAKEN
+    assert other.call("queue.tube.t:bury", 0) == [[0, "!", "a"]], "anybody may"
+    assert conn.call(ACK, 0)[1:] == NOT_TAKEN
+
+
+def test_drop_is_refused_while_somebody_waits_or_holds(box: IprotoBox) -> None:
+    conn, other = tube(box), box.conn()
+    blocked = conn.ask_call(TAKE)
+    conn.call("queue.state")
+    drop = "queue.tube.t:drop"
+    assert other.call(drop)[1:] == (32, "There are consumers connected the tube")
+    other.call(PUT, "a")
+    conn.hear(blocked)
+    assert other.call(drop)[1:] == (32, "There are taken tasks in the tube")
+    conn.call(ACK, 0)
+    assert other.call(drop) == [True]
+
+
+# ---- limfifottl
+
+
+def test_puts_that_wait_for_room(box: IprotoBox) -> None:
+    """T7, I7.4"""
+    conn = tube(box, "limfifottl", capacity=1)
+    conn.call(PUT, 0)
+    assert conn.call(PUT, 1) == [None]
+    first = conn.ask_call(PUT, 2, {"timeout": 60})
+    second = conn.ask_call(PUT, 3, {"timeout": 1})
+    third = conn.ask_call(PUT, 4, {"timeout": 60})
+    assert conn.call("queue.state") == ["RUNNING"]
+    box.pass_ms(1_001)
+    assert conn.hear(second).data == [None]
+    conn.call("queue.tube.t:delete", 0)
+    assert conn.hear(first).data == [[1, "r", 2]]
+    conn.call("queue.tube.t:delete", 1)
+    assert conn.hear(third).data == [[2, "r", 4]]
+    late = conn.ask(6, {0x22: PUT, 0x21: [5, {"timeout": 1}]})
+    conn.call("queue.state")
+    box.pass_ms(1_001)
+    assert conn.hear(late).data == [[None]]
+
+
+def test_a_put_whose_connection_is_gone(box: IprotoBox) -> None:
+    """I7.4: is not done any more."""
+    conn, other = tube(box, "limfifottl", capacity=1), box.conn()
+    conn.call(PUT, 0)
+    conn.ask_call(PUT, 1, {"timeout": 60})
+    conn.call("queue.state")
+    conn.close()
+    other.call("queue.tube.t:delete", 0)
+    assert other.call(TAKE, 0) == []
+    assert other.call(PUT, 2) == [[1, "r", 2]]
+
+
+# ---- sessions
+
+
+def test_identify(box: IprotoBox) -> None:
+    """T8: several connections in one session."""
+    conn, other = tube(box), box.conn()
+    (uuid,) = conn.call("queue.identify")
+    assert len(uuid) == 16
+    assert conn.call("queue.identify", None) == [uuid]
+    conn.call(PUT, "a")
+    conn.call(TAKE)
+    assert other.call("queue.identify", uuid) == [uuid]
+    conn.close()
+    assert other.call(ACK, 0) == [[0, "-", "a"]]
+    for wrong in ("just-for-fun", 5, b"x" * 15, "x" * 36):
+        assert other.call("queue.identify", wrong)[1:] == (32, "Invalid UUID format.")
+    text = "The UUID 00000000-0000-0000-0000-000000000000 is unknown."
+    assert other.call("queue.identify", bytes(16))[1:] == (32, text)
+
+
+def test_a_session_outlives_its_connections(box: IprotoBox) -> None:
+    """T8: cfg.ttr, vectors 19 and 20."""
+    conn = tube(box)
+    conn.call("queue.cfg", {"ttr": 60})
+    conn.call(PUT, "a")
+    conn.call(TAKE)
+    (uuid,) = conn.call("queue.identify")
+    conn.close()
+    box.pass_ms(30_000)
+    again = box.conn()
+    assert again.call("queue.identify", uuid) == [uuid]
+    again.close()
+    box.pass_ms(61_000)
+    last = box.conn()
+    assert last.call("queue.tube.t:peek", 0) == [[0, "r", "a"]]
+    assert last.call("queue.identify", uuid)[2].endswith("is unknown.")
+
+
+def test_a_take_that_waits_is_for_the_session_of_then(box: IprotoBox) -> None:
+    """I7.3"""
+    conn, other = tube(box), box.conn()
+    (uuid,) = other.call("queue.identify")
+    blocked = conn.ask_call(TAKE)
+    assert conn.call("queue.identify", uuid) == [uuid]
+    other.call(PUT, "a")
+    assert conn.hear(blocked).data == [[0, "t", "a"]]
+    assert other.call(ACK, 0) == [[0, "-", "a"]]
+    box.check()
+
+
+# ---- users
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Any:
+    """A pump with three users: admin, bob and eve."""
+    box = IprotoBox(tmp_path)
+    path = tmp_path / "users"
+    path.write_text("admin a all\nbob b\neve e\n")
+    box.server.users = read_users(str(path))
+    yield box
+    box.close()
+
+
+def login(box: IprotoBox, name: str) -> Conn:
+    """A connection of that user, whose password is the first letter."""
+    conn = box.conn()
+    assert conn.log_in(name, name[0]).code == 0
+    return conn
+
+
+def test_grants(guarded: IprotoBox) -> None:
+    """I5.7"""
+    admin, bob = login(guarded, "admin"), login(guarded, "bob")
+    for name in ("t", "u"):
+        admin.call("queue.create_tube", name, "fifo")
+    denied = "Execute access to function '%s' is denied for user 'bob'"
+    assert bob.call(PUT, 1)[1:] == (42, denied % PUT)
+    assert bob.call("queue.tube.none:put", 1)[1:] == (42, denied % "queue.tube.none:put")
+    assert admin.call("queue.tube.t:grant", "bob") == []
+    assert bob.call(PUT, 1)[1:] == (42, denied % PUT)
+    assert admin.call("queue.tube.t:grant", "bob", {"call": True}) == []
+    assert bob.call(PUT, 1) == [[0, "r", 1]]
+    assert bob.call("queue.tube.t:truncate")[1] == 42
+    assert bob.call("queue.tube.t:drop")[1] == 42
+    assert bob.call("queue.state")[1] == 42
+    assert bob.call("queue.stats", "t")[1] == 42, "the alias is not granted"
+    assert list(bob.call("queue.statistics", "t")[0]) == ["tasks", "calls"]
+    text = "Read access to space 'u' is denied for user 'bob'"
+    assert bob.call("queue.statistics")[1:] == (42, text)
+    admin.call("queue.tube.t:grant", "bob", {"truncate": True})
+    assert bob.call("queue.tube.t:truncate") == []
+    assert bob.values(bob.hear(bob.ask(8, {0x27: "return 1", 0x21: []})))[1:] == (
+        42,
+        "Execute access to universe '' is denied for user 'bob'",
+    )
+    nobody = admin.call("queue.tube.t:grant", "nobody", {"call": True})
+    assert nobody[1:] == (45, "User 'nobody' is not found")
+    role = admin.call("queue.tube.t:grant_role", "nobody", {"call": True})
+    assert role[1:] == (82, "Role 'nobody' is not found")
+
+
+def test_a_prefix_of_the_operator(guarded: IprotoBox) -> None:
+    """I5.7"""
+    admin, bob = login(guarded, "admin"), login(guarded, "bob")
+    admin.call("queue.create_tube", "t", "fifo")
+    assert admin.call("my.box.t:put", 1)[1] == 33
+    admin.call("queue.tube.t:grant", "bob", {"call": True, "prefix": "my.box"})
+    assert bob.call("my.box.t:put", 1) == [[0, "r", 1]]
+    assert bob.call(PUT, 1)[1] == 42
+    assert admin.call("my.box.t:put", 1)[1] == 33
+
+
+def test_strangers_do_not_join_a_session(guarded: IprotoBox) -> None:
+    """I5.8, T8.3"""
+    admin, bob, eve = (login(guarded, name) for name in ("admin", "bob", "eve"))
+    admin.call("queue.create_tube", "t", "fifo")
+    for name in ("bob", "eve"):
+        admin.call("queue.tube.t:grant", name, {"call": True})
+    bob.call(PUT, "a")
+    bob.call(TAKE)
+    (uuid,) = bob.call("queue.identify")
+    said = eve.call("queue.identify", uuid)
+    assert isinstance(said, Said) and said.data.endswith("is unknown.")
+    assert eve.call(ACK, 0)[1:] == NOT_TAKEN
+    assert login(guarded, "bob").call("queue.identify", uuid) == [uuid]
+    assert bob.log_in("eve", "e").code == 0, "who logs in anew leaves the session"
+    assert bob.call(ACK, 0)[1:] == NOT_TAKEN
+
+
+# ---- beside RESP
+
+
+def test_resp_clients_see_the_same_tasks(box: IprotoBox) -> None:
+    """T1: one job model."""
+    conn = tube(box, "fifottl")
+    resp = box.connect()
+    conn.call(PUT, b"from iproto")
+    blocked = conn.ask_call(TAKE)
+    got = conn.hear(blocked).data
+    assert got == [[0, "t", b"from iproto"]]
+    conn.call("queue.tube.t:release", 0)
+    said = box.say(resp, encode("GETJOB", "FROM", "t"))
+    assert b"from iproto" in said
+    assert conn.call(ACK, 0)[1:] == NOT_TAKEN, "a worker of RESP has it"
+    box.say(resp, encode("ADDJOB", "t", "from resp", 0))
+    assert conn.call(TAKE, 0) == [[1, "t", b"from resp"]]
+    box.check()
+
+
+def test_client_pause_holds_calls(box: IprotoBox) -> None:
+    """C3.9"""
+    conn = tube(box)
+    resp = box.connect()
+    box.say(resp, encode("CLIENT", "PAUSE", 60_000))
+    asked = [conn.ask_call(PUT, number) for number in range(3)]
+    for _ in range(5):
+        box.pump.turn(0)
+    assert b"PONG" not in box.say(resp, encode("PING"))
+    conn.sock.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        conn.sock.recv(1)
+    box.pass_ms(60_001)
+    assert [conn.hear(sync).data[0][0] for sync in asked] == [0, 1, 2]
