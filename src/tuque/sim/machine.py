@@ -65,6 +65,7 @@ class Machine:
         self.known: dict[bytes, bool] = {}  # and ids of jobs there that came with a key
         self.said = 0  # messages of lives that are over
         self.has_evicted_acks = False  # in a life that is over
+        self.has_evicted = False  # as well
         self.had_disk_fault = False
         self.is_drained = False
         self.has_left = False  # was told to leave, once or more
@@ -171,6 +172,7 @@ class Machine:
         self.cluster.watcher.on_death(self, shell, how, back)
         self.said += shell.links.said
         self.has_evicted_acks = self.evicted_acks(shell)
+        self.has_evicted = self.evicted(shell)
         self.is_drained = False
         if down_ms >= 0:
             self.world.after(down_ms * 1000, self.start)
@@ -223,6 +225,10 @@ class Machine:
     def evicted_acks(self, shell: Shell | None) -> bool:
         """Whether memory was ever so short here that acks went before all had heard (M3.1)."""
         return self.has_evicted_acks or (shell is not None and shell.n.acks_evicted > 0)
+
+    def evicted(self, shell: Shell | None) -> bool:
+        """Whether memory was ever so short here that jobs went (M3.1)."""
+        return self.has_evicted or (shell is not None and shell.n.ledger.evicted > 0)
 
     def messages(self) -> int:
         """Messages of the core that were sent from here so far."""

@@ -174,6 +174,8 @@ class Verdicts:
         """Whether a node handed the job out, be it into a connection that was broken by then."""
         shells = [m.shell for m in self.cluster.machines if m.shell is not None]
         jobs = [shell.n.jobs.get(add.id) for shell in shells]
+        if not any(jobs) and any(m.evicted(m.shell) for m in self.cluster.machines):
+            return True  # evicted, as only one that was handed out may be (M3.2)
         return any(job is not None and job.flags & DELIVERED for job in jobs)
 
     def judge_custody(self, add: Add) -> None:
