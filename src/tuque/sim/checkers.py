@@ -163,8 +163,8 @@ class Watcher:
         is_origin = add.node == machine.name and add.outcome == OK and job.state != WAIT_REPL
         if not is_origin or machine.has_left or add.asked_for(*ENDED) or add.is_async:
             return
-        if add.excuse:
-            return  # an old disk may have come back without it, and another node gave it again
+        if machine.disk_since_us > add.done_us:
+            return  # that disk is gone, and another node gave it again
         journal = shell.journal
         if journal is None or self.world.now_us > add.expiry_us() - 5_000_000:
             return

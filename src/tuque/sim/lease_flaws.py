@@ -88,6 +88,19 @@ def fence_is_open() -> list[Patch]:
     return everywhere(sound_check, check) + everywhere(sound, commit)
 
 
+def epochs_are_told_early() -> list[Patch]:
+    """An epoch is told before it is on the disk."""
+    sound = lease.on_open
+
+    def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[int, bytes]:
+        told = sound(n, name, owner, queues)
+        if n.records is not None:
+            n.records.has_custody = False
+        return told
+
+    return everywhere(sound, on_open)
+
+
 def expiry_loses() -> list[Patch]:
     """The jobs of a lease that ends are nobody's."""
     sound = lease_time.expire
@@ -178,6 +191,20 @@ def lessees(seed: int) -> Plan:
     return plan
 
 
+def lessees_and_power(seed: int) -> Plan:
+    """Two owners of a group, whose node loses its power again and again."""
+    plan = lessees(2 * seed)
+    plan.seed = f"lessees and power {seed}"
+    plan.policy, plan.nodes, plan.sync_us = "everysec", 1, 5_000
+    plan.faults, plan.is_faultless = ["power"], False
+    for i in range(12):
+        plan.ops.append(Op(1_000 + 1_100 * i, "crash", {
+            "node": 0, "how": "power", "back": "disk", "fuse": 0, "down_ms": 50,
+        }))  # fmt: skip
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
+
+
 def held_by_two(seed: int) -> Plan:
     """Jobs with two copies; one node leases them for long, the other one has a hungry worker."""
     plan = Plan(seed=f"held by two {seed}", nodes=2, chaos_ms=15_000)
@@ -221,6 +248,7 @@ ONCE_FLAWS: Final = [
     Flaw("l5", "a fenced epoch commits", fence_is_open, 10, lessees),
     Flaw("l6", "a lease that ends loses jobs", expiry_loses, 10, lessees),
     Flaw("l7", "other holders deliver a leased job", holders_are_not_told, 10, held_by_two),
+    Flaw("l8", "epochs are told early", epochs_are_told_early, 20, lessees_and_power),
     Flaw("z1", "staged rows are seen", staged_is_seen, 5, writers),
     Flaw("z2", "a version is published twice", versions_are_forgotten, 5, writers),
     Flaw("z3", "a version is published in part", rows_are_left_out, 5, writers),
@@ -228,6 +256,6 @@ ONCE_FLAWS: Final = [
 ]
 RULES: Final = {
     "l1": "leased", "l2": "fetch", "l3": "commit", "l4": "commit", "l5": "fence", "l6": "lost",
-    "l7": "leased",
+    "l7": "leased", "l8": "lease",
     "z1": "staged-seen", "z2": "once", "z3": "publish-part", "z4": "once",
 }  # fmt: skip

@@ -64,6 +64,7 @@ class Machine:
         self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
         self.known: dict[bytes, bool] = {}  # and ids of jobs there that came with a key
         self.said = 0  # messages of lives that are over
+        self.disk_since_us = 0  # this disk, with what is on it, is the node's
         self.has_evicted_acks = False  # in a life that is over
         self.has_evicted = False  # as well
         self.had_disk_fault = False
@@ -160,6 +161,8 @@ class Machine:
             self.conf = self.old_conf
         elif back == "empty" or self.settings.policy == "off":
             self.disk = SimDisk(self.disk.chance)
+        if back != "disk":
+            self.disk_since_us = self.world.now_us
         if back != "disk" or self.settings.policy != "always":
             self.has_lost_memory = True
         unread = self.kept if shell.n.is_loading else {}

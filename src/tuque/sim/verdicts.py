@@ -59,7 +59,9 @@ class Verdicts:
             return
         copies = add.repl
         # Who leaves gives its copies away to those that stay, however few these are (K7.2).
-        copies = min(copies, max(1, len(self.cluster.machines) - self.cluster.leaving_most))
+        if self.cluster.leaving_most:
+            stay = sum(not m.was_forgotten for m in self.cluster.machines)
+            copies = min(copies, max(1, stay - self.cluster.leaving_most))
         if add.losses <= copies - 1:
             self.history.find(
                 "lost", f"{add.token!r} is gone: {add.losses} copies were lost, W = {add.repl}"
