@@ -13,6 +13,7 @@ from tuque.sim.history import OK, OPEN, REFUSED, Add
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
+    from tuque.sim.machine import Machine
 
 GRACE_US: Final = 8_000_000  # after the heal: until nobody delivers an acked job again
 SERVED_US: Final = 3_000_000  # a waiting client gets a job that lies elsewhere
@@ -228,6 +229,11 @@ class Verdicts:
         add = self.history.by_id.get(id)
         return kind != CUSTODY and not (add is not None and add.asked_for("DELJOB"))
 
+    def open_jobs(self, machine: Machine) -> int:
+        """Jobs that the node would still deliver."""
+        jobs = machine.shell.n.jobs.values() if machine.shell is not None else ()
+        return sum(1 for job in jobs if job.state != ACKED)
+
     def messages(self) -> int:
         """Messages of the core that nodes sent so far."""
         return sum(m.messages() for m in self.cluster.machines)
@@ -236,6 +242,8 @@ class Verdicts:
         """Nothing may be left, nobody spins, something was checked."""
         self.cluster.leasing.on_end()
         is_over = all(self.watcher.is_over(a) for a in self.history.adds.values() if a.id)
+        # jobs of an old disk may lie there, and their holders speak of them
+        is_over = is_over and not any(self.open_jobs(m) for m in self.cluster.machines)
         said = self.messages() - self.said
         self.history.count("messages at rest", said)
         if is_over and said > IDLE_MESSAGES * len(self.cluster.machines):
