@@ -293,6 +293,22 @@ def test_strangers_do_not_join_a_session(guarded: IprotoBox) -> None:
     assert bob.call(ACK, 0)[1:] == NOT_TAKEN
 
 
+def test_a_password_that_is_set_shuts_guests_out(box: IprotoBox) -> None:
+    """I5.9"""
+    conn = tube(box, "limfifottl", capacity=1)
+    conn.call(PUT, "a")
+    conn.call(TAKE)
+    asked = [conn.ask_call(TAKE), conn.ask_call(PUT, "b", {"timeout": 60})]
+    assert conn.call("queue.state") == ["RUNNING"]
+    box.say(box.connect(), encode("CONFIG", "SET", "requirepass", "hidden"))
+    assert [conn.hear(sync).code for sync in asked] == [42, 42]
+    assert conn.call("queue.state").code == 42
+    (t,) = box.n.queues.values()
+    assert t.length == 1, "and the task it held is back"
+    assert not box.server.takes and not box.n.waiters
+    box.check()
+
+
 # ---- beside RESP
 
 

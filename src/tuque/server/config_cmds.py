@@ -10,11 +10,14 @@ from tuque.server.clients import Client
 from tuque.server.config import config_get, config_set
 from tuque.server.dispatch import NOAUTH
 from tuque.server.helping import reply_help
+from tuque.server.iproto_conn import Wired
+from tuque.server.iproto_replies import end_waiting
 from tuque.server.journaling import turn_off, turn_on
 from tuque.server.options import ConfigError
 from tuque.server.rewrite import RewriteError, rewrite
 from tuque.server.state import Figures, Server, apply_settings, log
 from tuque.wire.args import ArgError
+from tuque.wire.iproto import E_ACCESS
 
 BAD_CONFIG: Final = b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"
 JOURNAL_FAILED: Final = b"ERR Unable to turn on AOF. Check server logs."
@@ -71,6 +74,8 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
     if name == "requirepass":
         for client in s.clients.values():
             lock_out(s, client)
+        for wired in s.wired.values():
+            shut_out(s, wired)
     elif name == "appendfsync" and s.committer is not None:
         s.committer.set_policy(s.cfg.appendfsync)
     elif name == "appendonly" and s.cfg.appendonly != before:
@@ -91,6 +96,15 @@ def lock_out(s: Server, c: Client) -> None:
         c.error(NOAUTH)
         s.touch(c)
         s.resumed.append(c)
+
+
+def shut_out(s: Server, w: Wired) -> None:
+    """[I5] A guest who may do nothing any more neither waits nor holds tasks (I5.9)."""
+    if w.user.is_admin or s.users.is_from_file:
+        return
+    s.trust(w, w.user)
+    end_waiting(s, w, E_ACCESS, NOAUTH)
+    s.leave_tubes(w.number)
 
 
 def check_files(word: str) -> None:

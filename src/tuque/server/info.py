@@ -74,6 +74,7 @@ def server(s: Server) -> Fields:
         "process_id": os.getpid(),
         "run_id": s.run_id,
         "tcp_port": s.cfg.port,
+        "iproto_port": s.cfg.iproto_port,
         "uptime_in_seconds": up_s,
         "uptime_in_days": up_s // 86400,
         "hz": s.cfg.hz,
@@ -98,6 +99,8 @@ def clients(s: Server) -> Fields:
             [c.todo_bytes + c.reader.held_bytes() for c in everyone], default=0
         ),
         "blocked_clients": s.blocked,
+        "iproto_clients": len(s.wired),
+        "iproto_blocked_calls": len(s.takes) + sum([len(w.puts) for w in s.wired.values()]),
         "maxclients": s.cfg.maxclients,
         "closed_at_output_limit": s.figures.output_closed,
         "closed_at_command_deadline": s.figures.deadline_closed,

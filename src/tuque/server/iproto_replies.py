@@ -3,6 +3,7 @@
 from typing import Final
 
 from tuque.core.node import GOT_JOBS, NODE_LEAVING, Wake
+from tuque.core.procedures import stop_waiting
 from tuque.core.task import BYTES, TEXT, Task
 from tuque.server.iproto_conn import Wired
 from tuque.server.state import Server
@@ -60,6 +61,19 @@ def tell_take(s: Server, wake: Wake) -> None:
                 found.append(task_value(job))
         put_values(w, take.sync, take.is_16, found)
     w.last_ms = s.n.now_ms
+    s.touch(w)
+
+
+def end_waiting(s: Server, w: Wired, code: int, text: bytes) -> None:
+    """Every call of the connection that waits ends with that error."""
+    for number in w.takes:
+        take = s.takes.pop(number)
+        stop_waiting(s.n, number)
+        w.out.append(error_reply(take.sync, code, text))
+    for put in w.puts.values():
+        w.out.append(error_reply(put.sync, code, text))
+    w.takes = {}
+    w.puts = {}  # the tube forgets them when the connection leaves its session
     s.touch(w)
 
 
