@@ -19,7 +19,7 @@ from tuque.store.journal import VERSION, Boot, decode_header
 from tuque.store.replay import Loader
 from tuque.store.writer import Journal
 
-OLD = [1, 2]
+OLD = [1, 2, 3]
 PATH = "/journal"
 NODE_ID = b"c0ffee01" * 5
 NOW_MS = 1_750_000_010_000
@@ -88,5 +88,9 @@ def test_old_files_are_checked_and_shown(old: int) -> None:
     assert result.exit_code == 0, result.output
     kinds = [json.loads(line)["record"] for line in result.output.splitlines()]
     assert kinds.count("add") >= 3
-    expected = {1: ["first", "ack", "pause", "close"], 2: ["end", "pause", "close"]}
+    expected = {
+        1: ["first", "ack", "pause", "close"],
+        2: ["end", "pause", "close"],
+        3: ["key", "app", "pause", "close"],
+    }
     assert kinds[-len(expected[old]) :] == expected[old]

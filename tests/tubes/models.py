@@ -9,60 +9,22 @@ waits is served.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any
 
-READY, TAKEN, DELAYED, BURIED, DONE = "r", "t", "~", "!", "-"
-FOR_EVER = 3_153_600_000_000
-GETJOB_TTR = 300_000  # of a task without ttr that nobody's session holds
-
-
-class Refused(Exception):
-    """What a call is refused with; nothing was done."""
-
-
-@dataclass
-class Task:
-    """One task."""
-
-    number: int
-    data: bytes
-    created: int
-    pri: int = 0
-    ttl: int = FOR_EVER
-    ttr: int = FOR_EVER
-    subqueue: bytes = b""
-    status: str = READY
-    until: int | None = None  # of TAKEN and DELAYED: when that ends by itself
-    owner: int = 0  # number of a session; 0: nobody's
-    token: int = 0
-
-
-@dataclass
-class Session:
-    """Who holds tasks."""
-
-    number: int
-    clients: set[int] = field(default_factory=set)
-    until: int | None = None
-
-
-@dataclass
-class Waiting:
-    """A take that waits."""
-
-    number: int
-    client: int
-    until: int | None
-
-
-@dataclass
-class WaitingPut:
-    """A put that waits for room."""
-
-    client: int
-    serial: int
-    until: int
-    args: dict[str, object]
+from model_parts import (
+    BURIED,
+    DELAYED,
+    DONE,
+    FOR_EVER,
+    GETJOB_TTR,
+    READY,
+    TAKEN,
+    Refused,
+    Session,
+    Task,
+    Waiting,
+    WaitingPut,
+)
 
 
 class Model:
@@ -177,7 +139,7 @@ class Model:
         """Puts that wait are done as far as there is room."""
         while self.putting and not self.is_full():
             put = self.putting.pop(0)
-            task = self.insert(**put.args)  # type: ignore[arg-type]
+            task = self.insert(**put.args)
             self.put_done.append((put.client, put.serial, task.number))
 
     def is_full(self) -> bool:
@@ -220,11 +182,11 @@ class Model:
 
     # calls
 
-    def put(self, client: int, serial: int, timeout: int, args: dict[str, object]) -> Task | None:
+    def put(self, client: int, serial: int, timeout: int, args: dict[str, Any]) -> Task | None:
         """None: no room, or not yet."""
         self.settle()
         if not self.is_full():
-            return self.insert(**args)  # type: ignore[arg-type]
+            return self.insert(**args)
         if timeout > 0:
             self.putting.append(WaitingPut(client, serial, self.now + timeout, args))
         return None

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from models import FOR_EVER, MODELS, Model, Refused
+from model_parts import FOR_EVER, Refused
+from models import MODELS, Model
 
 from tuque.core.ackgc import on_ackjob
 from tuque.core.deliver import on_getjob, serve_ready
@@ -28,7 +29,7 @@ from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PRI_DEFAULT, PutSpec, TubeOptions
 
 STEPS = 60
-OPS = int(os.environ.get("TUQUE_TUBE_OPS", "2400"))
+OPS = int(os.environ.get("TUQUE_TUBE_OPS", "3000"))
 NODE_ID = b"a" * 40
 START_MS = 1_700_000_000_000
 
@@ -39,6 +40,43 @@ picks = st.integers(0, 40)
 spans = st.sampled_from([0, 1010, 2010, 3010, 7010])
 maybe_spans = st.sampled_from([-1, -1, -1, 0, 1010, 2010, 3010, 7010])
 tokens = st.sampled_from(["none", "none", "none", "right", "old"])
+
+# how often, what, with what
+ACTIONS: list[tuple[int, str, dict[str, st.SearchStrategy[Any]]]] = [
+    (
+        6,
+        "put",
+        {
+            "client": clients,
+            "ttl": maybe_spans,
+            "ttr": maybe_spans,
+            "delay": st.sampled_from([-1, -1, 0, 1010, 3010]),
+            "pri": st.sampled_from([None, None, 0, 1, 2, 3]),
+            "key": st.sampled_from([b"a", b"a", b"b", b"c"]),
+            "timeout": st.sampled_from([0, 1010, 3010]),
+        },
+    ),
+    (4, "take", {"client": clients}),
+    (2, "wait", {"client": clients, "timeout": st.sampled_from([0, 1010, 5010])}),
+    (2, "touch", {"client": clients, "pick": picks, "increment": spans, "kind": tokens}),
+    (3, "ack", {"client": clients, "pick": picks, "kind": tokens}),
+    (3, "release", {"client": clients, "pick": picks, "delay": spans, "kind": tokens}),
+    (1, "peek", {"pick": picks}),
+    (2, "bury", {"pick": picks, "kind": tokens}),
+    (2, "kick", {"count": st.sampled_from([0, 1, 1, 2, 9, -1])}),
+    (1, "delete", {"pick": picks}),
+    (1, "truncate", {"chance": st.integers(0, 5)}),
+    (1, "release_all", {}),
+    (4, "let_time_pass", {"steps": st.sampled_from([1, 1, 2, 3, 10, 400])}),
+    (1, "getjob", {}),
+    (1, "ackjob", {"client": clients, "pick": picks}),
+    (1, "nack", {"client": clients, "pick": picks, "delay": spans}),
+    (1, "working", {"client": clients, "pick": picks}),
+    (1, "configure", {"ttr": st.sampled_from([0, 2010])}),
+    (1, "join", {"client": clients, "other": clients}),
+    (1, "disconnect", {"client": clients}),
+]
+CHOICES = [i for i, (weight, _, _) in enumerate(ACTIONS) for _ in range(weight)]
 
 Answer = tuple[Any, ...] | int | bool | None
 
@@ -115,6 +153,17 @@ class Twins(RuleBasedStateMachine):
             return self.m.next_number - 1 - pick % 3
         return numbers[pick % len(numbers)]
 
+    def aim(self, client: int, pick: int) -> tuple[int, int]:
+        """Mostly a task that is taken, and somebody of the session that holds it."""
+        taken = [task for task in self.m.tasks if task.status == "t"]
+        if pick % 4 == 0 or not taken:
+            return client, self.number(pick)
+        task = taken[pick % len(taken)]
+        for session in self.m.sessions:
+            if session.number == task.owner and session.clients:
+                return sorted(session.clients)[pick % len(session.clients)], task.number
+        return client, task.number
+
     def token(self, number: int, kind: str) -> int:
         """The token of the take in force, or of an older one."""
         if kind == "none":
@@ -124,17 +173,15 @@ class Twins(RuleBasedStateMachine):
                 return task.token if kind == "right" else max(1, task.token - 1)
         return 1
 
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        """Ask something; one rule, so that every run asks all kinds of things."""
+        _, name, args = ACTIONS[data.draw(st.sampled_from(CHOICES), "action")]
+        drawn = {word: data.draw(values, word) for word, values in args.items()}
+        getattr(self, name)(**drawn)
+
     # what is asked
 
-    @rule(
-        client=clients,
-        ttl=maybe_spans,
-        ttr=maybe_spans,
-        delay=st.sampled_from([-1, -1, 0, 1010, 3010]),
-        pri=st.sampled_from([None, None, 0, 1, 2, 3]),
-        key=st.sampled_from([b"a", b"a", b"b", b"c"]),
-        timeout=st.sampled_from([0, 1010, 3010]),
-    )
     def put(
         self, client: int, ttl: int, ttr: int, delay: int, pri: int | None, key: bytes, timeout: int
     ) -> None:
@@ -158,15 +205,9 @@ class Twins(RuleBasedStateMachine):
             lambda: self.m.put(client, serial, timeout, args),
         )
 
-    @rule(client=clients)
     def take(self, client: int) -> None:
         self.both(lambda: ops.take(self.n, self.t, self.tube, client), lambda: self.m.take(client))
 
-    @rule(client=clients)
-    def take_again(self, client: int) -> None:
-        self.take(client)
-
-    @rule(client=clients, timeout=st.sampled_from([0, 1010, 5010]))
     def wait(self, client: int, timeout: int) -> None:
         if self.m.first() is not None or len(self.m.waiting) > 3:
             return  # nobody waits when there is something
@@ -178,39 +219,34 @@ class Twins(RuleBasedStateMachine):
             lambda: self.m.wait(client, number, timeout),
         )
 
-    @rule(client=clients, pick=picks, increment=spans, kind=tokens)
     def touch(self, client: int, pick: int, increment: int, kind: str) -> None:
-        number = self.number(pick)
+        client, number = self.aim(client, pick)
         token = self.token(number, kind)
         self.both(
             lambda: ops.touch(self.n, self.t, self.tube, client, number, increment, token),
             lambda: self.m.touch(client, number, increment, token),
         )
 
-    @rule(client=clients, pick=picks, kind=tokens)
     def ack(self, client: int, pick: int, kind: str) -> None:
-        number = self.number(pick)
+        client, number = self.aim(client, pick)
         token = self.token(number, kind)
         self.both(
             lambda: ops.ack(self.n, self.t, self.tube, client, number, token),
             lambda: self.m.ack(client, number, token),
         )
 
-    @rule(client=clients, pick=picks, delay=spans, kind=tokens)
     def release(self, client: int, pick: int, delay: int, kind: str) -> None:
-        number = self.number(pick)
+        client, number = self.aim(client, pick)
         token = self.token(number, kind)
         self.both(
             lambda: ops.release(self.n, self.t, self.tube, client, number, delay, token),
             lambda: self.m.release(client, number, delay, token),
         )
 
-    @rule(pick=picks)
     def peek(self, pick: int) -> None:
         number = self.number(pick)
         self.both(lambda: ops.peek(self.n, self.t, self.tube, number), lambda: self.m.peek(number))
 
-    @rule(pick=picks, kind=tokens)
     def bury(self, pick: int, kind: str) -> None:
         number = self.number(pick)
         token = self.token(number, kind)
@@ -219,29 +255,24 @@ class Twins(RuleBasedStateMachine):
             lambda: self.m.bury(number, token),
         )
 
-    @rule(count=st.sampled_from([0, 1, 1, 2, 9, -1]))
     def kick(self, count: int) -> None:
         self.both(lambda: ops.kick(self.n, self.t, self.tube, count), lambda: self.m.kick(count))
 
-    @rule(pick=picks)
     def delete(self, pick: int) -> None:
         number = self.number(pick)
         self.both(
             lambda: ops.delete(self.n, self.t, self.tube, number), lambda: self.m.delete(number)
         )
 
-    @rule(chance=st.integers(0, 5))
     def truncate(self, chance: int) -> None:
         if chance == 0:
             self.both(lambda: admin.truncate(self.n, self.t, self.tube), lambda: self.m.truncate())
 
-    @rule()
     def release_all(self) -> None:
         self.both(
             lambda: admin.release_all(self.n, self.t, self.tube), lambda: self.m.release_all()
         )
 
-    @rule(steps=st.sampled_from([1, 1, 2, 3, 10, 400]))
     def let_time_pass(self, steps: int) -> None:
         self.m.now += steps * 1000
         assert next_timer_ms(self.n) > 0
@@ -249,12 +280,12 @@ class Twins(RuleBasedStateMachine):
 
     # commands for jobs
 
-    @rule()
     def getjob(self) -> None:
         def fast() -> Task | None:
-            jobs = on_getjob(self.n, 9, [b"tube"], 1)
-            assert all(isinstance(job, Task) for job in jobs)
-            return jobs[0] if jobs else None  # type: ignore[return-value]
+            for job in on_getjob(self.n, 9, [b"tube"], 1):
+                assert isinstance(job, Task)
+                return job
+            return None
 
         self.both(fast, lambda: self.m.getjob())
 
@@ -262,25 +293,22 @@ class Twins(RuleBasedStateMachine):
         task = self.tube.tasks.get(number)
         return b"D" * 40 if task is None else task.id
 
-    @rule(client=clients, pick=picks)
     def ackjob(self, client: int, pick: int) -> None:
-        number = self.number(pick)
+        client, number = self.aim(client, pick)
         self.both(
             lambda: on_ackjob(self.n, self.id_of(number), client),
             lambda: self.m.ackjob(client, number),
         )
 
-    @rule(client=clients, pick=picks, delay=spans)
     def nack(self, client: int, pick: int, delay: int) -> None:
-        number = self.number(pick)
+        client, number = self.aim(client, pick)
         self.both(
             lambda: on_nack(self.n, self.id_of(number), delay, client),
             lambda: self.m.nack(client, number, delay),
         )
 
-    @rule(client=clients, pick=picks)
     def working(self, client: int, pick: int) -> None:
-        number = self.number(pick)
+        client, number = self.aim(client, pick)
         self.both(
             lambda: on_working(self.n, self.id_of(number), client) == b"",
             lambda: self.m.working(client, number),
@@ -288,12 +316,10 @@ class Twins(RuleBasedStateMachine):
 
     # sessions
 
-    @rule(ttr=st.sampled_from([0, 2010]))
     def configure(self, ttr: int) -> None:
         admin.cfg(self.n, self.t, ttr, None)
         self.m.session_ttr = ttr
 
-    @rule(client=clients, other=clients)
     def join(self, client: int, other: int) -> None:
         def fast() -> None:
             uuid = sessions.identify(self.n, self.t, other, b"", None)
@@ -301,7 +327,6 @@ class Twins(RuleBasedStateMachine):
 
         self.both(fast, lambda: self.m.join(client, other))
 
-    @rule(client=clients)
     def disconnect(self, client: int) -> None:
         def fast() -> None:
             for number in list(self.n.waiters):

@@ -23,6 +23,8 @@ from tuque.core.readback import BadRecord, Record, decode, has_id
 from tuque.core.records import Records
 from tuque.core.stage_readback import StageRecord
 from tuque.core.stage_records import NO_ID
+from tuque.core.task import STATUS_NAMES
+from tuque.core.task_readback import TaskRecord
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.journal import (
@@ -244,6 +246,8 @@ def fields(r: Record) -> dict[str, Any]:
             row.update(parts=r.lease.parts, drop_ms=r.lease.drop_ms)
     elif rec.STAGED <= r.kind <= rec.APP:
         row.update(staged_row(r.kind, r.stage))
+    elif rec.TUBE <= r.kind <= rec.TUBE_CFG:
+        row.update(tube_row(r.kind, r.task))
     elif r.kind == rec.GAP:
         row.update(missing_records=r.a, bytes=r.b)
     return row
@@ -264,6 +268,24 @@ def staged_row(kind: int, r: StageRecord) -> dict[str, Any]:
     if kind == rec.STAGED:
         row.update(position=r.position, until_ms=r.until_ms, queue=text(r.queue))
         row["body_bytes"] = len(r.body)
+    return row
+
+
+def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
+    """The fields of a record of tubes, without bodies and uuids."""
+    if kind == rec.TUBE:
+        row = {"tube": text(r.queue), "type": text(r.names[1]), "next_number": r.next_number}
+        return row | {"temporary": r.flag, "ttl_ms": r.ttl_ms, "ttr_ms": r.ttr_ms}
+    if kind == rec.TUBE_DROP:
+        return {"tube": text(r.queue)}
+    if kind == rec.SESSION:
+        return {"session": r.number, "user": text(r.user), "is_over": r.flag}
+    if kind == rec.TUBE_CFG:
+        return {"ttr_ms": r.ttr_ms, "in_replicaset": r.flag}
+    row = {"id": text(r.id), "status": STATUS_NAMES[r.status].decode(), "token": r.token}
+    row.update(qtime_ms=r.qtime_ms, session=r.owner, delivered=r.delivered_count)
+    if kind == rec.TASK_ADD:
+        row.update(tube=text(r.queue), number=r.number, pri=r.pri, body_bytes=len(r.body))
     return row
 
 

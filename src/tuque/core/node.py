@@ -153,7 +153,8 @@ class Limits:
 class Node:
     """One broker. `seed` feeds job ids and choices; equal seeds act equally."""
 
-    # numbers and flags that begin at nothing
+    # what begins at nothing
+    policy: Policy | None = None  # of tubes, once there is one
     last_ctime_ns: i64 = 0
     queue_serial: i64 = 0
     idle_level: i64 = 0  # memory level those instants were made for
@@ -187,9 +188,7 @@ class Node:
         self.limits = Limits()
         self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
         self.queues: dict[bytes, Queue] = {}
-        self.policy: Policy | None = None  # of tubes, once there is one
-        self.wheel = Wheel()
-        self.ledger = Ledger()
+        self.wheel, self.ledger = Wheel(), Ledger()
         self.records: Records | None = None
         self.events: Events | None = None
         # who waits
@@ -210,7 +209,7 @@ class Node:
         self.node_ids: list[bytes] = [node_id]  # by slot
         self.lives: dict[int, int] = {}  # by slot: the incarnation, by a number others have not
         self.dirty_peers: list[Peer] = []  # have something in their outbox
-        self.tombs = Tombs()
+        self.tombs, self.losses = Tombs(), Losses()  # losses: copies to be made again (K5, K7)
         self.acked: dict[bytes, None] = {}  # acked jobs that other holders must hear of, in order
         self.strays: dict[bytes, int] = {}  # acks of unknown jobs (A3.4): the client
         self.stray_counts: dict[int, int] = {}  # how many of them, by client
@@ -230,7 +229,6 @@ class Node:
         self.looks: list[tuple[int, bytes]] = []  # heap of (instant to look again, queue)
         self.custody: dict[bytes, int] = {}  # at-most-once jobs between this node and that slot
         self.denied: dict[bytes, int] = {}  # copies that others were told are not here: until
-        self.losses = Losses()  # copies to be looked for and made again (K5, K7)
         self.pauses: dict[bytes, Pausing] = {}  # what PAUSE said last, by queue
 
     def used_bytes(self) -> i64:

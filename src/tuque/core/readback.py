@@ -35,8 +35,11 @@ from tuque.core.records import (
     STATE,
     STATE_BYTES,
     TOMB,
+    TUBE,
+    TUBE_CFG,
 )
 from tuque.core.stage_readback import StageRecord, decode_stage
+from tuque.core.task_readback import TaskRecord, decode_task
 
 
 class BadRecord(Exception):
@@ -72,6 +75,7 @@ class Record:
         self.b: i64 = 0  # END: records, GAP: bytes, PEER: incarnation
         self.lease = LeaseRecord()
         self.stage = StageRecord()
+        self.task = TaskRecord()
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -149,6 +153,10 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     if STAGED <= kind <= APP:
         if not decode_stage(kind, data, at, end, r.stage):
             raise BadRecord("staged write out of range")
+        return end
+    if TUBE <= kind <= TUBE_CFG:
+        if not decode_task(kind, data, at, end, r.task):
+            raise BadRecord("tube or task out of range")
         return end
     if kind != CLOSE:
         raise BadRecord("unknown kind of record")

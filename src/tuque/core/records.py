@@ -28,7 +28,8 @@ where history, present when shape has the bit 1, is nacks i32, deliveries i32,
 delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
 follows; without it this node is the only one. Sets are of slots of core/peers.py.
 PEER to TOMB and the bit 2 are new in version 2. The records of leases and of staged jobs, new
-in version 3, are told in core/lease_records.py and core/stage_records.py.
+in version 3, are told in core/lease_records.py and core/stage_records.py, those of tubes, new in
+version 4, in core/task_records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/journal.py, keep reading the
@@ -62,6 +63,12 @@ STAGE_DROP: Final = 18
 PUBLISHED: Final = 19
 KEY: Final = 20
 APP: Final = 21
+TUBE: Final = 22
+TUBE_DROP: Final = 23
+TASK_ADD: Final = 24
+TASK_STATE: Final = 25
+SESSION: Final = 26
+TUBE_CFG: Final = 27
 
 KIND_NAMES: Final = [
     "?",
@@ -86,6 +93,12 @@ KIND_NAMES: Final = [
     "published",
     "key",
     "app",
+    "tube",
+    "tube-drop",
+    "task-add",
+    "task-state",
+    "session",
+    "tube-cfg",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

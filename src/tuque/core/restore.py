@@ -9,7 +9,7 @@ from tuque.core.node import Node, Pausing
 from tuque.core.peers import slots_of
 from tuque.core.procedures import get_queue, register
 from tuque.core.queue import PAUSE_BCAST, PAUSE_IN, PAUSE_OUT
-from tuque.core.task import Task
+from tuque.core.task import Task, shift_task
 from tuque.core.transfer import on_loaded_custody
 
 
@@ -60,6 +60,21 @@ def restore_job(n: Node, job: Job) -> bool:
         job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000
     n.wheel.arm(job, n.now_ms)
     return True
+
+
+def shift_jobs(jobs: dict[bytes, Job], jump_ms: i64) -> None:
+    """The clock jumped between two starts: all instants of jobs move along (J5.8)."""
+    for job in jobs.values():
+        if isinstance(job, Task):
+            shift_task(job, jump_ms)
+            continue
+        job.expire_ms += jump_ms
+        job.ctime_ns += jump_ms * 1_000_000
+        if job.qtime_ms != 0:
+            job.qtime_ms += jump_ms
+        if job.first_ms != 0:
+            job.first_ms += jump_ms
+            job.last_ms += jump_ms
 
 
 def doubt_copies(n: Node, job: Job) -> None:

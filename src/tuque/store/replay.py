@@ -37,8 +37,10 @@ from tuque.core.records import (
     STAGED,
     STATE,
     TOMB,
+    TUBE,
+    TUBE_CFG,
 )
-from tuque.core.restore import restore_job, restore_pause
+from tuque.core.restore import restore_job, restore_pause, shift_jobs
 from tuque.core.stage_load import StageLog
 from tuque.core.tombs import CUSTODY
 from tuque.store.disk import Disk
@@ -58,6 +60,8 @@ from tuque.store.journal import (
 )
 from tuque.store.nodesets import NodeSets
 from tuque.store.tail import after_bad, is_same_boot, is_torn, keep_aside
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.load import TubeLog
 
 JUMP_MS: Final = 2_000  # clocks that differ less are the same
 
@@ -112,6 +116,7 @@ class Loader:
         self.pauses: dict[bytes, int] = {}
         self.leases = LeaseLog()
         self.staging = StageLog()
+        self.tubes = TubeLog()
         self.order: list[Job] = []
         self.restored: i64 = 0
         self.notes: list[str] = []
@@ -140,13 +145,13 @@ class Loader:
             self.jobs = {}
             if not is_sorted(self.order):
                 self.order.sort(key=creation)
+            if not self.tubes.is_empty():
+                self.notes.extend(self.tubes.restore(n, tubes_of(n)))
             self.stage = RESTORING
         elif self.stage == RESTORING and self.restore(n, budget):
             n.remembers = self.record_count > 0
             self.stage = LOADED
         return self.stage == LOADED
-
-    # Reading
 
     def read(self, budget: i64) -> bool:
         """Apply about `budget` records; True at the end of the last file."""
@@ -329,6 +334,8 @@ class Loader:
             for made in self.staging.apply(kind, r.stage):
                 if made.id not in self.acked and made.id not in self.jobs:
                     self.jobs[made.id] = made
+        elif TUBE <= kind <= TUBE_CFG:
+            self.tubes.apply(kind, r.task, self.jobs)
         elif kind == END:
             self.is_ended = True
         elif kind == GAP:
@@ -395,14 +402,7 @@ class Loader:
             return
         self.shift_ms += jump_ms
         self.notes.append(f"the clock jumped by {jump_ms} ms: due times move along")
-        for job in self.jobs.values():
-            job.expire_ms += jump_ms
-            job.ctime_ns += jump_ms * 1_000_000
-            if job.qtime_ms != 0:
-                job.qtime_ms += jump_ms
-            if job.first_ms != 0:
-                job.first_ms += jump_ms
-                job.last_ms += jump_ms
+        shift_jobs(self.jobs, jump_ms)
         self.leases.shift(jump_ms)
         self.staging.shift(jump_ms)
         for job_id in list(self.acked):

@@ -17,6 +17,9 @@ from tuque.core.queue import PAUSE_BCAST
 from tuque.core.records import Records
 from tuque.core.stage_records import tell_app, tell_key, tell_staged
 from tuque.core.staged import Attempt, Staged
+from tuque.core.task import Task
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.load import tell_all_tubes, tell_task_of
 
 SLICE_BYTES: Final = 1 << 20
 
@@ -41,6 +44,8 @@ class Snapshot:
                 is_bcast = told is not None and told.is_bcast
                 self.records.pause(name, q.pause | PAUSE_BCAST if is_bcast else q.pause)
         tell_all(n, self.records)  # now: their jobs are told later, by what is so then
+        if n.policy is not None:
+            tell_all_tubes(tubes_of(n), self.records)
         for name, app in n.staging.apps.items():
             tell_app(self.records, name, app.version, app.used_ms)
         self.attempts: list[tuple[Attempt, list[Staged]]] = [
@@ -67,7 +72,10 @@ class Snapshot:
         while pos < end and len(records.writer) < SLICE_BYTES:
             job = jobs[pos]
             pos += 1
-            if n.jobs.get(job.id) is job and (job.state != WAIT_REPL or is_published(n, job)):
+            if isinstance(job, Task):
+                if n.jobs.get(job.id) is job and tell_task_of(tubes_of(n), job, records):
+                    self.job_count += 1
+            elif n.jobs.get(job.id) is job and (job.state != WAIT_REPL or is_published(n, job)):
                 records.add(job)
                 self.job_count += 1
         self.pos = pos

@@ -9,6 +9,7 @@ from tuque.core import ledger
 from tuque.core.node import Node
 from tuque.core.queue import Queue
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
+from tuque.core.task_records import tell_tube_cfg, tell_tube_drop
 from tuque.tubes.book import Tubes
 from tuque.tubes.driver import Driver
 from tuque.tubes.errors import (
@@ -18,6 +19,7 @@ from tuque.tubes.errors import (
     EMPTY_NAME,
     EXISTS,
     LONG_NAME,
+    LONG_OPTION,
     LUA,
     NO_ENGINE,
     NO_TUBE,
@@ -33,10 +35,12 @@ from tuque.tubes.errors import (
 from tuque.tubes.ops import settle
 from tuque.tubes.options import PRI_DEFAULT, PutDone, TubeOptions
 from tuque.tubes.order import key_of
-from tuque.tubes.states import clamp, end, give_back
+from tuque.tubes.sessions import record_session
+from tuque.tubes.states import clamp, end, give_back, record_tube
 from tuque.tubes.tube import TUBE_BYTES, Tube
 
 NAME_MAX: Final = 512
+WORD_MAX: Final = 255
 NAME_TOO_LONG: Final = 9
 UNKNOWN_ENGINE: Final = 57
 CALLS: Final = (b"put", b"take", b"touch", b"ack", b"release", b"peek", b"bury", b"kick", b"delete")
@@ -67,7 +71,8 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     tube.engine = o.engine
     tube.on_task_change = o.on_task_change
     enter_tube(n, t, tube)
-    record_tube(n, t, tube)
+    if n.records is not None:
+        record_tube(n.records, tube)  # T14.1
     return tube
 
 
@@ -77,6 +82,8 @@ def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
         raise TubeError(BAD_NAME, EMPTY_NAME)
     if len(name) > NAME_MAX:
         raise TubeError(NAME_TOO_LONG, LONG_NAME % (name[:32] + b"..."))
+    if len(o.storage_mode) > WORD_MAX or len(o.on_task_change) > WORD_MAX:
+        raise TubeError(LUA, LONG_OPTION)
     if o.engine not in (b"", b"memtx", b"vinyl"):
         raise TubeError(UNKNOWN_ENGINE, NO_ENGINE % o.engine)
     if o.engine == b"vinyl":
@@ -164,7 +171,8 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
         q.waiters = tube.waiters
         q.demand = tube.demand
         n.queues[tube.name] = q
-    record_drop(n, tube)
+    if n.records is not None:
+        tell_tube_drop(n.records, tube.name)
 
 
 def tasks_by_state(tube: Tube, status: i64, most: i64) -> list[Task]:
@@ -220,7 +228,11 @@ def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> No
                 in_replicaset = False
                 break
         t.in_replicaset = in_replicaset
-    record_cfg(n, t)
+    if n.records is not None:
+        tell_tube_cfg(n.records, t.ttr_ms, t.in_replicaset)
+        if in_replicaset:
+            for session in t.sessions.values():
+                record_session(n, t, session, False)
 
 
 def register_driver(t: Tubes, name: bytes, driver: Callable[[], Driver]) -> None:
@@ -267,15 +279,3 @@ def status_of(word: bytes) -> i64:
     if word == b"DELAYED":
         return DELAYED
     return BURIED if word == b"BURIED" else 0
-
-
-def record_tube(n: Node, t: Tubes, tube: Tube) -> None:
-    """The journal hears of the tube (T14)."""
-
-
-def record_drop(n: Node, tube: Tube) -> None:
-    """The journal hears that the tube is gone (T14)."""
-
-
-def record_cfg(n: Node, t: Tubes) -> None:
-    """The journal hears of the configuration (T14)."""

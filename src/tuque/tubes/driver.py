@@ -7,6 +7,7 @@ tube. The tube tells it of every change:
     enter(task)   the task is READY now
     took(task)    it was READY and is TAKEN now: it is the one `first` gave
     left(task)    it was READY and is buried or gone
+    held(task)    it is TAKEN, after a restart
     freed(task)   it was TAKEN and no longer is; when it is READY again, `enter` came before
 
 and asks `first()`, any number of times, for the task to be taken next. None says that nobody
@@ -49,6 +50,9 @@ class Driver:
 
     def freed(self, task: Task) -> None:
         """A TAKEN task is no longer TAKEN; called after `enter` when it is READY again."""
+
+    def held(self, task: Task) -> None:
+        """The task is TAKEN already: it came back so from the journal."""
 
     def listing(self) -> list[Task]:
         """All READY tasks in the order of (pri, number)."""

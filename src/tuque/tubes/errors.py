@@ -30,6 +30,7 @@ BAD_TTR: Final = b"Invalid value of ttr: %d"
 OVERRIDING: Final = b'overriding registered driver "%s"'
 EMPTY_NAME: Final = b"Invalid identifier '' (expected printable symbols only or it is too long)"
 LONG_NAME: Final = b"Failed to create space '%s': space name is too long"
+LONG_OPTION: Final = b"Options of tubes are at most 255 bytes"
 PAUSED: Final = b"Queue paused in input, try later"
 
 

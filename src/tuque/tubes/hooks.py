@@ -22,6 +22,7 @@ from tuque.core.task import (
 from tuque.tubes import ops
 from tuque.tubes.admin import remove_tube
 from tuque.tubes.book import SESSION_BYTES, Tubes
+from tuque.tubes.load import restore_task
 from tuque.tubes.options import PutDone, PutSpec
 from tuque.tubes.sessions import session_for, sessions_tick
 from tuque.tubes.states import forget, insert, on_task_timer
@@ -137,7 +138,7 @@ class TubePolicy(Tubes):
 
     def restore(self, n: Node, task: Task) -> bool:
         """[T14] A task comes back from the journal."""
-        return False
+        return restore_task(n, self, task)
 
     def on_timer(self, n: Node, task: Task) -> None:
         """The task's instant has come."""

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 
 from tuque.core.node import Node
 from tuque.core.task import TAKEN, Task
+from tuque.core.task_records import tell_session
 from tuque.tubes.book import FOR_EVER, SESSION_BYTES, Session, Tubes
 from tuque.tubes.errors import BAD_UUID, LUA, UNKNOWN_UUID, TubeError
 from tuque.tubes.states import give_back
@@ -30,7 +31,16 @@ def make_session(n: Node, t: Tubes, user: bytes) -> Session:
     uuid = raw[:7] + bytes([raw[7] & 0x0F | 0x40, raw[8] & 0x3F | 0x80]) + raw[9:]
     session = Session(t.session_serial, uuid, user)
     enter_session(t, session)
+    record_session(n, t, session, False)
     return session
+
+
+def record_session(n: Node, t: Tubes, session: Session, is_over: bool) -> None:
+    """The journal hears of a session that may outlive a restart (T14.3)."""
+    if n.records is not None and t.in_replicaset:
+        tell_session(
+            n.records, session.number, session.until_ms, is_over, session.uuid, session.user
+        )
 
 
 def enter_session(t: Tubes, session: Session) -> None:
@@ -102,6 +112,7 @@ def end_session(n: Node, t: Tubes, session: Session) -> None:
     """The session is over: its tasks go back in the order of (tube, number) (T8.2)."""
     del t.sessions[session.number]
     del t.by_uuid[session.uuid]
+    record_session(n, t, session, True)
     t.bytes_used -= SESSION_BYTES
     held: list[tuple[int, int, Task]] = []
     for task in session.taken.values():

@@ -4,6 +4,8 @@ Every change goes through `change`, which keeps the tube, its driver and the ses
 holder equal to the task. Who may ask for one is ops.py's.
 """
 
+from typing import Final
+
 from mypy_extensions import i64, u8
 
 from tuque.core import ledger
@@ -11,6 +13,7 @@ from tuque.core.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
 from tuque.core.job import ACKED, DELIVERED, awake_ms
 from tuque.core.node import Node
 from tuque.core.procedures import mark_ready, register, unregister
+from tuque.core.records import Records
 from tuque.core.task import (
     BURIED,
     DELAYED,
@@ -25,9 +28,12 @@ from tuque.core.task import (
     state_of,
     whole_s,
 )
+from tuque.core.task_records import tell_task, tell_task_state, tell_tube
 from tuque.tubes.book import Tubes
 from tuque.tubes.options import PRI_DEFAULT, PutDone, PutSpec, Told
 from tuque.tubes.tube import Tube
+
+RESERVE: Final = 999  # numbers of a temporary tube that a restart may leave out
 
 
 def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
@@ -106,8 +112,10 @@ def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: bytes) -> None:
         t.told.append(Told(tube.name, notice, task))
 
 
-def record(n: Node, tube: Tube, task: Task) -> None:
-    """The journal hears of the task's new state (T14)."""
+def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
+    """The journal hears of the task's new state (T14.1); `binds`: the reply waits for it."""
+    if n.records is not None and not tube.is_temporary:
+        tell_task_state(n.records, task, binds)
 
 
 def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64) -> None:
@@ -192,7 +200,7 @@ def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64)
     tube.calls.take += 1
     tube.jobs_out += 1
     tube.atime_ms = now_ms
-    record(n, tube, task)
+    record(n, tube, task, t.in_replicaset)  # else lost in a crash it is only taken again
     tell(n, t, tube, task, b"take")
     if n.events is not None:
         n.events.delivered(now_ms, task, client)
@@ -295,4 +303,28 @@ def admit(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def record_new(n: Node, tube: Tube, task: Task) -> None:
-    """The journal hears of the new task (T14)."""
+    """The journal hears of the new task; of a temporary tube, what numbers are used (T14.1)."""
+    if n.records is None:
+        return
+    if not tube.is_temporary:
+        tell_task(n.records, task)
+    elif tube.next_number > tube.reserved:
+        tube.reserved = tube.next_number + RESERVE
+        record_tube(n.records, tube)
+
+
+def record_tube(records: Records, tube: Tube) -> None:
+    """The journal hears of the tube (T14.1)."""
+    next_number = tube.reserved if tube.is_temporary else tube.next_number
+    names = [tube.name, tube.type, tube.storage_mode, tube.engine, tube.on_task_change]
+    tell_tube(
+        records,
+        tube.number,
+        next_number,
+        tube.ttl_ms,
+        tube.ttr_ms,
+        tube.pri,
+        tube.capacity,
+        tube.is_temporary,
+        names,
+    )

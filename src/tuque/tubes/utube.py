@@ -107,6 +107,12 @@ class UTube(Driver):
         lane.taken -= 1
         self.settle(lane)
 
+    def held(self, task: Task) -> None:
+        """A task of the lane is TAKEN."""
+        lane = self.lane(task.subqueue)
+        task.subqueue = lane.key
+        lane.taken += 1
+
     def settle(self, lane: Lane) -> None:
         """An idle lane shows its first task; one with nothing goes."""
         if lane.taken > 0:
@@ -114,6 +120,7 @@ class UTube(Driver):
         if lane.order.count > 0:
             self.list_head(lane)
         else:
+            lane.order.compact()  # buried tasks of it may come back, to another lane
             del self.lanes[lane.key]
             self.bytes_used -= LANE_BYTES + len(lane.key)
 

@@ -1,0 +1,358 @@
+"""Tubes and the journal (SPEC T14): restarts, cuts anywhere, snapshots, temporary tubes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tuque.core import readback as back
+from tuque.core import records as rec
+from tuque.core.deliver import on_getjob
+from tuque.core.job import Job
+from tuque.core.node import Node
+from tuque.core.procedures import check
+from tuque.core.records import Records
+from tuque.core.task import Task
+from tuque.core.timers import tick
+from tuque.server.committer import Committer
+from tuque.store.disk import MemoryDisk
+from tuque.store.journal import Boot
+from tuque.store.replay import Loader
+from tuque.tubes import admin, ops, sessions
+from tuque.tubes.book import Tubes
+from tuque.tubes.errors import TubeError
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.options import PutSpec, TubeOptions
+from tuque.tubes.tube import Tube
+
+NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
+PATH = "/data/journal"
+START_MS = 1_700_000_000_000
+TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl"]
+
+State = dict[bytes, object]
+
+
+class Home:
+    """A node with tubes whose journal is written at once, into memory."""
+
+    def __init__(self, disk: MemoryDisk, now_ms: int, seed: bytes = b"1") -> None:
+        self.disk = disk
+        self.n = Node(NODE_ID, seed, now_ms)
+        self.n.records = Records()
+        self.committer = Committer(disk, PATH, NODE_ID, now_ms, "always", threaded=False)
+        self.committer.boot = Boot(now_ms, b"boot of the test", now_ms - START_MS)
+        self.committer.journal.boot = self.committer.boot
+        self.committer.lock()
+        self.loader: Loader = self.committer.loader()
+        while not self.loader.step(self.n, 5):
+            pass
+        assert self.n.records is not None
+        self.n.records.take()
+        self.committer.start(now_ms)
+        check(self.n)
+
+    @property
+    def t(self) -> Tubes:
+        return tubes_of(self.n)
+
+    def turn(self) -> None:
+        """End a turn: what was recorded is one frame."""
+        assert self.n.records is not None
+        self.committer.commit(self.n.records, self.n.now_ms)
+        self.committer.on_turn(self.n, self.n.now_ms, 2)
+
+    def pass_ms(self, ms: int) -> None:
+        self.n.now_ms += ms
+        tick(self.n)
+        self.turn()
+
+    def make(self, name: bytes, type: bytes, temporary: bool = False) -> Tube:
+        o = TubeOptions()
+        o.temporary = temporary
+        o.capacity = 20 if type == b"limfifottl" else 0
+        tube = admin.create_tube(self.n, self.t, name, type, o, b"")
+        self.turn()
+        return tube
+
+    def put(self, tube: Tube, body: bytes = b"body", **options: int) -> Task:
+        spec = PutSpec()
+        for word, value in options.items():
+            setattr(spec, word, value)
+        spec.utube = b"k%d" % (len(body) % 3)
+        task = ops.put(self.n, self.t, tube, body, len(body) % 3, spec, 1, 1)
+        assert task is not None
+        self.turn()
+        return task
+
+
+def facts(home: Home) -> State:
+    """What a restart must give back: a TAKEN task is READY then."""
+    found: State = {}
+    for name, tube in home.t.by_name.items():
+        found[name] = (tube.number, tube.type, tube.ttl_ms, tube.ttr_ms, tube.capacity)
+        if tube.is_temporary:
+            continue
+        found[name + b" next"] = tube.next_number
+        for number, task in tube.tasks.items():
+            status = chr(task.status)
+            if status == "t":
+                status = "t" if task.owner == 0 else "r"
+            found[b"%s:%d" % (name, number)] = (
+                status,
+                task.id,
+                task.body,
+                task.form,
+                task.pri,
+                task.subqueue,
+                task.ttl_ms,
+                task.ttr_ms,
+                task.dead_ms,
+                task.created_ms,
+                task.qtime_ms if status in "~t" else 0,
+                task.delivered_count,
+                task.nacks,
+            )
+    return found
+
+
+def again(home: Home, after_ms: int = 10) -> Home:
+    """The node after its process died and was started anew."""
+    home.disk.locks.clear()
+    return Home(home.disk, home.n.now_ms + after_ms, b"seed %d" % home.n.now_ms)
+
+
+def act(home: Home, rng: random.Random) -> None:
+    """One thing that happens; the turn ends with it."""
+    n, t = home.n, home.t
+    tubes = list(t.by_name.values())
+    choice = rng.randrange(24)
+    if not tubes or choice == 0:
+        name = b"t%d" % rng.randrange(5)
+        if name not in t.by_name:
+            home.make(name, TYPES[rng.randrange(5)], rng.randrange(6) == 0)
+        return
+    tube = rng.choice(tubes)
+    number = rng.choice(list(tube.tasks) or [0])
+    client = rng.randrange(3)
+    try:
+        if choice < 7 and not tube.is_full():
+            spans = {"ttl_ms": rng.choice((-1, 3000, 90_000)), "ttr_ms": rng.choice((-1, 700))}
+            home.put(
+                tube, rng.randbytes(rng.randrange(30)), delay_ms=rng.choice((-1, 500)), **spans
+            )
+        elif choice < 12:
+            ops.take(n, t, tube, client)
+        elif choice == 12:
+            on_getjob(n, 7, [tube.name], 1)
+        elif choice == 13:
+            ops.touch(n, t, tube, client, number, 400)
+        elif choice < 16:
+            ops.ack(n, t, tube, client, number)
+        elif choice == 16:
+            ops.release(n, t, tube, client, number, rng.choice((0, 800)))
+        elif choice == 17:
+            ops.bury(n, t, tube, number)
+        elif choice == 18:
+            ops.kick(n, t, tube, 2)
+        elif choice == 19:
+            ops.delete(n, t, tube, number)
+        elif choice == 20:
+            sessions.on_client_gone(n, t, client)
+        elif choice == 21 and rng.randrange(4) == 0:
+            rng.choice((admin.truncate, admin.drop))(n, t, tube)
+        else:
+            home.pass_ms(rng.randrange(1500))
+    except TubeError:
+        pass
+    home.turn()
+
+
+def segment(disk: MemoryDisk) -> str:
+    return f"{PATH}/" + max(name for name in disk.listdir(PATH) if name.endswith(".log"))
+
+
+def cut(files: dict[str, bytes], name: str, size: int) -> MemoryDisk:
+    """The disk with one file cut off there."""
+    disk = MemoryDisk()
+    disk.makedirs(PATH)
+    for path, data in files.items():
+        handle = disk.open_append(path)
+        disk.write(handle, data[:size] if path == name else data)
+    return disk
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_journal_cut_anywhere_has_no_hole(seed: int) -> None:
+    """T14.4: the tubes are as they were after some call, whatever was cut off."""
+    home = Home(MemoryDisk(), START_MS)
+    rng = random.Random(seed)
+    name = segment(home.disk)
+    states = [(home.disk.size(name), facts(home))]
+    for _ in range(200):
+        act(home, rng)
+        check(home.n)
+        states.append((home.disk.size(name), facts(home)))
+    files = {path: bytes(file.data) for path, file in home.disk.names.items()}
+    ends = sorted({end for end, _ in states})
+    assert len(ends) > 80, "too little was recorded"
+    for i, end in enumerate(ends):
+        torn = ends[i + 1] - 1 if i + 1 < len(ends) and i % 5 == 0 else end
+        restarted = Home(cut(files, name, torn), home.n.now_ms, b"2")
+        expected = [state for at, state in states if at <= end][-1]
+        assert facts(restarted) == expected, (i, end)
+
+
+def test_a_snapshot_tells_it_all() -> None:
+    """J6, T14.1: after a rewrite the tubes are the same, also with changes while it runs."""
+    home = Home(MemoryDisk(), START_MS)
+    rng = random.Random(99)
+    for _ in range(200):
+        act(home, rng)
+    assert home.committer.start_rewrite(home.n, home.n.now_ms)
+    for _ in range(200):
+        act(home, rng)
+    assert not home.committer.is_rewriting()
+    assert len(home.disk.names) < 6
+    assert facts(again(home, 0)) == facts(home)
+
+
+def test_numbers_and_tokens_go_on_after_a_restart() -> None:
+    """T2.1, T5.1: never twice, not even when everything was deleted."""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"fifo")
+    passing = home.make(b"tmp", b"fifo", temporary=True)
+    for _ in range(3):
+        home.put(tube)
+        home.put(passing)
+    task = ops.take(home.n, home.t, tube, 1)
+    assert task is not None
+    token = task.token
+    admin.truncate(home.n, home.t, tube)
+    home.turn()
+    for i in range(2):
+        home = again(home)
+        tube, passing = home.t.by_name[b"t"], home.t.by_name[b"tmp"]
+        assert home.put(tube).number == 3 + i
+        assert 3 <= home.put(passing).number <= 3 + 1000 * (i + 1)
+        task = ops.take(home.n, home.t, tube, 1)
+        assert task is not None and task.token > token
+        token = task.token
+        ops.ack(home.n, home.t, tube, 1, task.number)
+        home.turn()
+
+
+def test_a_taken_task_is_ready_after_a_restart() -> None:
+    """T14.2: "A TAKEN one is READY, if the session that held it is over"."""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"utube")
+    home.put(tube, b"abc")
+    home.put(tube, b"def")
+    ops.take(home.n, home.t, tube, 1)
+    home.turn()
+    home = again(home)
+    tube = home.t.by_name[b"t"]
+    assert [chr(task.status) for task in tube.tasks.values()] == ["r", "r"]
+    assert admin.statistics(home.t, tube)["calls"]["release"] == 1
+
+
+def test_a_task_of_getjob_stays_taken_until_its_time() -> None:
+    """T14.2: "those taken with GETJOB stay TAKEN until their time"."""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"utubettl")
+    home.put(tube, b"abc", ttr_ms=5000)
+    home.put(tube, b"def")
+    assert len(on_getjob(home.n, 7, [b"t"], 2)) == 1
+    home.turn()
+    home = again(home, 1000)
+    tube = home.t.by_name[b"t"]
+    assert [chr(task.status) for task in tube.tasks.values()] == ["t", "r"]
+    assert on_getjob(home.n, 8, [b"t"], 2) == []  # its sub-queue is busy
+    home.pass_ms(4100)
+    jobs: list[Job] = on_getjob(home.n, 8, [b"t"], 2)
+    assert [job.body for job in jobs] == [b"abc"]
+
+
+def test_shared_sessions_outlive_a_restart() -> None:
+    """T14.3: "Sessions outlive a restart only with in_replicaset"."""
+    home = Home(MemoryDisk(), START_MS)
+    admin.cfg(home.n, home.t, 3000, True)
+    tube = home.make(b"t", b"fifo")
+    home.put(tube)
+    ops.take(home.n, home.t, tube, 1)
+    uuid = sessions.identify(home.n, home.t, 1, b"", None)
+    home.turn()
+    home = again(home)
+    tube = home.t.by_name[b"t"]
+    assert sessions.identify(home.n, home.t, 5, b"", uuid) == uuid
+    home.pass_ms(5000)
+    assert chr(ops.ack(home.n, home.t, tube, 5, 0).status) == "-"
+    home.put(tube)
+    ops.take(home.n, home.t, tube, 5)
+    home.turn()
+    home = again(home)
+    tube = home.t.by_name[b"t"]
+    home.pass_ms(2980)
+    assert chr(tube.tasks[1].status) == "t"
+    home.pass_ms(30)
+    assert chr(tube.tasks[1].status) == "r"
+    with pytest.raises(TubeError) as e:
+        sessions.identify(home.n, home.t, 6, b"", uuid)
+    assert e.value.text == b"The UUID %s is unknown." % sessions.dashed(uuid)
+
+
+def test_a_temporary_tube_comes_back_empty() -> None:
+    """T2.5: "only the definition and the numbers used are in the journal"."""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"fifottl", temporary=True)
+    size = home.disk.size(segment(home.disk))
+    home.put(tube)
+    first = home.disk.size(segment(home.disk)) - size
+    for _ in range(50):
+        home.put(tube)
+        ops.take(home.n, home.t, tube, 1)
+        home.turn()
+    assert home.disk.size(segment(home.disk)) == size + first
+    home = again(home)
+    assert home.t.by_name[b"t"].is_temporary and not home.n.jobs
+
+
+def test_what_is_no_record_is_refused() -> None:
+    """Every record cut short, or with a length too large, is refused, never misread."""
+    home = Home(MemoryDisk(), START_MS)
+    records = Records()
+    home.n.records = records
+    tube = admin.create_tube(home.n, home.t, b"t", b"utube", TubeOptions(), b"")
+    spec = PutSpec()
+    spec.utube = b"key"
+    ops.put(home.n, home.t, tube, b"body", 1, spec, 1, 1)
+    ops.bury(home.n, home.t, tube, 0)
+    admin.cfg(home.n, home.t, 5, True)
+    sessions.session_for(home.n, home.t, 1)
+    admin.drop(home.n, home.t, tube)
+    payload = records.take()
+    pos = 0
+    kinds = []
+    r = back.Record()
+    while pos < len(payload):
+        end = back.decode(payload, pos, r)
+        kinds.append(rec.KIND_NAMES[r.kind])
+        one = payload[pos:end]
+        for size in range(5, len(one)):
+            short = (size - 4).to_bytes(4, "little") + one[4:size]
+            try:
+                assert back.decode(short, 0, back.Record()) == len(short)
+            except back.BadRecord:
+                continue
+            assert r.kind in (rec.TASK_ADD, rec.SESSION, rec.TUBE_DROP)  # end in free bytes
+        pos = end
+    assert kinds == [
+        "tube",
+        "task-add",
+        "task-state",
+        "tube-cfg",
+        "session",
+        "remove",
+        "tube-drop",
+    ]
