@@ -16,17 +16,9 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     pytest.importorskip("pyspark")
-    from tuque.spark import session
+    from spark_here import local_session
 
-    log = tmp_path_factory.mktemp("spark") / "spark.log"
-    settings = {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.driver.memory": "1g",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    running = session("tests", master="local[2]", conf=settings, log=log)
-    yield running
-    running.stop()
+    yield from local_session(tmp_path_factory.mktemp("spark"))
 
 
 @pytest.fixture(scope="session")
