@@ -41,7 +41,9 @@ def commands_md() -> str:
         for name, arity, flags, of_group, syntax, summary in ROWS:
             if of_group != group:
                 continue
-            out += ["", f"### {name}", "", "```", f"{name} {syntax}".strip(), "```", "", summary]
+            ways = [syntax] if syntax.startswith("[") else syntax.split(" | ")
+            lines = [f"{name} {way}".strip() for way in ways]
+            out += ["", f"### {name}", "", "```", *lines, "```", "", summary]
             out += ["", f"Arity {arity}; flags: {', '.join(flags.split())}."]
     return "\n".join(out) + "\n"
 

@@ -129,7 +129,8 @@ def test_first_words(box: Box) -> None:
     """C9.1 The first word of an error is one of these; clients may rely on it."""
     known = set(
         "ERR BADID NOREPL MAXLEN PAUSED NOJOB ACKED NOTDELIVERED TOOLATE LEAVING NOAUTH OOM "
-        "MISCONF LOADING NOPROTO DENIED CONFLICT FENCED NOGROUP NOBATCH NOSTAGE".split()
+        "MISCONF LOADING NOPROTO DENIED CONFLICT FENCED NOGROUP NOBATCH NOSTAGE "
+        "NOTUBE NOTASK NOTTAKEN WRONGTUBE".split()
     )
     import re
     from pathlib import Path

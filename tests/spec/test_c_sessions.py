@@ -357,13 +357,14 @@ def test_a_new_password(box: Box) -> None:
 
 
 def test_resp3(box: Box) -> None:
-    """C6.1 After `HELLO 3` both null forms are written `_`, HELLO, CONFIG GET and COMMAND DOCS are
-    maps, and everything else is as in RESP2.
+    """C6.1 After `HELLO 3` both null forms are written `_`, HELLO, CONFIG GET, COMMAND DOCS and
+    TUBE INFO, STATISTICS and CFG are maps, and everything else is as in RESP2.
     """
     box.run("HELLO", 3)
     assert box.run("SHOW", "D-12345678-123456789012345678901234-0001") is NULL
     assert isinstance(box.run("CONFIG", "GET", "port"), dict)
     assert isinstance(box.run("COMMAND", "DOCS", "PING"), dict)
+    assert isinstance(box.run("TUBE", "CFG"), dict)
     assert isinstance(box.run("SHOW", box.add()), list)
 
 

@@ -20,8 +20,9 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     """[V4] PROCEDURE deliver: hand the first job of the queue to the client."""
     if q.policy is not None:
         task = q.policy.take(n, q, client)
-        if task is not None:
-            return task
+        waiter = n.waiters.get(client)
+        if task is not None or (waiter is not None and waiter.taker >= 0):
+            return task  # a take waits for tasks only
     job = q.pop()
     while job is not None and job.expire_ms <= n.now_ms:
         job.state = ACTIVE

@@ -26,6 +26,7 @@ from tuque.server.options import Config, ConfigError
 from tuque.server.pump import Pump
 from tuque.server.registry import register
 from tuque.server.state import Server, apply_settings, log
+from tuque.server.tube_notices import load_plugins
 from tuque.store.journal import JournalError
 
 LEVELS = {
@@ -98,6 +99,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
     s.clock_offset_ms = offset_ms
     apply_settings(s)
     register()
+    load_plugins(s)
     pump = Pump(s)
     for sock in open_listeners(cfg):
         pump.listen(sock)

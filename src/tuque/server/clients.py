@@ -44,6 +44,11 @@ class Client(Connection):
         self.held: i64 = NOT_HELD  # why the first of `todo` does not run
         self.stalled_ms: i64 = 0  # it lacks room on the links since then
         self.is_monitor = False
+        self.is_taking = False  # blocked in a take of a tube
+        self.is_putting = False  # blocked in a put to a full tube
+        self.is_put_muted = False  # which gets no reply (CLIENT REPLY)
+        self.put_serial: i64 = 0  # of its latest put that waited
+        self.watched: dict[bytes, None] = {}  # tubes that it subscribes to
         self.is_authed = False
         self.reply_mode: i64 = REPLY_ON
         self.resp3 = False

@@ -36,10 +36,11 @@ from tuque.server.clients import (
     Client,
 )
 from tuque.server.faults import on_fault
-from tuque.server.iproto_replies import tell_take
+from tuque.server.iproto_replies import tell_take as tell_iproto_take
 from tuque.server.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.producers import await_copies, keep_order, late_error
 from tuque.server.state import Server, log
+from tuque.server.tube_replies import tell_take
 from tuque.wire.args import (
     SYNTAX,
     ArgError,
@@ -382,7 +383,7 @@ def tell_wakes(s: Server) -> None:
     for wake in wakes:
         c = s.by_number.get(wake.client)
         if c is None and len(s.takes) > 0:
-            tell_take(s, wake)
+            tell_iproto_take(s, wake)
         if c is None or not c.is_blocked:
             continue
         c.is_blocked = False
@@ -395,8 +396,10 @@ def tell_wakes(s: Server) -> None:
 
 
 def tell(s: Server, c: Client, wake: Wake) -> None:
-    """The reply of a GETJOB that waited."""
-    if wake.why == GOT_JOBS:
+    """The reply of a GETJOB, or of a take, that waited."""
+    if c.is_taking:
+        tell_take(c, wake)
+    elif wake.why == GOT_JOBS:
         put_jobs(s, c, wake.jobs, wake.with_counters)
     elif wake.why == NODE_LEAVING:
         c.error(LEAVING)

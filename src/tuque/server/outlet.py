@@ -10,6 +10,7 @@ from tuque.server.iproto_conn import Wired
 from tuque.server.keeping import leaves_too_much
 from tuque.server.poller import IN, OUT, Poller
 from tuque.server.state import Server
+from tuque.server.tube_notices import leave_notices
 
 DRAIN_BYTES: Final = 1 << 20  # written at the most to one slow client per turn
 
@@ -97,6 +98,7 @@ class Outlet:
         c.is_closed = True
         if isinstance(c, Client):
             s.unblock(c)
+            leave_notices(s, c, list(c.watched))
             if c.is_monitor:
                 s.monitors.remove(c)
             del s.clients[c.fd]

@@ -27,6 +27,8 @@ from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.state import Server, log
+from tuque.server.tube_notices import tell_changes
+from tuque.server.tube_replies import tell_puts_resp
 from tuque.tubes.hooks import tubes_of
 
 READ_BYTES: Final = 65_536
@@ -98,6 +100,8 @@ class Pump:
         if self.iproto.has_work():
             return 0
         if s.n.policy is not None and not s.is_loading and self.has_left():
+            return 0
+        if s.n.policy is not None and len(tubes_of(s.n).told) > 0:
             return 0
         if self.rewriting:
             return 1
@@ -201,7 +205,10 @@ class Pump:
                 tell_added(s)
         self.iproto.run_stalled()
         if n.policy is not None:
-            tell_puts(s, tubes_of(n))
+            t = tubes_of(n)
+            tell_puts_resp(s, t)
+            tell_puts(s, t)
+            tell_changes(s, t)
         if 0 < self.doors.reopen_ms <= n.now_ms:
             self.doors.reopen()
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:

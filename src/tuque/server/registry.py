@@ -41,6 +41,7 @@ from tuque.server.session_cmds import (
     cmd_select,
 )
 from tuque.server.stage_cmds import cmd_publish, cmd_stage
+from tuque.server.tube_cmds import cmd_tube
 from tuque.server.views_cmds import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
 
 COMMANDS: Final[dict[str, Handler]] = {
@@ -57,6 +58,7 @@ COMMANDS: Final[dict[str, Handler]] = {
     "lease": cmd_lease,
     "stage": cmd_stage,
     "publish": cmd_publish,
+    "tube": cmd_tube,
     "jscan": cmd_jscan,
     "qscan": cmd_qscan,
     "hello": cmd_hello,

@@ -10,6 +10,7 @@ from tuque.cluster.member import PRIORITY_AVOID, PRIORITY_UP
 from tuque.server.clients import REPLY_ON, Client
 from tuque.server.dispatch import NOAUTH
 from tuque.server.state import Server
+from tuque.server.tube_notices import leave_notices
 from tuque.wire.args import NOT_INT, ArgError
 from tuque.wire.resp import strict_int
 
@@ -45,6 +46,8 @@ def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
     if name is not None:
         c.name = name
     c.resp3 = version == 3
+    if not c.resp3:
+        leave_notices(s, c, list(c.watched))
     c.reply(
         {
             "server": "tuque",
@@ -144,6 +147,7 @@ def cmd_reset(s: Server, c: Client, args: list[bytes]) -> None:
     if c.is_monitor:
         c.is_monitor = False
         s.monitors.remove(c)
+    leave_notices(s, c, list(c.watched))
     c.name = b""
     c.resp3 = False
     c.is_authed = False

@@ -29,6 +29,7 @@ from tuque.server.iproto_conn import GUEST, STRANGER_BYTES, Take, User, Users, W
 from tuque.server.monitoring import Latency, SlowLog, Snapshot
 from tuque.server.notes import log
 from tuque.server.peers import Bus
+from tuque.server.tube_notices import Notices
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.sessions import on_client_gone
 from tuque.wire.commands import Command, table
@@ -93,11 +94,6 @@ class Server:
         self.clients: dict[int, Client] = {}  # by file descriptor
         self.by_number: dict[int, Client] = {}
         self.next_number: i64 = 1
-        self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
-        self.wired_by_number: dict[int, Wired] = {}
-        self.takes: dict[int, Take] = {}  # of theirs that wait, by the number they wait under
-        self.users = Users()  # who may log in there
-        self.uuid = uuid_of(node.node_id)  # what greetings call this node
         self.dirty: list[Connection] = []  # have something to write
         self.resumed: list[Client] = []  # were unblocked, have commands to run
         self.doomed: list[Connection] = []  # to be closed at the end of the turn
@@ -135,7 +131,17 @@ class Server:
         # instants
         self.start_ms: i64 = node.now_ms
         self.clock_offset_ms: i64 = 0  # now_ms = steady_ms() + this
+        self.begin_doors(node)
         self.begin_settings()
+
+    def begin_doors(self, node: Node) -> None:
+        """Who comes through the other door, and who hears of tubes."""
+        self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
+        self.wired_by_number: dict[int, Wired] = {}
+        self.takes: dict[int, Take] = {}  # of theirs that wait, by the number they wait under
+        self.users = Users()  # who may log in there
+        self.notices = Notices()  # who hears of changes in tubes
+        self.uuid = uuid_of(node.node_id)  # what greetings call this node
 
     def begin_settings(self) -> None:
         """Settings that the hot path reads; `apply_settings` fills them in."""
@@ -156,6 +162,8 @@ class Server:
             c.is_blocked = False
             self.blocked -= 1
             stop_waiting(self.n, c.number)
+            c.is_taking = False
+            c.is_putting = False  # the task is put all the same, unless the client goes (T7.3)
         if len(c.holes) > 0:
             c.first_serial += len(c.holes)
             c.holes = []

@@ -17,10 +17,14 @@ BAD_TIMEOUT: Final = b"ERR timeout is not an integer or out of range"
 NEGATIVE_TIMEOUT: Final = b"ERR timeout is negative"
 BAD_SCAN: Final = b"ERR invalid cursor or option name"
 
+BAD_PRI: Final = b"ERR PRI must be a number from 0 to 4503599627370496"
+BAD_UTUBE: Final = b"ERR UTUBE must be at most 512 bytes"
 BAD_KEY: Final = b"ERR DEDUPE key must be 1 to 255 bytes"
 BAD_KEY_TTL: Final = b"ERR DEDUPETTL must be a number of ms from 1 to 31536000000"
 NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
 
+PRI_MAX: Final = 1 << 52
+UTUBE_MAX: Final = 512  # bytes
 KEY_TTL_MAX: Final = 365 * 86_400_000
 SECONDS_MAX: Final = 2_147_483_647  # G8.2: as ms far inside 64 bits
 REPLICATE_MAX: Final = 65_535
@@ -54,9 +58,9 @@ def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
 
 
 def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
-    """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE, which has no ASYNC.
+    """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE.
 
-    The last of a repeated one wins.
+    STAGE has no ASYNC, PRI and UTUBE. The last of a repeated one wins.
     """
     spec = AddSpec()
     i = first
@@ -94,12 +98,28 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
         elif word == b"DEDUPETTL":
             spec.key_ttl_ms = ranged(value, 1, KEY_TTL_MAX, BAD_KEY_TTL)
             has_key_ttl = True
+        elif first == 4:
+            tube_option(spec, word, value)
         else:
             raise ArgError(SYNTAX)
         i += 2
     if has_key_ttl and len(spec.key) == 0:
         raise ArgError(NO_KEY)
     return spec
+
+
+def tube_option(spec: AddSpec, word: bytes, value: bytes) -> None:
+    """[T1] An option that ADDJOB has for tubes only (T1.1)."""
+    if word == b"PRI":
+        spec.pri = ranged(value, 0, PRI_MAX, BAD_PRI)
+        spec.has_pri = True
+    elif word == b"UTUBE":
+        if len(value) > UTUBE_MAX:
+            raise ArgError(BAD_UTUBE)
+        spec.utube = value
+        spec.has_utube = True
+    else:
+        raise ArgError(SYNTAX)
 
 
 @final

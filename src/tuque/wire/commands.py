@@ -49,7 +49,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write denyoom fast",
         "jobs",
         "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
-        "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]]",
+        "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [PRI n] [UTUBE key]",
         "Add a job to a queue; answers its id once enough nodes hold it.",
     ),
     (
@@ -159,6 +159,25 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "COMMIT group epoch seq | TOUCH group epoch [TTL ms] | "
         "NACK group epoch seq id [id ...] | RELEASE group epoch | INFO group | LIST",
         "Take jobs in numbered batches that can be read again, until they are committed.",
+    ),
+    (
+        "TUBE",
+        -2,
+        "write",
+        "queues",
+        "CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
+        "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] | "
+        "PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] "
+        "[FORM bytes|text|msgpack] | "
+        "TAKE tube [TIMEOUT sec] | ACK tube id [TOKEN t] | "
+        "RELEASE tube id [DELAY sec] [TOKEN t] | TOUCH tube id sec [TOKEN t] | "
+        "BURY tube id [TOKEN t] | KICK tube count | PEEK tube id | DELETE tube id | "
+        "TASKS tube state [COUNT n] | TRUNCATE tube | RELEASEALL tube | DROP tube | "
+        "INFO tube | LIST | STATISTICS [tube] | STATE | CFG [TTR sec] [INREPLICASET yes|no] | "
+        "IDENTIFY [uuid] | CHANGES tube [AFTER number] [COUNT n] | "
+        "SUBSCRIBE tube [tube ...] | UNSUBSCRIBE [tube ...] | "
+        "GRANT tube user [CALL] [TRUNCATE] [PREFIX name]",
+        "Tubes: queues with numbered tasks, priorities, sub-queues and a type.",
     ),
     (
         "HELLO",

@@ -1,0 +1,199 @@
+"""TUBE: what operators ask, and what concerns the whole connection (SPEC T15, T16)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.core.task import MAX_MS, STATUS_NAMES
+from tuque.server.clients import Client
+from tuque.server.state import Server
+from tuque.server.tube_notices import leave_notices, watch
+from tuque.server.tube_replies import put_tasks
+from tuque.server.tube_words import USER, tube_named
+from tuque.tubes import admin
+from tuque.tubes.book import Tubes
+from tuque.tubes.sessions import dashed, identify
+from tuque.tubes.tube import Tube
+from tuque.wire.args import SYNTAX, ArgError, ranged
+from tuque.wire.resp import int_reply
+from tuque.wire.tube_args import (
+    NUMBER_MAX,
+    create_options,
+    pairs,
+    span_ms,
+    state_of,
+    uuid_of,
+)
+
+LISTED: Final = 100  # tasks, or changes, that are shown unless more are asked for
+LISTED_MAX: Final = 10_000
+BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 10000"
+BAD_AFTER: Final = b"ERR AFTER must be a number from -1 to 4503599627370496"
+BAD_FLAG: Final = b"ERR INREPLICASET must be yes or no"
+NEEDS_RESP3: Final = b"ERR TUBE SUBSCRIBE needs RESP3 (HELLO 3); in RESP2 poll TUBE CHANGES"
+NO_CALLBACK: Final = b"ERR no callback of this server is named '%s'"
+NO_USER: Final = b"ERR User '%s' is not found"
+WATCHED_MAX: Final = 1_000  # tubes that one connection subscribes to
+
+
+def create(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE CREATE tube type [options]."""
+    o = create_options(args)
+    if o.on_task_change and o.on_task_change not in s.notices.callbacks:
+        raise ArgError(NO_CALLBACK % o.on_task_change)
+    admin.create_tube(s.n, t, args[2], args[3], o, USER)
+    c.ok()
+
+
+def drop(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE DROP tube."""
+    admin.drop(s.n, t, tube_named(t, args[2]))
+    c.ok()
+
+
+def truncate(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE TRUNCATE tube: how many tasks are gone."""
+    c.out.append(int_reply(admin.truncate(s.n, t, tube_named(t, args[2]))))
+
+
+def release_all(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE RELEASEALL tube: how many taken tasks are READY again."""
+    c.out.append(int_reply(admin.release_all(s.n, t, tube_named(t, args[2]))))
+
+
+def count_of(found: dict[bytes, bytes]) -> int:
+    """The value of COUNT among the options."""
+    word = found.get(b"COUNT")
+    return LISTED if word is None else int(ranged(word, 1, LISTED_MAX, BAD_COUNT))
+
+
+def tasks(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE TASKS tube state [COUNT n]: tasks in that state, in the order of (pri, id)."""
+    status = state_of(args[3])
+    most = count_of(pairs(args, 4, [b"COUNT"]))
+    put_tasks(c.out, admin.tasks_by_state(tube_named(t, args[2]), status, most))
+
+
+def seconds(ms: int) -> int | str:
+    """A time as words have it; 100 years and more: for ever."""
+    if ms >= MAX_MS:
+        return "forever"
+    return ms // 1000 if ms % 1000 == 0 else f"{ms / 1000:.3f}"
+
+
+def info(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE INFO tube: options and figures."""
+    c.reply(info_of(tube_named(t, args[2])))
+
+
+def info_of(tube: Tube) -> dict[str, object]:
+    """Options and figures of a tube by name (T15.4)."""
+    return {
+        "name": tube.name,
+        "type": tube.type,
+        "temporary": int(tube.is_temporary),
+        "ttl": seconds(tube.ttl_ms),
+        "ttr": seconds(tube.ttr_ms),
+        "pri": int(tube.pri),
+        "capacity": int(tube.capacity),
+        "storage-mode": tube.storage_mode,
+        "engine": tube.engine,
+        "on-task-change": tube.on_task_change,
+        "ready": int(tube.ready_count()),
+        "taken": int(tube.taken),
+        "delayed": int(tube.delayed),
+        "buried": int(tube.buried),
+        "next-id": int(tube.next_number),
+        "waiting-takes": len(tube.waiters),
+        "waiting-puts": sum(1 for putter in tube.putters if not putter.is_over),
+        "subscribers": int(tube.subscribers),
+        "changes": int(tube.change_seq),
+    }
+
+
+def list_tubes(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE LIST: the names of all tubes."""
+    c.reply(list(t.by_name))
+
+
+def statistics(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T11] TUBE STATISTICS [tube]: the counters of one tube, or of each."""
+    if len(args) == 3:
+        c.reply(admin.statistics(t, tube_named(t, args[2])))
+    else:
+        c.reply({name: admin.statistics(t, tube) for name, tube in t.by_name.items()})
+
+
+def state(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE STATE."""
+    c.reply(admin.state(t))
+
+
+def cfg(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T10] TUBE CFG [TTR sec] [INREPLICASET yes|no]: the settings in force."""
+    found = pairs(args, 2, [b"TTR", b"INREPLICASET"])
+    ttr_ms = span_ms(found[b"TTR"], b"TTR") if b"TTR" in found else None
+    in_replicaset = None
+    if b"INREPLICASET" in found:
+        flag = found[b"INREPLICASET"].lower()
+        if flag not in (b"yes", b"no"):
+            raise ArgError(BAD_FLAG)
+        in_replicaset = flag == b"yes"
+    if found:
+        admin.cfg(s.n, t, ttr_ms, in_replicaset)
+    c.reply({"ttr": seconds(t.ttr_ms), "in-replicaset": "yes" if t.in_replicaset else "no"})
+
+
+def identify_client(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T8] TUBE IDENTIFY [uuid]: the uuid of the session, as text (T15.7)."""
+    uuid = uuid_of(args[2]) if len(args) == 3 else None
+    c.reply(dashed(identify(s.n, t, c.number, USER, uuid)))
+
+
+def changes(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T12] TUBE CHANGES tube [AFTER number] [COUNT n]: notices kept, oldest first (T16.1)."""
+    found = pairs(args, 3, [b"AFTER", b"COUNT"])
+    after = ranged(found.get(b"AFTER", b"-1"), -1, NUMBER_MAX, BAD_AFTER)
+    rows: list[object] = []
+    for one in t.changes(tube_named(t, args[2]), after, count_of(found)):
+        row = [int(one.seq), one.event, int(one.number), STATUS_NAMES[one.status], int(one.at_ms)]
+        rows.append(row)
+    c.reply(rows)
+
+
+def subscribe(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T16] TUBE SUBSCRIBE tube [tube ...]: to how many tubes the connection is subscribed."""
+    if not c.resp3:
+        raise ArgError(NEEDS_RESP3)
+    found = [tube_named(t, name) for name in args[2:]]
+    new = {tube.name for tube in found if tube.name not in c.watched}
+    if len(c.watched) + len(new) > WATCHED_MAX:
+        raise ArgError(b"ERR a connection subscribes to at most %d tubes" % WATCHED_MAX)
+    for tube in found:
+        watch(s, c, tube)
+    c.reply(len(c.watched))
+
+
+def unsubscribe(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T16] TUBE UNSUBSCRIBE [tube ...]: from these, or all; how many are left."""
+    leave_notices(s, c, args[2:] or list(c.watched))
+    c.reply(len(c.watched))
+
+
+def grant_calls(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T10] TUBE GRANT tube user [CALL] [TRUNCATE] [PREFIX name] (T10.3)."""
+    tube = tube_named(t, args[2])
+    words = [word.upper() for word in args[4:]]
+    prefix = b"queue.tube"
+    if b"PREFIX" in words:
+        at = 4 + words.index(b"PREFIX")
+        if at + 1 == len(args):
+            raise ArgError(SYNTAX)
+        prefix = args[at + 1]
+        del words[at - 4 : at - 2]
+    if any(word not in (b"CALL", b"TRUNCATE") for word in words):
+        raise ArgError(SYNTAX)
+    if args[3] not in s.users.by_name:
+        raise ArgError(NO_USER % args[3])
+    admin.grant(t, args[3], tube.name, b"CALL" in words, b"TRUNCATE" in words, prefix)
+    c.ok()

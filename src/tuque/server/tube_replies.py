@@ -1,0 +1,120 @@
+"""What RESP clients read of tubes: tasks, errors, answers that come later (SPEC T15, T16)."""
+
+from typing import Final
+
+from tuque.core.job import Job
+from tuque.core.node import GOT_JOBS, NODE_LEAVING, Wake
+from tuque.core.task import STATUS_NAMES, TAKEN, Task
+from tuque.server.clients import REPLY_OFF, REPLY_SKIPPING, Client
+from tuque.server.state import Server
+from tuque.tubes.book import Tubes
+from tuque.tubes.errors import NOT_TAKEN, PAUSED, TubeError
+from tuque.tubes.options import PutDone
+from tuque.wire.args import ArgError
+from tuque.wire.resp import bulk_head
+from tuque.wire.tube_args import FORM_NAMES
+
+LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
+NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
+
+# [T15.5] texts by which a first word is found that is not ERR
+BEGINS: Final[list[tuple[bytes, bytes]]] = [(b"Task ", b"NOTASK "), (b"Tube not found", b"NOTUBE ")]
+WRONG: Final[list[bytes]] = [b" queue does not support touch", b" exists with the type "]
+
+
+def put_task(out: list[bytes], task: Task) -> None:
+    """[T15.3] A task as `[id, state, body, token, job id, form]`."""
+    token = task.token if task.status == TAKEN else 0
+    body = task.body
+    out.append(b"*6\r\n:%d\r\n+%s\r\n" % (task.number, STATUS_NAMES[task.status]))
+    out.append(bulk_head(len(body)))
+    out.append(body)
+    out.append(b"\r\n:%d\r\n$%d\r\n%s\r\n" % (token, len(task.id), task.id))
+    out.append(b"+%s\r\n" % FORM_NAMES[task.form])
+
+
+def put_tasks(out: list[bytes], tasks: list[Task]) -> None:
+    """An array of tasks."""
+    out.append(b"*%d\r\n" % len(tasks))
+    for task in tasks:
+        put_task(out, task)
+
+
+def put_none(c: Client) -> None:
+    """There is no task: a null array."""
+    c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
+
+
+def refusal(error: TubeError) -> ArgError:
+    """[T15.5] The refusal with the first word that RESP clients look at."""
+    text = error.text
+    if text == NOT_TAKEN:
+        return ArgError(b"NOTTAKEN " + text)
+    if text == PAUSED:
+        return ArgError(b"PAUSED " + text)
+    for begin, word in BEGINS:
+        if text.startswith(begin):
+            return ArgError(word + text)
+    for part in WRONG:
+        if part in text:
+            return ArgError(b"WRONGTUBE " + text)
+    return ArgError(b"ERR " + text)
+
+
+def tell_take(c: Client, wake: Wake) -> None:
+    """[T15] The answer to a TAKE that waited; its client has been unblocked."""
+    c.is_taking = False
+    if wake.why == GOT_JOBS:
+        put_first(c, wake.jobs)
+    elif wake.why == NODE_LEAVING:
+        c.error(LEAVING)
+    else:
+        put_none(c)
+
+
+def put_first(c: Client, jobs: list[Job]) -> None:
+    """The one task; a job that is none was in the queue before it was a tube."""
+    for job in jobs:
+        if isinstance(job, Task):
+            put_task(c.out, job)
+            return
+    put_none(c)
+
+
+def await_room(s: Server, c: Client) -> None:
+    """[T7] The PUT of the client waits for room (T7.2); nothing more of it runs before."""
+    c.put_serial += 1
+    c.is_putting = True
+    c.is_put_muted = c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING
+    c.is_blocked = True
+    s.blocked += 1
+
+
+def tell_puts_resp(s: Server, t: Tubes) -> None:
+    """[T7] Answer the PUTs of RESP clients that are over; leave those of others in the list."""
+    if len(t.put_done) == 0:
+        return
+    left: list[PutDone] = []
+    for one in t.put_done:
+        c = s.by_number.get(one.client)
+        if c is None:
+            left.append(one)
+        elif c.is_putting and c.put_serial == one.serial:
+            tell_put(s, c, one.task)
+    t.put_done = left
+
+
+def tell_put(s: Server, c: Client, task: Task | None) -> None:
+    """The PUT of the client found room, or did not (T7.3)."""
+    c.is_putting = False
+    c.is_blocked = False
+    s.blocked -= 1
+    c.last_ms = s.n.now_ms
+    if not c.is_put_muted:
+        if task is None:
+            put_none(c)
+        else:
+            put_task(c.out, task)
+    s.touch(c)
+    if len(c.todo) > 0 or c.reader.error:
+        s.resumed.append(c)

@@ -1,0 +1,26 @@
+"""What the two halves of TUBE share: which tube is meant, whose session it is (SPEC T15)."""
+
+from typing import Final
+
+from tuque.server.clients import Client
+from tuque.server.state import Server
+from tuque.server.tube_replies import NO_SUCH
+from tuque.tubes.book import Session, Tubes
+from tuque.tubes.sessions import session_for
+from tuque.tubes.tube import Tube
+from tuque.wire.args import ArgError
+
+USER: Final = b"default"  # whom all RESP clients are
+
+
+def tube_named(t: Tubes, name: bytes) -> Tube:
+    """The tube of that name; `-NOTUBE` when there is none (T15.5)."""
+    tube = t.by_name.get(name)
+    if tube is None:
+        raise ArgError(NO_SUCH % name)
+    return tube
+
+
+def client_session(s: Server, t: Tubes, c: Client) -> Session:
+    """[T8] The session of the connection, made when it has none (T8.1)."""
+    return session_for(s.n, t, c.number, USER)
