@@ -357,6 +357,31 @@ def test_enqueue_is_repeated_until_answered() -> None:
     assert lab.get(1) == []
 
 
+@pytest.mark.parametrize("retry_s", [0, 5])
+def test_an_offer_to_a_node_that_lost_the_job_ends(retry_s: int) -> None:
+    """R8.4 Unknown and without a tombstone: LEFT answers, unless the journal is still being
+    loaded. The sender draws another node for an ALO job (R6.2). An AMO job may have been handed
+    out there: nobody else gets it, and its record is unregistered with cause moved."""
+    lab = Lab(3)
+    lab.nodes[0].is_leaving = True
+    job, _ = lab.try_add(0, b"q", replicate=1 if retry_s == 0 else 2, retry_s=retry_s)
+    assert job is not None
+    lab.settle(0)
+    lab.carry()  # REPLJOB
+    for other in (1, 2):
+        lab.hold(0, other)
+    lab.carry()  # GOTJOB; ENQUEUE waits
+    server = next(i for i in (1, 2) if lab.slot(0, i) == lab.nodes[0].adding[job.id].server_slot)
+    on_deljob(lab.nodes[server], job.id)  # it was evicted, or an old disk came back
+    for other in (1, 2):
+        lab.release(0, other)
+    lab.pass_ms(3_000)
+    assert job.id not in lab.nodes[0].adding
+    assert lab.nodes[0].ledger.moved == 1
+    served = [id for i in (1, 2) for id in lab.get(i)]
+    assert served == ([] if retry_s == 0 else [job.id])
+
+
 def test_delay_is_passed_on() -> None:
     """R8.1 with delay 0 it is enqueued silently (G3), else its due time is now + delay."""
     lab = Lab(2)

@@ -15,6 +15,7 @@ from tuque.core import ledger
 from tuque.core.announce import deny
 from tuque.core.asking import ask
 from tuque.core.collect import collect_if_complete
+from tuque.core.external import on_offer_left
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -84,6 +85,7 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
         lose_copy(n, job, slot)
         if job.retry_s == 0:
             settle(n, slot, id)
+            on_offer_left(n, slot, job)
 
 
 # ---- giving away

@@ -4,7 +4,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.announce import set_due
-from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED
+from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED, Job
 from tuque.core.msgs import Enqueue, Enqueued, Holders, Left
 from tuque.core.node import Adding, Node
 from tuque.core.peers import introduce, say, slots_of
@@ -47,12 +47,25 @@ def on_enqueued(n: Node, slot: i64, m: Enqueued) -> None:
                 say(n, slot, Left([id]))  # from now on it may be passed on (F2.3)
 
 
+def on_offer_left(n: Node, slot: i64, job: Job) -> None:
+    """[R8.4] The node that an external at-most-once job was given to has it no more.
+
+    An earlier life of it may have handed it out: nobody else is asked.
+    """
+    adding = n.adding.get(job.id)
+    if adding is not None and adding.server_slot == slot:
+        del n.adding[job.id]
+        unregister(n, job, ledger.MOVED)
+
+
 def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
     """[R8] ON RECV ENQUEUE. Said again it changes nothing; the answer is the same."""
     job = n.jobs.get(m.id)
     if job is None:
         if n.tombs.has(m.id):
             say_enqueued(n, slot, m.id)
+        elif not n.is_loading:
+            say(n, slot, Left([m.id]))  # R8.4
         return
     if job.state == ACTIVE and not job.flags & DELIVERED:
         had_custody = job.retry_s > 0 or not job.flags & IN_TRANSIT

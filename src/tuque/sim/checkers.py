@@ -165,6 +165,8 @@ class Watcher:
             return
         if machine.disk_since_us > add.done_us:
             return  # that disk is gone, and another node gave it again
+        if job.retry_s == 0 and (job.holders != 1 or job.id in shell.n.custody):
+            return  # it went to another node, and is back since a moment ago
         journal = shell.journal
         if journal is None or self.world.now_us > add.expiry_us() - 5_000_000:
             return

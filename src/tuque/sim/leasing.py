@@ -328,7 +328,7 @@ class Leasing:
 
     def on_death(self, m: Machine, shell: Shell, is_kept: bool) -> None:
         """A process ended; `is_kept`: its disk has what it told clients, but for the window."""
-        self.find_ids(shell)
+        self.find_ids(m, shell)
         if is_kept:
             if m.settings.policy == "everysec" and shell.journal is not None:
                 self.lose_window(m, WINDOW_US + shell.journal.stall_us)
@@ -356,14 +356,19 @@ class Leasing:
             if add.done_us == 0 or self.world.now_us - add.done_us <= window_us:
                 add.once_excuse = f"{m.name} had not synced it yet"
 
-    def find_ids(self, dead: Shell | None = None) -> None:
-        """Look for what was published, or added without an answer, in all memories."""
+    def find_ids(self, ended: Machine | None = None, dead: Shell | None = None) -> None:
+        """Look for what was published, or added without an answer, in all memories.
+
+        Of a process that ended only what its disk has is more than it ever was for anybody.
+        """
         self.history.count(
             "rows and keys checked", sum(add.is_once for add in self.history.adds.values())
         )
         for shell in [dead, *(m.shell for m in self.cluster.machines)]:
             for job in shell.n.jobs.values() if shell is not None else ():
                 add = self.history.adds.get(job.body[: job.body.find(b">") + 1])
+                if shell is dead and ended is not None and job.id not in ended.kept:
+                    continue
                 if add is not None and add.is_once:
                     self.history.meet(add, job.id)
 
