@@ -17,7 +17,6 @@ from real_cluster import RealCluster, is_running
 from real_server import RealServer
 
 from tuque import Client
-from tuque.errors import Fenced
 from tuque.spark import leases_parts, nack, source_options, source_peek
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import Leases, Offset, shares
@@ -361,7 +360,7 @@ def test_the_driver_dies_after_a_node_was_opened_anew(forgetful: Ground) -> None
     assert again.plan() == lost
     again.step()
     again.assert_once(20)
-    with pytest.raises(Fenced):
+    with pytest.raises(SourceError, match="FENCED"):
         rival = forgetful.query(node)
         rival.plan()
         again.plan()

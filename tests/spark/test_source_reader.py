@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,12 +30,12 @@ from real_server import RealServer
 
 from tuque import Client
 from tuque.errors import ReplyError
-from tuque.spark import nack, source_columns, source_options
+from tuque.spark import leases_parts, nack, source_columns, source_options
 from tuque.spark.datasource import TuqueDataSource, register
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import Offset
 from tuque.spark.session import TASKS, tasks_at_once
-from tuque.spark.source import LeaseReader, PeekReader
+from tuque.spark.source import LeasePart, LeaseReader, PeekReader
 
 KINDS = {
     "string": StringType(),
@@ -191,9 +192,11 @@ def test_a_new_query_takes_the_group_over(broker: RealServer, client: Client) ->
     one = first.latestOffset(zero, ReadMaxRows(10))
     other = second.latestOffset(zero, ReadMaxRows(10))
     assert read(second, zero, other) == numbers(0, 2)
-    with pytest.raises(ReplyError) as caught:
+    (part, *_) = leases_parts.parts_of(second.leases, zero, other)
+    with pytest.raises(SourceError, match="FENCED: another query"):
         first.latestOffset(one, ReadMaxRows(10))
-    assert caught.value.code == "FENCED"
+    with pytest.raises(SourceError, match="FENCED: another query"):
+        list(first.read(LeasePart(replace(part, epoch=epoch(one)))))
 
 
 def test_available_now_ends_with_what_was_there(broker: RealServer, client: Client) -> None:

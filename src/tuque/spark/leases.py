@@ -141,7 +141,7 @@ class Leases:
 
     def latest(self, start: Offset, most: int) -> Offset:
         """Acknowledges all up to `start`, then leases up to `most` jobs; `start` if there are
-        none. SourceError when all nodes stay away, ReplyError when another query has the group.
+        none. SourceError when all nodes stay away, or another query has the group.
         """
         check(start)
         end = {id: at for id, at in start.items() if id in self.places or self.unmet}
@@ -215,16 +215,16 @@ class Leases:
     def _sure(self, place: Place, call: Callable[[Client], int]) -> int | None:
         """The answer; None: the node does not know our batches any more, and was opened anew.
 
-        ReplyError FENCED when another query has the group.
+        SourceError FENCED when another query has the group.
         """
         try:
             return place.node.try_now(call)
         except (NoGroup, NoBatch):
             pass
-        except Fenced:
+        except Fenced as err:
             found = place.node.try_now(lambda c: c.lease_info(self.options.group))
             if found.owner != heir(place.logged):
-                raise
+                raise fenced(self.options.group, err) from err
         self._open(place, self._heir(place))
         return None
 
@@ -331,6 +331,14 @@ class Leases:
             "nodes": len(infos),
             "nodes_away": len(self.unmet) + len(self.places) - len(infos),
         }
+
+
+def fenced(group: str, err: Fenced) -> SourceError:
+    """What became of a query that lost its group."""
+    return SourceError(
+        f"FENCED: another query has opened group {group!r}, which is for one running query; a "
+        f"second start() of a stream, or one without its checkpoint, is another query, too ({err})"
+    )
 
 
 def heir(epoch: int) -> str:

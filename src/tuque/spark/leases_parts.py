@@ -13,9 +13,9 @@ from typing import Final
 from tuque.client.leases import LeaseColumns
 from tuque.client.sync import Client
 from tuque.client.url import Address
-from tuque.errors import Acked, NoBatch, NoGroup
+from tuque.errors import Acked, Fenced, NoBatch, NoGroup
 from tuque.spark.errors import SourceError
-from tuque.spark.leases import Leases, Offset, Place
+from tuque.spark.leases import Leases, Offset, Place, fenced
 from tuque.spark.source_nodes import Node
 from tuque.spark.source_options import SourceOptions
 
@@ -102,7 +102,7 @@ def _count(options: SourceOptions, node: Node, epoch: int, seq: int) -> int:
             parts += 1
         while parts > 1 and not is_there(parts - 1):
             parts -= 1
-    except (Acked, NoGroup):
+    except (Acked, Fenced, NoGroup):
         pass  # reading says what that means
     return parts
 
@@ -146,6 +146,8 @@ def read(options: SourceOptions, part: Part) -> Iterator[LeaseColumns]:
                 f"{part.address} does not know {lease} any more: it lost its memory, or the "
                 f"lease ended long ago ({err}). failOnDataLoss=false goes on without it"
             ) from err
+    except Fenced as err:
+        raise fenced(options.group, err) from err
     except Acked:
         if not options.is_acked_by_sink:  # else published and acknowledged in one step
             raise
