@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-import tarantool  # type: ignore[import-not-found, unused-ignore]
+import tarantool
 
 
 def error_of(call: Any, *args: Any) -> list[Any]:

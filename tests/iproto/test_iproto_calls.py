@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from iproto_raw import Conn, IprotoBox, Said, encode, request
+from raw_resp import wait_for
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
@@ -408,3 +409,44 @@ def test_one_error_does_not_stop_a_pipeline(box: IprotoBox) -> None:
         + request(10, 3, {0x22: "queue.tube.t:peek", 0x21: [0]})
     )
     assert [conn.hear().code for _ in range(3)] == [0, 32, 0]
+
+
+# ---- what the original has only inside its process
+
+
+def test_tasks_by_state(box: IprotoBox) -> None:
+    conn = tube(box)
+    for number in range(4):
+        conn.call("queue.tube.t:put", number, {"pri": 9 - number})
+    conn.call("queue.tube.t:bury", 1)
+    name = "queue.tube.t:tasks_by_state"
+    assert conn.call(name, "r") == [[[3, "r", 3], [2, "r", 2], [0, "r", 0]]]
+    assert conn.call(name, "r", 1) == [[[3, "r", 3]]]
+    assert conn.call(name, "!") == [[[1, "!", 1]]]
+    assert conn.call(name, "t") == [[]]
+    assert refused(conn.call(name))[0] == refused(conn.call(name, "x"))[0] == 32
+
+
+def test_on_task_change(box: IprotoBox) -> None:
+    """T16.4: a callback of the server, by its name."""
+    heard: list[tuple[Any, ...]] = []
+
+    def listen(*what: Any) -> None:
+        heard.append(what)
+
+    box.server.notices.callbacks[b"listen"] = listen
+    conn = tube(box, on_task_change="listen")
+    conn.call("queue.tube.t:put", "a")
+    wait_for(lambda: len(heard) == 1)
+    assert heard[0] == ("t", "put", 0, "READY", b"a")
+    name = "queue.tube.t:on_task_change"
+    assert conn.call(name, None) == ["listen"]
+    conn.call("queue.tube.t:put", "b")
+    assert conn.call(name, "listen") == [None]
+    text = "no callback of this server is named 'other'"
+    assert refused(conn.call(name, "other")) == (32, text)
+    conn.call("queue.tube.t:put", "c")
+    wait_for(lambda: len(heard) == 2)
+    assert heard[1][2] == 2
+    options = {"on_task_change": "other"}
+    assert refused(conn.call("queue.create_tube", "u", "fifo", options)) == (32, text)

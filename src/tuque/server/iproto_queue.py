@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from tuque.server.iproto_replies import list_value
-from tuque.server.iproto_tubes import TRUE, Call
+from tuque.server.iproto_tubes import TRUE, Call, check_callback
 from tuque.server.state import Server
 from tuque.tubes import admin
 from tuque.tubes.book import Tubes
@@ -82,7 +82,9 @@ def create_tube(s: Server, t: Tubes, call: Call) -> list[bytes]:
         raise IprotoError(E_KEY_TYPE, text)
     type = argument(args, 1)
     word = shown(type) if type is not None else b"nil"
-    admin.create_tube(s.n, t, name.payload(), word, tube_options(args), call.w.user.name)
+    options = tube_options(args)
+    check_callback(s, options.on_task_change)
+    admin.create_tube(s.n, t, name.payload(), word, options, call.w.user.name)
     return []
 
 

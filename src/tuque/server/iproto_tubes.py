@@ -12,6 +12,7 @@ from tuque.server.state import Server
 from tuque.tubes import admin, ops
 from tuque.tubes.book import Tubes
 from tuque.tubes.sessions import session_for
+from tuque.tubes.states import record_tube
 from tuque.tubes.tube import Tube
 from tuque.wire.iproto import (
     E_FIELD_MISSING,
@@ -144,7 +145,7 @@ def run_rare(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list[b
     if method == TASKS_BY_STATE:
         return tasks_by_state(call, tube)
     if method == ON_TASK_CHANGE:
-        return on_task_change(call, tube)
+        return on_task_change(s, call, tube)
     return grant(s, t, call, tube, method)
 
 
@@ -251,14 +252,22 @@ def tasks_by_state(call: Call, tube: Tube) -> list[bytes]:
     return [list_value([task_value(one) for one in admin.tasks_by_state(tube, word[0], most)])]
 
 
-def on_task_change(call: Call, tube: Tube) -> list[bytes]:
-    """Name the callback of the server that hears of changes; the answer is the name before."""
+def on_task_change(s: Server, call: Call, tube: Tube) -> list[bytes]:
+    """[T16] Name the callback that hears of changes (T16.4); the answer is the name before."""
     value = argument(call.args, 0)
-    if value is not None and value.kind not in (STR, BIN):
-        raise IprotoError(E_PROC, b"on_task_change takes the name of a callback of the server")
+    name = b"" if value is None else shown(value)
+    check_callback(s, name)
     before = tube.on_task_change
-    tube.on_task_change = b"" if value is None else value.payload()
+    tube.on_task_change = name
+    if s.n.records is not None:
+        record_tube(s.n.records, tube)
     return [NULL if len(before) == 0 else string(before)]
+
+
+def check_callback(s: Server, name: bytes) -> None:
+    """Whether the server has a callback of that name, or none is wanted."""
+    if len(name) > 0 and name not in s.notices.callbacks:
+        raise IprotoError(E_PROC, b"no callback of this server is named '%s'" % name)
 
 
 def grant(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list[bytes]:

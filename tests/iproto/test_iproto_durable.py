@@ -1,0 +1,79 @@
+"""IPROTO and the journal: what was answered survives a crash (SPEC C8, T14)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from iproto_raw import Conn
+from real_iproto import IprotoServer
+
+PUT, TAKE = "queue.tube.t:put", "queue.tube.t:take"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[IprotoServer]:
+    """A server whose guest may do everything, with a journal that is synced before an answer."""
+    made = IprotoServer(tmp_path, "--appendonly", "yes", "--appendfsync", "always", users="")
+    made.start()
+    yield made
+    made.end()
+
+
+def connect(server: IprotoServer) -> Conn:
+    """A connection by hand."""
+    return Conn(socket.create_connection(("127.0.0.1", server.iproto_port)))
+
+
+def test_what_was_answered_survives_a_crash(server: IprotoServer) -> None:
+    """C8.3, T14: tasks, their numbers, states and bytes."""
+    conn = connect(server)
+    conn.call("queue.create_tube", "t", "utubettl")
+    data = [{"n": 0}, "text", b"bytes", 1.0, None]
+    asked = [conn.ask_call(PUT, one, {"utube": n, "pri": n}) for n, one in enumerate(data)]
+    blocked = connect(server)
+    blocked.call(TAKE)
+    blocked.call("queue.tube.t:ack", 0)
+    blocked.call(TAKE)
+    assert [conn.hear(sync).data[0][1] for sync in asked] == ["r"] * 5
+    assert conn.call("queue.tube.t:bury", 4) == [[4, "!", None]]
+    server.kill()
+    server.start()
+    conn = connect(server)
+    assert conn.call("queue.tube.t:peek", 0).data == "Task 0 not found"
+    for number, one in enumerate(data[:4]):
+        if number > 0:
+            assert conn.call(TAKE, 0) == [[number, "t", one]]
+    assert conn.call("queue.tube.t:peek", 4) == [[4, "!", None]]
+    assert conn.call(PUT, "next", {"utube": 9}) == [[5, "r", "next"]]
+
+
+def test_both_ports_and_users_are_checked_at_start(tmp_path: Path) -> None:
+    """I1.2, I5.6: a port that is taken, a file that is none."""
+    first = IprotoServer(tmp_path, users="")
+    first.start()
+    try:
+        second = tmp_path / "second"
+        second.mkdir()
+        other = IprotoServer(second, "--iproto-port", first.iproto_port, users="")
+        with pytest.raises(AssertionError, match="choose another --iproto-port"):
+            other.start()
+        (second / "users").write_text("nonsense\n")
+        bad = IprotoServer(second, "--iproto-users-file", "users", users="")
+        with pytest.raises(AssertionError, match="a line has a name, a password"):
+            bad.start()
+    finally:
+        first.end()
+
+
+def test_the_port_is_off_by_default(tmp_path: Path) -> None:
+    """I1.2"""
+    from real_server import RealServer
+
+    server = RealServer(tmp_path, "--cluster-enabled", "no").start()
+    try:
+        assert "IPROTO" not in server.log()
+    finally:
+        server.end()
