@@ -1,0 +1,283 @@
+"""Tubes over real sockets: takes and puts that wait, sessions, notices (SPEC T1, T7-T9, T16)."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import hiredis
+import pytest
+from raw_resp import NULL, Wire, wait_for
+from real_server import RealServer
+
+PLUGIN = """
+from tuque.tubes.driver import Driver
+
+
+class Lifo(Driver):
+    \"\"\"The youngest READY task first.\"\"\"
+
+    def __init__(self):
+        super().__init__()
+        self.stack = []
+
+    def enter(self, task):
+        self.stack.append(task)
+        self.stack.sort(key=lambda one: one.number)
+
+    def first(self):
+        return self.stack[-1] if self.stack else None
+
+    def took(self, task):
+        self.stack.remove(task)
+
+    def left(self, task):
+        self.stack.remove(task)
+
+    def listing(self):
+        return self.stack[::-1]
+
+    def check(self, taken):
+        pass
+
+
+def note(tube, event, number, state, body):
+    with open(__file__ + ".notes", "a") as out:
+        out.write(f"{tube} {event} {number} {state} {body.decode()}\\n")
+    raise ValueError("a callback may fail")
+"""
+POINTS = "[tuque.tube_drivers]\nlifo = tube_plugin:Lifo\n"
+POINTS += "[tuque.tube_callbacks]\nnote = tube_plugin:note\n"
+
+
+def make(wire: Wire, name: str, type: str, *options: str | int) -> str:
+    assert wire("TUBE", "CREATE", name, type, *options) == b"OK"
+    return name
+
+
+def blocked(wire: Wire, tube: str, count: int) -> None:
+    """Until so many takes wait for the tube."""
+    wait_for(lambda: figures(wire, tube)["waiting-takes"] == count)
+
+
+def figures(wire: Wire, tube: str) -> dict[str, object]:
+    flat = wire("TUBE", "INFO", tube)
+    return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def test_takes_are_served_in_the_order_they_came(shared: RealServer, wire: Wire) -> None:
+    """T9.1 whatever their timeouts."""
+    make(wire, "order", "fifottl")
+    takers = [shared.wire() for _ in range(3)]
+    for count, (taker, timeout) in enumerate(zip(takers, (20, 5, 10), strict=True), 1):
+        taker.send("TUBE", "TAKE", "order", "TIMEOUT", timeout)
+        blocked(wire, "order", count)
+    refused = wire("TUBE", "DROP", "order")
+    assert refused == "ERR There are consumers connected the tube"
+    for number in range(3):
+        wire("TUBE", "PUT", "order", f"b{number}")
+    assert [taker.read()[:3] for taker in takers] == [
+        [number, b"TAKEN", f"b{number}".encode()] for number in range(3)
+    ]
+
+
+def test_a_take_that_gets_nothing(wire: Wire) -> None:
+    make(wire, "nothing", "fifo")
+    begin = time.monotonic()
+    assert wire("TUBE", "TAKE", "nothing", "TIMEOUT", "0.15") is NULL
+    assert 0.15 <= time.monotonic() - begin < 5
+    assert wire("TUBE", "TAKE", "nothing", "TIMEOUT", 0) is NULL
+
+
+def test_commands_behind_a_take_wait(wire: Wire, other: Wire) -> None:
+    """T15.8: like a GETJOB that waits it holds up its connection (C3.9)."""
+    make(wire, "behind", "fifo")
+    other.send("TUBE", "TAKE", "behind")
+    other.send("PING")
+    blocked(wire, "behind", 1)
+    assert other.is_quiet(0.05)
+    wire("TUBE", "PUT", "behind", "x")
+    assert other.read()[0] == 0
+    assert other.read() == b"PONG"
+
+
+def test_a_put_waits_for_room(wire: Wire, other: Wire) -> None:
+    """T7.2, T7.3, T15.8."""
+    make(wire, "room", "limfifottl", "CAPACITY", 1)
+    assert wire("TUBE", "PUT", "room", "first")[0] == 0
+    assert wire("TUBE", "PUT", "room", "no") is NULL
+    begin = time.monotonic()
+    assert wire("TUBE", "PUT", "room", "no", "TIMEOUT", "0.1") is NULL
+    assert time.monotonic() - begin >= 0.1
+    assert wire("ADDJOB", "room", "no", 0).startswith("MAXLEN ")
+    other.send("TUBE", "PUT", "room", "second", "TIMEOUT", 20)
+    other.send("PING")
+    wait_for(lambda: figures(wire, "room")["waiting-puts"] == 1)
+    assert wire("TUBE", "DELETE", "room", 0)[1] == b"DONE"
+    assert other.read()[:3] == [1, b"READY", b"second"]
+    assert other.read() == b"PONG"
+
+
+def test_a_put_whose_client_goes_is_not_done(shared: RealServer, wire: Wire) -> None:
+    """T7.3 If the client disconnects, nothing is put."""
+    make(wire, "gone", "limfifottl", "CAPACITY", 1)
+    wire("TUBE", "PUT", "gone", "first")
+    going = shared.wire()
+    going.send("TUBE", "PUT", "gone", "never", "TIMEOUT", 20)
+    wait_for(lambda: figures(wire, "gone")["waiting-puts"] == 1)
+    going.sock.close()
+    wait_for(lambda: figures(wire, "gone")["waiting-puts"] == 0)
+    wire("TUBE", "DELETE", "gone", 0)
+    assert figures(wire, "gone")["ready"] == 0
+
+
+def test_a_muted_put_waits_too(wire: Wire, other: Wire) -> None:
+    """T15.8, C7.3: it is put, and nothing is said."""
+    make(wire, "muted", "limfifottl", "CAPACITY", 1)
+    wire("TUBE", "PUT", "muted", "first")
+    other.send("CLIENT", "REPLY", "SKIP")
+    other.send("TUBE", "PUT", "muted", "second", "TIMEOUT", 20)
+    other.send("PING")
+    wait_for(lambda: figures(wire, "muted")["waiting-puts"] == 1)
+    wire("TUBE", "DELETE", "muted", 0)
+    assert other.read() == b"PONG"
+    assert wire("TUBE", "PEEK", "muted", 1)[2] == b"second"
+
+
+def test_the_end_of_a_session_releases_its_tasks(shared: RealServer, wire: Wire) -> None:
+    """T8.2 in the order of (tube, number); T8.3: a session is joined by its uuid."""
+    make(wire, "ends", "fifo")
+    for body in "ab":
+        wire("TUBE", "PUT", "ends", body)
+    first, second = shared.wire(), shared.wire()
+    uuid = first("TUBE", "IDENTIFY")
+    assert second("TUBE", "IDENTIFY", uuid) == uuid
+    assert first("TUBE", "TAKE", "ends")[0] == 0
+    assert second("TUBE", "TAKE", "ends")[0] == 1
+    first.sock.close()
+    assert second("TUBE", "ACK", "ends", 0)[1] == b"DONE"
+    second.sock.close()
+    wait_for(lambda: figures(wire, "ends")["ready"] == 1)
+    assert wire("TUBE", "IDENTIFY", uuid).endswith(" is unknown.")
+
+
+def test_getjob_and_take_share_a_tube(wire: Wire, other: Wire) -> None:
+    """T1.3, T1.4: GETJOB's tasks are nobody's; a task that a session took is its own."""
+    make(wire, "shared", "fifottl")
+    by_job = wire.add("shared", "j", "PRI", 2, "RETRY", 30)
+    wire("TUBE", "PUT", "shared", "t", "PRI", 1)
+    number, _, _, token, job_id, _ = wire("TUBE", "TAKE", "shared")
+    assert (number, token > 0) == (1, True)
+    assert other("ACKJOB", job_id) == 0
+    assert other("WORKING", job_id) == "NOTTAKEN Task was not taken"
+    assert other.get("shared") == [by_job]
+    assert wire("TUBE", "ACK", "shared", 0) == "NOTTAKEN Task was not taken"
+    assert other("WORKING", by_job) == 30
+    assert other("NACK", by_job) == 1
+    assert other.get("shared") == [by_job]
+    assert other("FASTACK", by_job) == 1
+    assert wire("ACKJOB", job_id) == 1
+    assert figures(wire, "shared")["next-id"] == 2
+
+
+def test_a_waiting_getjob_gets_what_is_put(wire: Wire, other: Wire) -> None:
+    """T1.3, T2.3: who waits in GETJOB for the name waits for the tube."""
+    other.send("GETJOB", "FROM", "later")
+    wait_for(lambda: wire("QSTAT", "later") is not NULL)
+    make(wire, "later", "utube")
+    task = wire("TUBE", "PUT", "later", "x", "UTUBE", "k")
+    assert other.read() == [[b"later", task[4], b"x"]]
+    assert other("ACKJOB", task[4]) == 1
+
+
+def test_views_of_a_tube(wire: Wire) -> None:
+    """T1.7 SHOW, JSCAN, QLEN, QPEEK, QSTAT, QSCAN and PAUSE see tubes as queues."""
+    make(wire, "seen", "utubettl")
+    ids = [wire.add("seen", f"b{n}", "PRI", 9 - n, "UTUBE", "k") for n in range(3)]
+    late = wire.add("seen", "late", "DELAY", 60)
+    assert wire("QLEN", "seen") == 3
+    assert [row[1].decode() for row in wire("QPEEK", "seen", 5)] == ids[::-1]
+    assert wire.show(late)["state"] == b"active"
+    assert b"seen" in wire("QSCAN", "BUSYLOOP")[1]
+    found = wire("JSCAN", "BUSYLOOP", "QUEUE", "seen", "STATE", "queued")[1]
+    assert {one.decode() for one in found} == set(ids)
+    flat = wire("QSTAT", "seen")
+    assert dict(zip(flat[::2], flat[1::2], strict=True))[b"jobs-in"] == 4
+    assert wire("PAUSE", "seen", "in") == b"in"
+    assert wire("ADDJOB", "seen", "x", 0).startswith("PAUSED ")
+    assert wire("DELJOB", late) == 1
+    assert wire("DEBUG", "CHECK") == b"OK"
+
+
+def test_changes_are_pushed(wire: Wire, other: Wire) -> None:
+    """T16.2 Each change in one of the tubes is then pushed."""
+    make(wire, "pushed", "fifo")
+    other("HELLO", 3)
+    assert other("TUBE", "SUBSCRIBE", "pushed") == 1
+    wire("TUBE", "PUT", "pushed", "x")
+    wire("TUBE", "TAKE", "pushed")
+    wire("TUBE", "ACK", "pushed", 0)
+    heard = [other.read() for _ in range(3)]
+    assert [isinstance(one, list | hiredis.PushNotification) for one in heard] == [True] * 3
+    assert [list(one)[:6] for one in heard] == [
+        [b"tube-change", b"pushed", 0, b"put", 0, b"READY"],
+        [b"tube-change", b"pushed", 1, b"take", 0, b"TAKEN"],
+        [b"tube-change", b"pushed", 2, b"ack", 0, b"DONE"],
+    ]
+    other.sock.close()
+    wait_for(lambda: figures(wire, "pushed")["subscribers"] == 0)
+
+
+def test_a_subscriber_hears_of_a_session_that_ends(shared: RealServer, wire: Wire) -> None:
+    """T16.2: also of changes that no command made."""
+    make(wire, "quiet", "fifo")
+    wire("TUBE", "PUT", "quiet", "x")
+    taker, listener = shared.wire(), shared.wire()
+    taker("TUBE", "TAKE", "quiet")
+    listener("HELLO", 3)
+    listener("TUBE", "SUBSCRIBE", "quiet")
+    taker.sock.close()
+    assert list(listener.read())[3:6] == [b"release", 0, b"READY"]
+
+
+def test_a_node_that_leaves_sends_takers_home(make_server: object) -> None:
+    """T15.6: so is a TAKE that waits."""
+    server = make_server()  # type: ignore[operator]  # the fixture of this folder
+    wire, taker = server.wire(), server.wire()
+    make(wire, "home", "fifo")
+    taker.send("TUBE", "TAKE", "home")
+    blocked(wire, "home", 1)
+    assert wire("CLUSTER", "LEAVING", "yes") == b"OK"
+    assert taker.read().startswith("LEAVING ")
+
+
+@pytest.fixture
+def plugged(tmp_path: Path, make_server: object, monkeypatch: pytest.MonkeyPatch) -> RealServer:
+    """A server beside which a package brings a type of tube and a callback."""
+    packages = tmp_path / "packages"
+    info = packages / "tube_plugin-1.dist-info"
+    info.mkdir(parents=True)
+    (packages / "tube_plugin.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tube-plugin\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(POINTS)
+    paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    server: RealServer = make_server()  # type: ignore[operator]  # the fixture of this folder
+    return server
+
+
+def test_a_type_and_a_callback_of_ones_own(plugged: RealServer, tmp_path: Path) -> None:
+    """T3.5, T16.4: entry points; what a callback raises is logged and breaks nothing."""
+    wire = plugged.wire()
+    make(wire, "stack", "lifo", "ONCHANGE", "note")
+    for body in "abc":
+        wire("TUBE", "PUT", "stack", body)
+    assert [wire("TUBE", "TAKE", "stack")[2] for _ in range(3)] == [b"c", b"b", b"a"]
+    notes = tmp_path / "packages" / "tube_plugin.py.notes"
+    wait_for(lambda: notes.exists() and len(notes.read_text().splitlines()) == 6)
+    lines = notes.read_text().splitlines()
+    assert lines[0] == "stack put 0 READY a"
+    assert lines[3] == "stack take 2 TAKEN c"
+    assert "a callback may fail" in plugged.log()
+    assert wire("DEBUG", "CHECK") == b"OK"

@@ -1,0 +1,299 @@
+"""TUBE, word by word: replies, options and refusals (SPEC T5, T10, T13, T15, T16)."""
+
+from __future__ import annotations
+
+import pytest
+from door import Door
+
+WRONG = b"-ERR Wrong TUBE subcommand or number of arguments\r\n"
+SYNTAX = b"-ERR syntax error\r\n"
+TUBE_TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
+
+
+@pytest.fixture
+def tube(door: Door) -> Door:
+    assert door("TUBE CREATE t utubettl") == b"+OK\r\n"
+    return door
+
+
+def short(task: list[object]) -> list[object]:
+    """Id, state and body of a task."""
+    return task[:3]
+
+
+def test_a_task_is_an_array_of_six(tube: Door) -> None:
+    """T15.3 A task is an array of its id, state, body, the token of the take in force (0: none),
+    job id, and form.
+    """
+    reply = tube("TUBE PUT t hello")
+    assert reply.startswith(b"*6\r\n:0\r\n+READY\r\n$5\r\nhello\r\n:0\r\n$40\r\nD-01234567-")
+    assert reply.endswith(b"\r\n+bytes\r\n")
+    assert tube.value("TUBE TAKE t")[3] == 1
+    assert tube.value("TUBE PEEK t 0")[:4] == [0, b"TAKEN", b"hello", 1]
+    assert tube.value("TUBE ACK t 0")[:4] == [0, b"DONE", b"hello", 0]
+    tube("HELLO 3")
+    assert tube("TUBE PUT t x").startswith(b"*6\r\n:1\r\n")
+
+
+@pytest.mark.parametrize("type", TUBE_TYPES)
+def test_the_life_of_a_task_in_every_type(door: Door, type: str) -> None:
+    """T15: put, take, release, bury, kick, delete answer the task."""
+    assert door(f"TUBE CREATE t {type} TEMPORARY") == b"+OK\r\n"
+    assert short(door.value("TUBE PUT t a")) == [0, b"READY", b"a"]
+    assert short(door.value("TUBE TAKE t TIMEOUT 0")) == [0, b"TAKEN", b"a"]
+    assert short(door.value("TUBE RELEASE t 0")) == [0, b"READY", b"a"]
+    assert short(door.value("TUBE BURY t 0")) == [0, b"BURIED", b"a"]
+    assert door("TUBE KICK t 5") == b":1\r\n"
+    assert short(door.value("TUBE DELETE t 0")) == [0, b"DONE", b"a"]
+    assert door("TUBE PEEK t 0") == b"-NOTASK Task 0 not found\r\n"
+    assert door("TUBE DROP t") == b"+OK\r\n"
+    assert door("TUBE LIST") == b"*0\r\n"
+
+
+def test_words_that_are_wrong(tube: Door) -> None:
+    """T15.1 Wrong words, wrong options."""
+    for line in ("TUBE NIX", "TUBE PUT t", "TUBE PEEK t 1 2", "TUBE LIST t", "TUBE TOUCH t 1"):
+        assert tube(line) == WRONG, line
+    for line in (
+        "TUBE PUT t b PRIO 1",
+        "TUBE PUT t b PRI",
+        "TUBE CREATE u fifo FAST",
+        "TUBE CREATE u fifo TTL",
+        "TUBE TAKE t TIMEOUT",
+        "TUBE ACK t 1 TAKEN 3",
+        "TUBE TASKS t READY MOST 3",
+        "TUBE GRANT t guest PUT",
+    ):
+        assert tube(line) == SYNTAX, line
+    assert tube("TUBE LIST") == b"*1\r\n$1\r\nt\r\n"
+    help = tube.value("TUBE HELP")
+    assert b"    TUBE TAKE tube [TIMEOUT sec]" in help
+
+
+@pytest.mark.parametrize(
+    ("word", "ms"),
+    [("1", 1000), ("0.5", 500), ("0.0001", 1), (".25", 250), ("1.0010000", 1001), ("7.", 7000)],
+)
+def test_seconds_are_rounded_up_to_a_ms(tube: Door, word: str, ms: int) -> None:
+    """T15.2 Seconds are digits with at most one point, a part of a ms is rounded up."""
+    tube(f"TUBE PUT t b DELAY {word}")
+    task = tube.n.policy.by_name[b"t"].tasks[0]  # type: ignore[union-attr]  # of tests only
+    assert task.qtime_ms == tube.n.now_ms + ms
+
+
+@pytest.mark.parametrize("word", ["", "-1", "1e3", "x", "1.2.3", "٣", "1" * 41, ".", "nan"])
+def test_what_is_no_number_of_seconds(tube: Door, word: str) -> None:
+    """T15.2: else an error that names the option."""
+    expected = b"-ERR TTL must be a number of seconds, 0 or more\r\n"
+    assert tube("TUBE PUT t b TTL", word) == expected
+
+
+def test_far_away_is_for_ever(door: Door) -> None:
+    """T15.2: more than 100 years are 100 years; T15.4 INFO tells `forever`."""
+    door("TUBE CREATE t fifottl TTR 1.5 TTL", "9" * 30)
+    info = door.value("TUBE INFO t")
+    told = dict(zip(info[::2], info[1::2], strict=True))
+    assert told[b"ttl"] == b"forever"
+    assert told[b"ttr"] == b"1.500"
+    assert told[b"type"] == b"fifottl"
+
+
+@pytest.mark.parametrize(
+    ("option", "word", "error"),
+    [
+        ("PRI", "-1", b"PRI must be a number from 0 to 4503599627370496"),
+        ("PRI", "1.5", b"PRI must be a number from 0 to 4503599627370496"),
+        ("UTUBE", "k" * 513, b"UTUBE must be at most 512 bytes"),
+        ("FORM", "json", b"FORM must be bytes, text or msgpack"),
+        ("FORM", "msgpack", b"the body is not one MessagePack value"),
+    ],
+)
+def test_options_out_of_range(tube: Door, option: str, word: str, error: bytes) -> None:
+    """T15.2, T15.3: a refused put has put nothing (T13.2)."""
+    assert tube(f"TUBE PUT t b{'x' * 4}", option, word) == b"-ERR " + error + b"\r\n"
+    assert tube("QLEN t") == b":0\r\n"
+
+
+def test_forms(tube: Door) -> None:
+    """T15.3: PUT checks that the body is one MessagePack value."""
+    assert tube.value("TUBE PUT t", b"\x92\x01\xa1x", "FORM", "msgpack")[5] == b"msgpack"
+    assert tube.value("TUBE PUT t", "ö", "FORM", "text")[5] == b"text"
+    two_values = tube("TUBE PUT t", b"\x01\x02", "FORM", "msgpack")
+    assert two_values == b"-ERR the body is not one MessagePack value\r\n"
+
+
+def test_first_words_of_refusals(tube: Door) -> None:
+    """T15.5 Texts of T13 get the first word where one says it, else `ERR`."""
+    assert tube("TUBE TAKE no") == b"-NOTUBE Tube 'no' not found\r\n"
+    assert tube("TUBE ACK t 0") == b"-NOTTAKEN Task was not taken\r\n"
+    assert tube("TUBE BURY t 3") == b"-NOTASK Task 3 not found\r\n"
+    assert tube("TUBE CREATE t fifo") == b"-ERR Space 't' already exists\r\n"
+    wrong = b"-WRONGTUBE Tube 't' exists with the type utubettl\r\n"
+    assert tube("TUBE CREATE t fifo IFNOTEXISTS") == wrong
+    assert tube("TUBE CREATE u nix") == b"-ERR Unknown tube type nix\r\n"
+    tube("TUBE CREATE f fifo")
+    tube("TUBE PUT f x")
+    tube("TUBE TAKE f")
+    assert tube("TUBE TOUCH f 0 1") == b"-WRONGTUBE fifo queue does not support touch\r\n"
+    tube("PAUSE t in")
+    assert tube("TUBE PUT t x") == b"-PAUSED Queue paused in input, try later\r\n"
+
+
+def test_a_late_call_of_an_older_take(tube: Door) -> None:
+    """T5.2 With a token they are for that take only: a late call of an older take of the same
+    session is refused. bury takes a token, too.
+    """
+    tube("TUBE PUT t x")
+    old = tube.value("TUBE TAKE t")[3]
+    tube("TUBE RELEASE t 0")
+    new = tube.value("TUBE TAKE t")[3]
+    assert new > old
+    refused = b"-NOTTAKEN Task was not taken\r\n"
+    for words in ("ACK t 0", "RELEASE t 0", "TOUCH t 0 1", "BURY t 0"):
+        assert tube(f"TUBE {words} TOKEN {old}") == refused, words
+    assert tube.value("TUBE PEEK t 0")[1] == b"TAKEN"
+    assert tube.value(f"TUBE TOUCH t 0 1 TOKEN {new}")[3] == new
+    assert tube.value(f"TUBE RELEASE t 0 DELAY 1 TOKEN {new}")[1] == b"DELAYED"
+
+
+def test_touch_of_nothing(tube: Door) -> None:
+    """T15: TOUCH answers null for 0 s."""
+    tube("TUBE PUT t x")
+    tube("TUBE TAKE t")
+    assert tube("TUBE TOUCH t 0 0") == b"*-1\r\n"
+    assert tube("TUBE TOUCH t 0 -1").startswith(b"-ERR the increment must be a number of seconds")
+
+
+def test_tasks_by_state(tube: Door) -> None:
+    """T15: TASKS shows up to n tasks in that state, in the order of (pri, id)."""
+    for pri in (5, 3, 4):
+        tube(f"TUBE PUT t p{pri} PRI {pri}")
+    assert [task[2] for task in tube.value("TUBE TASKS t ready COUNT 2")] == [b"p3", b"p4"]
+    assert tube("TUBE TASKS t !") == b"*0\r\n"
+    assert tube("TUBE TASKS t x") == b"-ERR state must be READY, TAKEN, DELAYED or BURIED\r\n"
+    assert tube("TUBE TASKS t READY COUNT 0").startswith(b"-ERR COUNT must be")
+    assert tube("TUBE TRUNCATE t") == b":3\r\n"
+
+
+def test_statistics_and_settings(tube: Door) -> None:
+    """T11, T10.1: figures by name; cfg tells both settings as they are now."""
+    tube("TUBE PUT t x")
+    tube("HELLO 3")
+    one = tube.value("TUBE STATISTICS t")
+    assert one[b"tasks"][b"ready"] == 1
+    assert one[b"calls"][b"put"] == 1
+    assert tube.value("TUBE STATISTICS") == {b"t": one}
+    assert tube.value("TUBE CFG TTR 2 INREPLICASET yes") == {b"ttr": 2, b"in-replicaset": b"yes"}
+    refused = b"-ERR Cannot create temporary tube in replicaset mode\r\n"
+    assert tube("TUBE CREATE u fifo TEMPORARY") == refused
+    assert tube.value("TUBE CFG INREPLICASET no") == {b"ttr": 2, b"in-replicaset": b"no"}
+    assert tube("TUBE CFG TTR x").startswith(b"-ERR TTR must be")
+    assert tube("TUBE STATE") == b"$7\r\nRUNNING\r\n"
+
+
+def test_sessions(tube: Door) -> None:
+    """T8.3, T15.7: two connections with one session may finish each other's tasks."""
+    other = tube.connect()
+    uuid = tube.value("TUBE IDENTIFY")
+    assert len(uuid) == 36
+    tube("TUBE PUT t x")
+    tube("TUBE TAKE t")
+    assert tube("TUBE ACK t 0", by=other) == b"-NOTTAKEN Task was not taken\r\n"
+    assert tube("TUBE IDENTIFY", b"just-for-fun", by=other) == b"-ERR Invalid UUID format.\r\n"
+    unknown = b"%08x-0000-4000-8000-000000000000" % 1
+    told = b"-ERR The UUID " + unknown + b" is unknown.\r\n"
+    assert tube("TUBE IDENTIFY", unknown, by=other) == told
+    assert tube("TUBE IDENTIFY", uuid, by=other) == b"$36\r\n" + uuid + b"\r\n"
+    assert tube("TUBE ACK t 0", by=other).startswith(b"*6\r\n:0\r\n+DONE")
+
+
+def test_changes_are_polled(tube: Door) -> None:
+    """T16.1 CHANGES gives those after number AFTER, oldest first, up to COUNT."""
+    tube("TUBE PUT t x")
+    tube("TUBE TAKE t")
+    tube("TUBE ACK t 0")
+    now = tube.n.now_ms
+    rows = [[0, b"put", 0, b"READY", now], [1, b"take", 0, b"TAKEN", now]]
+    assert tube.value("TUBE CHANGES t COUNT 2") == rows
+    assert tube.value("TUBE CHANGES t AFTER 1") == [[2, b"ack", 0, b"DONE", now]]
+    assert tube("TUBE CHANGES t AFTER 2") == b"*0\r\n"
+    assert tube("TUBE CHANGES t AFTER -2").startswith(b"-ERR AFTER must be")
+
+
+def test_who_may_subscribe(tube: Door) -> None:
+    """T16.2 SUBSCRIBE needs RESP3. RESET, HELLO 2 and the end of the connection end all."""
+    assert tube("TUBE SUBSCRIBE t").startswith(b"-ERR TUBE SUBSCRIBE needs RESP3")
+    tube("TUBE CREATE u fifo")
+    tube("HELLO 3")
+    assert tube("TUBE SUBSCRIBE t no") == b"-NOTUBE Tube 'no' not found\r\n"
+    assert tube("TUBE SUBSCRIBE t u t") == b":2\r\n"
+    assert tube("TUBE UNSUBSCRIBE u") == b":1\r\n"
+    assert b"subscribers\r\n:1\r\n" in tube("TUBE INFO t")
+    tube("HELLO 2")
+    assert b"subscribers\r\n:0\r\n" in tube("TUBE INFO t")
+
+
+def test_a_callback_must_be_there(door: Door) -> None:
+    """T16.4: another name is refused, and no tube is made."""
+    reply = door("TUBE CREATE t fifo ONCHANGE nix")
+    assert reply == b"-ERR no callback of this server is named 'nix'\r\n"
+    assert door("TUBE LIST") == b"*0\r\n"
+
+
+def test_grant(tube: Door) -> None:
+    """T10.3 grant allows a user functions of one tube by name."""
+    assert tube("TUBE GRANT t bob CALL") == b"-ERR User 'bob' is not found\r\n"
+    assert tube("TUBE GRANT t guest PREFIX my.q CALL") == b"+OK\r\n"
+    grants = tube.n.policy.grants[b"guest"]  # type: ignore[union-attr]  # of tests only
+    assert b"my.q.t:take" in grants and b"my.q.t:truncate" not in grants
+
+
+def test_short_of_memory(tube: Door) -> None:
+    """T15.6 CREATE and PUT are refused while memory is used up; what makes room is not."""
+    tube("TUBE PUT t x")
+    tube("TUBE TAKE t")
+    tube.n.limits.memory_bytes = 1
+    oom = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+    assert tube("TUBE PUT t y") == oom
+    assert tube("TUBE CREATE u fifo") == oom
+    assert tube("TUBE ACK t 0").startswith(b"*6")
+
+
+def test_a_journal_that_cannot_be_written(tube: Door) -> None:
+    """C3.6 holds for TUBE: it writes."""
+    tube.s.journal_error = "disk full"
+    assert tube("TUBE PUT t x").startswith(b"-MISCONF ")
+
+
+def test_a_node_that_leaves(tube: Door) -> None:
+    """T15.6: while the node leaves, what is there can be taken, and nothing comes."""
+    tube("TUBE PUT t x")
+    tube.n.is_leaving = True
+    leaving = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
+    assert tube("TUBE PUT t y") == leaving
+    assert tube.value("TUBE TAKE t")[0] == 0
+    assert tube("TUBE TAKE t") == leaving
+    assert tube("TUBE TAKE t TIMEOUT 0") == b"*-1\r\n"
+
+
+def test_a_take_that_nobody_would_see(tube: Door) -> None:
+    """T15.8: After CLIENT REPLY OFF a TAKE takes nothing."""
+    tube("TUBE PUT t x")
+    assert tube("CLIENT REPLY OFF") == b""
+    assert tube("TUBE TAKE t") == b""
+    tube("CLIENT REPLY ON")
+    assert tube.value("TUBE PEEK t 0")[1] == b"READY"
+
+
+def test_addjob_with_priority_and_sub_queue(tube: Door) -> None:
+    """T1.1, T1.2: PRI and UTUBE of ADDJOB; refused for a queue that is no tube."""
+    low = tube.add("t", "low", "PRI", "9", "UTUBE", "a")
+    high = tube.add("t", "high", "PRI", "1", "UTUBE", "a")
+    assert tube.value("GETJOB FROM t")[0][1] == high
+    assert tube("GETJOB NOHANG FROM t") == b"*-1\r\n"  # its sub-queue is busy
+    assert tube(f"ACKJOB {high.decode()}") == b":1\r\n"
+    assert tube.value("GETJOB FROM t")[0][1] == low
+    refused = tube("ADDJOB q b 0 PRI 1")
+    assert refused == b"-ERR 'q' is no tube: PRI and UTUBE mean nothing to a queue\r\n"
+    assert tube("ADDJOB t b 0 PRI x").startswith(b"-ERR PRI must be")
+    assert tube("STAGE x a 1000 q b PRI 1") == SYNTAX
