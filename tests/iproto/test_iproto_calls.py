@@ -236,6 +236,15 @@ def test_options_that_are_refused(box: IprotoBox, options: Any, code: int, text:
         assert conn.call("queue.tube.f:put", 1, options) == [[0, "r", 1]], "fifo looks at none"
 
 
+def test_too_many_options(box: IprotoBox) -> None:
+    """I6.4: a map costs memory only for what may be meant."""
+    conn = tube(box)
+    many = {f"o{number}": number for number in range(65)}
+    assert refused(conn.call("queue.tube.t:put", 1, many)) == (32, "more than 64 options")
+    del many["o0"]
+    assert conn.call("queue.tube.t:put", 1, many) == [[0, "r", 1]]
+
+
 def test_priorities(box: IprotoBox) -> None:
     conn = tube(box)
     for pri in ((1 << 64) - 1, 5, 2.0, 0):

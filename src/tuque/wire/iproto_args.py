@@ -17,6 +17,7 @@ from tuque.wire.msgpack import ARRAY, BIN, BOOL, EXT, FLOAT, INT, MAP, NIL, STR,
 LONG_MS: Final = 1 << 50  # as good as for ever; tubes have their own idea of it
 NUMBER_MAX: Final = (1 << 62) - 1  # of ids, priorities and counts here
 NO_NUMBER: Final = NUMBER_MAX  # an id that no task has
+OPTIONS_MAX: Final = 64  # known or not
 ROUNDING_MS: Final = 1e-6  # 1.1 s are 1100 ms, though 1.1 * 1000 is a bit more
 
 LUA_TYPES: Final = {
@@ -80,6 +81,8 @@ def options_of(args: list[Value], at: i64) -> dict[bytes, Value]:
     if value.kind != MAP:
         text = b"attempt to index local 'opts' (a %s value)" % LUA_TYPES[value.kind]
         raise IprotoError(E_PROC, text)
+    if value.size() > OPTIONS_MAX:
+        raise IprotoError(E_PROC, b"more than %d options" % OPTIONS_MAX)
     found: dict[bytes, Value] = {}
     for key, one in value.pairs().items():
         if one.kind != NIL:

@@ -183,7 +183,10 @@ class Value:
         return count_of(self.data, self.at)
 
     def pairs(self) -> dict[bytes, "Value"]:
-        """The values of a map whose keys are strings; of equal keys the last one counts."""
+        """The values of a map whose keys are strings; of equal keys the last one counts.
+
+        It costs memory for every pair: look at `size` before.
+        """
         found: dict[bytes, Value] = {}
         data = self.data
         at = payload_at(data, self.at)
