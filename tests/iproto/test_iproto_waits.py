@@ -9,6 +9,8 @@ import pytest
 from iproto_raw import Conn, IprotoBox, Said
 from raw_resp import encode
 
+from tuque.core.deliver import wake_all
+from tuque.core.node import NODE_LEAVING
 from tuque.server.iproto_users import read_users
 
 PUT, TAKE, ACK = "queue.tube.t:put", "queue.tube.t:take", "queue.tube.t:ack"
@@ -125,6 +127,32 @@ def test_drop_is_refused_while_somebody_waits_or_holds(box: IprotoBox) -> None:
     assert other.call(drop)[1:] == (32, "There are taken tasks in the tube")
     conn.call(ACK, 0)
     assert other.call(drop) == [True]
+
+
+def test_a_reset_of_all_data_ends_what_waits(box: IprotoBox) -> None:
+    """S7.1: the tubes are gone, and so is what waited for them."""
+    conn = tube(box, "limfifottl", capacity=1)
+    conn.call("queue.create_tube", "u", "fifo")
+    conn.call(PUT, 0)
+    asked = [conn.ask_call("queue.tube.u:take"), conn.ask_call(PUT, 1, {"timeout": 60})]
+    assert conn.call("queue.state") == ["RUNNING"]
+    box.say(box.connect(), encode("DEBUG", "FLUSHALL"))
+    assert [conn.hear(sync).data for sync in asked] == [[], [None]]
+    assert conn.call("queue.tube") == [[]]
+    box.check()
+
+
+def test_a_node_that_leaves(box: IprotoBox) -> None:
+    """I7, V7: takes that wait are sent home, and none waits any more."""
+    conn = tube(box)
+    blocked = conn.ask_call(TAKE)
+    assert conn.call("queue.state") == ["RUNNING"]
+    box.n.is_leaving = True
+    wake_all(box.n, NODE_LEAVING)
+    box.pump.turn(0)
+    assert conn.hear(blocked).code == 7
+    assert conn.call(TAKE).code == 7
+    assert conn.call(TAKE, 0) == []
 
 
 # ---- limfifottl
