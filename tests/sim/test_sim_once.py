@@ -71,5 +71,7 @@ def test_only_what_was_not_synced_may_be_added_again() -> None:
         row = cluster.history.new_add(b"q", 20, m.name)
         row.is_once, row.id, row.done_us = True, id, done_us
         excused[name] = row
-    cluster.leasing.lose_window(m, WINDOW_US)
+    cluster.leasing.lose_unsynced(m, -1)
+    assert [name for name, row in excused.items() if row.once_excuse] == ["unanswered"]
+    cluster.leasing.lose_unsynced(m, WINDOW_US)
     assert [name for name, row in excused.items() if row.once_excuse] == ["fresh", "unanswered"]

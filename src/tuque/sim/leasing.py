@@ -330,8 +330,10 @@ class Leasing:
         """A process ended; `is_kept`: its disk has what it told clients, but for the window."""
         self.find_ids(m, shell)
         if is_kept:
+            window_us = -1
             if m.settings.policy == "everysec" and shell.journal is not None:
-                self.lose_window(m, WINDOW_US + shell.journal.stall_us)
+                window_us = WINDOW_US + shell.journal.stall_us
+            self.lose_unsynced(m, window_us)
             return
         for lease, held in self.held.items():
             if lease[0] == m.name:
@@ -348,8 +350,11 @@ class Leasing:
             if add.is_once and add.node == m.name:
                 add.once_excuse = f"{m.name} lost its memory"
 
-    def lose_window(self, m: Machine, window_us: int) -> None:
-        """[Z6.5] What was published or added with a key in the last second may be said again."""
+    def lose_unsynced(self, m: Machine, window_us: int) -> None:
+        """What was published, or added with a key, but not synced, may be said again.
+
+        Nobody was answered, or no more than `window_us` ago (Z6.5).
+        """
         for add in self.history.adds.values():
             if not add.is_once or add.node != m.name or add.id in m.known:
                 continue
