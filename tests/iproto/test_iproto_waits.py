@@ -317,6 +317,8 @@ def test_strangers_do_not_join_a_session(guarded: IprotoBox) -> None:
     assert isinstance(said, Said) and said.data.endswith("is unknown.")
     assert eve.call(ACK, 0)[1:] == NOT_TAKEN
     assert login(guarded, "bob").call("queue.identify", uuid) == [uuid]
+    assert bob.log_in("bob", "b").code == 0, "once more, and nothing changes"
+    assert bob.call("queue.identify") == [uuid]
     assert bob.log_in("eve", "e").code == 0, "who logs in anew leaves the session"
     assert bob.call(ACK, 0)[1:] == NOT_TAKEN
 

@@ -6,7 +6,7 @@ from tuque.core.deliver import serve_ready
 from tuque.core.evict import make_room
 from tuque.core.procedures import check
 from tuque.server.dispatch import tell_wakes
-from tuque.server.iproto_conn import GUEST, Wired
+from tuque.server.iproto_conn import GUEST, User, Wired
 from tuque.server.iproto_queue import (
     CFG,
     CREATE_TUBE,
@@ -127,37 +127,42 @@ def select(w: Wired, request: Request) -> None:
 
 def log_in(s: Server, w: Wired, request: Request) -> None:
     """[I5] ON REQUEST AUTH: be that user from now on, or guest after a failure (I5.4)."""
+    try:
+        user = proved_user(s, w, request)
+    except IprotoError:
+        become(s, w, s.users.guest)
+        raise
+    become(s, w, user)
+
+
+def proved_user(s: Server, w: Wired, request: Request) -> User:
+    """The user whose password the client knows (I5.2). Raises IprotoError (I5.4)."""
     name = request.text(USER, b"user name")
     told = request.arguments(2)
     user = s.users.by_name.get(name)
-    before = w.user
-    s.trust(w, s.users.guest)  # I5.4
-    if before is not w.user:
-        change_session(s, w)
     if user is None:
         raise IprotoError(E_NO_USER, b"User '%s' is not found" % name)
     if len(told) == 0 and name == GUEST:
-        return  # I5.3
-    if len(told) < 2:
-        raise IprotoError(E_MSGPACK, b"Invalid MsgPack - authentication request body")
-    if told[1].kind != STR and told[1].kind != BIN:
+        return user  # I5.3
+    if len(told) < 2 or told[1].kind not in (STR, BIN):
         raise IprotoError(E_MSGPACK, b"Invalid MsgPack - authentication request body")
     scramble = told[1].payload()
     if len(scramble) != SCRAMBLE_BYTES:
         raise IprotoError(E_MSGPACK, b"Invalid MsgPack - invalid scramble size")
     if len(user.secret) == 0 or not proves(scramble, user.secret, w.salt):
         raise IprotoError(E_PASSWORD, b"Incorrect password supplied for user '%s'" % name)
-    if user is not w.user:
-        s.trust(w, user)  # I5.2
-        change_session(s, w)
+    return user
 
 
-def change_session(s: Server, w: Wired) -> None:
-    """[I5] Another user's session is not the connection's any more (I5.8)."""
+def become(s: Server, w: Wired, user: User) -> None:
+    """[I5] The connection is the user's; the session of another one is not (I5.8)."""
+    if user is w.user:
+        return
+    s.trust(w, user)
     t = tubes_of(s.n)
     leave(s.n, t, w.number)
     if len(w.takes) > 0:
-        session_for(s.n, t, w.number, w.user.name)
+        session_for(s.n, t, w.number, user.name)
 
 
 @final
