@@ -25,6 +25,7 @@ from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec, TubeOptions
 from tuque.tubes.tube import Tube
+from tuque.tubes.utube import UTube
 
 NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
 PATH = "/data/journal"
@@ -316,6 +317,22 @@ def test_a_temporary_tube_comes_back_empty() -> None:
     assert home.disk.size(segment(home.disk)) == size + first
     home = again(home)
     assert home.t.by_name[b"t"].is_temporary and not home.n.jobs
+
+
+def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:
+    """T14.5: "nobody gets a task of it until a start with its type"."""
+    home = Home(MemoryDisk(), START_MS)
+    admin.register_driver(home.t, b"mine", UTube)
+    tube = home.make(b"t", b"mine")
+    home.put(tube)
+    for _ in range(2):
+        home = again(home)
+        assert "type mine, which is not installed" in home.loader.notes[0]
+        tube = home.t.by_name[b"t"]
+        home.put(tube)
+        assert ops.take(home.n, home.t, tube, 1) is None
+        check(home.n)
+    assert len(tube.tasks) == 3
 
 
 def test_what_is_no_record_is_refused() -> None:

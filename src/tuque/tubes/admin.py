@@ -125,9 +125,9 @@ def truncate(n: Node, t: Tubes, tube: Tube) -> i64:
     count: i64 = 0
     for task in list(tube.tasks.values()):
         tube.calls.truncated += 1
-        end(n, t, tube, task, ledger.ADMIN_DELETED)
         if n.events is not None:
             n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
+        end(n, t, tube, task, ledger.ADMIN_DELETED, b"truncate")
         count += 1
     return count
 

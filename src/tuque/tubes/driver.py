@@ -14,6 +14,8 @@ and asks `first()`, any number of times, for the task to be taken next. None say
 gets one now. A driver keeps no other task than READY ones, never changes one, and asks no clock.
 """
 
+from typing import final
+
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.task import READY, Task
@@ -61,3 +63,17 @@ class Driver:
     def check(self, taken: list[Task]) -> None:
         """Assert that its tables agree; `taken` are the tasks that are TAKEN."""
         assert len(self.ready.listing()) == self.ready.count, "order of a tube"
+
+
+@final
+class Absent(Driver):
+    """Stands for a type that is not installed any more: nobody gets a task (T14.5)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_timed = True
+        self.is_keyed = True
+
+    def first(self) -> Task | None:
+        """None, until the type is back."""
+        return None

@@ -18,7 +18,7 @@ from tuque.core.task_readback import TaskRecord, renew_task, task_of
 from tuque.core.task_records import tell_session, tell_task, tell_tube_cfg
 from tuque.tubes.admin import enter_tube
 from tuque.tubes.book import Session, Tubes
-from tuque.tubes.driver import Driver
+from tuque.tubes.driver import Absent, Driver
 from tuque.tubes.sessions import enter_session
 from tuque.tubes.states import arm, enter, record_tube
 from tuque.tubes.tube import Tube
@@ -111,10 +111,7 @@ class TubeLog:
         return len(self.drafts) == 0 and not self.has_cfg
 
     def restore(self, n: Node, t: Tubes) -> list[str]:
-        """[T14] Enter tubes and sessions, before tasks are; lines for the log.
-
-        A tube whose type is not known any more stays out, and its tasks with it.
-        """
+        """[T14] Enter tubes and sessions, before tasks are; lines for the log."""
         notes: list[str] = []
         t.ttr_ms = self.ttr_ms
         t.in_replicaset = self.in_replicaset
@@ -126,13 +123,17 @@ class TubeLog:
         if t.session_serial < self.session_serial:
             t.session_serial = self.session_serial
         for name, draft in self.drafts.items():
+            if name in t.by_name:
+                continue
             factory = t.drivers.get(draft.names[1])
             if factory is None:
                 kind = draft.names[1].decode("utf-8", "backslashreplace")
                 shown = name.decode("utf-8", "backslashreplace")
-                notes.append(f"tube {shown} has the unknown type {kind}: it is left out")
-            elif name not in t.by_name:
-                enter_tube(n, t, made(n, draft, factory()))
+                notes.append(
+                    f"tube {shown} has the type {kind}, which is not installed: its tasks wait"
+                )
+                factory = Absent  # T14.5
+            enter_tube(n, t, made(n, draft, factory()))
         if self.in_replicaset and self.ttr_ms > 0:
             for session in self.sessions.values():
                 session.until_ms = n.now_ms + self.ttr_ms  # T14.3

@@ -190,8 +190,7 @@ def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     tube.calls.done += 1
     if n.events is not None:
         n.events.acked(n.now_ms, task)
-    end(n, t, tube, task, ledger.GC_ACKED)
-    tell(n, t, tube, task, b"ack")
+    end(n, t, tube, task, ledger.GC_ACKED, b"ack")
 
 
 def release(
@@ -275,10 +274,9 @@ def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """The task is deleted."""
     tube.calls.delete += 1
     tube.calls.done += 1
-    end(n, t, tube, task, ledger.ADMIN_DELETED)
-    tell(n, t, tube, task, b"delete")
     if n.events is not None:
         n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
+    end(n, t, tube, task, ledger.ADMIN_DELETED, b"delete")
 
 
 def may_finish(t: Tubes, task: Task, client: i64) -> bool:

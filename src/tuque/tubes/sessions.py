@@ -65,7 +65,7 @@ def identify(n: Node, t: Tubes, client: i64, user: bytes, uuid: bytes | None) ->
     if len(uuid) != 16:
         raise TubeError(LUA, BAD_UUID)
     session = t.by_uuid.get(uuid)
-    if session is None or (session.user != user and len(session.user) > 0):
+    if session is None or session.user != user:
         raise TubeError(LUA, UNKNOWN_UUID % dashed(uuid))
     if t.by_client.get(client) is not session:
         leave(n, t, client)
@@ -83,7 +83,7 @@ def dashed(uuid: bytes) -> bytes:
 
 def on_client_gone(n: Node, t: Tubes, client: i64) -> None:
     """[T8] ON disconnect: puts that wait are forgotten, the connection leaves its session."""
-    for tube in t.by_name.values():
+    for tube in t.by_name.values() if len(t.put_ends) > 0 else []:
         if len(tube.putters) > 0:
             for putter in tube.putters:
                 if putter.client == client:

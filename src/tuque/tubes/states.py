@@ -118,12 +118,13 @@ def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
         tell_task_state(n.records, task, binds)
 
 
-def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64) -> None:
-    """The task is over: it leaves all tables; the event is the caller's, who has the cause."""
+def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: bytes) -> None:
+    """The task is over: it leaves all tables; what histories hear of it is the caller's."""
     unregister(n, task, cause)
     tube.calls.moved -= 1
     if n.records is not None and not tube.is_temporary:
         n.records.remove(task.id, cause)
+    tell(n, t, tube, task, event)
     if len(tube.putters) > 0:
         admit(n, t, tube)
 
@@ -151,10 +152,9 @@ def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     calls.ttl += 1
     calls.delete += 1
     calls.done += 1
-    end(n, t, tube, task, ledger.EXPIRED)
-    tell(n, t, tube, task, b"ttl")
     if n.events is not None:
         n.events.expired(n.now_ms, task)
+    end(n, t, tube, task, ledger.EXPIRED, b"ttl")
 
 
 def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:

@@ -1,0 +1,376 @@
+"""SPEC T rule by rule, where the models do not tell: commands for jobs, names, errors, waiting."""
+
+from __future__ import annotations
+
+import pytest
+from tube_home import Home, refused
+
+from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob, on_fastack
+from tuque.core.deliver import on_getjob, set_pause, wait
+from tuque.core.lease import on_open
+from tuque.core.procedures import check
+from tuque.core.queue import PAUSE_IN, PAUSE_OUT
+from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
+from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.task import TRANSITIONS, Task, is_arrow
+from tuque.core.views import qpeek, qstat, show
+from tuque.tubes import admin, ops, sessions
+from tuque.tubes.book import Tubes
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.options import TubeOptions
+from tuque.tubes.tube import Tube
+
+
+@pytest.fixture
+def home() -> Home:
+    return Home()
+
+
+# ---- T1 jobs
+
+
+def add(home: Home, queue: bytes, **options: object) -> Task:
+    spec = AddSpec()
+    for word, value in options.items():
+        setattr(spec, word, value)
+    full = settle(home.n, spec)
+    error = refusal(home.n, queue, full)
+    if error:
+        raise AssertionError(error.decode())
+    job = on_addjob(home.n, queue, b"body", full)
+    assert isinstance(job, Task)
+    return job
+
+
+def test_addjob_is_a_put_with_its_options(home: Home) -> None:
+    """T1.1: "TTL is ttl, RETRY ttr, DELAY delay, PRI pri, UTUBE utube"."""
+    tube = home.make("utubettl", ttl_ms=90_000, ttr_ms=7000, pri=4)
+    task = add(home, b"t")
+    assert (task.ttl_ms, task.ttr_ms, task.pri, task.subqueue) == (90_000, 7000, 4, b"")
+    task = add(
+        home,
+        b"t",
+        ttl_s=50,
+        retry_s=3,
+        delay_s=2,
+        pri=1,
+        has_pri=True,
+        utube=b"key",
+        has_utube=True,
+    )
+    assert (task.ttl_ms, task.ttr_ms, task.pri, task.subqueue) == (52_000, 3000, 1, b"key")
+    assert chr(task.status) == "~"
+    assert home.calls(tube)["put"] == 2
+    check(home.n)
+
+
+@pytest.mark.parametrize(
+    ("type", "options", "error"),
+    [
+        ("fifo", {"retry_s": 0}, "ERR 't' is a tube: its tasks come back, RETRY is 1 or more"),
+        ("fifo", {"replicate": 2}, "ERR 't' is a tube: its tasks have one copy, REPLICATE is 1"),
+        ("fifo", {"delay_s": 1}, "ERR 't' is a tube of type fifo: it has no DELAY"),
+        ("utube", {"ttl_s": 1}, "ERR 't' is a tube of type utube: it has no TTL"),
+        ("utube", {"pri": 1, "has_pri": True}, "ERR 't' is a tube of type utube: it has no PRI"),
+        (
+            "fifottl",
+            {"utube": b"k", "has_utube": True},
+            "ERR 't' is a tube of type fifottl: it has no UTUBE",
+        ),
+        (None, {"pri": 1, "has_pri": True}, "ERR 't' is no tube: PRI and UTUBE mean nothing"),
+    ],
+)
+def test_addjob_with_an_option_that_means_nothing_is_refused(
+    home: Home, type: str | None, options: dict[str, object], error: str
+) -> None:
+    """T1.2."""
+    if type is not None:
+        home.make(type)
+    with pytest.raises(AssertionError, match=error):
+        add(home, b"t", **options)
+    assert not home.n.jobs
+
+
+def test_addjob_to_a_full_or_paused_tube_is_refused(home: Home) -> None:
+    """T1.2, T1.7."""
+    home.make("limfifottl", capacity=1)
+    add(home, b"t")
+    with pytest.raises(AssertionError, match="MAXLEN"):
+        add(home, b"t")
+    other = home.make("fifo", "other")
+    set_pause(home.n, b"other", PAUSE_IN)
+    with pytest.raises(AssertionError, match="PAUSED"):
+        add(home, b"other")
+    refused(32, "Queue paused in input, try later", home.put, other)
+
+
+def test_a_task_of_getjob_is_nobodys_and_comes_back(home: Home) -> None:
+    """T1.3: "they come back after ttr, one without ttr after the default retry time"."""
+    tube = home.make("fifo")
+    home.put(tube)
+    (job,) = on_getjob(home.n, 1, [b"plain", b"t"], 5)
+    sessions.on_client_gone(home.n, home.t, 1)
+    home.pass_ms(299_000)
+    assert tube.taken == 1
+    refused(32, "Task was not taken", home.ack, tube, 0)
+    home.pass_ms(1_020)
+    assert (tube.taken, home.calls(tube)["ttr"]) == (0, 1)
+    assert not on_ackjob(home.n, job.id, 1)
+
+
+def test_commands_for_jobs_reach_only_tasks_of_nobody_or_of_the_caller(home: Home) -> None:
+    """T1.4: "TAKEN, and held by no session or by the caller's"."""
+    tube = home.make("fifottl", ttr_ms=10_000)
+    first, second = home.put(tube), home.put(tube)
+    n = home.n
+    assert not on_ackjob(n, first.id, 1) and not on_nack(n, first.id, 0, 1)
+    assert home.take(tube) == 0
+    for client in (2, -1):
+        assert not on_ackjob(n, first.id, client) and not on_fastack(n, first.id, client)
+        assert not on_nack(n, first.id, 0, client)
+        assert on_working(n, first.id, client) == b"NOTTAKEN Task was not taken"
+    home.pass_ms(6000)
+    assert on_working(n, first.id, 1) == b""
+    home.pass_ms(6000)
+    assert on_ackjob(n, first.id, 1) and first.id not in n.jobs
+    assert on_getjob(n, 5, [b"t"], 1) == [second]
+    assert on_nack(n, second.id, 3000, 2) and chr(second.status) == "~"
+    home.pass_ms(3020)
+    assert on_getjob(n, 5, [b"t"], 1) == [second]
+    assert on_fastack(n, second.id, 9)
+    check(n)
+
+
+def test_enqueue_deljob_deadletter_dequeue(home: Home) -> None:
+    """T1.5."""
+    tube = home.make("fifo")
+    task = home.put(tube)
+    n = home.n
+    assert not on_enqueue(n, task.id) and not on_dequeue(n, task.id)
+    ops.bury(n, home.t, tube, 0)
+    assert on_enqueue(n, task.id) and chr(task.status) == "r"
+    dead = on_deadletter(n, task, b"dead", b"why")
+    assert n.jobs[dead.id].body == b"body" and task.id not in n.jobs
+    assert on_deljob(n, home.put(tube).id)
+    assert admin.statistics(home.t, tube)["tasks"] == {
+        "taken": 0,
+        "ready": 0,
+        "buried": 0,
+        "delayed": 0,
+        "done": 2,
+        "total": 0,
+    }
+    check(n)
+
+
+def test_a_tube_is_not_leased(home: Home) -> None:
+    """T1.6."""
+    home.make("fifo")
+    _, error = on_open(home.n, b"group", b"owner", [b"q", b"t"])
+    assert error == b"ERR 't' is a tube: its tasks are taken one by one, not leased"
+
+
+def test_views_see_a_queue(home: Home) -> None:
+    """T1.7: "READY is queued, TAKEN, DELAYED and BURIED are active"."""
+    tube = home.make("utubettl")
+    a, b = home.put(tube, b"a", b"k"), home.put(tube, b"b", b"k")
+    late = home.put(tube, b"c", b"k", delay_ms=5000)
+    assert home.take(tube) == 0
+    states = [show(home.n, task)["state"] for task in (a, b, late)]
+    assert states == [b"active", b"queued", b"active"]
+    assert qstat(home.n, tube)["len"] == 1
+    assert qpeek(home.n, b"t", 5) == [[b"t", b.id, b"b"]]
+    set_pause(home.n, b"t", PAUSE_OUT)
+    ops.bury(home.n, home.t, tube, 0)
+    assert home.take(tube) is None and on_getjob(home.n, 1, [b"t"], 1) == []
+    set_pause(home.n, b"t", 0)
+    assert home.take(tube) == 1
+
+
+def test_a_job_that_was_on_its_way_is_no_task(home: Home) -> None:
+    """A plain job that gets into the queue of a tube is handed out by GETJOB, behind its tasks."""
+    tube = home.make("fifo")
+    home.n.policy = None  # as it was when the job was sent
+    tube.policy = None
+    stray = on_addjob(home.n, b"t", b"stray", settle(home.n, AddSpec()))
+    home.n.policy = home_policy = tube_policy(home, tube)
+    assert home_policy is tube.policy
+    home.put(tube)
+    check(home.n)
+    jobs = on_getjob(home.n, 1, [b"t"], 5)
+    assert [job.body for job in jobs] == [b"body", b"stray"]
+    assert home.take(tube) is None
+    assert on_ackjob(home.n, stray.id)
+    check(home.n)
+
+
+def tube_policy(home: Home, tube: Tube) -> Tubes:
+    """Give node and tube their policy back."""
+    fresh = tubes_of(home.n)
+    fresh.by_name[tube.name] = tube
+    fresh.bytes_used += 4000 + tube.driver.bytes_used
+    tube.policy = fresh
+    return fresh
+
+
+# ---- T2, T13 names and options
+
+
+def test_what_create_tube_refuses(home: Home) -> None:
+    """T2.2, T2.3, T2.5, T2.6, T13.1."""
+    tube = home.make("fifo")
+    refused(32, "Space 't' already exists", home.make, "fifo")
+    o = TubeOptions()
+    o.if_not_exists = True
+    assert admin.create_tube(home.n, home.t, b"t", b"fifo", o, b"") is tube
+    refused(
+        32,
+        "Tube 't' exists with the type fifo",
+        admin.create_tube,
+        home.n,
+        home.t,
+        b"t",
+        b"utube",
+        o,
+        b"",
+    )
+    refused(32, "Unknown tube type lifo", home.make, "lifo", "u")
+    refused(
+        70,
+        "Invalid identifier '' (expected printable symbols only or it is too long)",
+        home.make,
+        "fifo",
+        "",
+    )
+    on_addjob(home.n, b"used", b"job", settle(home.n, AddSpec()))
+    refused(32, "Space 'used' already exists", home.make, "fifo", "used")
+    o = TubeOptions()
+    o.engine = b"vinyl"
+    for type, mode, text in (
+        (b"limfifottl", b"", "limfifottl queue does not support vinyl engine"),
+        (
+            b"utube",
+            b"ready_buffer",
+            '"ready_buffer" storage mode cannot be used with vinyl engine',
+        ),
+    ):
+        o.storage_mode = mode
+        refused(32, text, admin.create_tube, home.n, home.t, b"v", type, o, b"")
+    assert b"v" not in home.n.queues
+    o.storage_mode = b"default"
+    admin.create_tube(home.n, home.t, b"v", b"utube", o, b"")
+
+
+def test_drop(home: Home) -> None:
+    """T2.4: refused while somebody waits or holds."""
+    tube = home.make("fifo")
+    ops.wait(home.n, home.t, tube, 3, 0)
+    refused(32, "There are consumers connected the tube", admin.drop, home.n, home.t, tube)
+    home.put(tube)
+    assert home.woken() == [(3, 0)]
+    refused(32, "There are taken tasks in the tube", admin.drop, home.n, home.t, tube)
+    home.ack(tube, 0, 3)
+    home.put(tube)
+    admin.drop(home.n, home.t, tube)
+    refused(32, "Tube not found", admin.drop, home.n, home.t, tube)
+    assert not home.n.jobs and b"t" not in home.n.queues
+    check(home.n)
+
+
+def test_who_waits_for_the_name_waits_for_the_tube(home: Home) -> None:
+    """T2.3; T2.4: an idle tube stays."""
+    wait(home.n, 5, [b"t"], 1, False, 0)
+    tube = home.make("fifo")
+    home.put(tube)
+    assert home.woken() == [(5, 0)]
+    admin.release_all(home.n, home.t, tube)
+    admin.truncate(home.n, home.t, tube)
+    home.pass_ms(3_600_000)
+    assert home.n.queues[b"t"] is tube
+
+
+def test_the_table_of_transitions_is_the_law() -> None:
+    """T4.1."""
+    statuses = [0, *map(ord, "rt~!-")]
+    arrows = {(old, new) for old, _, new in TRANSITIONS}
+    for old in statuses:
+        for new in statuses:
+            assert is_arrow(old, new) == ((old, new) in arrows)
+
+
+# ---- T5, T8 who holds what
+
+
+def test_a_late_ack_of_an_older_take_is_refused(home: Home) -> None:
+    """T5.2: "a late call of an older take of the same session is refused"."""
+    tube = home.make("fifottl", ttr_ms=1000)
+    task = home.put(tube)
+    assert home.take(tube) == 0
+    old = task.token
+    home.pass_ms(1020)
+    assert home.take(tube) == 0
+    assert task.token > old
+    refused(32, "Task was not taken", home.ack, tube, 0, 1, old)
+    refused(32, "Task was not taken", ops.bury, home.n, home.t, tube, 0, old)
+    refused(32, "Task was not taken", ops.release, home.n, home.t, tube, 1, 0, 0, old)
+    refused(32, "Task was not taken", ops.touch, home.n, home.t, tube, 1, 0, 5, old)
+    assert home.ack(tube, 0, 1, task.token) is task
+
+
+def test_missing_tasks(home: Home) -> None:
+    """T5.3."""
+    tube = home.make("fifo")
+    for call in (ops.peek, ops.bury, ops.delete):
+        refused(32, "Task 7 not found", call, home.n, home.t, tube, 7)
+    home.put(tube)
+    home.take(tube)
+    refused(32, "fifo queue does not support touch", ops.touch, home.n, home.t, tube, 1, 0, 1000)
+    assert ops.touch(home.n, home.t, tube, 1, 0, 0) is None
+
+
+def test_a_uuid_is_good_for_its_user_only(home: Home) -> None:
+    """T8.3: "The UUID <text> is unknown." when it is over, or another user's."""
+    n, t = home.n, home.t
+    uuid = sessions.identify(n, t, 1, b"alice", None)
+    assert len(uuid) == 16 and uuid[7] >> 4 == 4 and uuid[8] >> 6 == 2
+    assert sessions.identify(n, t, 2, b"alice", uuid) == uuid
+    text = f"The UUID {sessions.dashed(uuid).decode()} is unknown."
+    refused(32, text, sessions.identify, n, t, 3, b"bob", uuid)
+    refused(32, "Invalid UUID format.", sessions.identify, n, t, 3, b"bob", b"just-for-fun")
+    sessions.on_client_gone(n, t, 1)
+    sessions.on_client_gone(n, t, 2)
+    refused(32, text, sessions.identify, n, t, 4, b"alice", uuid)
+    check(n)
+
+
+def test_tasks_of_a_session_go_back_after_its_last_connection(home: Home) -> None:
+    """T8.2, T8.4: in order, past those that are gone, after ttr of cfg."""
+    n, t = home.n, home.t
+    a, b = home.make("fifo", "a"), home.make("fifo", "b")
+    for tube in (b, a):
+        for _ in range(3):
+            home.put(tube)
+            home.take(tube)
+    uuid = sessions.identify(n, t, 1, b"", None)
+    sessions.identify(n, t, 2, b"", uuid)
+    sessions.on_client_gone(n, t, 1)
+    assert home.ack(b, 0, 2).number == 0
+    admin.cfg(n, t, 2000, None)
+    sessions.on_client_gone(n, t, 2)
+    admin.truncate(n, t, b)
+    home.pass_ms(1990)
+    assert (a.taken, b.taken) == (3, 0)
+    for client in (11, 12):
+        ops.wait(n, t, a, client, 0)
+    home.pass_ms(30)
+    assert home.woken() == [(11, 0), (12, 1)]
+    refused(
+        32,
+        f"The UUID {sessions.dashed(uuid).decode()} is unknown.",
+        sessions.identify,
+        n,
+        t,
+        2,
+        b"",
+        uuid,
+    )

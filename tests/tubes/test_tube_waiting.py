@@ -1,0 +1,141 @@
+"""SPEC T7, T9 to T12: who waits, in which order; configuration, rights, counters, notices."""
+
+from __future__ import annotations
+
+import pytest
+from tube_home import START_MS, Home, refused
+
+from tuque.core.procedures import check, remove, stop_waiting
+from tuque.core.timers import next_timer_ms
+from tuque.tubes import admin, ops, sessions
+from tuque.tubes.options import PutSpec
+
+
+@pytest.fixture
+def home() -> Home:
+    return Home()
+
+
+# ---- T7, T9 waiting
+
+
+def test_takes_are_served_in_the_order_they_came(home: Home) -> None:
+    """T9.1: "whatever their timeouts"; "a later take does not overtake them"."""
+    tube = home.make("fifo")
+    for client, ms in ((1, 0), (2, 10_000), (3, 5000), (4, 1000)):
+        ops.wait(home.n, home.t, tube, client, home.n.now_ms + ms if ms else 0)
+    home.put(tube)
+    assert home.take(tube, 9) is None  # the task was client 1's
+    for _ in range(3):
+        home.put(tube)
+    assert home.woken() == [(1, 0), (2, 1), (3, 2), (4, 3)]
+
+
+def test_many_takes_wait_and_one_connection_has_several(home: Home) -> None:
+    """T9.2."""
+    tube = home.make("utube")
+    for number in range(5000):
+        ops.wait(home.n, home.t, tube, 1, 0, 1000 + number)
+    home.put(tube, b"x", b"k")
+    home.put(tube, b"y", b"k")
+    assert home.woken() == [(1000, 0)]
+    home.ack(tube, 0)
+    assert home.woken() == [(1001, 1)]
+    for number in range(5000):
+        stop_waiting(home.n, 1000 + number)
+    sessions.on_client_gone(home.n, home.t, 1)
+    assert tube.taken == 0
+    check(home.n)
+
+
+def test_puts_wait_for_room(home: Home) -> None:
+    """T7.1-T7.3."""
+    n, t = home.n, home.t
+    tube = home.make("limfifottl", capacity=2)
+    home.put(tube)
+    home.put(tube)
+    spec = PutSpec()
+    assert ops.put(n, t, tube, b"x", 0, spec, 1, 1) is None
+    for serial, ms in ((2, 1000), (3, 9000), (4, 9000), (5, 9000)):
+        waiting = PutSpec()
+        waiting.timeout_ms = ms
+        assert ops.put(n, t, tube, b"%d" % serial, 0, waiting, serial, serial) is None
+    assert next_timer_ms(n) == START_MS + 1000
+    home.pass_ms(1000)
+    assert [(done.serial, done.task) for done in t.put_done] == [(2, None)]
+    t.put_done = []
+    sessions.on_client_gone(n, t, 3)
+    ops.delete(n, t, tube, 0)
+    assert [(done.serial, done.task and done.task.number) for done in t.put_done] == [(4, 2)]
+    home.pass_ms(20_000)
+    assert [(done.serial, done.task and done.task.number) for done in t.put_done[1:]] == [(5, None)]
+
+
+def test_a_ttl_of_nothing(home: Home) -> None:
+    """T6.1: the put is answered, no take gets it."""
+    tube = home.make("fifottl")
+    ops.wait(home.n, home.t, tube, 1, 0)
+    assert chr(home.put(tube, ttl_ms=0).status) == "r"
+    assert home.woken() == []
+    home.pass_ms(1)
+    assert home.calls(tube)["ttl"] == 1 and not home.n.jobs
+
+
+# ---- T10 to T12
+
+
+def test_cfg(home: Home) -> None:
+    """T10.1, T10.2."""
+    n, t = home.n, home.t
+    refused(32, "Invalid value of ttr: -1", admin.cfg, n, t, -1000, None)
+    admin.cfg(n, t, 5000, True)
+    admin.cfg(n, t, 6000, None)
+    assert (t.ttr_ms, t.in_replicaset) == (6000, True)
+    refused(
+        32,
+        "Cannot create temporary tube in replicaset mode",
+        lambda: home.make("fifo", temporary=True),
+    )
+    admin.cfg(n, t, None, False)
+    home.make("fifo", temporary=True)
+    admin.cfg(n, t, None, True)
+    assert not t.in_replicaset and admin.state(t) == b"RUNNING"
+
+
+def test_grants(home: Home) -> None:
+    """T10.3."""
+    t = home.t
+    admin.grant(t, b"bob", b"t", True, False)
+    assert admin.may(t, b"bob", b"queue.tube.t:take") and admin.may(t, b"bob", b"queue.identify")
+    for function in (b"queue.tube.t:truncate", b"queue.tube.t:drop", b"queue.tube.u:take"):
+        assert not admin.may(t, b"bob", function)
+    admin.grant(t, b"bob", b"t", False, True)
+    assert admin.may(t, b"bob", b"queue.tube.t:truncate")
+    assert not admin.may(t, b"eve", b"queue.tube.t:take")
+
+
+def test_evicted_and_deleted_by_other_means(home: Home) -> None:
+    """T11.3: "moved are those that left by a command about all jobs"."""
+    tube = home.make("utube")
+    remove(home.n, home.put(tube), 7)
+    assert tube.calls.moved == 1
+    check(home.n)
+
+
+def test_changes(home: Home) -> None:
+    """T12: numbered, the last 1000, and subscribers are told."""
+    tube = home.make("fifottl")
+    home.put(tube)
+    home.take(tube)
+    home.ack(tube, 0)
+    found = [(c.seq, c.event, c.number, chr(c.status)) for c in home.t.changes(tube, -1, 9)]
+    assert found == [(0, b"put", 0, "r"), (1, b"take", 0, "t"), (2, b"ack", 0, "-")]
+    assert home.t.told == []
+    tube.subscribers = 1
+    for _ in range(600):
+        home.put(tube)
+        home.take(tube)
+    seen = home.t.changes(tube, 5, 5000)
+    assert [c.seq for c in seen] == list(range(203, 1203))
+    assert [c.seq for c in home.t.changes(tube, 1200, 5000)] == [1201, 1202]
+    assert len(home.t.told) == 1200 and home.t.told[0].tube == b"t"
