@@ -140,7 +140,16 @@ def test_the_frame_limit_follows_the_login(box: IprotoBox) -> None:
     assert late.hear().code == 20
 
 
-BAD_USERS = ["bob", "bob a b", "bob nopass", "bob #12", "bob #" + "z" * 40, "a b\na c", "a b c d"]
+BAD_USERS = [
+    "bob",
+    "bob a b",
+    "bob nopass",
+    "bob #12",
+    "bob #" + "z" * 40,
+    "a b\na c",
+    "guest x all",
+    "a b c d",
+]
 
 
 @pytest.mark.parametrize("text", BAD_USERS)

@@ -66,6 +66,8 @@ def secret_in(word: str, name: bytes, where: str) -> bytes:
         if name != GUEST:
             raise UsersError(f"{where}: only guest can do without a password")
         return b""
+    if name == GUEST:
+        raise UsersError(f"{where}: guest has no password: who connects is guest already")
     if not word.startswith("#"):
         return secret_of(word.encode())
     try:
