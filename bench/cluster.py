@@ -6,7 +6,6 @@ and REPLICATE 1, in turn.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from typing import TYPE_CHECKING
@@ -76,13 +75,7 @@ class Cluster:
 
     def cpu_s(self) -> list[float]:
         """CPU seconds of each node so far."""
-        tick = os.sysconf("SC_CLK_TCK")
-        spent = []
-        for node in self.nodes:
-            with open(f"/proc/{node.pid}/stat") as file:
-                words = file.read().rpartition(")")[2].split()
-            spent.append((int(words[11]) + int(words[12])) / tick)
-        return spent
+        return [node.cpu_s() for node in self.nodes]
 
     def __enter__(self) -> Cluster:
         return self

@@ -27,6 +27,7 @@ import load
 import servers
 
 import spark
+import tubes
 
 BUILD = Path("build")
 BODY = b"x" * 100
@@ -272,6 +273,7 @@ SECTIONS = {
     "memory": bench_memory,
     "depth": bench_depth,
     "leases": leases.bench_leases,
+    "tubes": tubes.bench_tubes,
     "cluster": cluster.bench_cluster,
     "idle": cluster.bench_idle,
     **spark.sections(),

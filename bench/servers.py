@@ -54,6 +54,11 @@ class Broker:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def cpu_s(self) -> float:
+        """CPU seconds of the process so far."""
+        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         """End the process and forget its files."""
         if self.process.poll() is None:

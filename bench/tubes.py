@@ -1,0 +1,115 @@
+"""Tubes against plain queues of the same node, and sub-queues against a tube without them."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import hiredis
+import load
+import servers
+from cluster import middle
+
+if TYPE_CHECKING:
+    from run import Run
+
+BODY = b"x" * 100
+QUEUES = 8  # of the load generator, q0 to q7
+TYPES = ("fifo", "fifottl")
+SHAPES = ((1, 64), (16, 16))  # connections, and how many jobs each has in flight
+WATCH_S = 5.0
+
+
+def bench_tubes(run: Run) -> None:
+    """All of it."""
+    cycles(run)
+    sub_queues(run)
+    delayed(run)
+
+
+def cycles(run: Run) -> None:
+    """Add, take and acknowledge: a plain queue, and the types of tubes in its place."""
+    nodes = {"queue": servers.tuque()}
+    for kind in TYPES:
+        nodes[kind] = servers.tuque()
+        line = load.Line(nodes[kind].port)
+        for i in range(QUEUES):
+            line.call("TUBE", "CREATE", f"q{i}", kind)
+        line.close()
+    for conns, depth in SHAPES:
+
+        def rate(kind: str, c: int = conns, d: int = depth) -> float:
+            return load.cycle(run.program, "disque-fast", nodes[kind].port, c, d, run.seconds)
+
+        found = run.rounds_of({kind: partial(rate, kind) for kind in nodes})
+        for kind in TYPES:
+            ratio = run.ratio(found[kind], found["queue"])
+            detail = f"{middle(found[kind])} : {middle(found['queue'])}"
+            run.note(f"cycle {conns} x {depth}, {kind} / queue", ratio, "x", 0.8, True, detail)
+    for node in nodes.values():
+        node.close()
+
+
+def sub_queues(run: Run) -> None:
+    """Take and acknowledge with all keys busy, against fifo with as many in flight."""
+    with servers.tuque() as ours:
+        for keys, tasks, flight in ((10, 4_000, 10), (10_000, 20_000, 64)):
+            found = run.rounds_of(
+                {
+                    kind: partial(drained, ours.port, kind, keys, tasks, flight)
+                    for kind in ("utube", "fifo")
+                }
+            )
+            ratio = run.ratio(found["utube"], found["fifo"])
+            detail = f"{middle(found['utube'])} : {middle(found['fifo'])}"
+            name = f"take and ack, {keys} keys x {tasks // keys} / fifo"
+            run.note(name, ratio, "x", 0.8, True, detail)
+
+
+def drained(port: int, kind: str, keys: int, tasks: int, flight: int) -> float:
+    """Tasks per second from a full tube until it is empty, so many taken at a time."""
+    line = load.Line(port)
+    tube = f"bench-{kind}"
+    line.call("TUBE", "CREATE", tube, kind)
+    for start in range(0, tasks, 1000):
+        batch = range(start, min(tasks, start + 1000))
+        puts = [("TUBE", "PUT", tube, BODY, "UTUBE", i % keys) for i in batch]
+        line.sock.sendall(b"".join(map(hiredis.pack_command, puts)))
+        for _ in line.replies(len(puts)):
+            pass
+    take = hiredis.pack_command(("TUBE", "TAKE", tube, "TIMEOUT", 0)) * flight
+    began = time.perf_counter()
+    left = tasks
+    while left:
+        line.sock.sendall(take)
+        taken = [reply for reply in line.replies(flight) if isinstance(reply, list) and reply]
+        acks = [hiredis.pack_command(("TUBE", "ACK", tube, task[0])) for task in taken]
+        line.sock.sendall(b"".join(acks))
+        for _ in line.replies(len(acks)):
+            pass
+        left -= len(acks)
+    rate = tasks / (time.perf_counter() - began)
+    line.call("TUBE", "DROP", tube)
+    line.close()
+    return rate
+
+
+def delayed(run: Run) -> None:
+    """What tasks cost that wait for an hour."""
+    with servers.tuque() as ours:
+        line = load.Line(ours.port)
+        line.call("TUBE", "CREATE", "later", "fifottl")
+        packed = hiredis.pack_command(("TUBE", "PUT", "later", BODY, "DELAY", 3600)) * 1000
+        for _ in range(run.jobs // 1000):
+            line.sock.sendall(packed)
+            for _ in line.replies(1000):
+                pass
+        time.sleep(1)  # what the puts left behind is done
+        before = ours.cpu_s()
+        time.sleep(WATCH_S)
+        spent = (ours.cpu_s() - before) / WATCH_S
+        line.close()
+    run.note(
+        f"{run.jobs} delayed tasks, share of a core", spent, "", 0.02, False, "while they wait"
+    )
