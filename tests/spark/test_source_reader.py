@@ -375,11 +375,11 @@ def test_parts_are_as_many_as_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """numPartitions is the parallelism of the session that the source is registered with, else
     of the session() that this process runs in."""
     known: list[Any] = []
-    shown = SimpleNamespace(
+    shown: Any = SimpleNamespace(
         sparkContext=SimpleNamespace(defaultParallelism=7),
         dataSource=SimpleNamespace(register=known.append),
     )
-    register(shown)  # type: ignore[arg-type]
+    register(shown)
     sent = cloudpickle.loads(cloudpickle.dumps(known[0]))
     given = {"queue": "q", "group": "g"}
     assert sent(given).streamReader(SCHEMA).options.partitions == 7

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from tuque.client.api import JobInfo
@@ -73,7 +74,7 @@ class Taken:
         if ids == self.acked:
             return
         for at in range(0, len(ids), ACKS):
-            self.node.ask(lambda c, some=ids[at : at + ACKS]: c.ackjob(*some))  # type: ignore[misc]
+            self.node.ask(partial(acknowledge, ids=ids[at : at + ACKS]))
         self.acked = ids
         self.kept = []
 
@@ -127,29 +128,30 @@ def read(options: SourceOptions, ids: Sequence[str]) -> Iterator[list[JobInfo]]:
     try:
         for at in range(0, len(ids), options.fetch_size):
             some = ids[at : at + options.fetch_size]
-            jobs = [job for job in node.ask(lambda c, some=some: show(c, some)) if is_there(job)]  # type: ignore[misc]
+            jobs = node.ask(partial(show, ids=some))
             if len(jobs) < len(some) and options.fail_on_loss:
                 raise SourceError(
                     f"{len(some) - len(jobs)} jobs of the batch are gone: they expired, were "
                     "acknowledged by others, or the node forgot them. failOnDataLoss=false goes "
                     "on without them"
                 )
-            yield [job for job in jobs if job is not None]
+            yield jobs
     finally:
         node.close()
 
 
-def show(client: Client, ids: Sequence[str]) -> list[JobInfo | None]:
-    """SHOW of each."""
+def acknowledge(client: Client, ids: Sequence[str]) -> int:
+    """ACKJOB of all."""
+    return client.ackjob(*ids)
+
+
+def show(client: Client, ids: Sequence[str]) -> list[JobInfo]:
+    """SHOW of each; those that are still to be done."""
     pipe = client.pipeline()
     for id in ids:
         pipe.show(id)
-    return pipe.execute()
-
-
-def is_there(job: JobInfo | None) -> bool:
-    """Whether it is still to be done."""
-    return job is not None and job.body is not None and job.state != "acked"
+    found: list[JobInfo | None] = pipe.execute()
+    return [job for job in found if job and job.body is not None and job.state != "acked"]
 
 
 def node_of(options: SourceOptions) -> Node:
