@@ -200,8 +200,11 @@ def test_a_job_that_was_on_its_way_is_no_task(home: Home) -> None:
     jobs = on_getjob(home.n, 1, [b"t"], 5)
     assert [job.body for job in jobs] == [b"body", b"stray"]
     assert home.take(tube) is None
-    assert on_ackjob(home.n, stray.id)
+    assert on_nack(home.n, stray.id, 0)
+    home.ack_all(tube)
+    admin.drop(home.n, home.t, tube)
     check(home.n)
+    assert on_getjob(home.n, 1, [b"t"], 5) == [stray]
 
 
 def tube_policy(home: Home, tube: Tube) -> Tubes:

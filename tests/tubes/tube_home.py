@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tuque.core.ackgc import on_ackjob
 from tuque.core.deliver import serve_ready
 from tuque.core.events import Events
 from tuque.core.node import GOT_JOBS, Node
@@ -52,6 +53,11 @@ class Home:
 
     def ack(self, tube: Tube, number: int, client: int = 1, token: int = 0) -> Task:
         return ops.ack(self.n, self.t, tube, client, number, token)
+
+    def ack_all(self, tube: Tube) -> None:
+        """Everything taken with GETJOB is done."""
+        for task in list(tube.tasks.values()):
+            assert on_ackjob(self.n, task.id)
 
     def pass_ms(self, ms: int) -> None:
         self.n.now_ms += ms

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.node import Node
-from tuque.core.queue import Queue
+from tuque.core.procedures import get_queue
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
 from tuque.core.task_records import tell_tube_cfg, tell_tube_drop
 from tuque.tubes.book import Tubes
@@ -166,11 +166,12 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
     del n.queues[tube.name]
     t.bytes_used -= TUBE_BYTES + tube.driver.bytes_used
     tube.policy = None
-    if len(tube.waiters) > 0 or tube.plain > 0:
-        q = Queue(tube.name, tube.serial, n.now_ms)
+    if len(tube.waiters) > 0 or tube.plain > 0 or tube.pause != 0:
+        q = get_queue(n, tube.name)
         q.waiters = tube.waiters
-        q.demand = tube.demand
-        n.queues[tube.name] = q
+        q.pause = tube.pause
+        for job in tube.strays():
+            q.push(job)
     if n.records is not None:
         tell_tube_drop(n.records, tube.name)
 

@@ -126,6 +126,15 @@ class Tube(Queue):
         self.head = 0
         self.back = []
 
+    def strays(self) -> list[Job]:
+        """Take all plain jobs out, in order."""
+        found: list[Job] = []
+        job = self.pop()
+        while job is not None:
+            found.append(job)
+            job = self.pop()
+        return found
+
     def peek(self, most: i64) -> list[Job]:
         """The first `most` tasks in order, then plain jobs; nothing changed."""
         found: list[Job] = []
