@@ -9,7 +9,7 @@ from typing import Final, final
 from tuque.server.iproto_calls import answer
 from tuque.server.iproto_conn import Wired
 from tuque.server.outlet import Outlet
-from tuque.server.state import Server
+from tuque.server.state import Server, log
 from tuque.wire.iproto import E_MSGPACK, BrokenStream, error_reply
 
 READ_BYTES: Final = 65_536
@@ -68,6 +68,12 @@ class IprotoDoor:
             except BrokenStream as error:
                 w.out.append(error_reply(0, E_MSGPACK, error.text))  # I2.4
                 w.is_closing = True
+                break
+            except AssertionError:
+                raise
+            except Exception:
+                log.error("internal error in the bytes of %s", w.address, exc_info=True)
+                w.is_closing = True  # C3.12
                 break
             if request is None:
                 break

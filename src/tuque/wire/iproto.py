@@ -134,8 +134,8 @@ class Request:
 class FrameReader:
     """Cuts a stream of bytes into requests."""
 
-    def __init__(self, limit_bytes: i64) -> None:
-        self.limit_bytes = limit_bytes  # of one frame
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes: int = limit_bytes  # of one frame; a length may be beyond 64 bits' sign
         self.parts: list[bytes] = []  # received and not yet given out
         self.at: i64 = 0  # of the first part, the rest of it is still to be read
         self.held_bytes: i64 = 0
