@@ -201,6 +201,24 @@ class WrongTube(ReplyError):
     code = "WRONGTUBE"
 
 
+class NoTube(ReplyError):
+    """The node has no tube of that name."""
+
+    code = "NOTUBE"
+
+
+class NoTask(ReplyError):
+    """The tube has no task of that number (any more)."""
+
+    code = "NOTASK"
+
+
+class NotTaken(ReplyError):
+    """The caller's session does not hold the task, or no longer by that take."""
+
+    code = "NOTTAKEN"
+
+
 class ProtocolError(Error):
     """What came over the connection is no answer to what was asked."""
 
@@ -231,6 +249,9 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         NoGroup,
         NoBatch,
         NoStage,
+        NoTube,
+        NoTask,
+        NotTaken,
     )
 }
 # Redis has a code of its own for a wrong password, and one for a node that keeps strangers out.

@@ -9,7 +9,7 @@ import hiredis
 import pytest
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
-from tuque.client import admin, calls, leases, writes
+from tuque.client import admin, calls, leases, tubes, writes
 from tuque.client.api import ClusterNode, Hello, NodeInfo
 from tuque.client.calls import Call
 from tuque.client.leases import LeaseBatch, LeaseColumns, LeaseInfo, LeaseRow, LeaseRows
@@ -279,7 +279,7 @@ def test_both_faces_and_the_pipeline_have_every_call() -> None:
         for m in (calls, admin, leases, writes)
         for n, f in vars(m).items()
         if inspect.isfunction(f) and _builds(f)
-    }
+    } | {n for n in vars(tubes) if n.startswith("tube_")}
     pages = {"qscan_page", "jscan_page", "jscan_full_page"}
     for face in (Client, aio.Client):
         assert built - pages <= set(dir(face))

@@ -9,6 +9,7 @@ import tuque
 from tuque import Client, Error, Job, JobInfo, Pipeline, Retry, aio, errors
 from tuque.client.api import ClusterNode, Hello, QueueStat
 from tuque.client.leases import LeaseColumns
+from tuque.client.tubes import TubeTask
 
 
 def threads() -> None:
@@ -40,6 +41,12 @@ def threads() -> None:
         assert_type(client.lease_columns("g", 1, 1), LeaseColumns)
         assert_type(client.lease_info("g").batches[0].is_expired, bool)
         assert_type(client.lease_nack("g", 1, 1, jobs[0], "D-x"), int)
+        tube = client.tube("t")
+        assert_type(tube.put({"n": 1}, pri=3, ttl=0.5, utube="k"), TubeTask | None)
+        assert_type(tube.take(1.5), TubeTask | None)
+        assert_type(tube.ack(7), TubeTask)
+        assert_type(tube.statistics()["calls"]["put"], int)
+        assert_type(client.tube_list(), list[str])
         assert_type(client.hello(), Hello)
         assert_type(client.info("queues"), dict[str, str | int])
         assert_type(client.config_get("hz"), dict[str, str])
@@ -51,6 +58,7 @@ def threads() -> None:
 def pipelines(client: Client) -> None:
     with client.pipeline() as pipe:
         assert_type(pipe.addjob("q", "b").qlen("q"), Pipeline)
+        assert_type(pipe.tube("t").put("x").tube_list(), Pipeline)
         assert_type(pipe.execute(raise_on_error=False), list[Any])
 
 
@@ -60,6 +68,7 @@ async def tasks() -> None:
         assert_type(await client.addjob("q", "b", ttl=60), str)
         assert_type(await client.getjob("q", nohang=True), list[Job])
         assert_type(client.qscan(), AsyncIterator[str])
+        assert_type(await client.tube("t").take(), TubeTask | None)
         assert_type(client.jscan(full=True), AsyncIterator[JobInfo])
         async with client.pipeline() as pipe:
             assert_type(pipe.addjob("q", "b").qlen("q"), aio.Pipeline)

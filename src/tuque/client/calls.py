@@ -40,8 +40,9 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     `repeat`: it may be sent again although it may have been executed. `wait_s`: how long it asks
     the node to hold the answer, None for ever. `wait_arg`: where in `args` that time stands, in ms,
-    when the wait may be cut into slices; 0 otherwise. `fetches`: the answer is jobs handed out.
-    `ends_connection`: no answer is the answer.
+    when the wait may be cut into slices; 0 otherwise; `waits_in_s`: it stands there in seconds.
+    `fetches`: the answer is jobs handed out. `in_session`: it goes over a connection of this
+    client's session of tubes. `ends_connection`: no answer is the answer.
     """
 
     args: tuple[Arg, ...]
@@ -49,9 +50,11 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     repeat: bool = False
     wait_s: float | None = 0.0
     wait_arg: int = 0
+    waits_in_s: bool = False
     timeout_s: float | None = None
     job_id: str | None = None
     fetches: bool = False
+    in_session: bool = False
     ends_connection: bool = False
 
     @property
@@ -66,7 +69,8 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     def waiting(self, wait_s: float) -> Call[T]:
         """The same call, asking the node to wait `wait_s` at most."""
         wait_ms = max(SHORTEST_WAIT_MS, round(wait_s * 1000))
-        args = (*self.args[: self.wait_arg], wait_ms, *self.args[self.wait_arg + 1 :])
+        word: Arg = f"{wait_ms / 1000:.3f}" if self.waits_in_s else wait_ms
+        args = (*self.args[: self.wait_arg], word, *self.args[self.wait_arg + 1 :])
         return msgspec.structs.replace(self, args=args, wait_s=wait_ms / 1000)
 
     def read(self, reply: Reply) -> T:
@@ -94,18 +98,25 @@ def addjob(
     asynchronous: bool = False,
     dedupe: Text | None = None,
     dedupe_ttl: int | None = None,
+    pri: int | None = None,
+    utube: Text | None = None,
     timeout: float | None = None,
 ) -> Call[str]:
     """Adds a job and gives its id. `delay`, `retry`, `ttl` are seconds; `retry=0` is at most once.
 
     `timeout_ms` is how long the node may take to make the copies, 0 for ever. Never sent twice.
     A job that came to this node with the same queue and key `dedupe` is not added again: its id.
-    `dedupe_ttl` is how long the node knows the key, in seconds (a day).
+    `dedupe_ttl` is how long the node knows the key, in seconds (a day). `pri`, less goes first, and
+    the sub-queue `utube` are for tubes.
     """
     args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), timeout_ms]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
     if asynchronous:
         args.append("ASYNC")
+    if pri is not None:
+        args += ("PRI", pri)
+    if utube is not None:
+        args += ("UTUBE", to_bytes(utube))
     wait_s = timeout_ms / 1000 if timeout_ms > 0 else None
     return Call(args=tuple(args), parse=to_text, wait_s=wait_s, timeout_s=timeout)
 

@@ -6,7 +6,7 @@ no call asked for, are dropped. Nothing here does I/O or reads a clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import hiredis
@@ -76,6 +76,13 @@ def greeting(settings: Settings) -> list[Call[Any]]:
         calls.append(admin.execute("CLIENT", "SETNAME", settings.name))
     calls.append(admin.hello())
     return calls
+
+
+def joining(session: str) -> Iterator[tuple[Arg, ...]]:
+    """What makes a connection one of a session of tubes: that one, or if it is over a new one."""
+    if session:
+        yield "TUBE", "IDENTIFY", session
+    yield "TUBE", "IDENTIFY"
 
 
 def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:

@@ -28,6 +28,7 @@ log = logging.getLogger("tuque.client")
 # A long wait is asked in slices, so that a link that died without a word is noticed.
 SLICE_S = 30.0
 SHORTEST_CONNECT_S = 0.05
+JOIN_S = 5.0  # for the answer that makes a connection one of a session of tubes
 SHORTEST_WAIT_S = 0.005  # a wait with less left has ended
 
 
@@ -188,14 +189,19 @@ def connect_error(address: Address, error: OSError) -> ConnectionError:
     )
 
 
-def as_method(build: Callable[..., Any], method: Callable[..., Any], returns: str) -> None:
-    """Makes a method made from a builder show the builder's name, words and arguments."""
+def as_method(
+    build: Callable[..., Any], method: Callable[..., Any], returns: str, skips: int = 0
+) -> None:
+    """Makes a method made from a builder show the builder's name, words and arguments.
+
+    The first `skips` arguments of the builder are the method's own business.
+    """
     functools.update_wrapper(method, build)
     del method.__wrapped__  # type: ignore[attr-defined]  # its signature has no `self`
     signature = inspect.signature(build)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # read by inspect
-        parameters=[own, *signature.parameters.values()], return_annotation=returns
+        parameters=[own, *list(signature.parameters.values())[skips:]], return_annotation=returns
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tuque.client import admin, calls, leases, writes
-from tuque.client.api import Arg, Reply
+from tuque.client import admin, calls, leases, tubes, writes
+from tuque.client.api import Arg, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.face import as_method
+from tuque.client.tube import QueuedTube
 from tuque.errors import Error, ProtocolError, ReplyError
 
 P = ParamSpec("P")
@@ -42,6 +43,10 @@ class Queued:
             raise ValueError(f"{call.name} in a pipeline needs an end to its wait: give timeout_ms")
         self._calls.append(call)
 
+    def tube(self: Q, name: Text) -> QueuedTube[Q]:
+        """A tube by its name: its methods add calls, too."""
+        return QueuedTube(self, name)
+
     def _taken(self) -> list[Call[Any]]:
         taken, self._calls = self._calls, []
         self.results = []
@@ -74,6 +79,10 @@ class Queued:
     lease_list = _queued(leases.lease_list)
     stage = _queued(writes.stage)
     publish = _queued(writes.publish)
+    tube_list = _queued(tubes.tube_list)
+    tube_state = _queued(tubes.tube_state)
+    tube_statistics = _queued(tubes.tube_statistics)
+    tube_cfg = _queued(tubes.tube_cfg)
     ping = _queued(admin.ping)
     hello = _queued(admin.hello)
     time = _queued(admin.time)

@@ -8,8 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tuque.client.api import Arg, Reply
-from tuque.client.conn import Conn
+from tuque.client.api import Arg, Reply, to_text
+from tuque.client.conn import Conn, joining
 from tuque.client.face import SHORTEST_CONNECT_S, connect_error
 from tuque.client.pool import Slots
 from tuque.client.url import Address
@@ -28,6 +28,7 @@ class Link:
     def __init__(self, address: Address, sock: socket.socket) -> None:
         self.address = address
         self._sock = sock
+        self.session = ""  # of tubes, as far as it was asked for
         self._conn = Conn(str(address))
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
@@ -64,6 +65,17 @@ class Link:
             if isinstance(e, Error):
                 raise
             raise self._closed(e.strerror or str(e)) from e
+
+    def join(self, session: str, deadline_s: float) -> None:
+        """Makes the connection one of that session of tubes; see `session` for which it became."""
+        replies: list[Reply] = []
+        for words in joining(session):
+            replies.clear()
+            self.exchange([words], replies, deadline_s)
+            if not isinstance(replies[0], Error):
+                self.session = to_text(replies[0])
+                return
+        raise replies[0]
 
     def is_stale(self) -> bool:
         """True if the idle connection was closed, or got what nobody asked for."""

@@ -8,8 +8,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, cast
 
-from tuque.client.api import Arg, Reply
-from tuque.client.conn import Conn
+from tuque.client.api import Arg, Reply, to_text
+from tuque.client.conn import Conn, joining
 from tuque.client.face import SHORTEST_CONNECT_S, connect_error
 from tuque.client.pool import Slots
 from tuque.client.url import Address
@@ -26,6 +26,7 @@ class Link(asyncio.Protocol):
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.session = ""  # of tubes, as far as it was asked for
         self._conn = Conn(str(address))
         self._transport: asyncio.Transport | None = None
         self._lost: Error | None = None
@@ -72,6 +73,17 @@ class Link(asyncio.Protocol):
             raise Timeout(f"no answer from {self.address} in time", node=self._conn.node) from e
         finally:
             self._answered = None
+
+    async def join(self, session: str, deadline_s: float) -> None:
+        """Makes the connection one of that session of tubes; see `session` for which it became."""
+        replies: list[Reply] = []
+        for words in joining(session):
+            replies.clear()
+            await self.exchange([words], replies, deadline_s)
+            if not isinstance(replies[0], Error):
+                self.session = to_text(replies[0])
+                return
+        raise replies[0]
 
     def is_stale(self) -> bool:
         """True if the idle connection was closed, or got what nobody asked for.

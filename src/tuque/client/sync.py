@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
-from tuque.client import admin, calls, leases, pipeline, writes
+from tuque.client import admin, calls, leases, pipeline, tubes, writes
 from tuque.client.api import Hello, JobInfo, JobState, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
 from tuque.client.face import (
+    JOIN_S,
     SHORTEST_WAIT_S,
     SLICE_S,
     Face,
@@ -24,6 +26,7 @@ from tuque.client.face import (
 from tuque.client.follow import LIMIT_S
 from tuque.client.retry import Retry
 from tuque.client.sockets import INFINITE, Link, Pool
+from tuque.client.tube import Tube
 from tuque.client.url import Address, settings
 from tuque.errors import (
     Closed,
@@ -111,6 +114,19 @@ class Client(Face):
     def pipeline(self) -> Pipeline:
         """Gathers calls and sends them together."""
         return Pipeline(self)
+
+    def tube(self, name: Text) -> Tube:
+        """A tube by its name, whether there is one or not."""
+        return Tube(self, name)
+
+    def tube_identify(self, uuid: Text | None = None, *, timeout: float | None = None) -> str:
+        """The uuid of this client's session, which holds the tasks it takes.
+
+        With `uuid` it goes on in that session, of another client or of its own life before.
+        """
+        found = self.run(tubes.identify(uuid, timeout=timeout))
+        self._session = found
+        return found
 
     # Scans, a page at a time
 
@@ -227,6 +243,10 @@ class Client(Face):
     lease_list = _method(leases.lease_list)
     stage = _method(writes.stage)
     publish = _method(writes.publish)
+    tube_list = _method(tubes.tube_list)
+    tube_state = _method(tubes.tube_state)
+    tube_statistics = _method(tubes.tube_statistics)
+    tube_cfg = _method(tubes.tube_cfg)
     ping = _method(admin.ping)
     hello = _method(admin.hello)
     time = _method(admin.time)
@@ -324,6 +344,8 @@ class Client(Face):
         """Sends what is not answered yet over one connection, which goes back to the pool after."""
         is_good = False
         try:
+            if any(call.in_session for call in asked):
+                self._join(link, deadline_s)
             for batch in pipeline.batches(asked[len(replies) :]):
                 until_s = self._answer_by_s(asked, batch, deadline_s, time.monotonic())
                 link.exchange([call.args for call in batch], replies, until_s)
@@ -337,6 +359,13 @@ class Client(Face):
             pool.give(link if is_good and not self._is_closed else None)
         if self._refused(link.address, asked, replies, time.monotonic()):
             raise replies.pop()
+
+    def _join(self, link: Link, deadline_s: float) -> None:
+        """Makes a connection one of this client's session of tubes."""
+        with self._joining:
+            if not link.session or link.session != self._session:
+                link.join(self._session, min(deadline_s, time.monotonic() + JOIN_S))
+                self._session = link.session
 
     def _take(self, pool: Pool, deadline_s: float) -> Link:
         """A connection to the node in use, with a slot of the pool."""
@@ -420,6 +449,8 @@ class Client(Face):
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
         self._blocking = Pool(None)
+        self._session = ""
+        self._joining = threading.Lock()
         self._rng.seed()  # a forked child must not draw what its parent draws
         self._pid = os.getpid()
 
