@@ -21,6 +21,7 @@ SUBCOMMANDS: Final = {
     "cluster": Entry(
         "tuque.console.cluster_cmd", "cluster", "", "Start, see and change a cluster."
     ),
+    "tubes": Entry("tuque.console.tubes_cmd", "tubes", "", "Show the tubes of a node."),
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."
     ),

@@ -106,3 +106,11 @@ def tells_its_pid(text: str) -> None:
 def over_its_limit(text: str) -> None:
     note(f"begin {text}")
     time.sleep(3600)
+
+
+@app.task(queue="tube", retry_s=60)
+def in_a_tube(text: str, key: str) -> None:
+    """Notes when it begins and ends, so that a test sees what ran side by side."""
+    note(f"begin {key} {text}")
+    time.sleep(0.02)
+    note(f"end {key} {text}")

@@ -29,6 +29,10 @@ ADVICE = {
     "LOADING": "the node is reading its journal: try again in a moment",
     "MISCONF": "the node cannot write its journal: look at its log and its disk",
     "TOOLATE": "half of the job's life is over: WORKING cannot hold it back any more",
+    "NOTUBE": "`TUBE LIST` shows the tubes of this node, `TUBE CREATE` makes one",
+    "NOTASK": "the task is done, deleted or expired: numbers are never given twice",
+    "NOTTAKEN": "another session took the task, or its ttr is over: `TUBE PEEK` shows its state",
+    "WRONGTUBE": "`TUBE INFO` shows the type of a tube; docs/tubes.md says what each can do",
     "DENIED": "the node only talks to this machine until it has a password",
 }
 
@@ -44,6 +48,13 @@ class Row(NamedTuple):
     @property
     def usage(self) -> str:
         return f"{self.name} {self.syntax}".strip()
+
+    @property
+    def ways(self) -> str:
+        """The usage, a line for each subcommand."""
+        if self.syntax.startswith("["):
+            return self.usage
+        return "\n".join(f"{self.name} {way}".strip() for way in self.syntax.split(" | "))
 
 
 @cache
@@ -82,7 +93,7 @@ def describe(word: str) -> str:
         return f"no group {word}; there are {groups}"
     row = table.get(word.upper())
     if row is not None:
-        return f"{row.usage}\n{row.summary}\ngroup: @{row.group}"
+        return f"{row.ways}\n{row.summary}\ngroup: @{row.group}"
     return unknown(word)
 
 
@@ -100,4 +111,8 @@ def advice(error: str, words: list[bytes]) -> str:
         return unknown(name) if "unknown command" in error.lower() else ""
     if "wrong number of arguments" in error.lower() or "syntax error" in error.lower():
         return f"usage: {row.usage}"
+    if "wrong tube subcommand" in error.lower():
+        word = words[1].upper().decode("utf-8", "replace") if len(words) > 1 else ""
+        near = [way for way in row.ways.splitlines() if way.startswith(f"TUBE {word} ")]
+        return f"usage: {near[0]}" if word and near else "`help TUBE` shows its subcommands"
     return ADVICE.get(error.split(" ", 1)[0], "")

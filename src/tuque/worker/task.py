@@ -51,6 +51,8 @@ class Options:
 
     None leaves a choice to the broker (`retry_s`, `ttl_s`, `replicate`) or means that there is no
     limit (`time_limit_s`, `maxlen`). `dead_letter` None is the queue's name with `.dead` behind it.
+    `pri` (less goes first) and `utube` (a sub-queue: one job at a time) are for a queue that is a
+    tube.
     """
 
     queue: str = "default"
@@ -60,6 +62,8 @@ class Options:
     ttl_s: int | None = None
     replicate: int | None = None
     maxlen: int | None = None
+    pri: int | None = None
+    utube: str | None = None
     max_deliveries: int = 5
     time_limit_s: float | None = None
     dead_letter: str | None = None
@@ -84,6 +88,8 @@ class OptionChanges(TypedDict, total=False):
     ttl_s: int | None
     replicate: int | None
     maxlen: int | None
+    pri: int | None
+    utube: str | None
     max_deliveries: int
     time_limit_s: float | None
     dead_letter: str | None
@@ -176,6 +182,8 @@ class Task(Generic[P, R]):
             ttl=options.ttl_s,
             replicate=options.replicate,
             maxlen=options.maxlen,
+            pri=options.pri,
+            utube=options.utube,
         )
 
     async def add_async(
@@ -191,6 +199,8 @@ class Task(Generic[P, R]):
             ttl=options.ttl_s,
             replicate=options.replicate,
             maxlen=options.maxlen,
+            pri=options.pri,
+            utube=options.utube,
         )
 
     def limits(self, envelope: Envelope, queue: str) -> Limits:

@@ -1,0 +1,54 @@
+"""The worker program on tubes: as on queues, with priorities and sub-queues respected (SPEC T1)."""
+
+from __future__ import annotations
+
+import e2e_tasks as tasks
+import pytest
+from worker_lab import Did, Node, StartWorker, wait_until
+
+from tuque import Client
+
+
+@pytest.fixture(autouse=True)
+def _app_talks_to_the_node(node: Node) -> None:
+    tasks.app.use(node.url)
+
+
+def test_priorities(client: Client, start_worker: StartWorker, did: Did) -> None:
+    tube = client.tube("tube")
+    tube.create("fifottl", pri=5)
+    for pri in (9, 2, 7, 1):
+        tasks.in_a_tube.options(pri=pri).enqueue(f"pri {pri}", "k")
+    tasks.in_a_tube.enqueue("default", "k")
+    start_worker("-c", "1", "--queues", "tube", "--max-jobs", "5").ends(0)
+    begun = [line for line in did() if line.startswith("begin")]
+    assert begun == [f"begin k {what}" for what in ("pri 1", "pri 2", "default", "pri 7", "pri 9")]
+    assert tube.statistics()["calls"] | {"take": 5, "ack": 5} == tube.statistics()["calls"]
+
+
+def test_one_job_of_a_sub_queue_at_a_time(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tube = client.tube("tube")
+    tube.create("utube")
+    for number in range(6):
+        for key in "ab":
+            tasks.in_a_tube.options(utube=key).enqueue(str(number), key)
+    start_worker("-c", "4", "--queues", "tube", "--max-jobs", "12").ends(0)
+    for key in "ab":
+        own = [line.split() for line in did() if line.split()[1] == key]
+        assert own == [[word, key, str(n)] for n in range(6) for word in ("begin", "end")]
+
+
+def test_failed_jobs_of_a_tube_come_back_and_end_as_dead_letters(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    client.tube("q").create("fifottl")
+    tasks.third_time_lucky.enqueue("x")
+    start_worker("-c", "1")
+    wait_until(lambda: client.tube("q").statistics()["calls"]["ack"] == 1, "it is acked")
+    assert did() == ["x 1", "x 2", "x 3"]
+    assert client.tube("q").statistics()["calls"]["release"] == 2
+    tasks.never.enqueue("y")
+    wait_until(lambda: client.qlen("graves") == 1, "the dead letter")
+    assert client.tube("q").info().taken == 0
