@@ -211,7 +211,7 @@ def tube_policy(home: Home, tube: Tube) -> Tubes:
     """Give node and tube their policy back."""
     fresh = tubes_of(home.n)
     fresh.by_name[tube.name] = tube
-    fresh.bytes_used += 4000 + tube.driver.bytes_used
+    fresh.bytes_used += tube.bytes_used()
     tube.policy = fresh
     return fresh
 

@@ -139,3 +139,32 @@ def test_changes(home: Home) -> None:
     assert [c.seq for c in seen] == list(range(203, 1203))
     assert [c.seq for c in home.t.changes(tube, 1200, 5000)] == [1201, 1202]
     assert len(home.t.told) == 1200 and home.t.told[0].tube == b"t"
+
+
+def test_times_are_exact_before_the_timers_run(home: Home) -> None:
+    """T6.1: "no take gets it any more"; T6.3, T6.4: at its instant, timers late or not."""
+    tube = home.make("fifottl")
+    home.put(tube, ttl_ms=1000)
+    home.put(tube, ttl_ms=5000, ttr_ms=1000)
+    assert [home.take(tube), home.take(tube)] == [0, 1]
+    ops.release(home.n, home.t, tube, 1, 0, 0)
+    home.put(tube, delay_ms=1000)
+    home.n.now_ms += 999
+    assert ops.peek(home.n, home.t, tube, 0).number == 0
+    assert chr(ops.peek(home.n, home.t, tube, 1).status) == "t"
+    home.n.now_ms += 1
+    refused(32, "Task 0 not found", ops.peek, home.n, home.t, tube, 0)
+    refused(32, "Task was not taken", home.ack, tube, 1)
+    assert chr(ops.peek(home.n, home.t, tube, 2).status) == "r"
+    assert home.calls(tube)["ttl"] == 1
+
+
+def test_a_dead_task_is_not_taken_while_its_timer_is_late(home: Home) -> None:
+    """T6.1."""
+    tube = home.make("utubettl")
+    home.put(tube, b"dead", b"k", ttl_ms=1000)
+    home.put(tube, b"alive", b"k")
+    home.n.now_ms += 1000
+    assert home.take(tube) == 1
+    assert home.calls(tube)["ttl"] == 1
+    check(home.n)

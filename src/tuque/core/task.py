@@ -52,8 +52,9 @@ MSGPACK: Final = 2  # one MessagePack value
 MAX_MS: Final = 3_153_600_000_000  # 100 years: longer stands for ever
 FAR: Final = 1 << 62
 
-# What a task costs beyond its job: its fields and its places in the tables of its tube (M1).
-TASK_BYTES: Final = 300
+# What a task costs beyond its job, its fields and its places in the tables of its tube (M1),
+# measured as in core/job.py.
+TASK_BYTES: Final = 165
 
 
 @final

@@ -37,7 +37,7 @@ from tuque.tubes.options import PRI_DEFAULT, PutDone, TubeOptions
 from tuque.tubes.order import key_of
 from tuque.tubes.sessions import record_session
 from tuque.tubes.states import clamp, end, give_back, record_tube
-from tuque.tubes.tube import TUBE_BYTES, Tube
+from tuque.tubes.tube import Tube
 
 NAME_MAX: Final = 512
 WORD_MAX: Final = 255
@@ -117,7 +117,7 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
     tube.policy = t
     n.queues[tube.name] = tube
     t.by_name[tube.name] = tube
-    t.bytes_used += TUBE_BYTES + tube.driver.bytes_used
+    t.bytes_used += tube.bytes_used()
 
 
 def truncate(n: Node, t: Tubes, tube: Tube) -> i64:
@@ -164,7 +164,7 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
     truncate(n, t, tube)
     del t.by_name[tube.name]
     del n.queues[tube.name]
-    t.bytes_used -= TUBE_BYTES + tube.driver.bytes_used
+    t.bytes_used -= tube.bytes_used()
     tube.policy = None
     if len(tube.waiters) > 0 or tube.plain > 0 or tube.pause != 0:
         q = get_queue(n, tube.name)

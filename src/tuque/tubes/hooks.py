@@ -26,7 +26,7 @@ from tuque.tubes.load import restore_task
 from tuque.tubes.options import PutDone, PutSpec
 from tuque.tubes.sessions import session_for, sessions_tick
 from tuque.tubes.states import forget, insert, on_task_timer
-from tuque.tubes.tube import TUBE_BYTES, Tube
+from tuque.tubes.tube import Tube
 
 NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or more"
 NO_COPIES: Final = b"ERR '%s' is a tube: its tasks have one copy, REPLICATE is 1"
@@ -180,7 +180,7 @@ class TubePolicy(Tubes):
         for name, tube in self.by_name.items():
             assert n.queues[name] is tube, "tube is not the queue of its name"
             held += check_tube(n, self, tube)
-            used += TUBE_BYTES + tube.driver.bytes_used
+            used += tube.bytes_used()
             tasks += len(tube.tasks)
         for job in n.jobs.values():
             if isinstance(job, Task):
@@ -217,6 +217,8 @@ def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
         if task.status == READY or task.status == BURIED:
             assert task.qtime_ms == 0, "timer of a task"
             assert task.dead_ms == FAR or awake_ms(task) >= task.dead_ms, "end of a task"
+        elif task.qtime_ms != 0:
+            assert awake_ms(task) == task.qtime_ms, "timer of a task that comes back"
     assert counts[READY] == tube.ready_count(), "READY tasks"
     assert counts[TAKEN] == tube.taken, "TAKEN tasks"
     assert counts[DELAYED] == tube.delayed, "DELAYED tasks"

@@ -30,8 +30,8 @@ from tuque.core.task import (
 )
 from tuque.core.task_records import tell_task, tell_task_state, tell_tube
 from tuque.tubes.book import Tubes
-from tuque.tubes.options import PRI_DEFAULT, PutDone, PutSpec, Told
-from tuque.tubes.tube import Tube
+from tuque.tubes.options import CHANGES_MAX, PRI_DEFAULT, PutDone, PutSpec, Told
+from tuque.tubes.tube import CHANGE_BYTES, Tube
 
 RESERVE: Final = 999  # numbers of a temporary tube that a restart may leave out
 
@@ -107,6 +107,8 @@ def arm(n: Node, t: Tubes, task: Task, at_ms: i64) -> None:
 
 def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: bytes) -> None:
     """Notice of a change for pollers, subscribers and the tube's callback (T12)."""
+    if len(tube.ring) < CHANGES_MAX:
+        t.bytes_used += CHANGE_BYTES
     notice = tube.note(event, task.number, i64(task.status), n.now_ms)
     if tube.subscribers > 0 or len(tube.on_task_change) > 0:
         t.told.append(Told(tube.name, notice, task))

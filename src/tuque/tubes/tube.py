@@ -19,6 +19,7 @@ from tuque.tubes.options import CHANGES_MAX, Change, Putter
 from tuque.tubes.order import BURIED_BIT, Order
 
 TUBE_BYTES: Final = 4000
+CHANGE_BYTES: Final = 110
 
 
 @final
@@ -85,6 +86,10 @@ class Tube(Queue):
     def ready_count(self) -> i64:
         """Tasks that are READY, in busy sub-queues too."""
         return self.length - self.plain
+
+    def bytes_used(self) -> i64:
+        """What the tube costs beside its tasks (M1)."""
+        return TUBE_BYTES + CHANGE_BYTES * len(self.ring) + self.driver.bytes_used
 
     def is_full(self) -> bool:
         """Whether a put must wait, or is refused (T7)."""
