@@ -97,8 +97,8 @@ def test_queued_jobs_can_be_fetched_elsewhere_at_once() -> None:
 
 def test_only_what_was_asked_counts() -> None:
     """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
-    nodes that stay have said that they have it as REPLICATE asks for, or all of them if these are
-    fewer."""
+    nodes that stay have answered that they have it as REPLICATE asks for, or all of them if these
+    are fewer; a GOTJOB is no answer, since RELEASE may have crossed it."""
     lab = Lab(4)
     id = lab.add(0, replicate=2)
     n = lab.nodes[0]
@@ -137,7 +137,8 @@ def test_a_delay_goes_on_elsewhere() -> None:
 
 
 def test_a_job_at_a_worker_keeps_its_time() -> None:
-    """K7.2 more copies are made (K5.3), until as many nodes that stay have said that they have it
+    """K7.2 more copies are made (K5.3), until as many nodes that stay have answered that they
+    have it
 
     R2.5 A copy made by repair (K5.3) takes over the due time that the sender has"""
     lab = Lab(2)
@@ -233,7 +234,7 @@ def test_nobody_to_give_to() -> None:
 
 
 def test_two_leave_at_once() -> None:
-    """K7.2 until as many nodes that stay have said that they have it as REPLICATE asks for"""
+    """K7.2 until as many nodes that stay have answered that they have it as REPLICATE asks for"""
     lab = Lab(4)
     ids = [lab.add(k % 4, replicate=2) for k in range(40)]
     lab.leave(0)
@@ -294,7 +295,7 @@ def test_a_full_node_is_passed_over() -> None:
 
 
 def test_a_node_that_goes_away_meanwhile() -> None:
-    """K7.2 until as many nodes that stay have said that they have it as REPLICATE asks for"""
+    """K7.2 until as many nodes that stay have answered that they have it as REPLICATE asks for"""
     lab = Lab(4)
     ids = [lab.add(0, replicate=2) for _ in range(30)]
     lab.hold(2, 0)

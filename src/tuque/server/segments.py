@@ -86,21 +86,11 @@ def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
     is_end = pc.is_in(kinds, _HAS_STAMPS)
     is_either = pc.or_(is_added, is_end)
 
-    def spread(mask: Any, short: Any) -> Any:
-        """A short column at full length: null where the mask is false."""
-        return pc.replace_with_mask(pa.nulls(rows, short.type), mask, short)
-
     def number(name: str, mask: Any, kind: Any) -> Any:
         return spread(mask, numbers(raw[name], kind))
 
     def instant(name: str) -> Any:
         return spread(is_end, instants(numbers(raw[name], pa.int64())))
-
-    def repeated(short: Any, mask: Any) -> Any:
-        """Few different texts: their numbers, null where the mask is false."""
-        coded = short.dictionary_encode()
-        texts_of = coded.dictionary.cast(pa.string())
-        return pa.DictionaryArray.from_arrays(spread(mask, coded.indices), texts_of)
 
     ts_ms = numbers(raw["ts"], pa.int64())
     queues = texts(numbers(raw["queue_lens"], pa.int32()), raw["queues"])
@@ -128,6 +118,18 @@ def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
         number("timeouts", is_end, pa.int32()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=HOT_SCHEMA), ts_ms
+
+
+def spread(mask: Any, short: Any) -> Any:
+    """A short column at full length: null where the mask is false."""
+    return pc.replace_with_mask(pa.nulls(len(mask), short.type), mask, short)
+
+
+def repeated(short: Any, mask: Any) -> Any:
+    """Few different texts at full length: their numbers, null where the mask is false."""
+    coded = short.dictionary_encode()
+    texts_of = coded.dictionary.cast(pa.string())
+    return pa.DictionaryArray.from_arrays(spread(mask, coded.indices), texts_of)
 
 
 def ids(kinds: Any, raw: Any) -> Any:
