@@ -118,7 +118,7 @@ def dying_format(asked: dict[str, Any]) -> type[Any]:
                 return found
             kind = type(found)
 
-            class Dying(kind):  # type: ignore[misc, valid-type]
+            class Dying(kind):  # type: ignore[misc, valid-type] # found as it runs
                 leased = 0
 
                 def latestOffset(self, start: Any, limit: Any) -> Any:
@@ -138,7 +138,7 @@ def dying_format(asked: dict[str, Any]) -> type[Any]:
                 return found
             kind = type(found)
 
-            class Dying(kind):  # type: ignore[misc, valid-type]
+            class Dying(kind):  # type: ignore[misc, valid-type] # found as it runs
                 def commit(self, messages: Any, batchId: int) -> None:
                     if batchId == last and point == "staged":
                         die()
