@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled sim chaos fuzz bench lint types docs build clean
+.PHONY: help setup demo test test-compiled models sim chaos fuzz bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -33,6 +33,9 @@ test: setup ## run the tests on the sources as they are (interpreted)
 
 test-compiled: setup ## run the tests on the installed, compiled modules
 	@env -u PYTHONPATH TUQUE_EXPECT_COMPILED=1 $(PY) -P -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+
+models: setup ## ask the tubes 200,000 things that plain models of them answer, too
+	@$(SOURCES) TUQUE_TUBE_OPS=40000 $(PY) -m pytest -q tests/tubes/test_tube_models.py $(ARGS)
 
 sim: setup ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what is installed
 	@env -u PYTHONPATH $(PY) -P -m tuque.sim --jobs $(JOBS) --past tests/sim/past_failures.txt $(ARGS)
