@@ -200,7 +200,7 @@ def test_a_manifest_of_a_newer_format_is_refused() -> None:
     with pytest.raises(JournalError, match=f"version {VERSION + 1}"):
         decode_manifest(data, "manifest")
     with pytest.raises(JournalError, match="manifest is damaged; run: tuque journal repair"):
-        decode_manifest(data.replace(b"3", b"4", 1), "manifest")
+        decode_manifest(data.replace(text, b"tuque-journal %d\n" % (VERSION + 2)), "manifest")
 
 
 def test_a_torn_tail_is_cut_or_refused_as_configured() -> None:
