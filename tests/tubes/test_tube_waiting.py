@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from told_events import Told
 from tube_home import START_MS, Home, refused
 
+from tuque.core.events import KIND_NAMES
 from tuque.core.procedures import check, remove, stop_waiting
 from tuque.core.timers import next_timer_ms
 from tuque.tubes import admin, ops, sessions
@@ -168,3 +170,33 @@ def test_a_dead_task_is_not_taken_while_its_timer_is_late(home: Home) -> None:
     assert home.take(tube) == 1
     assert home.calls(tube)["ttl"] == 1
     check(home.n)
+
+
+def test_histories_and_the_ledger_know_tasks(home: Home) -> None:
+    """E1, G9: a task has the events and the causes of a job."""
+    n = home.n
+    tube = home.make("fifottl", ttr_ms=1000)
+    home.put(tube)
+    home.take(tube)
+    home.pass_ms(1020)  # ttr
+    home.take(tube)
+    ops.release(n, home.t, tube, 1, 0, 0)
+    home.take(tube)
+    home.ack(tube, 0)
+    home.put(tube, ttl_ms=500)
+    home.pass_ms(520)
+    ops.delete(n, home.t, tube, home.put(tube).number)
+    home.put(tube)
+    home.take(tube)
+    sessions.on_client_gone(n, home.t, 1)
+    admin.truncate(n, home.t, tube)
+    assert n.events is not None
+    kinds = [KIND_NAMES[kind] for kind in Told(n.events.open).kinds]
+    assert kinds == [
+        *("added", "delivered", "requeued", "delivered", "nacked", "delivered", "acked"),
+        *("added", "expired", "added", "deleted"),
+        *("added", "delivered", "requeued", "deleted"),
+    ]
+    ledger = n.ledger
+    assert (ledger.created, ledger.gc_acked, ledger.expired, ledger.admin_deleted) == (4, 1, 1, 2)
+    check(n)
