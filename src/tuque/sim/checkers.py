@@ -130,6 +130,9 @@ class Watcher:
                 self.lose_ack(machine, add, back)
             if back == "old" and add.id:
                 add.excuse = "an old disk came back"
+            if machine.settings.policy != "always" and add.id in machine.kept:
+                if add.id not in shell.n.jobs:
+                    add.ack_excuse = f"{machine.name} had given it away, which was not synced yet"
             if machine.settings.policy == "no" and add.id in machine.kept and add.retry_s == 0:
                 add.excuse = "a hand-out was not synced, as the policy says"
 
