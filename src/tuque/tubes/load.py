@@ -136,6 +136,8 @@ class TubeLog:
             enter_tube(n, t, made(n, draft, factory()))
         if self.in_replicaset and self.ttr_ms > 0:
             for session in self.sessions.values():
+                if session.number in t.sessions:
+                    continue  # it lives: only the data were loaded again
                 session.until_ms = n.now_ms + self.ttr_ms  # T14.3
                 enter_session(t, session)
                 heappush(t.session_ends, (session.until_ms, session.number))
