@@ -29,7 +29,7 @@ from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PRI_DEFAULT, PutSpec, TubeOptions
 
 STEPS = 60
-OPS = int(os.environ.get("TUQUE_TUBE_OPS", "3000"))
+OPS = int(os.environ.get("TUQUE_TUBE_OPS", "2400"))
 NODE_ID = b"a" * 40
 START_MS = 1_700_000_000_000
 

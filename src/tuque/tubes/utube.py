@@ -37,7 +37,7 @@ class UTube(Driver):
         self.is_keyed = True
         self.lanes: dict[bytes, Lane] = {}
         self.heads: list[tuple[int, int, bytes]] = []  # heap of (pri, number, key)
-        self.count: i64 = 0
+        self.last: Lane | None = None  # the one looked up last: a take needs it twice
 
     def lane(self, key: bytes) -> Lane:
         """The sub-queue, made when absent."""
@@ -51,10 +51,20 @@ class UTube(Driver):
     def enter(self, task: Task) -> None:
         """The task is READY now."""
         lane = self.lane(task.subqueue)
+        self.last = lane
         task.subqueue = lane.key  # all tasks of a lane share one key object
         lane.order.push(task)
         if lane.taken == 0:
             self.list_head(lane)
+
+    def known(self, key: bytes) -> Lane:
+        """The sub-queue of a task that it has."""
+        last = self.last
+        if last is not None and last.key is key:
+            return last
+        lane = self.lanes[key]
+        self.last = lane
+        return lane
 
     def list_head(self, lane: Lane) -> None:
         """Put the first task of an idle lane among the heads, unless it stands there."""
@@ -84,26 +94,27 @@ class UTube(Driver):
             number: i64 = heads[0][1]
             lane = self.lanes.get(heads[0][2])
             if lane is not None and lane.taken == 0 and lane.listed == number:
+                self.last = lane
                 return lane.order.first()
             heappop(heads)
         return None
 
     def took(self, task: Task) -> None:
         """`first` was taken: its lane is busy."""
-        lane = self.lanes[task.subqueue]
+        lane = self.known(task.subqueue)
         lane.order.pop()
         lane.taken += 1
         lane.listed = UNLISTED
 
     def left(self, task: Task) -> None:
         """A READY task of the lane is none any more."""
-        lane = self.lanes[task.subqueue]
+        lane = self.known(task.subqueue)
         lane.order.left()
         self.settle(lane)
 
     def freed(self, task: Task) -> None:
         """The task of the lane is TAKEN no longer."""
-        lane = self.lanes[task.subqueue]
+        lane = self.known(task.subqueue)
         lane.taken -= 1
         self.settle(lane)
 
@@ -122,6 +133,7 @@ class UTube(Driver):
         else:
             lane.order.compact()  # buried tasks of it may come back, to another lane
             del self.lanes[lane.key]
+            self.last = None
             self.bytes_used -= LANE_BYTES + len(lane.key)
 
     def listing(self) -> list[Task]:
