@@ -16,14 +16,14 @@ def score_of(seeds: int, *findings: str) -> Score:
     return score
 
 
-@pytest.mark.parametrize("rule", ["lost", "twice", "internal", "once", "commit"])
+@pytest.mark.parametrize("rule", ["internal", "ledger", "empty"])
 def test_one_grave_finding_is_enough(rule: str) -> None:
     assert rule in TEXTS
     assert is_too_much(score_of(100_000, f"{rule} at 1.000 s: b'<1>'"), 2)
 
 
-def test_mild_findings_may_be_rare() -> None:
-    mild = "leftover at 77.000 s: n4 still has 1 tombstones"
+def test_other_findings_may_be_rare() -> None:
+    mild = "lost at 40.000 s: b'<1>' is gone: 0 copies were lost, W = 2"
     assert not is_too_much(score_of(1_000), 2)
     assert not is_too_much(score_of(1_000, mild, mild), 2)
     assert is_too_much(score_of(1_000, mild, mild, mild), 2)
