@@ -40,6 +40,16 @@ class QueueAgainstList(RuleBasedStateMachine):
         self.queue.push(job)
         self.inside.append(job)
 
+    @precondition(lambda self: self.outside)
+    @rule(which=st.integers(0, 10**6))
+    def come_again(self, which: int) -> None:
+        """The node forgot the job and was sent it again: the same id, another object."""
+        old = self.outside.pop(which % len(self.outside))
+        job = Job(old.id, b"q", b"", old.ctime_ns, 1 << 50, 1, 0, 1)
+        job.state = QUEUED
+        self.queue.push(job)
+        self.inside.append(job)
+
     @precondition(lambda self: self.inside)
     @rule(which=st.integers(0, 10**6))
     def leave(self, which: int) -> None:
@@ -89,3 +99,21 @@ def test_stale_entries_are_dropped() -> None:
     assert queue.length == 1
     assert len(queue.items) + len(queue.back) < 3000
     assert queue.pop() is jobs[0]
+
+
+def test_a_job_that_is_sent_again_meets_its_old_entry() -> None:
+    """Two entries of one id in the heap: they are told apart without comparing jobs."""
+    queue = Queue(b"q", 1, 0)
+
+    def push(number: int) -> Job:
+        job = Job(b"%040d" % number, b"q", b"", number, 1 << 50, 0, 0, 1)
+        job.state = QUEUED
+        queue.push(job)
+        return job
+
+    last, old = push(9), push(1)
+    old.state = ACTIVE
+    queue.left()
+    new = push(1)
+    assert queue.length == 2
+    assert [queue.pop(), queue.pop(), queue.pop()] == [new, last, None]

@@ -33,7 +33,8 @@ class Queue:
         self.atime_ms: i64 = now_ms  # last enqueue or fetch
         self.items: list[Job] = []
         self.head: i64 = 0
-        self.back: list[tuple[int, bytes, Job]] = []
+        self.back: list[tuple[int, bytes, int, Job]] = []
+        self.put_back: i64 = 0  # entries of `back` ever made, each has another number
         self.length: i64 = 0
         self.pause: i64 = 0
         self.jobs_in: i64 = 0
@@ -52,7 +53,10 @@ class Queue:
         if size == self.head or _before(items[size - 1], job):
             items.append(job)
         else:
-            heappush(self.back, (job.ctime_ns, job.id, job))
+            # A job that left may come again while its old entry is still there: the number
+            # tells the two apart, for jobs have no order of their own.
+            self.put_back += 1
+            heappush(self.back, (job.ctime_ns, job.id, int(self.put_back), job))
         self.length += 1
         self.drop_stale()
 
@@ -61,7 +65,7 @@ class Queue:
         job = self.first()
         if job is None:
             return None
-        if len(self.back) > 0 and self.back[0][2] is job:
+        if len(self.back) > 0 and self.back[0][3] is job:
             heappop(self.back)
         else:
             self.advance()
@@ -74,14 +78,14 @@ class Queue:
         while self.head < len(items) and items[self.head].state != QUEUED:
             self.advance()
         back = self.back
-        while len(back) > 0 and back[0][2].state != QUEUED:
+        while len(back) > 0 and back[0][3].state != QUEUED:
             heappop(back)
         if self.head < len(items):
             job = items[self.head]
-            if len(back) == 0 or not _before(back[0][2], job):
+            if len(back) == 0 or not _before(back[0][3], job):
                 return job
         if len(back) > 0:
-            return back[0][2]
+            return back[0][3]
         return None
 
     def advance(self) -> None:
@@ -152,20 +156,20 @@ def _before(a: Job, b: Job) -> bool:
     return a.id < b.id
 
 
-def _merge(found: list[Job], back: list[tuple[int, bytes, Job]], most: i64) -> list[Job]:
+def _merge(found: list[Job], back: list[tuple[int, bytes, int, Job]], most: i64) -> list[Job]:
     """`found` and the returned jobs in one order, each once, at most `most`."""
-    keyed = [entry for entry in back if entry[2].state == QUEUED]
+    keyed = [entry for entry in back if entry[3].state == QUEUED]
     for job in found:
-        keyed.append((job.ctime_ns, job.id, job))
+        keyed.append((job.ctime_ns, job.id, 0, job))
     keyed.sort(key=_order)
     merged: list[Job] = []
     for entry in keyed:
         if len(merged) == most:
             break
-        if len(merged) == 0 or merged[len(merged) - 1] is not entry[2]:
-            merged.append(entry[2])
+        if len(merged) == 0 or merged[len(merged) - 1] is not entry[3]:
+            merged.append(entry[3])
     return merged
 
 
-def _order(entry: tuple[int, bytes, Job]) -> tuple[int, bytes]:
+def _order(entry: tuple[int, bytes, int, Job]) -> tuple[int, bytes]:
     return entry[0], entry[1]
