@@ -364,7 +364,8 @@ class Leasing:
     def find_ids(self, ended: Machine | None = None, dead: Shell | None = None) -> None:
         """Look for what was published, or added without an answer, in all memories.
 
-        Of a process that ended only what its disk has is more than it ever was for anybody.
+        Of a process that ended only what its disk has, or what was answered, is more than it
+        ever was for anybody.
         """
         self.history.count(
             "rows and keys checked", sum(add.is_once for add in self.history.adds.values())
@@ -372,7 +373,8 @@ class Leasing:
         for shell in [dead, *(m.shell for m in self.cluster.machines)]:
             for job in shell.n.jobs.values() if shell is not None else ():
                 add = self.history.adds.get(job.body[: job.body.find(b">") + 1])
-                if shell is dead and ended is not None and job.id not in ended.kept:
+                is_known = ended is None or job.id in ended.kept
+                if shell is dead and not is_known and (add is None or not add.done_us):
                     continue
                 if add is not None and add.is_once:
                     self.history.meet(add, job.id)

@@ -72,6 +72,8 @@ class Publication:
         if not self.is_done:
             self.is_done = True
             for row in self.rows:
+                if reply == -1:
+                    row.repl = 1  # it had perhaps been published with fewer copies (Z3.3)
                 row.outcome = OK
                 row.done_us = self.cluster.world.now_us
 
