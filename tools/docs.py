@@ -1,4 +1,4 @@
-"""Make docs/commands.md and docs/configuration.md from the command table and the options.
+"""Make docs/commands.md and docs/configuration.md, and the states in docs/tubes.md, from tables.
 
 `python tools/docs.py` writes them; with `--check` it only says whether they are up to date.
 """
@@ -11,6 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from tuque.core.task import (  # noqa: E402  the path is set above
+    DONE,
+    STATUS_NAMES,
+    TRANSITIONS,
+)
 from tuque.server.kinds import Memory, memory_text  # noqa: E402  the path is set above
 from tuque.server.options import OPTIONS, Opt  # noqa: E402  the path is set above
 from tuque.wire.commands import ROWS  # noqa: E402  the path is set above
@@ -96,7 +101,34 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"docs/commands.md": commands_md, "docs/configuration.md": configuration_md}
+def state_diagram() -> str:
+    """The states of a task as a picture (Mermaid) and a table, from the table of arrows."""
+    names = {0: "[*]", DONE: "[*]"}
+    rows = [(old, why.decode(), new) for old, why, new in TRANSITIONS]
+    out = ["", "```mermaid", "stateDiagram-v2"]
+    for old, why, new in rows:
+        ends = [names.get(one) or STATUS_NAMES[one].decode() for one in (old, new)]
+        out.append(f"    {ends[0]} --> {ends[1]}: {why}")
+    out += ["```", "", "| from | by | to |", "|---|---|---|"]
+    for old, why, new in rows:
+        cells = [f"{STATUS_NAMES[one].decode()} `{chr(one)}`" if one else "" for one in (old, new)]
+        out.append(f"| {cells[0]} | {why} | {'gone' if new == DONE else cells[1]} |")
+    return "\n".join([*out, "", ""])
+
+
+def tubes_md() -> str:
+    """The page of tubes as it is, with the states between its two marks made anew."""
+    text = (ROOT / "docs/tubes.md").read_text("utf-8")
+    begin = text.index("-->", text.index("<!-- states: made")) + 3
+    end = text.index("<!-- states end -->")
+    return text[:begin] + "\n" + state_diagram() + text[end:]
+
+
+PAGES = {
+    "docs/commands.md": commands_md,
+    "docs/configuration.md": configuration_md,
+    "docs/tubes.md": tubes_md,
+}
 
 
 def main() -> int:

@@ -1,0 +1,73 @@
+"""The examples in docs/tubes.md and docs/from-tarantool-queue.md run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_nodes import RealNode
+
+from tuque import Client
+from tuque.client import tubes
+from tuque.client.sync import Client as Threads
+from tuque.client.tube import Tube
+from tuque.server.tube_cmds import SUBCOMMANDS
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+MOVES = "from-tarantool-queue.md"
+
+
+def run_examples(page: str, url: str) -> dict[str, Any]:
+    """Run all Python of the page, one after the other; the names at the end."""
+    names: dict[str, Any] = {"__name__": "page"}
+    for at, text in enumerate(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.S)):
+        example = text.replace("tuque://127.0.0.1:7711", url)
+        exec(compile(example, f"{page}, example {at + 1}", "exec"), names)
+    return names
+
+
+def test_tubes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On a node of its own: the page names its tubes."""
+    node = RealNode(tmp_path)
+    node.start()
+    try:
+        names = run_examples("tubes.md", node.url)
+        names["on_change"]("mail", "put", 3, "READY", b"")
+        assert capsys.readouterr().out.endswith("mail 3: put, now READY\n")
+        with Client(node.url) as client:
+            assert client.tube_list() == ["mail", "reports", "pages"]
+            assert client.tube("reports").info().taken == 0
+    finally:
+        node.stop()
+
+
+def test_moving(real_node: RealNode) -> None:
+    move = run_examples(MOVES, real_node.url)["move"]
+    with Client(real_node.url) as client:
+        old, new = client.tube("docs-old"), client.tube("docs-new")
+        old.create("fifo")
+        new.create("fifo")
+        for n in range(3):
+            old.put({"n": n})
+        assert move(old, new) == 3
+        assert [new.take(0).value for _ in range(3)] == [{"n": n} for n in range(3)]
+
+
+def test_every_call_of_the_table_exists() -> None:
+    """The words of RESP are subcommands, the calls of Python are methods, and none is left out."""
+    rows = [line.split(" | ") for line in (DOCS / MOVES).read_text().splitlines()]
+    rows = [row for row in rows if len(row) == 3 and row[0].startswith("| `")]
+    words = {word for row in rows for word in re.findall(r"TUBE ([A-Z]+)", row[1])}
+    assert words <= {name.decode() for name in SUBCOMMANDS}
+    unlisted = {name.decode() for name in SUBCOMMANDS} - words
+    assert unlisted == {"INFO", "UNSUBSCRIBE"}
+    called = re.findall(r"`?(tube|client(?:\.tube\(name\))?)\.(\w+)\(", "".join(r[2] for r in rows))
+    assert len(called) >= 22
+    for owner, name in called:
+        kind: type = Threads if owner == "client" and name != "create" else Tube
+        assert hasattr(kind, name), name
+    assert {name for _, name in called} >= {
+        name for name in vars(tubes) if hasattr(Tube, name) and name[0] != "_"
+    } - {"info"}
