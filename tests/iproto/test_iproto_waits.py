@@ -300,6 +300,7 @@ def test_a_prefix_of_the_operator(guarded: IprotoBox) -> None:
     assert admin.call("my.box.t:put", 1)[1] == 33
     admin.call("queue.tube.t:grant", "bob", {"call": True, "prefix": "my.box"})
     assert bob.call("my.box.t:put", 1) == [[0, "r", 1]]
+    assert bob.call("queue.statistics", "t")[0]["tasks"]["ready"] == 1
     assert bob.call(PUT, 1)[1] == 42
     assert admin.call("my.box.t:put", 1)[1] == 33
 
