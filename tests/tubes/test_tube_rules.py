@@ -178,6 +178,8 @@ def test_views_see_a_queue(home: Home) -> None:
     assert home.take(tube) == 0
     states = [show(home.n, task)["state"] for task in (a, b, late)]
     assert states == [b"active", b"queued", b"active"]
+    shown = show(home.n, late)
+    assert [shown[name] for name in ("task", "status", "pri", "utube")] == [2, b"DELAYED", 0, b"k"]
     assert qstat(home.n, tube)["len"] == 1
     assert qpeek(home.n, b"t", 5) == [[b"t", b.id, b"b"]]
     set_pause(home.n, b"t", PAUSE_OUT)

@@ -10,6 +10,7 @@ from tuque.core.job import ACKED, BODYLESS, QUEUED, STATE_NAMES, WAIT_REPL, Job
 from tuque.core.node import Node
 from tuque.core.peers import slots_of
 from tuque.core.queue import PAUSE_NAMES, Queue
+from tuque.core.task import STATUS_NAMES, Task
 
 
 def show(n: Node, job: Job) -> dict[str, object]:
@@ -20,7 +21,7 @@ def show(n: Node, job: Job) -> dict[str, object]:
     is_waiting = job.state == WAIT_REPL
     is_timed = job.qtime_ms != 0 and not is_acked
     left_ms: i64 = job.expire_ms - now_ms
-    return {
+    fields: dict[str, object] = {
         "id": job.id,
         "queue": None if is_bodyless else job.queue,
         "state": STATE_NAMES[job.state],
@@ -37,6 +38,12 @@ def show(n: Node, job: Job) -> dict[str, object]:
         "next-awake-within": max(0, int(next_awake_ms(job) - now_ms)),
         "body": None if is_acked else job.body,
     }
+    if isinstance(job, Task):
+        fields["task"] = int(job.number)  # T1.7
+        fields["status"] = STATUS_NAMES[job.status]
+        fields["pri"] = int(job.pri)
+        fields["utube"] = job.subqueue
+    return fields
 
 
 def node_ids(n: Node, mask: i64) -> list[bytes]:
