@@ -297,6 +297,8 @@ def test_subqueues_that_are_no_text(box: IprotoBox, utube: Any, same: Any) -> No
     assert conn.call("queue.tube.t:take", 0) == [[0, "t", 1]]
     assert conn.call("queue.tube.t:take", 0) == []
     assert refused(conn.call(put, 3, {"utube": [1]}))[0] == 32
+    text = "utube must be at most 512 bytes"
+    assert refused(conn.call(put, 3, {"utube": "x" * 513})) == (32, text)
 
 
 def test_take_timeouts_that_are_none(box: IprotoBox) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from iproto_raw import Conn
@@ -48,6 +50,59 @@ def test_what_was_answered_survives_a_crash(server: IprotoServer) -> None:
             assert conn.call(TAKE, 0) == [[number, "t", one]]
     assert conn.call("queue.tube.t:peek", 4) == [[4, "!", None]]
     assert conn.call(PUT, "next", {"utube": 9}) == [[5, "r", "next"]]
+
+
+def everything(conn: Conn, names: list[str]) -> dict[str, dict[int, tuple[str, Any]]]:
+    """Status and data of every task; those that are TAKEN count as READY."""
+    found: dict[str, dict[int, tuple[str, Any]]] = {}
+    for name in names:
+        tasks: dict[int, tuple[str, Any]] = {}
+        for status in "rt~!":
+            (listed,) = conn.call(f"queue.tube.{name}:tasks_by_state", status, 100_000)
+            for number, told, data in listed:
+                assert told == status
+                tasks[number] = ("r" if told == "t" else told, data)
+        found[name] = tasks
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_history_survives_a_crash(server: IprotoServer, seed: int) -> None:
+    """C8.3, T14: all that was answered is there, and nothing else; numbers go on."""
+    chance = random.Random(seed)
+    conns = [connect(server) for _ in range(3)]
+    names = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
+    for name in names:
+        assert conns[0].call("queue.create_tube", name, name, {"capacity": 20}) == []
+    methods = ["put"] * 6 + ["take"] * 4 + "ack release bury kick delete touch peek".split()
+    for _ in range(15):
+        asked = []
+        for _ in range(60):
+            conn, method = chance.choice(conns), chance.choice(methods)
+            args: list[Any] = [chance.randrange(60)]
+            if method == "put":
+                data = chance.choice([chance.random(), "text", b"\0", {"a": [None]}])
+                delay = chance.choice([0, 0, 5_000])
+                utube = str(chance.randrange(4))
+                args = [data, {"utube": utube, "pri": chance.randrange(3), "delay": delay}]
+            elif method == "take":
+                args = [0]
+            elif method in ("release", "touch"):
+                args.append(100 if method == "touch" else {"delay": chance.choice([0, 5_000])})
+            name = chance.choice(names)
+            asked.append((conn, conn.ask_call(f"queue.tube.{name}:{method}", *args)))
+        for conn, sync in asked:
+            assert conn.hear(sync).code in (0, 32)
+    before = everything(conns[0], names)
+    assert all(len(tasks) > 3 for tasks in before.values())
+    put_next = {name: conns[0].call("queue.statistics", name)[0]["calls"]["put"] for name in names}
+    server.kill()
+    server.start()
+    conn = connect(server)
+    assert everything(conn, names) == before
+    for name in names:
+        if name != "limfifottl":
+            assert conn.call(f"queue.tube.{name}:put", 1)[0][0] == put_next[name]
 
 
 def test_both_ports_and_users_are_checked_at_start(tmp_path: Path) -> None:

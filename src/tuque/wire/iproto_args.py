@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.tubes.options import PRI_DEFAULT, PutSpec, TubeOptions
+from tuque.wire.args import UTUBE_MAX
 from tuque.wire.iproto import E_FIELD_TYPE, E_KEY_COUNT, E_KEY_TYPE, E_PROC, IprotoError
 from tuque.wire.msgpack import ARRAY, BIN, BOOL, EXT, FLOAT, INT, MAP, NIL, STR, Value
 
@@ -195,7 +196,10 @@ def kick_count(args: list[Value]) -> i64:
 def subqueue(value: Value) -> bytes:
     """[I6] The name of a sub-queue: numbers and booleans by their text (I6.6)."""
     if value.kind in (STR, BIN, INT, FLOAT, BOOL):
-        return shown(value)
+        name = shown(value)
+        if len(name) > UTUBE_MAX:
+            raise IprotoError(E_PROC, b"utube must be at most %d bytes" % UTUBE_MAX)
+        return name
     text = b"utube must be a string, a number or a boolean, not a %s" % LUA_TYPES[value.kind]
     raise IprotoError(E_PROC, text)
 
