@@ -73,3 +73,26 @@ def test_views(client: Any) -> None:
         client.add_job("seen", "b")
     assert client.pause("seen", kw_none=True) == b"none"
     assert client.hello()[0] == 1
+
+
+def test_a_tube_is_a_queue_for_it(client: Any, server: RealServer) -> None:
+    """Priorities are the tube's; ids, counters and acknowledgements as ever."""
+    wire = server.wire()
+    assert wire("TUBE", "CREATE", "tube", "fifottl") == b"OK"
+    wire("TUBE", "PUT", "tube", "later", "PRI", 5)
+    job_id = client.add_job("tube", "body", timeout=100, replicate=1, ttl=600, retry=7)
+    assert client.qlen("tube") == 2
+    assert client.get_job(["tube"]) == [(b"tube", job_id, b"body")]
+    assert client.working(job_id) == 7
+    client.nack_job(job_id)
+    jobs = client.get_job(["tube"], timeout=500, count=2, withcounters=True)
+    assert [(job[2], job[3]) for job in jobs] == [(b"body", 1), (b"later", 0)]
+    client.ack_job(job_id)
+    client.fast_ack(jobs[1][1])
+    assert client.show(job_id) is None
+    assert client.qstat("tube", return_dict=True)
+    assert wire("TUBE", "STATISTICS", "tube")[3][1] == 2
+    delayed = client.add_job("tube", "b", delay=100, asynchronous=True)
+    assert wire("TUBE", "PEEK", "tube", 2)[1] == b"DELAYED"
+    client.del_job(delayed)
+    assert wire("TUBE", "DROP", "tube") == b"OK"

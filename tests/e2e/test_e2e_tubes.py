@@ -252,6 +252,28 @@ def test_a_node_that_leaves_sends_takers_home(make_server: object) -> None:
     assert taker.read().startswith("LEAVING ")
 
 
+def test_a_new_password_ends_what_waits(make_server: object) -> None:
+    """C5.4, T16.2: who must log in neither waits, nor puts, nor hears of changes."""
+    server = make_server()  # type: ignore[operator]  # the fixture of this folder
+    wire, taker, putter, listener = (server.wire() for _ in range(4))
+    make(wire, "empty", "fifo")
+    make(wire, "full", "limfifottl", "CAPACITY", 1)
+    wire("TUBE", "PUT", "full", "first")
+    taker.send("TUBE", "TAKE", "empty")
+    putter.send("TUBE", "PUT", "full", "second", "TIMEOUT", 60)
+    listener("HELLO", 3)
+    listener("TUBE", "SUBSCRIBE", "full")
+    blocked(wire, "empty", 1)
+    wait_for(lambda: figures(wire, "full")["waiting-puts"] == 1)
+    assert wire("CONFIG", "SET", "requirepass", "pw") == b"OK"
+    assert taker.read().startswith("NOAUTH")
+    assert putter.read().startswith("NOAUTH")
+    assert wire("AUTH", "pw") == b"OK"
+    assert wire("TUBE", "DELETE", "full", 0)[1] == b"DONE"
+    assert figures(wire, "full") | {"ready": 0, "subscribers": 0} == figures(wire, "full")
+    assert listener.is_quiet(0.05)
+
+
 @pytest.fixture
 def plugged(tmp_path: Path, make_server: object, monkeypatch: pytest.MonkeyPatch) -> RealServer:
     """A server beside which a package brings a type of tube and a callback."""

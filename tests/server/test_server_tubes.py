@@ -217,6 +217,7 @@ def test_changes_are_polled(tube: Door) -> None:
     assert tube.value("TUBE CHANGES t COUNT 2") == rows
     assert tube.value("TUBE CHANGES t AFTER 1") == [[2, b"ack", 0, b"DONE", now]]
     assert tube("TUBE CHANGES t AFTER 2") == b"*0\r\n"
+    assert tube.value("TUBE CHANGES t AFTER 3 COUNT 2") == rows  # of an earlier life of the node
     assert tube("TUBE CHANGES t AFTER -2").startswith(b"-ERR AFTER must be")
 
 
@@ -271,6 +272,7 @@ def test_a_node_that_leaves(tube: Door) -> None:
     tube.n.is_leaving = True
     leaving = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
     assert tube("TUBE PUT t y") == leaving
+    assert tube("ADDJOB t y 0") == leaving  # T1.2
     assert tube.value("TUBE TAKE t")[0] == 0
     assert tube("TUBE TAKE t") == leaving
     assert tube("TUBE TAKE t TIMEOUT 0") == b"*-1\r\n"

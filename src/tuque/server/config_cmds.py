@@ -16,6 +16,7 @@ from tuque.server.journaling import turn_off, turn_on
 from tuque.server.options import ConfigError
 from tuque.server.rewrite import RewriteError, rewrite
 from tuque.server.state import Figures, Server, apply_settings, log
+from tuque.server.tube_notices import leave_notices
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import E_ACCESS
 
@@ -91,6 +92,7 @@ def lock_out(s: Server, c: Client) -> None:
     if c.is_monitor:
         c.is_monitor = False
         s.monitors.remove(c)
+    leave_notices(s, c, list(c.watched))
     if c.is_blocked:
         s.unblock(c)
         c.error(NOAUTH)

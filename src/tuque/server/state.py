@@ -31,7 +31,7 @@ from tuque.server.notes import log
 from tuque.server.peers import Bus
 from tuque.server.tube_notices import Notices
 from tuque.tubes.hooks import tubes_of
-from tuque.tubes.sessions import on_client_gone
+from tuque.tubes.sessions import forget_puts, on_client_gone
 from tuque.wire.commands import Command, table
 
 __all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
@@ -163,7 +163,9 @@ class Server:
             self.blocked -= 1
             stop_waiting(self.n, c.number)
             c.is_taking = False
-            c.is_putting = False  # the task is put all the same, unless the client goes (T7.3)
+            if c.is_putting:
+                c.is_putting = False
+                forget_puts(tubes_of(self.n), c.number)
         if len(c.holes) > 0:
             c.first_serial += len(c.holes)
             c.holes = []

@@ -154,8 +154,11 @@ def changes(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T12] TUBE CHANGES tube [AFTER number] [COUNT n]: notices kept, oldest first (T16.1)."""
     found = pairs(args, 3, [b"AFTER", b"COUNT"])
     after = ranged(found.get(b"AFTER", b"-1"), -1, NUMBER_MAX, BAD_AFTER)
+    tube = tube_named(t, args[2])
+    if after >= tube.change_seq:
+        after = -1  # told by an earlier life of this node
     rows: list[object] = []
-    for one in t.changes(tube_named(t, args[2]), after, count_of(found)):
+    for one in t.changes(tube, after, count_of(found)):
         row = [int(one.seq), one.event, int(one.number), STATUS_NAMES[one.status], int(one.at_ms)]
         rows.append(row)
     c.reply(rows)

@@ -32,7 +32,6 @@ from tuque.server.tube_admin import (
     unsubscribe,
 )
 from tuque.server.tube_replies import (
-    LEAVING,
     await_room,
     put_none,
     put_task,
@@ -41,7 +40,7 @@ from tuque.server.tube_replies import (
 from tuque.server.tube_words import client_session, tube_named
 from tuque.tubes import ops
 from tuque.tubes.book import Tubes
-from tuque.tubes.errors import TubeError
+from tuque.tubes.errors import LEAVING, TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec
 from tuque.wire.args import ArgError, ranged

@@ -8,13 +8,12 @@ from tuque.core.task import STATUS_NAMES, TAKEN, Task
 from tuque.server.clients import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state import Server
 from tuque.tubes.book import Tubes
-from tuque.tubes.errors import NOT_TAKEN, PAUSED, TubeError
+from tuque.tubes.errors import LEAVING, NOT_TAKEN, PAUSED, TubeError
 from tuque.tubes.options import PutDone
 from tuque.wire.args import ArgError
 from tuque.wire.resp import bulk_head
 from tuque.wire.tube_args import FORM_NAMES
 
-LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
 
 # [T15.5] texts by which a first word is found that is not ERR

@@ -32,6 +32,7 @@ EMPTY_NAME: Final = b"Invalid identifier '' (expected printable symbols only or 
 LONG_NAME: Final = b"Failed to create space '%s': space name is too long"
 LONG_OPTION: Final = b"Options of tubes are at most 255 bytes"
 PAUSED: Final = b"Queue paused in input, try later"
+LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 
 
 class TubeError(Exception):

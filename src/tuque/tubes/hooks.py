@@ -22,6 +22,7 @@ from tuque.core.task import (
 from tuque.tubes import ops
 from tuque.tubes.admin import remove_tube
 from tuque.tubes.book import SESSION_BYTES, Tubes
+from tuque.tubes.errors import LEAVING
 from tuque.tubes.load import restore_task
 from tuque.tubes.options import PutDone, PutSpec
 from tuque.tubes.sessions import session_for, sessions_tick
@@ -61,6 +62,8 @@ class TubePolicy(Tubes):
             option = b"UTUBE"
         if len(option) > 0:
             return NO_OPTION % (q.name, q.type, option)
+        if n.is_leaving:
+            return LEAVING
         ops.settle(n, self)
         if q.is_full() or 0 < spec.maxlen <= q.length:
             return MAXLEN

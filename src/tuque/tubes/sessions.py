@@ -83,6 +83,12 @@ def dashed(uuid: bytes) -> bytes:
 
 def on_client_gone(n: Node, t: Tubes, client: i64) -> None:
     """[T8] ON disconnect: puts that wait are forgotten, the connection leaves its session."""
+    forget_puts(t, client)
+    leave(n, t, client)
+
+
+def forget_puts(t: Tubes, client: i64) -> None:
+    """Nothing is put any more by puts of the connection that wait (T7.3)."""
     for tube in t.by_name.values() if len(t.put_ends) > 0 else []:
         if len(tube.putters) > 0:
             for putter in tube.putters:
@@ -90,7 +96,6 @@ def on_client_gone(n: Node, t: Tubes, client: i64) -> None:
                     putter.is_over = True
             while len(tube.putters) > 0 and tube.putters[0].is_over:
                 tube.putters.popleft()
-    leave(n, t, client)
 
 
 def leave(n: Node, t: Tubes, client: i64) -> None:
