@@ -81,11 +81,11 @@ def fill(broker: RealServer, count: int) -> None:
         assert len(pipe.execute()) == count
 
 
-def drain(broker: RealServer) -> Counter[str]:
-    """How often each body is in the queue `out`."""
+def drain(broker: RealServer, queue: str = "out") -> Counter[str]:
+    """How often each body is in the queue."""
     found: Counter[str] = Counter()
     with Client(f"tuque://127.0.0.1:{broker.port}") as client:
-        while jobs := client.getjob("out", count=1000, nohang=True):
+        while jobs := client.getjob(queue, count=1000, nohang=True):
             found.update(job.body.decode() for job in jobs)
             client.fastack(*(job.id for job in jobs))
     return found

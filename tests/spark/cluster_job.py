@@ -34,17 +34,24 @@ def queue_rows(spark: SparkSession, asked: dict[str, Any]) -> DataFrame:
     )
 
 
-def slowly(frame: DataFrame, first_s: float, each_s: float, fails: bool = False) -> DataFrame:
-    """The rows; each task takes a while, the first attempt at partition 1 longer, or fails."""
+def slowly(frame: DataFrame, asked: dict[str, Any]) -> DataFrame:
+    """The rows; each task takes a while, the first attempt at partition 1 longer, or fails.
+
+    Attempts leave their names in `work`.
+    """
+    first_s, each_s, fails = asked["first_s"], asked["each_s"], asked.get("fails", False)
+    work = asked["work"]
 
     def passed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
+        part, attempt = context.partitionId(), context.attemptNumber()
         yield from batches
+        Path(work, f"attempt-{part}-{attempt}").touch()
         time.sleep(each_s)
-        if context.partitionId() == 1 and context.attemptNumber() == 0:
+        if part == 1 and attempt == 0:
             time.sleep(first_s)
             assert not fails, "the first attempt fails"
 
@@ -54,7 +61,7 @@ def slowly(frame: DataFrame, first_s: float, each_s: float, fails: bool = False)
 def source(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
     """The queue `in` into Parquet until nothing is left."""
     work = Path(asked["work"])
-    rows = slowly(queue_rows(spark, asked).select("id", "body"), asked["first_s"], asked["each_s"])
+    rows = slowly(queue_rows(spark, asked).select("id", "body"), asked)
     query = (
         rows.writeStream.format("parquet")
         .option("path", str(work / "table"))
@@ -74,7 +81,7 @@ def source(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
 
 def through(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
     """The queue `in` into the queue `out`, staged, until nothing is left."""
-    rows = slowly(queue_rows(spark, asked).select("body"), asked["first_s"], asked["each_s"])
+    rows = slowly(queue_rows(spark, asked).select("body"), asked)
     query = (
         rows.writeStream.format("tuque")
         .option("port", asked["port"])
@@ -91,7 +98,7 @@ def through(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
 def sink(spark: SparkSession, asked: dict[str, Any]) -> dict[str, Any]:
     """A table into the queue `out`, staged."""
     rows = spark.range(0, asked["count"], 1, 2).selectExpr("cast(id as string) AS body")
-    rows = slowly(rows, asked["first_s"], asked["each_s"], asked.get("fails", False))
+    rows = slowly(rows, asked)
     (
         rows.write.format("tuque")
         .mode("append")

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from cluster_driver import LIMIT_S, Job, assert_once, drain, fill, left
+from cluster_driver import LIMIT_S, SPECULATION, Job, assert_once, drain, fill, left
 from real_server import RealServer
 from spark_cluster import SparkCluster
 
@@ -57,6 +57,14 @@ def test_staged_sink_with_tasks_tried_again(
     """The first attempt at a task fails after it wrote all its rows: none is there twice."""
     Job(cluster, "sink", tmp_path / "job", port=broker.port, count=3000, fails=True).counts()
     assert_once(drain(broker), 3000)
+
+
+def test_a_speculative_copy(cluster: SparkCluster, broker: RealServer, tmp_path: Path) -> None:
+    """The first attempt wrote its rows, too, but it is the copy that counts."""
+    slow = {"first_s": 60, "conf": SPECULATION}
+    Job(cluster, "sink", tmp_path / "job", port=broker.port, count=600, **slow).counts()
+    assert_once(drain(broker), 600)
+    assert (tmp_path / "job" / "attempt-1-1").exists(), "there was no copy"
 
 
 def test_report_on_the_cluster(cluster: SparkCluster, history: Path, tmp_path: Path) -> None:
