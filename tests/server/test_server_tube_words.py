@@ -1,0 +1,64 @@
+"""Any words after TUBE: an answer, no internal error, and tables that agree (SPEC T13, T15)."""
+
+from __future__ import annotations
+
+import hiredis
+from door import Door
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuque.core.procedures import check
+from tuque.server.tube_cmds import SUBCOMMANDS
+from tuque.tubes.hooks import tubes_of
+
+TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl", b"nix"]
+TUBES = [b"a", b"b", b"c", b"\xff"]
+SECONDS = [b"0", b"0.001", b"1", b"2.5", b"99999999999999", b"-1", b"x", b""]
+NUMBERS = [b"0", b"1", b"2", b"3", b"7", b"4503599627370496", b"-1", b"1.5", b"x", b""]
+WORDS = [
+    *(b"PRI", b"TTL", b"TTR", b"DELAY", b"UTUBE", b"TIMEOUT", b"FORM", b"TOKEN", b"COUNT"),
+    *(b"AFTER", b"TEMPORARY", b"IFNOTEXISTS", b"CAPACITY", b"CALL", b"PREFIX", b"INREPLICASET"),
+]
+VALUES = [*SECONDS, *NUMBERS, b"text", b"msgpack", b"yes", b"guest", b"READY", b"BURIED", b"\xc0"]
+
+option = st.tuples(st.sampled_from(WORDS), st.sampled_from(VALUES))
+options = st.lists(option, max_size=3).map(lambda found: [word for pair in found for word in pair])
+likely = st.one_of(
+    st.tuples(st.just(b"CREATE"), st.sampled_from(TUBES), st.sampled_from(TYPES)),
+    st.tuples(st.just(b"PUT"), st.sampled_from(TUBES), st.sampled_from(VALUES)),
+    st.tuples(st.just(b"TAKE"), st.sampled_from(TUBES), st.just(b"TIMEOUT"), st.just(b"0")),
+    st.tuples(
+        st.sampled_from([b"ACK", b"RELEASE", b"BURY", b"DELETE", b"PEEK", b"KICK"]),
+        st.sampled_from(TUBES),
+        st.sampled_from(NUMBERS),
+    ),
+)
+wild = st.tuples(
+    st.sampled_from(sorted(SUBCOMMANDS)), st.sampled_from(TUBES), st.sampled_from(VALUES)
+)
+waits = st.sampled_from([0, 1, 999, 1000, 3_000])
+steps = st.lists(st.tuples(st.one_of(likely, likely, wild), options, waits), max_size=40)
+
+
+@settings(max_examples=150)
+@given(steps=steps, resp3=st.booleans())
+def test_any_words(steps: list[tuple[tuple[bytes, ...], list[bytes], int]], resp3: bool) -> None:
+    door = Door()
+    try:
+        if resp3:
+            door("HELLO 3")
+        for words, more, wait_ms in steps:
+            c = door.connect() if door.c.is_blocked else door.c
+            door.c = c
+            reply = door("TUBE", *words, *more)
+            assert not reply.startswith(b"-ERR internal"), (words, more)
+            if not c.is_blocked:
+                reader = hiredis.Reader()
+                reader.feed(reply)
+                assert reader.gets() is not False, (words, more, reply)
+                assert reader.gets() is False, (words, more, reply)
+            door.n.now_ms += wait_ms
+            tubes_of(door.n).tick(door.n)
+        check(door.n)
+    finally:
+        door.close()
