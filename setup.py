@@ -19,7 +19,7 @@ ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
     *("pump", "clients", "clock", "connection", "dispatch", "doors", "outlet", "poller"),
     *("producers", "stage_cmds", "state", "iproto_conn", "iproto_door", "iproto_calls"),
-    *("tube_cmds", "tube_replies", "tube_words"),
+    *("iproto_queue", "iproto_replies", "iproto_tubes", "tube_cmds", "tube_replies", "tube_words"),
 )
 # one opens files, the others hold classes that msgspec makes
 PURE = {SRC / "store" / "disk.py", SRC / "core" / "msgs.py", SRC / "wire" / "handshake.py"}

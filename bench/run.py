@@ -26,6 +26,7 @@ import leases
 import load
 import servers
 
+import iproto
 import spark
 import tubes
 
@@ -274,6 +275,7 @@ SECTIONS = {
     "depth": bench_depth,
     "leases": leases.bench_leases,
     "tubes": tubes.bench_tubes,
+    "iproto": iproto.bench_iproto,
     "cluster": cluster.bench_cluster,
     "idle": cluster.bench_idle,
     **spark.sections(),

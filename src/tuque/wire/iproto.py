@@ -191,12 +191,9 @@ class FrameReader:
 def request_of(data: bytes, at: i64, end: i64) -> Request:
     """The request that lies there. Raises BrokenStream when its header is none (I2.4)."""
     try:
-        after = skip(data, at, end)
+        fields, after = fields_of(data, at, end)
     except MsgpackError:
         raise BrokenStream(b"Invalid MsgPack - packet header") from None
-    if kind_of(data[at]) != MAP:
-        raise BrokenStream(b"Invalid MsgPack - packet header")
-    fields = numbered(data, at, after)
     type = fields.get(TYPE)
     sync = fields.get(SYNC)
     if type is None or type.kind != INT or (sync is not None and sync.kind != INT):
@@ -208,23 +205,32 @@ def request_of(data: bytes, at: i64, end: i64) -> Request:
     request = Request(number, told)
     if after == end:
         return request
+    # a copy: the arguments must not keep a whole buffer of other requests alive
+    body = data[after:end]
     try:
-        if skip(data, after, end) != end or kind_of(data[after]) != MAP:
+        request.body, after = fields_of(body, 0, len(body))
+        if after != len(body):
             request.error = b"Invalid MsgPack - packet body"  # I2.5
-        else:
-            # a copy: the arguments must not keep a whole buffer of other requests alive
-            body = data[after:end]
-            request.body = numbered(body, 0, len(body))
     except MsgpackError:
         request.error = b"Invalid MsgPack - packet body"  # I2.5
     return request
 
 
-def numbered(data: bytes, at: i64, end: i64) -> dict[int, Value]:
-    """The values of a checked map whose keys are numbers below 128; others are ignored (I2.6)."""
-    found: dict[int, Value] = {}
+def fields_of(data: bytes, at: i64, end: i64) -> tuple[dict[int, Value], i64]:
+    """The values of the map at `at` under numbers below 128, others ignored (I2.6); its end.
+
+    MsgpackError when it is no map that ends by `end`.
+    """
+    if at >= end:
+        raise MsgpackError("nothing is there")
+    head: i64 = data[at]
+    if kind_of(head) != MAP:
+        raise MsgpackError("no map")
+    if head > 0x8F and skip(data, at, end) < 0:  # its count must lie in the bytes
+        raise MsgpackError("no map")
     left = count_of(data, at)
     at = payload_at(data, at)
+    found: dict[int, Value] = {}
     while left > 0:
         after_key = skip(data, at, end)
         after = skip(data, after_key, end)
@@ -233,7 +239,7 @@ def numbered(data: bytes, at: i64, end: i64) -> dict[int, Value]:
             found[int(key)] = Value(data, after_key, after)
         at = after
         left -= 1
-    return found
+    return found, at
 
 
 def frame(status: int, sync: int, body: bytes) -> bytes:

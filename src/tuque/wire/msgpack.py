@@ -28,7 +28,7 @@ class MsgpackError(Exception):
 
 
 def kind_of(head: i64) -> i64:
-    """The kind of the value that begins with this byte. MsgpackError for 0xc1, which is none."""
+    """The kind of the value that begins with this byte; -1 for 0xc1, which begins none."""
     if head <= 0x7F or head >= 0xE0:
         return INT
     if head <= 0x8F:
@@ -85,6 +85,12 @@ def count_of(data: bytes, at: i64) -> i64:
 
 def skip(data: bytes, at: i64, end: i64) -> i64:
     """Where the value at `at` ends. MsgpackError when it is none or does not end by `end`."""
+    if at < end:  # what most values are
+        first: i64 = data[at]
+        if first <= 0x7F or first >= 0xE0:
+            return at + 1
+        if 0xA0 <= first <= 0xBF and at + 1 + (first & 31) <= end:
+            return at + 1 + (first & 31)
     open: list[int] = []  # values still to come at each outer level
     left: i64 = 1  # and at this one
     while True:
