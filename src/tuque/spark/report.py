@@ -31,13 +31,14 @@ section { padding: 12px; min-width: 0; }
 .wide { grid-column: 1 / -1; }
 .note { border-left: 4px solid #2e7d32; }
 .note.bad { border-left-color: var(--bad); }
-.note p { margin: 0; }
+.note p { margin: 0; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .87rem; }
 th, td { padding: 4px 16px 4px 0; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums; }
 th { color: var(--soft); font-weight: 600; }
 th.text, td.text { text-align: left; }
+td.reason { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; }
 td.id { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .78rem; }
 @media (max-width: 760px) { .grid { grid-template-columns: minmax(0, 1fr); } body { padding: 10px; }
   .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } .tile b { font-size: 1.05rem; }
@@ -143,7 +144,7 @@ def table_sections(found: Figures) -> list[str]:
     ]
     dead: list[Column] = [
         ("queue", "text", lambda r: escape(r["queue"])),
-        ("reason", "text", lambda r: escape(r["reason"])),
+        ("reason", "text reason", lambda r: escape(r["reason"])),
         _count("jobs"),
         ("latest", "text", lambda r: r["latest_at"] or ""),
         ("job", "text id", lambda r: escape(r["latest_job"] or "")),
@@ -164,7 +165,7 @@ def table_sections(found: Figures) -> list[str]:
         _count("deliveries"),
         _count("nacks"),
         _count("timeouts"),
-        ("reason", "text", lambda r: escape(r["reason"] or "")),
+        ("reason", "text reason", lambda r: escape(r["reason"] or "")),
     ]
     nodes: list[Column] = [
         ("node", "text id", lambda r: escape(r["node"])),
