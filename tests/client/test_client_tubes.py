@@ -7,6 +7,7 @@ import inspect
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hiredis
@@ -19,7 +20,16 @@ from tuque.client import tubes
 from tuque.client.calls import Call
 from tuque.client.tube import AsyncTube, QueuedTube, Tube
 from tuque.client.tubes import TubeTask
-from tuque.errors import NoTask, NotTaken, NoTube, ProtocolError, ReplyError, WrongTube
+from tuque.errors import (
+    Closed,
+    NoTask,
+    NotTaken,
+    NoTube,
+    ProtocolError,
+    ReplyError,
+    Timeout,
+    WrongTube,
+)
 
 TASK = TubeTask("t", 7, "TAKEN", b"x", 42, "D-1", "bytes")
 RAW = [7, b"TAKEN", b"x", 42, b"D-1", b"bytes"]
@@ -142,6 +152,14 @@ class Sync:
         changes = self.client.tube(tube).watch(after)
         return [next(changes).event for _ in range(count)]
 
+    def heard(self, tube: str, work: Callable[[], None], count: int) -> list[tuple[str, int]]:
+        with self.client.tube(tube).subscribe() as changes:
+            work()
+            found = [next(iter(changes)) for _ in range(count)]
+            with pytest.raises(Timeout):
+                changes.get(0.02)
+        return [(one.event, one.seq) for one in found]
+
     def close(self) -> None:
         self.client.close()
 
@@ -170,6 +188,17 @@ class Aio:
         async def run() -> list[str]:
             changes = self.client.tube(tube).watch(after)
             return [(await anext(changes)).event for _ in range(count)]
+
+        return self.runner.run(run())
+
+    def heard(self, tube: str, work: Callable[[], None], count: int) -> list[tuple[str, int]]:
+        async def run() -> list[tuple[str, int]]:
+            async with self.client.tube(tube).subscribe() as changes:
+                await asyncio.to_thread(work)
+                found = [await anext(aiter(changes)) for _ in range(count)]
+                with pytest.raises(Timeout):
+                    await changes.get(0.02)
+            return [(one.event, one.seq) for one in found]
 
         return self.runner.run(run())
 
@@ -305,6 +334,34 @@ def test_watching(make: Make, name: str) -> None:
     c.on(name, "delete", 0)
     assert c.watched(name, -1, 2) == ["put", "delete"]
     assert c.on(name, "changes", 0)[0].status == "DONE"
+
+
+def test_subscribing(make: Make, name: str, real_node: RealNode) -> None:
+    c = make()
+
+    def work() -> None:
+        with Client(real_node.url) as other:
+            other.tube(name).put(b"x")
+            other.tube(name).delete(0)
+
+    with pytest.raises(NoTube):
+        c.heard(name, work, 1)
+    c.on(name, "create", "fifo")
+    assert c.heard(name, work, 2) == [("put", 0), ("delete", 1)]
+
+
+def test_a_subscription_ends_with_its_node(tmp_path: Path) -> None:
+    node = RealNode(tmp_path)
+    node.start()
+    try:
+        with Client(node.url) as client:
+            client.tube("t").create("fifo")
+            with client.tube("t").subscribe() as changes:
+                node.stop()
+                with pytest.raises(Closed):
+                    changes.get(10)
+    finally:
+        node.stop()
 
 
 def test_a_pipeline(real_node: RealNode, name: str) -> None:

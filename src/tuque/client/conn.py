@@ -1,11 +1,12 @@
 """One connection without its socket: calls in, bytes out; bytes in, answers out, in order.
 
-Error answers come out as exceptions of `tuque.errors`, also inside arrays. Pushed messages, which
-no call asked for, are dropped. Nothing here does I/O or reads a clock.
+Error answers come out as exceptions of `tuque.errors`, also inside arrays. Pushed messages are
+kept for who wants them, else dropped. Nothing here does I/O or reads a clock.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ class Conn:
     def __init__(self, node: str) -> None:
         self.node = node
         self.unanswered = 0
+        self.pushed: deque[list[Reply]] | None = None  # a list: somebody wants them
         self._reader = hiredis.Reader(
             protocolError=ProtocolError,
             replyError=self._reply_error,
@@ -44,6 +46,8 @@ class Conn:
         replies: list[Reply] = []
         while (reply := self._next()) is not _NOTHING:
             if isinstance(reply, hiredis.PushNotification):
+                if self.pushed is not None:
+                    self.pushed.append(list(reply))
                 continue
             if self.unanswered == 0:
                 raise ProtocolError(f"{self.node} sent what nobody asked for", node=self.node)
@@ -83,6 +87,13 @@ def joining(session: str) -> Iterator[tuple[Arg, ...]]:
     if session:
         yield "TUBE", "IDENTIFY", session
     yield "TUBE", "IDENTIFY"
+
+
+def raise_errors(replies: list[Reply]) -> None:
+    """Raises the first answer that is an error."""
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise reply
 
 
 def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:

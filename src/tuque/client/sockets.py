@@ -6,10 +6,11 @@ import select
 import socket
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from tuque.client.api import Arg, Reply, to_text
-from tuque.client.conn import Conn, joining
+from tuque.client.conn import Conn, joining, raise_errors
 from tuque.client.face import SHORTEST_CONNECT_S, connect_error
 from tuque.client.pool import Slots
 from tuque.client.url import Address
@@ -76,6 +77,32 @@ class Link:
                 self.session = to_text(replies[0])
                 return
         raise replies[0]
+
+    def subscribe(self, commands: list[tuple[Arg, ...]], deadline_s: float) -> None:
+        """Sends commands after which the node pushes messages; raises an error among the answers."""
+        self._conn.pushed = deque()
+        replies: list[Reply] = []
+        self.exchange(commands, replies, deadline_s)
+        raise_errors(replies)
+
+    def pushed(self, deadline_s: float) -> list[Reply]:
+        """The next message; Timeout when none came in time."""
+        waiting = self._conn.pushed
+        assert waiting is not None
+        try:
+            while not waiting:
+                self._limit(deadline_s)
+                received = self._sock.recv(RECEIVE_BYTES)
+                if not received:
+                    raise self._closed("it closed the connection")
+                self._conn.feed(received)
+        except TimeoutError as e:
+            raise Timeout(f"nothing from {self.address} in time", node=self._conn.node) from e
+        except OSError as e:
+            if isinstance(e, Error):
+                raise
+            raise self._closed(e.strerror or str(e)) from e
+        return waiting.popleft()
 
     def is_stale(self) -> bool:
         """True if the idle connection was closed, or got what nobody asked for."""

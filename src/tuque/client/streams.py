@@ -6,10 +6,11 @@ import asyncio
 import select
 import socket
 import time
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from tuque.client.api import Arg, Reply, to_text
-from tuque.client.conn import Conn, joining
+from tuque.client.conn import Conn, joining, raise_errors
 from tuque.client.face import SHORTEST_CONNECT_S, connect_error
 from tuque.client.pool import Slots
 from tuque.client.url import Address
@@ -34,6 +35,7 @@ class Link(asyncio.Protocol):
         self._replies: list[Reply] = []
         self._due = 0
         self._answered: asyncio.Future[None] | None = None
+        self._arrived = asyncio.Event()  # something was pushed, or nothing will be any more
 
     @classmethod
     async def open(cls, address: Address, tls: ssl.SSLContext | None, deadline_s: float) -> Link:
@@ -85,6 +87,31 @@ class Link(asyncio.Protocol):
                 return
         raise replies[0]
 
+    async def subscribe(self, commands: list[tuple[Arg, ...]], deadline_s: float) -> None:
+        """Sends commands after which the node pushes messages; raises an error among the answers."""
+        self._conn.pushed = deque()
+        replies: list[Reply] = []
+        await self.exchange(commands, replies, deadline_s)
+        raise_errors(replies)
+
+    async def pushed(self, deadline_s: float) -> list[Reply]:
+        """The next message; Timeout when none came in time."""
+        waiting = self._conn.pushed
+        assert waiting is not None
+        left_s = deadline_s - time.monotonic()
+        try:
+            async with asyncio.timeout(None if left_s == INFINITE else left_s):
+                while not waiting:
+                    if self._lost is not None:
+                        raise self._lost
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError as e:
+            if isinstance(e, Error):
+                raise
+            raise Timeout(f"nothing from {self.address} in time", node=self._conn.node) from e
+        return waiting.popleft()
+
     def is_stale(self) -> bool:
         """True if the idle connection was closed, or got what nobody asked for.
 
@@ -115,6 +142,7 @@ class Link(asyncio.Protocol):
             self._end(e)
             self.close()
             return
+        self._arrived.set()
         if len(self._replies) >= self._due and self._answered and not self._answered.done():
             self._answered.set_result(None)
 
@@ -124,6 +152,7 @@ class Link(asyncio.Protocol):
     def _end(self, error: Error) -> None:
         if self._lost is None:
             self._lost = error
+        self._arrived.set()
         if self._answered and not self._answered.done():
             self._answered.set_exception(self._lost)
 

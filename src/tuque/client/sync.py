@@ -120,10 +120,7 @@ class Client(Face):
         return Tube(self, name)
 
     def tube_identify(self, uuid: Text | None = None, *, timeout: float | None = None) -> str:
-        """The uuid of this client's session, which holds the tasks it takes.
-
-        With `uuid` it goes on in that session, of another client or of its own life before.
-        """
+        """The uuid of the session that holds the tasks taken; with `uuid` it joins that one."""
         found = self.run(tubes.identify(uuid, timeout=timeout))
         self._session = found
         return found
@@ -366,6 +363,12 @@ class Client(Face):
             if not link.session or link.session != self._session:
                 link.join(self._session, min(deadline_s, time.monotonic() + JOIN_S))
                 self._session = link.session
+
+    def dedicated(self) -> Link:
+        """A connection outside the pools, greeted; the caller closes it."""
+        self._check_open()
+        self._check_fork()
+        return self._connect(time.monotonic() + self.settings.timeout_s)
 
     def _take(self, pool: Pool, deadline_s: float) -> Link:
         """A connection to the node in use, with a slot of the pool."""

@@ -7,19 +7,20 @@ client is closed, or its last connection is lost, the node gives them to others.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from tuque.client import tubes
-from tuque.client.api import Text, to_text
+from tuque.client.api import Arg, Text, to_bytes, to_text
 from tuque.client.calls import Call
 from tuque.client.face import as_method
 from tuque.client.tubes import TubeChange, TubeTask
 
 if TYPE_CHECKING:
-    from tuque.client import aio, pipeline, sync
+    from tuque.client import aio, pipeline, streams, sync
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,6 +105,10 @@ class Tube:
         if task is not None:
             self.ack(task)
 
+    def subscribe(self) -> Changes:
+        """The changes from now on, pushed by the node over a connection of their own."""
+        return Changes(self)
+
     def watch(self, after: int | None = None, *, every: float = LOOK_S) -> Iterator[TubeChange]:
         """The changes from now on, or after number `after`, for ever; looks `every` seconds.
 
@@ -166,6 +171,10 @@ class AsyncTube:
         if task is not None:
             await self.ack(task)
 
+    def subscribe(self) -> AsyncChanges:
+        """The changes from now on, pushed by the node; begins with its `async with` block."""
+        return AsyncChanges(self)
+
     async def watch(
         self, after: int | None = None, *, every: float = LOOK_S
     ) -> AsyncIterator[TubeChange]:
@@ -181,6 +190,83 @@ class AsyncTube:
                 yield change
             if not found:
                 await asyncio.sleep(every)
+
+
+class Changes:
+    """Changes of a tube as they happen; close it, or use it in a `with` block.
+
+    Closed when the connection is lost: `Tube.changes` then tells what was missed.
+    """
+
+    def __init__(self, tube: Tube) -> None:
+        self._link = tube.client.dedicated()
+        try:
+            commands = subscribing(tube.name)
+            self._link.subscribe(commands, time.monotonic() + tube.client.settings.timeout_s)
+        except BaseException:
+            self._link.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the subscription."""
+        self._link.close()
+
+    def get(self, wait: float | None = None) -> TubeChange:
+        """The next change; Timeout when there is none within `wait` seconds."""
+        ends_s = math.inf if wait is None else time.monotonic() + wait
+        return tubes.pushed_change(self._link.pushed(ends_s))
+
+    def __iter__(self) -> Iterator[TubeChange]:
+        while True:
+            yield self.get()
+
+
+class AsyncChanges:
+    """Changes of a tube as they happen, inside an `async with` block.
+
+    Closed when the connection is lost: `AsyncTube.changes` then tells what was missed.
+    """
+
+    def __init__(self, tube: AsyncTube) -> None:
+        self._tube = tube
+        self._link: streams.Link | None = None
+
+    async def __aenter__(self) -> Self:
+        client = self._tube.client
+        self._link = await client.dedicated()
+        try:
+            commands = subscribing(self._tube.name)
+            await self._link.subscribe(commands, time.monotonic() + client.settings.timeout_s)
+        except BaseException:
+            self._link.close()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._link is not None:
+            self._link.close()
+
+    async def get(self, wait: float | None = None) -> TubeChange:
+        """The next change; Timeout when there is none within `wait` seconds."""
+        if self._link is None:
+            raise RuntimeError("a subscription begins with its `async with` block")
+        ends_s = math.inf if wait is None else time.monotonic() + wait
+        return tubes.pushed_change(await self._link.pushed(ends_s))
+
+    async def __aiter__(self) -> AsyncIterator[TubeChange]:
+        while True:
+            yield await self.get()
+
+
+def subscribing(name: str) -> list[tuple[Arg, ...]]:
+    """The commands after which changes of the tube are pushed."""
+    return [("HELLO", 3), ("TUBE", "SUBSCRIBE", to_bytes(name))]
 
 
 class QueuedTube(Generic[Q]):

@@ -441,6 +441,12 @@ def _changes(reply: Reply) -> list[TubeChange]:
     return list(map(_change, reply))
 
 
+def pushed_change(message: list[Reply]) -> TubeChange:
+    """A change as the node pushes it to subscribers."""
+    _, _, seq, event, number, status, at_ms = message
+    return TubeChange(seq, to_text(event), number, to_text(status), at_ms)
+
+
 def _settings(reply: Reply) -> TubeSettings:
     told = pairs(reply)
     return TubeSettings(float(told["ttr"]), told["in-replicaset"] == b"yes")
