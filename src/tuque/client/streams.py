@@ -88,7 +88,7 @@ class Link(asyncio.Protocol):
         raise replies[0]
 
     async def subscribe(self, commands: list[tuple[Arg, ...]], deadline_s: float) -> None:
-        """Sends commands after which the node pushes messages; raises an error among the answers."""
+        """Sends commands after which the node pushes messages; raises an error among answers."""
         self._conn.pushed = deque()
         replies: list[Reply] = []
         await self.exchange(commands, replies, deadline_s)
