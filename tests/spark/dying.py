@@ -24,10 +24,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tuque
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(tuque.__file__).parents[1]
 POINTS = {"table": ("leased", "read"), "queue": ("leased", "read", "staged", "published")}
 LIMIT_S = 240.0
 
