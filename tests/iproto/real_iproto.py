@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def package(name: str, version: str) -> Path:
         try:
             part.rename(path)
         except OSError:  # another test was quicker
-            pass
+            shutil.rmtree(part)
     return path
 
 
