@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import hiredis
 import pytest
 from raw_resp import NULL, Wire, wait_for
 from real_server import RealServer
+
+MakeServer = Callable[..., RealServer]
 
 PLUGIN = """
 from tuque.tubes.driver import Driver
@@ -241,9 +244,9 @@ def test_a_subscriber_hears_of_a_session_that_ends(shared: RealServer, wire: Wir
     assert list(listener.read())[3:6] == [b"release", 0, b"READY"]
 
 
-def test_a_node_that_leaves_sends_takers_home(make_server: object) -> None:
+def test_a_node_that_leaves_sends_takers_home(make_server: MakeServer) -> None:
     """T15.6: so is a TAKE that waits."""
-    server = make_server()  # type: ignore[operator]  # the fixture of this folder
+    server = make_server()
     wire, taker = server.wire(), server.wire()
     make(wire, "home", "fifo")
     taker.send("TUBE", "TAKE", "home")
@@ -252,9 +255,38 @@ def test_a_node_that_leaves_sends_takers_home(make_server: object) -> None:
     assert taker.read().startswith("LEAVING ")
 
 
-def test_a_new_password_ends_what_waits(make_server: object) -> None:
+def test_what_was_answered_is_there_after_a_crash(make_server: MakeServer) -> None:
+    """T14.2 After a restart each task is in its status; no reply told of more."""
+    server = make_server("--appendonly", "yes", "--appendfsync", "always")
+    wire = server.wire()
+    make(wire, "kept", "utubettl", "PRI", 7)
+    make(wire, "short", "fifo", "TEMPORARY")
+    wire("TUBE", "PUT", "short", "x")
+    for number in range(4):
+        wire("TUBE", "PUT", "kept", f"b{number}", "UTUBE", number)
+    by_job = wire.add("kept", "job", "PRI", 1, "RETRY", 300)
+    assert wire.get("kept") == [by_job]
+    assert wire("TUBE", "TAKE", "kept")[0] == 0
+    token = wire("TUBE", "TAKE", "kept")[3]
+    assert wire("TUBE", "ACK", "kept", 1, "TOKEN", token)[1] == b"DONE"
+    assert wire("TUBE", "BURY", "kept", 2)[1] == b"BURIED"
+    server.kill()
+    server.start()
+    wire = server.wire()
+    states = {n: wire("TUBE", "PEEK", "kept", n)[1] for n in (0, 2, 3, 4)}
+    assert states == {0: b"READY", 2: b"BURIED", 3: b"READY", 4: b"TAKEN"}
+    assert wire("TUBE", "PEEK", "kept", 1) == "NOTASK Task 1 not found"
+    told = figures(wire, "kept")
+    assert (told["type"], told["pri"], told["next-id"]) == (b"utubettl", 7, 5)
+    assert wire("TUBE", "TAKE", "kept")[3] > token
+    assert figures(wire, "short")["ready"] == 0
+    assert wire("ACKJOB", by_job) == 1
+    assert wire("DEBUG", "CHECK") == b"OK"
+
+
+def test_a_new_password_ends_what_waits(make_server: MakeServer) -> None:
     """C5.4, T16.2: who must log in neither waits, nor puts, nor hears of changes."""
-    server = make_server()  # type: ignore[operator]  # the fixture of this folder
+    server = make_server()
     wire, taker, putter, listener = (server.wire() for _ in range(4))
     make(wire, "empty", "fifo")
     make(wire, "full", "limfifottl", "CAPACITY", 1)
@@ -275,7 +307,7 @@ def test_a_new_password_ends_what_waits(make_server: object) -> None:
 
 
 @pytest.fixture
-def plugged(tmp_path: Path, make_server: object, monkeypatch: pytest.MonkeyPatch) -> RealServer:
+def plugged(tmp_path: Path, make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> RealServer:
     """A server beside which a package brings a type of tube and a callback."""
     packages = tmp_path / "packages"
     info = packages / "tube_plugin-1.dist-info"
@@ -285,8 +317,7 @@ def plugged(tmp_path: Path, make_server: object, monkeypatch: pytest.MonkeyPatch
     (info / "entry_points.txt").write_text(POINTS)
     paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    server: RealServer = make_server()  # type: ignore[operator]  # the fixture of this folder
-    return server
+    return make_server()
 
 
 def test_a_type_and_a_callback_of_ones_own(plugged: RealServer, tmp_path: Path) -> None:
