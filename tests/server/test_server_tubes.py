@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from door import Door
 
+from tuque.tubes.errors import TubeError
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.sessions import identify
+
 WRONG = b"-ERR Wrong TUBE subcommand or number of arguments\r\n"
 SYNTAX = b"-ERR syntax error\r\n"
 TUBE_TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
@@ -205,6 +209,17 @@ def test_sessions(tube: Door) -> None:
     assert tube("TUBE IDENTIFY", unknown, by=other) == told
     assert tube("TUBE IDENTIFY", uuid, by=other) == b"$36\r\n" + uuid + b"\r\n"
     assert tube("TUBE ACK t 0", by=other).startswith(b"*6\r\n:0\r\n+DONE")
+
+
+@pytest.mark.parametrize("first", ["TAKE t TIMEOUT 0", "ACK t 0", "RELEASE t 0", "TOUCH t 0 1"])
+def test_a_session_is_of_the_users_of_resp(tube: Door, first: str) -> None:
+    """T15.9 RESP clients are one user, `default`: a user of another door cannot join (T8.3)."""
+    tube(f"TUBE {first}")
+    t = tubes_of(tube.n)
+    session = t.by_client[int(tube.c.number)]
+    with pytest.raises(TubeError, match="is unknown"):
+        identify(tube.n, t, 99, b"bob", session.uuid)
+    assert identify(tube.n, t, 99, b"default", session.uuid) == session.uuid
 
 
 def test_changes_are_polled(tube: Door) -> None:
