@@ -157,3 +157,28 @@ def test_password(server: RealServer) -> None:
                 redis.Redis(**once, password="no", protocol=protocol).ping()
     finally:
         redis.Redis(port=server.port, password="secret").config_set("requirepass", "")
+
+
+def test_a_tube(r: redis.Redis) -> None:
+    """Tasks come as arrays in every protocol; what one connection took it may finish."""
+    r.execute_command("TUBE", "CREATE", "t", "utube", "IFNOTEXISTS")
+    put = text(r.execute_command("TUBE", "PUT", "t", "body", "UTUBE", "k"))
+    assert put[1:3] == ["READY", "body"]
+    with r.client() as one:
+        taken = text(one.execute_command("TUBE", "TAKE", "t", "TIMEOUT", "5"))
+        assert (taken[0], taken[1], taken[3] > 0) == (put[0], "TAKEN", True)
+        done = one.execute_command("TUBE", "ACK", "t", taken[0], "TOKEN", taken[3])
+        assert text(done)[1] == "DONE"
+    assert r.execute_command("TUBE", "TAKE", "t", "TIMEOUT", "0") is None
+    with pytest.raises(redis.ResponseError, match="NOTUBE Tube 'none' not found"):
+        r.execute_command("TUBE", "TAKE", "none")
+
+
+def test_pushed_changes_do_not_confuse_it(server: RealServer) -> None:
+    """A connection that subscribes goes on with its commands."""
+    with redis.Redis(port=server.port, protocol=3).client() as one:
+        one.execute_command("TUBE", "CREATE", "pushed", "fifo")
+        assert one.execute_command("TUBE", "SUBSCRIBE", "pushed") == 1
+        for number in range(3):
+            assert one.execute_command("TUBE", "PUT", "pushed", "x")[0] == number
+        assert one.execute_command("TUBE", "UNSUBSCRIBE") == 0
