@@ -25,7 +25,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from raw_resp import Err, Wire, wait_for
+from raw_resp import NULL, Err, Wire, wait_for
 from real_server import RealServer
 from tcp_proxy import BusProxy
 
@@ -35,6 +35,7 @@ from tuque.spark.recorder import Recorder, now_us
 RETRY_S = 1
 COPIES = 3
 QUIET_S = 6.0  # after the end of all trouble: an acked job must not come again
+GONE_MAX = 200  # jobs that are looked for one by one in the end
 FAULTS = ("kill", "stop", "cut", "freeze", "isolate", "restart")
 
 
@@ -74,6 +75,7 @@ class Chaos:
         self.is_over = False
         self.is_adding = True
         self.acked_us: dict[bytes, int] = {}  # token -> when its ack was answered
+        self.ack_sent: dict[bytes, bool] = {}  # tokens whose ack was sent, answered or not
         self.quiet_us = 1 << 62  # when all trouble was over
         self.faults: Counter[str] = Counter()
         self.effective: Counter[str] = Counter()
@@ -205,6 +207,7 @@ class Chaos:
             if add.retry_s == 0:
                 continue
             self.log.acking(job_id.decode())
+            self.ack_sent[add.token] = True
             if chance.random() < 0.3:
                 self.ack_elsewhere(chance, add, job_id)
             elif wire("ACKJOB", job_id) in (0, 1):
@@ -317,11 +320,24 @@ class Chaos:
     def open_adds(self) -> list[Add]:
         """Jobs that were added for certain, and never acked."""
         with self.lock:
-            return [
+            found = [
                 add
                 for add in self.history.adds.values()
                 if add.outcome == OK and add.retry_s > 0 and add.token not in self.acked_us
             ]
+        if len(found) > GONE_MAX:
+            return found
+        return [add for add in found if add.token not in self.ack_sent or self.is_known(add)]
+
+    def is_known(self, add: Add) -> bool:
+        """Whether a node knows the job: an ack may be carried out, and its answer be lost."""
+        for number in self.up():
+            wire = Wire(self.nodes[number].port)
+            known = wire("SHOW", add.id)
+            wire.sock.close()
+            if known is not NULL:
+                return True
+        return False
 
     def what_is_open(self) -> str:
         """Which jobs did not come, and what the nodes know of them."""
