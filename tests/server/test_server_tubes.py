@@ -37,6 +37,9 @@ def test_a_task_is_an_array_of_six(tube: Door) -> None:
     assert tube.value("TUBE ACK t 0")[:4] == [0, b"DONE", b"hello", 0]
     tube("HELLO 3")
     assert tube("TUBE PUT t x").startswith(b"*6\r\n:1\r\n")
+    for size in (0, 1024, 1025, 100_000):
+        put = tube.value("TUBE PUT t", b"y" * size)
+        assert (put[2], len(put[4]), put[5]) == (b"y" * size, 40, b"bytes")
 
 
 @pytest.mark.parametrize("type", TUBE_TYPES)

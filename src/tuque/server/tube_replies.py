@@ -16,6 +16,9 @@ from tuque.wire.tube_args import FORM_NAMES
 
 NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
 
+SHORT: Final = 1024  # bytes of a body that are rather copied than passed on
+WHOLE: Final = b"*6\r\n:%d\r\n+%s\r\n$%d\r\n%s\r\n:%d\r\n$40\r\n%s\r\n+%s\r\n"
+
 # [T15.5] texts by which a first word is found that is not ERR
 BEGINS: Final[list[tuple[bytes, bytes]]] = [(b"Task ", b"NOTASK "), (b"Tube not found", b"NOTUBE ")]
 WRONG: Final[list[bytes]] = [b" queue does not support touch", b" exists with the type "]
@@ -25,11 +28,15 @@ def put_task(out: list[bytes], task: Task) -> None:
     """[T15.3] A task as `[id, state, body, token, job id, form]`."""
     token = task.token if task.status == TAKEN else 0
     body = task.body
-    out.append(b"*6\r\n:%d\r\n+%s\r\n" % (task.number, STATUS_NAMES[task.status]))
+    status = STATUS_NAMES[task.status]
+    form = FORM_NAMES[task.form]
+    if len(body) <= SHORT:
+        out.append(WHOLE % (task.number, status, len(body), body, token, task.id, form))
+        return
+    out.append(b"*6\r\n:%d\r\n+%s\r\n" % (task.number, status))
     out.append(bulk_head(len(body)))
     out.append(body)
-    out.append(b"\r\n:%d\r\n$%d\r\n%s\r\n" % (token, len(task.id), task.id))
-    out.append(b"+%s\r\n" % FORM_NAMES[task.form])
+    out.append(b"\r\n:%d\r\n$40\r\n%s\r\n+%s\r\n" % (token, task.id, form))
 
 
 def put_tasks(out: list[bytes], tasks: list[Task]) -> None:
