@@ -7,7 +7,7 @@ from door import Door
 
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
-from tuque.tubes.sessions import identify
+from tuque.tubes.sessions import identify, on_client_gone
 
 WRONG = b"-ERR Wrong TUBE subcommand or number of arguments\r\n"
 SYNTAX = b"-ERR syntax error\r\n"
@@ -198,6 +198,29 @@ def test_statistics_and_settings(tube: Door) -> None:
     assert tube("TUBE STATE") == b"$7\r\nRUNNING\r\n"
 
 
+def test_info_of_all_tubes(door: Door) -> None:
+    """T11.5 INFO has section Tubes."""
+    assert set(door.info("tubes").values()) == {"0"}
+    assert door.n.policy is None  # nothing was made for it
+    door("TUBE CREATE t utubettl")
+    door("TUBE CREATE u limfifottl CAPACITY 1")
+    for words in ("PUT t a", "PUT t b DELAY 9", "PUT t c", "BURY t 2", "PUT u d"):
+        door(f"TUBE {words}")
+    door("TUBE TAKE t")
+    door("TUBE PUT u e TIMEOUT 5")
+    told = {name[6:]: int(value) for name, value in door_info(door).items() if name != "tubes"}
+    states = {name: told[name] for name in ("tasks", "ready", "taken", "delayed", "buried")}
+    assert states == {"tasks": 4, "ready": 1, "taken": 1, "delayed": 1, "buried": 1}
+    assert (told["sessions"], told["waiting_puts"], told["waiting_takes"]) == (1, 1, 0)
+    assert told["used_bytes"] > 0
+
+
+def door_info(door: Door) -> dict[str, str]:
+    """Section Tubes as another connection is told."""
+    door.c = door.connect()
+    return door.info("tubes")
+
+
 def test_sessions(tube: Door) -> None:
     """T8.3, T15.7: two connections with one session may finish each other's tasks."""
     other = tube.connect()
@@ -257,6 +280,46 @@ def test_a_callback_must_be_there(door: Door) -> None:
     reply = door("TUBE CREATE t fifo ONCHANGE nix")
     assert reply == b"-ERR no callback of this server is named 'nix'\r\n"
     assert door("TUBE LIST") == b"*0\r\n"
+
+
+def test_puts_that_found_room_are_forgotten(door: Door) -> None:
+    """T7.2: the end of a put's time may lie far ahead; its body does not wait for it."""
+    door("TUBE CREATE t limfifottl CAPACITY 1")
+    door("TUBE PUT t first")
+    t = tubes_of(door.n)
+    for number in range(1500):
+        door.c.is_blocked = False  # there is no pump here to tell it
+        door("TUBE PUT t x TIMEOUT 99999999")
+        door(f"TUBE DELETE t {number}", by=door.connect() if number == 0 else door.c)
+        assert len(t.put_done) == number + 1
+    assert len(t.put_ends) <= 1024 + 1
+    assert all(len(entry[2].body) <= 1 for entry in t.put_ends)
+
+
+def test_puts_that_wait_count_as_memory(door: Door) -> None:
+    """T11.4: however their waiting ends."""
+    door("TUBE CREATE t limfifottl CAPACITY 1")
+    door("TUBE PUT t first")
+    t = tubes_of(door.n)
+    before = t.bytes_used
+    for end in ("timeout", "room", "gone", "drop"):
+        waiting = door.connect()
+        door(f"TUBE PUT t {'x' * 10_000} TIMEOUT 5", by=waiting)
+        assert t.bytes_used >= before + 10_000
+        t.check(door.n)
+        if end == "timeout":
+            door.n.now_ms += 5000
+            t.tick(door.n)
+        elif end == "room":
+            door("TUBE DELETE t 0")
+        elif end == "gone":
+            on_client_gone(door.n, t, waiting.number)
+        else:
+            door("TUBE DROP t")
+            before = 0
+        assert t.bytes_used - before < 10_000, end
+        if end != "drop":
+            t.check(door.n)
 
 
 def test_grant(tube: Door) -> None:

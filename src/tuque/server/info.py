@@ -21,6 +21,7 @@ from tuque.core.staging import staging_figures
 from tuque.server.clients import Client
 from tuque.server.cluster_info import bus_section, cluster_section
 from tuque.server.state import Server
+from tuque.server.tube_admin import tube_figures
 from tuque.wire.args import SYNTAX, ArgError
 
 DISQUE_VERSION: Final = "1.0-rc1"  # whose commands these are
@@ -158,6 +159,11 @@ def staging(s: Server) -> Fields:
     return staging_figures(s.n)
 
 
+def tubes(s: Server) -> Fields:
+    """[T11] Tubes, their tasks, and who holds or waits (T11.5)."""
+    return tube_figures(s)
+
+
 def persistence(s: Server) -> Fields:
     """The journal: Disque's names, then our own."""
     fields: Fields = {
@@ -266,6 +272,7 @@ SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
     "events": events,
     "leases": leases,
     "staging": staging,
+    "tubes": tubes,
     "cluster": cluster_section,
     "bus": bus_section,
 }

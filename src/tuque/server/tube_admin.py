@@ -86,6 +86,11 @@ def info(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     c.reply(info_of(tube_named(t, args[2])))
 
 
+def waiting_puts(tube: Tube) -> int:
+    """How many puts wait for room."""
+    return sum(1 for putter in tube.putters if not putter.is_over)
+
+
 def info_of(tube: Tube) -> dict[str, object]:
     """Options and figures of a tube by name (T15.4)."""
     return {
@@ -105,9 +110,30 @@ def info_of(tube: Tube) -> dict[str, object]:
         "buried": int(tube.buried),
         "next-id": int(tube.next_number),
         "waiting-takes": len(tube.waiters),
-        "waiting-puts": sum(1 for putter in tube.putters if not putter.is_over),
+        "waiting-puts": waiting_puts(tube),
         "subscribers": int(tube.subscribers),
         "changes": int(tube.change_seq),
+    }
+
+
+def tube_figures(s: Server) -> dict[str, object]:
+    """What INFO tells of all tubes (T11.5); nothing is made for it."""
+    policy = s.n.policy
+    t = policy if isinstance(policy, Tubes) else None
+    found = [] if t is None else list(t.by_name.values())
+    return {
+        "tubes": len(found),
+        "tubes_tasks": sum(len(tube.tasks) for tube in found),
+        "tubes_ready": sum(int(tube.ready_count()) for tube in found),
+        "tubes_taken": sum(int(tube.taken) for tube in found),
+        "tubes_delayed": sum(int(tube.delayed) for tube in found),
+        "tubes_buried": sum(int(tube.buried) for tube in found),
+        "tubes_sessions": 0 if t is None else len(t.sessions),
+        "tubes_waiting_takes": sum(len(tube.waiters) for tube in found),
+        "tubes_waiting_puts": sum(waiting_puts(tube) for tube in found),
+        "tubes_subscribers": sum(int(tube.subscribers) for tube in found),
+        "tubes_lost_notices": s.notices.lost,
+        "tubes_used_bytes": 0 if t is None else int(t.bytes_used),
     }
 
 

@@ -159,7 +159,7 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
     while len(tube.putters) > 0:
         putter = tube.putters.popleft()
         if not putter.is_over:
-            putter.is_over = True
+            t.end_put(putter)
             t.put_done.append(PutDone(putter.client, putter.serial, None))
     truncate(n, t, tube)
     del t.by_name[tube.name]

@@ -18,6 +18,8 @@ from tuque.tubes.tube import Tube
 from tuque.tubes.utube import UTube, UTubeTtl
 
 SESSION_BYTES: Final = 1000
+PUT_BYTES: Final = 500  # of a put that waits, beside its body
+PUT_ENDS_STALE: Final = 1024  # ends of puts that are over, kept before a look for them
 FOR_EVER: Final = 0
 
 
@@ -63,9 +65,16 @@ class Tubes(Policy):
         # what is to be looked at, or told
         self.overdue: list[Task] = []  # their instant had come when it was set
         self.put_ends: list[tuple[int, int, Putter, Tube]] = []  # heap of (instant, serial, ...)
+        self.put_ends_most: i64 = PUT_ENDS_STALE  # beyond it stale ones are dropped
         self.put_serial: i64 = 0
         self.put_done: list[PutDone] = []
         self.told: list[Told] = []
+
+    def end_put(self, putter: Putter) -> None:
+        """A put waits no more (T7); its body is needed no longer."""
+        putter.is_over = True
+        self.bytes_used -= PUT_BYTES + len(putter.body)
+        putter.body = b""
 
     def tube(self, name: bytes) -> Tube | None:
         """The tube of that name."""

@@ -21,7 +21,7 @@ from tuque.core.task import (
 )
 from tuque.tubes import ops
 from tuque.tubes.admin import remove_tube
-from tuque.tubes.book import SESSION_BYTES, Tubes
+from tuque.tubes.book import PUT_BYTES, SESSION_BYTES, Tubes
 from tuque.tubes.errors import LEAVING
 from tuque.tubes.load import restore_task
 from tuque.tubes.options import PutDone, PutSpec
@@ -154,7 +154,7 @@ class TubePolicy(Tubes):
         while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
             _, _, putter, tube = heappop(self.put_ends)
             if not putter.is_over:
-                putter.is_over = True  # T7.3
+                self.end_put(putter)  # T7.3
                 self.put_done.append(PutDone(putter.client, putter.serial, None))
             while len(tube.putters) > 0 and tube.putters[0].is_over:
                 tube.putters.popleft()
@@ -184,6 +184,9 @@ class TubePolicy(Tubes):
             assert n.queues[name] is tube, "tube is not the queue of its name"
             held += check_tube(n, self, tube)
             used += tube.bytes_used()
+            for putter in tube.putters:
+                if not putter.is_over:
+                    used += PUT_BYTES + len(putter.body)
             tasks += len(tube.tasks)
         for job in n.jobs.values():
             if isinstance(job, Task):

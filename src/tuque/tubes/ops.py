@@ -8,7 +8,7 @@ A take that finds nothing may wait: `wait` enters the client among those that wa
 the shell gets a Wake with the task, or with why there is none.
 """
 
-from heapq import heappush
+from heapq import heapify, heappush
 
 from mypy_extensions import i64
 
@@ -25,7 +25,7 @@ from tuque.core.task import (
     Task,
     whole_s,
 )
-from tuque.tubes.book import Session, Tubes
+from tuque.tubes.book import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.errors import LUA, NO_TOUCH, PAUSED, TubeError, not_found, not_taken
 from tuque.tubes.options import PutSpec, Putter
 from tuque.tubes.sessions import session_for
@@ -72,9 +72,19 @@ def put(
         timeout_ms = clamp(spec.timeout_ms, 0)
         putter = Putter(body, form, spec, client, serial, n.now_ms + timeout_ms)
         tube.putters.append(putter)
+        t.bytes_used += PUT_BYTES + len(body)
         t.put_serial += 1
         heappush(t.put_ends, (putter.until_ms, t.put_serial, putter, tube))
+        if len(t.put_ends) > t.put_ends_most:
+            drop_put_ends(t)
     return None
+
+
+def drop_put_ends(t: Tubes) -> None:
+    """Forget the ends of puts that found room before: they may lie far ahead."""
+    t.put_ends = [entry for entry in t.put_ends if not entry[2].is_over]
+    heapify(t.put_ends)
+    t.put_ends_most = 2 * len(t.put_ends) + PUT_ENDS_STALE
 
 
 def take(n: Node, t: Tubes, tube: Tube, client: i64) -> Task | None:

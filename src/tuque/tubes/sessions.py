@@ -92,8 +92,8 @@ def forget_puts(t: Tubes, client: i64) -> None:
     for tube in t.by_name.values() if len(t.put_ends) > 0 else []:
         if len(tube.putters) > 0:
             for putter in tube.putters:
-                if putter.client == client:
-                    putter.is_over = True
+                if putter.client == client and not putter.is_over:
+                    t.end_put(putter)
             while len(tube.putters) > 0 and tube.putters[0].is_over:
                 tube.putters.popleft()
 

@@ -299,8 +299,8 @@ def admit(n: Node, t: Tubes, tube: Tube) -> None:
     while len(tube.putters) > 0 and not tube.is_full():
         putter = tube.putters.popleft()
         if not putter.is_over:
-            putter.is_over = True
             task = insert(n, t, tube, putter.body, putter.form, putter.spec)
+            t.end_put(putter)
             t.put_done.append(PutDone(putter.client, putter.serial, task))
 
 
