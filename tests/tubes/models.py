@@ -115,8 +115,11 @@ class Model:
         self.serve()
 
     def serve(self) -> None:
-        """Who waits gets what there is, first come first."""
-        while self.waiting and self.first() is not None:
+        """Who waits gets what there is, first come first; a ttr of 0 is over at once."""
+        while self.waiting and self.count(READY) > 0:
+            self.settle()
+            if self.first() is None:
+                return
             waiting = self.waiting.pop(0)
             task = self.take_first(self.session_of(waiting.client).number)
             assert task is not None
@@ -319,7 +322,9 @@ class Model:
     # the commands for jobs
 
     def getjob(self) -> Task | None:
-        """A take that no session holds."""
+        """A take that no session holds; with nothing READY it looks no further."""
+        if self.count(READY) == 0:
+            return None
         self.settle()
         return self.take_first(0)
 
