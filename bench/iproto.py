@@ -100,7 +100,7 @@ def bench_iproto(run: Run) -> None:
         door.sock.close()
     ratio = run.ratio(found["iproto"], found["resp"])
     detail = f"{middle(found['iproto'])} : {middle(found['resp'])}"
-    run.note(f"tube cycle 1 x {FLIGHT}, IPROTO / RESP", ratio, "x", 0.8, True, detail)
+    run.note(f"tube cycle 1 x {FLIGHT}, IPROTO / RESP", ratio, "x", 0.6, True, detail)
 
 
 def cycle(say: Callable[[list[bytes]], None], put: bytes, take: bytes, acks: list[bytes]) -> None:
