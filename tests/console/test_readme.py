@@ -115,6 +115,8 @@ def test_the_tour(tour: Tour) -> None:
     assert "b'hello'" in tour.python(block("with tuque.Client", "python"))
     assert "b'hello again'" in tour.python(block("tuque.aio.Client", "python"))
 
+    assert "0 https://a.example/1 None" in tour.python(block("client.tube", "python"))
+
     shop = block("from tuque.worker import App", "python").replace("7711", tour.port)
     (tour.place / "shop.py").write_text(shop)
     enqueue, work = block("tuque worker shop:app").strip().splitlines()
