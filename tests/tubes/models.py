@@ -195,8 +195,9 @@ class Model:
         return None
 
     def take(self, client: int) -> Task | None:
-        """The first task, if there is one."""
+        """The first task, if there is one when those who wait have theirs."""
         self.settle()
+        self.serve()
         return self.take_first(self.session_of(client).number)
 
     def take_first(self, owner: int) -> Task | None:
