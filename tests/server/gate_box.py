@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -14,12 +16,18 @@ from tuque.store.disk import Disk
 
 
 class StuckDisk(Disk):
-    """A real directory whose syncs of data take as long as the test wants."""
+    """A real directory whose syncs of data take as long as the test wants, and that may be full."""
 
     def __init__(self) -> None:
         self.may_sync = threading.Event()
         self.may_sync.set()
         self.asked = threading.Semaphore(0)
+        self.is_full = False
+
+    def write(self, handle: int, data: bytes | memoryview) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(handle, data)
 
     def fdatasync(self, handle: int) -> None:
         self.asked.release()

@@ -89,3 +89,25 @@ def test_a_batch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept]
     wait_for(kept.asked)
     kept.disk.may_sync.set()
     assert kept.turns_until_answered(reader) == b":1\r\n"
+
+
+def test_frames_wait_also_while_the_journal_fails(make_kept: Callable[[str], Kept]) -> None:
+    """J6.6 (cluster) Meanwhile nothing is said to other nodes that would have to wait for the
+    sync of a record (J4.2, J4.4), nor anything after it"""
+    kept = make_kept("always")
+    box = kept.box
+    producer = box.connect()
+    kept.disk.is_full = True
+    assert not box.say(producer, ADD).startswith(b"+")
+
+    def is_failing() -> bool:
+        box.pump.turn(10)
+        return bool(box.server.journal_error)
+
+    wait_for(is_failing)
+    reader = box.connect()
+    assert box.say(reader, encode("QLEN", "q")).startswith(b":")  # who reads is answered
+    assert box.pump.for_peers(-1) == box.pump.binding_seq > 0
+    kept.disk.is_full = False
+    wait_for(lambda: not is_failing())
+    assert box.pump.for_peers(-1) == -1

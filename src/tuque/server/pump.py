@@ -224,7 +224,7 @@ class Pump:
         s = self.s
         seq = self.write_journal()
         if s.bus is not None:
-            s.bus.settle(seq)
+            s.bus.settle(self.for_peers(seq))
         if s.eventlog is not None:
             self.tell_events(seq)
         if len(s.dirty) > 0:
@@ -293,6 +293,13 @@ class Pump:
         if s.journal_error and not is_binding:
             return -1  # what waited got no answer (J6.1); others must not wait for ever
         return self.binding_seq if committer.must_hold(self.binding_seq) else -1
+
+    def for_peers(self, seq: i64) -> i64:
+        """What frames to other nodes wait for, also while the journal fails (J6.6)."""
+        committer = self.s.committer
+        if seq < 0 and committer is not None and committer.must_hold(self.binding_seq):
+            return self.binding_seq
+        return seq
 
     def let_out(self, c: Connection, seq: i64) -> None:
         """Send what the turn produced for the client, or hold it back until `seq` is durable."""

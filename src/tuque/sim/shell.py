@@ -272,7 +272,11 @@ class Shell:
         """Let the outcome out: journal, then the other nodes, then clients."""
         s = self.s
         seq = self.write_journal()
-        self.links.settle(seq)
+        journal = self.journal
+        if seq < 0 and journal is not None and journal.must_hold(self.binding_seq):
+            self.links.settle(self.binding_seq)  # J6.6
+        else:
+            self.links.settle(seq)
         dirty = s.dirty
         s.dirty = []
         for c in dirty:
