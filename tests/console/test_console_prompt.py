@@ -36,7 +36,8 @@ def test_the_hint_is_the_usage() -> None:
 
 def test_help_knows_every_command_and_group() -> None:
     for row in commands().values():
-        assert row.usage in describe(row.name.lower()) and row.summary in describe(row.name)
+        assert row.ways in describe(row.name.lower()) and row.summary in describe(row.name)
+        assert all(way.startswith(row.name) for way in row.ways.splitlines())
         assert row.usage in describe(f"@{row.group}") and row.name in describe("")
     assert "did you mean GETJOB" in describe("getjbo") and "@jobs" in describe("@nothing")
     assert {"REPLICATE", "DELAY", "RETRY", "TTL", "MAXLEN", "ASYNC"} <= set(keywords("addjob"))

@@ -40,6 +40,7 @@ ENV_OF_OTHERS = frozenset(
     (
         "TUQUE_URL",
         "TUQUE_PASSWORD",
+        "TUQUE_SPARK_TASKS",
         "TUQUE_HISTFILE",
         "TUQUE_INTERPRETED",
         "TUQUE_EXPECT_COMPILED",

@@ -347,8 +347,7 @@ class Config(msgspec.Struct, kw_only=True):
         str,
         Opt(
             Text(),
-            "who may log in over IPROTO: lines of name, password and perhaps `all`; empty = guest "
-            "alone, who may do everything unless there is a requirepass",
+            "who may log in over IPROTO: lines of name, password, perhaps `all`; empty = only guest",
         ),
     ] = ""
     enable_debug_command: Annotated[
