@@ -347,7 +347,7 @@ class Config(msgspec.Struct, kw_only=True):
         str,
         Opt(
             Text(),
-            "who may log in over IPROTO: lines of name, password, perhaps `all`; empty = only guest",
+            "who may log in over IPROTO: lines of name, password, maybe `all`; empty = only guest",
         ),
     ] = ""
     enable_debug_command: Annotated[
