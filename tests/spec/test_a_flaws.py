@@ -185,14 +185,30 @@ def test_f6_deljob_does_not_destroy_what_is_known() -> None:
 
 
 def test_f9_a_leaving_node_passes_acks_on() -> None:
-    """A3.4 A leaving node that can tell all, and one at memory level 2, forwards the SETACK and
-    makes no record."""
+    """A3.4 a leaving one makes it, and is not safe to stop before it has ended (K7.3): a node that
+    it told may die before it has written the ack down."""
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     assert lab.get(0) == [id]
     lab.nodes[2].is_leaving = True
-    stray_ack(lab, 2, id)
+    on_unknown_ack(lab.nodes[2], 1, id)
+    assert lab.nodes[2].strays
+    lab.run()
     assert lab.nodes[2].strays == {}
+    assert is_done(lab, id)
+
+
+def test_f9_a_node_short_of_memory_passes_acks_on() -> None:
+    """A3.4 A node at memory level 2 forwards the SETACK and makes no record"""
+    lab = Lab(3)
+    id = spread(lab, 2, retry_s=1)
+    assert lab.get(0) == [id]
+    n = lab.nodes[2]
+    n.limits.memory_bytes = 1
+    n.base_bytes = 1_000
+    on_unknown_ack(n, 1, id)
+    assert n.strays == {}
+    lab.run()
     assert is_done(lab, id)
 
 

@@ -7,6 +7,7 @@ from cluster_lab import Lab
 from test_a_stray import stray_ack
 
 from tuque.core.ackgc import on_ackjob
+from tuque.core.drain import drain_left
 from tuque.core.job import ACKED
 from tuque.core.msgs import Ask, Holders, Left, WillQueue
 from tuque.core.peers import say
@@ -79,15 +80,14 @@ def test_the_node_that_handed_a_job_out_acts_first() -> None:
             assert min(others) - first >= 50
 
 
-def test_a_leaving_node_that_cannot_tell_remembers_the_ack() -> None:
-    """A3.4 A leaving node that can tell all, and one at memory level 2, forwards the SETACK and
-    makes no record."""
+def test_a_leaving_node_remembers_an_ack_until_others_have_it() -> None:
+    """A3.4 a leaving one makes it, and is not safe to stop before it has ended (K7.3)"""
     lab = Lab(2)
     id = lab.add(0, replicate=1, retry_s=1)
     lab.cut(0, 1)
     lab.nodes[1].is_leaving = True
     stray_ack(lab, 1, id)
-    assert lab.nodes[1].strays
+    assert lab.nodes[1].strays and drain_left(lab.nodes[1]) == 1
     lab.link(0, 1)
     lab.pass_ms(3_000)
     assert lab.get(0) == []

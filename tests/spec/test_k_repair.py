@@ -10,7 +10,7 @@ from tuque.core.job import ACKED, QUEUED
 from tuque.core.ledger import GC_ACKED
 from tuque.core.msgs import Ask, GotJob, Holders, Lack, ReplJob, SetAck, Slots
 from tuque.core.node import Node
-from tuque.core.peers import introduce, rank, say
+from tuque.core.peers import introduce, rank, say, slots_of, translate
 from tuque.core.procedures import unregister
 from tuque.core.repair import lose_copy, on_ask, on_incarnation, repair_left
 
@@ -137,9 +137,9 @@ def test_who_is_met_for_the_first_time_has_lost_nothing() -> None:
 
 def test_nothing_comes_back_by_hearsay() -> None:
     """K2.2 A node is a member of a set in one incarnation. Before a message names a set, SLOTS
-    says which node in which incarnation each number means; members in another incarnation than
+    says which node in which incarnation each number means; members in an older incarnation than
     the one known here drop out, so that what a restarted node has lost does not come back by
-    hearsay."""
+    hearsay"""
     lab = Lab(3)
     id = lab.add(0, replicate=3)
     lab.die(1)
@@ -158,6 +158,23 @@ def test_nothing_comes_back_by_hearsay() -> None:
     lab.link(2, 1)
     lab.run()
     assert believed(lab, 2, id) in ([0, 2], [0, 1, 2])
+
+
+def test_who_restarted_is_a_member_before_it_is_met() -> None:
+    """K2.2 one in a newer incarnation has restarted, and is a member before it is met."""
+    lab = Lab(3)
+    lab.die(1)
+    lab.link(0, 1)  # node 2 has not met the new life of node 1
+    lab.cut(1, 2)
+    id = lab.add(0, replicate=1)
+    n = lab.nodes[0]
+    n.jobs[id].holders |= 1 << lab.slot(0, 1)
+    peer = lab.slot(0, 2)
+    introduce(n, peer, n.jobs[id].holders)
+    lab.run()
+    assert slots_of(translate(lab.nodes[2], lab.slot(2, 0), n.jobs[id].holders)) == sorted(
+        [lab.slot(2, 0), lab.slot(2, 1)]
+    )
 
 
 # ---- a node with a journal

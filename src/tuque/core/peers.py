@@ -97,10 +97,12 @@ def on_slots(n: Node, slot: i64, m: Slots) -> None:
 
 
 def learn(n: Node, peer: Peer, number: i64) -> None:
-    """Take the peer's number as what it said, if it means the incarnation known here (K2.2)."""
+    """Take the peer's number as what it said, unless that is an older incarnation (K2.2).
+
+    A newer one than is known here has restarted and was not met yet: what is said of it holds.
+    """
     mine, life = peer.said[number]
-    known = n.lives.get(mine, 0)
-    if life == 0 or known == 0 or life == known:
+    if life == 0 or life >= n.lives.get(mine, 0):
         peer.theirs[number] = mine
     else:
         peer.theirs.pop(number, None)  # K2.2

@@ -31,9 +31,9 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     ttl_s = ttl_s_of(id)
     if ttl_s < 0:
         return
-    if n.is_leaving or memory_level(n) >= 2:
-        if ask_each(n, SetAck(id, 0, ttl_s * 1000)) or not n.is_leaving:  # A3.4
-            return
+    if memory_level(n) >= 2:
+        ask_each(n, SetAck(id, 0, ttl_s * 1000))  # A3.4
+        return
     if n.stray_counts.get(client, 0) >= STRAYS_MAX:
         return
     count_stray(n, client, id)
