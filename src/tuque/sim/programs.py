@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tuque.core.procedures import memory_level
 from tuque.sim.history import Add, Ask, Delivery
 from tuque.sim.session import LOST, Session
 
@@ -97,6 +98,10 @@ class Person:
         if isinstance(reply, Exception) and "OOM" in str(reply):
             if ask.verb in ("ACKJOB", "FASTACK", "DELJOB"):
                 self.history.find("ack-refused", f"{ask.verb} was refused: {reply}")
+        if ask.verb == "ACKJOB" and reply == 0:
+            shell = self.cluster.machines[int(ask.node[1:])].shell
+            if shell is not None and memory_level(shell.n) >= 2:
+                add.ack_excuse = f"{ask.node} had no memory for the ack of what it does not know"
 
     def poke(self, args: Args) -> None:
         """Do something to a job that is known, wherever it is."""
