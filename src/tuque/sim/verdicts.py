@@ -222,11 +222,14 @@ class Verdicts:
         """Whether the tombstone should have gone by now; not those that nobody promised to end.
 
         One that waits for DELJOB stays until the TTL is over when the node that would have said
-        it lost its memory (A4.1).
+        it lost its memory (A4.1). An ack that comes when the job has expired leaves one for the
+        2 minutes that such an ack lives (A3.4): its collection may end before it is spread.
         """
         if kind == WAITS_FOR_DELJOB and any(m.has_lost_memory for m in self.cluster.machines):
             return False
         add = self.history.by_id.get(id)
+        if kind == WAITS_FOR_DELJOB and add is not None and add.expiry_us() < self.world.now_us:
+            return False
         return kind != CUSTODY and not (add is not None and add.asked_for("DELJOB"))
 
     def open_jobs(self, machine: Machine) -> int:
