@@ -219,6 +219,32 @@ class NotTaken(ReplyError):
     code = "NOTTAKEN"
 
 
+class TubeHome(ReplyError):
+    """Another node is the home of the tube: it must be asked. Nothing was done."""
+
+    code = "TUBEHOME"
+    retryable = True
+
+    @property
+    def home(self) -> str:
+        """The "host:port" of that node."""
+        return self.message.partition(" ")[2].partition(" ")[0]
+
+
+class NoQuorum(ReplyError):
+    """The home of the tube reaches too few nodes to be sure that it still is the home."""
+
+    code = "NOQUORUM"
+    retryable = True
+
+
+class ReadOnly(ReplyError):
+    """The node changes no tubes; its tubes move to other ones as soon as there are any."""
+
+    code = "READONLY"
+    retryable = True
+
+
 class ProtocolError(Error):
     """What came over the connection is no answer to what was asked."""
 
@@ -252,6 +278,9 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         NoTube,
         NoTask,
         NotTaken,
+        TubeHome,
+        NoQuorum,
+        ReadOnly,
     )
 }
 # Redis has a code of its own for a wrong password, and one for a node that keeps strangers out.

@@ -33,6 +33,9 @@ CODES = {
     "NOGROUP there is none": errors.NoGroup,
     "NOBATCH there is none": errors.NoBatch,
     "NOSTAGE there is none": errors.NoStage,
+    "TUBEHOME h:1 Tube 't' has its home there": errors.TubeHome,
+    "NOQUORUM Tube 't': this node reaches 1 of 3 nodes": errors.NoQuorum,
+    "READONLY This node is read-only: ...": errors.ReadOnly,
     "ERR syntax error": errors.ReplyError,
     "SOMETHING new": errors.ReplyError,
 }

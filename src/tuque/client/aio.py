@@ -6,19 +6,18 @@ import asyncio
 import os
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tuque.client import admin, calls, leases, pipeline, tubes, writes
-from tuque.client.api import Hello, JobInfo, JobState, Reply, Text
+from tuque.client import admin, calls, leases, pipeline, tube_rights, tubes, writes
+from tuque.client.api import Hello, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
 from tuque.client.face import (
     JOIN_S,
     SHORTEST_WAIT_S,
     SLICE_S,
-    Face,
     as_method,
     log,
     no_answer,
@@ -26,6 +25,7 @@ from tuque.client.face import (
 )
 from tuque.client.follow import LIMIT_S
 from tuque.client.retry import Retry
+from tuque.client.scans import AsyncScans
 from tuque.client.streams import INFINITE, Link, Pool
 from tuque.client.tube import AsyncTube
 from tuque.client.url import Address, settings
@@ -38,6 +38,7 @@ from tuque.errors import (
     MaxClients,
     ReplyError,
     Timeout,
+    TubeHome,
 )
 
 P = ParamSpec("P")
@@ -54,7 +55,7 @@ def _method(
     return method
 
 
-class Client(Face):
+class Client(AsyncScans):
     """A client for one broker or cluster; connects at the first call, reconnects by itself.
 
     Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
@@ -106,18 +107,22 @@ class Client(Face):
         """Closes the idle connections now and those in use when their calls end."""
         self._is_closed = True
         if self._is_mine():
-            self._pool.close_idle()
-            self._blocking.close_idle()
+            for pool in self._pools():
+                pool.close_idle()
             await asyncio.sleep(0)  # the loop closes the sockets in its next turn
+
+    def _pools(self) -> list[Pool]:
+        elsewhere = [pool for pools in self._elsewhere.values() for pool in pools]
+        return [self._pool, self._blocking, *elsewhere]
 
     def __del__(self) -> None:
         if self._is_closed or self._pid != os.getpid():
             return
-        if self._pool.open_count or self._blocking.open_count:
+        if any(pool.open_count for pool in self._pools()):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
             with suppress(RuntimeError):  # a loop that is closed already
-                self._pool.close_idle()
-                self._blocking.close_idle()
+                for pool in self._pools():
+                    pool.close_idle()
 
     def pipeline(self) -> Pipeline:
         """Gathers calls and sends them together."""
@@ -130,95 +135,8 @@ class Client(Face):
     async def tube_identify(self, uuid: Text | None = None, *, timeout: float | None = None) -> str:
         """The uuid of the session that holds the tasks taken; with `uuid` it joins that one."""
         found = await self.run(tubes.identify(uuid, timeout=timeout))
-        self._session = found
+        self._on_identified(found)
         return found
-
-    # Scans, a page at a time
-
-    def qscan(
-        self,
-        *,
-        count: int | None = None,
-        minlen: int | None = None,
-        maxlen: int | None = None,
-        importrate: int | None = None,
-        timeout: float | None = None,
-    ) -> AsyncIterator[str]:
-        """The names of this node's queues; one that appears or goes meanwhile may be missed."""
-        return self._scan(
-            lambda cursor: calls.qscan_page(
-                cursor,
-                count=count,
-                minlen=minlen,
-                maxlen=maxlen,
-                importrate=importrate,
-                timeout=timeout,
-            )
-        )
-
-    @overload
-    def jscan(
-        self,
-        *,
-        queue: Text | None = None,
-        states: Iterable[JobState] = (),
-        full: Literal[False] = False,
-        count: int | None = None,
-        timeout: float | None = None,
-    ) -> AsyncIterator[str]: ...
-
-    @overload
-    def jscan(
-        self,
-        *,
-        queue: Text | None = None,
-        states: Iterable[JobState] = (),
-        full: Literal[True],
-        count: int | None = None,
-        timeout: float | None = None,
-    ) -> AsyncIterator[JobInfo]: ...
-
-    def jscan(
-        self,
-        *,
-        queue: Text | None = None,
-        states: Iterable[JobState] = (),
-        full: bool = False,
-        count: int | None = None,
-        timeout: float | None = None,
-    ) -> AsyncIterator[str] | AsyncIterator[JobInfo]:
-        """The ids of this node's jobs, or with `full` all it knows about them."""
-        wanted = tuple(states)
-        if full:
-            return self._scan(
-                lambda cursor: calls.jscan_full_page(
-                    cursor, queue=queue, states=wanted, count=count, timeout=timeout
-                )
-            )
-        return self._scan(
-            lambda cursor: calls.jscan_page(
-                cursor, queue=queue, states=wanted, count=count, timeout=timeout
-            )
-        )
-
-    async def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> AsyncIterator[T]:
-        """All items of a scan; from the start again when another node has taken over."""
-        cursor, node = "0", None
-        while True:
-            try:
-                following, items = await self.run(page(cursor))
-            except ReplyError:
-                if cursor == "0" or self._route.current == node:
-                    raise
-                following, items = "0", []
-            if cursor != "0" and self._route.current != node:
-                cursor = "0"  # a cursor means nothing to another node
-                continue
-            cursor, node = following, self._route.current
-            for item in items:
-                yield item
-            if cursor == "0":
-                return
 
     # The method table
 
@@ -251,6 +169,7 @@ class Client(Face):
     publish = _method(writes.publish)
     tube_list = _method(tubes.tube_list)
     tube_state = _method(tubes.tube_state)
+    tube_grants = _method(tube_rights.tube_grants)
     tube_statistics = _method(tubes.tube_statistics)
     tube_cfg = _method(tubes.tube_cfg)
     ping = _method(admin.ping)
@@ -296,14 +215,39 @@ class Client(Face):
 
         Raises only when not a single answer came.
         """
+        replies = await self._answers(asked)
+        await self._ask_homes(asked, replies)
+        return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
+
+    async def _ask_homes(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
+        """Asks the homes of tubes for the calls of a pipeline that were refused for them."""
+        tries = self._tries(asked, time.monotonic())
+        while refused := self._homes.refused(replies):
+            refusal = replies[next(iter(refused.values()))[0]]
+            try:
+                pause_s = tries.pause_s(refusal, sent=True, now_s=time.monotonic())
+            except TubeHome:
+                return
+            await asyncio.sleep(pause_s)
+            for at, places in refused.items():
+                calls = [asked[place] for place in places]
+                try:
+                    found = await self._answers(calls, at)
+                except Error as e:
+                    found = [e if isinstance(e, ReplyError) else no_answer(e, c) for c in calls]
+                for place, reply in zip(places, found, strict=True):
+                    replies[place] = reply
+
+    async def _answers(self, asked: list[Call[Any]], at: Address | None = None) -> list[Reply]:
+        """The answers, with an error in the place of each that did not come, unless none did."""
         replies: list[Reply] = []
         try:
-            await self._ask(asked, replies)
+            await self._ask(asked, replies, at)
         except Error as e:
             if not replies:
                 raise
             replies += [no_answer(e, call) for call in asked[len(replies) :]]
-        return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
+        return replies
 
     async def _ask_one(self, call: Call[Any]) -> Reply:
         replies: list[Reply] = []
@@ -319,23 +263,31 @@ class Client(Face):
             raise replies[0]
         return replies[0]
 
-    async def _ask(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
-        """Appends an answer for each call, trying again where safe; raises the last error."""
+    async def _ask(
+        self, asked: list[Call[Any]], replies: list[Reply], at: Address | None = None
+    ) -> None:
+        """Appends an answer for each call, trying again where safe; raises the last error.
+
+        `at` is a node that must be asked first.
+        """
         self._check_open()
         self._check_owner()
-        pool = self._blocking if any(call.may_block for call in asked) else self._pool
+        may_block = any(call.may_block for call in asked)
         if self._is_to_move(asked):
             await self._move()
         tries = self._tries(asked, time.monotonic())
         while len(replies) < len(asked):
             sent = False
+            at = at or self._home_of(asked)
+            pool = self._pool_of(at, may_block)
             try:
-                link = await self._take(pool, tries.search_until_s)
+                link = await self._take(pool, tries.search_until_s, at)
                 sent = True
                 await self._converse(pool, link, asked, replies, tries.deadline_s)
                 continue
             except Error as e:
                 pause_s = tries.pause_s(e, sent=sent, now_s=time.monotonic())
+                at = self._home_in(e)
             await asyncio.sleep(pause_s)
             asked = self._left_of(asked, tries.deadline_s, time.monotonic())
 
@@ -369,31 +321,56 @@ class Client(Face):
     async def _join(self, link: Link, deadline_s: float) -> None:
         """Makes a connection one of this client's session of tubes."""
         async with self._joining:
-            if not link.session or link.session != self._session:
-                await link.join(self._session, min(deadline_s, time.monotonic() + JOIN_S))
-                self._session = link.session
+            session = self._session_at(link.address)
+            if not link.session or link.session != session:
+                await link.join(session, min(deadline_s, time.monotonic() + JOIN_S))
+                self._on_joined(link.address, link.session)
 
-    async def dedicated(self) -> Link:
-        """A connection outside the pools, greeted; the caller closes it."""
+    async def dedicated(self, at: Address | None = None) -> Link:
+        """A connection outside the pools, greeted; the caller closes it.
+
+        `at` is the node it goes to, where it must be a certain one.
+        """
         self._check_open()
         self._check_owner()
-        return await self._connect(time.monotonic() + self.settings.timeout_s)
+        deadline_s = time.monotonic() + self.settings.timeout_s
+        return await (self._connect(deadline_s) if at is None else self._visit(at, deadline_s))
 
-    async def _take(self, pool: Pool, deadline_s: float) -> Link:
-        """A connection to the node in use, with a slot of the pool."""
+    def _pool_of(self, at: Address | None, may_block: bool) -> Pool:
+        """The pool for a call: of the node in use, or of the home of a tube."""
+        if at is None:
+            return self._blocking if may_block else self._pool
+        pools = self._elsewhere.get(at)
+        if pools is None:
+            new = Pool(self.settings.max_connections), Pool(None)
+            pools = self._elsewhere.setdefault(at, new)
+        return pools[may_block]
+
+    async def _take(self, pool: Pool, deadline_s: float, at: Address | None) -> Link:
+        """A connection to the home of a tube, or to the node in use, with a slot of the pool."""
         link = await pool.take(deadline_s)
         try:
             if link is not None:
-                if link.address == self._route.current and not link.is_stale():
+                wanted = at or self._route.current
+                if link.address == wanted and not link.is_stale():
                     return link
-                if link.address == self._route.current:
+                if at is None and link.address == wanted:
                     self._on_stale(link.address)
                 link.close()
                 pool.close_idle()
-            return await self._connect(deadline_s)
+            return await (self._connect(deadline_s) if at is None else self._visit(at, deadline_s))
         except BaseException:
             pool.give(None)
             raise
+
+    async def _visit(self, at: Address, deadline_s: float) -> Link:
+        """A new connection to the home of a tube."""
+        try:
+            link, _ = await self._open(at, self._connect_by_s(deadline_s, time.monotonic()))
+        except (ConnectionError, Leaving, Loading, MaxClients) as e:
+            self._on_home_unreachable(at, e)
+            raise
+        return link
 
     async def _connect(self, deadline_s: float) -> Link:
         """A new connection to the first node that can be used."""
@@ -465,7 +442,8 @@ class Client(Face):
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
         self._blocking = Pool(None)
-        self._session = ""
+        self._session, self._sessions = "", {}
+        self._elsewhere: dict[Address, tuple[Pool, Pool]] = {}
         self._joining = asyncio.Lock()
         self._rng.seed()  # a forked child must not draw what its parent draws
         self._pid = os.getpid()

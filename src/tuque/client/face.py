@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tuque.client.api import Hello, Job, Reply
 from tuque.client.calls import Call
 from tuque.client.follow import Follow
+from tuque.client.homes import Homes
 from tuque.client.nodes import LEAVING_REST_S, Route
 from tuque.client.retry import Tries
 from tuque.client.url import Address, Settings
-from tuque.errors import Closed, ConnectionError, Error, Leaving, Loading, NoNode, ReplyError
+from tuque.errors import (
+    Closed,
+    ConnectionError,
+    Error,
+    Leaving,
+    Loading,
+    NoNode,
+    ReplyError,
+    TubeHome,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -44,6 +54,9 @@ class Face:
         # Who came through a unix socket stays with it.
         is_socket = settings.seeds[0].port == 0
         self._follow = Follow(is_on=settings.follow and settings.discover and not is_socket)
+        self._homes = Homes(is_on=settings.discover and not is_socket)
+        self._session = ""  # of tubes, at the node joined last
+        self._sessions: dict[Address, str] = {}
         self._is_closed = False
         self._tls = _tls_context(settings) if settings.tls else None
 
@@ -112,7 +125,42 @@ class Face:
         """True if the one call asked got an answer that another node, or time, will better."""
         if any(isinstance(reply, Leaving) for reply in replies):
             self._on_leaving(address, now_s)
-        return len(asked) == 1 and isinstance(replies[-1], Leaving | Loading)
+        if len(asked) > 1:
+            return False
+        last = replies[-1]
+        if isinstance(last, TubeHome):
+            return self._homes.told(last) is not None
+        return isinstance(last, Leaving | Loading)
+
+    def _home_of(self, asked: list[Call[Any]]) -> Address | None:
+        """The node to ask, when it is the home of a tube and not the node in use."""
+        address = self._homes.of(asked)
+        return None if address == self._route.current else address
+
+    def _home_in(self, error: Error) -> Address | None:
+        """The node that a refusal names, when it is not the node in use."""
+        address = self._homes.told(error)
+        return None if address == self._route.current else address
+
+    def home_to_try(self, error: Error) -> Address:
+        """The node that a refusal names; raises the error when this client goes nowhere else."""
+        address = self._homes.told(error)
+        if address is None:
+            raise error
+        return address
+
+    def _session_at(self, address: Address) -> str:
+        """The session to join at a node: the one there before, else one that may be shared."""
+        return self._sessions.get(address) or self._session
+
+    def _on_joined(self, address: Address, session: str) -> None:
+        self._session = session
+        self._sessions = {**self._sessions, address: session}
+
+    def _on_identified(self, session: str) -> None:
+        """The session that was asked for, for all nodes that know it."""
+        self._session = session
+        self._sessions = {}
 
     def _read(self, call: Call[T], reply: Reply, now_s: float) -> T:
         """The typed result of an answer; jobs are looked at for the node that made them."""
@@ -145,7 +193,9 @@ class Face:
             log.warning("cannot use node %s: %s", address, error)
 
     def _on_lost(self, address: Address, error: Error, now_s: float) -> None:
-        if self._route.on_failed(address, now_s):
+        if self._homes.forget(address) and address != self._route.current:
+            log.warning("connection to a home of tubes lost: %s", error)
+        elif self._route.on_failed(address, now_s):
             log.warning("connection lost: %s", error)
 
     def _on_stale(self, address: Address) -> None:
@@ -160,7 +210,12 @@ class Face:
         log.info("most jobs come from node %s: fetching there from now on", address)
         return True
 
+    def _on_home_unreachable(self, address: Address, error: Error) -> None:
+        self._homes.forget(address)
+        log.warning("cannot use node %s, a home of tubes: %s", address, error)
+
     def _on_leaving(self, address: Address, now_s: float) -> None:
+        self._homes.forget(address)
         if self._route.on_failed(address, now_s, LEAVING_REST_S):
             log.warning("node %s is leaving the cluster: looking for another one", address)
 

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from tuque.errors import ConnectionError, Error, Leaving, Loading, MaxClients, Timeout
+from tuque.errors import ConnectionError, Error, Leaving, Loading, MaxClients, Timeout, TubeHome
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,18 +49,23 @@ class Tries:
         self._repeat = repeat
         self._rng = rng
         self._count = 0
+        self._was_sent_on = False
 
     def pause_s(self, error: Error, *, sent: bool, now_s: float) -> float:
         """Seconds to wait before the next try; raises `error` when there must be none.
 
-        Some refusals say that nothing was done and that time will help: then any call is repeated.
+        Some refusals say that nothing was done and that time, or another node, will help: then any
+        call is repeated, the first time that another node is named at once.
         """
+        if isinstance(error, TubeHome) and not self._was_sent_on and now_s < self.deadline_s:
+            self._was_sent_on = True
+            return 0.0
         safe = not sent or self._repeat
         if isinstance(error, ConnectionError):
             error.retryable = safe
             again = safe and not (sent and isinstance(error, Timeout))
         else:
-            again = isinstance(error, Leaving | Loading | MaxClients)
+            again = isinstance(error, Leaving | Loading | MaxClients | TubeHome)
         attempts = self._retry.attempts
         if not again or (attempts is not None and self._count >= attempts):
             raise error

@@ -6,18 +6,17 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tuque.client import admin, calls, leases, pipeline, tubes, writes
-from tuque.client.api import Hello, JobInfo, JobState, Reply, Text
+from tuque.client import admin, calls, leases, pipeline, tube_rights, tubes, writes
+from tuque.client.api import Hello, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
 from tuque.client.face import (
     JOIN_S,
     SHORTEST_WAIT_S,
     SLICE_S,
-    Face,
     as_method,
     log,
     no_answer,
@@ -25,6 +24,7 @@ from tuque.client.face import (
 )
 from tuque.client.follow import LIMIT_S
 from tuque.client.retry import Retry
+from tuque.client.scans import Scans
 from tuque.client.sockets import INFINITE, Link, Pool
 from tuque.client.tube import Tube
 from tuque.client.url import Address, settings
@@ -37,6 +37,7 @@ from tuque.errors import (
     MaxClients,
     ReplyError,
     Timeout,
+    TubeHome,
 )
 
 P = ParamSpec("P")
@@ -51,7 +52,7 @@ def _method(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
     return method
 
 
-class Client(Face):
+class Client(Scans):
     """A client for one broker or cluster; connects at the first call, reconnects by itself.
 
     Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
@@ -101,13 +102,17 @@ class Client(Face):
         """Closes the idle connections now and those in use when their calls end."""
         self._is_closed = True
         if self._pid:
-            self._pool.close_idle()
-            self._blocking.close_idle()
+            for pool in self._pools():
+                pool.close_idle()
+
+    def _pools(self) -> list[Pool]:
+        elsewhere = [pool for pools in self._elsewhere.values() for pool in pools]
+        return [self._pool, self._blocking, *elsewhere]
 
     def __del__(self) -> None:
         if self._is_closed or self._pid != os.getpid():
             return
-        if self._pool.open_count or self._blocking.open_count:
+        if any(pool.open_count for pool in self._pools()):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
             self.close()
 
@@ -122,94 +127,8 @@ class Client(Face):
     def tube_identify(self, uuid: Text | None = None, *, timeout: float | None = None) -> str:
         """The uuid of the session that holds the tasks taken; with `uuid` it joins that one."""
         found = self.run(tubes.identify(uuid, timeout=timeout))
-        self._session = found
+        self._on_identified(found)
         return found
-
-    # Scans, a page at a time
-
-    def qscan(
-        self,
-        *,
-        count: int | None = None,
-        minlen: int | None = None,
-        maxlen: int | None = None,
-        importrate: int | None = None,
-        timeout: float | None = None,
-    ) -> Iterator[str]:
-        """The names of this node's queues; one that appears or goes meanwhile may be missed."""
-        return self._scan(
-            lambda cursor: calls.qscan_page(
-                cursor,
-                count=count,
-                minlen=minlen,
-                maxlen=maxlen,
-                importrate=importrate,
-                timeout=timeout,
-            )
-        )
-
-    @overload
-    def jscan(
-        self,
-        *,
-        queue: Text | None = None,
-        states: Iterable[JobState] = (),
-        full: Literal[False] = False,
-        count: int | None = None,
-        timeout: float | None = None,
-    ) -> Iterator[str]: ...
-
-    @overload
-    def jscan(
-        self,
-        *,
-        queue: Text | None = None,
-        states: Iterable[JobState] = (),
-        full: Literal[True],
-        count: int | None = None,
-        timeout: float | None = None,
-    ) -> Iterator[JobInfo]: ...
-
-    def jscan(
-        self,
-        *,
-        queue: Text | None = None,
-        states: Iterable[JobState] = (),
-        full: bool = False,
-        count: int | None = None,
-        timeout: float | None = None,
-    ) -> Iterator[str] | Iterator[JobInfo]:
-        """The ids of this node's jobs, or with `full` all it knows about them."""
-        wanted = tuple(states)
-        if full:
-            return self._scan(
-                lambda cursor: calls.jscan_full_page(
-                    cursor, queue=queue, states=wanted, count=count, timeout=timeout
-                )
-            )
-        return self._scan(
-            lambda cursor: calls.jscan_page(
-                cursor, queue=queue, states=wanted, count=count, timeout=timeout
-            )
-        )
-
-    def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> Iterator[T]:
-        """All items of a scan; from the start again when another node has taken over."""
-        cursor, node = "0", None
-        while True:
-            try:
-                following, items = self.run(page(cursor))
-            except ReplyError:
-                if cursor == "0" or self._route.current == node:
-                    raise
-                following, items = "0", []
-            if cursor != "0" and self._route.current != node:
-                cursor = "0"  # a cursor means nothing to another node
-                continue
-            cursor, node = following, self._route.current
-            yield from items
-            if cursor == "0":
-                return
 
     # The method table
 
@@ -242,6 +161,7 @@ class Client(Face):
     publish = _method(writes.publish)
     tube_list = _method(tubes.tube_list)
     tube_state = _method(tubes.tube_state)
+    tube_grants = _method(tube_rights.tube_grants)
     tube_statistics = _method(tubes.tube_statistics)
     tube_cfg = _method(tubes.tube_cfg)
     ping = _method(admin.ping)
@@ -287,14 +207,39 @@ class Client(Face):
 
         Raises only when not a single answer came.
         """
+        replies = self._answers(asked)
+        self._ask_homes(asked, replies)
+        return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
+
+    def _ask_homes(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
+        """Asks the homes of tubes for the calls of a pipeline that were refused for them."""
+        tries = self._tries(asked, time.monotonic())
+        while refused := self._homes.refused(replies):
+            refusal = replies[next(iter(refused.values()))[0]]
+            try:
+                pause_s = tries.pause_s(refusal, sent=True, now_s=time.monotonic())
+            except TubeHome:
+                return
+            time.sleep(pause_s)
+            for at, places in refused.items():
+                calls = [asked[place] for place in places]
+                try:
+                    found = self._answers(calls, at)
+                except Error as e:
+                    found = [e if isinstance(e, ReplyError) else no_answer(e, c) for c in calls]
+                for place, reply in zip(places, found, strict=True):
+                    replies[place] = reply
+
+    def _answers(self, asked: list[Call[Any]], at: Address | None = None) -> list[Reply]:
+        """The answers, with an error in the place of each that did not come, unless none did."""
         replies: list[Reply] = []
         try:
-            self._ask(asked, replies)
+            self._ask(asked, replies, at)
         except Error as e:
             if not replies:
                 raise
             replies += [no_answer(e, call) for call in asked[len(replies) :]]
-        return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
+        return replies
 
     def _ask_one(self, call: Call[Any]) -> Reply:
         replies: list[Reply] = []
@@ -310,23 +255,29 @@ class Client(Face):
             raise replies[0]
         return replies[0]
 
-    def _ask(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
-        """Appends an answer for each call, trying again where safe; raises the last error."""
+    def _ask(self, asked: list[Call[Any]], replies: list[Reply], at: Address | None = None) -> None:
+        """Appends an answer for each call, trying again where safe; raises the last error.
+
+        `at` is a node that must be asked first.
+        """
         self._check_open()
         self._check_fork()
-        pool = self._blocking if any(call.may_block for call in asked) else self._pool
+        may_block = any(call.may_block for call in asked)
         if self._is_to_move(asked):
             self._move()
         tries = self._tries(asked, time.monotonic())
         while len(replies) < len(asked):
             sent = False
+            at = at or self._home_of(asked)
+            pool = self._pool_of(at, may_block)
             try:
-                link = self._take(pool, tries.search_until_s)
+                link = self._take(pool, tries.search_until_s, at)
                 sent = True
                 self._converse(pool, link, asked, replies, tries.deadline_s)
                 continue
             except Error as e:
                 pause_s = tries.pause_s(e, sent=sent, now_s=time.monotonic())
+                at = self._home_in(e)
             time.sleep(pause_s)
             asked = self._left_of(asked, tries.deadline_s, time.monotonic())
 
@@ -360,31 +311,56 @@ class Client(Face):
     def _join(self, link: Link, deadline_s: float) -> None:
         """Makes a connection one of this client's session of tubes."""
         with self._joining:
-            if not link.session or link.session != self._session:
-                link.join(self._session, min(deadline_s, time.monotonic() + JOIN_S))
-                self._session = link.session
+            session = self._session_at(link.address)
+            if not link.session or link.session != session:
+                link.join(session, min(deadline_s, time.monotonic() + JOIN_S))
+                self._on_joined(link.address, link.session)
 
-    def dedicated(self) -> Link:
-        """A connection outside the pools, greeted; the caller closes it."""
+    def dedicated(self, at: Address | None = None) -> Link:
+        """A connection outside the pools, greeted; the caller closes it.
+
+        `at` is the node it goes to, where it must be a certain one.
+        """
         self._check_open()
         self._check_fork()
-        return self._connect(time.monotonic() + self.settings.timeout_s)
+        deadline_s = time.monotonic() + self.settings.timeout_s
+        return self._connect(deadline_s) if at is None else self._visit(at, deadline_s)
 
-    def _take(self, pool: Pool, deadline_s: float) -> Link:
-        """A connection to the node in use, with a slot of the pool."""
+    def _pool_of(self, at: Address | None, may_block: bool) -> Pool:
+        """The pool for a call: of the node in use, or of the home of a tube."""
+        if at is None:
+            return self._blocking if may_block else self._pool
+        pools = self._elsewhere.get(at)
+        if pools is None:
+            new = Pool(self.settings.max_connections), Pool(None)
+            pools = self._elsewhere.setdefault(at, new)
+        return pools[may_block]
+
+    def _take(self, pool: Pool, deadline_s: float, at: Address | None) -> Link:
+        """A connection to the home of a tube, or to the node in use, with a slot of the pool."""
         link = pool.take(deadline_s)
         try:
             if link is not None:
-                if link.address == self._route.current and not link.is_stale():
+                wanted = at or self._route.current
+                if link.address == wanted and not link.is_stale():
                     return link
-                if link.address == self._route.current:
+                if at is None and link.address == wanted:
                     self._on_stale(link.address)
                 link.close()
                 pool.close_idle()
-            return self._connect(deadline_s)
+            return self._connect(deadline_s) if at is None else self._visit(at, deadline_s)
         except BaseException:
             pool.give(None)
             raise
+
+    def _visit(self, at: Address, deadline_s: float) -> Link:
+        """A new connection to the home of a tube."""
+        try:
+            link, _ = self._open(at, self._connect_by_s(deadline_s, time.monotonic()))
+        except (ConnectionError, Leaving, Loading, MaxClients) as e:
+            self._on_home_unreachable(at, e)
+            raise
+        return link
 
     def _connect(self, deadline_s: float) -> Link:
         """A new connection to the first node that can be used."""
@@ -452,7 +428,8 @@ class Client(Face):
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
         self._blocking = Pool(None)
-        self._session = ""
+        self._session, self._sessions = "", {}
+        self._elsewhere: dict[Address, tuple[Pool, Pool]] = {}
         self._joining = threading.Lock()
         self._rng.seed()  # a forked child must not draw what its parent draws
         self._pid = os.getpid()

@@ -13,11 +13,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from tuque.client import tubes
+from tuque.client import tube_homes, tube_rights, tubes
 from tuque.client.api import Arg, Text, to_bytes, to_text
 from tuque.client.calls import Call
 from tuque.client.face import as_method
 from tuque.client.tubes import TubeChange, TubeTask
+from tuque.errors import TubeHome
 
 if TYPE_CHECKING:
     from tuque.client import aio, pipeline, streams, sync
@@ -85,7 +86,13 @@ class Tube:
     info = _method(tubes.info)
     statistics = _method(tubes.statistics)
     changes = _method(tubes.changes)
-    grant = _method(tubes.grant)
+    grant = _method(tube_rights.grant)
+    state = _method(tube_homes.state)
+    home = _method(tube_homes.home)
+    move = _method(tube_homes.move)
+    take_over = _method(tube_homes.take_over)
+    revoke = _method(tube_rights.revoke)
+    grants = _method(tube_rights.grants)
 
     @contextmanager
     def taking(
@@ -151,7 +158,13 @@ class AsyncTube:
     info = _async_method(tubes.info)
     statistics = _async_method(tubes.statistics)
     changes = _async_method(tubes.changes)
-    grant = _async_method(tubes.grant)
+    grant = _async_method(tube_rights.grant)
+    state = _async_method(tube_homes.state)
+    home = _async_method(tube_homes.home)
+    move = _async_method(tube_homes.move)
+    take_over = _async_method(tube_homes.take_over)
+    revoke = _async_method(tube_rights.revoke)
+    grants = _async_method(tube_rights.grants)
 
     @asynccontextmanager
     async def taking(
@@ -199,7 +212,16 @@ class Changes:
     """
 
     def __init__(self, tube: Tube) -> None:
-        self._link = tube.client.dedicated()
+        client = tube.client
+        self._link = client.dedicated()
+        try:
+            self._begin(tube)
+        except TubeHome as e:
+            self._link.close()
+            self._link = client.dedicated(client.home_to_try(e))
+            self._begin(tube)
+
+    def _begin(self, tube: Tube) -> None:
         try:
             commands = subscribing(tube.name)
             self._link.subscribe(commands, time.monotonic() + tube.client.settings.timeout_s)
@@ -239,14 +261,21 @@ class AsyncChanges:
 
     async def __aenter__(self) -> Self:
         client = self._tube.client
-        self._link = await client.dedicated()
+        try:
+            self._link = await self._begun(await client.dedicated())
+        except TubeHome as e:
+            self._link = await self._begun(await client.dedicated(client.home_to_try(e)))
+        return self
+
+    async def _begun(self, link: streams.Link) -> streams.Link:
         try:
             commands = subscribing(self._tube.name)
-            await self._link.subscribe(commands, time.monotonic() + client.settings.timeout_s)
+            limit_s = self._tube.client.settings.timeout_s
+            await link.subscribe(commands, time.monotonic() + limit_s)
         except BaseException:
-            self._link.close()
+            link.close()
             raise
-        return self
+        return link
 
     async def __aexit__(self, *exc: object) -> None:
         if self._link is not None:
@@ -293,4 +322,10 @@ class QueuedTube(Generic[Q]):
     info = _queued(tubes.info)
     statistics = _queued(tubes.statistics)
     changes = _queued(tubes.changes)
-    grant = _queued(tubes.grant)
+    grant = _queued(tube_rights.grant)
+    state = _queued(tube_homes.state)
+    home = _queued(tube_homes.home)
+    move = _queued(tube_homes.move)
+    take_over = _queued(tube_homes.take_over)
+    revoke = _queued(tube_rights.revoke)
+    grants = _queued(tube_rights.grants)

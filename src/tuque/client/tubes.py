@@ -79,6 +79,11 @@ class TubeInfo(msgspec.Struct, frozen=True):
     waiting_takes: int
     waiting_puts: int
     changes: int
+    home: str = ""
+    epoch: int = 0
+    state: str = "RUNNING"
+    sync: int = 1
+    conflict: str = ""
 
 
 class TubeSettings(msgspec.Struct, frozen=True):
@@ -104,15 +109,18 @@ def create(
     storage_mode: str | None = None,
     engine: str | None = None,
     on_change: Text | None = None,
+    sync: int | None = None,
     timeout: float | None = None,
 ) -> Call[None]:
     """Makes the tube. ReplyError if it exists; with `if_not_exists` only if its type is another.
 
-    `ttl`, `ttr` (seconds) and `pri` are the defaults of its tasks, `capacity` is for limfifottl.
+    `ttl`, `ttr` (seconds) and `pri` are the defaults of its tasks, `capacity` is for limfifottl. A
+    change in the tube is answered when `sync` nodes (1) have it.
     """
     args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube), type]
     args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary
     options = {"TTL": _seconds(ttl), "TTR": _seconds(ttr), "PRI": pri, "CAPACITY": capacity}
+    options["SYNC"] = sync
     names = {"STORAGEMODE": storage_mode, "ENGINE": engine, "ONCHANGE": on_change}
     args += _given({**options, **names})
     return Call(args=tuple(args), parse=_nothing, repeat=if_not_exists, timeout_s=timeout)
@@ -268,22 +276,6 @@ def changes(
     return Call(args=tuple(args), parse=_changes, repeat=True, timeout_s=timeout)
 
 
-def grant(
-    tube: Text,
-    user: Text,
-    *,
-    call: bool = False,
-    truncate: bool = False,
-    prefix: Text | None = None,
-    timeout: float | None = None,
-) -> Call[None]:
-    """Lets a user of the IPROTO port call functions of the tube, until the node stops."""
-    args: list[Arg] = ["TUBE", "GRANT", to_bytes(tube), to_bytes(user)]
-    args += ["CALL"] * call + ["TRUNCATE"] * truncate
-    args += _given({"PREFIX": prefix})
-    return Call(args=tuple(args), parse=_nothing, repeat=True, timeout_s=timeout)
-
-
 # Of all tubes of the node
 
 
@@ -293,7 +285,7 @@ def tube_list(*, timeout: float | None = None) -> Call[list[str]]:
 
 
 def tube_state(*, timeout: float | None = None) -> Call[str]:
-    """The state of this node's tubes: RUNNING."""
+    """The state of the node: RUNNING when it may be home of tubes."""
     return Call(args=("TUBE", "STATE"), parse=to_text, repeat=True, timeout_s=timeout)
 
 
@@ -420,6 +412,11 @@ def _info(reply: Reply) -> TubeInfo:
         waiting_takes=told["waiting-takes"],
         waiting_puts=told["waiting-puts"],
         changes=told["changes"],
+        home=to_text(told.get("home", b"")),
+        epoch=told.get("epoch", 0),
+        state=to_text(told.get("state", b"RUNNING")),
+        sync=told.get("sync", 1),
+        conflict=to_text(told.get("conflict", b"")),
     )
 
 

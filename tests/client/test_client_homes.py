@@ -1,0 +1,273 @@
+"""Clients go to the home of a tube: one call, one that waits, a pipeline, jobs, subscriptions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from client_nodes import Connect, ScriptedNode, Words, free_port, until
+
+from tuque.client import calls, tube_homes, tubes
+from tuque.client.calls import Call
+from tuque.client.homes import Homes, address_of, tube_named, tubes_in
+from tuque.client.tube_homes import HomeInfo, TubeCopy, TubeLoss
+from tuque.client.url import Address
+from tuque.errors import NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
+
+TASK = b"*6\r\n:7\r\n+READY\r\n$1\r\nx\r\n:0\r\n$3\r\nD-1\r\n+bytes\r\n"
+UUID = "0" * 8 + "-0000-4000-8000-" + "0" * 12
+
+
+def refusal(port: int, name: str = "t") -> bytes:
+    text = f"-TUBEHOME 127.0.0.1:{port} Tube '{name}' has its home there\r\n"
+    return text.encode()
+
+
+def text_of(session: str) -> bytes:
+    return b"$%d\r\n%s\r\n" % (len(session), session.encode())
+
+
+def tube_answers(answers: dict[bytes, bytes]) -> Callable[[Words], bytes]:
+    """Answers by the word after TUBE; IDENTIFY joins what is asked for."""
+
+    def answer(words: Words) -> bytes:
+        if words[1] == b"IDENTIFY":
+            return text_of(words[2].decode() if len(words) > 2 else UUID)
+        return answers[words[1]]
+
+    return answer
+
+
+def asked(node: ScriptedNode, *words: bytes) -> int:
+    return sum(tuple(one[: len(words)]) == words for one in node.asked)
+
+
+# What is decided
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (tubes.put("t", b"x"), [b"t"]),
+        (tubes.take("é"), ["é".encode()]),
+        (tube_homes.move("t", "abc"), [b"t"]),
+        (tube_homes.take_over("t", "abc"), []),  # is for the node that is asked
+        (tubes.tube_list(), []),
+        (tubes.tube_state(), []),
+        (tubes.identify("u"), []),
+        (calls.addjob("q", b"from"), [b"q"]),
+        (calls.getjob("q", "r", nohang=True), [b"q", b"r"]),
+        (calls.ackjob("D-1"), []),
+        (calls.qlen("q"), []),
+    ],
+)
+def test_which_tubes_a_call_is_about(call: Call[object], names: list[bytes]) -> None:
+    assert tubes_in(call) == names
+
+
+def test_what_a_refusal_says() -> None:
+    error = reply_error("TUBEHOME [::1]:7711 Tube 'it's' has its home there", node="a:1")
+    assert isinstance(error, TubeHome)
+    assert (error.home, error.retryable, error.node) == ("[::1]:7711", True, "a:1")
+    assert address_of(error.home) == Address("::1", 7711)
+    assert tube_named(str(error)) == b"it's"
+    for text in ("", ":7", "h:", "h:0", "h:65536", "h:x", "h"):
+        assert address_of(text) is None
+    assert isinstance(reply_error("NOQUORUM Tube 't': this node reaches 1 of 3 nodes"), NoQuorum)
+    assert isinstance(reply_error("READONLY This node is read-only"), ReadOnly)
+
+
+def test_homes_are_kept_until_they_fail() -> None:
+    homes = Homes(is_on=True)
+    one, two = tubes.put("t", b""), tubes.put("u", b"")
+    assert homes.of([one]) is None
+    assert homes.told(reply_error("TUBEHOME h:1 Tube 't' has its home there")) == ("h", 1)
+    assert homes.of([one, one]) == ("h", 1)
+    assert homes.of([one, two]) is None
+    assert homes.of([one, calls.ackjob("D-1")]) is None
+    homes.told(reply_error("TUBEHOME h:1 Tube 'u' has its home there"))
+    assert homes.of([one, two]) == ("h", 1)
+    homes.told(reply_error("TUBEHOME i:2 Tube 'u' has its home there"))
+    assert homes.of([two]) == ("i", 2)
+    assert homes.forget(Address("h", 1))
+    assert not homes.forget(Address("h", 1))
+    assert homes.of([one]) is None
+    assert homes.of([two]) == ("i", 2)
+
+
+# Over sockets, both faces
+
+
+def test_a_call_goes_to_the_home_and_the_next_one_at_once(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    node.answers["TUBE"] = refusal(other_node.port)
+    other_node.answers["TUBE"] = TASK
+    client = connect(node.url)
+    for _ in range(3):
+        task = client.run(tubes.put("t", b"x"))
+        assert task is not None and task.number == 7
+    assert asked(node, b"TUBE") == 1
+    assert asked(other_node, b"TUBE", b"PUT") == 3
+    assert client.ping() == "PONG"  # what is about no tube stays
+    assert node.count("PING") == 1
+    assert other_node.connections == 1
+
+
+def test_jobs_of_a_tube_go_to_its_home(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    for verb in ("ADDJOB", "GETJOB", "ACKJOB"):
+        node.answers[verb] = refusal(other_node.port)
+    other_node.answers["ADDJOB"] = b"+D-1\r\n"
+    other_node.answers["GETJOB"] = b"*1\r\n*3\r\n$1\r\nt\r\n$3\r\nD-1\r\n$1\r\nx\r\n"
+    other_node.answers["ACKJOB"] = b":1\r\n"
+    client = connect(node.url)
+    assert client.addjob("t", b"x") == "D-1"
+    assert [job.id for job in client.getjob("t", timeout_ms=100)] == ["D-1"]
+    assert client.ackjob("D-1") == 1
+    assert client.ackjob("D-1") == 1
+    assert (node.count("ADDJOB"), node.count("GETJOB"), node.count("ACKJOB")) == (1, 0, 2)
+
+
+def test_a_take_that_waits_goes_where_the_home_moves(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    first = tube_answers({b"TAKE": refusal(other_node.port)})
+    node.answers["TUBE"] = first
+    other_node.answers["TUBE"] = tube_answers({b"TAKE": TASK})
+    client = connect(node.url)
+    task = client.run(tubes.take("t", 5))
+    assert task is not None and task.data == b"x"
+    assert asked(node, b"TUBE", b"TAKE") == 1
+
+
+def test_each_node_has_its_session_and_a_new_one_is_asked_for_the_one_before(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    node.answers["TUBE"] = tube_answers({b"ACK": TASK, b"TAKE": refusal(other_node.port)})
+    far = UUID.replace("4000", "4001")
+
+    def answer(words: Words) -> bytes:
+        if words[1] != b"IDENTIFY":
+            return TASK
+        return text_of(far) if len(words) == 2 else b"-ERR The UUID is unknown.\r\n"
+
+    other_node.answers["TUBE"] = answer
+    client = connect(node.url)
+    client.run(tubes.ack("s", 7))
+    client.run(tubes.take("t", 0))
+    client.run(tubes.ack("s", 7))
+    client.run(tubes.ack("t", 7))
+    assert [w[2:] for w in node.asked if w[1:2] == [b"IDENTIFY"]] == [[]]
+    assert [w[2:] for w in other_node.asked if w[1:2] == [b"IDENTIFY"]] == [[UUID.encode()], []]
+
+
+def test_a_pipeline_is_sent_on_where_it_was_refused(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    def answer(words: Words) -> bytes:
+        return refusal(other_node.port) if words[2] == b"t" else TASK
+
+    node.answers["TUBE"] = answer
+    other_node.answers["TUBE"] = TASK
+    client = connect(node.url)
+    puts = [tubes.put(name, b"x") for name in ("t", "u", "t", "u")]
+    for _ in range(2):
+        assert [task.tube for task in client.run_all(puts)] == ["t", "u", "t", "u"]
+    assert asked(other_node, b"TUBE", b"PUT", b"t") == 4
+    assert asked(other_node, b"TUBE", b"PUT", b"u") == 0
+    assert asked(node, b"TUBE", b"PUT", b"u") == 4
+    before = len(node.asked)
+    client.run_all([tubes.put("t", b"x")] * 2)  # all of it is known to be there
+    assert len(node.asked) == before
+
+
+def test_two_nodes_that_name_each_other_end_with_the_timeout(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    node.answers["TUBE"] = refusal(other_node.port)
+    other_node.answers["TUBE"] = refusal(node.port)
+    client = connect(node.url, timeout=0.6)
+    began = time.monotonic()
+    with pytest.raises(TubeHome):
+        client.run(tubes.put("t", b"x"))
+    found = client.run_all([tubes.put("t", b"x"), tubes.put("t", b"y")])
+    assert [type(one) for one in found] == [TubeHome, TubeHome]
+    assert time.monotonic() - began < 10
+    assert 1 < asked(other_node, b"TUBE") < 200
+
+
+def test_the_tube_comes_back_to_the_node_in_use(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    node.answers["TUBE"] = refusal(other_node.port)
+    other_node.answers["TUBE"] = TASK
+    client = connect(node.url)
+    client.run(tubes.put("t", b"x"))
+    node.answers["TUBE"] = TASK
+    other_node.answers["TUBE"] = refusal(node.port)
+    client.run(tubes.put("t", b"x"))
+    client.run(tubes.put("t", b"x"))
+    assert asked(other_node, b"TUBE") == 2
+
+
+def test_a_home_that_is_gone_is_asked_for_anew(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    node.answers["TUBE"] = refusal(other_node.port)
+    other_node.answers["TUBE"] = TASK
+    client = connect(node.url)
+    client.run(tubes.put("t", b"x"))
+    other_node.stop()
+    until(lambda: not other_node._open)
+    node.answers["TUBE"] = TASK
+    client.run(tubes.put("t", b"x"))
+    assert client.node.endswith(str(node.port))
+    node.answers["TUBE"] = refusal(free_port())
+    client = connect(node.url, timeout=0.3)
+    with pytest.raises((TubeHome, ConnectionError)):
+        client.run(tubes.put("t", b"x"))
+
+
+@pytest.mark.parametrize("said", [b"-NOQUORUM Tube 't': x\r\n", b"-READONLY x\r\n"])
+def test_other_refusals_are_the_callers(node: ScriptedNode, connect: Connect, said: bytes) -> None:
+    node.answers["TUBE"] = said
+    client = connect(node.url)
+    with pytest.raises(NoQuorum if b"QUORUM" in said else ReadOnly) as caught:
+        client.run(tubes.put("t", b"x"))
+    assert caught.value.retryable
+    assert node.count("TUBE") == 1
+
+
+def test_who_does_not_discover_follows_nobody(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    node.answers["TUBE"] = refusal(other_node.port)
+    client = connect(node.url, discover=False)
+    with pytest.raises(TubeHome) as caught:
+        client.run(tubes.put("t", b"x"))
+    assert caught.value.home == f"127.0.0.1:{other_node.port}"
+    assert other_node.connections == 0
+
+
+# What calls about homes say
+
+
+def test_words_and_results_of_homes() -> None:
+    assert tube_homes.state("t").args == ("TUBE", "STATE", b"t")
+    assert tube_homes.home("t").args == ("TUBE", "HOME", b"t")
+    assert tube_homes.move("t", "ab").args == ("TUBE", "HOME", b"t", b"ab")
+    assert tube_homes.take_over("t", "ab").args == ("TUBE", "HOME", b"t", b"ab", "FORCE")
+    words: list[object] = [b"tube", b"t", b"home", b"ab", b"address", b"h:1", b"epoch", 2]
+    words += [b"state", b"RUNNING", b"sync", 1, b"changes", 9, b"conflict", b""]
+    words += [b"copies", [[b"cd", b"h:2", 3, 1]]]
+    copy = TubeCopy("cd", "h:2", 3, complete=True)
+    info = HomeInfo("t", "ab", "h:1", 2, "RUNNING", 1, 9, "", (copy,))
+    assert tube_homes.home("t").read(words) == info
+    loss = [b"home", b"ab", b"epoch", 3, b"copy", b"incomplete", b"changes-missing", 4]
+    loss += [b"last-heard-ms", 5, b"next-id", 6]
+    assert tube_homes.take_over("t", "ab").read(loss) == TubeLoss("ab", 3, False, 4, 5, 6)
+    assert tubes.create("t", "fifo", sync=2).args[-2:] == ("SYNC", 2)
+    assert issubclass(TubeHome, ReplyError)
