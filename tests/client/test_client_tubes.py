@@ -16,6 +16,7 @@ from client_nodes import RealNode, until
 
 import tuque
 from tuque import Client
+from tuque.client import tube_rights as rights
 from tuque.client import tubes
 from tuque.client.calls import Call
 from tuque.client.tube import AsyncTube, QueuedTube, Tube
@@ -32,6 +33,7 @@ from tuque.errors import (
 )
 
 TASK = TubeTask("t", 7, "TAKEN", b"x", 42, "D-1", "bytes")
+GRANT = [b"t", b"role", b"r", [b"truncate"], b"q"]
 RAW = [7, b"TAKEN", b"x", 42, b"D-1", b"bytes"]
 
 TABLE: list[tuple[Call[Any], str, Any, Any]] = [
@@ -71,7 +73,10 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         [[6, b"put", 0, b"READY", 99]],
         [tubes.TubeChange(6, "put", 0, "READY", 99)],
     ),
-    (tubes.grant("t", "bob", call=True, prefix="q"), "GRANT t bob CALL PREFIX q", b"OK", None),
+    (rights.grant("t", "bob", call=True, prefix="q"), "GRANT t bob CALL PREFIX q", b"OK", None),
+    (rights.revoke("t", "all", role=True, truncate=True), "REVOKE t all ROLE TRUNCATE", 2, 2),
+    (rights.grants("t"), "GRANTS t", [GRANT], [rights.TubeGrant("t", "r", True, False, True, "q")]),
+    (rights.tube_grants(), "GRANTS", [], []),
     (tubes.tube_list(), "LIST", [b"a"], ["a"]),
     (tubes.tube_state(), "STATE", b"RUNNING", "RUNNING"),
     (
@@ -94,18 +99,18 @@ def test_words_and_results(call: Call[Any], words: str, reply: Any, result: Any)
 
 def test_three_classes_have_every_call() -> None:
     built = {
-        name
-        for name, one in vars(tubes).items()
+        name: one
+        for name, one in (vars(tubes) | vars(rights)).items()
         if inspect.isfunction(one)
         and not name.startswith("_")
         and next(iter(inspect.signature(one).parameters)) == "tube"
     }
-    assert len(built) == 18
+    assert len(built) == 20
     for kind in (Tube, AsyncTube, QueuedTube):
-        assert built <= set(dir(kind))
-        for name in built:
+        assert set(built) <= set(dir(kind))
+        for name, build in built.items():
             shown = list(inspect.signature(getattr(kind, name)).parameters)
-            assert shown == ["self", *list(inspect.signature(getattr(tubes, name)).parameters)[1:]]
+            assert shown == ["self", *list(inspect.signature(build).parameters)[1:]]
 
 
 def test_only_calls_that_may_be_executed_twice_are_sent_twice() -> None:

@@ -249,7 +249,7 @@ def guarded(tmp_path: Path) -> Any:
     """A pump with three users: admin, bob and eve."""
     box = IprotoBox(tmp_path)
     path = tmp_path / "users"
-    path.write_text("admin a all\nbob b\neve e\n")
+    path.write_text("admin a all\nbob b role:readers\neve e role:writers role:readers\n")
     box.server.users = read_users(str(path))
     yield box
     box.close()
@@ -291,6 +291,47 @@ def test_grants(guarded: IprotoBox) -> None:
     assert nobody[1:] == (45, "User 'nobody' is not found")
     role = admin.call("queue.tube.t:grant_role", "nobody", {"call": True})
     assert role[1:] == (82, "Role 'nobody' is not found")
+
+
+def test_roles(guarded: IprotoBox) -> None:
+    """I5.7, T10.3: "grant_role does so for all who have a role"."""
+    admin, bob, eve = (login(guarded, name) for name in ("admin", "bob", "eve"))
+    admin.call("queue.create_tube", "t", "fifo")
+    assert admin.call("queue.tube.t:grant_role", "writers", {"call": True}) == []
+    assert eve.call(PUT, 1) == [[0, "r", 1]] and eve.call("queue.tube.t:truncate")[1] == 42
+    assert list(eve.call("queue.statistics", "t")[0]) == ["tasks", "calls"]
+    assert bob.call(PUT, 1)[1] == guarded.conn().call(PUT, 1)[1] == 42
+    assert admin.call("queue.tube.t:grant_role", "readers", {"truncate": True}) == []
+    assert bob.call("queue.tube.t:truncate") == eve.call("queue.tube.t:truncate") == []
+    assert bob.call("queue.identify")[1] == 42, "truncate alone is no call"
+    role = admin.call("queue.tube.t:grant", "readers", {"call": True})
+    assert role[1:] == (45, "User 'readers' is not found")
+    assert admin.call("queue.tube.t:grant_role", "public", {"call": True}) == []
+    assert guarded.conn().call(PUT, 1) == [[1, "r", 1]]
+
+
+def test_a_take_ends_with_the_right_to_it(guarded: IprotoBox) -> None:
+    """T10.4: "Takes that wait for the tube end with error 42"."""
+    admin, bob, eve = (login(guarded, name) for name in ("admin", "bob", "eve"))
+    for name in ("t", "u"):
+        admin.call("queue.create_tube", name, "fifo")
+        admin.call(f"queue.tube.{name}:grant", "bob", {"call": True})
+        admin.call(f"queue.tube.{name}:grant_role", "writers", {"call": True})
+    first, other = bob.ask_call(TAKE), bob.ask_call("queue.tube.u:take")
+    hers = eve.ask_call(TAKE)
+    guarded.pump.turn(0)
+    mine = admin.ask_call(TAKE)
+    guarded.pump.turn(0)
+    revoke = b"TUBE REVOKE t bob\r\n"
+    assert guarded.say(guarded.connect(), revoke) == b":1\r\n"
+    denied = f"Execute access to function '{TAKE}' is denied for user 'bob'"
+    assert bob.hear(first)[1:] == (42, denied)
+    assert bob.call(TAKE, 0)[1:] == (42, denied)
+    admin.call("queue.tube.u:put", "x")
+    for n in range(2):
+        admin.call(PUT, n)
+    assert bob.hear(other).data == [[0, "t", "x"]]
+    assert eve.hear(hers).data == [[0, "t", 0]] and admin.hear(mine).data == [[1, "t", 1]]
 
 
 def test_a_prefix_of_the_operator(guarded: IprotoBox) -> None:

@@ -326,8 +326,34 @@ def test_grant(tube: Door) -> None:
     """T10.3 grant allows a user functions of one tube by name."""
     assert tube("TUBE GRANT t bob CALL") == b"-ERR User 'bob' is not found\r\n"
     assert tube("TUBE GRANT t guest PREFIX my.q CALL") == b"+OK\r\n"
-    grants = tube.n.policy.grants[b"guest"]  # type: ignore[union-attr]  # of tests only
-    assert b"my.q.t:take" in grants and b"my.q.t:truncate" not in grants
+    assert tube.value("TUBE GRANTS t") == [[b"t", b"user", b"guest", [b"call"], b"my.q"]]
+    assert tube("TUBE GRANT t public ROLE TRUNCATE") == b"+OK\r\n"
+    assert tube("TUBE GRANT t nobody ROLE CALL") == b"-ERR Role 'nobody' is not found\r\n"
+    assert tube("TUBE GRANT t guest CALL PREFIX") == b"-ERR syntax error\r\n"
+    rights = tube.n.policy.rights  # type: ignore[union-attr]  # of tests only
+    may = [rights.may([b"uguest"], word) for word in (b"my.q.t:take", b"my.q.t:truncate")]
+    assert may == [True, False]
+
+
+def test_grants_are_seen_and_revoked(tube: Door) -> None:
+    """T10.4, T10.5 Every grant can be seen, and taken back."""
+    tube("TUBE CREATE u fifo")
+    tube("TUBE GRANT t guest CALL TRUNCATE")
+    tube("TUBE GRANT t guest CALL PREFIX x")
+    tube("TUBE GRANT u public ROLE CALL")
+    row = [b"t", b"user", b"guest"]
+    first, second = [*row, [b"call", b"truncate"], b"queue.tube"], [*row, [b"call"], b"x"]
+    assert tube.value("TUBE GRANTS t") == [first, second]
+    role = [b"u", b"role", b"public", [b"call"], b"queue.tube"]
+    assert tube.value("TUBE GRANTS") == [first, second, role]
+    assert tube("TUBE REVOKE t guest TRUNCATE") == b":1\r\n"
+    assert tube.value("TUBE GRANTS t") == [[*row, [b"call"], b"queue.tube"], second]
+    assert tube("TUBE REVOKE t guest PREFIX x") == b":1\r\n"
+    assert tube("TUBE REVOKE t public ROLE") == tube("TUBE REVOKE t nobody") == b":0\r\n"
+    assert tube.value("TUBE GRANTS") == [[*row, [b"call"], b"queue.tube"], role]
+    assert tube("TUBE REVOKE u public ROLE") == b":1\r\n"
+    none = b"-NOTUBE Tube 'none' not found\r\n"
+    assert tube("TUBE REVOKE none x") == tube("TUBE GRANTS none") == none
 
 
 def test_short_of_memory(tube: Door) -> None:

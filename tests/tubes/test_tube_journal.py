@@ -24,6 +24,7 @@ from tuque.tubes.book import Tubes
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec, TubeOptions
+from tuque.tubes.rights import CALL, TRUNCATE, role_key, user_key
 from tuque.tubes.tube import Tube
 from tuque.tubes.utube import UTube
 
@@ -91,6 +92,8 @@ class Home:
 def facts(home: Home) -> State:
     """What a restart must give back: a TAKEN task is READY then."""
     found: State = {}
+    for one in home.t.rights.listing(b""):
+        found[b"%s on %s by %s" % (one.holder, one.tube, one.prefix)] = one.bits
     for name, tube in home.t.by_name.items():
         found[name] = (tube.number, tube.type, tube.ttl_ms, tube.ttr_ms, tube.capacity)
         if tube.is_temporary:
@@ -128,7 +131,7 @@ def act(home: Home, rng: random.Random) -> None:
     """One thing that happens; the turn ends with it."""
     n, t = home.n, home.t
     tubes = list(t.by_name.values())
-    choice = rng.randrange(24)
+    choice = rng.randrange(26)
     if not tubes or choice == 0:
         name = b"t%d" % rng.randrange(5)
         if name not in t.by_name:
@@ -163,6 +166,12 @@ def act(home: Home, rng: random.Random) -> None:
             sessions.on_client_gone(n, t, client)
         elif choice == 21 and rng.randrange(4) == 0:
             rng.choice((admin.truncate, admin.drop))(n, t, tube)
+        elif choice == 24:
+            prefix = rng.choice((b"queue.tube", b"mine"))
+            admin.grant(n, t, rng.choice((b"ubob", b"rall")), tube, rng.randrange(1, 4), prefix)
+        elif choice == 25:
+            who = rng.choice((b"ubob", b"rall"))
+            admin.revoke(n, t, who, tube, rng.randrange(4), rng.choice((b"mine", None)))
         else:
             home.pass_ms(rng.randrange(1500))
     except TubeError:
@@ -191,7 +200,7 @@ def test_a_journal_cut_anywhere_has_no_hole(seed: int) -> None:
     rng = random.Random(seed)
     name = segment(home.disk)
     states = [(home.disk.size(name), facts(home))]
-    for _ in range(200):
+    for _ in range(300):
         act(home, rng)
         check(home.n)
         states.append((home.disk.size(name), facts(home)))
@@ -217,6 +226,29 @@ def test_a_snapshot_tells_it_all() -> None:
     assert not home.committer.is_rewriting()
     assert len(home.disk.names) < 6
     assert facts(again(home, 0)) == facts(home)
+
+
+def test_grants_outlive_a_restart() -> None:
+    """T10.3: "Grants add up, outlive a restart, and are in every snapshot"."""
+    home = Home(MemoryDisk(), START_MS)
+    bob, tube = user_key(b"bob"), home.make(b"t", b"fifo")
+    dropped = home.make(b"u", b"fifo")
+    admin.grant(home.n, home.t, bob, tube, CALL)
+    admin.grant(home.n, home.t, bob, tube, TRUNCATE, b"mine")
+    admin.grant(home.n, home.t, role_key(b"all"), tube, CALL)
+    admin.grant(home.n, home.t, bob, dropped, CALL)
+    admin.revoke(home.n, home.t, role_key(b"all"), tube, CALL, None)
+    admin.drop(home.n, home.t, dropped)
+    home.turn()
+    for _ in range(2):
+        home = again(home)
+        assert home.t.rights.may([bob], b"queue.tube.t:take")
+        assert home.t.rights.may([bob], b"mine.t:truncate")
+        assert [one.holder for one in home.t.rights.listing(b"")] == [bob, bob]
+        home.make(b"u%d" % len(home.t.by_name), b"fifo")
+        assert home.committer.start_rewrite(home.n, home.n.now_ms)
+        while home.committer.is_rewriting():
+            home.pass_ms(10)
 
 
 def test_numbers_and_tokens_go_on_after_a_restart() -> None:
@@ -346,6 +378,7 @@ def test_what_is_no_record_is_refused() -> None:
     ops.put(home.n, home.t, tube, b"body", 1, spec, 1, 1)
     ops.bury(home.n, home.t, tube, 0)
     admin.cfg(home.n, home.t, 5, True)
+    admin.grant(home.n, home.t, user_key(b"bob"), tube, CALL)
     sessions.session_for(home.n, home.t, 1)
     admin.drop(home.n, home.t, tube)
     payload = records.take()
@@ -362,13 +395,19 @@ def test_what_is_no_record_is_refused() -> None:
                 assert back.decode(short, 0, back.Record()) == len(short)
             except back.BadRecord:
                 continue
-            assert r.kind in (rec.TASK_ADD, rec.SESSION, rec.TUBE_DROP)  # end in free bytes
+            assert r.kind in (
+                rec.TASK_ADD,
+                rec.SESSION,
+                rec.TUBE_DROP,
+                rec.GRANT,
+            )  # end in free bytes
         pos = end
     assert kinds == [
         "tube",
         "task-add",
         "task-state",
         "tube-cfg",
+        "grant",
         "session",
         "remove",
         "tube-drop",

@@ -11,6 +11,7 @@ from tuque.core.procedures import check, remove, stop_waiting
 from tuque.core.timers import next_timer_ms
 from tuque.tubes import admin, ops, sessions
 from tuque.tubes.options import PutSpec
+from tuque.tubes.rights import CALL, TRUNCATE, role_key, user_key
 
 
 @pytest.fixture
@@ -105,15 +106,34 @@ def test_cfg(home: Home) -> None:
 
 
 def test_grants(home: Home) -> None:
-    """T10.3."""
-    t = home.t
-    admin.grant(t, b"bob", b"t", True, False)
-    assert admin.may(t, b"bob", b"queue.tube.t:take") and admin.may(t, b"bob", b"queue.identify")
+    """T10.3, T10.4."""
+    n, t, tube = home.n, home.t, home.make("fifo")
+    bob, eve, readers = user_key(b"bob"), user_key(b"eve"), role_key(b"readers")
+    may = t.rights.may
+    admin.grant(n, t, bob, tube, CALL)
+    assert may([bob], b"queue.tube.t:take") and may([bob], b"queue.identify")
     for function in (b"queue.tube.t:truncate", b"queue.tube.t:drop", b"queue.tube.u:take"):
-        assert not admin.may(t, b"bob", function)
-    admin.grant(t, b"bob", b"t", False, True)
-    assert admin.may(t, b"bob", b"queue.tube.t:truncate")
-    assert not admin.may(t, b"eve", b"queue.tube.t:take")
+        assert not may([bob], function)
+    admin.grant(n, t, bob, tube, TRUNCATE)
+    assert may([bob], b"queue.tube.t:truncate") and may([bob], b"queue.tube.t:put")
+    admin.grant(n, t, readers, tube, TRUNCATE, b"mine")
+    assert may([eve, readers], b"mine.t:truncate") and not may([eve], b"mine.t:truncate")
+    assert not may([eve, readers], b"queue.identify") and not may([readers], b"mine.t:take")
+    assert not may([role_key(b"bob")], b"queue.tube.t:take"), "a role is no user"
+    check(n)
+    assert admin.revoke(n, t, bob, tube, TRUNCATE, None) == 1
+    assert may([bob], b"queue.tube.t:take") and not may([bob], b"queue.tube.t:truncate")
+    assert admin.revoke(n, t, bob, tube, CALL | TRUNCATE, b"other") == 0
+    assert admin.revoke(n, t, bob, tube, CALL | TRUNCATE, b"queue.tube") == 1
+    assert not may([bob], b"queue.tube.t:take") and not may([bob], b"queue.statistics")
+    check(n)
+    dotted = home.make("fifo", "a.t")
+    text = "Tube 'a.t' cannot be called over IPROTO: its name has a dot or a colon"
+    refused(32, text, admin.grant, n, t, bob, dotted, CALL, b"mine")
+    admin.drop(n, t, tube)
+    check(n)
+    assert home.make("fifo") and t.rights.listing(b"") == [], "its grants go with a tube"
+    assert not may([readers], b"mine.t:truncate")
 
 
 def test_evicted_and_deleted_by_other_means(home: Home) -> None:

@@ -42,6 +42,7 @@ from tuque.store.journal import (
 )
 from tuque.store.repair import DirReport, FileReport, check_dir, check_file, repair_dir
 from tuque.store.writer import Journal, why
+from tuque.tubes.rights import CALL, TRUNCATE, USER
 
 DEFAULT_NAME: Final = "journal"  # appenddirname
 STEP: Final = 2_000
@@ -246,7 +247,7 @@ def fields(r: Record) -> dict[str, Any]:
             row.update(parts=r.lease.parts, drop_ms=r.lease.drop_ms)
     elif rec.STAGED <= r.kind <= rec.APP:
         row.update(staged_row(r.kind, r.stage))
-    elif rec.TUBE <= r.kind <= rec.TUBE_CFG:
+    elif rec.TUBE <= r.kind <= rec.GRANT:
         row.update(tube_row(r.kind, r.task))
     elif r.kind == rec.GAP:
         row.update(missing_records=r.a, bytes=r.b)
@@ -280,6 +281,10 @@ def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
         return {"tube": text(r.queue)}
     if kind == rec.SESSION:
         return {"session": r.number, "user": text(r.user), "is_over": r.flag}
+    if kind == rec.GRANT:
+        row = {"tube": text(r.queue), "prefix": text(r.prefix), "call": bool(r.bits & CALL)}
+        kind_of = "user" if r.user.startswith(USER) else "role"
+        return row | {kind_of: text(r.user[1:]), "truncate": bool(r.bits & TRUNCATE)}
     if kind == rec.TUBE_CFG:
         return {"ttr_ms": r.ttr_ms, "in_replicaset": r.flag}
     row = {"id": text(r.id), "status": STATUS_NAMES[r.status].decode(), "token": r.token}

@@ -21,6 +21,7 @@ from tuque.core.records import (
     FIRST,
     FIRST_BYTES,
     GAP,
+    GRANT,
     HAS_HISTORY,
     HAS_HOLDERS,
     HISTORY_BYTES,
@@ -36,7 +37,6 @@ from tuque.core.records import (
     STATE_BYTES,
     TOMB,
     TUBE,
-    TUBE_CFG,
 )
 from tuque.core.stage_readback import StageRecord, decode_stage
 from tuque.core.task_readback import TaskRecord, decode_task
@@ -154,7 +154,7 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
         if not decode_stage(kind, data, at, end, r.stage):
             raise BadRecord("staged write out of range")
         return end
-    if TUBE <= kind <= TUBE_CFG:
+    if TUBE <= kind <= GRANT:
         if not decode_task(kind, data, at, end, r.task):
             raise BadRecord("tube or task out of range")
         return end

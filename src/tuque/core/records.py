@@ -69,6 +69,7 @@ TASK_ADD: Final = 24
 TASK_STATE: Final = 25
 SESSION: Final = 26
 TUBE_CFG: Final = 27
+GRANT: Final = 28
 
 KIND_NAMES: Final = [
     "?",
@@ -99,6 +100,7 @@ KIND_NAMES: Final = [
     "task-state",
     "session",
     "tube-cfg",
+    "grant",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape

@@ -3,15 +3,24 @@
 The layout is core/task_records.py's. No length in the bytes is trusted.
 """
 
-from typing import final
+from typing import Final, final
 
 from librt.strings import read_i16_le, read_i32_le, read_i64_le
 from mypy_extensions import i32, i64, u8
 
 from tuque.core.ids import ID_BYTES
-from tuque.core.records import SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_DROP
+from tuque.core.records import GRANT, SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_DROP
 from tuque.core.task import BURIED, BYTES, DELAYED, FAR, MSGPACK, READY, TAKEN, Task, whole_s
-from tuque.core.task_records import ADD_FIXED, CFG_FIXED, SESSION_FIXED, STATE_FIXED, TUBE_FIXED
+from tuque.core.task_records import (
+    ADD_FIXED,
+    CFG_FIXED,
+    GRANT_FIXED,
+    SESSION_FIXED,
+    STATE_FIXED,
+    TUBE_FIXED,
+)
+
+CALL_AND_TRUNCATE: Final = 3  # the highest bits of a grant
 
 
 @final
@@ -46,7 +55,9 @@ class TaskRecord:
         self.flag = False  # temporary, is over, in_replicaset
         self.names: list[bytes] = []
         self.uuid = b""
-        self.user = b""
+        self.user = b""  # of a grant: its holder
+        self.prefix = b""
+        self.bits: i64 = 0  # of a grant
 
 
 def decode_task(kind: i64, data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
@@ -73,11 +84,29 @@ def decode_task(kind: i64, data: bytes, at: i64, end: i64, r: TaskRecord) -> boo
         r.uuid = data[at + 17 : at + 33]
         r.user = data[at + 33 : end]
         return r.number > 0 and r.qtime_ms >= 0
+    if kind == GRANT:
+        return decode_grant(data, at, end, r)
     if end - at != CFG_FIXED:
         return False
     r.ttr_ms = read_i64_le(data, at)
     r.flag = data[at + 8] != 0
     return r.ttr_ms >= 0
+
+
+def decode_grant(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
+    """The rest of a GRANT."""
+    if end - at < GRANT_FIXED:
+        return False
+    r.bits = data[at]
+    tube_size: i64 = i64(read_i16_le(data, at + 1))
+    prefix_size: i64 = i64(read_i16_le(data, at + 3))
+    at += GRANT_FIXED
+    if tube_size < 1 or prefix_size < 0 or tube_size + prefix_size > end - at:
+        return False
+    r.queue = data[at : at + tube_size]
+    r.prefix = data[at + tube_size : at + tube_size + prefix_size]
+    r.user = data[at + tube_size + prefix_size : end]
+    return len(r.user) > 0 and r.bits <= CALL_AND_TRUNCATE
 
 
 def is_status(status: i64) -> bool:

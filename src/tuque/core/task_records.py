@@ -12,6 +12,7 @@ is told with REMOVE. Layout, after length and kind:
     TASK_STATE id 40, status u8, [state]
     SESSION    number i64, until_ms i64, is over u8, uuid 16, user
     TUBE_CFG   ttr_ms i64, in_replicaset u8
+    GRANT      bits u8 (0: none any more), lengths of tube and prefix u16 each; tube, prefix, holder
 
 where state is ttl_ms i64, ttr_ms i64, qtime_ms i64, token i64, owner i64, taken_ms i64, nacks
 i32, deliveries i32, delivered_count i32, first_ms i64, last_ms i64. Of a temporary tube only
@@ -21,9 +22,10 @@ TUBE is told, its next number some ahead of those in use.
 from typing import Final
 
 from librt.strings import BytesWriter, write_i16_le, write_i32_le, write_i64_le
-from mypy_extensions import i16, i32, i64
+from mypy_extensions import i16, i32, i64, u8
 
 from tuque.core.records import (
+    GRANT,
     SESSION,
     TASK_ADD,
     TASK_STATE,
@@ -39,6 +41,7 @@ STATE_FIXED: Final = 76
 ADD_FIXED: Final = 86  # after the kind, to the state
 SESSION_FIXED: Final = 33
 CFG_FIXED: Final = 9
+GRANT_FIXED: Final = 5
 
 
 def tell_tube(
@@ -160,5 +163,20 @@ def tell_tube_cfg(records: Records, ttr_ms: i64, in_replicaset: bool) -> None:
     w.append(TUBE_CFG)
     write_i64_le(w, ttr_ms)
     w.append(1 if in_replicaset else 0)
+    records.count += 1
+    records.binding_count += 1
+
+
+def tell_grant(records: Records, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
+    """What the holder may do with the tube under that prefix, from now on."""
+    w = records.writer
+    write_i32_le(w, i32(1 + GRANT_FIXED + len(tube) + len(prefix) + len(holder)))
+    w.append(GRANT)
+    w.append(u8(bits))
+    write_i16_le(w, i16(len(tube)))
+    write_i16_le(w, i16(len(prefix)))
+    w.write(tube)
+    w.write(prefix)
+    w.write(holder)
     records.count += 1
     records.binding_count += 1

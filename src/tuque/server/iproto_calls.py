@@ -17,7 +17,6 @@ from tuque.server.iproto_queue import (
 from tuque.server.iproto_replies import put_values
 from tuque.server.iproto_tubes import METHODS, PUT, READ_ONLY, Call, run_method
 from tuque.server.state import Server, log
-from tuque.tubes.admin import may
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.sessions import leave, session_for
@@ -184,7 +183,7 @@ def call(s: Server, w: Wired, request: Request) -> None:
     t = tubes_of(s.n)
     is_granted = False
     if not w.user.is_admin:
-        is_granted = may(t, w.user.name, word)
+        is_granted = t.rights.may(w.user.holders, word)
         if not is_granted:
             text = b"Execute access to function '%s' is denied for user '%s'"
             raise IprotoError(E_ACCESS, text % (word, w.user.name))

@@ -9,9 +9,11 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.server.connection import Connection
+from tuque.tubes.rights import role_key, user_key
 from tuque.wire.iproto import FrameReader
 
 GUEST: Final = b"guest"
+PUBLIC: Final = b"public"  # the role that everybody has
 STRANGER_BYTES: Final = 16_384  # the largest frame of one who may not call anything (I2.3)
 
 
@@ -19,10 +21,14 @@ STRANGER_BYTES: Final = 16_384  # the largest frame of one who may not call anyt
 class User:
     """One who may log in."""
 
-    def __init__(self, name: bytes, secret: bytes, is_admin: bool) -> None:
+    def __init__(
+        self, name: bytes, secret: bytes, is_admin: bool, roles: list[bytes] | None = None
+    ) -> None:
         self.name = name
         self.secret = secret  # SHA-1 of SHA-1 of the password; empty: needs none
         self.is_admin = is_admin  # may call everything
+        self.roles = [PUBLIC, *(roles or [])]
+        self.holders = [user_key(name)] + [role_key(role) for role in self.roles]
 
 
 @final
@@ -32,6 +38,7 @@ class Users:
     def __init__(self) -> None:
         self.guest = User(GUEST, b"", False)
         self.by_name: dict[bytes, User] = {GUEST: self.guest}
+        self.roles: dict[bytes, None] = {PUBLIC: None}
         self.is_from_file = False  # and not only the guest
 
     def add(self, user: User) -> None:
@@ -39,6 +46,8 @@ class Users:
         if user.name == GUEST:
             self.guest = user
         self.by_name[user.name] = user
+        for role in user.roles:
+            self.roles[role] = None
 
 
 @final
@@ -71,8 +80,9 @@ class Wired(Connection):
 class Take:
     """A take that waits, under a number of its own."""
 
-    def __init__(self, conn: Wired, sync: int, is_16: bool) -> None:
+    def __init__(self, conn: Wired, sync: int, is_16: bool, tube: bytes) -> None:
         self.conn = conn
+        self.tube = tube
         self.sync = sync
         self.is_16 = is_16
 

@@ -9,6 +9,7 @@ from tuque.server.iproto_conn import Wired
 from tuque.server.state import Server
 from tuque.tubes.book import Tubes
 from tuque.wire.iproto import (
+    E_ACCESS,
     E_READ_ONLY,
     array_head,
     binary,
@@ -75,6 +76,19 @@ def end_waiting(s: Server, w: Wired, code: int, text: bytes) -> None:
     w.takes = {}
     w.puts = {}  # the tube forgets them when the connection leaves its session
     s.touch(w)
+
+
+def end_takes(s: Server, w: Wired, tube: bytes, text: bytes) -> None:
+    """[T10] Takes of the connection that wait for that tube end: it may not any more (T10.4)."""
+    for number in list(w.takes):
+        take = s.takes[number]
+        if take.tube != tube:
+            continue
+        del s.takes[number]
+        del w.takes[number]
+        stop_waiting(s.n, number)
+        w.out.append(error_reply(take.sync, E_ACCESS, text))
+        s.touch(w)
 
 
 def tell_puts(s: Server, t: Tubes) -> None:

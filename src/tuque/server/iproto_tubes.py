@@ -11,11 +11,14 @@ from tuque.server.iproto_replies import NULL, list_value, task_value
 from tuque.server.state import Server
 from tuque.tubes import admin, ops
 from tuque.tubes.book import Tubes
+from tuque.tubes.rights import CALL, PREFIX, role_key, user_key
+from tuque.tubes.rights import TRUNCATE as TRUNCATE_TOO
 from tuque.tubes.sessions import session_for
 from tuque.tubes.states import record_tube
 from tuque.tubes.tube import Tube
 from tuque.wire.iproto import (
     E_FIELD_MISSING,
+    E_NO_ROLE,
     E_NO_USER,
     E_PROC,
     E_READ_ONLY,
@@ -210,7 +213,7 @@ def take(s: Server, t: Tubes, call: Call, tube: Tube) -> list[bytes] | None:
     s.next_number += 1
     until_ms = n.now_ms + wait_ms if wait_ms > 0 else 0
     ops.wait(n, t, tube, w.number, until_ms, number)
-    s.takes[number] = Take(w, call.sync, call.is_16)
+    s.takes[number] = Take(w, call.sync, call.is_16, tube.name)
     w.takes[number] = None
     return None
 
@@ -271,18 +274,21 @@ def check_callback(s: Server, name: bytes) -> None:
 
 
 def grant(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list[bytes]:
-    """[I5] ON grant(user, options) (I5.7)."""
+    """[I5] ON grant(user, options), grant_role(role, options) (I5.7)."""
     name = argument(call.args, 0)
     who = shown(name) if name is not None else b"nil"
     if method == GRANT_ROLE:
-        raise IprotoError(82, b"Role '%s' is not found" % who)
-    if who not in s.users.by_name:
-        raise IprotoError(E_NO_USER, b"User '%s' is not found" % who)
+        if who not in s.users.roles:
+            raise IprotoError(E_NO_ROLE, b"Role '%s' is not found" % who)
+        holder = role_key(who)
+    else:
+        if who not in s.users.by_name:
+            raise IprotoError(E_NO_USER, b"User '%s' is not found" % who)
+        holder = user_key(who)
     options = options_of(call.args, 1)
+    bits = CALL if is_set(options, b"call") else 0
+    if is_set(options, b"truncate"):
+        bits |= TRUNCATE_TOO
     prefix = text_of(options, b"prefix")
-    may_call = is_set(options, b"call")
-    may_truncate = is_set(options, b"truncate")
-    if len(prefix) == 0:
-        prefix = b"queue.tube"
-    admin.grant(t, who, tube.name, may_call, may_truncate, prefix)
+    admin.grant(s.n, t, holder, tube, bits, prefix if len(prefix) > 0 else PREFIX)
     return []

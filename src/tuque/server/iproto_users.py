@@ -1,13 +1,13 @@
 """Who may log in over IPROTO, read once from a file (SPEC I5).
 
-Each line names a user, a password and, for one who may call everything, the word `all`:
+Each line names a user, a password, for one who may call everything the word `all`, and roles:
 
     admin  sesame                                     all
-    bob    #0c6f6845bb8c62b778e9147c272ac4b5bdb9ae71
+    bob    #0c6f6845bb8c62b778e9147c272ac4b5bdb9ae71  role:workers role:readers
     guest  nopass                                     all
 
 `#` begins the 40 hexadecimal digits of SHA-1 of the SHA-1 of the password; a line that begins
-with `#` is a comment. What a user without `all` may call is granted while the server runs.
+with `#` is a comment. What a user without `all` may call is granted to him, or to a role of his.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tuque.wire.iproto import secret_of
 
 NO_PASSWORD: Final = "nopass"
 ALL: Final = "all"
+ROLE: Final = "role:"
 USERS_MAX: Final = 100_000
 HASH_DIGITS: Final = 40
 
@@ -54,10 +55,18 @@ def read_users(path: str) -> Users:
 
 def user_of(words: list[str], where: str) -> User:
     """The user of one line. Raises UsersError."""
-    if len(words) not in (2, 3) or (len(words) == 3 and words[2] != ALL):
-        raise UsersError(f"{where}: a line has a name, a password and perhaps `all`")
+    more = words[2:]
+    if len(words) < 2 or any(word != ALL and not is_role(word) for word in more):
+        told = "a line has a name, a password and perhaps `all` and words `role:NAME`"
+        raise UsersError(f"{where}: {told}")
     name = words[0].encode()
-    return User(name, secret_in(words[1], name, where), len(words) == 3)
+    roles = [word.removeprefix(ROLE).encode() for word in more if word != ALL]
+    return User(name, secret_in(words[1], name, where), ALL in more, roles)
+
+
+def is_role(word: str) -> bool:
+    """Whether the word names a role."""
+    return word.startswith(ROLE) and len(word) > len(ROLE)
 
 
 def secret_in(word: str, name: bytes, where: str) -> bytes:

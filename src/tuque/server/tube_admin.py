@@ -14,7 +14,7 @@ from tuque.tubes import admin
 from tuque.tubes.book import Tubes
 from tuque.tubes.sessions import dashed, identify
 from tuque.tubes.tube import Tube
-from tuque.wire.args import SYNTAX, ArgError, ranged
+from tuque.wire.args import ArgError, ranged
 from tuque.wire.resp import int_reply
 from tuque.wire.tube_args import (
     NUMBER_MAX,
@@ -32,7 +32,6 @@ BAD_AFTER: Final = b"ERR AFTER must be a number from -1 to 4503599627370496"
 BAD_FLAG: Final = b"ERR INREPLICASET must be yes or no"
 NEEDS_RESP3: Final = b"ERR TUBE SUBSCRIBE needs RESP3 (HELLO 3); in RESP2 poll TUBE CHANGES"
 NO_CALLBACK: Final = b"ERR no callback of this server is named '%s'"
-NO_USER: Final = b"ERR User '%s' is not found"
 WATCHED_MAX: Final = 1_000  # tubes that one connection subscribes to
 
 
@@ -207,22 +206,3 @@ def unsubscribe(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T16] TUBE UNSUBSCRIBE [tube ...]: from these, or all; how many are left."""
     leave_notices(s, c, args[2:] or list(c.watched))
     c.reply(len(c.watched))
-
-
-def grant_calls(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T10] TUBE GRANT tube user [CALL] [TRUNCATE] [PREFIX name] (T10.3)."""
-    tube = tube_named(t, args[2])
-    words = [word.upper() for word in args[4:]]
-    prefix = b"queue.tube"
-    if b"PREFIX" in words:
-        at = 4 + words.index(b"PREFIX")
-        if at + 1 == len(args):
-            raise ArgError(SYNTAX)
-        prefix = args[at + 1]
-        del words[at - 4 : at - 2]
-    if any(word not in (b"CALL", b"TRUNCATE") for word in words):
-        raise ArgError(SYNTAX)
-    if args[3] not in s.users.by_name:
-        raise ArgError(NO_USER % args[3])
-    admin.grant(t, args[3], tube.name, b"CALL" in words, b"TRUNCATE" in words, prefix)
-    c.ok()

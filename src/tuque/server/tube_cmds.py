@@ -19,7 +19,6 @@ from tuque.server.tube_admin import (
     changes,
     create,
     drop,
-    grant_calls,
     identify_client,
     info,
     list_tubes,
@@ -37,6 +36,7 @@ from tuque.server.tube_replies import (
     put_task,
     refusal,
 )
+from tuque.server.tube_rights import grant_calls, grants, revoke_calls
 from tuque.server.tube_words import client_session, tube_named
 from tuque.tubes import ops
 from tuque.tubes.book import Tubes
@@ -222,4 +222,6 @@ SUBCOMMANDS: Final[dict[bytes, tuple[int, int, Sub]]] = {
     b"SUBSCRIBE": (3, 0, subscribe),
     b"UNSUBSCRIBE": (2, 0, unsubscribe),
     b"GRANT": (4, 0, grant_calls),
+    b"REVOKE": (4, 0, revoke_calls),
+    b"GRANTS": (2, 3, grants),
 }

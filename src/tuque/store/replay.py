@@ -28,6 +28,7 @@ from tuque.core.records import (
     END,
     FIRST,
     GAP,
+    GRANT,
     HOLDERS,
     LEASE_DROP,
     LEASE_GROUP,
@@ -38,7 +39,6 @@ from tuque.core.records import (
     STATE,
     TOMB,
     TUBE,
-    TUBE_CFG,
 )
 from tuque.core.restore import restore_job, restore_pause, shift_jobs
 from tuque.core.stage_load import StageLog
@@ -334,7 +334,7 @@ class Loader:
             for made in self.staging.apply(kind, r.stage):
                 if made.id not in self.acked and made.id not in self.jobs:
                     self.jobs[made.id] = made
-        elif TUBE <= kind <= TUBE_CFG:
+        elif TUBE <= kind <= GRANT:
             self.tubes.apply(kind, r.task, self.jobs)
         elif kind == END:
             self.is_ended = True

@@ -9,13 +9,14 @@ from tuque.core import ledger
 from tuque.core.node import Node
 from tuque.core.procedures import get_queue
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
-from tuque.core.task_records import tell_tube_cfg, tell_tube_drop
+from tuque.core.task_records import tell_grant, tell_tube_cfg, tell_tube_drop
 from tuque.tubes.book import Tubes
 from tuque.tubes.driver import Driver
 from tuque.tubes.errors import (
     BAD_NAME,
     BAD_TTR,
     CONSUMERS,
+    DOTTED,
     EMPTY_NAME,
     EXISTS,
     LONG_NAME,
@@ -35,6 +36,7 @@ from tuque.tubes.errors import (
 from tuque.tubes.ops import settle
 from tuque.tubes.options import PRI_DEFAULT, PutDone, TubeOptions
 from tuque.tubes.order import key_of
+from tuque.tubes.rights import GRANT_BYTES, PREFIX
 from tuque.tubes.sessions import record_session
 from tuque.tubes.states import clamp, end, give_back, record_tube
 from tuque.tubes.tube import Tube
@@ -43,7 +45,6 @@ NAME_MAX: Final = 512
 WORD_MAX: Final = 255
 NAME_TOO_LONG: Final = 9
 UNKNOWN_ENGINE: Final = 57
-CALLS: Final = (b"put", b"take", b"touch", b"ack", b"release", b"peek", b"bury", b"kick", b"delete")
 
 
 def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, user: bytes) -> Tube:
@@ -162,6 +163,7 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
             t.end_put(putter)
             t.put_done.append(PutDone(putter.client, putter.serial, None))
     truncate(n, t, tube)
+    forget_rights(t, tube.name)
     del t.by_name[tube.name]
     del n.queues[tube.name]
     t.bytes_used -= tube.bytes_used()
@@ -243,32 +245,47 @@ def register_driver(t: Tubes, name: bytes, driver: Callable[[], Driver]) -> None
     t.drivers[name] = driver
 
 
-def grant(
-    t: Tubes,
-    user: bytes,
-    tube: bytes,
-    call: bool,
-    truncate: bool,
-    prefix: bytes = b"queue.tube",
-) -> None:
-    """[T10] The user may call functions of the tube from now on."""
-    names = t.grants.get(user)
-    if names is None:
-        names = {}
-        t.grants[user] = names
-    if call:
-        names[b"queue.identify"] = None
-        names[b"queue.statistics"] = None
-        for method in CALLS:
-            names[prefix + b"." + tube + b":" + method] = None
-    if truncate:
-        names[prefix + b"." + tube + b":truncate"] = None
+def grant(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes = PREFIX) -> None:
+    """[T10] The holder may call functions of the tube from now on (T10.3). Raises TubeError."""
+    if b"." in tube.name or b":" in tube.name:
+        raise TubeError(LUA, DOTTED % tube.name)
+    if len(prefix) > WORD_MAX:
+        raise TubeError(LUA, LONG_OPTION)
+    set_rights(n, t, holder, tube.name, prefix, bits | t.rights.bits(holder, tube.name, prefix))
 
 
-def may(t: Tubes, user: bytes, function: bytes) -> bool:
-    """Whether that was granted to the user."""
-    names = t.grants.get(user)
-    return names is not None and function in names
+def revoke(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes | None) -> i64:
+    """[T10] These rights end, under that prefix or any (T10.4). Returns how many grants changed."""
+    count: i64 = 0
+    for one in t.rights.listing(tube.name):
+        if one.holder != holder or (prefix is not None and one.prefix != prefix):
+            continue
+        if one.bits & bits != 0:
+            set_rights(n, t, holder, tube.name, one.prefix, one.bits & ~bits)
+            count += 1
+    return count
+
+
+def set_rights(n: Node, t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
+    """The holder has just these rights on the tube under the prefix, in the journal, too."""
+    if bits == t.rights.bits(holder, tube, prefix):
+        return
+    keep_rights(t, holder, tube, prefix, bits)
+    if n.records is not None:
+        tell_grant(n.records, holder, tube, prefix, bits)
+
+
+def keep_rights(t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
+    """Change the table of rights and count its bytes."""
+    before = t.rights.count
+    t.rights.set(holder, tube, prefix, bits)
+    t.bytes_used += GRANT_BYTES * (t.rights.count - before)
+
+
+def forget_rights(t: Tubes, tube: bytes) -> None:
+    """The tube is dropped, and its grants with it (T10.4); the record of the drop says so."""
+    for one in t.rights.listing(tube):
+        keep_rights(t, one.holder, tube, one.prefix, 0)
 
 
 def status_of(word: bytes) -> i64:

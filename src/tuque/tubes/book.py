@@ -14,6 +14,7 @@ from tuque.core.task import Task
 from tuque.tubes.driver import Driver
 from tuque.tubes.fifo import Fifo, FifoTtl, LimFifoTtl
 from tuque.tubes.options import CHANGES_MAX, Change, PutDone, Putter, Told
+from tuque.tubes.rights import Rights
 from tuque.tubes.tube import Tube
 from tuque.tubes.utube import UTube, UTubeTtl
 
@@ -61,7 +62,7 @@ class Tubes(Policy):
         # configuration (T10)
         self.ttr_ms: i64 = 0  # how long a session lives without connections
         self.in_replicaset = False
-        self.grants: dict[bytes, dict[bytes, None]] = {}  # by user: names of functions
+        self.rights = Rights()
         # what is to be looked at, or told
         self.overdue: list[Task] = []  # their instant had come when it was set
         self.put_ends: list[tuple[int, int, Putter, Tube]] = []  # heap of (instant, serial, ...)

@@ -31,6 +31,7 @@ OVERRIDING: Final = b'overriding registered driver "%s"'
 EMPTY_NAME: Final = b"Invalid identifier '' (expected printable symbols only or it is too long)"
 LONG_NAME: Final = b"Failed to create space '%s': space name is too long"
 LONG_OPTION: Final = b"Options of tubes are at most 255 bytes"
+DOTTED: Final = b"Tube '%s' cannot be called over IPROTO: its name has a dot or a colon"
 PAUSED: Final = b"Queue paused in input, try later"
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 

@@ -25,6 +25,7 @@ from tuque.tubes.book import PUT_BYTES, SESSION_BYTES, Tubes
 from tuque.tubes.errors import LEAVING
 from tuque.tubes.load import restore_task
 from tuque.tubes.options import PutDone, PutSpec
+from tuque.tubes.rights import GRANT_BYTES
 from tuque.tubes.sessions import session_for, sessions_tick
 from tuque.tubes.states import forget, insert, on_task_timer
 from tuque.tubes.tube import Tube
@@ -199,7 +200,12 @@ class TubePolicy(Tubes):
                 assert task.id == id and task.owner == number, "task of another session"
                 assert n.jobs.get(id) is task, "taken task is gone"
         assert held == 0, "taken tasks of sessions"
-        assert used + SESSION_BYTES * len(self.sessions) == self.bytes_used, "bytes of tubes"
+        used += SESSION_BYTES * len(self.sessions) + GRANT_BYTES * self.rights.count
+        assert used == self.bytes_used, "bytes of tubes"
+        grants = self.rights.listing(b"")
+        assert len(grants) == self.rights.count, "grants"
+        for one in grants:
+            assert one.tube in self.by_name and one.bits != 0, "grant on a tube that is gone"
 
 
 def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:

@@ -12,13 +12,14 @@ from mypy_extensions import i64, u8
 from tuque.core import ledger
 from tuque.core.job import DELIVERED, Job
 from tuque.core.node import Node
-from tuque.core.records import SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_DROP, Records
+from tuque.core.records import GRANT, SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_DROP, Records
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task, state_of
 from tuque.core.task_readback import TaskRecord, renew_task, task_of
-from tuque.core.task_records import tell_session, tell_task, tell_tube_cfg
-from tuque.tubes.admin import enter_tube
+from tuque.core.task_records import tell_grant, tell_session, tell_task, tell_tube_cfg
+from tuque.tubes.admin import enter_tube, keep_rights
 from tuque.tubes.book import Session, Tubes
 from tuque.tubes.driver import Absent, Driver
+from tuque.tubes.rights import Rights
 from tuque.tubes.sessions import enter_session
 from tuque.tubes.states import arm, enter, record_tube
 from tuque.tubes.tube import Tube
@@ -48,6 +49,7 @@ class TubeLog:
     def __init__(self) -> None:
         self.drafts: dict[bytes, Draft] = {}
         self.sessions: dict[int, Session] = {}
+        self.rights = Rights()
         self.session_serial: i64 = 0
         self.token: i64 = 0
         self.ttr_ms: i64 = 0
@@ -80,6 +82,10 @@ class TubeLog:
             self.drafts[r.queue] = draft
         elif kind == TUBE_DROP:
             self.drafts.pop(r.queue, None)
+            for one in self.rights.listing(r.queue):
+                self.rights.set(one.holder, one.tube, one.prefix, 0)
+        elif kind == GRANT:
+            self.rights.set(r.user, r.queue, r.prefix, r.bits)
         elif kind == SESSION:
             self.on_session(r)
         else:
@@ -134,6 +140,9 @@ class TubeLog:
                 )
                 factory = Absent  # T14.5
             enter_tube(n, t, made(n, draft, factory()))
+        for one in self.rights.listing(b""):
+            if one.tube in t.by_name:
+                keep_rights(t, one.holder, one.tube, one.prefix, one.bits)
         if self.in_replicaset and self.ttr_ms > 0:
             for session in self.sessions.values():
                 if session.number in t.sessions:
@@ -220,6 +229,8 @@ def tell_all_tubes(t: Tubes, records: Records) -> None:
     tell_tube_cfg(records, t.ttr_ms, t.in_replicaset)
     for tube in t.by_name.values():
         record_tube(records, tube)
+    for one in t.rights.listing(b""):
+        tell_grant(records, one.holder, one.tube, one.prefix, one.bits)
     if t.in_replicaset:
         for session in t.sessions.values():
             tell_session(

@@ -176,7 +176,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "INFO tube | LIST | STATISTICS [tube] | STATE | CFG [TTR sec] [INREPLICASET yes|no] | "
         "IDENTIFY [uuid] | CHANGES tube [AFTER number] [COUNT n] | "
         "SUBSCRIBE tube [tube ...] | UNSUBSCRIBE [tube ...] | "
-        "GRANT tube user [CALL] [TRUNCATE] [PREFIX name]",
+        "GRANT tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name] | "
+        "REVOKE tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name] | GRANTS [tube]",
         "Tubes: queues with numbered tasks, priorities, sub-queues and a type.",
     ),
     (

@@ -65,6 +65,7 @@ E_NO_USER: Final = 45
 E_PASSWORD: Final = 47
 E_TYPE: Final = 48
 E_MISSING: Final = 69
+E_NO_ROLE: Final = 82
 E_TOO_LARGE: Final = 110
 E_LOADING: Final = 116
 
