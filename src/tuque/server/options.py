@@ -350,6 +350,10 @@ class Config(msgspec.Struct, kw_only=True):
             "who may log in over IPROTO: lines of name, password, maybe `all`; empty = only guest",
         ),
     ] = ""
+    read_only: Annotated[
+        bool,
+        Opt(Bool(), "be no home of tubes: those here move to other nodes", runtime=True),
+    ] = False
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")
     ] = "local"

@@ -166,14 +166,15 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write",
         "queues",
         "CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
-        "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] | "
+        "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n] | "
         "PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] "
         "[FORM bytes|text|msgpack] | "
         "TAKE tube [TIMEOUT sec] | ACK tube id [TOKEN t] | "
         "RELEASE tube id [DELAY sec] [TOKEN t] | TOUCH tube id sec [TOKEN t] | "
         "BURY tube id [TOKEN t] | KICK tube count | PEEK tube id | DELETE tube id | "
         "TASKS tube state [COUNT n] | TRUNCATE tube | RELEASEALL tube | DROP tube | "
-        "INFO tube | LIST | STATISTICS [tube] | STATE | CFG [TTR sec] [INREPLICASET yes|no] | "
+        "INFO tube | LIST | STATISTICS [tube] | STATE [tube] | HOME tube [node [FORCE]] | "
+        "CFG [TTR sec] [INREPLICASET yes|no] | "
         "IDENTIFY [uuid] | CHANGES tube [AFTER number] [COUNT n] | "
         "SUBSCRIBE tube [tube ...] | UNSUBSCRIBE [tube ...] | "
         "GRANT tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name] | "
