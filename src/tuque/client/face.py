@@ -7,7 +7,7 @@ import inspect
 import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
@@ -136,6 +136,13 @@ class Face:
         """The node to ask, when it is the home of a tube and not the node in use."""
         address = self._homes.of(asked)
         return None if address == self._route.current else address
+
+    def home_groups(self, names: Iterable[str]) -> list[list[str]]:
+        """Queues by the node that calls about them go to, as far as that is known."""
+        groups: dict[Address | None, list[str]] = {}
+        for name in names:
+            groups.setdefault(self._homes.named(name), []).append(name)
+        return list(groups.values())
 
     def _home_in(self, error: Error) -> Address | None:
         """The node that a refusal names, when it is not the node in use."""

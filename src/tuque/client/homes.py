@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tuque.client.api import Arg, Reply, to_bytes
+from tuque.client.api import Arg, Reply, Text, to_bytes
 from tuque.client.calls import Call
 from tuque.client.url import Address
 from tuque.errors import Error, TubeHome
@@ -37,6 +37,10 @@ class Homes:
             if len(found) > 1:
                 return None
         return found.pop() if found else None
+
+    def named(self, name: Text) -> Address | None:
+        """The home of the tube of that name, if it is known."""
+        return self._by_name.get(to_bytes(name))
 
     def told(self, error: Error) -> Address | None:
         """Keeps what the refusal of a node says; where to go, None when there is nowhere."""

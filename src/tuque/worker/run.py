@@ -97,12 +97,13 @@ class Worker:
         self._priority = {queue: at for at, queue in enumerate(settings.queues)}
         self._rng = random.Random()
         self._link = Link(self._rng)
-        self._settler = Settler(client, self._link, self._on_settled, self._rng)
+        self._settler = Settler(client, self._link, self._on_settled, self._rng, self._queue_of)
         self._heart = Heart(client, self._link, self._on_gone)
         self._held: dict[str, Held] = {}
         self._waiting: list[tuple[int, int, Held]] = []
         self._runs: dict[asyncio.Task[None], Held] = {}
         self._taken = 0
+        self._waits = 0  # how often it waited for jobs
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
         self._abort = asyncio.Event()
@@ -203,11 +204,21 @@ class Worker:
                 if got >= want:
                     return
         if not got:
+            # tubes have homes at different nodes: wait at one after the other
+            groups = self._client.home_groups(queues)
+            self._waits += 1
+            group = groups[self._waits % len(groups)]
+            limit_ms = POLL_MS // len(groups)
             self._accept(
                 await self._client.getjob(
-                    *queues, timeout_ms=POLL_MS, count=want, withcounters=True
+                    *group, timeout_ms=limit_ms, count=want, withcounters=True
                 )
             )
+
+    def _queue_of(self, job_id: str) -> str:
+        """The queue that a job in hand came from."""
+        held = self._held.get(job_id)
+        return held.job.queue if held is not None else ""
 
     def _accept(self, jobs: list[Job]) -> None:
         self._link.answered()

@@ -12,7 +12,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from tuque import aio
 from tuque.errors import Acked, ConnectionError, Error, Leaving, Loading, Misconf, NoJob
@@ -20,6 +20,8 @@ from tuque.worker.link import Link, pause
 from tuque.worker.policy import Ack, Backoff, Dead, Nack, Settlement
 
 log: Final = logging.getLogger("tuque.worker")
+
+S = TypeVar("S", Ack, Nack)
 
 ACKS_PER_CALL: Final = 500
 NOT_NOW: Final = (Leaving, Loading, Misconf)  # the broker did nothing and will do it later
@@ -35,11 +37,13 @@ class Settler:
         link: Link,
         on_settled: Callable[[Settlement], None],
         rng: random.Random,
+        queue_of: Callable[[str], str],
     ) -> None:
         self._client = client
         self._link = link
         self._on_settled = on_settled
         self._rng = rng
+        self._queue_of = queue_of
         self._acks: deque[Ack] = deque()
         self._others: deque[Nack | Dead] = deque()
         self._work = asyncio.Event()
@@ -82,11 +86,23 @@ class Settler:
     async def _acknowledge(self) -> None:
         """Sends the acks that have gathered. Any refusal is tried again: a done job stays done."""
         while self._acks:
-            batch = [self._acks[i] for i in range(min(len(self._acks), ACKS_PER_CALL))]
+            batch = self._of_one_node(
+                [self._acks[i] for i in range(min(len(self._acks), ACKS_PER_CALL))]
+            )
             await self._client.ackjob(*(ack.job_id for ack in batch))
+            told = {ack.job_id for ack in batch}
+            looked_at = [self._acks.popleft() for _ in range(min(len(self._acks), ACKS_PER_CALL))]
+            self._acks.extendleft(ack for ack in reversed(looked_at) if ack.job_id not in told)
             for ack in batch:
-                self._acks.popleft()
                 self._on_settled(ack)
+
+    def _of_one_node(self, found: list[S]) -> list[S]:
+        """Those that go to the same node as the first: tubes have homes at different ones."""
+        queues = {one.job_id: self._queue_of(one.job_id) for one in found}
+        groups = self._client.home_groups(dict.fromkeys(queues.values()))
+        if len(groups) < 2:
+            return found
+        return [one for one in found if queues[one.job_id] in groups[0]]
 
     async def _tell_one(self) -> None:
         """Sends the oldest NACK with all that go with it, or the oldest dead letter."""
@@ -106,6 +122,7 @@ class Settler:
             for other in self._others
             if isinstance(other, Nack) and other.delay_s == first.delay_s
         ]
+        batch = self._of_one_node(batch)
         await self._give_back(batch, first.delay_s)
         for nack in batch:
             self._others.remove(nack)
