@@ -17,6 +17,7 @@ from client_nodes import RealNode, until
 import tuque
 from tuque import Client
 from tuque.client import tube_rights as rights
+from tuque.client import tube_types as types
 from tuque.client import tubes
 from tuque.client.calls import Call
 from tuque.client.tube import AsyncTube, QueuedTube, Tube
@@ -77,6 +78,13 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (rights.revoke("t", "all", role=True, truncate=True), "REVOKE t all ROLE TRUNCATE", 2, 2),
     (rights.grants("t"), "GRANTS t", [GRANT], [rights.TubeGrant("t", "r", True, False, True, "q")]),
     (rights.tube_grants(), "GRANTS", [], []),
+    (
+        types.tube_drivers(),
+        "DRIVERS",
+        [[b"lifo", b"loaded", b"m:Lifo", 2]],
+        [types.TubeDriver("lifo", "loaded", "m:Lifo", 2)],
+    ),
+    (types.register_tube_driver("lifo"), "REGISTERDRIVER lifo", b"OK", None),
     (tubes.tube_list(), "LIST", [b"a"], ["a"]),
     (tubes.tube_state(), "STATE", b"RUNNING", "RUNNING"),
     (
@@ -116,7 +124,17 @@ def test_three_classes_have_every_call() -> None:
 def test_only_calls_that_may_be_executed_twice_are_sent_twice() -> None:
     once = {row[0].args[1] for row in TABLE if not row[0].repeat}
     twice = {row[0].args[1] for row in TABLE if row[0].repeat}
-    assert once - twice == {"PUT", "ACK", "RELEASE", "TOUCH", "BURY", "KICK", "DELETE", "DROP"}
+    assert once - twice == {
+        "PUT",
+        "ACK",
+        "RELEASE",
+        "TOUCH",
+        "BURY",
+        "KICK",
+        "DELETE",
+        "DROP",
+        "REGISTERDRIVER",
+    }
 
 
 def test_a_slice_of_a_take_is_told_in_seconds() -> None:

@@ -306,17 +306,29 @@ def test_a_new_password_ends_what_waits(make_server: MakeServer) -> None:
     assert listener.is_quiet(0.05)
 
 
-@pytest.fixture
-def plugged(tmp_path: Path, make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> RealServer:
-    """A server beside which a package brings a type of tube and a callback."""
-    packages = tmp_path / "packages"
+def install(packages: Path) -> None:
+    """The package that brings a type of tube and a callback is there."""
     info = packages / "tube_plugin-1.dist-info"
-    info.mkdir(parents=True)
+    info.mkdir()
     (packages / "tube_plugin.py").write_text(PLUGIN)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tube-plugin\nVersion: 1\n")
     (info / "entry_points.txt").write_text(POINTS)
-    paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where servers look for packages, too."""
+    made = tmp_path / "packages"
+    made.mkdir()
+    paths = [str(made), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    return made
+
+
+@pytest.fixture
+def plugged(packages: Path, make_server: MakeServer) -> RealServer:
+    """A server beside which that package is installed."""
+    install(packages)
     return make_server()
 
 
@@ -333,4 +345,40 @@ def test_a_type_and_a_callback_of_ones_own(plugged: RealServer, tmp_path: Path) 
     assert lines[0] == "stack put 0 READY a"
     assert lines[3] == "stack take 2 TAKEN c"
     assert "a callback may fail" in plugged.log()
+    assert wire("DEBUG", "CHECK") == b"OK"
+
+
+def test_a_type_that_is_installed_later(packages: Path, make_server: MakeServer) -> None:
+    """T3.6, T3.7, T14.5: its tubes wait for it, and need no restart."""
+    install(packages)
+    kept = ("--appendonly", "yes", "--dir", str(packages))
+    server = make_server(*kept)
+    wire = server.wire()
+    make(wire, "stack", "lifo")
+    loaded = [b"lifo", b"loaded", b"tube_plugin:Lifo (tube-plugin 1)", 1]
+    assert loaded in wire("TUBE", "DRIVERS")
+    assert [b"fifo", b"built-in", b"", 0] in wire("TUBE", "DRIVERS")
+    assert wire("TUBE", "REGISTERDRIVER", "lifo") == 'ERR overriding registered driver "lifo"'
+    assert wire("TUBE", "REGISTERDRIVER", "fifo") == 'ERR overriding registered driver "fifo"'
+    server.kill()
+    (packages / "tube_plugin-1.dist-info").rename(packages / "away")
+    (packages / "tube_plugin.py").unlink()
+    server.start()
+    wire, taker = server.wire(), server.wire()
+    for body in "abc":
+        wire("TUBE", "PUT", "stack", body)
+    taker.send("TUBE", "TAKE", "stack")
+    blocked(wire, "stack", 1)
+    assert [b"lifo", b"missing", b"", 1] in wire("TUBE", "DRIVERS")
+    none = "ERR no package of this server has a driver named '%s'"
+    for name in ("lifo", "tube_plugin:Lifo", "os:system", "note"):
+        assert wire("TUBE", "REGISTERDRIVER", name) == none % name
+    (packages / "away").rename(packages / "tube_plugin-1.dist-info")
+    assert [b"lifo", b"installed", loaded[2], 1] in wire("TUBE", "DRIVERS")
+    broken = wire("TUBE", "REGISTERDRIVER", "lifo")
+    assert broken.startswith("ERR the driver 'lifo' cannot be loaded: ModuleNotFoundError: ")
+    (packages / "tube_plugin.py").write_text(PLUGIN)
+    assert wire("TUBE", "REGISTERDRIVER", "lifo") == b"OK"
+    assert taker.read()[2] == b"c" and loaded in wire("TUBE", "DRIVERS")
+    assert wire("TUBE", "TAKE", "stack")[2] == b"b"
     assert wire("DEBUG", "CHECK") == b"OK"

@@ -126,7 +126,22 @@ def test_queue_functions(box: IprotoBox) -> None:
         )
         assert "delayed" in figures["calls"]
     assert refused(conn.call("queue.statistics", "v")) == (32, "attempt to index a nil value")
-    assert refused(conn.call("queue.register_driver", "x", {}))[0] == 32
+
+
+def test_register_driver(box: IprotoBox) -> None:
+    """I6.9, T3.6: names of installed types, and no functions."""
+    conn = box.conn()
+    named = (
+        'tube control methods must contain functions "create_space" and "new": '
+        "here a driver is a class of an installed package, and is named alone"
+    )
+    for args in ((), (None,), (1,), ("x", {}), ("x", {"create_space": 1, "new": 1})):
+        assert refused(conn.call("queue.register_driver", *args)) == (32, named)
+    none = "no package of this server has a driver named '%s'"
+    for name in ("x", "os:system", ""):
+        assert refused(conn.call("queue.register_driver", name)) == (32, none % name)
+    taken = 'overriding registered driver "fifo"'
+    assert refused(conn.call("queue.register_driver", "fifo")) == (32, taken)
 
 
 def test_cfg(box: IprotoBox) -> None:

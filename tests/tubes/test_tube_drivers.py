@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tube_home import Home, refused
 
 from tuque.core.deliver import on_getjob
 from tuque.core.node import Node
 from tuque.core.procedures import check
+from tuque.core.task import Task
 from tuque.core.timers import tick
 from tuque.tubes import admin, ops
-from tuque.tubes.driver import Driver
+from tuque.tubes.driver import Absent, Driver
+from tuque.tubes.drivers import register_driver, replace_driver
 from tuque.tubes.errors import TubeError
+from tuque.tubes.fifo import Fifo, LimFifoTtl
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec, TubeOptions
+from tuque.tubes.utube import UTube, UTubeTtl
 
 PAGE = Path(__file__).parents[2] / "docs" / "tube-drivers.md"
 NOW_MS = 1_700_000_000_000
@@ -36,7 +42,7 @@ def shown() -> type[Driver]:
 def test_the_newest_first() -> None:
     n = Node(b"a" * 40, b"seed", NOW_MS)
     t = tubes_of(n)
-    admin.register_driver(t, b"lifo", shown())
+    register_driver(n, t, b"lifo", shown())
     tube = admin.create_tube(n, t, b"t", b"lifo", TubeOptions(), b"")
     spec = PutSpec()
     spec.ttr_ms = 1000
@@ -61,5 +67,79 @@ def test_the_newest_first() -> None:
 def test_a_type_has_one_driver() -> None:
     n = Node(b"a" * 40, b"seed", NOW_MS)
     with pytest.raises(TubeError) as e:
-        admin.register_driver(tubes_of(n), b"fifo", shown())
+        register_driver(n, tubes_of(n), b"fifo", shown())
     assert e.value.text == b'overriding registered driver "fifo"'
+
+
+@pytest.mark.parametrize("type", [Fifo, UTube, UTubeTtl, LimFifoTtl])
+def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
+    """T3.6: "Tubes that wait for their type (T14.5) are served from then on"."""
+    home = Home()
+    n, t = home.n, home.t
+    t.drivers[b"late"] = Absent
+    tube = home.make("late", capacity=7)
+    home.make("late", "empty")
+    del t.drivers[b"late"]
+    for i in range(7):
+        home.put(tube, b"%d" % i, utube=b"k%d" % (i % 3), pri=9 - i, delay_ms=0 if i else 50)
+    ops.bury(n, t, tube, 6)
+    assert home.take(tube) is None
+    ops.wait(n, t, tube, 5, 0)
+    check(n)
+    register_driver(n, t, b"late", type)
+    check(n)
+    assert home.woken() == [(5, 5)], "the smallest pri"
+    keyed = tube.driver.is_keyed
+    assert home.make("late", "new").type == b"late"
+    home.pass_ms(60)
+    taken = [home.take(tube) for _ in range(7)]
+    assert len([number for number in taken if number is not None]) == (2 if keyed else 5)
+    if type is LimFifoTtl:
+        spec = PutSpec()
+        assert ops.put(n, t, tube, b"x", 0, spec, 1, 1) is None, "its limit was kept meanwhile"
+    check(n)
+
+
+def test_a_taken_task_is_held_by_a_type_that_comes_later() -> None:
+    """T3.6: as after a start, a sub-queue with a TAKEN task is busy."""
+    home = Home()
+    n, t = home.n, home.t
+    register_driver(n, t, b"late", UTube)
+    tube = home.make("late")
+    for i in range(4):
+        home.put(tube, b"%d" % i, utube=b"k%d" % (i % 2))
+    assert home.take(tube) == 0
+    del t.drivers[b"late"]
+    replace_driver(t, tube, Absent())
+    check(n)
+    register_driver(n, t, b"late", UTube)
+    check(n)
+    assert home.take(tube) == 1 and home.take(tube) is None
+    home.ack(tube, 0)
+    assert home.take(tube) == 2
+    check(n)
+
+
+class Broken(Driver):
+    """Knows no task."""
+
+    def enter(self, task: Task) -> None:
+        raise ValueError("no")
+
+
+def test_a_driver_that_fails_changes_nothing() -> None:
+    """T3.6: "and nothing has changed"."""
+    home = Home()
+    n, t = home.n, home.t
+    t.drivers[b"late"] = Absent
+    tube = home.make("late")
+    del t.drivers[b"late"]
+    home.put(tube)
+    with pytest.raises(ValueError, match="no"):
+        register_driver(n, t, b"late", Broken)
+    text = "the driver 'late' makes no tuque.tubes.driver.Driver"
+    refused(32, text, register_driver, n, t, b"late", dict)
+    assert b"late" not in t.drivers and home.take(tube) is None
+    check(n)
+    register_driver(n, t, b"late", Fifo)
+    assert home.take(tube) == 0

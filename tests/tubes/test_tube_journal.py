@@ -21,6 +21,7 @@ from tuque.store.journal import Boot
 from tuque.store.replay import Loader
 from tuque.tubes import admin, ops, sessions
 from tuque.tubes.book import Tubes
+from tuque.tubes.drivers import register_driver
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec, TubeOptions
@@ -352,9 +353,9 @@ def test_a_temporary_tube_comes_back_empty() -> None:
 
 
 def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:
-    """T14.5: "nobody gets a task of it until a start with its type"."""
+    """T14.5: "nobody gets a task of it until its type is there (T3.6), or a start with it"."""
     home = Home(MemoryDisk(), START_MS)
-    admin.register_driver(home.t, b"mine", UTube)
+    register_driver(home.n, home.t, b"mine", UTube)
     tube = home.make(b"t", b"mine")
     home.put(tube)
     for _ in range(2):

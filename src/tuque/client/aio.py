@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tuque.client import admin, calls, leases, pipeline, tube_rights, tubes, writes
+from tuque.client import admin, calls, leases, pipeline, tube_rights, tube_types, tubes, writes
 from tuque.client.api import Hello, Reply, Text
 from tuque.client.calls import Call
 from tuque.client.conn import greeting, read_greeting
@@ -170,6 +170,8 @@ class Client(AsyncScans):
     tube_list = _method(tubes.tube_list)
     tube_state = _method(tubes.tube_state)
     tube_grants = _method(tube_rights.tube_grants)
+    tube_drivers = _method(tube_types.tube_drivers)
+    register_tube_driver = _method(tube_types.register_tube_driver)
     tube_statistics = _method(tubes.tube_statistics)
     tube_cfg = _method(tubes.tube_cfg)
     ping = _method(admin.ping)

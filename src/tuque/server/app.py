@@ -26,7 +26,7 @@ from tuque.server.options import Config, ConfigError
 from tuque.server.pump import Pump
 from tuque.server.registry import register
 from tuque.server.state import Server, apply_settings, log
-from tuque.server.tube_notices import load_plugins
+from tuque.server.tube_plugins import load_plugins
 from tuque.store.journal import JournalError
 
 LEVELS = {

@@ -7,6 +7,7 @@ import msgspec
 from tuque.server.iproto_replies import list_value
 from tuque.server.iproto_tubes import TRUE, Call, check_callback
 from tuque.server.state import Server
+from tuque.server.tube_plugins import register_installed
 from tuque.tubes import admin
 from tuque.tubes.book import Tubes
 from tuque.tubes.errors import BAD_UUID
@@ -46,7 +47,10 @@ FUNCTIONS: Final = {
     b"queue": TABLE,
 }
 FALSE: Final = b"\xc2"
-NO_DRIVER: Final = b'tube control methods must contain functions "create_space" and "new"'
+NO_DRIVER: Final = (
+    b'tube control methods must contain functions "create_space" and "new": '
+    b"here a driver is a class of an installed package, and is named alone"
+)
 NO_LUA: Final = b"EVAL: there is no Lua here; create_tube and the test for a tube are understood"
 
 
@@ -66,8 +70,17 @@ def run_function(s: Server, t: Tubes, call: Call, function: int) -> list[bytes]:
     if function == CFG:
         return cfg(s, t, args)
     if function == REGISTER_DRIVER:
-        raise IprotoError(E_PROC, NO_DRIVER)
+        return register_driver(s, args)
     raise IprotoError(E_PROC, b"attempt to call a table value")
+
+
+def register_driver(s: Server, args: list[Value]) -> list[bytes]:
+    """[I6] ON register_driver(name): a type that is installed (T3.6); no functions come here."""
+    name = argument(args, 0)
+    if name is None or name.kind not in (STR, BIN) or argument(args, 1) is not None:
+        raise IprotoError(E_PROC, NO_DRIVER)
+    register_installed(s, name.payload())
+    return []
 
 
 def create_tube(s: Server, t: Tubes, call: Call) -> list[bytes]:

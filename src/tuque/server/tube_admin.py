@@ -8,6 +8,7 @@ from tuque.core.task import MAX_MS, STATUS_NAMES
 from tuque.server.clients import Client
 from tuque.server.state import Server
 from tuque.server.tube_notices import leave_notices, watch
+from tuque.server.tube_plugins import listing, register_installed
 from tuque.server.tube_replies import put_tasks
 from tuque.server.tube_words import USER, tube_named
 from tuque.tubes import admin
@@ -134,6 +135,17 @@ def tube_figures(s: Server) -> dict[str, object]:
         "tubes_lost_notices": s.notices.lost,
         "tubes_used_bytes": 0 if t is None else int(t.bytes_used),
     }
+
+
+def drivers(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE DRIVERS: the types of tubes (T3.7)."""
+    c.reply(listing(s, t))
+
+
+def register_driver(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE REGISTERDRIVER type: from now on tubes may have it (T3.6)."""
+    register_installed(s, args[2])
+    c.ok()
 
 
 def list_tubes(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:

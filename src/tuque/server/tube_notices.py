@@ -7,27 +7,21 @@ broken one holds up nobody; what it does not keep up with is lost, and the log s
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
 from queue import Full, Queue
 from threading import Thread
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from tuque.core.task import STATUS_NAMES
 from tuque.server.notes import log
-from tuque.tubes.admin import register_driver
-from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 
 if TYPE_CHECKING:
     from tuque.server.clients import Client
     from tuque.server.state import Server
     from tuque.tubes.book import Tubes
-    from tuque.tubes.driver import Driver
     from tuque.tubes.options import Told
     from tuque.tubes.tube import Tube
 
-DRIVERS: Final = "tuque.tube_drivers"
-CALLBACKS: Final = "tuque.tube_callbacks"
 WAITING_MAX: Final = 10_000  # notices that callbacks have not seen yet
 
 Callback = Callable[[str, str, int, str, bytes], None]
@@ -40,6 +34,7 @@ class Notices:
     def __init__(self) -> None:
         self.watchers: dict[bytes, dict[int, None]] = {}  # numbers of clients, by tube
         self.callbacks: dict[bytes, Callback] = {}
+        self.origins: dict[bytes, str] = {}  # of types of tubes: module, class, package
         self.waiting: Queue[tuple[Callback, Told]] = Queue(WAITING_MAX)
         self.lost = 0
         self.thread: Thread | None = None
@@ -67,37 +62,6 @@ class Notices:
             self.lost += 1
             if self.lost % WAITING_MAX == 1:
                 log.warning("callbacks of tubes are too slow: %d notices lost", self.lost)
-
-
-def load_plugins(s: Server) -> None:
-    """[T3] Types of tubes, and callbacks, that installed packages bring (T3.5, T16.4)."""
-    drivers = entry_points(group=DRIVERS)
-    for entry in drivers:
-        driver = loaded(entry)
-        if driver is None:
-            continue
-        try:
-            factory = cast("Callable[[], Driver]", driver)
-            register_driver(tubes_of(s.n), entry.name.encode(), factory)
-        except TubeError as error:
-            log.error("%s %s: %s", DRIVERS, entry.name, error.text.decode())
-    for entry in entry_points(group=CALLBACKS):
-        callback = loaded(entry)
-        if callback is not None:
-            s.notices.callbacks[entry.name.encode()] = cast(Callback, callback)
-
-
-def loaded(entry: EntryPoint) -> object:
-    """What the entry point names; None, and a line in the log, when it cannot be had."""
-    try:
-        found: object = entry.load()
-    except Exception:
-        log.exception("cannot load %s %s", entry.group, entry.name)
-        return None
-    if not callable(found):
-        log.error("%s %s is nothing to call", entry.group, entry.name)
-        return None
-    return found
 
 
 def watch(s: Server, c: Client, tube: Tube) -> None:

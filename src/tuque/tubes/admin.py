@@ -1,6 +1,5 @@
 """Tubes are made, counted, emptied and dropped; rights on them (SPEC T2, T10, T11)."""
 
-from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64
@@ -11,7 +10,6 @@ from tuque.core.procedures import get_queue
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
 from tuque.core.task_records import tell_grant, tell_tube_cfg, tell_tube_drop
 from tuque.tubes.book import Tubes
-from tuque.tubes.driver import Driver
 from tuque.tubes.errors import (
     BAD_NAME,
     BAD_TTR,
@@ -27,7 +25,6 @@ from tuque.tubes.errors import (
     NO_VINYL,
     NO_VINYL_BUFFER,
     OTHER_TYPE,
-    OVERRIDING,
     TAKEN_TASKS,
     TEMPORARY,
     UNKNOWN_TYPE,
@@ -236,13 +233,6 @@ def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> No
         if in_replicaset:
             for session in t.sessions.values():
                 record_session(n, t, session, False)
-
-
-def register_driver(t: Tubes, name: bytes, driver: Callable[[], Driver]) -> None:
-    """[T3] A type of tube; its objects are made with `driver()`. Raises TubeError."""
-    if name in t.drivers:
-        raise TubeError(LUA, OVERRIDING % name)
-    t.drivers[name] = driver
 
 
 def grant(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes = PREFIX) -> None:

@@ -9,11 +9,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.msgs import TubeMessage
 from tuque.core.policy import Policy
-from tuque.core.task import Task
+from tuque.core.records import Records
+from tuque.core.task import FAR, Task
 from tuque.tubes.driver import Driver
 from tuque.tubes.fifo import Fifo, FifoTtl, LimFifoTtl
-from tuque.tubes.options import CHANGES_MAX, Change, PutDone, Putter, Told
+from tuque.tubes.options import CHANGES_MAX, Change, PutDone, Putter, Told, TubeOptions
 from tuque.tubes.rights import Rights
 from tuque.tubes.tube import Tube
 from tuque.tubes.utube import UTube, UTubeTtl
@@ -22,6 +24,59 @@ SESSION_BYTES: Final = 1000
 PUT_BYTES: Final = 500  # of a put that waits, beside its body
 PUT_ENDS_STALE: Final = 1024  # ends of puts that are over, kept before a look for them
 FOR_EVER: Final = 0
+BEATS: Final = 64
+BUILT_IN: Final[dict[bytes, Callable[[], Driver]]] = {
+    b"fifo": Fifo,
+    b"fifottl": FifoTtl,
+    b"limfifottl": LimFifoTtl,
+    b"utube": UTube,
+    b"utubettl": UTubeTtl,
+}
+
+
+@final
+class HomeDone:
+    """The answer of a claim, or of a command that moved a home (T17.5, T20, T21).
+
+    An error has a code, a text and, when a home is elsewhere, its node id.
+    """
+
+    def __init__(self, client: i64, serial: i64, tube: Tube | None) -> None:
+        self.client = client
+        self.serial = serial
+        self.tube = tube
+        self.error = b""  # empty: it is done
+        self.code: i64 = 0
+        self.node_id = b""
+        self.values: list[tuple[bytes, bytes]] = []  # of T21.3
+
+
+@final
+class Claim:
+    """Other nodes are asked: for a name, or which changes they have (T17.5, T21.1)."""
+
+    def __init__(self, name: bytes, number: i64, client: i64, serial: i64, waiting: i64) -> None:
+        self.name = name
+        self.number = number
+        self.client = client
+        self.serial = serial
+        self.waiting = waiting  # set of slots that have not answered
+        self.epoch: i64 = 0  # 0: a tube is made; else that this node wants to be home under
+        self.type = b""
+        self.options = TubeOptions()
+        self.user = b""
+        self.refused = b""  # why not; empty: nobody objects
+        self.home = b""  # who says so
+
+
+@final
+class Dropped:
+    """A tube that is gone: nodes that have it still are told (T17.6)."""
+
+    def __init__(self, maker: bytes, made_ns: i64, epoch: i64) -> None:
+        self.maker = maker
+        self.made_ns = made_ns
+        self.epoch = epoch
 
 
 @final
@@ -44,13 +99,7 @@ class Tubes(Policy):
         super().__init__()
         self.seed = seed
         self.by_name: dict[bytes, Tube] = {}
-        self.drivers: dict[bytes, Callable[[], Driver]] = {
-            b"fifo": Fifo,
-            b"fifottl": FifoTtl,
-            b"limfifottl": LimFifoTtl,
-            b"utube": UTube,
-            b"utubettl": UTubeTtl,
-        }
+        self.drivers: dict[bytes, Callable[[], Driver]] = dict(BUILT_IN)
         self.next_tube: i64 = 0
         self.token: i64 = 0  # of the latest take on this node
         # sessions
@@ -70,6 +119,34 @@ class Tubes(Policy):
         self.put_serial: i64 = 0
         self.put_done: list[PutDone] = []
         self.told: list[Told] = []
+        self.begin_homes()
+
+    def begin_homes(self) -> None:
+        """What it knows of other nodes (T17 to T22)."""
+        self.is_read_only = False
+        self.was_writable = False  # since the start
+        self.port: i64 = 0  # where IPROTO clients connect here, set by the shell; 0: nowhere
+        self.ports: dict[int, int] = {}  # and at other nodes, by slot
+        self.read_only: i64 = 0  # set of slots that may be no home
+        self.heard: i64 = 0  # set of slots that have told all they know, on this link
+        self.lease_ms: i64 = FAR  # until then enough nodes believe that this one is home
+        self.start_ms: i64 = 0  # when it began to look for others
+        self.beats: list[int] = [0] * BEATS  # when which of the newest heartbeats was said
+        self.round: i64 = 0  # the newest of them
+        self.changed: list[Tube] = []  # have changes that followers were not told of
+        self.copies_by_id: dict[bytes, Task] = {}
+        self.dropped: dict[bytes, Dropped] = {}  # by name, oldest first
+        self.claims: dict[int, Claim] = {}  # by number
+        self.claim_serial: i64 = 0
+        self.home_done: list[HomeDone] = []
+        self.notes: list[str] = []  # lines for the log
+        self.changes_lost: i64 = 0  # of homes that were overtaken (T21.4)
+        self.homes_moved: i64 = 0  # planned switchovers from here
+        self.wish: i64 = 0  # the newest that the journal was asked to grant
+        self.must_look = False  # something changed that homes depend on
+        self.look_ms: i64 = FAR  # when to look again
+        self.later: list[tuple[int, TubeMessage]] = []  # heard while loading, with the sender
+        self.scratch = Records()  # for what is told to followers
 
     def end_put(self, putter: Putter) -> None:
         """A put waits no more (T7); its body is needed no longer."""

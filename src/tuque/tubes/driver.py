@@ -73,6 +73,7 @@ class Absent(Driver):
         super().__init__()
         self.is_timed = True
         self.is_keyed = True
+        self.has_room_limit = True  # the type may have one, and must find it kept
 
     def first(self) -> Task | None:
         """None, until the type is back."""

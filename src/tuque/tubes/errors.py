@@ -28,12 +28,41 @@ BAD_UUID: Final = b"Invalid UUID format."
 UNKNOWN_UUID: Final = b"The UUID %s is unknown."
 BAD_TTR: Final = b"Invalid value of ttr: %d"
 OVERRIDING: Final = b'overriding registered driver "%s"'
+NO_DRIVER: Final = b"no package of this server has a driver named '%s'"
+NO_DRIVER_CLASS: Final = b"the driver '%s' makes no tuque.tubes.driver.Driver"
 EMPTY_NAME: Final = b"Invalid identifier '' (expected printable symbols only or it is too long)"
 LONG_NAME: Final = b"Failed to create space '%s': space name is too long"
 LONG_OPTION: Final = b"Options of tubes are at most 255 bytes"
 DOTTED: Final = b"Tube '%s' cannot be called over IPROTO: its name has a dot or a colon"
 PAUSED: Final = b"Queue paused in input, try later"
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
+
+
+# homes of tubes; the shell puts host and port where the home is named
+READ_ONLY: Final = 7
+MOVED: Final = b"Tube '%s' has its home there"
+NO_QUORUM: Final = b"NOQUORUM Tube '%s': this node reaches %d of %d nodes"
+NOT_YET: Final = b"NOQUORUM Tube '%s' is %s here: try again soon"
+LOST: Final = (
+    b"NOQUORUM Tube '%s' had its home here, and this node has lost it: "
+    b"TUBE HOME '%s' <node> FORCE makes another copy the tube"
+)
+NODE_READ_ONLY: Final = (
+    b"READONLY This node is read-only: CONFIG SET read-only no, or go to another one"
+)
+NOREPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
+BAD_SYNC: Final = b"SYNC must be from 1 to the number of nodes, which is %d"
+NO_NODE: Final = b"no node of the cluster has that name, or it is not reachable"
+NO_HOME_THERE: Final = b"that node cannot be the home: it is read-only, leaves, or is too old"
+MOVING: Final = b"the home of tube '%s' is moving already"
+MOVE_BROKEN: Final = b"the link to the new home broke: tube '%s' stays"
+MOVE_SLOW: Final = b"the new home did not get all of tube '%s' within 10 s: it stays"
+MOVE_UNSURE: Final = b"tube '%s' was given to its new home, which has not answered yet"
+MOVE_ENDED: Final = b"the home of tube '%s' was made another one meanwhile"
+HOME_ALIVE: Final = b"the home of tube '%s' can be reached: TUBE HOME there moves it"
+FEW_NODES: Final = b"this node reaches %d of %d nodes, and needs more than half of them"
+LATER_COPY: Final = b"node %s has a later copy of tube '%s'"
+NO_COPY: Final = b"this node has no copy of tube '%s'"
 
 
 class TubeError(Exception):
@@ -43,6 +72,15 @@ class TubeError(Exception):
         super().__init__(code, text)
         self.code = code
         self.text = text
+
+
+class HomeError(TubeError):
+    """The tube has its home at another node; the shell says where that is (T17.3, T17.4)."""
+
+    def __init__(self, tube: bytes, node_id: bytes) -> None:
+        super().__init__(READ_ONLY, MOVED % tube)
+        self.tube = tube
+        self.node_id = node_id
 
 
 def not_taken() -> TubeError:

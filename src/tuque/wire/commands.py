@@ -178,7 +178,8 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "IDENTIFY [uuid] | CHANGES tube [AFTER number] [COUNT n] | "
         "SUBSCRIBE tube [tube ...] | UNSUBSCRIBE [tube ...] | "
         "GRANT tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name] | "
-        "REVOKE tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name] | GRANTS [tube]",
+        "REVOKE tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name] | GRANTS [tube] | "
+        "DRIVERS | REGISTERDRIVER type",
         "Tubes: queues with numbered tasks, priorities, sub-queues and a type.",
     ),
     (

@@ -1,0 +1,70 @@
+"""The types of tubes that this node knows, and one more while it runs (SPEC T3.5, T3.6).
+
+What a driver decides is driver.py's; where it comes from, the shell's.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from tuque.core.node import Node
+from tuque.core.procedures import mark_ready
+from tuque.core.task import FAR, READY, TAKEN
+from tuque.tubes.book import Tubes
+from tuque.tubes.driver import Absent, Driver
+from tuque.tubes.errors import LONG_OPTION, LUA, NO_DRIVER_CLASS, OVERRIDING, TubeError
+from tuque.tubes.order import READY_BIT
+from tuque.tubes.states import arm
+from tuque.tubes.tube import Tube
+
+TYPE_MAX: Final = 255
+
+
+def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver]) -> None:
+    """[T3] A type of tube; its objects are made with `factory()` (T3.6).
+
+    Tubes of the type that wait for it are served. Raises TubeError, or what the driver raises:
+    then nothing has changed.
+    """
+    if name in t.drivers:
+        raise TubeError(LUA, OVERRIDING % name)
+    if len(name) == 0 or len(name) > TYPE_MAX:
+        raise TubeError(LUA, LONG_OPTION)
+    one: object = factory()
+    if not isinstance(one, Driver):
+        raise TubeError(LUA, NO_DRIVER_CLASS % name)
+    waiting: list[Tube] = []
+    for tube in t.by_name.values():
+        if tube.type == name and isinstance(tube.driver, Absent):
+            waiting.append(tube)
+    try:
+        for tube in waiting:
+            replace_driver(t, tube, factory())
+    except Exception:
+        for tube in waiting:
+            replace_driver(t, tube, Absent())
+        raise
+    t.drivers[name] = factory
+    for tube in waiting:
+        begin(n, t, tube)
+
+
+def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
+    """The driver is the tube's and knows its tasks, as after a start."""
+    for task in tube.tasks.values():
+        task.listed &= ~READY_BIT  # it stood in an order that is no more
+        if task.status == READY:
+            driver.enter(task)
+        elif task.status == TAKEN:
+            driver.held(task)
+    t.bytes_used += driver.bytes_used - tube.driver.bytes_used
+    tube.driver = driver
+
+
+def begin(n: Node, t: Tubes, tube: Tube) -> None:
+    """From now on tasks are given out, and first to those who wait."""
+    if not tube.driver.is_timed:
+        for task in tube.tasks.values():
+            task.dead_ms = FAR
+            arm(n, t, task, task.qtime_ms)
+    if tube.length > 0 and len(tube.waiters) > 0:
+        mark_ready(n, tube)
