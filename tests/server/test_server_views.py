@@ -163,6 +163,20 @@ def test_filters_of_qscan(door: Door) -> None:
     assert door.value("QSCAN IMPORTRATE 1")[1] == []
 
 
+def test_types_of_queues(door: Door) -> None:
+    """S2.3, S4.3, T1.7."""
+    door.add("q")
+    for name, type in (("a", "fifo"), ("b", "utube"), ("c", "utube")):
+        door(f"TUBE CREATE {name} {type}")
+    assert sorted(door.value("QSCAN")[1]) == [b"a", b"b", b"c", b"q"]
+    assert sorted(door.value("QSCAN TYPE utube")[1]) == [b"b", b"c"]
+    assert door.value("QSCAN TYPE queue")[1] == [b"q"]
+    assert door.value("QSCAN TYPE fifottl")[1] == []
+    assert door("QSCAN TYPE") == b"-ERR invalid cursor or option name\r\n"
+    assert door.value("QSTAT b")[-2:] == [b"type", b"utube"]
+    assert b"type" not in door.value("QSTAT q") and len(door.value("QSTAT q")) == 20
+
+
 def test_filters_of_jscan(door: Door) -> None:
     a, b = door.add("q"), door.add("r")
     c = door.add("r", "x", "DELAY", "5")

@@ -91,6 +91,7 @@ QueueStat = TypedDict(
         "jobs-in": int,
         "jobs-out": int,
         "pause": str,
+        "type": str,  # of a tube, else empty
     },
 )
 

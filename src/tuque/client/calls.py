@@ -252,6 +252,7 @@ def qscan_page(
     minlen: int | None = None,
     maxlen: int | None = None,
     importrate: int | None = None,
+    type: Text | None = None,
     timeout: float | None = None,
 ) -> Call[tuple[str, list[str]]]:
     """One step of a scan over the queues: the next cursor, "0" at the end, and names."""
@@ -260,6 +261,8 @@ def qscan_page(
     for word, value in options.items():
         if value is not None:
             args += (word, value)
+    if type is not None:
+        args += ("TYPE", to_bytes(type))
     return Call(args=tuple(args), parse=_text_page, repeat=True, timeout_s=timeout)
 
 
@@ -419,6 +422,7 @@ def _queue_stat(reply: Reply) -> QueueStat | None:
         "jobs-in": fields["jobs-in"],
         "jobs-out": fields["jobs-out"],
         "pause": to_text(fields["pause"]),
+        "type": to_text(fields.get("type", b"")),
     }
 
 

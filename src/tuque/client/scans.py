@@ -28,9 +28,13 @@ class Scans(Face):
         minlen: int | None = None,
         maxlen: int | None = None,
         importrate: int | None = None,
+        type: Text | None = None,
         timeout: float | None = None,
     ) -> Iterator[str]:
-        """The names of this node's queues; one that appears or goes meanwhile may be missed."""
+        """The names of this node's queues; one that appears or goes meanwhile may be missed.
+
+        `type`: only tubes of that type, or with "queue" only queues that are no tubes.
+        """
         return self._scan(
             lambda cursor: calls.qscan_page(
                 cursor,
@@ -38,6 +42,7 @@ class Scans(Face):
                 minlen=minlen,
                 maxlen=maxlen,
                 importrate=importrate,
+                type=type,
                 timeout=timeout,
             )
         )
@@ -120,9 +125,13 @@ class AsyncScans(Face):
         minlen: int | None = None,
         maxlen: int | None = None,
         importrate: int | None = None,
+        type: Text | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[str]:
-        """The names of this node's queues; one that appears or goes meanwhile may be missed."""
+        """The names of this node's queues; one that appears or goes meanwhile may be missed.
+
+        `type`: only tubes of that type, or with "queue" only queues that are no tubes.
+        """
         return self._scan(
             lambda cursor: calls.qscan_page(
                 cursor,
@@ -130,6 +139,7 @@ class AsyncScans(Face):
                 minlen=minlen,
                 maxlen=maxlen,
                 importrate=importrate,
+                type=type,
                 timeout=timeout,
             )
         )

@@ -17,6 +17,7 @@ from tuque.server.clients import Client
 from tuque.server.monitoring import SNAPSHOT_MS, Snapshot
 from tuque.server.state import Server
 from tuque.server.views_cmds import flat
+from tuque.tubes.tube import Tube
 from tuque.wire.args import ScanSpec, scan_options
 from tuque.wire.resp import Status
 
@@ -73,6 +74,9 @@ def is_match(s: Server, kind: str, name: bytes, spec: ScanSpec) -> bool:
         q = s.n.queues.get(name)
         if q is None:
             return False
+        type = q.type if isinstance(q, Tube) else b""
+        if spec.type is not None and spec.type != type:
+            return False  # S4.3
         return queue_matches(s.n, q, spec.min_len, spec.max_len, spec.import_rate)
     job = s.n.jobs.get(name)
     return job is not None and job_matches(job, spec.queue, spec.states)

@@ -9,6 +9,7 @@ from tuque.core.views import qpeek, qstat, show
 from tuque.server.clients import Client
 from tuque.server.dispatch import BADID
 from tuque.server.state import Server
+from tuque.tubes.tube import Tube
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError
 from tuque.wire.resp import NULL_ARRAY, Status, strict_int
 
@@ -30,7 +31,13 @@ def cmd_qlen(s: Server, c: Client, args: list[bytes]) -> None:
 def cmd_qstat(s: Server, c: Client, args: list[bytes]) -> None:
     """[S2] QSTAT queue."""
     q = s.n.queues.get(args[1])
-    c.reply(NULL_ARRAY if q is None else flat(qstat(s.n, q)))
+    if q is None:
+        c.reply(NULL_ARRAY)
+        return
+    fields = qstat(s.n, q)
+    if isinstance(q, Tube):
+        fields["type"] = q.type  # S2.3
+    c.reply(flat(fields))
 
 
 def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:

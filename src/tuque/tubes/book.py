@@ -9,7 +9,6 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import TubeMessage
 from tuque.core.policy import Policy
 from tuque.core.records import Records
 from tuque.core.task import FAR, Task
@@ -145,7 +144,6 @@ class Tubes(Policy):
         self.wish: i64 = 0  # the newest that the journal was asked to grant
         self.must_look = False  # something changed that homes depend on
         self.look_ms: i64 = FAR  # when to look again
-        self.later: list[tuple[int, TubeMessage]] = []  # heard while loading, with the sender
         self.scratch = Records()  # for what is told to followers
 
     def end_put(self, putter: Putter) -> None:

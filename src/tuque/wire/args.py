@@ -15,6 +15,7 @@ SYNTAX: Final = b"ERR syntax error"
 NOT_INT: Final = b"ERR value is not an integer or out of range"
 BAD_TIMEOUT: Final = b"ERR timeout is not an integer or out of range"
 NEGATIVE_TIMEOUT: Final = b"ERR timeout is negative"
+PLAIN_TYPE: Final = b"queue"
 BAD_SCAN: Final = b"ERR invalid cursor or option name"
 
 BAD_PRI: Final = b"ERR PRI must be a number from 0 to 4503599627370496"
@@ -175,6 +176,7 @@ class ScanSpec:
         self.min_len: i64 = -1
         self.max_len: i64 = -1
         self.import_rate: i64 = -1
+        self.type: bytes | None = None  # of tubes; empty: of queues that are none
         self.queue: bytes | None = None
         self.states: list[bytes] = []
         self.reply_all = False
@@ -205,6 +207,9 @@ def scan_options(args: list[bytes], jobs: bool) -> ScanSpec:
                 spec.max_len = value
             else:
                 spec.import_rate = value
+        elif not jobs and word == b"TYPE" and has_value:
+            i += 1
+            spec.type = b"" if args[i] == PLAIN_TYPE else args[i]
         elif jobs and word in (b"QUEUE", b"STATE", b"REPLY") and has_value:
             i += 1
             job_filter(spec, word, args[i])

@@ -120,7 +120,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -1,
         "readonly",
         "queues",
-        "[cursor] [COUNT count] [BUSYLOOP] [MINLEN len] [MAXLEN len] [IMPORTRATE rate]",
+        "[cursor] [COUNT count] [BUSYLOOP] [MINLEN len] [MAXLEN len] [IMPORTRATE rate] [TYPE type]",
         "Iterate over queues.",
     ),
     (
