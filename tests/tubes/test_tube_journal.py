@@ -336,6 +336,25 @@ def test_shared_sessions_outlive_a_restart() -> None:
     assert e.value.text == b"The UUID %s is unknown." % sessions.dashed(uuid)
 
 
+def test_a_slow_load_takes_no_time_from_sessions() -> None:
+    """T14.3: "ttr of cfg to be joined again, from the end of the load on"."""
+    home = Home(MemoryDisk(), START_MS)
+    admin.cfg(home.n, home.t, 3000, True)
+    tube = home.make(b"t", b"fifo")
+    home.put(tube)
+    ops.take(home.n, home.t, tube, 1)
+    uuid = sessions.identify(home.n, home.t, 1, b"", None)
+    home.turn()
+    home.disk.locks.clear()
+    n = Node(NODE_ID, b"2", START_MS)
+    loader = Loader(home.disk, PATH, home.committer.boot, True)
+    while not loader.step(n, 1):
+        n.now_ms += 1000
+    n.now_ms += 2900
+    tick(n)
+    assert sessions.identify(n, tubes_of(n), 5, b"", uuid) == uuid
+
+
 def test_a_temporary_tube_comes_back_empty() -> None:
     """T2.5: "only the definition and the numbers used are in the journal"."""
     home = Home(MemoryDisk(), START_MS)

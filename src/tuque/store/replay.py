@@ -150,6 +150,8 @@ class Loader:
             self.stage = RESTORING
         elif self.stage == RESTORING and self.restore(n, budget):
             n.remembers = self.record_count > 0
+            if not self.tubes.is_empty():
+                self.tubes.begin_sessions(n, tubes_of(n))
             self.stage = LOADED
         return self.stage == LOADED
 

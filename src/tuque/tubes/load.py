@@ -49,6 +49,7 @@ class TubeLog:
     def __init__(self) -> None:
         self.drafts: dict[bytes, Draft] = {}
         self.sessions: dict[int, Session] = {}
+        self.waiting: list[Session] = []  # until all is loaded
         self.rights = Rights()
         self.session_serial: i64 = 0
         self.token: i64 = 0
@@ -147,10 +148,16 @@ class TubeLog:
             for session in self.sessions.values():
                 if session.number in t.sessions:
                     continue  # it lives: only the data were loaded again
-                session.until_ms = n.now_ms + self.ttr_ms  # T14.3
                 enter_session(t, session)
-                heappush(t.session_ends, (session.until_ms, session.number))
+                self.waiting.append(session)
         return notes
+
+    def begin_sessions(self, n: Node, t: Tubes) -> None:
+        """[T14] All is loaded: from now on the sessions can be joined again (T14.3)."""
+        for session in self.waiting:
+            session.until_ms = n.now_ms + self.ttr_ms
+            heappush(t.session_ends, (session.until_ms, session.number))
+        self.waiting = []
 
 
 def made(n: Node, draft: Draft, driver: Driver) -> Tube:
