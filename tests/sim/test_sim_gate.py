@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuque.sim.__main__ import is_too_much
+from tuque.sim.__main__ import is_too_much, past_seeds
 from tuque.sim.score import TEXTS, Score
 
 
@@ -28,3 +28,7 @@ def test_other_findings_may_be_rare() -> None:
     assert not is_too_much(score_of(1_000, mild, mild), 2)
     assert is_too_much(score_of(1_000, mild, mild, mild), 2)
     assert is_too_much(score_of(1_000, mild), 0), "without --rare nothing is let pass"
+
+
+def test_seeds_that_failed_before_there_were_tubes_are_drawn_without() -> None:
+    assert past_seeds("# why\n12\n\n34 tubes\n") == [(12, False), (34, True)]

@@ -62,9 +62,8 @@ def main(
     began = time.monotonic()
     score = Score()
     if past is not None:
-        for line in Path(past).read_text().splitlines():
-            if line.strip() and not line.startswith("#"):
-                note(score, run_seed(int(line.split()[0]), mutation))
+        for seed, with_tubes in past_seeds(Path(past).read_text()):
+            note(score, run_seed(seed, mutation, False, with_tubes))
     is_past_broken = bool(score.failed)
     for one in run_many(first, seeds, jobs, minutes, mutation):
         note(score, one)
@@ -75,6 +74,12 @@ def main(
     if score.failed:
         print(f"\n{len(score.failed)} seeds failed: " + " ".join(s for s, _ in score.failed[:20]))
     sys.exit(1 if is_past_broken or is_too_much(score, rare) else 0)
+
+
+def past_seeds(text: str) -> list[tuple[int, bool]]:
+    """The seeds of a file, and whether with tubes: what failed without them is run without."""
+    lines = [line.split() for line in text.splitlines() if line.strip() and line[0] != "#"]
+    return [(int(words[0]), "tubes" in words[1:]) for words in lines]
 
 
 def is_too_much(score: Score, rare: float) -> bool:

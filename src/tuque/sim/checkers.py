@@ -115,6 +115,7 @@ class Watcher:
         is_kept = back == "disk" and policy in ("always", "everysec")
         is_kept = is_kept and not machine.had_disk_fault and not machine.clock.jumps
         self.cluster.leasing.on_death(machine, shell, is_kept)
+        self.cluster.tubing.on_death(machine, shell, back)
         for id, job in shell.n.jobs.items():
             add = self.add_of(id, job)
             if add is None:
@@ -138,6 +139,7 @@ class Watcher:
 
     def on_loaded(self, machine: Machine, shell: Shell) -> None:
         """A journal is loaded: what lay on the disk is there, but for what has expired."""
+        self.cluster.tubing.on_loaded(machine, shell)
         for id in machine.kept:
             add = self.history.by_id.get(id)
             if add is None or id in shell.n.jobs or self.is_over(add):

@@ -8,7 +8,7 @@ may be left but what has to be.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from tuque.sim.admin import ADMIN, leave, meet_all, take_back
 from tuque.sim.checkers import Watcher
@@ -23,6 +23,9 @@ from tuque.sim.programs import Person, Worker
 from tuque.sim.publishers import Publisher, Repeater
 from tuque.sim.scripts import Script
 from tuque.sim.session import LOST
+from tuque.sim.tube_clients import TubeMeddler, TubeProducer, TubeWorker
+from tuque.sim.tube_judge import Tubing
+from tuque.sim.tube_swarm import last_clients
 from tuque.sim.verdicts import Verdicts
 from tuque.sim.world import World
 
@@ -37,6 +40,9 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "lessee": Lessee,
     "publisher": Publisher,
     "repeater": Repeater,
+    "tube_producer": TubeProducer,
+    "tube_worker": TubeWorker,
+    "tube_meddler": TubeMeddler,
 }
 
 
@@ -56,6 +62,7 @@ class Cluster:
         self.people: dict[str, Person] = {}
         self.watcher = Watcher(self)
         self.leasing = Leasing(self)
+        self.tubing = Tubing(self)
         self.verdicts = Verdicts(self, self.watcher)
         self.healed_us = 0
         self.phase = "setup"
@@ -109,10 +116,10 @@ class Cluster:
             worker = Worker(self, name, op.args)
             self.people[name] = worker
             worker.begin()
+        elif op.kind == "tube":
+            pass  # its clients know it, and make it
         elif op.kind in SCRIPTS:
-            script = SCRIPTS[op.kind](self, op.args["client"], op.args)
-            self.people[script.name] = script
-            script.begin()
+            self.begin(op.kind, op.args)
         elif op.kind == "poke":
             self.person(op.args["client"]).poke(op.args)
         elif self.phase == "chaos":
@@ -120,6 +127,12 @@ class Cluster:
                 ADMIN[op.kind](self, op.args)
             else:
                 apply(self, op)
+
+    def begin(self, kind: str, args: dict[str, Any]) -> None:
+        """A client begins to do what its script says."""
+        script = SCRIPTS[kind](self, args["client"], args)
+        self.people[script.name] = script
+        script.begin()
 
     def is_whole(self) -> bool:
         """Whether every node is up and linked to every other."""
@@ -192,6 +205,8 @@ class Cluster:
             self.people[worker.name] = worker
             worker.begin()
             self.probe(machine)
+        for kind, last in last_clients(self.plan, DRAIN_MS):
+            self.begin(kind, last)
         end_us = self.world.now_us + DRAIN_MS * 1000
         while self.world.now_us < end_us:
             self.wait_ms(500)

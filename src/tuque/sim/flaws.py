@@ -27,6 +27,7 @@ from tuque.sim import clock
 from tuque.sim.lease_flaws import ONCE_FLAWS
 from tuque.sim.mutations import Flaw, Patch, bent, everywhere
 from tuque.sim.plan import Op, Plan
+from tuque.sim.tube_flaws import TUBE_FLAWS
 from tuque.store import writer
 from tuque.wire import args
 
@@ -394,4 +395,4 @@ FLAWS: Final = [
         lambda s: away_at_the_ack(s, [], 300_000),
     ),
 ]  # fmt: skip
-MUTATIONS: Final = {flaw.name: flaw for flaw in FLAWS + ONCE_FLAWS}
+MUTATIONS: Final = {flaw.name: flaw for flaw in FLAWS + ONCE_FLAWS + TUBE_FLAWS}

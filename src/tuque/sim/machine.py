@@ -15,6 +15,7 @@ from tuque.sim.network import End
 from tuque.sim.plan import Plan
 from tuque.sim.session import Session
 from tuque.sim.shell import Crash, Shell
+from tuque.sim.tube_disk import KeptTube, tubes_on
 from tuque.store.disk import PowerCut
 from tuque.store.journal import JournalError
 from tuque.store.replay import Loader
@@ -63,6 +64,7 @@ class Machine:
         self.fuse_args: dict[str, object] = {}
         self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
         self.known: dict[bytes, bool] = {}  # and ids of jobs there that came with a key
+        self.kept_tubes: dict[bytes, KeptTube] = {}  # and its tubes
         self.said = 0  # messages of lives that are over
         self.disk_since_us = 0  # this disk, with what is on it, is the node's
         self.has_evicted_acks = False  # in a life that is over
@@ -183,6 +185,7 @@ class Machine:
     def look_at_disk(self) -> dict[bytes, bool]:
         """The jobs that a start would bring back, unacked."""
         self.known = {}
+        self.kept_tubes = {}
         if self.settings.policy == "off":
             return {}
         disk = self.disk.copy()
@@ -194,6 +197,9 @@ class Machine:
                 pass
         except JournalError:
             return {}
+        t = tubes_on(n)
+        if t is not None:
+            self.kept_tubes = {name: KeptTube(tube) for name, tube in t.by_name.items()}
         self.known = {kept.id: True for kept in n.keys.kept.values()}
         self.known.update((id, True) for id in n.jobs)
         return {id: True for id, job in n.jobs.items() if job.state != ACKED}

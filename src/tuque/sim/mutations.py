@@ -22,6 +22,7 @@ ROOMS: Final = (
     "tuque.cluster",
     "tuque.server",
     "tuque.sim",
+    "tuque.tubes",
 )
 Patch = tuple[object, str, Any]  # where, name, what stands there meanwhile
 
@@ -45,7 +46,7 @@ class Flaw:
 
     def plan(self, seed: int) -> Plan:
         """The plan of a seed, bent towards the flaw."""
-        return draw(seed, False) if self.bend is None else self.bend(seed)
+        return draw(seed, False, False) if self.bend is None else self.bend(seed)
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -74,9 +75,9 @@ def bent(
     seed: int, faults: list[str] | None = None, nodes: int = 0, policy: str = "", at_least: int = 0
 ) -> Plan:
     """The plan of a seed, or of one of the next that has what the flaw needs."""
-    plan = draw(seed, False)
+    plan = draw(seed, False, False)
     for further in range(seed, seed + 5000, 7):
-        plan = draw(further, False)
+        plan = draw(further, False, False)
         if (
             faults is not None
             and set(plan.faults) != set(faults)

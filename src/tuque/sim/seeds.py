@@ -98,10 +98,12 @@ def run_plan(
     )
 
 
-def run_seed(seed: int, mutation: str = "", trace: bool = False) -> Outcome:
+def run_seed(
+    seed: int, mutation: str = "", trace: bool = False, with_tubes: bool = True
+) -> Outcome:
     """Run a seed as the swarm draws it, perhaps with a known flaw put back."""
     if not mutation:
-        return run_plan(draw(seed), trace)
+        return run_plan(draw(seed, True, with_tubes), trace)
     flaw = MUTATIONS[mutation]
     with flaw.on():
         return run_plan(flaw.plan(seed), trace)

@@ -26,11 +26,14 @@ from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.producers import must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.registry import register
 from tuque.server.state import Server, apply_settings
+from tuque.server.tube_notices import tell_changes
+from tuque.server.tube_replies import tell_puts_resp
 from tuque.sim.bus import PORT as BUS_PORT_NAME
 from tuque.sim.bus import Links
 from tuque.sim.clock import NodeClock
 from tuque.sim.disk import SimJournal
 from tuque.sim.network import End
+from tuque.tubes.hooks import tubes_of
 
 if TYPE_CHECKING:
     from tuque.sim.machine import Machine
@@ -181,15 +184,21 @@ class Shell:
             else:
                 self.links.read(end, data)
         self.step()
+        self.machine.cluster.tubing.on_turn(self.machine, self)
         self.settle()
         self.machine.watch(self)
         next_ms = min(int(next_timer_ms(n)), self.links.next_ms(), int(next_stall_ms(self.s)))
         if next_ms != FAR:
             self.wake_at(max(self.clock.true_us(next_ms), self.world.now_us + 200))
-        if self.s.resumed or self.s.dirty:
+        if self.s.resumed or self.s.dirty or (n.policy is not None and self.has_left()):
             self.wake()
         if self.journal is not None and self.journal.snapshot is not None:
             self.wake(1000)
+
+    def has_left(self) -> bool:
+        """Whether a connection that was closed at the end of a turn left something (T8.2)."""
+        records = self.n.records
+        return bool(self.n.ready) or (records is not None and records.count > 0)
 
     def tick_clock(self) -> None:
         """[G8] The node's time never goes back."""
@@ -263,6 +272,10 @@ class Shell:
                 self.break_off(c)
         if n.added:
             tell_added(s)
+        if n.policy is not None:
+            t = tubes_of(n)
+            tell_puts_resp(s, t)
+            tell_changes(s, t)
         if self.house_us <= self.world.now_us:
             self.house_us = self.world.now_us + HOUSE_US
             n.other_bytes = len(n.queues) * WAITING_BYTES + len(n.waiters) * WAITING_BYTES
@@ -371,11 +384,13 @@ class Shell:
         if c.is_closed:
             return
         c.is_closed = True
+        self.machine.cluster.tubing.on_closed(self.machine, self, int(c.number))
         self.s.unblock(c)
         del self.s.clients[c.fd]
         del self.s.by_number[c.number]
         del self.doors[int(c.number)]
         del self.by_end[door.end]
+        self.s.leave_tubes(c.number)
         c.forget()
         door.end.close()
 

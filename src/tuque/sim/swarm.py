@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tuque.sim.leased import draw_once
 from tuque.sim.plan import Op, Plan
+from tuque.sim.tube_swarm import draw_tubes
 
 KINDS: Final = [
     "kill", "power", "reformat", "pause", "cut", "one_way", "slow", "break", "clock",
@@ -48,8 +49,8 @@ class Drawing:
         return int(low * (high / low) ** self.c.random())
 
 
-def draw(seed: int, with_leases: bool = True) -> Plan:
-    """The plan of a seed, with clients that lease and write once or without."""
+def draw(seed: int, with_leases: bool = True, with_tubes: bool = True) -> Plan:
+    """The plan of a seed; clients that lease and write once, and those of tubes, may stay away."""
     d = Drawing(seed)
     c, plan = d.c, d.plan
     lot = c.random()
@@ -83,6 +84,8 @@ def draw(seed: int, with_leases: bool = True) -> Plan:
         FAULTS[kind](d)
     if with_leases:
         draw_once(plan, d.queues, Random(f"swarm once {seed}"))
+    if with_tubes:
+        draw_tubes(plan, Random(f"swarm tubes {seed}"))
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
 

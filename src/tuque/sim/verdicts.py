@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuque.core.job import ACKED, DELIVERED
 from tuque.core.queue import PAUSE_OUT
+from tuque.core.task import Task
 from tuque.core.tombs import CUSTODY
 from tuque.core.tombs import OPEN as WAITS_FOR_DELJOB
 from tuque.sim.checkers import ENDED, Watcher
@@ -113,6 +114,8 @@ class Verdicts:
                     if q is None or not q.pause & PAUSE_OUT:
                         wanted[name] = True
             for name, q in m.shell.n.queues.items():
+                if q.policy is not None:
+                    continue  # a tube: some tasks wait for others of it (tube_judge.py)
                 if q.length > 0 and not q.pause & PAUSE_OUT:
                     there[name] = True
         for name in list(self.unserved_us):
@@ -235,7 +238,7 @@ class Verdicts:
     def open_jobs(self, machine: Machine) -> int:
         """Jobs that the node would still deliver."""
         jobs = machine.shell.n.jobs.values() if machine.shell is not None else ()
-        return sum(1 for job in jobs if job.state != ACKED)
+        return sum(1 for job in jobs if job.state != ACKED and not isinstance(job, Task))
 
     def messages(self) -> int:
         """Messages of the core that nodes sent so far."""
@@ -244,6 +247,7 @@ class Verdicts:
     def on_end(self) -> None:
         """Nothing may be left, nobody spins, something was checked."""
         self.cluster.leasing.on_end()
+        self.cluster.tubing.on_end()
         is_over = all(self.watcher.is_over(a) for a in self.history.adds.values() if a.id)
         # jobs of an old disk may lie there, and their holders speak of them
         is_over = is_over and not any(self.open_jobs(m) for m in self.cluster.machines)

@@ -1,0 +1,136 @@
+"""What a disk has of tubes after the end of a process: a prefix, long enough (T14.1, T14.4).
+
+The changes that the home did are known in their order. A journal that was cut off anywhere
+gives the tube as it was after one of them; not before one that clients were told of and that the
+policy keeps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuque.core.task import DONE, READY, TAKEN
+from tuque.sim.disk import ALWAYS, EVERYSEC, WINDOW_US
+from tuque.tubes.book import Tubes
+
+if TYPE_CHECKING:
+    from tuque.core.node import Node
+    from tuque.sim.cluster import Cluster
+    from tuque.sim.machine import Machine
+    from tuque.sim.shell import Shell
+    from tuque.sim.tube_facts import Facts
+    from tuque.sim.tube_mirror import Mirror
+    from tuque.tubes.tube import Tube
+
+
+class KeptTube:
+    """A tube as the disk of a process that ended has it."""
+
+    def __init__(self, tube: Tube) -> None:
+        self.next_number = int(tube.next_number)
+        self.statuses = {int(k): as_loaded(int(task.status)) for k, task in tube.tasks.items()}
+
+
+def tubes_on(n: Node) -> Tubes | None:
+    """The tubes of a node, if it has any."""
+    return n.policy if isinstance(n.policy, Tubes) else None
+
+
+def as_loaded(status: int) -> int:
+    """Whether a task was TAKEN is not asked: a take that is lost is only done again (T14.1)."""
+    return READY if status == TAKEN else status
+
+
+def must_have(machine: Machine, shell: Shell, mirror: Mirror) -> int:
+    """So many changes the disk must have: those that clients were told of, by the policy."""
+    journal = shell.journal
+    policy = machine.settings.policy
+    until_us = -1
+    if policy == ALWAYS:
+        until_us = machine.world.now_us
+    elif policy == EVERYSEC and journal is not None:
+        until_us = machine.world.now_us - WINDOW_US - journal.stall_us
+    return max((at + 1 for told_us, at in mirror.told if told_us <= until_us), default=0)
+
+
+def prefix(mirror: Mirror, kept: dict[int, int], least: int) -> int:
+    """The smallest number of changes, `least` or more, after which the tube was so; -1: none."""
+    now = {number: as_loaded(status) for number, status in mirror.base.items()}
+    wrong = {number for number in {*now, *kept} if now.get(number) != kept.get(number)}
+    for at in range(len(mirror.log) + 1):
+        if at >= least and not wrong:
+            return at
+        if at < len(mirror.log):
+            step = mirror.log[at]
+            status = as_loaded(step.status)
+            is_so = kept.get(step.number, DONE) == status
+            wrong.discard(step.number) if is_so else wrong.add(step.number)
+    return -1
+
+
+def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror, back: str) -> None:
+    """A process ended: its disk has the tube as it was after enough of its changes."""
+    facts, history = mirror.facts, cluster.history
+    if machine.settings.policy == "off" or back != "disk" or machine.had_disk_fault:
+        forget(facts)
+        return
+    kept = machine.kept_tubes.get(facts.key)
+    least = must_have(machine, shell, mirror)
+    history.count("ends of homes")
+    if kept is None:
+        if least > 0 or (machine.settings.policy == ALWAYS and facts.created_us):
+            history.find("tube-disk", f"{facts.name} is not on the disk of {machine.name}")
+        forget(facts)
+        return
+    if facts.is_temporary:
+        if kept.next_number < numbers_after(mirror, least):
+            history.find("tube-number", f"{facts.name} would begin at {kept.next_number} again")
+        if kept.statuses:
+            history.find("tube-disk", f"{facts.name} is temporary and has tasks on the disk")
+        return
+    history.count("tubes on disks")
+    history.count("changes that a disk must have", least)
+    at = prefix(mirror, kept.statuses, least)
+    if at < 0:
+        whole = prefix(mirror, kept.statuses, 0)
+        how = "a prefix with a hole" if whole < 0 else f"{whole} changes of {least} that it must"
+        history.find("tube-disk", f"{facts.name}: the disk of {machine.name} has {how}")
+    elif kept.next_number < numbers_after(mirror, at):
+        history.find("tube-number", f"{facts.name} would begin at {kept.next_number} again")
+    drop_lost(facts, mirror, kept.next_number)
+
+
+def numbers_after(mirror: Mirror, at: int) -> int:
+    """The next number after so many changes."""
+    used = [step.number + 1 for step in mirror.log[:at]]
+    return max([*used, *(number + 1 for number in mirror.base)], default=0)
+
+
+def drop_lost(facts: Facts, mirror: Mirror, next_number: int) -> None:
+    """Puts that the disk never had may have their numbers given to others (promise 1)."""
+    for put in facts.puts.values():
+        if put.number >= next_number:
+            put.number = -1
+            put.is_lost = True
+
+
+def forget(facts: Facts) -> None:
+    """The node has lost its memory of the tube; it is made anew."""
+    facts.created_us = 0
+    facts.newest_token = 0
+    facts.takers.clear()
+    facts.by_job.clear()
+    for put in facts.puts.values():
+        put.is_lost = True
+
+
+def judge_load(cluster: Cluster, machine: Machine, facts: Facts, tube: Tube) -> None:
+    """What was on the disk is there."""
+    kept = machine.kept_tubes.get(facts.key)
+    if kept is None:
+        return
+    cluster.history.count("tubes loaded")
+    loaded = KeptTube(tube)
+    if loaded.statuses != kept.statuses or loaded.next_number < kept.next_number:
+        odd = sorted(set(loaded.statuses.items()) ^ set(kept.statuses.items()))
+        cluster.history.find("tube-disk", f"{facts.name} was not loaded as it lay there: {odd[:4]}")

@@ -1,0 +1,62 @@
+"""Tubes in the simulator: their clients do much, each of their judges can fail."""
+
+from __future__ import annotations
+
+import pytest
+
+import tuque.core.job
+from tuque.sim.score import CHECKED, TEXTS
+from tuque.sim.seeds import run_plan, run_seed
+from tuque.sim.swarm import draw
+from tuque.sim.tube_flaws import TUBE_FLAWS, TUBE_RULES, keyed, one_tube, powerless, small
+from tuque.sim.tube_swarm import TYPES
+
+IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+@pytest.mark.parametrize("name", [flaw.name for flaw in TUBE_FLAWS])
+def test_a_broken_promise_is_found_by_its_judge(name: str) -> None:
+    flaw = next(flaw for flaw in TUBE_FLAWS if flaw.name == name)
+    rules = (run_seed(seed, name).rules() for seed in range(1, flaw.budget + 1))
+    assert any(TUBE_RULES[name] in found for found in rules)
+
+
+@pytest.mark.parametrize("plan", [one_tube, keyed, small, powerless])
+@pytest.mark.parametrize("seed", [1, 3])
+def test_without_a_flaw_nothing_is_found_and_much_is_looked_at(plan: object, seed: int) -> None:
+    assert callable(plan)
+    outcome = run_plan(plan(seed))
+    assert outcome.findings == []
+    for rule in TUBE_RULES.values():
+        if rule != "tube-disk" or plan is powerless:
+            assert outcome.counts.get(CHECKED[rule], 0) > 0, rule
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_each_type_of_tube_is_put_to_and_taken_from(type: str) -> None:
+    counts = run_plan(one_tube(1, type)).counts
+    assert counts["tube puts told"] > 20
+    assert counts["tube takes told"] > 20
+
+
+def test_a_seed_that_checks_nothing_of_its_tubes_fails() -> None:
+    plan = one_tube(1, "nosuch")  # nobody can make it
+    findings = run_plan(plan).findings
+    assert any(text.startswith("empty") and "no tube puts" in text for text in findings)
+
+
+def test_every_rule_has_a_text_and_a_denominator() -> None:
+    assert set(TUBE_RULES.values()) <= set(TEXTS) & set(CHECKED)
+
+
+def test_the_swarm_draws_each_type_and_none() -> None:
+    drawn = [[op.args["type"] for op in draw(seed).ops if op.kind == "tube"] for seed in range(90)]
+    assert {type for types in drawn for type in types} == set(TYPES)
+    assert any(not types for types in drawn)
+
+
+def test_drawing_without_tubes_leaves_the_rest_as_it_is() -> None:
+    for seed in range(30):
+        whole, plain = draw(seed), draw(seed, True, False)
+        assert [op for op in whole.ops if not op.kind.startswith("tube")] == plain.ops
