@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tuque.server.clients import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
+from tuque.server.connection import Connection
 from tuque.server.helping import reply_help
+from tuque.server.iproto_conn import Wired
 from tuque.server.session_cmds import BAD_NAME, checked_name
 from tuque.server.state import Server
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError, timeout_ms
 from tuque.wire.resp import strict_int
 
+SPACES: Final = re.compile(rb"[\x00-\x20]")  # none stand in a line
+SHOWN_MAX: Final = 200  # bytes of a function's name
 BAD_CLIENT: Final = (
     b"ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 )
@@ -21,7 +26,9 @@ def cmd_client(s: Server, c: Client, args: list[bytes]) -> None:
     word = args[1].upper()
     count = len(args)
     if word == b"LIST" and count == 2:
-        c.reply(b"".join([client_line(s, other) + b"\n" for other in s.clients.values()]))
+        lines = [client_line(s, other) for other in s.clients.values()]
+        lines += [wired_line(s, w) for w in s.wired.values()]
+        c.reply(b"".join([line + b"\n" for line in lines]))
     elif word == b"INFO" and count == 2:
         c.reply(client_line(s, c) + info_tail(c) + b"\n")
     elif word == b"ID" and count == 2:
@@ -59,22 +66,37 @@ def other_word(s: Server, c: Client, word: bytes) -> None:
 
 def client_line(s: Server, c: Client) -> bytes:
     """One connection in one line, without a line end."""
+    unrun = c.todo_bytes + c.reader.held_bytes()
+    line = line_of(s, c, c.name, client_flags(c), int(unrun))
+    return line + b" cmd=" + (c.command.lower().encode() or b"NULL")
+
+
+def wired_line(s: Server, w: Wired) -> bytes:
+    """One connection of IPROTO likewise, with its user and the function called last."""
+    flags = b"b" if w.is_waiting() else b""
+    flags += b"c" if w.is_closing else b""
+    line = line_of(s, w, b"", flags or b"N", int(w.reader.held_bytes))
+    word, user = (SPACES.sub(b"?", told[:SHOWN_MAX]) for told in (w.command, w.user.name))
+    return line + b" cmd=%s user=%s proto=iproto" % (word, user)
+
+
+def line_of(s: Server, c: Connection, name: bytes, flags: bytes, unrun: int) -> bytes:
+    """What the lines of all connections begin with."""
     unread = c.wire_bytes + c.held_bytes + sum([len(part) for part in c.out])
     fields = [
         b"id=%d" % c.number,
         b"addr=" + c.address.encode(),
         b"fd=%d" % c.fd,
-        b"name=" + c.name,
+        b"name=" + name,
         b"age=%d" % ((s.n.now_ms - c.ctime_ms) // 1000),
         b"idle=%d" % ((s.n.now_ms - c.last_ms) // 1000),
-        b"flags=" + client_flags(c),
-        b"qbuf=%d" % (c.todo_bytes + c.reader.held_bytes()),
+        b"flags=" + flags,
+        b"qbuf=%d" % unrun,
         b"qbuf-free=0",
         b"obl=0",
         b"oll=%d" % (len(c.wire) + len(c.gated) + len(c.out)),
         b"omem=%d" % unread,
         b"events=" + (b"rw" if c.wants_write else b"r"),
-        b"cmd=" + (c.command.lower().encode() or b"NULL"),
     ]
     return b" ".join(fields)
 
@@ -150,7 +172,7 @@ def pause(s: Server, c: Client, word: bytes) -> None:
 
 def kill_address(s: Server, c: Client, address: bytes) -> None:
     """CLIENT KILL ip:port."""
-    for other in s.clients.values():
+    for other in connections(s):
         if other.address.encode() == address:
             c.ok()
             kill(s, c, other)
@@ -181,7 +203,7 @@ def kill_matching(s: Server, c: Client, args: list[bytes]) -> None:
             raise ArgError(SYNTAX)
     chosen = [
         other
-        for other in s.clients.values()
+        for other in connections(s)
         if (number in (0, int(other.number)))
         and (not address or other.address.encode() == address)
         and not (skips_me and other is c)
@@ -191,10 +213,18 @@ def kill_matching(s: Server, c: Client, args: list[bytes]) -> None:
         kill(s, c, other)
 
 
-def kill(s: Server, c: Client, other: Client) -> None:
+def connections(s: Server) -> list[Connection]:
+    """Everybody who is connected, over RESP and IPROTO."""
+    return [*s.clients.values(), *s.wired.values()]
+
+
+def kill(s: Server, c: Client, other: Connection) -> None:
     """Close a connection: the caller's own after its reply, another one's with this turn."""
     other.is_closing = True  # what it has pipelined is not run
     if other is c:
         return
     s.doomed.append(other)
-    s.unblock(other)  # what comes in the rest of this turn is for others
+    if isinstance(other, Client):  # what comes in the rest of this turn is for others
+        s.unblock(other)
+    elif isinstance(other, Wired):
+        s.unwait(other)

@@ -105,7 +105,7 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
         command.usec_ns += spent_ns
         s.figures.commands += 1
         if 0 <= s.slow_ns <= spent_ns:
-            note_slow(s, c, args, spent_ns)
+            note_slow(s, args, spent_ns)
         if s.latency_ms > 0 and spent_ns >= s.latency_ms * 1_000_000:
             note_latency(s, "fast-command" if command.is_fast else "command", spent_ns)
     if c.reply_mode != REPLY_ON:

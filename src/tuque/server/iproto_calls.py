@@ -1,6 +1,9 @@
 """One request of IPROTO: what type it is, whether it may be, what answers it (SPEC I4, I5)."""
 
+from time import perf_counter_ns
 from typing import Final, final
+
+from mypy_extensions import i64
 
 from tuque.core.deliver import serve_ready
 from tuque.core.evict import make_room
@@ -15,6 +18,7 @@ from tuque.server.iproto_queue import (
     run_function,
 )
 from tuque.server.iproto_replies import put_values
+from tuque.server.iproto_seen import note_spent, see
 from tuque.server.iproto_tubes import METHODS, PUT, READ_ONLY, Call, run_method
 from tuque.server.state import Server, log
 from tuque.tubes.errors import TubeError
@@ -52,6 +56,7 @@ from tuque.wire.iproto import (
     id_reply,
     ok_reply,
     proves,
+    type_name,
 )
 from tuque.wire.msgpack import BIN, INT, STR
 
@@ -74,6 +79,7 @@ def answer(s: Server, w: Wired, request: Request) -> None:
     """[I4] Run one request; what it says stands in `w.out`, now or when its waiting ends."""
     s.figures.commands += 1
     written = len(w.out)
+    start_ns: i64 = perf_counter_ns()
     try:
         if len(request.error) > 0:
             raise IprotoError(E_MSGPACK, request.error)  # I2.5
@@ -89,6 +95,9 @@ def answer(s: Server, w: Wired, request: Request) -> None:
         check(s.n)  # C3.12
         del w.out[written:]
         w.out.append(error_reply(request.sync, E_PROC, INTERNAL))
+    spent_ns: i64 = perf_counter_ns() - start_ns
+    if 0 <= s.slow_ns <= spent_ns or 0 < s.latency_ms * 1_000_000 <= spent_ns:
+        note_spent(s, request, spent_ns)
     if len(s.n.ready) > 0:
         serve_ready(s.n)
     if len(s.n.wakes) > 0:
@@ -100,7 +109,14 @@ def run(s: Server, w: Wired, request: Request) -> None:
     type = request.type
     if type in (CALL, CALL_16):
         call(s, w, request)
-    elif type == PING:
+        return
+    if type == EVAL:
+        eval_text(s, w, request)
+        return
+    w.command = type_name(type)
+    if len(s.monitors) > 0:
+        see(s, w, request)
+    if type == PING:
         w.out.append(ok_reply(request.sync))  # I4.1
     elif type == SELECT:
         select(w, request)
@@ -109,8 +125,6 @@ def run(s: Server, w: Wired, request: Request) -> None:
         w.out.append(ok_reply(request.sync))
     elif type == ID:
         w.out.append(id_reply(request.sync))  # I4.6
-    elif type == EVAL:
-        eval_text(s, w, request)
     else:
         raise IprotoError(E_TYPE, b"Unknown request type %d" % type)  # I4.7
 
@@ -180,6 +194,7 @@ NAMES: Final[dict[bytes, Name]] = {}  # found before; the same for every connect
 def call(s: Server, w: Wired, request: Request) -> None:
     """[I4] ON REQUEST CALL: who may (I5.7), what it is (I4.4), the node's checks, the answer."""
     word = request.text(FUNCTION, b"function name")
+    w.command = word
     t = tubes_of(s.n)
     is_granted = False
     if not w.user.is_admin:
@@ -193,6 +208,8 @@ def call(s: Server, w: Wired, request: Request) -> None:
     one = Call(w, request.sync, request.type == CALL_16, request.arguments(ARGS_MAX))
     if name.function >= 0:
         check_node(s, name.function in CHANGING, name.function == CREATE_TUBE)
+        if len(s.monitors) > 0:
+            see(s, w, request)
         finish(s, one, run_function(s, t, one, name.function))
         return
     tube = t.by_name.get(name.tube)
@@ -203,6 +220,8 @@ def call(s: Server, w: Wired, request: Request) -> None:
     if name.method == NO_FUNCTION:
         raise IprotoError(E_PROC, b"attempt to call a table value")
     check_node(s, name.method not in READ_ONLY, name.method == PUT)
+    if len(s.monitors) > 0:
+        see(s, w, request)
     finish(s, one, run_method(s, t, one, tube, name.method))
 
 
@@ -257,5 +276,8 @@ def eval_text(s: Server, w: Wired, request: Request) -> None:
         told = b"Execute access to universe '' is denied for user '%s'"
         raise IprotoError(E_ACCESS, told % w.user.name)
     check_node(s, True, True)
+    w.command = b"eval"
+    if len(s.monitors) > 0:
+        see(s, w, request)
     one = Call(w, request.sync, False, request.arguments(ARGS_MAX))
     finish(s, one, run_eval(s, tubes_of(s.n), one, text, int(request.argument_count())))

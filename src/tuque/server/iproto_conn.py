@@ -66,6 +66,7 @@ class Wired(Connection):
         self.next_serial: i64 = 1
         self.is_stalled = False  # more was read than one turn runs, or clients are paused
         self.requests: i64 = 0
+        self.command = b"NULL"  # what was asked for last
 
     def is_waiting(self) -> bool:
         """Whether a take or a put of it waits."""

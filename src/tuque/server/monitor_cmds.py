@@ -22,6 +22,8 @@ ADVICE: Final = {
     "fast-command": "A command that is fast by itself took long. It had very many arguments or "
     "large ones (SLOWLOG GET shows it), or the machine had no time for the process: look for "
     "swapping, too few processors, other load.",
+    "iproto-request": "A request of an IPROTO client took long. SLOWLOG GET shows it: look "
+    "for truncate, release_all, tasks_by_state and drop of large tubes.",
     "jobs-processing": "Many jobs came due in one instant. Spread DELAY and RETRY of jobs that "
     "are added together.",
     "aof-write": "The disk takes the journal slowly. Look for other writers on it.",

@@ -12,7 +12,7 @@ from time import time, time_ns
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tuque.server.clients import Client
+    from tuque.server.connection import Connection
     from tuque.server.state import Server
 
 SLOW_ARGS_MAX: Final = 32
@@ -102,7 +102,7 @@ def look(s: Server) -> None:
             del s.scans[kind]
 
 
-def feed_monitors(s: Server, c: Client, args: list[bytes]) -> None:
+def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:
     """[C7.5] Show a command to every monitor: `+<s>.<us> [<address>] "word" ...`.
 
     Monitors that speak RESP3 are Redis' clients: they want a database before the address.
@@ -117,7 +117,7 @@ def feed_monitors(s: Server, c: Client, args: list[bytes]) -> None:
             s.touch(monitor)
 
 
-def note_slow(s: Server, c: Client, args: list[bytes], spent_ns: int) -> None:
+def note_slow(s: Server, args: list[bytes], spent_ns: int) -> None:
     """Put a command into the slow log."""
     most = s.cfg.slowlog_max_len
     s.slowlog.note(int(time()), spent_ns // 1000, without_secrets(args), most)

@@ -185,13 +185,19 @@ class Server:
 
     def part(self, w: Wired) -> None:
         """[I6] An IPROTO connection is closed: its waiting ends, its session goes on or not."""
+        self.unwait(w)
+        del self.wired[w.fd]
+        del self.wired_by_number[w.number]
+
+    def unwait(self, w: Wired) -> None:
+        """[I7] The calls of the connection that wait end without an answer (I7.5)."""
         for number in w.takes:
             del self.takes[number]
             stop_waiting(self.n, number)
         w.takes = {}
-        w.puts = {}
-        del self.wired[w.fd]
-        del self.wired_by_number[w.number]
+        if len(w.puts) > 0:
+            w.puts = {}
+            forget_puts(tubes_of(self.n), w.number)
 
     def leave_tubes(self, number: i64) -> None:
         """[T8] A connection is closed: it leaves its session."""

@@ -3,11 +3,9 @@
 Records are absolute, so replaying is applying them in order: first the snapshot, then
 the segments after it. What a rewrite met half-way is told twice and ends the same.
 
-An end that a cut tore off the last segment is cut away (`is_torn` tells it). Anything else
-that is not as it was written is damage: loading stops and says what `tuque journal repair`
-would do.
-Instants are moved when the clock of the machine jumped between two starts, so that a
-jump expires nothing and fires nothing early.
+An end that a cut tore off the last segment is cut away (`is_torn`). Anything else that is not as
+it was written is damage: loading stops and says what `tuque journal repair` would do. Instants are
+moved when the clock of the machine jumped between two starts: a jump fires nothing early.
 """
 
 from typing import Final, final

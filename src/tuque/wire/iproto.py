@@ -48,6 +48,16 @@ FUNCTION: Final = 0x22
 USER: Final = 0x23
 EXPRESSION: Final = 0x27
 
+TYPE_NAMES: Final = {
+    SELECT: b"SELECT",
+    CALL_16: b"CALL_16",
+    AUTH: b"AUTH",
+    EVAL: b"EVAL",
+    CALL: b"CALL",
+    PING: b"PING",
+    ID: b"ID",
+}
+
 # codes of errors
 E_MEMORY: Final = 2
 E_READ_ONLY: Final = 7
@@ -95,6 +105,11 @@ def greeting(uuid: bytes, salt: bytes) -> bytes:
     """[I1] The 128 bytes that a server says first; `uuid` is its dashed text."""
     first = b"Tarantool %s (Binary) %s" % (VERSION, uuid)
     return first.ljust(63) + b"\n" + b64encode(salt).ljust(63) + b"\n"
+
+
+def type_name(type: i64) -> bytes:
+    """The name of a type of request."""
+    return TYPE_NAMES.get(type, b"TYPE_%d" % type)
 
 
 @final
