@@ -150,7 +150,7 @@ class Members:
     def next_ms(self) -> i64:
         """The next instant at which `tick` has something to do."""
         if len(self.by_id) == 0 and len(self.meetings.going) == 0 and not self.conflict:
-            return 1 << 62
+            return (1 << 62) - 1
         return self.beat_ms if self.own_flags() == self.said_flags else self.n.now_ms
 
     def beat_every_ms(self) -> i64:

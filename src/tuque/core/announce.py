@@ -13,7 +13,7 @@ from tuque.core.msgs import AnyMessage, Delivered, Holders, Queued, WillQueue, W
 from tuque.core.node import Node
 from tuque.core.peers import introduce, say, slots_of
 
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 BEAT_MS: Final = 500  # deliveries of patient jobs are told together (V4.6)
 PATIENT_S: Final = 5  # RETRY above this can wait for a beat
 TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others know its end

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 KEY_MAX: Final = 255  # bytes (Z4.1)
 KEY_BYTES: Final = 310  # what one costs beside its text, measured, its job gone or not (M1)
 

@@ -74,7 +74,7 @@ COLUMN_NAMES: Final = (
 )
 
 ID_BYTES: Final = 40
-ALL: Final = 1 << 62  # as a journal record: whatever is durable
+ALL: Final = (1 << 62) - 1  # as a journal record: whatever is durable
 UNSETTLED: Final = -1  # filled in this turn, whose last record is not known yet
 CHUNK_ROWS: Final = 4096
 REASON_BYTES: Final = 512  # a longer reason is cut

@@ -15,7 +15,7 @@ from tuque.core.leases import Batch, Beat, Group, gone, is_leased
 from tuque.core.node import Node
 from tuque.core.procedures import REQUEUE_LEASE, requeue
 
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 KEEP_TTLS: Final = 10  # an expired batch is kept for so many TTLs (Y7.4)
 FIRST_BEAT_MS: Final = 500  # as V4.6
 NO_ROOM_MS: Final = 50  # until links that are full are looked at again

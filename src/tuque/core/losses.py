@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 
 # kinds of walks
 STRIP: Final = 0  # the node has lost its copies

@@ -39,7 +39,7 @@ REQUEUE_ENQUEUE: Final = 3
 REQUEUE_DELAY: Final = 4
 REQUEUE_LEASE: Final = 5
 
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 CUSTODY_KEEP_MS: Final = 600_000  # clocks of two nodes may differ so much at a job's end
 NOREPL_REMOVED: Final = (
     b"NOREPL job removed (expired?) before the requested replication level was achieved"

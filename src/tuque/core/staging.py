@@ -13,7 +13,7 @@ from tuque.core.once import followers_tick
 from tuque.core.stage_records import tell_app, tell_key, tell_stage_drop, tell_staged
 from tuque.core.staged import APP_BYTES, APP_KEEP_MS, Attempt, Staged, staged_bytes
 
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 STAGE_LEAVING: Final = b"LEAVING this node leaves the cluster and stages nothing: ask another one"
 
 

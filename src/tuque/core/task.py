@@ -50,7 +50,7 @@ TEXT: Final = 1
 MSGPACK: Final = 2  # one MessagePack value
 
 MAX_MS: Final = 3_153_600_000_000  # 100 years: longer stands for ever
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 
 # What a task costs beyond its job, its fields and its places in the tables of its tube (M1),
 # measured as in core/job.py.

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 TOMB_BYTES: Final = 140  # the id, its place in the table and in a bucket, measured
 SLOT_BITS: Final = 15  # ends are rounded up to 33 s, so that many share a bucket
 ROUNDED_MS: Final = 1 << SLOT_BITS

@@ -14,7 +14,7 @@ from mypy_extensions import i32, i64
 from tuque.core.job import Job, awake_ms
 
 FINE_MS: Final = 8  # width of a slot of the finest ring
-FAR: Final = 1 << 62
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 
 Slots = dict[int, list[Job]]
 
