@@ -420,10 +420,12 @@ def test_what_is_no_record_is_refused() -> None:
                 rec.SESSION,
                 rec.TUBE_DROP,
                 rec.GRANT,
+                rec.TUBE_HOME,
             )  # end in free bytes
         pos = end
     assert kinds == [
         "tube",
+        "tube-home",
         "task-add",
         "task-state",
         "tube-cfg",

@@ -10,6 +10,7 @@ from tuque.core.events import KIND_NAMES
 from tuque.core.procedures import check, remove, stop_waiting
 from tuque.core.timers import next_timer_ms
 from tuque.tubes import admin, ops, sessions
+from tuque.tubes.homes import state_of_node
 from tuque.tubes.options import PutSpec
 from tuque.tubes.rights import CALL, TRUNCATE, role_key, user_key
 
@@ -102,7 +103,7 @@ def test_cfg(home: Home) -> None:
     admin.cfg(n, t, None, False)
     home.make("fifo", temporary=True)
     admin.cfg(n, t, None, True)
-    assert not t.in_replicaset and admin.state(t) == b"RUNNING"
+    assert not t.in_replicaset and state_of_node(home.n, t) == b"RUNNING"
 
 
 def test_grants(home: Home) -> None:

@@ -28,6 +28,7 @@ from tuque.core.msgs import Gossip, Heartbeat
 from tuque.core.node import Node
 from tuque.core.peers import TooManyNodes, say, set_reachable, slot_for
 from tuque.core.repair import on_forget, on_incarnation
+from tuque.tubes.hooks import tubes_of
 
 BEAT_MIN_MS: Final = 100
 BEAT_MAX_MS: Final = 1_000
@@ -55,6 +56,7 @@ class Members:
         self.mark = mark
         self.timeout_ms = timeout_ms
         n.lives[0] = life_number(life, mark)
+        n.limits.node_timeout_ms = timeout_ms
         self.port: i64 = 0  # of this node, as others should connect to it
         self.number: i64 = 0  # this node's own, odd: it was forgotten
         self.by_id: dict[bytes, Member] = {}
@@ -115,6 +117,17 @@ class Members:
         self.by_slot = {}
         self.meetings = Meetings()
         self.is_changed = True
+        self.count_others()
+
+    def count_others(self) -> None:
+        """Tell the core which nodes the cluster has."""
+        others: i64 = 0
+        for one in self.by_id.values():
+            if not one.is_forgotten():
+                others |= 1 << one.slot
+        if others != self.n.others:
+            self.n.others = others
+            tubes_of(self.n).on_reach(self.n)
 
     def renew(self, life: i64, mark: bytes) -> None:
         """This node begins another life without jobs, as by CLUSTER RESET."""
@@ -136,6 +149,7 @@ class Members:
         one.number = number
         if one.is_forgotten():
             self.n.forgotten |= 1 << one.slot
+        self.count_others()
 
     def kept_text(self, own_line: str) -> str:
         """What nodes.conf holds: `own_line` is this node's line in CLUSTER NODES."""
@@ -334,6 +348,7 @@ class Members:
             one.dial_ms += SECOND_DIALER_MS
         self.by_id[node_id] = one
         self.by_slot[slot] = one
+        self.count_others()
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
         self.is_changed = True
         return one
@@ -415,6 +430,7 @@ class Members:
             one.port = told.port
             one.bus_port = told.bus_port
             one.number = told.removal
+            self.count_others()
             return
         if told.removal > one.number:
             self.set_number(one, told.removal)
@@ -434,6 +450,7 @@ class Members:
         was_forgotten = one.is_forgotten()
         one.number = number
         self.is_changed = True
+        self.count_others()
         if one.is_forgotten() and not was_forgotten:
             if one.is_linked:
                 self.stale.append(one.slot)

@@ -37,6 +37,12 @@ from tuque.core.msgs import (
     ReplJob,
     SetAck,
     Slots,
+    TubeClaim,
+    TubeClaimed,
+    TubeCopy,
+    TubeGot,
+    TubesTold,
+    TubeYours,
     WillQueue,
     Working,
     YourJobs,
@@ -95,6 +101,9 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_left(n, slot, m)
     elif isinstance(m, Pause):
         on_pause_message(n, slot, m)
+    elif isinstance(m, TubeCopy | TubeGot | TubesTold | TubeClaim | TubeClaimed | TubeYours):
+        if n.policy is not None:
+            n.policy.on_message(n, slot, m)
 
 
 def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
@@ -116,10 +125,14 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     copies_link_up(n, slot)
     collect_link_up(n, slot)
     federate_link_up(n, slot)
+    if n.policy is not None:
+        n.policy.on_link_up(n, slot)
 
 
 def on_link_down(n: Node, slot: i64) -> None:
     """[K4] The link to the peer is gone, and what was on its way with it."""
     clear_link(n, slot)
     stop_asking(n, slot)
+    if n.policy is not None:
+        n.policy.on_link_down(n, slot)
     on_reach_changed(n)

@@ -274,6 +274,8 @@ def on_producer_gone(n: Node, client: i64) -> None:
 
 def on_reach_changed(n: Node) -> None:
     """[R5.3] Nodes became unreachable: producers whose copies cannot be made are told."""
+    if n.policy is not None:
+        n.policy.on_reach(n)
     for adding in list(n.adding.values()):
         possible = (adding.job.confirmed | n.reachable) & ~n.forgotten
         is_short = count_of(possible) < adding.needed

@@ -65,7 +65,8 @@ def set_leaving(n: Node, is_leaving: bool) -> None:
 
 def drain_left(n: Node) -> i64:
     """[K7] Records that must go before the node is safe to stop (K7.3)."""
-    return len(n.jobs)
+    left: i64 = len(n.jobs)
+    return left if n.policy is None else left + n.policy.drain_left(n)
 
 
 def on_left(n: Node, slot: i64, m: Left) -> None:

@@ -220,9 +220,101 @@ class Refusal(Message, tag=25):
     text: str
 
 
+class TubeAt(Message, tag=26):
+    """A tube as its home, or one that heard of it, knows it (T17.2)."""
+
+    name: bytes
+    maker: bytes  # with made_ns: which of all tubes that had this name
+    made_ns: int
+    home: bytes
+    epoch: int
+    seq: int  # of its latest change that the sender knows of
+    begin_seq: int  # of the change that this home began after
+    sync: int
+    ttl_ms: int
+    ttr_ms: int
+    pri: int
+    capacity: int
+    next_number: int
+    flags: int  # of tubes/catalog.py: temporary, dropped, running
+    words: list[bytes]  # type, storage mode, engine, callback
+
+
+class TubesTold(Message, tag=27):
+    """What the sender knows of tubes: all of it, or what is new (T17.2)."""
+
+    is_all: bool
+    flags: int  # of the sender: READ_ONLY
+    port: int  # where its IPROTO clients connect, 0: nowhere
+    tubes: list[TubeAt]
+
+
+class TubeClaim(Message, tag=28):
+    """The sender wants to make a tube of that name, or to be its home by force (T17.5, T21)."""
+
+    name: bytes
+    number: int  # of the question, for its answer
+    epoch: int  # 0: to make it; else that it wants to be home under
+
+
+class TubeClaimed(Message, tag=29):
+    """The answer: free, or not; and which changes the sender has (T21.1)."""
+
+    name: bytes
+    number: int
+    answer: int
+    copy_epoch: int
+    seq: int
+    is_complete: bool
+
+
+class TubeCopy(Message, tag=30):
+    """What tasks that changed are like now, or a piece of a walk through all (T18.2, T18.3)."""
+
+    name: bytes
+    maker: bytes
+    made_ns: int
+    epoch: int
+    from_seq: int
+    to_seq: int
+    now_ms: int  # the home's clock, on which the records stand
+    next_number: int
+    flags: int  # of tubes/copying.py: which part of a walk, whether it must be on the disk
+    records: bytes  # of core/task_records.py
+    gone: list[int]  # numbers of tasks that are over
+    sessions: list[tuple[int, bytes, bytes]]  # of holders: number, uuid, user (T20.5)
+
+
+class TubeGot(Message, tag=31):
+    """The changes that the sender has (T18.2), or from where it wants to be told (T18.3)."""
+
+    name: bytes
+    maker: bytes
+    made_ns: int
+    known: int  # newest epoch that it knows of
+    epoch: int  # in which it counts
+    seq: int
+    flags: int
+
+
+class TubeYours(Message, tag=32):
+    """The receiver is the home of the tube from now on (T20.3)."""
+
+    name: bytes
+    maker: bytes
+    made_ns: int
+    epoch: int
+    seq: int
+    next_number: int
+    token: int
+
+
+TubeMessage = TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
+
 AnyMessage = (
     Slots | ReplJob | GotJob | Enqueue | Enqueued | Queued | WillQueue | Delivered | Working
     | SetAck | GotAck | DelJob | NeedJobs | YourJobs | GotJobs | Moved | Left | Pause | Ask | Lack
     | Holders | Release | Heartbeat | Refusal
+    | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
 )  # fmt: skip
 """Every message that may stand in a frame by itself."""

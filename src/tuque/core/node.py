@@ -31,6 +31,7 @@ GOT_JOBS: Final = 0
 TIMED_OUT: Final = 1
 NODE_LEAVING: Final = 2
 DATA_RESET: Final = 3
+HOME_MOVED: Final = 4  # the queue is a tube, and its home is another node now (T17.3)
 
 
 @final
@@ -63,6 +64,7 @@ class Wake:
         self.why = why
         self.jobs = jobs
         self.with_counters = with_counters
+        self.queue = b""  # the tube whose home moved
 
 
 @final
@@ -76,6 +78,7 @@ class Peer:
         self.has_room = True  # the send buffer takes more (B2.4)
         self.is_leaving = False
         self.is_dirty = False  # stands in n.dirty_peers
+        self.version: i64 = 2  # of the bus, on this link (B1.2)
         self.outbox: list[AnyMessage] = []  # said in this turn
         self.told: i64 = 0  # slots of this node that the peer knows, on this link
         self.theirs: dict[int, int] = {}  # its slots -> this node's
@@ -147,6 +150,7 @@ class Limits:
         self.timers_per_step: i64 = 10_000
         self.repair_per_second: i64 = 5_000  # jobs
         self.keys_max: i64 = 1_000_000  # Z4.6
+        self.node_timeout_ms: i64 = 5_000  # cluster-node-timeout
 
 
 @final
@@ -164,6 +168,7 @@ class Node:
     is_leaving = False
     is_loading = False
     remembers = False  # it began with what a journal held (K5.1)
+    others: i64 = 0  # set of slots of the other nodes of the cluster, none of them forgotten
     linked: i64 = 0  # set of slots with a link
     reachable: i64 = 0  # set of slots that may be given copies (K4.2)
     reachable_count: i64 = 0  # how many those are

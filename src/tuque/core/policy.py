@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from tuque.core.msgs import TubeMessage
 from tuque.core.task import Task
 
 if TYPE_CHECKING:
@@ -87,4 +88,34 @@ class Policy:
 
     def check(self, n: Node) -> None:
         """Assert that all tables agree (`DEBUG CHECK`)."""
+        raise AssertionError("no policy")
+
+    # the cluster (T17 to T22)
+
+    def on_message(self, n: Node, slot: i64, m: TubeMessage) -> None:
+        """A node says something about tubes."""
+        raise AssertionError("no policy")
+
+    def on_link_up(self, n: Node, slot: i64) -> None:
+        """A link was opened."""
+        raise AssertionError("no policy")
+
+    def on_link_down(self, n: Node, slot: i64) -> None:
+        """A link is gone."""
+        raise AssertionError("no policy")
+
+    def on_reach(self, n: Node) -> None:
+        """Another set of nodes is reachable, or belongs to the cluster."""
+        raise AssertionError("no policy")
+
+    def turn_end(self, n: Node) -> None:
+        """The turn is over: what changed in it is told to other nodes. The shell calls it."""
+        raise AssertionError("no policy")
+
+    def after_load(self, n: Node) -> None:
+        """The journal is loaded."""
+        raise AssertionError("no policy")
+
+    def drain_left(self, n: Node) -> i64:
+        """What must go, beside tasks, before the node is safe to stop (K7.3)."""
         raise AssertionError("no policy")

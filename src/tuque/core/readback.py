@@ -8,6 +8,7 @@ from typing import final
 from librt.strings import read_i32_le, read_i64_le
 from mypy_extensions import i32, i64, u8
 
+from tuque.core.home_records import HomeRecord, decode_home
 from tuque.core.ids import ID_BYTES
 from tuque.core.job import ACKED, Job
 from tuque.core.lease_readback import LeaseRecord, decode_lease
@@ -37,6 +38,8 @@ from tuque.core.records import (
     STATE_BYTES,
     TOMB,
     TUBE,
+    TUBE_HOLDER,
+    TUBE_HOME,
 )
 from tuque.core.stage_readback import StageRecord, decode_stage
 from tuque.core.task_readback import TaskRecord, decode_task
@@ -76,6 +79,7 @@ class Record:
         self.lease = LeaseRecord()
         self.stage = StageRecord()
         self.task = TaskRecord()
+        self.home = HomeRecord()
 
 
 def decode(data: bytes, start: i64, r: Record) -> i64:
@@ -157,6 +161,10 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     if TUBE <= kind <= GRANT:
         if not decode_task(kind, data, at, end, r.task):
             raise BadRecord("tube or task out of range")
+        return end
+    if TUBE_HOME <= kind <= TUBE_HOLDER:
+        if not decode_home(kind, data, at, end, r.home):
+            raise BadRecord("home of a tube out of range")
         return end
     if kind != CLOSE:
         raise BadRecord("unknown kind of record")

@@ -29,7 +29,7 @@ delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holder
 follows; without it this node is the only one. Sets are of slots of core/peers.py.
 PEER to TOMB and the bit 2 are new in version 2. The records of leases and of staged jobs, new
 in version 3, are told in core/lease_records.py and core/stage_records.py, those of tubes, new in
-version 4, in core/task_records.py.
+version 4, in core/task_records.py and core/home_records.py.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/journal.py, keep reading the
@@ -70,6 +70,8 @@ TASK_STATE: Final = 25
 SESSION: Final = 26
 TUBE_CFG: Final = 27
 GRANT: Final = 28
+TUBE_HOME: Final = 29
+TUBE_HOLDER: Final = 30
 
 KIND_NAMES: Final = [
     "?",
@@ -101,6 +103,8 @@ KIND_NAMES: Final = [
     "session",
     "tube-cfg",
     "grant",
+    "tube-home",
+    "tube-holder",
 ]
 
 HAS_HISTORY: Final = 1  # bits of a shape
@@ -142,6 +146,10 @@ class Records:
         self.binding_count: i64 = 0
         # An at-most-once job or a batch was handed out this turn: the reply must wait for the disk.
         self.has_custody = False
+        # The core asks to be told when what it recorded so far is on the disk: the shell sets
+        # `granted` to what `wish` was when it handed those records over (T20.3).
+        self.wish: i64 = 0
+        self.granted: i64 = 0
 
     def add(self, job: Job) -> None:
         """All of a job that is new here (or, in a snapshot, all of a job).

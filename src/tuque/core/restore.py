@@ -95,6 +95,8 @@ def after_load(n: Node) -> None:
     order_evictable(n)
     on_loaded(n)
     on_loaded_custody(n)
+    if n.policy is not None:
+        n.policy.after_load(n)
 
 
 def order_evictable(n: Node) -> None:

@@ -31,6 +31,7 @@ class TaskRecord:
         self.id = b""
         self.status: i64 = 0
         self.form: i64 = 0
+        self.is_whole = False  # it tells all of the task
         self.number: i64 = 0  # also of a tube, a session
         self.pri: i64 = 0
         self.created_ms: i64 = 0

@@ -149,6 +149,7 @@ class Committer:
         self._lock_handle = -1
         self._put_bytes = 0
         self._custody_seq = 0
+        self._wish = self._wish_seq = 0
         # the rewrite
         self._rewrite = 0  # number of the latest
         self._snapshot: Snapshot | None = None  # while jobs are told
@@ -270,6 +271,17 @@ class Committer:
         if seq <= thread.durable_seq:
             return False
         return thread.policy == ALWAYS or self._custody_seq > thread.durable_seq
+
+    def grant(self, records: Records) -> None:
+        """[T20] Tell the core when what it wished to be on the disk is there (T20.3).
+
+        To be called after `commit`, each turn.
+        """
+        if records.wish != self._wish:
+            self._wish = records.wish
+            self._wish_seq = self.seq
+        if records.granted != records.wish and not self.must_hold(self._wish_seq):
+            records.granted = self._wish
 
     def on_wake(self) -> None:
         """Empty `wake_fd`; look at `durable_seq` and `error` afterwards."""

@@ -41,6 +41,7 @@ def prepare_bus(pump: Pump) -> None:
     s.n.ids.key = id_key(secret)
     s.members.port = cfg.cluster_announce_port or cfg.port
     if not cfg.cluster_enabled:
+        s.n.others = 0  # it stays alone, whoever it knew
         return
     bus = Bus(s.n, s.members, pump.poller, secret)
     bus.sockets = open_bus_sockets(cfg, len(secret) > 0)

@@ -346,6 +346,7 @@ class Bus:
         self.by_slot[slot] = link
         self.figures.joined += 1
         log.info("bus: linked with %s at %s", card.node_id[:8].decode(), link.address)
+        self.n.peers[slot].version = link.conn.version
         self.members.on_linked(slot)
 
     def hear(self, link: Link, messages: list[AnyMessage]) -> None:

@@ -100,6 +100,8 @@ class SimJournal:
         self.seq = 0
         self.durable_seq = 0
         self.custody_seq = 0
+        self.wish = 0  # what the core last wished to be durable
+        self.wish_seq = 0
         self.is_syncing = False
         self.is_urgent = False
         self.is_gone = False  # its process is
@@ -150,6 +152,14 @@ class SimJournal:
         if seq <= self.durable_seq:
             return False
         return self.policy == ALWAYS or self.custody_seq > self.durable_seq
+
+    def grant(self, records: Records) -> None:
+        """Tell the core when what it wished to be on the disk is there."""
+        if records.wish != self.wish:
+            self.wish = int(records.wish)
+            self.wish_seq = self.seq
+        if records.granted != records.wish and not self.must_hold(self.wish_seq):
+            records.granted = self.wish
 
     # The thread's side
 

@@ -37,6 +37,8 @@ from tuque.core.records import (
     STATE,
     TOMB,
     TUBE,
+    TUBE_HOLDER,
+    TUBE_HOME,
 )
 from tuque.core.restore import restore_job, restore_pause, shift_jobs
 from tuque.core.stage_load import StageLog
@@ -336,6 +338,8 @@ class Loader:
                     self.jobs[made.id] = made
         elif TUBE <= kind <= GRANT:
             self.tubes.apply(kind, r.task, self.jobs)
+        elif TUBE_HOME <= kind <= TUBE_HOLDER:
+            self.tubes.homes.apply(kind, r.home)
         elif kind == END:
             self.is_ended = True
         elif kind == GAP:

@@ -18,6 +18,7 @@ from tuque.core.records import Records
 from tuque.core.stage_records import tell_app, tell_key, tell_staged
 from tuque.core.staged import Attempt, Staged
 from tuque.core.task import Task
+from tuque.tubes.home_load import copies_of
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.load import tell_all_tubes, tell_task_of
 
@@ -45,7 +46,8 @@ class Snapshot:
                 self.records.pause(name, q.pause | PAUSE_BCAST if is_bcast else q.pause)
         tell_all(n, self.records)  # now: their jobs are told later, by what is so then
         if n.policy is not None:
-            tell_all_tubes(tubes_of(n), self.records)
+            tell_all_tubes(n, tubes_of(n), self.records)
+            self.jobs.extend(copies_of(tubes_of(n)))  # T22.1
         for name, app in n.staging.apps.items():
             tell_app(self.records, name, app.version, app.used_ms)
         self.attempts: list[tuple[Attempt, list[Staged]]] = [
@@ -73,7 +75,7 @@ class Snapshot:
             job = jobs[pos]
             pos += 1
             if isinstance(job, Task):
-                if n.jobs.get(job.id) is job and tell_task_of(tubes_of(n), job, records):
+                if tell_task_of(tubes_of(n), job, records):
                     self.job_count += 1
             elif n.jobs.get(job.id) is job and (job.state != WAIT_REPL or is_published(n, job)):
                 records.add(job)

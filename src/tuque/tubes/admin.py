@@ -1,17 +1,23 @@
 """Tubes are made, counted, emptied and dropped; rights on them (SPEC T2, T10, T11)."""
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.node import Node
+from tuque.core.peers import count_of
 from tuque.core.procedures import get_queue
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
 from tuque.core.task_records import tell_grant, tell_tube_cfg, tell_tube_drop
-from tuque.tubes.book import Tubes
+from tuque.tubes.book import Dropped, Tubes
+from tuque.tubes.catalog import announce, announce_gone, bury_tube
+from tuque.tubes.copying import record_home
+from tuque.tubes.driver import Driver
 from tuque.tubes.errors import (
     BAD_NAME,
+    BAD_SYNC,
     BAD_TTR,
     CONSUMERS,
     DOTTED,
@@ -30,6 +36,7 @@ from tuque.tubes.errors import (
     UNKNOWN_TYPE,
     TubeError,
 )
+from tuque.tubes.homes import needs_copies, needs_home, needs_writable, others_of, refusal_of
 from tuque.tubes.ops import settle
 from tuque.tubes.options import PRI_DEFAULT, PutDone, TubeOptions
 from tuque.tubes.order import key_of
@@ -50,15 +57,10 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     if tube is not None and o.if_not_exists:
         if tube.type != type:
             raise TubeError(LUA, OTHER_TYPE % (name, tube.type))
+        if not tube.is_mine:
+            raise refusal_of(n, t, tube)  # T17.5
         return tube
-    if t.in_replicaset and o.temporary:
-        raise TubeError(LUA, TEMPORARY)
-    factory = t.drivers.get(type)
-    if factory is None:
-        raise TubeError(LUA, UNKNOWN_TYPE % type)
-    check_options(name, type, o)
-    if tube is not None or is_in_use(n, name):
-        raise TubeError(LUA, EXISTS % name)
+    factory = may_create(n, t, name, type, o)
     tube = Tube(name, 0, n.now_ms, t.next_tube, type, factory())
     tube.is_temporary = o.temporary
     tube.ttl_ms = clamp(o.ttl_ms, tube.ttl_ms)
@@ -68,10 +70,35 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     tube.storage_mode = o.storage_mode
     tube.engine = o.engine
     tube.on_task_change = o.on_task_change
+    tube.home = n.node_id
+    tube.maker = n.node_id
+    tube.made_ns = n.now_ms * 1_000_000 + tube.number
+    tube.sync = o.sync
     enter_tube(n, t, tube)
     if n.records is not None:
         record_tube(n.records, tube)  # T14.1
+        record_home(n.records, tube)
+    if n.others != 0:
+        announce(n, t, [tube], -1)
     return tube
+
+
+def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> Callable[[], Driver]:
+    """Raise TubeError when there can be no new tube of that kind here; what makes its driver."""
+    if t.is_read_only:
+        needs_writable(t)
+    if t.in_replicaset and o.temporary:
+        raise TubeError(LUA, TEMPORARY)
+    factory = t.drivers.get(type)
+    if factory is None:
+        raise TubeError(LUA, UNKNOWN_TYPE % type)
+    check_options(name, type, o)
+    nodes = 1 + count_of(others_of(n))
+    if o.sync < 1 or o.sync > nodes:
+        raise TubeError(LUA, BAD_SYNC % nodes)
+    if name in t.by_name or is_in_use(n, name):
+        raise TubeError(LUA, EXISTS % name)
+    return factory
 
 
 def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
@@ -112,6 +139,10 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
         tube.waiters = q.waiters
         tube.pause = q.pause
         tube.demand = q.demand
+        job = q.pop()
+        while job is not None:  # of a tube that another node made
+            tube.push(job)
+            job = q.pop()
     tube.policy = t
     n.queues[tube.name] = tube
     t.by_name[tube.name] = tube
@@ -120,6 +151,12 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
 
 def truncate(n: Node, t: Tubes, tube: Tube) -> i64:
     """[T5] ON truncate: every task is gone, whoever holds it. Returns how many."""
+    needs_copies(n, t, tube)
+    return clear(n, t, tube)
+
+
+def clear(n: Node, t: Tubes, tube: Tube) -> i64:
+    """Every task that is here is gone."""
     count: i64 = 0
     for task in list(tube.tasks.values()):
         tube.calls.truncated += 1
@@ -132,6 +169,7 @@ def truncate(n: Node, t: Tubes, tube: Tube) -> i64:
 
 def release_all(n: Node, t: Tubes, tube: Tube) -> i64:
     """[T5] ON release_all: every TAKEN task is READY again, whoever holds it."""
+    needs_copies(n, t, tube)
     settle(n, t)
     count: i64 = 0
     for task in list(tube.tasks.values()):
@@ -145,6 +183,7 @@ def drop(n: Node, t: Tubes, tube: Tube) -> None:
     """[T2] ON drop: the tube and its tasks are gone. Refused while somebody waits or holds."""
     if t.by_name.get(tube.name) is not tube:
         raise TubeError(LUA, NO_TUBE)
+    needs_home(n, t, tube)
     if len(tube.waiters) > 0:
         raise TubeError(LUA, CONSUMERS)
     if tube.taken > 0:
@@ -159,7 +198,18 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
         if not putter.is_over:
             t.end_put(putter)
             t.put_done.append(PutDone(putter.client, putter.serial, None))
-    truncate(n, t, tube)
+    clear(n, t, tube)
+    gone = Dropped(tube.maker, tube.made_ns, tube.epoch)
+    leave_tube(n, t, tube)
+    bury_tube(t, tube.name, gone)
+    if n.others != 0:
+        announce_gone(n, t, tube.name, gone, -1)  # T17.6
+    if n.records is not None:
+        tell_tube_drop(n.records, tube.name)
+
+
+def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The tube leaves the tables; its tasks have gone before."""
     forget_rights(t, tube.name)
     del t.by_name[tube.name]
     del n.queues[tube.name]
@@ -171,8 +221,6 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
         q.pause = tube.pause
         for job in tube.strays():
             q.push(job)
-    if n.records is not None:
-        tell_tube_drop(n.records, tube.name)
 
 
 def tasks_by_state(tube: Tube, status: i64, most: i64) -> list[Task]:
@@ -209,11 +257,6 @@ def statistics(t: Tubes, tube: Tube) -> dict[str, dict[str, int]]:
         "total": len(tube.tasks),
     }
     return {"tasks": tasks, "calls": counts}
-
-
-def state(t: Tubes) -> bytes:
-    """[T10] The state of the tubes of this node."""
-    return b"RUNNING"
 
 
 def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> None:

@@ -9,6 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.msgs import TubeMessage
 from tuque.core.policy import Policy
 from tuque.core.records import Records
 from tuque.core.task import FAR, Task
@@ -137,13 +138,22 @@ class Tubes(Policy):
         self.dropped: dict[bytes, Dropped] = {}  # by name, oldest first
         self.claims: dict[int, Claim] = {}  # by number
         self.claim_serial: i64 = 0
+        self.forced: dict[bytes, HomeDone] = {}  # by tube: answers when the disk has the epoch
+        self.is_expired = False  # the lease is over, and homes know it
         self.home_done: list[HomeDone] = []
+        self.to_sync: dict[bytes, Tube] = {}  # changed by the call in progress, and wait for copies
         self.notes: list[str] = []  # lines for the log
         self.changes_lost: i64 = 0  # of homes that were overtaken (T21.4)
         self.homes_moved: i64 = 0  # planned switchovers from here
         self.wish: i64 = 0  # the newest that the journal was asked to grant
+        self.owing: list[tuple[Tube, int]] = []  # given away, and the slot has not heard of it
+        self.pending: list[Tube] = []  # wait for that
+        self.flags_changed = False  # of this node: others are to be told
+        self.synced_changed = False  # a follower confirmed something; the shell sets it back
+        self.is_held = False  # a link has no room: what changed is told later
         self.must_look = False  # something changed that homes depend on
         self.look_ms: i64 = FAR  # when to look again
+        self.later: list[tuple[int, TubeMessage]] = []  # heard while loading, with the sender
         self.scratch = Records()  # for what is told to followers
 
     def end_put(self, putter: Putter) -> None:

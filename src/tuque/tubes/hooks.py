@@ -6,6 +6,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.job import Job, awake_ms
+from tuque.core.msgs import TubeMessage
 from tuque.core.node import Node
 from tuque.core.queue import PAUSE_IN, Queue
 from tuque.core.replicate import MAXLEN, PAUSED, AddSpec
@@ -21,8 +22,21 @@ from tuque.core.task import (
 )
 from tuque.tubes import ops
 from tuque.tubes.admin import remove_tube
+from tuque.tubes.adopting import forget_tube
 from tuque.tubes.book import PUT_BYTES, SESSION_BYTES, Tubes
+from tuque.tubes.copying import tell_copies
 from tuque.tubes.errors import LEAVING
+from tuque.tubes.follower import RUNNING
+from tuque.tubes.home_check import check_homes
+from tuque.tubes.homes import needs_copies
+from tuque.tubes.homing import (
+    homes_link_down,
+    homes_link_up,
+    homes_loaded,
+    homes_next_ms,
+    homes_tick,
+    on_tube_message,
+)
 from tuque.tubes.load import restore_task
 from tuque.tubes.options import PutDone, PutSpec
 from tuque.tubes.rights import GRANT_BYTES
@@ -47,6 +61,7 @@ class TubePolicy(Tubes):
     def refusal(self, n: Node, q: Queue, spec: AddSpec) -> bytes:
         """[T1] Why ADDJOB to a tube is refused (T1.2)."""
         assert isinstance(q, Tube)
+        needs_copies(n, self, q)
         if spec.asked_retry_s == 0:
             return NO_RETRY_0 % q.name
         if spec.asked_replicate > 1:
@@ -89,6 +104,8 @@ class TubePolicy(Tubes):
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
         """[T1] GETJOB, or one that waited is served: take (T1.3)."""
         assert isinstance(q, Tube)
+        if q.state != RUNNING or n.now_ms > self.lease_ms:
+            return None  # T19.2
         ops.settle(n, self)
         owner: i64 = 0
         waiter = n.waiters.get(client)
@@ -98,6 +115,7 @@ class TubePolicy(Tubes):
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:
         """[T1] ACKJOB, FASTACK: ack (T1.4)."""
+        needs_copies(n, self, self.tube_of(task))
         if not ops.may_finish(self, task, client):
             return False
         ops.finish(n, self, self.tube_of(task), task)
@@ -105,6 +123,7 @@ class TubePolicy(Tubes):
 
     def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
         """[T1] NACK: release (T1.4)."""
+        needs_copies(n, self, self.tube_of(task))
         if not ops.may_finish(self, task, client):
             return False
         ops.give_up(n, self, self.tube_of(task), task, delay_ms)
@@ -112,6 +131,7 @@ class TubePolicy(Tubes):
 
     def working(self, n: Node, task: Task, client: i64) -> bytes:
         """[T1] WORKING: more time (T1.4)."""
+        needs_copies(n, self, self.tube_of(task))
         if not ops.may_finish(self, task, client):
             return NOT_TAKEN
         ops.work_on(n, self, self.tube_of(task), task)
@@ -119,6 +139,7 @@ class TubePolicy(Tubes):
 
     def enqueue(self, n: Node, task: Task) -> bool:
         """[T1] ENQUEUE: kick that task (T1.5)."""
+        needs_copies(n, self, self.tube_of(task))
         if task.status != BURIED:
             return False
         ops.unbury(n, self, self.tube_of(task), task)
@@ -126,6 +147,7 @@ class TubePolicy(Tubes):
 
     def delete(self, n: Node, task: Task) -> None:
         """[T1] DELJOB: delete (T1.5)."""
+        needs_copies(n, self, self.tube_of(task))
         ops.remove_task(n, self, self.tube_of(task), task)
 
     def finish(self, n: Node, task: Task) -> None:
@@ -150,6 +172,7 @@ class TubePolicy(Tubes):
 
     def tick(self, n: Node) -> None:
         """Overdue tasks, sessions without connections, puts that found no room."""
+        homes_tick(n, self)
         ops.settle(n, self)
         sessions_tick(n, self)
         while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
@@ -164,8 +187,8 @@ class TubePolicy(Tubes):
         """When `tick` next has something to do."""
         if len(self.overdue) > 0:
             return n.now_ms
-        at_ms: i64 = FAR
-        if len(self.session_ends) > 0:
+        at_ms = homes_next_ms(n, self)
+        if len(self.session_ends) > 0 and self.session_ends[0][0] < at_ms:
             at_ms = self.session_ends[0][0]
         if len(self.put_ends) > 0 and self.put_ends[0][0] < at_ms:
             at_ms = self.put_ends[0][0]
@@ -174,7 +197,46 @@ class TubePolicy(Tubes):
     def flush(self, n: Node) -> None:
         """[S7.1] Drop every tube."""
         for tube in list(self.by_name.values()):
-            remove_tube(n, self, tube)
+            if tube.is_mine and tube.state == RUNNING:
+                remove_tube(n, self, tube)
+            else:
+                forget_tube(n, self, tube)
+
+    # the cluster
+
+    def on_message(self, n: Node, slot: i64, m: TubeMessage) -> None:
+        """A node says something about tubes."""
+        on_tube_message(n, self, slot, m)
+
+    def on_link_up(self, n: Node, slot: i64) -> None:
+        """A link was opened."""
+        homes_link_up(n, self, slot)
+
+    def on_link_down(self, n: Node, slot: i64) -> None:
+        """A link is gone."""
+        homes_link_down(n, self, slot)
+
+    def on_reach(self, n: Node) -> None:
+        """Another set of nodes is reachable, or belongs to the cluster."""
+        self.must_look = True
+
+    def turn_end(self, n: Node) -> None:
+        """Followers are told what changed in this turn."""
+        if len(self.changed) > 0:
+            tell_copies(n, self)
+
+    def after_load(self, n: Node) -> None:
+        """The journal is loaded."""
+        homes_loaded(n, self)
+
+    def drain_left(self, n: Node) -> i64:
+        """[K7] Tubes that have their home here, when there is another node (K7.3)."""
+        count: i64 = 0
+        if n.others != 0:
+            for tube in self.by_name.values():
+                if tube.is_mine or tube.wish != 0:
+                    count += 1
+        return count
 
     def check(self, n: Node) -> None:
         """Assert that tubes, sessions and tasks agree (T3.4, T7.1, T8.4, T11.3)."""
@@ -201,6 +263,7 @@ class TubePolicy(Tubes):
                 assert n.jobs.get(id) is task, "taken task is gone"
         assert held == 0, "taken tasks of sessions"
         used += SESSION_BYTES * len(self.sessions) + GRANT_BYTES * self.rights.count
+        used += check_homes(n, self)
         assert used == self.bytes_used, "bytes of tubes"
         grants = self.rights.listing(b"")
         assert len(grants) == self.rights.count, "grants"

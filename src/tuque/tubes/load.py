@@ -19,6 +19,8 @@ from tuque.core.task_records import tell_grant, tell_session, tell_task, tell_tu
 from tuque.tubes.admin import enter_tube, keep_rights
 from tuque.tubes.book import Session, Tubes
 from tuque.tubes.driver import Absent, Driver
+from tuque.tubes.follower import RUNNING
+from tuque.tubes.home_load import HomeLog, restore_copy, tell_homes
 from tuque.tubes.rights import Rights
 from tuque.tubes.sessions import enter_session
 from tuque.tubes.states import arm, enter, record_tube
@@ -51,6 +53,7 @@ class TubeLog:
         self.sessions: dict[int, Session] = {}
         self.waiting: list[Session] = []  # until all is loaded
         self.rights = Rights()
+        self.homes = HomeLog()
         self.session_serial: i64 = 0
         self.token: i64 = 0
         self.ttr_ms: i64 = 0
@@ -83,6 +86,7 @@ class TubeLog:
             self.drafts[r.queue] = draft
         elif kind == TUBE_DROP:
             self.drafts.pop(r.queue, None)
+            self.homes.on_drop(r.queue)
             for one in self.rights.listing(r.queue):
                 self.rights.set(one.holder, one.tube, one.prefix, 0)
         elif kind == GRANT:
@@ -115,7 +119,7 @@ class TubeLog:
 
     def is_empty(self) -> bool:
         """Whether nothing was told of tubes."""
-        return len(self.drafts) == 0 and not self.has_cfg
+        return len(self.drafts) + len(self.homes.gone) == 0 and not self.has_cfg
 
     def restore(self, n: Node, t: Tubes) -> list[str]:
         """[T14] Enter tubes and sessions, before tasks are; lines for the log."""
@@ -140,7 +144,10 @@ class TubeLog:
                     f"tube {shown} has the type {kind}, which is not installed: its tasks wait"
                 )
                 factory = Absent  # T14.5
-            enter_tube(n, t, made(n, draft, factory()))
+            tube = made(n, draft, factory())
+            self.homes.restore(n, t, tube)
+            enter_tube(n, t, tube)
+        self.homes.restore_gone(t)
         for one in self.rights.listing(b""):
             if one.tube in t.by_name:
                 keep_rights(t, one.holder, one.tube, one.prefix, one.bits)
@@ -181,6 +188,8 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
     tube = t.by_name.get(task.queue)
     if tube is None or task.number in tube.tasks or task.id in n.jobs:
         return False
+    if tube.state != RUNNING:
+        return restore_copy(t, tube, task)
     if task.ctime_ns > n.last_ctime_ns and task.ctime_ns // 1_000_000 <= n.now_ms:
         n.last_ctime_ns = task.ctime_ns
     task.queue = tube.name
@@ -231,11 +240,12 @@ def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
 # ---- snapshots
 
 
-def tell_all_tubes(t: Tubes, records: Records) -> None:
+def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:
     """[T14] Tubes, sessions and configuration as they are at the begin of a snapshot."""
     tell_tube_cfg(records, t.ttr_ms, t.in_replicaset)
     for tube in t.by_name.values():
         record_tube(records, tube)
+    tell_homes(n, t, records)
     for one in t.rights.listing(b""):
         tell_grant(records, one.holder, one.tube, one.prefix, one.bits)
     if t.in_replicaset:
@@ -246,9 +256,9 @@ def tell_all_tubes(t: Tubes, records: Records) -> None:
 
 
 def tell_task_of(t: Tubes, task: Task, records: Records) -> bool:
-    """Tell a task as it is; False when its tube is temporary."""
+    """Tell a task, or a copy, as it is; False when it is gone, or its tube is temporary."""
     tube = t.by_name.get(task.queue)
-    if tube is None or tube.is_temporary:
+    if tube is None or tube.is_temporary or tube.find(task.number) is not task:
         return False
     tell_task(records, task)
     return True

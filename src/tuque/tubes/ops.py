@@ -27,6 +27,7 @@ from tuque.core.task import (
 )
 from tuque.tubes.book import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.errors import LUA, NO_TOUCH, PAUSED, TubeError, not_found, not_taken
+from tuque.tubes.homes import needs_copies, needs_home
 from tuque.tubes.options import PutSpec, Putter
 from tuque.tubes.sessions import session_for
 from tuque.tubes.states import (
@@ -63,6 +64,7 @@ def put(
 
     With `spec.timeout_ms` > 0 the answer comes in `t.put_done` then, with client and serial.
     """
+    needs_copies(n, t, tube)
     settle(n, t)
     if tube.pause & PAUSE_IN:
         raise TubeError(LUA, PAUSED)
@@ -92,6 +94,7 @@ def take(n: Node, t: Tubes, tube: Tube, client: i64) -> Task | None:
 
     Clients that wait are served before (T9.1).
     """
+    needs_home(n, t, tube)
     settle(n, t)
     if tube.is_ready:
         hand_over(n, tube)
@@ -164,6 +167,7 @@ def touch(
     n: Node, t: Tubes, tube: Tube, client: i64, number: i64, increment_ms: i64, token: i64 = 0
 ) -> Task | None:
     """[T5] ON touch: more time. None: nothing done, the increment was not above 0."""
+    needs_copies(n, t, tube)
     if increment_ms <= 0:
         return None
     task = own(n, t, tube, client, number, token)
@@ -189,6 +193,7 @@ def longer(time_ms: i64, increment_ms: i64) -> i64:
 
 def ack(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64 = 0) -> Task:
     """[T5] ON ack: the task is done, and gone."""
+    needs_copies(n, t, tube)
     task = own(n, t, tube, client, number, token)
     finish(n, t, tube, task)
     return task
@@ -207,6 +212,7 @@ def release(
     n: Node, t: Tubes, tube: Tube, client: i64, number: i64, delay_ms: i64, token: i64 = 0
 ) -> Task:
     """[T5] ON release: back to its old place, or there after the delay."""
+    needs_copies(n, t, tube)
     task = own(n, t, tube, client, number, token)
     give_up(n, t, tube, task, delay_ms)
     return task
@@ -233,11 +239,13 @@ def give_up(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
 
 def peek(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
     """[T5] ON peek: nothing changes."""
+    needs_home(n, t, tube)
     return need(n, t, tube, number)
 
 
 def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
     """[T5] ON bury: out of the way until kick, whoever holds it; with a token only by that take."""
+    needs_copies(n, t, tube)
     task = need(n, t, tube, number)
     if token != 0 and (task.status != TAKEN or task.token != token):
         raise not_taken()
@@ -253,6 +261,7 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
 
 def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
     """[T5] ON kick: up to `count` buried tasks are READY again, by (pri, number)."""
+    needs_copies(n, t, tube)
     settle(n, t)
     done: i64 = 0
     while done < count:
@@ -275,6 +284,7 @@ def unbury(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 
 def delete(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
     """[T5] ON delete: the task is gone, whoever holds it."""
+    needs_copies(n, t, tube)
     task = need(n, t, tube, number)
     remove_task(n, t, tube, task)
     return task

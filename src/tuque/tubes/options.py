@@ -23,6 +23,7 @@ class TubeOptions:
         self.storage_mode = b""
         self.engine = b""
         self.on_task_change = b""  # name of a callback of the server
+        self.sync: i64 = 1  # nodes that must have a change before it is answered (T18.5)
 
 
 class PutSpec:
@@ -67,6 +68,7 @@ class PutDone:
         self.client = client
         self.serial = serial
         self.task = task
+        self.moved = b""  # the tube, when its home is another node now (T17.3)
 
 
 @final

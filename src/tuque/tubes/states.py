@@ -30,6 +30,7 @@ from tuque.core.task import (
 )
 from tuque.core.task_records import tell_task, tell_task_state, tell_tube
 from tuque.tubes.book import Tubes
+from tuque.tubes.copying import trace
 from tuque.tubes.options import CHANGES_MAX, PRI_DEFAULT, PutDone, PutSpec, Told
 from tuque.tubes.tube import CHANGE_BYTES, Tube
 
@@ -116,16 +117,25 @@ def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: bytes) -> None:
 
 def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
     """The journal hears of the task's new state (T14.1); `binds`: the reply waits for it."""
-    if n.records is not None and not tube.is_temporary:
+    if tube.is_temporary:
+        return
+    if n.records is not None:
         tell_task_state(n.records, task, binds)
+    tube.seq += 1  # T18.2
+    if n.others != 0:
+        trace(n, tube, task.number, False)
 
 
 def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: bytes) -> None:
     """The task is over: it leaves all tables; what histories hear of it is the caller's."""
     unregister(n, task, cause)
     tube.calls.moved -= 1
-    if n.records is not None and not tube.is_temporary:
-        n.records.remove(task.id, cause)
+    if not tube.is_temporary:
+        if n.records is not None:
+            n.records.remove(task.id, cause)
+        tube.seq += 1
+        if n.others != 0:
+            trace(n, tube, task.number, False)
     tell(n, t, tube, task, event)
     if len(tube.putters) > 0:
         admit(n, t, tube)
@@ -306,11 +316,13 @@ def admit(n: Node, t: Tubes, tube: Tube) -> None:
 
 def record_new(n: Node, tube: Tube, task: Task) -> None:
     """The journal hears of the new task; of a temporary tube, what numbers are used (T14.1)."""
-    if n.records is None:
-        return
     if not tube.is_temporary:
-        tell_task(n.records, task)
-    elif tube.next_number > tube.reserved:
+        if n.records is not None:
+            tell_task(n.records, task)
+        tube.seq += 1
+        if n.others != 0:
+            trace(n, tube, task.number, True)
+    elif n.records is not None and tube.next_number > tube.reserved:
         tube.reserved = tube.next_number + RESERVE
         record_tube(n.records, tube)
 

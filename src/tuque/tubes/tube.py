@@ -15,11 +15,13 @@ from tuque.core.policy import Policy
 from tuque.core.queue import Queue
 from tuque.core.task import BURIED, MAX_MS, Task
 from tuque.tubes.driver import Driver
+from tuque.tubes.follower import RUNNING, Follower, Held, Move
 from tuque.tubes.options import CHANGES_MAX, Change, Putter
 from tuque.tubes.order import BURIED_BIT, Order
 
 TUBE_BYTES: Final = 4000
 CHANGE_BYTES: Final = 110
+TRAIL_BYTES: Final = 40  # a change that followers may still have to be told of
 
 
 @final
@@ -78,6 +80,42 @@ class Tube(Queue):
         self.subscribers: i64 = 0
         self.change_seq: i64 = 0
         self.ring: list[Change] = []
+        self.begin_home()
+
+    def begin_home(self) -> None:
+        """Where it is at home, and who has copies (T17 to T22)."""
+        self.state: i64 = RUNNING
+        self.is_mine = True  # this node is the home, and has the tasks
+        self.home = b""  # node id
+        self.epoch: i64 = 1
+        self.maker = b""  # the node that made it; with `made_ns` no other tube has the same
+        self.made_ns: i64 = 0
+        self.sync: i64 = 1  # nodes that must have a change before it is answered
+        self.conflict = b""  # home of another tube of this name
+        self.seq: i64 = 0  # of the last change that is here
+        # as home
+        self.trail: list[int] = []  # of the last changes: task number * 2, 1 more for a put
+        self.trail_base: i64 = 0  # the change before the first that was put into it
+        self.trail_end: i64 = 0  # the last one in it
+        self.seq_reserved: i64 = 0  # the journal knows that numbers up to it may be in use
+        self.is_changed = False  # stands in the list of those to be told of
+        self.followers: dict[int, Follower] = {}  # by slot
+        self.before_epoch: i64 = 0  # the home before ended with `begin_seq` of that epoch
+        self.begin_seq: i64 = 0
+        self.move: Move | None = None
+        self.is_owed = False  # given away, and the new home has not said yet that it is
+        self.wish: i64 = 0  # it goes on when the journal has granted this one; 0: none
+        self.run_ms: i64 = 0  # not before (T21.2); -1: nobody can tell yet
+        # elsewhere
+        self.copies: dict[int, Task] = {}  # by number
+        self.copy_epoch: i64 = 1  # in which `seq` counts
+        self.is_complete = True  # the copy has all tasks
+        self.is_asking = False  # waits for the home to tell from where the copy ends
+        self.unseen: dict[int, None] = {}  # numbers that the walk has not told yet
+        self.is_local = True  # owners of copies are sessions of this node
+        self.held: dict[int, Held] = {}  # sessions at the home, by its numbers
+        self.told_seq: i64 = 0  # the newest change that the home told of
+        self.heard_ms: i64 = 0  # when the home was last heard
 
     def set_policy(self, policy: Policy) -> None:
         """From now on core asks it about this queue."""
@@ -89,7 +127,13 @@ class Tube(Queue):
 
     def bytes_used(self) -> i64:
         """What the tube costs beside its tasks (M1)."""
-        return TUBE_BYTES + CHANGE_BYTES * len(self.ring) + self.driver.bytes_used
+        used = TUBE_BYTES + CHANGE_BYTES * len(self.ring) + TRAIL_BYTES * len(self.trail)
+        return used + self.driver.bytes_used
+
+    def find(self, number: i64) -> Task | None:
+        """The task of that number, whether this node is the home or has a copy."""
+        task = self.tasks.get(number)
+        return task if task is not None else self.copies.get(number)
 
     def is_full(self) -> bool:
         """Whether a put must wait, or is refused (T7)."""

@@ -29,7 +29,7 @@ from tuque.wire.bus import (
 
 MAGIC: Final = b"tuque bus"
 VERSION_MIN: Final = 1
-VERSION_MAX: Final = 1
+VERSION_MAX: Final = 2
 BEFORE_BYTES: Final = 1024  # of a frame, until the other end has proved itself
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32

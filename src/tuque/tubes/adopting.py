@@ -1,0 +1,203 @@
+"""What other nodes tell of tubes is taken as true, or not (SPEC T17).
+
+Of two homes the one with the higher epoch is; of two tubes that were made apart under one name,
+the one whose maker has the lower node id.
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.msgs import TubeAt, TubesTold
+from tuque.core.node import Node
+from tuque.core.peers import say
+from tuque.core.task_records import tell_tube_drop
+from tuque.tubes.admin import enter_tube, leave_tube
+from tuque.tubes.book import Dropped, HomeDone, Tubes
+from tuque.tubes.catalog import (
+    IS_DROPPED,
+    IS_RUNNING,
+    IS_TEMPORARY,
+    READ_ONLY,
+    announce,
+    announce_gone,
+    bury_tube,
+    gone_at,
+    told,
+)
+from tuque.tubes.copying import record_home
+from tuque.tubes.driver import Absent
+from tuque.tubes.errors import LUA, MOVE_ENDED
+from tuque.tubes.follower import INIT
+from tuque.tubes.moves import on_home_told
+from tuque.tubes.replica import ask_copies, remove_copies
+from tuque.tubes.running import lose_home, send_away
+from tuque.tubes.states import record_tube
+from tuque.tubes.tube import Tube
+
+
+def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
+    """[T17] ON RECV TUBES (T17.2)."""
+    bit: i64 = 1 << slot
+    if m.flags & READ_ONLY:
+        t.read_only |= bit
+    else:
+        t.read_only &= ~bit
+    t.ports[slot] = m.port
+    for at in m.tubes:
+        if at.flags & IS_DROPPED:
+            on_told_gone(n, t, slot, at)
+        else:
+            on_told_tube(n, t, slot, at)
+    if m.is_all:
+        t.heard |= bit
+    t.must_look = True
+
+
+def is_same(tube: Tube, at: TubeAt) -> bool:
+    """Whether both are one tube, not only of one name."""
+    return tube.maker == at.maker and tube.made_ns == at.made_ns
+
+
+def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
+    """A tube was dropped: what is here of it goes (T17.6)."""
+    tube = t.by_name.get(at.name)
+    if tube is None or not is_same(tube, at) or tube.epoch > at.epoch:
+        return
+    gone = Dropped(at.maker, at.made_ns, at.epoch)
+    forget_tube(n, t, tube)
+    bury_tube(t, at.name, gone)
+    announce_gone(n, t, at.name, gone, slot)
+
+
+def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The tube and what is here of it goes; a plain queue has its name."""
+    if tube.is_mine:
+        lose_home(n, t, tube, tube.home, tube.epoch)
+    send_away(n, t, tube)
+    remove_copies(n, t, tube)
+    leave_tube(n, t, tube)
+    if n.records is not None:
+        tell_tube_drop(n.records, tube.name)
+
+
+def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
+    """A tube, as another node knows it."""
+    gone = t.dropped.get(at.name)
+    if gone is not None and gone.maker == at.maker and gone.made_ns == at.made_ns:
+        say(n, slot, told(t, False, [gone_at(at.name, gone)]))
+        return
+    tube = t.by_name.get(at.name)
+    if tube is not None and not is_same(tube, at):
+        on_conflict(n, t, slot, tube, at)
+        return
+    by_home = n.peers[slot].node_id == at.home
+    if tube is None:
+        tube = learn_tube(n, t, at)
+        announce(n, t, [tube], slot)
+    elif at.epoch > tube.epoch or (at.epoch == tube.epoch and at.home > tube.home):
+        on_new_home(n, t, slot, tube, at)
+    elif at.epoch < tube.epoch:
+        announce_to(n, t, slot, tube)
+        return
+    if tube.home != at.home:
+        return
+    if by_home and tube.is_owed and at.epoch == tube.epoch:
+        if at.flags & IS_RUNNING:
+            on_home_told(t, tube)
+        else:
+            announce_to(n, t, slot, tube)
+    if by_home:
+        tube.heard_ms = n.now_ms
+        if tube.told_seq < at.seq:
+            tube.told_seq = at.seq
+    if by_home or not tube.is_asking:
+        ask_copies(n, t, tube)
+
+
+def announce_to(n: Node, t: Tubes, slot: i64, tube: Tube) -> None:
+    """The node at the slot is behind; when the tube was given to it, it must hear that again."""
+    if tube.is_owed and n.peers[slot].node_id == tube.home:
+        t.owing.append((tube, slot))
+        t.must_look = True
+
+
+def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
+    """[T17] A higher epoch: the home is there (T17.1)."""
+    if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
+        lost = tube.seq - at.begin_seq
+        if tube.move is None or not tube.move.is_given:
+            t.changes_lost += lost  # T21.4
+            name = tube.name.decode("utf-8", "backslashreplace")
+            t.notes.append(
+                f"tube {name}: {at.home[:8].decode()} is its home now (epoch {at.epoch}); "
+                f"up to {lost} changes were here only, and are dropped"
+            )
+    end_move(t, tube, at)
+    lose_home(n, t, tube, at.home, at.epoch)
+    tube.told_seq = at.seq
+    if n.records is not None:
+        record_home(n.records, tube)
+    announce(n, t, [tube], slot)
+
+
+def end_move(t: Tubes, tube: Tube, at: TubeAt) -> None:
+    """A switchover that goes on is over: another home has come up."""
+    move = tube.move
+    if move is not None and move.client >= 0:
+        done = HomeDone(move.client, move.serial, tube)
+        done.code = LUA
+        done.error = MOVE_ENDED % tube.name
+        t.home_done.append(done)
+    tube.move = None
+
+
+def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
+    """[T17] Two tubes of one name that were made apart (T17.5), or one made again (T17.6)."""
+    is_theirs = at.made_ns > tube.made_ns if at.maker == tube.maker else at.maker < tube.maker
+    if tube.is_mine:
+        if at.maker != tube.maker or not is_theirs:
+            tube.conflict = at.home
+            return
+    if not is_theirs:
+        if not tube.is_mine:
+            tube.conflict = at.home
+        return
+    conflict = b"" if at.maker == tube.maker else tube.home
+    forget_tube(n, t, tube)
+    learned = learn_tube(n, t, at)
+    learned.conflict = conflict
+    announce(n, t, [learned], slot)
+    ask_copies(n, t, learned)
+
+
+def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
+    """A tube that was not known here; it is nobody's home here, whoever says so (T22.2)."""
+    factory = t.drivers.get(at.words[0])
+    driver = Absent() if factory is None else factory()
+    tube = Tube(at.name, 0, n.now_ms, t.next_tube, at.words[0], driver)
+    tube.storage_mode = at.words[1]
+    tube.engine = at.words[2]
+    tube.on_task_change = at.words[3]
+    tube.is_temporary = at.flags & IS_TEMPORARY != 0
+    tube.ttl_ms = at.ttl_ms
+    tube.ttr_ms = at.ttr_ms
+    tube.pri = at.pri
+    tube.capacity = at.capacity
+    tube.next_number = at.next_number
+    tube.reserved = at.next_number
+    tube.sync = at.sync
+    tube.maker = at.maker
+    tube.made_ns = at.made_ns
+    tube.home = at.home
+    tube.epoch = at.epoch
+    tube.state = INIT
+    tube.is_mine = False
+    tube.is_local = False
+    tube.is_complete = tube.is_temporary
+    tube.copy_epoch = 0
+    tube.told_seq = at.seq
+    enter_tube(n, t, tube)
+    send_away(n, t, tube)
+    if n.records is not None:
+        record_tube(n.records, tube)
+        record_home(n.records, tube)
+    return tube

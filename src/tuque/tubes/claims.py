@@ -1,0 +1,81 @@
+"""A tube is made when no other node knows one of its name, or makes one (SPEC T17)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs import TubeClaim
+from tuque.core.node import Node
+from tuque.core.peers import say, slots_of
+from tuque.tubes.admin import create_tube, may_create
+from tuque.tubes.book import Claim, HomeDone, Tubes
+from tuque.tubes.errors import EXISTS, LUA, HomeError, TubeError
+from tuque.tubes.homes import BUS_VERSION
+from tuque.tubes.options import TubeOptions
+from tuque.tubes.tube import Tube
+
+# answers of TubeClaimed
+FREE: Final = 0
+KNOWN: Final = 1  # the name is, or a node with a lower id claims it
+ALIVE: Final = 2  # this node is the home, and has the tasks
+
+
+def claim_tube(
+    n: Node,
+    t: Tubes,
+    name: bytes,
+    type: bytes,
+    o: TubeOptions,
+    user: bytes,
+    client: i64,
+    serial: i64,
+) -> Tube | None:
+    """[T17] ON create_tube: None when others are asked first (T17.5).
+
+    The answer comes in `t.home_done` then. Raises TubeError.
+    """
+    if n.reachable & n.others == 0 or name in t.by_name:
+        return create_tube(n, t, name, type, o, user)
+    may_create(n, t, name, type, o)
+    claim = ask_nodes(n, t, name, client, serial, 0)
+    claim.type = type
+    claim.options = o
+    claim.user = user
+    if claim.waiting == 0:
+        del t.claims[claim.number]
+        return create_tube(n, t, name, type, o, user)
+    return None
+
+
+def ask_nodes(n: Node, t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Claim:
+    """Ask every reachable node."""
+    t.claim_serial += 1
+    waiting: i64 = 0
+    for slot in slots_of(n.reachable & n.others):
+        if n.peers[slot].version >= BUS_VERSION:
+            if say(n, slot, TubeClaim(name, t.claim_serial, epoch)):
+                waiting |= 1 << slot
+    claim = Claim(name, t.claim_serial, client, serial, waiting)
+    claim.epoch = epoch
+    t.claims[claim.number] = claim
+    return claim
+
+
+def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:
+    """All have answered: the tube is made, or why not (T17.5)."""
+    done = HomeDone(claim.client, claim.serial, None)
+    try:
+        tube = t.by_name.get(claim.name)
+        if tube is None and len(claim.home) > 0:
+            if claim.options.if_not_exists:
+                raise HomeError(claim.name, claim.home)
+            raise TubeError(LUA, EXISTS % claim.name)
+        done.tube = create_tube(n, t, claim.name, claim.type, claim.options, claim.user)
+    except HomeError as error:
+        done.error = error.text
+        done.code = error.code
+        done.node_id = error.node_id
+    except TubeError as error:
+        done.error = error.text
+        done.code = error.code
+    t.home_done.append(done)

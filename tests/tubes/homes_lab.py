@@ -1,0 +1,137 @@
+"""Several nodes with tubes in one process, over the links of cluster_lab.py (SPEC T17 to T22)."""
+
+from __future__ import annotations
+
+from cluster_lab import Lab
+
+from tuque.core.deliver import serve_ready
+from tuque.core.node import Wake
+from tuque.core.procedures import check
+from tuque.core.task import Task
+from tuque.tubes import ops
+from tuque.tubes.book import HomeDone, Tubes
+from tuque.tubes.claims import claim_tube
+from tuque.tubes.follower import RUNNING
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.homes import state_of_tube
+from tuque.tubes.moves import move_home, take_home
+from tuque.tubes.options import PutSpec, TubeOptions
+from tuque.tubes.tube import Tube
+
+BEAT_MS = 500
+
+
+class HomesLab(Lab):
+    """A lab whose nodes have tubes, and say heartbeats while time passes."""
+
+    def t(self, i: int) -> Tubes:
+        """The tubes of node i."""
+        return tubes_of(self.nodes[i])
+
+    def tube(self, i: int, name: bytes = b"t") -> Tube:
+        """The tube as node i knows it."""
+        return self.t(i).by_name[name]
+
+    def state(self, i: int, name: bytes = b"t") -> str:
+        """Its state there."""
+        return state_of_tube(self.tube(i, name)).decode()
+
+    def states(self, name: bytes = b"t") -> list[str]:
+        """Its state at each node."""
+        return [self.state(i, name) for i in range(len(self.nodes))]
+
+    def make(self, i: int, type: bytes = b"fifottl", name: bytes = b"t", **options: object) -> Tube:
+        """CREATE at node i, carried out to its end."""
+        o = TubeOptions()
+        for word, value in options.items():
+            setattr(o, word, value)
+        n = self.nodes[i]
+        n.now_ms = self.now_ms
+        tube = claim_tube(n, self.t(i), name, type, o, b"user", 1, 1)
+        self.run()
+        if tube is None:
+            done = self.done(i)
+            assert done.tube is not None, done.error
+            tube = done.tube
+        return tube
+
+    def done(self, i: int) -> HomeDone:
+        """The one answer that came later at node i."""
+        (done,) = self.t(i).home_done
+        self.t(i).home_done = []
+        return done
+
+    def put(self, i: int, body: bytes = b"body", name: bytes = b"t", **options: object) -> Task:
+        """PUT at node i; what follows is not carried yet."""
+        spec = PutSpec()
+        for word, value in options.items():
+            setattr(spec, word, value)
+        n = self.nodes[i]
+        n.now_ms = self.now_ms
+        task = ops.put(n, self.t(i), self.tube(i, name), body, 0, spec, 1, 1)
+        assert task is not None
+        return task
+
+    def take(self, i: int, client: int = 1, name: bytes = b"t") -> Task | None:
+        """TAKE at node i."""
+        n = self.nodes[i]
+        n.now_ms = self.now_ms
+        return ops.take(n, self.t(i), self.tube(i, name), client)
+
+    def ack(self, i: int, number: int, client: int = 1, name: bytes = b"t") -> Task:
+        """ACK at node i."""
+        return ops.ack(self.nodes[i], self.t(i), self.tube(i, name), client, number)
+
+    def move(self, a: int, b: int, name: bytes = b"t") -> bool:
+        """TUBE HOME at node a, to node b; what follows is not carried yet."""
+        n = self.nodes[a]
+        n.now_ms = self.now_ms
+        return move_home(n, self.t(a), self.tube(a, name), self.nodes[b].node_id, 5, 7)
+
+    def force(self, i: int, name: bytes = b"t") -> None:
+        """TUBE HOME FORCE at node i."""
+        n = self.nodes[i]
+        n.now_ms = self.now_ms
+        take_home(n, self.t(i), self.tube(i, name), 5, 7)
+        self.run()
+
+    def live(self, span_ms: int) -> None:
+        """Let time pass with heartbeats."""
+        left_ms = span_ms
+        while left_ms > 0:
+            step_ms = min(BEAT_MS, left_ms)
+            self.pass_ms(step_ms)
+            self.beat()
+            left_ms -= step_ms
+
+    def picture(self, i: int, name: bytes = b"t") -> dict[int, tuple[object, ...]]:
+        """All tasks of the tube as node i has them, as home or as copies."""
+        tube = self.tube(i, name)
+        found: dict[int, tuple[object, ...]] = {}
+        for number, task in sorted({**tube.tasks, **tube.copies}.items()):
+            found[number] = (
+                task.id, chr(task.status), task.body, task.pri, task.subqueue, task.ttl_ms,
+                task.ttr_ms, task.created_ms, task.qtime_ms, task.token, task.deliveries,
+                task.delivered_count, task.form,
+            )  # fmt: skip
+        return found
+
+    def runs_at(self, name: bytes = b"t") -> list[int]:
+        """The nodes at which the tube runs: never two."""
+        found = []
+        for i in range(len(self.nodes)):
+            tube = self.t(i).by_name.get(name)
+            n = self.nodes[i]
+            if tube is not None and tube.state == RUNNING and self.now_ms <= self.t(i).lease_ms:
+                found.append(i)
+                check(n)
+        assert len(found) < 2, f"{name!r} runs at {found}"
+        return found
+
+    def wakes(self, i: int) -> list[Wake]:
+        """What clients that waited at node i are told."""
+        n = self.nodes[i]
+        serve_ready(n)
+        found = n.wakes
+        n.wakes = []
+        return found
