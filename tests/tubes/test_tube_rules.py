@@ -8,7 +8,7 @@ from tube_home import Home, refused
 from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob, on_fastack
 from tuque.core.deliver import on_getjob, set_pause, wait
 from tuque.core.lease import on_open
-from tuque.core.procedures import check
+from tuque.core.procedures import check, stop_waiting
 from tuque.core.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
 from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
@@ -190,7 +190,7 @@ def test_views_see_a_queue(home: Home) -> None:
 
 
 def test_a_job_that_was_on_its_way_is_no_task(home: Home) -> None:
-    """A plain job that gets into the queue of a tube is handed out by GETJOB, behind its tasks."""
+    """T1.8: "GETJOB gets them after the tasks, TAKE never"."""
     tube = home.make("fifo")
     home.n.policy = None  # as it was when the job was sent
     tube.policy = None
@@ -202,7 +202,10 @@ def test_a_job_that_was_on_its_way_is_no_task(home: Home) -> None:
     jobs = on_getjob(home.n, 1, [b"t"], 5)
     assert [job.body for job in jobs] == [b"body", b"stray"]
     assert home.take(tube) is None
+    ops.wait(home.n, home.t, tube, 2, 0)
     assert on_nack(home.n, stray.id, 0)
+    assert home.woken() == [], "who waits in TAKE waits on"
+    stop_waiting(home.n, 2)
     home.ack_all(tube)
     admin.drop(home.n, home.t, tube)
     check(home.n)

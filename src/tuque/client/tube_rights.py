@@ -33,9 +33,8 @@ def grant(
     timeout: float | None = None,
 ) -> Call[None]:
     """Lets a user of the IPROTO port, or all of a `role`, call functions of the tube."""
-    args: list[Arg] = ["TUBE", "GRANT", to_bytes(tube), to_bytes(user)]
-    args += _words(role, call, truncate, prefix)
-    return Call(args=tuple(args), parse=_nothing, repeat=True, timeout_s=timeout)
+    args = _words("GRANT", tube, user, role, call, truncate, prefix)
+    return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
 
 
 def revoke(
@@ -49,9 +48,8 @@ def revoke(
     timeout: float | None = None,
 ) -> Call[int]:
     """Takes rights back, all when none is named, under any prefix; gives how many grants it hit."""
-    args: list[Arg] = ["TUBE", "REVOKE", to_bytes(tube), to_bytes(user)]
-    args += _words(role, call, truncate, prefix)
-    return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
+    args = _words("REVOKE", tube, user, role, call, truncate, prefix)
+    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
 
 def grants(tube: Text, *, timeout: float | None = None) -> Call[list[TubeGrant]]:
@@ -65,10 +63,18 @@ def tube_grants(*, timeout: float | None = None) -> Call[list[TubeGrant]]:
     return Call(args=("TUBE", "GRANTS"), parse=_grants, repeat=True, timeout_s=timeout)
 
 
-def _words(role: bool, call: bool, truncate: bool, prefix: Text | None) -> list[Arg]:
-    words: list[Arg] = ["ROLE"] * role
-    words += ["CALL"] * call + ["TRUNCATE"] * truncate
-    return words if prefix is None else [*words, "PREFIX", to_bytes(prefix)]
+def _words(
+    word: str,
+    tube: Text,
+    user: Text,
+    role: bool,
+    call: bool,
+    truncate: bool,
+    prefix: Text | None,
+) -> tuple[Arg, ...]:
+    args: list[Arg] = ["TUBE", word, to_bytes(tube), to_bytes(user), *["ROLE"] * role]
+    args += ["CALL"] * call + ["TRUNCATE"] * truncate
+    return tuple(args) if prefix is None else (*args, "PREFIX", to_bytes(prefix))
 
 
 def _nothing(reply: Reply) -> None:

@@ -17,13 +17,16 @@ STALE_DEADLINES: Final = 1024  # of clients served in time, kept before a look f
 
 
 def take(n: Node, q: Queue, client: i64) -> Job | None:
-    """[V4] PROCEDURE deliver: hand the first job of the queue to the client."""
+    """[V4] PROCEDURE deliver: hand the first job of the queue to the client.
+
+    A tube's tasks go first. Behind them may lie plain jobs, which were on their way here when the
+    tube was made: GETJOB gets these like any job, TAKE never (T1.8).
+    """
     if q.policy is not None:
         task = q.policy.take(n, q, client)
-        waiter = n.waiters.get(client)
-        if task is not None or (waiter is not None and waiter.taker >= 0):
-            return task  # a take waits for tasks only
-    job = q.pop()
+        if task is not None or is_take(n, client):
+            return task
+    job = q.pop()  # of a tube: a plain one
     while job is not None and job.expire_ms <= n.now_ms:
         job.state = ACTIVE
         remove(n, job, ledger.EXPIRED)  # V2.3
@@ -61,6 +64,12 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     if n.events is not None:
         n.events.delivered(now_ms, job, client)  # V4.5
     return job
+
+
+def is_take(n: Node, client: i64) -> bool:
+    """Whether the client waits in a TAKE, not in a GETJOB."""
+    waiter = n.waiters.get(client)
+    return waiter is not None and waiter.taker >= 0
 
 
 def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job]:

@@ -19,12 +19,12 @@ from mypy_extensions import i32, i64
 from tuque.core.ids import ID_BYTES, is_job_id
 from tuque.core.job import ACKED, ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.store.disk import Disk
+from tuque.store.window import Windowed
 
 _FIXED: Final = Struct("<I40sBBHIQIIHH")  # to the queue length
 _U32: Final = Struct("<I")
 FIXED_BYTES: Final = 72
 
-WINDOW_BYTES: Final = 4 << 20
 MAX_BULK_BYTES: Final = 600 << 20  # Disque takes bodies up to 512 MiB
 MAX_S: Final = (1 << 31) - 1
 
@@ -41,28 +41,15 @@ class BadJob(Exception):
 
 
 @final
-class AofReader:
+class AofReader(Windowed):
     """Walks the commands of the file; `argument` is that of the last LOADJOB or DELJOB."""
 
     def __init__(self, disk: Disk, path: str) -> None:
-        self.disk = disk
-        self.path = path
+        super().__init__(disk, path)
         self.size: i64 = disk.size(path)
         self.offset: i64 = 0
         self.argument = b""
-        self.window = b""
-        self.window_start: i64 = 0
         self.at: i64 = 0  # how far the command at `offset` was read
-
-    def bytes_at(self, offset: i64, size: i64) -> bytes:
-        """Bytes of the file, fewer only at its end."""
-        start = offset - self.window_start
-        if start < 0 or start + size > len(self.window):
-            want = size if size > WINDOW_BYTES else WINDOW_BYTES
-            self.window = self.disk.read(self.path, offset, want)
-            self.window_start = offset
-            start = 0
-        return self.window[start : start + size]
 
     def next(self) -> i64:
         """Read one command: LOAD, DELETE, OTHER, DONE, or CUT and BROKEN without moving."""

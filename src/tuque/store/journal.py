@@ -16,6 +16,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.store.disk import Disk
+from tuque.store.window import Windowed
 
 # Checklist for raising VERSION: (1) the new number is refused by older programs, so raise it
 # for any change that they would misread, and only then; (2) keep a reader for every older
@@ -41,8 +42,6 @@ FRAME_MAX_BYTES: Final = (1 << 32) - 1
 MANIFEST: Final = "manifest"
 RETIRED: Final = "manifest.off"  # a manifest that counts no more
 LOCK: Final = "lock"
-
-WINDOW_BYTES: Final = 4 << 20
 
 
 class JournalError(Exception):
@@ -164,29 +163,16 @@ BAD: Final = 2
 
 
 @final
-class FrameScanner:
+class FrameScanner(Windowed):
     """Walks the frames of one file from `offset`; `frame` is the last one found."""
 
     def __init__(self, disk: Disk, path: str, salt: bytes, offset: i64) -> None:
-        self.disk = disk
-        self.path = path
+        super().__init__(disk, path)
         self.salt_crc: int = zlib.crc32(salt)
         self.offset = offset
         self.size: i64 = disk.size(path)
         self.frame = Frame()
         self.reason = ""  # why the frame at `offset` is BAD
-        self.window = b""
-        self.window_start: i64 = 0
-
-    def bytes_at(self, offset: i64, size: i64) -> bytes:
-        """Bytes of the file, fewer only at its end."""
-        start = offset - self.window_start
-        if start < 0 or start + size > len(self.window):
-            want = size if size > WINDOW_BYTES else WINDOW_BYTES
-            self.window = self.disk.read(self.path, offset, want)
-            self.window_start = offset
-            start = 0
-        return self.window[start : start + size]
 
     def next(self) -> i64:
         """FOUND (and moved past it), DONE at the end of the file, BAD (and not moved)."""

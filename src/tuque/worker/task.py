@@ -174,34 +174,14 @@ class Task(Generic[P, R]):
     def add_now(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Adds a job with these options through the app's client."""
         body = self.body(options, args, kwargs)
-        return self.app.client.addjob(
-            options.queue,
-            body,
-            delay=_whole_seconds(options.delay_s),
-            retry=options.retry_s,
-            ttl=options.ttl_s,
-            replicate=options.replicate,
-            maxlen=options.maxlen,
-            pri=options.pri,
-            utube=options.utube,
-        )
+        return self.app.client.addjob(options.queue, body, **_asked(options))
 
     async def add_async(
         self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> str:
         """Adds a job with these options through the app's client for the running loop."""
         body = self.body(options, args, kwargs)
-        return await self.app.aio_client.addjob(
-            options.queue,
-            body,
-            delay=_whole_seconds(options.delay_s),
-            retry=options.retry_s,
-            ttl=options.ttl_s,
-            replicate=options.replicate,
-            maxlen=options.maxlen,
-            pri=options.pri,
-            utube=options.utube,
-        )
+        return await self.app.aio_client.addjob(options.queue, body, **_asked(options))
 
     def limits(self, envelope: Envelope, queue: str) -> Limits:
         """What applies to a job of this task that came out of `queue`."""
@@ -263,6 +243,30 @@ T = TypeVar("T")
 def _changed(value: T, default: T) -> T | None:
     """The value if it is not the task's default: the envelope carries only what differs."""
     return None if value == default else value
+
+
+class _Asked(TypedDict):
+    """What addjob is told of a task's options."""
+
+    delay: int | None
+    retry: int | None
+    ttl: int | None
+    replicate: int | None
+    maxlen: int | None
+    pri: int | None
+    utube: str | None
+
+
+def _asked(options: Options) -> _Asked:
+    return {
+        "delay": _whole_seconds(options.delay_s),
+        "retry": options.retry_s,
+        "ttl": options.ttl_s,
+        "replicate": options.replicate,
+        "maxlen": options.maxlen,
+        "pri": options.pri,
+        "utube": options.utube,
+    }
 
 
 def _whole_seconds(delay_s: float | None) -> int | None:
