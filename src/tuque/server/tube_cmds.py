@@ -59,6 +59,7 @@ from tuque.wire.tube_args import (
 
 WRONG: Final = b"ERR Wrong TUBE subcommand or number of arguments"
 BAD_COUNT: Final = b"ERR count must be a number from 0 to 4503599627370496"
+PLAIN: Final = PutSpec()  # no options given
 TIMEOUT_ONLY: Final = [b"TIMEOUT"]
 RELEASE_WORDS: Final = [b"DELAY", b"TOKEN"]
 
@@ -67,20 +68,35 @@ Sub = Callable[[Server, Client, Tubes, list[bytes]], None]
 
 def cmd_tube(s: Server, c: Client, args: list[bytes]) -> None:
     """[T15] TUBE subcommand [argument ...]; the first words are looked for in `SUBCOMMANDS`."""
+    count: i64 = len(args)
+    word = args[1]
+    try:
+        if word == b"PUT" and count >= 4:  # the frequent ones directly
+            put(s, c, tubes_of(s.n), args)
+        elif word == b"TAKE" and 3 <= count <= 5:
+            take(s, c, tubes_of(s.n), args)
+        elif word == b"ACK" and 4 <= count <= 6:
+            ack(s, c, tubes_of(s.n), args)
+        else:
+            run_word(s, c, args)
+    except TubeError as error:
+        raise refusal(error) from None
+
+
+def run_word(s: Server, c: Client, args: list[bytes]) -> None:
+    """Look the word up and run what it stands for."""
     count = len(args)
-    row = SUBCOMMANDS.get(args[1].upper())
+    word = args[1].upper()
+    row = SUBCOMMANDS.get(word)
     if row is None:
-        if args[1].upper() == b"HELP" and count == 2:
+        if word == b"HELP" and count == 2:
             reply_help(s, c, b"TUBE")
             return
         raise ArgError(WRONG)
     least, most, run = row
     if count < least or (most > 0 and count > most):
         raise ArgError(WRONG)
-    try:
-        run(s, c, tubes_of(s.n), args)
-    except TubeError as error:
-        raise refusal(error) from None
+    run(s, c, tubes_of(s.n), args)
 
 
 def check_growth(s: Server) -> None:
@@ -102,9 +118,10 @@ def create_tube(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
 def put(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE PUT tube body [options]: the task, null when the tube is full."""
     tube = tube_named(t, args[2])
-    spec = PutSpec()
+    spec = PLAIN
     form: i64 = 0
     if len(args) > 4:
+        spec = PutSpec()
         form = put_options(args, spec)
     check_growth(s)
     task = ops.put(s.n, t, tube, args[3], form, spec, c.number, c.put_serial + 1)
@@ -119,7 +136,9 @@ def put(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
 def take(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE TAKE tube [TIMEOUT sec]: the task, null when none came in time."""
     timeout_ms: i64 = -1  # for ever
-    if len(args) > 3:
+    if len(args) == 5 and args[3] == b"TIMEOUT":
+        timeout_ms = span_ms(args[4], b"TIMEOUT")
+    elif len(args) > 3:
         timeout_ms = span_ms(pairs(args, 3, TIMEOUT_ONLY)[b"TIMEOUT"], b"TIMEOUT")
     tube = tube_named(t, args[2])
     if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:

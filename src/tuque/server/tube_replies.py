@@ -2,22 +2,29 @@
 
 from typing import Final
 
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
 from tuque.core.job import Job
 from tuque.core.node import GOT_JOBS, NODE_LEAVING, Wake
-from tuque.core.task import STATUS_NAMES, TAKEN, Task
+from tuque.core.task import DELAYED, STATUS_NAMES, TAKEN, Task
 from tuque.server.clients import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state import Server
 from tuque.tubes.book import Tubes
 from tuque.tubes.errors import LEAVING, NOT_TAKEN, PAUSED, TubeError
 from tuque.tubes.options import PutDone
 from tuque.wire.args import ArgError
-from tuque.wire.resp import bulk_head
+from tuque.wire.resp import digits
 from tuque.wire.tube_args import FORM_NAMES
 
 NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
 
 SHORT: Final = 1024  # bytes of a body that are rather copied than passed on
-WHOLE: Final = b"*6\r\n:%d\r\n+%s\r\n$%d\r\n%s\r\n:%d\r\n$40\r\n%s\r\n+%s\r\n"
+# what stands between the values of a task, by status and by form
+STATES: Final[list[bytes]] = [
+    b"\r\n+%s\r\n$" % STATUS_NAMES.get(status, b"") for status in range(DELAYED + 1)
+]
+FORMS: Final[list[bytes]] = [b"\r\n+%s\r\n" % name for name in FORM_NAMES]
 
 # [T15.5] texts by which a first word is found that is not ERR
 BEGINS: Final[list[tuple[bytes, bytes]]] = [(b"Task ", b"NOTASK "), (b"Tube not found", b"NOTUBE ")]
@@ -26,17 +33,39 @@ WRONG: Final[list[bytes]] = [b" queue does not support touch", b" exists with th
 
 def put_task(out: list[bytes], task: Task) -> None:
     """[T15.3] A task as `[id, state, body, token, job id, form]`."""
-    token = task.token if task.status == TAKEN else 0
     body = task.body
-    status = STATUS_NAMES[task.status]
-    form = FORM_NAMES[task.form]
+    w = BytesWriter()
+    w.write(b"*6\r\n:")
+    write_int(w, task.number)
+    w.write(STATES[i64(task.status)])
+    write_int(w, len(body))
+    w.write(b"\r\n")
     if len(body) <= SHORT:
-        out.append(WHOLE % (task.number, status, len(body), body, token, task.id, form))
-        return
-    out.append(b"*6\r\n:%d\r\n+%s\r\n" % (task.number, status))
-    out.append(bulk_head(len(body)))
-    out.append(body)
-    out.append(b"\r\n:%d\r\n$40\r\n%s\r\n+%s\r\n" % (token, task.id, form))
+        w.write(body)
+    else:
+        out.append(w.getvalue())
+        out.append(body)
+        w = BytesWriter()
+    w.write(b"\r\n:")
+    write_int(w, task.token if task.status == TAKEN else i64(0))
+    w.write(b"\r\n$40\r\n")
+    w.write(task.id)
+    w.write(FORMS[i64(task.form)])
+    out.append(w.getvalue())
+
+
+def write_int(w: BytesWriter, value: i64) -> None:
+    """The digits of a number >= 0."""
+    size = digits(value)
+    at: i64 = len(w) + size
+    i: i64 = 0
+    while i < size:
+        w.append(48)
+        i += 1
+    while value > 0:
+        at -= 1
+        w[at] = u8(48 + value % 10)
+        value //= 10
 
 
 def put_tasks(out: list[bytes], tasks: list[Task]) -> None:

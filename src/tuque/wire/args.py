@@ -50,8 +50,27 @@ def timeout_ms(word: bytes) -> i64:
     return value
 
 
+def plain_int(word: bytes) -> i64:
+    """A number of 1 to 18 digits and nothing else; -1 for any other word."""
+    size: i64 = len(word)
+    if size == 0 or size > 18:
+        return -1
+    value: i64 = 0
+    i: i64 = 0
+    while i < size:
+        digit: i64 = word[i] - 48
+        if digit < 0 or digit > 9:
+            return -1
+        value = value * 10 + digit
+        i += 1
+    return value
+
+
 def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
     """An integer within the range, or the error."""
+    plain = plain_int(word)
+    if plain >= 0 and least <= plain <= most:
+        return plain
     value = strict_int(word)
     if value is None or value < least or value > most:
         raise ArgError(error)

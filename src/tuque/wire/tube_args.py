@@ -16,6 +16,7 @@ from tuque.wire.args import (
     SYNTAX,
     UTUBE_MAX,
     ArgError,
+    plain_int,
     ranged,
 )
 from tuque.wire.msgpack import MsgpackError, skip
@@ -46,6 +47,9 @@ FORM_NAMES: Final[list[bytes]] = [b"bytes", b"text", b"msgpack"]
 
 def span_ms(word: bytes, name: bytes) -> i64:
     """Seconds as ms, a part of one rounded up; more than 100 years are 100 years (T15.2)."""
+    seconds = plain_int(word)
+    if 0 <= seconds < MAX_MS // 1000:
+        return seconds * 1000
     whole, _, part = word.partition(b".")
     digits = whole + part
     if not digits.isdigit() or len(word) > DIGITS_MAX:
