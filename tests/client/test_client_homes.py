@@ -15,6 +15,7 @@ from tuque.client.tube_homes import HomeInfo, TubeCopy, TubeLoss
 from tuque.client.url import Address
 from tuque.errors import NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
 
+THERE = "has its home there"
 TASK = b"*6\r\n:7\r\n+READY\r\n$1\r\nx\r\n:0\r\n$3\r\nD-1\r\n+bytes\r\n"
 UUID = "0" * 8 + "-0000-4000-8000-" + "0" * 12
 
@@ -232,13 +233,44 @@ def test_a_home_that_is_gone_is_asked_for_anew(
 
 
 @pytest.mark.parametrize("said", [b"-NOQUORUM Tube 't': x\r\n", b"-READONLY x\r\n"])
-def test_other_refusals_are_the_callers(node: ScriptedNode, connect: Connect, said: bytes) -> None:
+def test_a_home_that_cannot_run_now_is_asked_again(
+    node: ScriptedNode, connect: Connect, said: bytes
+) -> None:
+    answers = [said, said, TASK]
+    node.answers["TUBE"] = lambda words: answers.pop(0)
+    assert connect(node.url).run(tubes.put("t", b"x")).number == 7
     node.answers["TUBE"] = said
-    client = connect(node.url)
     with pytest.raises(NoQuorum if b"QUORUM" in said else ReadOnly) as caught:
-        client.run(tubes.put("t", b"x"))
+        connect(node.url, timeout=0.2).run(tubes.put("t", b"x"))
     assert caught.value.retryable
-    assert node.count("TUBE") == 1
+
+
+def test_a_task_is_acked_in_the_session_that_took_it(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    """T20.5: its tube has moved, with who holds it, to a node where the client has another one."""
+    far = UUID.replace("4000", "4001")
+    joined: list[bytes] = []
+
+    def at_other(words: Words) -> bytes:
+        if words[1] == b"IDENTIFY":
+            joined.append(words[2] if len(words) > 2 else b"")
+            if words[2:] == [UUID.encode()] and len(joined) < 3:
+                return b"-ERR The UUID is unknown.\r\n"
+            return text_of(words[2].decode() if len(words) > 2 else far)
+        return TASK
+
+    node.answers["TUBE"] = tube_answers({b"TAKE": TASK, b"ACK": refusal(other_node.port)})
+    other_node.answers["TUBE"] = at_other
+    client = connect(node.url)
+    task = client.run(tubes.take("t", 0))
+    assert task is not None and task.session == UUID
+    client._homes.told(reply_error(f"TUBEHOME 127.0.0.1:{other_node.port} Tube 'u' {THERE}"))
+    assert client.run(tubes.take("u", 0)).session == far
+    assert client.run(tubes.ack("t", task)).session == UUID
+    assert joined == [UUID.encode(), b"", UUID.encode()]
+    stranger = connect(other_node.url)
+    assert stranger.run(tubes.ack("t", task)).session == far  # a stranger does not become one of us
 
 
 def test_who_does_not_discover_follows_nobody(

@@ -304,12 +304,15 @@ class Client(AsyncScans):
         """Sends what is not answered yet over one connection, which goes back to the pool after."""
         is_good = False
         try:
-            if any(call.in_session for call in asked):
-                await self._join(link, deadline_s)
+            in_session = any(call.in_session for call in asked)
+            if in_session:
+                await self._join(link, asked, deadline_s)
             for batch in pipeline.batches(asked[len(replies) :]):
                 until_s = self._answer_by_s(asked, batch, deadline_s, time.monotonic())
                 await link.exchange([call.args for call in batch], replies, until_s)
             is_good = True
+            if in_session:
+                self._sign(asked, replies, link.session)
         except ConnectionError as e:
             self._on_lost(link.address, e, time.monotonic())
             raise
@@ -320,13 +323,13 @@ class Client(AsyncScans):
         if self._refused(link.address, asked, replies, time.monotonic()):
             raise replies.pop()
 
-    async def _join(self, link: Link, deadline_s: float) -> None:
+    async def _join(self, link: Link, asked: list[Call[Any]], deadline_s: float) -> None:
         """Makes a connection one of this client's session of tubes."""
         async with self._joining:
-            session = self._session_at(link.address)
-            if not link.session or link.session != session:
-                await link.join(session, min(deadline_s, time.monotonic() + JOIN_S))
-                self._on_joined(link.address, link.session)
+            wanted = self._sessions_for(link.address, asked)
+            if not link.session or wanted[:1] != [link.session]:
+                await link.join(wanted, min(deadline_s, time.monotonic() + JOIN_S))
+                self._on_joined(link.address, link.session, wanted)
 
     async def dedicated(self, at: Address | None = None) -> Link:
         """A connection outside the pools, greeted; the caller closes it.
@@ -444,7 +447,7 @@ class Client(AsyncScans):
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
         self._blocking = Pool(None)
-        self._session, self._sessions = "", {}
+        self._session, self._sessions, self._own = "", {}, set()
         self._elsewhere: dict[Address, tuple[Pool, Pool]] = {}
         self._joining = asyncio.Lock()
         self._rng.seed()  # a forked child must not draw what its parent draws

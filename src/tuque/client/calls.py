@@ -42,7 +42,8 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     the node to hold the answer, None for ever. `wait_arg`: where in `args` that time stands, in ms,
     when the wait may be cut into slices; 0 otherwise; `waits_in_s`: it stands there in seconds.
     `fetches`: the answer is jobs handed out. `in_session`: it goes over a connection of this
-    client's session of tubes. `ends_connection`: no answer is the answer.
+    client's session of tubes, of the one named `session` if that is one of its own.
+    `ends_connection`: no answer is the answer.
     """
 
     args: tuple[Arg, ...]
@@ -55,6 +56,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     job_id: str | None = None
     fetches: bool = False
     in_session: bool = False
+    session: str = ""
     ends_connection: bool = False
 
     @property

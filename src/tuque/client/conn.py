@@ -82,9 +82,9 @@ def greeting(settings: Settings) -> list[Call[Any]]:
     return calls
 
 
-def joining(session: str) -> Iterator[tuple[Arg, ...]]:
-    """What makes a connection one of a session of tubes: that one, or if it is over a new one."""
-    if session:
+def joining(sessions: Iterable[str]) -> Iterator[tuple[Arg, ...]]:
+    """What makes a connection one of a session of tubes: the first that is known, or a new one."""
+    for session in sessions:
         yield "TUBE", "IDENTIFY", session
     yield "TUBE", "IDENTIFY"
 

@@ -24,6 +24,8 @@ from tuque.errors import (
     Leaving,
     Loading,
     NoNode,
+    NoQuorum,
+    ReadOnly,
     ReplyError,
     TubeHome,
 )
@@ -39,6 +41,7 @@ log = logging.getLogger("tuque.client")
 SLICE_S = 30.0
 SHORTEST_CONNECT_S = 0.05
 JOIN_S = 5.0  # for the answer that makes a connection one of a session of tubes
+TASK_WORDS = 6  # of an answer that is a task
 SHORTEST_WAIT_S = 0.005  # a wait with less left has ended
 
 
@@ -57,6 +60,7 @@ class Face:
         self._homes = Homes(is_on=settings.discover and not is_socket)
         self._session = ""  # of tubes, at the node joined last
         self._sessions: dict[Address, str] = {}
+        self._own: set[str] = set()  # sessions that this client is in, or was
         self._is_closed = False
         self._tls = _tls_context(settings) if settings.tls else None
 
@@ -130,6 +134,9 @@ class Face:
         last = replies[-1]
         if isinstance(last, TubeHome):
             return self._homes.told(last) is not None
+        if isinstance(last, NoQuorum | ReadOnly):
+            self._homes.forget(address)  # others may know of another home
+            return True
         return isinstance(last, Leaving | Loading)
 
     def _home_of(self, asked: list[Call[Any]]) -> Address | None:
@@ -156,18 +163,34 @@ class Face:
             raise error
         return address
 
-    def _session_at(self, address: Address) -> str:
-        """The session to join at a node: the one there before, else one that may be shared."""
-        return self._sessions.get(address) or self._session
+    def _sessions_for(self, address: Address, asked: list[Call[Any]]) -> list[str]:
+        """The sessions to join for these calls, the first that the node knows.
 
-    def _on_joined(self, address: Address, session: str) -> None:
+        A task that moved with its tube is held by the session that took it at the home before. Else
+        it is the one at this node, or one that may be shared with another.
+        """
+        named = [call.session for call in asked if call.session in self._own]
+        usual = self._sessions.get(address) or self._session
+        return list(dict.fromkeys(one for one in (*named[:1], usual) if one))
+
+    def _on_joined(self, address: Address, session: str, wanted: list[str]) -> None:
+        self._own.add(session)
+        if address in self._sessions and session in wanted:
+            return  # for a task that came from elsewhere
         self._session = session
         self._sessions = {**self._sessions, address: session}
 
     def _on_identified(self, session: str) -> None:
         """The session that was asked for, for all nodes that know it."""
+        self._own.add(session)
         self._session = session
         self._sessions = {}
+
+    def _sign(self, asked: list[Call[Any]], replies: list[Reply], session: str) -> None:
+        """Adds to tasks that were answered which session they were asked in."""
+        for call, reply in zip(asked, replies, strict=False):
+            if call.in_session and isinstance(reply, list) and len(reply) == TASK_WORDS:
+                reply.append(session)
 
     def _read(self, call: Call[T], reply: Reply, now_s: float) -> T:
         """The typed result of an answer; jobs are looked at for the node that made them."""

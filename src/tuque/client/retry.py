@@ -6,7 +6,20 @@ import random
 
 import msgspec
 
-from tuque.errors import ConnectionError, Error, Leaving, Loading, MaxClients, Timeout, TubeHome
+from tuque.errors import (
+    ConnectionError,
+    Error,
+    Leaving,
+    Loading,
+    MaxClients,
+    NoQuorum,
+    ReadOnly,
+    Timeout,
+    TubeHome,
+)
+
+# nothing was done, and time or another node will help
+NOT_NOW = (Leaving, Loading, MaxClients, TubeHome, NoQuorum, ReadOnly)
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +78,7 @@ class Tries:
             error.retryable = safe
             again = safe and not (sent and isinstance(error, Timeout))
         else:
-            again = isinstance(error, Leaving | Loading | MaxClients | TubeHome)
+            again = isinstance(error, NOT_NOW)
         attempts = self._retry.attempts
         if not again or (attempts is not None and self._count >= attempts):
             raise error

@@ -67,10 +67,13 @@ class Link:
                 raise
             raise self._closed(e.strerror or str(e)) from e
 
-    def join(self, session: str, deadline_s: float) -> None:
-        """Makes the connection one of that session of tubes; see `session` for which it became."""
+    def join(self, sessions: list[str], deadline_s: float) -> None:
+        """Makes the connection one of the first session of tubes that the node knows.
+
+        See `session` for which it became.
+        """
         replies: list[Reply] = []
-        for words in joining(session):
+        for words in joining(sessions):
             replies.clear()
             self.exchange([words], replies, deadline_s)
             if not isinstance(replies[0], Error):

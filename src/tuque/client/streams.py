@@ -76,10 +76,13 @@ class Link(asyncio.Protocol):
         finally:
             self._answered = None
 
-    async def join(self, session: str, deadline_s: float) -> None:
-        """Makes the connection one of that session of tubes; see `session` for which it became."""
+    async def join(self, sessions: list[str], deadline_s: float) -> None:
+        """Makes the connection one of the first session of tubes that the node knows.
+
+        See `session` for which it became.
+        """
         replies: list[Reply] = []
-        for words in joining(session):
+        for words in joining(sessions):
             replies.clear()
             await self.exchange([words], replies, deadline_s)
             if not isinstance(replies[0], Error):

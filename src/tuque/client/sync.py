@@ -294,12 +294,15 @@ class Client(Scans):
         """Sends what is not answered yet over one connection, which goes back to the pool after."""
         is_good = False
         try:
-            if any(call.in_session for call in asked):
-                self._join(link, deadline_s)
+            in_session = any(call.in_session for call in asked)
+            if in_session:
+                self._join(link, asked, deadline_s)
             for batch in pipeline.batches(asked[len(replies) :]):
                 until_s = self._answer_by_s(asked, batch, deadline_s, time.monotonic())
                 link.exchange([call.args for call in batch], replies, until_s)
             is_good = True
+            if in_session:
+                self._sign(asked, replies, link.session)
         except ConnectionError as e:
             self._on_lost(link.address, e, time.monotonic())
             raise
@@ -310,13 +313,13 @@ class Client(Scans):
         if self._refused(link.address, asked, replies, time.monotonic()):
             raise replies.pop()
 
-    def _join(self, link: Link, deadline_s: float) -> None:
+    def _join(self, link: Link, asked: list[Call[Any]], deadline_s: float) -> None:
         """Makes a connection one of this client's session of tubes."""
         with self._joining:
-            session = self._session_at(link.address)
-            if not link.session or link.session != session:
-                link.join(session, min(deadline_s, time.monotonic() + JOIN_S))
-                self._on_joined(link.address, link.session)
+            wanted = self._sessions_for(link.address, asked)
+            if not link.session or wanted[:1] != [link.session]:
+                link.join(wanted, min(deadline_s, time.monotonic() + JOIN_S))
+                self._on_joined(link.address, link.session, wanted)
 
     def dedicated(self, at: Address | None = None) -> Link:
         """A connection outside the pools, greeted; the caller closes it.
@@ -430,7 +433,7 @@ class Client(Scans):
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
         self._blocking = Pool(None)
-        self._session, self._sessions = "", {}
+        self._session, self._sessions, self._own = "", {}, set()
         self._elsewhere: dict[Address, tuple[Pool, Pool]] = {}
         self._joining = threading.Lock()
         self._rng.seed()  # a forked child must not draw what its parent draws

@@ -22,7 +22,7 @@ class TubeTask(msgspec.Struct, frozen=True):
 
     `number` is its id in the tube, `status` READY, TAKEN, DELAYED, BURIED or DONE, `token` the
     number of the take in force (0: none), `job_id` its id as a job, `form` what `data` holds:
-    bytes, text, or msgpack.
+    bytes, text, or msgpack, `session` the session of the client at the node that answered.
     """
 
     tube: str
@@ -32,6 +32,7 @@ class TubeTask(msgspec.Struct, frozen=True):
     token: int
     job_id: str
     form: str = "bytes"
+    session: str = ""
 
     @property
     def value(self) -> Any:
@@ -200,7 +201,13 @@ def touch(
     """
     args: list[Arg] = ["TUBE", "TOUCH", to_bytes(tube), _number(task), _seconds(increment) or "0"]
     args += _token(task)
-    return Call(args=tuple(args), parse=_task_of(tube), in_session=True, timeout_s=timeout)
+    return Call(
+        args=tuple(args),
+        parse=_task_of(tube),
+        in_session=True,
+        session=_session(task),
+        timeout_s=timeout,
+    )
 
 
 def bury(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
@@ -343,6 +350,10 @@ def _token(task: TaskRef) -> list[Arg]:
     return ["TOKEN", task.token] if isinstance(task, TubeTask) and task.token else []
 
 
+def _session(task: TaskRef) -> str:
+    return task.session if isinstance(task, TubeTask) else ""
+
+
 def _about(
     word: str,
     tube: Text,
@@ -355,7 +366,11 @@ def _about(
     args: list[Arg] = ["TUBE", word, to_bytes(tube), _number(task), *(option or [])]
     args += _token(task)
     return Call(
-        args=tuple(args), parse=_known_task_of(tube), in_session=in_session, timeout_s=timeout
+        args=tuple(args),
+        parse=_known_task_of(tube),
+        in_session=in_session,
+        session=_session(task),
+        timeout_s=timeout,
     )
 
 
@@ -365,9 +380,9 @@ class _Reader(msgspec.Struct, frozen=True):
     tube: str
 
     def known(self, reply: Reply) -> TubeTask:
-        number, status, data, token, job_id, form = reply
-        text = to_text(status), to_text(job_id), to_text(form)
-        return TubeTask(self.tube, number, text[0], data, token, text[1], text[2])
+        number, status, data, token, job_id, form, *session = reply
+        text = to_text(status), to_text(job_id), to_text(form), *session
+        return TubeTask(self.tube, number, text[0], data, token, *text[1:])
 
     def task(self, reply: Reply) -> TubeTask | None:
         return None if reply is None else self.known(reply)
