@@ -80,7 +80,9 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     """
     if isinstance(job, Task):
         policy_of(n).forget(n, job)
-    elif job.state == QUEUED:
+        drop_task(n, job, cause)
+        return
+    if job.state == QUEUED:
         job.state = ACKED
         n.queues[job.queue].left()  # G2.2
     elif job.state == WAIT_REPL:
@@ -106,6 +108,14 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
         n.delivered_amo.pop(job.id, None)
         if job.holders != 1 or len(n.custody) > 0:
             end_custody(n, job, cause)
+    n.ledger.leave(cause)  # G2.1
+
+
+def drop_task(n: Node, task: Task, cause: i64) -> None:
+    """[G2] The task, which its tube has let go, leaves timers and table."""
+    n.wheel.cancel(task)  # G2.3
+    del n.jobs[task.id]
+    n.job_bytes -= job_bytes(task)
     n.ledger.leave(cause)  # G2.1
 
 

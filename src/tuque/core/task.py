@@ -120,7 +120,9 @@ def state_of(status: i64) -> i64:
     """What a status is among the states of jobs."""
     if status == READY:
         return QUEUED
-    return ACKED if status == DONE else ACTIVE
+    if status == DONE:
+        return ACKED
+    return ACTIVE
 
 
 def arrow_table() -> bytes:
@@ -141,8 +143,9 @@ def is_arrow(old: i64, new: i64) -> bool:
 
 def whole_s(ms: i64) -> i32:
     """Seconds, rounded up, within the fields of a job."""
-    s = (ms + 999) // 1000
-    return i32(s if s < 0x7FFFFFFF else 0x7FFFFFFF)
+    if ms >= 0x7FFFFFFF * 1000:
+        return 0x7FFFFFFF  # as of most tasks: for ever
+    return i32((ms + 999) // 1000)
 
 
 def shift_task(task: Task, jump_ms: i64) -> None:

@@ -68,7 +68,10 @@ class Wheel:
 
     def arm(self, job: Job, now_ms: i64) -> None:
         """(Re)set the job's timer to what its fields say."""
-        at_ms = awake_ms(job)
+        self.set(job, awake_ms(job), now_ms)
+
+    def set(self, job: Job, at_ms: i64, now_ms: i64) -> None:
+        """(Re)set the job's timer to that instant, which its fields say."""
         level = level_of(at_ms - now_ms)
         key: i64 = ((at_ms >> shift_of(level)) << 2) | level
         if job.slot == key:

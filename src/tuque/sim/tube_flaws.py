@@ -42,9 +42,9 @@ def lanes_are_open() -> list[Patch]:
 
     def first(self: utube.UTube) -> Task | None:
         for lane in self.lanes.values():
-            if lane.order.count > 0:
+            if lane.count > 0:
                 self.last = lane
-                return lane.order.first()
+                return lane.first()
         return None
 
     return [(utube.UTube, "first", first)]

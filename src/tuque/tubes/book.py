@@ -108,6 +108,8 @@ class Tubes(Policy):
         self.by_uuid: dict[bytes, Session] = {}
         self.by_client: dict[int, Session] = {}
         self.session_ends: list[tuple[int, int]] = []  # heap of (instant, session number)
+        self.last_client: i64 = 0  # looked up last, and its session: calls come in bursts
+        self.last_session: Session | None = None
         # configuration (T10)
         self.ttr_ms: i64 = 0  # how long a session lives without connections
         self.in_replicaset = False
@@ -162,6 +164,13 @@ class Tubes(Policy):
         self.bytes_used -= PUT_BYTES + len(putter.body)
         putter.body = b""
 
+    def session_of_number(self, number: i64) -> Session | None:
+        """The session of that number, unless it is over."""
+        last = self.last_session
+        if last is not None and last.number == number:
+            return last
+        return self.sessions.get(number)
+
     def tube(self, name: bytes) -> Tube | None:
         """The tube of that name."""
         return self.by_name.get(name)
@@ -175,6 +184,6 @@ class Tubes(Policy):
         if seq < 0:
             seq = 0
         while seq < tube.change_seq and len(found) < most:
-            found.append(tube.ring[seq % CHANGES_MAX])
+            found.append(tube.noted(seq))
             seq += 1
         return found

@@ -44,7 +44,7 @@ class Driver:
 
     def took(self, task: Task) -> None:
         """`first` was taken; called before its status changes."""
-        self.ready.pop()
+        self.ready.took(task)
 
     def left(self, task: Task) -> None:
         """A READY task is no longer READY, out of turn; its status has changed already."""

@@ -12,7 +12,7 @@ from tuque.core.task import FAR, READY, TAKEN
 from tuque.tubes.book import Tubes
 from tuque.tubes.driver import Absent, Driver
 from tuque.tubes.errors import LONG_OPTION, LUA, NO_DRIVER_CLASS, OVERRIDING, TubeError
-from tuque.tubes.order import READY_BIT
+from tuque.tubes.order import DRIVER_BITS
 from tuque.tubes.states import arm
 from tuque.tubes.tube import Tube
 
@@ -51,7 +51,7 @@ def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver
 def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
     """The driver is the tube's and knows its tasks, as after a start."""
     for task in tube.tasks.values():
-        task.listed &= ~READY_BIT  # it stood in an order that is no more
+        task.listed &= ~DRIVER_BITS  # it stood in an order that is no more
         if task.status == READY:
             driver.enter(task)
         elif task.status == TAKEN:

@@ -48,6 +48,7 @@ NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or mor
 NO_COPIES: Final = b"ERR '%s' is a tube: its tasks have one copy, REPLICATE is 1"
 NO_OPTION: Final = b"ERR '%s' is a tube of type %s: it has no %s"
 NOT_TAKEN: Final = b"NOTTAKEN Task was not taken"
+PLAIN: Final = PutSpec()  # no options given
 
 
 @final
@@ -88,6 +89,9 @@ class TubePolicy(Tubes):
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
         """[T1] ADDJOB means put (T1.1): its options are the task's, defaults the tube's."""
         assert isinstance(q, Tube)
+        if spec.asked_ttl_s <= 0 and spec.asked_retry_s <= 0 and spec.delay_s <= 0:
+            if not spec.has_pri and not spec.has_utube:
+                return insert(n, self, q, body, BYTES, PLAIN)
         wanted = PutSpec()
         if spec.asked_ttl_s > 0:
             wanted.ttl_ms = spec.asked_ttl_s * 1000
@@ -108,9 +112,10 @@ class TubePolicy(Tubes):
             return None  # T19.2
         ops.settle(n, self)
         owner: i64 = 0
-        waiter = n.waiters.get(client)
-        if waiter is not None and waiter.taker >= 0:
-            owner = session_for(n, self, waiter.taker).number
+        if len(n.waiters) > 0:
+            waiter = n.waiters.get(client)
+            if waiter is not None and waiter.taker >= 0:
+                owner = session_for(n, self, waiter.taker).number
         return ops.take_first(n, self, q, client, owner)
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:

@@ -188,7 +188,9 @@ def touch(
 def longer(time_ms: i64, increment_ms: i64) -> i64:
     """A time that grew; far beyond 100 years it grows no more."""
     time_ms += increment_ms
-    return time_ms if time_ms < 2 * MAX_MS else 2 * MAX_MS
+    if time_ms > 2 * MAX_MS:
+        return 2 * MAX_MS
+    return time_ms
 
 
 def ack(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64 = 0) -> Task:

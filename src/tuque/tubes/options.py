@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.task import Task
 
@@ -26,6 +26,7 @@ class TubeOptions:
         self.sync: i64 = 1  # nodes that must have a change before it is answered (T18.5)
 
 
+@mypyc_attr(acyclic=True)
 class PutSpec:
     """Options of a put; -1, PRI_DEFAULT or None where the producer left the default (T5)."""
 
@@ -39,6 +40,7 @@ class PutSpec:
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Change:
     """One change of a task, as pollers read it; `seq` counts the changes of its tube."""
 

@@ -6,19 +6,25 @@ entry is passed over when it reaches the head. Knows nothing of tubes.
 """
 
 from heapq import heappop, heappush
-from typing import Final, final
+from typing import Final
 
-from mypy_extensions import i64, u8
+from mypy_extensions import i64, mypyc_attr, u8
 
 from tuque.core.task import Task
 
+# bits: a task may stand in orders of different bits
 READY_BIT: Final = 1
 BURIED_BIT: Final = 2
+HEAD_BIT: Final = 4
+DRIVER_BITS: Final = READY_BIT | HEAD_BIT  # of orders that go with the driver
 
 SLACK: Final = 64  # stale entries that do not matter
 _GONE: Final = Task(b"", b"", b"", 0, -1, 0, 0)  # fills slots already taken
 
 Key = tuple[int, int]
+Entry = tuple[int, int, Task]
+
+_NONE: Final[list[Entry]] = []  # most lines never have a heap; nothing is put into this one
 
 
 def key_of(task: Task) -> Key:
@@ -26,43 +32,34 @@ def key_of(task: Task) -> Key:
     return task.pri, task.number
 
 
-@final
-class Order:
-    """Tasks with the status `wanted`, each listed once.
+@mypyc_attr(acyclic=True)
+class Line:
+    """Tasks that were put in, first ones first; each stands here once, marked with `bit`."""
 
-    `bit` marks those that stand here; a task may stand in orders of different bits.
-    """
-
-    def __init__(self, wanted: i64, bit: i64) -> None:
-        self.wanted = wanted
+    def __init__(self, bit: i64) -> None:
         self.bit = u8(bit)
-        self.count: i64 = 0
         self.items: list[Task] = []
         self.head: i64 = 0
-        self.back: list[tuple[int, int, Task]] = []
+        self.back: list[Entry] = _NONE
 
-    def push(self, task: Task) -> None:
-        """Put a task in its place; its status is `wanted` already."""
-        self.count += 1
+    def add(self, task: Task) -> None:
+        """Put a task in its place, unless it stands there already."""
         if task.listed & self.bit:
-            return  # its old entry is right again
+            return
         task.listed |= self.bit
         items = self.items
         size: i64 = len(items)
         if size == self.head or is_before(items[size - 1], task):
             items.append(task)
-        else:
-            heappush(self.back, (task.pri, task.number, task))
+            return
+        if self.back is _NONE:
+            self.back = []
+        heappush(self.back, (task.pri, task.number, task))
 
-    def first(self) -> Task | None:
-        """The first task, nothing changed; None when there is none."""
-        items = self.items
-        while self.head < len(items) and items[self.head].status != self.wanted:
-            self.advance()
+    def top(self) -> Task | None:
+        """The first of all that stand here."""
         back = self.back
-        while len(back) > 0 and back[0][2].status != self.wanted:
-            back[0][2].listed &= ~self.bit
-            heappop(back)
+        items = self.items
         if self.head < len(items):
             task = items[self.head]
             if len(back) == 0 or not is_before(back[0][2], task):
@@ -71,51 +68,78 @@ class Order:
             return back[0][2]
         return None
 
-    def pop(self) -> Task | None:
-        """Take the first task out; the caller changes its status."""
-        task = self.first()
-        if task is None:
-            return None
-        self.count -= 1
-        if len(self.back) > 0 and self.back[0][2] is task:
-            task.listed &= ~self.bit
-            heappop(self.back)
-        else:
-            self.advance()
-        return task
-
-    def advance(self) -> None:
-        """Give up the slot at the head, and the slots before it when they are many."""
+    def drop(self, task: Task) -> None:
+        """Take out the one that `top` gives."""
+        task.listed &= ~self.bit
         items = self.items
-        items[self.head].listed &= ~self.bit
-        items[self.head] = _GONE
-        self.head += 1
-        if self.head == len(items):
-            items.clear()
-            self.head = 0
-        elif self.head >= 1024 and self.head * 2 >= len(items):
-            del items[: self.head]
-            self.head = 0
+        head = self.head
+        if head < len(items) and items[head] is task:
+            items[head] = _GONE
+            head += 1
+            if head == len(items):
+                items.clear()
+                head = 0
+            elif head >= 1024 and head * 2 >= len(items):
+                del items[:head]
+                head = 0
+            self.head = head
+        else:
+            heappop(self.back)
 
-    def left(self) -> None:
-        """A task left out of turn: its status is another one already."""
-        self.count -= 1
+    def size(self) -> i64:
+        """How many stand here."""
         size: i64 = len(self.items) - self.head + len(self.back)
-        if size > 2 * self.count + SLACK:
-            self.compact()
+        return size
 
-    def compact(self) -> None:
-        """Drop stale entries: they keep tasks in memory that are gone."""
-        found = self.listing()
+    def replace(self, tasks: list[Task]) -> None:
+        """Only these stand here from now on, in this order."""
         for i in range(self.head, len(self.items)):
             self.items[i].listed &= ~self.bit
         for entry in self.back:
             entry[2].listed &= ~self.bit
-        for task in found:
+        for task in tasks:
             task.listed |= self.bit
-        self.items = found
+        self.items = tasks
         self.head = 0
-        self.back = []
+        self.back = _NONE
+
+
+@mypyc_attr(acyclic=True)
+class Order(Line):
+    """Tasks with the status `wanted`."""
+
+    def __init__(self, wanted: i64, bit: i64) -> None:
+        super().__init__(bit)
+        self.wanted = wanted
+        self.count: i64 = 0
+
+    def push(self, task: Task) -> None:
+        """Put a task in its place; its status is `wanted` already."""
+        self.count += 1
+        self.add(task)
+
+    def first(self) -> Task | None:
+        """The first task, nothing changed; None when there is none."""
+        task = self.top()
+        while task is not None and task.status != self.wanted:
+            self.drop(task)
+            task = self.top()
+        return task
+
+    def took(self, task: Task) -> None:
+        """The one that `first` gave goes; the caller changes its status."""
+        self.count -= 1
+        self.drop(task)
+
+    def left(self) -> None:
+        """A task left out of turn: its status is another one already."""
+        self.count -= 1
+        if self.size() > 2 * self.count + SLACK:
+            self.compact()
+
+    def compact(self) -> None:
+        """Drop stale entries: they keep tasks in memory that are gone."""
+        self.replace(self.listing())
 
     def listing(self) -> list[Task]:
         """All tasks in order, nothing changed."""

@@ -15,11 +15,16 @@ from tuque.tubes.states import give_back
 
 def session_for(n: Node, t: Tubes, client: i64, user: bytes = b"") -> Session:
     """The client's session, made when it has none (T8.1)."""
+    last = t.last_session
+    if last is not None and client == t.last_client:
+        return last
     session = t.by_client.get(client)
     if session is None:
         session = make_session(n, t, user)
         session.clients[client] = None
         t.by_client[client] = session
+    t.last_client = client
+    t.last_session = session
     return session
 
 
@@ -69,6 +74,7 @@ def identify(n: Node, t: Tubes, client: i64, user: bytes, uuid: bytes | None) ->
         raise TubeError(LUA, UNKNOWN_UUID % dashed(uuid))
     if t.by_client.get(client) is not session:
         leave(n, t, client)
+        t.last_session = None
         session.clients[client] = None
         session.until_ms = FOR_EVER
         t.by_client[client] = session
@@ -101,6 +107,7 @@ def forget_puts(t: Tubes, client: i64) -> None:
 def leave(n: Node, t: Tubes, client: i64) -> None:
     """The connection leaves its session; after the last one its tasks go back (T8.2)."""
     session = t.by_client.pop(client, None)
+    t.last_session = None
     if session is None:
         return
     session.clients.pop(client, None)
@@ -115,6 +122,7 @@ def leave(n: Node, t: Tubes, client: i64) -> None:
 
 def end_session(n: Node, t: Tubes, session: Session) -> None:
     """The session is over: its tasks go back in the order of (tube, number) (T8.2)."""
+    t.last_session = None
     del t.sessions[session.number]
     del t.by_uuid[session.uuid]
     record_session(n, t, session, True)

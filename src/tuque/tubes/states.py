@@ -6,13 +6,13 @@ holder equal to the task. Who may ask for one is ops.py's.
 
 from typing import Final
 
-from mypy_extensions import i64, u8
+from mypy_extensions import i32, i64, u8
 
 from tuque.core import ledger
 from tuque.core.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
-from tuque.core.job import ACKED, DELIVERED, awake_ms
+from tuque.core.job import ACKED, DELIVERED
 from tuque.core.node import Node
-from tuque.core.procedures import mark_ready, register, unregister
+from tuque.core.procedures import drop_task, mark_ready, register
 from tuque.core.records import Records
 from tuque.core.task import (
     BURIED,
@@ -41,15 +41,16 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
     """Move the task along an arrow; timers, journal and notices are the caller's."""
     old = i64(task.status)
     assert is_arrow(old, to), "illegal change of status"
-    used = tube.driver.bytes_used
+    driver = tube.driver
+    used = driver.bytes_used
     if to == TAKEN:
-        tube.driver.took(task)
+        driver.took(task)
     task.status = u8(to)
     task.state = u8(state_of(to))
     if old == READY:
         tube.length -= 1
         if to != TAKEN:
-            tube.driver.left(task)
+            driver.left(task)
     elif old == DELAYED:
         tube.delayed -= 1
     elif old == BURIED:
@@ -57,7 +58,7 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
         tube.graves.left()
     if to == READY:
         tube.length += 1
-        tube.driver.enter(task)
+        driver.enter(task)
         if len(tube.waiters) > 0:
             mark_ready(n, tube)
     elif to == TAKEN:
@@ -71,17 +72,17 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
         tube.taken -= 1
         if task.owner != 0:
             disown(t, task)
-        tube.driver.freed(task)
+        driver.freed(task)
         if len(tube.waiters) > 0 and tube.length > 0:
             mark_ready(n, tube)  # its sub-queue may have more
-    t.bytes_used += tube.driver.bytes_used - used
+    t.bytes_used += driver.bytes_used - used
 
 
 def disown(t: Tubes, task: Task) -> None:
     """No session holds the task any more."""
-    session = t.sessions.get(task.owner)
+    session = t.session_of_number(task.owner)
     if session is not None:
-        session.taken.pop(task.id, None)
+        del session.taken[task.id]
     task.owner = 0
 
 
@@ -101,18 +102,20 @@ def arm(n: Node, t: Tubes, task: Task, at_ms: i64) -> None:
     if end_ms < at_ms:
         end_ms = at_ms
     task.expire_ms = end_ms
-    if awake_ms(task) <= n.now_ms:
+    if at_ms == 0:
+        at_ms = end_ms
+    if at_ms <= n.now_ms:
         t.overdue.append(task)
-    n.wheel.arm(task, n.now_ms)
+    n.wheel.set(task, at_ms, n.now_ms)
 
 
 def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: bytes) -> None:
     """Notice of a change for pollers, subscribers and the tube's callback (T12)."""
     if len(tube.ring) < CHANGES_MAX:
         t.bytes_used += CHANGE_BYTES
-    notice = tube.note(event, task.number, i64(task.status), n.now_ms)
+    tube.note(event, task.number, i64(task.status), n.now_ms)
     if tube.subscribers > 0 or len(tube.on_task_change) > 0:
-        t.told.append(Told(tube.name, notice, task))
+        t.told.append(Told(tube.name, tube.noted(tube.change_seq - 1), task))
 
 
 def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
@@ -128,8 +131,8 @@ def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
 
 def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: bytes) -> None:
     """The task is over: it leaves all tables; what histories hear of it is the caller's."""
-    unregister(n, task, cause)
-    tube.calls.moved -= 1
+    let_go(n, t, tube, task)
+    drop_task(n, task, cause)
     if not tube.is_temporary:
         if n.records is not None:
             n.records.remove(task.id, cause)
@@ -142,11 +145,16 @@ def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: bytes) -> 
 
 
 def forget(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """[G2] The task leaves the table of jobs: its tube lets go of it."""
+    """[G2] The task leaves the table of jobs by a command about all jobs (T11.3)."""
+    let_go(n, t, tube, task)
+    tube.calls.moved += 1
+
+
+def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The tube forgets the task."""
     change(n, t, tube, task, DONE)
     task.state = ACKED
     del tube.tasks[task.number]
-    tube.calls.moved += 1
     n.job_bytes -= TASK_BYTES
 
 
@@ -197,9 +205,10 @@ def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64)
     task.token = t.token
     task.taken_ms = now_ms
     task.owner = owner
-    session = t.sessions.get(owner)
-    if session is not None:
-        session.taken[task.id] = task
+    if owner != 0:
+        session = t.session_of_number(owner)
+        if session is not None:
+            session.taken[task.id] = task
     if task.delivered_count == 0:
         task.first_ms = now_ms
     else:
@@ -255,25 +264,26 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
     is_timed = tube.driver.is_timed
     ttl_ms = clamp(spec.ttl_ms, tube.ttl_ms)
     ttr_ms = clamp(spec.ttr_ms, tube.ttr_ms)
-    delay_ms = clamp(spec.delay_ms, 0) if is_timed else 0
+    delay_ms: i64 = 0
     pri: i64 = 0
     if is_timed:
-        pri = tube.pri if spec.pri == PRI_DEFAULT else spec.pri
-    id = n.ids.make((ttl_ms + 999) // 1000, 1)
+        delay_ms = clamp(spec.delay_ms, 0)
+        pri = tube.pri
+        if spec.pri != PRI_DEFAULT:
+            pri = spec.pri
+    id = n.ids.make(i64(whole_s(ttl_ms)), 1)
     task = Task(id, tube.name, body, n.next_ctime_ns(), number, pri, form)
     if tube.driver.is_keyed and spec.utube is not None:
         task.subqueue = spec.utube
     task.created_ms = now_ms
     task.ttr_ms = ttr_ms
-    task.retry_s = whole_s(ttr_ms if ttr_ms > 0 else 1)
+    task.retry_s = whole_s(ttr_ms) if ttr_ms > 0 else i32(1)
     if is_timed:
         task.ttl_ms = ttl_ms + delay_ms
         task.dead_ms = now_ms + task.ttl_ms
-        task.delay_s = whole_s(delay_ms)
-    task.expire_ms = now_ms + MAX_MS if task.dead_ms == FAR else task.dead_ms
+        if delay_ms > 0:
+            task.delay_s = whole_s(delay_ms)
     enter(n, tube, task, ledger.CREATED)
-    if n.events is not None:
-        n.events.added(now_ms, task)
     tube.calls.put += 1
     tube.jobs_in += 1
     tube.atime_ms = now_ms
@@ -283,6 +293,8 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
     else:
         change(n, t, tube, task, READY)
         arm(n, t, task, 0)
+    if n.events is not None:
+        n.events.added(now_ms, task)
     record_new(n, tube, task)
     tell(n, t, tube, task, b"put")
     return task
@@ -301,7 +313,9 @@ def clamp(asked_ms: i64, default_ms: i64) -> i64:
         return default_ms
     if asked_ms < 0:
         return 0
-    return asked_ms if asked_ms < MAX_MS else MAX_MS
+    if asked_ms > MAX_MS:
+        return MAX_MS
+    return asked_ms
 
 
 def admit(n: Node, t: Tubes, tube: Tube) -> None:

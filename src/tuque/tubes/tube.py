@@ -20,7 +20,7 @@ from tuque.tubes.options import CHANGES_MAX, Change, Putter
 from tuque.tubes.order import BURIED_BIT, Order
 
 TUBE_BYTES: Final = 4000
-CHANGE_BYTES: Final = 110
+CHANGE_BYTES: Final = 85
 TRAIL_BYTES: Final = 40  # a change that followers may still have to be told of
 
 
@@ -139,16 +139,24 @@ class Tube(Queue):
         """Whether a put must wait, or is refused (T7)."""
         return self.driver.has_room_limit and self.capacity > 0 and len(self.tasks) >= self.capacity
 
-    def note(self, event: bytes, number: i64, status: i64, now_ms: i64) -> Change:
-        """Keep a notice of a change among the last ones (T12)."""
+    def note(self, event: bytes, number: i64, status: i64, now_ms: i64) -> None:
+        """Keep a notice of a change among the last ones (T12), in the place of the oldest."""
         seq = self.change_seq
         self.change_seq = seq + 1
-        change = Change(seq, event, number, status, now_ms)
         if seq < CHANGES_MAX:
-            self.ring.append(change)
-        else:
-            self.ring[seq % CHANGES_MAX] = change
-        return change
+            self.ring.append(Change(seq, event, number, status, now_ms))
+            return
+        change = self.ring[seq % CHANGES_MAX]
+        change.seq = seq
+        change.event = event
+        change.number = number
+        change.status = status
+        change.at_ms = now_ms
+
+    def noted(self, seq: i64) -> Change:
+        """The notice of that number, one of the last; a copy, for its place is used again."""
+        change = self.ring[seq % CHANGES_MAX]
+        return Change(change.seq, change.event, change.number, change.status, change.at_ms)
 
     # jobs that are no tasks
 

@@ -1,32 +1,34 @@
 """The types with sub-queues: of each at most one task is TAKEN (SPEC T3.4).
 
-Every sub-queue has an order of its own, a lane. The first tasks of idle lanes lie in one heap,
-so that a take costs the same whatever waits behind busy ones.
+Every sub-queue has an order of its own, a lane. The first tasks of idle lanes stand in one
+line, so that a take costs the same whatever waits behind busy ones.
 """
 
-from heapq import heapify, heappop, heappush
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.task import READY, Task
 from tuque.tubes.driver import Driver
-from tuque.tubes.order import READY_BIT, Order
+from tuque.tubes.order import HEAD_BIT, READY_BIT, SLACK, Line, Order, key_of
 
 LANE_BYTES: Final = 500
-HEADS_SLACK: Final = 1024
-UNLISTED: Final = -1
 
 
 @final
-class Lane:
-    """One sub-queue."""
+@mypyc_attr(acyclic=True)
+class Lane(Order):
+    """One sub-queue: the order of its READY tasks."""
 
     def __init__(self, key: bytes) -> None:
+        super().__init__(READY, READY_BIT)
         self.key = key
-        self.order = Order(READY, READY_BIT)
         self.taken: i64 = 0
-        self.listed: i64 = UNLISTED  # number of its task in the heap of heads
+
+    def cost(self) -> i64:
+        """What it costs beside its tasks (M1)."""
+        size: i64 = len(self.key)
+        return LANE_BYTES + size
 
 
 class UTube(Driver):
@@ -36,7 +38,7 @@ class UTube(Driver):
         super().__init__()
         self.is_keyed = True
         self.lanes: dict[bytes, Lane] = {}
-        self.heads: list[tuple[int, int, bytes]] = []  # heap of (pri, number, key)
+        self.heads = Line(HEAD_BIT)  # the first task of each idle lane, and stale entries
         self.last: Lane | None = None  # the one looked up last: a take needs it twice
 
     def lane(self, key: bytes) -> Lane:
@@ -45,7 +47,7 @@ class UTube(Driver):
         if lane is None:
             lane = Lane(key)
             self.lanes[key] = lane
-            self.bytes_used += LANE_BYTES + len(key)
+            self.bytes_used += lane.cost()
         return lane
 
     def enter(self, task: Task) -> None:
@@ -53,9 +55,9 @@ class UTube(Driver):
         lane = self.lane(task.subqueue)
         self.last = lane
         task.subqueue = lane.key  # all tasks of a lane share one key object
-        lane.order.push(task)
+        lane.push(task)
         if lane.taken == 0:
-            self.list_head(lane)
+            self.show(lane)
 
     def known(self, key: bytes) -> Lane:
         """The sub-queue of a task that it has."""
@@ -66,50 +68,50 @@ class UTube(Driver):
         self.last = lane
         return lane
 
-    def list_head(self, lane: Lane) -> None:
+    def show(self, lane: Lane) -> None:
         """Put the first task of an idle lane among the heads, unless it stands there."""
-        task = lane.order.first()
-        if task is None or lane.listed == task.number:
-            return
-        lane.listed = task.number
-        heappush(self.heads, (task.pri, task.number, lane.key))
-        if len(self.heads) > 2 * len(self.lanes) + HEADS_SLACK:
+        task = lane.first()
+        if task is not None and task.listed & HEAD_BIT == 0:
+            self.heads.add(task)
             self.drop_stale()
 
     def drop_stale(self) -> None:
-        """Make the heap of heads anew, without entries that no lane stands by."""
-        heads: list[tuple[int, int, bytes]] = []
+        """When most heads are none any more, let them go: they keep tasks in memory."""
+        lanes: i64 = len(self.lanes)
+        if self.heads.size() <= 2 * lanes + SLACK:
+            return
+        found: list[Task] = []
         for lane in self.lanes.values():
-            task = lane.order.first()
+            task = lane.first()
             if lane.taken == 0 and task is not None:
-                lane.listed = task.number
-                heads.append((task.pri, task.number, lane.key))
-        heapify(heads)
-        self.heads = heads
+                found.append(task)
+        found.sort(key=key_of)
+        self.heads.replace(found)
 
     def first(self) -> Task | None:
-        """The first task of an idle lane."""
+        """The first task of an idle lane; one before it would stand before it among the heads."""
         heads = self.heads
-        while len(heads) > 0:
-            number: i64 = heads[0][1]
-            lane = self.lanes.get(heads[0][2])
-            if lane is not None and lane.taken == 0 and lane.listed == number:
-                self.last = lane
-                return lane.order.first()
-            heappop(heads)
+        task = heads.top()
+        while task is not None:
+            if task.status == READY and self.known(task.subqueue).taken == 0:
+                return task
+            heads.drop(task)
+            task = heads.top()
         return None
 
     def took(self, task: Task) -> None:
         """`first` was taken: its lane is busy."""
+        if self.heads.top() is task:
+            self.heads.drop(task)
         lane = self.known(task.subqueue)
-        lane.order.pop()
+        lane.first()  # what stands before it is stale
+        lane.took(task)
         lane.taken += 1
-        lane.listed = UNLISTED
 
     def left(self, task: Task) -> None:
         """A READY task of the lane is none any more."""
         lane = self.known(task.subqueue)
-        lane.order.left()
+        lane.left()
         self.settle(lane)
 
     def freed(self, task: Task) -> None:
@@ -128,20 +130,22 @@ class UTube(Driver):
         """An idle lane shows its first task; one with nothing goes."""
         if lane.taken > 0:
             return
-        if lane.order.count > 0:
-            self.list_head(lane)
-        else:
-            lane.order.compact()  # buried tasks of it may come back, to another lane
-            del self.lanes[lane.key]
-            self.last = None
-            self.bytes_used -= LANE_BYTES + len(lane.key)
+        if lane.count > 0:
+            self.show(lane)
+            return
+        if lane.size() > 0:
+            lane.compact()  # buried tasks of it may come back, to another lane
+        del self.lanes[lane.key]
+        self.last = None
+        self.bytes_used -= lane.cost()
+        self.drop_stale()
 
     def listing(self) -> list[Task]:
         """All READY tasks, those of busy lanes among them."""
         found: list[Task] = []
         for lane in self.lanes.values():
-            found.extend(lane.order.listing())
-        found.sort(key=place)
+            found.extend(lane.listing())
+        found.sort(key=key_of)
         return found
 
     def check(self, taken: list[Task]) -> None:
@@ -150,17 +154,22 @@ class UTube(Driver):
         for task in taken:
             assert task.subqueue not in busy, "two TAKEN tasks of one sub-queue"
             busy[task.subqueue] = 1
+        heads: dict[int, Task] = {}
+        for task in self.heads.items[self.heads.head :]:
+            heads[task.number] = task
+        for entry in self.heads.back:
+            heads[entry[1]] = entry[2]
         used: i64 = 0
         for key, lane in self.lanes.items():
-            used += LANE_BYTES + len(key)
+            used += lane.cost()
             assert lane.taken == busy.get(key, 0), "busy sub-queue"
-            listing = lane.order.listing()
-            assert len(listing) == lane.order.count, "order of a sub-queue"
-            assert lane.taken + lane.order.count > 0, "sub-queue without tasks"
+            listing = lane.listing()
+            assert len(listing) == lane.count, "order of a sub-queue"
+            assert lane.taken + lane.count > 0, "sub-queue without tasks"
             if lane.taken == 0:
                 head = listing[0]
-                assert lane.listed == head.number, "head of a sub-queue"
-                assert (head.pri, head.number, key) in self.heads, "head without its place"
+                assert head.listed & HEAD_BIT, "head of a sub-queue"
+                assert heads.get(head.number) is head, "head without its place"
         for key in busy:
             assert key in self.lanes, "busy sub-queue is unknown"
         assert used == self.bytes_used, "bytes of sub-queues"
@@ -173,8 +182,3 @@ class UTubeTtl(UTube):
     def __init__(self) -> None:
         super().__init__()
         self.is_timed = True
-
-
-def place(task: Task) -> tuple[int, int]:
-    """Sort key of the order."""
-    return task.pri, task.number
