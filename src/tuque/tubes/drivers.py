@@ -51,7 +51,7 @@ def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver
 def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
     """The driver is the tube's and knows its tasks, as after a start."""
     for task in tube.tasks.values():
-        task.listed &= ~DRIVER_BITS  # it stood in an order that is no more
+        task.listed &= 0xFF ^ DRIVER_BITS  # it stood in an order that is no more
         if task.status == READY:
             driver.enter(task)
         elif task.status == TAKEN:
