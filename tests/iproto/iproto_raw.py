@@ -193,3 +193,10 @@ class IprotoBox(PumpBox):
         for conn in self.conns:
             conn.close()
         super().close()
+
+
+def login(box: IprotoBox, name: str) -> Conn:
+    """A connection of that user, whose password is the first letter."""
+    conn = box.conn()
+    assert conn.log_in(name, name[0]).code == 0
+    return conn

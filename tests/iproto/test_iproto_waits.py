@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from iproto_raw import Conn, IprotoBox, Said
+from iproto_raw import Conn, IprotoBox, Said, login
 from raw_resp import encode
 
 from tuque.core.deliver import wake_all
 from tuque.core.node import NODE_LEAVING
-from tuque.server.iproto_users import read_users
 
 PUT, TAKE, ACK = "queue.tube.t:put", "queue.tube.t:take", "queue.tube.t:ack"
 NOT_TAKEN = (32, "Task was not taken")
@@ -242,24 +240,6 @@ def test_a_take_that_waits_is_for_the_session_of_then(box: IprotoBox) -> None:
 
 
 # ---- users
-
-
-@pytest.fixture
-def guarded(tmp_path: Path) -> Any:
-    """A pump with three users: admin, bob and eve."""
-    box = IprotoBox(tmp_path)
-    path = tmp_path / "users"
-    path.write_text("admin a all\nbob b role:readers\neve e role:writers role:readers\n")
-    box.server.users = read_users(str(path))
-    yield box
-    box.close()
-
-
-def login(box: IprotoBox, name: str) -> Conn:
-    """A connection of that user, whose password is the first letter."""
-    conn = box.conn()
-    assert conn.log_in(name, name[0]).code == 0
-    return conn
 
 
 def test_grants(guarded: IprotoBox) -> None:

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from real_server import RealServer
+from sink_lab import journaled
 from spark_history import write_history
+
+from tuque import Client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +23,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from spark_here import local_session
 
     yield from local_session(tmp_path_factory.mktemp("spark"))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RealServer]:
+    """A broker of the test's own, with a journal that is synced before an answer."""
+    running = journaled(tmp_path / "node")
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def client(broker: RealServer) -> Iterator[Client]:
+    with Client(f"tuque://127.0.0.1:{broker.port}") as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

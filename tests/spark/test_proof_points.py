@@ -5,7 +5,6 @@ Short: one kill each. tests/e2e/spark_chaos_points.py kills again and again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,20 +16,13 @@ pytest.importorskip("pyarrow")
 import dying
 from cluster_driver import assert_once, drain, fill, left
 from real_server import RealServer
-from sink_lab import journaled, use_sink
+from sink_lab import use_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 JOBS = 800
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RealServer]:
-    running = journaled(tmp_path / "node")
-    yield running
-    running.end()
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from raw_resp import wait_for
@@ -17,21 +15,6 @@ from tuque.spark.errors import SourceError
 from tuque.spark.source_ids import IdsOffset, Taken
 
 OF_DISQUE = {"HELLO", "GETJOB", "SHOW", "WORKING", "ACKJOB", "QLEN"}
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RealServer]:
-    (tmp_path / "node").mkdir()
-    server = RealServer(tmp_path / "node", "--appendonly", "yes", "--appendfsync", "always")
-    server.start()
-    yield server
-    server.end()
-
-
-@pytest.fixture
-def client(broker: RealServer) -> Iterator[Client]:
-    with Client(f"tuque://127.0.0.1:{broker.port}") as client:
-        yield client
 
 
 def options(broker: RealServer, **more: str) -> source_options.SourceOptions:

@@ -30,15 +30,6 @@ JOURNAL = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RealServer]:
-    (tmp_path / "node").mkdir()
-    server = RealServer(tmp_path / "node", *JOURNAL)
-    server.start()
-    yield server
-    server.end()
-
-
-@pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RealCluster]:
     running = RealCluster(tmp_path / "nodes", 3, *JOURNAL)
     try:

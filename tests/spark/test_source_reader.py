@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,21 +47,6 @@ SCHEMA = StructType(
         for name, kind in (column.split() for column in source_options.COLUMNS.split(","))
     ]
 )
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RealServer]:
-    (tmp_path / "node").mkdir()
-    server = RealServer(tmp_path / "node", "--appendonly", "yes", "--appendfsync", "always")
-    server.start()
-    yield server
-    server.end()
-
-
-@pytest.fixture
-def client(broker: RealServer) -> Iterator[Client]:
-    with Client(f"tuque://127.0.0.1:{broker.port}") as client:
-        yield client
 
 
 def options(broker: RealServer, streams: bool = True, **more: str) -> source_options.SourceOptions:

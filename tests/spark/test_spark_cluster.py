@@ -28,15 +28,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
         yield running
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RealServer]:
-    (tmp_path / "node").mkdir()
-    server = RealServer(tmp_path / "node")
-    server.start()
-    yield server
-    server.end()
-
-
 def test_source_on_two_hosts_with_an_executor_killed(
     cluster: SparkCluster, broker: RealServer, tmp_path: Path
 ) -> None:

@@ -57,15 +57,6 @@ spark.stop()
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RealServer]:
-    (tmp_path / "node").mkdir()
-    server = RealServer(tmp_path / "node")
-    server.start()
-    yield server
-    server.end()
-
-
-@pytest.fixture
 def remote(tmp_path: Path) -> Iterator[str]:
     """The address of a Connect server that `tuque spark submit` started."""
     port = free_port("127.0.0.1")

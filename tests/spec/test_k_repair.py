@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
+from cluster_lab import Lab, believed, copies
 
 from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.job import ACKED, QUEUED
@@ -28,17 +28,6 @@ def settle(lab: Lab, limit_ms: int = 20_000) -> int:
         lab.pass_ms(50)
         assert lab.now_ms - start_ms < limit_ms, f"{left(lab)} left"
     return lab.now_ms - start_ms
-
-
-def copies(lab: Lab, id: bytes) -> list[int]:
-    """The nodes with an open copy."""
-    return [i for i, n in enumerate(lab.nodes) if id in n.jobs and n.jobs[id].state != ACKED]
-
-
-def believed(lab: Lab, i: int, id: bytes) -> list[int]:
-    """The nodes that node i believes to have a copy."""
-    holders = lab.nodes[i].jobs[id].holders
-    return [k for k in range(len(lab.nodes)) if holders >> lab.slot(i, k) & 1]
 
 
 def lose(lab: Lab, i: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from tuque.core import readback as back
 from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.deliver import on_getjob, set_pause
 from tuque.core.job import Job
@@ -199,3 +200,14 @@ def restarted(disk: Disk, now_ms: int, seed: int = 1) -> Lab:
     lab = Lab(disk, now_ms=now_ms, seed=seed)
     lab.start()
     return lab
+
+
+def decode_all(payload: bytes) -> list[back.Record]:
+    """The records in these bytes."""
+    found = []
+    pos = 0
+    while pos < len(payload):
+        r = back.Record()
+        pos = back.decode(payload, pos, r)
+        found.append(r)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from journal_lab import decode_all
 
 from tuque.core import readback as back
 from tuque.core import records as rec
@@ -15,16 +16,6 @@ from tuque.core.leases import Batch, Group, gone
 IDS = st.binary(min_size=40, max_size=40)
 NAMES = st.binary(min_size=1, max_size=255)
 I64 = st.integers(1, 2**63 - 1)
-
-
-def decode_all(payload: bytes) -> list[back.Record]:
-    found = []
-    pos = 0
-    while pos < len(payload):
-        r = back.Record()
-        pos = back.decode(payload, pos, r)
-        found.append(r)
-    return found
 
 
 @st.composite

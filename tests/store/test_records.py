@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from journal_lab import decode_all
 
 from tuque.core import readback as back
 from tuque.core import records as rec
@@ -42,16 +43,6 @@ def jobs(draw: st.DrawFn) -> Job:
 
 CHANGING = "id state flags qtime_ms nacks deliveries delivered_count first_ms last_ms".split()
 WHOLE = [*CHANGING, *"queue body repl retry_s delay_s ctime_ns expire_ms".split()]
-
-
-def decode_all(payload: bytes) -> list[back.Record]:
-    found = []
-    pos = 0
-    while pos < len(payload):
-        r = back.Record()
-        pos = back.decode(payload, pos, r)
-        found.append(r)
-    return found
 
 
 @given(st.lists(jobs(), min_size=1, max_size=4))

@@ -13,7 +13,7 @@ from tuque.core import bus
 from tuque.core.copies import on_reach_changed
 from tuque.core.deliver import on_getjob, serve_ready, wait
 from tuque.core.drain import set_leaving
-from tuque.core.job import Job
+from tuque.core.job import ACKED, Job
 from tuque.core.msgs import AnyMessage
 from tuque.core.node import Added, Node
 from tuque.core.peers import set_reachable, slot_for
@@ -327,3 +327,14 @@ class Lab:
     def states_of(self, id: bytes) -> list[int]:
         """Its state on each of the nodes, -1 where it is unknown."""
         return [int(n.jobs[id].state) if id in n.jobs else -1 for n in self.nodes]
+
+
+def copies(lab: Lab, id: bytes) -> list[int]:
+    """The nodes with an open copy."""
+    return [i for i, n in enumerate(lab.nodes) if id in n.jobs and n.jobs[id].state != ACKED]
+
+
+def believed(lab: Lab, i: int, id: bytes) -> list[int]:
+    """The nodes that node i believes to have a copy."""
+    holders = lab.nodes[i].jobs[id].holders
+    return [k for k in range(len(lab.nodes)) if holders >> lab.slot(i, k) & 1]
