@@ -14,13 +14,14 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from tuque.client.leases import LeaseInfo
 from tuque.client.sync import Client
 from tuque.client.url import Address
-from tuque.errors import Fenced, Leaving, NoBatch, NoGroup, ReplyError
+from tuque.errors import Error, Fenced, Leaving, NoBatch, NoGroup, ReplyError
 from tuque.spark.errors import SourceError
 from tuque.spark.source_nodes import PAUSE_S, AwayError, Node
 from tuque.spark.source_options import SourceOptions
@@ -309,15 +310,9 @@ class Leases:
     def _beat(self, place: Place) -> None:
         if not place.has_beats:
             place.has_beats = True
-            threading.Thread(target=self._beats, args=(place,), daemon=True).start()
-
-    def _beats(self, place: Place) -> None:
-        """Renews the lease for as long as this process of the driver lives."""
-        node = self._node(place.node.address)
-        while True:
-            time.sleep(self.options.heartbeat_ms / 1000)
-            with suppress(ReplyError, AwayError):  # the query itself is told why
-                node.try_now(lambda c: c.lease_touch(self.options.group, place.epoch))
+            known = (weakref.ref(self), place, self._node(place.node.address), self.options)
+            name = f"heartbeat {self.options.group} {place.node.address}"
+            threading.Thread(target=beats, args=known, name=name, daemon=True).start()
 
     def backlog(self) -> dict[str, int] | None:
         """For the progress of the query; None when no node has the group."""
@@ -331,6 +326,15 @@ class Leases:
             "nodes": len(infos),
             "nodes_away": len(self.unmet) + len(self.places) - len(infos),
         }
+
+
+def beats(leases: weakref.ref[Leases], place: Place, node: Node, options: SourceOptions) -> None:
+    """Renews the lease of one node until the query, or the process of its driver, is gone."""
+    while leases() is not None:
+        time.sleep(options.heartbeat_ms / 1000)
+        with suppress(Error, AwayError):  # the query itself is told why
+            node.try_now(lambda c: c.lease_touch(options.group, place.epoch))
+    node.close()
 
 
 def fenced(group: str, err: Fenced) -> SourceError:
