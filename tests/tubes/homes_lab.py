@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from cluster_lab import Lab
+from cluster_lab import Lab, name_of
 
 from tuque.core.deliver import serve_ready
-from tuque.core.node import Wake
+from tuque.core.node import Node, Wake
+from tuque.core.peers import slot_for
 from tuque.core.procedures import check
 from tuque.core.task import Task
 from tuque.tubes import ops
@@ -23,6 +24,20 @@ BEAT_MS = 500
 
 class HomesLab(Lab):
     """A lab whose nodes have tubes, and say heartbeats while time passes."""
+
+    def born(self, i: int) -> Node:
+        """A node with its journal; after its first start it knows who the others are (K1.1)."""
+        self.lives[i] += 1
+        n = Node(name_of(i), b"seed %d %d" % (i, self.lives[i]), self.now_ms)
+        if self.lives[i] > 1:
+            for b in range(len(self.nodes)):
+                if b != i:
+                    n.others |= 1 << slot_for(n, name_of(b))
+        tubes_of(n)
+        if self.journals:
+            self.journals[i].load(n)
+        self.is_blank[i] = not n.remembers
+        return n
 
     def t(self, i: int) -> Tubes:
         """The tubes of node i."""

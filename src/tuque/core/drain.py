@@ -49,6 +49,8 @@ def set_leaving(n: Node, is_leaving: bool) -> None:
     if is_leaving == n.is_leaving:
         return
     n.is_leaving = is_leaving
+    if n.policy is not None:
+        n.policy.on_reach(n)  # homes of tubes go, too
     state = n.losses
     state.leaves = {}
     state.leave_ids = []

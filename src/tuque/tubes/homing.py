@@ -270,7 +270,9 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
     if not may_run:
         return
     if not knows_enough(n, t):
-        later(t, t.start_ms + 2 * n.limits.node_timeout_ms)
+        alone_ms = t.start_ms + 2 * n.limits.node_timeout_ms  # of two nodes (T19.4)
+        if alone_ms > n.now_ms:
+            later(t, alone_ms)
         return
     if tube.run_ms != 0 and not may_run_forced(n, tube):
         assert tube.state == STARTUP, "forced, and not about to run"

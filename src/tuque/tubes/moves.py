@@ -236,6 +236,7 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
         raise TubeError(LUA, NO_COPY % tube.name)
     claim = ask_nodes(n, t, tube.name, client, serial, tube.epoch + 1)
     if claim.waiting == 0:
+        del t.claims[claim.number]
         decide_force(n, t, claim)
 
 

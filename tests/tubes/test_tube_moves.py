@@ -1,0 +1,594 @@
+"""Homes that move: planned, by force, because of read-only or leaving nodes (SPEC T19 to T22)."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+from homes_lab import HomesLab
+
+from tuque.core.drain import drain_left
+from tuque.core.node import HOME_MOVED
+from tuque.tubes import admin, ops, sessions
+from tuque.tubes.errors import HomeError, TubeError
+from tuque.tubes.homes import lag_of, set_read_only, state_of_node, synced
+from tuque.tubes.options import PutSpec
+from tuque.tubes.sessions import identify
+
+
+def test_force_after_the_home_died() -> None:
+    """T21.1 At the node that is to be home, when the home cannot be reached."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    for i in range(10):
+        lab.put(0, b"body %d" % i)
+    lab.run()
+    lab.live(1000)
+    with pytest.raises(TubeError):
+        lab.move(1, 2)
+    lab.force(1)
+    assert lab.done(1).error == b"the home of tube 't' can be reached: TUBE HOME there moves it"
+    lab.die(0)
+    lab.run()
+    lab.force(1)
+    done = lab.done(1)
+    assert done.error == b"" and done.tube is lab.tube(1)
+    values = dict(done.values)
+    assert values[b"home"] == lab.nodes[1].node_id
+    assert (values[b"epoch"], values[b"copy"]) == (b"2", b"complete")
+    assert (values[b"changes-missing"], values[b"next-id"]) == (b"0", b"1000010")
+    assert lab.state(1) == "STARTUP"
+    lab.live(9000)
+    assert lab.state(1) == "STARTUP"  # twice cluster-node-timeout (T21.2)
+    lab.live(2000)
+    assert lab.runs_at() == [1]
+    assert lab.put(1).number == 1000010
+    lab.run()
+    lab.revive(0)
+    lab.live(1000)
+    assert lab.states() == ["INIT", "RUNNING", "INIT"]
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def test_a_home_that_reaches_too_few_waits() -> None:
+    """T19.3 A home that reaches fewer than half of all nodes is WAITING until it reaches them."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.live(2000)
+    lab.isolate(0)
+    lab.live(4000)
+    assert lab.runs_at() == [0]
+    lab.live(2500)
+    assert lab.state(0) == "WAITING" and lab.runs_at() == []
+    with pytest.raises(TubeError) as e:
+        lab.put(0)
+    assert e.value.text == b"NOQUORUM Tube 't': this node reaches 1 of 3 nodes"
+    assert state_of_node(lab.nodes[0], lab.t(0)) == b"WAITING"
+    lab.heal()
+    lab.live(1500)
+    assert lab.runs_at() == [0]
+    assert lab.put(0).number == 1
+
+
+def test_a_home_that_was_overtaken() -> None:
+    """T21.4 A former home that comes back finds the higher epoch, is WAITING."""
+    lab = HomesLab(3)
+    lab.make(0)
+    for _ in range(3):
+        lab.put(0)
+    lab.live(2000)
+    lab.isolate(0)
+    lab.put(0, b"only here")
+    lab.put(0, b"and this")
+    lab.live(500)
+    lab.force(1)
+    assert lab.done(1).error == b""
+    for _ in range(40):
+        lab.live(400)
+        lab.runs_at()
+    assert lab.runs_at() == [1]
+    assert lab.put(1).number == 1_000_003
+    lab.heal()
+    lab.live(1000)
+    assert lab.states() == ["WAITING", "RUNNING", "INIT"]
+    assert lab.t(0).changes_lost == 2
+    assert "up to 2 changes were here only" in lab.t(0).notes[0]
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def test_a_later_copy_stops_a_force() -> None:
+    """T21.1 Refused while a reachable node has a later copy: the error says which."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.cut(0, 1)
+    lab.put(0)
+    lab.run()
+    lab.isolate(0)
+    lab.force(1)
+    assert lab.done(1).error == b"node %s has a later copy of tube 't'" % lab.nodes[2].node_id
+    lab.force(2)
+    assert lab.done(2).error == b""
+
+
+def test_a_force_needs_more_than_half() -> None:
+    """T21.1 Refused while this node reaches no more than half of all nodes."""
+    lab = HomesLab(4)
+    lab.make(0)
+    lab.isolate(0)
+    lab.cut(1, 3)
+    lab.force(1)
+    assert lab.done(1).error == b"this node reaches 2 of 4 nodes, and needs more than half of them"
+    assert lab.state(1) == "INIT"
+
+
+def test_of_two_nodes_one_is_enough() -> None:
+    """T21.1 (of two nodes one is enough: then the command itself is the word)."""
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.die(0)
+    lab.force(1)
+    assert lab.done(1).error == b""
+    lab.live(8_000)
+    assert lab.states() == ["INIT", "STARTUP"]
+    lab.revive(0)
+    lab.live(1_000)  # it knows now that it is none (T21.2)
+    assert lab.states() == ["INIT", "RUNNING"]
+
+
+def test_a_home_of_two_nodes_restarts_without_the_other() -> None:
+    """T19.4 of two nodes when the other one was not there for twice cluster-node-timeout."""
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.die(0)
+    lab.live(9_500)
+    assert lab.runs_at() == []
+    lab.live(1_000)
+    assert lab.runs_at() == [0]
+
+
+def test_who_waits_is_told_the_same() -> None:
+    """T17.3 Who waits when the home moves is told the same."""
+    lab = HomesLab(2)
+    lab.make(0, b"limfifottl", capacity=1)
+    n, t, tube = lab.nodes[0], lab.t(0), lab.tube(0)
+    lab.put(0)
+    spec = PutSpec()
+    spec.timeout_ms = 5000
+    assert ops.put(n, t, tube, b"late", 0, spec, 3, 9) is None
+    assert lab.take(0) is not None
+    ops.wait(n, t, tube, 4, 0)
+    assert not lab.move(0, 1)
+    (wake,) = lab.wakes(0)
+    assert (wake.client, wake.why, wake.queue) == (4, HOME_MOVED, b"t")
+    (done,) = t.put_done
+    assert (done.client, done.serial, done.task, done.moved) == (3, 9, None, b"t")
+    lab.run()
+    assert lab.done(0).error == b"" and lab.runs_at() == [1]
+
+
+def test_a_switchover_whose_link_breaks() -> None:
+    """T20.2 When the link breaks, it runs again under the epoch it had: nothing was given away."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.live(1000)
+    lab.put(0)
+    lab.hold(1, 0)  # what the new home confirms does not arrive
+    assert not lab.move(0, 1)
+    lab.run()
+    assert lab.state(0) == "ENDING"
+    with pytest.raises(HomeError):
+        lab.put(0)
+    lab.cut(0, 1)
+    lab.run()
+    assert lab.runs_at() == [0] and lab.tube(0).epoch == 1
+    assert lab.done(0).error == b"the link to the new home broke: tube 't' stays"
+
+
+def test_a_switchover_that_takes_too_long() -> None:
+    """T20.2 When that takes more than 10 s it runs again under the epoch it had."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.live(1000)
+    lab.put(0)
+    lab.hold(1, 0)
+    assert not lab.move(0, 1)
+    for _ in range(22):
+        lab.live(500)
+    assert lab.runs_at() == [0] and lab.tube(0).epoch == 1
+    assert lab.done(0).error.endswith(b"within 10 s: it stays")
+
+
+def test_yours_is_said_again() -> None:
+    """T20.3 From then on the tube is WAITING here, also after a restart; it is said again."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.move(0, 1)
+    for _ in range(50):
+        lab.step()
+        if lab.tube(0).epoch == 2:
+            break
+    assert lab.tube(0).is_owed and lab.tube(1).epoch == 1
+    lab.settle(0)
+    lab.die(0)  # the epoch is on its disk, and nobody heard of it
+    assert lab.tube(0).is_owed and not lab.tube(0).is_mine
+    lab.live(6000)
+    assert lab.runs_at() == []
+    lab.revive(0)
+    lab.live(1000)
+    assert lab.runs_at() == [1]
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+    assert not lab.tube(0).is_owed
+
+
+def test_a_restart_of_the_home() -> None:
+    """T19.4 After a start a home waits until half of the nodes have told what they know."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    for _ in range(5):
+        lab.put(0)
+    lab.run()
+    picture = lab.picture(0)
+    lab.die(0)
+    assert lab.state(0) == "INIT" and lab.picture(0) == picture
+    lab.live(1000)
+    assert lab.runs_at() == []
+    lab.link(0, 1)
+    lab.live(1000)
+    assert lab.runs_at() == [0]
+    lab.heal()
+    lab.live(1000)
+    assert lab.put(0).number == 5
+    lab.run()
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def test_read_only_moves_homes() -> None:
+    """T19.5 `read-only yes`: a tube that has its home there moves to a node that may be home."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    set_read_only(lab.nodes[2], lab.t(2), True)
+    lab.run()
+    set_read_only(lab.nodes[0], lab.t(0), True)
+    lab.live(2000)
+    assert lab.runs_at() == [1]
+    with pytest.raises(TubeError) as e:
+        lab.make(0, name=b"u")
+    assert e.value.text.startswith(b"READONLY This node is read-only")
+    assert e.value.code == 7
+    assert state_of_node(lab.nodes[0], lab.t(0)) == b"WAITING"
+
+
+def test_read_only_without_another_node_waits() -> None:
+    """T19.5 as soon as there is one; `read-only no` makes it STARTUP, then RUNNING."""
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    set_read_only(lab.nodes[1], lab.t(1), True)
+    lab.run()
+    set_read_only(lab.nodes[0], lab.t(0), True)
+    lab.live(1000)
+    assert lab.state(0) == "WAITING"
+    with pytest.raises(TubeError) as e:
+        lab.put(0)
+    assert e.value.text.startswith(b"READONLY")
+    set_read_only(lab.nodes[0], lab.t(0), False)
+    lab.live(1000)
+    assert lab.runs_at() == [0]
+
+
+def test_a_node_that_leaves_gives_its_tubes_away() -> None:
+    """T19.5 so do the tubes of a node that leaves (K7); K7.3 INFO shows what is left."""
+    lab = HomesLab(3)
+    for name in (b"t", b"u", b"v"):
+        lab.make(0, name=name)
+        for _ in range(20):
+            lab.put(0, name=name)
+    lab.live(1000)
+    assert drain_left(lab.nodes[0]) == 63
+    lab.leave(0)
+    lab.live(5000)
+    assert drain_left(lab.nodes[0]) == 0
+    for name in (b"t", b"u", b"v"):
+        assert lab.runs_at(name) != [0]
+        assert len(lab.picture(lab.runs_at(name)[0], name)) == 20
+
+
+def test_drop_is_told_later_too() -> None:
+    """T17.6 drop tells the others, now or when they are linked again: their copies go."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.isolate(2)
+    admin.drop(lab.nodes[0], lab.t(0), lab.tube(0))
+    lab.run()
+    assert b"t" not in lab.t(1).by_name and b"t" in lab.t(2).by_name
+    lab.die(0)
+    lab.revive(0)
+    lab.heal()
+    lab.live(1000)
+    for i in range(3):
+        assert b"t" not in lab.t(i).by_name
+        assert len(lab.t(i).copies_by_id) == 0
+
+
+def test_two_tubes_of_one_name() -> None:
+    """T17.5 Two nodes without a link can make tubes of one name; each goes on at its home."""
+    lab = HomesLab(3)
+    lab.isolate(1)
+    lab.make(0)
+    lab.make(1)
+    lab.put(0, b"of 0")
+    lab.put(1, b"of 1")
+    lab.heal()
+    lab.live(2000)
+    assert lab.tube(0).is_mine and lab.tube(1).is_mine
+    assert lab.tube(0).conflict == lab.nodes[1].node_id
+    assert lab.tube(1).conflict == lab.nodes[0].node_id
+    assert lab.tube(2).home == lab.nodes[0].node_id
+    assert lab.put(0).number == 1 and lab.put(1).number == 1
+
+
+def test_two_claims_of_one_name() -> None:
+    """T17.5 A node that claims the name itself and has the lower node id, refuses."""
+    lab = HomesLab(3)
+    from tuque.tubes.claims import claim_tube
+    from tuque.tubes.options import TubeOptions
+
+    for i in (0, 1):
+        o = TubeOptions()
+        o.if_not_exists = i == 1
+        n = lab.nodes[i]
+        assert claim_tube(n, lab.t(i), b"t", b"fifo", o, b"", 1, 1) is None
+    lab.run()
+    assert lab.done(0).tube is lab.tube(0)
+    done = lab.done(1)
+    assert done.error == b"Tube 't' has its home there" and done.node_id == lab.nodes[0].node_id
+    with pytest.raises(TubeError):
+        lab.make(1)
+    assert lab.runs_at() == [0]
+
+
+def test_copies_wait_for_room() -> None:
+    """T18.4 A full send buffer (B2.4) holds the copies back; nothing is lost by it."""
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.nodes[0].peers[lab.slot(0, 1)].has_room = False
+    for _ in range(7):
+        lab.put(0)
+    lab.run()
+    assert lab.picture(1) == {}
+    assert lag_of(lab.nodes[0], lab.t(0), lab.tube(0)) == [(lab.nodes[1].node_id, 7, True)]
+    lab.nodes[0].peers[lab.slot(0, 1)].has_room = True
+    lab.pass_ms(50)
+    assert lab.picture(1) == lab.picture(0)
+    assert lag_of(lab.nodes[0], lab.t(0), lab.tube(0)) == [(lab.nodes[1].node_id, 0, True)]
+
+
+def test_a_walk_after_too_many_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T18.3 else it walks through all tasks, and the follower drops what it was not told of."""
+    from tuque.tubes import copying
+
+    monkeypatch.setattr(copying, "TRAIL_MAX", 16)
+    monkeypatch.setattr(copying, "WALK_TASKS", 10)
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    for _ in range(50):
+        lab.put(0)
+    lab.run()
+    assert lab.picture(1) == lab.picture(0)
+    lab.cut(0, 1)
+    for _ in range(30):
+        task = lab.take(0)
+        assert task is not None
+        lab.ack(0, task.number)
+    for _ in range(25):
+        lab.put(0)
+    lab.link(0, 1)
+    while lab.tube(1).is_complete:
+        lab.step()
+    assert not lab.tube(1).is_complete  # and says so
+    task = lab.take(0)
+    assert task is not None
+    lab.ack(0, task.number)
+    lab.put(0)
+    lab.run()
+    assert lab.tube(1).is_complete
+    assert lab.picture(1) == lab.picture(0) and len(lab.picture(1)) == 45
+    lab.die(1)
+    assert lab.picture(1) == lab.picture(0)
+
+
+def test_sync_copies() -> None:
+    """T18.5 With fewer than n nodes reachable it is refused before it does anything."""
+    lab = HomesLab(3)
+    lab.make(0, sync=3)
+    lab.hold(2, 0)
+    lab.put(0)
+    lab.run()
+    n, t, tube = lab.nodes[0], lab.t(0), lab.tube(0)
+    assert synced(n, t, tube) == 0 and tube.seq == 1
+    lab.release(2, 0)
+    lab.run()
+    assert synced(n, t, tube) == 1
+    lab.cut(0, 1)
+    with pytest.raises(TubeError) as e:
+        lab.put(0)
+    assert e.value.text.startswith(b"NOREPL Not enough reachable nodes")
+    with pytest.raises(TubeError) as e:
+        lab.make(0, name=b"u", sync=4)
+    assert e.value.text == b"SYNC must be from 1 to the number of nodes, which is 3"
+
+
+def test_sessions_go_with_their_tasks() -> None:
+    """T20.5 A TAKEN task stays TAKEN if its session is shared (`in_replicaset` at both nodes)."""
+    lab = HomesLab(2)
+    lab.make(0)
+    for i in range(2):
+        admin.cfg(lab.nodes[i], lab.t(i), 6000, True)
+    for _ in range(3):
+        lab.put(0)
+    uuid = identify(lab.nodes[0], lab.t(0), 1, b"user", None)
+    task = lab.take(0)
+    assert task is not None
+    token = task.token
+    lab.live(500)
+    lab.move(0, 1)
+    lab.run()
+    assert lab.runs_at() == [1]
+    assert identify(lab.nodes[1], lab.t(1), 8, b"user", uuid) == uuid
+    moved = lab.tube(1).tasks[0]
+    assert (chr(moved.status), moved.token) == ("t", token)
+    assert lab.ack(1, 0, client=8).number == 0
+    lab.run()
+    assert lab.picture(0) == lab.picture(1)
+
+
+def test_others_are_released_at_the_new_home() -> None:
+    """T20.5 Others are released there, those of GETJOB stay until their time."""
+    lab = HomesLab(2)
+    lab.make(0, b"utubettl")
+    for _ in range(3):
+        lab.put(0, utube=b"k")
+    lab.take(0)
+    lab.run()
+    lab.move(0, 1)
+    lab.run()
+    assert [state[1] for state in lab.picture(1).values()] == ["r", "r", "r"]
+    assert lab.picture(0) == lab.picture(1)
+    task = lab.take(1)
+    assert task is not None and task.number == 0
+
+
+def test_a_temporary_tube_moves_without_tasks() -> None:
+    """T18.1 every task of a tube that is not temporary."""
+    lab = HomesLab(2)
+    lab.make(0, temporary=True)
+    lab.put(0)
+    lab.run()
+    lab.move(0, 1)
+    lab.run()
+    assert lab.runs_at() == [1]
+    assert lab.put(1).number >= 1
+
+
+def test_a_rewrite_keeps_copies() -> None:
+    """T22.1 Record tube-home: name, epoch, home, number of the last change, complete or not."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    for i in range(20):
+        lab.put(0, b"%d" % i)
+    lab.run()
+    lab.move(0, 1)
+    lab.run()
+    picture = lab.picture(1)
+    for i in range(3):
+        lab.journals[i].rewrite(lab.nodes[i])
+    for i in range(3):
+        lab.die(i)
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2) == picture
+    assert [lab.tube(i).home for i in range(3)] == [lab.nodes[1].node_id] * 3
+    assert lab.states() == ["INIT", "INIT", "INIT"]
+    lab.heal()
+    lab.live(2000)
+    assert lab.runs_at() == [1]
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def test_a_node_without_its_journal_is_no_home() -> None:
+    """T22.2 A node that begins without a journal has no copies and is no home."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    lab.die(0)
+    lab.revive(0)
+    lab.live(2000)
+    assert lab.runs_at() == []
+    with pytest.raises(TubeError) as e:
+        lab.put(0)
+    assert b"has lost it" in e.value.text
+    lab.force(1)
+    assert lab.done(1).error == b""
+    lab.live(11_000)
+    assert lab.runs_at() == [1]
+    assert len(lab.picture(0)) == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_homes_move_under_load(seed: int) -> None:
+    """T20.4 Two nodes are never RUNNING for one tube; T20.5 every task keeps what it has."""
+    rng = random.Random(seed)
+    lab = HomesLab(3, has_journal=seed % 2 == 0)
+    lab.make(rng.randrange(3), rng.choice([b"fifo", b"fifottl", b"utube", b"utubettl"]))
+    lab.live(1000)
+    known: dict[int, bytes] = {}
+    for step in range(300):
+        at = lab.runs_at()
+        kind = rng.random()
+        if at and kind < 0.4:
+            body = b"%d" % step
+            task = lab.put(at[0], body, utube=b"k%d" % rng.randrange(3))
+            assert task.number not in known
+            known[task.number] = body
+        elif at and kind < 0.6:
+            got = lab.take(at[0], rng.randrange(3))
+            if got is not None:
+                assert known[got.number] == got.body
+                if rng.random() < 0.7:
+                    lab.ack(at[0], got.number, lab_client(lab, at[0], got.owner))
+                    del known[got.number]
+        elif at and kind < 0.75:
+            with suppress(TubeError):
+                lab.move(at[0], rng.randrange(3))
+        elif kind < 0.8:
+            a, b = rng.sample(range(3), 2)
+            if (a, b) in lab.linked:
+                lab.cut(a, b)
+        elif kind < 0.9:
+            lab.heal()
+        for _ in range(rng.randrange(4)):
+            lab.step()
+        if kind > 0.9:
+            lab.live(rng.choice([100, 1000]))
+    lab.heal()
+    lab.live(25_000)
+    (home,) = lab.runs_at()
+    assert sorted(lab.tube(home).tasks) == sorted(known)
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def lab_client(lab: HomesLab, i: int, owner: int) -> int:
+    """The client of the session that holds a task at node i."""
+    return next(iter(lab.t(i).sessions[owner].clients))
+
+
+def test_a_session_that_ends_while_the_tube_waits() -> None:
+    """T19.2 what was due is due when it runs again."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.put(0, ttl_ms=3000)
+    lab.live(1000)
+    assert lab.take(0, 4) is not None
+    lab.isolate(0)
+    lab.live(6500)
+    assert lab.state(0) == "WAITING" and lab.picture(0)[0][1] == "t"
+    sessions.on_client_gone(lab.nodes[0], lab.t(0), 4)
+    lab.heal()
+    lab.live(1500)
+    assert [state[1] for state in lab.picture(0).values()] == ["r"]
+    assert lab.picture(0) == lab.picture(1)
