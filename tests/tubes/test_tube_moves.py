@@ -94,7 +94,7 @@ def test_a_home_that_was_overtaken() -> None:
     lab.live(1000)
     assert lab.states() == ["WAITING", "RUNNING", "INIT"]
     assert lab.t(0).changes_lost == 2
-    assert "up to 2 changes were here only" in lab.t(0).notes[0]
+    assert "2 changes were here only and are dropped" in lab.t(0).notes[0]
     assert lab.picture(0) == lab.picture(1) == lab.picture(2)
 
 

@@ -20,6 +20,13 @@ from tuque.core.msgs import (
     ReplJob,
     SetAck,
     Slots,
+    TubeAt,
+    TubeClaim,
+    TubeClaimed,
+    TubeCopy,
+    TubeGot,
+    TubesTold,
+    TubeYours,
     YourJobs,
 )
 from tuque.wire.bus import FRAME_BYTES, BusError, FrameReader, frames_of, head_of, messages_of
@@ -45,6 +52,61 @@ COPIES = st.builds(
     holders=MASKS,
     mode=st.integers(0, 7),
 )
+NODE = b"0a" * 20
+NAMES = st.binary(min_size=1, max_size=20)
+NUMBERS = st.integers(0, 1 << 60)
+TUBES = st.builds(
+    TubeAt,
+    name=NAMES,
+    maker=st.just(NODE),
+    made_ns=NUMBERS,
+    home=st.just(NODE),
+    epoch=NUMBERS,
+    seq=NUMBERS,
+    begin_seq=NUMBERS,
+    sync=st.integers(1, 60),
+    ttl_ms=NUMBERS,
+    ttr_ms=NUMBERS,
+    pri=NUMBERS,
+    capacity=NUMBERS,
+    next_number=NUMBERS,
+    flags=st.integers(0, 7),
+    words=st.lists(st.binary(max_size=9), min_size=4, max_size=4),
+)
+WHICH = {"name": NAMES, "maker": st.just(NODE), "made_ns": NUMBERS, "epoch": NUMBERS}
+OF_TUBES: st.SearchStrategy[AnyMessage] = st.one_of(
+    st.builds(
+        TubesTold,
+        is_all=st.booleans(),
+        flags=st.integers(0, 1),
+        port=st.just(3301),
+        tubes=st.lists(TUBES, max_size=3),
+    ),
+    st.builds(TubeClaim, name=NAMES, number=NUMBERS, epoch=NUMBERS),
+    st.builds(
+        TubeClaimed,
+        name=NAMES,
+        number=NUMBERS,
+        answer=st.integers(0, 2),
+        copy_epoch=NUMBERS,
+        seq=NUMBERS,
+        is_complete=st.booleans(),
+    ),
+    st.builds(
+        TubeCopy,
+        **WHICH,
+        from_seq=st.integers(0, 9),
+        to_seq=st.integers(9, 99),
+        now_ms=NUMBERS,
+        next_number=NUMBERS,
+        flags=st.integers(0, 15),
+        records=st.binary(max_size=300),
+        gone=st.lists(NUMBERS, max_size=3),
+        sessions=st.lists(st.tuples(TIMES, st.just(b"u" * 16), st.binary(max_size=9)), max_size=2),
+    ),
+    st.builds(TubeGot, **WHICH, known=NUMBERS, seq=NUMBERS, flags=st.integers(0, 7)),
+    st.builds(TubeYours, **WHICH, seq=NUMBERS, next_number=NUMBERS, token=NUMBERS),
+)
 MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
     COPIES,
     st.builds(GotJob, ids=IDS),
@@ -53,10 +115,19 @@ MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
     st.builds(Queued, id=st.just(ID), how=st.integers(0, 7)),
     st.builds(NeedJobs, queue=st.binary(max_size=9), count=TIMES, is_waiting=st.booleans()),
     st.builds(YourJobs, queue=st.binary(max_size=9), jobs=st.lists(COPIES, max_size=3)),
+    OF_TUBES,
     st.builds(
         Heartbeat, round=TIMES, echo=TIMES, flags=TIMES, port=st.just(7711), nodes=st.just([])
     ),
 )  # fmt: skip
+
+
+def tube_at(**fields: object) -> TubeAt:
+    """A tube that can be, but for some fields."""
+    at = TubeAt(b"n", NODE, 1, NODE, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, [b"fifo", b"", b"", b""])
+    return msgspec.structs.replace(at, **fields)
+
+
 TURNS = st.lists(st.lists(MESSAGES, min_size=1, max_size=5), min_size=1, max_size=5)
 PLACES = st.lists(st.integers(0, 1 << 16), max_size=12)
 
@@ -172,6 +243,20 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         Heartbeat(1, 2, 3, 7711, [Gossip(b"a" * 40, "h", 1 << 63, 2, 0, 0)]),
         Heartbeat(1, 2, 3, 7711, [Gossip(b"a" * 40, "h", 1, 70_000, 0, 0)]),
         Heartbeat(1, 2, 3, 7711, [Gossip(b"a" * 40, "h", 1, 2, 0, 1 << 63)]),
+        TubesTold(True, 0, 70_000, []),
+        TubesTold(True, 0, 1, [tube_at(sync=0)]),
+        TubesTold(True, 0, 1, [tube_at(name=b"")]),
+        TubesTold(True, 0, 1, [tube_at(home=b"h" * 40)]),
+        TubesTold(True, 0, 1, [tube_at(words=[b"fifo"])]),
+        TubesTold(True, 0, 1, [tube_at(epoch=-1)]),
+        TubeClaim(b"n" * 513, 1, 0),
+        TubeClaimed(b"n", -1, 0, 0, 0, True),
+        TubeGot(b"n", NODE, 1, 1 << 62, 1, 1, 0),
+        TubeYours(b"n", b"", 1, 1, 1, 1, 1),
+        TubeCopy(b"n", NODE, 1, 1, 2, 1, 1, 1, 0, b"", [], []),
+        TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [-1], []),
+        TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [], [(1, b"short", b"")]),
+        TubeCopy(b"n", NODE, 1, 1, 1, 1, 1, 1, 0, b"", [], [(0, b"u" * 16, b"")]),
     ],
 )
 def test_fields_out_of_range_are_refused(message: AnyMessage) -> None:
@@ -280,10 +365,10 @@ def test_no_common_version() -> None:
     """B1.2 The highest version both know is used; none in common closes the link with a logged
     reason."""
     conn = Conn(False, card(b"b"), b"s", b"m" * 32)
-    hello = msgspec.msgpack.encode(Hello(b"tuque bus", 2, 9, card(b"a"), b"n" * 32))
+    hello = msgspec.msgpack.encode(Hello(b"tuque bus", 3, 9, card(b"a"), b"n" * 32))
     with pytest.raises(BusError, match="no common version"):
         conn.feed(head_of(hello, 0) + hello)
     conn = Conn(False, card(b"b"), b"s", b"m" * 32)
     hello = msgspec.msgpack.encode(Hello(b"tuque bus", 1, 9, card(b"a"), b"n" * 32))
     conn.feed(head_of(hello, 0) + hello)
-    assert conn.version == 1
+    assert conn.version == 2

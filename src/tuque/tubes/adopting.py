@@ -123,20 +123,26 @@ def announce_to(n: Node, t: Tubes, slot: i64, tube: Tube) -> None:
 def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     """[T17] A higher epoch: the home is there (T17.1)."""
     if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
-        lost = tube.seq - at.begin_seq
-        if tube.move is None or not tube.move.is_given:
-            t.changes_lost += lost  # T21.4
-            name = tube.name.decode("utf-8", "backslashreplace")
-            t.notes.append(
-                f"tube {name}: {at.home[:8].decode()} is its home now (epoch {at.epoch}); "
-                f"up to {lost} changes were here only, and are dropped"
-            )
+        note_lost(t, tube, at)  # T21.4
     end_move(t, tube, at)
     lose_home(n, t, tube, at.home, at.epoch)
     tube.told_seq = at.seq
     if n.records is not None:
         record_home(n.records, tube)
     announce(n, t, [tube], slot)
+
+
+def note_lost(t: Tubes, tube: Tube, at: TubeAt) -> None:
+    """[T21] Log and count the changes that were here only; of those before a start nobody knows."""
+    is_sure = at.begin_seq >= tube.loaded_seq
+    lost = tube.seq - max(at.begin_seq, tube.loaded_seq)
+    t.changes_lost += lost
+    name = tube.name.decode("utf-8", "backslashreplace")
+    more = "" if is_sure else ", and perhaps some before the last start,"
+    t.notes.append(
+        f"tube {name}: {at.home[:8].decode()} is its home now (epoch {at.epoch}); "
+        f"{lost} changes{more} were here only and are dropped"
+    )
 
 
 def end_move(t: Tubes, tube: Tube, at: TubeAt) -> None:

@@ -71,6 +71,7 @@ class HomeLog:
             tube.epoch = r.epoch
             tube.seq = r.seq
             tube.seq_reserved = r.seq
+            tube.loaded_seq = r.seq
             tube.copy_epoch = r.copy_epoch
             tube.told_seq = r.told_seq
             tube.sync = r.sync

@@ -97,6 +97,7 @@ class Tube(Queue):
         self.trail: list[int] = []  # of the last changes: task number * 2, 1 more for a put
         self.trail_base: i64 = 0  # the change before the first that was put into it
         self.trail_end: i64 = 0  # the last one in it
+        self.loaded_seq: i64 = 0  # the number that it began with at the start
         self.seq_reserved: i64 = 0  # the journal knows that numbers up to it may be in use
         self.is_changed = False  # stands in the list of those to be told of
         self.followers: dict[int, Follower] = {}  # by slot

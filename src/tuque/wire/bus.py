@@ -29,6 +29,14 @@ from tuque.core.msgs import (
     ReplJob,
     SetAck,
     Slots,
+    TubeAt,
+    TubeClaim,
+    TubeClaimed,
+    TubeCopy,
+    TubeGot,
+    TubeMessage,
+    TubesTold,
+    TubeYours,
     Working,
     YourJobs,
 )
@@ -40,6 +48,9 @@ ID_BYTES: Final = 40
 SET_MAX: Final = 1 << 62
 NUMBER_MAX: Final = 1 << 62
 QUEUE_MAX: Final = 536_870_912
+TUBE_MAX: Final = 512  # bytes of a name of a tube
+WORD_MAX: Final = 255  # of another word of a tube
+UUID_BYTES: Final = 16
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(list[AnyMessage])
@@ -216,6 +227,8 @@ def is_sane(m: AnyMessage) -> bool:
             if not is_sane_gossip(told):
                 return False
         return in_range(m.round, m.echo, m.flags) and is_port(m.port)
+    if isinstance(m, TubeCopy | TubeGot | TubesTold | TubeYours | TubeClaim | TubeClaimed):
+        return is_sane_tube(m)
     return is_sane_other(m)
 
 
@@ -237,4 +250,51 @@ def is_sane_other(m: AnyMessage) -> bool:
         and 0 <= number < NUMBER_MAX
         and isinstance(holders, int)
         and 0 <= holders < SET_MAX
+    )
+
+
+def is_tube(name: bytes, maker: bytes, made_ns: int) -> bool:
+    """Whether it may say which tube is meant."""
+    return 0 < len(name) <= TUBE_MAX and is_node_id(maker) and in_range(made_ns)
+
+
+def is_sane_at(m: TubeAt) -> bool:
+    """Whether a tube can be like that."""
+    if not is_tube(m.name, m.maker, m.made_ns) or not is_node_id(m.home) or len(m.words) != 4:
+        return False
+    for word in m.words:
+        if len(word) > WORD_MAX:
+            return False
+    return in_range(
+        m.epoch, m.seq, m.begin_seq, m.ttl_ms, m.ttr_ms, m.pri, m.capacity, m.next_number, m.flags
+    ) and (0 < m.sync < 1 << 16)
+
+
+def is_sane_tube(m: TubeMessage) -> bool:
+    """Whether the fields of a message about tubes can be. Records in it are read with care."""
+    if isinstance(m, TubesTold):
+        for at in m.tubes:
+            if not is_sane_at(at):
+                return False
+        return in_range(m.flags) and is_port(m.port)
+    if isinstance(m, TubeClaim):
+        return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.epoch)
+    if isinstance(m, TubeClaimed):
+        return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.answer, m.copy_epoch, m.seq)
+    if not is_tube(m.name, m.maker, m.made_ns) or not in_range(m.epoch):
+        return False
+    if isinstance(m, TubeGot):
+        return in_range(m.known, m.seq, m.flags)
+    if isinstance(m, TubeYours):
+        return in_range(m.seq, m.next_number, m.token)
+    for number, uuid, user in m.sessions:
+        if number <= 0 or not in_range(number) or len(uuid) != UUID_BYTES:
+            return False
+        if len(user) > WORD_MAX:
+            return False
+    for gone in m.gone:
+        if not in_range(gone):
+            return False
+    return in_range(m.from_seq, m.to_seq, m.now_ms, m.next_number, m.flags) and (
+        m.from_seq <= m.to_seq
     )
