@@ -13,8 +13,8 @@ from tuque.tubes import ops
 from tuque.tubes.book import HomeDone, Tubes
 from tuque.tubes.claims import claim_tube
 from tuque.tubes.follower import RUNNING
-from tuque.tubes.hooks import tubes_of
 from tuque.tubes.homes import state_of_tube
+from tuque.tubes.hooks import tubes_of
 from tuque.tubes.moves import move_home, take_home
 from tuque.tubes.options import PutSpec, TubeOptions
 from tuque.tubes.tube import Tube

@@ -132,7 +132,6 @@ class Tubes(Policy):
         self.read_only: i64 = 0  # set of slots that may be no home
         self.heard: i64 = 0  # set of slots that have told all they know, on this link
         self.lease_ms: i64 = FAR  # until then enough nodes believe that this one is home
-        self.start_ms: i64 = 0  # when it began to look for others
         self.beats: list[int] = [0] * BEATS  # when which of the newest heartbeats was said
         self.round: i64 = 0  # the newest of them
         self.changed: list[Tube] = []  # have changes that followers were not told of

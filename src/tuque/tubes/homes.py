@@ -194,11 +194,11 @@ def renew_lease(n: Node, t: Tubes) -> None:
         t.lease_ms = until_ms
 
 
-def knows_enough(n: Node, t: Tubes) -> bool:
-    """Whether half of all nodes have told what they know of homes (T19.4)."""
+def knows_enough(n: Node, t: Tubes, tube: Tube) -> bool:
+    """Whether half of all nodes have told what they know of homes, after a start both (T19.4)."""
     others = others_of(n)
     total = 1 + count_of(others)
     told = 1 + count_of(t.heard & others)
-    if total == 2 and told == 1:
-        return n.now_ms >= t.start_ms + 2 * n.limits.node_timeout_ms
+    if total == 2 and tube.state == INIT:
+        return told == 2
     return told * 2 >= total

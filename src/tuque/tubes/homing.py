@@ -226,8 +226,6 @@ def look_at_homes(n: Node, t: Tubes) -> None:
     """Look at all homes, and at what this node must tell."""
     t.must_look = False
     t.look_ms = FAR
-    if t.start_ms == 0:
-        t.start_ms = n.now_ms
     if not t.is_read_only:
         t.was_writable = True
     if t.flags_changed:
@@ -269,10 +267,7 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
         return
     if not may_run:
         return
-    if not knows_enough(n, t):
-        alone_ms = t.start_ms + 2 * n.limits.node_timeout_ms  # of two nodes (T19.4)
-        if alone_ms > n.now_ms:
-            later(t, alone_ms)
+    if tube.run_ms == 0 and not knows_enough(n, t, tube):
         return
     if tube.run_ms != 0 and not may_run_forced(n, tube):
         assert tube.state == STARTUP, "forced, and not about to run"

@@ -33,7 +33,7 @@ from tuque.tubes.errors import (
     READ_ONLY,
     TubeError,
 )
-from tuque.tubes.follower import ENDING, RUNNING, STARTUP, Move
+from tuque.tubes.follower import ENDING, INIT, RUNNING, STARTUP, Move
 from tuque.tubes.homes import BUS_VERSION, needs_home, others_of
 from tuque.tubes.running import ask_sync, keep_holders, send_away, set_home_state, stop, wait_here
 from tuque.tubes.tube import Tube
@@ -228,9 +228,9 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
     """
     if t.is_read_only:
         raise TubeError(READ_ONLY, NODE_READ_ONLY)
-    if tube.is_mine and tube.run_ms == 0:
+    if tube.is_mine and tube.state != INIT and tube.run_ms == 0:
         raise TubeError(LUA, HOME_ALIVE % tube.name)
-    if tube.move is not None or tube.is_mine:
+    if tube.move is not None or (tube.is_mine and tube.state != INIT):
         raise TubeError(LUA, MOVING % tube.name)
     if len(tube.copies) == 0 and tube.copy_epoch == 0 and not tube.is_temporary:
         raise TubeError(LUA, NO_COPY % tube.name)
@@ -266,7 +266,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
     others = others_of(n)
     total = 1 + count_of(others)
     reached = 1 + count_of(n.reachable & others)
-    if tube is None or tube.is_mine or tube.epoch >= claim.epoch:
+    if tube is None or tube.epoch >= claim.epoch or (tube.is_mine and tube.state != INIT):
         done.error = MOVING % claim.name
     elif len(claim.refused) > 0:
         done.error = claim.refused
@@ -311,16 +311,15 @@ def may_run_forced(n: Node, tube: Tube) -> bool:
     It does, when it says so itself, or when more than half of all nodes have known of the new
     epoch for twice cluster-node-timeout: none of them has told it since that it is there.
     """
-    if tube.run_ms < 0:
-        others = others_of(n)
-        knowing: i64 = 1
-        for slot in slots_of(others):
-            follower = tube.followers.get(slot)
-            if follower is not None and follower.known >= tube.epoch:
-                knowing += 1
-        total = 1 + count_of(others)
-        if knowing == total:
-            tube.run_ms = 0
-        elif knowing * 2 > total:
-            tube.run_ms = n.now_ms + 2 * n.limits.node_timeout_ms
+    others = others_of(n)
+    total = 1 + count_of(others)
+    knowing: i64 = 1
+    for slot in slots_of(others):
+        follower = tube.followers.get(slot)
+        if follower is not None and follower.known >= tube.epoch:
+            knowing += 1
+    if knowing == total:
+        tube.run_ms = 0
+    elif knowing * 2 > total and tube.run_ms < 0:
+        tube.run_ms = n.now_ms + 2 * n.limits.node_timeout_ms
     return 0 <= tube.run_ms <= n.now_ms
