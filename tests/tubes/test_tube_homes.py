@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from homes_lab import HomesLab
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tuque.core.msgs import TubeCopy
+from tuque.core.procedures import check
 from tuque.tubes.errors import HomeError, TubeError
+from tuque.tubes.replica import changes_in, on_copy
 
 
 def test_every_node_knows_of_every_tube() -> None:
@@ -64,3 +70,56 @@ def test_a_planned_switchover() -> None:
     assert lab.put(2).number == 10
     lab.run()
     assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def test_a_name_that_another_node_uses_is_refused() -> None:
+    """T17.5 A node that has jobs of a plain queue of that name (T2.3) refuses."""
+    lab = HomesLab(2)
+    lab.add(1, b"t", replicate=1)
+    with pytest.raises(AssertionError, match="Space 't' already exists"):
+        lab.make(0)
+    with pytest.raises(AssertionError, match="Space 't' already exists"):
+        lab.make(0, if_not_exists=True)
+
+
+def test_numbers_go_on_after_a_move_and_a_crash() -> None:
+    """T20.5 Tokens and numbers go on above all that were given."""
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    lab.live(600)
+    for _ in range(5):
+        lab.put(0)
+        task = lab.take(0)
+        assert task is not None
+        token = task.token
+        lab.ack(0, task.number)  # gone before anybody heard of it
+    lab.run()
+    lab.move(0, 1)
+    lab.run()
+    assert lab.runs_at() == [1]
+    lab.die(1)
+    lab.revive(1)
+    lab.live(1000)
+    assert lab.put(1).number == 5
+    task = lab.take(1)
+    assert task is not None and task.token > token
+
+
+@given(st.binary(max_size=400), st.integers(0, 3))
+def test_records_of_others_are_read_with_care(junk: bytes, cut: int) -> None:
+    """T18.2 A follower takes one whole TUBE-COPY or nothing."""
+    assert changes_in(junk) is None or junk == b""
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    copies = [m for _, _, m in lab.log if isinstance(m, TubeCopy) and m.records]
+    records = copies[-1].records
+    place = len(junk) % len(records)
+    bad = records[:place] + bytes([records[place] ^ 0x80]) + records[place + 1 :]
+    n, tube = lab.nodes[1], lab.tube(1)
+    before = lab.picture(1)
+    m = msgspec.structs.replace(copies[-1], from_seq=tube.seq, to_seq=tube.seq + 1)
+    on_copy(n, lab.t(1), lab.slot(1, 0), msgspec.structs.replace(m, records=bad[: len(bad) - cut]))
+    check(n)
+    assert list(lab.picture(1)) == list(before) or tube.is_complete

@@ -109,8 +109,22 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         tube.heard_ms = n.now_ms
         if tube.told_seq < at.seq:
             tube.told_seq = at.seq
+        if not tube.is_mine:
+            renew_tube(n, tube, at)
     if by_home or not tube.is_asking:
         ask_copies(n, t, tube)
+
+
+def renew_tube(n: Node, tube: Tube, at: TubeAt) -> None:
+    """What may change of a tube while its home stays (T17.2)."""
+    is_changed = tube.on_task_change != at.words[3]
+    tube.on_task_change = at.words[3]
+    if tube.next_number < at.next_number:
+        tube.next_number = at.next_number
+        is_changed = is_changed or tube.is_temporary
+    if is_changed and n.records is not None:
+        tube.reserved = tube.next_number
+        record_tube(n.records, tube)
 
 
 def announce_to(n: Node, t: Tubes, slot: i64, tube: Tube) -> None:

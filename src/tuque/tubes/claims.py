@@ -18,6 +18,7 @@ from tuque.tubes.tube import Tube
 FREE: Final = 0
 KNOWN: Final = 1  # the name is, or a node with a lower id claims it
 ALIVE: Final = 2  # this node is the home, and has the tasks
+IN_USE: Final = 3  # a plain queue of that name has jobs (T2.3)
 
 
 def claim_tube(
@@ -67,7 +68,7 @@ def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:
     try:
         tube = t.by_name.get(claim.name)
         if tube is None and len(claim.home) > 0:
-            if claim.options.if_not_exists:
+            if claim.options.if_not_exists and len(claim.refused) == 0:
                 raise HomeError(claim.name, claim.home)
             raise TubeError(LUA, EXISTS % claim.name)
         done.tube = create_tube(n, t, claim.name, claim.type, claim.options, claim.user)

@@ -20,10 +20,11 @@ from tuque.core.msgs import (
 from tuque.core.node import Node
 from tuque.core.peers import say, slots_of
 from tuque.core.task import FAR
+from tuque.tubes.admin import is_in_use
 from tuque.tubes.adopting import on_told
 from tuque.tubes.book import Claim, Tubes
 from tuque.tubes.catalog import announce, tell_all, tell_nodes, told
-from tuque.tubes.claims import ALIVE, FREE, KNOWN, finish_claim
+from tuque.tubes.claims import ALIVE, FREE, IN_USE, KNOWN, finish_claim
 from tuque.tubes.copying import on_got
 from tuque.tubes.follower import ENDING, RUNNING, STARTUP
 from tuque.tubes.homes import BUS_VERSION, is_alone, knows_enough, renew_lease
@@ -84,6 +85,8 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
             announce(n, t, [tube], -1)
         elif tube.is_mine or tube.epoch >= m.epoch:
             answer = ALIVE
+    elif m.epoch == 0 and is_in_use(n, m.name):
+        answer = IN_USE
     elif m.epoch == 0:
         for claim in list(t.claims.values()):
             if claim.name == m.name and claim.epoch == 0:
@@ -105,6 +108,8 @@ def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
         on_force_answer(n, t, slot, claim, m)
     elif m.answer != FREE:
         claim.home = n.peers[slot].node_id
+        if m.answer == IN_USE:
+            claim.refused = b"in use"
     close_claims(n, t)
 
 

@@ -200,12 +200,13 @@ class TubePolicy(Tubes):
         return at_ms
 
     def flush(self, n: Node) -> None:
-        """[S7.1] Drop every tube."""
+        """[S7.1] Drop every tube; for other nodes it is no drop, they keep theirs (T17.6)."""
         for tube in list(self.by_name.values()):
-            if tube.is_mine and tube.state == RUNNING:
+            if tube.state == RUNNING and n.others == 0:
                 remove_tube(n, self, tube)
             else:
                 forget_tube(n, self, tube)
+        self.dropped = {}
 
     # the cluster
 

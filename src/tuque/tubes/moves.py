@@ -36,6 +36,7 @@ from tuque.tubes.errors import (
 from tuque.tubes.follower import ENDING, INIT, RUNNING, STARTUP, Move
 from tuque.tubes.homes import BUS_VERSION, needs_home, others_of
 from tuque.tubes.running import ask_sync, keep_holders, send_away, set_home_state, stop, wait_here
+from tuque.tubes.states import RESERVE, record_tube
 from tuque.tubes.tube import Tube
 
 MOVE_MS: Final = 10_000  # a switchover that takes longer is given up (T20.2)
@@ -196,6 +197,9 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     tube.seq_reserved = 0
     if tube.state != STARTUP:
         set_home_state(tube, STARTUP)
+    if n.records is not None:
+        tube.reserved = tube.next_number + RESERVE
+        record_tube(n.records, tube)  # numbers that were given elsewhere are not given again
     ask_sync(n, t, tube)
 
 
