@@ -18,6 +18,7 @@ from tuque.core.task import (  # noqa: E402  the path is set above
 )
 from tuque.server.kinds import Memory, memory_text  # noqa: E402  the path is set above
 from tuque.server.options import OPTIONS, Opt  # noqa: E402  the path is set above
+from tuque.tubes.follower import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
 from tuque.wire.commands import ROWS  # noqa: E402  the path is set above
 
 MADE = "<!-- made by tools/docs.py; change the source named below and run it again -->"
@@ -116,12 +117,39 @@ def state_diagram() -> str:
     return "\n".join([*out, "", ""])
 
 
+HOME_STATES = {
+    b"INIT": "not yet known whether this node is the home; it was not since its start",
+    b"STARTUP": "it becomes the home: the epoch is on its way to the disk, tasks to their tables",
+    b"RUNNING": "it is the home: all commands",
+    b"ENDING": "the home no longer than its copies need: what is on the way is copied",
+    b"WAITING": "another node is the home, or this one may not be it now",
+}
+
+
+def home_diagram() -> str:
+    """The states of a tube at a node, likewise."""
+    out = ["", "```mermaid", "stateDiagram-v2", "    [*] --> INIT"]
+    for old, why, new in ARROWS:
+        out.append(
+            f"    {STATE_NAMES[old].decode()} --> {STATE_NAMES[new].decode()}: {why.decode()}"
+        )
+    out += ["```", "", "| state | means |", "|---|---|"]
+    out += [f"| {name.decode()} | {HOME_STATES[name]} |" for name in STATE_NAMES]
+    return "\n".join([*out, "", ""])
+
+
+def between(text: str, name: str, made: str) -> str:
+    """The page with what stands between the two marks of that name made anew."""
+    begin = text.index("-->", text.index(f"<!-- {name}: made")) + 3
+    end = text.index(f"<!-- {name} end -->")
+    return text[:begin] + "\n" + made + text[end:]
+
+
 def tubes_md() -> str:
-    """The page of tubes as it is, with the states between its two marks made anew."""
+    """The page of tubes as it is, with states of tasks and of homes made anew."""
     text = (ROOT / "docs/tubes.md").read_text("utf-8")
-    begin = text.index("-->", text.index("<!-- states: made")) + 3
-    end = text.index("<!-- states end -->")
-    return text[:begin] + "\n" + state_diagram() + text[end:]
+    text = between(text, "states", state_diagram())
+    return between(text, "homes", home_diagram())
 
 
 PAGES = {

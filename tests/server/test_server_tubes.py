@@ -200,7 +200,9 @@ def test_statistics_and_settings(tube: Door) -> None:
 
 def test_info_of_all_tubes(door: Door) -> None:
     """T11.5 INFO has section Tubes."""
-    assert set(door.info("tubes").values()) == {"0"}
+    told_at_first = door.info("tubes")
+    assert told_at_first.pop("tubes_state") == "INIT"
+    assert set(told_at_first.values()) == {"0"}
     assert door.n.policy is None  # nothing was made for it
     door("TUBE CREATE t utubettl")
     door("TUBE CREATE u limfifottl CAPACITY 1")
@@ -208,11 +210,14 @@ def test_info_of_all_tubes(door: Door) -> None:
         door(f"TUBE {words}")
     door("TUBE TAKE t")
     door("TUBE PUT u e TIMEOUT 5")
-    told = {name[6:]: int(value) for name, value in door_info(door).items() if name != "tubes"}
+    found = door_info(door)
+    assert found.pop("tubes_state") == "RUNNING"
+    told = {name[6:]: int(value) for name, value in found.items() if name != "tubes"}
     states = {name: told[name] for name in ("tasks", "ready", "taken", "delayed", "buried")}
     assert states == {"tasks": 4, "ready": 1, "taken": 1, "delayed": 1, "buried": 1}
     assert (told["sessions"], told["waiting_puts"], told["waiting_takes"]) == (1, 1, 0)
     assert told["used_bytes"] > 0
+    assert (told["running"], told["copies"], told["lag"], told["waiting_copies"]) == (2, 0, 0, 0)
 
 
 def door_info(door: Door) -> dict[str, str]:

@@ -25,6 +25,7 @@ from tuque.errors import (
     Loading,
     NoNode,
     NoQuorum,
+    NotTaken,
     ReadOnly,
     ReplyError,
     TubeHome,
@@ -124,7 +125,12 @@ class Face:
         return [asked[0].waiting(max(0.0, left_s))]
 
     def _refused(
-        self, address: Address, asked: list[Call[Any]], replies: list[Reply], now_s: float
+        self,
+        address: Address,
+        session: str,
+        asked: list[Call[Any]],
+        replies: list[Reply],
+        now_s: float,
     ) -> bool:
         """True if the one call asked got an answer that another node, or time, will better."""
         if any(isinstance(reply, Leaving) for reply in replies):
@@ -134,6 +140,8 @@ class Face:
         last = replies[-1]
         if isinstance(last, TubeHome):
             return self._homes.told(last) is not None
+        if isinstance(last, NotTaken):  # asked in the wrong session, while the tube was moving
+            return asked[0].session in self._own and session != asked[0].session
         if isinstance(last, NoQuorum | ReadOnly):
             self._homes.forget(address)  # others may know of another home
             return True

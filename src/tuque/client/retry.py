@@ -13,6 +13,7 @@ from tuque.errors import (
     Loading,
     MaxClients,
     NoQuorum,
+    NotTaken,
     ReadOnly,
     Timeout,
     TubeHome,
@@ -62,17 +63,19 @@ class Tries:
         self._repeat = repeat
         self._rng = rng
         self._count = 0
-        self._was_sent_on = False
+        self._at_once: set[type[Error]] = set()  # for which it was repeated without a pause
 
     def pause_s(self, error: Error, *, sent: bool, now_s: float) -> float:
         """Seconds to wait before the next try; raises `error` when there must be none.
 
         Some refusals say that nothing was done and that time, or another node, will help: then any
-        call is repeated, the first time that another node is named at once.
+        call is repeated, the first time that another node is named, or session needed, at once.
         """
-        if isinstance(error, TubeHome) and not self._was_sent_on and now_s < self.deadline_s:
-            self._was_sent_on = True
-            return 0.0
+        if isinstance(error, TubeHome | NotTaken) and now_s < self.deadline_s:
+            kind = type(error)
+            if kind not in self._at_once:
+                self._at_once.add(kind)
+                return 0.0
         safe = not sent or self._repeat
         if isinstance(error, ConnectionError):
             error.retryable = safe

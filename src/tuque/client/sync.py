@@ -310,7 +310,7 @@ class Client(Scans):
             if not is_good or self._is_closed:
                 link.close()
             pool.give(link if is_good and not self._is_closed else None)
-        if self._refused(link.address, asked, replies, time.monotonic()):
+        if self._refused(link.address, link.session, asked, replies, time.monotonic()):
             raise replies.pop()
 
     def _join(self, link: Link, asked: list[Call[Any]], deadline_s: float) -> None:

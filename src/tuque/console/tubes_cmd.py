@@ -1,6 +1,6 @@
-"""`tuque tubes`: the tubes of one node, a line each.
+"""`tuque tubes`: the tubes of a cluster, a line each, and where they have their homes.
 
-Decides what a line holds; the figures are the node's own words (TUBE LIST, TUBE INFO).
+Decides what a line holds; the figures are those of the tube's home (TUBE LIST, INFO, HOME).
 """
 
 from __future__ import annotations
@@ -13,19 +13,27 @@ import click
 from tuque.console.cluster_cmd import node_asked, node_options
 from tuque.console.cluster_view import ask
 from tuque.console.link import Link, Reply
+from tuque.console.tube_homes import Nodes, home_of, lag_of, move, shown_home, take_over
+from tuque.console.tube_homes import text as text_of
 
 COLUMNS: Final = ("ready", "taken", "delayed", "buried", "waiting-takes", "waiting-puts")
 TIMES: Final = ("ttl", "ttr")
 
 
-@click.command(context_settings={"help_option_names": ["--help"]})
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["--help"]})
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
-def tubes(host: str, port: int, url: str, password: str, as_json: bool) -> None:
-    """Show every tube of a node: its type, tasks by state, and who waits.
+@click.pass_context
+def tubes(
+    context: click.Context, host: str, port: int, url: str, password: str, as_json: bool
+) -> None:
+    """Show every tube: its type, home, tasks by state, and who waits.
 
-    Exit status 1 when the node does not answer.
+    LAG is how many changes the slowest copy lacks, with a + while one is not complete. Exit status
+    1 when the node does not answer.
     """
+    if context.invoked_subcommand is not None:
+        return
     with node_asked(host, port, url, password) as link:
         rows = rows_of(link)
     if as_json:
@@ -36,16 +44,47 @@ def tubes(host: str, port: int, url: str, password: str, as_json: bool) -> None:
         click.echo("no tubes; `tuque cli TUBE CREATE name type` makes one")
 
 
+@tubes.command()
+@node_options
+@click.option("--force", is_flag=True, help="The home is lost: NODE goes on with its copy.")
+@click.argument("name")
+@click.argument("node", required=False, default="")
+def home(host: str, port: int, url: str, password: str, force: bool, name: str, node: str) -> None:
+    """Show where the tube NAME has its home, or make NODE its home.
+
+    NODE is a node id, its beginning, or host:port. With --force the home that cannot be reached is
+    given up: what it alone knew is lost, and the answer says what is known of that.
+    """
+    with node_asked(host, port, url, password) as link:
+        if force:
+            click.echo(take_over(link, name, node))
+        elif node:
+            click.echo(move(link, name, node))
+        else:
+            ask(link, "TUBE", "HOME", name)
+            nodes = Nodes(link)
+            click.echo(shown_home(home_of(nodes, name.encode())))
+            nodes.close()
+
+
 def rows_of(link: Link) -> list[dict[str, object]]:
-    """INFO of each tube by name; one that is dropped meanwhile is left out."""
+    """INFO of each tube by name, from its home; one that is dropped meanwhile is left out."""
     names = ask(link, "TUBE", "LIST")
     assert isinstance(names, list)
+    nodes = Nodes(link)
     rows = []
     for name in names:
         assert isinstance(name, bytes)
-        told = link.call([b"TUBE", b"INFO", name])
+        where = home_of(nodes, name)
+        words = [b"TUBE", b"INFO", name]
+        told = nodes.call(text_of(where.get("address", b"")), words) if where else None
+        told = told if isinstance(told, list) else link.call(words)
         if isinstance(told, list):
-            rows.append(fields_of(told))
+            row = fields_of(told)
+            row.update(address=text(where.get("address")), lag=lag_of(where))
+            row["state"] = text(where["state"]) if where else row["state"]
+            rows.append(row)
+    nodes.close()
     return sorted(rows, key=lambda row: str(row["name"]))
 
 
@@ -74,14 +113,17 @@ def seconds(value: object) -> str:
 
 def table(rows: list[dict[str, object]]) -> str:
     """A heading and a line for each tube, columns as wide as they must be."""
-    lines = [["TUBE", "TYPE", *(name.upper() for name in COLUMNS), *map(str.upper, TIMES)]]
+    heads = ["TUBE", "TYPE", "HOME", "STATE", "LAG"]
+    lines = [[*heads, *(name.upper() for name in COLUMNS), *map(str.upper, TIMES)]]
     for row in rows:
         figures = [str(row[name]) for name in COLUMNS]
-        lines.append([str(row["name"]), kind(row), *figures, *(seconds(row[n]) for n in TIMES)])
+        where = [str(row["home"])[:8], str(row["state"]), str(row["lag"])]
+        times = [seconds(row[name]) for name in TIMES]
+        lines.append([str(row["name"]), kind(row), *where, *figures, *times])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = []
     for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)]
-        cells += [cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)]
+        cells = [cell.ljust(width) for cell, width in zip(line[:4], widths[:4], strict=True)]
+        cells += [cell.rjust(width) for cell, width in zip(line[4:], widths[4:], strict=True)]
         padded.append("  ".join(cells).rstrip())
     return "\n".join(padded)

@@ -28,6 +28,8 @@ from tuque.server.registry import register
 from tuque.server.state import Server, apply_settings, log
 from tuque.server.tube_plugins import load_plugins
 from tuque.store.journal import JournalError
+from tuque.tubes.homes import set_read_only
+from tuque.tubes.hooks import tubes_of
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -105,6 +107,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
         pump.listen(sock)
     prepare_iproto(pump)
     prepare_bus(pump)
+    prepare_tubes(s)
     open_journal(pump)
     if cfg.events:
         eventlog = EventLog(
@@ -120,6 +123,13 @@ def build(cfg: Config, identity: Identity) -> Pump:
         node.events = eventlog.start(now_ms)
         pump.events_ms = now_ms  # [E3.2] its start is told also when nothing follows
     return pump
+
+
+def prepare_tubes(s: Server) -> None:
+    """[T17] What other nodes are told of this one before it has loaded (T17.4, T19.5)."""
+    t = tubes_of(s.n)
+    t.port = s.cfg.iproto_port
+    set_read_only(s.n, t, s.cfg.read_only)
 
 
 def watch_signals(pump: Pump) -> None:

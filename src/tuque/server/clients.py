@@ -21,6 +21,11 @@ HELD_ORDER: Final = 1  # no ADDJOB: it waits until all before it are answered
 HELD_MANY: Final = 2  # an ADDJOB, and too many wait for their copies
 HELD_ROOM: Final = 3  # an ADDJOB, and the links to other nodes are full (B2.4)
 
+# who waits for copies of what was changed in a tube
+HOLE: Final = 0  # a command, behind others
+PUT: Final = 1  # a put that waited for room before
+WIRED: Final = 2  # a call of IPROTO
+
 
 @final
 class Client(Connection):
@@ -47,7 +52,8 @@ class Client(Connection):
         self.is_taking = False  # blocked in a take of a tube
         self.is_putting = False  # blocked in a put to a full tube
         self.is_put_muted = False  # which gets no reply (CLIENT REPLY)
-        self.put_serial: i64 = 0  # of its latest put that waited
+        self.put_serial: i64 = 0  # of its latest put that waited, or command about a home
+        self.is_homing = False  # blocked in a command about the home of a tube
         self.watched: dict[bytes, None] = {}  # tubes that it subscribes to
         self.is_authed = False
         self.reply_mode: i64 = REPLY_ON
@@ -115,6 +121,20 @@ class Client(Connection):
     def ok(self) -> None:
         """Answer +OK."""
         self.out.append(b"+OK\r\n")
+
+
+@final
+class Pending:
+    """One answer that waits for copies."""
+
+    def __init__(self, kind: i64, client: i64, serial: i64, until_ms: i64) -> None:
+        self.kind = kind
+        self.client = client
+        self.serial = serial  # of the hole, of the put, or the sync of the call
+        self.seq: i64 = 0  # of the change that must be there
+        self.until_ms = until_ms
+        self.reply = b""
+        self.rest: list[tuple[bytes, int]] = []  # other tubes, and what must be there of them
 
 
 @final

@@ -17,6 +17,8 @@ from tuque.server.options import ConfigError
 from tuque.server.rewrite import RewriteError, rewrite
 from tuque.server.state import Figures, Server, apply_settings, log
 from tuque.server.tube_notices import leave_notices
+from tuque.tubes.homes import set_read_only
+from tuque.tubes.hooks import tubes_of
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import E_ACCESS
 
@@ -77,11 +79,18 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
             lock_out(s, client)
         for wired in s.wired.values():
             shut_out(s, wired)
+    elif name == "read-only":
+        be_read_only(s)
     elif name == "appendfsync" and s.committer is not None:
         s.committer.set_policy(s.cfg.appendfsync)
     elif name == "appendonly" and s.cfg.appendonly != before:
         switch_journal(s, before)
     log.info("CONFIG SET %s", name)
+
+
+def be_read_only(s: Server) -> None:
+    """[T19] Its tubes go elsewhere, or come to run again (T19.5)."""
+    set_read_only(s.n, tubes_of(s.n), s.cfg.read_only)
 
 
 def lock_out(s: Server, c: Client) -> None:

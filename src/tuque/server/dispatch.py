@@ -15,7 +15,15 @@ from tuque.core.deliver import on_getjob, on_poll, serve_ready, wait
 from tuque.core.evict import make_room
 from tuque.core.ids import is_job_id
 from tuque.core.job import ACKED, WAIT_REPL, Job
-from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, TIMED_OUT, Node, Wake
+from tuque.core.node import (
+    DATA_RESET,
+    GOT_JOBS,
+    HOME_MOVED,
+    NODE_LEAVING,
+    TIMED_OUT,
+    Node,
+    Wake,
+)
 from tuque.core.once import follow, keep_key, keys_refusal, must_wait, same_job
 from tuque.core.queue import PAUSE_IN
 from tuque.core.replicate import PAUSED, AddSpec, on_addjob, refusal, settle
@@ -41,6 +49,10 @@ from tuque.server.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.producers import await_copies, keep_order, late_error
 from tuque.server.state import Server, log
 from tuque.server.tube_replies import tell_take
+from tuque.server.tube_sync import hold_back
+from tuque.server.tube_where import check_queue, check_tasks, moved_text, refusal_text
+from tuque.tubes.errors import TubeError
+from tuque.tubes.hooks import tubes_of
 from tuque.wire.args import (
     SYNTAX,
     ArgError,
@@ -96,6 +108,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             run(s, c, command, args)
         except ArgError as error:
             c.error(error.text)
+        except TubeError as refused_there:
+            c.error(refusal_text(s, refused_there))  # T17.3
         except AssertionError:
             raise
         except Exception:
@@ -110,6 +124,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             note_latency(s, "fast-command" if command.is_fast else "command", spent_ns)
     if c.reply_mode != REPLY_ON:
         quiet(c, written)
+    if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
+        hold_back(s, tubes_of(s.n), c, written)  # T18.5
     if len(c.holes) > 0:
         keep_order(c, written)
     if not c.is_dirty:
@@ -236,6 +252,8 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     spec = getjob_options(args)
     if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
         return  # nobody would see the jobs: they stay queued (C7.3)
+    for name in spec.queues:
+        check_queue(s, name)  # T17.3
     jobs = on_getjob(n, c.number, spec.queues, spec.count)
     if len(jobs) > 0:
         put_jobs(s, c, jobs, spec.with_counters)  # V1.3
@@ -273,18 +291,23 @@ def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None
             out.append(b"\r\n")
 
 
-def check_ids(args: list[bytes], first: i64) -> None:
-    """Every word from `first` on must look like a job id, else nothing is done."""
+def check_ids(s: Server, args: list[bytes], first: i64) -> None:
+    """Every word from `first` on must look like a job id, of no task with its home elsewhere.
+
+    Else nothing is done.
+    """
     i = first
     while i < len(args):
         if not is_job_id(args[i]):
             raise ArgError(BADID)
         i += 1
+    if s.n.policy is not None:
+        check_tasks(s, args, first)  # T17.3
 
 
 def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
     """ACKJOB, FASTACK, DELJOB [id ...]: the reply is how many were known (A3, A7.3, A9)."""
-    check_ids(args, 1)
+    check_ids(s, args, 1)
     n = s.n
     done: i64 = 0
     i: i64 = 1
@@ -314,7 +337,7 @@ def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
             raise ArgError(SYNTAX)
         delay_ms = seconds_ms(args[2])
         first = 3
-    check_ids(args, first)
+    check_ids(s, args, first)
     done = 0
     for id in args[first:]:
         if on_nack(s.n, id, delay_ms, c.number):
@@ -334,7 +357,7 @@ def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
 
 def each_id(s: Server, c: Client, args: list[bytes], on: Callable[[Node, bytes], bool]) -> None:
     """Do it to every job named; the reply is how many it was done to."""
-    check_ids(args, 1)
+    check_ids(s, args, 1)
     done = 0
     for id in args[1:]:
         if on(s.n, id):
@@ -344,7 +367,7 @@ def each_id(s: Server, c: Client, args: list[bytes], on: Callable[[Node, bytes],
 
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
     """WORKING id: the reply is the retry time (Q8.6)."""
-    check_ids(args, 1)
+    check_ids(s, args, 1)
     error = on_working(s.n, args[1], c.number)
     if len(error) > 0:
         c.error(error)
@@ -361,8 +384,7 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
         reason = args[4]
         if len(reason) > REASON_MAX:
             raise ArgError(b"ERR REASON must be at most %d bytes" % REASON_MAX)
-    if not is_job_id(args[1]):
-        raise ArgError(BADID)
+    check_ids(s, args[:2], 1)
     job = s.n.jobs.get(args[1])
     if job is None or job.state == WAIT_REPL:
         raise ArgError(NOJOB)
@@ -398,11 +420,13 @@ def tell_wakes(s: Server) -> None:
 def tell(s: Server, c: Client, wake: Wake) -> None:
     """The reply of a GETJOB, or of a take, that waited."""
     if c.is_taking:
-        tell_take(c, wake)
+        tell_take(s, c, wake)
     elif wake.why == GOT_JOBS:
         put_jobs(s, c, wake.jobs, wake.with_counters)
     elif wake.why == NODE_LEAVING:
         c.error(LEAVING)
+    elif wake.why == HOME_MOVED:
+        c.error(moved_text(s, wake.queue))
     else:
         assert wake.why == TIMED_OUT or wake.why == DATA_RESET
         c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")

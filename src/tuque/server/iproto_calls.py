@@ -21,6 +21,8 @@ from tuque.server.iproto_replies import put_values
 from tuque.server.iproto_seen import note_spent, see
 from tuque.server.iproto_tubes import METHODS, PUT, READ_ONLY, Call, run_method
 from tuque.server.state import Server, log
+from tuque.server.tube_sync import hold_back_wired
+from tuque.server.tube_where import iproto_refusal
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.sessions import leave, session_for
@@ -87,7 +89,8 @@ def answer(s: Server, w: Wired, request: Request) -> None:
     except IprotoError as error:
         w.out.append(error_reply(request.sync, error.code, error.text))
     except TubeError as refused:
-        w.out.append(error_reply(request.sync, int(refused.code), refused.text))
+        told = iproto_refusal(s, tubes_of(s.n), refused)
+        w.out.append(error_reply(request.sync, told.code, told.text))
     except AssertionError:
         raise
     except Exception:
@@ -98,6 +101,8 @@ def answer(s: Server, w: Wired, request: Request) -> None:
     spent_ns: i64 = perf_counter_ns() - start_ns
     if 0 <= s.slow_ns <= spent_ns or 0 < s.latency_ms * 1_000_000 <= spent_ns:
         note_spent(s, request, spent_ns)
+    if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
+        hold_back_wired(s, tubes_of(s.n), w, request.sync, written)  # T18.5
     if len(s.n.ready) > 0:
         serve_ready(s.n)
     if len(s.n.wakes) > 0:

@@ -63,14 +63,15 @@ class Wired(Connection):
         self.user = user
         self.takes: dict[int, None] = {}  # numbers under which takes wait
         self.puts: dict[int, Put] = {}  # that wait for room, by serial
+        self.claims: dict[int, Put] = {}  # that wait to make a tube, by serial
         self.next_serial: i64 = 1
         self.is_stalled = False  # more was read than one turn runs, or clients are paused
         self.requests: i64 = 0
         self.command = b"NULL"  # what was asked for last
 
     def is_waiting(self) -> bool:
-        """Whether a take or a put of it waits."""
-        return len(self.takes) > 0 or len(self.puts) > 0
+        """Whether a take, a put or a create_tube of it waits."""
+        return len(self.takes) > 0 or len(self.puts) > 0 or len(self.claims) > 0
 
     def unread_bytes(self) -> i64:
         """Memory of what was read and not run yet."""
@@ -90,7 +91,7 @@ class Take:
 
 @final
 class Put:
-    """A put that waits for room in its tube."""
+    """A put that waits for room in its tube, or a create_tube for other nodes."""
 
     def __init__(self, sync: int, is_16: bool) -> None:
         self.sync = sync

@@ -4,13 +4,16 @@ from typing import Final
 
 import msgspec
 
+from tuque.server.iproto_conn import Put
 from tuque.server.iproto_replies import list_value
 from tuque.server.iproto_tubes import TRUE, Call, check_callback
 from tuque.server.state import Server
 from tuque.server.tube_plugins import register_installed
 from tuque.tubes import admin
 from tuque.tubes.book import Tubes
+from tuque.tubes.claims import claim_tube
 from tuque.tubes.errors import BAD_UUID
+from tuque.tubes.homes import state_of_node
 from tuque.tubes.sessions import identify
 from tuque.wire.iproto import (
     E_ACCESS,
@@ -54,7 +57,7 @@ NO_DRIVER: Final = (
 NO_LUA: Final = b"EVAL: there is no Lua here; create_tube and the test for a tube are understood"
 
 
-def run_function(s: Server, t: Tubes, call: Call, function: int) -> list[bytes]:
+def run_function(s: Server, t: Tubes, call: Call, function: int) -> list[bytes] | None:
     """[I6] ON CALL of a function of the queue. Raises IprotoError and TubeError."""
     args = call.args
     if function == STATISTICS:
@@ -62,7 +65,7 @@ def run_function(s: Server, t: Tubes, call: Call, function: int) -> list[bytes]:
     if function == IDENTIFY:
         return [string(identify(s.n, t, call.w.number, call.w.user.name, uuid_in(args)))]
     if function == STATE:
-        return [string(admin.state(t))]
+        return [string(state_of_node(s.n, t))]
     if function == TUBE:
         return tubes(t, args)
     if function == CREATE_TUBE:
@@ -83,8 +86,11 @@ def register_driver(s: Server, args: list[Value]) -> list[bytes]:
     return []
 
 
-def create_tube(s: Server, t: Tubes, call: Call) -> list[bytes]:
-    """[I6] ON create_tube(name, type, options): nothing is returned (I3.2)."""
+def create_tube(s: Server, t: Tubes, call: Call) -> list[bytes] | None:
+    """[I6] ON create_tube(name, type, options): nothing is returned (I3.2).
+
+    None: other nodes are asked, the answer comes later (T17.5).
+    """
     args = call.args
     name = argument(args, 0)
     if name is None:
@@ -97,8 +103,14 @@ def create_tube(s: Server, t: Tubes, call: Call) -> list[bytes]:
     word = shown(type) if type is not None else b"nil"
     options = tube_options(args)
     check_callback(s, options.on_task_change)
-    admin.create_tube(s.n, t, name.payload(), word, options, call.w.user.name)
-    return []
+    w = call.w
+    serial = w.next_serial
+    made = claim_tube(s.n, t, name.payload(), word, options, w.user.name, w.number, serial)
+    if made is not None:
+        return []
+    w.next_serial += 1
+    w.claims[serial] = Put(call.sync, call.is_16)
+    return None
 
 
 def uuid_in(args: list[Value]) -> bytes | None:
@@ -167,7 +179,7 @@ def cfg(s: Server, t: Tubes, args: list[Value]) -> list[bytes]:
     return []
 
 
-def run_eval(s: Server, t: Tubes, call: Call, text: bytes, count: int) -> list[bytes]:
+def run_eval(s: Server, t: Tubes, call: Call, text: bytes, count: int) -> list[bytes] | None:
     """[I4] ON EVAL: the two texts that clients send are understood without Lua (I4.5)."""
     if count in (2, 3) and b"create_tube" in text:
         return create_tube(s, t, call)

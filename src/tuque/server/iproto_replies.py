@@ -2,11 +2,13 @@
 
 from typing import Final
 
-from tuque.core.node import GOT_JOBS, NODE_LEAVING, Wake
+from tuque.core.node import GOT_JOBS, HOME_MOVED, NODE_LEAVING, Wake
 from tuque.core.procedures import stop_waiting
 from tuque.core.task import BYTES, TEXT, Task
 from tuque.server.iproto_conn import Wired
 from tuque.server.state import Server
+from tuque.server.tube_sync import hold_back_wired
+from tuque.server.tube_where import moved_error
 from tuque.tubes.book import Tubes
 from tuque.wire.iproto import (
     E_ACCESS,
@@ -54,6 +56,9 @@ def tell_take(s: Server, wake: Wake) -> None:
     del w.takes[wake.client]
     if wake.why == NODE_LEAVING:
         w.out.append(error_reply(take.sync, E_READ_ONLY, LEAVING))
+    elif wake.why == HOME_MOVED:
+        told = moved_error(s, wake.queue)  # T20.2
+        w.out.append(error_reply(take.sync, told.code, told.text))
     else:
         found: list[bytes] = []
         if wake.why == GOT_JOBS:
@@ -73,7 +78,10 @@ def end_waiting(s: Server, w: Wired, code: int, text: bytes) -> None:
         w.out.append(error_reply(take.sync, code, text))
     for put in w.puts.values():
         w.out.append(error_reply(put.sync, code, text))
+    for claim in w.claims.values():
+        w.out.append(error_reply(claim.sync, code, text))
     w.takes = {}
+    w.claims = {}
     w.puts = {}  # the tube forgets them when the connection leaves its session
     s.touch(w)
 
@@ -102,7 +110,15 @@ def tell_puts(s: Server, t: Tubes) -> None:
         put = w.puts.pop(one.serial, None)
         if put is None:
             continue
-        value = NULL if one.task is None else task_value(one.task)
-        put_values(w, put.sync, put.is_16, [value])
+        written = len(w.out)
+        if len(one.moved) > 0:
+            told = moved_error(s, one.moved)  # T20.2
+            w.out.append(error_reply(put.sync, told.code, told.text))
+        else:
+            value = NULL if one.task is None else task_value(one.task)
+            put_values(w, put.sync, put.is_16, [value])
+        if one.task is not None and one.task.queue in t.by_name:
+            t.to_sync[one.task.queue] = t.by_name[one.task.queue]
+            hold_back_wired(s, t, w, put.sync, written)  # T18.5
         w.last_ms = s.n.now_ms
         s.touch(w)

@@ -11,6 +11,9 @@ from tuque.server.iproto_replies import NULL, list_value, task_value
 from tuque.server.state import Server
 from tuque.tubes import admin, ops
 from tuque.tubes.book import Tubes
+from tuque.tubes.catalog import announce
+from tuque.tubes.homes import needs_home
+from tuque.tubes.hooks import tubes_of
 from tuque.tubes.rights import CALL, PREFIX, role_key, user_key
 from tuque.tubes.rights import TRUNCATE as TRUNCATE_TOO
 from tuque.tubes.sessions import session_for
@@ -105,6 +108,8 @@ class Call:
 
 def run_method(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list[bytes] | None:
     """[I6] ON CALL of a method. Raises IprotoError and TubeError."""
+    if method != GRANT and method != GRANT_ROLE:
+        needs_home(s.n, t, tube)  # T17.4
     if method == PUT:
         return put(s, t, call, tube)
     if method == TAKE:
@@ -264,6 +269,8 @@ def on_task_change(s: Server, call: Call, tube: Tube) -> list[bytes]:
     tube.on_task_change = name
     if s.n.records is not None:
         record_tube(s.n.records, tube)
+    if s.n.others != 0:
+        announce(s.n, tubes_of(s.n), [tube], -1)  # T17.2
     return [NULL if len(before) == 0 else string(before)]
 
 

@@ -32,6 +32,7 @@ from tuque.wire.resp import error_reply, int_reply
 
 HOLES_MAX: Final = 10_000  # replies of one client that wait; it may add more when half are out
 KEEP_MS: Final = 200  # between two writes of nodes.conf
+BESIDE: Final = [b"ACK", b"RELEASE", b"TOUCH", b"BURY", b"KICK", b"DELETE"]
 STALL_MS: Final = 1_000  # a producer that lacks room looks again after it
 
 
@@ -114,17 +115,28 @@ def go_on(s: Server, c: Client) -> None:
 def must_wait(s: Server, c: Client, args: list[bytes]) -> bool:
     """Whether the next command has to wait for ADDJOBs before it, or for room; notes which."""
     if args[0] != b"ADDJOB" and args[0].upper() != b"ADDJOB":
-        if len(c.holes) > 0:
+        if len(c.holes) == 0:
+            return False
+        if not runs_beside(args):
             c.held = HELD_ORDER
             return True
-        return False
     if len(c.holes) - c.holes_head >= HOLES_MAX:
         c.held = HELD_MANY
         return True
-    if s.is_crowded and must_stall(s, c, args):
+    if s.is_crowded and not runs_beside(args) and must_stall(s, c, args):
         c.held = HELD_ROOM
         return True
     return False
+
+
+def runs_beside(args: list[bytes]) -> bool:
+    """[T15] Whether it may run while copies of others are made: a change in a tube (T15.11)."""
+    if len(args) < 4 or args[0].upper() != b"TUBE":
+        return False
+    word = args[1].upper()
+    if word == b"PUT":
+        return all(args[i].upper() != b"TIMEOUT" for i in range(4, len(args), 2))
+    return word in BESIDE
 
 
 def must_stall(s: Server, c: Client, args: list[bytes]) -> bool:

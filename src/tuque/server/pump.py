@@ -21,15 +21,12 @@ from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.doors import Doors
 from tuque.server.iproto_conn import Wired
 from tuque.server.iproto_door import IprotoDoor
-from tuque.server.iproto_replies import tell_puts
 from tuque.server.keeping import keep_house, log_notes
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.state import Server, log
-from tuque.server.tube_notices import tell_changes
-from tuque.server.tube_replies import tell_puts_resp
-from tuque.tubes.hooks import tubes_of
+from tuque.server.tube_turn import end_turn, grant, next_turn_ms
 
 READ_BYTES: Final = 65_536
 REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
@@ -59,6 +56,8 @@ class Pump:
         self.was_noted = True  # the journal may have something for the log
         self.binding: i64 = 0  # records so far that replies depend on
         self.binding_seq: i64 = 0  # the last of them
+        self.wish: i64 = 0  # the newest of the core's to know that its records are on the disk
+        self.wish_seq: i64 = 0  # the last of those records
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
@@ -101,8 +100,6 @@ class Pump:
             return 0
         if s.n.policy is not None and not s.is_loading and self.has_left():
             return 0
-        if s.n.policy is not None and len(tubes_of(s.n).told) > 0:
-            return 0
         if self.rewriting:
             return 1
         at_ms = next_timer_ms(s.n)
@@ -117,6 +114,7 @@ class Pump:
             at_ms = self.doors.reopen_ms
         if len(s.stalled) > 0:
             at_ms = min(at_ms, next_stall_ms(s))
+        at_ms = min(at_ms, next_turn_ms(s))
         if s.paused_until_ms > s.n.now_ms and s.paused_until_ms < at_ms:
             at_ms = s.paused_until_ms
         if s.bus is not None:
@@ -180,6 +178,7 @@ class Pump:
             return
         if s.bus is not None:
             look_at_bus(s, s.bus)
+        grant(s, self.wish, self.wish_seq)
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
         if len(n.ready) > 0:
@@ -204,11 +203,7 @@ class Pump:
             if len(n.added) > 0:
                 tell_added(s)
         self.iproto.run_stalled()
-        if n.policy is not None:
-            t = tubes_of(n)
-            tell_puts_resp(s, t)
-            tell_puts(s, t)
-            tell_changes(s, t)
+        end_turn(s)
         if 0 < self.doors.reopen_ms <= n.now_ms:
             self.doors.reopen()
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:
@@ -222,6 +217,8 @@ class Pump:
     def settle(self) -> None:
         """[C8.3] Let the outcome of the turn out: journal, events, then replies."""
         s = self.s
+        if s.n.policy is not None:
+            s.n.policy.turn_end(s.n)  # T18.2
         seq = self.write_journal()
         if s.bus is not None:
             s.bus.settle(self.for_peers(seq))
@@ -280,10 +277,14 @@ class Pump:
                 self.on_new_journal(committer.wake_fd)
             if records.count > 0:
                 committer.commit(records, n.now_ms)
+            if records.wish != self.wish:
+                self.wish = records.wish
+                self.wish_seq = committer.seq
             is_binding = records.binding_count != self.binding  # committed here or by a command
             if is_binding:
                 self.binding = records.binding_count
                 self.binding_seq = committer.seq
+            committer.grant(records)
             committer.on_turn(n, n.now_ms, REWRITE_JOBS)
         self.rewriting = committer.is_rewriting()
         s.journal_error = committer.error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from array import array
+from collections import deque
 from secrets import token_hex
 from typing import Final, final
 
@@ -19,7 +20,7 @@ from tuque.core.job import Job
 from tuque.core.node import Node
 from tuque.core.procedures import stop_waiting
 from tuque.core.replicate import PLAIN, AddSpec, settle
-from tuque.server.clients import NOT_HELD, Client, Survey
+from tuque.server.clients import NOT_HELD, Client, Pending, Survey
 from tuque.server.committer import Committer
 from tuque.server.config import Config
 from tuque.server.connection import Connection
@@ -141,6 +142,7 @@ class Server:
         self.takes: dict[int, Take] = {}  # of theirs that wait, by the number they wait under
         self.users = Users()  # who may log in there
         self.notices = Notices()  # who hears of changes in tubes
+        self.syncing: dict[bytes, deque[Pending]] = {}  # answers that wait for copies, by tube
         self.uuid = uuid_of(node.node_id)  # what greetings call this node
 
     def begin_settings(self) -> None:
@@ -163,6 +165,7 @@ class Server:
             self.blocked -= 1
             stop_waiting(self.n, c.number)
             c.is_taking = False
+            c.is_homing = False
             if c.is_putting:
                 c.is_putting = False
                 forget_puts(tubes_of(self.n), c.number)
@@ -198,6 +201,7 @@ class Server:
         if len(w.puts) > 0:
             w.puts = {}
             forget_puts(tubes_of(self.n), w.number)
+        w.claims = {}
 
     def leave_tubes(self, number: i64) -> None:
         """[T8] A connection is closed: it leaves its session."""
@@ -245,6 +249,7 @@ def apply_settings(s: Server) -> None:
     s.idle_close_ms = cfg.timeout * 1000
     s.half_close_ms = cfg.command_deadline * 1000
     s.members.timeout_ms = min(cfg.cluster_node_timeout, FAR_OFF)
+    s.n.limits.node_timeout_ms = s.members.timeout_ms
     if s.bus is not None:
         s.bus.limit_bytes = min(cfg.bus_buffer_limit, FAR_OFF)
 

@@ -7,12 +7,16 @@ from typing import Final
 from tuque.core.task import MAX_MS, STATUS_NAMES
 from tuque.server.clients import Client
 from tuque.server.state import Server
+from tuque.server.tube_homes import await_home, home_id
 from tuque.server.tube_notices import leave_notices, watch
 from tuque.server.tube_plugins import listing, register_installed
 from tuque.server.tube_replies import put_tasks
-from tuque.server.tube_words import USER, tube_named
+from tuque.server.tube_words import USER, tube_here, tube_named
 from tuque.tubes import admin
 from tuque.tubes.book import Tubes
+from tuque.tubes.claims import claim_tube
+from tuque.tubes.follower import RUNNING
+from tuque.tubes.homes import lag_of, state_of_node, state_of_tube
 from tuque.tubes.sessions import dashed, identify
 from tuque.tubes.tube import Tube
 from tuque.wire.args import ArgError, ranged
@@ -41,24 +45,26 @@ def create(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     o = create_options(args)
     if o.on_task_change and o.on_task_change not in s.notices.callbacks:
         raise ArgError(NO_CALLBACK % o.on_task_change)
-    admin.create_tube(s.n, t, args[2], args[3], o, USER)
-    c.ok()
+    if claim_tube(s.n, t, args[2], args[3], o, USER, c.number, c.put_serial + 1) is None:
+        await_home(s, c)  # other nodes are asked (T17.5)
+    else:
+        c.ok()
 
 
 def drop(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE DROP tube."""
-    admin.drop(s.n, t, tube_named(t, args[2]))
+    admin.drop(s.n, t, tube_here(s, t, args[2]))
     c.ok()
 
 
 def truncate(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE TRUNCATE tube: how many tasks are gone."""
-    c.out.append(int_reply(admin.truncate(s.n, t, tube_named(t, args[2]))))
+    c.out.append(int_reply(admin.truncate(s.n, t, tube_here(s, t, args[2]))))
 
 
 def release_all(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE RELEASEALL tube: how many taken tasks are READY again."""
-    c.out.append(int_reply(admin.release_all(s.n, t, tube_named(t, args[2]))))
+    c.out.append(int_reply(admin.release_all(s.n, t, tube_here(s, t, args[2]))))
 
 
 def count_of(found: dict[bytes, bytes]) -> int:
@@ -71,7 +77,7 @@ def tasks(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE TASKS tube state [COUNT n]: tasks in that state, in the order of (pri, id)."""
     status = state_of(args[3])
     most = count_of(pairs(args, 4, [b"COUNT"]))
-    put_tasks(c.out, admin.tasks_by_state(tube_named(t, args[2]), status, most))
+    put_tasks(c.out, admin.tasks_by_state(tube_here(s, t, args[2]), status, most))
 
 
 def seconds(ms: int) -> int | str:
@@ -83,7 +89,7 @@ def seconds(ms: int) -> int | str:
 
 def info(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE INFO tube: options and figures."""
-    c.reply(info_of(tube_named(t, args[2])))
+    c.reply(info_of(s, tube_named(t, args[2])))
 
 
 def waiting_puts(tube: Tube) -> int:
@@ -91,7 +97,7 @@ def waiting_puts(tube: Tube) -> int:
     return sum(1 for putter in tube.putters if not putter.is_over)
 
 
-def info_of(tube: Tube) -> dict[str, object]:
+def info_of(s: Server, tube: Tube) -> dict[str, object]:
     """Options and figures of a tube by name (T15.4)."""
     return {
         "name": tube.name,
@@ -113,6 +119,12 @@ def info_of(tube: Tube) -> dict[str, object]:
         "waiting-puts": waiting_puts(tube),
         "subscribers": int(tube.subscribers),
         "changes": int(tube.change_seq),
+        "home": home_id(s, tube),
+        "epoch": int(tube.epoch),
+        "state": state_of_tube(tube),
+        "sync": int(tube.sync),
+        "copies": len(tube.copies),
+        "conflict": tube.conflict,
     }
 
 
@@ -134,7 +146,24 @@ def tube_figures(s: Server) -> dict[str, object]:
         "tubes_subscribers": sum(int(tube.subscribers) for tube in found),
         "tubes_lost_notices": s.notices.lost,
         "tubes_used_bytes": 0 if t is None else int(t.bytes_used),
+        "tubes_state": (b"INIT" if t is None else state_of_node(s.n, t)).decode(),
+        "tubes_running": sum(1 for tube in found if tube.is_mine and tube.state == RUNNING),
+        "tubes_copies": sum(len(tube.copies) for tube in found),
+        "tubes_lag": 0 if t is None else greatest_lag(s, t),
+        "tubes_waiting_copies": sum(len(line) for line in s.syncing.values()),
+        "tubes_homes_moved": 0 if t is None else int(t.homes_moved),
+        "tubes_changes_lost": 0 if t is None else int(t.changes_lost),
     }
+
+
+def greatest_lag(s: Server, t: Tubes) -> int:
+    """Of the copies of tubes that have their home here (T18.4)."""
+    most = 0
+    for tube in t.by_name.values():
+        if tube.is_mine and not tube.is_temporary:
+            for _, lag, _ in lag_of(s.n, t, tube):
+                most = max(most, int(lag))
+    return most
 
 
 def drivers(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
@@ -159,11 +188,6 @@ def statistics(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
         c.reply(admin.statistics(t, tube_named(t, args[2])))
     else:
         c.reply({name: admin.statistics(t, tube) for name, tube in t.by_name.items()})
-
-
-def state(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE STATE."""
-    c.reply(admin.state(t))
 
 
 def cfg(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
@@ -191,7 +215,7 @@ def changes(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T12] TUBE CHANGES tube [AFTER number] [COUNT n]: notices kept, oldest first (T16.1)."""
     found = pairs(args, 3, [b"AFTER", b"COUNT"])
     after = ranged(found.get(b"AFTER", b"-1"), -1, NUMBER_MAX, BAD_AFTER)
-    tube = tube_named(t, args[2])
+    tube = tube_here(s, t, args[2])
     if after >= tube.change_seq:
         after = -1  # told by an earlier life of this node
     rows: list[object] = []
@@ -205,7 +229,7 @@ def subscribe(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T16] TUBE SUBSCRIBE tube [tube ...]: to how many tubes the connection is subscribed."""
     if not c.resp3:
         raise ArgError(NEEDS_RESP3)
-    found = [tube_named(t, name) for name in args[2:]]
+    found = [tube_here(s, t, name) for name in args[2:]]
     new = {tube.name for tube in found if tube.name not in c.watched}
     if len(c.watched) + len(new) > WATCHED_MAX:
         raise ArgError(b"ERR a connection subscribes to at most %d tubes" % WATCHED_MAX)

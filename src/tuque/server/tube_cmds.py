@@ -25,24 +25,23 @@ from tuque.server.tube_admin import (
     list_tubes,
     register_driver,
     release_all,
-    state,
     statistics,
     subscribe,
     tasks,
     truncate,
     unsubscribe,
 )
+from tuque.server.tube_homes import home, state
 from tuque.server.tube_replies import (
     await_room,
     put_none,
     put_task,
-    refusal,
 )
 from tuque.server.tube_rights import grant_calls, grants, revoke_calls
-from tuque.server.tube_words import client_session, tube_named
+from tuque.server.tube_words import client_session, tube_here
 from tuque.tubes import ops
 from tuque.tubes.book import Tubes
-from tuque.tubes.errors import LEAVING, TubeError
+from tuque.tubes.errors import LEAVING
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec
 from tuque.wire.args import ArgError, ranged
@@ -70,17 +69,14 @@ def cmd_tube(s: Server, c: Client, args: list[bytes]) -> None:
     """[T15] TUBE subcommand [argument ...]; the first words are looked for in `SUBCOMMANDS`."""
     count: i64 = len(args)
     word = args[1]
-    try:
-        if word == b"PUT" and count >= 4:  # the frequent ones directly
-            put(s, c, tubes_of(s.n), args)
-        elif word == b"TAKE" and 3 <= count <= 5:
-            take(s, c, tubes_of(s.n), args)
-        elif word == b"ACK" and 4 <= count <= 6:
-            ack(s, c, tubes_of(s.n), args)
-        else:
-            run_word(s, c, args)
-    except TubeError as error:
-        raise refusal(error) from None
+    if word == b"PUT" and count >= 4:  # the frequent ones directly
+        put(s, c, tubes_of(s.n), args)
+    elif word == b"TAKE" and 3 <= count <= 5:
+        take(s, c, tubes_of(s.n), args)
+    elif word == b"ACK" and 4 <= count <= 6:
+        ack(s, c, tubes_of(s.n), args)
+    else:
+        run_word(s, c, args)
 
 
 def run_word(s: Server, c: Client, args: list[bytes]) -> None:
@@ -117,7 +113,7 @@ def create_tube(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
 
 def put(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE PUT tube body [options]: the task, null when the tube is full."""
-    tube = tube_named(t, args[2])
+    tube = tube_here(s, t, args[2])
     spec = PLAIN
     form: i64 = 0
     if len(args) > 4:
@@ -140,7 +136,7 @@ def take(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
         timeout_ms = span_ms(args[4], b"TIMEOUT")
     elif len(args) > 3:
         timeout_ms = span_ms(pairs(args, 3, TIMEOUT_ONLY)[b"TIMEOUT"], b"TIMEOUT")
-    tube = tube_named(t, args[2])
+    tube = tube_here(s, t, args[2])
     if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
         return  # nobody would see the task (C7.3)
     client_session(s, t, c)
@@ -163,7 +159,7 @@ def ack(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE ACK tube id [TOKEN t]: the task, DONE."""
     number = task_number(args[3])
     token = take_token(args, 4)
-    tube = tube_named(t, args[2])
+    tube = tube_here(s, t, args[2])
     client_session(s, t, c)
     put_task(c.out, ops.ack(s.n, t, tube, c.number, number, token))
 
@@ -173,7 +169,7 @@ def release(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     number = task_number(args[3])
     found = pairs(args, 4, RELEASE_WORDS)
     delay_ms = span_ms(found.get(b"DELAY", b"0"), b"DELAY")
-    tube = tube_named(t, args[2])
+    tube = tube_here(s, t, args[2])
     client_session(s, t, c)
     put_task(c.out, ops.release(s.n, t, tube, c.number, number, delay_ms, token_of(found)))
 
@@ -183,7 +179,7 @@ def touch(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     number = task_number(args[3])
     increment_ms = span_ms(args[4], b"the increment")
     token = take_token(args, 5)
-    tube = tube_named(t, args[2])
+    tube = tube_here(s, t, args[2])
     client_session(s, t, c)
     task = ops.touch(s.n, t, tube, c.number, number, increment_ms, token)
     if task is None:
@@ -196,25 +192,25 @@ def bury(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE BURY tube id [TOKEN t]: the task, BURIED."""
     number = task_number(args[3])
     token = take_token(args, 4)
-    put_task(c.out, ops.bury(s.n, t, tube_named(t, args[2]), number, token))
+    put_task(c.out, ops.bury(s.n, t, tube_here(s, t, args[2]), number, token))
 
 
 def kick(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE KICK tube count: how many buried tasks are READY again."""
     count = ranged(args[3], 0, NUMBER_MAX, BAD_COUNT)
-    c.out.append(int_reply(ops.kick(s.n, t, tube_named(t, args[2]), count)))
+    c.out.append(int_reply(ops.kick(s.n, t, tube_here(s, t, args[2]), count)))
 
 
 def peek(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE PEEK tube id: the task as it is."""
     number = task_number(args[3])
-    put_task(c.out, ops.peek(s.n, t, tube_named(t, args[2]), number))
+    put_task(c.out, ops.peek(s.n, t, tube_here(s, t, args[2]), number))
 
 
 def delete(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE DELETE tube id: the task, DONE, whoever held it."""
     number = task_number(args[3])
-    put_task(c.out, ops.delete(s.n, t, tube_named(t, args[2]), number))
+    put_task(c.out, ops.delete(s.n, t, tube_here(s, t, args[2]), number))
 
 
 # least and most words (0: no limit), and what runs
@@ -236,7 +232,8 @@ SUBCOMMANDS: Final[dict[bytes, tuple[int, int, Sub]]] = {
     b"INFO": (3, 3, info),
     b"LIST": (2, 2, list_tubes),
     b"STATISTICS": (2, 3, statistics),
-    b"STATE": (2, 2, state),
+    b"STATE": (2, 3, state),
+    b"HOME": (3, 5, home),
     b"CFG": (2, 0, cfg),
     b"IDENTIFY": (2, 3, identify_client),
     b"CHANGES": (3, 7, changes),

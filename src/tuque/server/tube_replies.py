@@ -6,18 +6,18 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from tuque.core.job import Job
-from tuque.core.node import GOT_JOBS, NODE_LEAVING, Wake
+from tuque.core.node import GOT_JOBS, HOME_MOVED, NODE_LEAVING, Wake
 from tuque.core.task import DELAYED, STATUS_NAMES, TAKEN, Task
-from tuque.server.clients import REPLY_OFF, REPLY_SKIPPING, Client
+from tuque.server.clients import PUT, REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state import Server
+from tuque.server.tube_sync import enter
+from tuque.server.tube_where import moved_text
 from tuque.tubes.book import Tubes
-from tuque.tubes.errors import LEAVING, NOT_TAKEN, PAUSED, TubeError
+from tuque.tubes.errors import LEAVING
+from tuque.tubes.homes import synced
 from tuque.tubes.options import PutDone
-from tuque.wire.args import ArgError
 from tuque.wire.resp import digits
 from tuque.wire.tube_args import FORM_NAMES
-
-NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
 
 SHORT: Final = 1024  # bytes of a body that are rather copied than passed on
 # what stands between the values of a task, by status and by form
@@ -25,10 +25,6 @@ STATES: Final[list[bytes]] = [
     b"\r\n+%s\r\n$" % STATUS_NAMES.get(status, b"") for status in range(DELAYED + 1)
 ]
 FORMS: Final[list[bytes]] = [b"\r\n+%s\r\n" % name for name in FORM_NAMES]
-
-# [T15.5] texts by which a first word is found that is not ERR
-BEGINS: Final[list[tuple[bytes, bytes]]] = [(b"Task ", b"NOTASK "), (b"Tube not found", b"NOTUBE ")]
-WRONG: Final[list[bytes]] = [b" queue does not support touch", b" exists with the type "]
 
 
 def put_task(out: list[bytes], task: Task) -> None:
@@ -80,29 +76,15 @@ def put_none(c: Client) -> None:
     c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
 
 
-def refusal(error: TubeError) -> ArgError:
-    """[T15.5] The refusal with the first word that RESP clients look at."""
-    text = error.text
-    if text == NOT_TAKEN:
-        return ArgError(b"NOTTAKEN " + text)
-    if text == PAUSED:
-        return ArgError(b"PAUSED " + text)
-    for begin, word in BEGINS:
-        if text.startswith(begin):
-            return ArgError(word + text)
-    for part in WRONG:
-        if part in text:
-            return ArgError(b"WRONGTUBE " + text)
-    return ArgError(b"ERR " + text)
-
-
-def tell_take(c: Client, wake: Wake) -> None:
+def tell_take(s: Server, c: Client, wake: Wake) -> None:
     """[T15] The answer to a TAKE that waited; its client has been unblocked."""
     c.is_taking = False
     if wake.why == GOT_JOBS:
         put_first(c, wake.jobs)
     elif wake.why == NODE_LEAVING:
         c.error(LEAVING)
+    elif wake.why == HOME_MOVED:
+        c.error(moved_text(s, wake.queue))
     else:
         put_none(c)
 
@@ -135,18 +117,35 @@ def tell_puts_resp(s: Server, t: Tubes) -> None:
         if c is None:
             left.append(one)
         elif c.is_putting and c.put_serial == one.serial:
-            tell_put(s, c, one.task)
+            if not waits_for_copies(s, t, one):
+                tell_put(s, c, one)
     t.put_done = left
 
 
-def tell_put(s: Server, c: Client, task: Task | None) -> None:
-    """The PUT of the client found room, or did not (T7.3)."""
+def waits_for_copies(s: Server, t: Tubes, one: PutDone) -> bool:
+    """[T18] Whether the put that found room must be on more nodes first (T18.5)."""
+    task = one.task
+    tube = None if task is None else t.by_name.get(task.queue)
+    if task is None or tube is None or synced(s.n, t, tube) >= tube.seq:
+        return False
+    pending = enter(s, [(tube.name, tube.seq)], PUT, one.client, one.serial)
+    out: list[bytes] = []
+    put_task(out, task)
+    pending.reply = b"".join(out)
+    return True
+
+
+def tell_put(s: Server, c: Client, one: PutDone) -> None:
+    """The PUT of the client found room, or did not (T7.3), or the home moved (T20.2)."""
+    task = one.task
     c.is_putting = False
     c.is_blocked = False
     s.blocked -= 1
     c.last_ms = s.n.now_ms
     if not c.is_put_muted:
-        if task is None:
+        if len(one.moved) > 0:
+            c.error(moved_text(s, one.moved))
+        elif task is None:
             put_none(c)
         else:
             put_task(c.out, task)

@@ -4,8 +4,9 @@ from typing import Final
 
 from tuque.server.clients import Client
 from tuque.server.state import Server
-from tuque.server.tube_replies import NO_SUCH
+from tuque.server.tube_where import NO_SUCH
 from tuque.tubes.book import Session, Tubes
+from tuque.tubes.homes import needs_home
 from tuque.tubes.sessions import session_for
 from tuque.tubes.tube import Tube
 from tuque.wire.args import ArgError
@@ -18,6 +19,13 @@ def tube_named(t: Tubes, name: bytes) -> Tube:
     tube = t.by_name.get(name)
     if tube is None:
         raise ArgError(NO_SUCH % name)
+    return tube
+
+
+def tube_here(s: Server, t: Tubes, name: bytes) -> Tube:
+    """[T17] The tube of that name, which is RUNNING here (T17.3). Raises TubeError."""
+    tube = tube_named(t, name)
+    needs_home(s.n, t, tube)
     return tube
 
 

@@ -26,6 +26,8 @@ DIGITS_MAX: Final = 40
 BAD_NUMBER: Final = b"ERR id must be a number from 0 to 4503599627370496"
 BAD_TOKEN: Final = b"ERR TOKEN must be a number from 1 to 4503599627370496"
 BAD_CAPACITY: Final = b"ERR CAPACITY must be a number from 0 to 4503599627370496"
+SYNC_MAX: Final = 1000  # the tubes know how many nodes there are
+BAD_SYNC: Final = b"ERR SYNC must be a number from 1 to the number of nodes"
 BAD_FORM: Final = b"ERR FORM must be bytes, text or msgpack"
 BAD_BODY: Final = b"ERR the body is not one MessagePack value"
 BAD_STATE: Final = b"ERR state must be READY, TAKEN, DELAYED or BURIED"
@@ -96,7 +98,7 @@ def token_of(found: dict[bytes, bytes]) -> i64:
 
 TOKEN_ONLY: Final = [b"TOKEN"]
 CREATE_WORDS: Final = [
-    *(b"TTL", b"TTR", b"PRI", b"CAPACITY", b"STORAGEMODE", b"ENGINE", b"ONCHANGE"),
+    *(b"TTL", b"TTR", b"PRI", b"CAPACITY", b"STORAGEMODE", b"ENGINE", b"ONCHANGE", b"SYNC"),
 ]
 
 
@@ -128,6 +130,8 @@ def create_options(args: list[bytes]) -> TubeOptions:
             o.storage_mode = value
         elif word == b"ENGINE":
             o.engine = value
+        elif word == b"SYNC":
+            o.sync = ranged(value, 1, SYNC_MAX, BAD_SYNC)
         else:
             o.on_task_change = value
     return o

@@ -1,0 +1,48 @@
+"""What the end of a turn means for tubes: answers that were due, and what other nodes are told."""
+
+from mypy_extensions import i64
+
+from tuque.core.procedures import FAR
+from tuque.server.iproto_replies import tell_puts
+from tuque.server.state import Server
+from tuque.server.tube_homes import tell_homes
+from tuque.server.tube_notices import tell_changes
+from tuque.server.tube_replies import tell_puts_resp
+from tuque.server.tube_sync import next_sync_ms, tell_synced
+from tuque.tubes.hooks import tubes_of
+
+
+def end_turn(s: Server) -> None:
+    """Answer who waited for room, copies or homes; then let subscribers and nodes know (T18.2)."""
+    n = s.n
+    if n.policy is None:
+        return
+    t = tubes_of(n)
+    tell_puts_resp(s, t)
+    tell_puts(s, t)
+    if len(s.syncing) > 0:
+        tell_synced(s, t)
+    t.synced_changed = False
+    tell_homes(s, t)
+    tell_changes(s, t)
+    t.turn_end(n)
+
+
+def next_turn_ms(s: Server) -> i64:
+    """When a turn has something to do here, though nothing comes."""
+    if s.n.policy is None:
+        return FAR
+    t = tubes_of(s.n)
+    if len(t.told) > 0 or len(t.home_done) > 0:
+        return s.n.now_ms
+    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
+
+
+def grant(s: Server, wish: i64, seq: i64) -> None:
+    """[T20] Let the core know that the disk has what it wished for (T20.3, T20.4)."""
+    records = s.n.records
+    committer = s.committer
+    if records is None or committer is None:
+        return
+    if wish > records.granted and not committer.must_hold(seq):
+        records.granted = wish
