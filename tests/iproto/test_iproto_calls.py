@@ -427,6 +427,23 @@ def test_memory_and_journal(box: IprotoBox) -> None:
     assert conn.call("queue.tube.t:put", 1) == [[0, "r", 1]]
 
 
+def test_a_node_that_is_loading_or_has_a_double(box: IprotoBox) -> None:
+    """I4.8: 116 while the journal is loaded, 7 while another node has the same id."""
+    conn = tube(box)
+    box.server.is_loading = True
+    loading = (116, "Instance bootstrap hasn't finished yet")
+    for name in ("queue.tube.t:put", "queue.tube.t:peek", "queue.statistics"):
+        assert refused(conn.call(name, 0)) == loading
+    box.server.is_loading = False
+    box.server.conflict = "its id is that of another node"
+    double = (7, "another node has the id of this one")
+    for name in ("queue.tube.t:put", "queue.tube.t:take", "queue.create_tube"):
+        assert refused(conn.call(name, 0)) == double
+    assert conn.hear(conn.ask(64)).code == 0, "PING is no call"
+    box.server.conflict = ""
+    assert conn.call("queue.tube.t:put", 1) == [[0, "r", 1]]
+
+
 def test_one_error_does_not_stop_a_pipeline(box: IprotoBox) -> None:
     conn = tube(box)
     conn.send(

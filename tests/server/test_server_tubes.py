@@ -280,6 +280,21 @@ def test_who_may_subscribe(tube: Door) -> None:
     assert b"subscribers\r\n:0\r\n" in tube("TUBE INFO t")
 
 
+def test_how_many_tubes_one_may_subscribe_to(tube: Door) -> None:
+    """T16.3 A connection subscribes to at most 1000 tubes."""
+    names = [f"t{number}" for number in range(1001)]
+    for name in names:
+        tube(f"TUBE CREATE {name} fifo")
+    tube("HELLO 3")
+    assert tube("TUBE SUBSCRIBE", *names[:999]) == b":999\r\n"
+    many = b"-ERR a connection subscribes to at most 1000 tubes\r\n"
+    assert tube("TUBE SUBSCRIBE", *names[998:]) == many
+    assert tube("TUBE SUBSCRIBE", names[999], names[3]) == b":1000\r\n"
+    assert tube("TUBE SUBSCRIBE", names[1000]) == many
+    assert tube("TUBE UNSUBSCRIBE", names[0]) == b":999\r\n"
+    assert tube("TUBE SUBSCRIBE", names[1000]) == b":1000\r\n"
+
+
 def test_a_callback_must_be_there(door: Door) -> None:
     """T16.4: another name is refused, and no tube is made."""
     reply = door("TUBE CREATE t fifo ONCHANGE nix")

@@ -108,7 +108,8 @@ def test_kick_passes_over_what_is_dead(home: Home, type: str) -> None:
     assert [status(tube, number) for number in range(4)] == [0, READY, BURIED, BURIED]
     assert ops.kick(home.n, home.t, tube, 9) == 1
     assert [status(tube, number) for number in range(4)] == [0, READY, 0, READY]
-    assert home.calls(tube)["ttl"] == 2 and home.calls(tube)["kick"] == 2
+    calls = home.calls(tube)
+    assert (calls["ttl"], calls["delete"], calls["kick"]) == (2, 2, 2), "T11.2"
     check(home.n)
 
 
