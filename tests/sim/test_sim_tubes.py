@@ -2,35 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import tuque.core.job
-from tuque.sim.score import CHECKED, TEXTS
+from tuque.sim.home_flaws import (
+    HOME_FLAWS,
+    HOME_RULES,
+    behind_in_sync,
+    cut_off,
+    movers,
+    two_and_power,
+)
+from tuque.sim.plan import Plan
+from tuque.sim.score import CHECKED, TEXTS, Score
 from tuque.sim.seeds import run_plan, run_seed
 from tuque.sim.swarm import draw
 from tuque.sim.tube_flaws import TUBE_FLAWS, TUBE_RULES, keyed, one_tube, powerless, small
 from tuque.sim.tube_swarm import TYPES
 
+# all of them: python -m tuque.sim --mutation all
+QUICK = [flaw for flaw in TUBE_FLAWS + HOME_FLAWS if flaw.name not in ("t13", "t14")]
 IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
 
 
 @pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
-@pytest.mark.parametrize("name", [flaw.name for flaw in TUBE_FLAWS])
+@pytest.mark.parametrize("name", [flaw.name for flaw in QUICK])
 def test_a_broken_promise_is_found_by_its_judge(name: str) -> None:
-    flaw = next(flaw for flaw in TUBE_FLAWS if flaw.name == name)
+    flaw = next(flaw for flaw in QUICK if flaw.name == name)
     rules = (run_seed(seed, name).rules() for seed in range(1, flaw.budget + 1))
-    assert any(TUBE_RULES[name] in found for found in rules)
+    assert any((TUBE_RULES | HOME_RULES)[name] in found for found in rules)
 
 
 @pytest.mark.parametrize("plan", [one_tube, keyed, small, powerless])
 @pytest.mark.parametrize("seed", [1, 3])
-def test_without_a_flaw_nothing_is_found_and_much_is_looked_at(plan: object, seed: int) -> None:
-    assert callable(plan)
+def test_without_a_flaw_nothing_is_found_and_much_is_looked_at(
+    plan: Callable[[int], Plan], seed: int
+) -> None:
     outcome = run_plan(plan(seed))
     assert outcome.findings == []
     for rule in TUBE_RULES.values():
         if rule != "tube-disk" or plan is powerless:
             assert outcome.counts.get(CHECKED[rule], 0) > 0, rule
+
+
+@pytest.mark.parametrize(
+    ("plan", "moves", "what"),
+    [
+        (movers, 10, "tasks that moved"),
+        (cut_off, 1, "failovers by force"),
+        (two_and_power, 1, "looks for second homes"),
+        (behind_in_sync, 1, "synced ops looked for"),
+    ],
+)
+def test_homes_move_and_nothing_is_found(
+    plan: Callable[[int], Plan], moves: int, what: str
+) -> None:
+    """T20.4: "Two nodes are never RUNNING for one tube." """
+    outcome = run_plan(plan(2))
+    assert outcome.findings == []
+    assert outcome.counts["switchovers"] >= moves
+    assert outcome.counts[what] > 0
+    score = Score()
+    score.take(outcome)
+    assert f"switchovers          {outcome.counts['switchovers']} (" in score.table(1)
+    assert "doubled takes 0 of " in score.table(1)
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -47,7 +84,8 @@ def test_a_seed_that_checks_nothing_of_its_tubes_fails() -> None:
 
 
 def test_every_rule_has_a_text_and_a_denominator() -> None:
-    assert set(TUBE_RULES.values()) <= set(TEXTS) & set(CHECKED)
+    rules = {*TUBE_RULES.values(), *HOME_RULES.values(), "tube-home"}
+    assert rules <= set(TEXTS) & set(CHECKED)
 
 
 def test_the_swarm_draws_each_type_and_none() -> None:

@@ -15,6 +15,8 @@ from tuque.core.node import NODE_LEAVING
 from tuque.core.repair import repair_left
 from tuque.sim.bus import BUS_PORT, CLIENT_PORT
 from tuque.sim.session import LOST
+from tuque.tubes.homes import set_read_only
+from tuque.tubes.hooks import tubes_of
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
@@ -82,6 +84,21 @@ def away_and_back(cluster: Cluster, args: Args) -> None:
     m.has_left = True
     leave(m, True)
     cluster.world.after(args["for_ms"] * 1000, partial(leave, m, False))
+
+
+def set_writable(m: Machine, yes: bool) -> None:
+    """CONFIG SET read-only no|yes, as its command does it (T19.5)."""
+    if m.shell is not None:
+        set_read_only(m.shell.n, tubes_of(m.shell.n), not yes)
+        m.shell.wake()
+
+
+def read_only(cluster: Cluster, args: Args) -> None:
+    """A node is read-only for a while."""
+    m = machine_of(cluster, args)
+    cluster.watcher.on_fault("read-only", [m])
+    set_writable(m, False)
+    cluster.world.after(args["for_ms"] * 1000, partial(set_writable, m, True))
 
 
 def drain(cluster: Cluster, args: Args) -> None:
@@ -279,4 +296,5 @@ ADMIN: Final[dict[str, Callable[[Cluster, Args], None]]] = {
     "rolling": rolling,
     "hostile": hostile,
     "forget": forget,
+    "tube_read_only": read_only,
 }

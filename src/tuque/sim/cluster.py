@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from tuque.sim.admin import ADMIN, leave, meet_all, take_back
+from tuque.sim.admin import ADMIN, leave, meet_all, set_writable, take_back
 from tuque.sim.checkers import Watcher
 from tuque.sim.faults import apply
 from tuque.sim.history import History
@@ -24,7 +24,9 @@ from tuque.sim.publishers import Publisher, Repeater
 from tuque.sim.scripts import Script
 from tuque.sim.session import LOST
 from tuque.sim.tube_clients import TubeMeddler, TubeProducer, TubeWorker
+from tuque.sim.tube_homes import look_for_home
 from tuque.sim.tube_judge import Tubing
+from tuque.sim.tube_movers import TubeForcer, TubeMover, TubeRescuer
 from tuque.sim.tube_swarm import last_clients
 from tuque.sim.verdicts import Verdicts
 from tuque.sim.world import World
@@ -43,6 +45,9 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "tube_producer": TubeProducer,
     "tube_worker": TubeWorker,
     "tube_meddler": TubeMeddler,
+    "tube_mover": TubeMover,
+    "tube_forcer": TubeForcer,
+    "tube_rescuer": TubeRescuer,
 }
 
 
@@ -167,6 +172,7 @@ class Cluster:
         if machine.shell is not None:
             machine.shell.n.limits.memory_bytes = 0
             leave(machine, False)
+            set_writable(machine, True)
             for queue in self.queues():
                 self.unpause(machine, queue)
 
@@ -211,3 +217,5 @@ class Cluster:
         while self.world.now_us < end_us:
             self.wait_ms(500)
             self.verdicts.look_for_waiting()
+            for facts in self.tubing.facts.values():
+                look_for_home(self, facts)

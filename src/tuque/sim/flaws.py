@@ -24,6 +24,7 @@ from tuque.core.procedures import unregister
 from tuque.core.queue import Queue
 from tuque.core.tombs import Tombs
 from tuque.sim import clock
+from tuque.sim.home_flaws import HOME_FLAWS
 from tuque.sim.lease_flaws import ONCE_FLAWS
 from tuque.sim.mutations import Flaw, Patch, bent, everywhere
 from tuque.sim.plan import Op, Plan
@@ -395,4 +396,4 @@ FLAWS: Final = [
         lambda s: away_at_the_ack(s, [], 300_000),
     ),
 ]  # fmt: skip
-MUTATIONS: Final = {flaw.name: flaw for flaw in FLAWS + ONCE_FLAWS + TUBE_FLAWS}
+MUTATIONS: Final = {flaw.name: flaw for flaw in FLAWS + ONCE_FLAWS + TUBE_FLAWS + HOME_FLAWS}

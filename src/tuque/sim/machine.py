@@ -15,7 +15,7 @@ from tuque.sim.network import End
 from tuque.sim.plan import Plan
 from tuque.sim.session import Session
 from tuque.sim.shell import Crash, Shell
-from tuque.sim.tube_disk import KeptTube, tubes_on
+from tuque.sim.tube_disk import KeptTube, ident_of, tubes_on
 from tuque.store.disk import PowerCut
 from tuque.store.journal import JournalError
 from tuque.store.replay import Loader
@@ -105,6 +105,13 @@ class Machine:
         self.world.note(f"{self.name} starts, life {self.lives}, {len(shell.n.jobs)} jobs")
         if shell.n.jobs:
             self.world.sometimes("restart with jobs from the disk")
+
+    def tubes_known(self) -> list[tuple[bytes, int]]:
+        """The tubes that the process knows, or its disk."""
+        if self.shell is None or self.shell.s.is_loading:
+            return [kept.ident for kept in self.kept_tubes.values()]
+        t = tubes_on(self.shell.n)
+        return [ident_of(tube) for tube in t.by_name.values()] if t is not None else []
 
     def guard(self, step: Callable[[], None]) -> None:
         """Run a step of the process, which may end in it."""

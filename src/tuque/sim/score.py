@@ -54,6 +54,9 @@ CHECKED = {
     "tube-session": "sessions without connections",
     "tube-count": "looks into tubes",
     "tube-wait": "looks for waiting takes",
+    "tube-twice": "looks for second homes",
+    "tube-home": "switchovers",
+    "tube-sync": "synced ops looked for",
 }
 TEXTS = {
     "internal": "internal errors",
@@ -98,6 +101,9 @@ TEXTS = {
     "tube-session": "tasks that left a session that lives, or late",
     "tube-count": "tubes that are not what their changes tell",
     "tube-wait": "takes that waited in vain",
+    "tube-twice": "things done in a tube by two homes at a time",
+    "tube-home": "tubes without a home, or not what they were before",
+    "tube-sync": "ops with SYNC that are lost after a failover",
     "empty": "seeds that checked nothing",
 }
 
@@ -136,6 +142,17 @@ class Score:
         else:
             self.clean += 1
 
+    def homes(self) -> str:
+        """What moves of homes did to tubes."""
+        counts, broken = self.counts, self.broken
+        moves, takes = counts.get("switchovers", 0), counts.get("tube takes", 0)
+        synced = counts.get("synced ops looked for", 0)
+        return (
+            f"switchovers          {moves} ({counts.get('failovers by force', 0)} by force), "
+            f"doubled takes {broken.get('tube-twice', 0)} of {takes}, "
+            f"lost synced ops {broken.get('tube-sync', 0)} of {synced}"
+        )
+
     def as_json(self, first: int, elapsed_s: float) -> str:
         """All figures."""
         figures: dict[str, Any] = {
@@ -164,6 +181,7 @@ class Score:
         ]
         if not self.failed and self.clean:
             lines.append(f"failure rate         below {300 / self.clean:.2f} % of seeds (95 %)")
+        lines.append(self.homes())
         lines.append("")
         for rule, text in TEXTS.items():
             checked = self.counts.get(CHECKED.get(rule, ""), 0)

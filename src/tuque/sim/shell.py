@@ -26,14 +26,12 @@ from tuque.server.dispatch import execute, tell_wakes
 from tuque.server.producers import must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.registry import register
 from tuque.server.state import Server, apply_settings
-from tuque.server.tube_notices import tell_changes
-from tuque.server.tube_replies import tell_puts_resp
+from tuque.server.tube_turn import end_turn, next_turn_ms
 from tuque.sim.bus import PORT as BUS_PORT_NAME
 from tuque.sim.bus import Links
 from tuque.sim.clock import NodeClock
 from tuque.sim.disk import SimJournal
 from tuque.sim.network import End
-from tuque.tubes.hooks import tubes_of
 
 if TYPE_CHECKING:
     from tuque.sim.machine import Machine
@@ -112,6 +110,7 @@ class Shell:
         self.began_empty = True  # nothing came from the disk; while loading nobody knows
         self.newest_tomb = b""  # the last that the judges looked at
         self.links = Links(self)
+        self.s.members = self.links.members
 
     # ---- what happens to the process
 
@@ -188,6 +187,7 @@ class Shell:
         self.settle()
         self.machine.watch(self)
         next_ms = min(int(next_timer_ms(n)), self.links.next_ms(), int(next_stall_ms(self.s)))
+        next_ms = min(next_ms, int(next_turn_ms(self.s)))
         if next_ms != FAR:
             self.wake_at(max(self.clock.true_us(next_ms), self.world.now_us + 200))
         if self.s.resumed or self.s.dirty or (n.policy is not None and self.has_left()):
@@ -272,10 +272,7 @@ class Shell:
                 self.break_off(c)
         if n.added:
             tell_added(s)
-        if n.policy is not None:
-            t = tubes_of(n)
-            tell_puts_resp(s, t)
-            tell_changes(s, t)
+        end_turn(s)
         if self.house_us <= self.world.now_us:
             self.house_us = self.world.now_us + HOUSE_US
             n.other_bytes = len(n.queues) * WAITING_BYTES + len(n.waiters) * WAITING_BYTES
@@ -284,6 +281,8 @@ class Shell:
     def settle(self) -> None:
         """Let the outcome out: journal, then the other nodes, then clients."""
         s = self.s
+        if self.n.policy is not None:
+            self.n.policy.turn_end(self.n)
         seq = self.write_journal()
         journal = self.journal
         if seq < 0 and journal is not None and journal.must_hold(self.binding_seq):
@@ -309,6 +308,7 @@ class Shell:
         if is_binding:
             self.binding = int(records.binding_count)
             self.binding_seq = journal.seq
+        journal.grant(records)
         journal.on_turn(self.n, self.wants_rewrite)
         self.wants_rewrite = False
         s.journal_error = journal.error

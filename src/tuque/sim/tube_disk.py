@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tuque.core.task import DONE, READY, TAKEN
 from tuque.sim.disk import ALWAYS, EVERYSEC, WINDOW_US
+from tuque.sim.tube_facts import Facts, State
 from tuque.tubes.book import Tubes
 
 if TYPE_CHECKING:
@@ -18,17 +19,26 @@ if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
     from tuque.sim.machine import Machine
     from tuque.sim.shell import Shell
-    from tuque.sim.tube_facts import Facts
     from tuque.sim.tube_mirror import Mirror
     from tuque.tubes.tube import Tube
 
+Ident = tuple[bytes, int]
+
 
 class KeptTube:
-    """A tube as the disk of a process that ended has it."""
+    """A tube as the disk of a process that ended has it, be it at home there or a copy."""
 
     def __init__(self, tube: Tube) -> None:
+        self.ident = ident_of(tube)
+        self.is_mine = bool(tube.is_mine)
         self.next_number = int(tube.next_number)
-        self.statuses = {int(k): as_loaded(int(task.status)) for k, task in tube.tasks.items()}
+        tasks = {**tube.copies, **tube.tasks}
+        self.statuses = {int(k): as_loaded(int(task.status)) for k, task in tasks.items()}
+
+
+def ident_of(tube: Tube) -> Ident:
+    """What tells a tube from another one of its name (T17.2)."""
+    return bytes(tube.maker), int(tube.made_ns)
 
 
 def tubes_on(n: Node) -> Tubes | None:
@@ -62,42 +72,61 @@ def prefix(mirror: Mirror, kept: dict[int, int], least: int) -> int:
             return at
         if at < len(mirror.log):
             step = mirror.log[at]
-            status = as_loaded(step.status)
-            is_so = kept.get(step.number, DONE) == status
-            wrong.discard(step.number) if is_so else wrong.add(step.number)
+            is_so = kept.get(step.number, DONE) == as_loaded(step.status)
+            if is_so:
+                wrong.discard(step.number)
+            else:
+                wrong.add(step.number)
     return -1
 
 
 def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror, back: str) -> None:
-    """A process ended: its disk has the tube as it was after enough of its changes."""
-    facts, history = mirror.facts, cluster.history
-    if machine.settings.policy == "off" or back != "disk" or machine.had_disk_fault:
-        forget(facts)
-        return
+    """The process of a home ended: its disk has the tube as it was after enough of its changes."""
+    facts, line, history = mirror.facts, mirror.line, cluster.history
+    if line.epoch > mirror.epoch:
+        return  # another home has it
     kept = machine.kept_tubes.get(facts.key)
+    if not mirror.tube.is_mine:
+        return
+    if kept is not None and (kept.ident != ident_of(mirror.tube) or not kept.is_mine):
+        return  # given away (T20.3): what it was like when it ceased to run is what counts
+    if machine.settings.policy == "off" or back != "disk" or machine.had_disk_fault:
+        line.state = State({}, 0, False, False)
+        forget(cluster, facts, mirror)
+        return
     least = must_have(machine, shell, mirror)
     history.count("ends of homes")
     if kept is None:
         if least > 0 or (machine.settings.policy == ALWAYS and facts.created_us):
             history.find("tube-disk", f"{facts.name} is not on the disk of {machine.name}")
-        forget(facts)
+        line.state = State({}, 0, False, False)
+        forget(cluster, facts, mirror)
         return
+    line.state = State(kept.statuses, kept.next_number, True, False)
     if facts.is_temporary:
         if kept.next_number < numbers_after(mirror, least):
             history.find("tube-number", f"{facts.name} would begin at {kept.next_number} again")
         if kept.statuses:
             history.find("tube-disk", f"{facts.name} is temporary and has tasks on the disk")
         return
+    judge_prefix(cluster, machine, mirror, kept, least)
+    drop_lost(facts, kept.next_number)
+
+
+def judge_prefix(
+    cluster: Cluster, machine: Machine, mirror: Mirror, kept: KeptTube, least: int
+) -> None:
+    """The tube on the disk is what it was after some of its changes, `least` or more."""
+    history, name = cluster.history, mirror.facts.name
     history.count("tubes on disks")
     history.count("changes that a disk must have", least)
     at = prefix(mirror, kept.statuses, least)
     if at < 0:
         whole = prefix(mirror, kept.statuses, 0)
         how = "a prefix with a hole" if whole < 0 else f"{whole} changes of {least} that it must"
-        history.find("tube-disk", f"{facts.name}: the disk of {machine.name} has {how}")
+        history.find("tube-disk", f"{name}: the disk of {machine.name} has {how}")
     elif kept.next_number < numbers_after(mirror, at):
-        history.find("tube-number", f"{facts.name} would begin at {kept.next_number} again")
-    drop_lost(facts, mirror, kept.next_number)
+        history.find("tube-number", f"{name} would begin at {kept.next_number} again")
 
 
 def numbers_after(mirror: Mirror, at: int) -> int:
@@ -106,22 +135,20 @@ def numbers_after(mirror: Mirror, at: int) -> int:
     return max([*used, *(number + 1 for number in mirror.base)], default=0)
 
 
-def drop_lost(facts: Facts, mirror: Mirror, next_number: int) -> None:
+def drop_lost(facts: Facts, next_number: int) -> None:
     """Puts that the disk never had may have their numbers given to others (promise 1)."""
     for put in facts.puts.values():
         if put.number >= next_number:
             put.number = -1
-            put.is_lost = True
 
 
-def forget(facts: Facts) -> None:
-    """The node has lost its memory of the tube; it is made anew."""
+def forget(cluster: Cluster, facts: Facts, mirror: Mirror) -> None:
+    """The home has lost its memory of the tube: it is made anew, or taken from a copy (T22.2)."""
     facts.created_us = 0
-    facts.newest_token = 0
-    facts.takers.clear()
     facts.by_job.clear()
-    for put in facts.puts.values():
-        put.is_lost = True
+    ident = ident_of(mirror.tube)
+    if not any(ident in m.tubes_known() for m in cluster.machines):
+        facts.lines.pop(ident, None)
 
 
 def judge_load(cluster: Cluster, machine: Machine, facts: Facts, tube: Tube) -> None:

@@ -43,6 +43,38 @@ class Call:
         self.is_over = False
 
 
+class State:
+    """What a tube was like when a node ceased to be its home, or ended."""
+
+    def __init__(
+        self, statuses: dict[int, int], next_number: int, is_exact: bool, is_whole: bool
+    ) -> None:
+        self.statuses = statuses
+        self.next_number = next_number
+        self.is_exact = is_exact  # else the disk is not known, or the memory is gone
+        self.is_whole = is_whole  # nothing was lost by a crash
+
+
+class Line:
+    """One tube in all its homes, from the one where it was made (T17.1)."""
+
+    def __init__(self) -> None:
+        self.epoch = 0  # the highest under which a node did anything
+        self.homes: dict[int, str] = {}  # by epoch
+        self.state: State | None = None  # when the last home ended
+        self.mirror: Any = None  # of that home: what it did, and what clients know of it
+        self.takers: dict[int, object] = {}  # token -> who was given the task under it
+        self.newest_token = 0  # of all takes that were seen
+        self.top_number = -1  # the highest that clients were told
+        self.is_lost = False  # its home lost its memory of it
+        self.up_us = 0  # when it was last seen to run
+        self.states: dict[str, int] = {}  # by node, T19
+
+    def tokens_of(self, who: object) -> list[int]:
+        """Tokens under which those hands were given anything."""
+        return [token for token, taker in self.takers.items() if taker == who]
+
+
 class Facts:
     """One tube as its clients know it."""
 
@@ -62,11 +94,11 @@ class Facts:
         self.by_job: dict[bytes, int] = {}  # number by job id
         self.calls: dict[int, list[Call]] = {}  # by number of the task
         self.mass_us: dict[str, int] = {}  # when RELEASEALL, KICK, TRUNCATE was asked last
-        self.takers: dict[int, object] = {}  # token -> who was given the task under it
-        self.newest_token = 0  # of all takes that were seen
+        self.lines: dict[tuple[bytes, int], Line] = {}  # by maker and the instant it was made
         self.created_us = 0  # when a client was told that it is there
-        self.home = ""  # the node that is asked first
-        self.epochs: dict[int, str] = {}  # epoch -> node that was seen RUNNING under it
+        self.home = ""  # the node where clients found it last
+        self.sync: int = args.get("sync", 1)
+        self.forced: set[str] = set()  # nodes that were told to take it by force
 
     def words(self) -> list[bytes]:
         """TUBE CREATE."""
@@ -81,6 +113,8 @@ class Facts:
             words += [b"PRI", b"%d" % self.pri]
         if self.capacity:
             words += [b"CAPACITY", b"%d" % self.capacity]
+        if self.sync > 1:
+            words += [b"SYNC", b"%d" % self.sync]
         return words
 
     def new_put(self, asked_us: int, args: dict[str, Any]) -> Put:
@@ -104,10 +138,6 @@ class Facts:
         """Calls about the task that may have been done since then."""
         calls = self.calls.get(number, [])
         return [c for c in calls if c.verb in verbs and (not c.is_over or c.asked_us >= since_us)]
-
-    def tokens_of(self, who: object) -> list[int]:
-        """Tokens under which those hands were given anything."""
-        return [token for token, taker in self.takers.items() if taker == who]
 
 
 def seconds(ms: int) -> bytes:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tuque.core.queue import PAUSE_OUT
 from tuque.core.task import READY, STATUS_NAMES, TAKEN
 from tuque.sim.history import OK, REFUSED
-from tuque.sim.tube_disk import judge_disk, judge_load, tubes_on
-from tuque.sim.tube_facts import Call, Facts, Put
+from tuque.sim.tube_disk import ident_of, judge_disk, judge_load, tubes_on
+from tuque.sim.tube_facts import Call, Facts, Line, Put, State
+from tuque.sim.tube_homes import is_up, judge_alone, judge_epoch, judge_start, judge_state
 from tuque.sim.tube_mirror import Mirror, Seen
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Tubing:
                 name: str = op.args["tube"]
                 self.facts[name.encode()] = Facts(name, op.args)
         self.mirrors: dict[tuple[str, bytes], Mirror] = {}  # node, tube
+        self.idle: dict[tuple[str, bytes], int] = {}  # changes that there were at its last look
         self.uuids: dict[str, bytes] = {}  # of the sessions of clients, by their names
         self.groups: dict[object, object] = {}  # a connection -> the uuid that it shares
         self.closed: dict[tuple[str, int], tuple[int, int]] = {}  # node, session: (ms, ttr)
@@ -69,22 +71,51 @@ class Tubing:
             return
         for name, facts in self.facts.items():
             tube = t.by_name.get(name)
+            key = (machine.name, name)
             if tube is None:
-                self.mirrors.pop((machine.name, name), None)
+                self.mirrors.pop(key, None)
                 continue
-            mirror = self.mirrors.get((machine.name, name))
-            if mirror is None or mirror.tube is not tube:
-                mirror = Mirror(facts, tube, self.world.now_us, self.find)
-                self.mirrors[machine.name, name] = mirror
-                mirror.seq, mirror.tasks, mirror.base = 0, {}, {}
-                mirror.next_number = 0
-            if mirror.seq != tube.change_seq:
-                self.play(machine, shell, t, mirror)
-            self.look(shell, tube, mirror)
+            mirror = self.mirrors.get(key)
+            if mirror is not None and mirror.tube is not tube:
+                mirror = None
+            if is_up(tube):
+                if mirror is None or not mirror.is_up:
+                    mirror = self.begin(machine, shell, facts, tube)
+                if mirror.seq != tube.change_seq:
+                    self.play(machine, t, mirror)
+                    judge_epoch(self.cluster, machine, facts, mirror.line, int(tube.epoch))
+                    judge_alone(self.cluster, machine, facts, mirror.line)
+                self.look(shell, tube, mirror)
+            elif mirror is not None and mirror.is_up:
+                self.cease(machine, t, mirror)
+            self.idle[key] = int(tube.change_seq)
+            judge_state(self.cluster, machine, facts, tube)
         if self.closed:
             self.look_at_sessions(machine, shell, t)
 
-    def play(self, machine: Machine, shell: Shell, t: Tubes, mirror: Mirror) -> None:
+    def begin(self, machine: Machine, shell: Shell, facts: Facts, tube: Tube) -> Mirror:
+        """A tube runs at this node from now on."""
+        line = facts.lines.get(ident_of(tube))
+        is_fresh = line is None
+        if line is None:
+            line = Line()
+            facts.lines[ident_of(tube)] = line
+        mirror = Mirror(facts, line, tube, self.world.now_us, self.find, is_fresh)
+        self.mirrors[machine.name, facts.key] = mirror
+        is_sure = self.idle.get((machine.name, facts.key)) == tube.change_seq
+        judge_start(self.cluster, machine, shell, mirror, is_sure)
+        return mirror
+
+    def cease(self, machine: Machine, t: Tubes, mirror: Mirror) -> None:
+        """A tube does not run at this node any more; what it was like is what must go on."""
+        if mirror.seq != mirror.tube.change_seq:
+            self.play(machine, t, mirror)
+        mirror.is_up = False
+        statuses = {number: one.status for number, one in mirror.tasks.items()}
+        if mirror.epoch == mirror.line.epoch:
+            mirror.line.state = State(statuses, mirror.next_number, True, True)
+
+    def play(self, machine: Machine, t: Tubes, mirror: Mirror) -> None:
         """The changes of one tube in one turn."""
         tube, now_us = mirror.tube, self.world.now_us
         changes = t.changes(tube, mirror.seq - 1, 1000)
@@ -103,8 +134,9 @@ class Tubing:
             mirror.replay(change, now_us)
         mirror.seq = int(tube.change_seq)
         mirror.learn(now_us)
-        self.history.count("looks into tubes")
-        mirror.compare(self.find)
+        if is_up(tube):
+            self.history.count("looks into tubes")
+            mirror.compare(self.find)
 
     def judge_release(self, machine: Machine, mirror: Mirror, number: int, at_ms: int) -> None:
         """A task goes back if somebody asked for it, or when its session is over (T8.2)."""
@@ -183,7 +215,8 @@ class Tubing:
         mirror = self.mirror_of(node, facts.key)
         waited_us = self.world.now_us - put.asked_us
         if isinstance(reply, Exception):
-            put.outcome, put.error = REFUSED, str(reply)
+            if "done here" not in str(reply):  # T18.5
+                put.outcome, put.error = REFUSED, str(reply)
         elif reply is None:
             put.outcome = REFUSED
             self.history.count("puts that found no room")
@@ -199,6 +232,7 @@ class Tubing:
             if mirror is None or number != put.number:
                 self.find("tube-number", f"{put.token!r} is task {put.number}, told {number}")
             else:
+                mirror.line.top_number = max(mirror.line.top_number, number)
                 self.tell(mirror, b"put", number, put.asked_us)
         if put.outcome == REFUSED and put.number >= 0:
             self.find("tube-full", f"{put.token!r} was refused and is task {put.number}: {reply}")
@@ -222,7 +256,7 @@ class Tubing:
     ) -> None:
         """TAKE was answered; without a task there must have been none all the time."""
         mirror = self.mirror_of(node, facts.key)
-        if mirror is None or isinstance(reply, Exception):
+        if mirror is None or isinstance(reply, Exception) or mirror.born_us > asked_us:
             return
         if reply is None:
             self.judge_none(mirror, asked_us)
@@ -235,9 +269,9 @@ class Tubing:
             if one is None or one.is_known:
                 self.find("tube-held", f"{facts.name}: task {number} was given with {body[:30]!r}")
             return
-        if token in facts.takers:
+        if token in mirror.line.takers:
             self.find("tube-fence", f"{facts.name}: token {token} was given twice")
-        facts.takers[token] = self.who(connection)
+        mirror.line.takers[token] = self.who(connection)
         unknown = [take for take in one.takes if take.token == 0]
         if unknown and all(take.token != token for take in one.takes):
             unknown[0].token = token
@@ -265,7 +299,7 @@ class Tubing:
         call.is_over = True
         who = self.who(connection)
         mirror = self.mirror_of(node, facts.key)
-        if mirror is None:
+        if mirror is None or mirror.born_us > call.asked_us:
             return
         one = mirror.tasks.get(call.number) or mirror.gone.get(call.number)
         self.history.count("calls of holders")
@@ -277,10 +311,10 @@ class Tubing:
             return
         event = ENDS[call.verb]
         self.tell(mirror, event, call.number, call.asked_us)
-        tokens = [call.token] if call.token else facts.tokens_of(who)
+        tokens = [call.token] if call.token else mirror.line.tokens_of(who)
         for take in one.takes:
             is_mine = take.token in tokens or take.token == 0
-            if not call.token and facts.takers.get(take.token) is None:
+            if not call.token and mirror.line.takers.get(take.token) is None:
                 is_mine = True  # taken with GETJOB: nobody's session holds it (T1.4)
             if event in take.events and is_mine:
                 return
@@ -296,7 +330,7 @@ class Tubing:
         if not call.token or one.status != TAKEN or one.token != call.token:
             return
         self.history.count("calls refused though the task is taken so")
-        if mirror.facts.takers.get(call.token) == who:
+        if mirror.line.takers.get(call.token) == who:
             self.find(
                 "tube-fence",
                 f"{mirror.facts.name}: {call.verb} of task {one.number} was refused to its holder",
@@ -316,6 +350,8 @@ class Tubing:
         one = mirror.tasks.get(number) if mirror is not None else None
         if one is None or one.since_us >= asked_us:
             return
+        if isinstance(reply, Exception) and "NOTASK" not in str(reply):
+            return
         self.history.count("tube looks told")
         told = reply[1] if isinstance(reply, list) else reply
         if isinstance(told, Exception) or told != STATUS_NAMES[one.status]:
@@ -325,12 +361,14 @@ class Tubing:
 
     def on_death(self, machine: Machine, shell: Shell, back: str) -> None:
         """A process ended: what its disk has must be a prefix of what it did."""
-        for name in self.facts:
-            mirror = self.mirrors.pop((machine.name, name), None)
+        for facts in self.facts.values():
+            mirror = self.mirrors.pop((machine.name, facts.key), None)
             if mirror is not None:
                 judge_disk(self.cluster, machine, shell, mirror, back)
-        for key in [key for key in self.closed if key[0] == machine.name]:
-            del self.closed[key]
+            for line in facts.lines.values():
+                line.states.pop(machine.name, None)
+        self.closed = {key: one for key, one in self.closed.items() if key[0] != machine.name}
+        self.idle = {key: one for key, one in self.idle.items() if key[0] != machine.name}
 
     def on_loaded(self, machine: Machine, shell: Shell) -> None:
         """A journal is loaded: the tubes are as the disk has them."""
@@ -341,7 +379,7 @@ class Tubing:
             tube = t.by_name.get(name)
             if tube is not None:
                 judge_load(self.cluster, machine, facts, tube)
-                self.mirrors[machine.name, name] = Mirror(facts, tube, self.world.now_us, self.find)
+                self.idle[machine.name, name] = int(tube.change_seq)
         for session in t.sessions.values():
             now_ms = int(shell.n.now_ms)
             self.closed[machine.name, int(session.number)] = (now_ms, int(t.ttr_ms))

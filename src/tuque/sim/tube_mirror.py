@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.task import BURIED, DELAYED, DONE, MAX_MS, READY, TAKEN, Task
-from tuque.sim.tube_facts import Facts, Put, lasting
+from tuque.sim.tube_facts import Facts, Line, Put, lasting
 
 if TYPE_CHECKING:
     from tuque.tubes.options import Change
@@ -90,22 +90,30 @@ class Step:
 class Mirror:
     """One tube in one life of its home."""
 
-    def __init__(self, facts: Facts, tube: Tube, now_us: int, find: Find) -> None:
+    def __init__(
+        self, facts: Facts, line: Line, tube: Tube, now_us: int, find: Find, is_fresh: bool
+    ) -> None:
         self.facts = facts
+        self.line = line
         self.tube = tube
         self.find = find
-        self.seq = int(tube.change_seq)
+        self.epoch = int(tube.epoch)
+        self.born_us = now_us
+        self.is_up = True  # it is RUNNING, as far as was seen
+        self.seq = 0 if is_fresh else int(tube.change_seq)
         self.tasks: dict[int, Seen] = {}
         self.gone: dict[int, Seen] = {}
         self.base: dict[int, int] = {}  # statuses at the begin
         self.log: list[Step] = []
         self.told: list[tuple[int, int]] = []  # (true time, place in the log): a client knows
-        self.next_number = int(tube.next_number)
+        self.next_number = 0 if is_fresh else int(tube.next_number)
         self.counts: dict[bytes, int] = {}
         self.now_ms = 0  # of the node, at the end of its last turn
         self.vain_ms = 0  # since then somebody waits though there is a task
         self.freed_us: dict[bytes, int] = {}  # when a sub-queue was last busy
-        self.calls_before = calls_of(tube)
+        self.calls_before = {} if is_fresh else calls_of(tube)
+        if is_fresh:
+            return
         for number, task in tube.tasks.items():
             self.adopt(int(number), task, now_us)
 
@@ -179,7 +187,7 @@ class Mirror:
             self.find("tube-number", f"{facts.name}: task {number}, next was {self.next_number}")
         self.next_number = max(self.next_number, number) + 1
         one = Seen(number, at_ms, now_us)
-        task = self.tube.tasks.get(number)
+        task = self.tube.find(number)
         if task is not None:
             self.note_body(one, task)
         self.set_options(one, at_ms)
@@ -283,15 +291,15 @@ class Mirror:
         if self.facts.capacity and len(real) > self.facts.capacity:
             find("tube-full", f"{name} has {len(real)} of {self.facts.capacity} tasks")
         for event, count in calls_of(tube).items():
-            said = count - self.calls_before[event]
+            said = count - self.calls_before.get(event, 0)
             if said != self.counts.get(event, 0):
                 find("tube-count", f"{name}: {event!r} is counted {said} times")
 
     def learn(self, now_us: int) -> None:
         """Take over what only the node knows: tokens, holders, times that calls made longer."""
-        newest = self.facts.newest_token
+        newest = self.line.newest_token
         for number, one in self.tasks.items():
-            task = self.tube.tasks.get(number)
+            task = self.tube.find(number)
             if task is None:
                 continue
             if one.status == TAKEN and one.token == 0:
@@ -314,7 +322,7 @@ class Mirror:
         if one.token <= newest:
             name = self.facts.name
             self.find("tube-fence", f"{name}: token {one.token} was given after {newest}")
-        self.facts.newest_token = max(self.facts.newest_token, one.token)
+        self.line.newest_token = max(self.line.newest_token, one.token)
 
     def overdue(self, now_ms: int) -> list[Seen]:
         """Tasks that should have come back by themselves by now (T6.3, T6.4)."""

@@ -39,17 +39,44 @@ def draw_tube(plan: Plan, name: str, c: Random, may_share: bool) -> None:
     if c.random() < 0.3:
         options["pri"] = 5
     options["capacity"] = c.choice([0, 2, 5, 20])
+    if plan.nodes > 1 and c.random() < 0.4:
+        options["sync"] = c.randint(2, min(3, plan.nodes))
     plan.ops.append(Op(0, "tube", options))
     draw_producers(plan, name, home, c)
     draw_workers(plan, name, home, c, may_share)
     if c.random() < 0.5:
         verbs = c.sample(MEDDLING, c.randint(2, len(MEDDLING))) + ["CFG"] * may_share
         begin(plan, "tube_meddler", f"{name} m", name, home, c, verbs=verbs, idle_ms=3_000)
+    if plan.nodes > 1 and c.random() < 0.8:
+        draw_moves(plan, name, home, c)
 
 
 def may_be_lost(plan: Plan) -> bool:
     """Whether a home may forget a tube: an ADDJOB makes a plain queue of that name then."""
     return plan.policy != "always" or bool(FORGETTING & set(plan.faults))
+
+
+def draw_moves(plan: Plan, name: str, home: int, c: Random) -> None:
+    """Its home moves: as planned, by force after a crash or without one, or from read-only nodes.
+
+    Homes that end are no fault of the plan: what is judged of jobs goes by its kinds of faults.
+    """
+    if c.random() < 0.8:
+        idle_ms = c.choice([500, 2_000, 6_000])
+        for i in range(c.choice([1, 1, 2])):
+            begin(plan, "tube_mover", f"{name} v{i}", name, home, c, idle_ms=idle_ms)
+    crash = {"kill", "power"} & set(plan.faults)
+    for i in range(c.choice([0, 1, 2]) if crash else c.choice([0, 0, 1])):
+        kill = c.choice(sorted(crash)) if crash and c.random() < 0.8 else ""
+        forcer = begin(
+            plan, "tube_forcer", f"{name} f{i}", name, home, c, kill=kill, for_ms=30_000,
+            down_ms=c.choice([500, 4_000, 15_000]), wait_ms=c.choice([100, 1_000, 5_000]),
+        )  # fmt: skip
+        forcer["p_crash"] = 0.0
+        plan.ops[-1].at_ms = c.randrange(plan.chaos_ms)
+    if c.random() < 0.3:
+        args = {"node": c.randrange(plan.nodes), "for_ms": c.choice([500, 5_000])}
+        plan.ops.append(Op(c.randrange(plan.chaos_ms), "tube_read_only", args))
 
 
 def draw_producers(plan: Plan, name: str, home: int, c: Random) -> None:
@@ -111,5 +138,6 @@ def last_clients(plan: Plan, span_ms: int) -> list[tuple[str, dict[str, Any]]]:
             producer = {"client": f"{tube} last p", "idle_ms": 4_000, **shared}
             found.append(("tube_producer", producer))
             worker = {"client": f"{tube} last w", "idle_ms": 5, "timeout": 1_000, **shared}
+            found.append(("tube_rescuer", {"client": f"{tube} last r", **shared}))
             found.append(("tube_worker", {"many": 1, "work_ms": 50, **worker}))
     return found

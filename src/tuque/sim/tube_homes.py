@@ -1,0 +1,215 @@
+"""Judges of homes: one node at a time runs a tube, and a tube that moves is what it was (T17-T21).
+
+A node runs a tube if it would do the next command: it is RUNNING there and its lease is not over
+by its own clock. Of a planned switchover nothing is lost; of one by force what clients were told
+of is there if enough nodes had to have it (SYNC).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuque.core.task import DONE, MAX_MS, TAKEN
+from tuque.sim.tube_disk import Ident, as_loaded, ident_of, tubes_on
+from tuque.sim.tube_facts import Facts, Line, State
+from tuque.tubes.follower import INIT, RUNNING
+
+if TYPE_CHECKING:
+    from tuque.sim.cluster import Cluster
+    from tuque.sim.machine import Machine
+    from tuque.sim.shell import Shell
+    from tuque.sim.tube_mirror import Mirror, Seen
+    from tuque.tubes.tube import Tube
+
+HOMELESS_US: Final = 14_000_000  # when all is well a tube runs again within it
+
+
+def is_up(tube: Tube) -> bool:
+    """Whether the tube runs at its node, as the node sees it."""
+    return bool(tube.is_mine) and tube.state == RUNNING
+
+
+def would_do(m: Machine, facts: Facts, line: Line) -> bool:
+    """Whether the node would do a command about the tube now."""
+    shell = m.shell
+    t = tubes_on(shell.n) if shell is not None else None
+    tube = t.by_name.get(facts.key) if t is not None else None
+    if shell is None or t is None or tube is None or shell.s.is_loading:
+        return False
+    if not is_up(tube) or facts.lines.get(ident_of(tube)) is not line:
+        return False
+    return max(shell.clock.now_ms(), int(shell.n.now_ms)) <= t.lease_ms
+
+
+def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
+    """This node does something in the tube: no other one would (T20.4)."""
+    cluster.history.count("looks for second homes")
+    for other in cluster.machines:
+        if other is not m and would_do(other, facts, line):
+            cluster.history.find(
+                "tube-twice", f"{facts.name} runs at {m.name} and at {other.name} at the same time"
+            )
+
+
+def judge_epoch(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: int) -> None:
+    """Each epoch has one home, and they rise (T17.1)."""
+    home = line.homes.setdefault(epoch, m.name)
+    if home != m.name:
+        cluster.history.find(
+            "tube-twice", f"epoch {epoch} of {facts.name} has two homes: {home} and {m.name}"
+        )
+    if epoch < line.epoch:
+        cluster.history.find(
+            "tube-twice", f"{facts.name} did something under epoch {epoch} after {line.epoch}"
+        )
+    line.epoch = max(line.epoch, epoch)
+
+
+def judge_state(cluster: Cluster, m: Machine, facts: Facts, tube: Tube) -> None:
+    """A tube never goes back to INIT while its node lives (T19)."""
+    line = facts.lines.get(ident_of(tube))
+    if line is None:
+        return
+    old = line.states.get(m.name)
+    line.states[m.name] = int(tube.state)
+    if tube.state == INIT and old not in (None, INIT):
+        cluster.history.find("tube-home", f"{facts.name} went from state {old} to INIT at {m.name}")
+
+
+def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror, is_sure: bool) -> None:
+    """The tube runs at a node from now on: it is what it was when its last home ended.
+
+    `is_sure`: nothing was done in the tube between its start and this look.
+    """
+    facts, line, history = mirror.facts, mirror.line, cluster.history
+    is_move = mirror.epoch > line.epoch and line.epoch > 0
+    judge_epoch(cluster, m, facts, line, mirror.epoch)
+    judge_alone(cluster, m, facts, line)
+    line.is_lost = False
+    facts.home = m.name
+    for session in mirror_sessions(shell):
+        cluster.tubing.closed.setdefault((m.name, session[0]), session[1])
+    before, line.state = line.state, None
+    old, line.mirror = line.mirror, mirror
+    was_forced = m.name in facts.forced
+    if is_move:
+        history.count("switchovers")
+        history.count("failovers by force" if was_forced else "planned switchovers")
+        facts.forced.clear()
+    if before is None or not is_sure or facts.is_temporary:
+        return
+    if is_move and was_forced:
+        judge_forced(cluster, mirror, old)
+    elif before.is_exact:
+        judge_same(cluster, m, mirror, before)
+        if before.is_whole and old is not None:
+            judge_tasks(cluster, m, mirror, old)
+
+
+def mirror_sessions(shell: Shell) -> list[tuple[int, tuple[int, int]]]:
+    """Sessions without connections, with the instant from which on their ttr counts."""
+    t = tubes_on(shell.n)
+    if t is None:
+        return []
+    now_ms, ttr_ms = int(shell.n.now_ms), int(t.ttr_ms)
+    return [(int(s.number), (now_ms, ttr_ms)) for s in t.sessions.values() if not s.clients]
+
+
+def judge_same(cluster: Cluster, m: Machine, mirror: Mirror, before: State) -> None:
+    """Every task keeps its number and state (T20.5); who held one may hold it no more."""
+    history, name = cluster.history, mirror.facts.name
+    history.count("tubes that go on")
+    now = {number: as_loaded(one.status) for number, one in mirror.tasks.items()}
+    then = {number: as_loaded(status) for number, status in before.statuses.items()}
+    if now != then:
+        odd = sorted(set(now.items()) ^ set(then.items()))
+        history.find("tube-home", f"{name} is not what it was when {m.name} runs it: {odd[:4]}")
+    if mirror.next_number < before.next_number:
+        history.find("tube-number", f"{name} goes on at {mirror.next_number} at {m.name}")
+
+
+def judge_tasks(cluster: Cluster, m: Machine, mirror: Mirror, old: Mirror) -> None:
+    """Every task keeps its pri, times, token and body (T20.5)."""
+    history, name = cluster.history, mirror.facts.name
+    for number, one in mirror.tasks.items():
+        was = old.tasks.get(number)
+        if was is None or not was.is_known:
+            continue
+        history.count("tasks that moved")
+        if facts_of(was) != facts_of(one):
+            history.find(
+                "tube-home", f"{name}: task {number} was {facts_of(was)}, is {facts_of(one)}"
+            )
+        if one.status == TAKEN and was.status == TAKEN and one.token != was.token:
+            history.find("tube-home", f"{name}: task {number} has another token at {m.name}")
+
+
+def facts_of(one: Seen) -> tuple[int, bytes, int, int, bytes]:
+    """What must not change in a task; more than 100 years are 100 years."""
+    token = one.put.token if one.put is not None else b""
+    return one.pri, one.subqueue, min(one.ttl_ms, MAX_MS), min(one.ttr_ms, MAX_MS), token
+
+
+def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
+    """What clients were told of is there if that many nodes had it (T18.5); numbers go on."""
+    facts, line, history = mirror.facts, mirror.line, cluster.history
+    if mirror.next_number <= line.top_number:
+        history.find("tube-number", f"{facts.name} goes on at {mirror.next_number} after a loss")
+    if old is None:
+        return
+    count = len(cluster.machines)
+    asked = 1 if count == 2 else count // 2 + 1
+    if facts.sync == 1 or facts.sync - 1 + asked <= count - 1:
+        return  # the nodes that had it may be those that could not be asked
+    home = line.homes.get(old.epoch)
+    if any(m.has_lost_memory for m in cluster.machines if m.name != home):
+        return
+    least: dict[int, int] = {}  # number -> place of the last change that a client knows of
+    for _, at in old.told:
+        number = old.log[at].number
+        least[number] = max(least.get(number, -1), at)
+    for number, first in least.items():
+        history.count("synced ops looked for")
+        one = mirror.tasks.get(number)
+        status = as_loaded(one.status) if one is not None else DONE
+        later = [as_loaded(s.status) for s in old.log[first:] if s.number == number]
+        if status not in later:
+            history.find(
+                "tube-sync", f"{facts.name}: task {number} is {status}, clients know of {later}"
+            )
+
+
+def is_lost(cluster: Cluster, facts: Facts, ident: Ident) -> bool:
+    """Whether the home, as others know it, has lost its memory of the tube (T22.2)."""
+    newest: Tube | None = None
+    for m in cluster.machines:
+        t = tubes_on(m.shell.n) if m.shell is not None else None
+        tube = t.by_name.get(facts.key) if t is not None else None
+        if tube is None or ident_of(tube) != ident:
+            continue
+        if newest is None or tube.epoch > newest.epoch:
+            newest = tube
+    if newest is None:
+        return True
+    home = next((m for m in cluster.machines if m.node_id == newest.home), None)
+    if home is None or home.shell is None or not home.has_lost_memory:
+        return False
+    t = tubes_on(home.shell.n)
+    own = t.by_name.get(facts.key) if t is not None else None
+    return own is None or ident_of(own) != ident or not own.is_mine
+
+
+def look_for_home(cluster: Cluster, facts: Facts) -> None:
+    """When all is well each tube runs somewhere, unless its home forgot it."""
+    now_us = cluster.world.now_us
+    for ident, line in list(facts.lines.items()):
+        cluster.history.count("looks for homes")
+        if any(would_do(m, facts, line) for m in cluster.machines):
+            line.up_us = now_us
+            continue
+        line.is_lost = is_lost(cluster, facts, ident)
+        if line.is_lost:
+            line.up_us = now_us
+        elif now_us - max(line.up_us, cluster.healed_us) > HOMELESS_US:
+            cluster.history.find("tube-home", f"{facts.name} runs nowhere though all is well")
+            line.up_us = now_us

@@ -1,0 +1,93 @@
+"""Who moves the homes of tubes: planned switchovers, failovers by force, and who helps in the end.
+
+They know node ids, as people do from CLUSTER NODES; where a home is they hear from answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuque.sim.programs import Args
+from tuque.sim.scripts import Say, Steps, Told, failed
+from tuque.sim.tube_clients import TubeClient
+
+if TYPE_CHECKING:
+    from tuque.sim.cluster import Cluster
+    from tuque.sim.machine import Machine
+
+RETRY_US: Final = 700_000
+TRIES: Final = 12
+
+
+class TubeMover(TubeClient):
+    """Moves the home to another node now and then."""
+
+    def steps(self) -> Steps:
+        """Switchover after switchover."""
+        machines = self.cluster.machines
+        while True:
+            yield self.chance.randrange(self.args["idle_ms"] * 1000)
+            target = machines[self.chance.randrange(len(machines))]
+            reply = yield Say(self.words(b"HOME", target.node_id))
+            self.history.count("switchovers asked for")
+            if not failed(reply):
+                self.history.count("switchovers answered")
+                self.node = target.name
+            yield from self.mend(reply)
+
+
+class TubeForcer(TubeClient):
+    """Ends the home of the tube, or finds it gone, and makes another node the home."""
+
+    def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
+        super().__init__(cluster, name, args)
+        self.is_done = False
+
+    def home(self) -> Machine | None:
+        """The node that ran the tube last."""
+        by_name = {m.name: m for m in self.cluster.machines}
+        return by_name.get(self.facts.home)
+
+    def steps(self) -> Steps:
+        """Once: the home ends, and others are asked until one has taken the tube."""
+        if self.is_done:
+            return
+        self.is_done = True
+        home = self.home()
+        if home is not None and home.shell is not None and self.args.get("kill"):
+            self.cluster.watcher.on_fault("crash of a home", [home])
+            home.die(how=self.args["kill"], back="disk", down_ms=self.args["down_ms"])
+        yield self.args["wait_ms"] * 1000
+        for _ in range(TRIES):
+            others = [m for m in self.cluster.machines if m is not home and m.shell is not None]
+            if not others:
+                return
+            m = others[self.chance.randrange(len(others))]
+            reply = yield from self.force(m)
+            if isinstance(reply, list):
+                return
+            yield RETRY_US
+
+    def force(self, m: Machine) -> Told:
+        """TUBE HOME ... FORCE at the node that is to be the home."""
+        self.node = m.name
+        self.facts.forced.add(m.name)
+        self.history.count("failovers asked for")
+        reply = yield Say(self.words(b"HOME", m.node_id, b"FORCE"))
+        if isinstance(reply, Exception) and "moving" not in str(reply):
+            self.facts.forced.discard(m.name)  # refused: nothing was done
+        elif isinstance(reply, list):
+            self.history.count("failovers answered")
+        return reply
+
+
+class TubeRescuer(TubeForcer):
+    """In the end: a tube whose home has lost it goes on from a copy (T22.2)."""
+
+    def steps(self) -> Steps:
+        """Look again and again."""
+        while True:
+            yield 1_000_000
+            if any(line.is_lost for line in self.facts.lines.values()):
+                machines = [m for m in self.cluster.machines if m.shell is not None]
+                yield from self.force(machines[self.chance.randrange(len(machines))])
