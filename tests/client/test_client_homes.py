@@ -60,7 +60,8 @@ def asked(node: ScriptedNode, *words: bytes) -> int:
         (calls.addjob("q", b"from"), [b"q"]),
         (calls.getjob("q", "r", nohang=True), [b"q", b"r"]),
         (calls.ackjob("D-1"), []),
-        (calls.qlen("q"), []),
+        (calls.qlen("q"), [b"q"]),
+        (calls.show("D-1"), []),
     ],
 )
 def test_which_tubes_a_call_is_about(call: Call[object], names: list[bytes]) -> None:

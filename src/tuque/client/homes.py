@@ -16,6 +16,7 @@ from tuque.client.url import Address
 from tuque.errors import Error, TubeHome
 
 NAMES_MAX = 10_000
+OF_ONE_QUEUE = frozenset({"ADDJOB", "QLEN", "QPEEK", "QSTAT", "PAUSE"})
 OF_ONE_NODE = frozenset({"LIST", "CFG", "IDENTIFY", "HELP", "GRANT", "REVOKE", "GRANTS"})
 BEGIN, END = "Tube '", "' has its home there"
 
@@ -76,7 +77,7 @@ def tubes_in(call: Call[Any]) -> list[bytes]:
     if verb == "TUBE" and len(words) > 2 and _word(words[1]) not in OF_ONE_NODE:
         to_this_node = _word(words[1]) == "HOME" and _word(words[-1]) == "FORCE"
         return [] if to_this_node else [_name(words[2])]
-    if verb == "ADDJOB" and len(words) > 1:
+    if verb in OF_ONE_QUEUE and len(words) > 1:
         return [_name(words[1])]
     if verb == "GETJOB":
         upper = [_word(word) for word in words]

@@ -9,6 +9,7 @@ from tuque.core.views import qpeek, qstat, show
 from tuque.server.clients import Client
 from tuque.server.dispatch import BADID
 from tuque.server.state import Server
+from tuque.server.tube_where import check_queue, check_tasks
 from tuque.tubes.tube import Tube
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError
 from tuque.wire.resp import NULL_ARRAY, Status, strict_int
@@ -18,18 +19,21 @@ def cmd_show(s: Server, c: Client, args: list[bytes]) -> None:
     """[S1] SHOW id."""
     if not is_job_id(args[1]):
         raise ArgError(BADID)
+    check_tasks(s, args, 1)  # T17.3
     job = s.n.jobs.get(args[1])
     c.reply(None if job is None else flat(show(s.n, job)))
 
 
 def cmd_qlen(s: Server, c: Client, args: list[bytes]) -> None:
     """[S2] QLEN queue."""
+    check_queue(s, args[1])  # T17.3
     q = s.n.queues.get(args[1])
     c.reply(0 if q is None else int(q.length))
 
 
 def cmd_qstat(s: Server, c: Client, args: list[bytes]) -> None:
     """[S2] QSTAT queue."""
+    check_queue(s, args[1])
     q = s.n.queues.get(args[1])
     if q is None:
         c.reply(NULL_ARRAY)
@@ -45,6 +49,7 @@ def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
     count = strict_int(args[2])
     if count is None:
         raise ArgError(NOT_INT)
+    check_queue(s, args[1])
     most = len(s.n.jobs)
     c.reply(qpeek(s.n, args[1], max(-most, min(most, count))))
 
@@ -72,6 +77,7 @@ def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
             bits = 0  # P1.2
         else:
             raise ArgError(SYNTAX)  # P1.1
+    check_queue(s, args[1])
     q = s.n.queues.get(args[1])
     if not is_changed and q is not None:
         bits = q.pause

@@ -1,0 +1,180 @@
+"""Homes of tubes at the door of one node: who is sent where, and in which words (SPEC T17-T21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from door import NODE_ID, Door
+
+from tuque.server.tube_turn import end_turn
+from tuque.tubes.follower import WAITING
+from tuque.tubes.homes import set_read_only
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.running import lose_home
+from tuque.tubes.tube import Tube
+
+OTHER = b"f" * 40
+THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"
+
+
+@pytest.fixture
+def tube(door: Door) -> Iterator[Door]:
+    """A tube with a task, and one more node that is known by its address."""
+    door("TUBE CREATE t fifottl")
+    door("TUBE PUT t x")
+    door.s.members.restore(OTHER, "10.0.0.2", 7712, 17712, 0)
+    yield door
+
+
+def named(door: Door) -> Tube:
+    return tubes_of(door.n).by_name[b"t"]
+
+
+def move_away(door: Door) -> None:
+    """Another node has become its home, under a higher epoch."""
+    lose_home(door.n, tubes_of(door.n), named(door), OTHER, 2)
+
+
+ELSEWHERE = [
+    *("TUBE PUT t y", "TUBE TAKE t", "TUBE TAKE t TIMEOUT 0", "TUBE ACK t 0", "TUBE RELEASE t 0"),
+    *("TUBE TOUCH t 0 1", "TUBE BURY t 0", "TUBE KICK t 1", "TUBE PEEK t 0", "TUBE DELETE t 0"),
+    *("TUBE TRUNCATE t", "TUBE RELEASEALL t", "TUBE DROP t", "TUBE TASKS t READY"),
+    *("TUBE CHANGES t", "TUBE HOME t 01234567", "ADDJOB t y 0", "GETJOB NOHANG FROM q t"),
+    *("QLEN t", "QPEEK t 1", "QSTAT t", "PAUSE t in", "TUBE CREATE t fifottl IFNOTEXISTS"),
+]
+
+
+@pytest.mark.parametrize("line", ELSEWHERE)
+def test_who_asks_elsewhere_is_sent_to_the_home(tube: Door, line: str) -> None:
+    """T17.3, before it does anything."""
+    move_away(tube)
+    assert tube(line) == THERE
+    assert len(tubes_of(tube.n).sessions) == 0
+    assert (len(named(tube).copies), len(tube.n.jobs)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "verb", ["ACKJOB", "FASTACK", "NACK", "WORKING", "ENQUEUE", "DEQUEUE", "DELJOB", "SHOW"]
+)
+def test_jobs_that_are_copies_are_the_homes(tube: Door, verb: str) -> None:
+    """T17.3 of a task that this node has a copy of; nothing is done to the jobs beside it."""
+    plain = tube.value("ADDJOB q y 0")
+    (id,) = tubes_of(tube.n).by_name[b"t"].tasks.values()
+    move_away(tube)
+    words = [id.id] if verb in ("WORKING", "SHOW") else [plain, id.id]
+    assert tube(verb, *words) == THERE
+    assert plain in tube.n.jobs
+
+
+def test_some_words_answer_everywhere(tube: Door) -> None:
+    """T17.3: LIST, INFO, STATE, HOME, STATISTICS and GRANTS."""
+    move_away(tube)
+    assert tube.value("TUBE LIST") == [b"t"]
+    flat = tube.value("TUBE INFO t")
+    info = dict(zip(flat[::2], flat[1::2], strict=True))
+    told = {name: info[name] for name in (b"home", b"epoch", b"state", b"copies", b"ready")}
+    assert told == {b"home": OTHER, b"epoch": 2, b"state": b"WAITING", b"copies": 1, b"ready": 0}
+    assert tube.value("TUBE STATE t") == b"WAITING"
+    assert tube.value("TUBE STATE") == b"RUNNING"
+    assert isinstance(tube.value("TUBE STATISTICS t"), list)
+    assert tube.value("TUBE GRANTS t") == []
+    found = tube.info("tubes")
+    assert (found["tubes_copies"], found["tubes_running"], found["tubes_tasks"]) == ("1", "0", "0")
+
+
+def test_where_a_tube_is_at_home(tube: Door) -> None:
+    """T15.10 names and values."""
+    flat = tube.value("TUBE HOME t")
+    told = dict(zip(flat[::2], flat[1::2], strict=True))
+    assert list(told) == [
+        *(b"tube", b"home", b"address", b"epoch", b"state", b"sync", b"changes", b"conflict"),
+        b"copies",
+    ]
+    assert (told[b"home"], told[b"epoch"], told[b"state"]) == (NODE_ID, 1, b"RUNNING")
+    assert tube("TUBE HOME nix").startswith(b"-NOTUBE ")
+    assert tube("TUBE HOME t nix") == b"-ERR no node nix\r\n"
+    assert tube("TUBE HOME t", b"") == b"-ERR no node \r\n"
+    assert tube("TUBE HOME t", NODE_ID) == b"+OK\r\n"  # to the home itself
+    assert tube("TUBE HOME t", NODE_ID[:6]) == b"+OK\r\n"
+    assert tube("TUBE HOME t", OTHER).startswith(b"-ERR no node of the cluster")  # no link
+    assert tube("TUBE HOME t 10.0.0.2:7712").startswith(b"-ERR no node of the cluster")
+    assert tube("TUBE HOME t", NODE_ID, "NOW") == b"-ERR syntax error\r\n"
+    assert tube("TUBE HOME t", NODE_ID, "FORCE").startswith(b"-ERR the home of tube 't' can be")
+    said = b"-ERR FORCE is for the node that is to be the home: say it to 10.0.0.2:7712\r\n"
+    assert tube("TUBE HOME t", OTHER, "FORCE") == said
+    tube.s.members.restore(b"f" * 39 + b"e", "10.0.0.3", 7713, 17713, 0)
+    assert tube("TUBE HOME t ffff") == b"-ERR several nodes are called ffff\r\n"
+
+
+def test_ipv6_in_brackets(tube: Door) -> None:
+    tube.s.members.by_id[OTHER].host = "fd00::2"
+    move_away(tube)
+    assert tube("TUBE ACK t 0").startswith(b"-TUBEHOME [fd00::2]:7712 ")
+
+
+def test_who_waits_is_told_when_the_home_moves(tube: Door) -> None:
+    """T17.3, T20.2: takes, puts for room, and GETJOB."""
+    tube("TUBE CREATE room limfifottl CAPACITY 1")
+    tube("TUBE PUT room x")
+    tube("TUBE TAKE t")
+    taker, getter, putter = (tube.connect() for _ in range(3))
+    assert tube("TUBE TAKE t", by=taker) == b""
+    assert tube("GETJOB FROM t", by=getter) == b""
+    assert tube("TUBE PUT room y TIMEOUT 9", by=putter) == b""
+    move_away(tube)
+    lose_home(tube.n, tubes_of(tube.n), tubes_of(tube.n).by_name[b"room"], OTHER, 2)
+    tube("PING")
+    end_turn(tube.s)
+    assert b"".join(taker.out) == b"".join(getter.out) == THERE
+    assert b"".join(putter.out) == THERE.replace(b"'t'", b"'room'")
+    assert not (taker.is_blocked or getter.is_blocked or putter.is_blocked)
+    assert tube.s.blocked == 0
+
+
+def test_read_only(tube: Door) -> None:
+    """T19.5 as an option that CONFIG SET changes: it is INIT if it was so ever since the start."""
+    assert tube.value("TUBE STATE") == b"RUNNING"
+    t = tubes_of(tube.n)
+    t.tick(tube.n)
+    assert tube("CONFIG SET read-only yes") == b"+OK\r\n"
+    t.tick(tube.n)
+    refused = b"-READONLY This node is read-only: CONFIG SET read-only no, or go to another one\r\n"
+    for line in ("TUBE PUT t y", "TUBE TAKE t", "TUBE CREATE u fifo", "ADDJOB t y 0", "QLEN t"):
+        assert tube(line) == refused
+    assert tube.value("TUBE STATE") == tube.value("TUBE STATE t") == b"WAITING"
+    assert tube.value("CONFIG GET read-only") == [b"read-only", b"yes"]
+    assert tube("CONFIG SET read-only maybe").startswith(b"-ERR Invalid argument")
+    assert tube("CONFIG SET read-only no") == b"+OK\r\n"
+    t.tick(tube.n)
+    assert tube.value("TUBE STATE t") == b"RUNNING"
+    assert tube("TUBE TAKE t").startswith(b"*6\r\n:0\r\n")
+
+
+def test_too_few_nodes(tube: Door) -> None:
+    """T19.3."""
+    t = tubes_of(tube.n)
+    t.lease_ms = tube.n.now_ms - 1
+    said = tube("TUBE PUT t y")
+    assert said.startswith(b"-NOQUORUM Tube 't': this node reaches 1 of ")
+
+
+def test_sync_needs_as_many_nodes(door: Door) -> None:
+    """T18.5."""
+    assert door("TUBE CREATE t fifo SYNC 0").startswith(b"-ERR SYNC must be")
+    assert door("TUBE CREATE t fifo SYNC x").startswith(b"-ERR SYNC must be")
+    assert door("TUBE CREATE t fifo SYNC 2").startswith(b"-ERR SYNC must be from 1")
+    assert door("TUBE CREATE t fifo SYNC 1") == b"+OK\r\n"
+    named(door).sync = 2
+    refused = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
+    assert door("TUBE PUT t x") == refused
+    assert door("ADDJOB t x 0") == refused
+    assert len(named(door).tasks) == 0
+    assert door("TUBE PEEK t 0").startswith(b"-NOTASK ")  # changes nothing
+    assert named(door).state != WAITING
+
+
+def test_set_read_only_before_the_start(door: Door) -> None:
+    t = tubes_of(door.n)
+    set_read_only(door.n, t, True)
+    assert door.value("TUBE STATE") == b"INIT"
