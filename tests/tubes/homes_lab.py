@@ -25,6 +25,10 @@ BEAT_MS = 500
 class HomesLab(Lab):
     """A lab whose nodes have tubes, and say heartbeats while time passes."""
 
+    def __init__(self, count: int, has_journal: bool = False) -> None:
+        self.slow: set[int] = set()  # nodes whose disk syncs nothing
+        super().__init__(count, has_journal)
+
     def born(self, i: int) -> Node:
         """A node with its journal; after its first start it knows who the others are (K1.1)."""
         self.lives[i] += 1
@@ -38,6 +42,14 @@ class HomesLab(Lab):
             self.journals[i].load(n)
         self.is_blank[i] = not n.remembers
         return n
+
+    def settle(self, i: int) -> None:
+        """End of a turn; a disk that is slow has not synced what the core waits for (T20.3)."""
+        records = self.nodes[i].records
+        granted = 0 if records is None else records.granted
+        super().settle(i)
+        if records is not None and i in self.slow:
+            records.granted = granted
 
     def t(self, i: int) -> Tubes:
         """The tubes of node i."""

@@ -9,6 +9,7 @@ import pytest
 from homes_lab import HomesLab
 
 from tuque.core.drain import drain_left
+from tuque.core.msgs import TubeYours
 from tuque.core.node import HOME_MOVED
 from tuque.tubes import admin, ops, sessions
 from tuque.tubes.errors import HomeError, TubeError
@@ -210,6 +211,29 @@ def test_a_switchover_that_takes_too_long() -> None:
         lab.live(500)
     assert lab.runs_at() == [0] and lab.tube(0).epoch == 1
     assert lab.done(0).error.endswith(b"within 10 s: it stays")
+
+
+def test_an_epoch_is_on_the_disk_first() -> None:
+    """T20.3 only when the disk has them, under `everysec` too, TUBE-YOURS goes out; T20.4 is
+    RUNNING when the disk has the epoch."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.slow = {0, 1}
+    lab.move(0, 1)
+    lab.run()
+    assert lab.tube(0).epoch == 2 and lab.state(0) == "ENDING"
+    assert not any(isinstance(m, TubeYours) for _, _, m in lab.log)
+    records = lab.nodes[0].records
+    assert records is not None and records.wish == 1
+    lab.slow = {1}
+    lab.run()
+    assert lab.states() == ["WAITING", "STARTUP", "INIT"]
+    assert lab.t(0).home_done == []
+    lab.slow = set()
+    lab.run()
+    assert lab.runs_at() == [1] and lab.done(0).error == b""
 
 
 def test_yours_is_said_again() -> None:
