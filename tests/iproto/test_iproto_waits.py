@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from iproto_raw import Conn, IprotoBox, Said, login
+from iproto_raw import Conn, IprotoBox, Said, login, request
 from raw_resp import encode
 
 from tuque.core.deliver import wake_all
@@ -312,6 +312,38 @@ def test_a_take_ends_with_the_right_to_it(guarded: IprotoBox) -> None:
         admin.call(PUT, n)
     assert bob.hear(other).data == [[0, "t", "x"]]
     assert eve.hear(hers).data == [[0, "t", 0]] and admin.hear(mine).data == [[1, "t", 1]]
+
+
+def test_a_take_of_who_logs_in_meanwhile(guarded: IprotoBox) -> None:
+    """I7.3 What it takes belongs to the session that its connection has then."""
+    admin, guest, bob = login(guarded, "admin"), guarded.conn(), login(guarded, "bob")
+    admin.call("queue.create_tube", "t", "fifo")
+    admin.call("queue.tube.t:grant_role", "public", {"call": True})
+    (before,) = guest.call("queue.identify")
+    taking = guest.ask_call(TAKE)
+    assert guest.log_in("bob", "b").code == 0
+    admin.call(PUT, "x")
+    assert guest.hear(taking).data == [[0, "t", "x"]]
+    (uuid,) = guest.call("queue.identify")
+    assert uuid != before and bob.call("queue.identify", uuid) == [uuid]
+    assert bob.call(ACK, 0) == [[0, "-", "x"]]
+
+
+def test_a_hundred_thousand_calls_of_one_connection(box: IprotoBox) -> None:
+    """I7.2: one more gets error 32, and the others wait on."""
+    conn = tube(box)
+    one = request(10, 7, {0x22: TAKE, 0x21: []})
+    for _ in range(100):
+        conn.send(one * 1000)
+    many = (32, "more than 100000 calls of one connection wait")
+    assert conn.call(TAKE)[1:] == many
+    assert conn.call(TAKE, 0) == []
+    assert len(box.server.takes) == 100_000
+    other = box.conn()
+    assert other.call(PUT, "x") == [[0, "r", "x"]]
+    assert conn.hear(7).data == [[0, "t", "x"]]
+    conn.ask_call(TAKE)
+    assert conn.call(TAKE)[1:] == many
 
 
 def test_a_prefix_of_the_operator(guarded: IprotoBox) -> None:
