@@ -558,6 +558,25 @@ def test_a_node_without_its_journal_is_no_home() -> None:
     assert len(lab.picture(0)) == 1
 
 
+def test_a_tube_of_which_nobody_has_a_copy_goes_on_empty() -> None:
+    """T21.1 "A node without a copy takes the tube without tasks when no node ... has one." """
+    lab = HomesLab(3)
+    lab.make(0)
+    task = lab.put(0)
+    lab.live(1000)
+    for i in range(3):
+        lab.die(i)
+        lab.revive(i)
+        lab.live(3000)
+    assert lab.runs_at() == []
+    lab.force(1)
+    assert lab.done(1).error == b""
+    lab.live(11_000)
+    assert lab.runs_at() == [1]
+    assert lab.picture(1) == {}
+    assert lab.put(1).number > task.number + 900_000
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_homes_move_under_load(seed: int) -> None:
     """T20.4 Two nodes are never RUNNING for one tube; T20.5 every task keeps what it has."""

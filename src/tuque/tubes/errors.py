@@ -62,7 +62,6 @@ MOVE_ENDED: Final = b"the home of tube '%s' was made another one meanwhile"
 HOME_ALIVE: Final = b"the home of tube '%s' can be reached: TUBE HOME there moves it"
 FEW_NODES: Final = b"this node reaches %d of %d nodes, and needs more than half of them"
 LATER_COPY: Final = b"node %s has a later copy of tube '%s'"
-NO_COPY: Final = b"this node has no copy of tube '%s'"
 
 
 class TubeError(Exception):

@@ -26,7 +26,6 @@ from tuque.tubes.errors import (
     MOVE_SLOW,
     MOVE_UNSURE,
     MOVING,
-    NO_COPY,
     NO_HOME_THERE,
     NO_NODE,
     NODE_READ_ONLY,
@@ -236,8 +235,6 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
         raise TubeError(LUA, HOME_ALIVE % tube.name)
     if tube.move is not None or (tube.is_mine and tube.state != INIT):
         raise TubeError(LUA, MOVING % tube.name)
-    if len(tube.copies) == 0 and tube.copy_epoch == 0 and not tube.is_temporary:
-        raise TubeError(LUA, NO_COPY % tube.name)
     claim = ask_nodes(n, t, tube.name, client, serial, tube.epoch + 1)
     if claim.waiting == 0:
         del t.claims[claim.number]
