@@ -93,7 +93,7 @@ def node(directory: Path, *options: str, file_bytes: int = 0) -> Iterator[tuple[
 
 def rows(directory: Path) -> list[dict[str, object]]:
     """All sealed rows, by number."""
-    found = (directory / "events").glob("date=*/*.parquet")
+    found = (directory / "events").glob("date=*/[!.]*.parquet")
     all_rows = [row for path in found for row in pq.ParquetFile(path).read().to_pylist()]
     return sorted(all_rows, key=lambda row: row["seq"])
 
@@ -183,6 +183,8 @@ def test_a_full_disk_costs_only_counted_events(tmp_path: Path) -> None:
         info = line.info()
         total, dropped = int(info["events_seq"]), int(info["events_dropped"])
         assert total == 6001
+    torn = tmp_path / "events"
+    wait_for(lambda: not list(torn.glob("date=*/.tmp-*")), "a file that no one will finish")
     found = [row["seq"] for row in rows(tmp_path)]
     assert len(set(found)) == len(found)
     assert len(found) <= total + 1 - dropped

@@ -45,7 +45,8 @@ def bodies(spark: SparkSession, place: Path) -> Counter[int]:
     """How often each body is in the table."""
     if not (place / "table" / "_spark_metadata").exists():
         return Counter()
-    found: list[Any] = spark.read.parquet(str(place / "table")).select("body").collect()
+    table = spark.read.schema("body binary").parquet(str(place / "table"))  # it may have no file
+    found: list[Any] = table.collect()
     return Counter(int(bytes(row.body)) for row in found)
 
 

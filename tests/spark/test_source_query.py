@@ -127,16 +127,16 @@ def test_a_lease_ends_in_a_running_query(
     """The node stands still for longer than the lease, its jobs go to another consumer: the query
     goes on, what it has read is acknowledged (Y7.5), and nothing is lost."""
     fill(url(broker), 0, 300)
-    leased = stream(spark, url(broker), leaseTimeout="1s", numPartitions="1")
-    rows = slowly(leased, 5, str(tmp_path / "slow"))
+    leased = stream(spark, url(broker), leaseTimeout="3s", numPartitions="1")
+    rows = slowly(leased, 12, str(tmp_path / "slow"))
     query = into_table(rows, tmp_path)
     try:
         wait_for((tmp_path / "slow").exists, lambda: str(query.status), 90)
         broker.signal(signal.SIGSTOP)
-        time.sleep(1.5)
+        time.sleep(3.5)
         broker.signal(signal.SIGCONT)
         with Client(url(broker)) as rival:
-            wait_for(lambda: rival.info("leases")["lease_batches_expired"] == 1)
+            wait_for(lambda: rival.info("leases")["lease_batches_expired"] >= 1)
             got = rival.getjob("q", count=300, nohang=True)
             assert set(range(100)) <= {int(job.body) for job in got}
             wait_for(lambda: rival.show(got[0].id) is None, lambda: str(query.exception()), 60)

@@ -261,7 +261,17 @@ def seal(hot: Path, directory: Path) -> Path | None:
         folder = directory / f"date={day.isoformat()}"
         folder.mkdir(exist_ok=True)
         target = folder / f"events-{node}-{first:020d}-{last:020d}.parquet"
-        temporary = folder / f".tmp-{target.name}"
+        write_sealed(table, folder / f".tmp-{target.name}", target)
+        sync(folder)
+    hot.unlink(missing_ok=True)
+    del table
+    pa.default_memory_pool().release_unused()
+    return target
+
+
+def write_sealed(table: Any, temporary: Path, target: Path) -> None:
+    """Write the Parquet file under its temporary name, and rename it; a failure leaves neither."""
+    try:
         pq.write_table(
             table,
             str(temporary),
@@ -274,16 +284,16 @@ def seal(hot: Path, directory: Path) -> Path | None:
         )
         sync(temporary)
         os.rename(temporary, target)
-        sync(folder)
-    hot.unlink(missing_ok=True)
-    del table
-    pa.default_memory_pool().release_unused()
-    return target
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def recover(directory: Path, node: str) -> list[Path]:
     """Seal what a killed writer of that node left behind; the sealed files."""
     sealed = []
+    for torn in directory.glob(f"date=*/.tmp-events-{node}-*"):
+        torn.unlink(missing_ok=True)  # its hot segment is still there
     for hot in sorted(directory.glob(".hot-*")):
         if node_of(hot) != node:
             continue
@@ -306,7 +316,7 @@ def next_seq(directory: Path, node: str) -> int:
 def prune(directory: Path, keep_bytes: int) -> int:
     """Remove the oldest sealed segments beyond that many bytes, never the newest; how many."""
     sizes: list[tuple[int, int, Path]] = []
-    for path in directory.glob("date=*/*.parquet"):
+    for path in directory.glob("date=*/[!.]*.parquet"):
         with suppress(FileNotFoundError):  # compaction was faster
             found = path.stat()
             sizes.append((found.st_mtime_ns, found.st_size, path))
