@@ -18,6 +18,7 @@ _GROUP: Final = 128  # ids that share their first 14 characters
 _TAG: Final = 6  # bytes of proof, 8 characters
 _SUFFIXES: Final = 16  # TTL fields with a group in use, at the most
 _DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_PLACES: Final = [bytes([_DIGITS[i >> 6], _DIGITS[i & 63]]) for i in range(_GROUP)]
 
 
 @final
@@ -34,8 +35,7 @@ class _Group:
         """The next id."""
         i = self.next
         self.next = i + 1
-        place = bytes([_DIGITS[i >> 6], _DIGITS[i & 63]])
-        return self.stem + place + self.tags[8 * i : 8 * i + 8] + self.suffix
+        return self.stem + _PLACES[i] + self.tags[8 * i : 8 * i + 8] + self.suffix
 
 
 @final

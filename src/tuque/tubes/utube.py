@@ -12,7 +12,7 @@ from tuque.core.task import READY, Task
 from tuque.tubes.driver import Driver
 from tuque.tubes.order import HEAD_BIT, READY_BIT, SLACK, Line, Order, key_of
 
-LANE_BYTES: Final = 500
+LANE_BYTES: Final = 290  # measured: the lane, its list, its key's object and its places
 
 
 @final

@@ -58,7 +58,8 @@ def plain_int(word: bytes) -> i64:
     value: i64 = 0
     i: i64 = 0
     while i < size:
-        digit: i64 = word[i] - 48
+        digit: i64 = word[i]
+        digit -= 48
         if digit < 0 or digit > 9:
             return -1
         value = value * 10 + digit
