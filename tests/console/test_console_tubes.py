@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from console_node import Run, free_port
+from raw_resp import wait_for
+from real_cluster import RealCluster
 
 
 def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
@@ -20,11 +23,12 @@ def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
         assert tuque("cli", "-p", port, "TUBE", *words.split()).returncode == 0
     done = tuque("tubes", "-p", port)
     lines = [line.split() for line in done.stdout.decode().splitlines()]
-    assert lines[0][:4] == ["TUBE", "TYPE", "READY", "TAKEN"]
-    small = ["small", "limfifottl", "(temporary,", "capacity", "2)"]
-    assert lines[1] == [*small, "0", "0", "0", "0", "0", "0", "-", "-"]
-    assert lines[2] == ["urls", "utubettl", "1", "0", "1", "0", "0", "0", "-", "30", "s"]
+    assert lines[0][:7] == ["TUBE", "TYPE", "HOME", "STATE", "LAG", "READY", "TAKEN"]
     rows = json.loads(tuque("tubes", "-p", port, "--json").stdout)
+    here = [rows[0]["home"][:8], "RUNNING", "-"]
+    small = ["small", "limfifottl", "(temporary,", "capacity", "2)"]
+    assert lines[1] == [*small, *here, "0", "0", "0", "0", "0", "0", "-", "-"]
+    assert lines[2] == ["urls", "utubettl", *here, "1", "0", "1", "0", "0", "0", "-", "30", "s"]
     assert [(row["name"], row["delayed"]) for row in rows] == [("small", 0), ("urls", 1)]
 
 
@@ -41,3 +45,51 @@ def test_what_to_do_about_errors(port: int, tuque: Run) -> None:
     assert b"hint: `help TUBE` shows its subcommands" in done.stderr
     done = tuque("cli", "-p", port, "TUBE", "TAKE", "nowhere")
     assert b"hint: `TUBE LIST` shows" in done.stderr
+
+
+def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
+    """Rows come from the home, whichever node is asked; a tube moves, also by force."""
+    cluster = RealCluster(tmp_path, 2, "--cluster-node-timeout", 500)
+    cluster.start()
+    try:
+        first, second = cluster.nodes
+        ports = [first.port, second.port]
+        for words in ("CREATE mail fifo", "PUT mail a", "PUT mail b"):
+            assert tuque("cli", "-p", ports[0], "TUBE", *words.split()).returncode == 0
+        wait_for(lambda: home(tuque, ports[0]).endswith(b": 0 behind, complete\n"))
+        rows = [json.loads(tuque("tubes", "-p", port, "--json").stdout) for port in ports]
+        assert rows[0] == rows[1]
+        told = {name: rows[0][0][name] for name in ("state", "lag", "ready", "address")}
+        at = [f"127.0.0.1:{port}" for port in ports]
+        assert told == {"state": "RUNNING", "lag": "0", "ready": 2, "address": at[0]}
+        said = home(tuque, ports[1])
+        assert said.startswith(f"mail: home {rows[0][0]['home'][:8]} at {at[0]}, RUNNING".encode())
+        moved = tuque("tubes", "home", "mail", at[1], "-p", ports[1])  # asked at the other one
+        assert moved.stdout == f"the home of mail is {at[1]}\n".encode(), moved.stderr
+        assert b"at %s, RUNNING, epoch 2" % at[1].encode() in home(tuque, ports[0])
+        refused = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
+        assert refused.returncode == 1
+        assert b"can be reached" in refused.stderr
+        second.kill()
+        wait_for(lambda: b"fail" in tuque("cli", "-p", ports[0], "CLUSTER", "NODES").stdout)
+        assert b", ?, epoch 2" in home(tuque, ports[0])
+        forced = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
+        assert b"copy: complete" in forced.stdout, forced.stderr
+        wait_for(lambda: b"RUNNING, epoch 3" in home(tuque, ports[0]))
+        row = json.loads(tuque("tubes", "-p", ports[0], "--json").stdout)[0]
+        assert (row["ready"], row["next-id"]) == (2, 1_000_002)
+    finally:
+        cluster.end()
+
+
+def home(tuque: Run, port: int) -> bytes:
+    """What `tuque tubes home mail` says."""
+    return tuque("tubes", "home", "mail", "-p", port).stdout
+
+
+def test_a_tube_that_there_is_not(port: int, tuque: Run) -> None:
+    done = tuque("tubes", "home", "nix", "-p", port)
+    assert done.returncode == 1
+    assert b"NOTUBE Tube 'nix' not found" in done.stderr
+    done = tuque("tubes", "home", "nix", "fff", "--force", "-p", port)
+    assert b"0 nodes are called 'fff'" in done.stderr

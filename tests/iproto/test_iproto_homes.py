@@ -163,8 +163,10 @@ def test_who_goes_while_copies_are_made(nodes: list[Node]) -> None:
     third.server.signal(signal.SIGSTOP)
     try:
         with Wire(first.server.port) as wire:
-            wire.send("TUBE", "PUT", "gone", "a")
-            wait_for(lambda: first.wire("TUBE", "INFO", "gone")[21] == 1)
+            for body in "abc":
+                wire.send("TUBE", "PUT", "gone", body)
+            wait_for(lambda: first.wire("TUBE", "INFO", "gone")[21] == 3)
+            assert wire.is_quiet(0.001), "they run side by side, not one after the other"
         assert first.wire("DEBUG", "CHECK") == b"OK"
     finally:
         third.server.signal(signal.SIGCONT)

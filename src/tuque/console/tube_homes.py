@@ -126,14 +126,15 @@ def move(link: Link, name: str, node: str) -> str:
 
 def take_over(link: Link, name: str, node: str) -> str:
     """Make a node the home although the home before is lost; what may be lost with it."""
-    found = [one for one in known_nodes(link) if not one.is_meeting]
-    fits = [one for one in found if one.id.startswith(node) or f"{one.host}:{one.port}" == node]
+    own = link.target
+    fits = []
+    for one in known_nodes(link):
+        at = own if one.is_self else Target(one.host, one.port, "", own.password, own.user)
+        if not one.is_meeting and (one.id.startswith(node) or str(at) == node):
+            fits.append((one, at))
     if len(fits) != 1:
         raise click.ClickException(f"{len(fits)} nodes are called {node!r}")
-    one = fits[0]
-    own = link.target
-    host = one.host or own.host
-    target = own if one.is_self else Target(host, one.port, "", own.password, own.user)
+    one, target = fits[0]
     asked = Link(target, MOVE_S)
     told = names_and_values(ask(asked, "TUBE", "HOME", name, one.id, "FORCE"))
     asked.close()
