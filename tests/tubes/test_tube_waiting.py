@@ -162,6 +162,10 @@ def test_changes(home: Home) -> None:
     assert [c.seq for c in seen] == list(range(203, 1203))
     assert [c.seq for c in home.t.changes(tube, 1200, 5000)] == [1201, 1202]
     assert len(home.t.told) == 1200 and home.t.told[0].tube == b"t"
+    for _ in range(600):
+        home.put(tube)
+    assert [c.seq for c in seen] == list(range(203, 1203))  # what was read stays as it was
+    assert [told.change.seq for told in home.t.told] == list(range(3, 1803))
 
 
 def test_times_are_exact_before_the_timers_run(home: Home) -> None:

@@ -120,18 +120,20 @@ class TubePolicy(Tubes):
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:
         """[T1] ACKJOB, FASTACK: ack (T1.4)."""
-        needs_copies(n, self, self.tube_of(task))
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
         if not ops.may_finish(self, task, client):
             return False
-        ops.finish(n, self, self.tube_of(task), task)
+        ops.finish(n, self, tube, task)
         return True
 
     def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
         """[T1] NACK: release (T1.4)."""
-        needs_copies(n, self, self.tube_of(task))
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
         if not ops.may_finish(self, task, client):
             return False
-        ops.give_up(n, self, self.tube_of(task), task, delay_ms)
+        ops.give_up(n, self, tube, task, delay_ms)
         return True
 
     def working(self, n: Node, task: Task, client: i64) -> bytes:

@@ -1,0 +1,93 @@
+"""SPEC T3.3, T3.4 with many sub-queues at once: who is first, and what is kept of those gone."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tube_home import Home
+
+from tuque.core.procedures import check
+from tuque.core.task import READY, TAKEN, Task
+from tuque.tubes import ops
+from tuque.tubes.order import SLACK
+from tuque.tubes.tube import Tube
+from tuque.tubes.utube import UTube
+
+
+@pytest.fixture
+def home() -> Home:
+    return Home()
+
+
+def first(tube: Tube) -> int | None:
+    """Who is to be taken, by a look at all tasks."""
+    busy = {task.subqueue for task in tube.tasks.values() if task.status == TAKEN}
+    free = [
+        (task.pri, task.number)
+        for task in tube.tasks.values()
+        if task.status == READY and task.subqueue not in busy
+    ]
+    return min(free)[1] if free else None
+
+
+def step(home: Home, tube: Tube, dice: random.Random) -> None:
+    """One call, any."""
+    n, t = home.n, home.t
+    with_status: dict[int, list[Task]] = {}
+    for task in tube.tasks.values():
+        with_status.setdefault(task.status, []).append(task)
+    word = dice.choice(["put", "put", "take", "take", "ack", "release", "bury", "delete", "kick"])
+    if word == "put":
+        home.put(tube, b"x", b"%d" % dice.randrange(60), pri=dice.randrange(4))
+    elif word == "take":
+        assert first(tube) == home.take(tube)
+    elif word == "kick":
+        ops.kick(n, t, tube, dice.randrange(3))
+    elif word in ("ack", "release"):
+        if TAKEN in with_status:
+            number = dice.choice(with_status[TAKEN]).number
+            if word == "ack":
+                home.ack(tube, number)
+            else:
+                ops.release(n, t, tube, 1, number, 0)
+    elif tube.tasks:
+        number = dice.choice(list(tube.tasks))
+        if word == "bury":
+            ops.bury(n, t, tube, number)
+        else:
+            ops.delete(n, t, tube, number)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_first_of_many_sub_queues(home: Home, seed: int) -> None:
+    """T3.3: "among the tasks of sub-queues of which no task is TAKEN"."""
+    dice = random.Random(seed)
+    tube = home.make("utubettl")
+    for at in range(1500):
+        step(home, tube, dice)
+        if at % 50 == 0:
+            check(home.n)
+    while tube.tasks:
+        assert first(tube) == home.take(tube)
+        if dice.random() < 0.6 or first(tube) is None:
+            for task in list(tube.tasks.values()):
+                if task.status == TAKEN:
+                    home.ack(tube, task.number)
+            ops.kick(home.n, home.t, tube, 1)
+    check(home.n)
+
+
+def test_of_sub_queues_that_are_gone_nothing_is_kept(home: Home) -> None:
+    """M1: deleted in any order, tasks leave the lines that they stood in."""
+    tube = home.make("utube")
+    home.put(tube)
+    used = home.n.used_bytes()
+    numbers = [home.put(tube, b"x", b"%d" % i).number for i in range(1, 3000)]
+    for number in reversed(numbers):
+        ops.delete(home.n, home.t, tube, number)
+    assert isinstance(tube.driver, UTube)
+    assert tube.driver.heads.size() <= 2 * 1 + SLACK
+    assert len(tube.driver.lanes) == 1
+    assert home.n.used_bytes() - used <= 85 * 1000  # the notices
+    check(home.n)
