@@ -4,6 +4,8 @@ Of two homes the one with the higher epoch is; of two tubes that were made apart
 the one whose maker has the lower node id.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from tuque.core.msgs import TubeAt, TubesTold
@@ -19,6 +21,7 @@ from tuque.tubes.catalog import (
     READ_ONLY,
     announce,
     announce_gone,
+    at_of,
     bury_tube,
     gone_at,
     told,
@@ -32,6 +35,8 @@ from tuque.tubes.replica import ask_copies, remove_copies
 from tuque.tubes.running import lose_home, send_away
 from tuque.tubes.states import record_tube
 from tuque.tubes.tube import Tube
+
+ASIDE_MAX: Final = 10_000  # tubes that others of their name stand before
 
 
 def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
@@ -59,6 +64,7 @@ def is_same(tube: Tube, at: TubeAt) -> bool:
 
 def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
     """A tube was dropped: what is here of it goes (T17.6)."""
+    t.aside.pop((at.maker, at.made_ns), None)
     tube = t.by_name.get(at.name)
     if tube is None or not is_same(tube, at) or tube.epoch > at.epoch:
         return
@@ -87,7 +93,8 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         return
     tube = t.by_name.get(at.name)
     if tube is not None and not is_same(tube, at):
-        on_conflict(n, t, slot, tube, at)
+        if not is_behind(n, t, slot, at):
+            on_conflict(n, t, slot, tube, at)
         return
     by_home = n.peers[slot].node_id == at.home
     if tube is None:
@@ -173,20 +180,40 @@ def end_move(t: Tubes, tube: Tube, at: TubeAt) -> None:
 def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     """[T17] Two tubes of one name that were made apart (T17.5), or one made again (T17.6)."""
     is_theirs = at.made_ns > tube.made_ns if at.maker == tube.maker else at.maker < tube.maker
-    if tube.is_mine:
-        if at.maker != tube.maker or not is_theirs:
-            tube.conflict = at.home
-            return
-    if not is_theirs:
-        if not tube.is_mine:
-            tube.conflict = at.home
+    if tube.is_mine or not is_theirs:
+        tube.conflict = at.home  # its tasks are nowhere else, even if its maker made it again
         return
     conflict = b"" if at.maker == tube.maker else tube.home
+    set_aside(t, at_of(n, tube))
     forget_tube(n, t, tube)
     learned = learn_tube(n, t, at)
     learned.conflict = conflict
     announce(n, t, [learned], slot)
     ask_copies(n, t, learned)
+
+
+def set_aside(t: Tubes, at: TubeAt) -> None:
+    """This node goes by another tube of that name: it remembers the home of this one (T17.5)."""
+    known = (at.maker, at.made_ns)
+    t.aside.pop(known, None)
+    t.aside[known] = at
+    if len(t.aside) > ASIDE_MAX:
+        for oldest in t.aside:
+            del t.aside[oldest]
+            break
+
+
+def is_behind(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
+    """Whether the node knows less of a tube that was set aside here: it is told (T17.1)."""
+    known = t.aside.get((at.maker, at.made_ns))
+    if known is None:
+        return False
+    if at.epoch < known.epoch:
+        say(n, slot, told(t, False, [known]))
+        return True
+    if at.epoch > known.epoch:
+        set_aside(t, at)
+    return False
 
 
 def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.msgs import TubeMessage
+from tuque.core.msgs import TubeAt, TubeMessage
 from tuque.core.policy import Policy
 from tuque.core.records import Records
 from tuque.core.task import FAR, Task
@@ -137,6 +137,8 @@ class Tubes(Policy):
         self.changed: list[Tube] = []  # have changes that followers were not told of
         self.copies_by_id: dict[bytes, Task] = {}
         self.dropped: dict[bytes, Dropped] = {}  # by name, oldest first
+        # tubes that others of their name stand before, by maker and instant, oldest first (T17.5)
+        self.aside: dict[tuple[bytes, int], TubeAt] = {}
         self.claims: dict[int, Claim] = {}  # by number
         self.claim_serial: i64 = 0
         self.forced: dict[bytes, HomeDone] = {}  # by tube: answers when the disk has the epoch

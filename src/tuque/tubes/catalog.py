@@ -77,6 +77,11 @@ def tell_all(n: Node, t: Tubes, slot: i64) -> None:
         if len(tubes) >= TOLD_TUBES:
             say(n, slot, told(t, False, tubes))
             tubes = []
+    for at in t.aside.values():
+        tubes.append(at)
+        if len(tubes) >= TOLD_TUBES:
+            say(n, slot, told(t, False, tubes))
+            tubes = []
     say(n, slot, told(t, True, tubes))
 
 

@@ -1,0 +1,44 @@
+"""Tubes of one name that were made apart: none takes anything from the other (SPEC T17.5)."""
+
+from __future__ import annotations
+
+from homes_lab import HomesLab
+
+
+def test_a_tube_made_again_by_a_node_that_forgot_it_takes_nothing_from_its_home() -> None:
+    """T17.5 ... each goes on at its home. T17.6 A home that has lost its memory drops nothing."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.move(0, 1)
+    lab.live(1000)
+    assert lab.runs_at() == [1]
+    lab.die(0)
+    lab.make(0)
+    lab.heal()
+    lab.live(2000)
+    assert lab.tube(0).is_mine and lab.tube(1).is_mine
+    assert lab.tube(1).conflict == lab.nodes[0].node_id
+    assert sorted(lab.tube(1).tasks) == [0]
+
+
+def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube() -> None:
+    """T17.5 Those who go by the other tube remember the epoch of this one."""
+    lab = HomesLab(5, has_journal=True)
+    lab.isolate(0)
+    lab.make(3)
+    lab.put(3)
+    lab.live(1000)
+    lab.die(3)
+    lab.force(4)
+    lab.live(12_000)
+    assert lab.tube(4).is_mine and lab.tube(4).epoch == 2
+    lab.make(0)
+    for other in (1, 2):
+        lab.link(0, other)
+    lab.live(2000)
+    assert lab.tube(1).home == lab.tube(2).home == lab.nodes[0].node_id
+    lab.link(3, 1)
+    lab.link(3, 2)
+    lab.live(3000)
+    assert not lab.tube(3).is_mine
