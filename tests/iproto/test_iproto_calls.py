@@ -5,9 +5,13 @@ from __future__ import annotations
 from math import inf, nan
 from typing import Any
 
+import msgspec
 import pytest
 from iproto_raw import Conn, IprotoBox, Said, encode, request
 from raw_resp import wait_for
+
+from tuque.wire.iproto_args import ms_of
+from tuque.wire.msgpack import Value
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
@@ -408,6 +412,9 @@ def test_eval(box: IprotoBox) -> None:
     assert refused(run("return 1 + 1"))[0] == 32
     assert refused(run(exists))[0] == 32
     assert refused(run("os.execute(...)", "t"))[0] == 32
+    for args in (("v",), ("v", "fifo", {}, 1)):
+        assert refused(run(create, *args))[1].startswith("EVAL: there is no Lua here")
+    assert conn.call("queue.tube", "v") == [False]
 
 
 # ---- the node's checks
@@ -425,6 +432,16 @@ def test_memory_and_journal(box: IprotoBox) -> None:
     assert conn.call("queue.tube.t:take", 0) == []
     box.n.limits.memory_bytes = 0
     assert conn.call("queue.tube.t:put", 1) == [[0, "r", 1]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ms"),
+    [(1.0005, 1001), (0.9999, 1000), (1e-9, 1), (0.1, 100), (1.1, 1100), (2, 2000), (0.0015, 2)],
+)
+def test_times_are_rounded_up(seconds: float, ms: int) -> None:
+    """I6.2 Times are seconds, whole or not, rounded up to 1 ms."""
+    data = msgspec.msgpack.encode(seconds)
+    assert ms_of(Value(data, 0, len(data))) == ms
 
 
 def test_a_node_that_is_loading_or_has_a_double(box: IprotoBox) -> None:

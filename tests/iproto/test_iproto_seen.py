@@ -64,6 +64,11 @@ def test_monitor_does_not_show_what_is_refused(guarded: IprotoBox) -> None:
     guarded.server.users.by_name[b"bob"].is_admin = True
     assert bob.call("queue.create_tube", "t", "fifo")[1] == 40
     guarded.server.journal_error = ""
+    assert bob.call("queue.create_tube", "t", "fifo") == []
+    assert lines(guarded, watcher) == ['"CALL" "queue.create_tube" "t" "fifo"']
+    guarded.server.journal_error = "disk full"
+    assert bob.call(PUT, 1)[1] == 40
+    guarded.server.journal_error = ""
     assert bob.call("queue.tube.none:put", 1)[1] == 33
     assert lines(guarded, watcher) == []
 
@@ -157,3 +162,4 @@ def test_a_killed_client_takes_nothing_in_the_same_turn(guarded: IprotoBox) -> N
     assert told.startswith(b":1\r\n*6\r\n:0\r\n+READY")
     conn = login(guarded, "admin")
     assert conn.call(TAKE, 0) == [[0, "t", b"x"]]
+    assert conn.call("queue.statistics", "t")[0]["calls"]["take"] == 1

@@ -240,7 +240,7 @@ def test_grants_outlive_a_restart() -> None:
     admin.grant(home.n, home.t, bob, dropped, CALL)
     admin.revoke(home.n, home.t, role_key(b"all"), tube, CALL, None)
     admin.drop(home.n, home.t, dropped)
-    home.turn()
+    home.make(b"u", b"fifo")
     for _ in range(2):
         home = again(home)
         assert home.t.rights.may([bob], b"queue.tube.t:take")
@@ -353,6 +353,24 @@ def test_a_slow_load_takes_no_time_from_sessions() -> None:
     n.now_ms += 2900
     tick(n)
     assert sessions.identify(n, tubes_of(n), 5, b"", uuid) == uuid
+
+
+def test_a_take_binds_its_reply_in_a_replica_set_only() -> None:
+    """T14.1: "A take binds no reply (J4.2), but with in_replicaset"."""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"fifo")
+    for shared in (False, True):
+        home.put(tube)
+        admin.cfg(home.n, home.t, None, shared)
+        sessions.session_for(home.n, home.t, 1)
+        home.turn()
+        records = home.n.records
+        assert records is not None
+        before = (records.count, records.binding_count)
+        ops.take(home.n, home.t, tube, 1)
+        told = (records.count - before[0], records.binding_count - before[1])
+        assert told == (1, 1 if shared else 0)
+        home.turn()
 
 
 def test_a_temporary_tube_comes_back_empty() -> None:
