@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tuque.core.msgs import TubeCopy
 from tuque.core.procedures import check
+from tuque.tubes.copying import BEGINS
 from tuque.tubes.errors import HomeError, TubeError
 from tuque.tubes.replica import changes_in, on_copy
 
@@ -48,6 +49,8 @@ def test_every_other_node_holds_a_copy() -> None:
     lab.run()
     assert lab.picture(0) and lab.picture(0) == lab.picture(1) == lab.picture(2)
     assert lab.tube(1).seq == lab.tube(0).seq
+    walks = [m for _, _, m in lab.log if isinstance(m, TubeCopy) and m.flags & BEGINS]
+    assert len(walks) <= 2  # only at the beginning, of nothing
 
 
 def test_a_planned_switchover() -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 
+import msgspec
 import pytest
 from homes_lab import HomesLab
 
+from tuque.core.deliver import on_getjob
 from tuque.core.drain import drain_left
-from tuque.core.msgs import TubeYours
+from tuque.core.msgs import TubeCopy, TubeYours
 from tuque.core.node import HOME_MOVED
 from tuque.tubes import admin, ops, sessions
 from tuque.tubes.errors import HomeError, TubeError
 from tuque.tubes.homes import lag_of, set_read_only, state_of_node, synced
 from tuque.tubes.options import PutSpec
+from tuque.tubes.replica import on_copy
 from tuque.tubes.sessions import identify
 
 
@@ -451,6 +454,9 @@ def test_sync_copies() -> None:
     lab.run()
     n, t, tube = lab.nodes[0], lab.t(0), lab.tube(0)
     assert synced(n, t, tube) == 0 and tube.seq == 1
+    tube.followers[lab.slot(0, 1)].is_complete = False
+    assert synced(n, t, tube) == 0
+    tube.followers[lab.slot(0, 1)].is_complete = True
     lab.release(2, 0)
     lab.run()
     assert synced(n, t, tube) == 1
@@ -641,3 +647,101 @@ def test_a_session_that_ends_while_the_tube_waits() -> None:
     lab.live(1500)
     assert [state[1] for state in lab.picture(0).values()] == ["r"]
     assert lab.picture(0) == lab.picture(1)
+
+
+def test_a_node_that_stood_still_does_nothing() -> None:
+    """T19.3 that is looked at before each command, so that a node that stood still does nothing
+    with what it believed before."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    n = lab.nodes[0]
+    n.now_ms += 5_500  # no timer ran meanwhile
+    assert lab.state(0) == "RUNNING"
+    for call in (
+        lambda: ops.take(n, lab.t(0), lab.tube(0), 1),
+        lambda: ops.put(n, lab.t(0), lab.tube(0), b"", 0, PutSpec(), 1, 1),
+        lambda: ops.peek(n, lab.t(0), lab.tube(0), 0),
+    ):
+        with pytest.raises(TubeError, match="NOQUORUM"):
+            call()
+    assert on_getjob(n, 1, [b"t"], 1) == []
+
+
+def test_yours_for_a_node_that_lost_its_copy() -> None:
+    """T22.2 A node that begins without a journal has no copies and is no home, whatever others
+    say."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    lab.move(0, 1)
+    while lab.tube(0).epoch == 1:
+        lab.step()
+    lab.isolate(1)
+    lab.die(1)
+    lab.revive(1)
+    lab.live(2000)
+    assert any(isinstance(m, TubeYours) for _, _, m in lab.log)
+    assert lab.runs_at() == []
+    lab.force(0)
+    assert lab.done_last(0).error == b""
+    lab.live(11_000)
+    assert lab.runs_at() == [0] and len(lab.picture(1)) == 1
+
+
+def test_tokens_go_on_at_once() -> None:
+    """T20.5 Tokens and numbers go on above all that were given."""
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.t(0).token = 10**16
+    task = lab.take(0)
+    assert task is not None
+    token = task.token
+    lab.ack(0, task.number)
+    lab.put(0)
+    lab.run()
+    lab.move(0, 1)
+    lab.run()
+    task = lab.take(1)
+    assert task is not None and task.token > token
+
+
+def test_a_copy_that_shows_two_of_a_sub_queue() -> None:
+    """T18.2 what the tasks that changed are like now: a home by force takes the later one."""
+    lab = HomesLab(3)
+    lab.make(0, b"utube")
+    for _ in range(2):
+        lab.put(0, utube=b"k")
+    lab.run()
+    lab.isolate(0)
+    copies = lab.tube(1).copies
+    for number in (0, 1):
+        copies[number].status = ord("t")
+        copies[number].token = 7 + number
+    lab.force(1)
+    assert lab.done(1).error == b""
+    lab.live(12_000)
+    assert lab.runs_at() == [1]
+    assert [state[1] for state in lab.picture(1).values()] == ["r", "t"]
+
+
+def test_instants_are_on_the_clock_of_the_copy() -> None:
+    """T18.1 number, status, body, times: on the clock of the node that has the copy."""
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.put(0, delay_ms=9000)
+    lab.run()
+    (m,) = [m for _, _, m in lab.log if isinstance(m, TubeCopy) and m.records]
+    n, t = lab.nodes[1], lab.t(1)
+    before = lab.tube(1).copies[0]
+    created_ms, qtime_ms = int(before.created_ms), int(before.qtime_ms)
+    late = msgspec.structs.replace(
+        m, now_ms=m.now_ms - 5000, from_seq=lab.tube(1).seq, to_seq=lab.tube(1).seq + 1
+    )
+    on_copy(n, t, lab.slot(1, 0), late)
+    after = lab.tube(1).copies[0]
+    assert (after.created_ms, after.qtime_ms) == (created_ms + 5000, qtime_ms + 5000)

@@ -23,6 +23,7 @@ from tuque.tubes.errors import (
     LATER_COPY,
     LUA,
     MOVE_BROKEN,
+    MOVE_ENDED,
     MOVE_SLOW,
     MOVE_UNSURE,
     MOVING,
@@ -184,6 +185,10 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
 
 def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     """The tube is STARTUP here, until the disk has the epoch."""
+    move = tube.move
+    if move is not None:  # it was given away, and nobody took it
+        tube.move = None
+        answer(t, tube, move, MOVE_ENDED % tube.name)
     tube.before_epoch = tube.copy_epoch
     tube.begin_seq = tube.seq
     tube.epoch = epoch
@@ -233,7 +238,8 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
         raise TubeError(READ_ONLY, NODE_READ_ONLY)
     if tube.is_mine and tube.state != INIT and tube.run_ms == 0:
         raise TubeError(LUA, HOME_ALIVE % tube.name)
-    if tube.move is not None or (tube.is_mine and tube.state != INIT):
+    is_moving = tube.move is not None and not tube.move.is_given
+    if is_moving or (tube.is_mine and tube.state != INIT):
         raise TubeError(LUA, MOVING % tube.name)
     claim = ask_nodes(n, t, tube.name, client, serial, tube.epoch + 1)
     if claim.waiting == 0:
