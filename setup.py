@@ -20,6 +20,7 @@ SERVER = (
     *("pump", "clients", "clock", "connection", "dispatch", "doors", "outlet", "poller"),
     *("producers", "stage_cmds", "state", "iproto_conn", "iproto_door", "iproto_calls"),
     *("iproto_queue", "iproto_replies", "iproto_tubes", "tube_cmds", "tube_replies", "tube_words"),
+    *("tube_where", "tube_sync", "tube_turn"),
 )
 # one opens files, the others hold classes that msgspec makes
 PURE = {SRC / "store" / "disk.py", SRC / "core" / "msgs.py", SRC / "wire" / "handshake.py"}
