@@ -288,6 +288,13 @@ def test_who_does_not_discover_follows_nobody(
 # What calls about homes say
 
 
+def test_a_subscription_ends_when_the_tube_moves() -> None:
+    """T16.5."""
+    with pytest.raises(TubeHome) as caught:
+        tubes.pushed_change([b"tube-home", b"t", b"h:7"])
+    assert caught.value.home == "h:7"
+
+
 def test_words_and_results_of_homes() -> None:
     assert tube_homes.state("t").args == ("TUBE", "STATE", b"t")
     assert tube_homes.home("t").args == ("TUBE", "HOME", b"t")

@@ -132,6 +132,19 @@ def test_who_waits_is_told_when_the_home_moves(tube: Door) -> None:
     assert tube.s.blocked == 0
 
 
+def test_subscribers_are_told_when_the_home_moves(tube: Door) -> None:
+    """T16.5."""
+    tube("HELLO 3")
+    assert tube("TUBE SUBSCRIBE t") == b":1\r\n"
+    tube("TUBE BURY t 0")
+    move_away(tube)
+    end_turn(tube.s)
+    pushed = b"".join(tube.c.out)
+    assert pushed.count(b"tube-change") == 1  # what happened before
+    assert pushed.endswith(b">3\r\n$9\r\ntube-home\r\n$1\r\nt\r\n$13\r\n10.0.0.2:7712\r\n")
+    assert (tube.c.watched, tube.s.notices.watchers) == ({}, {})
+
+
 def test_read_only(tube: Door) -> None:
     """T19.5 as an option that CONFIG SET changes: it is INIT if it was so ever since the start."""
     assert tube.value("TUBE STATE") == b"RUNNING"

@@ -12,6 +12,7 @@ import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
 from tuque.client.calls import Call, pairs
+from tuque.errors import TubeHome
 
 TubeType: TypeAlias = Literal["fifo", "fifottl", "limfifottl", "utube", "utubettl"] | str
 TaskState: TypeAlias = Literal["READY", "TAKEN", "DELAYED", "BURIED"]
@@ -454,7 +455,10 @@ def _changes(reply: Reply) -> list[TubeChange]:
 
 
 def pushed_change(message: list[Reply]) -> TubeChange:
-    """A change as the node pushes it to subscribers."""
+    """A change as the node pushes it to subscribers; TubeHome when the tube has moved."""
+    if message[0] == b"tube-home":
+        name, at = to_text(message[1]), to_text(message[2])
+        raise TubeHome(f"TUBEHOME {at} Tube '{name}' has its home there")
     _, _, seq, event, number, status, at_ms = message
     return TubeChange(seq, to_text(event), number, to_text(status), at_ms)
 

@@ -7,6 +7,7 @@ from typing import Final
 from tuque.server.clients import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.iproto_replies import put_values
 from tuque.server.state import Server, log
+from tuque.server.tube_notices import leave_notices
 from tuque.server.tube_where import NO_SUCH, address_of, iproto_refusal, refusal_text
 from tuque.tubes.book import HomeDone, Tubes
 from tuque.tubes.errors import HomeError, TubeError
@@ -144,6 +145,23 @@ def tell_homes(s: Server, t: Tubes) -> None:
                 put_values(w, asked.sync, asked.is_16, [])  # I3.2
             w.last_ms = s.n.now_ms
             s.touch(w)
+
+
+def send_watchers_away(s: Server, t: Tubes) -> None:
+    """[T16] Who is subscribed to a tube that has moved is told where it is, and no more (T16.5)."""
+    for name in list(s.notices.watchers):
+        tube = t.by_name.get(name)
+        if tube is None or tube.is_mine:
+            continue
+        at = address_of(s, tube.home)
+        size = len(name)
+        words = b">3\r\n$9\r\ntube-home\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (size, name, len(at), at)
+        for number in list(s.notices.watchers[name]):
+            c = s.by_number.get(number)
+            if c is not None:
+                c.out.append(words)
+                s.touch(c)
+                leave_notices(s, c, [name])
 
 
 def tell_client(s: Server, c: Client, one: HomeDone) -> None:

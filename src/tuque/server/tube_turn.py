@@ -5,7 +5,7 @@ from mypy_extensions import i64
 from tuque.core.procedures import FAR
 from tuque.server.iproto_replies import tell_puts
 from tuque.server.state import Server
-from tuque.server.tube_homes import tell_homes
+from tuque.server.tube_homes import send_watchers_away, tell_homes
 from tuque.server.tube_notices import tell_changes
 from tuque.server.tube_replies import tell_puts_resp
 from tuque.server.tube_sync import next_sync_ms, tell_synced
@@ -25,6 +25,8 @@ def end_turn(s: Server) -> None:
     t.synced_changed = False
     tell_homes(s, t)
     tell_changes(s, t)
+    if len(s.notices.watchers) > 0:
+        send_watchers_away(s, t)
     t.turn_end(n)
 
 
