@@ -1,0 +1,64 @@
+"""A worker in a cluster whose tubes have their homes at different nodes, and move (SPEC T17)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import e2e_tasks as tasks
+import pytest
+from real_cluster import RealCluster
+from worker_lab import HERE, Did, Program, wait_until
+
+from tuque import Client
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[RealCluster]:
+    made = RealCluster(tmp_path / "cluster", 2)
+    try:
+        yield made.start()
+    finally:
+        made.end()
+
+
+def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path, did: Did) -> None:
+    """Each job once, of a plain queue too, while one of the tubes moves to and fro."""
+    urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
+    tasks.app.use(urls[0])
+    with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
+        first.tube("here").create("fifo")
+        second.tube("there").create("fifo")
+        homes = [first.tube("here").home().home, second.tube("there").home().home]
+        wait_until(lambda: sorted(first.tube_list()) == ["here", "there"], "it is known")
+        for number in range(30):
+            for queue in ("q", "here", "there"):
+                tasks.record.options(queue=queue).enqueue(f"{queue} {number}")
+        worker = Program(
+            tmp_path / "worker.log",
+            *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
+            *("--queues", "q,here,there", "-c", "4"),
+            OUT=str(tmp_path),
+        )
+        try:
+            wait_until(lambda: len(did()) >= 90, f"all is done: {worker.text}")
+            for turn in range(4):
+                first.tube("here").move(homes[(turn + 1) % 2])
+                for number in range(20):
+                    for queue in ("here", "there"):
+                        tasks.record.options(queue=queue).enqueue(f"{queue} {turn} {number}")
+                due = 90 + 40 * (turn + 1)
+                wait_until(lambda due=due: len(did()) >= due, f"all is done: {worker.text}")  # type: ignore[misc]
+            for name in ("here", "there"):
+                wait_until(lambda name=name: left(first, name) == 0, f"all is acked: {worker.text}")  # type: ignore[misc]
+        finally:
+            worker.kill()
+    assert set(Counter(did()).values()) == {1}
+
+
+def left(client: Client, name: str) -> int:
+    """Tasks of a tube, as its home tells them."""
+    client.qlen(name)  # from now on the client knows where it is
+    told = client.tube(name).info()
+    return told.ready + told.taken
