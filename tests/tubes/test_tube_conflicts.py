@@ -1,8 +1,14 @@
-"""Tubes of one name that were made apart: none takes anything from the other (SPEC T17.5)."""
+"""Tubes of one name, and words of other nodes that are not about tubes: nothing is lost by them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 from homes_lab import HomesLab
+
+from tuque.core.procedures import check
+from tuque.core.stray import on_unknown_ack, on_unknown_fastack
 
 
 def test_a_tube_made_again_by_a_node_that_forgot_it_takes_nothing_from_its_home() -> None:
@@ -42,3 +48,21 @@ def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube(
     lab.link(3, 2)
     lab.live(3000)
     assert not lab.tube(3).is_mine
+
+
+@pytest.mark.parametrize("say_it", [on_unknown_ack, on_unknown_fastack])
+def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
+    say_it: Callable[..., None],
+) -> None:
+    """T1.4 An ack or end of a job that another node tells of does nothing to a task."""
+    lab = HomesLab(2)
+    lab.make(0, temporary=True)
+    task = lab.put(0)
+    lab.live(1000)
+    arguments = (lab.nodes[1], 1, task.id) if say_it is on_unknown_ack else (lab.nodes[1], task.id)
+    say_it(*arguments)
+    lab.live(3000)
+    check(lab.nodes[0])
+    assert lab.tube(0).tasks[0] is task
+    assert len(lab.nodes[1].jobs) == 0, "the ack is collected"
+    assert lab.take(0) is task

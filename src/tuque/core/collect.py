@@ -28,6 +28,7 @@ from tuque.core.node import Node, Peer, Retelling
 from tuque.core.peers import introduce, say, slots_of, translate_all
 from tuque.core.procedures import FAR, producer_done, unregister
 from tuque.core.stray import NOBODY, ask_all, count_stray, end_stray, on_stray_answer
+from tuque.core.task import Task
 from tuque.core.tombs import ROUNDED_MS
 
 TRY_MS: Final = 1_000  # the first of the steps of A6, doubled each time
@@ -213,6 +214,9 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
             n.tombs.add(m.id, expire_ms, linked(n), n.round)
         say(n, slot, GotAck(m.id, False, 0))
         return
+    if isinstance(job, Task):
+        say(n, slot, GotAck(m.id, False, 0))  # T1.4: only its home finishes it, when asked itself
+        return
     if job.flags & BODYLESS:
         say(n, slot, GotAck(m.id, False, 0))  # A5.3
         if m.holders != 0:
@@ -278,6 +282,8 @@ def end_here(n: Node, id: bytes, expire_ms: i64, slot: i64, named: i64, is_blind
         others = (linked(n) if is_blind else named & ~1) | bit
         n.tombs.bury(id, expire_ms, others & ~n.forgotten, n.round)
         return
+    if isinstance(job, Task):
+        return  # T1.4
     untold = job.holders & ~named
     if job.state == ACKED:
         untold |= job.confirmed  # they answered this node, and may wait for the end
