@@ -72,12 +72,14 @@ class Tubing:
         for name, facts in self.facts.items():
             tube = t.by_name.get(name)
             key = (machine.name, name)
-            if tube is None:
-                self.mirrors.pop(key, None)
-                continue
             mirror = self.mirrors.get(key)
             if mirror is not None and mirror.tube is not tube:
+                if mirror.is_up:  # nobody drops tubes
+                    self.find("tube-home", f"{facts.name} is gone from its home {machine.name}")
+                del self.mirrors[key]
                 mirror = None
+            if tube is None:
+                continue
             if is_up(tube):
                 if mirror is None or not mirror.is_up:
                     mirror = self.begin(machine, shell, facts, tube)
