@@ -1,58 +1,22 @@
-"""Homes that move: planned, by force, because of read-only or leaving nodes (SPEC T19 to T22)."""
+"""Homes that move as planned, because of read-only or leaving nodes, or wait (SPEC T19, T20)."""
 
 from __future__ import annotations
 
 import random
 from contextlib import suppress
 
-import msgspec
 import pytest
 from homes_lab import HomesLab
 
 from tuque.core.deliver import on_getjob
 from tuque.core.drain import drain_left
-from tuque.core.msgs import TubeCopy, TubeYours
+from tuque.core.msgs import TubeYours
 from tuque.core.node import HOME_MOVED
 from tuque.tubes import admin, ops, sessions
 from tuque.tubes.errors import HomeError, TubeError
-from tuque.tubes.homes import lag_of, set_read_only, state_of_node, synced
+from tuque.tubes.homes import set_read_only, state_of_node
 from tuque.tubes.options import PutSpec
-from tuque.tubes.replica import on_copy
 from tuque.tubes.sessions import identify
-
-
-def test_force_after_the_home_died() -> None:
-    """T21.1 At the node that is to be home, when the home cannot be reached."""
-    lab = HomesLab(3, has_journal=True)
-    lab.make(0)
-    for i in range(10):
-        lab.put(0, b"body %d" % i)
-    lab.run()
-    lab.live(1000)
-    with pytest.raises(TubeError):
-        lab.move(1, 2)
-    lab.force(1)
-    assert lab.done(1).error == b"the home of tube 't' can be reached: TUBE HOME there moves it"
-    lab.die(0)
-    lab.run()
-    lab.force(1)
-    done = lab.done(1)
-    assert done.error == b"" and done.tube is lab.tube(1)
-    values = dict(done.values)
-    assert values[b"home"] == lab.nodes[1].node_id
-    assert (values[b"epoch"], values[b"copy"]) == (b"2", b"complete")
-    assert (values[b"changes-missing"], values[b"next-id"]) == (b"0", b"1000010")
-    assert lab.state(1) == "STARTUP"
-    lab.live(9000)
-    assert lab.state(1) == "STARTUP"  # twice cluster-node-timeout (T21.2)
-    lab.live(2000)
-    assert lab.runs_at() == [1]
-    assert lab.put(1).number == 1000010
-    lab.run()
-    lab.revive(0)
-    lab.live(1000)
-    assert lab.states() == ["INIT", "RUNNING", "INIT"]
-    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
 
 
 def test_a_home_that_reaches_too_few_waits() -> None:
@@ -74,94 +38,6 @@ def test_a_home_that_reaches_too_few_waits() -> None:
     lab.live(1500)
     assert lab.runs_at() == [0]
     assert lab.put(0).number == 1
-
-
-def test_a_home_that_was_overtaken() -> None:
-    """T21.4 A former home that comes back finds the higher epoch, is WAITING."""
-    lab = HomesLab(3)
-    lab.make(0)
-    for _ in range(3):
-        lab.put(0)
-    lab.live(2000)
-    lab.isolate(0)
-    lab.put(0, b"only here")
-    lab.put(0, b"and this")
-    lab.live(500)
-    lab.force(1)
-    assert lab.done(1).error == b""
-    for _ in range(40):
-        lab.live(400)
-        lab.runs_at()
-    assert lab.runs_at() == [1]
-    assert lab.put(1).number == 1_000_003
-    lab.heal()
-    lab.live(1000)
-    assert lab.states() == ["WAITING", "RUNNING", "INIT"]
-    assert lab.t(0).changes_lost == 2
-    assert "2 changes were here only and are dropped" in lab.t(0).notes[0]
-    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
-
-
-def test_a_later_copy_stops_a_force() -> None:
-    """T21.1 Refused while a reachable node has a later copy: the error says which."""
-    lab = HomesLab(3)
-    lab.make(0)
-    lab.put(0)
-    lab.run()
-    lab.cut(0, 1)
-    lab.put(0)
-    lab.run()
-    lab.isolate(0)
-    lab.force(1)
-    assert lab.done(1).error == b"node %s has a later copy of tube 't'" % lab.nodes[2].node_id
-    lab.force(2)
-    assert lab.done(2).error == b""
-
-
-def test_a_force_needs_more_than_half() -> None:
-    """T21.1 Refused while this node reaches no more than half of all nodes."""
-    lab = HomesLab(4)
-    lab.make(0)
-    lab.isolate(0)
-    lab.cut(1, 3)
-    lab.force(1)
-    assert lab.done(1).error == b"this node reaches 2 of 4 nodes, and needs more than half of them"
-    assert lab.state(1) == "INIT"
-
-
-def test_of_two_nodes_one_is_enough() -> None:
-    """T21.1 (of two nodes one is enough: then the command itself is the word)."""
-    lab = HomesLab(2, has_journal=True)
-    lab.make(0)
-    lab.put(0)
-    lab.run()
-    lab.die(0)
-    lab.force(1)
-    assert lab.done(1).error == b""
-    lab.live(8_000)
-    assert lab.states() == ["INIT", "STARTUP"]
-    lab.revive(0)
-    lab.live(1_000)  # it knows now that it is none (T21.2)
-    assert lab.states() == ["INIT", "RUNNING"]
-
-
-def test_a_home_of_two_nodes_restarts_without_the_other() -> None:
-    """T19.4 of two nodes until the other one has, or the home is told by force to be it (T21)."""
-    lab = HomesLab(2, has_journal=True)
-    lab.make(0)
-    lab.put(0)
-    lab.run()
-    lab.die(0)
-    lab.live(20_000)
-    assert lab.runs_at() == []
-    with pytest.raises(TubeError) as e:
-        lab.put(0)
-    assert e.value.text == b"NOQUORUM Tube 't' is INIT here: try again soon"
-    lab.force(0)
-    assert lab.done(0).error == b""
-    lab.live(11_000)
-    assert lab.runs_at() == [0]
-    assert lab.put(0).number == 1_000_001
 
 
 def test_who_waits_is_told_the_same() -> None:
@@ -339,136 +215,6 @@ def test_a_node_that_leaves_gives_its_tubes_away() -> None:
         assert len(lab.picture(lab.runs_at(name)[0], name)) == 20
 
 
-def test_drop_is_told_later_too() -> None:
-    """T17.6 drop tells the others, now or when they are linked again: their copies go."""
-    lab = HomesLab(3, has_journal=True)
-    lab.make(0)
-    lab.put(0)
-    lab.run()
-    lab.isolate(2)
-    admin.drop(lab.nodes[0], lab.t(0), lab.tube(0))
-    lab.run()
-    assert b"t" not in lab.t(1).by_name and b"t" in lab.t(2).by_name
-    lab.die(0)
-    lab.revive(0)
-    lab.heal()
-    lab.live(1000)
-    for i in range(3):
-        assert b"t" not in lab.t(i).by_name
-        assert len(lab.t(i).copies_by_id) == 0
-
-
-def test_two_tubes_of_one_name() -> None:
-    """T17.5 Two nodes without a link can make tubes of one name; each goes on at its home."""
-    lab = HomesLab(3)
-    lab.isolate(1)
-    lab.make(0)
-    lab.make(1)
-    lab.put(0, b"of 0")
-    lab.put(1, b"of 1")
-    lab.heal()
-    lab.live(2000)
-    assert lab.tube(0).is_mine and lab.tube(1).is_mine
-    assert lab.tube(0).conflict == lab.nodes[1].node_id
-    assert lab.tube(1).conflict == lab.nodes[0].node_id
-    assert lab.tube(2).home == lab.nodes[0].node_id
-    assert lab.put(0).number == 1 and lab.put(1).number == 1
-
-
-def test_two_claims_of_one_name() -> None:
-    """T17.5 A node that claims the name itself and has the lower node id, refuses."""
-    lab = HomesLab(3)
-    from tuque.tubes.claims import claim_tube
-    from tuque.tubes.options import TubeOptions
-
-    for i in (0, 1):
-        o = TubeOptions()
-        o.if_not_exists = i == 1
-        n = lab.nodes[i]
-        assert claim_tube(n, lab.t(i), b"t", b"fifo", o, b"", 1, 1) is None
-    lab.run()
-    assert lab.done(0).tube is lab.tube(0)
-    done = lab.done(1)
-    assert done.error == b"Tube 't' has its home there" and done.node_id == lab.nodes[0].node_id
-    with pytest.raises(TubeError):
-        lab.make(1)
-    assert lab.runs_at() == [0]
-
-
-def test_copies_wait_for_room() -> None:
-    """T18.4 A full send buffer (B2.4) holds the copies back; nothing is lost by it."""
-    lab = HomesLab(2)
-    lab.make(0)
-    lab.nodes[0].peers[lab.slot(0, 1)].has_room = False
-    for _ in range(7):
-        lab.put(0)
-    lab.run()
-    assert lab.picture(1) == {}
-    assert lag_of(lab.nodes[0], lab.t(0), lab.tube(0)) == [(lab.nodes[1].node_id, 7, True)]
-    lab.nodes[0].peers[lab.slot(0, 1)].has_room = True
-    lab.pass_ms(50)
-    assert lab.picture(1) == lab.picture(0)
-    assert lag_of(lab.nodes[0], lab.t(0), lab.tube(0)) == [(lab.nodes[1].node_id, 0, True)]
-
-
-def test_a_walk_after_too_many_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T18.3 else it walks through all tasks, and the follower drops what it was not told of."""
-    from tuque.tubes import copying
-
-    monkeypatch.setattr(copying, "TRAIL_MAX", 16)
-    monkeypatch.setattr(copying, "WALK_TASKS", 10)
-    lab = HomesLab(2, has_journal=True)
-    lab.make(0)
-    for _ in range(50):
-        lab.put(0)
-    lab.run()
-    assert lab.picture(1) == lab.picture(0)
-    lab.cut(0, 1)
-    for _ in range(30):
-        task = lab.take(0)
-        assert task is not None
-        lab.ack(0, task.number)
-    for _ in range(25):
-        lab.put(0)
-    lab.link(0, 1)
-    while lab.tube(1).is_complete:
-        lab.step()
-    assert not lab.tube(1).is_complete  # and says so
-    task = lab.take(0)
-    assert task is not None
-    lab.ack(0, task.number)
-    lab.put(0)
-    lab.run()
-    assert lab.tube(1).is_complete
-    assert lab.picture(1) == lab.picture(0) and len(lab.picture(1)) == 45
-    lab.die(1)
-    assert lab.picture(1) == lab.picture(0)
-
-
-def test_sync_copies() -> None:
-    """T18.5 With fewer than n nodes reachable it is refused before it does anything."""
-    lab = HomesLab(3)
-    lab.make(0, sync=3)
-    lab.hold(2, 0)
-    lab.put(0)
-    lab.run()
-    n, t, tube = lab.nodes[0], lab.t(0), lab.tube(0)
-    assert synced(n, t, tube) == 0 and tube.seq == 1
-    tube.followers[lab.slot(0, 1)].is_complete = False
-    assert synced(n, t, tube) == 0
-    tube.followers[lab.slot(0, 1)].is_complete = True
-    lab.release(2, 0)
-    lab.run()
-    assert synced(n, t, tube) == 1
-    lab.cut(0, 1)
-    with pytest.raises(TubeError) as e:
-        lab.put(0)
-    assert e.value.text.startswith(b"NOREPL Not enough reachable nodes")
-    with pytest.raises(TubeError) as e:
-        lab.make(0, name=b"u", sync=4)
-    assert e.value.text == b"SYNC must be from 1 to the number of nodes, which is 3"
-
-
 def test_sessions_go_with_their_tasks() -> None:
     """T20.5 A TAKEN task stays TAKEN if its session is shared (`in_replicaset` at both nodes)."""
     lab = HomesLab(2)
@@ -519,68 +265,6 @@ def test_a_temporary_tube_moves_without_tasks() -> None:
     lab.run()
     assert lab.runs_at() == [1]
     assert lab.put(1).number >= 1
-
-
-def test_a_rewrite_keeps_copies() -> None:
-    """T22.1 Record tube-home: name, epoch, home, number of the last change, complete or not."""
-    lab = HomesLab(3, has_journal=True)
-    lab.make(0)
-    for i in range(20):
-        lab.put(0, b"%d" % i)
-    lab.run()
-    lab.move(0, 1)
-    lab.run()
-    picture = lab.picture(1)
-    for i in range(3):
-        lab.journals[i].rewrite(lab.nodes[i])
-    for i in range(3):
-        lab.die(i)
-    assert lab.picture(0) == lab.picture(1) == lab.picture(2) == picture
-    assert [lab.tube(i).home for i in range(3)] == [lab.nodes[1].node_id] * 3
-    assert lab.states() == ["INIT", "INIT", "INIT"]
-    lab.heal()
-    lab.live(2000)
-    assert lab.runs_at() == [1]
-    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
-
-
-def test_a_node_without_its_journal_is_no_home() -> None:
-    """T22.2 A node that begins without a journal has no copies and is no home."""
-    lab = HomesLab(3)
-    lab.make(0)
-    lab.put(0)
-    lab.live(1000)
-    lab.die(0)
-    lab.revive(0)
-    lab.live(2000)
-    assert lab.runs_at() == []
-    with pytest.raises(TubeError) as e:
-        lab.put(0)
-    assert b"has lost it" in e.value.text
-    lab.force(1)
-    assert lab.done(1).error == b""
-    lab.live(11_000)
-    assert lab.runs_at() == [1]
-    assert len(lab.picture(0)) == 1
-
-
-def test_a_tube_of_which_nobody_has_a_copy_goes_on_empty() -> None:
-    """T21.1 "A node without a copy takes the tube without tasks when no node ... has one." """
-    lab = HomesLab(3)
-    lab.make(0)
-    task = lab.put(0)
-    lab.live(1000)
-    for i in range(3):
-        lab.die(i)
-        lab.revive(i)
-        lab.live(3000)
-    assert lab.runs_at() == []
-    lab.force(1)
-    assert lab.done(1).error == b""
-    lab.live(11_000)
-    assert lab.runs_at() == [1]
-    assert lab.picture(1) == {}
-    assert lab.put(1).number > task.number + 900_000
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -669,28 +353,6 @@ def test_a_node_that_stood_still_does_nothing() -> None:
     assert on_getjob(n, 1, [b"t"], 1) == []
 
 
-def test_yours_for_a_node_that_lost_its_copy() -> None:
-    """T22.2 A node that begins without a journal has no copies and is no home, whatever others
-    say."""
-    lab = HomesLab(3)
-    lab.make(0)
-    lab.put(0)
-    lab.live(1000)
-    lab.move(0, 1)
-    while lab.tube(0).epoch == 1:
-        lab.step()
-    lab.isolate(1)
-    lab.die(1)
-    lab.revive(1)
-    lab.live(2000)
-    assert any(isinstance(m, TubeYours) for _, _, m in lab.log)
-    assert lab.runs_at() == []
-    lab.force(0)
-    assert lab.done_last(0).error == b""
-    lab.live(11_000)
-    assert lab.runs_at() == [0] and len(lab.picture(1)) == 1
-
-
 def test_tokens_go_on_at_once() -> None:
     """T20.5 Tokens and numbers go on above all that were given."""
     lab = HomesLab(2)
@@ -708,40 +370,3 @@ def test_tokens_go_on_at_once() -> None:
     lab.run()
     task = lab.take(1)
     assert task is not None and task.token > token
-
-
-def test_a_copy_that_shows_two_of_a_sub_queue() -> None:
-    """T18.2 what the tasks that changed are like now: a home by force takes the later one."""
-    lab = HomesLab(3)
-    lab.make(0, b"utube")
-    for _ in range(2):
-        lab.put(0, utube=b"k")
-    lab.run()
-    lab.isolate(0)
-    copies = lab.tube(1).copies
-    for number in (0, 1):
-        copies[number].status = ord("t")
-        copies[number].token = 7 + number
-    lab.force(1)
-    assert lab.done(1).error == b""
-    lab.live(12_000)
-    assert lab.runs_at() == [1]
-    assert [state[1] for state in lab.picture(1).values()] == ["r", "t"]
-
-
-def test_instants_are_on_the_clock_of_the_copy() -> None:
-    """T18.1 number, status, body, times: on the clock of the node that has the copy."""
-    lab = HomesLab(2)
-    lab.make(0)
-    lab.put(0, delay_ms=9000)
-    lab.run()
-    (m,) = [m for _, _, m in lab.log if isinstance(m, TubeCopy) and m.records]
-    n, t = lab.nodes[1], lab.t(1)
-    before = lab.tube(1).copies[0]
-    created_ms, qtime_ms = int(before.created_ms), int(before.qtime_ms)
-    late = msgspec.structs.replace(
-        m, now_ms=m.now_ms - 5000, from_seq=lab.tube(1).seq, to_seq=lab.tube(1).seq + 1
-    )
-    on_copy(n, t, lab.slot(1, 0), late)
-    after = lab.tube(1).copies[0]
-    assert (after.created_ms, after.qtime_ms) == (created_ms + 5000, qtime_ms + 5000)

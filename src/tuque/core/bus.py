@@ -26,6 +26,7 @@ from tuque.core.msgs import (
     GotAck,
     GotJob,
     GotJobs,
+    Heartbeat,
     Holders,
     Lack,
     Left,
@@ -33,16 +34,11 @@ from tuque.core.msgs import (
     NeedJobs,
     Pause,
     Queued,
+    Refusal,
     Release,
     ReplJob,
     SetAck,
     Slots,
-    TubeClaim,
-    TubeClaimed,
-    TubeCopy,
-    TubeGot,
-    TubesTold,
-    TubeYours,
     WillQueue,
     Working,
     YourJobs,
@@ -101,9 +97,8 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
         on_left(n, slot, m)
     elif isinstance(m, Pause):
         on_pause_message(n, slot, m)
-    elif isinstance(m, TubeCopy | TubeGot | TubesTold | TubeClaim | TubeClaimed | TubeYours):
-        if n.policy is not None:
-            n.policy.on_message(n, slot, m)
+    elif n.policy is not None and not isinstance(m, Heartbeat | Refusal):
+        n.policy.on_message(n, slot, m)
 
 
 def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:

@@ -26,7 +26,6 @@ from tuque.core.records import (
     END,
     FIRST,
     GAP,
-    GRANT,
     HOLDERS,
     LEASE_DROP,
     LEASE_GROUP,
@@ -38,7 +37,6 @@ from tuque.core.records import (
     TOMB,
     TUBE,
     TUBE_HOLDER,
-    TUBE_HOME,
 )
 from tuque.core.restore import restore_job, restore_pause, shift_jobs
 from tuque.core.stage_load import StageLog
@@ -336,10 +334,8 @@ class Loader:
             for made in self.staging.apply(kind, r.stage):
                 if made.id not in self.acked and made.id not in self.jobs:
                     self.jobs[made.id] = made
-        elif TUBE <= kind <= GRANT:
-            self.tubes.apply(kind, r.task, self.jobs)
-        elif TUBE_HOME <= kind <= TUBE_HOLDER:
-            self.tubes.homes.apply(kind, r.home)
+        elif TUBE <= kind <= TUBE_HOLDER:
+            self.tubes.take(kind, r, self.jobs)
         elif kind == END:
             self.is_ended = True
         elif kind == GAP:

@@ -12,6 +12,7 @@ from mypy_extensions import i64, u8
 from tuque.core import ledger
 from tuque.core.job import DELIVERED, Job
 from tuque.core.node import Node
+from tuque.core.readback import Record
 from tuque.core.records import GRANT, SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_DROP, Records
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task, state_of
 from tuque.core.task_readback import TaskRecord, renew_task, task_of
@@ -59,6 +60,13 @@ class TubeLog:
         self.ttr_ms: i64 = 0
         self.in_replicaset = False
         self.has_cfg = False
+
+    def take(self, kind: i64, r: Record, jobs: dict[bytes, Job]) -> None:
+        """Apply one record of any kind from TUBE on."""
+        if kind <= GRANT:
+            self.apply(kind, r.task, jobs)
+        else:
+            self.homes.apply(kind, r.home)
 
     def apply(self, kind: i64, r: TaskRecord, jobs: dict[bytes, Job]) -> None:
         """Apply one record; what it says of tasks is done to them."""

@@ -1,0 +1,187 @@
+"""Copies that lag, walks, names and drops over several nodes (SPEC T17, T18, T22)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from homes_lab import HomesLab
+
+from tuque.core.msgs import TubeCopy
+from tuque.tubes import admin, ops
+from tuque.tubes.copying import TRAIL_MAX, WALK
+from tuque.tubes.errors import TubeError
+from tuque.tubes.homes import lag_of, synced
+from tuque.tubes.replica import on_copy
+
+
+def test_drop_is_told_later_too() -> None:
+    """T17.6 drop tells the others, now or when they are linked again: their copies go."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.isolate(2)
+    admin.drop(lab.nodes[0], lab.t(0), lab.tube(0))
+    lab.run()
+    assert b"t" not in lab.t(1).by_name and b"t" in lab.t(2).by_name
+    lab.die(0)
+    lab.revive(0)
+    lab.heal()
+    lab.live(1000)
+    for i in range(3):
+        assert b"t" not in lab.t(i).by_name
+        assert len(lab.t(i).copies_by_id) == 0
+
+
+def test_two_tubes_of_one_name() -> None:
+    """T17.5 Two nodes without a link can make tubes of one name; each goes on at its home."""
+    lab = HomesLab(3)
+    lab.isolate(1)
+    lab.make(0)
+    lab.make(1)
+    lab.put(0, b"of 0")
+    lab.put(1, b"of 1")
+    lab.heal()
+    lab.live(2000)
+    assert lab.tube(0).is_mine and lab.tube(1).is_mine
+    assert lab.tube(0).conflict == lab.nodes[1].node_id
+    assert lab.tube(1).conflict == lab.nodes[0].node_id
+    assert lab.tube(2).home == lab.nodes[0].node_id
+    assert lab.put(0).number == 1 and lab.put(1).number == 1
+
+
+def test_two_claims_of_one_name() -> None:
+    """T17.5 A node that claims the name itself and has the lower node id, refuses."""
+    lab = HomesLab(3)
+    from tuque.tubes.claims import claim_tube
+    from tuque.tubes.options import TubeOptions
+
+    for i in (0, 1):
+        o = TubeOptions()
+        o.if_not_exists = i == 1
+        n = lab.nodes[i]
+        assert claim_tube(n, lab.t(i), b"t", b"fifo", o, b"", 1, 1) is None
+    lab.run()
+    assert lab.done(0).tube is lab.tube(0)
+    done = lab.done(1)
+    assert done.error == b"Tube 't' has its home there" and done.node_id == lab.nodes[0].node_id
+    with pytest.raises(TubeError):
+        lab.make(1)
+    assert lab.runs_at() == [0]
+
+
+def test_copies_wait_for_room() -> None:
+    """T18.4 A full send buffer (B2.4) holds the copies back; nothing is lost by it."""
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.nodes[0].peers[lab.slot(0, 1)].has_room = False
+    for _ in range(7):
+        lab.put(0)
+    lab.run()
+    assert lab.picture(1) == {}
+    assert lag_of(lab.nodes[0], lab.t(0), lab.tube(0)) == [(lab.nodes[1].node_id, 7, True)]
+    lab.nodes[0].peers[lab.slot(0, 1)].has_room = True
+    lab.pass_ms(50)
+    assert lab.picture(1) == lab.picture(0)
+    assert lag_of(lab.nodes[0], lab.t(0), lab.tube(0)) == [(lab.nodes[1].node_id, 0, True)]
+
+
+def test_a_walk_after_too_many_changes() -> None:
+    """T18.3 If the home still knows what changed since (the last 65,536 changes), it tells that;
+    else it walks through all tasks, and the follower drops what it was not told of."""
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    for _ in range(9_000):
+        lab.put(0)
+    lab.run()
+    assert lab.picture(1) == lab.picture(0)
+    lab.cut(0, 1)
+    for _ in range(30):
+        task = lab.take(0)
+        assert task is not None
+        lab.ack(0, task.number)
+    task = lab.take(0)
+    assert task is not None
+    for _ in range(TRAIL_MAX):
+        ops.touch(lab.nodes[0], lab.t(0), lab.tube(0), 1, task.number, 1)
+    for _ in range(25):
+        lab.put(0)
+    lab.link(0, 1)
+    while lab.tube(1).is_complete:
+        assert lab.step()
+    task = lab.take(0)  # while the walk goes on, and says so
+    assert task is not None
+    lab.ack(0, task.number)
+    lab.put(0)
+    lab.run()
+    walk = [m for _, _, m in lab.log if isinstance(m, TubeCopy) and m.flags & WALK]
+    assert len(walk) > 3
+    assert lab.tube(1).is_complete
+    assert lab.picture(1) == lab.picture(0) and len(lab.picture(1)) == 8_995
+    lab.die(1)
+    assert lab.picture(1) == lab.picture(0)
+
+
+def test_sync_copies() -> None:
+    """T18.5 With fewer than n nodes reachable it is refused before it does anything."""
+    lab = HomesLab(3)
+    lab.make(0, sync=3)
+    lab.hold(2, 0)
+    lab.put(0)
+    lab.run()
+    n, t, tube = lab.nodes[0], lab.t(0), lab.tube(0)
+    assert synced(n, t, tube) == 0 and tube.seq == 1
+    tube.followers[lab.slot(0, 1)].is_complete = False
+    assert synced(n, t, tube) == 0
+    tube.followers[lab.slot(0, 1)].is_complete = True
+    lab.release(2, 0)
+    lab.run()
+    assert synced(n, t, tube) == 1
+    lab.cut(0, 1)
+    with pytest.raises(TubeError) as e:
+        lab.put(0)
+    assert e.value.text.startswith(b"NOREPL Not enough reachable nodes")
+    with pytest.raises(TubeError) as e:
+        lab.make(0, name=b"u", sync=4)
+    assert e.value.text == b"SYNC must be from 1 to the number of nodes, which is 3"
+
+
+def test_a_rewrite_keeps_copies() -> None:
+    """T22.1 Record tube-home: name, epoch, home, number of the last change, complete or not."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    for i in range(20):
+        lab.put(0, b"%d" % i)
+    lab.run()
+    lab.move(0, 1)
+    lab.run()
+    picture = lab.picture(1)
+    for i in range(3):
+        lab.journals[i].rewrite(lab.nodes[i])
+    for i in range(3):
+        lab.die(i)
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2) == picture
+    assert [lab.tube(i).home for i in range(3)] == [lab.nodes[1].node_id] * 3
+    assert lab.states() == ["INIT", "INIT", "INIT"]
+    lab.heal()
+    lab.live(2000)
+    assert lab.runs_at() == [1]
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def test_instants_are_on_the_clock_of_the_copy() -> None:
+    """T18.1 number, status, body, times: on the clock of the node that has the copy."""
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.put(0, delay_ms=9000)
+    lab.run()
+    (m,) = [m for _, _, m in lab.log if isinstance(m, TubeCopy) and m.records]
+    n, t = lab.nodes[1], lab.t(1)
+    before = lab.tube(1).copies[0]
+    created_ms, qtime_ms = int(before.created_ms), int(before.qtime_ms)
+    late = msgspec.structs.replace(
+        m, now_ms=m.now_ms - 5000, from_seq=lab.tube(1).seq, to_seq=lab.tube(1).seq + 1
+    )
+    on_copy(n, t, lab.slot(1, 0), late)
+    after = lab.tube(1).copies[0]
+    assert (after.created_ms, after.qtime_ms) == (created_ms + 5000, qtime_ms + 5000)

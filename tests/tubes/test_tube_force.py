@@ -1,0 +1,211 @@
+"""Homes that are lost, and failover by command (SPEC T21, T22)."""
+
+from __future__ import annotations
+
+import pytest
+from homes_lab import HomesLab
+
+from tuque.core.msgs import TubeYours
+from tuque.tubes.errors import TubeError
+
+
+def test_force_after_the_home_died() -> None:
+    """T21.1 At the node that is to be home, when the home cannot be reached."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    for i in range(10):
+        lab.put(0, b"body %d" % i)
+    lab.run()
+    lab.live(1000)
+    with pytest.raises(TubeError):
+        lab.move(1, 2)
+    lab.force(1)
+    assert lab.done(1).error == b"the home of tube 't' can be reached: TUBE HOME there moves it"
+    lab.die(0)
+    lab.run()
+    lab.force(1)
+    done = lab.done(1)
+    assert done.error == b"" and done.tube is lab.tube(1)
+    values = dict(done.values)
+    assert values[b"home"] == lab.nodes[1].node_id
+    assert (values[b"epoch"], values[b"copy"]) == (b"2", b"complete")
+    assert (values[b"changes-missing"], values[b"next-id"]) == (b"0", b"1000010")
+    assert lab.state(1) == "STARTUP"
+    lab.live(9000)
+    assert lab.state(1) == "STARTUP"  # twice cluster-node-timeout (T21.2)
+    lab.live(2000)
+    assert lab.runs_at() == [1]
+    assert lab.put(1).number == 1000010
+    lab.run()
+    lab.revive(0)
+    lab.live(1000)
+    assert lab.states() == ["INIT", "RUNNING", "INIT"]
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def test_a_home_that_was_overtaken() -> None:
+    """T21.4 A former home that comes back finds the higher epoch, is WAITING."""
+    lab = HomesLab(3)
+    lab.make(0)
+    for _ in range(3):
+        lab.put(0)
+    lab.live(2000)
+    lab.isolate(0)
+    lab.put(0, b"only here")
+    lab.put(0, b"and this")
+    lab.live(500)
+    lab.force(1)
+    assert lab.done(1).error == b""
+    for _ in range(40):
+        lab.live(400)
+        lab.runs_at()
+    assert lab.runs_at() == [1]
+    assert lab.put(1).number == 1_000_003
+    lab.heal()
+    lab.live(1000)
+    assert lab.states() == ["WAITING", "RUNNING", "INIT"]
+    assert lab.t(0).changes_lost == 2
+    assert "2 changes were here only and are dropped" in lab.t(0).notes[0]
+    assert lab.picture(0) == lab.picture(1) == lab.picture(2)
+
+
+def test_a_later_copy_stops_a_force() -> None:
+    """T21.1 Refused while a reachable node has a later copy: the error says which."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.cut(0, 1)
+    lab.put(0)
+    lab.run()
+    lab.isolate(0)
+    lab.force(1)
+    assert lab.done(1).error == b"node %s has a later copy of tube 't'" % lab.nodes[2].node_id
+    lab.force(2)
+    assert lab.done(2).error == b""
+
+
+def test_a_force_needs_more_than_half() -> None:
+    """T21.1 Refused while this node reaches no more than half of all nodes."""
+    lab = HomesLab(4)
+    lab.make(0)
+    lab.isolate(0)
+    lab.cut(1, 3)
+    lab.force(1)
+    assert lab.done(1).error == b"this node reaches 2 of 4 nodes, and needs more than half of them"
+    assert lab.state(1) == "INIT"
+
+
+def test_of_two_nodes_one_is_enough() -> None:
+    """T21.1 (of two nodes one is enough: then the command itself is the word)."""
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.die(0)
+    lab.force(1)
+    assert lab.done(1).error == b""
+    lab.live(8_000)
+    assert lab.states() == ["INIT", "STARTUP"]
+    lab.revive(0)
+    lab.live(1_000)  # it knows now that it is none (T21.2)
+    assert lab.states() == ["INIT", "RUNNING"]
+
+
+def test_a_home_of_two_nodes_restarts_without_the_other() -> None:
+    """T19.4 of two nodes until the other one has, or the home is told by force to be it (T21)."""
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.run()
+    lab.die(0)
+    lab.live(20_000)
+    assert lab.runs_at() == []
+    with pytest.raises(TubeError) as e:
+        lab.put(0)
+    assert e.value.text == b"NOQUORUM Tube 't' is INIT here: try again soon"
+    lab.force(0)
+    assert lab.done(0).error == b""
+    lab.live(11_000)
+    assert lab.runs_at() == [0]
+    assert lab.put(0).number == 1_000_001
+
+
+def test_a_node_without_its_journal_is_no_home() -> None:
+    """T22.2 A node that begins without a journal has no copies and is no home."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    lab.die(0)
+    lab.revive(0)
+    lab.live(2000)
+    assert lab.runs_at() == []
+    with pytest.raises(TubeError) as e:
+        lab.put(0)
+    assert b"has lost it" in e.value.text
+    lab.force(1)
+    assert lab.done(1).error == b""
+    lab.live(11_000)
+    assert lab.runs_at() == [1]
+    assert len(lab.picture(0)) == 1
+
+
+def test_a_tube_of_which_nobody_has_a_copy_goes_on_empty() -> None:
+    """T21.1 "A node without a copy takes the tube without tasks when no node ... has one." """
+    lab = HomesLab(3)
+    lab.make(0)
+    task = lab.put(0)
+    lab.live(1000)
+    for i in range(3):
+        lab.die(i)
+        lab.revive(i)
+        lab.live(3000)
+    assert lab.runs_at() == []
+    lab.force(1)
+    assert lab.done(1).error == b""
+    lab.live(11_000)
+    assert lab.runs_at() == [1]
+    assert lab.picture(1) == {}
+    assert lab.put(1).number > task.number + 900_000
+
+
+def test_yours_for_a_node_that_lost_its_copy() -> None:
+    """T22.2 A node that begins without a journal has no copies and is no home, whatever others
+    say."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    lab.move(0, 1)
+    while lab.tube(0).epoch == 1:
+        lab.step()
+    lab.isolate(1)
+    lab.die(1)
+    lab.revive(1)
+    lab.live(2000)
+    assert any(isinstance(m, TubeYours) for _, _, m in lab.log)
+    assert lab.runs_at() == []
+    lab.force(0)
+    assert lab.done_last(0).error == b""
+    lab.live(11_000)
+    assert lab.runs_at() == [0] and len(lab.picture(1)) == 1
+
+
+def test_a_copy_that_shows_two_of_a_sub_queue() -> None:
+    """T18.2 what the tasks that changed are like now: a home by force takes the later one."""
+    lab = HomesLab(3)
+    lab.make(0, b"utube")
+    for _ in range(2):
+        lab.put(0, utube=b"k")
+    lab.run()
+    lab.isolate(0)
+    copies = lab.tube(1).copies
+    for number in (0, 1):
+        copies[number].status = ord("t")
+        copies[number].token = 7 + number
+    lab.force(1)
+    assert lab.done(1).error == b""
+    lab.live(12_000)
+    assert lab.runs_at() == [1]
+    assert [state[1] for state in lab.picture(1).values()] == ["r", "t"]
