@@ -67,11 +67,14 @@ def prefix(mirror: Mirror, kept: dict[int, int], least: int) -> int:
     """The smallest number of changes, `least` or more, after which the tube was so; -1: none."""
     now = {number: as_loaded(status) for number, status in mirror.base.items()}
     wrong = {number for number in {*now, *kept} if now.get(number) != kept.get(number)}
+    wrong -= mirror.vague
     for at in range(len(mirror.log) + 1):
         if at >= least and not wrong:
             return at
         if at < len(mirror.log):
             step = mirror.log[at]
+            if step.number in mirror.vague:
+                continue
             is_so = kept.get(step.number, DONE) == as_loaded(step.status)
             if is_so:
                 wrong.discard(step.number)

@@ -104,7 +104,12 @@ class Tubing:
             facts.lines[ident_of(tube)] = line
         mirror = Mirror(facts, line, tube, self.world.now_us, self.find, is_fresh)
         self.mirrors[machine.name, facts.key] = mirror
-        is_sure = self.idle.get((machine.name, facts.key)) == tube.change_seq
+        seen = self.idle.get((machine.name, facts.key), 0)
+        is_sure = seen == tube.change_seq
+        if not is_fresh and not is_sure:
+            t = tubes_on(shell.n)
+            changes = t.changes(tube, seen - 1, 1000) if t is not None else []
+            mirror.vague = {int(change.number) for change in changes}
         judge_start(self.cluster, machine, shell, mirror, is_sure)
         return mirror
 

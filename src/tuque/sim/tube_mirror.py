@@ -104,6 +104,7 @@ class Mirror:
         self.tasks: dict[int, Seen] = {}
         self.gone: dict[int, Seen] = {}
         self.base: dict[int, int] = {}  # statuses at the begin
+        self.vague: set[int] = set()  # changed in the turn of the begin, before anybody looked
         self.log: list[Step] = []
         self.told: list[tuple[int, int]] = []  # (true time, place in the log): a client knows
         self.next_number = 0 if is_fresh else int(tube.next_number)
