@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path,
         worker = Program(
             tmp_path / "worker.log",
             *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
-            *("--queues", "q,here,there", "-c", "4"),
+            *("--queues", "q,here,there", "-c", "12"),
             OUT=str(tmp_path),
         )
         try:
@@ -49,12 +50,28 @@ def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path,
                     for queue in ("here", "there"):
                         tasks.record.options(queue=queue).enqueue(f"{queue} {turn} {number}")
                 due = 90 + 40 * (turn + 1)
-                wait_until(lambda due=due: len(did()) >= due, f"all is done: {worker.text}")  # type: ignore[misc]
+                wait_until(lambda due=due: len(did()) >= due, f"all is done: {worker.text}")
+            acked_together(tmp_path, did)
+            began = time.monotonic()
+            tasks.record.options(queue="there").enqueue("while it waits at other nodes")
+            wait_until(lambda: "while it waits at other nodes" in did(), worker.text)
+            assert time.monotonic() - began < 4, worker.text
             for name in ("here", "there"):
-                wait_until(lambda name=name: left(first, name) == 0, f"all is acked: {worker.text}")  # type: ignore[misc]
+                wait_until(lambda name=name: left(first, name) == 0, f"all is acked: {worker.text}")
         finally:
             worker.kill()
     assert set(Counter(did()).values()) == {1}
+    assert "trying again" not in worker.text
+
+
+def acked_together(place: Path, did: Did) -> None:
+    """Jobs of both tubes end at one moment, so that acks for two nodes gather."""
+    for number in range(6):
+        for queue in ("here", "there"):
+            tasks.until_file.options(queue=queue).enqueue(f"{queue} together {number}", "go")
+    wait_until(lambda: sum(line.startswith("begin") for line in did()) == 12, "all run")
+    (place / "go").touch()
+    wait_until(lambda: sum(line.startswith("end") for line in did()) == 12, "all end")
 
 
 def left(client: Client, name: str) -> int:
