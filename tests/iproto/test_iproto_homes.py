@@ -102,7 +102,9 @@ def test_who_waits_over_iproto_is_told_that_the_home_moves(nodes: list[Node]) ->
 def test_a_tube_is_made_when_all_have_answered(nodes: list[Node]) -> None:
     """T17.5, T15.11: over both doors; what another node has is refused."""
     first, second, third = nodes
-    assert first.conn.call("queue.create_tube", "both", "fifo") == []
+    assert first.conn.call("queue.create_tube", "both", "fifo", {"sync": 4}).code == 32
+    assert first.conn.call("queue.create_tube", "both", "fifo", {"sync": 2}) == []
+    assert first.home("both")["sync"] == 2
     wait_for(lambda: third.state("both") == "INIT")
     assert second.conn.call("queue.create_tube", "both", "fifo")[1] == 32
     assert second.wire("TUBE", "CREATE", "both", "fifo") == "ERR Space 'both' already exists"

@@ -64,14 +64,17 @@ class Wired(Connection):
         self.takes: dict[int, None] = {}  # numbers under which takes wait
         self.puts: dict[int, Put] = {}  # that wait for room, by serial
         self.claims: dict[int, Put] = {}  # that wait to make a tube, by serial
+        self.uncopied: i64 = 0  # calls that wait for copies of what they changed
         self.next_serial: i64 = 1
         self.is_stalled = False  # more was read than one turn runs, or clients are paused
         self.requests: i64 = 0
         self.command = b"NULL"  # what was asked for last
 
     def is_waiting(self) -> bool:
-        """Whether a take, a put or a create_tube of it waits."""
-        return len(self.takes) > 0 or len(self.puts) > 0 or len(self.claims) > 0
+        """Whether a take, a put, a create_tube or a change in a tube with SYNC waits."""
+        if len(self.claims) > 0 or self.uncopied > 0:
+            return True
+        return len(self.takes) > 0 or len(self.puts) > 0
 
     def unread_bytes(self) -> i64:
         """Memory of what was read and not run yet."""

@@ -110,6 +110,8 @@ def run_method(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list
     """[I6] ON CALL of a method. Raises IprotoError and TubeError."""
     if method != GRANT and method != GRANT_ROLE:
         needs_home(s.n, t, tube)  # T17.4
+        if tube.sync > 1 and call.w.uncopied >= TAKES_MAX:
+            raise IprotoError(E_PROC, b"more than %d calls of one connection wait" % TAKES_MAX)
     if method == PUT:
         return put(s, t, call, tube)
     if method == TAKE:

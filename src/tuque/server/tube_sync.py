@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from tuque.core.procedures import FAR
 from tuque.server.clients import HOLE, PUT, WIRED, Client, Pending
-from tuque.server.connection import Connection
+from tuque.server.iproto_conn import Wired
 from tuque.server.producers import await_copies, let_follow
 from tuque.server.state import Server
 from tuque.tubes.book import Tubes
@@ -37,7 +37,7 @@ def hold_back(s: Server, t: Tubes, c: Client, written: i64) -> None:
     await_copies(s, c)
 
 
-def hold_back_wired(s: Server, t: Tubes, w: Connection, sync: int, written: i64) -> None:
+def hold_back_wired(s: Server, t: Tubes, w: Wired, sync: int, written: i64) -> None:
     """The same for a call of IPROTO."""
     lacking = take_lacking(s, t)
     if len(lacking) == 0 or len(w.out) == written:
@@ -45,6 +45,7 @@ def hold_back_wired(s: Server, t: Tubes, w: Connection, sync: int, written: i64)
     one = enter(s, lacking, WIRED, w.number, sync)
     one.reply = b"".join(w.out[written:])
     del w.out[written:]
+    w.uncopied += 1
 
 
 def take_lacking(s: Server, t: Tubes) -> list[tuple[bytes, int]]:
@@ -114,6 +115,7 @@ def tell(s: Server, one: Pending, error: bytes) -> None:
     if one.kind == WIRED:
         w = s.wired_by_number.get(one.client)
         if w is not None:
+            w.uncopied -= 1
             text = error.partition(b" ")[2]
             w.out.append(iproto_error(one.serial, E_LATE, text) if error else one.reply)
             w.last_ms = s.n.now_ms

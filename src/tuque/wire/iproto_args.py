@@ -139,6 +139,9 @@ def tube_options(args: list[Value]) -> TubeOptions:
     capacity = options.get(b"capacity")
     if capacity is not None:
         made.capacity = whole(capacity)
+    sync = options.get(b"sync")
+    if sync is not None:
+        made.sync = whole(sync)  # T18.5
     made.storage_mode = text_of(options, b"storage_mode")
     made.engine = text_of(options, b"engine")
     made.on_task_change = text_of(options, b"on_task_change")
