@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -493,59 +490,3 @@ def test_a_lease_that_ends_is_said(ground: Ground) -> None:
         client.deljob(first)
     with pytest.raises(SourceError, match="1 jobs of .* are gone"):
         query.run(end)
-
-
-# ---- heartbeats
-
-
-def beating(node: RealServer) -> Leases:
-    """The leases of a query that has a batch, and renews it often."""
-    with Client(url(node), discover=False) as client:
-        client.addjob("beats", "1")
-    given = {"url": url(node), "queue": "beats", "group": "g", "heartbeat": "100ms"}
-    query = Query(Leases(source_options.parse(given, True, 6)), 10)
-    query.plan()
-    return query.leases
-
-
-def await_touch(node: RealServer) -> None:
-    """Wait until the node is asked to renew a lease."""
-    monitor = node.wire()
-    assert monitor("MONITOR") == b"OK"
-    while b"touch" not in monitor.read().lower():
-        pass
-
-
-def test_a_stranger_at_the_port_does_not_end_the_heartbeats(tmp_path: Path) -> None:
-    node = RealServer(tmp_path, *JOURNAL).start()
-    try:
-        leases = beating(node)
-        await_touch(node)
-        node.kill()
-        with socket.create_server(("127.0.0.1", node.port)) as stranger:
-            for _ in range(2):  # the second one comes after an answer that made no sense
-                link, _ = stranger.accept()
-                link.sendall(b"\x00\x00\x00")
-                link.close()
-        node.start()
-        await_touch(node)
-        assert leases.backlog() is not None
-    finally:
-        node.end()
-
-
-def test_heartbeats_end_with_the_query(tmp_path: Path) -> None:
-    def threads() -> list[str]:
-        mine = f":{node.port}"
-        return [t.name for t in threading.enumerate() if t.name.endswith(mine)]
-
-    node = RealServer(tmp_path, *JOURNAL).start()
-    try:
-        leases = beating(node)
-        await_touch(node)
-        assert len(threads()) == 1
-        del leases
-        gc.collect()
-        wait_for(lambda: threads() == [], lambda: "the heartbeats go on")
-    finally:
-        node.end()
