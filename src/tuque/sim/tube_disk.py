@@ -31,6 +31,7 @@ class KeptTube:
     def __init__(self, tube: Tube) -> None:
         self.ident = ident_of(tube)
         self.is_mine = bool(tube.is_mine)
+        self.epoch = int(tube.epoch)
         self.next_number = int(tube.next_number)
         tasks = {**tube.copies, **tube.tasks}
         self.statuses = {int(k): as_loaded(int(task.status)) for k, task in tasks.items()}
@@ -104,6 +105,11 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
             history.find("tube-disk", f"{facts.name} is not on the disk of {machine.name}")
         line.state = State({}, 0, False, False)
         forget(cluster, facts, mirror)
+        return
+    if kept.epoch < mirror.epoch:
+        line.state = State({}, 0, False, False)
+        if machine.settings.policy in (ALWAYS, EVERYSEC):  # T20.4
+            history.find("tube-disk", f"{facts.name} ran before the disk had its epoch")
         return
     line.state = State(kept.statuses, kept.next_number, True, False)
     if facts.is_temporary:
