@@ -193,6 +193,8 @@ def homes_tick(n: Node, t: Tubes) -> None:
 
 def homes_next_ms(n: Node, t: Tubes) -> i64:
     """When `homes_tick` next has something to do."""
+    if n.is_loading:
+        return FAR  # `homes_loaded` looks at them
     now_ms = n.now_ms
     if t.must_look or n.round != t.round:
         return now_ms
