@@ -27,7 +27,8 @@ class Load:
         self.put: dict[str, int] = {}  # bodies whose put was answered, and their numbers
         self.maybe_put: set[str] = set()
         self.takes: list[tuple[int, int, str]] = []  # number, token, body
-        self.acked: list[str] = []  # bodies whose ack was answered, in the order of the answers
+        self.acked: list[str] = []  # bodies whose ack was answered
+        self.done: set[str] = set()  # the same
         self.maybe_acked: set[str] = set()
         self.not_taken = 0  # the task was somebody else's again when it was acked
         self.back: list[str] = []  # taken again after the ack was answered
@@ -110,7 +111,7 @@ class Load:
         body = str(task.value)
         with self._lock:
             self.takes.append((task.number, task.token, body))
-            if body in self.acked[-2000:] or body in self.maybe_acked:
+            if body in self.done:
                 self.back.append(body)
         try:
             ack(task)
@@ -124,6 +125,7 @@ class Load:
         else:
             with self._lock:
                 self.acked.append(body)
+                self.done.add(body)
 
     def _on_error(self, error: Error) -> None:
         with self._lock:
@@ -135,8 +137,7 @@ class Load:
         """Nothing acknowledged twice or after its ack, no take twice, no number for two tasks."""
         twice = [body for body, count in Counter(self.acked).items() if count > 1]
         assert not twice, f"acked twice: {twice[:5]}"
-        again = [body for body in self.back if body in set(self.acked)]
-        assert not again, f"taken again after its ack was answered: {again[:5]}"
+        assert not self.back, f"taken again after its ack was answered: {self.back[:5]}"
         takes = [take for take, count in Counter(t[:2] for t in self.takes).items() if count > 1]
         assert not takes, f"one task taken twice under one token: {takes[:5]}"
         bodies: dict[int, str] = {number: body for body, number in self.put.items()}
