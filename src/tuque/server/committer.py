@@ -272,15 +272,15 @@ class Committer:
             return False
         return thread.policy == ALWAYS or self._custody_seq > thread.durable_seq
 
-    def grant(self, records: Records) -> None:
-        """[T20] Tell the core when what it wished to be on the disk is there (T20.3).
-
-        To be called after `commit`, each turn.
-        """
+    def note_wish(self, records: Records) -> None:
+        """What the core wishes to be on the disk was handed over by now; after `commit`."""
         if records.wish != self._wish:
             self._wish = records.wish
             self._wish_seq = self.seq
-        if records.granted != records.wish and not self.must_hold(self._wish_seq):
+
+    def grant(self, records: Records) -> None:
+        """[T20] Tell the core when what it wished to be on the disk is there (T20.3, T20.4)."""
+        if records.granted < self._wish and not self.must_hold(self._wish_seq):
             records.granted = self._wish
 
     def on_wake(self) -> None:

@@ -26,7 +26,7 @@ from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.state import Server, log
-from tuque.server.tube_turn import end_turn, grant, next_turn_ms
+from tuque.server.tube_turn import end_turn, next_turn_ms
 
 READ_BYTES: Final = 65_536
 REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
@@ -56,8 +56,6 @@ class Pump:
         self.was_noted = True  # the journal may have something for the log
         self.binding: i64 = 0  # records so far that replies depend on
         self.binding_seq: i64 = 0  # the last of them
-        self.wish: i64 = 0  # the newest of the core's to know that its records are on the disk
-        self.wish_seq: i64 = 0  # the last of those records
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
@@ -178,7 +176,8 @@ class Pump:
             return
         if s.bus is not None:
             look_at_bus(s, s.bus)
-        grant(s, self.wish, self.wish_seq)
+        if s.committer is not None and n.records is not None:
+            s.committer.grant(n.records)
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
         if len(n.ready) > 0:
@@ -277,9 +276,7 @@ class Pump:
                 self.on_new_journal(committer.wake_fd)
             if records.count > 0:
                 committer.commit(records, n.now_ms)
-            if records.wish != self.wish:
-                self.wish = records.wish
-                self.wish_seq = committer.seq
+            committer.note_wish(records)
             is_binding = records.binding_count != self.binding  # committed here or by a command
             if is_binding:
                 self.binding = records.binding_count

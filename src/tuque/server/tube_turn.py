@@ -38,13 +38,3 @@ def next_turn_ms(s: Server) -> i64:
     if len(t.told) > 0 or len(t.home_done) > 0:
         return s.n.now_ms
     return next_sync_ms(s) if len(s.syncing) > 0 else FAR
-
-
-def grant(s: Server, wish: i64, seq: i64) -> None:
-    """[T20] Let the core know that the disk has what it wished for (T20.3, T20.4)."""
-    records = s.n.records
-    committer = s.committer
-    if records is None or committer is None:
-        return
-    if wish > records.granted and not committer.must_hold(seq):
-        records.granted = wish

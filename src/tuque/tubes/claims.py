@@ -72,11 +72,9 @@ def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:
                 raise HomeError(claim.name, claim.home)
             raise TubeError(LUA, EXISTS % claim.name)
         done.tube = create_tube(n, t, claim.name, claim.type, claim.options, claim.user)
-    except HomeError as error:
-        done.error = error.text
-        done.code = error.code
-        done.node_id = error.node_id
     except TubeError as error:
         done.error = error.text
         done.code = error.code
+        if isinstance(error, HomeError):
+            done.node_id = error.node_id
     t.home_done.append(done)
