@@ -37,6 +37,7 @@ class Load:
         self._lock = threading.Lock()
         self._no_more_puts = threading.Event()
         self._stop = threading.Event()
+        self._producers = producers
         kinds: list[tuple[Callable[[Client, int], None], int]] = []
         kinds += [(self._produce, number) for number in range(producers)]
         kinds += [(self._consume, number) for number in range(consumers)]
@@ -54,8 +55,11 @@ class Load:
             thread.join(60)
 
     def end_puts(self) -> None:
-        """No more puts begin."""
+        """No more puts; returns when all have been answered."""
         self._no_more_puts.set()
+        for thread in self._threads[: self._producers]:
+            thread.join(60)
+            assert not thread.is_alive(), "a producer hangs"
 
     def stop(self) -> None:
         """Everybody ends."""
