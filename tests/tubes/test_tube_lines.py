@@ -89,5 +89,5 @@ def test_of_sub_queues_that_are_gone_nothing_is_kept(home: Home) -> None:
     assert isinstance(tube.driver, UTube)
     assert tube.driver.heads.size() <= 2 * 1 + SLACK
     assert len(tube.driver.lanes) == 1
-    assert home.n.used_bytes() - used <= 85 * 1000  # the notices
+    assert home.n.used_bytes() - used <= 35 * 1500  # the notices
     check(home.n)

@@ -8,6 +8,7 @@ from tube_home import START_MS, Home, refused
 
 from tuque.core.events import KIND_NAMES
 from tuque.core.procedures import check, remove, stop_waiting
+from tuque.core.task import READY
 from tuque.core.timers import next_timer_ms
 from tuque.tubes import admin, ops, sessions
 from tuque.tubes.homes import state_of_node
@@ -166,6 +167,23 @@ def test_changes(home: Home) -> None:
         home.put(tube)
     assert [c.seq for c in seen] == list(range(203, 1203))  # what was read stays as it was
     assert [told.change.seq for told in home.t.told] == list(range(3, 1803))
+
+
+def test_the_last_thousand_changes_whenever_one_looks(home: Home) -> None:
+    """T12.1: "The last 1000 of a tube can be read by number"; T11.4: each counts as memory."""
+    tube = home.make("fifo")
+    for count in range(1, 2600):
+        home.put(tube)
+        if count % 250 in (0, 1, 249):
+            first = max(0, count - 1000)
+            told = [(i, b"put", i, READY, START_MS + i) for i in range(first, count)]
+            for after in (-1, count - 3, first):
+                for most in (1, 600, 9999):
+                    found = home.t.changes(tube, after, most)
+                    rows = [(c.seq, c.event, c.number, c.status, c.at_ms) for c in found]
+                    assert rows == [row for row in told if row[0] > after][:most]
+            check(home.n)
+        home.n.now_ms += 1
 
 
 def test_times_are_exact_before_the_timers_run(home: Home) -> None:

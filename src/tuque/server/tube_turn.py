@@ -23,8 +23,10 @@ def end_turn(s: Server) -> None:
     if len(s.syncing) > 0:
         tell_synced(s, t)
     t.synced_changed = False
-    tell_homes(s, t)
-    tell_changes(s, t)
+    if len(t.notes) + len(t.home_done) > 0:
+        tell_homes(s, t)
+    if len(t.told) > 0:
+        tell_changes(s, t)
     if len(s.notices.watchers) > 0:
         send_watchers_away(s, t)
     t.turn_end(n)

@@ -178,13 +178,7 @@ class Tubes(Policy):
 
     def changes(self, tube: Tube, after_seq: i64, most: i64) -> list[Change]:
         """Up to `most` notices after that number, oldest first, of the last 1000 (T12)."""
-        found: list[Change] = []
         seq = tube.change_seq - CHANGES_MAX
         if seq < after_seq + 1:
             seq = after_seq + 1
-        if seq < 0:
-            seq = 0
-        while seq < tube.change_seq and len(found) < most:
-            found.append(tube.noted(seq))
-            seq += 1
-        return found
+        return tube.noted(seq, most)

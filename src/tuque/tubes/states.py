@@ -31,8 +31,8 @@ from tuque.core.task import (
 from tuque.core.task_records import tell_task, tell_task_state, tell_tube
 from tuque.tubes.book import Tubes
 from tuque.tubes.copying import trace
-from tuque.tubes.options import CHANGES_MAX, PRI_DEFAULT, PutDone, PutSpec, Told
-from tuque.tubes.tube import CHANGE_BYTES, Tube
+from tuque.tubes.options import PRI_DEFAULT, Change, PutDone, PutSpec, Told
+from tuque.tubes.tube import Tube
 
 RESERVE: Final = 999  # numbers of a temporary tube that a restart may leave out
 
@@ -111,11 +111,11 @@ def arm(n: Node, t: Tubes, task: Task, at_ms: i64) -> None:
 
 def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: bytes) -> None:
     """Notice of a change for pollers, subscribers and the tube's callback (T12)."""
-    if len(tube.ring) < CHANGES_MAX:
-        t.bytes_used += CHANGE_BYTES
-    tube.note(event, task.number, i64(task.status), n.now_ms)
+    status = i64(task.status)
+    t.bytes_used += tube.note(event, task.number, status, n.now_ms)
     if tube.subscribers > 0 or len(tube.on_task_change) > 0:
-        t.told.append(Told(tube.name, tube.noted(tube.change_seq - 1), task))
+        change = Change(tube.change_seq - 1, event, task.number, status, n.now_ms)
+        t.told.append(Told(tube.name, change, task))
 
 
 def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:

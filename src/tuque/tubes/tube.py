@@ -16,11 +16,12 @@ from tuque.core.queue import Queue
 from tuque.core.task import BURIED, MAX_MS, Task
 from tuque.tubes.driver import Driver
 from tuque.tubes.follower import RUNNING, Follower, Held, Move
+from tuque.tubes.notices import SHEET_CHANGES, Sheet
 from tuque.tubes.options import CHANGES_MAX, Change, Putter
 from tuque.tubes.order import BURIED_BIT, Order
 
 TUBE_BYTES: Final = 4000
-CHANGE_BYTES: Final = 85
+CHANGE_BYTES: Final = 35
 TRAIL_BYTES: Final = 40  # a change that followers may still have to be told of
 
 
@@ -79,7 +80,8 @@ class Tube(Queue):
         # notices
         self.subscribers: i64 = 0
         self.change_seq: i64 = 0
-        self.ring: list[Change] = []
+        self.sheets: list[Sheet] = []  # full ones, oldest first
+        self.sheet = Sheet()
         self.begin_home()
 
     def begin_home(self) -> None:
@@ -128,7 +130,7 @@ class Tube(Queue):
 
     def bytes_used(self) -> i64:
         """What the tube costs beside its tasks (M1)."""
-        used = TUBE_BYTES + CHANGE_BYTES * len(self.ring) + TRAIL_BYTES * len(self.trail)
+        used = TUBE_BYTES + CHANGE_BYTES * self.notices() + TRAIL_BYTES * len(self.trail)
         return used + self.driver.bytes_used
 
     def find(self, number: i64) -> Task | None:
@@ -140,24 +142,36 @@ class Tube(Queue):
         """Whether a put must wait, or is refused (T7)."""
         return self.driver.has_room_limit and self.capacity > 0 and len(self.tasks) >= self.capacity
 
-    def note(self, event: bytes, number: i64, status: i64, now_ms: i64) -> None:
-        """Keep a notice of a change among the last ones (T12), in the place of the oldest."""
-        seq = self.change_seq
-        self.change_seq = seq + 1
-        if seq < CHANGES_MAX:
-            self.ring.append(Change(seq, event, number, status, now_ms))
-            return
-        change = self.ring[seq % CHANGES_MAX]
-        change.seq = seq
-        change.event = event
-        change.number = number
-        change.status = status
-        change.at_ms = now_ms
+    def note(self, event: bytes, number: i64, status: i64, now_ms: i64) -> i64:
+        """Keep a notice of a change among the last ones (T12); how many more bytes that takes."""
+        self.change_seq += 1
+        sheet = self.sheet
+        sheet.add(event, number, status, now_ms)
+        if len(sheet.events) < SHEET_CHANGES:
+            return CHANGE_BYTES
+        self.sheets.append(sheet)
+        self.sheet = Sheet()
+        if len(self.sheets) * SHEET_CHANGES <= CHANGES_MAX:
+            return CHANGE_BYTES
+        del self.sheets[0]
+        return CHANGE_BYTES - CHANGE_BYTES * SHEET_CHANGES
 
-    def noted(self, seq: i64) -> Change:
-        """The notice of that number, one of the last; a copy, for its place is used again."""
-        change = self.ring[seq % CHANGES_MAX]
-        return Change(change.seq, change.event, change.number, change.status, change.at_ms)
+    def noted(self, first: i64, most: i64) -> list[Change]:
+        """Up to `most` notices of those kept, from the number `first` on."""
+        found: list[Change] = []
+        seq = self.change_seq - self.notices()
+        for sheet in [*self.sheets, self.sheet]:
+            size: i64 = len(sheet.events)
+            if first < seq + size and len(found) < most:
+                sheet.read(seq, first, most, found)
+            seq += size
+        return found
+
+    def notices(self) -> i64:
+        """How many are kept: the last `CHANGES_MAX`, and some more."""
+        count: i64 = len(self.sheets)
+        last: i64 = len(self.sheet.events)
+        return count * SHEET_CHANGES + last
 
     # jobs that are no tasks
 
