@@ -28,7 +28,6 @@ from tuque.store.journal import Boot
 from tuque.store.replay import Loader
 from tuque.store.rewrite import Snapshot
 from tuque.store.writer import Journal
-from tuque.tubes.hooks import tubes_of
 
 START_MS = 1_700_000_000_000
 PATH = "/journal"
@@ -133,8 +132,6 @@ class Lab:
             if n.lives.get(slot) != self.lives[y]:
                 on_incarnation(n, slot, self.is_blank[y], self.lives[y])
             n.peers[slot].is_leaving = self.nodes[y].is_leaving
-            n.others |= 1 << slot
-            tubes_of(n)
             bus.on_link_up(n, slot, not self.nodes[y].is_leaving)
 
     def cut(self, a: int, b: int) -> None:
@@ -217,7 +214,8 @@ class Lab:
         n.wakes = []
         self.told[i] += n.added
         n.added = []
-        tubes_of(n).turn_end(n)
+        if n.policy is not None:
+            n.policy.turn_end(n)
         if self.journals:
             self.journals[i].write(n)
         for peer in n.dirty_peers:

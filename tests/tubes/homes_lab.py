@@ -43,6 +43,12 @@ class HomesLab(Lab):
         self.is_blank[i] = not n.remembers
         return n
 
+    def link(self, a: int, b: int) -> None:
+        """Connect two nodes, which are of one cluster from then on."""
+        for x, y in ((a, b), (b, a)):
+            self.nodes[x].others |= 1 << self.slot(x, y)
+        super().link(a, b)
+
     def settle(self, i: int) -> None:
         """End of a turn; a disk that is slow has not synced what the core waits for (T20.3)."""
         records = self.nodes[i].records
