@@ -200,3 +200,16 @@ def login(box: IprotoBox, name: str) -> Conn:
     conn = box.conn()
     assert conn.log_in(name, name[0]).code == 0
     return conn
+
+
+def tube(box: IprotoBox, type: str = "fifottl", name: str = "t", **options: Any) -> Conn:
+    """A connection that has made a tube."""
+    conn = box.conn()
+    assert conn.call("queue.create_tube", name, type, options) == []
+    return conn
+
+
+def refused(said: Any) -> tuple[int, str]:
+    """Code and text of an error."""
+    assert isinstance(said, Said), said
+    return said.code, said.data

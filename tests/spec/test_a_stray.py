@@ -167,8 +167,8 @@ def test_a_copy_does_not_come_to_a_record() -> None:
 
 @pytest.mark.parametrize("why", ["leaving", "memory"])
 def test_who_forwards(why: str) -> None:
-    """A3.4 A leaving node that can tell all, and one at memory level 2, forwards the SETACK and
-    makes no record."""
+    """A3.4 A node at memory level 2 forwards the SETACK and makes no record, and its 0 promises
+    nothing"""
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     n = lab.nodes[2]
@@ -178,7 +178,7 @@ def test_who_forwards(why: str) -> None:
         n.limits.memory_bytes = 100
         n.base_bytes = 97
     stray_ack(lab, 2, id)
-    assert n.strays == {}
+    assert n.strays == {}, "that of a leaving node has ended: the others have answered"
     assert lab.holders_of(id) == []
     lab.pass_ms(5_000)
     assert lab.get(0) == []

@@ -12,6 +12,7 @@ from tuque.tubes.copying import TRAIL_MAX, WALK
 from tuque.tubes.errors import TubeError
 from tuque.tubes.homes import lag_of, synced
 from tuque.tubes.replica import on_copy
+from tuque.tubes.rights import CALL, user_key
 
 
 def test_drop_is_told_later_too() -> None:
@@ -20,17 +21,20 @@ def test_drop_is_told_later_too() -> None:
     lab.make(0)
     lab.put(0)
     lab.run()
+    for i in (1, 2):  # T22.3 Grants are each node's own, also where the tube is not at home
+        admin.grant(lab.nodes[i], lab.t(i), user_key(b"bob"), lab.tube(i), CALL)
     lab.isolate(2)
     admin.drop(lab.nodes[0], lab.t(0), lab.tube(0))
     lab.run()
     assert b"t" not in lab.t(1).by_name and b"t" in lab.t(2).by_name
+    assert [lab.t(i).rights.count for i in range(3)] == [0, 0, 1]
     lab.die(0)
     lab.revive(0)
     lab.heal()
     lab.live(1000)
     for i in range(3):
         assert b"t" not in lab.t(i).by_name
-        assert len(lab.t(i).copies_by_id) == 0
+        assert len(lab.t(i).copies_by_id) == 0 and lab.t(i).rights.count == 0
 
 
 def test_two_tubes_of_one_name() -> None:
