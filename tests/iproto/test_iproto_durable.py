@@ -132,3 +132,30 @@ def test_the_port_is_off_by_default(tmp_path: Path) -> None:
         assert "IPROTO" not in server.log()
     finally:
         server.end()
+
+
+def test_grants_survive_a_crash(tmp_path: Path) -> None:
+    """T10.3: "Grants add up, outlive a restart"; what was revoked stays so (T10.4)."""
+    users = "admin a all\nbob b role:readers\neve e\n"
+    flags = ("--appendonly", "yes", "--appendfsync", "always")
+    server = IprotoServer(tmp_path, *flags, users=users)
+    server.start()
+    try:
+        admin = connect(server)
+        assert admin.log_in("admin", "a").code == 0
+        admin.call("queue.create_tube", "t", "fifo")
+        assert admin.call("queue.tube.t:grant_role", "readers", {"call": True}) == []
+        assert admin.call("queue.tube.t:grant", "eve", {"call": True}) == []
+        wire = server.wire()
+        assert wire("TUBE", "REVOKE", "t", "eve") == 1
+        server.kill()
+        server.start()
+        bob, eve = connect(server), connect(server)
+        bob.log_in("bob", "b")
+        eve.log_in("eve", "e")
+        assert bob.call(PUT, "x") == [[0, "r", "x"]]
+        assert eve.call(PUT, "x")[1] == 42
+        row = [b"t", b"role", b"readers", [b"call"], b"queue.tube"]
+        assert server.wire()("TUBE", "GRANTS") == [row]
+    finally:
+        server.end()
