@@ -46,6 +46,7 @@ class Tubing:
                 self.facts[name.encode()] = Facts(name, op.args)
         self.mirrors: dict[tuple[str, bytes], Mirror] = {}  # node, tube
         self.idle: dict[tuple[str, bytes], int] = {}  # changes that there were at its last look
+        self.states: dict[tuple[str, bytes], int] = {}  # T19, at its last look
         self.uuids: dict[str, bytes] = {}  # of the sessions of clients, by their names
         self.groups: dict[object, object] = {}  # a connection -> the uuid that it shares
         self.closed: dict[tuple[str, int], tuple[int, int]] = {}  # node, session: (ms, ttr)
@@ -91,7 +92,9 @@ class Tubing:
             elif mirror is not None and mirror.is_up:
                 self.cease(machine, t, mirror)
             self.idle[key] = int(tube.change_seq)
-            judge_state(self.cluster, machine, facts, tube)
+            if self.states.get(key) != tube.state:
+                self.states[key] = int(tube.state)
+                judge_state(self.cluster, machine, facts, tube)
         if self.closed:
             self.look_at_sessions(machine, shell, t)
 
@@ -141,6 +144,7 @@ class Tubing:
             mirror.replay(change, now_us)
         mirror.seq = int(tube.change_seq)
         mirror.learn(now_us)
+        mirror.look_ahead()
         if is_up(tube):
             self.history.count("looks into tubes")
             mirror.compare(self.find)
@@ -166,7 +170,7 @@ class Tubing:
         now_ms = mirror.now_ms = int(n.now_ms)
         if len(tube.waiters) > 0 and not tube.pause & PAUSE_OUT:
             self.history.count("looks for waiting takes")
-            if mirror.first(now_ms) is None:
+            if not mirror.has_first or mirror.first(now_ms) is None:
                 mirror.vain_ms = 0
             elif mirror.vain_ms == 0:
                 mirror.vain_ms = now_ms
@@ -175,6 +179,8 @@ class Tubing:
                 mirror.vain_ms = now_ms + 10_000
         else:
             mirror.vain_ms = 0
+        if now_ms <= mirror.due_ms:
+            return
         for one in mirror.overdue(now_ms):
             self.find("tube-time", f"{name}: task {one.number} did not come back in time")
             one.until_ms = 0
@@ -376,6 +382,7 @@ class Tubing:
                 line.states.pop(machine.name, None)
         self.closed = {key: one for key, one in self.closed.items() if key[0] != machine.name}
         self.idle = {key: one for key, one in self.idle.items() if key[0] != machine.name}
+        self.states = {key: one for key, one in self.states.items() if key[0] != machine.name}
 
     def on_loaded(self, machine: Machine, shell: Shell) -> None:
         """A journal is loaded: the tubes are as the disk has them."""

@@ -35,6 +35,7 @@ ARROWS: Final[dict[bytes, tuple[tuple[int, ...], tuple[int, ...]]]] = {
 LATE_MS: Final = 16  # T6.3
 SLOW_US: Final = 60_000  # clocks count ms, and a little wrong
 GETJOB_TTR_MS: Final = 300_000
+FAR_MS: Final = 1 << 62
 
 Find = Callable[[str, str], None]
 
@@ -110,6 +111,8 @@ class Mirror:
         self.next_number = 0 if is_fresh else int(tube.next_number)
         self.counts: dict[bytes, int] = {}
         self.now_ms = 0  # of the node, at the end of its last turn
+        self.due_ms = FAR_MS  # a task comes back by itself then
+        self.has_first = True  # somebody could have a task, or nobody has looked
         self.vain_ms = 0  # since then somebody waits though there is a task
         self.freed_us: dict[bytes, int] = {}  # when a sub-queue was last busy
         self.calls_before = {} if is_fresh else calls_of(tube)
@@ -117,6 +120,7 @@ class Mirror:
             return
         for number, task in tube.tasks.items():
             self.adopt(int(number), task, now_us)
+        self.look_ahead()
 
     def adopt(self, number: int, task: Task, now_us: int) -> None:
         """A task that was there at the begin, as the node says."""
@@ -239,9 +243,16 @@ class Mirror:
 
     def first(self, at_ms: int) -> Seen | None:
         """The task that goes next (T3)."""
-        found = [one for one in self.tasks.values() if one.status == READY]
-        found = [one for one in found if one.dead_ms() > at_ms and self.is_free(one)]
-        return min(found, key=lambda one: (one.pri, one.number), default=None)
+        busy: set[bytes] = set()
+        if self.facts.is_keyed:
+            busy = {one.subqueue for one in self.tasks.values() if one.status == TAKEN}
+        best: Seen | None = None
+        for one in self.tasks.values():
+            if one.status != READY or one.subqueue in busy or one.dead_ms() <= at_ms:
+                continue
+            if best is None or (one.pri, one.number) < (best.pri, best.number):
+                best = one
+        return best
 
     def judge_take(self, one: Seen, at_ms: int) -> None:
         """The task that goes next, whose life is not over, of a sub-queue that is free."""
@@ -324,6 +335,12 @@ class Mirror:
             name = self.facts.name
             self.find("tube-fence", f"{name}: token {one.token} was given after {newest}")
         self.line.newest_token = max(self.line.newest_token, one.token)
+
+    def look_ahead(self) -> None:
+        """After changes: when the next task is due, and whether anybody could have one now."""
+        due = [one.until_ms for one in self.tasks.values() if one.status in (TAKEN, DELAYED)]
+        self.due_ms = min((until_ms for until_ms in due if until_ms > 0), default=FAR_MS)
+        self.has_first = self.first(0) is not None
 
     def overdue(self, now_ms: int) -> list[Seen]:
         """Tasks that should have come back by themselves by now (T6.3, T6.4)."""

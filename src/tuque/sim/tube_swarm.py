@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tuque.sim.plan import Op, Plan
 
-SHARE: Final = 0.4  # of the seeds have tubes
+SHARE: Final = 0.3  # of the seeds have tubes
 TYPES: Final = ("fifo", "fifottl", "limfifottl", "utube", "utubettl")
 FORGETTING: Final = {"reformat", "rolling", "forget", "old_disk", "leaving", "disk"}
 MEDDLING: Final = ("PEEK", "KICK", "BURY", "DELETE", "RELEASEALL", "TRUNCATE", "STATISTICS")
