@@ -209,3 +209,24 @@ def test_a_copy_that_shows_two_of_a_sub_queue() -> None:
     lab.live(12_000)
     assert lab.runs_at() == [1]
     assert [state[1] for state in lab.picture(1).values()] == ["r", "t"]
+
+
+def test_who_asked_for_a_move_is_told_when_it_came_otherwise() -> None:
+    """T21.4 A former home finds the higher epoch: a command that waits there is answered."""
+    lab = HomesLab(3)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    lab.hold(1, 0)
+    lab.move(0, 1)
+    lab.run()
+    lab.cut(0, 2)
+    lab.force(2)
+    assert lab.done(2).error == b"" and lab.t(0).home_done == []
+    lab.release(1, 0)
+    lab.run()
+    done = lab.done(0)
+    assert done.error == b"the home of tube 't' was made another one meanwhile"
+    assert (done.client, done.serial) == (5, 7)
+    lab.live(11_000)
+    assert lab.runs_at() == [2]

@@ -13,7 +13,7 @@ from tuque.core.node import Node
 from tuque.core.peers import say
 from tuque.core.task_records import tell_tube_drop
 from tuque.tubes.admin import enter_tube, leave_tube
-from tuque.tubes.book import Dropped, HomeDone, Tubes
+from tuque.tubes.book import Dropped, Tubes
 from tuque.tubes.catalog import (
     IS_DROPPED,
     IS_RUNNING,
@@ -28,7 +28,6 @@ from tuque.tubes.catalog import (
 )
 from tuque.tubes.copying import record_home
 from tuque.tubes.driver import Absent
-from tuque.tubes.errors import LUA, MOVE_ENDED
 from tuque.tubes.follower import INIT
 from tuque.tubes.moves import on_home_told
 from tuque.tubes.replica import ask_copies, remove_copies
@@ -145,7 +144,6 @@ def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     """[T17] A higher epoch: the home is there (T17.1)."""
     if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
         note_lost(t, tube, at)  # T21.4
-    end_move(t, tube, at)
     lose_home(n, t, tube, at.home, at.epoch)
     tube.told_seq = at.seq
     if n.records is not None:
@@ -164,17 +162,6 @@ def note_lost(t: Tubes, tube: Tube, at: TubeAt) -> None:
         f"tube {name}: {at.home[:8].decode()} is its home now (epoch {at.epoch}); "
         f"{lost} changes{more} were here only and are dropped"
     )
-
-
-def end_move(t: Tubes, tube: Tube, at: TubeAt) -> None:
-    """A switchover that goes on is over: another home has come up."""
-    move = tube.move
-    if move is not None and move.client >= 0:
-        done = HomeDone(move.client, move.serial, tube)
-        done.code = LUA
-        done.error = MOVE_ENDED % tube.name
-        t.home_done.append(done)
-    tube.move = None
 
 
 def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:

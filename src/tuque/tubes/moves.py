@@ -23,7 +23,6 @@ from tuque.tubes.errors import (
     LATER_COPY,
     LUA,
     MOVE_BROKEN,
-    MOVE_ENDED,
     MOVE_SLOW,
     MOVE_UNSURE,
     MOVING,
@@ -35,7 +34,15 @@ from tuque.tubes.errors import (
 )
 from tuque.tubes.follower import ENDING, INIT, RUNNING, STARTUP, Move
 from tuque.tubes.homes import BUS_VERSION, needs_home, others_of
-from tuque.tubes.running import ask_sync, keep_holders, send_away, set_home_state, stop, wait_here
+from tuque.tubes.running import (
+    ask_sync,
+    end_waits,
+    keep_holders,
+    send_away,
+    set_home_state,
+    stop,
+    wait_here,
+)
 from tuque.tubes.states import RESERVE, record_tube
 from tuque.tubes.tube import Tube
 
@@ -185,10 +192,7 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
 
 def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     """The tube is STARTUP here, until the disk has the epoch."""
-    move = tube.move
-    if move is not None:  # it was given away, and nobody took it
-        tube.move = None
-        answer(t, tube, move, MOVE_ENDED % tube.name)
+    end_waits(t, tube)  # it was given away, and nobody took it
     tube.before_epoch = tube.copy_epoch
     tube.begin_seq = tube.seq
     tube.epoch = epoch
@@ -300,8 +304,8 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
         tube.run_ms = n.now_ms + 2 * n.limits.node_timeout_ms
     if total == 1:
         tube.run_ms = 0
-    t.forced[tube.name] = done
     become_home(n, t, tube, claim.epoch)
+    t.forced[tube.name] = done
     announce(n, t, [tube], -1)
 
 

@@ -14,10 +14,11 @@ from tuque.core.job import DELIVERED, job_bytes
 from tuque.core.node import HOME_MOVED, Node, Wake
 from tuque.core.procedures import mark_ready, stop_waiting
 from tuque.core.task import BURIED, READY, TAKEN, TASK_BYTES, Task
-from tuque.tubes.book import Session, Tubes
+from tuque.tubes.book import HomeDone, Session, Tubes
 from tuque.tubes.catalog import announce
 from tuque.tubes.copying import record_home
 from tuque.tubes.driver import Absent
+from tuque.tubes.errors import LUA, MOVE_ENDED
 from tuque.tubes.follower import ARROWS, ENDING, RUNNING, STARTUP, WAITING, Held
 from tuque.tubes.load import settle_in
 from tuque.tubes.options import PutDone
@@ -221,6 +222,7 @@ def send_away(n: Node, t: Tubes, tube: Tube) -> None:
 
 def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
     """Another node is the home, under a higher epoch (T17.1, T21.4)."""
+    end_waits(t, tube)
     was_mine = tube.is_mine
     if tube.state == RUNNING or tube.state == ENDING or tube.state == STARTUP:
         wait_here(n, t, tube)
@@ -236,6 +238,19 @@ def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
     tube.epoch = epoch
     tube.followers = {}
     send_away(n, t, tube)
+
+
+def end_waits(t: Tubes, tube: Tube) -> None:
+    """Who asked for a move that goes on, or for a home by force, is told that it came otherwise."""
+    done = t.forced.pop(tube.name, None)
+    move = tube.move
+    if move is not None and move.client >= 0:
+        done = HomeDone(move.client, move.serial, tube)
+    tube.move = None
+    if done is not None:
+        done.code = LUA
+        done.error = MOVE_ENDED % tube.name
+        t.home_done.append(done)
 
 
 def keep_holders(n: Node, t: Tubes, tube: Tube) -> None:
