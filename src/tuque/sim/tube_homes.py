@@ -76,10 +76,10 @@ def judge_state(cluster: Cluster, m: Machine, facts: Facts, tube: Tube) -> None:
         cluster.history.find("tube-home", f"{facts.name} went from state {old} to INIT at {m.name}")
 
 
-def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror, is_sure: bool) -> None:
+def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> None:
     """The tube runs at a node from now on: it is what it was when its last home ended.
 
-    `is_sure`: nothing was done in the tube between its start and this look.
+    Tasks with which something was done between the start and this look are not judged.
     """
     facts, line, history = mirror.facts, mirror.line, cluster.history
     is_move = mirror.epoch > line.epoch and line.epoch > 0
@@ -96,7 +96,7 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror, is_s
         history.count("switchovers")
         history.count("failovers by force" if was_forced else "planned switchovers")
         facts.forced.clear()
-    if before is None or not is_sure or facts.is_temporary:
+    if before is None or facts.is_temporary:
         return
     if is_move and was_forced:
         judge_forced(cluster, mirror, old)
@@ -121,6 +121,9 @@ def judge_same(cluster: Cluster, m: Machine, mirror: Mirror, before: State) -> N
     history.count("tubes that go on")
     now = {number: as_loaded(one.status) for number, one in mirror.tasks.items()}
     then = {number: as_loaded(status) for number, status in before.statuses.items()}
+    for number in mirror.vague:
+        now.pop(number, None)
+        then.pop(number, None)
     if now != then:
         odd = sorted(set(now.items()) ^ set(then.items()))
         history.find("tube-home", f"{name} is not what it was when {m.name} runs it: {odd[:4]}")
@@ -133,7 +136,7 @@ def judge_tasks(cluster: Cluster, m: Machine, mirror: Mirror, old: Mirror) -> No
     history, name = cluster.history, mirror.facts.name
     for number, one in mirror.tasks.items():
         was = old.tasks.get(number)
-        if was is None or not was.is_known:
+        if was is None or not was.is_known or number in mirror.vague:
             continue
         history.count("tasks that moved")
         if facts_of(was) != facts_of(one):
@@ -169,6 +172,8 @@ def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
         number = old.log[at].number
         least[number] = max(least.get(number, -1), at)
     for number, first in least.items():
+        if number in mirror.vague:
+            continue
         history.count("synced ops looked for")
         one = mirror.tasks.get(number)
         status = as_loaded(one.status) if one is not None else DONE

@@ -108,12 +108,10 @@ class Tubing:
         mirror = Mirror(facts, line, tube, self.world.now_us, self.find, is_fresh)
         self.mirrors[machine.name, facts.key] = mirror
         seen = self.idle.get((machine.name, facts.key), 0)
-        is_sure = seen == tube.change_seq
-        if not is_fresh and not is_sure:
-            t = tubes_on(shell.n)
-            changes = t.changes(tube, seen - 1, 1000) if t is not None else []
-            mirror.vague = {int(change.number) for change in changes}
-        judge_start(self.cluster, machine, shell, mirror, is_sure)
+        t = tubes_on(shell.n)
+        if not is_fresh and t is not None and seen != tube.change_seq:
+            mirror.vague = {int(one.number) for one in t.changes(tube, seen - 1, 1000)}
+        judge_start(self.cluster, machine, shell, mirror)
         return mirror
 
     def cease(self, machine: Machine, t: Tubes, mirror: Mirror) -> None:
