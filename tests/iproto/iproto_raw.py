@@ -56,6 +56,8 @@ def decode(data: bytes) -> Any:
     try:
         return RAW.decode(data)
     except (UnicodeDecodeError, msgspec.DecodeError):
+        if data[:2] == b"\x81\x31":  # an error that names what was asked for
+            return {0x31: data[3:].decode("utf-8", "backslashreplace")}
         assert data[:3] == b"\x81\x30\xdd" and data[7:8] == b"\xb0", "only a uuid is no text"
         return {0x30: [data[8:24]]}
 
