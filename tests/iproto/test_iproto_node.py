@@ -28,6 +28,18 @@ def test_register_driver(box: IprotoBox) -> None:
     assert refused(conn.call("queue.register_driver", "fifo")) == (32, taken)
 
 
+def test_texts_of_errors_are_text(box: IprotoBox) -> None:
+    """I3.4: "bytes that it repeats and that are no UTF-8 stand there as" their digits."""
+    conn = tube(box)
+    none = "no package of this server has a driver named '%s'"
+    assert refused(conn.call("queue.register_driver", b"\x80a")) == (32, none % "\\x80a")
+    assert refused(conn.call("queue.register_driver", "Grüße")) == (32, none % "Grüße")
+    said = refused(conn.call("queue.create_tube", "u", b"\xff"))
+    assert said == (32, "Unknown tube type \\xff")
+    said = refused(conn.call("queue.tube.t:grant", b"\xfe", {"call": True}))
+    assert said == (45, "User '\\xfe' is not found")
+
+
 @pytest.mark.parametrize(
     ("seconds", "ms"),
     [(1.0005, 1001), (0.9999, 1000), (1e-9, 1), (0.1, 100), (1.1, 1100), (2, 2000), (0.0015, 2)],

@@ -285,7 +285,9 @@ def tuples_of(found: list[bytes]) -> list[bytes]:
 
 
 def error_reply(sync: int, code: int, text: bytes) -> bytes:
-    """[I3.4] A reply that is an error."""
+    """[I3.4] A reply that is an error; clients read its text as UTF-8."""
+    if not text.isascii():
+        text = text.decode("utf-8", "backslashreplace").encode()
     return frame(0x8000 | code, sync, b"\x81\x31" + string(text))
 
 
