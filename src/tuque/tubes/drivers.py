@@ -29,7 +29,8 @@ def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver
         raise TubeError(LUA, OVERRIDING % name)
     if len(name) == 0 or len(name) > TYPE_MAX:
         raise TubeError(LUA, LONG_OPTION)
-    one: object = factory()
+    make: Callable[[], object] = factory  # a stranger's: it may make anything
+    one = make()
     if not isinstance(one, Driver):
         raise TubeError(LUA, NO_DRIVER_CLASS % name)
     waiting: list[Tube] = []
