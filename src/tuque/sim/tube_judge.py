@@ -104,6 +104,8 @@ class Tubing:
         is_fresh = line is None
         if line is None:
             line = Line()
+            if facts.lines and self.cluster.plan.is_faultless:
+                self.find("tube-home", f"{facts.name} was made again at {machine.name} (T17.5)")
             facts.lines[ident_of(tube)] = line
         mirror = Mirror(facts, line, tube, self.world.now_us, self.find, is_fresh)
         self.mirrors[machine.name, facts.key] = mirror
@@ -374,6 +376,10 @@ class Tubing:
         """A process ended: what its disk has must be a prefix of what it did."""
         for facts in self.facts.values():
             mirror = self.mirrors.pop((machine.name, facts.key), None)
+            if machine.settings.policy == "off" or back != "disk" or machine.had_disk_fault:
+                for line in facts.lines.values():
+                    if line.homes.get(line.epoch) == machine.name:
+                        line.state = State({}, 0, False, False)
             if mirror is not None:
                 judge_disk(self.cluster, machine, shell, mirror, back)
             for line in facts.lines.values():

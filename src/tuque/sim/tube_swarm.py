@@ -91,8 +91,12 @@ def draw_producers(plan: Plan, name: str, home: int, c: Random) -> None:
         "p_hang_up": c.choice([0.0, 0.05]), "size": c.choice([5, 5, 500]),
         "idle_ms": c.choice([100, 500, 1_500]),
     }  # fmt: skip
-    for i in range(c.randint(1, 2)):
-        begin(plan, "tube_producer", f"{name} p{i}", name, home, c, **options)
+    count = c.randint(1, 2)
+    if count > 1 and plan.nodes > 1:
+        options["p_job"] = 0.0  # an ADDJOB where the tube is not known yet makes a queue
+    for i in range(count):
+        producer = begin(plan, "tube_producer", f"{name} p{i}", name, home, c, **options)
+        producer["node"] = (home + i) % plan.nodes  # it makes the tube there if it is first (T17.5)
 
 
 def draw_workers(plan: Plan, name: str, home: int, c: Random, may_share: bool) -> None:
