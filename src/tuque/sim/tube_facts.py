@@ -67,6 +67,7 @@ class Line:
         self.newest_token = 0  # of all takes that were seen
         self.top_number = -1  # the highest that clients were told
         self.is_lost = False  # its home lost its memory of it
+        self.is_split = False  # of two nodes one was told that the other one is dead (T21.1)
         self.up_us = 0  # when it was last seen to run
         self.states: dict[str, int] = {}  # by node, T19
 

@@ -41,8 +41,15 @@ def would_do(m: Machine, facts: Facts, line: Line) -> bool:
     return max(shell.clock.now_ms(), int(shell.n.now_ms)) <= t.lease_ms
 
 
+def is_excused(m: Machine, line: Line) -> bool:
+    """Whether two homes are nobody's fault: an operator said so, or the disk is never synced."""
+    return line.is_split or (m.settings.policy == "no" and m.has_lost_memory)
+
+
 def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
     """This node does something in the tube: no other one would (T20.4)."""
+    if is_excused(m, line):
+        return
     cluster.history.count("looks for second homes")
     for other in cluster.machines:
         if other is not m and would_do(other, facts, line):
@@ -53,6 +60,9 @@ def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
 
 def judge_epoch(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: int) -> None:
     """Each epoch has one home, and they rise (T17.1)."""
+    if is_excused(m, line):
+        line.epoch = max(line.epoch, epoch)
+        return
     home = line.homes.setdefault(epoch, m.name)
     if home != m.name:
         cluster.history.find(
@@ -83,6 +93,10 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
     """
     facts, line, history = mirror.facts, mirror.line, cluster.history
     is_move = mirror.epoch > line.epoch and line.epoch > 0
+    was_forced = m.name in facts.forced
+    others = int(shell.n.others) & ~int(shell.n.forgotten)
+    if is_move and was_forced and others.bit_count() == 1:
+        line.is_split = True
     judge_epoch(cluster, m, facts, line, mirror.epoch)
     judge_alone(cluster, m, facts, line)
     line.is_lost = False
@@ -91,7 +105,6 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
         cluster.tubing.closed.setdefault((m.name, session[0]), session[1])
     before, line.state = line.state, None
     old, line.mirror = line.mirror, mirror
-    was_forced = m.name in facts.forced
     if is_move:
         history.count("switchovers")
         history.count("failovers by force" if was_forced else "planned switchovers")
