@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from homes_lab import HomesLab
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tuque.core.msgs import TubeCopy
@@ -108,6 +108,7 @@ def test_numbers_go_on_after_a_move_and_a_crash() -> None:
     assert task is not None and task.token > token
 
 
+@example(b"\x00" * 53, 0)  # the number of a task under the job id of another
 @given(st.binary(max_size=400), st.integers(0, 3))
 def test_records_of_others_are_read_with_care(junk: bytes, cut: int) -> None:
     """T18.2 A follower takes one whole TUBE-COPY or nothing."""

@@ -169,17 +169,23 @@ def changes_in(records: bytes) -> list[TaskRecord] | None:
 
 
 def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
-    """Whether each change is whole, or of a task that is here or comes before it."""
-    new: dict[bytes, None] = {}
+    """Whether each change is whole, or of a task that is here or comes before it.
+
+    A job id stands for one number of one tube: told otherwise it is damaged.
+    """
+    new: dict[bytes, int] = {}
     for r in changes:
+        task = t.copies_by_id.get(r.id)
+        is_other = task is not None and task.queue != tube.name
         if r.is_whole:
-            if r.queue != tube.name:
+            number: int = r.number
+            if task is not None and task.number != r.number:
+                is_other = True
+            if is_other or r.queue != tube.name or new.get(r.id, number) != number:
                 return False
-            new[r.id] = None
-        elif r.id not in new:
-            task = t.copies_by_id.get(r.id)
-            if task is None or task.queue != tube.name:
-                return False
+            new[r.id] = number
+        elif is_other or (task is None and r.id not in new):
+            return False
     return True
 
 
