@@ -50,6 +50,26 @@ def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube(
     assert not lab.tube(3).is_mine
 
 
+def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:
+    """T17.5 each goes on at its home. T17.6 drop tells the others, now or when they are linked
+    again: nothing else does, not even a journal in which the tube ends."""
+    lab = HomesLab(3, has_journal=True)
+    lab.isolate(0)
+    lab.make(0)
+    lab.make(1)
+    lab.put(1)
+    lab.live(1000)
+    assert lab.tube(2).maker == lab.nodes[1].node_id
+    lab.cut(1, 2)
+    lab.link(0, 2)
+    lab.live(1000)
+    assert lab.tube(2).maker == lab.nodes[0].node_id, "2 goes by the other one"
+    lab.die(2)
+    lab.link(1, 2)
+    lab.live(2000)
+    assert lab.tube(1).is_mine and sorted(lab.tube(1).tasks) == [0]
+
+
 @pytest.mark.parametrize("say_it", [on_unknown_ack, on_unknown_fastack])
 def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
     say_it: Callable[..., None],

@@ -451,4 +451,5 @@ def test_what_is_no_record_is_refused() -> None:
         "session",
         "remove",
         "tube-drop",
+        "tube-home",
     ]

@@ -8,7 +8,7 @@ Layout, after length and kind, little-endian:
 
 `seq` is the number of the last change that the copy here has, of the copy epoch; at home it is
 one that no change will have had before the next record. Copies of tasks are told by the records
-of tasks, those of drops by TUBE_DROP.
+of tasks. TUBE_DROP tells that a tube is not here any more, TUBE_HOME with GONE that it was dropped.
 """
 
 from typing import Final, final

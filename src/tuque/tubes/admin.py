@@ -12,7 +12,7 @@ from tuque.core.procedures import get_queue
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
 from tuque.core.task_records import tell_grant, tell_tube_cfg, tell_tube_drop
 from tuque.tubes.book import Dropped, Tubes
-from tuque.tubes.catalog import announce, announce_gone, bury_tube
+from tuque.tubes.catalog import announce, announce_gone, bury_tube, record_gone
 from tuque.tubes.copying import record_home
 from tuque.tubes.driver import Driver
 from tuque.tubes.errors import (
@@ -206,6 +206,7 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
         announce_gone(n, t, tube.name, gone, -1)  # T17.6
     if n.records is not None:
         tell_tube_drop(n.records, tube.name)
+        record_gone(n.records, tube.name, gone)
 
 
 def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:

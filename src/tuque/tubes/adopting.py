@@ -24,6 +24,7 @@ from tuque.tubes.catalog import (
     at_of,
     bury_tube,
     gone_at,
+    record_gone,
     told,
 )
 from tuque.tubes.copying import record_home
@@ -70,6 +71,8 @@ def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
     gone = Dropped(at.maker, at.made_ns, at.epoch)
     forget_tube(n, t, tube)
     bury_tube(t, at.name, gone)
+    if n.records is not None:
+        record_gone(n.records, at.name, gone)
     announce_gone(n, t, at.name, gone, slot)
 
 

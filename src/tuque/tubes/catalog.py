@@ -4,9 +4,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.home_records import GONE, HomeRecord, tell_tube_home
 from tuque.core.msgs import TubeAt, TubesTold
 from tuque.core.node import Node
 from tuque.core.peers import say, slots_of
+from tuque.core.records import Records
 from tuque.tubes.book import Dropped, Tubes
 from tuque.tubes.follower import RUNNING
 from tuque.tubes.homes import BUS_VERSION
@@ -105,6 +107,18 @@ def tell_nodes(n: Node, m: TubesTold, but: i64) -> None:
     for slot in slots_of(n.linked & ~n.forgotten):
         if slot != but and n.peers[slot].version >= BUS_VERSION:
             say(n, slot, m)
+
+
+def record_gone(records: Records, name: bytes, gone: Dropped) -> None:
+    """The journal hears that the tube was dropped, not only set aside for another one."""
+    r = HomeRecord()
+    r.name = name
+    r.epoch = gone.epoch
+    r.made_ns = gone.made_ns
+    r.maker = gone.maker
+    r.home = gone.maker
+    r.flags = GONE
+    tell_tube_home(records, r)
 
 
 def bury_tube(t: Tubes, name: bytes, gone: Dropped) -> None:

@@ -15,13 +15,12 @@ from tuque.core.home_records import (
     OWED,
     HomeRecord,
     tell_tube_holder,
-    tell_tube_home,
 )
 from tuque.core.node import Node
 from tuque.core.records import TUBE_HOLDER, Records
 from tuque.core.task import Task
 from tuque.tubes.book import Dropped, Tubes
-from tuque.tubes.catalog import bury_tube
+from tuque.tubes.catalog import bury_tube, record_gone
 from tuque.tubes.copying import record_home
 from tuque.tubes.follower import INIT, RUNNING, Held
 from tuque.tubes.homes import is_alone
@@ -52,11 +51,9 @@ class HomeLog:
             self.homes[r.name] = copied(r)
 
     def on_drop(self, name: bytes) -> None:
-        """The tube was dropped, or is another one from now on."""
-        r = self.homes.pop(name, None)
+        """The tube is not here any more: dropped, or set aside for another one (T17.5)."""
+        self.homes.pop(name, None)
         self.held.pop(name, None)
-        if r is not None:
-            self.gone[name] = r
 
     def restore(self, n: Node, t: Tubes, tube: Tube) -> None:
         """[T22] The home of a tube that is about to be entered."""
@@ -122,14 +119,7 @@ def tell_homes(n: Node, t: Tubes, records: Records) -> None:
         for number, held in tube.held.items():
             tell_tube_holder(records, tube.name, number, held.uuid, held.user)
     for name, gone in t.dropped.items():
-        r = HomeRecord()
-        r.name = name
-        r.epoch = gone.epoch
-        r.made_ns = gone.made_ns
-        r.maker = gone.maker
-        r.home = gone.maker
-        r.flags = GONE
-        tell_tube_home(records, r)
+        record_gone(records, name, gone)
 
 
 def copies_of(t: Tubes) -> list[Task]:
