@@ -86,3 +86,22 @@ def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
     assert lab.tube(0).tasks[0] is task
     assert len(lab.nodes[1].jobs) == 0, "the ack is collected"
     assert lab.take(0) is task
+
+
+def test_an_ack_that_is_faster_than_the_copy_does_nothing() -> None:
+    """T1.4 An ack or end of a job that another node tells of does nothing to a task."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    lab.live(1000)
+    lab.hold(0, 1)
+    lab.cut(1, 2)
+    task = lab.put(0)
+    on_unknown_ack(lab.nodes[1], 1, task.id)
+    assert task.id in lab.nodes[1].jobs
+    lab.release(0, 1)
+    lab.live(1000)
+    assert task.id not in lab.nodes[1].jobs and list(lab.tube(1).copies) == [0]
+    check(lab.nodes[1])
+    lab.die(1)
+    check(lab.nodes[1])
+    assert list(lab.tube(1).copies) == [0]

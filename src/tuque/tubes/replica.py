@@ -12,10 +12,11 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.home_records import tell_tube_holder
-from tuque.core.job import job_bytes
+from tuque.core.job import BODYLESS, job_bytes
 from tuque.core.msgs import TubeCopy, TubeGot
 from tuque.core.node import Node
 from tuque.core.peers import say
+from tuque.core.procedures import unregister
 from tuque.core.records import TASK_ADD, TASK_STATE
 from tuque.core.task import TASK_BYTES, Task
 from tuque.core.task_readback import TaskRecord, decode_task, renew_task, task_of
@@ -204,6 +205,7 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: list[TaskRecord])
             old = tube.copies.get(r.number)
             if old is not None:
                 drop_copy(t, tube, old)
+            end_stray_ack(n, r.id)
             task = task_of(r)
             keep_copy(t, tube, task)
             if tube.next_number <= task.number:
@@ -222,6 +224,15 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: list[TaskRecord])
             t.token = task.token  # T20.5
     for gone in m.gone:
         remove_copy(n, t, tube, gone)
+
+
+def end_stray_ack(n: Node, id: bytes) -> None:
+    """An ack that came before the copy was taken for that of a job; it does nothing (T1.4)."""
+    job = n.jobs.get(id)
+    if job is not None and job.flags & BODYLESS:
+        unregister(n, job, ledger.GC_ACKED)
+        if n.records is not None:
+            n.records.remove(id, ledger.GC_ACKED)
 
 
 def remove_copy(n: Node, t: Tubes, tube: Tube, number: i64) -> None:
