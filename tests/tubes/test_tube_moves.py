@@ -239,6 +239,27 @@ def test_sessions_go_with_their_tasks() -> None:
     assert lab.picture(0) == lab.picture(1)
 
 
+def test_a_number_of_a_session_means_nothing_at_another_home() -> None:
+    """T20.5 A TAKEN task stays TAKEN if its session is shared (`in_replicaset` at both nodes)."""
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    admin.cfg(lab.nodes[0], lab.t(0), 60_000, True)
+    assert lab.take(0, client=1) is not None  # session 1 of node 0
+    lab.live(500)
+    lab.move(0, 1)
+    lab.live(500)
+    assert lab.runs_at() == [1]
+    assert lab.take(1, client=9) is not None  # session 1 of node 1, which is not shared
+    lab.live(500)
+    lab.move(1, 0)
+    lab.live(500)
+    assert lab.runs_at() == [0]
+    assert chr(lab.tube(0).tasks[0].status) == "r"
+    with pytest.raises(TubeError, match="was not taken"):
+        lab.ack(0, 0, client=1)
+
+
 def test_others_are_released_at_the_new_home() -> None:
     """T20.5 Others are released there, those of GETJOB stay until their time."""
     lab = HomesLab(2)

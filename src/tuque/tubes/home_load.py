@@ -48,6 +48,9 @@ class HomeLog:
         elif r.flags & GONE:
             self.gone[r.name] = copied(r)
         else:
+            before = self.homes.get(r.name)
+            if before is not None and before.copy_epoch != r.copy_epoch:
+                self.held.pop(r.name, None)  # their numbers were another home's
             self.homes[r.name] = copied(r)
 
     def on_drop(self, name: bytes) -> None:

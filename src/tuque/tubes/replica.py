@@ -117,7 +117,11 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         tube.is_complete = False
         tube.unseen = dict.fromkeys(tube.copies)
     tube.is_asking = False
-    tube.copy_epoch = m.epoch
+    if tube.copy_epoch != m.epoch:
+        tube.copy_epoch = m.epoch
+        forget_held(t, tube)  # T20.5: another home numbers its sessions anew, and tells who holds
+        if n.records is not None:
+            record_home(n.records, tube)
     tube.seq = m.to_seq
     if tube.next_number < m.next_number:
         tube.next_number = m.next_number
