@@ -13,9 +13,11 @@ from tuque.sim.home_flaws import (
     behind_in_sync,
     cut_off,
     movers,
+    order,
+    three_homes,
     two_and_power,
 )
-from tuque.sim.plan import Plan
+from tuque.sim.plan import Op, Plan
 from tuque.sim.score import CHECKED, TEXTS, Score
 from tuque.sim.seeds import run_plan, run_seed
 from tuque.sim.swarm import draw
@@ -68,6 +70,45 @@ def test_homes_move_and_nothing_is_found(
     score.take(outcome)
     assert f"switchovers          {outcome.counts['switchovers']} (" in score.table(1)
     assert "doubled takes 0 of " in score.table(1)
+
+
+def stood_still(seed: int) -> Plan:
+    """A home reaches nobody for a while and goes on; its disk is never synced, its power fails."""
+    plan = three_homes(seed)
+    plan.seed, plan.policy, plan.faults = f"stood still {seed}", "no", ["cut", "power"]
+    plan.ops.append(Op(4_000, "cut", {"a": [0], "b": [1, 2], "for_ms": 4_000}))
+    power = {"node": 0, "how": "power", "back": "disk", "fuse": 0, "down_ms": 50}
+    plan.ops.append(Op(10_000, "crash", power))
+    return order(plan)
+
+
+def test_a_disk_may_end_before_the_home_went_on() -> None:
+    """T14.4: "A journal cut off anywhere gives the tubes as they were after some call"."""
+    outcomes = [run_plan(stood_still(seed)) for seed in range(1, 4)]
+    assert [outcome.findings for outcome in outcomes] == [[]] * 3
+    assert sum(outcome.counts.get("tubes on disks", 0) for outcome in outcomes) > 1
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+def test_a_hole_before_the_home_went_on_is_found() -> None:
+    flaw = next(flaw for flaw in TUBE_FLAWS if flaw.name == "t8")
+    with flaw.on():
+        found = [run_plan(stood_still(seed)).findings for seed in range(1, 4)]
+    assert any("with a hole" in text for findings in found for text in findings)
+
+
+def test_a_tube_that_all_forgot_comes_back_from_an_old_disk() -> None:
+    """Nobody knew it any more: what the old disk has of it is what the node begins with."""
+    plan = one_tube(1)
+    plan.seed, plan.policy, plan.is_faultless = "from an old disk", "always", False
+    plan.faults = ["kill", "old_disk"]
+    plan.ops.append(Op(3_000, "backup", {"node": 0}))
+    for at_ms, back in ((4_000, "empty"), (6_000, "old")):
+        kill = {"node": 0, "how": "kill", "back": back, "fuse": 0, "down_ms": 50}
+        plan.ops.append(Op(at_ms, "crash", kill))
+    outcome = run_plan(order(plan))
+    assert outcome.findings == []
+    assert outcome.counts["tubes loaded"] == 1
 
 
 @pytest.mark.parametrize("type", TYPES)

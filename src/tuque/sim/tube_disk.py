@@ -118,18 +118,24 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
         if kept.statuses:
             history.find("tube-disk", f"{facts.name} is temporary and has tasks on the disk")
         return
-    judge_prefix(cluster, machine, mirror, kept, least)
+    judge_prefix(cluster, machine, shell, mirror, kept, least)
     drop_lost(facts, kept.next_number)
 
 
 def judge_prefix(
-    cluster: Cluster, machine: Machine, mirror: Mirror, kept: KeptTube, least: int
+    cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror, kept: KeptTube, least: int
 ) -> None:
     """The tube on the disk is what it was after some of its changes, `least` or more."""
     history, name = cluster.history, mirror.facts.name
     history.count("tubes on disks")
     history.count("changes that a disk must have", least)
     at = prefix(mirror, kept.statuses, least)
+    # It may have stood still and gone on since the disk was written last: the cut is then before
+    # what it began with, if the disk needs to have nothing of what came after.
+    while at < 0 and least == 0 and mirror.earlier is not None:
+        mirror = mirror.earlier
+        least = must_have(machine, shell, mirror)
+        at = prefix(mirror, kept.statuses, least)
     if at < 0:
         whole = prefix(mirror, kept.statuses, 0)
         how = "a prefix with a hole" if whole < 0 else f"{whole} changes of {least} that it must"

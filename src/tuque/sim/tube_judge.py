@@ -107,7 +107,12 @@ class Tubing:
             if facts.lines and self.cluster.plan.is_faultless:
                 self.find("tube-home", f"{facts.name} was made again at {machine.name} (T17.5)")
             facts.lines[ident_of(tube)] = line
+            # All had forgotten it, and an old disk brought it back: it does not begin here.
+            is_fresh = ident_of(tube) not in facts.loaded
         mirror = Mirror(facts, line, tube, self.world.now_us, self.find, is_fresh)
+        earlier = self.mirrors.get((machine.name, facts.key))
+        if earlier is not None and earlier.epoch == mirror.epoch:
+            mirror.earlier = earlier
         self.mirrors[machine.name, facts.key] = mirror
         seen = self.idle.get((machine.name, facts.key), 0)
         t = tubes_on(shell.n)
@@ -397,6 +402,7 @@ class Tubing:
             tube = t.by_name.get(name)
             if tube is not None:
                 judge_load(self.cluster, machine, facts, tube)
+                facts.loaded.add(ident_of(tube))
                 self.idle[machine.name, name] = int(tube.change_seq)
         for session in t.sessions.values():
             now_ms = int(shell.n.now_ms)

@@ -101,6 +101,7 @@ class Mirror:
         self.epoch = int(tube.epoch)
         self.born_us = now_us
         self.is_up = True  # it is RUNNING, as far as was seen
+        self.earlier: Mirror | None = None  # it ran in this process and epoch before
         self.seq = 0 if is_fresh else int(tube.change_seq)
         self.tasks: dict[int, Seen] = {}
         self.gone: dict[int, Seen] = {}
