@@ -13,6 +13,8 @@ from tuque.core.msgs import GotJob
 from tuque.core.node import Node
 from tuque.core.peers import say
 from tuque.core.procedures import enqueue, register, remove
+from tuque.sim import shell
+from tuque.sim.checkers import transits_over
 from tuque.sim.cluster import Cluster
 from tuque.sim.plan import Op, Plan
 from tuque.sim.seeds import run_plan
@@ -146,3 +148,66 @@ def test_what_was_promised_and_is_not_on_the_disk_is_seen(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Journal, "sync", sync)
     assert "not-on-disk" in run_plan(plan).rules()
+
+
+def clock_plan(how: str) -> Plan:
+    """A node is down for a while, and its wall clock is set meanwhile."""
+    plan = quiet_plan(policy="always", is_faultless=False)
+    plan.ops.append(Op(2_000, "crash", {"node": 1, "how": how, "back": "disk", "down_ms": 1_000}))
+    plan.ops.append(Op(2_500, "clock", {"node": 1, "jump_ms": 5_000}))
+    return plan
+
+
+def test_a_clock_that_is_set_while_the_machine_is_off_passes_for_time() -> None:
+    """J5.8 Time that the machine was off counts, as its clock tells it when it is on again; nobody
+    can tell then whether the clock was set meanwhile."""
+    clusters: list[Cluster] = []
+    assert run_plan(clock_plan("power"), tweak=clusters.append).rules() == []
+    assert clusters[0].history.are_times_off
+    early = [
+        add for add in clusters[0].history.adds.values()
+        if add.delay_s and add.deliveries[0].at_us < add.asked_us + add.delay_s * 1_000_000
+    ]  # fmt: skip
+    assert len(early) == 1  # which is what a finding would have been made of
+
+
+def test_a_clock_that_is_set_while_only_the_process_is_down_excuses_nothing() -> None:
+    clusters: list[Cluster] = []
+    assert run_plan(clock_plan("kill"), tweak=clusters.append).rules() == []
+    assert not clusters[0].history.are_times_off
+    assert clusters[0].history.counts["delays checked"] == 1
+
+
+def moving_plan() -> Plan:
+    """A job that may be handed out once arrives at n1; n0 hears of that while it loads."""
+    plan = Plan(seed="moving", nodes=2, chaos_ms=8_000, policy="always", load_us=100_000)
+    plan.is_faultless = False
+    once = {"client": "p", "node": 0, "queue": "q", "retry": 0, "ttl": 60, "repl": 1}
+    for i in range(40):  # so that the load takes more than one turn
+        plan.ops.append(Op(100 + i, "add", {**once, "queue": "other"}))
+    worker = {"client": "w", "node": 1, "queues": ["q"], "for_ms": 6_000, "work_ms": 3_000}
+    plan.ops += [
+        Op(500, "worker", {**worker, "timeout": 5_000}),
+        Op(1_000, "cut", {"a": [1], "b": [0], "one_way": True, "for_ms": 700}),
+        Op(1_100, "add", once),
+        Op(1_500, "crash", {"node": 0, "how": "kill", "back": "disk", "down_ms": 300}),
+    ]
+    return plan
+
+
+def test_a_job_that_went_on_at_the_end_of_the_load_was_on_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F3.5 While this node loads it neither refuses an AMO job nor answers GOTJOBS: it may have the
+    very job in its journal. Both are heard when all is loaded."""
+    found: list[dict[bytes, bool]] = []
+
+    def note(n: Node) -> dict[bytes, bool]:
+        found.append(transits_over(n))
+        return found[-1]
+
+    monkeypatch.setattr(shell, "transits_over", note)
+    assert run_plan(moving_plan()).rules() == []
+    assert [len(arrived) for arrived in found].count(1) == 1
+    monkeypatch.setattr(shell, "transits_over", lambda _: {})
+    assert "not-on-disk" in run_plan(moving_plan()).rules()

@@ -11,15 +11,28 @@ from typing import TYPE_CHECKING, Final
 from tuque.core.job import ACKED, IN_TRANSIT, WAIT_REPL, Job
 from tuque.core.procedures import memory_level
 from tuque.core.tombs import OVER
+from tuque.core.transfer import is_in_transit
 from tuque.sim.disk import WINDOW_US
 from tuque.sim.history import OK, Add
 
 if TYPE_CHECKING:
+    from tuque.core.node import Node
     from tuque.sim.cluster import Cluster
     from tuque.sim.machine import Machine
     from tuque.sim.shell import Shell
 
 ENDED: Final = ("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER", "COMMIT")
+
+
+def transits_over(n: Node) -> dict[bytes, bool]:
+    """At-most-once jobs in a node that is loaded, of which others said that they have them."""
+    return {id: True for slot, m in n.late_answers for id in m.ids if is_on_way(n, id, slot)}
+
+
+def is_on_way(n: Node, id: bytes, slot: int) -> bool:
+    """Whether the job is there, and was sent to that node."""
+    job = n.jobs.get(id)
+    return job is not None and is_in_transit(n, job, slot)
 
 
 class Watcher:
@@ -137,12 +150,17 @@ class Watcher:
             if machine.settings.policy == "no" and add.id in machine.kept and add.retry_s == 0:
                 add.excuse = "a hand-out was not synced, as the policy says"
 
-    def on_loaded(self, machine: Machine, shell: Shell) -> None:
-        """A journal is loaded: what lay on the disk is there, but for what has expired."""
+    def on_loaded(self, machine: Machine, shell: Shell, arrived: dict[bytes, bool]) -> None:
+        """A journal is loaded: what lay on the disk is there, but for what has expired.
+
+        `arrived` came from the disk, too, and went on with the end of the load: another node
+        had said meanwhile that it has it (F3.5).
+        """
+        machine.is_off = False
         self.cluster.tubing.on_loaded(machine, shell)
         for id in machine.kept:
             add = self.history.by_id.get(id)
-            if add is None or id in shell.n.jobs or self.is_over(add):
+            if add is None or id in shell.n.jobs or id in arrived or self.is_over(add):
                 continue
             if machine.clock.jumps or shell.n.tombs.has(id):
                 add.excuse = "the clock was set while the node was down"

@@ -93,7 +93,7 @@ def clock(cluster: Cluster, args: Args) -> None:
     """The wall clock of a machine jumps."""
     m = machine_of(cluster, args)
     cluster.watcher.on_fault("clock jump", [m])
-    m.clock.jump(args["jump_ms"])
+    m.set_clock(args["jump_ms"])
 
 
 def disk(cluster: Cluster, args: Args) -> None:

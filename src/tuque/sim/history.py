@@ -112,7 +112,7 @@ class History:
         self.findings: list[Finding] = []
         self.counts: dict[str, int] = {}
         self.clock_slack_us = 0  # of clocks that run at a wrong rate
-        self.are_times_off = False  # a machine was off while its wall clock was set
+        self.are_times_off = False  # a machine was off, and its wall clock was set before or then
         self.travel_slack_us = 0  # of messages that were long on their way
 
     def count(self, what: str, by: int = 1) -> None:

@@ -71,6 +71,7 @@ class Machine:
         self.has_evicted = False  # as well
         self.had_disk_fault = False
         self.is_drained = False
+        self.is_off = False  # without power, or back and not yet at work: its clocks said nothing
         self.has_left = False  # was told to leave, once or more
         self.was_forgotten = False
         self.has_lost_memory = False  # something it knew did not come back with it
@@ -99,6 +100,7 @@ class Machine:
             return
         if not shell.n.is_loading:
             self.kept = {}
+            self.is_off = False
         self.shell = shell
         self.cluster.net.listeners[self.name] = shell
         self.disk.before_step = partial(self.burn, "disk")
@@ -159,6 +161,7 @@ class Machine:
         self.cluster.net.crash(shell, is_power)
         if is_power:
             self.disk.lose_power(self.holes)
+            self.is_off = True
             if self.clock.jumps:
                 self.cluster.history.are_times_off = True  # nobody can tell how long it was off
             self.clock.reboot()
@@ -188,6 +191,12 @@ class Machine:
         self.is_drained = False
         if down_ms >= 0:
             self.world.after(down_ms * 1000, self.start)
+
+    def set_clock(self, by_ms: int) -> None:
+        """The wall clock jumps; while the machine is off nobody can tell that from time (J5.8)."""
+        self.clock.jump(by_ms)
+        if self.is_off:
+            self.cluster.history.are_times_off = True
 
     def look_at_disk(self) -> dict[bytes, bool]:
         """The jobs that a start would bring back, unacked."""

@@ -29,6 +29,7 @@ from tuque.server.state import Server, apply_settings
 from tuque.server.tube_turn import end_turn, next_turn_ms
 from tuque.sim.bus import PORT as BUS_PORT_NAME
 from tuque.sim.bus import Links
+from tuque.sim.checkers import transits_over
 from tuque.sim.clock import NodeClock
 from tuque.sim.disk import SimJournal
 from tuque.sim.network import End
@@ -427,8 +428,9 @@ class Shell:
         self.s.is_loading = False
         self.began_empty = not self.n.remembers
         self.n.records = Records(self.n.node_ids, self.n.lives)
+        arrived = transits_over(self.n)
         after_load(self.n)
-        self.machine.cluster.watcher.on_loaded(self.machine, self)
+        self.machine.cluster.watcher.on_loaded(self.machine, self, arrived)
         self.journal.on_change = self.on_journal
         self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
 
