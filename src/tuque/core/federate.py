@@ -273,6 +273,11 @@ def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:
 
     It is told to linked nodes now, to others when a link comes up (P1.8).
     """
+    q = n.queues.get(name)
+    if q is not None and q.policy is not None:
+        apply_pause(n, name, Pausing(bits, n.next_ctime_ns(), False))
+        q.policy.on_pause(n, q)  # T17.7: all nodes hear of it, whatever was asked
+        return
     pausing = Pausing(bits, n.next_ctime_ns(), is_bcast)
     apply_pause(n, name, pausing)
     if is_bcast:
@@ -295,6 +300,9 @@ def apply_pause(n: Node, name: bytes, pausing: Pausing) -> None:
 def on_pause_message(n: Node, slot: i64, m: Pause) -> None:
     """[P3] ON RECV PAUSE: replace the state unless a later command did (P3.1, P3.2)."""
     bits = m.bits & (PAUSE_IN | PAUSE_OUT)
+    q = n.queues.get(m.queue)
+    if q is not None and q.policy is not None:
+        return  # T17.7
     known = n.pauses.get(m.queue)
     if known is not None and known.stamp_ns >= m.stamp_ns:
         return  # P3.2

@@ -82,6 +82,10 @@ class Policy:
         """When `tick` next has something to do; far away when never."""
         raise AssertionError("no policy")
 
+    def on_pause(self, n: Node, q: Queue) -> None:
+        """PAUSE has replaced the state of the queue."""
+        raise AssertionError("no policy")
+
     def flush(self, n: Node) -> None:
         """Drop everything (S7.1)."""
         raise AssertionError("no policy")

@@ -8,9 +8,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.deliver import set_pause
 from tuque.core.msgs import TubeAt, TubesTold
 from tuque.core.node import Node
 from tuque.core.peers import say
+from tuque.core.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.task_records import tell_tube_drop
 from tuque.tubes.admin import enter_tube, leave_tube
 from tuque.tubes.book import Dropped, Tubes
@@ -18,6 +20,7 @@ from tuque.tubes.catalog import (
     IS_DROPPED,
     IS_RUNNING,
     IS_TEMPORARY,
+    PAUSE_SHIFT,
     READ_ONLY,
     announce,
     announce_gone,
@@ -124,8 +127,18 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         ask_copies(n, t, tube)
 
 
+def renew_pause(n: Node, at: TubeAt) -> None:
+    """The tube, which has its home elsewhere, is paused as was told (T17.7).
+
+    That is told by its home, or with a higher epoch: who knows of that knows how the home before
+    had paused it, since each told it on one link before it told of the next one.
+    """
+    set_pause(n, at.name, at.flags >> PAUSE_SHIFT & (PAUSE_IN | PAUSE_OUT))
+
+
 def renew_tube(n: Node, tube: Tube, at: TubeAt) -> None:
     """What may change of a tube while its home stays (T17.2)."""
+    renew_pause(n, at)
     is_changed = tube.on_task_change != at.words[3]
     tube.on_task_change = at.words[3]
     if tube.next_number < at.next_number:
@@ -148,6 +161,7 @@ def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
     if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
         note_lost(t, tube, at)  # T21.4
     lose_home(n, t, tube, at.home, at.epoch)
+    renew_pause(n, at)
     tube.told_seq = at.seq
     if n.records is not None:
         record_home(n.records, tube)
@@ -237,4 +251,5 @@ def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
     if n.records is not None:
         record_tube(n.records, tube)
         record_home(n.records, tube)
+    renew_pause(n, at)
     return tube

@@ -18,6 +18,7 @@ from tuque.tubes.tube import Tube
 IS_TEMPORARY: Final = 1
 IS_DROPPED: Final = 2
 IS_RUNNING: Final = 4  # at the sender
+PAUSE_SHIFT: Final = 3  # the two bits from here on: how it is paused (T17.7)
 
 # flags of TubesTold
 READ_ONLY: Final = 1
@@ -28,7 +29,7 @@ DROPPED_MAX: Final = 10_000  # tubes that are gone and remembered
 
 def at_of(n: Node, tube: Tube) -> TubeAt:
     """The tube as it is known here."""
-    flags: i64 = 0
+    flags = tube.pause << PAUSE_SHIFT
     if tube.is_temporary:
         flags |= IS_TEMPORARY
     if tube.is_mine and tube.state == RUNNING:

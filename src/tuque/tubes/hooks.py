@@ -24,6 +24,7 @@ from tuque.tubes import ops
 from tuque.tubes.admin import remove_tube
 from tuque.tubes.adopting import forget_tube
 from tuque.tubes.book import PUT_BYTES, SESSION_BYTES, Tubes
+from tuque.tubes.catalog import announce
 from tuque.tubes.copying import tell_copies
 from tuque.tubes.errors import LEAVING
 from tuque.tubes.follower import RUNNING
@@ -200,6 +201,12 @@ class TubePolicy(Tubes):
         if len(self.put_ends) > 0 and self.put_ends[0][0] < at_ms:
             at_ms = self.put_ends[0][0]
         return at_ms
+
+    def on_pause(self, n: Node, q: Queue) -> None:
+        """[T17] The other nodes are told how the tube is paused (T17.7)."""
+        assert isinstance(q, Tube)
+        if n.others != 0:
+            announce(n, self, [q], -1)
 
     def flush(self, n: Node) -> None:
         """[S7.1] Drop every tube; for other nodes it is no drop, they keep theirs (T17.6)."""
