@@ -61,9 +61,9 @@ def test_lock(tmp_path: object) -> None:
 
 def test_kinds_of_records(kept: Kept) -> None:
     """J2.1 Records are: add (the whole job), state (state, due time, counters, flags), ack (id and
-    expiry), remove (id and cause), pause (queue and bits), and for the cluster: peer (slot, node
-    id and incarnation), holders (the set), acked (id, expiry and the set that must hear of it),
-    tomb (id and expiry); those of leases are in Y9.1, those of staged
+    expiry), remove (id and cause), pause (queue, bits and the instant of the command), and for the
+    cluster: peer (slot, node id and incarnation), holders (the set), acked (id, expiry and the set
+    that must hear of it), tomb (id and expiry); those of leases are in Y9.1, those of staged
     writes in Z6.1. Nothing else is carried out on load."""
     records = Records()
     kept.box.n.records = records

@@ -150,8 +150,105 @@ def test_a_pause_from_before_the_restart_is_the_oldest() -> None:
     nothing."""
     lab = Lab(2)
     lab.isolate(0)
-    restore_pause(lab.nodes[0], b"q", PAUSE_IN | 4)
+    restore_pause(lab.nodes[0], b"q", PAUSE_IN | 4, 0)
     pause(lab, 1, PAUSE_OUT)
     lab.heal()
     lab.run()
     assert pauses(lab) == [PAUSE_OUT, PAUSE_OUT]
+
+
+def set_ahead(lab: Lab, i: int) -> None:
+    """The clock of the node is a day ahead of the others, as its next PAUSE will be."""
+    lab.nodes[i].last_ctime_ns = (lab.now_ms + 86_400_000) * 1_000_000
+
+
+def test_a_pause_is_ended_by_a_node_whose_clock_is_behind() -> None:
+    """P1.9 The instant of a PAUSE is what the clock of its node says, but always later than that of
+    the last one of that queue known there: a pause can be ended by a node whose clock is behind."""
+    lab = Lab(3)
+    set_ahead(lab, 0)
+    pause(lab, 0, PAUSE_OUT)
+    pause(lab, 1, 0)
+    assert pauses(lab) == [0, 0, 0]
+    for i in range(3):
+        lab.isolate(i)
+        lab.heal()
+        lab.run()
+        assert pauses(lab) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_the_instant_of_a_pause_is_in_the_journal(is_rewritten: bool) -> None:
+    """P1.9 The journal keeps it, also that of a command that ended a pause."""
+    lab = Lab(3, has_journal=True)
+    set_ahead(lab, 0)
+    pause(lab, 0, PAUSE_OUT)
+    if is_rewritten:
+        lab.journals[1].rewrite(lab.nodes[1])
+    lab.die(1)
+    pause(lab, 1, 0, bcast=False)  # before it has met the others again
+    assert pauses(lab) == [PAUSE_OUT, 0, PAUSE_OUT]
+    for _ in range(2):
+        lab.revive(1)
+        assert pauses(lab) == [PAUSE_OUT, 0, PAUSE_OUT]
+        if is_rewritten:
+            lab.journals[1].rewrite(lab.nodes[1])
+        lab.die(1)
+    lab.revive(1)
+    lab.isolate(2)
+    pause(lab, 1, 0)
+    assert pauses(lab) == [0, 0, PAUSE_OUT]
+    for i in (0, 1):
+        lab.die(i)
+        lab.revive(i)
+    assert pauses(lab) == [0, 0, 0], "the last one counts though all that heard it started anew"
+
+
+def test_instants_do_not_move_with_the_clock(kept: Kept) -> None:
+    """P1.9 It does not move when the clock jumps (J5.8): it is compared with those of other
+    nodes."""
+    kept.box.run("PAUSE", "q", "in", "bcast")
+    before = kept.box.n.pauses[b"q"].stamp_ns
+    assert before > 0
+    kept.restart(jump_ms=86_400_000)
+    assert kept.box.n.pauses[b"q"].stamp_ns == before
+    assert kept.box.run("PAUSE", "q", "state") == "in"
+
+
+def test_flushall_forgets_pauses(kept: Kept) -> None:
+    """S7.1 What PAUSE said of these is forgotten here."""
+    kept.box.run("PAUSE", "q", "in", "bcast")
+    kept.box.run("PAUSE", "r", "out")
+    rewrite(kept)
+    assert kept.box.run("DEBUG", "FLUSHALL") == "OK"
+    for _ in range(2):
+        assert kept.box.n.pauses == {}
+        assert kept.box.run("PAUSE", "q", "state") == "none"
+        kept.restart()
+
+
+def test_a_pause_that_came_while_the_journal_was_loaded_is_later() -> None:
+    """P3.2 A PAUSE older than the last one of that queue here, local ones included, changes
+    nothing."""
+    lab = Lab(2)
+    pause(lab, 0, PAUSE_OUT)
+    restore_pause(lab.nodes[1], b"q", PAUSE_IN | 4, lab.now_ms)
+    assert pauses(lab) == [PAUSE_OUT, PAUSE_OUT]
+
+
+@pytest.mark.parametrize("other", [0, PAUSE_IN])
+def test_of_two_of_one_instant_one_counts_everywhere(other: int) -> None:
+    """P3.2 Of two of the same instant the one that pauses more counts, everywhere."""
+    lab = Lab(4)
+    set_ahead(lab, 0)
+    pause(lab, 0, PAUSE_IN)
+    lab.cut(0, 1)
+    lab.cut(0, 3)
+    lab.cut(2, 1)
+    lab.cut(2, 3)
+    pause(lab, 0, other)
+    pause(lab, 1, PAUSE_OUT)
+    assert pauses(lab) == [other, PAUSE_OUT, other, PAUSE_OUT]
+    lab.heal()
+    lab.run()
+    assert pauses(lab) == [PAUSE_OUT] * 4

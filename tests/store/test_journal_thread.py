@@ -130,7 +130,7 @@ def test_a_frame_never_overtakes_one_that_waits_for_the_thread(tmp_path: Path) -
     thread = JournalThread(journal, "everysec", -1, True, 1 << 20)  # not started: it is busy
     records = Records()
     for queue in (b"first", b"second", b"third"):
-        records.pause(queue, 1)
+        records.pause(queue, 1, 0)
         urgent = int(queue == b"first")  # this one waits for a sync
         thread.put(Item(FRAME, records.take(), 1, START_MS, urgent))
     assert journal.seq == 0

@@ -99,19 +99,23 @@ def test_records_of_a_cluster_come_back(
     assert (tomb.kind, tomb.expire_ms, tomb.bits) == (rec.TOMB, expire_ms, 3)
 
 
-@given(IDS, I64, st.integers(0, 255), st.binary(max_size=200))
-def test_small_records_come_back(job_id: bytes, number: int, byte: int, queue: bytes) -> None:
+@given(IDS, I64, st.integers(0, 255), st.integers(0, 2**63 - 1), st.binary(max_size=200))
+def test_small_records_come_back(
+    job_id: bytes, number: int, byte: int, stamp_ns: int, queue: bytes
+) -> None:
     records = rec.Records()
     records.ack(job_id, number)
     records.remove(job_id, byte)
-    records.pause(queue, byte)
+    records.pause(queue, byte % 8, 0)
+    records.pause(queue, byte % 8, stamp_ns)
     records.end(number, 7)
     records.gap(7, number)
     records.close()
-    ack, remove, pause, end, gap, close = decode_all(records.take())
+    ack, remove, local, pause, end, gap, close = decode_all(records.take())
     assert (ack.kind, ack.id, ack.expire_ms) == (rec.ACK, job_id, number)
     assert (remove.kind, remove.id, remove.bits) == (rec.REMOVE, job_id, byte)
-    assert (pause.kind, pause.queue, pause.bits) == (rec.PAUSE, queue, byte)
+    assert (local.kind, local.queue, local.bits, local.a) == (rec.PAUSE, queue, byte % 8, 0)
+    assert (pause.kind, pause.queue, pause.bits, pause.a) == (rec.PAUSE, queue, byte % 8, stamp_ns)
     assert (end.kind, end.a, end.b) == (rec.END, number, 7)
     assert (gap.kind, gap.a, gap.b) == (rec.GAP, 7, number)
     assert close.kind == rec.CLOSE

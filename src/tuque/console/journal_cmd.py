@@ -236,6 +236,8 @@ def fields(r: Record) -> dict[str, Any]:
         row["cause"] = CAUSES[r.bits] if r.bits < len(CAUSES) else str(r.bits)
     elif r.kind == rec.PAUSE:
         row.update(queue=text(r.queue), paused=("none", "in", "out", "all")[r.bits & 3])
+        if r.a != 0:
+            row["instant_ns"] = r.a
     elif r.kind == rec.END:
         row.update(jobs=r.a, records=r.b)
     elif rec.LEASE_GROUP <= r.kind <= rec.LEASE_DROP:

@@ -104,8 +104,12 @@ def flush_all(n: Node) -> i64:
         remove(n, job, ledger.ADMIN_DELETED)
     for name, q in list(n.queues.items()):
         if q.pause != 0 and n.records is not None:
-            n.records.pause(name, 0)
+            n.records.pause(name, 0, 0)
         del n.queues[name]
+    for name in n.pauses:
+        if n.records is not None:
+            n.records.pause(name, 0, 0)  # P1.9: nothing is known of it any more
+    n.pauses = {}
     for g in list(n.leases.groups.values()):
         forget_group(n, g)
     flush_staged(n)

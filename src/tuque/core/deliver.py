@@ -197,18 +197,21 @@ def wake_all(n: Node, why: i64) -> None:
         n.wakes.append(Wake(client, why, [], False))
 
 
-def set_pause(n: Node, name: bytes, bits: i64, is_bcast: bool = False) -> None:
-    """[P1] ON COMMAND PAUSE: replace the state (P1.2); clearing `out` serves those who wait."""
+def set_pause(n: Node, name: bytes, bits: i64, is_bcast: bool = False, stamp_ns: i64 = 0) -> None:
+    """[P1] ON COMMAND PAUSE: replace the state (P1.2); clearing `out` serves those who wait.
+
+    `stamp_ns` is the instant of the command (P1.9); with 0, none, only a change is written.
+    """
     q = n.queues.get(name)
+    if q is None and bits != 0:
+        q = get_queue(n, name)  # P1.3
+    if stamp_ns == 0 and (q is None or q.pause == bits):
+        return
+    if n.records is not None:
+        n.records.pause(name, bits | PAUSE_BCAST if is_bcast else bits, stamp_ns)  # P1.5, P1.9
     if q is None:
-        if bits == 0:
-            return  # P1.3
-        q = get_queue(n, name)
-    if q.pause == bits and not is_bcast:
         return
     q.pause = bits
-    if n.records is not None:
-        n.records.pause(name, bits | PAUSE_BCAST if is_bcast and bits != 0 else bits)  # P1.5
     if bits & PAUSE_OUT == 0 and q.length > 0 and len(q.waiters) > 0:
         mark_ready(n, q)  # P1.6
     if len(n.peers) > 1:

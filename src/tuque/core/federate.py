@@ -273,12 +273,16 @@ def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:
 
     It is told to linked nodes now, to others when a link comes up (P1.8).
     """
+    stamp_ns = n.next_ctime_ns()
+    known = n.pauses.get(name)
+    if known is not None and known.stamp_ns >= stamp_ns:
+        stamp_ns = known.stamp_ns + 1  # P1.9
     q = n.queues.get(name)
     if q is not None and q.policy is not None:
-        apply_pause(n, name, Pausing(bits, n.next_ctime_ns(), False))
+        apply_pause(n, name, Pausing(bits, stamp_ns, False))
         q.policy.on_pause(n, q)  # T17.7: all nodes hear of it, whatever was asked
         return
-    pausing = Pausing(bits, n.next_ctime_ns(), is_bcast)
+    pausing = Pausing(bits, stamp_ns, is_bcast)
     apply_pause(n, name, pausing)
     if is_bcast:
         for peer in n.peers:
@@ -287,14 +291,18 @@ def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:
 
 def apply_pause(n: Node, name: bytes, pausing: Pausing) -> None:
     """Let the pause count from now on."""
+    remember_pause(n, name, pausing)
+    set_pause(n, name, pausing.bits, pausing.is_bcast, pausing.stamp_ns)
+
+
+def remember_pause(n: Node, name: bytes, pausing: Pausing) -> None:
+    """Keep what the last PAUSE of the queue said; too many that ended one are forgotten."""
     n.pauses.pop(name, None)
-    if pausing.is_bcast or len(n.peers) > 1:
-        n.pauses[name] = pausing
+    n.pauses[name] = pausing
     if len(n.pauses) > PAUSES_MAX:
         for other, old in list(n.pauses.items())[:PAUSES_TRIM]:
             if old.bits == 0:
                 del n.pauses[other]
-    set_pause(n, name, pausing.bits, pausing.is_bcast)
 
 
 def on_pause_message(n: Node, slot: i64, m: Pause) -> None:
@@ -305,5 +313,6 @@ def on_pause_message(n: Node, slot: i64, m: Pause) -> None:
         return  # T17.7
     known = n.pauses.get(m.queue)
     if known is not None and known.stamp_ns >= m.stamp_ns:
-        return  # P3.2
+        if known.stamp_ns > m.stamp_ns or known.bits >= bits:
+            return  # P3.2
     apply_pause(n, m.queue, Pausing(bits, m.stamp_ns, True))

@@ -122,7 +122,7 @@ class Pausing:
 
     def __init__(self, bits: i64, stamp_ns: i64, is_bcast: bool) -> None:
         self.bits = bits
-        self.stamp_ns = stamp_ns  # 0: before the restart
+        self.stamp_ns = stamp_ns  # 0: a journal of an older version did not keep it
         self.is_bcast = is_bcast  # for all nodes
 
 

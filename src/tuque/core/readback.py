@@ -25,6 +25,7 @@ from tuque.core.records import (
     GRANT,
     HAS_HISTORY,
     HAS_HOLDERS,
+    HAS_STAMP,
     HISTORY_BYTES,
     HOLDERS,
     LEASE_DROP,
@@ -74,7 +75,7 @@ class Record:
         self.holders: i64 = 1
         self.node_id = b""
         self.bits: i64 = 0  # PAUSE: bits, REMOVE: cause, TOMB: kind
-        self.a: i64 = 0  # END: jobs, GAP: records, PEER: slot
+        self.a: i64 = 0  # END: jobs, GAP: records, PEER: slot, PAUSE: instant ns
         self.b: i64 = 0  # END: records, GAP: bytes, PEER: incarnation
         self.lease = LeaseRecord()
         self.stage = StageRecord()
@@ -143,7 +144,16 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
     if kind == PAUSE:
         need(at, 1, end)
         r.bits = data[at]
-        r.queue = data[at + 1 : end]
+        r.a = 0
+        at += 1
+        if r.bits & HAS_STAMP:
+            need(at, 8, end)
+            r.bits ^= HAS_STAMP
+            r.a = read_i64_le(data, at)
+            at += 8
+            if r.a <= 0:
+                raise BadRecord("instant of a pause out of range")
+        r.queue = data[at:end]
         return end
     if END <= kind <= GAP:
         need(at, 16, end)

@@ -14,7 +14,7 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
     FIRST   id 40, state u8, flags u8, qtime_ms i64, instant of the only delivery i64
     ACK     id 40, expire_ms i64
     REMOVE  id 40, cause u8
-    PAUSE   bits u8, queue
+    PAUSE   bits u8, [instant of the command ns i64], queue
     END     jobs i64, records i64        the last record of a snapshot
     GAP     records i64, bytes i64       what `journal repair` had to take out here
     CLOSE                                the server stopped in good order
@@ -27,6 +27,7 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
 where history, present when shape has the bit 1, is nacks i32, deliveries i32,
 delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
 follows; without it this node is the only one. Sets are of slots of core/peers.py.
+The instant of a PAUSE is there when its bits have the bit 8, new in version 4.
 PEER to TOMB and the bit 2 are new in version 2. The records of leases and of staged jobs, new
 in version 3, are told in core/lease_records.py and core/stage_records.py, those of tubes, new in
 version 4, in core/task_records.py and core/home_records.py.
@@ -109,6 +110,7 @@ KIND_NAMES: Final = [
 
 HAS_HISTORY: Final = 1  # bits of a shape
 HAS_HOLDERS: Final = 2
+HAS_STAMP: Final = 8  # beside the bits of a pause
 
 HISTORY_BYTES: Final = 28
 ADD_BYTES: Final = 84  # kind to queue length, without history
@@ -320,12 +322,18 @@ class Records:
         self.count += 1
         self.binding_count += 1
 
-    def pause(self, queue: bytes, bits: i64) -> None:
-        """The queue's pause is now `bits` (0: not paused)."""
+    def pause(self, queue: bytes, bits: i64, stamp_ns: i64) -> None:
+        """The queue's pause is now `bits` (0: not paused), by a command of then (0: unknown)."""
         w = self.writer
-        write_i32_le(w, i32(2 + len(queue)))
-        w.append(PAUSE)
-        w.append(bits)
+        if stamp_ns == 0:
+            write_i32_le(w, i32(2 + len(queue)))
+            w.append(PAUSE)
+            w.append(bits)
+        else:
+            write_i32_le(w, i32(10 + len(queue)))
+            w.append(PAUSE)
+            w.append(bits | HAS_STAMP)
+            write_i64_le(w, stamp_ns)
         w.write(queue)
         self.count += 1
         self.binding_count += 1

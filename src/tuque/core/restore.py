@@ -4,6 +4,7 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.collect import on_loaded, restore_acked
+from tuque.core.federate import remember_pause
 from tuque.core.job import ACKED, ACTIVE, DELIVERED, IN_TRANSIT, LEASED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.node import Node, Pausing
 from tuque.core.peers import slots_of
@@ -110,10 +111,13 @@ def order_evictable(n: Node) -> None:
         n.delivered_amo[id] = None
 
 
-def restore_pause(n: Node, name: bytes, bits: i64) -> None:
+def restore_pause(n: Node, name: bytes, bits: i64, stamp_ns: i64) -> None:
     """Pause a queue as it was before the restart."""
+    told = n.pauses.get(name)
+    if told is not None and told.stamp_ns >= stamp_ns:
+        return  # P3.2: a later one came over a link meanwhile
     pause = bits & (PAUSE_IN | PAUSE_OUT)
     if pause != 0 or name in n.queues:
         get_queue(n, name).pause = pause
-    if bits & PAUSE_BCAST:
-        n.pauses[name] = Pausing(pause, 0, True)  # P1.8
+    if bits & PAUSE_BCAST or stamp_ns != 0:
+        remember_pause(n, name, Pausing(pause, stamp_ns, bits & PAUSE_BCAST != 0))  # P1.8, P1.9

@@ -111,7 +111,7 @@ class Loader:
         self.tombs: dict[bytes, tuple[int, int]] = {}  # other tombstones: (end, kind)
         self.nodes = NodeSets()
         self.lives: dict[bytes, int] = {}  # of at-most-once jobs: the other node's incarnation
-        self.pauses: dict[bytes, int] = {}
+        self.pauses: dict[bytes, tuple[i64, i64]] = {}  # bits, instant of the command ns
         self.leases = LeaseLog()
         self.staging = StageLog()
         self.tubes = TubeLog()
@@ -324,8 +324,8 @@ class Loader:
         elif kind == PEER:
             self.nodes.name(r.a, r.node_id, r.b)
         elif kind == PAUSE:
-            if r.bits != 0:
-                self.pauses[r.queue] = r.bits
+            if r.bits != 0 or r.a != 0:
+                self.pauses[r.queue] = (r.bits, r.a)
             else:
                 self.pauses.pop(r.queue, None)
         elif LEASE_GROUP <= kind <= LEASE_DROP:
@@ -436,8 +436,8 @@ class Loader:
         if self.restored < len(order):
             return False
         self.order = []
-        for queue, bits in self.pauses.items():
-            restore_pause(n, queue, bits)
+        for queue, (bits, stamp_ns) in self.pauses.items():
+            restore_pause(n, queue, bits, stamp_ns)
         self.leases.restore(n)
         self.staging.restore(n)
         self.restore_tombs(n)

@@ -40,10 +40,12 @@ class Snapshot:
         everybody: i64 = (1 << len(n.peers)) - 1
         self.records.introduce(everybody)
         for name, q in n.queues.items():
-            if q.pause != 0:
-                told = n.pauses.get(name)
-                is_bcast = told is not None and told.is_bcast
-                self.records.pause(name, q.pause | PAUSE_BCAST if is_bcast else q.pause)
+            if q.pause != 0 and name not in n.pauses:
+                self.records.pause(name, q.pause, 0)
+        for name, told in n.pauses.items():
+            paused = n.queues.get(name)
+            bits: i64 = paused.pause if paused is not None else 0
+            self.records.pause(name, bits | PAUSE_BCAST if told.is_bcast else bits, told.stamp_ns)
         tell_all(n, self.records)  # now: their jobs are told later, by what is so then
         if n.policy is not None:
             tell_all_tubes(n, tubes_of(n), self.records)
