@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from journal_home import NODE_ID, PATH, START_MS, Home, again
 
 from tuque.core import readback as back
 from tuque.core import records as rec
@@ -13,81 +14,20 @@ from tuque.core.job import Job
 from tuque.core.node import Node
 from tuque.core.procedures import check
 from tuque.core.records import Records
-from tuque.core.task import Task
 from tuque.core.timers import tick
-from tuque.server.committer import Committer
 from tuque.store.disk import MemoryDisk
-from tuque.store.journal import Boot
 from tuque.store.replay import Loader
 from tuque.tubes import admin, ops, sessions
-from tuque.tubes.book import Tubes
 from tuque.tubes.drivers import register_driver
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec, TubeOptions
 from tuque.tubes.rights import CALL, TRUNCATE, role_key, user_key
-from tuque.tubes.tube import Tube
 from tuque.tubes.utube import UTube
 
-NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
-PATH = "/data/journal"
-START_MS = 1_700_000_000_000
 TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl"]
 
 State = dict[bytes, object]
-
-
-class Home:
-    """A node with tubes whose journal is written at once, into memory."""
-
-    def __init__(self, disk: MemoryDisk, now_ms: int, seed: bytes = b"1") -> None:
-        self.disk = disk
-        self.n = Node(NODE_ID, seed, now_ms)
-        self.n.records = Records()
-        self.committer = Committer(disk, PATH, NODE_ID, now_ms, "always", threaded=False)
-        self.committer.boot = Boot(now_ms, b"boot of the test", now_ms - START_MS)
-        self.committer.journal.boot = self.committer.boot
-        self.committer.lock()
-        self.loader: Loader = self.committer.loader()
-        while not self.loader.step(self.n, 5):
-            pass
-        assert self.n.records is not None
-        self.n.records.take()
-        self.committer.start(now_ms)
-        check(self.n)
-
-    @property
-    def t(self) -> Tubes:
-        return tubes_of(self.n)
-
-    def turn(self) -> None:
-        """End a turn: what was recorded is one frame."""
-        assert self.n.records is not None
-        self.committer.commit(self.n.records, self.n.now_ms)
-        self.committer.on_turn(self.n, self.n.now_ms, 2)
-
-    def pass_ms(self, ms: int) -> None:
-        self.n.now_ms += ms
-        tick(self.n)
-        self.turn()
-
-    def make(self, name: bytes, type: bytes, temporary: bool = False) -> Tube:
-        o = TubeOptions()
-        o.temporary = temporary
-        o.capacity = 20 if type == b"limfifottl" else 0
-        tube = admin.create_tube(self.n, self.t, name, type, o, b"")
-        self.turn()
-        return tube
-
-    def put(self, tube: Tube, body: bytes = b"body", **options: int) -> Task:
-        spec = PutSpec()
-        for word, value in options.items():
-            setattr(spec, word, value)
-        spec.utube = b"k%d" % (len(body) % 3)
-        task = ops.put(self.n, self.t, tube, body, len(body) % 3, spec, 1, 1)
-        assert task is not None
-        self.turn()
-        return task
 
 
 def facts(home: Home) -> State:
@@ -120,12 +60,6 @@ def facts(home: Home) -> State:
                 task.nacks,
             )
     return found
-
-
-def again(home: Home, after_ms: int = 10) -> Home:
-    """The node after its process died and was started anew."""
-    home.disk.locks.clear()
-    return Home(home.disk, home.n.now_ms + after_ms, b"seed %d" % home.n.now_ms)
 
 
 def act(home: Home, rng: random.Random) -> None:
@@ -439,11 +373,13 @@ def test_what_is_no_record_is_refused() -> None:
                 rec.TUBE_DROP,
                 rec.GRANT,
                 rec.TUBE_HOME,
+                rec.TUBE_CFG,  # was shorter once
             )  # end in free bytes
         pos = end
     assert kinds == [
         "tube",
         "tube-home",
+        "tube-cfg",
         "task-add",
         "task-state",
         "tube-cfg",

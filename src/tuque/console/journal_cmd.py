@@ -288,7 +288,7 @@ def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
         kind_of = "user" if r.user.startswith(USER) else "role"
         return row | {kind_of: text(r.user[1:]), "truncate": bool(r.bits & TRUNCATE)}
     if kind == rec.TUBE_CFG:
-        return {"ttr_ms": r.ttr_ms, "in_replicaset": r.flag}
+        return {"ttr_ms": r.ttr_ms, "in_replicaset": r.flag, "tokens_up_to": r.token}
     row = {"id": text(r.id), "status": STATUS_NAMES[r.status].decode(), "token": r.token}
     row.update(qtime_ms=r.qtime_ms, session=r.owner, delivered=r.delivered_count)
     if kind == rec.TASK_ADD:

@@ -13,6 +13,7 @@ from tuque.core.records import GRANT, SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_
 from tuque.core.task import BURIED, BYTES, DELAYED, FAR, MSGPACK, READY, TAKEN, Task, whole_s
 from tuque.core.task_records import (
     ADD_FIXED,
+    CFG_BEFORE,
     CFG_FIXED,
     GRANT_FIXED,
     SESSION_FIXED,
@@ -87,11 +88,12 @@ def decode_task(kind: i64, data: bytes, at: i64, end: i64, r: TaskRecord) -> boo
         return r.number > 0 and r.qtime_ms >= 0
     if kind == GRANT:
         return decode_grant(data, at, end, r)
-    if end - at != CFG_FIXED:
+    if end - at != CFG_FIXED and end - at != CFG_BEFORE:
         return False
     r.ttr_ms = read_i64_le(data, at)
     r.flag = data[at + 8] != 0
-    return r.ttr_ms >= 0
+    r.token = read_i64_le(data, at + 9) if end - at == CFG_FIXED else 0
+    return r.ttr_ms >= 0 and r.token >= 0
 
 
 def decode_grant(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:

@@ -11,7 +11,7 @@ is told with REMOVE. Layout, after length and kind:
                delay_s i32, queue length i32, sub-queue length i32, [state], queue, sub-queue, body
     TASK_STATE id 40, status u8, [state]
     SESSION    number i64, until_ms i64, is over u8, uuid 16, user
-    TUBE_CFG   ttr_ms i64, in_replicaset u8
+    TUBE_CFG   ttr_ms i64, in_replicaset u8, tokens up to this may be in use i64
     GRANT      bits u8 (0: none any more), lengths of tube and prefix u16 each; tube, prefix, holder
 
 where state is ttl_ms i64, ttr_ms i64, qtime_ms i64, token i64, owner i64, taken_ms i64, nacks
@@ -40,7 +40,8 @@ TUBE_FIXED: Final = 59  # after the kind, to the names
 STATE_FIXED: Final = 76
 ADD_FIXED: Final = 86  # after the kind, to the state
 SESSION_FIXED: Final = 33
-CFG_FIXED: Final = 9
+CFG_FIXED: Final = 17
+CFG_BEFORE: Final = 9  # without the number of tokens, as it was written once
 GRANT_FIXED: Final = 5
 
 
@@ -156,13 +157,14 @@ def tell_session(
     records.binding_count += 1
 
 
-def tell_tube_cfg(records: Records, ttr_ms: i64, in_replicaset: bool) -> None:
-    """The configuration of the tubes."""
+def tell_tube_cfg(records: Records, ttr_ms: i64, in_replicaset: bool, token_reserved: i64) -> None:
+    """The configuration of the tubes; tokens up to `token_reserved` may be in use (T5.1)."""
     w = records.writer
     write_i32_le(w, i32(1 + CFG_FIXED))
     w.append(TUBE_CFG)
     write_i64_le(w, ttr_ms)
     w.append(1 if in_replicaset else 0)
+    write_i64_le(w, token_reserved)
     records.count += 1
     records.binding_count += 1
 

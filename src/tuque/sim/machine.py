@@ -65,6 +65,7 @@ class Machine:
         self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
         self.known: dict[bytes, bool] = {}  # and ids of jobs there that came with a key
         self.kept_tubes: dict[bytes, KeptTube] = {}  # and its tubes
+        self.kept_tokens = 0  # up to there they may be in use, as the disk has it
         self.said = 0  # messages of lives that are over
         self.disk_since_us = 0  # this disk, with what is on it, is the node's
         self.has_evicted_acks = False  # in a life that is over
@@ -202,6 +203,7 @@ class Machine:
         """The jobs that a start would bring back, unacked."""
         self.known = {}
         self.kept_tubes = {}
+        self.kept_tokens = 0
         if self.settings.policy == "off":
             return {}
         disk = self.disk.copy()
@@ -216,6 +218,7 @@ class Machine:
         t = tubes_on(n)
         if t is not None:
             self.kept_tubes = {name: KeptTube(tube) for name, tube in t.by_name.items()}
+            self.kept_tokens = int(loader.tubes.token_reserved)
         self.known = {kept.id: True for kept in n.keys.kept.values()}
         self.known.update((id, True) for id in n.jobs)
         return {id: True for id, job in n.jobs.items() if job.state != ACKED}

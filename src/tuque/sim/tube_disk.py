@@ -122,6 +122,25 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
     drop_lost(facts, kept.next_number)
 
 
+def judge_tokens(cluster: Cluster, machine: Machine, facts: Facts, back: str) -> None:
+    """The disk knows a number above all tokens that clients were told of (T5.1)."""
+    kept, policy = machine.kept_tokens, machine.settings.policy
+    for line in facts.lines.values():
+        told = line.told_tokens.pop(machine.name, 0)
+        if told == 0 or policy == "off" or back != "disk":
+            continue
+        cluster.history.count("tokens looked for on disks")
+        if told <= kept:
+            line.told_tokens[machine.name] = told
+        elif policy == "no":  # the power took the number: tokens may go back so far
+            line.newest_token = min(line.newest_token, kept)
+            line.takers = {token: who for token, who in line.takers.items() if token <= kept}
+        elif not machine.had_disk_fault:
+            cluster.history.find(
+                "tube-fence", f"{facts.name}: token {told}, {machine.name} has {kept} on its disk"
+            )
+
+
 def judge_prefix(
     cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror, kept: KeptTube, least: int
 ) -> None:

@@ -65,6 +65,7 @@ class Line:
         self.mirror: Any = None  # of that home: what it did, and what clients know of it
         self.takers: dict[int, object] = {}  # token -> who was given the task under it
         self.newest_token = 0  # of all takes that were seen
+        self.told_tokens: dict[str, int] = {}  # by node: the newest that a client was told there
         self.top_number = -1  # the highest that clients were told
         self.is_lost = False  # its home lost its memory of it
         self.is_split = False  # of two nodes one was told that the other one is dead (T21.1)

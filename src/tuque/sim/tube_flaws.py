@@ -140,6 +140,16 @@ def delays_are_halved() -> list[Patch]:
     return everywhere(sound, arm)
 
 
+def tokens_are_not_reserved() -> list[Patch]:
+    """The journal does not hear which tokens may be in use."""
+    sound = states.reserve_tokens
+
+    def reserve_tokens(n: Node, t: Tubes) -> None:
+        t.token_reserved = t.token + states.TOKEN_RESERVE
+
+    return everywhere(sound, reserve_tokens)
+
+
 # ---- plans in which they show
 
 
@@ -206,9 +216,11 @@ TUBE_FLAWS: Final = [
     Flaw("t9", "answers do not wait for the disk", nothing_binds, 20, powerless),
     Flaw("t10", "sessions end early", sessions_end_at_once, 10, one_tube),
     Flaw("t11", "delays are cut short", delays_are_halved, 5, one_tube),
+    Flaw("t18", "tokens are given that no disk knows", tokens_are_not_reserved, 5, powerless),
 ]
 TUBE_RULES: Final = {
     "t1": "tube-time", "t2": "tube-fence", "t3": "tube-held", "t4": "tube-wait",
     "t5": "tube-number", "t6": "tube-order", "t7": "tube-full", "t8": "tube-disk",
     "t9": "tube-disk", "t10": "tube-session", "t11": "tube-time",
+    "t18": "tube-fence",
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tuque.core.queue import PAUSE_OUT
 from tuque.core.task import READY, STATUS_NAMES, TAKEN
 from tuque.sim.history import OK, REFUSED
-from tuque.sim.tube_disk import ident_of, judge_disk, judge_load, tubes_on
+from tuque.sim.tube_disk import ident_of, judge_disk, judge_load, judge_tokens, tubes_on
 from tuque.sim.tube_facts import Call, Facts, Line, Put, State
 from tuque.sim.tube_homes import is_up, judge_alone, judge_epoch, judge_start, judge_state
 from tuque.sim.tube_mirror import Mirror, Seen
@@ -290,6 +290,7 @@ class Tubing:
         if token in mirror.line.takers:
             self.find("tube-fence", f"{facts.name}: token {token} was given twice")
         mirror.line.takers[token] = self.who(connection)
+        mirror.line.told_tokens[node] = max(mirror.line.told_tokens.get(node, 0), token)
         unknown = [take for take in one.takes if take.token == 0]
         if unknown and all(take.token != token for take in one.takes):
             unknown[0].token = token
@@ -385,6 +386,7 @@ class Tubing:
                 for line in facts.lines.values():
                     if line.homes.get(line.epoch) == machine.name:
                         line.state = State({}, 0, False, False)
+            judge_tokens(self.cluster, machine, facts, back)
             if mirror is not None:
                 judge_disk(self.cluster, machine, shell, mirror, back)
             for line in facts.lines.values():

@@ -42,7 +42,7 @@ from tuque.tubes.options import PRI_DEFAULT, PutDone, TubeOptions
 from tuque.tubes.order import key_of
 from tuque.tubes.rights import GRANT_BYTES, PREFIX
 from tuque.tubes.sessions import record_session
-from tuque.tubes.states import clamp, end, give_back, record_tube
+from tuque.tubes.states import clamp, end, give_back, record_tube, reserve_tokens
 from tuque.tubes.tube import Tube
 
 NAME_MAX: Final = 512
@@ -78,6 +78,8 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     if n.records is not None:
         record_tube(n.records, tube)  # T14.1
         record_home(n.records, tube)
+        if t.token >= t.token_reserved:
+            reserve_tokens(n, t)  # T5.1: no take has to wait for it
     if n.others != 0:
         announce(n, t, [tube], -1)
     return tube
@@ -273,7 +275,7 @@ def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> No
                 break
         t.in_replicaset = in_replicaset
     if n.records is not None:
-        tell_tube_cfg(n.records, t.ttr_ms, t.in_replicaset)
+        tell_tube_cfg(n.records, t.ttr_ms, t.in_replicaset, t.token_reserved)
         if in_replicaset:
             for session in t.sessions.values():
                 record_session(n, t, session, False)

@@ -102,6 +102,7 @@ class Tubes(Policy):
         self.drivers: dict[bytes, Callable[[], Driver]] = dict(BUILT_IN)
         self.next_tube: i64 = 0
         self.token: i64 = 0  # of the latest take on this node
+        self.token_reserved: i64 = 0  # the journal knows that tokens up to it may be in use
         # sessions
         self.session_serial: i64 = 0
         self.sessions: dict[int, Session] = {}  # by number

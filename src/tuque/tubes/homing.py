@@ -42,6 +42,7 @@ from tuque.tubes.moves import (
 )
 from tuque.tubes.replica import on_copy
 from tuque.tubes.running import is_granted, start, wait_here
+from tuque.tubes.states import reserve_tokens
 from tuque.tubes.tube import Tube
 
 AGAIN_MS: Final = 1_000  # until homes that should be elsewhere are looked at again
@@ -162,6 +163,7 @@ def homes_link_down(n: Node, t: Tubes, slot: i64) -> None:
 
 def homes_loaded(n: Node, t: Tubes) -> None:
     """[T22] The journal is loaded: what was heard meanwhile is heard, others are told (T22.1)."""
+    reserve_tokens(n, t)  # T5.1
     t.must_look = True
     for slot in slots_of(n.linked & ~n.forgotten):
         if n.peers[slot].version >= BUS_VERSION:

@@ -57,6 +57,7 @@ class TubeLog:
         self.homes = HomeLog()
         self.session_serial: i64 = 0
         self.token: i64 = 0
+        self.token_reserved: i64 = 0
         self.ttr_ms: i64 = 0
         self.in_replicaset = False
         self.has_cfg = False
@@ -104,6 +105,8 @@ class TubeLog:
         else:
             self.ttr_ms = r.ttr_ms
             self.in_replicaset = r.flag
+            if self.token_reserved < r.token:
+                self.token_reserved = r.token
             self.has_cfg = True
 
     def seen(self, task: Task) -> None:
@@ -135,6 +138,8 @@ class TubeLog:
         t.ttr_ms = self.ttr_ms
         t.in_replicaset = self.in_replicaset
         token = self.token + TOKEN_GAP
+        if token < self.token_reserved:
+            token = self.token_reserved
         if token < n.now_ms * 1000:
             token = n.now_ms * 1000
         if t.token < token:
@@ -250,7 +255,9 @@ def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
 
 def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:
     """[T14] Tubes, sessions and configuration as they are at the begin of a snapshot."""
-    tell_tube_cfg(records, t.ttr_ms, t.in_replicaset)
+    if t.token_reserved < t.token:  # given while nothing was written
+        t.token_reserved = t.token
+    tell_tube_cfg(records, t.ttr_ms, t.in_replicaset, t.token_reserved)
     for tube in t.by_name.values():
         record_tube(records, tube)
     tell_homes(n, t, records)

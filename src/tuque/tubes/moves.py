@@ -43,7 +43,7 @@ from tuque.tubes.running import (
     stop,
     wait_here,
 )
-from tuque.tubes.states import RESERVE, record_tube
+from tuque.tubes.states import RESERVE, record_tube, reserve_tokens
 from tuque.tubes.tube import Tube
 
 MOVE_MS: Final = 10_000  # a switchover that takes longer is given up (T20.2)
@@ -208,6 +208,8 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     if n.records is not None:
         tube.reserved = tube.next_number + RESERVE
         record_tube(n.records, tube)  # numbers that were given elsewhere are not given again
+        if t.token >= t.token_reserved:
+            reserve_tokens(n, t)  # nor tokens
     ask_sync(n, t, tube)
 
 

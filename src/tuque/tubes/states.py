@@ -28,12 +28,13 @@ from tuque.core.task import (
     state_of,
     whole_s,
 )
-from tuque.core.task_records import tell_task, tell_task_state, tell_tube
+from tuque.core.task_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
 from tuque.tubes.book import Tubes
 from tuque.tubes.copying import trace
 from tuque.tubes.options import PRI_DEFAULT, Change, PutDone, PutSpec, Told
 from tuque.tubes.tube import Tube
 
+TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart leaves out
 RESERVE: Final = 999  # numbers of a temporary tube that a restart may leave out
 
 
@@ -202,6 +203,8 @@ def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64)
     change(n, t, tube, task, TAKEN)
     now_ms = n.now_ms
     t.token += 1
+    if t.token > t.token_reserved:
+        reserve_tokens(n, t)
     task.token = t.token
     task.taken_ms = now_ms
     task.owner = owner
@@ -225,6 +228,15 @@ def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64)
     tell(n, t, tube, task, b"take")
     if n.events is not None:
         n.events.delivered(now_ms, task, client)
+
+
+def reserve_tokens(n: Node, t: Tubes) -> None:
+    """The journal knows that the next tokens may be in use, before one of them is (T5.1)."""
+    records = n.records
+    if records is not None:
+        t.token_reserved = t.token + TOKEN_RESERVE
+        tell_tube_cfg(records, t.ttr_ms, t.in_replicaset, t.token_reserved)
+        records.has_custody = True
 
 
 def return_ms(n: Node, tube: Tube, task: Task) -> i64:

@@ -1,0 +1,83 @@
+"""Tokens of takes and the journal (SPEC T5.1): never twice, wherever the clock was set."""
+
+from __future__ import annotations
+
+from journal_home import START_MS, Home, again
+
+from tuque.core import readback as back
+from tuque.core.records import Records
+from tuque.core.restore import after_load
+from tuque.core.task_records import CFG_BEFORE, tell_tube_cfg
+from tuque.store.disk import MemoryDisk
+from tuque.tubes import ops
+from tuque.tubes.tube import Tube
+
+
+def taken(home: Home, tube: Tube) -> int:
+    """The token of a new take of a new task, which is acked."""
+    home.put(tube)
+    task = ops.take(home.n, home.t, tube, 1)
+    assert task is not None
+    ops.ack(home.n, home.t, tube, 1, task.number)
+    home.turn()
+    return int(task.token)
+
+
+def test_tokens_go_on_after_a_snapshot_when_the_clock_was_set_back() -> None:
+    """T5.1: "greater than any before on this node, ... wherever the clock was set meanwhile"."""
+    home = again(Home(MemoryDisk(), START_MS))
+    token = taken(home, home.make(b"t", b"fifo"))
+    home = again(home)  # tokens begin at the time of the start
+    for _ in range(3):
+        before, token = token, taken(home, home.t.by_name[b"t"])
+        assert token > before
+        assert home.committer.start_rewrite(home.n, home.n.now_ms)
+        while home.committer.is_rewriting():
+            home.pass_ms(10)
+        home = again(home, -86_400_000)
+
+
+def test_a_take_that_the_disk_lost_leaves_its_token_used() -> None:
+    """T5.1: "a number above the tokens of a node is on its disk before the first is given"."""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"fifo")
+    home.put(tube)
+    home = again(home)
+    after_load(home.n)
+    home.turn()
+    tube = home.t.by_name[b"t"]
+    task = ops.take(home.n, home.t, tube, 1)
+    assert task is not None and task.token > START_MS * 1000
+    assert home.n.records is not None
+    home.n.records.take()  # it is told, and its record goes with the power
+    home = again(home, -86_400_000)
+    assert taken(home, home.t.by_name[b"t"]) > task.token
+
+
+def test_a_million_takes_are_recorded_in_time() -> None:
+    """T14.1: "A take binds no reply (J4.2), but ... once in a million takes"."""
+    home = Home(MemoryDisk(), START_MS)
+    tube = home.make(b"t", b"fifo")
+    first = taken(home, tube)
+    home.put(tube)
+    home.t.token = home.t.token_reserved
+    records = home.n.records
+    assert records is not None
+    binding = records.binding_count
+    task = ops.take(home.n, home.t, tube, 1)
+    assert task is not None and task.token == home.t.token > first
+    assert records.binding_count == binding + 1 and records.has_custody
+    assert home.t.token_reserved > task.token + 1_000_000
+    home.turn()
+    assert again(home, -START_MS).t.token >= home.t.token_reserved
+
+
+def test_tokens_of_a_journal_that_does_not_tell_them() -> None:
+    """A record without the number, as it was written once, is read."""
+    records = Records()
+    tell_tube_cfg(records, 5, True, 0)
+    short = records.take()[: 4 + 1 + CFG_BEFORE]
+    r = back.Record()
+    r.task.token = 7
+    assert back.decode((1 + CFG_BEFORE).to_bytes(4, "little") + short[4:], 0, r) == len(short)
+    assert (r.task.ttr_ms, r.task.flag, r.task.token) == (5, True, 0)
