@@ -186,6 +186,20 @@ def test_a_pipeline_is_sent_on_where_it_was_refused(
     assert len(node.asked) == before
 
 
+def test_tubes_of_two_homes_are_refused_at_once(
+    node: ScriptedNode, other_node: ScriptedNode, connect: Connect
+) -> None:
+    """T17.3: "so is a GETJOB that names it among others": no node has both."""
+    node.answers["GETJOB"] = refusal(other_node.port, "there")
+    other_node.answers["GETJOB"] = refusal(node.port, "here")
+    client = connect(node.url, timeout=30)
+    began = time.monotonic()
+    with pytest.raises(TubeHome):
+        client.getjob("q", "here", "there", timeout_ms=30_000)
+    assert time.monotonic() - began < 10
+    assert asked(node, b"GETJOB") == asked(other_node, b"GETJOB") == 1
+
+
 def test_two_nodes_that_name_each_other_end_with_the_timeout(
     node: ScriptedNode, other_node: ScriptedNode, connect: Connect
 ) -> None:

@@ -79,3 +79,41 @@ def left(client: Client, name: str) -> int:
     client.qlen(name)  # from now on the client knows where it is
     told = client.tube(name).info()
     return told.ready + told.taken
+
+
+def test_a_home_that_is_down_keeps_nothing_else_waiting(tmp_path: Path, did: Did) -> None:
+    """Jobs of other queues are taken, and acked, while those of its tube wait for it."""
+    cluster = RealCluster(tmp_path / "cluster", 3, "--appendonly", "yes").start()
+    urls = [f"tuque://127.0.0.1:{node.port}" for node in cluster.nodes]
+    tasks.app.use(urls[0])
+    worker = Program(
+        tmp_path / "worker.log",
+        *("worker", "e2e_tasks:app", "--app-dir", str(HERE), "--url", urls[0]),
+        *("--queues", "here,q,there", "-c", "12"),
+        OUT=str(tmp_path),
+    )
+    try:
+        with Client(urls[0]) as first, Client(urls[1], discover=False) as second:
+            second.tube("here").create("fifo")
+            first.tube("there").create("fifo")
+            wait_until(lambda: sorted(first.tube_list()) == ["here", "there"], "it is known")
+            for number in range(5):
+                tasks.until_file.options(queue="here").enqueue(f"here {number}", "go")
+            wait_until(lambda: len(did()) == 5, f"all run: {worker.text}")
+            cluster.nodes[1].kill()
+            (tmp_path / "go").touch()  # these cannot be acked now
+            for number in range(20):
+                for queue in ("q", "there"):
+                    tasks.record.options(queue=queue).enqueue(f"{queue} {number}")
+            wait_until(lambda: len(did()) == 50, f"the others are done: {worker.text}")
+            wait_until(lambda: left(first, "there") == 0, f"they are acked: {worker.text}")
+            wait_until(lambda: "queue here cannot be reached" in worker.text, "it is told")
+            cluster.nodes[1].start()
+            tasks.record.options(queue="here").enqueue("back")
+            wait_until(lambda: "back" in did(), f"it is back: {worker.text}")
+            wait_until(lambda: left(first, "here") == 0, f"all is acked: {worker.text}")
+    finally:
+        worker.kill()
+        cluster.end()
+    assert "queue here is back" in worker.text
+    assert set(Counter(did()).values()) == {1}

@@ -375,6 +375,7 @@ class Client(AsyncScans):
         except (ConnectionError, Leaving, Loading, MaxClients) as e:
             self._on_home_unreachable(at, e)
             raise
+        self._on_home_reached(at)
         return link
 
     async def _connect(self, deadline_s: float) -> Link:

@@ -59,6 +59,7 @@ class Face:
         is_socket = settings.seeds[0].port == 0
         self._follow = Follow(is_on=settings.follow and settings.discover and not is_socket)
         self._homes = Homes(is_on=settings.discover and not is_socket)
+        self._homes_down: frozenset[Address] = frozenset()
         self._session = ""  # of tubes, at the node joined last
         self._sessions: dict[Address, str] = {}
         self._own: set[str] = set()  # sessions that this client is in, or was
@@ -139,7 +140,7 @@ class Face:
             return False
         last = replies[-1]
         if isinstance(last, TubeHome):
-            return self._homes.told(last) is not None
+            return self._homes.told(last) is not None and not self._homes.are_apart(asked)
         if isinstance(last, NotTaken):  # asked in the wrong session, while the tube was moving
             return asked[0].session in self._own and session != asked[0].session
         if isinstance(last, NoQuorum | ReadOnly):
@@ -250,7 +251,14 @@ class Face:
 
     def _on_home_unreachable(self, address: Address, error: Error) -> None:
         self._homes.forget(address)
-        log.warning("cannot use node %s, a home of tubes: %s", address, error)
+        if address not in self._homes_down:  # once until it can be used: calls may try it often
+            log.warning("cannot use node %s, a home of tubes: %s", address, error)
+            self._homes_down = self._homes_down | {address}
+
+    def _on_home_reached(self, address: Address) -> None:
+        if address in self._homes_down:
+            self._homes_down = self._homes_down - {address}
+            log.info("node %s, a home of tubes, can be used again", address)
 
     def _on_leaving(self, address: Address, now_s: float) -> None:
         self._homes.forget(address)

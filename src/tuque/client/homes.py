@@ -39,6 +39,11 @@ class Homes:
                 return None
         return found.pop() if found else None
 
+    def are_apart(self, asked: Sequence[Call[Any]]) -> bool:
+        """True if the calls are about tubes of which no node is the home of all."""
+        named = {self._by_name.get(name) for call in asked for name in tubes_in(call)}
+        return len(named - {None}) > 1
+
     def named(self, name: Text) -> Address | None:
         """The home of the tube of that name, if it is known."""
         return self._by_name.get(to_bytes(name))

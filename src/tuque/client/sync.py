@@ -365,6 +365,7 @@ class Client(Scans):
         except (ConnectionError, Leaving, Loading, MaxClients) as e:
             self._on_home_unreachable(at, e)
             raise
+        self._on_home_reached(at)
         return link
 
     def _connect(self, deadline_s: float) -> Link:

@@ -15,6 +15,7 @@ from typing import Final
 
 from tuque import aio
 from tuque.errors import ConnectionError, Error, NoJob, TooLate
+from tuque.worker.away import is_about_home
 from tuque.worker.link import Link, pause
 from tuque.worker.policy import beat_after_s, is_at_most_once
 
@@ -97,7 +98,9 @@ class Heart:
                 pipeline.working(job_id)
             answers = await pipeline.execute(raise_on_error=False)
             for answer in answers:
-                if isinstance(answer, ConnectionError):
+                if isinstance(answer, ConnectionError) and not is_about_home(
+                    answer, self._client.node
+                ):
                     raise answer
         except Error as err:
             wait_s = self._link.failed("WORKING", err)
@@ -124,5 +127,6 @@ class Heart:
             log.warning("job %s: %s; it may be delivered again while it runs", job_id, answer)
             self.release(job_id)
         else:
-            log.warning("WORKING %s: %s", job_id, answer)
+            if not (isinstance(answer, Error) and is_about_home(answer, self._client.node)):
+                log.warning("WORKING %s: %s", job_id, answer)
             self._plan(job_id, time.monotonic() + 1.0)

@@ -1,6 +1,6 @@
 """The worker: fetches jobs, has a pool run them, and leaves nothing half done when it stops.
 
-One event loop and four kinds of loops on it: fetching (here), heartbeats (beat.py), settling
+One event loop and four kinds of loops on it: fetching (fetch.py), heartbeats (beat.py), settling
 (settle.py) and one short task for each job that runs. What to decide is in policy.py, how jobs run
 in the pools. A job is *held* from its delivery until the broker knows what became of it.
 """
@@ -20,9 +20,11 @@ from typing import Any, Final
 from tuque import aio
 from tuque.client.api import Job
 from tuque.errors import Error
+from tuque.worker.away import Away
 from tuque.worker.beat import Heart
 from tuque.worker.codec import BadBody, decode
 from tuque.worker.execute import Attempt, Call, describe
+from tuque.worker.fetch import Fetcher
 from tuque.worker.link import Link, pause
 from tuque.worker.policy import (
     Ack,
@@ -46,9 +48,6 @@ WAITING: Final = "waiting"  # fetched, not begun
 RUNNING: Final = "running"
 SETTLING: Final = "settling"  # ended, the broker does not know yet
 
-POLL_MS: Final = (
-    1000  # how long one GETJOB waits; also the longest time an idle worker takes to stop
-)
 LAST_WORDS_S: Final = 2.0  # kept of the grace for telling the broker what became of the jobs
 LAST_WORDS_S_MIN: Final = 0.5
 UNSETTLED_MAX: Final = 1000
@@ -97,15 +96,18 @@ class Worker:
         self._priority = {queue: at for at, queue in enumerate(settings.queues)}
         self._rng = random.Random()
         self._link = Link(self._rng)
-        self._settler = Settler(client, self._link, self._on_settled, self._rng, self._queue_of)
+        self._away = Away(self._rng)
+        self._settler = Settler(
+            client, self._link, self._away, self._on_settled, self._rng, self._queue_of
+        )
         self._heart = Heart(client, self._link, self._on_gone)
         self._held: dict[str, Held] = {}
         self._waiting: list[tuple[int, int, Held]] = []
         self._runs: dict[asyncio.Task[None], Held] = {}
         self._taken = 0
-        self._waits = 0  # how often it waited for jobs
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
+        self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
         self._abort = asyncio.Event()
         self._is_quiet = False
         self._is_leaving = False
@@ -186,34 +188,9 @@ class Worker:
                 await self._room.wait()
                 continue
             try:
-                await self._fetch(want)
+                await self._fetcher.fetch(want)
             except Error as err:
                 await pause(self._link.failed("GETJOB", err), self._stop)
-
-    async def _fetch(self, want: int) -> None:
-        """Takes up to `want` jobs, all that the first queue has before the second is asked."""
-        queues = self._settings.queues
-        got = 0
-        if len(queues) > 1:
-            for queue in queues:
-                jobs = await self._client.getjob(
-                    queue, count=want - got, nohang=True, withcounters=True
-                )
-                got += len(jobs)
-                self._accept(jobs)
-                if got >= want:
-                    return
-        if not got:
-            # tubes have homes at different nodes: wait at one after the other
-            groups = self._client.home_groups(queues)
-            self._waits += 1
-            group = groups[self._waits % len(groups)]
-            limit_ms = POLL_MS // len(groups)
-            self._accept(
-                await self._client.getjob(
-                    *group, timeout_ms=limit_ms, count=want, withcounters=True
-                )
-            )
 
     def _queue_of(self, job_id: str) -> str:
         """The queue that a job in hand came from."""

@@ -2,7 +2,7 @@
 
 Takes settlements from the worker and keeps each until the broker has answered it, over any outage.
 While one batch is on its way the next one gathers, so that batches grow with the load and nothing
-waits for a batch to fill.
+waits for a batch to fill. What is about a tube without a home waits without holding up the rest.
 """
 
 from __future__ import annotations
@@ -11,20 +11,32 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
 
 from tuque import aio
-from tuque.errors import Acked, ConnectionError, Error, Leaving, Loading, Misconf, NoJob
+from tuque.errors import (
+    Acked,
+    ConnectionError,
+    Error,
+    Leaving,
+    Loading,
+    Misconf,
+    NoJob,
+    NoQuorum,
+    ReadOnly,
+    TubeHome,
+)
+from tuque.worker.away import Away, is_about_home
 from tuque.worker.link import Link, pause
 from tuque.worker.policy import Ack, Backoff, Dead, Nack, Settlement
 
 log: Final = logging.getLogger("tuque.worker")
 
-S = TypeVar("S", Ack, Nack)
-
 ACKS_PER_CALL: Final = 500
-NOT_NOW: Final = (Leaving, Loading, Misconf)  # the broker did nothing and will do it later
+# the broker did nothing and will do it later
+NOT_NOW: Final = (Leaving, Loading, Misconf, TubeHome, NoQuorum, ReadOnly)
 AFTER_REFUSAL: Final = Backoff(first_s=5.0, max_s=60.0)
 
 
@@ -35,16 +47,18 @@ class Settler:
         self,
         client: aio.Client,
         link: Link,
+        away: Away,
         on_settled: Callable[[Settlement], None],
         rng: random.Random,
         queue_of: Callable[[str], str],
     ) -> None:
         self._client = client
         self._link = link
+        self._away = away
         self._on_settled = on_settled
         self._rng = rng
         self._queue_of = queue_of
-        self._acks: deque[Ack] = deque()
+        self._acks: dict[str, deque[Ack]] = {}  # by queue
         self._others: deque[Nack | Dead] = deque()
         self._work = asyncio.Event()
         self._empty = asyncio.Event()
@@ -54,7 +68,8 @@ class Settler:
     def put(self, settlement: Settlement) -> None:
         """Takes over a settlement; `on_settled` is called once the broker knows."""
         if isinstance(settlement, Ack):
-            self._acks.append(settlement)
+            queue = self._queue_of(settlement.job_id)
+            self._acks.setdefault(queue, deque()).append(settlement)
         else:
             self._others.append(settlement)
         self._empty.clear()
@@ -62,7 +77,7 @@ class Settler:
 
     @property
     def pending(self) -> int:
-        return len(self._acks) + len(self._others)
+        return sum(map(len, self._acks.values())) + len(self._others)
 
     async def drained(self) -> None:
         """Returns when nothing is left to tell."""
@@ -73,57 +88,102 @@ class Settler:
         while True:
             await self._work.wait()
             try:
-                await self._acknowledge()
-                await self._tell_one()
+                told = await self._acknowledge()
+                told = await self._tell_one() or told
             except Error as err:
                 await pause(self._link.failed("settling jobs", err), self._never)
                 continue
-            self._link.answered()
+            if told:
+                self._link.answered()
+            elif self.pending:
+                await self._wait_for_homes()
             if not self.pending:
                 self._work.clear()
                 self._empty.set()
 
-    async def _acknowledge(self) -> None:
-        """Sends the acks that have gathered. Any refusal is tried again: a done job stays done."""
-        while self._acks:
-            batch = self._of_one_node(
-                [self._acks[i] for i in range(min(len(self._acks), ACKS_PER_CALL))]
-            )
-            await self._client.ackjob(*(ack.job_id for ack in batch))
-            told = {ack.job_id for ack in batch}
-            looked_at = [self._acks.popleft() for _ in range(min(len(self._acks), ACKS_PER_CALL))]
-            self._acks.extendleft(ack for ack in reversed(looked_at) if ack.job_id not in told)
-            for ack in batch:
+    async def _wait_for_homes(self) -> None:
+        """Waits when all that is left is about queues that are away; what comes ends it."""
+        self._work.clear()
+        queues = {*self._acks, *(self._queue_of(other.job_id) for other in self._others)}
+        await pause(self._away.wait_s(queues), self._work)
+        self._work.set()
+
+    async def _acknowledge(self) -> bool:
+        """Sends the acks that have gathered, to one node after the other; True if some were taken.
+
+        Any refusal is tried again: a done job stays done.
+        """
+        told = False
+        for queues in self._client.home_groups(self._away.here(self._acks)):
+            told = await self._acknowledge_of(queues) or told
+        return told
+
+    async def _acknowledge_of(self, queues: list[str]) -> bool:
+        """Sends the acks of these queues together, one by one when that is refused for a home."""
+        told = False
+        while batch := list(islice(self._acks_of(queues), ACKS_PER_CALL)):
+            try:
+                await self._client.ackjob(*(ack.job_id for _, ack in batch))
+            except Error as err:
+                if not is_about_home(err, self._client.node):
+                    raise
+                if len(queues) > 1:
+                    return any([await self._acknowledge_of([queue]) for queue in queues]) or told
+                self._away.failed(queues[0], err, self._client.node)
+                return told
+            told = True
+            for queue in queues:
+                self._away.answered(queue)
+            for queue, ack in batch:
+                self._acks[queue].popleft()
                 self._on_settled(ack)
+            self._acks = {queue: acks for queue, acks in self._acks.items() if acks}
+        return told
 
-    def _of_one_node(self, found: list[S]) -> list[S]:
-        """Those that go to the same node as the first: tubes have homes at different ones."""
-        queues = {one.job_id: self._queue_of(one.job_id) for one in found}
-        groups = self._client.home_groups(dict.fromkeys(queues.values()))
-        if len(groups) < 2:
-            return found
-        return [one for one in found if queues[one.job_id] in groups[0]]
+    def _acks_of(self, queues: list[str]) -> Iterator[tuple[str, Ack]]:
+        """The acks of these queues with the queue of each, oldest first within a queue."""
+        return ((queue, ack) for queue in queues for ack in self._acks.get(queue, ()))
 
-    async def _tell_one(self) -> None:
-        """Sends the oldest NACK with all that go with it, or the oldest dead letter."""
-        if not self._others:
-            return
-        first = self._others[0]
-        if isinstance(first, Dead):
-            replacement = await self._bury(first)
-            self._others.popleft()
-            if replacement is None:
-                self._on_settled(first)
+    async def _tell_one(self) -> bool:
+        """Sends the oldest NACK with all that go with it, or the oldest dead letter.
+
+        True if the broker knows of one more.
+        """
+        here = self._away.here(self._queue_of(other.job_id) for other in self._others)
+        first = next((one for one in self._others if self._queue_of(one.job_id) in here), None)
+        if first is None:
+            return False
+        queue = self._queue_of(first.job_id)
+        try:
+            if isinstance(first, Dead):
+                await self._tell_dead(first)
             else:
-                self._others.append(replacement)
-            return
+                await self._tell_nacks(queue, first.delay_s)
+        except Error as err:
+            if not self._away.failed(queue, err, self._client.node):
+                raise
+            return False
+        self._away.answered(queue)
+        return True
+
+    async def _tell_dead(self, dead: Dead) -> None:
+        replacement = await self._bury(dead)
+        self._others.remove(dead)
+        if replacement is None:
+            self._on_settled(dead)
+        else:
+            self._others.append(replacement)
+
+    async def _tell_nacks(self, queue: str, delay_s: float | None) -> None:
+        """Sends all NACKs of a queue with that delay."""
         batch = [
             other
             for other in self._others
-            if isinstance(other, Nack) and other.delay_s == first.delay_s
+            if isinstance(other, Nack)
+            and other.delay_s == delay_s
+            and self._queue_of(other.job_id) == queue
         ]
-        batch = self._of_one_node(batch)
-        await self._give_back(batch, first.delay_s)
+        await self._give_back(batch, delay_s)
         for nack in batch:
             self._others.remove(nack)
             self._on_settled(nack)
