@@ -48,9 +48,17 @@ def test_an_error_reply_is_status_1_and_says_what_to_do(tuque: Run, port: int) -
         (("ADDJOB", "q"), b"hint: usage: ADDJOB queue body"),
         (("ADJOB", "q"), b"did you mean ADDJOB"),
         (("SHOW", "nonsense"), b"hint: an id is 40 bytes"),
+        (("--jsno", "PING"), b"hint: --jsno is no option; `tuque cli --help` shows them"),
     ):
         done = tuque("cli", "-p", port, *words)
         assert done.returncode == 1 and done.stdout and hint in done.stderr
+
+
+def test_help_needs_no_node(tuque: Run) -> None:
+    done = tuque("cli", "-p", free_port(), "help", "getjob")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"GETJOB [NOHANG] [TIMEOUT ms]")
+    assert b"@queues: " in tuque("cli", "HELP").stdout
 
 
 def test_no_node_is_status_1_and_says_what_to_do(tuque: Run) -> None:

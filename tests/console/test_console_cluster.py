@@ -243,6 +243,12 @@ class TestMeetAndForget:
         again = tuque("cluster", "meet", "-p", a, "127.0.0.1", b)
         assert (again.returncode, again.stderr) == (0, b"")
 
+    def test_a_node_meets_itself(self, pair: list[int], tuque: Run) -> None:
+        done = tuque("cluster", "meet", "-p", pair[0], "localhost", pair[0])
+        assert done.returncode == 1
+        assert b"is the node asked itself; -h and -p name another" in done.stderr
+        assert b"meeting" not in tuque("cluster", "status", "-p", pair[0]).stdout
+
     def test_nobody_is_there(self, pair: list[int], tuque: Run) -> None:
         away = free_ports(1)[0]
         done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", away)

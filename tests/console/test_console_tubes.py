@@ -9,6 +9,8 @@ from console_node import Run, free_port
 from raw_resp import wait_for
 from real_cluster import RealCluster
 
+from tuque.console.link import Link, Target, encode
+
 
 def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
     done = tuque("tubes", "-p", port)
@@ -27,8 +29,8 @@ def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
     rows = json.loads(tuque("tubes", "-p", port, "--json").stdout)
     here = [rows[0]["home"][:8], "RUNNING", "-"]
     small = ["small", "limfifottl", "(temporary,", "capacity", "2)"]
-    assert lines[1] == [*small, *here, "0", "0", "0", "0", "0", "0", "-", "-"]
-    assert lines[2] == ["urls", "utubettl", *here, "1", "0", "1", "0", "0", "0", "-", "30", "s"]
+    assert lines[1] == [*small, *here, "0", "0", "0", "0", "-", "-", "-"]
+    assert lines[2] == ["urls", "utubettl", *here, "1", "0", "1", "0", "-", "-", "30", "s"]
     assert [(row["name"], row["delayed"]) for row in rows] == [("small", 0), ("urls", 1)]
 
 
@@ -36,11 +38,18 @@ def test_a_node_that_is_not_there(tuque: Run) -> None:
     done = tuque("tubes", "-p", free_port())
     assert done.returncode == 1
     assert b"Error: " in done.stderr
+    assert b"99999 is not in the range" in tuque("tubes", "-p", 99999).stderr
 
 
 def test_what_to_do_about_errors(port: int, tuque: Run) -> None:
     done = tuque("cli", "-p", port, "TUBE", "PUT", "urls")
     assert b"hint: usage: TUBE PUT tube body [PRI n]" in done.stderr
+    for words in (["CREATE"], ["CREATE", "urls"], ["CREATE", "urls", "fifo", "NIX"]):
+        done = tuque("cli", "-p", port, "TUBE", *words)
+        assert done.stderr.startswith(b"hint: usage: TUBE CREATE tube type"), done.stderr
+        assert b"TUBE PUT" not in done.stderr and b" | " not in done.stderr
+    assert b"`help TUBE`" in tuque("cli", "-p", port, "TUBE").stderr
+    assert b"TUBE PUT tube body" in tuque("cli", "-p", port, "help", "tube").stdout
     done = tuque("cli", "-p", port, "TUBE", "NIX")
     assert b"hint: `help TUBE` shows its subcommands" in done.stderr
     done = tuque("cli", "-p", port, "TUBE", "TAKE", "nowhere")
@@ -70,11 +79,16 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         refused = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
         assert refused.returncode == 1
         assert b"can be reached" in refused.stderr
+        told = tuque("cli", "-p", ports[0], "TUBE", "PUT", "mail", "c")
+        assert told.stderr.startswith(
+            b"hint: ask the home: `tuque cli -h 127.0.0.1 -p %d`" % ports[1]
+        )
         second.kill()
         wait_for(lambda: b"fail" in tuque("cli", "-p", ports[0], "CLUSTER", "NODES").stdout)
-        assert b", ?, epoch 2" in home(tuque, ports[0])
+        assert_home_is_lost(tuque, ports[0], at)
         forced = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
         assert b"copy: complete" in forced.stdout, forced.stderr
+        assert b"it runs after twice cluster-node-timeout" in forced.stdout
         wait_for(lambda: b"RUNNING, epoch 3" in home(tuque, ports[0]))
         row = json.loads(tuque("tubes", "-p", ports[0], "--json").stdout)[0]
         assert (row["ready"], row["next-id"]) == (2, 1_000_002)
@@ -82,9 +96,32 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         cluster.end()
 
 
+def assert_home_is_lost(tuque: Run, port: int, at: list[str]) -> None:
+    """What the node at `port`, whose address is the first one, says when the second is gone."""
+    assert b", no answer, epoch 2" in home(tuque, port)
+    line = tuque("tubes", "-p", port).stdout.splitlines()[1].split()
+    assert line[3:5] == [b"no", b"answer"] and line[6:] == [b"-"] * 7  # nobody knows figures
+    lost = tuque("tubes", "home", "mail", at[0], "-p", port)
+    assert lost.returncode == 1
+    assert f"the home of mail at {at[1]} cannot be reached; if it is lost".encode() in lost.stderr
+    vague = tuque("tubes", "home", "mail", "--force", "-p", port)
+    assert vague.returncode == 2 and b"--force wants NODE" in vague.stderr
+
+
 def home(tuque: Run, port: int) -> bytes:
     """What `tuque tubes home mail` says."""
     return tuque("tubes", "home", "mail", "-p", port).stdout
+
+
+def test_waiting_calls_are_told_apart(port: int, tuque: Run) -> None:
+    link = Link(Target(port=port))
+    link.call([b"TUBE", b"CREATE", b"waited", b"fifo"])
+    assert link.sock is not None
+    link.sock.sendall(encode([b"TUBE", b"TAKE", b"waited"]))
+    try:
+        wait_for(lambda: b"1 + 0" in tuque("tubes", "-p", port).stdout)
+    finally:
+        link.close()
 
 
 def test_a_tube_that_there_is_not(port: int, tuque: Run) -> None:
@@ -92,4 +129,4 @@ def test_a_tube_that_there_is_not(port: int, tuque: Run) -> None:
     assert done.returncode == 1
     assert b"NOTUBE Tube 'nix' not found" in done.stderr
     done = tuque("tubes", "home", "nix", "fff", "--force", "-p", port)
-    assert b"0 nodes are called 'fff'" in done.stderr
+    assert b"no node is called 'fff'; `tuque cluster status` shows them" in done.stderr

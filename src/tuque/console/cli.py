@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from tuque.console import format as show
-from tuque.console.hints import advice
+from tuque.console.hints import advice, describe
 from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
 
 ENVIRONMENT: Final = ParameterSource.ENVIRONMENT
@@ -153,7 +153,10 @@ def cli(
     mode: str | None,
     words: tuple[str, ...],
 ) -> None:
-    """Send a command to a node and print the reply."""
+    """Send a command to a node and print the reply; `help COMMAND` explains one."""
+    if words and words[0].lower() == "help" and len(words) < 3:  # no command of a node
+        click.echo(describe(words[1] if len(words) > 1 else ""))
+        return
     link = Link(target_of(host, port, unixsocket, password, user, url))
     between = (
         delimiter.encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")

@@ -40,7 +40,9 @@ def node_options(command: F) -> F:
     for option in (
         click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD"),
         click.option("-u", "--url", default="", envvar="TUQUE_URL", help="tuque://host:port/"),
-        click.option("-p", "--port", default=7711, show_default=True),
+        click.option(
+            "-p", "--port", default=7711, show_default=True, type=click.IntRange(1, 65535)
+        ),
         click.option("-h", "--host", default="127.0.0.1", show_default=True),
     ):
         command = option(command)
@@ -112,7 +114,10 @@ def meet(
     """
     with node_asked(host, port, url, password) as link:
         other = Target(other_host, other_port, "", link.target.password, link.target.user)
-        is_it = known_as(other)
+        other_id = id_at(other)
+        if other_id and other_id == id_at(link.target):
+            raise click.ClickException(f"{other} is the node asked itself; -h and -p name another")
+        is_it = known_as(other, other_id)
         ports = [other_port] if bus_port is None else [other_port, bus_port]
         ask(link, "CLUSTER", "MEET", other_host, *map(str, ports))
         deadline, reason = time.monotonic() + wait, ""
@@ -130,14 +135,22 @@ def meet(
     )
 
 
-def known_as(other: Target) -> Callable[[Known], bool]:
-    """How to know a node in a list: by its id, else by its address."""
-    with suppress(click.ClickException):
-        link = Link(other, ANSWER_S)
+def id_at(target: Target) -> str:
+    """The id of the node there; empty when it does not answer."""
+    link = Link(target, ANSWER_S)
+    try:
         own = ask(link, "CLUSTER", "MYID")
+        return own.decode() if isinstance(own, bytes) else ""
+    except click.ClickException:
+        return ""
+    finally:
         link.close()
-        if isinstance(own, bytes):
-            return lambda node: node.id == own.decode() and not node.is_self
+
+
+def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
+    """How to know a node in a list: by its id, else by its address."""
+    if other_id:
+        return lambda node: node.id == other_id and not node.is_self
     hosts = {other.host}
     with suppress(OSError):
         hosts |= {str(found[4][0]) for found in socket.getaddrinfo(other.host, other.port)}

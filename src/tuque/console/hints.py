@@ -31,8 +31,13 @@ ADVICE = {
     "TOOLATE": "half of the job's life is over: WORKING cannot hold it back any more",
     "NOTUBE": "`TUBE LIST` shows the tubes of this node, `TUBE CREATE` makes one",
     "NOTASK": "the task is done, deleted or expired: numbers are never given twice",
-    "NOTTAKEN": "another session took the task, or its ttr is over: `TUBE PEEK` shows its state",
+    "NOTTAKEN": "this session does not hold the task: another one does, its ttr is over, or it was "
+    "taken by a `tuque cli` that has ended; `TUBE PEEK` shows its state",
     "WRONGTUBE": "`TUBE INFO` shows the type of a tube; docs/tubes.md says what each can do",
+    "NOQUORUM": "this node may not run the tube now: wait until it reaches enough others; when they "
+    "are lost for good, `tuque tubes home NAME NODE --force`",
+    "READONLY": "`CONFIG SET read-only no` lets this node change tubes again",
+    "CONFLICT": "another node has this node's id, from a copied directory: stop one of the two",
     "DENIED": "the node only talks to this machine until it has a password",
 }
 
@@ -103,16 +108,32 @@ def unknown(name: str) -> str:
     return f"no command {name}" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
+def usage_of(row: Row, words: list[bytes]) -> str:
+    """The usage of a command, of the subcommand in `words` alone where there are several."""
+    ways = row.ways.splitlines()
+    word = words[1].upper().decode("utf-8", "replace") if len(words) > 1 else ""
+    near = [way for way in ways if way.split()[:2] == [row.name, word]]
+    if len(ways) > 1 and not near:
+        return f"`help {row.name}` shows its subcommands"
+    return f"usage: {near[0] if near else row.usage}"
+
+
 def advice(error: str, words: list[bytes]) -> str:
     """Return what to do about an error reply, or nothing when its own text is enough."""
     name = words[0].decode("utf-8", "replace").upper() if words else ""
     row = commands().get(name)
+    if row is None and name.startswith("-"):
+        return f"{words[0].decode('utf-8', 'replace')} is no option; `tuque cli --help` shows them"
     if row is None:
         return unknown(name) if "unknown command" in error.lower() else ""
-    if "wrong number of arguments" in error.lower() or "syntax error" in error.lower():
-        return f"usage: {row.usage}"
-    if "wrong tube subcommand" in error.lower():
-        word = words[1].upper().decode("utf-8", "replace") if len(words) > 1 else ""
-        near = [way for way in row.ways.splitlines() if way.startswith(f"TUBE {word} ")]
-        return f"usage: {near[0]}" if word and near else "`help TUBE` shows its subcommands"
-    return ADVICE.get(error.split(" ", 1)[0], "")
+    wrong = ("wrong number of arguments", "syntax error", "subcommand or number of arguments")
+    if any(what in error.lower() for what in wrong):
+        return usage_of(row, words)
+    first, _, rest = error.partition(" ")
+    if first == "TUBEHOME":
+        host, _, port = rest.partition(" ")[0].rpartition(":")
+        host = host.strip("[]")
+        return (
+            f"ask the home: `tuque cli -h {host} -p {port}`, in the prompt `connect {host} {port}`"
+        )
+    return ADVICE.get(first, "")

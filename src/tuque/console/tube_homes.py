@@ -15,6 +15,7 @@ from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
 
 MOVE_S: Final = 60.0  # a move is answered when it is over
 HOPS: Final = 3  # a tube may move while it is looked for
+NO_ANSWER: Final = b"no answer"  # in the place of the state: the home is not there
 
 
 class Nodes:
@@ -73,7 +74,7 @@ def home_of(nodes: Nodes, name: bytes) -> dict[str, Reply]:
     if not told or told.get("state") == b"RUNNING" or not address.rpartition(":")[0]:
         return told
     far = names_and_values(nodes.call(address, [b"TUBE", b"HOME", name]))
-    return far or {**told, "state": b"?"}
+    return far or {**told, "state": NO_ANSWER}
 
 
 def lag_of(told: dict[str, Reply]) -> str:
@@ -112,7 +113,12 @@ def move(link: Link, name: str, node: str) -> str:
         try:
             reply = asked.call(words)
         except LinkError as err:
-            raise click.ClickException(str(err)) from None
+            raise click.ClickException(
+                str(err)
+                if err.sent or target is link.target
+                else f"the home of {name} at {target} cannot be reached; "
+                "if it is lost for good, --force gives it up"
+            ) from None
         finally:
             asked.close()
         if not isinstance(reply, ErrorReply):
@@ -133,11 +139,13 @@ def take_over(link: Link, name: str, node: str) -> str:
         if not one.is_meeting and (one.id.startswith(node) or str(at) == node):
             fits.append((one, at))
     if len(fits) != 1:
-        raise click.ClickException(f"{len(fits)} nodes are called {node!r}")
+        what = "several nodes are" if fits else "no node is"
+        raise click.ClickException(f"{what} called {node!r}; `tuque cluster status` shows them")
     one, target = fits[0]
     asked = Link(target, MOVE_S)
     told = names_and_values(ask(asked, "TUBE", "HOME", name, one.id, "FORCE"))
     asked.close()
     lines = [f"the home of {name} is {one.id[:8]} at {target}"]
     lines += [f"  {key}: {text(value)}" for key, value in told.items() if key != "home"]
+    lines.append("it runs after twice cluster-node-timeout, or as soon as all nodes know of it")
     return "\n".join(lines)

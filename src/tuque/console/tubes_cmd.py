@@ -16,7 +16,8 @@ from tuque.console.link import Link, Reply
 from tuque.console.tube_homes import Nodes, home_of, lag_of, move, shown_home, take_over
 from tuque.console.tube_homes import text as text_of
 
-COLUMNS: Final = ("ready", "taken", "delayed", "buried", "waiting-takes", "waiting-puts")
+COLUMNS: Final = ("ready", "taken", "delayed", "buried")
+WAITING: Final = ("waiting-takes", "waiting-puts")
 TIMES: Final = ("ttl", "ttr")
 
 
@@ -29,8 +30,9 @@ def tubes(
 ) -> None:
     """Show every tube: its type, home, tasks by state, and who waits.
 
-    LAG is how many changes the slowest copy lacks, with a + while one is not complete. Exit status
-    1 when the node does not answer.
+    LAG is how many changes the slowest copy lacks, with a + while one is not complete. WAITING is
+    how many takes and puts wait. Only a tube that is RUNNING at its home has figures. Exit status 1
+    when the node does not answer.
     """
     if context.invoked_subcommand is not None:
         return
@@ -55,6 +57,8 @@ def home(host: str, port: int, url: str, password: str, force: bool, name: str, 
     NODE is a node id, its beginning, or host:port. With --force the home that cannot be reached is
     given up: what it alone knew is lost, and the answer says what is known of that.
     """
+    if force and not node:
+        raise click.UsageError("--force wants NODE, too: the node that shall go on")
     with node_asked(host, port, url, password) as link:
         if force:
             click.echo(take_over(link, name, node))
@@ -81,7 +85,8 @@ def rows_of(link: Link) -> list[dict[str, object]]:
         told = told if isinstance(told, list) else link.call(words)
         if isinstance(told, list):
             row = fields_of(told)
-            row.update(address=text(where.get("address")), lag=lag_of(where))
+            lag = "-" if row["temporary"] else lag_of(where)  # T18.1: it has no copies
+            row.update(address=text(where.get("address")), lag=lag)
             row["state"] = text(where["state"]) if where else row["state"]
             rows.append(row)
     nodes.close()
@@ -114,9 +119,12 @@ def seconds(value: object) -> str:
 def table(rows: list[dict[str, object]]) -> str:
     """A heading and a line for each tube, columns as wide as they must be."""
     heads = ["TUBE", "TYPE", "HOME", "STATE", "LAG"]
-    lines = [[*heads, *(name.upper() for name in COLUMNS), *map(str.upper, TIMES)]]
+    lines = [[*heads, *map(str.upper, (*COLUMNS, "waiting", *TIMES))]]
     for row in rows:
-        figures = [str(row[name]) for name in COLUMNS]
+        is_running = row["state"] == "RUNNING"
+        figures = [str(row[name]) if is_running else "-" for name in COLUMNS]
+        takes, puts = (row[name] for name in WAITING)
+        figures.append(f"{takes} + {puts}" if is_running and (takes or puts) else "-")
         where = [str(row["home"])[:8], str(row["state"]), str(row["lag"])]
         times = [seconds(row[name]) for name in TIMES]
         lines.append([str(row["name"]), kind(row), *where, *figures, *times])
