@@ -107,6 +107,17 @@ def test_where_a_tube_is_at_home(tube: Door) -> None:
     assert tube("TUBE HOME t ffff") == b"-ERR several nodes are called ffff\r\n"
 
 
+def test_a_temporary_tube_has_no_copies(tube: Door) -> None:
+    """T15.10 of a temporary tube, which has none, none."""
+    tube("TUBE CREATE tmp fifo TEMPORARY")
+    for name, count in ((b"t", 1), (b"tmp", 0)):
+        flat = tube.value("TUBE HOME", name)
+        assert len(dict(zip(flat[::2], flat[1::2], strict=True))[b"copies"]) == count
+    move_away(tube)
+    lose_home(tube.n, tubes_of(tube.n), tubes_of(tube.n).by_name[b"tmp"], OTHER, 2)
+    assert tube.value("TUBE HOME tmp")[-1] == []
+
+
 def test_ipv6_in_brackets(tube: Door) -> None:
     tube.s.members.by_id[OTHER].host = "fd00::2"
     move_away(tube)

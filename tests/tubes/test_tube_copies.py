@@ -148,6 +148,9 @@ def test_sync_copies() -> None:
     with pytest.raises(TubeError) as e:
         lab.make(0, name=b"u", sync=4)
     assert e.value.text == b"SYNC must be from 1 to the number of nodes, which is 3"
+    with pytest.raises(TubeError) as e:
+        lab.make(0, name=b"u", sync=2, temporary=True)
+    assert e.value.text == b"a temporary tube has no copies: SYNC must be 1"
 
 
 def test_a_rewrite_keeps_copies() -> None:

@@ -277,7 +277,7 @@ def test_others_are_released_at_the_new_home() -> None:
 
 
 def test_a_temporary_tube_moves_without_tasks() -> None:
-    """T18.1 every task of a tube that is not temporary."""
+    """T20.5 The tasks of a temporary tube stay at the node where they were put (T18.1)."""
     lab = HomesLab(2)
     lab.make(0, temporary=True)
     lab.put(0)
@@ -285,7 +285,13 @@ def test_a_temporary_tube_moves_without_tasks() -> None:
     lab.move(0, 1)
     lab.run()
     assert lab.runs_at() == [1]
+    assert lab.take(1) is None
     assert lab.put(1).number >= 1
+    lab.move(1, 0)
+    lab.run()
+    task = lab.take(0)
+    assert task is not None and task.number == 0
+    assert lab.take(0) is None
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -34,7 +34,7 @@ ADVICE = {
     "NOTTAKEN": "this session does not hold the task: another one does, its ttr is over, or it was "
     "taken by a `tuque cli` that has ended; `TUBE PEEK` shows its state",
     "WRONGTUBE": "`TUBE INFO` shows the type of a tube; docs/tubes.md says what each can do",
-    "NOQUORUM": "this node may not run the tube now: wait until it reaches enough others; when they "
+    "NOQUORUM": "this node may not run the tube now: wait until it reaches enough nodes; when they "
     "are lost for good, `tuque tubes home NAME NODE --force`",
     "READONLY": "`CONFIG SET read-only no` lets this node change tubes again",
     "CONFLICT": "another node has this node's id, from a copied directory: stop one of the two",

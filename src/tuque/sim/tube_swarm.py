@@ -41,6 +41,8 @@ def draw_tube(plan: Plan, name: str, c: Random, may_share: bool) -> None:
     options["capacity"] = c.choice([0, 2, 5, 20])
     if plan.nodes > 1 and c.random() < 0.4:
         options["sync"] = c.randint(2, min(3, plan.nodes))
+    if options["temporary"]:
+        options.pop("sync", 0)  # T18.5: it has no copies
     plan.ops.append(Op(0, "tube", options))
     draw_producers(plan, name, home, c)
     draw_workers(plan, name, home, c, may_share)

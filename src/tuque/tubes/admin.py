@@ -33,6 +33,7 @@ from tuque.tubes.errors import (
     OTHER_TYPE,
     TAKEN_TASKS,
     TEMPORARY,
+    TEMPORARY_SYNC,
     UNKNOWN_TYPE,
     TubeError,
 )
@@ -98,6 +99,8 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
     nodes = 1 + count_of(others_of(n))
     if o.sync < 1 or o.sync > nodes:
         raise TubeError(LUA, BAD_SYNC % nodes)
+    if o.sync > 1 and o.temporary:
+        raise TubeError(LUA, TEMPORARY_SYNC)  # T18.5
     if name in t.by_name or is_in_use(n, name):
         raise TubeError(LUA, EXISTS % name)
     return factory

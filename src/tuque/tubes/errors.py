@@ -51,6 +51,7 @@ NODE_READ_ONLY: Final = (
     b"READONLY This node is read-only: CONFIG SET read-only no, or go to another one"
 )
 NOREPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
+TEMPORARY_SYNC: Final = b"a temporary tube has no copies: SYNC must be 1"
 BAD_SYNC: Final = b"SYNC must be from 1 to the number of nodes, which is %d"
 NO_NODE: Final = b"no node of the cluster has that name, or it is not reachable"
 NO_HOME_THERE: Final = b"that node cannot be the home: it is read-only, leaves, or is too old"

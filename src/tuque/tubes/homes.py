@@ -105,6 +105,8 @@ def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
 
     At other nodes than the home what this node itself lacks of what it was told (T18.4).
     """
+    if tube.is_temporary:
+        return []  # T15.10
     if not tube.is_mine:
         missing = tube.told_seq - tube.seq
         return [(n.node_id, missing if missing > 0 else 0, tube.is_complete)]
