@@ -13,7 +13,7 @@ from tuque.core.bus import on_message
 from tuque.core.copies import copy_of
 from tuque.core.events import Events
 from tuque.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
-from tuque.core.msgs import AnyMessage, DelJob, GotAck, Queued, ReplJob, SetAck, Slots
+from tuque.core.msgs import AnyMessage, DelJob, GotAck, NeedJobs, Queued, ReplJob, SetAck, Slots
 from tuque.core.procedures import check
 from tuque.core.readback import Record, decode
 from tuque.core.records import ACK, ACKED_AT, ADD, PEER, REMOVE, Records
@@ -156,6 +156,41 @@ def test_an_external_job_is_acked_where_it_was_added() -> None:
     assert ack(lab, 1, job.id)
     assert [a.id for a in lab.told[0]] == [job.id]
     lab.release(2, 0)
+    lab.pass_ms(3_000)
+    assert lab.holders_of(job.id) == []
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_ack_finds_the_custody(is_fast: bool, is_there: bool) -> None:
+    """A1.7 (cluster) At a copy of an AMO job that has not the custody all nodes but forgotten ones
+    become holders first"""
+    lab = Lab(4)
+    lab.isolate(3)
+    lab.nodes[0].is_leaving = True
+    lab.hold(1, 0)
+    lab.hold(2, 0)
+    job, _ = lab.try_add(0, b"q", replicate=1, retry_s=0)
+    assert job is not None
+    lab.pass_ms(200)  # no answer comes: a second node gets a copy
+    lab.release(1, 0)
+    lab.run()
+    assert lab.states_of(job.id) == [-1, QUEUED, ACTIVE, -1]
+    lab.heal()
+    if not is_there:
+        lab.hold(1, 3)  # on its way when the ack is heard of
+    lab.nodes[3].now_ms = lab.now_ms
+    say(lab, 3, 1, NeedJobs(b"q", 1, True))
+    assert lab.states_of(job.id) == ([-1, -1, ACTIVE, QUEUED] if is_there else [-1, 1, 1, -1])
+    if is_fast:
+        assert on_fastack(lab.nodes[2], job.id)
+    else:
+        assert on_ackjob(lab.nodes[2], job.id)
+    lab.run()
+    if not is_there:
+        lab.release(1, 3)
+        lab.run()
+    assert lab.get(3) == []
     lab.pass_ms(3_000)
     assert lab.holders_of(job.id) == []
 

@@ -6,7 +6,7 @@ What the commands do here; how the other holders of a job hear of it is core/col
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.collect import collect, finish, retire
+from tuque.core.collect import collect, count_all, finish, retire
 from tuque.core.copies import begin, send_async
 from tuque.core.job import ACKED, BODYLESS, WAIT_REPL, Job
 from tuque.core.lease import forget_group
@@ -52,6 +52,7 @@ def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
     was_acked = job.state == ACKED
     if n.events is not None and not was_acked:
         n.events.acked(n.now_ms, job)
+    count_all(n, job)
     if job.holders == 1 and not was_acked:
         retire(n, job)
     else:

@@ -16,6 +16,7 @@ from tuque.core.job import (
     ANNOUNCE_WILL,
     BODYLESS,
     EXTERNAL,
+    IN_TRANSIT,
     LEASED,
     QUEUED,
     WAIT_REPL,
@@ -42,6 +43,7 @@ LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
 
 def retire(n: Node, job: Job) -> None:
     """[A1, A2] The ack is recorded; without other holders its collection is complete at once."""
+    count_all(n, job)
     if job.holders == 1:
         if job.state == WAIT_REPL:
             producer_done(n, job)
@@ -53,6 +55,15 @@ def retire(n: Node, job: Job) -> None:
     if n.records is not None:
         n.records.ack_job(job)
     collect(n, job)
+
+
+def count_all(n: Node, job: Job) -> None:
+    """[A1.7] Who has the custody of this copy is not known here: all nodes count as holders.
+
+    Whoever answers that the job is unknown keeps a tombstone: it cannot arrive there later.
+    """
+    if job.retry_s == 0 and job.flags & IN_TRANSIT:
+        job.holders |= ((1 << i64(len(n.peers))) - 1) & ~n.forgotten
 
 
 def become_acked(n: Node, job: Job) -> None:
@@ -223,6 +234,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
             end_stray(n, job, named)
         return
     if job.state != ACKED:
+        count_all(n, job)
         job.holders |= named  # A4.2
         become_acked(n, job)
         if n.records is not None:
