@@ -6,11 +6,13 @@ import pytest
 from cluster_lab import Lab
 from test_a_stray import stray_ack
 
-from tuque.core.ackgc import on_ackjob
+from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.drain import drain_left
+from tuque.core.holders import tell_holders
 from tuque.core.job import ACKED
-from tuque.core.msgs import Ask, Holders, Left, WillQueue
+from tuque.core.msgs import Ask, Holders, Lack, Left, WillQueue
 from tuque.core.peers import say
+from tuque.core.repair import repair_left
 
 
 def believed(lab: Lab, i: int, id: bytes) -> list[int]:
@@ -39,6 +41,58 @@ def test_holders_that_have_one_node_in_common_are_told(word: str) -> None:
     assert on_ackjob(lab.nodes[1], id)
     lab.run()
     assert lab.states_of(id)[1:] == [-1 if lab.states_of(id)[3] == -1 else ACKED] * 3
+
+
+@pytest.mark.parametrize("word", ["lack", "left", "later"])
+def test_old_news_do_not_bring_a_lost_copy_back(word: str) -> None:
+    """K5.7 A node that said itself within the last 60 s that it has no copy of an ALO job (LACK,
+    LEFT), and that another node names as a holder all the same, becomes one and is asked"""
+    lab = Lab(4)
+    lab.isolate(3)
+    id = lab.add(0, replicate=3, retry_s=100)
+    lab.hold(1, 0)
+    tell_holders(lab.nodes[1], lab.nodes[1].jobs[id], 1 << lab.slot(1, 0))
+    lab.run()
+    on_deljob(lab.nodes[2], id)
+    if word == "lack":
+        say(lab.nodes[0], lab.slot(0, 2), Ask(1, [id], False))
+        say(lab.nodes[2], lab.slot(2, 0), Lack(0, [id]))
+    else:
+        say(lab.nodes[2], lab.slot(2, 0), Left([id]))
+    lab.run()
+    assert believed(lab, 0, id) == [0, 1]
+    if word == "later":
+        lab.pass_ms(60_000)
+    lab.release(1, 0)
+    lab.run()
+    if word == "later":
+        assert believed(lab, 0, id) == [0, 1, 2], "nobody speaks of what was so long ago"
+        return
+    assert repair_left(lab.nodes[0]) == 1, "two copies of three"
+    lab.heal()
+    lab.pass_ms(15_000)
+    assert lab.holders_of(id) == [0, 1, 3]
+    assert believed(lab, 0, id) == [0, 1, 3]
+    assert repair_left(lab.nodes[0]) == 0
+
+
+def test_a_copy_that_came_again_is_believed() -> None:
+    """K5.7 becomes one and is asked as in K5.2"""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3, retry_s=100)
+    say(lab.nodes[2], lab.slot(2, 0), Left([id]))  # and yet it has one
+    lab.hold(0, 2)
+    lab.run()
+    assert believed(lab, 0, id) == [0, 1]
+    assert repair_left(lab.nodes[0]) == 1
+    tell_holders(lab.nodes[1], lab.nodes[1].jobs[id], 1 << lab.slot(1, 0))
+    lab.run()
+    assert believed(lab, 0, id) == [0, 1, 2]
+    assert repair_left(lab.nodes[0]) > 0, "it was asked"
+    lab.release(0, 2)
+    lab.pass_ms(5_000)
+    assert repair_left(lab.nodes[0]) == 0
+    assert [n.losses.repaired for n in lab.nodes] == [0, 0, 0]
 
 
 def test_two_that_know_the_same_say_nothing() -> None:

@@ -107,7 +107,8 @@ def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
     A drain waits for the answer to its question (K7.2): it may have told the node, before it
     asked, to drop this very copy as one too many.
     """
-    if len(n.losses.short) > 0 or len(n.losses.walks) > 0:
+    state = n.losses
+    if len(state.short) > 0 or len(state.walks) > 0 or len(state.gone) > 0:
         on_there(n, slot, ids)
 
 

@@ -16,6 +16,7 @@ from tuque.core.announce import deny
 from tuque.core.asking import ask
 from tuque.core.collect import collect_if_complete
 from tuque.core.external import on_offer_left
+from tuque.core.holders import note_gone
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -86,6 +87,7 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
                 collect_if_complete(n, job)
             continue
         lose_copy(n, job, slot)
+        note_gone(n, slot, job)
         if job.retry_s == 0:
             settle(n, slot, id)
             on_offer_left(n, slot, job)

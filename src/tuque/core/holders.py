@@ -3,14 +3,21 @@
 A holder that another does not know of would keep its copy when the job is over.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from tuque.core.announce import TOMB_MS
+from tuque.core.asking import ask
 from tuque.core.collect import collect
 from tuque.core.job import ACKED, WAIT_REPL, Job
+from tuque.core.losses import Gone
 from tuque.core.msgs import Holders, SetAck
 from tuque.core.node import Node
 from tuque.core.peers import introduce, say, slots_of, translate
+
+GONE_MS: Final = 60_000  # longer than a message can be on its way
+GONE_MAX: Final = 100_000
 
 
 def join_holders(n: Node, job: Job, holders: i64) -> bool:
@@ -24,9 +31,55 @@ def join_holders(n: Node, job: Job, holders: i64) -> bool:
     return True
 
 
+def hear_holders(n: Node, slot: i64, job: Job, told: i64) -> bool:
+    """Another node names holders, perhaps itself too; True when some were new.
+
+    One that has said itself that it has no copy is asked: what is told of it may be older (K5.7).
+    """
+    bit: i64 = 1 << slot
+    new = told & ~job.holders & ~bit
+    if told & bit:
+        is_back(n, slot, job.id)
+    if not join_holders(n, job, told):
+        return False
+    if job.state != ACKED:
+        for other in slots_of(new & gone_from(n, job.id) & ~n.forgotten):
+            ask(n, other, job.id, False)  # K5.7
+    return True
+
+
+def note_gone(n: Node, slot: i64, job: Job) -> None:
+    """[K5.7] The node says itself that it has no copy of the job."""
+    if job.retry_s == 0 or job.state == WAIT_REPL:
+        return
+    state = n.losses
+    gone = Gone(gone_from(n, job.id) | 1 << slot, n.now_ms + GONE_MS)
+    state.gone.pop(job.id, None)
+    state.gone[job.id] = gone
+    for old in state.gone:
+        if state.gone[old].until_ms <= n.now_ms or len(state.gone) > GONE_MAX:
+            del state.gone[old]
+        break
+
+
+def gone_from(n: Node, id: bytes) -> i64:
+    """[K5.7] The nodes that said lately that they have no copy of the job."""
+    gone = n.losses.gone.get(id)
+    return gone.nodes if gone is not None and gone.until_ms > n.now_ms else 0
+
+
+def is_back(n: Node, slot: i64, id: bytes) -> None:
+    """[K5.7] The node says itself that it has a copy of the job."""
+    if len(n.losses.gone) > 0:
+        gone = n.losses.gone.get(id)
+        if gone is not None:
+            gone.nodes &= ~(1 << slot)
+
+
 def learn_holder(n: Node, job: Job, slot: i64) -> None:
     """[K5.6] A node turns out to have a copy: those that may not know of each other are told."""
     others = job.holders & ~1
+    is_back(n, slot, job.id)
     if join_holders(n, job, 1 << slot) and others and job.retry_s > 0 and job.state != ACKED:
         tell_holders(n, job, others | 1 << slot)
 
@@ -43,7 +96,7 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
     job = n.jobs.get(m.id)
     if job is not None:
         told = translate(n, slot, m.holders)
-        is_new = join_holders(n, job, told)
+        is_new = hear_holders(n, slot, job, told)
         if job.state == ACKED:
             if is_new:
                 collect(n, job)

@@ -72,6 +72,15 @@ class Short:
 
 
 @final
+class Gone:
+    """Who said of a job, not long ago, that it has no copy (K5.7)."""
+
+    def __init__(self, nodes: i64, until_ms: i64) -> None:
+        self.nodes = nodes
+        self.until_ms = until_ms
+
+
+@final
 class Leave:
     """A job that a leaving node gives away."""
 
@@ -101,6 +110,7 @@ class Losses:
         self.budget: i64 = 0  # copies that may still be sent in it
         self.budget_bytes: i64 = 0
         self.repaired: i64 = 0  # copies sent by repair since the start
+        self.gone: dict[bytes, Gone] = {}  # by job, what was said last at the end
         self.leaves: dict[bytes, Leave] = {}
         self.leave_ids: list[bytes] = []  # jobs of this round of leaving
         self.leave_pos: i64 = 0

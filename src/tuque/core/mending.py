@@ -15,6 +15,7 @@ from mypy_extensions import i64
 
 from tuque.core.asking import ask
 from tuque.core.copies import as_message
+from tuque.core.holders import gone_from
 from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.losses import Short
 from tuque.core.msgs import REPAIR, ReplJob
@@ -48,7 +49,10 @@ def gain_copy(n: Node, job: Job, short: Short, slot: i64) -> None:
 
 def live_holders(n: Node, job: Job) -> i64:
     """The holders that are believed to have a copy for good reason."""
-    return job.holders & ~n.losses.unsure & ~n.forgotten
+    live = job.holders & ~n.losses.unsure & ~n.forgotten
+    if len(n.losses.gone) > 0:
+        live &= ~gone_from(n, job.id)  # K5.7
+    return live
 
 
 def is_repairable(job: Job) -> bool:

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.announce import TOMB_MS, deny
 from tuque.core.asking import answered, ask, ask_some, on_all_answered, stop_asking
 from tuque.core.collect import collect, doubt, forget_tombs
-from tuque.core.holders import learn_holder
+from tuque.core.holders import gone_from, is_back, learn_holder, note_gone
 from tuque.core.job import (
     ACKED,
     EXTERNAL,
@@ -150,6 +150,7 @@ def lose_copy(n: Node, job: Job, slot: i64) -> None:
     bit: i64 = 1 << slot
     if job.holders & bit == 0:
         return
+    is_news = gone_from(n, job.id) & bit == 0  # it counted as a copy (K5.7)
     job.holders &= ~bit
     if job.state == WAIT_REPL:
         job.confirmed &= ~bit
@@ -164,7 +165,7 @@ def lose_copy(n: Node, job: Job, slot: i64) -> None:
         return
     examine(n, job)
     short = n.losses.short.get(job.id)
-    if short is not None:
+    if short is not None and (is_news or short.targets & bit):
         short.targets &= ~bit
         short.asked &= ~bit
         if short.targets == 0 and short.at_ms != 0:
@@ -210,6 +211,7 @@ def on_lack(n: Node, slot: i64, m: Lack) -> list[bytes]:
         if short is not None:
             short.refused |= 1 << slot
         lose_copy(n, job, slot)
+        note_gone(n, slot, job)
     there = answered(n, slot, m)
     on_there(n, slot, there)
     return there
@@ -222,6 +224,9 @@ def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
         if walk.slot == slot and walk.kind == STRIP:
             for id in ids:
                 walk.spared[id] = None
+    if len(state.gone) > 0:
+        for id in ids:
+            is_back(n, slot, id)
     if len(state.short) > 0:
         for id in ids:
             short = state.short.get(id)

@@ -18,7 +18,7 @@ from tuque.core.announce import deny, jitter_behind_ms, set_due
 from tuque.core.copies import as_message, end_earlier, job_of
 from tuque.core.deliver import demand_of
 from tuque.core.hearsay import known_job, put_off
-from tuque.core.holders import join_holders
+from tuque.core.holders import hear_holders
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, Job
 from tuque.core.msgs import CUSTODY, GotJobs, Left, Moved, ReplJob, SetAck, YourJobs
 from tuque.core.node import Node
@@ -146,7 +146,7 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
         return 0
     if known_job(n, slot, m.id) is None:
         return 0
-    join_holders(n, job, translate(n, slot, m.holders))
+    hear_holders(n, slot, job, translate(n, slot, m.holders))
     end_earlier(n, job, m)
     if is_shut:
         answer.refused.append(m.id)
@@ -303,5 +303,5 @@ def on_moved(n: Node, slot: i64, m: Moved) -> None:
     """[F4] ON RECV MOVED: another node serves the job; its holders are learned (F4.1)."""
     job = known_job(n, slot, m.id)
     if job is not None:
-        join_holders(n, job, translate(n, slot, m.holders))
+        hear_holders(n, slot, job, translate(n, slot, m.holders))
         put_off(n, job, n.now_ms + m.left_ms + jitter_behind_ms(n))
