@@ -16,6 +16,8 @@ from tuque.core.procedures import enqueue, register, remove
 from tuque.sim import shell
 from tuque.sim.checkers import transits_over
 from tuque.sim.cluster import Cluster
+from tuque.sim.history import OK, OPEN, REFUSED
+from tuque.sim.leasing import Held, Pass
 from tuque.sim.plan import Op, Plan
 from tuque.sim.seeds import run_plan
 from tuque.store.writer import Journal
@@ -211,3 +213,20 @@ def test_a_job_that_went_on_at_the_end_of_the_load_was_on_the_disk(
     assert [len(arrived) for arrived in found].count(1) == 1
     monkeypatch.setattr(shell, "transits_over", lambda _: {})
     assert "not-on-disk" in run_plan(moving_plan()).rules()
+
+
+@pytest.mark.parametrize(("outcome", "count"), [(OK, 1), (OPEN, 0), (REFUSED, 0)])
+def test_a_job_whose_adding_may_fail_may_leave_its_batch(outcome: str, count: int) -> None:
+    """R5.2 DELJOB goes to every holder, to one that is not linked when it is linked again, and the
+    record is unregistered with cause add-failed."""
+    cluster = Cluster(Plan(seed="commit", nodes=1))
+    judge, m = cluster.leasing, cluster.machines[0]
+    add = cluster.history.new_add(b"q", 20, m.name)
+    add.id, add.outcome, add.ttl_s = b"D-1", outcome, 60
+    cluster.history.by_id[add.id] = add
+    held = judge.held[m.name, b"g", 1] = Held(10_000_000, 1)
+    judge.epochs[m.name, b"g"] = 1
+    held.known[1] = {add.id: None}
+    held.passes[1, 0] = Pass(m.name, b"g", 1, 1, 0, 1, False)
+    held.passes[1, 0].rows[add.id] = (add.queue, add.body, 1)
+    assert len(judge.on_commit_asked(m, b"g", 1, 1).sure) == count

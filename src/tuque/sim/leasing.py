@@ -284,10 +284,14 @@ class Leasing:
         return c
 
     def note_ask(self, c: Commit, held: Held, add: Add, number: int) -> None:
-        """A job that the COMMIT acks if it is still of the batch."""
+        """A job that the COMMIT acks if it is still of the batch.
+
+        One whose ADDJOB is not answered with its id may be taken back from all nodes (R5.2).
+        """
         ask = Ask("COMMIT", self.world.now_us, c.lease[0])
         reads = [p for (seq, _), p in held.passes.items() if seq == number and add.id in p.rows]
-        is_own = bool(reads) and not add.asks and not self.cluster.watcher.is_over(add)
+        is_own = bool(reads) and not add.asks and add.outcome == OK
+        is_own = is_own and not self.cluster.watcher.is_over(add)
         if is_own and self.is_sure(c.lease, reads[0].asked_us):
             c.sure.append((add, ask))
         add.asks.append(ask)
