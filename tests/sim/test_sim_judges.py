@@ -230,3 +230,32 @@ def test_a_job_whose_adding_may_fail_may_leave_its_batch(outcome: str, count: in
     held.passes[1, 0] = Pass(m.name, b"g", 1, 1, 0, 1, False)
     held.passes[1, 0].rows[add.id] = (add.queue, add.body, 1)
     assert len(judge.on_commit_asked(m, b"g", 1, 1).sure) == count
+
+
+def forgetful_plan(*, is_set: bool) -> Plan:
+    """n0 alone knows of an ack when its power goes; n1 comes back with the job."""
+    plan = Plan(seed="acks", nodes=2, chaos_ms=12_000, policy="always", is_faultless=False)
+    add = {"client": "p", "node": 1, "queue": "q", "retry": 1, "ttl": 60, "repl": 2}
+    plan.ops = [
+        Op(100, "add", add),
+        Op(1_000, "crash", {"node": 1, "how": "kill", "back": "disk", "down_ms": 4_000}),
+        Op(
+            1_500,
+            "worker",
+            {"client": "w", "node": 0, "queues": ["q"], "for_ms": 2_500, "work_ms": 50},
+        ),
+        Op(4_500, "crash", {"node": 0, "how": "power", "back": "disk", "down_ms": 3_000}),
+    ]
+    if is_set:
+        plan.ops.append(Op(500, "clock", {"node": 0, "jump_ms": 3_600_000}))
+    return plan
+
+
+@pytest.mark.parametrize(("is_set", "times"), [(False, 1), (True, 2)])
+def test_a_clock_that_was_set_may_end_the_record_of_an_ack(*, is_set: bool, times: int) -> None:
+    """J5.8 Time that the machine was off counts, as its clock tells it when it is on again."""
+    clusters: list[Cluster] = []
+    assert run_plan(forgetful_plan(is_set=is_set), tweak=clusters.append).rules() == []
+    add = clusters[0].history.adds[b"<0>"]
+    assert len(add.deliveries) == times and add.acked_us()
+    assert bool(add.ack_excuse) == is_set

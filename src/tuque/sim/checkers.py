@@ -156,6 +156,8 @@ class Watcher:
         `arrived` came from the disk, too, and went on with the end of the load: another node
         had said meanwhile that it has it (F3.5).
         """
+        if machine.is_off and machine.clock.jumps:
+            self.end_acks(machine, shell)
         machine.is_off = False
         self.cluster.tubing.on_loaded(machine, shell)
         for id in machine.kept:
@@ -166,6 +168,14 @@ class Watcher:
                 add.excuse = "the clock was set while the node was down"
             else:
                 self.history.find("not-on-disk", f"{add.token!r} was not loaded from the disk")
+
+    def end_acks(self, machine: Machine, shell: Shell) -> None:
+        """Records of acks end as jobs do: a clock that was set may have ended the last (J5.8)."""
+        for add in self.history.adds.values():
+            if add.id and add.asked_for(*ENDED):
+                knows = shell.knows_ack(add.id)
+                if not knows and not any(m.knows_ack(add.id) for m in self.cluster.machines):
+                    add.ack_excuse = f"{machine.name} was the last to know, and its clock was set"
 
     def add_of(self, id: bytes, job: Job) -> Add | None:
         """What a client asked for that became this job."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tuque.core.job import ACKED, EXTERNAL, IN_TRANSIT, WAIT_REPL
 from tuque.core.node import Node
-from tuque.core.tombs import OPEN, OVER
 from tuque.sim.clock import MachineClock
 from tuque.sim.disk import PATH, SimDisk
 from tuque.sim.network import End
@@ -282,11 +281,4 @@ class Machine:
 
     def knows_ack(self, id: bytes) -> bool:
         """Whether the process knows that the job is acked."""
-        if self.shell is None:
-            return False
-        n = self.shell.n
-        job = n.jobs.get(id)
-        if job is not None:
-            return job.state == ACKED
-        bucket = n.tombs.ids.get(id)
-        return bucket is not None and bucket.kind in (OVER, OPEN)
+        return self.shell is not None and self.shell.knows_ack(id)

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final, cast
 import hiredis
 
 from tuque.core.deliver import serve_ready
+from tuque.core.job import ACKED
 from tuque.core.node import Node
 from tuque.core.procedures import FAR, check, on_memory_level
 from tuque.core.records import Records
 from tuque.core.restore import after_load
 from tuque.core.timers import next_timer_ms, tick
+from tuque.core.tombs import OPEN, OVER
 from tuque.server.clients import Client
 from tuque.server.config import Config, load
 from tuque.server.dispatch import execute, tell_wakes
@@ -443,6 +445,14 @@ class Shell:
         if journal.load_some(self.n, LOAD_RECORDS):
             self.on_loaded()
         self.wake(self.machine.load_us)
+
+    def knows_ack(self, id: bytes) -> bool:
+        """Whether the job is acked, as the node knows."""
+        job = self.n.jobs.get(id)
+        if job is not None:
+            return job.state == ACKED
+        bucket = self.n.tombs.ids.get(id)
+        return bucket is not None and bucket.kind in (OVER, OPEN)
 
     def check(self) -> None:
         """Every invariant of the node's tables. Raises AssertionError."""
