@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import tuque.core.job
+from tuque.sim.cluster import Cluster
 from tuque.sim.home_flaws import (
     HOME_FLAWS,
     HOME_RULES,
@@ -109,6 +110,25 @@ def test_a_tube_that_all_forgot_comes_back_from_an_old_disk() -> None:
     outcome = run_plan(order(plan))
     assert outcome.findings == []
     assert outcome.counts["tubes loaded"] == 1
+
+
+def test_a_tube_that_was_on_its_way_when_its_home_ended_does_not_begin_at_the_next() -> None:
+    """T21.3: "Numbers go on 1,000,000 above the highest known", also if nobody knew the tube."""
+    plan = three_homes(1)
+    plan.seed, plan.policy, plan.faults = "on its way", "off", ["kill"]
+    plan.ops.append(Op(4_000, "tube_forcer", {
+        "client": "f", "tube": "t0", "node": 1, "for_ms": 9_000, "kill": "kill",
+        "down_ms": 9_000, "wait_ms": 500,
+    }))  # fmt: skip
+
+    def forget(cluster: Cluster) -> None:
+        lines = cluster.tubing.facts[b"t0"].lines
+        assert lines and "n0" not in cluster.net.listeners
+        lines.clear()
+
+    outcome = run_plan(order(plan), tweak=lambda c: c.world.at(12_200_000, lambda: forget(c)))
+    assert outcome.findings == []
+    assert outcome.counts["failovers answered"] == 1
 
 
 @pytest.mark.parametrize("type", TYPES)

@@ -107,8 +107,9 @@ class Tubing:
             if facts.lines and self.cluster.plan.is_faultless:
                 self.find("tube-home", f"{facts.name} was made again at {machine.name} (T17.5)")
             facts.lines[ident_of(tube)] = line
-            # All had forgotten it, and an old disk brought it back: it does not begin here.
-            is_fresh = ident_of(tube) not in facts.loaded
+            # All had forgotten it, but not an old disk, or a message on its way: it does not begin
+            # here. A node that makes a tube is its first home (T17.1).
+            is_fresh = tube.epoch == 1 and ident_of(tube) not in facts.loaded
         mirror = Mirror(facts, line, tube, self.world.now_us, self.find, is_fresh)
         earlier = self.mirrors.get((machine.name, facts.key))
         if earlier is not None and earlier.epoch == mirror.epoch:
