@@ -25,8 +25,9 @@ BEAT_MS = 500
 class HomesLab(Lab):
     """A lab whose nodes have tubes, and say heartbeats while time passes."""
 
-    def __init__(self, count: int, has_journal: bool = False) -> None:
+    def __init__(self, count: int, has_journal: bool = False, shift_tasks: int = 2000) -> None:
         self.slow: set[int] = set()  # nodes whose disk syncs nothing
+        self.shift_tasks = shift_tasks  # that go in and out in one turn (T19.6)
         super().__init__(count, has_journal)
 
     def born(self, i: int) -> Node:
@@ -37,7 +38,7 @@ class HomesLab(Lab):
             for b in range(len(self.nodes)):
                 if b != i:
                     n.others |= 1 << slot_for(n, name_of(b))
-        tubes_of(n)
+        tubes_of(n).shift_tasks = self.shift_tasks
         if self.journals:
             self.journals[i].load(n)
         self.is_blank[i] = not n.remembers

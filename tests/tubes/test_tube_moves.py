@@ -298,7 +298,7 @@ def test_a_temporary_tube_moves_without_tasks() -> None:
 def test_homes_move_under_load(seed: int) -> None:
     """T20.4 Two nodes are never RUNNING for one tube; T20.5 every task keeps what it has."""
     rng = random.Random(seed)
-    lab = HomesLab(3, has_journal=seed % 2 == 0)
+    lab = HomesLab(3, has_journal=seed % 2 == 0, shift_tasks=rng.choice([1, 3, 2000]))
     lab.make(rng.randrange(3), rng.choice([b"fifo", b"fifottl", b"utube", b"utubettl"]))
     lab.live(1000)
     known: dict[int, bytes] = {}

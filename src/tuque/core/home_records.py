@@ -22,6 +22,7 @@ MINE: Final = 1  # flags: this node is the home, and has the tasks
 COMPLETE: Final = 2  # the copy has all tasks
 OWED: Final = 4  # it was given to a home that has not said yet that it is
 GONE: Final = 8  # the tube was dropped
+FOREIGN: Final = 16  # this node is the home, and tasks still say who holds them at the last one
 
 HOME_FIXED: Final = 125
 HOLDER_FIXED: Final = 28

@@ -90,6 +90,10 @@ class Policy:
         """Drop everything (S7.1)."""
         raise AssertionError("no policy")
 
+    def is_counted(self, q: Queue) -> bool:
+        """Whether the queue's length tells how many of its jobs are queued."""
+        raise AssertionError("no policy")
+
     def check(self, n: Node) -> None:
         """Assert that all tables agree (`DEBUG CHECK`)."""
         raise AssertionError("no policy")

@@ -38,6 +38,7 @@ class Plan(msgspec.Struct):
     rates_ppm: list[int] = []
     holes: bool = False
     is_faultless: bool = True
+    shift_tasks: int = 2_000  # of tubes, that go in and out at homes in a turn
     check_every: int = 20  # turns between two looks at a node's tables
     faults: list[str] = []  # kinds that are on
     ops: list[Op] = []

@@ -68,6 +68,8 @@ class Tubing:
     def on_turn(self, machine: Machine, shell: Shell) -> None:
         """Play again what changed in this turn."""
         t = tubes_on(shell.n)
+        if t is not None:
+            t.shift_tasks = self.cluster.plan.shift_tasks
         if t is None or shell.s.is_loading:
             return
         for name, facts in self.facts.items():
@@ -111,6 +113,7 @@ class Tubing:
             # here. A node that makes a tube is its first home (T17.1).
             is_fresh = tube.epoch == 1 and ident_of(tube) not in facts.loaded
         mirror = Mirror(facts, line, tube, self.world.now_us, self.find, is_fresh)
+        mirror.begin_ms = int(shell.n.now_ms)
         earlier = self.mirrors.get((machine.name, facts.key))
         if earlier is not None and earlier.epoch == mirror.epoch:
             mirror.earlier = earlier

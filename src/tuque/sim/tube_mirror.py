@@ -112,6 +112,7 @@ class Mirror:
         self.next_number = 0 if is_fresh else int(tube.next_number)
         self.counts: dict[bytes, int] = {}
         self.now_ms = 0  # of the node, at the end of its last turn
+        self.begin_ms = 0  # of the node, when it was first seen to run
         self.due_ms = FAR_MS  # a task comes back by itself then
         self.has_first = True  # somebody could have a task, or nobody has looked
         self.vain_ms = 0  # since then somebody waits though there is a task
@@ -344,7 +345,12 @@ class Mirror:
         self.has_first = self.first(0) is not None
 
     def overdue(self, now_ms: int) -> list[Seen]:
-        """Tasks that should have come back by themselves by now (T6.3, T6.4)."""
+        """Tasks that should have come back by themselves by now (T6.3, T6.4).
+
+        What was due before the tube ran is due when it runs (T19.2).
+        """
+        if self.begin_ms >= now_ms - LATE_MS:
+            return []
         return [
             one for one in self.tasks.values()
             if one.status in (TAKEN, DELAYED) and 0 < one.until_ms < now_ms - LATE_MS

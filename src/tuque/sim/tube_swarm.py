@@ -23,6 +23,7 @@ def draw_tubes(plan: Plan, c: Random) -> None:
     may_share = c.random() < 0.4
     for i in range(c.choice([1, 1, 2])):
         draw_tube(plan, f"t{i}", c, may_share)
+    plan.shift_tasks = c.choice([1, 1, 3, 10, 2_000])
 
 
 def draw_tube(plan: Plan, name: str, c: Random, may_share: bool) -> None:

@@ -36,6 +36,7 @@ from tuque.tubes.follower import INIT
 from tuque.tubes.moves import on_home_told
 from tuque.tubes.replica import ask_copies, remove_copies
 from tuque.tubes.running import lose_home, send_away
+from tuque.tubes.shifting import put_all_away
 from tuque.tubes.states import record_tube
 from tuque.tubes.tube import Tube
 
@@ -84,6 +85,7 @@ def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
     if tube.is_mine:
         lose_home(n, t, tube, tube.home, tube.epoch)
     send_away(n, t, tube)
+    put_all_away(n, t, tube)
     remove_copies(n, t, tube)
     leave_tube(n, t, tube)
     if n.records is not None:

@@ -25,6 +25,7 @@ PUT_BYTES: Final = 500  # of a put that waits, beside its body
 PUT_ENDS_STALE: Final = 1024  # ends of puts that are over, kept before a look for them
 FOR_EVER: Final = 0
 BEATS: Final = 64
+SHIFT_TASKS: Final = 2_000  # that take their places at a home, or leave them, in one turn
 BUILT_IN: Final[dict[bytes, Callable[[], Driver]]] = {
     b"fifo": Fifo,
     b"fifottl": FifoTtl,
@@ -150,6 +151,9 @@ class Tubes(Policy):
         self.changes_lost: i64 = 0  # of homes that were overtaken (T21.4)
         self.homes_moved: i64 = 0  # planned switchovers from here
         self.wish: i64 = 0  # the newest that the journal was asked to grant
+        self.shifting: list[Tube] = []  # their tasks are on the way (T19.6)
+        self.shift_tasks: i64 = SHIFT_TASKS
+        self.shift_room: i64 = SHIFT_TASKS  # what is left of that in this turn
         self.owing: list[tuple[Tube, int]] = []  # given away, and the slot has not heard of it
         self.pending: list[Tube] = []  # wait for that
         self.flags_changed = False  # of this node: others are to be told

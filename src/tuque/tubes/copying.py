@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.home_records import COMPLETE, MINE, OWED, HomeRecord, tell_tube_home
+from tuque.core.home_records import COMPLETE, FOREIGN, MINE, OWED, HomeRecord, tell_tube_home
 from tuque.core.msgs import TubeCopy, TubeGot
 from tuque.core.node import Node
 from tuque.core.peers import say
@@ -90,6 +90,8 @@ def record_home(records: Records, tube: Tube) -> None:
     r.maker = tube.maker
     r.home = tube.home
     r.flags = MINE if tube.is_mine else 0
+    if tube.is_mine and not tube.is_local:
+        r.flags |= FOREIGN
     if tube.is_complete:
         r.flags |= COMPLETE
     if tube.is_owed:

@@ -51,8 +51,11 @@ def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver
 
 def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
     """The driver is the tube's and knows its tasks, as after a start."""
+    is_out = tube.shift is not None and not tube.shift.is_in  # T19.6
     for task in tube.tasks.values():
         task.listed &= 0xFF ^ DRIVER_BITS  # it stood in an order that is no more
+        if is_out:
+            continue
         if task.status == READY:
             driver.enter(task)
         elif task.status == TAKEN:

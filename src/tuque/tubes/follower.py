@@ -4,6 +4,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.core.task import Task
+
 # states of a tube at a node (T19)
 INIT: Final = 0
 STARTUP: Final = 1
@@ -59,6 +61,19 @@ class Held:
     def __init__(self, uuid: bytes, user: bytes) -> None:
         self.uuid = uuid
         self.user = user
+
+
+@final
+class Shift:
+    """The tasks of a tube are on their way into the tables of its home, or out of them (T19.6)."""
+
+    def __init__(self, numbers: list[int], is_in: bool) -> None:
+        self.numbers = numbers  # of those that go, in their order
+        self.is_in = is_in
+        self.is_settled = False  # in: who holds what is known, and copies become tasks
+        self.pos: i64 = 0
+        self.taken: list[Task] = []  # in: copies that are TAKEN, found so far
+        self.orphans: list[Task] = []  # in: TAKEN by a session that is over
 
 
 @final

@@ -4,7 +4,7 @@ from mypy_extensions import i64
 
 from tuque.core.node import Node
 from tuque.tubes.book import Tubes
-from tuque.tubes.follower import RUNNING
+from tuque.tubes.follower import RUNNING, STARTUP
 from tuque.tubes.replica import HELD_BYTES, copy_bytes
 from tuque.tubes.tube import Tube
 
@@ -17,6 +17,7 @@ def check_homes(n: Node, t: Tubes) -> i64:
         used += check_home(n, t, tube)
         count += len(tube.copies)
         assert name not in t.dropped or not is_gone(t, tube), "a tube that was dropped"
+        assert (tube.shift is not None) == (tube in t.shifting), "tasks that do not go on"
         assert not tube.is_changed or tube in t.changed, "change that nobody tells"
     assert count == len(t.copies_by_id), "copies by job id"
     return used
@@ -33,6 +34,7 @@ def check_home(n: Node, t: Tubes, tube: Tube) -> i64:
     used: i64 = HELD_BYTES * len(tube.held)
     for number, task in tube.copies.items():
         assert task.number == number, "number of a copy"
+        assert number not in tube.tasks, "a copy is a task"
         assert task.id not in n.jobs, "a copy is a job"
         assert task.slot < 0, "timer of a copy"
         assert t.copies_by_id.get(task.id) is task, "copy that its job id does not show"
@@ -41,8 +43,11 @@ def check_home(n: Node, t: Tubes, tube: Tube) -> i64:
         assert tube.is_mine and tube.home == n.node_id, "it runs, and is not at home"
         assert len(tube.copies) == 0, "copies of a tube that runs"
         assert tube.move is None, "it runs and moves"
-    else:
+        assert tube.shift is None, "it runs, and tasks are on their way"
+    elif tube.shift is None:
         assert len(tube.tasks) == 0, "tasks of a tube that does not run"
+    elif tube.shift.is_in:
+        assert tube.is_mine and tube.state == STARTUP, "tasks on their way in"
     if tube.is_mine:
         assert tube.home == n.node_id, "home elsewhere"
     if tube.trail_end == tube.seq:

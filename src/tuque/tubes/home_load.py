@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.home_records import (
     COMPLETE,
+    FOREIGN,
     GONE,
     MINE,
     OWED,
@@ -78,8 +79,9 @@ class HomeLog:
             tube.is_mine = r.flags & MINE != 0 and r.home == n.node_id
             tube.is_complete = r.flags & COMPLETE != 0
             tube.is_owed = r.flags & OWED != 0
-        tube.is_local = tube.is_mine
-        tube.state = RUNNING if tube.is_mine and is_alone(n) else INIT
+        is_foreign = r is not None and r.flags & FOREIGN != 0
+        tube.is_local = tube.is_mine and not is_foreign  # T20.5
+        tube.state = RUNNING if tube.is_local and is_alone(n) else INIT
         for number, held in self.held.get(tube.name, {}).items():
             hold(t, tube, number, held.uuid, held.user)
 
@@ -111,6 +113,8 @@ def restore_copy(t: Tubes, tube: Tube, task: Task) -> bool:
         return False
     if tube.next_number <= task.number:
         tube.next_number = task.number + 1
+    if tube.is_local and task.owner != 0:
+        tube.owners[task.owner] = None
     keep_copy(t, tube, task)
     return True
 

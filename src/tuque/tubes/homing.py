@@ -41,7 +41,8 @@ from tuque.tubes.moves import (
     step_move,
 )
 from tuque.tubes.replica import on_copy
-from tuque.tubes.running import is_granted, start, wait_here
+from tuque.tubes.running import is_granted, start, step_shifts, wait_here
+from tuque.tubes.shifting import turn_back
 from tuque.tubes.states import reserve_tokens
 from tuque.tubes.tube import Tube
 
@@ -181,6 +182,7 @@ def homes_tick(n: Node, t: Tubes) -> None:
     """[T19] Look at homes when something changed that they depend on, or it is time."""
     if n.is_loading:
         return
+    t.shift_room = t.shift_tasks
     if n.round != t.round or t.must_look:
         renew_lease(n, t)
     is_expired = n.now_ms > t.lease_ms
@@ -191,6 +193,8 @@ def homes_tick(n: Node, t: Tubes) -> None:
         look_at_pending(n, t)
     if t.must_look or t.look_ms <= n.now_ms:
         look_at_homes(n, t)
+    if len(t.shifting) > 0:
+        step_shifts(n, t)
 
 
 def homes_next_ms(n: Node, t: Tubes) -> i64:
@@ -198,7 +202,7 @@ def homes_next_ms(n: Node, t: Tubes) -> i64:
     if n.is_loading:
         return FAR  # `homes_loaded` looks at them
     now_ms = n.now_ms
-    if t.must_look or n.round != t.round:
+    if t.must_look or n.round != t.round or len(t.shifting) > 0:
         return now_ms
     if (now_ms > t.lease_ms) != t.is_expired:
         return now_ms
@@ -275,7 +279,10 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
             wait_here(n, t, tube)  # T19.3
         return
     if not may_run:
+        turn_back(t, tube)
         return
+    if tube.shift is not None:
+        return  # T19.6: looked at again when all are out, runs when all are in
     if tube.run_ms == 0 and not knows_enough(n, t, tube):
         return
     if tube.run_ms != 0 and not may_run_forced(n, tube):

@@ -176,7 +176,11 @@ class TubePolicy(Tubes):
 
     def on_timer(self, n: Node, task: Task) -> None:
         """The task's instant has come."""
-        on_task_timer(n, self, self.tube_of(task), task)
+        tube = self.tube_of(task)
+        if tube.state == RUNNING:
+            on_task_timer(n, self, tube, task)
+        else:
+            n.wheel.set(task, n.now_ms, n.now_ms)  # T19.6: again, until it runs
 
     def tick(self, n: Node) -> None:
         """Overdue tasks, sessions without connections, puts that found no room."""
@@ -253,6 +257,11 @@ class TubePolicy(Tubes):
                     count += 1
         return count
 
+    def is_counted(self, q: Queue) -> bool:
+        """Whether the queue has all that the table of jobs says of it; not on the way out."""
+        assert isinstance(q, Tube)
+        return q.shift is None or q.shift.is_in
+
     def check(self, n: Node) -> None:
         """Assert that tubes, sessions and tasks agree (T3.4, T7.1, T8.4, T11.3)."""
         held: i64 = 0
@@ -291,9 +300,19 @@ def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
     counts = {READY: 0, TAKEN: 0, DELAYED: 0, BURIED: 0}
     held: i64 = 0
     taken: list[Task] = []
+    is_out = tube.shift is not None and not tube.shift.is_in  # T19.6
     for number, task in tube.tasks.items():
         assert task.number == number < tube.next_number, "number of a task"
         assert n.jobs.get(task.id) is task, "task is no job"
+        if tube.shift is not None and task.owner != 0:
+            session = t.sessions.get(task.owner)
+            if session is None:
+                assert is_out or task in tube.shift.orphans, "holder that is over"
+                held -= 1
+        if is_out:
+            if task.owner != 0:
+                held += 1
+            continue
         counts[task.status] += 1
         assert task.state == state_of(i64(task.status)), "state and status"
         if task.status == TAKEN:
@@ -301,7 +320,8 @@ def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
             assert 0 < task.token <= t.token, "token of a take"
             if task.owner != 0:
                 held += 1
-                assert task.id in t.sessions[task.owner].taken, "holder does not know"
+                if tube.shift is None:
+                    assert task.id in t.sessions[task.owner].taken, "holder does not know"
         else:
             assert task.owner == 0, "holder of a task that nobody took"
         if task.status == READY or task.status == BURIED:

@@ -43,6 +43,7 @@ from tuque.tubes.running import (
     stop,
     wait_here,
 )
+from tuque.tubes.shifting import turn_back
 from tuque.tubes.states import RESERVE, record_tube, reserve_tokens
 from tuque.tubes.tube import Tube
 
@@ -84,6 +85,7 @@ def begin_move(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i6
     tube.move = Move(slot, node_id, client, serial, n.now_ms + MOVE_MS)
     if tube.state == RUNNING:
         stop(n, t, tube)
+    turn_back(t, tube)
     send_away(n, t, tube)
     mark_changed(t, tube)
     t.must_look = True

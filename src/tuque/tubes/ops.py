@@ -27,6 +27,7 @@ from tuque.core.task import (
 )
 from tuque.tubes.book import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.errors import LUA, NO_TOUCH, PAUSED, TubeError, not_found, not_taken
+from tuque.tubes.follower import RUNNING
 from tuque.tubes.homes import needs_copies, needs_home
 from tuque.tubes.options import PutSpec, Putter
 from tuque.tubes.sessions import session_for
@@ -54,7 +55,8 @@ def settle(n: Node, t: Tubes) -> None:
         for task in overdue:
             tube = t.by_name.get(task.queue)
             if tube is not None and tube.tasks.get(task.number) is task:
-                on_task_timer(n, t, tube, task)
+                if tube.state == RUNNING:  # else its timer knows, too (T19.6)
+                    on_task_timer(n, t, tube, task)
 
 
 def put(

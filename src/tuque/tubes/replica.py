@@ -74,8 +74,8 @@ def forget_held(t: Tubes, tube: Tube) -> None:
 def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
     """[T18] Tell the home which change of which epoch is here (T18.3)."""
     slot = n.slot_of.get(tube.home)
-    if tube.is_mine or slot is None or slot == 0:
-        return
+    if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
+        return  # T19.6: asked when all are copies
     peer = n.peers[slot]
     if peer.is_linked and peer.version >= BUS_VERSION:
         tube.is_asking = True
@@ -101,6 +101,8 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
         return
     if tube.is_mine or m.epoch != tube.epoch or n.peers[slot].node_id != tube.home:
         return  # of a home that is none any more
+    if tube.shift is not None:
+        return  # T19.6: nothing was asked for yet
     tube.heard_ms = n.now_ms
     if tube.told_seq < m.to_seq:
         tube.told_seq = m.to_seq

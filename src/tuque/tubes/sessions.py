@@ -136,7 +136,10 @@ def end_session(n: Node, t: Tubes, session: Session) -> None:
     for _, number, task in held:
         tube = t.by_name.get(task.queue)
         if tube is not None and tube.tasks.get(number) is task and task.status == TAKEN:
-            give_back(n, t, tube, task)
+            if tube.shift is None:
+                give_back(n, t, tube, task)
+            else:
+                tube.shift.orphans.append(task)  # T19.6: when it runs
 
 
 def sessions_tick(n: Node, t: Tubes) -> None:

@@ -15,7 +15,7 @@ from tuque.core.policy import Policy
 from tuque.core.queue import Queue
 from tuque.core.task import BURIED, MAX_MS, Task
 from tuque.tubes.driver import Driver
-from tuque.tubes.follower import RUNNING, Follower, Held, Move
+from tuque.tubes.follower import RUNNING, Follower, Held, Move, Shift
 from tuque.tubes.notices import SHEET_CHANGES, Sheet
 from tuque.tubes.options import CHANGES_MAX, Change, Putter
 from tuque.tubes.order import BURIED_BIT, Order
@@ -106,6 +106,7 @@ class Tube(Queue):
         self.before_epoch: i64 = 0  # the home before ended with `begin_seq` of that epoch
         self.begin_seq: i64 = 0
         self.move: Move | None = None
+        self.shift: Shift | None = None  # its tasks are on their way
         self.is_owed = False  # given away, and the new home has not said yet that it is
         self.wish: i64 = 0  # it goes on when the journal has granted this one; 0: none
         self.run_ms: i64 = 0  # not before (T21.2); -1: nobody can tell yet
@@ -116,6 +117,7 @@ class Tube(Queue):
         self.is_asking = False  # waits for the home to tell from where the copy ends
         self.unseen: dict[int, None] = {}  # numbers that the walk has not told yet
         self.is_local = True  # owners of copies are sessions of this node
+        self.owners: dict[int, None] = {}  # those sessions, by number
         self.held: dict[int, Held] = {}  # sessions at the home, by its numbers
         self.told_seq: i64 = 0  # the newest change that the home told of
         self.heard_ms: i64 = 0  # when the home was last heard
