@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tuque.spark.sink import writer
 
 ROWS = 1000
+END_S = 30.0
 
 
 class Cutter:
@@ -31,18 +33,25 @@ class Cutter:
         self.target = port
         self.most = most
         self.cuts = 0
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.threads: list[threading.Thread] = []
+        self.carried: list[socket.socket] = []
+        self.start(self.serve)
+
+    def start(self, target: Callable[..., None], *args: socket.socket) -> threading.Thread:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+        return thread
 
     def serve(self) -> None:
         while True:
             try:
                 client, _ = self.listener.accept()
-            except OSError:
+            except OSError:  # `end`
                 return
             server = socket.create_connection(("127.0.0.1", self.target))
             if self.cuts:
-                for one, other in ((client, server), (server, client)):
-                    threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
+                self.start(self.join, client, server)
                 continue
             self.cuts += 1
             left = self.most
@@ -55,10 +64,31 @@ class Cutter:
             server.close()
             client.close()
 
+    def join(self, client: socket.socket, server: socket.socket) -> None:
+        """Carry both ways until both ends have said all; only then are the sockets closed."""
+        self.carried += [client, server]
+        back = self.start(self.carry, server, client)
+        self.carry(client, server)
+        back.join()
+        client.close()
+        server.close()
+
     def carry(self, one: socket.socket, other: socket.socket) -> None:
-        while data := one.recv(1 << 16):
-            other.sendall(data)
-        other.close()
+        with contextlib.suppress(OSError):  # an end that goes may reset what is on its way
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_WR)
+
+    def end(self) -> None:
+        """Wakes all threads, then waits until they have closed what they had."""
+        for one in (self.listener, *self.carried):  # the writer keeps its connection
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self.threads:
+            thread.join(END_S)
+            assert not thread.is_alive()
+        self.listener.close()
 
 
 @pytest.fixture
@@ -78,7 +108,7 @@ def test_a_chunk_is_sent_again(server: RealServer, mode: str) -> None:
     options = {"port": str(cutter.port), "queue": "q", "mode": mode, "pipeline": str(ROWS)}
     batch_writer = writer(options, schema, False)
     batch_writer.commit([batch_writer.write(iter([pa.RecordBatch.from_pydict(columns)]))])
-    cutter.listener.close()
+    cutter.end()
     assert cutter.cuts == 1
     found = bodies(server)
     if mode == "append":  # at least once
