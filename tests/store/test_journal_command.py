@@ -16,8 +16,13 @@ from tuque.core.lease import commit, on_next, on_open
 from tuque.core.node import Node
 from tuque.core.records import Records
 from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.core.task import BYTES
 from tuque.server.committer import Committer
 from tuque.store.disk import Disk
+from tuque.tubes.admin import create_tube
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.ops import put
+from tuque.tubes.options import PutSpec, TubeOptions
 
 FAR_S = 4_000_000_000
 NOW_MS = time.time_ns() // 1_000_000
@@ -147,6 +152,32 @@ def test_what_a_cluster_writes_is_shown(tmp_path: Path) -> None:
     assert holders["holders"] == whole["holders"] == rows[5]["holders"] == [0, 1, 2]
     assert rows[6]["id"] == job.id.decode() and rows[6]["expire_ms"] == 99
     assert run("check", tmp_path)[0] == 0
+
+
+def test_tubes_are_shown(tmp_path: Path) -> None:
+    """Each record names its tube; the number 0 is told, for ever is not, columns are straight."""
+    n, committer = opened(tmp_path)
+    tube = create_tube(n, tubes_of(n), b"pages", b"utubettl", TubeOptions(), b"user")
+    spec = PutSpec()
+    spec.utube = b"a.example"
+    task = put(n, tubes_of(n), tube, b"body", BYTES, spec, 1, 1)
+    assert task is not None and n.records is not None
+    on_addjob(n, b"q", b"body", settle(n, PLAIN))
+    committer.commit(n.records, n.now_ms)
+    assert committer.close(n.now_ms) == ""
+    code, text = run("show", tmp_path, "--queue", "pages")
+    assert code == 0
+    told = [line.split(None, 3)[3] for line in text.splitlines()]
+    assert told[0] == "tube        tube=pages type=utubettl"
+    assert told[1].startswith(f"tube-home   tube=pages epoch=1 home={NODE_ID[:8].decode()} is_here")
+    assert told[2].startswith(f"task-add    {task.id.decode()} status=READY tube=pages number=0 ")
+    assert told[2].endswith("utube=a.example")
+    assert len(told) == 3
+    rows = [json.loads(line) for line in run("show", tmp_path, "--json")[1].splitlines()]
+    by_kind = {row["record"]: row for row in rows}
+    assert {"tube", "tube-home", "task-add", "add", "close"} <= set(by_kind)
+    added = by_kind["task-add"]
+    assert (by_kind["tube"]["ttl_ms"], added["number"], added["utube"]) == (None, 0, "a.example")
 
 
 def test_leases_are_shown(tmp_path: Path) -> None:

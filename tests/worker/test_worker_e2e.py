@@ -236,3 +236,23 @@ class TestCommandLine:
         assert program.process.wait(30) in (1, 2)
         assert words in program.text
         assert "Traceback" not in program.text
+
+    @pytest.mark.parametrize(
+        ("code", "words"),
+        [
+            ("import not_there", "No module named 'not_there'"),
+            ("x = (", "SyntaxError"),
+            ("def f():\n    return 1 / 0\n\nf()", "line 2, in f\n"),
+        ],
+    )
+    def test_an_error_in_the_module_is_shown_as_its_own(
+        self, code: str, words: str, node: Node
+    ) -> None:
+        (node.directory / "wrong_tasks.py").write_text(code)
+        log = node.directory / "worker.log"
+        program = Program(log, "worker", "wrong_tasks:app", "--app-dir", str(node.directory))
+        assert program.process.wait(30) == 1
+        assert program.text.startswith("Error: wrong_tasks:app cannot be loaded:\n")
+        assert words in program.text
+        assert "importlib" not in program.text and "click" not in program.text
+        assert "installation" not in program.text  # that of Tuque is complete

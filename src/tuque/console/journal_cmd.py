@@ -16,15 +16,10 @@ from typing import Any, Final
 
 import click
 
-from tuque.core import records as rec
-from tuque.core.job import ACTIVE, DELIVERED, STATE_NAMES, Job
-from tuque.core.ledger import CAUSES
-from tuque.core.readback import BadRecord, Record, decode, has_id
+from tuque.console.journal_rows import fields, line_of
+from tuque.core.job import ACTIVE, DELIVERED, Job
+from tuque.core.readback import BadRecord, Record, decode
 from tuque.core.records import Records
-from tuque.core.stage_readback import StageRecord
-from tuque.core.stage_records import NO_ID
-from tuque.core.task import STATUS_NAMES
-from tuque.core.task_readback import TaskRecord
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.journal import (
@@ -42,7 +37,6 @@ from tuque.store.journal import (
 )
 from tuque.store.repair import DirReport, FileReport, check_dir, check_file, repair_dir
 from tuque.store.writer import Journal, why
-from tuque.tubes.rights import CALL, TRUNCATE, USER
 
 DEFAULT_NAME: Final = "journal"  # appenddirname
 STEP: Final = 2_000
@@ -210,106 +204,10 @@ def rows(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
         )
 
 
-def fields(r: Record) -> dict[str, Any]:
-    """What a person wants to see of a record."""
-    row: dict[str, Any] = {"record": rec.KIND_NAMES[r.kind]}
-    if has_id(r.kind):
-        row["id"] = r.id.decode("latin-1")
-    if rec.ADD <= r.kind <= rec.FIRST:
-        row["state"] = STATE_NAMES[r.state].decode()
-        row["qtime_ms"] = r.qtime_ms
-        row.update(nacks=r.nacks, additional_deliveries=r.deliveries, delivered=r.delivered_count)
-    if r.kind == rec.ADD:
-        row.update(queue=text(r.queue), body_bytes=len(r.body), retry_s=r.retry_s)
-        row.update(delay_s=r.delay_s, expire_ms=r.expire_ms, ctime_ns=r.ctime_ns)
-        if r.holders != 1:
-            row["holders"] = slots(r.holders)
-    elif r.kind == rec.HOLDERS:
-        row["holders"] = slots(r.holders)
-    elif r.kind == rec.ACKED_AT:
-        row.update(expire_ms=r.expire_ms, holders=slots(r.holders))
-    elif r.kind == rec.PEER:
-        row.update(slot=r.a, node=text(r.node_id), incarnation=r.b)
-    elif r.kind in (rec.ACK, rec.TOMB):
-        row["expire_ms"] = r.expire_ms
-    elif r.kind == rec.REMOVE:
-        row["cause"] = CAUSES[r.bits] if r.bits < len(CAUSES) else str(r.bits)
-    elif r.kind == rec.PAUSE:
-        row.update(queue=text(r.queue), paused=("none", "in", "out", "all")[r.bits & 3])
-        if r.a != 0:
-            row["instant_ns"] = r.a
-    elif r.kind == rec.END:
-        row.update(jobs=r.a, records=r.b)
-    elif rec.LEASE_GROUP <= r.kind <= rec.LEASE_DROP:
-        row.update(group=text(r.lease.name), epoch=r.lease.epoch, batch=r.lease.seq)
-        if r.kind == rec.LEASE_GROUP:
-            row.update(committed=r.lease.acked_seq, owner=text(r.lease.names[1]))
-        elif r.kind == rec.LEASE_BATCH:
-            row.update(first=r.lease.first, positions=len(r.lease.ids), jobs=r.lease.total)
-            row.update(parts=r.lease.parts, drop_ms=r.lease.drop_ms)
-    elif rec.STAGED <= r.kind <= rec.APP:
-        row.update(staged_row(r.kind, r.stage))
-    elif rec.TUBE <= r.kind <= rec.GRANT:
-        row.update(tube_row(r.kind, r.task))
-    elif r.kind == rec.GAP:
-        row.update(missing_records=r.a, bytes=r.b)
-    return row
-
-
-def staged_row(kind: int, r: StageRecord) -> dict[str, Any]:
-    """The fields of a record of staged writes, without bodies."""
-    if kind == rec.KEY:
-        return {"id": text(r.id), "key": text(r.key[:-1]), "until_ms": r.until_ms}
-    if kind == rec.APP:
-        return {"app": text(r.app), "version": r.version}
-    row: dict[str, Any] = {"txn": text(r.txn)}
-    if kind == rec.PUBLISHED:
-        row.update(app=text(r.app), version=r.version, attempts=list(map(text, r.attempts)))
-        row["ids"] = [None if id == NO_ID else text(id) for id in r.ids]
-        return row
-    row["attempt"] = text(r.attempt)
-    if kind == rec.STAGED:
-        row.update(position=r.position, until_ms=r.until_ms, queue=text(r.queue))
-        row["body_bytes"] = len(r.body)
-    return row
-
-
-def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
-    """The fields of a record of tubes, without bodies and uuids."""
-    if kind == rec.TUBE:
-        row = {"tube": text(r.queue), "type": text(r.names[1]), "next_number": r.next_number}
-        return row | {"temporary": r.flag, "ttl_ms": r.ttl_ms, "ttr_ms": r.ttr_ms}
-    if kind == rec.TUBE_DROP:
-        return {"tube": text(r.queue)}
-    if kind == rec.SESSION:
-        return {"session": r.number, "user": text(r.user), "is_over": r.flag}
-    if kind == rec.GRANT:
-        row = {"tube": text(r.queue), "prefix": text(r.prefix), "call": bool(r.bits & CALL)}
-        kind_of = "user" if r.user.startswith(USER) else "role"
-        return row | {kind_of: text(r.user[1:]), "truncate": bool(r.bits & TRUNCATE)}
-    if kind == rec.TUBE_CFG:
-        return {"ttr_ms": r.ttr_ms, "in_replicaset": r.flag, "tokens_up_to": r.token}
-    row = {"id": text(r.id), "status": STATUS_NAMES[r.status].decode(), "token": r.token}
-    row.update(qtime_ms=r.qtime_ms, session=r.owner, delivered=r.delivered_count)
-    if kind == rec.TASK_ADD:
-        row.update(tube=text(r.queue), number=r.number, pri=r.pri, body_bytes=len(r.body))
-    return row
-
-
-def slots(nodes: int) -> list[int]:
-    """The slots of a set of nodes; the records `peer` before it say whom they mean, 0 is own."""
-    return [slot for slot in range(nodes.bit_length()) if nodes >> slot & 1]
-
-
-def text(name: bytes) -> str:
-    """A queue name as text, whatever its bytes."""
-    return name.decode("utf-8", "backslashreplace")
-
-
 @journal.command()
 @click.argument("path", type=click.Path(exists=True))
 @click.option("--id", "job_id", metavar="ID", help="Only records of this job.")
-@click.option("--queue", metavar="NAME", help="Only jobs added to this queue, and its pauses.")
+@click.option("--queue", metavar="NAME", help="Only jobs of this queue or tube, and its pauses.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> None:
     """Print the records of the journal in PATH, one line each."""
@@ -320,7 +218,7 @@ def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> Non
             for row in rows(disk, file):
                 if job_id is not None and row.get("id") != job_id:
                     continue
-                if queue is not None and row.get("queue") != queue:
+                if queue is not None and queue not in (row.get("queue"), row.get("tube")):
                     if row.get("id") not in wanted:
                         continue
                 elif queue is not None and "id" in row:
@@ -331,14 +229,6 @@ def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> Non
         sys.exit(141)
     except (JournalError, BadRecord, OSError) as e:
         raise click.ClickException(str(e)) from e
-
-
-def line_of(row: dict[str, Any]) -> str:
-    """The record for reading: sequence, instant, kind, then what it says."""
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["at_ms"] / 1000))
-    skipped = ("seq", "at_ms", "record", "id")
-    rest = " ".join(f"{k}={v}" for k, v in row.items() if k not in skipped and v not in (0, ""))
-    return f"{row['seq']:>10} {at} {row['record']:<7} {row.get('id', '')} {rest}".rstrip()
 
 
 # import

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import signal
 import sys
+import traceback
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +18,13 @@ import click
 from tuque import aio
 from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
+from tuque.worker import app as worker_app
 from tuque.worker.app import App, load_app
 from tuque.worker.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.process_pool import ProcessPool
 from tuque.worker.run import Worker, WorkerSettings
 
+LOADERS: Final = (__file__, worker_app.__file__, importlib.__file__, "<frozen importlib")
 log: Final = logging.getLogger("tuque.worker")
 
 POOLS: Final = ("thread", "process", "async")
@@ -108,7 +113,7 @@ def worker(
     """
     logging.basicConfig(format=LOG_FORMAT, level=log_level.upper(), stream=sys.stderr)
     try:
-        app = load_app(target, app_dir)
+        app = loaded(target, app_dir)
         if url is not None:
             app.use(url)
         settings = WorkerSettings(
@@ -124,6 +129,20 @@ def worker(
     except Error as err:
         raise click.ClickException(str(err)) from None
     _leave(is_clean)
+
+
+def loaded(target: str, app_dir: str) -> App:
+    """The app; ClickException for an error inside its module, without lines of this program."""
+    try:
+        return load_app(target, app_dir)
+    except Error:
+        raise
+    except Exception as err:  # whatever a stranger's module raises
+        found = traceback.TracebackException.from_exception(err)
+        theirs = dropwhile(lambda frame: frame.filename.startswith(LOADERS), found.stack)
+        found.stack = traceback.StackSummary.from_list(list(theirs))
+        what = "".join(found.format()).rstrip()
+        raise click.ClickException(f"{target} cannot be loaded:\n{what}") from None
 
 
 def make_pool(kind: str, app: App, target: str, app_dir: str, concurrency: int) -> Pool:

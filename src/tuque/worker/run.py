@@ -139,7 +139,7 @@ class Worker:
         """Works until stopped. False when threads with unfinished jobs are left behind."""
         await self._pool.start()
         log.info(
-            "worker ready: queues %s, %d at a time, %d more fetched ahead, %d tasks",
+            "worker ready: queues %s, %d at a time, %d more fetched ahead, tasks: %d",
             ", ".join(self._settings.queues),
             self._settings.concurrency,
             self._settings.prefetch,
