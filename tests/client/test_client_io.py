@@ -73,11 +73,11 @@ def test_a_wrong_password_is_not_tried_again(connect: Connect, node: ScriptedNod
 
 def test_a_silent_node_times_out(connect: Connect, node: ScriptedNode) -> None:
     node.answers["QLEN"] = None
-    client = connect(node.url, timeout=0.2)
+    client = connect(node.url, timeout=1.0)  # enough for what the node does answer
     began = time.monotonic()
     with pytest.raises(Timeout) as caught:
         client.qlen("q")
-    assert 0.15 < time.monotonic() - began < 2.0
+    assert 0.95 < time.monotonic() - began < 5.0
     assert isinstance(caught.value, TimeoutError)
     assert caught.value.retryable
     node.answers["QLEN"] = b":7\r\n"
@@ -88,6 +88,7 @@ def test_a_silent_node_times_out(connect: Connect, node: ScriptedNode) -> None:
 def test_a_call_may_bring_its_own_timeout(connect: Connect, node: ScriptedNode) -> None:
     node.answers["QLEN"] = None
     client = connect(node.url, timeout=60.0)
+    client.ping()  # connected: the time is that of the call alone
     with pytest.raises(Timeout):
         client.qlen("q", timeout=0.1)
 
@@ -147,7 +148,7 @@ def test_a_dead_port_takes_no_longer_than_the_timeout(
         began_s = time.monotonic()
         with pytest.raises(NoNode, match="cannot connect" if kind == "closed" else "in time|timed"):
             call(client)
-        assert time.monotonic() - began_s < 1.5
+        assert time.monotonic() - began_s < 4.0  # the shortest wait that a call asks for is 5 s
 
 
 def test_a_wait_goes_on_when_its_node_comes_back(connect: Connect, node: ScriptedNode) -> None:
@@ -159,12 +160,12 @@ def test_a_wait_goes_on_when_its_node_comes_back(connect: Connect, node: Scripte
     def late_loss(_: list[bytes]) -> bytes:
         if not losses:
             return job
-        time.sleep(0.4)
+        time.sleep(1.2)
         return losses.pop()
 
     node.answers["GETJOB"] = late_loss
-    client = connect(node.url, timeout=0.3, retry=FAST)
-    assert client.getjob("q", timeout_ms=5000) == [Job("q", ID, b"b")]
+    client = connect(node.url, timeout=1.0, retry=FAST)
+    assert client.getjob("q", timeout_ms=30_000) == [Job("q", ID, b"b")]
 
 
 def test_a_call_outlives_a_short_absence(connect: Connect, node: ScriptedNode) -> None:
@@ -321,7 +322,7 @@ def test_a_wait_outlives_a_link_that_died_without_a_word(
         monkeypatch.setattr(f"tuque.client.{module}.SLICE_S", 0.05)
     job = f"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n{ID}\r\n$1\r\nb\r\n".encode()
     node.answers["GETJOB"] = in_turn(None, None, job)
-    client = connect(node.url, timeout=0.1)
+    client = connect(node.url, timeout=1.0)
     assert client.getjob("q") == [Job("q", ID, b"b")]
     assert node.connections == 3
     node.answers["GETJOB"] = None
