@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from console_node import DEADLINE_S, Run, free_port, start_node, stop_node
 
-from tuque.console.link import Link, Status, Target
+from tuque.console.link import Link, LinkError, Status, Target
 from tuque.console.programs import free_ports
 
 IDS = re.compile(r"^([0-9a-f]{8})", re.M)
@@ -138,20 +139,52 @@ class TestDev:
         for name in ("node-1", "node-2"):
             assert "bye bye" in (dev.place / "here" / f"{name}.log").read_text()
 
-    def test_a_node_that_dies_ends_the_others(self, own: Callable[..., Dev]) -> None:
-        dev = own("--nodes", "3")
+    def test_a_node_that_dies_leaves_the_others(self, own: Callable[..., Dev]) -> None:
+        """It is said, with the command that brings it back into the cluster."""
+        dev = own("--nodes", "3", "--set", "appendonly=yes")
         pids = [dev.pid(i) for i in range(3)]
+        add(dev.link(1), "q", 1)
         os.kill(pids[1], signal.SIGKILL)
+        line = "node-2 was killed by signal 9; again: tuque "
+        wait_for(lambda: line in dev.text(), dev.text)
+        words = shlex.split(dev.text().partition(line)[2].splitlines()[0])
+        with (dev.place / "again.log").open("wb") as log:
+            again = subprocess.Popen(
+                [sys.executable, "-m", "tuque", *words], cwd=dev.place, stdout=log, stderr=log
+            )
+        try:
+            wait_for(lambda: reaches(dev, 1) == 2, dev.text)
+            assert dev.process.poll() is None
+            dev.end()
+            assert [pid for pid in pids if is_there(pid)] == []
+            assert "bye bye" in (dev.place / "cluster-dev" / "node-1.log").read_text()
+        finally:
+            stop_node(again)
+
+    def test_when_no_node_is_left_it_ends(self, own: Callable[..., Dev]) -> None:
+        dev = own("--nodes", "1")
+        os.kill(dev.pid(0), signal.SIGKILL)
         assert dev.wait() == 1
-        assert "Error: node-2 ended with exit code -9" in dev.text()
-        assert [pid for pid in pids if is_there(pid)] == []
-        assert "bye bye" in (dev.place / "cluster-dev" / "node-1.log").read_text()
+        assert dev.text().endswith("stopping ...\nError: no node is left\n")
 
     def test_an_option_that_is_wrong_is_told(self, tmp_path: Path, tuque: Run) -> None:
         done = tuque("cluster", "dev", "--dir", tmp_path / "x", "--set", "hz=none")
         assert done.returncode == 1
         assert re.search(rb"^Error: node-\d ended with exit code 1:$", done.stderr, re.M)
         assert b"hz: 'none' is not allowed" in done.stderr
+
+
+def reaches(dev: Dev, number: int) -> int:
+    """How many other nodes a node reaches; -1 while it does not answer."""
+    link = dev.link(number)
+    try:
+        told = link.call([b"CLUSTER", b"INFO"])
+    except LinkError:
+        return -1
+    finally:
+        link.close()
+    assert isinstance(told, bytes)
+    return int(re.findall(rb"cluster_reachable_nodes:(\d+)", told)[0])
 
 
 def is_there(pid: int) -> bool:

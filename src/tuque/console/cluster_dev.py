@@ -1,11 +1,13 @@
 """`tuque cluster dev`: a cluster on this machine, for trying things out, until Ctrl-C.
 
 Decides ports, directories and what is printed. The nodes are ordinary `tuque server` processes
-on the loopback; ending the command ends them, and their data stay in the directory.
+on the loopback; ending the command ends them, and their data stay in the directory. A node that
+is killed leaves the others alone: what they do then is what people want to see.
 """
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -14,7 +16,14 @@ from typing import Final
 
 import click
 
-from tuque.console.programs import Programs, free_ports, join_nodes, node_name, start_nodes
+from tuque.console.programs import (
+    Programs,
+    free_ports,
+    join_nodes,
+    node_name,
+    start_nodes,
+    words_of,
+)
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_S: Final = 0.2
@@ -32,7 +41,10 @@ def on_signal(number: int, frame: FrameType | None) -> None:
 @click.command()
 @click.option("--nodes", type=click.IntRange(1, 16), default=3, show_default=True)
 @click.option(
-    "--port", type=click.IntRange(0, 55_520), default=0, help="Of the first node; 0: free ports."
+    "--port",
+    type=click.IntRange(0, 55_520),
+    default=0,
+    help="Of the first node, the others follow; 0: free ones.",
 )
 @click.option(
     "--dir",
@@ -44,7 +56,10 @@ def on_signal(number: int, frame: FrameType | None) -> None:
 )
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Option of all nodes.")
 def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> None:
-    """Start a cluster on this machine; Ctrl-C stops it."""
+    """Start a cluster on this machine; Ctrl-C stops it.
+
+    A node that is killed leaves the others alone; the command to start it again is shown.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     ports = [port + i for i in range(nodes)] if port else free_ports(nodes)
     options = [word for setting in settings for word in ("--set", setting)]
@@ -56,9 +71,13 @@ def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> No
             urls = start_nodes(programs, ports, directory, *options)
             join_nodes(programs, ports)
             show(urls, ports[0], directory)
-            while True:
-                programs.check()
+            while programs.names:
+                for said in programs.ended():
+                    number = int(said.split()[0].rpartition("-")[2])
+                    again = [*words_of(ports[number - 1], directory / node_name(number)), *options]
+                    click.echo(f"{said}; again: tuque {shlex.join(again)}")
                 time.sleep(POLL_S)
+            trouble = click.ClickException("no node is left")
         except Ended:
             pass
         except click.ClickException as err:

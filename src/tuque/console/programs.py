@@ -64,12 +64,22 @@ class Programs:
         self._running[name] = process
         return process.pid
 
+    def ended(self) -> list[str]:
+        """Those that ended by themselves since the last call, each with how; they are let go."""
+        said = []
+        for name, process in list(self._running.items()):
+            code = process.poll()
+            if code is not None:
+                del self._running[name]
+                said.append(f"{name} {how(code)}")
+        return said
+
     def check(self) -> None:
         """ClickException with the end of its log for a program that ended by itself."""
         for name, process in self._running.items():
             if process.poll() is not None:
                 raise click.ClickException(
-                    f"{name} ended with exit code {process.returncode}:\n{self.log_tail(name)}"
+                    f"{name} {how(process.returncode)}:\n{self.log_tail(name)}"
                 )
 
     def kill(self, name: str) -> None:
@@ -91,9 +101,7 @@ class Programs:
             raise click.ClickException(f"{name} does not stop:\n{self.log_tail(name)}") from None
         del self._running[name]
         if code not in (0, -signal.SIGTERM):  # which ends a program that has just begun
-            raise click.ClickException(
-                f"{name} ended with exit code {code}:\n{self.log_tail(name)}"
-            )
+            raise click.ClickException(f"{name} {how(code)}:\n{self.log_tail(name)}")
 
     def stop_all(self) -> None:
         """Asks all programs that still run to end, together; ClickException as `stop`."""
@@ -111,6 +119,11 @@ class Programs:
             text = (self.out / f"{name}.log").read_text(errors="replace")
             return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
         return ""
+
+
+def how(code: int) -> str:
+    """How a program ended."""
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 def free_port() -> int:
@@ -140,16 +153,17 @@ def node_name(number: int) -> str:
     return f"node-{number}"
 
 
+def words_of(port: int, directory: Path) -> tuple[str, ...]:
+    """What a node is started with, but for options."""
+    return ("server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory))
+
+
 def start_nodes(programs: Programs, ports: list[int], out: Path, *options: str) -> list[str]:
     """Starts a node for each port and waits until all answer; returns their URLs."""
     for number, port in enumerate(ports, 1):
         directory = out / node_name(number)
         directory.mkdir(parents=True, exist_ok=True)
-        programs.start(
-            node_name(number),
-            *("server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory)),
-            *options,
-        )
+        programs.start(node_name(number), *words_of(port, directory), *options)
     for number, port in enumerate(ports, 1):
         wait_until(programs, node_name(number), "answer", partial(serves, port))
     return [f"tuque://127.0.0.1:{port}" for port in ports]
