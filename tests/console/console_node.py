@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -10,15 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tuque.console.link import Link, LinkError, Target
+from tuque.console.programs import free_port
 
 DEADLINE_S = 30.0
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def start_node(directory: Path, *flags: str, port: int = 0) -> tuple[subprocess.Popen[bytes], int]:
@@ -34,8 +28,8 @@ def start_node(directory: Path, *flags: str, port: int = 0) -> tuple[subprocess.
         "--dir",
         str(directory),
     ]
-    log = (directory / "node.log").open("wb")
-    process = subprocess.Popen([*command, *flags], stdout=log, stderr=log)
+    with (directory / "node.log").open("wb") as log:
+        process = subprocess.Popen([*command, *flags], stdout=log, stderr=log)
     until = time.monotonic() + DEADLINE_S
     link = Link(Target(port=port))
     while True:

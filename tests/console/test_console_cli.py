@@ -7,9 +7,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from console_node import Run, free_port, start_node, stop_node
+from console_node import Run, start_node, stop_node
 
 from tuque.console.link import Link, LinkError, Target
+from tuque.console.programs import free_port
 
 
 def test_one_shots_in_every_mode(tuque: Run, port: int) -> None:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from console_node import DEADLINE_S, Run, free_port, start_node, stop_node
+from console_node import DEADLINE_S, Run, start_node, stop_node
 
 from tuque.console.link import Link, LinkError, Status, Target
-from tuque.console.programs import free_ports
+from tuque.console.programs import free_port, free_ports
 
 IDS = re.compile(r"^([0-9a-f]{8})", re.M)
 
@@ -394,7 +394,7 @@ class TestDrainAndRepair:
             assert away.returncode == 1
             assert b"the time is up: " in away.stderr
             nodes[1] = start_node(places[1], port=ports[1])[0]
-            done = tuque("cluster", "repair", "-p", ports[1], "--wait", "--timeout", "20")
+            done = tuque("cluster", "repair", "-p", ports[1], "--wait", "--timeout", "60")
             assert (done.returncode, done.stderr) == (0, b""), done.stdout
             link = Link(Target(port=ports[1]))
             told = link.call([b"INFO", b"jobs"])

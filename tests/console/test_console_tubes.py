@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from console_node import Run, free_port
+from console_node import Run
 from raw_resp import wait_for
 from real_cluster import RealCluster
 
 from tuque.console.link import Link, Target, encode
+from tuque.console.programs import free_port
 
 
 def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:

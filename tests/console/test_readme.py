@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from console_node import DEADLINE_S, free_port
+from console_node import DEADLINE_S
 
-from tuque.console.programs import free_ports
+from tuque.console.programs import free_port, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
