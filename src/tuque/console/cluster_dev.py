@@ -73,8 +73,9 @@ def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> No
             show(urls, ports[0], directory)
             while programs.names:
                 for said in programs.ended():
-                    number = int(said.split()[0].rpartition("-")[2])
-                    again = [*words_of(ports[number - 1], directory / node_name(number)), *options]
+                    name = said.split()[0]
+                    at = ports[int(name.rpartition("-")[2]) - 1]
+                    again = [*words_of(at, directory / name), *options]
                     click.echo(f"{said}; again: tuque {shlex.join(again)}")
                 time.sleep(POLL_S)
             trouble = click.ClickException("no node is left")
