@@ -6,13 +6,15 @@ import pytest
 from cluster_lab import Lab, believed, copies
 
 from tuque.core.ackgc import on_ackjob, on_deljob
-from tuque.core.job import ACKED, QUEUED
+from tuque.core.job import ACKED, ACTIVE, QUEUED
 from tuque.core.ledger import GC_ACKED
 from tuque.core.msgs import Ask, GotJob, Holders, Lack, ReplJob, SetAck, Slots
 from tuque.core.node import Node
 from tuque.core.peers import introduce, rank, say, slots_of, translate
 from tuque.core.procedures import unregister
-from tuque.core.repair import lose_copy, on_ask, on_incarnation, repair_left
+from tuque.core.repair import lose_copy, on_ask, on_incarnation, repair_left, repair_tick
+from tuque.core.requeue import on_dequeue
+from tuque.core.transfer import send_jobs
 
 
 def left(lab: Lab) -> int:
@@ -94,6 +96,28 @@ def test_acked_jobs_are_kept_until_the_node_knows() -> None:
     lab.pass_ms(5_000)
     assert lab.holders_of(id) == []
     assert left(lab) == 0
+
+
+def test_what_is_sent_to_a_new_life_stays() -> None:
+    """K5.1 A job that it is sent, or is said to have, from then on keeps it, though the others are
+    still gone through."""
+    lab = Lab(2)
+    lab.add(0, b"other", replicate=2, retry_s=100)
+    id = lab.add(0, replicate=1, retry_s=100)
+    lab.die(1)
+    lab.link(0, 1)
+    n = lab.nodes[0]
+    assert [walk.pos for walk in n.losses.walks] == [0]
+    assert on_dequeue(n, id)
+    send_jobs(n, lab.slot(0, 1), b"q", [n.jobs[id]])
+    repair_tick(n)
+    assert n.losses.repaired == 1, "the other job has lost its copy"
+    assert believed(lab, 0, id) == [0, 1]
+    lab.run()
+    assert lab.states_of(id) == [ACTIVE, QUEUED]
+    assert on_ackjob(n, id)
+    lab.run()
+    assert lab.get(1) == []
 
 
 def test_what_a_node_said_of_an_ack_is_gone_with_it() -> None:

@@ -14,7 +14,7 @@ from tuque.core import ledger
 from tuque.core.announce import deny
 from tuque.core.collect import collect
 from tuque.core.external import pass_on
-from tuque.core.holders import hear_holders
+from tuque.core.holders import hear_holders, spare
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -138,6 +138,7 @@ def send_copies(n: Node, job: Job, slots: list[int], mode: i64) -> None:
         return
     for slot in slots:
         job.holders |= 1 << i64(slot)
+        spare(n, job.id, 1 << i64(slot))
     message = as_message(n, job, mode)
     for slot in slots:
         introduce(n, slot, job.holders | 1)

@@ -7,7 +7,7 @@ only ever moved to a later instant: no message cuts a delay short.
 from mypy_extensions import i64
 
 from tuque.core.announce import TOMB_MS, jitter_behind_ms, set_due, tell_queued
-from tuque.core.holders import learn_holder
+from tuque.core.holders import learn_holder, spare
 from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, QUEUED, WAIT_REPL, Job
 from tuque.core.leases import is_leased
 from tuque.core.msgs import (
@@ -41,6 +41,8 @@ def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
     bit: i64 = 1 << slot
     if job.holders & bit == 0:
         learn_holder(n, job, slot)
+    else:
+        spare(n, id, bit)
     if job.state == ACKED:
         introduce(n, slot, job.holders | 1)
         say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))

@@ -11,7 +11,7 @@ from tuque.core.announce import TOMB_MS
 from tuque.core.asking import ask
 from tuque.core.collect import collect
 from tuque.core.job import ACKED, WAIT_REPL, Job
-from tuque.core.losses import Gone
+from tuque.core.losses import FORGET, STRIP, Gone
 from tuque.core.msgs import Holders, SetAck
 from tuque.core.node import Node
 from tuque.core.peers import introduce, say, slots_of, translate
@@ -22,6 +22,7 @@ GONE_MAX: Final = 100_000
 
 def join_holders(n: Node, job: Job, holders: i64) -> bool:
     """Add to the holders of a job; True when some were new."""
+    spare(n, job.id, holders)
     joined = (job.holders | holders) & ~n.forgotten
     if joined == job.holders:
         return False
@@ -29,6 +30,13 @@ def join_holders(n: Node, job: Job, holders: i64) -> bool:
     if job.state != WAIT_REPL and n.records is not None:
         n.records.holders(job)
     return True
+
+
+def spare(n: Node, id: bytes, nodes: i64) -> None:
+    """[K5.1] The nodes become holders after they began anew: walks that began then leave it."""
+    for walk in n.losses.walks:
+        if (walk.kind == STRIP or walk.kind == FORGET) and (nodes & ~n.forgotten) >> walk.slot & 1:
+            walk.spared[id] = None
 
 
 def hear_holders(n: Node, slot: i64, job: Job, told: i64) -> bool:

@@ -29,7 +29,7 @@ class Walk:
         self.ids = ids
         self.is_late = is_late  # the ids are taken when the journal is loaded
         self.pos: i64 = 0
-        self.spared: dict[bytes, None] = {}  # copies that came after it began
+        self.spared: dict[bytes, None] = {}  # by job: the node became a holder after it began
 
 
 @final

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from tuque.core.asking import ask
 from tuque.core.copies import as_message
-from tuque.core.holders import gone_from
+from tuque.core.holders import gone_from, spare
 from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.losses import Short
 from tuque.core.msgs import REPAIR, ReplJob
@@ -195,6 +195,7 @@ def send_repairs(n: Node, job: Job, slots: list[int]) -> None:
     state = n.losses
     for slot in slots:
         job.holders |= 1 << i64(slot)
+        spare(n, job.id, 1 << i64(slot))
     if n.records is not None:
         n.records.holders(job)
     message = repair_message(n, job)

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.announce import TOMB_MS, deny
 from tuque.core.asking import answered, ask, ask_some, on_all_answered, stop_asking
 from tuque.core.collect import collect, doubt, forget_tombs
-from tuque.core.holders import gone_from, is_back, learn_holder, note_gone
+from tuque.core.holders import gone_from, is_back, learn_holder, note_gone, spare
 from tuque.core.job import (
     ACKED,
     EXTERNAL,
@@ -220,10 +220,9 @@ def on_lack(n: Node, slot: i64, m: Lack) -> list[bytes]:
 def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
     """The peer said that it has copies: of a repair, or when it was asked."""
     state = n.losses
-    for walk in state.walks:
-        if walk.slot == slot and walk.kind == STRIP:
-            for id in ids:
-                walk.spared[id] = None
+    if len(state.walks) > 0:
+        for id in ids:
+            spare(n, id, 1 << slot)
     if len(state.gone) > 0:
         for id in ids:
             is_back(n, slot, id)

@@ -18,7 +18,7 @@ from tuque.core.announce import deny, jitter_behind_ms, set_due
 from tuque.core.copies import as_message, end_earlier, job_of
 from tuque.core.deliver import demand_of
 from tuque.core.hearsay import known_job, put_off
-from tuque.core.holders import hear_holders
+from tuque.core.holders import hear_holders, spare
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, Job
 from tuque.core.msgs import CUSTODY, GotJobs, Left, Moved, ReplJob, SetAck, YourJobs
 from tuque.core.node import Node
@@ -53,6 +53,7 @@ def send_jobs(n: Node, slot: i64, name: bytes, jobs: list[Job]) -> None:
         others = job.holders & ~bit & ~1
         is_new = job.holders & bit == 0
         job.holders |= bit
+        spare(n, job.id, bit)
         introduce(n, slot, job.holders | 1)
         if job.retry_s == 0:
             assert others == 0, "custody of a job is at a third node"
