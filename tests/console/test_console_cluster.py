@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from console_node import DEADLINE_S, Run, start_node, stop_node
 
-from tuque.console.link import Link, LinkError, Status, Target
+from tuque.console.link import ErrorReply, Link, LinkError, Status, Target
 from tuque.console.programs import free_port, free_ports
 
 IDS = re.compile(r"^([0-9a-f]{8})", re.M)
@@ -175,7 +175,7 @@ class TestDev:
 
 
 def reaches(dev: Dev, number: int) -> int:
-    """How many other nodes a node reaches; -1 while it does not answer."""
+    """How many other nodes a node reaches; -1 while it does not answer, or loads its journal."""
     link = dev.link(number)
     try:
         told = link.call([b"CLUSTER", b"INFO"])
@@ -183,6 +183,8 @@ def reaches(dev: Dev, number: int) -> int:
         return -1
     finally:
         link.close()
+    if isinstance(told, ErrorReply):
+        return -1
     assert isinstance(told, bytes)
     return int(re.findall(rb"cluster_reachable_nodes:(\d+)", told)[0])
 
