@@ -114,8 +114,8 @@ def test_custody_of_at_most_once_jobs(make_server: MakeServer) -> None:
     handed_out = wire.add("amo", "1", *amo)
     assert wire.get("amo") == [handed_out]
     queued = [wire.add("amo", "2", *amo), wire.add("amo", "3", *amo)]
-    delayed = wire.add("amo", "4", *amo, "DELAY", 3)
     added_at = time.monotonic()
+    delayed = wire.add("amo", "4", *amo, "DELAY", 3)
     dequeued = wire.add("amo", "5", *amo)
     assert wire("DEQUEUE", dequeued) == 1
     server.kill()

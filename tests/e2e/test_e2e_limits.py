@@ -124,7 +124,7 @@ def test_slow_loris(make_server: MakeServer) -> None:
         assert healthy("PING") == b"PONG"
     for wire in loris:
         assert wire.read_to_end() == b""
-    assert 1.0 <= time.monotonic() - begin < 10
+    assert 0.999 <= time.monotonic() - begin < 10  # the clock of the node counts whole ms
     assert idle("PING") == b"PONG"
     job_id = healthy.add("q")
     assert blocked.read()[0][1] == job_id.encode()

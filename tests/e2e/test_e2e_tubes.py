@@ -89,7 +89,7 @@ def test_a_take_that_gets_nothing(wire: Wire) -> None:
     make(wire, "nothing", "fifo")
     begin = time.monotonic()
     assert wire("TUBE", "TAKE", "nothing", "TIMEOUT", "0.15") is NULL
-    assert 0.15 <= time.monotonic() - begin < 5
+    assert 0.149 <= time.monotonic() - begin < 5  # the clock of the node counts whole ms
     assert wire("TUBE", "TAKE", "nothing", "TIMEOUT", 0) is NULL
 
 
@@ -112,7 +112,7 @@ def test_a_put_waits_for_room(wire: Wire, other: Wire) -> None:
     assert wire("TUBE", "PUT", "room", "no") is NULL
     begin = time.monotonic()
     assert wire("TUBE", "PUT", "room", "no", "TIMEOUT", "0.1") is NULL
-    assert time.monotonic() - begin >= 0.1
+    assert time.monotonic() - begin >= 0.099
     assert wire("ADDJOB", "room", "no", 0).startswith("MAXLEN ")
     other.send("TUBE", "PUT", "room", "second", "TIMEOUT", 20)
     other.send("PING")

@@ -47,10 +47,10 @@ def read_all(sock: socket.socket) -> bytes:
 def test_pause_puts_commands_off(make_live: Callable[..., Live]) -> None:
     live = make_live()
     a, b = live.connect(), live.connect()
-    assert ask(a, "CLIENT PAUSE 200") == b"+OK\r\n"
     started = time.monotonic()
+    assert ask(a, "CLIENT PAUSE 200") == b"+OK\r\n"
     assert ask(b, "PING") == b"+PONG\r\n"
-    assert time.monotonic() - started >= 0.15
+    assert time.monotonic() - started >= 0.199  # the clock of the node counts whole ms
     a.close()
     b.close()
 
