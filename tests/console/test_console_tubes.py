@@ -77,6 +77,7 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         moved = tuque("tubes", "home", "mail", at[1], "-p", ports[1])  # asked at the other one
         assert moved.stdout == f"the home of mail is {at[1]}\n".encode(), moved.stderr
         assert b"at %s, RUNNING, epoch 2" % at[1].encode() in home(tuque, ports[0])
+        wait_for(lambda: "tube mail: its home is this node now (epoch 2)" in second.log())
         refused = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
         assert refused.returncode == 1
         assert b"can be reached" in refused.stderr

@@ -58,6 +58,9 @@ def test_who_waits_is_told_the_same() -> None:
     assert (done.client, done.serial, done.task, done.moved) == (3, 9, None, b"t")
     lab.run()
     assert lab.done(0).error == b"" and lab.runs_at() == [1]
+    name = lab.nodes[1].node_id[:8].decode()
+    assert t.news == [f"tube t: its home goes to {name} (epoch 2)"]  # T20.4
+    assert lab.t(1).news == ["tube t: its home is this node now (epoch 2)"]
 
 
 def test_a_switchover_whose_link_breaks() -> None:

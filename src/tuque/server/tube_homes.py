@@ -125,6 +125,10 @@ def tell_homes(s: Server, t: Tubes) -> None:
         for line in t.notes:
             log.warning("%s", line)
         t.notes = []
+    if len(t.news) > 0:
+        for line in t.news:
+            log.info("%s", line)
+        t.news = []
     if len(t.home_done) == 0:
         return
     done = t.home_done

@@ -23,7 +23,7 @@ def end_turn(s: Server) -> None:
     if len(s.syncing) > 0:
         tell_synced(s, t)
     t.synced_changed = False
-    if len(t.notes) + len(t.home_done) > 0:
+    if len(t.notes) + len(t.news) + len(t.home_done) > 0:
         tell_homes(s, t)
     if len(t.told) > 0:
         tell_changes(s, t)

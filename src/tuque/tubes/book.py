@@ -147,7 +147,8 @@ class Tubes(Policy):
         self.is_expired = False  # the lease is over, and homes know it
         self.home_done: list[HomeDone] = []
         self.to_sync: dict[bytes, Tube] = {}  # changed by the call in progress, and wait for copies
-        self.notes: list[str] = []  # lines for the log
+        self.notes: list[str] = []  # lines for the log: warnings
+        self.news: list[str] = []  # and what goes as it should
         self.changes_lost: i64 = 0  # of homes that were overtaken (T21.4)
         self.homes_moved: i64 = 0  # planned switchovers from here
         self.wish: i64 = 0  # the newest that the journal was asked to grant

@@ -133,6 +133,8 @@ def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     """[T20] The next epoch is recorded; TUBE-YOURS goes out when the disk has it (T20.3)."""
     move.is_given = True
     t.homes_moved += 1
+    node = move.node_id[:8].decode()
+    t.news.append(f"tube {shown(tube)}: its home goes to {node} (epoch {tube.epoch + 1})")
     if t.in_replicaset:
         keep_holders(n, t, tube)
     tube.is_local = False
@@ -195,6 +197,7 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
 def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     """The tube is STARTUP here, until the disk has the epoch."""
     end_waits(t, tube)  # it was given away, and nobody took it
+    t.news.append(f"tube {shown(tube)}: its home is this node now (epoch {epoch})")
     tube.before_epoch = tube.copy_epoch
     tube.begin_seq = tube.seq
     tube.epoch = epoch
@@ -213,6 +216,11 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
         if t.token >= t.token_reserved:
             reserve_tokens(n, t)  # nor tokens
     ask_sync(n, t, tube)
+
+
+def shown(tube: Tube) -> str:
+    """Its name for the log."""
+    return tube.name.decode("utf-8", "backslashreplace")
 
 
 def on_home_told(t: Tubes, tube: Tube) -> None:
@@ -308,6 +316,9 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
         tube.run_ms = n.now_ms + 2 * n.limits.node_timeout_ms
     if total == 1:
         tube.run_ms = 0
+    if tube.home != n.node_id:
+        node = tube.home[:8].decode()
+        t.notes.append(f"tube {shown(tube)}: its home {node} was given up by command")
     become_home(n, t, tube, claim.epoch)
     t.forced[tube.name] = done
     announce(n, t, [tube], -1)
