@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
+from cluster_lab import Lab, name_of
 
 from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.deliver import on_getjob
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, QUEUED
 from tuque.core.msgs import DelJob, Holders, Left, SetAck, YourJobs
-from tuque.core.peers import renew
+from tuque.core.node import Node
+from tuque.core.peers import renew, slot_for
 from tuque.core.readback import Record, decode
 from tuque.core.records import ADD, PEER, Records
-from tuque.core.repair import repair_left
+from tuque.core.repair import on_incarnation, repair_left
 from tuque.core.restore import after_load
 
 
@@ -136,6 +137,35 @@ def test_custody_is_not_offered_to_another_life() -> None:
         assert len(lab.served[1][7]) == 1, "handed out once"
         assert (id in lab.nodes[0].jobs) == (not is_kept)
         assert lab.get(0) == lab.get(1) == []
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_custody_is_not_offered_to_another_life_that_was_met_while_loading(is_same: bool) -> None:
+    """F3.5 What was in transit to a node that is met meanwhile, and has started anew without
+    memory since, stays as it is (F2.3)."""
+    lab = Lab(2, has_journal=True)
+    lab.wait(1)
+    lab.hold(1, 0)  # it has it, and nobody knows
+    id = lab.add(0, retry_s=0, replicate=1)
+    assert [job.id for job in lab.served[1][7]] == [id]
+    lab.isolate(0)
+    if not is_same:
+        lab.journals[1] = type(lab.journals[1])(1)
+        lab.die(1)
+    n = Node(name_of(0), b"loads", lab.now_ms)
+    slot = slot_for(n, lab.nodes[1].node_id)
+    n.is_loading = True
+    on_incarnation(n, slot, True, lab.lives[1])
+    lab.journals[0].load(n)
+    n.is_loading = False
+    after_load(n)
+    lab.nodes[0] = n
+    assert n.jobs[id].flags & IN_TRANSIT
+    assert n.custody == ({id: slot} if is_same else {})
+    lab.link(0, 1)
+    lab.wait(1)
+    lab.pass_ms(5_000)
+    assert len(lab.served[1][7]) == 1, "handed out once"
 
 
 def test_a_loading_node_does_not_refuse_what_it_may_have() -> None:

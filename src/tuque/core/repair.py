@@ -59,7 +59,9 @@ def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
         return
     renew(n, slot, life)
     stop_asking(n, slot)
+    n.losses.anew &= ~(1 << slot)
     if is_empty:
+        n.losses.anew |= 1 << slot
         lose_transits(n, slot)
     if is_empty and known != 0:
         n.losses.unsure &= ~(1 << slot)

@@ -58,6 +58,20 @@ class NodeSets:
             return self.lives.get(bit, 0)
         return 0
 
+    def custodians(self, n: Node, nodes: i64, life: i64) -> i64:
+        """A common set of this node and one more, which had that incarnation, in slots.
+
+        Without the other one when it has started anew since, perhaps without the job: so the
+        journal says (F2.3), or it said so itself while the journal was read (F3.5).
+        """
+        if self.life_of(nodes) != life:
+            return 1
+        found = self.slots(n, nodes)
+        for slot in slots_of(found):
+            if n.losses.anew >> i64(slot) & 1 and n.lives.get(slot, 0) != life:
+                return 1
+        return found
+
     def slots(self, n: Node, nodes: i64) -> i64:
         """A common set in the slots of the node, which learns their incarnations."""
         known = self.slot_sets.get(nodes)

@@ -425,9 +425,10 @@ class Loader:
             if job.state == WAIT_REPL:
                 job.state = ACTIVE  # its client is gone; the copy here counts
             if job.holders != 1:
-                if job.retry_s == 0 and self.lives[job.id] != self.nodes.life_of(job.holders):
-                    job.holders = 1  # F2.3: that node started anew, perhaps without the job
-                job.holders = self.nodes.slots(n, job.holders)
+                if job.retry_s == 0:
+                    job.holders = self.nodes.custodians(n, job.holders, self.lives[job.id])
+                else:
+                    job.holders = self.nodes.slots(n, job.holders)
             if restore_job(n, job):
                 self.job_count += 1
             else:
