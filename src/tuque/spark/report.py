@@ -13,6 +13,7 @@ from tuque.spark.pipeline import Figures
 STYLE = """
 :root { color-scheme: light; --ink: #1c2530; --soft: #5b6673; --line: #dfe4ea; --bad: #b3261e; }
 * { box-sizing: border-box; }
+html { overflow-y: scroll; }  /* charts are drawn before it is needed, and as wide as without it */
 body { margin: 0 auto; max-width: 1180px; padding: 16px; color: var(--ink); background: #f6f7f9;
   font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.5rem; margin: 8px 0 0; }
