@@ -21,7 +21,7 @@ SUBCOMMANDS: Final = {
     "cluster": Entry(
         "tuque.console.cluster_cmd", "cluster", "", "Start, see and change a cluster."
     ),
-    "tubes": Entry("tuque.console.tubes_cmd", "tubes", "", "Show the tubes of a node."),
+    "tubes": Entry("tuque.console.tubes_cmd", "tubes", "", "Show tubes, and move their homes."),
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."
     ),
@@ -46,7 +46,7 @@ SUBCOMMANDS: Final = {
 )
 @click.version_option(__version__, "--version", message="tuque %(version)s")
 def tuque() -> None:
-    """A distributed job broker that speaks Disque's protocol.
+    """A distributed job broker with Disque's protocol and the tubes of Tarantool's queue.
 
     `tuque COMMAND --help` explains a command.
     """
