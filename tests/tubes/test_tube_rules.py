@@ -68,7 +68,11 @@ def test_addjob_is_a_put_with_its_options(home: Home) -> None:
     ("type", "options", "error"),
     [
         ("fifo", {"retry_s": 0}, "ERR 't' is a tube: its tasks come back, RETRY is 1 or more"),
-        ("fifo", {"replicate": 2}, "ERR 't' is a tube: its tasks have one copy, REPLICATE is 1"),
+        (
+            "fifo",
+            {"replicate": 2},
+            "ERR 't' is a tube: SYNC says which copies count, REPLICATE is 1",
+        ),
         ("fifo", {"delay_s": 1}, "ERR 't' is a tube of type fifo: it has no DELAY"),
         ("utube", {"ttl_s": 1}, "ERR 't' is a tube of type utube: it has no TTL"),
         ("utube", {"pri": 1, "has_pri": True}, "ERR 't' is a tube of type utube: it has no PRI"),

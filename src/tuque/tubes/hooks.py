@@ -46,7 +46,7 @@ from tuque.tubes.states import forget, insert, on_task_timer
 from tuque.tubes.tube import Tube
 
 NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or more"
-NO_COPIES: Final = b"ERR '%s' is a tube: its tasks have one copy, REPLICATE is 1"
+NO_COPIES: Final = b"ERR '%s' is a tube: SYNC says which copies count, REPLICATE is 1"
 NO_OPTION: Final = b"ERR '%s' is a tube of type %s: it has no %s"
 NOT_TAKEN: Final = b"NOTTAKEN Task was not taken"
 PLAIN: Final = PutSpec()  # no options given
