@@ -15,6 +15,7 @@ from tuque.sim.home_flaws import (
     cut_off,
     movers,
     order,
+    paused,
     three_homes,
     two_and_power,
 )
@@ -54,6 +55,7 @@ def test_without_a_flaw_nothing_is_found_and_much_is_looked_at(
     ("plan", "moves", "what"),
     [
         (movers, 10, "tasks that moved"),
+        (paused, 5, "changes of paused tubes"),
         (cut_off, 1, "failovers by force"),
         (two_and_power, 1, "looks for second homes"),
         (behind_in_sync, 1, "synced ops looked for"),

@@ -279,8 +279,10 @@ def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:
         stamp_ns = known.stamp_ns + 1  # P1.9
     q = n.queues.get(name)
     if q is not None and q.policy is not None:
+        before = q.pause
         apply_pause(n, name, Pausing(bits, stamp_ns, False))
-        q.policy.on_pause(n, q)  # T17.7: all nodes hear of it, whatever was asked
+        if q.pause != before:
+            q.policy.on_pause(n, q)  # T17.7: all nodes hear of it, whatever was asked
         return
     pausing = Pausing(bits, stamp_ns, is_bcast)
     apply_pause(n, name, pausing)

@@ -26,7 +26,7 @@ from tuque.sim.session import LOST
 from tuque.sim.tube_clients import TubeMeddler, TubeProducer, TubeWorker
 from tuque.sim.tube_homes import look_for_home
 from tuque.sim.tube_judge import Tubing
-from tuque.sim.tube_movers import TubeForcer, TubeMover, TubeRescuer
+from tuque.sim.tube_movers import TubeForcer, TubeMover, TubePauser, TubeRescuer
 from tuque.sim.tube_swarm import last_clients
 from tuque.sim.verdicts import Verdicts
 from tuque.sim.world import World
@@ -46,6 +46,7 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
     "tube_worker": TubeWorker,
     "tube_meddler": TubeMeddler,
     "tube_mover": TubeMover,
+    "tube_pauser": TubePauser,
     "tube_forcer": TubeForcer,
     "tube_rescuer": TubeRescuer,
 }

@@ -9,7 +9,7 @@ from tuque.core.task import FAR
 from tuque.server import tube_sync
 from tuque.sim.mutations import Flaw, Patch, everywhere
 from tuque.sim.plan import Op, Plan
-from tuque.tubes import homes, moves, running
+from tuque.tubes import adopting, homes, moves, ops, running
 from tuque.tubes.book import Tubes
 from tuque.tubes.follower import Move
 from tuque.tubes.tube import Tube
@@ -74,6 +74,20 @@ def given_too_early() -> list[Patch]:
     return everywhere(moves.step_move, step_move) + everywhere(sound, on_yours)
 
 
+def pauses_stay_behind() -> list[Patch]:
+    """What a home tells of a pause is not kept: the next home knows nothing of it."""
+
+    def renew_pause(n: Node, at: Any) -> None:
+        return
+
+    return everywhere(adopting.renew_pause, renew_pause)
+
+
+def pauses_are_not_looked_at() -> list[Patch]:
+    """A tube that is paused in output gives its tasks out."""
+    return [(ops, "PAUSE_OUT", 0)]
+
+
 # ---- plans in which they show
 
 
@@ -108,6 +122,16 @@ def movers(seed: int) -> Plan:
     plan = three_homes(seed)
     plan.ops.append(Op(500, "tube_mover", {
         "client": "v", "tube": "t0", "node": 0, "for_ms": 14_000, "idle_ms": 700,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def paused(seed: int) -> Plan:
+    """Switchover after switchover of a tube that is paused now and then."""
+    plan = movers(seed)
+    plan.seed = f"paused {seed}"
+    plan.ops.append(Op(600, "tube_pauser", {
+        "client": "z", "tube": "t0", "node": 0, "for_ms": 14_000, "idle_ms": 500, "hold_ms": 1_500,
     }))  # fmt: skip
     return order(plan)
 
@@ -173,8 +197,10 @@ HOME_FLAWS: Final = [
     Flaw("t15", "numbers are given again after a failover", numbers_do_not_jump, 20, behind),
     Flaw("t16", "SYNC is not awaited", copies_are_not_awaited, 20, behind_in_sync),
     Flaw("t17", "a home is given away before all is copied", given_too_early, 10, movers),
+    Flaw("t19", "a pause stays behind when the home moves", pauses_stay_behind, 5, paused),
+    Flaw("t20", "a paused tube gives its tasks out", pauses_are_not_looked_at, 5, paused),
 ]
 HOME_RULES: Final = {
     "t12": "tube-twice", "t13": "tube-twice", "t14": "tube-home", "t15": "tube-number",
-    "t16": "tube-sync", "t17": "tube-home",
+    "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
 }  # fmt: skip

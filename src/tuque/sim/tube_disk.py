@@ -185,10 +185,10 @@ def forget(cluster: Cluster, facts: Facts, mirror: Mirror) -> None:
         facts.lines.pop(ident, None)
 
 
-def judge_load(cluster: Cluster, machine: Machine, facts: Facts, tube: Tube) -> None:
-    """What was on the disk is there."""
+def judge_load(cluster: Cluster, machine: Machine, facts: Facts, tube: Tube, tubes: Tubes) -> None:
+    """What was on the disk is there, unless what was heard meanwhile has set it aside (T17.5)."""
     kept = machine.kept_tubes.get(facts.key)
-    if kept is None:
+    if kept is None or (kept.ident != ident_of(tube) and kept.ident in tubes.aside):
         return
     cluster.history.count("tubes loaded")
     loaded = KeptTube(tube)

@@ -67,6 +67,7 @@ class Line:
         self.newest_token = 0  # of all takes that were seen
         self.told_tokens: dict[str, int] = {}  # by node: the newest that a client was told there
         self.top_number = -1  # the highest that clients were told
+        self.pause = -1  # how its last home had it paused; -1: that is not known
         self.is_lost = False  # its home lost its memory of it
         self.is_split = False  # of two nodes one was told that the other one is dead (T21.1)
         self.up_us = 0  # when it was last seen to run
@@ -101,6 +102,7 @@ class Facts:
         self.created_us = 0  # when a client was told that it is there
         self.home = ""  # the node where clients found it last
         self.sync: int = args.get("sync", 1)
+        self.pauses: list[Any] = []  # PAUSE commands that were asked for
         self.forced: set[str] = set()  # nodes that were told to take it by force
 
     def words(self) -> list[bytes]:

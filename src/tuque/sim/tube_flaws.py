@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tuque.core import deliver
 from tuque.core.node import Node
+from tuque.core.queue import PAUSE_OUT
 from tuque.core.task import DELAYED, TAKEN, Task
 from tuque.sim.mutations import Flaw, Patch, everywhere
 from tuque.sim.plan import Op, Plan
@@ -150,6 +152,35 @@ def tokens_are_not_reserved() -> list[Patch]:
     return everywhere(sound, reserve_tokens)
 
 
+def last_ones_are_served_first() -> list[Patch]:
+    """Who began to wait for a task last gets the next one."""
+
+    def serve_last(n: Node, q: Any) -> None:
+        while q.length > 0 and len(q.waiters) > 0 and q.pause & PAUSE_OUT == 0:
+            if not deliver.serve(n, n.waiters[list(q.waiters)[-1]]):
+                return
+
+    def serve_ready(n: Node) -> None:
+        while n.ready:
+            q = n.ready.pop(0)
+            q.is_ready = False
+            serve_last(n, q)
+
+    return everywhere(deliver.serve_ready, serve_ready) + everywhere(ops.hand_over, serve_last)
+
+
+def last_puts_are_done_first() -> list[Patch]:
+    """Of puts that wait for room the last one is done."""
+    sound = states.admit
+
+    def admit(n: Node, t: Tubes, tube: Tube) -> None:
+        tube.putters.reverse()
+        sound(n, t, tube)
+        tube.putters.reverse()
+
+    return everywhere(sound, admit)
+
+
 # ---- plans in which they show
 
 
@@ -217,10 +248,12 @@ TUBE_FLAWS: Final = [
     Flaw("t10", "sessions end early", sessions_end_at_once, 10, one_tube),
     Flaw("t11", "delays are cut short", delays_are_halved, 5, one_tube),
     Flaw("t18", "tokens are given that no disk knows", tokens_are_not_reserved, 5, powerless),
+    Flaw("t21", "takes that wait last are served first", last_ones_are_served_first, 10, one_tube),
+    Flaw("t22", "puts that wait last are done first", last_puts_are_done_first, 10, small),
 ]
 TUBE_RULES: Final = {
     "t1": "tube-time", "t2": "tube-fence", "t3": "tube-held", "t4": "tube-wait",
     "t5": "tube-number", "t6": "tube-order", "t7": "tube-full", "t8": "tube-disk",
     "t9": "tube-disk", "t10": "tube-session", "t11": "tube-time",
-    "t18": "tube-fence",
+    "t18": "tube-fence", "t21": "tube-turn", "t22": "tube-turn",
 }  # fmt: skip

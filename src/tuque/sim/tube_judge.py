@@ -15,6 +15,14 @@ from tuque.sim.tube_disk import ident_of, judge_disk, judge_load, judge_tokens, 
 from tuque.sim.tube_facts import Call, Facts, Line, Put, State
 from tuque.sim.tube_homes import is_up, judge_alone, judge_epoch, judge_start, judge_state
 from tuque.sim.tube_mirror import Mirror, Seen
+from tuque.sim.tube_turns import (
+    forget_pauses,
+    is_paused_since,
+    judge_home,
+    judge_overtaken,
+    judge_pause,
+    look_at_turn,
+)
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
@@ -91,6 +99,7 @@ class Tubing:
                     judge_epoch(self.cluster, machine, facts, mirror.line, int(tube.epoch))
                     judge_alone(self.cluster, machine, facts, mirror.line)
                 self.look(shell, tube, mirror)
+                look_at_turn(self, shell, mirror)
             elif mirror is not None and mirror.is_up:
                 self.cease(machine, t, mirror)
             self.idle[key] = int(tube.change_seq)
@@ -122,6 +131,7 @@ class Tubing:
         t = tubes_on(shell.n)
         if not is_fresh and t is not None and seen != tube.change_seq:
             mirror.vague = {int(one.number) for one in t.changes(tube, seen - 1, 1000)}
+        judge_home(self, machine, mirror)
         judge_start(self.cluster, machine, shell, mirror)
         return mirror
 
@@ -129,6 +139,7 @@ class Tubing:
         """A tube does not run at this node any more; what it was like is what must go on."""
         if mirror.seq != mirror.tube.change_seq:
             self.play(machine, t, mirror)
+        judge_pause(self, mirror)
         mirror.is_up = False
         statuses = {number: one.status for number, one in mirror.tasks.items()}
         if mirror.epoch == mirror.line.epoch:
@@ -300,9 +311,12 @@ class Tubing:
             unknown[0].token = token
         elif all(take.token != token for take in one.takes):
             self.find("tube-held", f"{facts.name}: task {number} was not taken under {token}")
+        judge_overtaken(self, mirror, one, token, asked_us)
 
     def judge_none(self, mirror: Mirror, asked_us: int) -> None:
         """A take came back without a task: none may have been there since it was asked for."""
+        if is_paused_since(mirror, asked_us):
+            return
         self.history.count("takes without a task")
         for one in mirror.tasks.values():
             lane_us = mirror.freed_us.get(one.subqueue, 0) if mirror.facts.is_keyed else 0
@@ -395,6 +409,7 @@ class Tubing:
                 judge_disk(self.cluster, machine, shell, mirror, back)
             for line in facts.lines.values():
                 line.states.pop(machine.name, None)
+        forget_pauses(self, machine, back)
         self.closed = {key: one for key, one in self.closed.items() if key[0] != machine.name}
         self.idle = {key: one for key, one in self.idle.items() if key[0] != machine.name}
         self.states = {key: one for key, one in self.states.items() if key[0] != machine.name}
@@ -407,7 +422,7 @@ class Tubing:
         for name, facts in self.facts.items():
             tube = t.by_name.get(name)
             if tube is not None:
-                judge_load(self.cluster, machine, facts, tube)
+                judge_load(self.cluster, machine, facts, tube, t)
                 facts.loaded.add(ident_of(tube))
                 self.idle[machine.name, name] = int(tube.change_seq)
         for session in t.sessions.values():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuque.core.task import BURIED, DELAYED, DONE, MAX_MS, READY, TAKEN, Task
 from tuque.sim.tube_facts import Facts, Line, Put, lasting
+from tuque.sim.tube_turns import Waits
 
 if TYPE_CHECKING:
     from tuque.tubes.options import Change
@@ -115,6 +116,7 @@ class Mirror:
         self.begin_ms = 0  # of the node, when it was first seen to run
         self.due_ms = FAR_MS  # a task comes back by itself then
         self.has_first = True  # somebody could have a task, or nobody has looked
+        self.waits = Waits()
         self.vain_ms = 0  # since then somebody waits though there is a task
         self.freed_us: dict[bytes, int] = {}  # when a sub-queue was last busy
         self.calls_before = {} if is_fresh else calls_of(tube)

@@ -1,15 +1,18 @@
-"""Who moves the homes of tubes: planned switchovers, failovers by force, and who helps in the end.
+"""Who moves the homes of tubes, pauses tubes, and helps in the end.
 
 They know node ids, as people do from CLUSTER NODES; where a home is they hear from answers.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from tuque.core.queue import PAUSE_NAMES
 from tuque.sim.programs import Args
 from tuque.sim.scripts import Say, Steps, Told, failed
 from tuque.sim.tube_clients import TubeClient
+from tuque.sim.tube_turns import Pausing
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 RETRY_US: Final = 700_000
 TRIES: Final = 12
+PAUSES_MAX: Final = 50  # commands that are remembered
 
 
 class TubeMover(TubeClient):
@@ -34,6 +38,38 @@ class TubeMover(TubeClient):
                 self.history.count("switchovers answered")
                 self.node = target.name
             yield from self.mend(reply)
+
+
+class TubePauser(TubeClient):
+    """Pauses the tube now and then, and lets it go again."""
+
+    def steps(self) -> Steps:
+        """Pause after pause; in the end it is not paused."""
+        while True:
+            word = self.chance.choice(["in", "out", "all"]) if "hold_ms" in self.args else "none"
+            yield self.chance.randrange(self.args["idle_ms"] * 1000)
+            yield from self.pause(word)
+            if word != "none":
+                yield self.chance.randrange(self.args["hold_ms"] * 1000)
+                reply = yield from self.pause("none")
+                while failed(reply):
+                    reply = yield from self.pause("none")
+
+    def pause(self, word: str) -> Told:
+        """PAUSE at the home."""
+        call = Pausing(PAUSE_NAMES.index(word.encode()), self.world.now_us)
+        self.facts.pauses.append(call)
+        del self.facts.pauses[:-PAUSES_MAX]
+        told = partial(self.on_paused, call)
+        reply = yield Say([b"PAUSE", self.facts.key, word.encode()], told)
+        yield from self.mend(reply)
+        return reply
+
+    def on_paused(self, call: Pausing, reply: object) -> None:
+        """The answer."""
+        call.is_over = True
+        if not failed(reply):
+            self.history.count("pauses of tubes")
 
 
 class TubeForcer(TubeClient):

@@ -24,6 +24,11 @@ def draw_tubes(plan: Plan, c: Random) -> None:
     for i in range(c.choice([1, 1, 2])):
         draw_tube(plan, f"t{i}", c, may_share)
     plan.shift_tasks = c.choice([1, 1, 3, 10, 2_000])
+    for op in [op for op in plan.ops if op.kind == "tube"]:
+        if c.random() < 0.3:
+            name, home = op.args["tube"], op.args["node"]
+            idle_ms, hold_ms = c.choice([500, 4_000]), c.choice([300, 3_000])
+            begin(plan, "tube_pauser", f"{name} z", name, home, c, idle_ms=idle_ms, hold_ms=hold_ms)
 
 
 def draw_tube(plan: Plan, name: str, c: Random, may_share: bool) -> None:
@@ -145,6 +150,7 @@ def last_clients(plan: Plan, span_ms: int) -> list[tuple[str, dict[str, Any]]]:
             producer = {"client": f"{tube} last p", "idle_ms": 4_000, **shared}
             found.append(("tube_producer", producer))
             worker = {"client": f"{tube} last w", "idle_ms": 5, "timeout": 1_000, **shared}
+            found.append(("tube_pauser", {"client": f"{tube} last z", "idle_ms": 1_000, **shared}))
             found.append(("tube_rescuer", {"client": f"{tube} last r", **shared}))
             found.append(("tube_worker", {"many": 1, "work_ms": 50, **worker}))
     return found
