@@ -23,7 +23,10 @@ from tuque.sim.plan import Op, Plan
 from tuque.sim.score import CHECKED, TEXTS, Score
 from tuque.sim.seeds import run_plan, run_seed
 from tuque.sim.swarm import draw
+from tuque.sim.tube_disk import judge_tokens
+from tuque.sim.tube_facts import Facts, Line
 from tuque.sim.tube_flaws import TUBE_FLAWS, TUBE_RULES, keyed, one_tube, powerless, small
+from tuque.sim.tube_homes import end_force, is_unknown
 from tuque.sim.tube_swarm import TYPES
 
 # all of them: python -m tuque.sim --mutation all
@@ -131,6 +134,60 @@ def test_a_tube_that_was_on_its_way_when_its_home_ended_does_not_begin_at_the_ne
     outcome = run_plan(order(plan), tweak=lambda c: c.world.at(12_200_000, lambda: forget(c)))
     assert outcome.findings == []
     assert outcome.counts["failovers answered"] == 1
+
+
+def forgotten(seed: int) -> Plan:
+    """The newest home is down, the other one that knew it lost its disk, and the first is back."""
+    plan = three_homes(seed)
+    plan.seed, plan.faults = f"forgotten {seed}", ["kill"]
+    plan.ops.append(Op(2_000, "tube_forcer", {
+        "client": "f", "tube": "t0", "node": 0, "for_ms": 9_000, "kill": "kill",
+        "down_ms": 8_000, "wait_ms": 100,
+    }))  # fmt: skip
+    for node, back, down_ms in ((1, "disk", 7_000), (2, "empty", 100)):
+        kill = {"node": node, "how": "kill", "back": back, "fuse": 0, "down_ms": down_ms}
+        plan.ops.append(Op(9_000, "crash", kill))
+    return order(plan)
+
+
+def test_an_older_home_runs_when_nobody_can_tell_of_the_newest() -> None:
+    """T19.4: "A node that lost its journal tells nothing of what it knew: if the newest home is
+    down meanwhile, an older one may run"."""
+    seen: list[bool] = []
+
+    def look(cluster: Cluster) -> None:
+        facts, machines = cluster.tubing.facts[b"t0"], cluster.machines
+        assert [m.shell is not None for m in machines] == [True, False, True]
+        (line,) = facts.lines.values()
+        seen.append(line.is_split)
+        seen.append(is_unknown(cluster, machines[0], facts, line))
+        machines[2].has_lost_disk = False
+        seen.append(is_unknown(cluster, machines[0], facts, line))
+
+    outcome = run_plan(forgotten(2), tweak=lambda c: c.world.at(22_000_000, lambda: look(c)))
+    assert outcome.findings == []
+    assert seen == [True, True, False]
+
+
+def test_of_tokens_that_nobody_knows_no_greater_ones_are_asked_for() -> None:
+    """T5.1: "greater than any before on this node", if its disk, or another one, has them."""
+    plan = three_homes(1)
+    cluster = Cluster(plan, False)
+    facts, lost = cluster.tubing.facts[b"t0"], cluster.machines[0]
+    line = facts.lines[b"maker", 1] = Line()
+    for back, known, newest in (("disk", 3, 9), ("empty", 12, 9), ("empty", 3, 3)):
+        cluster.machines[1].kept_token = known
+        line.newest_token = 9
+        judge_tokens(cluster, lost, facts, back)
+        assert line.newest_token == newest
+
+
+def test_a_home_by_force_may_come_after_a_planned_one() -> None:
+    """A FORCE that was taken is judged as one, though the tube moved as planned before it ran."""
+    facts = Facts("t0", {"type": "fifo"})
+    facts.forced = {"n0": 90_000_000, "n1": 99_000_000, "n2": 1}
+    end_force(facts, "n0", 100_000_000)
+    assert facts.forced == {"n1": 99_000_000}
 
 
 @pytest.mark.parametrize("type", TYPES)

@@ -65,6 +65,7 @@ class Machine:
         self.known: dict[bytes, bool] = {}  # and ids of jobs there that came with a key
         self.kept_tubes: dict[bytes, KeptTube] = {}  # and its tubes
         self.kept_tokens = 0  # up to there they may be in use, as the disk has it
+        self.kept_token = 0  # the newest that it has of any take, here or elsewhere
         self.said = 0  # messages of lives that are over
         self.disk_since_us = 0  # this disk, with what is on it, is the node's
         self.has_evicted_acks = False  # in a life that is over
@@ -75,6 +76,7 @@ class Machine:
         self.has_left = False  # was told to leave, once or more
         self.was_forgotten = False
         self.has_lost_memory = False  # something it knew did not come back with it
+        self.has_lost_disk = False  # nothing, or only what an old disk has
 
     def others(self) -> list[Machine]:
         """The machines this one knows of."""
@@ -114,6 +116,13 @@ class Machine:
             return [kept.ident for kept in self.kept_tubes.values()]
         t = tubes_on(self.shell.n)
         return [ident_of(tube) for tube in t.by_name.values()] if t is not None else []
+
+    def newest_token(self) -> int:
+        """No token that the process knows is newer, nor one on the disk of a dead one."""
+        if self.shell is None or self.shell.s.is_loading:
+            return self.kept_token
+        t = tubes_on(self.shell.n)
+        return int(t.token) if t is not None else 0
 
     def guard(self, step: Callable[[], None]) -> None:
         """Run a step of the process, which may end in it."""
@@ -173,6 +182,8 @@ class Machine:
             self.conf = self.old_conf
         elif back == "empty" or self.settings.policy == "off":
             self.disk = SimDisk(self.disk.chance)
+        if back != "disk" or self.settings.policy == "off":
+            self.has_lost_disk = True
         if back != "disk":
             self.disk_since_us = self.world.now_us
         if back != "disk" or self.settings.policy != "always":
@@ -202,7 +213,7 @@ class Machine:
         """The jobs that a start would bring back, unacked."""
         self.known = {}
         self.kept_tubes = {}
-        self.kept_tokens = 0
+        self.kept_tokens = self.kept_token = 0
         if self.settings.policy == "off":
             return {}
         disk = self.disk.copy()
@@ -218,6 +229,7 @@ class Machine:
         if t is not None:
             self.kept_tubes = {name: KeptTube(tube) for name, tube in t.by_name.items()}
             self.kept_tokens = int(loader.tubes.token_reserved)
+            self.kept_token = max(self.kept_tokens, int(loader.tubes.token))
         self.known = {kept.id: True for kept in n.keys.kept.values()}
         self.known.update((id, True) for id in n.jobs)
         return {id: True for id, job in n.jobs.items() if job.state != ACKED}

@@ -125,9 +125,13 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
 def judge_tokens(cluster: Cluster, machine: Machine, facts: Facts, back: str) -> None:
     """The disk knows a number above all tokens that clients were told of (T5.1)."""
     kept, policy = machine.kept_tokens, machine.settings.policy
+    known = max(m.newest_token() for m in cluster.machines)
     for line in facts.lines.values():
         told = line.told_tokens.pop(machine.name, 0)
-        if told == 0 or policy == "off" or back != "disk":
+        if policy == "off" or back != "disk":  # of what nobody knows nobody can give the next
+            line.newest_token = min(line.newest_token, known)
+            continue
+        if told == 0:
             continue
         cluster.history.count("tokens looked for on disks")
         if told <= kept:

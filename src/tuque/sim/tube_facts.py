@@ -69,7 +69,9 @@ class Line:
         self.top_number = -1  # the highest that clients were told
         self.pause = -1  # how its last home had it paused; -1: that is not known
         self.is_lost = False  # its home lost its memory of it
-        self.is_split = False  # of two nodes one was told that the other one is dead (T21.1)
+        # of two nodes one was told that the other one is dead (T21.1), or no node that is up
+        # knows of the newest home, since its disk is gone (T19.4)
+        self.is_split = False
         self.up_us = 0  # when it was last seen to run
         self.states: dict[str, int] = {}  # by node, T19
 
@@ -103,7 +105,7 @@ class Facts:
         self.home = ""  # the node where clients found it last
         self.sync: int = args.get("sync", 1)
         self.pauses: list[Any] = []  # PAUSE commands that were asked for
-        self.forced: set[str] = set()  # nodes that were told to take it by force
+        self.forced: dict[str, int] = {}  # nodes told to take it by force, and when
 
     def words(self) -> list[bytes]:
         """TUBE CREATE."""

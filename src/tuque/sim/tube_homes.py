@@ -97,6 +97,8 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
     others = int(shell.n.others) & ~int(shell.n.forgotten)
     if is_move and was_forced and others.bit_count() == 1:
         line.is_split = True
+    if mirror.epoch < line.epoch and is_unknown(cluster, m, facts, line):
+        line.is_split = True
     judge_epoch(cluster, m, facts, line, mirror.epoch)
     judge_alone(cluster, m, facts, line)
     line.is_lost = False
@@ -108,15 +110,44 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
     if is_move:
         history.count("switchovers")
         history.count("failovers by force" if was_forced else "planned switchovers")
-        facts.forced.clear()
+        end_force(facts, m.name, cluster.world.now_us)
     if before is None or facts.is_temporary:
         return
+    if line.is_split and not is_move and old is not None and old.epoch != mirror.epoch:
+        return  # it goes on from what this node had, not from what the other home did meanwhile
     if is_move and was_forced:
         judge_forced(cluster, mirror, old)
     elif before.is_exact:
         judge_same(cluster, m, mirror, before)
         if before.is_whole and old is not None:
             judge_tasks(cluster, m, mirror, old)
+
+
+def end_force(facts: Facts, name: str, now_us: int) -> None:
+    """A node is the home now; another one that was told so of late may still be it next."""
+    facts.forced = {
+        other: asked_us
+        for other, asked_us in facts.forced.items()
+        if other != name and asked_us > now_us - HOMELESS_US
+    }
+
+
+def is_unknown(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> bool:
+    """Whether m could not hear of the newest epoch: too many that are up lost their disks (T19.4).
+
+    Nodes that know all that they ever knew, m among them, are fewer than it needs.
+    """
+    knowing = up = 1
+    for other in cluster.machines:
+        t = tubes_on(other.shell.n) if other.shell is not None else None
+        if other is m or other.shell is None or other.shell.s.is_loading:
+            continue
+        tube = t.by_name.get(facts.key) if t is not None else None
+        if tube is not None and tube.epoch >= line.epoch:
+            return False
+        up += 1
+        knowing += not other.has_lost_disk
+    return knowing * 2 < len(cluster.machines) <= up * 2
 
 
 def mirror_sessions(shell: Shell) -> list[tuple[int, tuple[int, int]]]:

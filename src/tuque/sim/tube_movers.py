@@ -107,11 +107,11 @@ class TubeForcer(TubeClient):
     def force(self, m: Machine) -> Told:
         """TUBE HOME ... FORCE at the node that is to be the home."""
         self.node = m.name
-        self.facts.forced.add(m.name)
+        self.facts.forced[m.name] = self.world.now_us
         self.history.count("failovers asked for")
         reply = yield Say(self.words(b"HOME", m.node_id, b"FORCE"))
         if isinstance(reply, Exception) and "moving" not in str(reply):
-            self.facts.forced.discard(m.name)  # refused: nothing was done
+            self.facts.forced.pop(m.name, None)  # refused: nothing was done
         elif isinstance(reply, list):
             self.history.count("failovers answered")
         return reply
