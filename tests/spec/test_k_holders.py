@@ -11,7 +11,7 @@ from tuque.core.drain import drain_left
 from tuque.core.holders import tell_holders
 from tuque.core.job import ACKED
 from tuque.core.msgs import Ask, Holders, Lack, Left, WillQueue
-from tuque.core.peers import say
+from tuque.core.peers import say, set_reachable
 from tuque.core.repair import repair_left
 
 
@@ -117,6 +117,74 @@ def test_who_leaves_names_the_copies_that_were_made_for_it() -> None:
     assert lab.holders_of(id) == [1, 2]
     assert [m for a, _, m in lab.log if a == 0 and isinstance(m, Left)]
     assert believed(lab, 2, id) == [1, 2], "they cannot tell each other"
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_holder_that_was_away_hears_who_has_the_job_now(
+    *, is_linked: bool, is_stopped: bool
+) -> None:
+    """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
+    when it is linked again: it may have acked the job, and must not take it for over while a node
+    that it never heard of has a copy.
+
+    K7.5 Who gets it for an open ALO job says HOLDERS to the other holders when their links come up
+    again: the sender may be stopped by then."""
+    lab = Lab(3)
+    lab.wait(2)
+    id = lab.add(0, retry_s=10, replicate=1)
+    lab.pass_ms(1_000)
+    assert believed(lab, 0, id) == [0, 2]
+    if is_linked:
+        for other in (0, 1):
+            lab.hold(other, 2)
+            lab.hold(2, other)
+            set_reachable(lab.nodes[other], lab.slot(other, 2), False)
+    else:
+        lab.isolate(2)
+    lab.pass_ms(12_000)  # it is queued at 0, too
+    lab.leave(0)
+    lab.pass_ms(5_000)
+    lab.isolate(2)
+    assert lab.holders_of(id) == [1, 2] and drain_left(lab.nodes[0]) == 0
+    on_ackjob(lab.nodes[2], id)
+    lab.run()
+    if is_stopped:
+        lab.isolate(0)
+        lab.link(1, 2)
+        lab.run()
+        lab.forget(2, 0)  # as it hears from 1
+    else:
+        lab.link(0, 2)
+        lab.run()
+        lab.beat()
+        assert believed(lab, 2, id) == [0, 1, 2]
+        assert lab.holders_of(id) == [1, 2], "it waits for 1"
+        lab.link(1, 2)
+    lab.run()
+    assert lab.states_of(id) == [-1, -1, -1]
+
+
+def test_who_has_heard_it_is_not_told_again() -> None:
+    """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
+    when it is linked again"""
+    lab = Lab(4)
+    id = lab.add(0, retry_s=100, replicate=4)
+    lab.leave(0)
+    lab.pass_ms(5_000)
+    assert lab.holders_of(id) == [1, 2, 3]
+
+    def told_again() -> set[tuple[int, int]]:
+        lab.log.clear()
+        lab.isolate(3)
+        lab.heal()
+        lab.run()
+        return {(a, b) for a, b, m in lab.log if isinstance(m, Holders)}
+
+    assert {(0, 3), (1, 3), (2, 3)} <= told_again(), "no heartbeat was answered yet"
+    lab.beat()
+    lab.beat()
+    assert told_again() == set()
 
 
 def test_the_node_that_handed_a_job_out_acts_first() -> None:

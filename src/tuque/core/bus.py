@@ -11,7 +11,7 @@ from tuque.core.copies import (
     on_release,
     on_repljob,
 )
-from tuque.core.drain import on_answer, on_left
+from tuque.core.drain import drain_link_up, forget_told, on_answer, on_left
 from tuque.core.external import on_enqueue_message, on_enqueued
 from tuque.core.federate import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
@@ -114,11 +114,13 @@ def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
 
 def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     """[K4] A link to the peer was opened: what waited for it is said now (K4.2)."""
+    forget_told(n, slot)
     clear_link(n, slot)
     n.peers[slot].is_linked = True
     n.linked |= 1 << slot
     set_reachable(n, slot, is_reachable)
     copies_link_up(n, slot)
+    drain_link_up(n, slot)
     collect_link_up(n, slot)
     federate_link_up(n, slot)
     if n.policy is not None:
@@ -127,6 +129,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
 
 def on_link_down(n: Node, slot: i64) -> None:
     """[K4] The link to the peer is gone, and what was on its way with it."""
+    forget_told(n, slot)
     clear_link(n, slot)
     stop_asking(n, slot)
     if n.policy is not None:

@@ -112,6 +112,9 @@ class Losses:
         self.budget_bytes: i64 = 0
         self.repaired: i64 = 0  # copies sent by repair since the start
         self.gone: dict[bytes, Gone] = {}  # by job, what was said last at the end
+        # by slot and job: what the node may not have heard of a holder that left, which is the end
+        # of the job, who has it, and the round in which that was said (K7)
+        self.parted: dict[int, dict[bytes, tuple[int, int, int]]] = {}
         self.leaves: dict[bytes, Leave] = {}
         self.leave_ids: list[bytes] = []  # jobs of this round of leaving
         self.leave_pos: i64 = 0

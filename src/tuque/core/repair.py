@@ -79,6 +79,7 @@ def on_forget(n: Node, slot: i64) -> None:
     n.losses.unsure &= ~bit
     lose_transits(n, slot)
     forget_tombs(n, slot)
+    n.losses.parted.pop(slot, None)
     begin_walk(n, FORGET, slot)
 
 
