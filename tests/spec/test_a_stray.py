@@ -292,3 +292,33 @@ def test_who_never_had_it_is_no_reason_to_forget() -> None:
     assert lab.holders_of(id) == []
     assert QUEUED not in lab.states_of(id)
     assert ACTIVE not in lab.states_of(id)
+
+
+def test_a_link_without_room_is_asked_again_soon() -> None:
+    """A6.3 SETACK that a link has no room for is said as soon as there is some; the ack of an
+    unknown job (A3.4) is then asked for anew, after 200 to 400 ms."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=1, retry_s=100)
+    peer = lab.nodes[2].peers[lab.slot(2, 0)]
+    peer.has_room = False
+    stray_ack(lab, 2, id)
+    lab.pass_ms(4_000)  # the next step of A6 is far away
+    assert lab.holders_of(id) == [0, 2]
+    peer.has_room = True
+    lab.pass_ms(450)
+    assert lab.holders_of(id) == []
+
+
+def test_a_link_without_room_is_waited_for() -> None:
+    """A6.3 SETACK that a link has no room for is said as soon as there is some"""
+    lab = Lab(2)
+    id = spread(lab, 2, retry_s=100)
+    peer = lab.nodes[0].peers[lab.slot(0, 1)]
+    peer.has_room = False
+    assert on_ackjob(lab.nodes[0], id)
+    lab.run()
+    lab.pass_ms(4_000)  # the next step of A6 is far away
+    assert id in lab.nodes[1].jobs
+    peer.has_room = True
+    lab.pass_ms(100)
+    assert lab.holders_of(id) == []

@@ -37,6 +37,7 @@ TRY_MAX_MS: Final = 180_000
 OUTBOX_MAX: Final = 100_000  # messages of one turn to one node, above it acks wait for A6
 RETELL_MAX: Final = 2_000  # ids told again at once
 RETELL_PAUSE_MS: Final = 50
+OWED_MAX: Final = 100_000  # acks that wait for room in one link, above it they wait for A6
 SWEEP_MAX: Final = 10_000
 LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
 
@@ -142,9 +143,22 @@ def tell_acked(n: Node, job: Job, slots: i64) -> None:
     """Say SETACK to those nodes."""
     message = SetAck(job.id, job.holders, max(1, job.expire_ms - n.now_ms))
     for slot in slots_of(slots):
-        if may_hear(n.peers[slot]):
+        peer = n.peers[slot]
+        if may_hear(peer):
             introduce(n, slot, job.holders)
             say(n, slot, message)
+        elif peer.is_linked:
+            owe(n, slot, job.id)
+
+
+def owe(n: Node, slot: i64, id: bytes) -> None:
+    """[A6.3] The link has no room for the ack: it is said when there is some."""
+    telling = n.retelling.get(slot)
+    if telling is None:
+        n.retelling[slot] = Retelling(slot, [id])
+        n.retell_ms = n.now_ms + RETELL_PAUSE_MS
+    elif len(telling.ids) - telling.next < OWED_MAX:
+        telling.ids.append(id)
 
 
 def tell_deleted(n: Node, job: Job, slots: i64) -> None:

@@ -128,7 +128,7 @@ class Pausing:
 
 @final
 class Retelling:
-    """What a peer may have missed while it had no link (A6.2)."""
+    """What a peer may have missed while it had no link (A6.2), or one without room (A6.3)."""
 
     def __init__(self, slot: i64, ids: list[bytes]) -> None:
         self.slot = slot

@@ -21,6 +21,7 @@ NOBODY: Final = -1  # the client of a record that came back from the journal
 STRAYS_MAX: Final = 1_000  # records of one client
 BURST_MAX: Final = 10_000  # messages of one turn to one node, above it no more is asked
 TRY_MS: Final = 1_000
+FULL_MS: Final = 200  # until nodes are asked again when a link had no room
 FAST_KEEP_MS: Final = 60_000  # how long a job that nobody had is refused after FASTACK
 
 
@@ -64,12 +65,12 @@ def on_unknown_fastack(n: Node, id: bytes) -> None:
 
 
 def ask_each(n: Node, message: SetAck | DelJob) -> bool:
-    """Say it to every node, as far as links have room; True when all are told."""
+    """Say it to every node, as far as links have room; True when all that can be are told."""
     are_told = True
     for peer in n.peers:
         if peer.is_linked and peer.has_room and len(peer.outbox) < BURST_MAX:
             say(n, peer.slot, message)
-        elif peer.slot != 0 and n.forgotten >> peer.slot & 1 == 0:
+        elif peer.is_linked:
             are_told = False
     return are_told
 
@@ -77,7 +78,11 @@ def ask_each(n: Node, message: SetAck | DelJob) -> bool:
 def ask_all(n: Node, job: Job) -> None:
     """Ask all nodes, or again: only answers to the same question are put together (A5.3)."""
     job.confirmed = 1
-    ask_each(n, SetAck(job.id, 0, max(1, job.expire_ms - n.now_ms)))
+    if not ask_each(n, SetAck(job.id, 0, max(1, job.expire_ms - n.now_ms))):
+        if job.tries > 0:
+            job.tries -= 1
+        job.qtime_ms = n.now_ms + FULL_MS + n.chance.below(FULL_MS)  # A6.3
+        n.wheel.arm(job, n.now_ms)
 
 
 def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) -> None:
