@@ -38,6 +38,7 @@ REST_MS: Final = 12_000
 # what is sent may arrive that much later; the time to live of a copy counts from its arrival
 TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
 TRAVEL_US: Final = 20_000_000
+LATE_FRAME: Final = 20  # times the usual delay: one frame that was late, and some hops besides
 SCRIPTS: Final[dict[str, type[Script]]] = {
     "lessee": Lessee,
     "publisher": Publisher,
@@ -62,7 +63,8 @@ class Cluster:
             self.world.trace = []
         self.history = History(self.world)
         self.history.clock_slack_us = 60_000 if plan.rates_ppm else 0
-        self.history.travel_slack_us = TRAVEL_US if TRAVEL & set(plan.faults) else 0
+        late = bool(TRAVEL & set(plan.faults))
+        self.history.travel_slack_us = TRAVEL_US if late else LATE_FRAME * plan.delay_us
         self.net = Network(self.world, plan.split_rate, plan.delay_us)
         self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
         self.people: dict[str, Person] = {}
@@ -156,6 +158,8 @@ class Cluster:
             machine.disk.write_errors = machine.disk.fsync_errors = 0
             machine.settings.sync_us = self.plan.sync_us
             shell = machine.shell
+            if shell is not None and shell.journal is not None:
+                shell.journal.sync_us = self.plan.sync_us
             if shell is None:
                 machine.start()
             elif shell.is_paused:

@@ -24,6 +24,7 @@ from tuque.store.rewrite import Snapshot
 from tuque.store.writer import Journal
 
 PATH: Final = "/data/journal"
+STALL_US: Final = 1_000_000  # the longest fsync, unless the disk is slow
 WINDOW_US: Final = 1_200_000  # everysec: what may be lost, beside the longest fsync
 SLICE_JOBS: Final = 20
 ALWAYS: Final = "always"
@@ -193,7 +194,7 @@ class SimJournal:
         self.is_syncing = True
         took_us = int(self.sync_us * (0.5 + self.chance.random())) + 1
         if self.chance.random() < 0.02:
-            took_us *= 20
+            took_us = max(took_us, min(took_us * 20, STALL_US))
         self.stall_us = max(self.stall_us, took_us)
         self.world.after(took_us, partial(self.guard, self._end_sync))
 

@@ -309,7 +309,8 @@ class Leasing:
         if c.was_committed and self.epochs.get(c.lease[:2]) == c.lease[2]:
             self.history.count("COMMITs said again")
             lost = not isinstance(reply, (int, Exception))
-            if not lost and reply != 0 and not c.is_publish:
+            no_disk = str(reply).startswith("MISCONF")  # any write is refused then (J6.1)
+            if not lost and not no_disk and reply != 0 and not c.is_publish:
                 self.history.find("commit", f"COMMIT {c.seq} again was answered by {reply!r}")
         if not isinstance(reply, int):
             return
