@@ -104,14 +104,14 @@ def test_a_batch_takes_longer_than_the_lease(
 ) -> None:
     """Heartbeats keep it: no job comes again, a rival gets none."""
     fill(url(broker), 0, 200)
-    rows = slowly(stream(spark, url(broker), leaseTimeout="1s"), 4, str(tmp_path / "slow"))
+    rows = slowly(stream(spark, url(broker), leaseTimeout="2s"), 7, str(tmp_path / "slow"))
     query = into_table(rows, tmp_path)
     try:
         wait_for((tmp_path / "slow").exists, lambda: str(query.status), 90)
         with Client(url(broker)) as rival:
             got = rival.getjob("q", count=200, nohang=True)
             assert {int(job.body) for job in got} == set(range(100, 200))
-            assert rival.getjob("q", count=100, timeout_ms=2500) == []
+            assert rival.getjob("q", count=100, timeout_ms=5000) == []
             rival.nack(*(job.id for job in got))
         await_none_left(broker)
         with Client(url(broker)) as client:
