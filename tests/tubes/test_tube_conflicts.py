@@ -7,8 +7,12 @@ from collections.abc import Callable
 import pytest
 from homes_lab import HomesLab
 
+from tuque.core.msgs import TubeAt, TubeClaim, TubeClaimed
 from tuque.core.procedures import check
 from tuque.core.stray import on_unknown_ack, on_unknown_fastack
+from tuque.tubes.catalog import at_of
+from tuque.tubes.claims import ALIVE, FREE
+from tuque.tubes.homing import on_tube_message
 
 
 def test_a_tube_made_again_by_a_node_that_forgot_it_takes_nothing_from_its_home() -> None:
@@ -48,6 +52,50 @@ def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube(
     lab.link(3, 2)
     lab.live(3000)
     assert not lab.tube(3).is_mine
+
+
+def test_the_home_of_another_tube_of_that_name_does_not_stop_a_force() -> None:
+    """T21.1 The home of another tube of that name (T17.5) does not count."""
+    lab = HomesLab(4)
+    lab.isolate(3)
+    lab.make(0)
+    lab.make(3)
+    lab.put(0)
+    lab.live(1000)
+    lab.die(0)  # it has no journal: of its tube it is the home no more (T22.2)
+    lab.heal()
+    lab.live(1000)
+    assert lab.tube(3).is_mine and lab.tube(1).conflict == lab.nodes[3].node_id
+    lab.force(1)
+    lab.live(12_000)
+    assert lab.done(1).error == b""
+    assert lab.tube(1).is_mine and sorted(lab.tube(1).tasks) == [0]
+    assert lab.tube(0).home == lab.tube(2).home == lab.nodes[1].node_id
+    assert lab.tube(3).is_mine, "each goes on at its home"
+    lab.force(2)
+    assert b"can be reached" in lab.done(2).error
+
+
+def test_a_force_hears_of_a_later_home_where_the_tube_was_set_aside() -> None:
+    """T17.5 Those who go by the other tube remember the epoch of this one; T21.1 Refused while
+    the home can be reached from here."""
+    lab = HomesLab(3)
+    tube = lab.make(1)
+    lab.live(1000)
+    told = TubeClaim(b"t", 1, 3, tube.maker, tube.made_ns + 1)
+    for epoch, answer in ((2, FREE), (3, ALIVE)):
+        lab.t(0).aside[tube.maker, tube.made_ns + 1] = set_epoch(lab, epoch)
+        on_tube_message(lab.nodes[0], lab.t(0), lab.slot(0, 2), told)
+        lab.run()
+        said = [m for a, b, m in lab.log if (a, b) == (0, 2) and isinstance(m, TubeClaimed)]
+        assert said[-1] == TubeClaimed(b"t", 1, answer, 0, 0, False)
+
+
+def set_epoch(lab: HomesLab, epoch: int) -> TubeAt:
+    """The tube as node 0 would tell of it under that epoch."""
+    at = at_of(lab.nodes[0], lab.tube(0))
+    at.epoch = epoch
+    return at
 
 
 def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:

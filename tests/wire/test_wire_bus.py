@@ -83,6 +83,7 @@ OF_TUBES: st.SearchStrategy[AnyMessage] = st.one_of(
         tubes=st.lists(TUBES, max_size=3),
     ),
     st.builds(TubeClaim, name=NAMES, number=NUMBERS, epoch=NUMBERS),
+    st.builds(TubeClaim, **WHICH, number=NUMBERS),
     st.builds(
         TubeClaimed,
         name=NAMES,
@@ -250,6 +251,8 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         TubesTold(True, 0, 1, [tube_at(words=[b"fifo"])]),
         TubesTold(True, 0, 1, [tube_at(epoch=-1)]),
         TubeClaim(b"n" * 513, 1, 0),
+        TubeClaim(b"n", 1, 1, b"h" * 40, 1),
+        TubeClaim(b"n", 1, 1, NODE, -1),
         TubeClaimed(b"n", -1, 0, 0, 0, True),
         TubeGot(b"n", NODE, 1, 1 << 62, 1, 1, 0),
         TubeYours(b"n", b"", 1, 1, 1, 1, 1),

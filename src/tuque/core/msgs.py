@@ -255,6 +255,8 @@ class TubeClaim(Message, tag=28):
     name: bytes
     number: int  # of the question, for its answer
     epoch: int  # 0: to make it; else that it wants to be home under
+    maker: bytes = b""  # which tube it wants to be home of; unknown to nodes of old
+    made_ns: int = 0
 
 
 class TubeClaimed(Message, tag=29):

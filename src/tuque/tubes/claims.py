@@ -49,12 +49,15 @@ def claim_tube(
 
 
 def ask_nodes(n: Node, t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Claim:
-    """Ask every reachable node."""
+    """Ask every reachable node: for the name, or of the tube that is known here (epoch above 0)."""
+    tube = t.by_name.get(name) if epoch > 0 else None
+    maker = b"" if tube is None else tube.maker
+    made_ns: i64 = 0 if tube is None else tube.made_ns
     t.claim_serial += 1
     waiting: i64 = 0
     for slot in slots_of(n.reachable & n.others):
         if n.peers[slot].version >= BUS_VERSION:
-            if say(n, slot, TubeClaim(name, t.claim_serial, epoch)):
+            if say(n, slot, TubeClaim(name, t.claim_serial, epoch, maker, made_ns)):
                 waiting |= 1 << slot
     claim = Claim(name, t.claim_serial, client, serial, waiting)
     claim.epoch = epoch

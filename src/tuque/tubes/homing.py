@@ -78,7 +78,11 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
     copy_epoch: i64 = 0
     seq: i64 = 0
     is_complete = False
-    if tube is not None:
+    if tube is not None and len(m.maker) > 0 and is_other(tube, m):
+        aside = t.aside.get((m.maker, m.made_ns))  # of that one no copy is here (T17.5)
+        if aside is not None and aside.epoch >= m.epoch:
+            answer = ALIVE
+    elif tube is not None:
         copy_epoch = tube.copy_epoch
         seq = tube.seq
         is_complete = tube.is_complete
@@ -97,6 +101,11 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
                 else:
                     claim.home = n.peers[slot].node_id
     say(n, slot, TubeClaimed(m.name, m.number, answer, copy_epoch, seq, is_complete))
+
+
+def is_other(tube: Tube, m: TubeClaim) -> bool:
+    """Whether the claim is about another tube of that name."""
+    return tube.maker != m.maker or tube.made_ns != m.made_ns
 
 
 def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:

@@ -278,7 +278,9 @@ def is_sane_tube(m: TubeMessage) -> bool:
                 return False
         return in_range(m.flags) and is_port(m.port)
     if isinstance(m, TubeClaim):
-        return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.epoch)
+        if len(m.maker) > 0 and not is_node_id(m.maker):
+            return False
+        return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.epoch, m.made_ns)
     if isinstance(m, TubeClaimed):
         return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.answer, m.copy_epoch, m.seq)
     if not is_tube(m.name, m.maker, m.made_ns) or not in_range(m.epoch):
