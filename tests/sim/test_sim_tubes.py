@@ -136,6 +136,21 @@ def test_a_tube_that_was_on_its_way_when_its_home_ended_does_not_begin_at_the_ne
     assert outcome.counts["failovers answered"] == 1
 
 
+def test_a_tube_that_was_on_its_way_is_helped_though_its_home_forgot_it() -> None:
+    """T22.2: "answer -TUBEHOME until an operator decides": the rescuer must know of it."""
+    plan = three_homes(1)
+    plan.seed, plan.policy, plan.faults = "on its way to others", "off", ["kill"]
+    kill = {"node": 0, "how": "kill", "back": "empty", "fuse": 0, "down_ms": 500}
+    plan.ops.append(Op(4_000, "crash", kill))
+
+    def forget(cluster: Cluster) -> None:
+        cluster.tubing.facts[b"t0"].lines.clear()
+
+    outcome = run_plan(order(plan), tweak=lambda c: c.world.at(12_200_000, lambda: forget(c)))
+    assert outcome.findings == []
+    assert outcome.counts["failovers answered"] == 1
+
+
 def forgotten(seed: int) -> Plan:
     """The newest home is down, the other one that knew it lost its disk, and the first is back."""
     plan = three_homes(seed)

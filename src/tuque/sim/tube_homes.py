@@ -251,6 +251,11 @@ def is_lost(cluster: Cluster, facts: Facts, ident: Ident) -> bool:
 def look_for_home(cluster: Cluster, facts: Facts) -> None:
     """When all is well each tube runs somewhere, unless its home forgot it."""
     now_us = cluster.world.now_us
+    for m in cluster.machines:
+        t = tubes_on(m.shell.n) if m.shell is not None and not m.shell.s.is_loading else None
+        tube = t.by_name.get(facts.key) if t is not None else None
+        if tube is not None:  # it was on its way to this node when its home forgot it
+            facts.lines.setdefault(ident_of(tube), Line())
     for ident, line in list(facts.lines.items()):
         cluster.history.count("looks for homes")
         if any(would_do(m, facts, line) for m in cluster.machines):
