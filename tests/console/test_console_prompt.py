@@ -30,6 +30,10 @@ def test_names_complete_then_words_of_the_syntax() -> None:
 def test_the_hint_is_the_usage() -> None:
     assert hint("qlen q").startswith("QLEN queue  -  ")
     assert hint("5 PING").startswith("PING")
+    assert hint("5 tube put x") == hint("TUBE PUT") and hint("TUBE PUT").startswith("TUBE PUT tube")
+    assert hint("TUBE t") == "TUBE TAKE | TOUCH | TASKS | TRUNCATE"
+    assert hint("TUBE").startswith("TUBE CREATE | PUT | TAKE | ACK")
+    assert hint("LEASE n").startswith("LEASE N") and "CLUSTER MEET host port" in hint("cluster mee")
     assert hint("connect").startswith("connect host port")
     assert "ADDJOB" in hint("AD") and "Tab" in hint("")
 

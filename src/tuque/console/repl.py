@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tuque.console.cli import Output, is_shutdown, run_times
-from tuque.console.hints import LOCAL, commands, describe, keywords
+from tuque.console.hints import LOCAL, Row, commands, describe, keywords
 from tuque.console.link import Link, LinkError, Target
 
 if TYPE_CHECKING:
@@ -203,15 +203,30 @@ def completions(before: str) -> list[tuple[str, str]]:
     return [(word, text) for word, text in found if word.lower().startswith(typed.lower())]
 
 
+def short_usage(row: Row, words: list[str]) -> str:
+    """Usage in one line: of the subcommand being typed, or the names of those that fit."""
+    ways = row.ways.splitlines()
+    if len(ways) == 1:
+        return f"{row.usage}  -  {row.summary}"
+    typed = words[1].upper() if len(words) > 1 else ""
+    by_name = {way.split()[1]: way for way in ways}
+    fit = [name for name in by_name if name.startswith(typed)] or list(by_name)
+    if typed in by_name or len(fit) == 1:
+        return by_name[typed if typed in by_name else fit[0]]
+    return f"{row.name} {' | '.join(fit)}"
+
+
 def hint(text: str) -> str:
     """Return the usage of the command being typed."""
     words = text.split()
     if not words:
         return "help lists the commands; Tab completes; exit leaves"
-    first = words[1] if words[0].isdigit() and len(words) > 1 else words[0]
+    if words[0].isdigit() and len(words) > 1:  # how often
+        words = words[1:]
+    first = words[0]
     row = commands().get(first.upper())
     if row is not None:
-        return f"{row.usage}  -  {row.summary}"
+        return short_usage(row, words)
     if first.lower() in LOCAL:
         args, summary = LOCAL[first.lower()]
         return f"{first.lower()} {args}  -  {summary}"
