@@ -51,6 +51,10 @@ def test_what_to_do_about_errors(port: int, tuque: Run) -> None:
         assert b"TUBE PUT" not in done.stderr and b" | " not in done.stderr
     assert b"`help TUBE`" in tuque("cli", "-p", port, "TUBE").stderr
     assert b"TUBE PUT tube body" in tuque("cli", "-p", port, "help", "tube").stdout
+    for type, hint in (("nix", b"`TUBE DRIVERS` lists"), ("fifo", b"IFNOTEXISTS takes the tube")):
+        for _ in range(2):
+            done = tuque("cli", "-p", port, "TUBE", "CREATE", "again", type)
+        assert done.returncode == 1 and b"hint: " + hint in done.stderr
     done = tuque("cli", "-p", port, "TUBE", "NIX")
     assert b"hint: `help TUBE` shows its subcommands" in done.stderr
     done = tuque("cli", "-p", port, "TUBE", "TAKE", "nowhere")

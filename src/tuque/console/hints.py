@@ -41,6 +41,12 @@ ADVICE = {
     "DENIED": "the node only talks to this machine until it has a password",
 }
 
+TUBE_ADVICE = {  # errors in the words of Tarantool's module
+    "Unknown tube type": "`TUBE DRIVERS` lists the types",
+    "already exists": "IFNOTEXISTS takes the tube that is there, if it has that type",
+    "There are taken tasks": "`TUBE RELEASEALL` gives them back, `TUBE TRUNCATE` removes all tasks",
+}
+
 
 class Row(NamedTuple):
     """What the console needs of one command."""
@@ -136,4 +142,7 @@ def advice(error: str, words: list[bytes]) -> str:
         return (
             f"ask the home: `tuque cli -h {host} -p {port}`, in the prompt `connect {host} {port}`"
         )
+    for said, what in TUBE_ADVICE.items():
+        if name == "TUBE" and said in error:
+            return what
     return ADVICE.get(first, "")
