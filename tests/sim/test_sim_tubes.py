@@ -16,6 +16,7 @@ from tuque.sim.home_flaws import (
     movers,
     order,
     paused,
+    power_and_moves,
     three_homes,
     two_and_power,
 )
@@ -61,6 +62,7 @@ def test_without_a_flaw_nothing_is_found_and_much_is_looked_at(
         (paused, 5, "changes of paused tubes"),
         (cut_off, 1, "failovers by force"),
         (two_and_power, 1, "looks for second homes"),
+        (power_and_moves, 1, "ends of homes"),
         (behind_in_sync, 1, "synced ops looked for"),
     ],
 )

@@ -11,6 +11,7 @@ from tuque.sim.mutations import Flaw, Patch, everywhere
 from tuque.sim.plan import Op, Plan
 from tuque.tubes import adopting, homes, moves, ops, running
 from tuque.tubes.book import Tubes
+from tuque.tubes.copying import record_home
 from tuque.tubes.follower import Move
 from tuque.tubes.tube import Tube
 
@@ -34,12 +35,19 @@ def force_does_not_wait() -> list[Patch]:
 
 
 def disk_is_not_awaited() -> list[Patch]:
-    """The next epoch is told before the disk has it."""
+    """The next epoch is told before the disk has it: nothing is held back for it."""
+
+    def ask_sync(n: Node, t: Tubes, tube: Tube) -> None:
+        if n.records is not None:
+            record_home(n.records, tube)
+        tube.wish = 1
+        t.pending.append(tube)
+        t.must_look = True
 
     def is_granted(n: Node, t: Tubes, tube: Tube) -> bool:
         return True
 
-    return everywhere(running.is_granted, is_granted)
+    return everywhere(running.is_granted, is_granted) + everywhere(running.ask_sync, ask_sync)
 
 
 def numbers_do_not_jump() -> list[Patch]:
@@ -169,6 +177,21 @@ def two_and_power(seed: int) -> Plan:
     return order(plan)
 
 
+def power_and_moves(seed: int) -> Plan:
+    """The tube moves all the time, and one node after the other loses its power."""
+    plan = three_homes(seed, 2)
+    plan.seed, plan.policy = f"power and moves {seed}", "everysec"
+    plan.faults, plan.node_timeout_ms, plan.sync_us = ["power"], 1_000, 200_000
+    plan.ops.append(Op(500, "tube_mover", {
+        "client": "v", "tube": "t0", "node": 0, "for_ms": 14_000, "idle_ms": 100,
+    }))  # fmt: skip
+    for k in range(6):
+        plan.ops.append(Op(1_500 + 2_350 * k, "crash", {
+            "node": k % 2, "how": "power", "back": "disk", "fuse": 0, "down_ms": 50,
+        }))  # fmt: skip
+    return order(plan)
+
+
 def behind(seed: int, **options: Any) -> Plan:
     """What the home tells of copies takes long; the home ends, and another node takes the tube."""
     plan = three_homes(seed, **options)
@@ -193,7 +216,7 @@ def behind_in_sync(seed: int) -> Plan:
 HOME_FLAWS: Final = [
     Flaw("t12", "leases of homes never end", leases_never_end, 20, cut_off),
     Flaw("t13", "a forced home runs at once", force_does_not_wait, 30, cut_off),
-    Flaw("t14", "an epoch is told before the disk has it", disk_is_not_awaited, 20, two_and_power),
+    Flaw("t14", "an epoch is told before it is safe", disk_is_not_awaited, 20, power_and_moves),
     Flaw("t15", "numbers are given again after a failover", numbers_do_not_jump, 20, behind),
     Flaw("t16", "SYNC is not awaited", copies_are_not_awaited, 20, behind_in_sync),
     Flaw("t17", "a home is given away before all is copied", given_too_early, 10, movers),

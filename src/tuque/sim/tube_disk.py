@@ -90,7 +90,9 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
     if line.epoch > mirror.epoch:
         return  # another home has it
     kept = machine.kept_tubes.get(facts.key)
-    if not mirror.tube.is_mine:
+    # Its giving away was not on the disk yet, so nobody heard of it (T20.3): it is its home again.
+    is_back = kept is not None and kept.is_mine and kept.epoch == mirror.epoch
+    if not mirror.tube.is_mine and not is_back:
         return
     if kept is not None and (kept.ident != ident_of(mirror.tube) or not kept.is_mine):
         return  # given away (T20.3): what it was like when it ceased to run is what counts

@@ -228,8 +228,18 @@ def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
             )
 
 
+def may_forget(m: Machine, tube: Tube) -> bool:
+    """Whether the node may have forgotten that it is the home, or who is.
+
+    An epoch after the first is told when the disk has it, also under `everysec` (T20.3).
+    """
+    if m.disk_since_us > 0 or m.had_disk_fault or m.settings.policy in ("off", "no"):
+        return True
+    return m.has_lost_memory and tube.epoch == 1
+
+
 def is_lost(cluster: Cluster, facts: Facts, ident: Ident) -> bool:
-    """Whether the home, as others know it, has lost its memory of the tube (T22.2)."""
+    """Whether the home that others know, or who gave it away, has lost its memory (T22.2)."""
     newest: Tube | None = None
     for m in cluster.machines:
         t = tubes_on(m.shell.n) if m.shell is not None else None
@@ -241,8 +251,11 @@ def is_lost(cluster: Cluster, facts: Facts, ident: Ident) -> bool:
     if newest is None:
         return True
     home = next((m for m in cluster.machines if m.node_id == newest.home), None)
-    if home is None or home.shell is None or not home.has_lost_memory:
+    giver = facts.lines[ident].homes.get(int(newest.epoch) - 1)
+    if home is None or home.shell is None:
         return False
+    if not any(may_forget(m, newest) for m in cluster.machines if m is home or m.name == giver):
+        return False  # who gave it away says so until its new home has it (T20.3)
     t = tubes_on(home.shell.n)
     own = t.by_name.get(facts.key) if t is not None else None
     return own is None or ident_of(own) != ident or not own.is_mine

@@ -139,7 +139,8 @@ class Tubing:
         """A tube does not run at this node any more; what it was like is what must go on."""
         if mirror.seq != mirror.tube.change_seq:
             self.play(machine, t, mirror)
-        judge_pause(self, mirror)
+        if mirror.epoch == mirror.tube.epoch:  # else it may be paused as its next home is
+            judge_pause(self, mirror)
         mirror.is_up = False
         statuses = {number: one.status for number, one in mirror.tasks.items()}
         if mirror.epoch == mirror.line.epoch:

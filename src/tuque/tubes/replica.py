@@ -211,6 +211,8 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: list[TaskRecord])
             old = tube.copies.get(r.number)
             if old is not None:
                 drop_copy(t, tube, old)
+                if old.id != r.id and records is not None:
+                    records.remove(old.id, ledger.MOVED)  # T18.6: else it comes back
             end_stray_ack(n, r.id)
             task = task_of(r)
             keep_copy(t, tube, task)
