@@ -11,7 +11,7 @@ from tuque.core.msgs import TubeAt, TubeClaim, TubeClaimed
 from tuque.core.procedures import check
 from tuque.core.stray import on_unknown_ack, on_unknown_fastack
 from tuque.tubes.catalog import at_of
-from tuque.tubes.claims import ALIVE, FREE
+from tuque.tubes.claims import ALIVE, KNOWN
 from tuque.tubes.homing import on_tube_message
 
 
@@ -76,6 +76,28 @@ def test_the_home_of_another_tube_of_that_name_does_not_stop_a_force() -> None:
     assert b"can be reached" in lab.done(2).error
 
 
+def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> None:
+    """T21.2 until all nodes but those that said that they go by another tube of its name know of
+    the epoch."""
+    lab = HomesLab(2, has_journal=True)
+    lab.make(0)
+    lab.put(0)
+    lab.move(0, 1)
+    lab.live(1000)
+    lab.isolate(1)
+    lab.journals[1] = type(lab.journals[1])(1)
+    lab.die(1)  # the home, and its disk is lost
+    lab.make(1)
+    lab.heal()
+    lab.live(1000)
+    assert lab.tube(1).is_mine and not lab.tube(0).is_mine
+    assert lab.tube(0).maker == lab.nodes[0].node_id != lab.tube(1).maker
+    lab.force(0)
+    lab.live(1000)
+    assert lab.done_last(0).error == b"" and lab.state(0) == "RUNNING"
+    assert lab.tube(1).is_mine and sorted(lab.tube(0).tasks) == [0]
+
+
 def test_a_force_hears_of_a_later_home_where_the_tube_was_set_aside() -> None:
     """T17.5 Those who go by the other tube remember the epoch of this one; T21.1 Refused while
     the home can be reached from here."""
@@ -83,7 +105,7 @@ def test_a_force_hears_of_a_later_home_where_the_tube_was_set_aside() -> None:
     tube = lab.make(1)
     lab.live(1000)
     told = TubeClaim(b"t", 1, 3, tube.maker, tube.made_ns + 1)
-    for epoch, answer in ((2, FREE), (3, ALIVE)):
+    for epoch, answer in ((2, KNOWN), (3, ALIVE)):
         lab.t(0).aside[tube.maker, tube.made_ns + 1] = set_epoch(lab, epoch)
         on_tube_message(lab.nodes[0], lab.t(0), lab.slot(0, 2), told)
         lab.run()

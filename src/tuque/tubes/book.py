@@ -63,6 +63,7 @@ class Claim:
         self.serial = serial
         self.waiting = waiting  # set of slots that have not answered
         self.epoch: i64 = 0  # 0: a tube is made; else that this node wants to be home under
+        self.apart: i64 = 0  # set of slots that go by another tube of that name (T17.5)
         self.type = b""
         self.options = TubeOptions()
         self.user = b""

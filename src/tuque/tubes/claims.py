@@ -16,7 +16,7 @@ from tuque.tubes.tube import Tube
 
 # answers of TubeClaimed
 FREE: Final = 0
-KNOWN: Final = 1  # the name is, or a node with a lower id claims it
+KNOWN: Final = 1  # the name is, or a node with a lower id claims it; by force: another tube's
 ALIVE: Final = 2  # this node is the home, and has the tasks
 IN_USE: Final = 3  # a plain queue of that name has jobs (T2.3)
 

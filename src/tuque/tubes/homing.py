@@ -79,7 +79,8 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
     seq: i64 = 0
     is_complete = False
     if tube is not None and len(m.maker) > 0 and is_other(tube, m):
-        aside = t.aside.get((m.maker, m.made_ns))  # of that one no copy is here (T17.5)
+        answer = KNOWN  # of that one no copy is here (T17.5)
+        aside = t.aside.get((m.maker, m.made_ns))
         if aside is not None and aside.epoch >= m.epoch:
             answer = ALIVE
     elif tube is not None:

@@ -15,7 +15,7 @@ from tuque.core.peers import count_of, say, slots_of
 from tuque.core.task import FAR
 from tuque.tubes.book import Claim, HomeDone, Tubes
 from tuque.tubes.catalog import announce
-from tuque.tubes.claims import ALIVE, ask_nodes
+from tuque.tubes.claims import ALIVE, KNOWN, ask_nodes
 from tuque.tubes.copying import ask_surely, mark_changed
 from tuque.tubes.errors import (
     FEW_NODES,
@@ -271,6 +271,9 @@ def on_force_answer(n: Node, t: Tubes, slot: i64, claim: Claim, m: TubeClaimed) 
     if m.answer == ALIVE:
         claim.refused = HOME_ALIVE % tube.name
         return
+    if m.answer == KNOWN:
+        claim.apart |= 1 << slot
+        return
     is_later = m.copy_epoch > tube.copy_epoch
     if m.copy_epoch == tube.copy_epoch:
         if m.is_complete == tube.is_complete:
@@ -311,6 +314,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
     ]
     token = t.token + TOKEN_GAP
     t.token = token if token > n.now_ms * 1000 else n.now_ms * 1000
+    tube.apart = claim.apart
     tube.run_ms = -1
     if total <= 2 and reached < 2:
         tube.run_ms = n.now_ms + 2 * n.limits.node_timeout_ms
@@ -340,11 +344,14 @@ def may_run_forced(n: Node, tube: Tube) -> bool:
     others = others_of(n)
     total = 1 + count_of(others)
     knowing: i64 = 1
+    apart: i64 = 0
     for slot in slots_of(others):
         follower = tube.followers.get(slot)
         if follower is not None and follower.known >= tube.epoch:
             knowing += 1
-    if knowing == total:
+        elif tube.apart >> i64(slot) & 1:
+            apart += 1  # it has no copy that it could run
+    if knowing + apart == total:
         tube.run_ms = 0
     elif knowing * 2 > total and tube.run_ms < 0:
         tube.run_ms = n.now_ms + 2 * n.limits.node_timeout_ms
