@@ -10,8 +10,11 @@ from homes_lab import HomesLab
 from tuque.core.msgs import TubeAt, TubeClaim, TubeClaimed
 from tuque.core.procedures import check
 from tuque.core.stray import on_unknown_ack, on_unknown_fastack
+from tuque.tubes.admin import remove_tube
 from tuque.tubes.catalog import at_of
 from tuque.tubes.claims import ALIVE, KNOWN
+from tuque.tubes.errors import TubeError
+from tuque.tubes.follower import RUNNING
 from tuque.tubes.homing import on_tube_message
 
 
@@ -96,6 +99,28 @@ def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> 
     lab.live(1000)
     assert lab.done_last(0).error == b"" and lab.state(0) == "RUNNING"
     assert lab.tube(1).is_mine and sorted(lab.tube(0).tasks) == [0]
+
+
+@pytest.mark.parametrize("is_temporary", [False, True])
+def test_a_tube_does_not_move_to_who_goes_by_another_one(is_temporary: bool) -> None:
+    """T20.1 None that goes by another tube of that name (T17.5): it would never take this one."""
+    lab = HomesLab(2)
+    lab.isolate(0)
+    for number in (0, 1):
+        lab.make(number, is_temporary=is_temporary)
+    lab.link(0, 1)
+    lab.live(1000)
+    assert [lab.tube(i).state for i in (0, 1)] == [RUNNING, RUNNING]
+    for giver, taker in ((0, 1), (1, 0)):
+        with pytest.raises(TubeError, match="goes by another tube of that name"):
+            lab.move(giver, taker)
+    lab.live(1000)
+    assert [lab.tube(i).state for i in (0, 1)] == [RUNNING, RUNNING]
+    remove_tube(lab.nodes[1], lab.t(1), lab.tube(1))
+    lab.live(1000)
+    lab.move(0, 1)
+    lab.live(1000)
+    assert lab.runs_at() == [1]
 
 
 def test_a_force_hears_of_a_later_home_where_the_tube_was_set_aside() -> None:

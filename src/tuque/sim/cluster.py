@@ -39,6 +39,7 @@ REST_MS: Final = 12_000
 TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
 TRAVEL_US: Final = 20_000_000
 LATE_FRAME: Final = 20  # times the usual delay: one frame that was late, and some hops besides
+SLOW_DISK_US: Final = 3_000_000  # a frame waits for the fsync of its turn, and one before it
 SCRIPTS: Final[dict[str, type[Script]]] = {
     "lessee": Lessee,
     "publisher": Publisher,
@@ -65,6 +66,8 @@ class Cluster:
         self.history.clock_slack_us = 60_000 if plan.rates_ppm else 0
         late = bool(TRAVEL & set(plan.faults))
         self.history.travel_slack_us = TRAVEL_US if late else LATE_FRAME * plan.delay_us
+        if "disk" in plan.faults:
+            self.history.travel_slack_us += SLOW_DISK_US
         self.net = Network(self.world, plan.split_rate, plan.delay_us)
         self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
         self.people: dict[str, Person] = {}

@@ -70,7 +70,13 @@ def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
     """A tube was dropped: what is here of it goes (T17.6)."""
     t.aside.pop((at.maker, at.made_ns), None)
     tube = t.by_name.get(at.name)
-    if tube is None or not is_same(tube, at) or tube.epoch > at.epoch:
+    if tube is None:
+        return
+    if not is_same(tube, at):
+        tube.apart &= ~(1 << slot)  # T20.1
+        say(n, slot, told(t, False, [at_of(n, tube)]))  # T17.6: it is the only one there now
+        return
+    if tube.epoch > at.epoch:
         return
     gone = Dropped(at.maker, at.made_ns, at.epoch)
     forget_tube(n, t, tube)
@@ -100,10 +106,13 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
         return
     tube = t.by_name.get(at.name)
     if tube is not None and not is_same(tube, at):
+        tube.apart |= 1 << slot  # T20.1
         if not is_behind(n, t, slot, at):
             on_conflict(n, t, slot, tube, at)
         return
     by_home = n.peers[slot].node_id == at.home
+    if tube is not None:
+        tube.apart &= ~(1 << slot)
     if tube is None:
         tube = learn_tube(n, t, at)
         announce(n, t, [tube], slot)

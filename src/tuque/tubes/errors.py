@@ -54,7 +54,10 @@ NOREPL: Final = b"NOREPL Not enough reachable nodes for the requested replicatio
 TEMPORARY_SYNC: Final = b"a temporary tube has no copies: SYNC must be 1"
 BAD_SYNC: Final = b"SYNC must be from 1 to the number of nodes, which is %d"
 NO_NODE: Final = b"no node of the cluster has that name, or it is not reachable"
-NO_HOME_THERE: Final = b"that node cannot be the home: it is read-only, leaves, or is too old"
+NO_HOME_THERE: Final = (
+    b"that node cannot be the home: it is read-only, leaves, goes by another tube of that name,"
+    b" or is too old"
+)
 MOVING: Final = b"the home of tube '%s' is moving already"
 MOVE_BROKEN: Final = b"the link to the new home broke: tube '%s' stays"
 MOVE_SLOW: Final = b"the new home did not get all of tube '%s' within 10 s: it stays"

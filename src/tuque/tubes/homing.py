@@ -314,7 +314,7 @@ def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:
     best: i64 = 0
     least: i64 = FAR
     for slot in slots_of(n.reachable & n.others):
-        if not may_be_home(n, t, slot):
+        if not may_be_home(n, t, tube, slot):
             continue
         if tube.is_temporary:
             return slot

@@ -65,16 +65,16 @@ def move_home(n: Node, t: Tubes, tube: Tube, node_id: bytes, client: i64, serial
     slot = n.slot_of.get(node_id)
     if slot is None or n.linked >> i64(slot) & 1 == 0:
         raise TubeError(LUA, NO_NODE)
-    if not may_be_home(n, t, slot):
+    if not may_be_home(n, t, tube, slot):
         raise TubeError(LUA, NO_HOME_THERE)
     begin_move(n, t, tube, slot, client, serial)
     return False
 
 
-def may_be_home(n: Node, t: Tubes, slot: i64) -> bool:
-    """Whether the node could take a home now."""
+def may_be_home(n: Node, t: Tubes, tube: Tube, slot: i64) -> bool:
+    """Whether the node could take the home of the tube now (T20.1)."""
     bit: i64 = 1 << slot
-    if n.reachable & bit == 0 or t.read_only & bit:
+    if n.reachable & bit == 0 or t.read_only & bit or tube.apart & bit:
         return False
     return t.heard & bit != 0 and n.peers[slot].version >= BUS_VERSION
 
@@ -99,7 +99,7 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
             move.until_ms = FAR
         return
     peer = n.peers[move.slot]
-    if not peer.is_linked or not may_be_home(n, t, move.slot):
+    if not peer.is_linked or not may_be_home(n, t, tube, move.slot):
         give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
     elif move.until_ms <= n.now_ms:
         give_up(n, t, tube, move, MOVE_SLOW % tube.name)

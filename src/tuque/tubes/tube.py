@@ -110,7 +110,7 @@ class Tube(Queue):
         self.is_owed = False  # given away, and the new home has not said yet that it is
         self.wish: i64 = 0  # it goes on when the journal has granted this one; 0: none
         self.run_ms: i64 = 0  # not before (T21.2); -1: nobody can tell yet
-        self.apart: i64 = 0  # set of slots that went by another tube of its name then (T21.2)
+        self.apart: i64 = 0  # set of slots that go by another tube of its name (T20.1, T21.2)
         # elsewhere
         self.copies: dict[int, Task] = {}  # by number
         self.copy_epoch: i64 = 1  # in which `seq` counts
