@@ -78,6 +78,7 @@ class HomesLab(Lab):
         """CREATE at node i, carried out to its end."""
         o = TubeOptions()
         for word, value in options.items():
+            assert hasattr(o, word), word
             setattr(o, word, value)
         n = self.nodes[i]
         n.now_ms = self.now_ms

@@ -107,7 +107,7 @@ def test_a_tube_does_not_move_to_who_goes_by_another_one(is_temporary: bool) -> 
     lab = HomesLab(2)
     lab.isolate(0)
     for number in (0, 1):
-        lab.make(number, is_temporary=is_temporary)
+        lab.make(number, temporary=is_temporary)
     lab.link(0, 1)
     lab.live(1000)
     assert [lab.tube(i).state for i in (0, 1)] == [RUNNING, RUNNING]
