@@ -16,6 +16,7 @@ from tuque.core.msgs import (
     GotJob,
     Heartbeat,
     NeedJobs,
+    Pause,
     Queued,
     ReplJob,
     SetAck,
@@ -266,6 +267,20 @@ def test_fields_out_of_range_are_refused(message: AnyMessage) -> None:
     """B2.2: what could not have been said by a node closes the link."""
     with pytest.raises(BusError):
         read([frames_of([message], 7)])
+
+
+def test_a_clock_that_is_a_century_ahead_does_not_end_the_link() -> None:
+    """R2.1 "within its bounds": an instant may be any that 64 bits of ns can say."""
+    ns = 5_098_534_933_341_000_000  # in 2131
+    said: list[AnyMessage] = [
+        ReplJob(ID, b"q", b"", ns, 1, 0, 1, 0, 1, 0, 0, 1, 0),
+        Pause(b"q", 1, ns),
+        TubesTold(True, 0, 1, [tube_at(made_ns=ns)]),
+        TubeGot(b"n", NODE, ns, 1, 1, 1, 0),
+    ]
+    assert read([frames_of(said, 7)]) == said
+    with pytest.raises(BusError, match="out of range"):
+        read([frames_of([Pause(b"q", 1, (1 << 63) - 1)], 7)])
 
 
 def test_frames_have_a_limit() -> None:

@@ -107,11 +107,14 @@ class TubeForcer(TubeClient):
     def force(self, m: Machine) -> Told:
         """TUBE HOME ... FORCE at the node that is to be the home."""
         self.node = m.name
+        earlier = self.facts.forced.get(m.name)  # it may be on its way still
         self.facts.forced[m.name] = self.world.now_us
         self.history.count("failovers asked for")
         reply = yield Say(self.words(b"HOME", m.node_id, b"FORCE"))
         if isinstance(reply, Exception) and "moving" not in str(reply):
             self.facts.forced.pop(m.name, None)  # refused: nothing was done
+            if earlier is not None:
+                self.facts.forced[m.name] = earlier
         elif isinstance(reply, list):
             self.history.count("failovers answered")
         return reply

@@ -47,6 +47,7 @@ SLACK_BYTES: Final = 1 << 20  # a frame with one large body may be that much lar
 ID_BYTES: Final = 40
 SET_MAX: Final = 1 << 62
 NUMBER_MAX: Final = 1 << 62
+INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so is what it stamps
 QUEUE_MAX: Final = 536_870_912
 TUBE_MAX: Final = 512  # bytes of a name of a tube
 WORD_MAX: Final = 255  # of another word of a tube
@@ -154,6 +155,11 @@ def in_range(*numbers: int) -> bool:
     return True
 
 
+def is_instant(ns: int) -> bool:
+    """Whether it may be an instant of a clock, in ns since 1970."""
+    return 0 <= ns < INSTANT_MAX_NS
+
+
 def is_port(number: int) -> bool:
     """Whether it may be a port, or 0 for none."""
     return 0 <= number < 65_536
@@ -182,7 +188,7 @@ def is_sane_job(m: ReplJob) -> bool:
         and 0 <= m.holders < SET_MAX
         and 0 < m.left_ms < NUMBER_MAX
         and 0 <= m.due_ms < NUMBER_MAX
-        and 0 <= m.ctime_ns < NUMBER_MAX
+        and is_instant(m.ctime_ns)
         and 0 <= m.retry_s < 1 << 31
         and 0 <= m.delay_s < 1 << 31
         and 0 < m.repl <= 65_535
@@ -216,7 +222,7 @@ def is_sane(m: AnyMessage) -> bool:
     if isinstance(m, NeedJobs):
         return in_range(m.count)
     if isinstance(m, Pause):
-        return 0 <= m.bits < 4 and in_range(m.stamp_ns)
+        return 0 <= m.bits < 4 and is_instant(m.stamp_ns)
     if isinstance(m, Slots):
         for number, node_id, life in m.nodes:
             if number < 0 or number >= 62 or len(node_id) != ID_BYTES or not in_range(life):
@@ -255,7 +261,7 @@ def is_sane_other(m: AnyMessage) -> bool:
 
 def is_tube(name: bytes, maker: bytes, made_ns: int) -> bool:
     """Whether it may say which tube is meant."""
-    return 0 < len(name) <= TUBE_MAX and is_node_id(maker) and in_range(made_ns)
+    return 0 < len(name) <= TUBE_MAX and is_node_id(maker) and is_instant(made_ns)
 
 
 def is_sane_at(m: TubeAt) -> bool:
@@ -280,7 +286,9 @@ def is_sane_tube(m: TubeMessage) -> bool:
     if isinstance(m, TubeClaim):
         if len(m.maker) > 0 and not is_node_id(m.maker):
             return False
-        return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.epoch, m.made_ns)
+        if not is_instant(m.made_ns):
+            return False
+        return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.epoch)
     if isinstance(m, TubeClaimed):
         return 0 < len(m.name) <= TUBE_MAX and in_range(m.number, m.answer, m.copy_epoch, m.seq)
     if not is_tube(m.name, m.maker, m.made_ns) or not in_range(m.epoch):
