@@ -270,7 +270,8 @@ def test_another_home_by_force_meanwhile(is_in: bool) -> None:
     for i in (0, 1, 2):
         lab.t(i).shift_tasks = 1  # what is on the way stays so
     lab.nodes[old].now_ms = lab.now_ms
-    lab.live(9000) if not is_in else None
+    if not is_in:
+        lab.live(9000)
     with suppress(TubeError):
         lab.force(2)
     lab.live(16_000)
