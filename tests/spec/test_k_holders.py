@@ -10,6 +10,7 @@ from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.drain import drain_left
 from tuque.core.holders import tell_holders
 from tuque.core.job import ACKED
+from tuque.core.mending import live_holders, send_repairs
 from tuque.core.msgs import Ask, Holders, Lack, Left, WillQueue
 from tuque.core.peers import say, set_reachable
 from tuque.core.repair import repair_left
@@ -93,6 +94,52 @@ def test_a_copy_that_came_again_is_believed() -> None:
     lab.pass_ms(5_000)
     assert repair_left(lab.nodes[0]) == 0
     assert [n.losses.repaired for n in lab.nodes] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+@pytest.mark.parametrize("word", ["repljob", "holders"])
+def test_who_is_named_in_a_life_that_is_over_is_asked(word: str, *, has_it: bool) -> None:
+    """K5.7 The same goes for a node that another one names in an older incarnation than the one
+    known here and that began anew with a journal: who names it may have met it last before that,
+    be the only one that knows both, and die."""
+    lab = Lab(3, has_journal=True)
+    lab.cut(0, 1)
+    id = lab.add(0, replicate=2, retry_s=100)
+    assert lab.holders_of(id) == [0, 2]
+    if not has_it:
+        on_deljob(lab.nodes[2], id)
+        lab.run()
+    lab.die(2)
+    lab.link(1, 2)
+    lab.nodes[2].reachable = 0  # it makes no copies itself
+    lab.link(0, 1)  # node 0 has not met the new life of node 2
+    n = lab.nodes[0]
+    job, slot = n.jobs[id], lab.slot(0, 1)
+    if word == "holders":
+        job.holders = 1
+        send_repairs(n, job, [slot])
+        lab.run()
+        assert believed(lab, 1, id) == [0, 1]
+        job.holders |= 1 << lab.slot(0, 2)
+        tell_holders(n, job, 1 << slot)
+    else:
+        send_repairs(n, job, [slot])
+    lab.hold(1, 2)
+    lab.run()
+    other = lab.nodes[1]
+    assert believed(lab, 1, id) == [0, 1, 2]
+    assert not live_holders(other, other.jobs[id]) >> lab.slot(1, 2) & 1, "nobody knows yet"
+    lab.release(1, 2)
+    lab.run()
+    if not has_it:
+        assert believed(lab, 1, id) == [0, 1]
+        return
+    assert live_holders(other, other.jobs[id]) >> lab.slot(1, 2) & 1
+    assert believed(lab, 2, id) == [0, 1, 2]
+    lab.isolate(0)
+    assert on_ackjob(other, id)
+    lab.run()
+    assert lab.states_of(id)[2] in (ACKED, -1), "it heard of the ack"
 
 
 def test_two_that_know_the_same_say_nothing() -> None:

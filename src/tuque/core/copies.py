@@ -14,7 +14,7 @@ from tuque.core import ledger
 from tuque.core.announce import deny
 from tuque.core.collect import collect
 from tuque.core.external import pass_on
-from tuque.core.holders import hear_holders, spare
+from tuque.core.holders import gone_from, hear_holders, spare
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -302,7 +302,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
             introduce(n, slot, job.holders)
             say(n, slot, SetAck(m.id, job.holders, max(1, job.expire_ms - n.now_ms)))  # R2.2
             return
-        hear_holders(n, slot, job, holders)  # R2.3
+        hear_holders(n, slot, job, holders, m.holders)  # R2.3
         end_earlier(n, job, m)
         confirm(n, slot, job, m.mode)
         return
@@ -319,6 +319,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:
         n.records.add(job)
+    hear_holders(n, slot, job, holders, m.holders)  # K5.7
     confirm(n, slot, job, m.mode)
 
 
@@ -382,9 +383,9 @@ def on_release(n: Node, slot: i64, m: Release) -> None:
         job = n.jobs.get(id)
         if job is None or job.state != ACTIVE or job.retry_s == 0:
             continue
-        hear_holders(n, slot, job, translate(n, slot, m.holders))
+        hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
         others = job.holders & ~1
-        if job.flags & DELIVERED or count_of(others) < i64(job.repl):
+        if job.flags & DELIVERED or count_of(others & ~gone_from(n, id)) < i64(job.repl):
             continue
         deny(n, id)
         for other in slots_of(others):

@@ -14,7 +14,7 @@ from tuque.core.job import ACKED, WAIT_REPL, Job
 from tuque.core.losses import FORGET, STRIP, Gone
 from tuque.core.msgs import Holders, SetAck
 from tuque.core.node import Node
-from tuque.core.peers import introduce, say, slots_of, translate
+from tuque.core.peers import introduce, say, slots_of, translate, translate_renewed
 
 GONE_MS: Final = 60_000  # longer than a message can be on its way
 GONE_MAX: Final = 100_000
@@ -39,12 +39,14 @@ def spare(n: Node, id: bytes, nodes: i64) -> None:
             walk.spared[id] = None
 
 
-def hear_holders(n: Node, slot: i64, job: Job, told: i64) -> bool:
+def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
     """Another node names holders, perhaps itself too; True when some were new.
 
-    One that has said itself that it has no copy is asked: what is told of it may be older (K5.7).
+    `told` are the holders, `named` is the same set in the other node's numbers. One that has
+    said itself that it has no copy is asked: what is told of it may be older (K5.7).
     """
     bit: i64 = 1 << slot
+    told |= doubtful(n, slot, job, named)
     new = told & ~job.holders & ~bit
     if told & bit:
         is_back(n, slot, job.id)
@@ -54,6 +56,20 @@ def hear_holders(n: Node, slot: i64, job: Job, told: i64) -> bool:
         for other in slots_of(new & gone_from(n, job.id) & ~n.forgotten):
             ask(n, other, job.id, False)  # K5.7
     return True
+
+
+def doubtful(n: Node, slot: i64, job: Job, named: i64) -> i64:
+    """[K5.7] New holders that the other node means in an incarnation that is over, with a journal.
+
+    Who drops one and is known to the other node alone is in no group with it when that one dies.
+    """
+    if job.retry_s == 0 or job.state == WAIT_REPL:
+        return 0
+    renewed = translate_renewed(n, slot, named) & ~n.losses.anew & ~job.holders
+    if renewed != 0 and job.state != ACKED:
+        for other in slots_of(renewed):
+            note_gone(n, other, job)
+    return renewed
 
 
 def note_gone(n: Node, slot: i64, job: Job) -> None:
@@ -104,7 +120,7 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
     job = n.jobs.get(m.id)
     if job is not None:
         told = translate(n, slot, m.holders)
-        is_new = hear_holders(n, slot, job, told)
+        is_new = hear_holders(n, slot, job, told, m.holders)
         if job.state == ACKED:
             if is_new:
                 collect(n, job)

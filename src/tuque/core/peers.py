@@ -163,6 +163,14 @@ def translate_all(n: Node, slot: i64, mask: i64) -> i64:
     return known & ~n.forgotten
 
 
+def translate_renewed(n: Node, slot: i64, mask: i64) -> i64:
+    """The members that `translate` leaves out as they are meant in an older incarnation (K2.2)."""
+    peer = n.peers[slot]
+    if len(peer.theirs) == len(peer.said):
+        return 0
+    return translate_all(n, slot, mask) & ~translate(n, slot, mask)
+
+
 def rank(job_id: bytes, node_id: bytes) -> bytes:
     """Which of several nodes acts for a job: the one with the highest rank (Q4.3, K5.4)."""
     return blake2b(job_id + node_id, digest_size=8).digest()

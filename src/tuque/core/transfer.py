@@ -135,6 +135,7 @@ def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
     start(n, job, m.due_ms if job.retry_s == 0 else 0)
     if n.records is not None:
         n.records.add(job)
+    hear_holders(n, slot, job, job.holders, m.holders)  # K5.7
 
 
 def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -> i64:
@@ -147,7 +148,7 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
         return 0
     if known_job(n, slot, m.id) is None:
         return 0
-    hear_holders(n, slot, job, translate(n, slot, m.holders))
+    hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
     end_earlier(n, job, m)
     if is_shut:
         answer.refused.append(m.id)
@@ -304,5 +305,5 @@ def on_moved(n: Node, slot: i64, m: Moved) -> None:
     """[F4] ON RECV MOVED: another node serves the job; its holders are learned (F4.1)."""
     job = known_job(n, slot, m.id)
     if job is not None:
-        hear_holders(n, slot, job, translate(n, slot, m.holders))
+        hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
         put_off(n, job, n.now_ms + m.left_ms + jitter_behind_ms(n))
