@@ -16,10 +16,11 @@ from tuque.core.procedures import enqueue, register, remove
 from tuque.sim import shell
 from tuque.sim.checkers import transits_over
 from tuque.sim.cluster import Cluster
-from tuque.sim.history import OK, OPEN, REFUSED
+from tuque.sim.history import OK, OPEN, REFUSED, Delivery
 from tuque.sim.leasing import Held, Pass
 from tuque.sim.plan import Op, Plan
 from tuque.sim.seeds import run_plan
+from tuque.sim.verdicts import Verdicts
 from tuque.store.writer import Journal
 
 Sabotage = Callable[[Cluster], None]
@@ -259,3 +260,27 @@ def test_a_clock_that_was_set_may_end_the_record_of_an_ack(*, is_set: bool, time
     add = clusters[0].history.adds[b"<0>"]
     assert len(add.deliveries) == times and add.acked_us()
     assert bool(add.ack_excuse) == is_set
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_early"),
+    [
+        (("n0", 10_000, 10_300), ("n1", 10_100, 10_110), False),  # n1 could not know
+        (("n0", 10_000, 10_050), ("n1", 10_100, 10_110), True),
+        (("n0", 10_000, 10_300), ("n0", 10_100, 10_300), True),  # it knew itself
+        (("n0", 10_000, 10_000), ("n1", 11_100, 11_100), False),
+    ],
+)
+def test_a_delivery_is_early_where_the_one_before_was_known(
+    first: tuple[str, int, int], second: tuple[str, int, int], *, is_early: bool
+) -> None:
+    """C8.3 (cluster) The same holds for the frames to other nodes."""
+    cluster = Cluster(Plan(seed="early", nodes=2, policy="always"))
+    add = cluster.history.new_add(b"q", 20, "n0")
+    add.retry_s = 1
+    add.deliveries = [
+        Delivery(at_ms * 1000, made_ms * 1000, node)
+        for node, made_ms, at_ms in sorted((first, second), key=lambda one: one[2])
+    ]
+    Verdicts(cluster, cluster.watcher).judge_retry(add)
+    assert [one.rule for one in cluster.history.findings] == ["early-retry"] * is_early

@@ -207,6 +207,16 @@ def test_a_home_by_force_may_come_after_a_planned_one() -> None:
     assert facts.forced == {"n1": 99_000_000}
 
 
+@pytest.mark.parametrize(("waited_us", "rules"), [(102_100, []), (101_400, ["tube-full"])])
+def test_a_put_waits_for_room_as_long_as_it_may(waited_us: int, rules: list[str]) -> None:
+    """T7.3: at the end of its timeout, which is a whole ms (G8.2), it gets nothing."""
+    cluster = Cluster(small(1), False)
+    facts = cluster.tubing.facts[b"t0"]
+    put = facts.new_put(cluster.world.now_us - waited_us, {"timeout": 103})
+    cluster.tubing.on_put(facts, put, "n0", None)
+    assert [one.rule for one in cluster.history.findings] == rules
+
+
 @pytest.mark.parametrize("type", TYPES)
 def test_each_type_of_tube_is_put_to_and_taken_from(type: str) -> None:
     counts = run_plan(one_tube(1, type)).counts

@@ -18,10 +18,11 @@ REFUSED: Final = "refused"
 class Delivery:
     """A job handed to a client."""
 
-    __slots__ = ("at_us", "node", "was_read")
+    __slots__ = ("at_us", "made_us", "node", "was_read")
 
-    def __init__(self, at_us: int, node: str) -> None:
+    def __init__(self, at_us: int, made_us: int, node: str) -> None:
         self.at_us = at_us
+        self.made_us = made_us  # earlier if it waited for the disk (C8.3), as its word to others
         self.node = node
         self.was_read = False
 
@@ -114,6 +115,7 @@ class History:
         self.clock_slack_us = 0  # of clocks that run at a wrong rate
         self.are_times_off = False  # a machine was off, and its wall clock was set before or then
         self.travel_slack_us = 0  # of messages that were long on their way
+        self.made_us = 0  # when the answer was made that a node gives away now
 
     def count(self, what: str, by: int = 1) -> None:
         """Count something for the score-card."""
@@ -176,7 +178,7 @@ class History:
         if add.is_staged:
             self.find("staged-seen", f"{token!r} was delivered before it was published")
         self.meet(add, id)
-        delivery = Delivery(now_us, node)
+        delivery = Delivery(now_us, self.made_us, node)
         add.deliveries.append(delivery)
         self.judge_times(add, now_us)
         return delivery

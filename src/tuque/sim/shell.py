@@ -77,6 +77,7 @@ class Door:
         self.c = c
         self.end = end
         self.replies = hiredis.Reader()  # what the client will understand
+        self.held_us = 0  # since when answers wait for the disk
 
 
 class Shell:
@@ -345,7 +346,7 @@ class Shell:
             if c.is_closed:
                 continue
             if c.release(durable):
-                self.send(door, c.wire)
+                self.send(door, c.wire, door.held_us)
                 c.wire = []
             if c.gated:
                 if self.journal is not None and self.journal.error:
@@ -361,13 +362,14 @@ class Shell:
         if seq >= 0 or c.gated:
             if not c.gated:
                 self.gate.append(door)
+                door.held_us = self.world.now_us
             c.hold(seq)
             return
         out = c.out
         c.out = []
-        self.send(door, out)
+        self.send(door, out, self.world.now_us)
 
-    def send(self, door: Door, pieces: list[bytes]) -> None:
+    def send(self, door: Door, pieces: list[bytes], made_us: int) -> None:
         """Write to a client; what it will read out of that is told to the checkers."""
         data = b"".join(pieces)
         if data:
@@ -377,6 +379,7 @@ class Shell:
             while (reply := door.replies.gets()) is not False:
                 told.append(reply)
             door.end.send(data)
+            self.machine.cluster.history.made_us = made_us
             self.machine.told(door.end.sent, door.end.peer, told)
         if door.c.is_closing and not door.c.gated:
             self.close(door)

@@ -254,7 +254,8 @@ class Tubing:
         elif reply is None:
             put.outcome = REFUSED
             self.history.count("puts that found no room")
-            if not facts.capacity or waited_us < put.timeout_ms * 995:
+            # Instants are whole ms (G8.2): the ms in which a node was asked counts from its begin.
+            if not facts.capacity or waited_us < (put.timeout_ms - 1) * 995:
                 self.find("tube-full", f"{put.token!r} got nothing after {waited_us / 1e6:.3f} s")
         else:
             put.outcome = OK

@@ -10,7 +10,7 @@ from tuque.core.task import Task
 from tuque.core.tombs import CUSTODY
 from tuque.core.tombs import OPEN as WAITS_FOR_DELJOB
 from tuque.sim.checkers import ENDED, Watcher
-from tuque.sim.history import OK, OPEN, REFUSED, Add
+from tuque.sim.history import OK, OPEN, REFUSED, Add, Delivery
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
@@ -208,12 +208,21 @@ class Verdicts:
             slack_us += 80 * self.cluster.plan.sync_us
         for before, after in zip(add.deliveries, add.deliveries[1:], strict=False):
             apart_us = after.at_us - before.at_us
-            if apart_us < add.retry_s * 1_000_000 - slack_us:
+            if apart_us < add.retry_s * 1_000_000 - slack_us and not self.is_unheard(before, after):
                 self.history.find(
                     "early-retry",
                     f"{add.token!r} came again after {apart_us / 1e6:.3f} s, RETRY {add.retry_s}: "
                     f"{before.node} at {before.at_us / 1e6:.3f}, then {after.node}",
                 )
+
+    def is_unheard(self, one: Delivery, other: Delivery) -> bool:
+        """Whether two nodes handed a job out before either could know of the other's delivery.
+
+        Both came to the due time, one J behind the other; what the first said of it waited for
+        its disk (C8.3), as its answer did, until the second had handed the job out, too.
+        """
+        first, second = (one, other) if one.made_us <= other.made_us else (other, one)
+        return one.node != other.node and second.made_us < first.at_us
 
     # ---- the end
 
