@@ -93,6 +93,13 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
         [b"ttr", b"2.500", b"in-replicaset", b"no"],
         tubes.TubeSettings(2.5, in_replicaset=False),
     ),
+    (
+        tubes.tube_cfg(ttr=4e9),
+        "CFG TTR 4000000000",
+        [b"ttr", b"forever", b"in-replicaset", b"yes"],
+        tubes.TubeSettings(None, in_replicaset=True),
+    ),
+    (tubes.touch("t", 7, 1e-9), "TOUCH t 7 0.000001", RAW, TASK),
     (tubes.identify("u"), "IDENTIFY u", b"u", "u"),
 ]
 

@@ -162,7 +162,10 @@ def test_ids(box: IprotoBox) -> None:
         )
     assert refused(conn.call("queue.tube.t:peek", 7)) == (32, "Task 7 not found")
     assert refused(conn.call("queue.tube.t:ack", 7)) == (32, "Task was not taken")
-    assert refused(conn.call("queue.tube.t:peek", (1 << 64) - 1))[0] == 32
+    for far in (1 << 62, (1 << 64) - 1):
+        for method in ("peek", "bury", "delete"):
+            told = refused(conn.call(f"queue.tube.t:{method}", far))
+            assert told == (32, f"Task {far} not found"), "the number that was asked for"
     assert refused(conn.call("queue.tube.t:ack", (1 << 64) - 1)) == (32, "Task was not taken")
     assert conn.call("queue.tube.t:touch", 7) == []
     assert conn.call("queue.tube.t:touch", 7, 0) == []
@@ -268,6 +271,10 @@ def test_kick_counts(box: IprotoBox) -> None:
     for wrong in ("x", None, True):
         assert refused(conn.call(kick, wrong)) == (32, "'for' limit must be a number")
     assert conn.call(kick, 1 << 63) == [2]
+    for number in range(3):
+        conn.call("queue.tube.t:bury", number)
+    assert conn.call(kick, float("nan")) == [0]
+    assert conn.call(kick, float("inf")) == [3]
 
 
 @pytest.mark.parametrize(("utube", "same"), [(7, "7"), (7.5, "7.5"), (True, "true"), (None, None)])

@@ -37,7 +37,10 @@ class TubeTask(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> Any:
-        """What was put: bytes, text, or the value that the MessagePack stands for."""
+        """What was put: bytes, text, or the value that the MessagePack stands for.
+
+        UnicodeDecodeError or msgspec's DecodeError if Python has no such value: `data` has the bytes.
+        """
         if self.form == "text":
             return to_text(self.data)
         return msgspec.msgpack.decode(self.data) if self.form == "msgpack" else self.data
@@ -89,9 +92,12 @@ class TubeInfo(msgspec.Struct, frozen=True):
 
 
 class TubeSettings(msgspec.Struct, frozen=True):
-    """Settings of all tubes of a node; `ttr` is how long a session outlives its connections."""
+    """Settings of all tubes of a node.
 
-    ttr: float
+    `ttr` is how long a session outlives its connections; None is for ever.
+    """
+
+    ttr: float | None
     in_replicaset: bool
 
 
@@ -339,7 +345,7 @@ def _seconds(value: float | None) -> str | None:
         return None
     if not 0 <= value < 1e18:
         raise ValueError(f"seconds from 0 up: {value}")
-    text = f"{value:.6f}"
+    text = f"{value:.6f}" if value == 0 or value >= 1e-6 else "0.000001"
     return text.rstrip("0").rstrip(".")
 
 
@@ -465,4 +471,4 @@ def pushed_change(message: list[Reply]) -> TubeChange:
 
 def _settings(reply: Reply) -> TubeSettings:
     told = pairs(reply)
-    return TubeSettings(float(told["ttr"]), told["in-replicaset"] == b"yes")
+    return TubeSettings(_some_seconds(told["ttr"]), told["in-replicaset"] == b"yes")

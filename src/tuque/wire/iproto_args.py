@@ -5,11 +5,12 @@ texts; only NULL means the same as nothing everywhere, and a time that cannot be
 one that can. Seconds come in, whole ms go out, rounded up.
 """
 
-from math import ceil, isnan
+from math import ceil, floor, isnan
 from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.tubes.errors import NOT_FOUND
 from tuque.tubes.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.wire.args import UTUBE_MAX
 from tuque.wire.iproto import E_FIELD_TYPE, E_KEY_COUNT, E_KEY_TYPE, E_PROC, IprotoError
@@ -51,7 +52,11 @@ def task_number(args: list[Value], is_pair: bool) -> i64:
     if number < 0:
         text = b"Supplied key type of part %d does not match index part type: expected unsigned"
         raise IprotoError(E_KEY_TYPE, text % (1 if is_pair else 0))
-    return number if number < NO_NUMBER else NO_NUMBER
+    if number < NO_NUMBER:
+        return number
+    if not is_pair:
+        raise IprotoError(E_PROC, NOT_FOUND % number)
+    return NO_NUMBER
 
 
 def ms_of(value: Value, is_left: bool = True) -> i64:
@@ -177,11 +182,14 @@ def priority(value: Value) -> i64:
 
 
 def whole(value: Value) -> i64:
-    """A count, rounded down; compared like Lua does when it is no number."""
+    """A count, rounded down (I6.11); compared like Lua does when it is no number."""
     if value.kind == INT:
         number = value.integer()
-    elif value.kind == FLOAT and not isnan(value.real()):
-        number = int(max(-NUMBER_MAX, min(value.real() // 1, NUMBER_MAX)))
+    elif value.kind == FLOAT:
+        real = value.real()
+        if isnan(real):
+            return 0  # as of times (I6.2)
+        number = floor(max(-NUMBER_MAX, min(real, NUMBER_MAX)))  # inf // 1 would be NaN
     else:
         raise IprotoError(E_PROC, b"attempt to compare %s with number" % LUA_TYPES[value.kind])
     return max(-NUMBER_MAX, min(number, NUMBER_MAX))
