@@ -39,7 +39,7 @@ class TubeTask(msgspec.Struct, frozen=True):
     def value(self) -> Any:
         """What was put: bytes, text, or the value that the MessagePack stands for.
 
-        UnicodeDecodeError or msgspec's DecodeError if Python has no such value: `data` has the bytes.
+        UnicodeDecodeError or msgspec's DecodeError where Python has no such value; `data` has it.
         """
         if self.form == "text":
             return to_text(self.data)
