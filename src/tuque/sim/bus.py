@@ -18,6 +18,7 @@ from tuque.core.msgs import AnyMessage, Heartbeat
 from tuque.core.node import Node
 from tuque.core.procedures import FAR
 from tuque.sim.network import End
+from tuque.sim.rare import look_at_message
 from tuque.wire.bus import BusError
 from tuque.wire.handshake import Card, Conn
 
@@ -285,6 +286,7 @@ class Links:
             if isinstance(message, Heartbeat):
                 self.members.on_heartbeat(link.slot, message)
             else:
+                look_at_message(self.shell, message)
                 bus.on_message(self.n, link.slot, message)
 
     def drop(self, link: Link, reason: str) -> None:

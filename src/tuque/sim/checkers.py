@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tuque.core.job import ACKED, IN_TRANSIT, WAIT_REPL, Job
+from tuque.core.job import ACKED, WAIT_REPL, Job
 from tuque.core.procedures import memory_level
+from tuque.core.repair import repair_left
 from tuque.core.tombs import OVER
 from tuque.core.transfer import is_in_transit
 from tuque.sim.disk import WINDOW_US
 from tuque.sim.history import OK, Add
+from tuque.sim.rare import look_at_death, look_at_node
 
 if TYPE_CHECKING:
     from tuque.core.node import Node
@@ -44,7 +46,7 @@ class Watcher:
         self.world = cluster.world
         self.chance = self.world.stream("checks")
         self.next_check = 1
-        self.losers = 0
+        self.settled_us = 0  # after the heal: the last instant at which something was missing
 
     def on_fault(self, kind: str, machines: list[Machine]) -> None:
         """A fault happens; it is effective when there is work that it can hit."""
@@ -59,6 +61,8 @@ class Watcher:
     def on_turn(self, machine: Machine, shell: Shell) -> None:
         """A node ended a turn."""
         n = shell.n
+        if self.cluster.phase == "heal" and not self.is_settled(n):
+            self.settled_us = self.world.now_us
         self.history.count("ledgers")
         if n.ledger.balance(len(n.jobs)) != 0:
             self.history.find("ledger", f"{machine.name}: the ledger is off {n.ledger.counts()}")
@@ -68,6 +72,10 @@ class Watcher:
         if self.next_check <= 0:
             self.next_check = 1 + self.chance.randrange(self.cluster.plan.check_every)
             self.check_tables(machine, shell)
+
+    def is_settled(self, n: Node) -> bool:
+        """Whether the node is loaded, linked to all others and has nothing to repair."""
+        return not n.is_loading and n.linked == n.others & ~n.forgotten and repair_left(n) == 0
 
     def look_at_tombs(self, machine: Machine, shell: Shell) -> None:
         """Who says that a job is over everywhere must be right."""
@@ -103,27 +111,13 @@ class Watcher:
             shell.check()
         except AssertionError as error:
             self.history.find("ledger", f"{machine.name}: {error!r}")
-        n = shell.n
-        for what, is_so in (
-            ("memory level 1", memory_level(n) == 1),
-            ("memory level 3", memory_level(n) == 3),
-            ("tombstones", len(n.tombs.ids) > 0),
-            ("producers wait", len(n.adding) > 0),
-            ("consumers wait", len(n.waiters) > 0),
-            ("replies are held back", len(shell.gate) > 0),
-            ("a journal that fails", bool(n.records) and bool(shell.s.journal_error)),
-        ):
-            if is_so:
-                self.world.sometimes(what)
+        look_at_node(shell)
 
     # ---- the death of a process
 
     def on_death(self, machine: Machine, shell: Shell, how: str, back: str) -> None:
         """A process ended: count the copies and acks that went with its memory."""
-        if shell.n.adding:
-            self.world.sometimes("death while a producer waits")
-        if shell.n.leases.groups:
-            self.world.sometimes("death of a node with leases")
+        look_at_death(machine, shell)
         policy = machine.settings.policy
         is_kept = back == "disk" and policy in ("always", "everysec")
         is_kept = is_kept and not machine.had_disk_fault and not machine.clock.jumps
@@ -133,11 +127,7 @@ class Watcher:
             add = self.add_of(id, job)
             if add is None:
                 continue
-            if job.flags & IN_TRANSIT:
-                self.world.sometimes("death while an at-most-once job is in transit")
-            if job.state == ACKED:
-                self.world.sometimes("death while an ack is collected")
-            elif id not in machine.kept and not machine.is_drained:
+            if job.state != ACKED and id not in machine.kept and not machine.is_drained:
                 self.lose_copy(machine, shell, add, job, back)
         for add in self.history.adds.values():
             if add.id and add.asked_for(*ENDED):
@@ -159,6 +149,8 @@ class Watcher:
         if machine.is_off and machine.clock.jumps:
             self.end_acks(machine, shell)
         machine.is_off = False
+        if shell.n.jobs:
+            self.world.sometimes("restart with jobs from the disk")
         self.cluster.tubing.on_loaded(machine, shell)
         for id in machine.kept:
             add = self.history.by_id.get(id)
@@ -208,6 +200,7 @@ class Watcher:
             self.history.find("not-on-disk", f"{add.token!r} was not on the disk of {machine.name}")
         elif machine.settings.policy == "everysec":
             self.history.count("everysec losses")
+            self.history.note_most("everysec loss", age_us - journal.stall_us)
             if age_us > WINDOW_US + journal.stall_us:
                 self.history.find("window", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
 

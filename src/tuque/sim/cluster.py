@@ -103,6 +103,7 @@ class Cluster:
         self.wait_ms(self.plan.chaos_ms)
         self.heal()
         self.wait_ms(HEAL_MS)
+        self.history.note_most("settling", max(0, self.watcher.settled_us - self.healed_us))
         self.verdicts.on_healed()
         self.phase = "drain"
         self.drain()

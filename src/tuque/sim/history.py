@@ -112,6 +112,7 @@ class History:
         self.by_id: dict[bytes, Add] = {}
         self.findings: list[Finding] = []
         self.counts: dict[str, int] = {}
+        self.most: dict[str, int] = {}  # the most there was of something
         self.clock_slack_us = 0  # of clocks that run at a wrong rate
         self.are_times_off = False  # a machine was off, and its wall clock was set before or then
         self.travel_slack_us = 0  # of messages that were long on their way
@@ -120,6 +121,10 @@ class History:
     def count(self, what: str, by: int = 1) -> None:
         """Count something for the score-card."""
         self.counts[what] = self.counts.get(what, 0) + by
+
+    def note_most(self, what: str, much: int) -> None:
+        """Remember the largest of some figures."""
+        self.most[what] = max(much, self.most.get(what, much))
 
     def find(self, rule: str, text: str) -> None:
         """A promise is broken."""

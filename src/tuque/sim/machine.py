@@ -107,8 +107,6 @@ class Machine:
         self.cluster.net.listeners[self.name] = shell
         self.disk.before_step = partial(self.burn, "disk")
         self.world.note(f"{self.name} starts, life {self.lives}, {len(shell.n.jobs)} jobs")
-        if shell.n.jobs:
-            self.world.sometimes("restart with jobs from the disk")
 
     def tubes_known(self) -> list[tuple[bytes, int]]:
         """The tubes that the process knows, or its disk."""

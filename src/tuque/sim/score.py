@@ -9,6 +9,7 @@ import json
 import subprocess
 from typing import Any
 
+from tuque.sim.rare import RARE
 from tuque.sim.seeds import Outcome
 
 # promise -> what was checked for it
@@ -120,6 +121,9 @@ class Score:
         self.clean = 0
         self.faultless = 0
         self.counts: dict[str, int] = {}
+        self.calm: dict[str, int] = {}  # those of seeds without faults
+        self.settling_us: list[int] = []
+        self.everysec_us = 0  # the oldest job lost under everysec, beyond the stall of its disk
         self.seen: dict[str, int] = {}
         self.broken: dict[str, int] = {}
         self.failed: list[tuple[str, list[str]]] = []
@@ -136,8 +140,13 @@ class Score:
         self.wall_s += one.wall_s
         for what, count in one.counts.items():
             self.counts[what] = self.counts.get(what, 0) + count
+            if not one.faults:
+                self.calm[what] = self.calm.get(what, 0) + count
         for what, count in one.seen.items():
             self.seen[what] = self.seen.get(what, 0) + count
+        if "settling" in one.most:
+            self.settling_us.append(one.most["settling"])
+        self.everysec_us = max(self.everysec_us, one.most.get("everysec loss", 0))
         if one.findings:
             self.failed.append((one.seed, one.findings))
             for text in one.findings:
@@ -157,6 +166,41 @@ class Score:
             f"lost synced ops {broken.get('tube-sync', 0)} of {synced}"
         )
 
+    def again(self) -> str:
+        """How often a job came more than once."""
+        counts, calm = self.counts, self.calm
+        often, all_often = calm.get("redeliveries", 0), counts.get("redeliveries", 0)
+        given, all_given = calm.get("deliveries", 0), counts.get("deliveries", 0)
+        return (
+            f"redeliveries         {often} of {given} without faults (RETRY, NACK; for others see "
+            f"early-retry), {all_often - often} of {all_given - given} with faults"
+        )
+
+    def settling(self) -> str:
+        """How long nodes took after the heal to be linked, and to have all copies again."""
+        return (
+            f"settled after        {nth(self.settling_us, 50) / 1e6:.2f} s (p50), "
+            f"{nth(self.settling_us, 99) / 1e6:.2f} s (p99) from the heal"
+        )
+
+    def window(self) -> str:
+        """What everysec lost."""
+        return (
+            f"everysec             {self.counts.get('everysec losses', 0)} jobs lost, the oldest "
+            f"{self.everysec_us / 1e6:.2f} s before the crash (and what its fsync took)"
+        )
+
+    def failure_rate(self) -> str:
+        """How many seeds fail, at most (95 %)."""
+        if self.failed or not self.clean:
+            share = 100 * len(self.failed) / max(1, self.seeds)
+            return f"failure rate         {share:.2f} % of seeds"
+        return f"failure rate         below {300 / self.clean:.2f} % of seeds (95 %)"
+
+    def never_met(self) -> list[str]:
+        """Rare states that no seed met."""
+        return [state for state in RARE if state not in self.seen]
+
     def as_json(self, first: int, elapsed_s: float) -> str:
         """All figures."""
         figures: dict[str, Any] = {
@@ -169,6 +213,11 @@ class Score:
             "elapsed_s": round(elapsed_s, 1),
             "events": self.events,
             "broken": self.broken,
+            "settled_p50_us": nth(self.settling_us, 50),
+            "settled_p99_us": nth(self.settling_us, 99),
+            "everysec_oldest_us": self.everysec_us,
+            "counts_without_faults": dict(sorted(self.calm.items())),
+            "never_met": self.never_met(),
             "counts": dict(sorted(self.counts.items())),
             "sometimes": dict(sorted(self.seen.items())),
             "failed": self.failed,
@@ -183,9 +232,7 @@ class Score:
             f"speed                {self.seeds / elapsed_s:.2f} seeds/s, "
             f"{self.true_us / 1e6 / elapsed_s:.0f} simulated s/s",
         ]
-        if not self.failed and self.clean:
-            lines.append(f"failure rate         below {300 / self.clean:.2f} % of seeds (95 %)")
-        lines.append(self.homes())
+        lines += [self.failure_rate(), self.again(), self.settling(), self.window(), self.homes()]
         lines.append("")
         for rule, text in TEXTS.items():
             checked = self.counts.get(CHECKED.get(rule, ""), 0)
@@ -197,9 +244,17 @@ class Score:
                 kind = what[6:]
                 hit = self.counts.get(f"effective {kind}", 0)
                 lines.append(f"  {kind:28} {hit:6} of {self.counts[what]}")
-        lines += ["", "rare states that were met:"]
-        lines += [f"  {what:48} {count}" for what, count in sorted(self.seen.items())]
+        never = self.never_met()
+        lines += ["", f"rare states that were met: {len(RARE) - len(never)} of {len(RARE)}"]
+        lines += [f"  {what:56} {self.seen[what]}" for what in RARE if what in self.seen]
+        lines += ["never met:"] * bool(never) + [f"  {what}" for what in never]
         return "\n".join(lines)
+
+
+def nth(figures: list[int], percent: int) -> int:
+    """The figure that so many percent of all do not exceed; 0 of none."""
+    ordered = sorted(figures)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else 0
 
 
 def commit() -> str:

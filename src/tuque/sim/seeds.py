@@ -24,6 +24,7 @@ class Outcome(msgspec.Struct):
     seed: str
     findings: list[str]  # "lost at 3.2 s: ..."
     counts: dict[str, int]
+    most: dict[str, int]  # us
     seen: dict[str, int]
     events: int
     true_us: int
@@ -87,6 +88,7 @@ def run_plan(
         plan.seed,
         [str(one) for one in history.findings],
         history.counts,
+        history.most,
         world.seen,
         world.events,
         world.now_us,
