@@ -26,7 +26,7 @@ from tuque.core.job import (
 )
 from tuque.core.msgs import DelJob, GotAck, SetAck
 from tuque.core.node import Node, Peer, Retelling
-from tuque.core.peers import introduce, say, slots_of, translate_all
+from tuque.core.peers import in_doubt, introduce, say, slots_of, translate_all
 from tuque.core.procedures import FAR, producer_done, unregister
 from tuque.core.stray import NOBODY, ask_all, count_stray, end_stray, on_stray_answer
 from tuque.core.task import Task
@@ -113,13 +113,18 @@ def try_later(n: Node, job: Job) -> None:
     n.wheel.arm(job, n.now_ms)
 
 
+def unheard(n: Node, job: Job) -> i64:
+    """The holders that have not confirmed the ack in the incarnation they are in (A5.2, K2.3)."""
+    return job.holders & ~(job.confirmed & ~in_doubt(n)) & ~n.forgotten
+
+
 def collect(n: Node, job: Job) -> None:
     """[A2] PROCEDURE collect an acked job: it ends, or those that do not know are told."""
     job.confirmed |= 1
     if job.flags & BODYLESS:
         ask_all(n, job)
         return
-    missing = job.holders & ~job.confirmed & ~n.forgotten
+    missing = unheard(n, job)
     if missing == 0:
         finish(n, job, job.holders)  # A2.1
     else:
@@ -128,7 +133,7 @@ def collect(n: Node, job: Job) -> None:
 
 def collect_if_complete(n: Node, job: Job) -> bool:
     """End the collection when every holder has confirmed (A2.1); True when it ended."""
-    if job.holders & ~job.confirmed & ~n.forgotten != 0:
+    if unheard(n, job) != 0:
         return False
     finish(n, job, job.holders)
     return True
@@ -201,13 +206,13 @@ def on_gc_timer(n: Node, job: Job) -> None:
         n.wheel.arm(job, n.now_ms)
 
 
-def doubt(n: Node, job: Job, slot: i64) -> None:
-    """[A5.2] The node started anew: what it said about the acked job does not count any more.
+def unconfirm(n: Node, slot: i64) -> None:
+    """[A5.2] The node started anew: what it confirmed before does not count any more.
 
-    The caller has taken it out of the holders if it lost its copy.
+    All at once, before anything else is heard. It is told anew when its link is up (A6.2).
     """
-    job.confirmed &= ~(1 << slot)
-    collect(n, job)
+    for id in n.acked:
+        n.jobs[id].confirmed &= ~(1 << slot)
 
 
 def join(n: Node, job: Job, holders: i64) -> i64:
@@ -371,7 +376,7 @@ def retell(n: Node, telling: Retelling) -> bool:
         elif job.state == ACKED:
             if job.flags & BODYLESS:
                 ask_all(n, job)
-            elif job.holders & ~job.confirmed & bit:
+            elif unheard(n, job) & bit:
                 tell_acked(n, job, bit)  # A6.2
     return telling.next == len(telling.ids)
 

@@ -99,6 +99,7 @@ class Losses:
         self.unsure: i64 = 0  # set of nodes that may lack copies they are believed to have
         self.doubted: i64 = 0  # those of them that are being asked
         self.anew: i64 = 0  # set of nodes whose incarnation began without jobs
+        self.renewed: i64 = 0  # set of nodes that others named in a newer incarnation (K2.3)
         self.must_count = False  # jobs with too few holders came from the journal
         self.reach: i64 = 0  # the reachable nodes when waiting jobs were last looked at
         self.asking: dict[int, Asking] = {}  # by slot

@@ -86,6 +86,7 @@ class Peer:
         self.masks: dict[int, int] = {}  # its sets -> this node's, looked up before
         self.wide_masks: dict[int, int] = {}  # the same, of nodes in any incarnation
         self.echoed_round: i64 = 0  # newest heartbeat of this node that it has answered
+        self.news_round: i64 = 0  # this node's, when another one named it in a newer incarnation
 
 
 @final

@@ -102,8 +102,12 @@ def learn(n: Node, peer: Peer, number: i64) -> None:
     A newer one than is known here has restarted and was not met yet: what is said of it holds.
     """
     mine, life = peer.said[number]
-    if life == 0 or life >= n.lives.get(mine, 0):
+    known = n.lives.get(mine, 0)
+    if life == 0 or life >= known:
         peer.theirs[number] = mine
+        if life > known and mine != 0:
+            n.losses.renewed |= 1 << mine
+            n.peers[mine].news_round = n.round
     else:
         peer.theirs.pop(number, None)  # K2.2
 
@@ -111,6 +115,7 @@ def learn(n: Node, peer: Peer, number: i64) -> None:
 def renew(n: Node, slot: i64, life: i64) -> None:
     """[K2.2] The node has that incarnation from now on; sets that name another one mean less."""
     n.lives[slot] = life
+    n.losses.renewed &= ~(1 << slot)
     if n.records is not None:
         n.records.rename(slot)
     for peer in n.peers:
@@ -119,6 +124,19 @@ def renew(n: Node, slot: i64, life: i64) -> None:
         for number, (mine, _) in peer.said.items():
             if mine == slot:
                 learn(n, peer, number)
+
+
+def in_doubt(n: Node) -> i64:
+    """[K2.3] The nodes in doubt: the incarnation that is known here may be over.
+
+    One that answers a heartbeat begun after a newer one was named came back from an old disk.
+    """
+    if n.losses.renewed != 0:
+        for slot in slots_of(n.losses.renewed):
+            peer = n.peers[slot]
+            if peer.echoed_round > peer.news_round:
+                n.losses.renewed &= ~(1 << slot)
+    return n.losses.renewed
 
 
 def translate(n: Node, slot: i64, mask: i64) -> i64:

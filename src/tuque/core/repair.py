@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from tuque.core.announce import TOMB_MS, deny
 from tuque.core.asking import answered, ask, ask_some, on_all_answered, stop_asking
-from tuque.core.collect import collect, doubt, forget_tombs
+from tuque.core.collect import collect, forget_tombs, unconfirm
 from tuque.core.holders import gone_from, is_back, learn_holder, note_gone, spare
 from tuque.core.job import (
     ACKED,
@@ -58,6 +58,7 @@ def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
     if life == known and life != 0:
         return
     renew(n, slot, life)
+    unconfirm(n, slot)  # A5.2, K5.1
     stop_asking(n, slot)
     n.losses.anew &= ~(1 << slot)
     if is_empty:
@@ -118,10 +119,8 @@ def walk_some(n: Node, walk: Walk) -> None:
 def visit(n: Node, walk: Walk, job: Job) -> None:
     """A job that the walk's node is believed to have."""
     if job.state == ACKED:
-        if walk.kind == FORGET:
-            leave_acked(n, job, 1 << walk.slot)
-        elif walk.kind != DOUBT:
-            doubt(n, job, walk.slot)  # K5.1
+        if walk.kind == FORGET and n.forgotten & 1 << walk.slot:
+            leave_acked(n, job, 1 << walk.slot)  # K6.2
         return
     if walk.kind == STRIP or walk.kind == FORGET:
         if job.id in walk.spared:

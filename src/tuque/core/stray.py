@@ -14,7 +14,7 @@ from tuque.core.ids import is_genuine, ttl_s_of
 from tuque.core.job import ACKED, BODYLESS, Job
 from tuque.core.msgs import DelJob, SetAck
 from tuque.core.node import Node
-from tuque.core.peers import say
+from tuque.core.peers import in_doubt, say
 from tuque.core.procedures import memory_level, register, unregister
 
 NOBODY: Final = -1  # the client of a record that came back from the journal
@@ -91,9 +91,10 @@ def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) 
         end_stray(n, job, holders)
         return
     job.confirmed |= 1 << slot
+    done = job.confirmed & ~in_doubt(n) | n.forgotten  # K2.3
     for peer in n.peers:
         bit: i64 = 1 << peer.slot
-        if (job.confirmed | n.forgotten) & bit == 0:
+        if done & bit == 0:
             return
     end_stray(n, job, 0)
 
