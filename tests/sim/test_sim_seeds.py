@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
+import tuque.core.job
 from tuque.sim.canary import canary
 from tuque.sim.plan import Op, Plan, decode, encode
 from tuque.sim.seeds import run_plan, run_seed
@@ -16,9 +18,13 @@ from tuque.sim.shrink import Shrinker, as_test
 from tuque.sim.swarm import KINDS, draw
 
 PRINT_DIGESTS = """
+import tuque.core.job
 from tuque.sim.seeds import run_seed
+print(tuque.core.job.__file__)
 print([run_seed(seed).digest for seed in (3, 4, 9)])
 """
+IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
+SOURCES = Path(__file__).parents[2] / "src"
 
 
 def test_a_seed_run_twice_is_the_same_event_for_event() -> None:
@@ -38,6 +44,21 @@ def test_the_order_of_hashes_changes_nothing() -> None:
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     assert len(set(printed)) == 1
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="nothing is compiled here to compare")
+def test_compiled_modules_play_a_seed_as_the_sources_do() -> None:
+    printed = []
+    for env in ({**os.environ, "PYTHONPATH": str(SOURCES)}, os.environ):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", PRINT_DIGESTS], env=env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout.splitlines())
+    (sources, of_sources), (compiled, of_compiled) = printed
+    assert sources.endswith(".py")
+    assert not compiled.endswith(".py")
+    assert of_sources == of_compiled
 
 
 def test_the_canary_is_reported_through_the_command() -> None:
