@@ -173,6 +173,12 @@ class Cluster:
             if machine.was_forgotten:
                 self.world.after(1_000_000, partial(take_back, self, machine))
         self.healed_us = self.world.now_us
+        if "clock" in self.plan.faults and any(
+            "bcast" in op.args.get("words", ()) for op in self.plan.ops
+        ):
+            # What was said to all goes by clocks (P3.2). By one that was set it may come later than
+            # the `none` that a node was told, and be newer: all know of it when all are linked.
+            self.world.after(HEAL_MS * 500, self.unpause_all)
 
     def set_right(self, machine: Machine) -> None:
         """Undo what people did: nobody leaves, no queue is paused, memory is as it was."""
@@ -182,6 +188,12 @@ class Cluster:
             machine.shell.n.limits.memory_bytes = 0
             leave(machine, False)
             set_writable(machine, True)
+            for queue in self.queues():
+                self.unpause(machine, queue)
+
+    def unpause_all(self) -> None:
+        """PAUSE none, of all queues at all nodes."""
+        for machine in self.machines:
             for queue in self.queues():
                 self.unpause(machine, queue)
 
