@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from cluster_lab import Lab
+from cluster_lab import Lab, external_twice
 from told_events import Told
 
 from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob, on_fastack
@@ -167,32 +167,25 @@ def test_an_ack_finds_the_custody(is_fast: bool, is_there: bool) -> None:
     become holders first"""
     lab = Lab(4)
     lab.isolate(3)
-    lab.nodes[0].is_leaving = True
-    lab.hold(1, 0)
-    lab.hold(2, 0)
-    job, _ = lab.try_add(0, b"q", replicate=1, retry_s=0)
-    assert job is not None
-    lab.pass_ms(200)  # no answer comes: a second node gets a copy
-    lab.release(1, 0)
-    lab.run()
-    assert lab.states_of(job.id) == [-1, QUEUED, ACTIVE, -1]
+    id = external_twice(lab)
+    assert lab.states_of(id)[3] == -1
     lab.heal()
     if not is_there:
         lab.hold(1, 3)  # on its way when the ack is heard of
     lab.nodes[3].now_ms = lab.now_ms
     say(lab, 3, 1, NeedJobs(b"q", 1, True))
-    assert lab.states_of(job.id) == ([-1, -1, ACTIVE, QUEUED] if is_there else [-1, 1, 1, -1])
+    assert lab.states_of(id) == ([-1, -1, ACTIVE, QUEUED] if is_there else [-1, 1, 1, -1])
     if is_fast:
-        assert on_fastack(lab.nodes[2], job.id)
+        assert on_fastack(lab.nodes[2], id)
     else:
-        assert on_ackjob(lab.nodes[2], job.id)
+        assert on_ackjob(lab.nodes[2], id)
     lab.run()
     if not is_there:
         lab.release(1, 3)
         lab.run()
     assert lab.get(3) == []
     lab.pass_ms(3_000)
-    assert lab.holders_of(job.id) == []
+    assert lab.holders_of(id) == []
 
 
 def test_acked_again() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
+from cluster_lab import Lab, external_twice
 
 from tuque.core.ackgc import on_deljob
 from tuque.core.deliver import on_poll, set_pause
@@ -438,16 +438,7 @@ def test_a_copy_without_custody_may_get_it() -> None:
     """F2.3 AMO jobs are in transit: journaled, not to be handed out here, until GOTJOBS says that
     the sender has them"""
     lab = Lab(3)
-    lab.nodes[0].is_leaving = True
-    lab.hold(1, 0)
-    lab.hold(2, 0)
-    job, _ = lab.try_add(0, b"q", replicate=1, retry_s=0)
-    assert job is not None
-    lab.pass_ms(200)  # no answer comes: a second node gets a copy
-    assert lab.holders_of(job.id) == [0, 1, 2]
-    lab.release(1, 0)
-    lab.run()
-    assert lab.states_of(job.id) == [-1, QUEUED, ACTIVE]
+    id = external_twice(lab)
     lab.wait(2)
-    assert [given.id for given in lab.served[2][7]] == [job.id]
-    assert lab.holders_of(job.id) == [2]
+    assert [given.id for given in lab.served[2][7]] == [id]
+    assert lab.holders_of(id) == [2]

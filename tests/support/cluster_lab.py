@@ -13,7 +13,7 @@ from tuque.core import bus
 from tuque.core.copies import on_reach_changed
 from tuque.core.deliver import on_getjob, serve_ready, wait
 from tuque.core.drain import set_leaving
-from tuque.core.job import ACKED, Job
+from tuque.core.job import ACKED, ACTIVE, QUEUED, Job
 from tuque.core.msgs import AnyMessage
 from tuque.core.node import Added, Node
 from tuque.core.peers import set_reachable, slot_for
@@ -325,6 +325,24 @@ class Lab:
     def states_of(self, id: bytes) -> list[int]:
         """Its state on each of the nodes, -1 where it is unknown."""
         return [int(n.jobs[id].state) if id in n.jobs else -1 for n in self.nodes]
+
+
+def external_twice(lab: Lab) -> bytes:
+    """An at-most-once job that node 0 takes as it leaves: 1 serves it, and 2 has a copy, too.
+
+    Node 0 heard neither answer in time, and knows nothing of the job in the end.
+    """
+    lab.nodes[0].is_leaving = True
+    lab.hold(1, 0)
+    lab.hold(2, 0)
+    job, refused = lab.try_add(0, b"q", replicate=1, retry_s=0)
+    assert job is not None, refused
+    lab.pass_ms(200)  # no answer comes: a second node gets a copy
+    assert [lab.states_of(job.id)[i] for i in (1, 2)] == [ACTIVE, ACTIVE]
+    lab.release(1, 0)
+    lab.run()
+    assert lab.states_of(job.id)[:3] == [-1, QUEUED, ACTIVE]
+    return job.id
 
 
 def copies(lab: Lab, id: bytes) -> list[int]:

@@ -206,10 +206,6 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
     if task.ctime_ns > n.last_ctime_ns and task.ctime_ns // 1_000_000 <= n.now_ms:
         n.last_ctime_ns = task.ctime_ns
     task.queue = tube.name
-    if tube.driver.is_timed:
-        task.dead_ms = task.created_ms + task.ttl_ms
-    if task.delivered_count > 0:
-        task.flags |= DELIVERED
     if task.status == TAKEN and task.owner != 0 and task.owner not in t.sessions:
         if 0 < task.qtime_ms <= n.now_ms:
             tube.calls.ttr += 1
@@ -219,13 +215,22 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
         task.owner = 0
         task.status = u8(READY)
         task.qtime_ms = 0
+    take_in(n, t, tube, task)
+    return True
+
+
+def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """A task of the journal or of a copy takes its place at home, in its status."""
+    if tube.driver.is_timed:
+        task.dead_ms = task.created_ms + task.ttl_ms
+    if task.delivered_count > 0:
+        task.flags |= DELIVERED
     tube.calls.loaded += 1
     enter(n, tube, task, ledger.LOADED)
     if tube.next_number <= task.number:
         tube.next_number = task.number + 1
     settle_in(t, tube, task)
     arm(n, t, task, task.qtime_ms)
-    return True
 
 
 def settle_in(t: Tubes, tube: Tube, task: Task) -> None:

@@ -11,18 +11,18 @@ from typing import Final
 from mypy_extensions import i64, u8
 
 from tuque.core import ledger
-from tuque.core.job import DELIVERED, job_bytes
+from tuque.core.job import job_bytes
 from tuque.core.node import Node
 from tuque.core.task import BURIED, READY, TAKEN, TASK_BYTES, Task
 from tuque.tubes.book import Session, Tubes
 from tuque.tubes.copying import record_home
 from tuque.tubes.driver import Absent
 from tuque.tubes.follower import Held, Shift
-from tuque.tubes.load import settle_in
+from tuque.tubes.load import take_in
 from tuque.tubes.order import BURIED_BIT, Order
 from tuque.tubes.replica import drop_copy, forget_held, keep_copy
 from tuque.tubes.sessions import enter_session, record_session
-from tuque.tubes.states import arm, enter, record
+from tuque.tubes.states import record
 from tuque.tubes.tube import Tube
 
 LOOKS: Final = 10  # copies that are looked at for the cost of one that takes its place
@@ -139,20 +139,6 @@ def release(tube: Tube, task: Task) -> None:
     task.owner = 0
     task.status = u8(READY)
     task.qtime_ms = 0
-
-
-def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """A copy is a task."""
-    if tube.driver.is_timed:
-        task.dead_ms = task.created_ms + task.ttl_ms
-    if task.delivered_count > 0:
-        task.flags |= DELIVERED
-    tube.calls.loaded += 1
-    enter(n, tube, task, ledger.LOADED)
-    if tube.next_number <= task.number:
-        tube.next_number = task.number + 1
-    settle_in(t, tube, task)
-    arm(n, t, task, task.qtime_ms)
 
 
 # ---- out
