@@ -212,6 +212,23 @@ def test_a_holder_that_was_away_hears_who_has_the_job_now(
     assert lab.states_of(id) == [-1, -1, -1]
 
 
+def test_a_holder_that_was_away_hears_who_left() -> None:
+    """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
+    when it is linked again"""
+    lab = Lab(3)
+    lab.wait(2)
+    id = lab.add(0, retry_s=100, replicate=1)
+    lab.pass_ms(1_000)
+    assert believed(lab, 2, id) == [0, 2]
+    lab.isolate(2)
+    lab.leave(0)
+    lab.pass_ms(5_000)
+    assert lab.holders_of(id) == [1, 2]
+    lab.link(0, 2)
+    lab.run()
+    assert believed(lab, 2, id) == [1, 2], "0 counts as a copy no more"
+
+
 def test_who_has_heard_it_is_not_told_again() -> None:
     """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
     when it is linked again"""
