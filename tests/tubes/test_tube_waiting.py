@@ -7,7 +7,9 @@ from told_events import Told
 from tube_home import START_MS, Home, refused
 
 from tuque.core.events import KIND_NAMES
+from tuque.core.federate import pause_queue
 from tuque.core.procedures import check, remove, stop_waiting
+from tuque.core.queue import PAUSE_IN
 from tuque.core.task import READY
 from tuque.core.timers import next_timer_ms
 from tuque.tubes import admin, ops, sessions
@@ -74,6 +76,27 @@ def test_puts_wait_for_room(home: Home) -> None:
     assert [(done.serial, done.task and done.task.number) for done in t.put_done] == [(4, 2)]
     home.pass_ms(20_000)
     assert [(done.serial, done.task and done.task.number) for done in t.put_done[1:]] == [(5, None)]
+
+
+def test_puts_that_wait_go_on_waiting_in_a_pause(home: Home) -> None:
+    """P2.1: puts that wait for room in a tube wait on, and go in when the pause ends."""
+    n, t = home.n, home.t
+    tube = home.make("limfifottl", capacity=1)
+    home.put(tube)
+    for serial, ms in ((1, 1000), (2, 9000), (3, 9000)):
+        waiting = PutSpec()
+        waiting.timeout_ms = ms
+        assert ops.put(n, t, tube, b"%d" % serial, 0, waiting, serial, serial) is None
+    pause_queue(n, b"t", PAUSE_IN, False)
+    ops.delete(n, t, tube, 0)
+    assert t.put_done == []
+    assert len(tube.tasks) == 0
+    home.pass_ms(1000)
+    assert [(done.serial, done.task) for done in t.put_done] == [(1, None)]
+    pause_queue(n, b"t", 0, False)
+    assert [task.body for task in tube.tasks.values()] == [b"2"]
+    assert t.put_done[-1].serial == 2
+    check(home.n)
 
 
 def test_a_ttl_of_nothing(home: Home) -> None:

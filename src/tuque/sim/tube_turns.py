@@ -42,7 +42,6 @@ class Waits:
         self.puts: list[bytes] = []  # bodies, in the order in which they came
         self.looked = 0  # changes that were looked at
         self.pause = -1  # at the end of the last turn; -1: none was seen
-        self.pause_us = 0  # since when
         self.out_us = -1  # when it was paused in output last
 
 
@@ -69,8 +68,7 @@ def look_at_turn(tubing: Tubing, shell: Shell, mirror: Mirror) -> None:
     waits.puts = bodies_of(mirror)
     if tube.pause & PAUSE_OUT or (waits.pause > 0 and waits.pause & PAUSE_OUT):
         waits.out_us = now_us
-    if waits.pause != tube.pause:
-        waits.pause, waits.pause_us = int(tube.pause), now_us
+    waits.pause = int(tube.pause)
 
 
 # ---- turns
@@ -165,7 +163,7 @@ def judge_steps(tubing: Tubing, mirror: Mirror, steps: list[Step]) -> None:
             text = f"{facts.name} is paused: task {step.number} was taken"
             tubing.find("tube-pause", text)
         one = seen_of(mirror, step) if step.event == b"put" and waits.pause & PAUSE_IN else None
-        if one is not None and one.put is not None and one.put.asked_us > waits.pause_us:
+        if one is not None and one.put is not None:
             text = f"{facts.name} is paused: task {step.number} was put"
             tubing.find("tube-pause", text)
 

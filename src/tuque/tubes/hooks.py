@@ -42,7 +42,7 @@ from tuque.tubes.load import restore_task
 from tuque.tubes.options import PutDone, PutSpec
 from tuque.tubes.rights import GRANT_BYTES
 from tuque.tubes.sessions import session_for, sessions_tick
-from tuque.tubes.states import forget, insert, on_task_timer
+from tuque.tubes.states import admit, forget, insert, on_task_timer
 from tuque.tubes.tube import Tube
 
 NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or more"
@@ -207,8 +207,9 @@ class TubePolicy(Tubes):
         return at_ms
 
     def on_pause(self, n: Node, q: Queue) -> None:
-        """[T17] The other nodes are told how the tube is paused (T17.7)."""
+        """[T17] The other nodes are told how the tube is paused (T17.7); puts may go on (P2.1)."""
         assert isinstance(q, Tube)
+        admit(n, self, q)
         if n.others != 0:
             announce(n, self, [q], -1)
 

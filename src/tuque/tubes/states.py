@@ -13,6 +13,7 @@ from tuque.core.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
 from tuque.core.job import ACKED, DELIVERED
 from tuque.core.node import Node
 from tuque.core.procedures import drop_task, mark_ready, register
+from tuque.core.queue import PAUSE_IN
 from tuque.core.records import Records
 from tuque.core.task import (
     BURIED,
@@ -331,8 +332,8 @@ def clamp(asked_ms: i64, default_ms: i64) -> i64:
 
 
 def admit(n: Node, t: Tubes, tube: Tube) -> None:
-    """There may be room: puts that wait are done, first come first (T7.2)."""
-    while len(tube.putters) > 0 and not tube.is_full():
+    """There may be room: puts that wait are done, first come first (T7.2, P2.1)."""
+    while len(tube.putters) > 0 and not tube.is_full() and tube.pause & PAUSE_IN == 0:
         putter = tube.putters.popleft()
         if not putter.is_over:
             task = insert(n, t, tube, putter.body, putter.form, putter.spec)
