@@ -357,6 +357,23 @@ def test_taking(make: Make, name: str) -> None:
     assert c.on(name, "statistics")["calls"]["ack"] == 1
 
 
+def test_taking_what_is_settled_when_the_block_raises(
+    make: Make, name: str, real_node: RealNode
+) -> None:
+    c = make()
+    c.on(name, "create", "fifo")
+    c.on(name, "put", b"x")
+
+    def bury_and_fail(task: Any) -> None:
+        with tuque.Client(real_node.url) as other:
+            other.tube(name).bury(task.number)
+        raise KeyError(task.data)
+
+    with pytest.raises(KeyError):  # what went wrong, not that there is nothing to give back
+        c.taking(name, bury_and_fail)
+    assert c.on(name, "peek", 0).status == "BURIED"
+
+
 def test_watching(make: Make, name: str) -> None:
     c = make()
     c.on(name, "create", "fifo")

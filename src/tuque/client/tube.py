@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from tuque.client import tube_homes, tube_rights, tubes
@@ -18,7 +18,7 @@ from tuque.client.api import Arg, Text, to_bytes, to_text
 from tuque.client.calls import Call
 from tuque.client.face import as_method
 from tuque.client.tubes import TubeChange, TubeTask
-from tuque.errors import TubeHome
+from tuque.errors import NotTaken, TubeHome
 
 if TYPE_CHECKING:
     from tuque.client import aio, pipeline, streams, sync
@@ -107,7 +107,8 @@ class Tube:
             yield task
         except BaseException:
             if task is not None:
-                self.release(task, delay=delay)
+                with suppress(NotTaken):  # the block settled it, or was too slow
+                    self.release(task, delay=delay)
             raise
         if task is not None:
             self.ack(task)
@@ -179,7 +180,8 @@ class AsyncTube:
             yield task
         except BaseException:
             if task is not None:
-                await self.release(task, delay=delay)
+                with suppress(NotTaken):  # the block settled it, or was too slow
+                    await self.release(task, delay=delay)
             raise
         if task is not None:
             await self.ack(task)
