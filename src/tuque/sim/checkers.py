@@ -188,6 +188,8 @@ class Watcher:
         is_origin = add.node == machine.name and add.outcome == OK and job.state != WAIT_REPL
         if not is_origin or machine.has_left or add.asked_for(*ENDED) or add.is_async:
             return
+        if add.is_external:
+            return  # it was added to others, and came here later: perhaps a moment ago (F2)
         if machine.disk_since_us > add.done_us:
             return  # that disk is gone, and another node gave it again
         if job.retry_s == 0 and (job.holders != 1 or job.id in shell.n.custody):

@@ -58,6 +58,7 @@ class Add:
         self.ttl_s = 0
         self.delay_s = 0
         self.is_async = False
+        self.is_external = False  # its node had no room for a copy, and asked others to take it
         self.timeout_ms = 0
         self.deliveries: list[Delivery] = []
         self.asks: list[Ask] = []

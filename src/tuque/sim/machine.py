@@ -271,6 +271,11 @@ class Machine:
         """Messages of the core that were sent from here so far."""
         return self.said + (self.shell.links.said if self.shell is not None else 0)
 
+    def gave_away(self, id: bytes) -> bool:
+        """Whether only other nodes got the job that a client added here (R6.1)."""
+        job = self.shell.n.jobs.get(id) if self.shell is not None else None
+        return job is None or bool(job.flags & EXTERNAL)
+
     def has_copy(self, id: bytes) -> bool:
         """Whether an unacked copy of the job is here, in memory or on the disk of a dead node."""
         if self.shell is None or self.shell.n.is_loading:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tuque.core.procedures import memory_level
-from tuque.sim.history import Add, Ask, Delivery
+from tuque.sim.history import OK, Add, Ask, Delivery
 from tuque.sim.session import LOST, Session
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class Person:
             add.is_lost = True
         else:
             self.history.on_added(add, reply)
+            machine = self.cluster.machines[int(add.node[1:])]
+            add.is_external = add.outcome == OK and machine.gave_away(add.id)
 
     # ---- asking about jobs
 

@@ -182,4 +182,5 @@ class Repeater(Script):
             if row.outcome != OK:
                 row.outcome = OK
                 row.done_us = self.world.now_us
+                row.is_external = self.machine.gave_away(reply)
             self.history.meet(row, reply)
