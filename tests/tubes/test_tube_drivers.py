@@ -148,3 +148,90 @@ def test_a_driver_that_fails_changes_nothing() -> None:
     register_driver(n, t, b"late", Fifo)
     assert [home.take(tube), home.take(tube), home.take(fine)] == [0, 1, 0]
     check(n)
+
+
+class Faulty(Driver):
+    """Raises where its name says, once a task with that body is about."""
+
+    where = ""
+
+    def enter(self, task: Task) -> None:
+        super().enter(task)
+        self.fail("enter", task)
+
+    def first(self) -> Task | None:
+        task = super().first()
+        if task is not None:
+            self.fail("first", task)
+            if task.body == b"other" and self.where == "other":
+                return Task(b"i" * 40, b"t", b"", 0, 99, 0, 0)
+        return task
+
+    def took(self, task: Task) -> None:
+        super().took(task)
+        self.fail("took", task)
+
+    def left(self, task: Task) -> None:
+        super().left(task)
+        self.fail("left", task)
+
+    def freed(self, task: Task) -> None:
+        self.fail("freed", task)
+
+    def fail(self, where: str, task: Task) -> None:
+        if self.where == where and task.body == where.encode():
+            raise KeyError(f"oh no, {where}")
+
+
+@pytest.mark.parametrize("where", ["enter", "first", "took", "left", "freed", "other"])
+def test_what_a_driver_raises_stops_its_tube_only(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T3.8: "stops that tube and nothing else"."""
+    monkeypatch.setattr(Faulty, "where", where)
+    home = Home()
+    n, t = home.n, home.t
+    register_driver(n, t, b"faulty", Faulty)
+    tube, sound = home.make("faulty"), home.make("fifo", "sound")
+    home.put(sound)
+    home.put(tube, b"before")
+    assert home.take(tube) == 0
+    home.put(tube, where.encode())
+    if where == "left":
+        ops.bury(n, t, tube, 1)
+        ops.kick(n, t, tube, 1)
+    else:
+        home.take(tube)
+    if where == "freed":
+        ops.release(n, t, tube, 1, 1, 0)
+    check(n)
+    (note,) = t.notes
+    assert note.startswith("tube t: its driver failed, nobody gets a task of it until")
+    assert f"oh no, {where}" in note or "no READY task of the tube" in note
+    assert home.take(tube) is None
+    home.put(tube, b"after")
+    assert [job.body for job in tube.peek(9)][-1] == b"after"
+    assert home.take(tube) is None and home.take(sound) == 0
+    ops.release(n, t, tube, 1, 0, 0)
+    ops.delete(n, t, tube, 0)
+    check(n)
+    assert len(t.notes) == 1
+
+
+def test_a_driver_that_cannot_be_made_later() -> None:
+    """T3.8: the type was fine when it was registered."""
+    home = Home()
+    made: list[Driver] = []
+
+    def factory() -> Driver:
+        if len(made) > 0:
+            raise OSError("its file is away")
+        made.append(Driver())
+        return made[0]
+
+    register_driver(home.n, home.t, b"late", factory)
+    tube = home.make("late")
+    home.put(tube)
+    assert home.take(tube) is None
+    assert "its file is away" in home.t.notes[0]
+    check(home.n)

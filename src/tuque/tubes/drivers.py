@@ -12,6 +12,7 @@ from tuque.core.task import FAR, READY, TAKEN
 from tuque.tubes.book import Tubes
 from tuque.tubes.driver import Absent, Driver
 from tuque.tubes.errors import LONG_OPTION, LUA, NO_DRIVER_CLASS, OVERRIDING, TubeError
+from tuque.tubes.guarded import Guarded, GuardedType
 from tuque.tubes.order import DRIVER_BITS
 from tuque.tubes.states import arm
 from tuque.tubes.tube import Tube
@@ -37,14 +38,16 @@ def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver
     for tube in t.by_name.values():
         if tube.type == name and isinstance(tube.driver, Absent):
             waiting.append(tube)
-    try:
-        for tube in waiting:
-            replace_driver(t, tube, factory())
-    except Exception:
-        for tube in waiting:
-            replace_driver(t, tube, Absent())
-        raise
-    t.drivers[name] = factory
+    noted = len(t.notes)
+    for tube in waiting:
+        driver = Guarded(t, name, factory)
+        replace_driver(t, tube, driver)
+        if driver.error is not None:
+            del t.notes[noted:]  # the caller hears of it
+            for late in waiting:
+                replace_driver(t, late, Absent())
+            raise driver.error
+    t.drivers[name] = GuardedType(t, name, factory)  # T3.8
     for tube in waiting:
         begin(n, t, tube)
 

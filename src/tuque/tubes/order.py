@@ -16,7 +16,8 @@ from tuque.core.task import Task
 READY_BIT: Final = 1
 BURIED_BIT: Final = 2
 HEAD_BIT: Final = 4
-DRIVER_BITS: Final = READY_BIT | HEAD_BIT  # of orders that go with the driver
+GUARD_BIT: Final = 8
+DRIVER_BITS: Final = READY_BIT | HEAD_BIT | GUARD_BIT  # of orders that go with the driver
 
 SLACK: Final = 64  # stale entries that do not matter
 _GONE: Final = Task(b"", b"", b"", 0, -1, 0, 0)  # fills slots already taken
