@@ -21,9 +21,17 @@ from tuque.sim.network import Line as Wire
 from tuque.sim.plan import Op, Plan
 from tuque.sim.tube_disk import KeptTube, judge_disk, judge_tokens, tubes_on
 from tuque.sim.tube_facts import Line, State
-from tuque.sim.tube_homes import is_lost, judge_start, may_forget
+from tuque.sim.tube_homes import (
+    count_takes,
+    excuse_of,
+    is_lost,
+    judge_start,
+    may_forget,
+    note_sessions,
+)
 from tuque.sim.tube_mirror import Mirror
 from tuque.sim.tube_movers import TubeForcer
+from tuque.sim.tube_turns import judge_pause
 
 
 class Stopped(Exception):
@@ -224,32 +232,40 @@ def test_a_tube_is_lost_if_its_home_or_who_gave_it_away_may_forget(
 
 
 @pytest.mark.parametrize(
-    ("is_split", "newest", "found"),
+    ("excuse", "newest", "found"),
     [
-        (True, 2, []),
-        (True, 1, ["tube-home"]),  # the same home again: it is what it was
-        (False, 2, ["tube-twice", "tube-home"]),
+        ("T19.4", 2, []),
+        ("T19.4", 1, ["tube-home"]),  # the same home again: it is what it was
+        ("", 2, ["tube-twice", "tube-home"]),
     ],
 )
 def test_an_older_home_of_two_goes_on_from_what_it_had(
-    *, is_split: bool, newest: int, found: list[str]
+    excuse: str, newest: int, found: list[str]
 ) -> None:
-    """T19.4: "if the newest home is down meanwhile, an older one may run", with its own tasks."""
+    """T19.4: "the newest home is down or not linked meanwhile, an older one may run"."""
     cluster = stopped(three_homes(1), 10)
     m, mirror = at_home(cluster)
     line, facts = mirror.line, mirror.facts
     assert m.shell is not None and mirror.epoch == 1
     old = Mirror(facts, line, mirror.tube, 0, cluster.tubing.find, False)
     old.epoch = line.epoch = newest
-    line.is_split, line.mirror = is_split, old
+    line.excuse, line.mirror = excuse, old
     line.state = State({}, mirror.next_number, True, True)  # the other home had no tasks left
     judge_start(cluster, m, m.shell, mirror)
     assert mirror.tasks and rules(cluster) == found
 
 
-@pytest.mark.parametrize(("later", "found"), [(1, []), (0, ["tube-pause"])])
+@pytest.mark.parametrize(
+    ("later", "is_owed", "found"),
+    [
+        (1, False, []),
+        (0, False, ["tube-pause"]),
+        (1, True, ["tube-pause"]),  # given away in this turn: the next one has not heard of it yet
+        (2, True, []),
+    ],
+)
 def test_a_home_that_was_given_away_may_be_paused_as_the_next_one(
-    later: int, found: list[str]
+    later: int, found: list[str], *, is_owed: bool
 ) -> None:
     """T17.7: the pause of a tube is that of its home, from its next epoch on of the next one."""
     cluster = stopped(three_homes(1), 10)
@@ -258,9 +274,76 @@ def test_a_home_that_was_given_away_may_be_paused_as_the_next_one(
     t = tubes_on(m.shell.n)
     assert t is not None and mirror.line.pause == 0
     mirror.tube.epoch += later
+    mirror.tube.is_owed = is_owed
     mirror.tube.pause = PAUSE_IN
     cluster.tubing.cease(m, t, mirror)
     assert rules(cluster) == found
+
+
+@pytest.mark.parametrize(
+    ("excuse", "is_up", "found"),
+    [("T21.1", True, []), ("T21.1", False, ["tube-pause"]), ("", True, ["tube-pause"])],
+)
+def test_two_homes_that_may_run_are_paused_each_as_it_was_told(
+    excuse: str, found: list[str], *, is_up: bool
+) -> None:
+    """T21.1: "the command itself is the word that the other one is dead"; it may live."""
+    cluster = stopped(three_homes(1), 10)
+    _, mirror = at_home(cluster)
+    line = mirror.line
+    other = Mirror(mirror.facts, line, mirror.tube, 0, cluster.tubing.find, False)
+    other.is_up, line.excuse, line.pause = is_up, excuse, PAUSE_IN
+    cluster.tubing.mirrors["n1", b"t0"] = other
+    judge_pause(cluster.tubing, mirror)
+    assert rules(cluster) == found
+
+
+def test_a_session_of_the_last_home_ends_its_ttr_after_it_was_settled() -> None:
+    """T20.5: "its client identifies itself at the new home within ttr"; tasks come later."""
+    cluster = stopped(three_homes(1), 10)
+    m, _ = at_home(cluster)
+    shell = m.shell
+    assert shell is not None
+    t = tubes_on(shell.n)
+    assert t is not None
+    session = next(iter(t.sessions.values()))
+    session.clients = {}
+    cluster.tubing.closed.clear()
+    note_sessions(cluster, m, shell)
+    since_ms = int(shell.n.now_ms)
+    shell.n.now_ms += 7
+    note_sessions(cluster, m, shell)
+    assert cluster.tubing.closed == {(m.name, int(session.number)): (since_ms, int(t.ttr_ms))}
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_cut", "excuse"),
+    [("no", True, "T20.3"), ("no", False, ""), ("everysec", True, "")],
+)
+def test_a_disk_that_is_never_awaited_excuses_after_a_power_cut_only(
+    policy: str, excuse: str, *, is_cut: bool
+) -> None:
+    """T20.3: "after a power cut two nodes may be RUNNING until they hear of each other"."""
+    m = Cluster(three_homes(1)).machines[0]
+    m.settings.policy, m.had_power_cut, m.has_lost_memory = policy, is_cut, True
+    assert excuse_of(m, Line()) == excuse
+
+
+@pytest.mark.parametrize(
+    ("epoch", "excuse", "doubled"),
+    [(1, "", []), (2, "", ["doubled takes"]), (2, "T21.1", ["doubled takes T21.1"])],
+)
+def test_takes_of_a_home_that_is_none_are_counted_by_what_allows_them(
+    epoch: int, excuse: str, doubled: list[str]
+) -> None:
+    """T20.4: "Two nodes are never RUNNING for one tube", but where SPEC says so."""
+    cluster = stopped(three_homes(1), 10)
+    m, mirror = at_home(cluster)
+    mirror.line.epoch, mirror.line.excuse = epoch, excuse
+    count_takes(cluster, m, mirror, 3)
+    counts = cluster.history.counts
+    assert [what for what in counts if what.startswith("doubled")] == doubled
+    assert all(counts[what] == 3 for what in doubled)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +427,7 @@ def test_a_disk_has_the_newest_token_of_a_follower() -> None:
 def test_a_node_without_a_journal_loses_what_a_disk_would_keep(
     policy: str, back: str, *, is_lost_now: bool
 ) -> None:
-    """T19.4: "A node that lost its journal tells nothing of what it knew", nor one without."""
+    """T19.4: "tells nothing of what it knew"; a node without a journal has nothing else."""
     plan = Plan(seed="no journal", nodes=2, policy=policy)
 
     def end(cluster: Cluster) -> None:

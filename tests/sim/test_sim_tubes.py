@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -168,15 +169,15 @@ def forgotten(seed: int) -> Plan:
 
 
 def test_an_older_home_runs_when_nobody_can_tell_of_the_newest() -> None:
-    """T19.4: "A node that lost its journal tells nothing of what it knew: if the newest home is
-    down meanwhile, an older one may run"."""
+    """T19.4: "if such nodes are half of those that must tell, and the newest home is down or not
+    linked meanwhile, an older one may run"."""
     seen: list[bool] = []
 
     def look(cluster: Cluster) -> None:
         facts, machines = cluster.tubing.facts[b"t0"], cluster.machines
         assert [m.shell is not None for m in machines] == [True, False, True]
         (line,) = facts.lines.values()
-        seen.append(line.is_split)
+        seen.append(line.excuse == "T19.4")
         seen.append(is_unknown(cluster, machines[0], facts, line))
         machines[2].has_lost_disk = False
         seen.append(is_unknown(cluster, machines[0], facts, line))
@@ -184,6 +185,61 @@ def test_an_older_home_runs_when_nobody_can_tell_of_the_newest() -> None:
     outcome = run_plan(forgotten(2), tweak=lambda c: c.world.at(22_000_000, lambda: look(c)))
     assert outcome.findings == []
     assert seen == [True, True, False]
+
+
+def unheard(seed: int) -> Plan:
+    """The newest home is up, but not linked to an older one that an old disk brought back."""
+    plan = three_homes(seed)
+    plan.seed, plan.faults = f"unheard {seed}", ["cut", "break", "kill", "old_disk"]
+    plan.ops += [
+        Op(1_500, "backup", {"node": 0}),
+        Op(2_000, "cut", {"a": [0], "b": [1, 2], "for_ms": 5_500}),
+        Op(2_001, "break", {"node": 0}),
+        Op(2_010, "tube_forcer", {
+            "client": "f", "tube": "t0", "node": 2, "for_ms": 9_000, "wait_ms": 150,
+        }),
+        Op(9_000, "cut", {"a": [1], "b": [0, 2], "for_ms": 5_000}),
+    ]  # fmt: skip
+    for node, back in ((0, "old"), (2, "empty")):
+        kill = {"node": node, "how": "kill", "back": back, "fuse": 0, "down_ms": 100}
+        plan.ops.append(Op(9_001, "crash", kill))
+    return order(plan)
+
+
+def test_an_older_home_runs_while_the_newest_is_not_linked() -> None:
+    """T19.4: "the newest home is down or not linked meanwhile"; takes there are said apart."""
+    outcome = run_plan(unheard(1))
+    assert outcome.findings == []
+    assert outcome.counts["doubled takes T19.4"] > 0
+    assert "doubled takes" not in outcome.counts
+    score = Score()
+    score.take(outcome)
+    assert f"{outcome.counts['doubled takes T19.4']} with disks lost (T19.4)" in score.table(1)
+
+
+@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
+def test_takes_at_a_home_that_is_none_are_counted() -> None:
+    """T20.4: "Two nodes are never RUNNING for one tube." """
+    counts = [run_seed(seed, "t12").counts for seed in range(1, 4)]
+    assert any(one.get("doubled takes", 0) > 0 for one in counts)
+
+
+def hasty(seed: int) -> Plan:
+    """An empty tube moves often, and is paused often."""
+    plan = three_homes(seed, temporary=True)
+    plan.seed, plan.cpu_us = f"hasty {seed}", 1_000
+    shared: dict[str, Any] = {"tube": "t0", "node": 0, "for_ms": 14_000}
+    for k in range(2):
+        plan.ops.append(Op(500, "tube_mover", {"client": f"v{k}", "idle_ms": 60, **shared}))
+    plan.ops.append(Op(600, "tube_pauser", {
+        "client": "z", "idle_ms": 20, "hold_ms": 60, **shared,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def test_a_tube_may_be_paused_and_given_away_in_one_turn() -> None:
+    """T17.7: "A pause (P) of a tube is the home's and moves with the tube"."""
+    assert [run_plan(hasty(seed)).findings for seed in (2, 4)] == [[], []]
 
 
 def test_of_tokens_that_nobody_knows_no_greater_ones_are_asked_for() -> None:

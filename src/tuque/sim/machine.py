@@ -77,6 +77,7 @@ class Machine:
         self.was_forgotten = False
         self.has_lost_memory = False  # something it knew did not come back with it
         self.has_lost_disk = False  # nothing, or only what an old disk has
+        self.had_power_cut = False
 
     def others(self) -> list[Machine]:
         """The machines this one knows of."""
@@ -167,6 +168,7 @@ class Machine:
         self.cluster.net.listeners.pop(self.name, None)
         self.cluster.net.crash(shell, is_power)
         if is_power:
+            self.had_power_cut = True
             self.disk.lose_power(self.holes)
             self.is_off = True
             if self.clock.jumps:

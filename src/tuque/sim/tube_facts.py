@@ -69,9 +69,9 @@ class Line:
         self.top_number = -1  # the highest that clients were told
         self.pause = -1  # how its last home had it paused; -1: that is not known
         self.is_lost = False  # its home lost its memory of it
-        # of two nodes one was told that the other one is dead (T21.1), or no node that is up
-        # knows of the newest home, since its disk is gone (T19.4)
-        self.is_split = False
+        # the rule by which two homes may run: of two nodes one was told that the other one is dead
+        # (T21.1), or no node that was heard knows of the newest home, its disk is gone (T19.4)
+        self.excuse = ""
         self.up_us = 0  # when it was last seen to run
         self.states: dict[str, int] = {}  # by node, T19
 

@@ -41,14 +41,32 @@ def would_do(m: Machine, facts: Facts, line: Line) -> bool:
     return max(shell.clock.now_ms(), int(shell.n.now_ms)) <= t.lease_ms
 
 
-def is_excused(m: Machine, line: Line) -> bool:
-    """Whether two homes are nobody's fault: an operator said so, or the disk is never synced."""
-    return line.is_split or (m.settings.policy == "no" and m.has_lost_memory)
+def excuse_of(m: Machine, line: Line) -> str:
+    """The rule by which two homes are nobody's fault here; "": none.
+
+    An operator said so, disks were lost, or a disk that is never awaited has forgotten (T20.3).
+    """
+    if line.excuse:
+        return line.excuse
+    return "T20.3" if m.settings.policy == "no" and m.had_power_cut else ""
+
+
+def count_takes(cluster: Cluster, m: Machine, mirror: Mirror, takes: int) -> None:
+    """Takes here are doubled if another node would do them too, or has a later epoch.
+
+    What SPEC allows is counted under its rule, apart from what it promises never to happen.
+    """
+    facts, line, excuse = mirror.facts, mirror.line, excuse_of(m, mirror.line)
+    others = [other for other in cluster.machines if other is not m]
+    is_over = mirror.epoch < line.epoch or line.homes.get(mirror.epoch, m.name) != m.name
+    cluster.history.count(f"takes {excuse}" if excuse else "takes of one home", takes)
+    if is_over or any(would_do(other, facts, line) for other in others):
+        cluster.history.count(f"doubled takes {excuse}".rstrip(), takes)
 
 
 def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
     """This node does something in the tube: no other one would (T20.4)."""
-    if is_excused(m, line):
+    if excuse_of(m, line):
         return
     cluster.history.count("looks for second homes")
     for other in cluster.machines:
@@ -60,7 +78,7 @@ def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
 
 def judge_epoch(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: int) -> None:
     """Each epoch has one home, and they rise (T17.1)."""
-    if is_excused(m, line):
+    if excuse_of(m, line):
         line.epoch = max(line.epoch, epoch)
         return
     home = line.homes.setdefault(epoch, m.name)
@@ -96,15 +114,14 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
     was_forced = m.name in facts.forced
     others = int(shell.n.others) & ~int(shell.n.forgotten)
     if is_move and was_forced and others.bit_count() == 1:
-        line.is_split = True
+        line.excuse = "T21.1"
     if mirror.epoch < line.epoch and is_unknown(cluster, m, facts, line):
-        line.is_split = True
+        line.excuse = "T19.4"
     judge_epoch(cluster, m, facts, line, mirror.epoch)
     judge_alone(cluster, m, facts, line)
     line.is_lost = False
     facts.home = m.name
-    for session in mirror_sessions(shell):
-        cluster.tubing.closed.setdefault((m.name, session[0]), session[1])
+    note_sessions(cluster, m, shell)
     before, line.state = line.state, None
     old, line.mirror = line.mirror, mirror
     if is_move:
@@ -113,7 +130,7 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
         end_force(facts, m.name, cluster.world.now_us)
     if before is None or facts.is_temporary:
         return
-    if line.is_split and not is_move and old is not None and old.epoch != mirror.epoch:
+    if line.excuse and not is_move and old is not None and old.epoch != mirror.epoch:
         return  # it goes on from what this node had, not from what the other home did meanwhile
     if is_move and was_forced:
         judge_forced(cluster, mirror, old)
@@ -133,30 +150,43 @@ def end_force(facts: Facts, name: str, now_us: int) -> None:
 
 
 def is_unknown(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> bool:
-    """Whether m could not hear of the newest epoch: too many that are up lost their disks (T19.4).
+    """Whether m could not hear of the newest epoch: too many it heard lost their disks (T19.4).
 
-    Nodes that know all that they ever knew, m among them, are fewer than it needs.
+    Half of all nodes have told it what they know, and of these too few know all that they ever
+    knew, m among them.
     """
-    knowing = up = 1
+    knowing = told = 1
     for other in cluster.machines:
         t = tubes_on(other.shell.n) if other.shell is not None else None
-        if other is m or other.shell is None or other.shell.s.is_loading:
+        if t is None or other is m or not has_told(m, other):
             continue
-        tube = t.by_name.get(facts.key) if t is not None else None
+        tube = t.by_name.get(facts.key)
         if tube is not None and tube.epoch >= line.epoch:
             return False
-        up += 1
+        told += 1
         knowing += not other.has_lost_disk
-    return knowing * 2 < len(cluster.machines) <= up * 2
+    return knowing * 2 < len(cluster.machines) <= told * 2
 
 
-def mirror_sessions(shell: Shell) -> list[tuple[int, tuple[int, int]]]:
-    """Sessions without connections, with the instant from which on their ttr counts."""
+def has_told(m: Machine, other: Machine) -> bool:
+    """Whether the other node has told m what it knows, on a link that there is (T17.2)."""
+    t = tubes_on(m.shell.n) if m.shell is not None else None
+    slot = m.shell.n.slot_of.get(other.node_id) if m.shell is not None else None
+    return t is not None and slot is not None and bool(int(t.heard) >> slot & 1)
+
+
+def note_sessions(cluster: Cluster, m: Machine, shell: Shell) -> None:
+    """Sessions of the last home are there without connections: their ttr counts from now on.
+
+    They come when it is settled who holds what, before the tasks take their places (T19.6).
+    """
     t = tubes_on(shell.n)
     if t is None:
-        return []
+        return
     now_ms, ttr_ms = int(shell.n.now_ms), int(t.ttr_ms)
-    return [(int(s.number), (now_ms, ttr_ms)) for s in t.sessions.values() if not s.clients]
+    for one in t.sessions.values():
+        if not one.clients:
+            cluster.tubing.closed.setdefault((m.name, int(one.number)), (now_ms, ttr_ms))
 
 
 def judge_same(cluster: Cluster, m: Machine, mirror: Mirror, before: State) -> None:

@@ -13,7 +13,15 @@ from tuque.core.task import READY, STATUS_NAMES, TAKEN
 from tuque.sim.history import OK, REFUSED
 from tuque.sim.tube_disk import ident_of, judge_disk, judge_load, judge_tokens, tubes_on
 from tuque.sim.tube_facts import Call, Facts, Line, Put, State
-from tuque.sim.tube_homes import is_up, judge_alone, judge_epoch, judge_start, judge_state
+from tuque.sim.tube_homes import (
+    count_takes,
+    is_up,
+    judge_alone,
+    judge_epoch,
+    judge_start,
+    judge_state,
+    note_sessions,
+)
 from tuque.sim.tube_mirror import Mirror, Seen
 from tuque.sim.tube_turns import (
     forget_pauses,
@@ -23,6 +31,7 @@ from tuque.sim.tube_turns import (
     judge_pause,
     look_at_turn,
 )
+from tuque.tubes.follower import STARTUP
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
@@ -103,6 +112,8 @@ class Tubing:
             elif mirror is not None and mirror.is_up:
                 self.cease(machine, t, mirror)
             self.idle[key] = int(tube.change_seq)
+            if tube.is_mine and tube.state == STARTUP:  # sessions of the last home begin here
+                note_sessions(self.cluster, machine, shell)
             if self.states.get(key) != tube.state:
                 self.states[key] = int(tube.state)
                 judge_state(self.cluster, machine, facts, tube)
@@ -139,7 +150,11 @@ class Tubing:
         """A tube does not run at this node any more; what it was like is what must go on."""
         if mirror.seq != mirror.tube.change_seq:
             self.play(machine, t, mirror)
-        if mirror.epoch == mirror.tube.epoch:  # else it may be paused as its next home is
+        tube = mirror.tube
+        # What was given away in this turn is as this home had it: the next one has not heard of it
+        # yet. Else another epoch was told, and the tube may be paused as its next home is.
+        is_given = bool(tube.is_owed) and tube.epoch == mirror.epoch + 1
+        if mirror.epoch == tube.epoch or is_given:
             judge_pause(self, mirror)
         mirror.is_up = False
         statuses = {number: one.status for number, one in mirror.tasks.items()}
@@ -150,13 +165,15 @@ class Tubing:
         """The changes of one tube in one turn."""
         tube, now_us = mirror.tube, self.world.now_us
         changes = t.changes(tube, mirror.seq - 1, 1000)
+        takes = sum(1 for change in changes if change.event == b"take")
+        if takes:
+            self.history.count("tube takes", takes)
+            count_takes(self.cluster, machine, mirror, takes)
         if len(changes) != tube.change_seq - mirror.seq:
             self.find("tube-count", f"{mirror.facts.name}: changes of one turn are missing")
         for change in changes:
             self.history.count("tube changes")
-            if change.event == b"take":
-                self.history.count("tube takes")
-            elif change.event == b"put":
+            if change.event == b"put":
                 self.history.count("tube puts")
             elif change.event in (b"ttr", b"delay", b"ttl"):
                 self.history.count("tube timers")

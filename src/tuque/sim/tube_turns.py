@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tuque.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
-from tuque.sim.tube_homes import is_excused
+from tuque.sim.tube_homes import excuse_of
 
 if TYPE_CHECKING:
     from tuque.sim.machine import Machine
@@ -137,6 +137,9 @@ def is_open(tubing: Tubing, facts: Facts, bits: int = -1) -> bool:
 def judge_pause(tubing: Tubing, mirror: Mirror) -> None:
     """The tube is paused as here or at its last home before, but for a PAUSE since (T17.7)."""
     line, tube, facts = mirror.line, mirror.tube, mirror.facts
+    if is_one_of_two(tubing, mirror):
+        line.pause = -1  # a PAUSE at one is nothing to the other, until they hear of each other
+        return
     now = int(tube.pause)
     if line.pause >= 0:
         tubing.history.count("looks at pauses")
@@ -146,9 +149,18 @@ def judge_pause(tubing: Tubing, mirror: Mirror) -> None:
     line.pause = now
 
 
+def is_one_of_two(tubing: Tubing, mirror: Mirror) -> bool:
+    """Whether the tube runs at another node besides, and SPEC lets it (excuse_of)."""
+    line = mirror.line
+    if not any(excuse_of(m, line) for m in tubing.cluster.machines):
+        return False
+    others = [other for other in tubing.mirrors.values() if other is not mirror]
+    return any(other.line is line and other.is_up for other in others)
+
+
 def judge_home(tubing: Tubing, machine: Machine, mirror: Mirror) -> None:
     """The tube runs at another node, or again: by force it is paused as that node was told."""
-    if machine.name in mirror.facts.forced or is_excused(machine, mirror.line):
+    if machine.name in mirror.facts.forced or excuse_of(machine, mirror.line):
         mirror.line.pause = -1
 
 
