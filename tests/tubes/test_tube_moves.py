@@ -12,8 +12,11 @@ from tuque.core.deliver import on_getjob
 from tuque.core.drain import drain_left
 from tuque.core.msgs import TubeYours
 from tuque.core.node import HOME_MOVED
+from tuque.core.procedures import check
 from tuque.tubes import admin, ops, sessions
+from tuque.tubes.drivers import register_driver
 from tuque.tubes.errors import HomeError, TubeError
+from tuque.tubes.fifo import Fifo
 from tuque.tubes.homes import set_read_only, state_of_node
 from tuque.tubes.options import PutSpec
 from tuque.tubes.sessions import identify
@@ -400,3 +403,29 @@ def test_tokens_go_on_at_once() -> None:
     lab.run()
     task = lab.take(1)
     assert task is not None and task.token > token
+
+
+def test_a_home_that_has_not_the_type() -> None:
+    """T14.5 "or not at its new home (T20), keeps its tasks and takes puts"."""
+    lab = HomesLab(3)
+    register_driver(lab.nodes[0], lab.t(0), b"late", Fifo)
+    lab.make(0, b"late")
+    for _ in range(3):
+        lab.put(0)
+    assert lab.take(0) is not None
+    lab.run()
+    assert not lab.move(0, 1)
+    lab.run()
+    assert lab.runs_at() == [1]
+    assert lab.t(1).notes == ["tube t has the type late, which is not installed: its tasks wait"]
+    assert lab.take(1) is None
+    assert lab.put(1).number == 3
+    lab.run()
+    register_driver(lab.nodes[2], lab.t(2), b"late", Fifo)  # it has copies only
+    check(lab.nodes[2])
+    assert not lab.move(1, 2)
+    lab.run()
+    assert lab.t(2).notes == []
+    taken = [lab.take(2) for _ in range(5)]
+    assert [task and task.number for task in taken] == [0, 1, 2, 3, None]
+    check(lab.nodes[2])

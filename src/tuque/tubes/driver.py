@@ -14,12 +14,14 @@ and asks `first()`, any number of times, for the task to be taken next. None say
 gets one now. A driver keeps no other task than READY ones, never changes one, and asks no clock.
 """
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.task import READY, Task
 from tuque.tubes.order import READY_BIT, Order
+
+NO_TYPE: Final = "tube %s has the type %s, which is not installed: its tasks wait"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

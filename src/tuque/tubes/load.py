@@ -19,7 +19,7 @@ from tuque.core.task_readback import TaskRecord, renew_task, task_of
 from tuque.core.task_records import tell_grant, tell_session, tell_task, tell_tube_cfg
 from tuque.tubes.admin import enter_tube, keep_rights
 from tuque.tubes.book import Session, Tubes
-from tuque.tubes.driver import Absent, Driver
+from tuque.tubes.driver import NO_TYPE, Absent, Driver
 from tuque.tubes.follower import RUNNING
 from tuque.tubes.home_load import HomeLog, restore_copy, tell_homes
 from tuque.tubes.rights import Rights
@@ -153,9 +153,7 @@ class TubeLog:
             if factory is None:
                 kind = draft.names[1].decode("utf-8", "backslashreplace")
                 shown = name.decode("utf-8", "backslashreplace")
-                notes.append(
-                    f"tube {shown} has the type {kind}, which is not installed: its tasks wait"
-                )
+                notes.append(NO_TYPE % (shown, kind))
                 factory = Absent  # T14.5
             tube = made(n, draft, factory())
             self.homes.restore(n, t, tube)

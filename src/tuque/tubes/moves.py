@@ -17,6 +17,7 @@ from tuque.tubes.book import Claim, HomeDone, Tubes
 from tuque.tubes.catalog import announce
 from tuque.tubes.claims import ALIVE, KNOWN, ask_nodes
 from tuque.tubes.copying import ask_surely, mark_changed
+from tuque.tubes.driver import NO_TYPE, Absent
 from tuque.tubes.errors import (
     FEW_NODES,
     HOME_ALIVE,
@@ -198,6 +199,9 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     """The tube is STARTUP here, until the disk has the epoch."""
     end_waits(t, tube)  # it was given away, and nobody took it
     t.news.append(f"tube {shown(tube)}: its home is this node now (epoch {epoch})")
+    if isinstance(tube.driver, Absent):
+        kind = tube.type.decode("utf-8", "backslashreplace")
+        t.notes.append(NO_TYPE % (shown(tube), kind))  # T14.5
     tube.before_epoch = tube.copy_epoch
     tube.begin_seq = tube.seq
     tube.epoch = epoch
