@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tuque.core.procedures import memory_level
 from tuque.core.queue import PAUSE_IN
 from tuque.core.task import READY
 from tuque.sim.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
 from tuque.sim.disk import STALL_US, SimJournal
+from tuque.sim.history import OK, OPEN
 from tuque.sim.home_flaws import order, three_homes
 from tuque.sim.leasing import Commit, Held
 from tuque.sim.machine import Machine
@@ -151,6 +153,92 @@ def test_a_commit_that_is_said_again_is_done_unless_no_write_is(
     again.was_committed = True
     judge.on_committed(again, reply)
     assert rules(cluster) == found
+
+
+ADD: dict[str, object] = {"client": "p", "queue": "q", "retry": 30, "ttl": 60, "repl": 1, "node": 0}
+
+
+def test_a_job_that_its_node_gave_to_others_is_not_looked_for_on_its_disk() -> None:
+    """R6.1: "This node sends REPLJOB to n other nodes and is not a holder"."""
+    plan = Plan(seed="no room", nodes=2, chaos_ms=3_000, policy="always", faults=["memory"])
+    plan.ops = [Op(200, "add", ADD), Op(500, "add", ADD)]
+
+    def fill(cluster: Cluster) -> None:
+        shell = cluster.machines[0].shell
+        assert shell is not None
+        shell.n.limits.memory_bytes = shell.n.used_bytes() * 5 // 4
+        assert memory_level(shell.n) == 1
+
+    def begin(cluster: Cluster) -> None:
+        cluster.world.at((SETUP_MS + 400) * 1000, lambda: fill(cluster))
+
+    cluster = stopped(order(plan), SETUP_MS / 1000 + 2, begin=begin)
+    own, given = cluster.history.adds.values()
+    assert (own.outcome, own.is_external) == (OK, False)
+    assert (given.outcome, given.is_external) == (OK, True)
+    for add, m, found in (
+        (given, cluster.machines[1], []),
+        (own, cluster.machines[0], ["not-on-disk"]),
+    ):
+        assert m.shell is not None
+        add.node = m.name  # the other one's copy comes to where it was added, and is lost there
+        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk")
+        assert rules(cluster) == found
+
+
+def test_a_job_was_not_given_away_by_a_node_that_ends_before_its_answer_is_heard() -> None:
+    """What the node had when it gave its answer counts, not what it has when that arrives."""
+    plan = Plan(seed="late answer", nodes=2, chaos_ms=3_000, policy="always", delay_us=50_000)
+    plan.faults, plan.ops = ["kill"], [Op(500, "add", ADD)]
+    heard: list[str] = []
+
+    def end_when_given(cluster: Cluster) -> None:
+        shell = cluster.machines[0].shell
+        assert shell is not None
+        if shell.n.jobs and len(shell.gate) == 0:
+            heard.extend(add.outcome for add in cluster.history.adds.values())
+            cluster.machines[0].die(how="kill", back="disk", down_ms=1_000)
+        else:
+            cluster.world.after(1_000, lambda: end_when_given(cluster))
+
+    def begin(cluster: Cluster) -> None:
+        cluster.world.at(SETUP_MS * 1000, lambda: end_when_given(cluster))
+
+    cluster = stopped(order(plan), SETUP_MS / 1000 + 1.2, begin=begin)
+    (add,) = cluster.history.adds.values()
+    assert cluster.machines[0].shell is None and heard == [OPEN]
+    assert (add.outcome, add.is_external) == (OK, False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words", "is_paused"),
+    [
+        ("clock", ["none", "bcast"], False),
+        ("clock", ["none"], True),
+        ("cut", ["none", "bcast"], True),
+    ],
+)
+def test_a_pause_that_is_newer_by_a_clock_that_was_set_is_ended_again(
+    fault: str, words: list[str], *, is_paused: bool
+) -> None:
+    """P3.2: of two PAUSE with BCAST the newer counts, by the clocks of those who were told."""
+    plan = Plan(seed="late pause", nodes=2, chaos_ms=2_000, faults=[fault])
+    pause = {"client": "boss", "node": 0, "queue": "q", "words": words}
+    plan.ops = [Op(500, "add", ADD), Op(600, "queue_pause", pause)]
+
+    def late(cluster: Cluster) -> None:
+        for m in cluster.machines:
+            cluster.person("late").session(m.name).ask([b"PAUSE", b"q", b"in"], lambda _: None)
+
+    heal_ms = SETUP_MS + plan.chaos_ms
+
+    def begin(cluster: Cluster) -> None:
+        cluster.world.at((heal_ms + 1_000) * 1000, lambda: late(cluster))
+
+    cluster = stopped(order(plan), (heal_ms + HEAL_MS / 2 + 1_000) / 1000, begin=begin)
+    shells = [m.shell for m in cluster.machines]
+    queues = [shell.n.queues.get(b"q") for shell in shells if shell is not None]
+    assert [q is not None and q.pause != 0 for q in queues] == [is_paused] * 2
 
 
 # ---- tubes

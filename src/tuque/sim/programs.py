@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tuque.core.procedures import memory_level
-from tuque.sim.history import OK, Add, Ask, Delivery
+from tuque.sim.history import Add, Ask, Delivery
 from tuque.sim.session import LOST, Session
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Person:
         if args.get("async"):
             add.is_async = True
             words.append(b"ASYNC")
-        self.session(node).ask(words, partial(self.on_added, add))
+        self.session(node).ask(words, partial(self.on_added, add), partial(self.on_given, add))
         if args.get("hang_up"):
             self.world.after(args["hang_up"] * 1000, self.session(node).close)
         return add
@@ -79,8 +79,11 @@ class Person:
             add.is_lost = True
         else:
             self.history.on_added(add, reply)
-            machine = self.cluster.machines[int(add.node[1:])]
-            add.is_external = add.outcome == OK and machine.gave_away(add.id)
+
+    def on_given(self, add: Add, reply: object) -> None:
+        """Its node gives the answer away: later the node may be down, or have given the job on."""
+        machine = self.cluster.machines[int(add.node[1:])]
+        add.is_external = isinstance(reply, bytes) and machine.gave_away(reply)
 
     # ---- asking about jobs
 
