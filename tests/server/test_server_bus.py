@@ -15,7 +15,8 @@ from tuque.core.msgs import Heartbeat, Pause, Refusal
 from tuque.server.joining import open_bus, prepare_bus
 from tuque.server.peers import HANDSHAKE_MS, YOUNG_MAX, Bus
 from tuque.wire.bus import BusError
-from tuque.wire.handshake import Card, Conn
+from tuque.wire.cards import Card
+from tuque.wire.handshake import Conn
 
 OTHER = b"0123456789" * 4
 SECRET = "a secret of sixteen"

@@ -31,7 +31,8 @@ from tuque.core.msgs import (
     YourJobs,
 )
 from tuque.wire.bus import FRAME_BYTES, BusError, FrameReader, frames_of, head_of, messages_of
-from tuque.wire.handshake import BEFORE_BYTES, Card, Conn, Hello
+from tuque.wire.cards import Card, Hello
+from tuque.wire.handshake import BEFORE_BYTES, Conn
 
 ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
 IDS = st.lists(st.just(ID), max_size=4)

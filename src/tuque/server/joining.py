@@ -12,7 +12,7 @@ from tuque.server.listen import open_bus_sockets
 from tuque.server.peers import Bus
 from tuque.server.pump import Pump
 from tuque.server.state import Server, apply_settings, log
-from tuque.wire.handshake import Card
+from tuque.wire.cards import Card
 
 
 def id_key(secret: bytes) -> bytes:

@@ -25,7 +25,8 @@ from tuque.server.notes import log, say_once
 from tuque.server.poller import IN, OUT, Poller
 from tuque.server.resolver import Resolver, is_literal
 from tuque.wire.bus import BusError
-from tuque.wire.handshake import NONCE_BYTES, Card, Conn
+from tuque.wire.cards import Card
+from tuque.wire.handshake import NONCE_BYTES, Conn
 
 BATCH: Final = 64  # connections taken from one socket in one turn
 YOUNG_MAX: Final = 128  # handshakes at the same time; more connections are closed at once
@@ -141,7 +142,8 @@ class Bus:
             said.append(peer.outbox)
             peer.outbox = []
         # what the core says because a link ends here is for the next turn
-        for peer, messages in zip(dirty, said, strict=True):
+        for i, peer in enumerate(dirty):
+            messages = said[i]
             link = self.by_slot.get(peer.slot)
             if link is not None and len(messages) > 0:
                 self.figures.said(messages)

@@ -20,7 +20,8 @@ from tuque.core.procedures import FAR
 from tuque.sim.network import End
 from tuque.sim.rare import look_at_message
 from tuque.wire.bus import BusError
-from tuque.wire.handshake import Card, Conn
+from tuque.wire.cards import Card
+from tuque.wire.handshake import Conn
 
 if TYPE_CHECKING:
     from tuque.sim.machine import Machine

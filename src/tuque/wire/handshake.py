@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import hmac
 from hashlib import sha256
-from typing import Final
+from typing import Final, final
 from zlib import crc32
 
 import msgspec
+from mypy_extensions import i64
 
 from tuque.cluster.kept import is_node_id
 from tuque.core.msgs import AnyMessage
-from tuque.wire.bus import (
-    BusError,
-    FrameReader,
-    frames_of,
-    head_of,
-    in_range,
-    is_host,
-    is_port,
-    messages_of,
-)
+from tuque.wire.bus import BusError, FrameReader, frames_of, head_of, messages_of
+from tuque.wire.cards import HELLOS, Card, Hello, is_sane_card
 
 MAGIC: Final = b"tuque bus"
 VERSION_MIN: Final = 1
@@ -33,55 +26,16 @@ VERSION_MAX: Final = 2
 BEFORE_BYTES: Final = 1024  # of a frame, until the other end has proved itself
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
-MARK_BYTES: Final = 8
-HOST_MAX: Final = 255
 DIALER: Final = b"dialer"
 ACCEPTOR: Final = b"acceptor"
 
 
-class Card(msgspec.Struct, array_like=True, frozen=True):
-    """Who a node is, in this life of it."""
-
-    node_id: bytes
-    life: int  # how often it has started, counts from 1
-    mark: bytes  # 8 random bytes of this life
-    is_empty: bool  # it began this life without a journal
-    port: int  # for clients
-    bus_port: int
-    host: str  # that it wants to be reached at; empty: as it is seen
-    is_meeting: bool = False  # it dials because of a CLUSTER MEET
-
-
-class Hello(msgspec.Struct, array_like=True, frozen=True):
-    """The first frame of each end."""
-
-    magic: bytes
-    version_min: int
-    version_max: int
-    card: Card
-    nonce: bytes
-
-
-_HELLOS: Final = msgspec.msgpack.Decoder(Hello)
-
-
-def is_sane_card(card: Card) -> bool:
-    """Whether a node can be like that; its id is looked at before."""
-    return (
-        in_range(card.life)
-        and len(card.mark) == MARK_BYTES
-        and is_port(card.port)
-        and is_port(card.bus_port)
-        and len(card.host) <= HOST_MAX
-        and is_host(card.host)
-    )
-
-
+@final
 class Conn:
     """One link: its handshake, then its frames. `peer` is set when the other end is proved."""
 
     def __init__(
-        self, is_dialer: bool, card: Card, secret: bytes, nonce: bytes, limit_bytes: int = 1 << 30
+        self, is_dialer: bool, card: Card, secret: bytes, nonce: bytes, limit_bytes: i64 = 1 << 30
     ) -> None:
         assert len(nonce) == NONCE_BYTES
         self.is_dialer = is_dialer
@@ -92,8 +46,8 @@ class Conn:
         self.theirs = b""
         self.heard: Hello | None = None
         self.peer: Card | None = None
-        self.version = 0
-        self.salt = 0
+        self.version: i64 = 0
+        self.salt: i64 = 0
         self.out = head_of(self.mine, 0) + self.mine
 
     def take_out(self) -> bytes:
@@ -125,7 +79,7 @@ class Conn:
     def on_hello(self, payload: bytes) -> None:
         """[B1.1] The other end says who it is; answer with the proof for this one."""
         try:
-            hello = _HELLOS.decode(payload)
+            hello = HELLOS.decode(payload)
         except msgspec.DecodeError:
             raise BusError("this is no node of Tuque, or one of another kind") from None
         card = hello.card

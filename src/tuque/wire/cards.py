@@ -1,0 +1,53 @@
+"""Who a node says that it is, as the first frame of a link carries it (SPEC B1).
+
+Classes that msgspec makes: this module stays uncompiled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from tuque.wire.bus import in_range, is_host, is_port
+
+MARK_BYTES: Final = 8
+HOST_MAX: Final = 255
+
+
+class Card(msgspec.Struct, array_like=True, frozen=True):
+    """Who a node is, in this life of it."""
+
+    node_id: bytes
+    life: int  # how often it has started, counts from 1
+    mark: bytes  # 8 random bytes of this life
+    is_empty: bool  # it began this life without a journal
+    port: int  # for clients
+    bus_port: int
+    host: str  # that it wants to be reached at; empty: as it is seen
+    is_meeting: bool = False  # it dials because of a CLUSTER MEET
+
+
+class Hello(msgspec.Struct, array_like=True, frozen=True):
+    """The first frame of each end."""
+
+    magic: bytes
+    version_min: int
+    version_max: int
+    card: Card
+    nonce: bytes
+
+
+HELLOS: Final = msgspec.msgpack.Decoder(Hello)
+
+
+def is_sane_card(card: Card) -> bool:
+    """Whether a node can be like that; its id is looked at before."""
+    return (
+        in_range(card.life)
+        and len(card.mark) == MARK_BYTES
+        and is_port(card.port)
+        and is_port(card.bus_port)
+        and len(card.host) <= HOST_MAX
+        and is_host(card.host)
+    )
