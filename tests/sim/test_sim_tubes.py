@@ -106,6 +106,21 @@ def test_a_hole_before_the_home_went_on_is_found() -> None:
     assert any("with a hole" in text for findings in found for text in findings)
 
 
+@pytest.mark.parametrize("policy", ["no", "everysec"])
+def test_power_that_fails_while_a_home_loads_takes_what_was_not_synced(policy: str) -> None:
+    """T14.4: "A journal cut off anywhere gives the tubes as they were after some call"."""
+    findings: list[str] = []
+    for seed in range(1, 5):
+        plan = one_tube(seed)
+        plan.seed, plan.policy, plan.faults = f"twice {seed}", policy, ["kill", "power"]
+        plan.load_us = 300_000
+        for at_ms, how, down_ms in ((6_000, "kill", 50), (6_200, "power", 200)):
+            crash = {"node": 0, "how": how, "back": "disk", "fuse": 0, "down_ms": down_ms}
+            plan.ops.append(Op(at_ms, "crash", crash))
+        findings += run_plan(order(plan)).findings
+    assert findings == []
+
+
 def test_a_tube_that_all_forgot_comes_back_from_an_old_disk() -> None:
     """Nobody knew it any more: what the old disk has of it is what the node begins with."""
     plan = one_tube(1)

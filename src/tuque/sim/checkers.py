@@ -122,7 +122,7 @@ class Watcher:
         is_kept = back == "disk" and policy in ("always", "everysec")
         is_kept = is_kept and not machine.had_disk_fault and not machine.clock.jumps
         self.cluster.leasing.on_death(machine, shell, is_kept)
-        self.cluster.tubing.on_death(machine, shell, back)
+        self.cluster.tubing.on_death(machine, shell, how, back)
         for id, job in shell.n.jobs.items():
             add = self.add_of(id, job)
             if add is None:

@@ -98,7 +98,7 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
         return  # given away (T20.3): what it was like when it ceased to run is what counts
     if machine.settings.policy == "off" or back != "disk" or machine.had_disk_fault:
         line.state = State({}, 0, False, False)
-        forget(cluster, facts, mirror)
+        forget(cluster, facts, ident_of(mirror.tube))
         return
     least = must_have(machine, shell, mirror)
     history.count("ends of homes")
@@ -106,7 +106,7 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
         if least > 0 or (machine.settings.policy == ALWAYS and facts.created_us):
             history.find("tube-disk", f"{facts.name} is not on the disk of {machine.name}")
         line.state = State({}, 0, False, False)
-        forget(cluster, facts, mirror)
+        forget(cluster, facts, ident_of(mirror.tube))
         return
     if kept.epoch < mirror.epoch:
         line.state = State({}, 0, False, False)
@@ -182,13 +182,32 @@ def drop_lost(facts: Facts, next_number: int) -> None:
             put.number = -1
 
 
-def forget(cluster: Cluster, facts: Facts, mirror: Mirror) -> None:
+def forget(cluster: Cluster, facts: Facts, ident: Ident) -> None:
     """The home has lost its memory of the tube: it is made anew, or taken from a copy (T22.2)."""
     facts.created_us = 0
     facts.by_job.clear()
-    ident = ident_of(mirror.tube)
     if not any(ident in m.tubes_known() for m in cluster.machines):
         facts.lines.pop(ident, None)
+
+
+def look_again(cluster: Cluster, machine: Machine, facts: Facts) -> None:
+    """The power failed before the node ran the tube again: its disk may have less than it had.
+
+    What the process before wrote may not be synced yet, but under `always`. That it was enough
+    when that process ended was judged then.
+    """
+    if facts.home != machine.name or machine.settings.policy in ("always", "off"):
+        return
+    kept = machine.kept_tubes.get(facts.key)
+    for ident, line in list(facts.lines.items()):
+        if line.state is None or not line.state.is_exact:
+            continue
+        if kept is not None and kept.ident == ident and kept.is_mine:
+            line.state = State(kept.statuses, kept.next_number, True, False)
+            drop_lost(facts, kept.next_number)
+        elif kept is None:
+            line.state = State({}, 0, False, False)
+            forget(cluster, facts, ident)
 
 
 def judge_load(cluster: Cluster, machine: Machine, facts: Facts, tube: Tube, tubes: Tubes) -> None:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tuque.core.queue import PAUSE_OUT
 from tuque.core.task import READY, STATUS_NAMES, TAKEN
 from tuque.sim.history import OK, REFUSED
-from tuque.sim.tube_disk import ident_of, judge_disk, judge_load, judge_tokens, tubes_on
+from tuque.sim.tube_disk import (
+    ident_of,
+    judge_disk,
+    judge_load,
+    judge_tokens,
+    look_again,
+    tubes_on,
+)
 from tuque.sim.tube_facts import Call, Facts, Line, Put, State
 from tuque.sim.tube_homes import (
     count_takes,
@@ -415,7 +422,7 @@ class Tubing:
 
     # ---- ends and beginnings of processes
 
-    def on_death(self, machine: Machine, shell: Shell, back: str) -> None:
+    def on_death(self, machine: Machine, shell: Shell, how: str, back: str) -> None:
         """A process ended: what its disk has must be a prefix of what it did."""
         for facts in self.facts.values():
             mirror = self.mirrors.pop((machine.name, facts.key), None)
@@ -426,6 +433,8 @@ class Tubing:
             judge_tokens(self.cluster, machine, facts, back)
             if mirror is not None:
                 judge_disk(self.cluster, machine, shell, mirror, back)
+            elif how == "power" and back == "disk":
+                look_again(self.cluster, machine, facts)
             for line in facts.lines.values():
                 line.states.pop(machine.name, None)
         forget_pauses(self, machine, back)
