@@ -68,7 +68,7 @@ class Person:
         if args.get("async"):
             add.is_async = True
             words.append(b"ASYNC")
-        self.session(node).ask(words, partial(self.on_added, add), partial(self.on_given, add))
+        self.session(node).ask(words, partial(self.on_added, add), partial(self.on_id_given, add))
         if args.get("hang_up"):
             self.world.after(args["hang_up"] * 1000, self.session(node).close)
         return add
@@ -80,7 +80,7 @@ class Person:
         else:
             self.history.on_added(add, reply)
 
-    def on_given(self, add: Add, reply: object) -> None:
+    def on_id_given(self, add: Add, reply: object) -> None:
         """Its node gives the answer away: later the node may be down, or have given the job on."""
         machine = self.cluster.machines[int(add.node[1:])]
         add.is_external = isinstance(reply, bytes) and machine.gave_away(reply)

@@ -1,0 +1,307 @@
+"""What judges of tubes excuse, and that they excuse no more: beside each excuse a real fault."""
+
+from __future__ import annotations
+
+import pytest
+from stopped_seed import rules, stopped
+
+from tuque.core.queue import PAUSE_IN
+from tuque.core.task import READY
+from tuque.sim.cluster import Cluster
+from tuque.sim.home_flaws import three_homes
+from tuque.sim.machine import Machine
+from tuque.sim.plan import Plan
+from tuque.sim.tube_disk import KeptTube, judge_disk, judge_tokens, tubes_on
+from tuque.sim.tube_facts import Line, State
+from tuque.sim.tube_homes import (
+    count_takes,
+    excuse_of,
+    is_lost,
+    judge_start,
+    may_forget,
+    note_sessions,
+)
+from tuque.sim.tube_mirror import Mirror
+from tuque.sim.tube_movers import TubeForcer
+from tuque.sim.tube_turns import judge_pause
+
+
+def at_home(cluster: Cluster) -> tuple[Machine, Mirror]:
+    """The home of t0, which is n0, and the tube there."""
+    m = cluster.machines[0]
+    assert cluster.tubing.facts[b"t0"].home == m.name
+    return m, cluster.tubing.mirrors[m.name, b"t0"]
+
+
+@pytest.mark.parametrize(
+    ("is_mine", "older", "hole", "is_looked_at"),
+    [
+        (True, 0, False, True),
+        (True, 0, True, True),
+        (True, 1, True, False),
+        (False, 0, True, False),
+    ],
+)
+def test_a_home_whose_giving_away_is_not_on_its_disk_is_the_home_again(
+    *, is_mine: bool, older: int, hole: bool, is_looked_at: bool
+) -> None:
+    """T20.3: nobody hears of the next home before the disk has it: what the disk has counts."""
+    cluster = stopped(three_homes(1), 10)
+    m, mirror = at_home(cluster)
+    kept = m.kept_tubes[b"t0"] = KeptTube(mirror.tube)
+    kept.is_mine, kept.epoch = is_mine, kept.epoch - older
+    if hole:
+        kept.statuses[kept.next_number - 1] = READY
+        kept.statuses[0] = READY
+    before = mirror.line.state = State({}, 0, False, False)
+    mirror.tube.is_mine = False
+    assert m.shell is not None
+    judge_disk(cluster, m, m.shell, mirror, "disk")
+    assert rules(cluster) == (["tube-disk"] if hole and is_looked_at else [])
+    state = mirror.line.state
+    assert state is not None and (state is not before) == is_looked_at
+    assert not is_looked_at or state.statuses == kept.statuses
+
+
+@pytest.mark.parametrize(
+    ("epoch", "policy", "who", "what", "is_so"),
+    [
+        (2, "always", 0, "", False),
+        (1, "everysec", 0, "has_lost_memory", True),
+        (2, "everysec", 0, "has_lost_memory", False),
+        (2, "no", 0, "has_lost_memory", True),
+        (2, "always", 0, "had_disk_fault", True),
+        (2, "always", 0, "disk_since_us", True),
+        (2, "always", 1, "had_disk_fault", False),
+        (2, "always", 2, "had_disk_fault", True),
+    ],
+)
+def test_a_tube_is_lost_if_its_home_or_who_gave_it_away_may_forget(
+    epoch: int, policy: str, who: int, what: str, *, is_so: bool
+) -> None:
+    """T20.3: an epoch after the first is told when the disk has it, under `everysec`, too."""
+    cluster = stopped(three_homes(1), 10)
+    home, mirror = at_home(cluster)
+    for m in cluster.machines:
+        assert m.shell is not None
+        t = tubes_on(m.shell.n)
+        assert t is not None
+        t.by_name[b"t0"].epoch = epoch
+        m.settings.policy = policy
+    mirror.line.homes = {1: "n2", 2: "n0"} if epoch == 2 else {1: "n0"}
+    mirror.tube.is_mine = False
+    if what:
+        setattr(cluster.machines[who], what, 1)
+    facts = cluster.tubing.facts[b"t0"]
+    (ident,) = facts.lines
+    assert is_lost(cluster, facts, ident) == is_so
+    if who == 0:
+        assert may_forget(home, mirror.tube) == is_so
+    mirror.tube.is_mine = True
+    assert not is_lost(cluster, facts, ident)
+
+
+@pytest.mark.parametrize(
+    ("excuse", "newest", "found"),
+    [
+        ("T19.4", 2, []),
+        ("T19.4", 1, ["tube-home"]),  # the same home again: it is what it was
+        ("", 2, ["tube-twice", "tube-home"]),
+    ],
+)
+def test_an_older_home_of_two_goes_on_from_what_it_had(
+    excuse: str, newest: int, found: list[str]
+) -> None:
+    """T19.4: "the newest home is down or not linked meanwhile, an older one may run"."""
+    cluster = stopped(three_homes(1), 10)
+    m, mirror = at_home(cluster)
+    line, facts = mirror.line, mirror.facts
+    assert m.shell is not None and mirror.epoch == 1
+    old = Mirror(facts, line, mirror.tube, 0, cluster.tubing.find, False)
+    old.epoch = line.epoch = newest
+    line.excuse, line.mirror = excuse, old
+    line.state = State({}, mirror.next_number, True, True)  # the other home had no tasks left
+    judge_start(cluster, m, m.shell, mirror)
+    assert mirror.tasks and rules(cluster) == found
+
+
+@pytest.mark.parametrize(
+    ("later", "is_owed", "found"),
+    [
+        (1, False, []),
+        (0, False, ["tube-pause"]),
+        (1, True, ["tube-pause"]),  # given away in this turn: the next one has not heard of it yet
+        (2, True, []),
+    ],
+)
+def test_a_home_that_was_given_away_may_be_paused_as_the_next_one(
+    later: int, found: list[str], *, is_owed: bool
+) -> None:
+    """T17.7: the pause of a tube is that of its home, from its next epoch on of the next one."""
+    cluster = stopped(three_homes(1), 10)
+    m, mirror = at_home(cluster)
+    assert m.shell is not None
+    t = tubes_on(m.shell.n)
+    assert t is not None and mirror.line.pause == 0
+    mirror.tube.epoch += later
+    mirror.tube.is_owed = is_owed
+    mirror.tube.pause = PAUSE_IN
+    cluster.tubing.cease(m, t, mirror)
+    assert rules(cluster) == found
+
+
+@pytest.mark.parametrize(
+    ("excuse", "is_up", "found"),
+    [("T21.1", True, []), ("T21.1", False, ["tube-pause"]), ("", True, ["tube-pause"])],
+)
+def test_two_homes_that_may_run_are_paused_each_as_it_was_told(
+    excuse: str, found: list[str], *, is_up: bool
+) -> None:
+    """T21.1: "the command itself is the word that the other one is dead"; it may live."""
+    cluster = stopped(three_homes(1), 10)
+    _, mirror = at_home(cluster)
+    line = mirror.line
+    other = Mirror(mirror.facts, line, mirror.tube, 0, cluster.tubing.find, False)
+    other.is_up, line.excuse, line.pause = is_up, excuse, PAUSE_IN
+    cluster.tubing.mirrors["n1", b"t0"] = other
+    judge_pause(cluster.tubing, mirror)
+    assert rules(cluster) == found
+
+
+def test_a_session_of_the_last_home_ends_its_ttr_after_it_was_settled() -> None:
+    """T20.5: "its client identifies itself at the new home within ttr"; tasks come later."""
+    cluster = stopped(three_homes(1), 10)
+    m, _ = at_home(cluster)
+    shell = m.shell
+    assert shell is not None
+    t = tubes_on(shell.n)
+    assert t is not None
+    session = next(iter(t.sessions.values()))
+    session.clients = {}
+    cluster.tubing.closed.clear()
+    note_sessions(cluster, m, shell)
+    since_ms = int(shell.n.now_ms)
+    shell.n.now_ms += 7
+    note_sessions(cluster, m, shell)
+    assert cluster.tubing.closed == {(m.name, int(session.number)): (since_ms, int(t.ttr_ms))}
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_cut", "excuse"),
+    [("no", True, "T20.3"), ("no", False, ""), ("everysec", True, "")],
+)
+def test_a_disk_that_is_never_awaited_excuses_after_a_power_cut_only(
+    policy: str, excuse: str, *, is_cut: bool
+) -> None:
+    """T20.3: "after a power cut two nodes may be RUNNING until they hear of each other"."""
+    m = Cluster(three_homes(1)).machines[0]
+    m.settings.policy, m.had_power_cut, m.has_lost_memory = policy, is_cut, True
+    assert excuse_of(m, Line()) == excuse
+
+
+@pytest.mark.parametrize(
+    ("epoch", "excuse", "doubled"),
+    [(1, "", []), (2, "", ["doubled takes"]), (2, "T21.1", ["doubled takes T21.1"])],
+)
+def test_takes_of_a_home_that_is_none_are_counted_by_what_allows_them(
+    epoch: int, excuse: str, doubled: list[str]
+) -> None:
+    """T20.4: "Two nodes are never RUNNING for one tube", but where SPEC says so."""
+    cluster = stopped(three_homes(1), 10)
+    m, mirror = at_home(cluster)
+    mirror.line.epoch, mirror.line.excuse = epoch, excuse
+    count_takes(cluster, m, mirror, 3)
+    counts = cluster.history.counts
+    assert [what for what in counts if what.startswith("doubled")] == doubled
+    assert all(counts[what] == 3 for what in doubled)
+
+
+@pytest.mark.parametrize(
+    ("reply", "earlier_us", "later_us"),
+    [
+        (Exception("TUBEHOME it has no copy"), 7, 7),
+        (Exception("TUBEHOME it has no copy"), 0, 0),
+        (Exception("TUBEHOME it is moving"), 7, 9),
+        ([b"t0"], 7, 9),
+        (None, 0, 9),
+    ],
+)
+def test_a_force_that_is_refused_leaves_the_one_that_is_on_its_way(
+    reply: object, earlier_us: int, later_us: int
+) -> None:
+    """A home that comes of the first FORCE is one by force, though a second one was refused."""
+    cluster = Cluster(three_homes(1))
+    facts, m = cluster.tubing.facts[b"t0"], cluster.machines[1]
+    if earlier_us:
+        facts.forced[m.name] = earlier_us
+    forcer = TubeForcer(cluster, "f", {"tube": "t0", "node": 0, "for_ms": 1_000})
+    cluster.world.now_us = 9
+    force = forcer.force(m)
+    next(force)
+    assert facts.forced == {m.name: 9}
+    with pytest.raises(StopIteration):
+        force.send(reply)
+    assert facts.forced.get(m.name, 0) == later_us
+
+
+@pytest.mark.parametrize(
+    ("policy", "back", "known", "newest"),
+    [
+        ("off", "disk", 3, 3),
+        ("always", "empty", 3, 3),
+        ("always", "old", 3, 3),
+        ("always", "empty", 12, 9),  # another node has them, and tells of them
+        ("always", "disk", 3, 9),
+    ],
+)
+def test_tokens_go_back_as_far_as_nobody_knows_them(
+    policy: str, back: str, known: int, newest: int
+) -> None:
+    """T5.1: "greater than any before on this node", if its disk, or another one, has them."""
+    cluster = Cluster(three_homes(1))
+    facts, lost, other, third = cluster.tubing.facts[b"t0"], *cluster.machines
+    line = facts.lines[b"maker", 1] = Line()
+    lost.settings.policy, lost.kept_tokens = policy, 20
+    other.kept_token, third.kept_token, line.newest_token = known, 2, 9
+    judge_tokens(cluster, lost, facts, back)
+    assert line.newest_token == newest
+    line.told_tokens["n0"] = 21
+    judge_tokens(cluster, lost, facts, back)
+    assert rules(cluster) == (["tube-fence"] if (policy, back) == ("always", "disk") else [])
+
+
+def test_a_disk_has_the_newest_token_of_a_follower() -> None:
+    """T18.3: copies come with their tokens: who has one gives no smaller one (T5.1)."""
+    seen: list[int] = []
+
+    def end(cluster: Cluster) -> None:
+        follower = cluster.machines[1]
+        seen.append(follower.newest_token())
+        follower.die(how="kill", back="disk", down_ms=5_000)
+        assert follower.shell is None and follower.kept_tokens == 0
+        seen.append(follower.newest_token())
+
+    stopped(three_homes(1), 10, end)
+    assert seen[0] == seen[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "back", "is_lost_now"),
+    [
+        ("always", "disk", False),
+        ("no", "disk", False),
+        ("off", "disk", True),
+        ("always", "empty", True),
+    ],
+)
+def test_a_node_without_a_journal_loses_what_a_disk_would_keep(
+    policy: str, back: str, *, is_lost_now: bool
+) -> None:
+    """T19.4: "tells nothing of what it knew"; a node without a journal has nothing else."""
+    plan = Plan(seed="no journal", nodes=2, policy=policy)
+
+    def end(cluster: Cluster) -> None:
+        cluster.machines[1].die(how="kill", back=back, down_ms=5_000)
+
+    machines = stopped(plan, 3, end).machines
+    assert [m.has_lost_disk for m in machines] == [False, is_lost_now]
