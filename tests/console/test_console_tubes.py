@@ -35,6 +35,17 @@ def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
     assert [(row["name"], row["delayed"]) for row in rows] == [("small", 0), ("urls", 1)]
 
 
+def test_names_that_a_terminal_would_obey(port: int, tuque: Run) -> None:
+    link, name = Link(Target(port=port)), b"!a\n\x1b[2J\xff \xc3\xa9"
+    assert link.call([b"TUBE", b"CREATE", name, b"fifo"]) == "OK"
+    shown = tuque("tubes", "-p", port).stdout.decode().splitlines()[1]
+    assert shown.startswith("!a\\n\\x1b[2J\\xff \u00e9  fifo")
+    row = json.loads(tuque("tubes", "-p", port, "--json").stdout)[0]
+    assert row["name"] == "!a\n\x1b[2J\\xff \u00e9"
+    assert link.call([b"TUBE", b"DROP", name]) == "OK"
+    link.close()
+
+
 def test_a_node_that_is_not_there(tuque: Run) -> None:
     done = tuque("tubes", "-p", free_port())
     assert done.returncode == 1

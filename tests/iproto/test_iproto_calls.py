@@ -9,6 +9,8 @@ import pytest
 from iproto_raw import IprotoBox, encode, refused, request, tube
 from raw_resp import wait_for
 
+from tuque.tubes.hooks import tubes_of
+
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 
 
@@ -126,6 +128,15 @@ def test_cfg(box: IprotoBox) -> None:
     text = "Cannot create temporary tube in replicaset mode"
     temporary = {"temporary": True}
     assert refused(conn.call("queue.create_tube", "t", "fifo", temporary)) == (32, text)
+
+
+def test_a_capacity_below_0_is_none(box: IprotoBox) -> None:
+    """I6.11"""
+    conn = box.conn()
+    for capacity, kept in ((-7, 0), (2.9, 2), (inf, (1 << 62) - 1)):
+        assert conn.call("queue.create_tube", "t", "limfifottl", {"capacity": capacity}) == []
+        assert tubes_of(box.server.n).by_name[b"t"].capacity == kept
+        assert conn.call("queue.tube.t:drop") == [True]
 
 
 def test_create_tube_refuses(box: IprotoBox) -> None:
@@ -273,8 +284,8 @@ def test_kick_counts(box: IprotoBox) -> None:
     assert conn.call(kick, 1 << 63) == [2]
     for number in range(3):
         conn.call("queue.tube.t:bury", number)
-    assert conn.call(kick, float("nan")) == [0]
-    assert conn.call(kick, float("inf")) == [3]
+    assert conn.call(kick, nan) == [0]
+    assert conn.call(kick, inf) == [3]
 
 
 @pytest.mark.parametrize(("utube", "same"), [(7, "7"), (7.5, "7.5"), (True, "true"), (None, None)])

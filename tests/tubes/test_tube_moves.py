@@ -429,3 +429,14 @@ def test_a_home_that_has_not_the_type() -> None:
     taken = [lab.take(2) for _ in range(5)]
     assert [task and task.number for task in taken] == [0, 1, 2, 3, None]
     check(lab.nodes[2])
+
+
+def test_a_name_that_would_forge_the_log() -> None:
+    """T20.4 Both nodes log it: each in one line."""
+    lab = HomesLab(2)
+    name = b"t\nfine \x1b[1m\xc3\xa9\xff"
+    lab.make(0, name=name)
+    assert not lab.move(0, 1, name=name)
+    lab.run()
+    (line,) = lab.t(1).news
+    assert line == "tube t\\nfine \\x1b[1m\u00e9\\xff: its home is this node now (epoch 2)"

@@ -72,7 +72,7 @@ class Row:
 def ask(link: Link, *words: str) -> Reply:
     """One command; ClickException for an error or a node that is not there."""
     try:
-        reply = link.call([word.encode() for word in words])
+        reply = link.call([word.encode("utf-8", "surrogateescape") for word in words])
     except LinkError as err:
         raise click.ClickException(str(err)) from None
     if isinstance(reply, ErrorReply):

@@ -43,6 +43,11 @@ def quote(data: bytes) -> str:
     return f'"{"".join(out)}"'
 
 
+def printable(text: str) -> str:
+    """Write text for a table: what is not printable is escaped, a terminal obeys no name."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def for_terminal(reply: Reply, indent: str = "") -> str:
     """Show the type of every reply, nested ones numbered; ends without a newline."""
     if reply is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from tuque.console.format import printable
 from tuque.core import records as rec
 from tuque.core.home_records import COMPLETE, GONE, MINE, HomeRecord
 from tuque.core.job import STATE_NAMES
@@ -137,6 +138,6 @@ def line_of(row: dict[str, Any]) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["at_ms"] / 1000))
     skipped = ("seq", "at_ms", "record", "id")
     told = {k: v for k, v in row.items() if k == "number" or (v is not None and v not in LEFT_OUT)}
-    rest = " ".join(f"{k}={v}" for k, v in told.items() if k not in skipped)
+    rest = " ".join(f"{k}={printable(str(v))}" for k, v in told.items() if k not in skipped)
     id_and_rest = f"{row['id']} {rest}" if "id" in row else rest
     return f"{row['seq']:>10} {at} {row['record']:<11} {id_and_rest}".rstrip()

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from tuque.console.cluster_view import ANSWER_S, ask, known_nodes
+from tuque.console.format import printable
 from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
 
 MOVE_S: Final = 60.0  # a move is answered when it is over
@@ -91,7 +92,7 @@ def shown_home(told: dict[str, Reply]) -> str:
     """Lines about one tube: its home, and each copy."""
     home, address = text(told["home"])[:8], text(told["address"])
     lines = [
-        f"{text(told['tube'])}: home {home} at {address}, {text(told['state'])}, "
+        f"{printable(text(told['tube']))}: home {home} at {address}, {text(told['state'])}, "
         f"epoch {text(told['epoch'])}, sync {text(told['sync'])}, {text(told['changes'])} changes"
     ]
     if told["conflict"]:
@@ -106,7 +107,7 @@ def shown_home(told: dict[str, Reply]) -> str:
 
 def move(link: Link, name: str, node: str) -> str:
     """Ask the home of the tube to move it; what became of it."""
-    words = [b"TUBE", b"HOME", name.encode(), node.encode()]
+    words = [b"TUBE", b"HOME", name.encode("utf-8", "surrogateescape"), node.encode()]
     target = link.target
     for _ in range(HOPS):
         asked = Link(target, MOVE_S)

@@ -12,6 +12,7 @@ import click
 
 from tuque.console.cluster_cmd import node_asked, node_options
 from tuque.console.cluster_view import ask
+from tuque.console.format import printable
 from tuque.console.link import Link, Reply
 from tuque.console.tube_homes import Nodes, home_of, lag_of, move, shown_home, take_over
 from tuque.console.tube_homes import text as text_of
@@ -67,7 +68,7 @@ def home(host: str, port: int, url: str, password: str, force: bool, name: str, 
         else:
             ask(link, "TUBE", "HOME", name)
             nodes = Nodes(link)
-            click.echo(shown_home(home_of(nodes, name.encode())))
+            click.echo(shown_home(home_of(nodes, name.encode("utf-8", "surrogateescape"))))
             nodes.close()
 
 
@@ -127,7 +128,7 @@ def table(rows: list[dict[str, object]]) -> str:
         figures.append(f"{takes} + {puts}" if is_running and (takes or puts) else "-")
         where = [str(row["home"])[:8], str(row["state"]), str(row["lag"])]
         times = [seconds(row[name]) for name in TIMES]
-        lines.append([str(row["name"]), kind(row), *where, *figures, *times])
+        lines.append([printable(str(row["name"])), printable(kind(row)), *where, *figures, *times])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = []
     for line in lines:

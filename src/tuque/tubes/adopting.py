@@ -32,6 +32,7 @@ from tuque.tubes.catalog import (
 )
 from tuque.tubes.copying import record_home
 from tuque.tubes.driver import Absent
+from tuque.tubes.errors import shown
 from tuque.tubes.follower import INIT
 from tuque.tubes.moves import on_home_told
 from tuque.tubes.replica import ask_copies, remove_copies
@@ -184,10 +185,9 @@ def note_lost(t: Tubes, tube: Tube, at: TubeAt) -> None:
     is_sure = at.begin_seq >= tube.loaded_seq
     lost = tube.seq - max(at.begin_seq, tube.loaded_seq)
     t.changes_lost += lost
-    name = tube.name.decode("utf-8", "backslashreplace")
     more = "" if is_sure else ", and perhaps some before the last start,"
     t.notes.append(
-        f"tube {name}: {at.home[:8].decode()} is its home now (epoch {at.epoch}); "
+        f"tube {shown(tube.name)}: {at.home[:8].decode()} is its home now (epoch {at.epoch}); "
         f"{lost} changes{more} were here only and are dropped"
     )
 

@@ -94,3 +94,11 @@ def not_taken() -> TubeError:
 def not_found(number: i64) -> TubeError:
     """No task has that number."""
     return TubeError(LUA, NOT_FOUND % number)
+
+
+def shown(name: bytes) -> str:
+    """A name for the log: in one line, whatever its bytes are."""
+    text = name.decode("utf-8", "backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])

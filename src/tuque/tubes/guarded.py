@@ -11,7 +11,7 @@ from typing import Final, final
 from tuque.core.task import READY, Task
 from tuque.tubes.book import Tubes
 from tuque.tubes.driver import Driver
-from tuque.tubes.errors import LUA, NO_DRIVER_CLASS, TubeError
+from tuque.tubes.errors import LUA, NO_DRIVER_CLASS, TubeError, shown
 from tuque.tubes.order import GUARD_BIT, Order
 
 FAILED: Final = "tube %s: its driver failed, nobody gets a task of it until the next start\n%s"
@@ -58,8 +58,8 @@ class Guarded(Driver):
     def fail(self, error: Exception) -> None:
         """The stranger is asked nothing more."""
         self.error = error
-        shown = self.tube.decode("utf-8", "backslashreplace")
-        self.t.notes.append(FAILED % (shown, "".join(format_exception(error)).rstrip()))
+        said = "".join(format_exception(error)).rstrip()
+        self.t.notes.append(FAILED % (shown(self.tube), said))
 
     def enter(self, task: Task) -> None:
         """The task is READY now."""

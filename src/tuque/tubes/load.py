@@ -20,6 +20,7 @@ from tuque.core.task_records import tell_grant, tell_session, tell_task, tell_tu
 from tuque.tubes.admin import enter_tube, keep_rights
 from tuque.tubes.book import Session, Tubes
 from tuque.tubes.driver import NO_TYPE, Absent, Driver
+from tuque.tubes.errors import shown
 from tuque.tubes.follower import RUNNING
 from tuque.tubes.home_load import HomeLog, restore_copy, tell_homes
 from tuque.tubes.rights import Rights
@@ -151,9 +152,7 @@ class TubeLog:
                 continue
             factory = t.drivers.get(draft.names[1])
             if factory is None:
-                kind = draft.names[1].decode("utf-8", "backslashreplace")
-                shown = name.decode("utf-8", "backslashreplace")
-                notes.append(NO_TYPE % (shown, kind))
+                notes.append(NO_TYPE % (shown(name), shown(draft.names[1])))
                 factory = Absent  # T14.5
             tube = made(n, draft, factory())
             self.homes.restore(n, t, tube)

@@ -32,6 +32,7 @@ from tuque.tubes.errors import (
     NODE_READ_ONLY,
     READ_ONLY,
     TubeError,
+    shown,
 )
 from tuque.tubes.follower import ENDING, INIT, RUNNING, STARTUP, Move
 from tuque.tubes.homes import BUS_VERSION, needs_home, others_of
@@ -135,7 +136,7 @@ def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     move.is_given = True
     t.homes_moved += 1
     node = move.node_id[:8].decode()
-    t.news.append(f"tube {shown(tube)}: its home goes to {node} (epoch {tube.epoch + 1})")
+    t.news.append(f"tube {shown(tube.name)}: its home goes to {node} (epoch {tube.epoch + 1})")
     if t.in_replicaset:
         keep_holders(n, t, tube)
     tube.is_local = False
@@ -198,10 +199,9 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
 def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     """The tube is STARTUP here, until the disk has the epoch."""
     end_waits(t, tube)  # it was given away, and nobody took it
-    t.news.append(f"tube {shown(tube)}: its home is this node now (epoch {epoch})")
+    t.news.append(f"tube {shown(tube.name)}: its home is this node now (epoch {epoch})")
     if isinstance(tube.driver, Absent):
-        kind = tube.type.decode("utf-8", "backslashreplace")
-        t.notes.append(NO_TYPE % (shown(tube), kind))  # T14.5
+        t.notes.append(NO_TYPE % (shown(tube.name), shown(tube.type)))  # T14.5
     tube.before_epoch = tube.copy_epoch
     tube.begin_seq = tube.seq
     tube.epoch = epoch
@@ -220,11 +220,6 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
         if t.token >= t.token_reserved:
             reserve_tokens(n, t)  # nor tokens
     ask_sync(n, t, tube)
-
-
-def shown(tube: Tube) -> str:
-    """Its name for the log."""
-    return tube.name.decode("utf-8", "backslashreplace")
 
 
 def on_home_told(t: Tubes, tube: Tube) -> None:
@@ -326,7 +321,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
         tube.run_ms = 0
     if tube.home != n.node_id:
         node = tube.home[:8].decode()
-        t.notes.append(f"tube {shown(tube)}: its home {node} was given up by command")
+        t.notes.append(f"tube {shown(tube.name)}: its home {node} was given up by command")
     become_home(n, t, tube, claim.epoch)
     t.forced[tube.name] = done
     announce(n, t, [tube], -1)

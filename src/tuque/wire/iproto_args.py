@@ -143,7 +143,7 @@ def tube_options(args: list[Value]) -> TubeOptions:
         made.pri = priority(pri)
     capacity = options.get(b"capacity")
     if capacity is not None:
-        made.capacity = whole(capacity)
+        made.capacity = max(0, whole(capacity))
     sync = options.get(b"sync")
     if sync is not None:
         made.sync = whole(sync)  # T18.5
