@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab
+from cluster_lab import Lab, copies
 from test_a_stray import stray_ack
 
 from tuque.core.ackgc import on_ackjob, on_deljob
@@ -249,6 +249,30 @@ def test_who_has_heard_it_is_not_told_again() -> None:
     lab.beat()
     lab.beat()
     assert told_again() == set()
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_who_was_asked_first_and_has_its_copy_late_knows_the_others(late: int) -> None:
+    """R6.2 The others that were asked for a copy of an ALO job get HOLDERS, too: who was asked
+    first, and has its copy late, would know nobody but this node, and end the job alone."""
+    lab = Lab(3)
+    lab.nodes[0].is_leaving = True
+    other = 3 - late
+    lab.cut(0, other)  # it is asked second
+    lab.hold(0, late)
+    job, refused = lab.try_add(0, b"q", replicate=1, retry_s=10)
+    assert job is not None, refused
+    lab.run()
+    lab.link(0, other)
+    lab.pass_ms(200)
+    assert copies(lab, job.id) == [other]
+    lab.release(0, late)
+    lab.run()
+    assert copies(lab, job.id) == [1, 2]
+    assert other in believed(lab, late, job.id)
+    assert on_ackjob(lab.nodes[late], job.id)
+    lab.run()
+    assert copies(lab, job.id) == []
 
 
 def test_the_node_that_handed_a_job_out_acts_first() -> None:

@@ -26,14 +26,27 @@ def pass_on(n: Node, adding: Adding) -> None:
                 linked.append(slot)
         if len(linked) == 0:
             return
+        is_first = adding.server_slot == 0
         adding.server_slot = linked[n.chance.below(len(linked))]
+        if is_first and job.retry_s > 0:
+            tell_asked(n, job, job.holders & ~(1 << adding.server_slot))
     due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
     if job.delay_s == 0 or due_ms < 0:
         due_ms = 0
     introduce(n, adding.server_slot, job.holders)
-    say(n, adding.server_slot, Holders(job.id, job.holders))  # it may have been asked before others
+    say(n, adding.server_slot, Holders(job.id, job.holders))
     say(n, adding.server_slot, Enqueue(job.id, due_ms))
     adding.sent_ms = n.now_ms
+
+
+def tell_asked(n: Node, job: Job, nodes: i64) -> None:
+    """[R6.2] Who was asked for a copy before others knows them, also if its copy comes late.
+
+    This node, which alone knows all of them, forgets the job.
+    """
+    for slot in slots_of(nodes):
+        introduce(n, slot, job.holders)
+        say(n, slot, Holders(job.id, job.holders))
 
 
 def on_enqueued(n: Node, slot: i64, m: Enqueued) -> None:
