@@ -262,9 +262,9 @@ def test_who_was_asked_first_and_has_its_copy_late_knows_the_others(late: int) -
     lab.hold(0, late)
     job, refused = lab.try_add(0, b"q", replicate=1, retry_s=10)
     assert job is not None, refused
-    lab.run()
+    lab.pass_ms(60)  # it was asked twice
     lab.link(0, other)
-    lab.pass_ms(200)
+    lab.pass_ms(60)  # and is not asked again meanwhile
     assert copies(lab, job.id) == [other]
     lab.release(0, late)
     lab.run()
