@@ -81,6 +81,26 @@ def test_error_7_names_the_home(nodes: list[Node]) -> None:
     assert again[1:] == (7, text)
 
 
+def test_a_home_that_may_not_run(nodes: list[Node]) -> None:
+    """T17.4, T19.3: error 7, too, and why."""
+    make(nodes, "few", "fifo")
+    first, *others = nodes
+    try:
+        for one in others:
+            one.server.signal(signal.SIGSTOP)
+        wait_for(lambda: first.state("few") == "WAITING")
+        text = f"{READ_ONLY}: Tube 'few': this node reaches 1 of 3 nodes"
+        assert first.conn.call("queue.tube.few:put", 1)[1:] == (7, text)
+        assert first.conn.call("queue.tube.few:take", 0)[1:] == (7, text)
+    finally:
+        for one in others:
+            one.server.signal(signal.SIGCONT)
+    wait_for(lambda: first.state("few") == "RUNNING")
+    wait_for(lambda: all(one.state() == "RUNNING" for one in nodes))
+    wait_for(lambda: first.is_copied("few"))
+    assert first.conn.call("queue.tube.few:put", 1) == [[0, "r", 1]]
+
+
 def test_who_waits_over_iproto_is_told_that_the_home_moves(nodes: list[Node]) -> None:
     """T20.2: the take of one who waits ends with error 7; he takes at the new home."""
     make(nodes, "waits", "limfifottl", "CAPACITY", 1)
@@ -148,6 +168,10 @@ def test_a_copy_that_does_not_come(nodes: list[Node]) -> None:
         refused = "NOREPL Not enough reachable nodes for the requested replication level"
         wait_for(lambda: first.wire("CLUSTER", "INFO").find(b"reachable_nodes:1") > 0)
         assert first.wire("TUBE", "PUT", "slow", "c") == refused
+        assert first.conn.call("queue.tube.slow:put", "c")[1:] == (
+            7,
+            refused.removeprefix("NOREPL "),
+        )
         assert first.wire("TUBE", "TAKE", "slow")[0] == 0  # is not answered later for it
         assert first.wire("TUBE", "ACK", "slow", 0) == refused
     finally:

@@ -95,8 +95,8 @@ def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
     for begin in WORDED:
         if text.startswith(begin):
             text = text[len(begin) :]
-    if error.text.startswith(b"READONLY "):
-        text = READ_ONLY + b": " + text  # T19.5
+    if error.text.startswith(b"READONLY ") or error.text.startswith(b"NOQUORUM "):
+        text = READ_ONLY + b": " + text  # T17.4, T19.5
     return IprotoError(int(error.code), text)
 
 

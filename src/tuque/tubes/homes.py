@@ -15,7 +15,6 @@ from tuque.core.task import FAR
 from tuque.tubes.book import BEATS, Tubes
 from tuque.tubes.errors import (
     LOST,
-    LUA,
     NO_QUORUM,
     NODE_READ_ONLY,
     NOREPL,
@@ -42,7 +41,7 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
         raise refusal_of(n, t, tube)
     if tube.sync > 1:
         if n.reachable_count + 1 < tube.sync:
-            raise TubeError(LUA, NOREPL)
+            raise TubeError(READ_ONLY, NOREPL)
         t.to_sync[tube.name] = tube
 
 
@@ -58,7 +57,7 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
     """Why the tube does nothing here."""
     if not tube.is_mine:
         if tube.home == n.node_id:
-            return TubeError(LUA, LOST % (tube.name, tube.name))
+            return TubeError(READ_ONLY, LOST % (tube.name, tube.name))
         return HomeError(tube.name, tube.home)
     move = tube.move
     if move is not None:
@@ -67,8 +66,8 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
         return TubeError(READ_ONLY, NODE_READ_ONLY)
     if n.now_ms > t.lease_ms:
         reached, total = reach_of(n, t)
-        return TubeError(LUA, NO_QUORUM % (tube.name, reached, total))
-    return TubeError(LUA, NOT_YET % (tube.name, STATE_NAMES[tube.state]))
+        return TubeError(READ_ONLY, NO_QUORUM % (tube.name, reached, total))
+    return TubeError(READ_ONLY, NOT_YET % (tube.name, STATE_NAMES[tube.state]))
 
 
 def needs_writable(t: Tubes) -> None:
