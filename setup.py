@@ -17,10 +17,10 @@ from setuptools import setup
 SRC = Path("src/tuque")
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
-    *("pump", "peers", "link", "bus_figures", "clients", "clock", "connection", "dispatch"),
-    *("doors", "outlet", "poller", "producers", "stage_cmds", "state", "tube_where", "tube_sync"),
+    *("pump", "lookout", "peers", "link", "bus_figures", "clients", "clock", "connection"),
+    *("dispatch", "doors", "outlet", "poller", "producers", "stage_cmds", "state", "tube_where"),
     *("iproto_conn", "iproto_door", "iproto_calls", "iproto_queue", "iproto_replies"),
-    *("iproto_tubes", "tube_cmds", "tube_replies", "tube_words", "tube_turn"),
+    *("iproto_tubes", "tube_cmds", "tube_replies", "tube_sync", "tube_words", "tube_turn"),
 )
 # one opens files, the others hold classes that msgspec makes
 PURE = {SRC / "store" / "disk.py", SRC / "core" / "msgs.py", SRC / "wire" / "cards.py"}

@@ -331,6 +331,15 @@ class Config(msgspec.Struct, kw_only=True):
             runtime=True,
         ),
     ] = 64 * MB
+    bus_busy_poll: Annotated[
+        int,
+        Opt(
+            Int(0, 1000),
+            "look awake for what other nodes are about to say, at most so long; 0 = sleep at once",
+            unit="us",
+            runtime=True,
+        ),
+    ] = 200
     repair_rate: Annotated[
         int,
         Opt(Int(1, 1_000_000), "lost copies made again at most", unit="jobs/s", runtime=True),

@@ -58,6 +58,7 @@ class Bus:
         self.resolver = Resolver()
         self.lookups: list[tuple[str, int]] = []  # host and port to dial once it is looked up
         self.figures = BusFigures()
+        self.heard: i64 = 0  # messages but heartbeats since the pump last slept (C8.4)
 
     # ---- the pump's side
 
@@ -361,6 +362,7 @@ class Bus:
                 if isinstance(message, Heartbeat):
                     self.members.on_heartbeat(slot, message)
                 else:
+                    self.heard += 1
                     on_message(n, slot, message)
         except AssertionError:
             raise

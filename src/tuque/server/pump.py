@@ -22,6 +22,7 @@ from tuque.server.doors import Doors
 from tuque.server.iproto_conn import Wired
 from tuque.server.iproto_door import IprotoDoor
 from tuque.server.keeping import keep_house, log_notes
+from tuque.server.lookout import Lookout
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
@@ -43,6 +44,7 @@ class Pump:
     def __init__(self, s: Server) -> None:
         self.s = s
         self.poller = Poller()
+        self.lookout = Lookout(s, self.poller)
         self.doors = Doors(s, self.poller)
         self.outlet = Outlet(s, self.poller)
         self.iproto = IprotoDoor(s, self.outlet)
@@ -141,7 +143,7 @@ class Pump:
     def turn(self, most_ms: i64) -> None:
         """[C8] One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
         s = self.s
-        ready = self.poller.wait(self.wait_ms(most_ms))
+        ready = self.lookout.wait(self.wait_ms(most_ms))
         self.clock()
         s.figures.turns += 1
         clients = s.clients

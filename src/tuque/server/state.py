@@ -151,6 +151,7 @@ class Server:
         self.slow_ns: i64 = 10_000_000  # SLOWLOG threshold, < 0: off
         self.latency_ms: i64 = 0  # LATENCY threshold, 0: off
         self.max_bulk: i64 = 512 << 20
+        self.busy_poll_ns: i64 = 0  # C8.4
         self.out_hard: i64 = 0
         self.out_soft: i64 = 0
         self.out_soft_ms: i64 = 0
@@ -250,6 +251,7 @@ def apply_settings(s: Server) -> None:
     s.half_close_ms = cfg.command_deadline * 1000
     s.members.timeout_ms = min(cfg.cluster_node_timeout, FAR_OFF)
     s.n.limits.node_timeout_ms = s.members.timeout_ms
+    s.busy_poll_ns = cfg.bus_busy_poll * 1000
     if s.bus is not None:
         s.bus.limit_bytes = min(cfg.bus_buffer_limit, FAR_OFF)
 
