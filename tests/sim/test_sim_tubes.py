@@ -232,6 +232,42 @@ def test_an_older_home_runs_while_the_newest_is_not_linked() -> None:
     assert f"{outcome.counts['doubled takes T19.4']} with disks lost (T19.4)" in score.table(1)
 
 
+def given_again(seed: int) -> Plan:
+    """A home by force, and the node that knew of it, lose their disks; a third has an old one."""
+    plan = three_homes(seed)
+    plan.seed, plan.faults = f"again {seed}", ["cut", "break", "kill", "old_disk"]
+    plan.ops += [
+        Op(1_500, "backup", {"node": 2}),
+        Op(2_000, "cut", {"a": [1], "b": [0, 2], "for_ms": 5_500}),
+        Op(2_001, "break", {"node": 1}),
+        Op(2_010, "tube_forcer", {
+            "client": "f", "tube": "t0", "node": 2, "for_ms": 9_000, "wait_ms": 150,
+        }),
+    ]  # fmt: skip
+    for node, back in ((0, "empty"), (1, "empty"), (2, "old")):
+        kill = {"node": node, "how": "kill", "back": back, "fuse": 0, "down_ms": 100}
+        plan.ops.append(Op(9_000, "crash", kill))
+    return order(plan)
+
+
+def test_an_epoch_that_no_disk_knows_is_given_again() -> None:
+    """T19.4: "a home by force has an epoch that there was before"."""
+    seen: list[bool] = []
+
+    def look(cluster: Cluster) -> None:
+        facts, machines = cluster.tubing.facts[b"t0"], cluster.machines
+        (line,) = facts.lines.values()
+        assert (line.homes, line.epoch) == ({1: "n1", 2: "n0"}, 2)
+        seen.append(line.excuse == "T19.4")
+        seen.append(is_unknown(cluster, machines[2], facts, line))
+        machines[0].has_lost_disk = False
+        seen.append(is_unknown(cluster, machines[2], facts, line))
+
+    outcome = run_plan(given_again(1), tweak=lambda c: c.world.at(60_000_000, lambda: look(c)))
+    assert outcome.findings == []
+    assert seen == [True, True, False]
+
+
 @pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
 def test_takes_at_a_home_that_is_none_are_counted() -> None:
     """T20.4: "Two nodes are never RUNNING for one tube." """

@@ -110,12 +110,14 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
     Tasks with which something was done between the start and this look are not judged.
     """
     facts, line, history = mirror.facts, mirror.line, cluster.history
-    is_move = mirror.epoch > line.epoch and line.epoch > 0
     was_forced = m.name in facts.forced
+    home = line.homes.get(mirror.epoch, m.name)
+    is_again = was_forced and mirror.epoch == line.epoch and home != m.name
+    is_move = is_again or mirror.epoch > line.epoch > 0
     others = int(shell.n.others) & ~int(shell.n.forgotten)
     if is_move and was_forced and others.bit_count() == 1:
         line.excuse = "T21.1"
-    if mirror.epoch < line.epoch and is_unknown(cluster, m, facts, line):
+    if (is_again or mirror.epoch < line.epoch) and is_unknown(cluster, m, facts, line):
         line.excuse = "T19.4"
     judge_epoch(cluster, m, facts, line, mirror.epoch)
     judge_alone(cluster, m, facts, line)
@@ -130,7 +132,8 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
         end_force(facts, m.name, cluster.world.now_us)
     if before is None or facts.is_temporary:
         return
-    if line.excuse and not is_move and old is not None and old.epoch != mirror.epoch:
+    is_other = old is not None and old.epoch != mirror.epoch and not is_move
+    if line.excuse and (is_again or is_other):
         return  # it goes on from what this node had, not from what the other home did meanwhile
     if is_move and was_forced:
         judge_forced(cluster, mirror, old)
@@ -156,16 +159,23 @@ def is_unknown(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> bool:
     knew, m among them.
     """
     knowing = told = 1
+    own = facts_told(m, facts)
     for other in cluster.machines:
-        t = tubes_on(other.shell.n) if other.shell is not None else None
-        if t is None or other is m or not has_told(m, other):
+        if other.shell is None or other is m or not has_told(m, other):
             continue
-        tube = t.by_name.get(facts.key)
-        if tube is not None and tube.epoch >= line.epoch:
+        known = facts_told(other, facts)
+        if known[0] >= line.epoch and known != own:  # else it knows it from m
             return False
         told += 1
         knowing += not other.has_lost_disk
     return knowing * 2 < len(cluster.machines) <= told * 2
+
+
+def facts_told(m: Machine, facts: Facts) -> tuple[int, bytes]:
+    """Epoch and home of the tube as the node knows them."""
+    t = tubes_on(m.shell.n) if m.shell is not None else None
+    tube = t.by_name.get(facts.key) if t is not None else None
+    return (int(tube.epoch), tube.home) if tube is not None else (0, b"")
 
 
 def has_told(m: Machine, other: Machine) -> bool:

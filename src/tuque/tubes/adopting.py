@@ -117,7 +117,7 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
     if tube is None:
         tube = learn_tube(n, t, at)
         announce(n, t, [tube], slot)
-    elif at.epoch > tube.epoch or (at.epoch == tube.epoch and at.home > tube.home):
+    elif at.epoch > tube.epoch or (at.epoch == tube.epoch and at.home > tube.home):  # T19.4
         on_new_home(n, t, slot, tube, at)
     elif at.epoch < tube.epoch:
         announce_to(n, t, slot, tube)
