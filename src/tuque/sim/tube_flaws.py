@@ -181,6 +181,11 @@ def last_puts_are_done_first() -> list[Patch]:
     return everywhere(sound, admit)
 
 
+def puts_go_in_paused() -> list[Patch]:
+    """A put that waits for room is done as soon as there is some, paused or not."""
+    return [(states, "PAUSE_IN", 0)]
+
+
 # ---- plans in which they show
 
 
@@ -222,6 +227,17 @@ def small(seed: int) -> Plan:
     return one_tube(seed, "limfifottl", capacity=3)
 
 
+def small_and_paused(seed: int) -> Plan:
+    """A tube with a capacity that is paused now and then, while puts wait for room."""
+    plan = small(seed)
+    plan.seed = f"small and paused {seed}"
+    plan.ops.append(Op(600, "tube_pauser", {
+        "client": "z", "tube": "t0", "node": 0, "for_ms": 11_000, "idle_ms": 500, "hold_ms": 1_500,
+    }))  # fmt: skip
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
+
+
 def powerless(seed: int) -> Plan:
     """A tube whose node loses its power again and again; its disk is slow."""
     plan = one_tube(seed)
@@ -250,10 +266,11 @@ TUBE_FLAWS: Final = [
     Flaw("t18", "tokens are given that no disk knows", tokens_are_not_reserved, 5, powerless),
     Flaw("t21", "takes that wait last are served first", last_ones_are_served_first, 10, one_tube),
     Flaw("t22", "puts that wait last are done first", last_puts_are_done_first, 10, small),
+    Flaw("t23", "puts that wait go into a paused tube", puts_go_in_paused, 10, small_and_paused),
 ]
 TUBE_RULES: Final = {
     "t1": "tube-time", "t2": "tube-fence", "t3": "tube-held", "t4": "tube-wait",
     "t5": "tube-number", "t6": "tube-order", "t7": "tube-full", "t8": "tube-disk",
     "t9": "tube-disk", "t10": "tube-session", "t11": "tube-time",
-    "t18": "tube-fence", "t21": "tube-turn", "t22": "tube-turn",
+    "t18": "tube-fence", "t21": "tube-turn", "t22": "tube-turn", "t23": "tube-pause",
 }  # fmt: skip
