@@ -48,7 +48,7 @@ class Lifo(Driver):
 def note(tube, event, number, state, body):
     with open(__file__ + ".notes", "a") as out:
         out.write(f"{tube} {event} {number} {state} {body.decode()}\\n")
-    raise ValueError("a callback may fail")
+    raise (ValueError, SystemExit)[number % 2]("a callback may fail")
 """
 POINTS = "[tuque.tube_drivers]\nlifo = tube_plugin:Lifo\n"
 POINTS += "[tuque.tube_callbacks]\nnote = tube_plugin:note\n"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuque.core.task import STATUS_NAMES
 from tuque.server.notes import log
+from tuque.tubes.errors import shown
 from tuque.tubes.hooks import tubes_of
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ class Notices:
             name = told.tube.decode("utf-8", "surrogateescape")
             try:
                 callback(name, change.event.decode(), int(change.number), state, told.task.body)
-            except Exception:
-                log.exception("the callback of tube %s failed", name)
+            except BaseException:  # SystemExit, too: the thread serves all callbacks
+                log.exception("the callback of tube %s failed", shown(told.tube))
 
     def call(self, callback: Callback, told: Told) -> None:
         """Let the callback know, soon."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DRIVERS: Final = "tuque.tube_drivers"
 CALLBACKS: Final = "tuque.tube_callbacks"
-NO_LOAD: Final = "the driver '%s' cannot be loaded: %s"
+NO_LOAD: Final = "the %s '%s' cannot be loaded: %s"
 
 # [T3.7] where a type stands
 IS_BUILT_IN: Final = "built-in"
@@ -76,8 +76,9 @@ def loaded(entry: EntryPoint) -> object:
 def not_loaded(entry: EntryPoint, error: Exception) -> TubeError:
     """The error for the caller; the log has the whole of it."""
     log.error("cannot load %s %s", entry.group, entry.name, exc_info=error)
+    what = "driver" if entry.group == DRIVERS else "callback"
     shown = f"{type(error).__name__}: {error}".replace("\r", " ").replace("\n", " ")
-    return TubeError(LUA, (NO_LOAD % (entry.name, shown)).encode("utf-8", "backslashreplace"))
+    return TubeError(LUA, (NO_LOAD % (what, entry.name, shown)).encode("utf-8", "backslashreplace"))
 
 
 def origin(entry: EntryPoint) -> str:

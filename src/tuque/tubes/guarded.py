@@ -12,7 +12,7 @@ from tuque.core.task import READY, Task
 from tuque.tubes.book import Tubes
 from tuque.tubes.driver import Driver
 from tuque.tubes.errors import LUA, NO_DRIVER_CLASS, TubeError, shown
-from tuque.tubes.order import GUARD_BIT, Order
+from tuque.tubes.order import GUARD_BIT, Order, key_of
 
 FAILED: Final = "tube %s: its driver failed, nobody gets a task of it until the next start\n%s"
 
@@ -136,6 +136,7 @@ class Guarded(Driver):
         if self.error is None:
             try:
                 self.inner.check(taken)
-                assert self.inner.listing() == self.ready.listing(), "listing() of a driver"
+                listed = sorted(self.inner.listing(), key=key_of)
+                assert listed == self.ready.listing(), "listing() has not the READY tasks"
             except Exception as error:
                 self.fail(error)
