@@ -338,6 +338,23 @@ def test_all_holders_hear_of_the_new_one() -> None:
     assert all(believed(lab, i, id) == new for i in new)
 
 
+def test_a_holder_that_was_away_hears_of_the_new_one() -> None:
+    """K5.6 So a holder that is not linked when copies are made (K5.3) is told with HOLDERS by the
+    node that made them when it is linked again."""
+    lab = Lab(4)
+    ids = [id for _ in range(20) if copies(lab, id := lab.add(0, replicate=3)) == [0, 1, 2]]
+    lab.isolate(2)
+    lab.die(1)
+    lab.link(0, 1)
+    settle(lab)
+    assert ids and all(3 in copies(lab, id) for id in ids)
+    lab.cut(0, 3)
+    lab.link(0, 2)
+    lab.run()
+    lab.cut(0, 2)
+    assert all(believed(lab, 2, id) == [0, 1, 2, 3] for id in ids)
+
+
 def test_copies_keep_their_times_and_counts() -> None:
     """R2.5 A copy made by repair (K5.3) takes over the due time that the sender has, or in its
     first delay that of the other copies."""

@@ -11,11 +11,11 @@ from tuque.core.copies import (
     on_release,
     on_repljob,
 )
-from tuque.core.drain import drain_link_up, forget_told, on_answer, on_left
+from tuque.core.drain import drain_link_up, on_answer, on_left
 from tuque.core.external import on_enqueue_message, on_enqueued
 from tuque.core.federate import federate_link_up, on_needjobs, on_pause_message
 from tuque.core.hearsay import on_delivered, on_queued, on_willqueue, on_working_message
-from tuque.core.holders import on_holders
+from tuque.core.holders import forget_told, on_holders
 from tuque.core.msgs import (
     AnyMessage,
     Ask,

@@ -16,7 +16,7 @@ from tuque.core.announce import deny
 from tuque.core.asking import ask
 from tuque.core.collect import collect_if_complete
 from tuque.core.external import on_offer_left
-from tuque.core.holders import note_gone, tell_holders
+from tuque.core.holders import note_gone, part, tell_holders
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -43,8 +43,6 @@ OPEN_MAX: Final = 2_000  # begun and not gone
 ROUND_MS: Final = 1_000  # between two rounds over all jobs
 AGAIN_MS: Final = 1_000  # until a job that could not go on is tried again
 IDS_MAX: Final = 500  # in one LEFT
-PARTED_MAX: Final = 100_000  # jobs of which one node is told again when it is linked
-CLEAN_EVERY: Final = 1_000
 
 
 def set_leaving(n: Node, is_leaving: bool) -> None:
@@ -94,7 +92,7 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
             settle(n, slot, id)
             on_offer_left(n, slot, job)
         elif job.state != WAIT_REPL:
-            part(n, job, 0)  # K7.5
+            part(n, job, job.holders, 0)  # K7.5
 
 
 # ---- giving away
@@ -198,40 +196,8 @@ def go(n: Node, job: Job, kept: i64) -> None:
             introduce(n, slot, holders)
             say(n, slot, Holders(job.id, holders))
         say_left(n, slot, job.id)
-    part(n, job, holders)  # K7.2
+    part(n, job, job.holders, holders)  # K7.2
     drop(n, job)
-
-
-def part(n: Node, job: Job, holders: i64) -> None:
-    """Note whom the news of a holder that left may not reach: the other holders.
-
-    `holders` are those that have the job when this node has not; none when it stays here.
-    """
-    for slot in slots_of(job.holders & ~n.forgotten):
-        untold = n.losses.parted.get(slot)
-        if untold is None:
-            untold = {}
-            n.losses.parted[slot] = untold
-        untold.pop(job.id, None)
-        if len(untold) % CLEAN_EVERY == CLEAN_EVERY - 1:
-            forget_told(n, slot)
-        if len(untold) < PARTED_MAX:
-            untold[job.id] = (job.expire_ms, holders, n.round)
-
-
-def forget_told(n: Node, slot: i64) -> None:
-    """The news that the node has heard need not be said again: it has answered what followed."""
-    untold = n.losses.parted.get(slot)
-    if untold is None:
-        return
-    echoed = n.peers[slot].echoed_round
-    heard: list[bytes] = []
-    for id in untold:
-        if untold[id][2] >= echoed:
-            break  # in the order of rounds
-        heard.append(id)
-    for id in heard:
-        del untold[id]
 
 
 def drain_link_up(n: Node, slot: i64) -> None:

@@ -18,6 +18,8 @@ from tuque.core.peers import introduce, say, slots_of, translate, translate_rene
 
 GONE_MS: Final = 60_000  # longer than a message can be on its way
 GONE_MAX: Final = 100_000
+PARTED_MAX: Final = 100_000  # jobs of which one node is told again when it is linked
+CLEAN_EVERY: Final = 1_000
 
 
 def join_holders(n: Node, job: Job, holders: i64) -> bool:
@@ -128,3 +130,35 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
             tell_holders(n, job, 1 << slot)  # K5.6
     elif n.tombs.has(m.id):
         say(n, slot, SetAck(m.id, 0, TOMB_MS))
+
+
+def part(n: Node, job: Job, nodes: i64, holders: i64) -> None:
+    """Note whom the news of who has the job may not reach: it is told when it is linked again.
+
+    `holders` are those that have the job when this node has not; none when it stays here.
+    """
+    for slot in slots_of(nodes & ~n.forgotten):
+        untold = n.losses.parted.get(slot)
+        if untold is None:
+            untold = {}
+            n.losses.parted[slot] = untold
+        untold.pop(job.id, None)
+        if len(untold) % CLEAN_EVERY == CLEAN_EVERY - 1:
+            forget_told(n, slot)
+        if len(untold) < PARTED_MAX:
+            untold[job.id] = (job.expire_ms, holders, n.round)
+
+
+def forget_told(n: Node, slot: i64) -> None:
+    """The news that the node has heard need not be said again: it has answered what followed."""
+    untold = n.losses.parted.get(slot)
+    if untold is None:
+        return
+    echoed = n.peers[slot].echoed_round
+    heard: list[bytes] = []
+    for id in untold:
+        if untold[id][2] >= echoed:
+            break  # in the order of rounds
+        heard.append(id)
+    for id in heard:
+        del untold[id]

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from tuque.core.asking import ask
 from tuque.core.copies import as_message
-from tuque.core.holders import gone_from, spare
+from tuque.core.holders import gone_from, part, spare
 from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.losses import Short
 from tuque.core.msgs import REPAIR, ReplJob
@@ -198,6 +198,7 @@ def send_repairs(n: Node, job: Job, slots: list[int]) -> None:
         spare(n, job.id, 1 << i64(slot))
     if n.records is not None:
         n.records.holders(job)
+    part(n, job, job.holders & ~n.linked, 0)  # K5.6: it does not hear their GOTJOB
     message = repair_message(n, job)
     for slot in slots:
         introduce(n, slot, job.holders | 1)
