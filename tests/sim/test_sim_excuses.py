@@ -12,7 +12,7 @@ from stopped_seed import rules, stopped
 from tuque.core.procedures import memory_level
 from tuque.sim.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
 from tuque.sim.disk import STALL_US, SimJournal
-from tuque.sim.history import OK, OPEN
+from tuque.sim.history import OK, OPEN, Ask
 from tuque.sim.home_flaws import order, three_homes
 from tuque.sim.leasing import Commit, Held
 from tuque.sim.network import Line as Wire
@@ -188,3 +188,16 @@ def test_a_pause_that_is_newer_by_a_clock_that_was_set_is_ended_again(
     shells = [m.shell for m in cluster.machines]
     queues = [shell.n.queues.get(b"q") for shell in shells if shell is not None]
     assert [q is not None and q.pause != 0 for q in queues] == [is_paused] * 2
+
+
+def test_an_ack_does_not_reach_a_node_that_was_forgotten() -> None:
+    """A3.4: "SETACK that names no holders goes to all nodes"; one that was forgotten is none of
+    them (K6.1)."""
+    cluster = stopped(Plan(seed="apart", nodes=2, ops=[Op(200, "add", ADD)]), SETUP_MS / 1000 + 2)
+    (add,), (owner, other) = cluster.history.adds.values(), cluster.machines
+    assert other.shell is not None and owner.has_copy(add.id)
+    n, person = other.shell.n, cluster.person("w")
+    for forgotten in (0, 1 << n.slot_of[owner.node_id]):
+        n.forgotten = forgotten
+        person.on_answer(add, Ask("ACKJOB", cluster.world.now_us, other.name), 0)
+        assert bool(add.ack_excuse) == bool(forgotten)

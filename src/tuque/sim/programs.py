@@ -13,7 +13,9 @@ from tuque.sim.history import Add, Ask, Delivery
 from tuque.sim.session import LOST, Session
 
 if TYPE_CHECKING:
+    from tuque.core.node import Node
     from tuque.sim.cluster import Cluster
+    from tuque.sim.machine import Machine
 
 Args = dict[str, Any]
 
@@ -21,6 +23,12 @@ Args = dict[str, Any]
 def number(value: object) -> bytes:
     """A number as a word of a command."""
     return str(value).encode()
+
+
+def is_forgotten(n: Node, other: Machine) -> bool:
+    """Whether the node goes on without the other one (K6)."""
+    slot = n.slot_of.get(other.node_id)
+    return slot is not None and bool(int(n.forgotten) >> slot & 1)
 
 
 class Person:
@@ -107,6 +115,10 @@ class Person:
             shell = self.cluster.machines[int(ask.node[1:])].shell
             if shell is not None and memory_level(shell.n) >= 2:
                 add.ack_excuse = f"{ask.node} had no memory for the ack of what it does not know"
+            for other in self.cluster.machines:
+                # A3.4 asks all nodes of the cluster: one that was forgotten is not of it (K6.1).
+                if shell is not None and is_forgotten(shell.n, other) and other.has_copy(add.id):
+                    add.ack_excuse = f"{ask.node} had forgotten {other.name}, which has the job"
 
     def poke(self, args: Args) -> None:
         """Do something to a job that is known, wherever it is."""
