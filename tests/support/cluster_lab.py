@@ -16,7 +16,7 @@ from tuque.core.drain import set_leaving
 from tuque.core.job import ACKED, ACTIVE, QUEUED, Job
 from tuque.core.msgs import AnyMessage
 from tuque.core.node import Added, Node
-from tuque.core.peers import set_reachable, slot_for
+from tuque.core.peers import set_leaver, set_reachable, slot_for
 from tuque.core.procedures import check
 from tuque.core.records import Records
 from tuque.core.repair import on_forget, on_incarnation
@@ -133,6 +133,7 @@ class Lab:
                 on_incarnation(n, slot, self.is_blank[y], self.lives[y])
             n.peers[slot].is_leaving = self.nodes[y].is_leaving
             bus.on_link_up(n, slot, not self.nodes[y].is_leaving)
+            set_leaver(n, slot, self.nodes[y].is_leaving)
 
     def cut(self, a: int, b: int) -> None:
         """Break the link; what is on its way is lost."""
@@ -188,6 +189,7 @@ class Lab:
                 n, slot = self.nodes[b], self.slot(b, i)
                 n.peers[slot].is_leaving = is_leaving
                 set_reachable(n, slot, (b, i) in self.linked and not is_leaving)
+                set_leaver(n, slot, (b, i) in self.linked and is_leaving)
                 on_reach_changed(n)
 
     def beat(self) -> None:

@@ -88,6 +88,19 @@ def test_a_later_copy_stops_a_force() -> None:
     assert lab.done(2).error == b""
 
 
+def test_a_copy_at_a_node_that_leaves_stops_a_force() -> None:
+    """T21.1 A node that leaves is asked, too."""
+    lab = HomesLab(2)
+    lab.make(0)
+    lab.put(0)
+    lab.live(1000)
+    lab.die(0)
+    lab.revive(0)
+    lab.leave(1)
+    lab.force(0)
+    assert lab.done(0).error == b"node %s has a later copy of tube 't'" % lab.nodes[1].node_id
+
+
 def test_a_force_needs_more_than_half() -> None:
     """T21.1 Refused while this node reaches no more than half of all nodes."""
     lab = HomesLab(4)

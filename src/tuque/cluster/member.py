@@ -55,10 +55,13 @@ class Member:
 
     def is_reachable(self) -> bool:
         """Whether it may be given copies (K4.2)."""
+        return self.can_answer() and not self.is_leaving
+
+    def can_answer(self) -> bool:
+        """Whether it may be asked what it has, also when it leaves."""
         return self.is_linked and not (
             self.is_suspected
             or self.is_failed
-            or self.is_leaving
             or self.is_loading
             or self.is_forgotten()
             or self.twins_ms != 0

@@ -26,7 +26,7 @@ from tuque.core.bus import on_link_down, on_link_up
 from tuque.core.copies import on_reach_changed
 from tuque.core.msgs import Gossip, Heartbeat
 from tuque.core.node import Node
-from tuque.core.peers import TooManyNodes, say, set_reachable, slot_for
+from tuque.core.peers import TooManyNodes, say, set_leaver, set_reachable, slot_for
 from tuque.core.repair import on_forget, on_incarnation
 from tuque.tubes.hooks import tubes_of
 
@@ -364,6 +364,7 @@ class Members:
         one.is_failed = False
         one.linked_ms = self.n.now_ms
         on_link_up(self.n, slot, one.is_reachable())
+        self.reach(one)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
 
     def on_unlinked(self, slot: i64) -> None:
@@ -463,11 +464,13 @@ class Members:
             one.dial_ms = self.n.now_ms
 
     def reach(self, one: Member) -> None:
-        """Tell the core whether the node may be given copies."""
-        was = self.n.reachable >> one.slot & 1
-        is_now = one.is_reachable()
-        if was != is_now:
-            set_reachable(self.n, one.slot, is_now)
+        """Tell the core whether the node may be given copies, or at least be asked."""
+        is_reachable, is_leaver = one.is_reachable(), one.can_answer() and one.is_leaving
+        was_reachable = self.n.reachable >> one.slot & 1 != 0
+        was_leaver = self.n.leavers >> one.slot & 1 != 0
+        if was_reachable != is_reachable or was_leaver != is_leaver:
+            set_reachable(self.n, one.slot, is_reachable)
+            set_leaver(self.n, one.slot, is_leaver)
             on_reach_changed(self.n)
 
     def on_twin(self, reason: str) -> None:

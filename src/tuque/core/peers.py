@@ -204,6 +204,14 @@ def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
     n.reachable_count = count_of(n.reachable)
 
 
+def set_leaver(n: Node, slot: i64, is_leaver: bool) -> None:
+    """Note whether the peer would be reachable, but that it leaves: it can still be asked."""
+    if is_leaver:
+        n.leavers |= 1 << slot
+    else:
+        n.leavers &= ~(1 << slot)
+
+
 def clear_link(n: Node, slot: i64) -> None:
     """The link is gone: what waited is dropped, and numbers must be introduced again."""
     peer = n.peers[slot]
@@ -217,3 +225,4 @@ def clear_link(n: Node, slot: i64) -> None:
     peer.wide_masks = {}
     peer.echoed_round = 0
     set_reachable(n, slot, False)
+    set_leaver(n, slot, False)

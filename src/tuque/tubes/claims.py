@@ -35,7 +35,7 @@ def claim_tube(
 
     The answer comes in `t.home_done` then. Raises TubeError.
     """
-    if n.reachable & n.others == 0 or name in t.by_name:
+    if askable(n) == 0 or name in t.by_name:
         return create_tube(n, t, name, type, o, user)
     may_create(n, t, name, type, o)
     claim = ask_nodes(n, t, name, client, serial, 0)
@@ -48,14 +48,19 @@ def claim_tube(
     return None
 
 
+def askable(n: Node) -> i64:
+    """The nodes that answer: one that leaves may be the home, and has its copies (T17.5, T21.1)."""
+    return (n.reachable | n.leavers) & n.others
+
+
 def ask_nodes(n: Node, t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Claim:
-    """Ask every reachable node: for the name, or of the tube that is known here (epoch above 0)."""
+    """Ask all that can be: for the name, or of the tube that is known here (epoch above 0)."""
     tube = t.by_name.get(name) if epoch > 0 else None
     maker = b"" if tube is None else tube.maker
     made_ns: i64 = 0 if tube is None else tube.made_ns
     t.claim_serial += 1
     waiting: i64 = 0
-    for slot in slots_of(n.reachable & n.others):
+    for slot in slots_of(askable(n)):
         if n.peers[slot].version >= BUS_VERSION:
             if say(n, slot, TubeClaim(name, t.claim_serial, epoch, maker, made_ns)):
                 waiting |= 1 << slot

@@ -24,7 +24,7 @@ from tuque.tubes.admin import is_in_use
 from tuque.tubes.adopting import on_told
 from tuque.tubes.book import Claim, Tubes
 from tuque.tubes.catalog import announce, tell_all, tell_nodes, told
-from tuque.tubes.claims import ALIVE, FREE, IN_USE, KNOWN, finish_claim
+from tuque.tubes.claims import ALIVE, FREE, IN_USE, KNOWN, askable, finish_claim
 from tuque.tubes.copying import on_got
 from tuque.tubes.follower import ENDING, RUNNING, STARTUP
 from tuque.tubes.homes import BUS_VERSION, is_alone, knows_enough, renew_lease
@@ -129,7 +129,7 @@ def close_claims(n: Node, t: Tubes) -> None:
     """Decide what waits for nobody any more."""
     for number in list(t.claims):
         claim = t.claims[number]
-        if claim.waiting & n.reachable == 0:
+        if claim.waiting & askable(n) == 0:
             del t.claims[number]
             decide(n, t, claim)
 
