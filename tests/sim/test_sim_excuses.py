@@ -201,3 +201,17 @@ def test_an_ack_does_not_reach_a_node_that_was_forgotten() -> None:
         n.forgotten = forgotten
         person.on_answer(add, Ask("ACKJOB", cluster.world.now_us, other.name), 0)
         assert bool(add.ack_excuse) == bool(forgotten)
+
+
+def test_who_else_has_a_job_may_be_lost_with_an_unsynced_record() -> None:
+    """J4.2: "everysec: written each turn, synced once a second": an ack is told to fewer then."""
+    plan = Plan(seed="unsynced", nodes=2, policy="everysec", is_faultless=False)
+    plan.ops = [Op(200, "add", ADD | {"repl": 2})]
+    cluster = stopped(plan, SETUP_MS / 1000 + 2)
+    (add,), (m, other) = cluster.history.adds.values(), cluster.machines
+    assert m.shell is not None
+    m.kept = {add.id: True}
+    for holders in ([other.node_id], []):
+        m.kept_holders = {add.id: holders}
+        cluster.watcher.on_death(m, m.shell, "power", "disk")
+        assert bool(add.ack_excuse) == (not holders)

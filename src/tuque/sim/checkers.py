@@ -137,6 +137,8 @@ class Watcher:
             if machine.settings.policy != "always" and add.id in machine.kept:
                 if add.id not in shell.n.jobs:
                     add.ack_excuse = f"{machine.name} had given it away, which was not synced yet"
+                elif machine.lost_holders(shell.n, add.id):
+                    add.ack_excuse = f"{machine.name} lost the record of who else has it"
             if machine.settings.policy == "no" and add.id in machine.kept and add.retry_s == 0:
                 add.excuse = "a hand-out was not synced, as the policy says"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuque.core.job import ACKED, EXTERNAL, IN_TRANSIT, WAIT_REPL
 from tuque.core.node import Node
+from tuque.core.peers import slots_of
 from tuque.sim.clock import MachineClock
 from tuque.sim.disk import PATH, SimDisk
 from tuque.sim.network import End
@@ -21,6 +22,12 @@ from tuque.store.replay import Loader
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
+
+
+def holders_of(n: Node, id: bytes) -> list[bytes]:
+    """The other nodes that may have the job, as far as this one knows."""
+    job = n.jobs.get(id)
+    return [n.peers[slot].node_id for slot in slots_of(job.holders)] if job is not None else []
 
 
 class Settings:
@@ -64,6 +71,7 @@ class Machine:
         self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
         self.known: dict[bytes, bool] = {}  # and ids of jobs there that came with a key
         self.kept_tubes: dict[bytes, KeptTube] = {}  # and its tubes
+        self.kept_holders: dict[bytes, list[bytes]] = {}  # of its jobs, as that disk has them
         self.kept_tokens = 0  # up to there they may be in use, as the disk has it
         self.kept_token = 0  # the newest that it has of any take, here or elsewhere
         self.said = 0  # messages of lives that are over
@@ -213,6 +221,7 @@ class Machine:
         """The jobs that a start would bring back, unacked."""
         self.known = {}
         self.kept_tubes = {}
+        self.kept_holders = {}
         self.kept_tokens = self.kept_token = 0
         if self.settings.policy == "off":
             return {}
@@ -232,6 +241,7 @@ class Machine:
             self.kept_token = max(self.kept_tokens, int(loader.tubes.token))
         self.known = {kept.id: True for kept in n.keys.kept.values()}
         self.known.update((id, True) for id in n.jobs)
+        self.kept_holders = {id: holders_of(n, id) for id in n.jobs}
         return {id: True for id, job in n.jobs.items() if job.state != ACKED}
 
     def pause(self, for_ms: int) -> None:
@@ -272,6 +282,10 @@ class Machine:
     def messages(self) -> int:
         """Messages of the core that were sent from here so far."""
         return self.said + (self.shell.links.said if self.shell is not None else 0)
+
+    def lost_holders(self, n: Node, id: bytes) -> bool:
+        """Whether the disk knows fewer of the nodes that have the job than the process knew."""
+        return not set(holders_of(n, id)) <= set(self.kept_holders.get(id, []))
 
     def gave_away(self, id: bytes) -> bool:
         """Whether only other nodes got the job that a client added here (R6.1)."""
