@@ -107,6 +107,24 @@ def test_two_nodes_with_one_id() -> None:
     assert party.guests[0].n.reachable_count == 1
 
 
+def test_a_node_from_an_old_disk_is_no_twin_of_its_dead_life() -> None:
+    """K1.3 "They are alive at once when a heartbeat of one comes after the other was refused; a
+    link that is only still there may be one whose end died"."""
+    party = met(2)
+    party.guests[1].is_up = False  # and nobody is told: its end of the link was lost on the way
+    restored = Guest(1, party.now_ms)
+    restored.members.mark = b"restored"
+    restored.number, restored.bus_port = 2, 17_060
+    party.guests.append(restored)
+    restored.members.meet("127.0.0.1", 7000, 17_000)
+    party.pass_ms(TIMEOUT_MS // 2)
+    assert "two nodes with this id are alive" in restored.refusals
+    party.pass_ms(2 * TIMEOUT_MS)
+    assert party.guests[0].n.reachable_count == 1
+    assert party.member(0, 2).mark == b"restored"
+    assert restored.members.conflict == ""
+
+
 def test_slots_are_told_before_they_are_used() -> None:
     """K2.1 In memory a node is a slot number, and a set of nodes a bit set.
 

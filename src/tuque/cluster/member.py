@@ -41,6 +41,7 @@ class Member:
         self.is_suspected = False
         self.is_failed = False
         self.twins_ms: i64 = 0  # two nodes with this id were alive then (K1.3)
+        self.has_rival = False  # another of its count was refused since its newest heartbeat
         self.heard_ms: i64 = now_ms  # of its newest heartbeat, or since when it is known
         self.said_ms: i64 = 0  # of this node's first heartbeat that has no answer yet
         self.round: i64 = 0  # of its newest heartbeat

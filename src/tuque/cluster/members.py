@@ -325,8 +325,7 @@ class Members:
         if life > one.life or not is_alive:
             return
         if life == one.life:
-            one.twins_ms = now_ms
-            self.reach(one)
+            one.has_rival = True  # K1.3: twins, if the one that is linked is heard again
             raise Refused("two nodes with this id are alive")
         raise Refused("a newer incarnation of this node is alive")
 
@@ -357,6 +356,7 @@ class Members:
         """The link to the node is open."""
         one = self.by_slot[slot]
         one.is_linked = True
+        one.has_rival = False
         one.heard_ms = self.n.now_ms
         one.said_ms = 0
         one.round = 0
@@ -394,6 +394,9 @@ class Members:
         one.heard_ms = now_ms
         one.said_ms = 0
         one.round = m.round
+        if one.has_rival:  # K1.3
+            one.has_rival = False
+            one.twins_ms = now_ms
         if m.echo <= self.n.round:
             self.n.peers[slot].echoed_round = m.echo
         one.is_leaving = m.flags & LEAVING != 0
