@@ -12,7 +12,7 @@ from stopped_seed import rules, stopped
 from tuque.core.procedures import memory_level
 from tuque.sim.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
 from tuque.sim.disk import STALL_US, SimJournal
-from tuque.sim.history import OK, OPEN, Ask
+from tuque.sim.history import OK, OPEN, Add, Ask
 from tuque.sim.home_flaws import order, three_homes
 from tuque.sim.leasing import Commit, Held
 from tuque.sim.network import Line as Wire
@@ -101,6 +101,23 @@ def test_a_commit_that_is_said_again_is_done_unless_no_write_is(
     again = Commit(lease, 1, False)
     again.was_committed = True
     judge.on_committed(again, reply)
+    assert rules(cluster) == found
+
+
+@pytest.mark.parametrize(("others", "found"), [(0, ["commit"]), (1, [])])
+def test_a_commit_does_not_ack_what_another_one_was_told_to_ack_before_it(
+    others: int, found: list[str]
+) -> None:
+    """Y7.5: "COMMIT of an expired batch acks its jobs wherever they are by then"; it may come
+    before that of the node that leased them next, though this one was sent first."""
+    cluster = Cluster(Plan(seed="first", nodes=2))
+    judge, lease = cluster.leasing, ("n0", b"g", 1)
+    judge.held[lease] = Held(10_000_000, 1)
+    commit, add = Commit(lease, 1, False), Add(b"<1>", b"q", b"", "n0", 0)
+    commit.is_first = True
+    commit.sure = [(add, Ask("COMMIT", 0, "n0"))]
+    add.asks = [commit.sure[0][1], *[Ask("COMMIT", 0, "n1")] * others]
+    judge.on_committed(commit, 0)
     assert rules(cluster) == found
 
 
