@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stopped_seed import rules, stopped
 
-from tuque.core.queue import PAUSE_IN
+from tuque.core.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.task import READY
 from tuque.sim.cluster import Cluster
 from tuque.sim.home_flaws import three_homes
@@ -147,6 +147,35 @@ def test_a_home_that_was_given_away_may_be_paused_as_the_next_one(
     mirror.tube.is_owed = is_owed
     mirror.tube.pause = PAUSE_IN
     cluster.tubing.cease(m, t, mirror)
+    assert rules(cluster) == found
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "later", "found"),
+    [
+        (0, PAUSE_OUT, 0, []),
+        (PAUSE_OUT, 0, 0, []),  # a PAUSE in this turn, too
+        (PAUSE_OUT, PAUSE_OUT, 2, []),
+        (0, 0, 0, ["tube-wait"]),
+        (0, PAUSE_IN, 0, ["tube-wait"]),
+        (0, PAUSE_OUT, 2, ["tube-wait"]),  # the next home is paused, this one was not
+    ],
+)
+def test_a_take_in_the_turn_in_which_a_home_ceases_may_find_it_paused(
+    before: int, now: int, later: int, found: list[str]
+) -> None:
+    """P2.2: "GETJOB gets nothing from it"; the tube ran until the command after the take."""
+    cluster = stopped(three_homes(1), 10)
+    m, mirror = at_home(cluster)
+    assert m.shell is not None
+    t = tubes_on(m.shell.n)
+    assert t is not None and any(one.status == READY for one in mirror.tasks.values())
+    cluster.world.now_us += 1_000
+    asked_us = cluster.world.now_us - 500
+    mirror.waits.pause, mirror.line.pause = before, -1
+    mirror.tube.pause, mirror.tube.epoch = now, mirror.epoch + later
+    cluster.tubing.cease(m, t, mirror)
+    cluster.tubing.on_taken(mirror.facts, m.name, object(), asked_us, None)
     assert rules(cluster) == found
 
 

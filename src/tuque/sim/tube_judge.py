@@ -37,6 +37,7 @@ from tuque.sim.tube_turns import (
     judge_overtaken,
     judge_pause,
     look_at_turn,
+    note_pause,
 )
 from tuque.tubes.follower import STARTUP
 
@@ -161,8 +162,12 @@ class Tubing:
         # What was given away in this turn is as this home had it: the next one has not heard of it
         # yet. Else another epoch was told, and the tube may be paused as its next home is.
         is_given = bool(tube.is_owed) and tube.epoch == mirror.epoch + 1
-        if mirror.epoch == tube.epoch or is_given:
+        is_own = mirror.epoch == tube.epoch or is_given
+        if is_own:
             judge_pause(self, mirror)
+        # The tube ran in this turn until it ceased: a take that came in it, after the last turn
+        # that was looked at, may have found it paused and got nothing (P2.2).
+        note_pause(self, mirror, int(tube.pause) if is_own else max(mirror.waits.pause, 0))
         mirror.is_up = False
         statuses = {number: one.status for number, one in mirror.tasks.items()}
         if mirror.epoch == mirror.line.epoch:

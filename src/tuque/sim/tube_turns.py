@@ -66,9 +66,7 @@ def look_at_turn(tubing: Tubing, shell: Shell, mirror: Mirror) -> None:
     waits.over += [(since_us, now_us) for _, since_us in before.values()]
     del waits.over[:-WAITS_MAX]
     waits.puts = bodies_of(mirror)
-    if tube.pause & PAUSE_OUT or (waits.pause > 0 and waits.pause & PAUSE_OUT):
-        waits.out_us = now_us
-    waits.pause = int(tube.pause)
+    note_pause(tubing, mirror, int(tube.pause))
 
 
 # ---- turns
@@ -187,6 +185,14 @@ def forget_pauses(tubing: Tubing, machine: Machine, back: str) -> None:
         if not is_kept or is_open(tubing, facts):
             for line in facts.lines.values():
                 line.pause = -1
+
+
+def note_pause(tubing: Tubing, mirror: Mirror, now: int) -> None:
+    """A turn of a home is over: how it is paused, and whether takes may have found it so."""
+    waits = mirror.waits
+    if now & PAUSE_OUT or (waits.pause > 0 and waits.pause & PAUSE_OUT):
+        waits.out_us = tubing.world.now_us
+    waits.pause = now
 
 
 def is_paused_since(mirror: Mirror, asked_us: int) -> bool:
