@@ -41,9 +41,10 @@ def name_of(i: int) -> bytes:
 
 
 class Kept:
-    """The journal of one node, synced at the end of each turn."""
+    """The journal of one node, synced at the end of each turn, a lazy one where frames wait."""
 
     def __init__(self, i: int) -> None:
+        self.is_lazy = False
         self.disk = MemoryDisk()
         self.disk.makedirs(PATH)
         self.node_id = name_of(i)
@@ -64,11 +65,12 @@ class Kept:
         """Keep what the turn recorded."""
         records = n.records
         assert records is not None
-        count = records.count
+        count, must_sync = records.count, records.has_custody or not self.is_lazy
         if count > 0:
             assert self.journal.append(records.take(), count, n.now_ms)
-            assert self.journal.sync()
-        records.granted = records.wish
+        if must_sync:
+            assert count == 0 or self.journal.sync()
+            records.granted = records.wish
 
     def rewrite(self, n: Node) -> None:
         """BGREWRITEAOF, all at once."""

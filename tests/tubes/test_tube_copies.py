@@ -214,3 +214,58 @@ def test_a_number_that_was_given_again() -> None:
     lab.run()
     lab.die(1)
     assert lab.tube(1).copies == {}
+
+
+def power_cut(lab: HomesLab, i: int) -> None:
+    """Node i loses what its disk has not synced, and starts again without a link."""
+    lab.journals[i].disk.power_cut()
+    lab.die(i)
+
+
+@pytest.mark.parametrize("moves", [0, 1, 2])
+def test_no_number_of_a_change_is_given_twice(moves: int) -> None:
+    """T18.7 A number above those of a home is on its disk before any of them is told to another
+    node, also under `everysec`; a start leaves out the numbers up to that one."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(0)
+    lab.live(1000)
+    lab.journals[0].is_lazy = lab.journals[1].is_lazy = True
+    for to in range(moves):
+        lab.put(to % 2)
+        lab.live(1000)
+        lab.move(to % 2, 1 - to % 2)
+        lab.live(1000)
+    home = moves % 2
+    for _ in range(2):  # also of a home that was loaded, and gave no number since
+        for i in range(3):
+            lab.put(home, b"lost %d" % i)
+            lab.run()
+        assert lab.picture(2) == lab.picture(home)
+        power_cut(lab, home)
+        lab.link(home, 1 - home)  # node 2 has not heard of it yet
+        lab.live(2000)
+        for i in range(3):
+            lab.put(home, b"new %d" % i)
+            lab.run()
+        lab.heal()
+        lab.live(2000)
+        assert lab.picture(2) == lab.picture(1 - home) == lab.picture(home)
+
+
+def test_numbers_of_changes_that_were_told_to_nobody() -> None:
+    """T18.7 So it is with changes of a home that was alone, when another node comes."""
+    lab = HomesLab(2, has_journal=True)
+    lab.isolate(1)
+    lab.nodes[0].others = 0
+    lab.make(0)
+    lab.live(1000)
+    lab.journals[0].is_lazy = True
+    for _ in range(3):
+        lab.put(0, b"lost")
+    lab.live(1000)
+    lab.heal()
+    lab.live(1000)
+    assert lab.picture(1) == lab.picture(0)
+    told = int(lab.tube(1).seq)
+    power_cut(lab, 0)
+    assert lab.tube(0).seq > told

@@ -55,10 +55,20 @@ def trace(n: Node, tube: Tube, number: i64, is_new: bool) -> None:
         t.bytes_used += TRAIL_BYTES
     else:
         trail[(tube.seq - 1 - tube.trail_base) % TRAIL_MAX] = entry
-    if tube.seq > tube.seq_reserved and n.records is not None:
+    if tube.seq >= tube.seq_reserved:
+        reserve_changes(n, tube)
+    mark_changed(t, tube)
+
+
+def reserve_changes(n: Node, tube: Tube) -> None:
+    """The disk knows that the next numbers of changes may be in use, before one is told (T18.7).
+
+    With custody the frames of this turn wait for that, also under `everysec`.
+    """
+    if n.records is not None:
         tube.seq_reserved = tube.seq + SEQ_RESERVE
         record_home(n.records, tube)
-    mark_changed(t, tube)
+        n.records.has_custody = True
 
 
 def mark_changed(t: Tubes, tube: Tube) -> None:
@@ -118,6 +128,8 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
         return
     is_whole = m.flags & WHOLE != 0
     if m.flags & START:
+        if tube.seq > tube.seq_reserved:  # there was nobody to tell of the last changes
+            reserve_changes(n, tube)
         begin_telling(tube, follower, m.epoch, m.seq, is_whole)
         mark_changed(t, tube)
     elif m.epoch == tube.epoch and m.seq <= tube.seq:
