@@ -9,7 +9,7 @@ from tuque.core.task import FAR
 from tuque.server import tube_sync
 from tuque.sim.mutations import Flaw, Patch, everywhere
 from tuque.sim.plan import Op, Plan
-from tuque.tubes import adopting, homes, moves, ops, running
+from tuque.tubes import adopting, copying, homes, moves, ops, running
 from tuque.tubes.book import Tubes
 from tuque.tubes.copying import record_home
 from tuque.tubes.follower import Move
@@ -47,7 +47,14 @@ def disk_is_not_awaited() -> list[Patch]:
     def is_granted(n: Node, t: Tubes, tube: Tube) -> bool:
         return True
 
-    return everywhere(running.is_granted, is_granted) + everywhere(running.ask_sync, ask_sync)
+    def reserve_changes(n: Node, tube: Tube) -> None:  # else it brings the epoch to the disk
+        if n.records is not None:
+            tube.seq_reserved = tube.seq + copying.SEQ_RESERVE
+            record_home(n.records, tube)
+
+    patches = everywhere(copying.reserve_changes, reserve_changes)
+    patches += everywhere(running.is_granted, is_granted)
+    return patches + everywhere(running.ask_sync, ask_sync)
 
 
 def numbers_do_not_jump() -> list[Patch]:
