@@ -7,10 +7,10 @@ from stopped_seed import rules, stopped
 
 from tuque.core.queue import PAUSE_IN, PAUSE_OUT
 from tuque.core.task import READY
-from tuque.sim.cluster import Cluster
+from tuque.sim.cluster import SETUP_MS, Cluster
 from tuque.sim.home_flaws import three_homes
 from tuque.sim.machine import Machine
-from tuque.sim.plan import Plan
+from tuque.sim.plan import Op, Plan
 from tuque.sim.tube_disk import KeptTube, judge_disk, judge_tokens, tubes_on
 from tuque.sim.tube_facts import Line, State
 from tuque.sim.tube_homes import (
@@ -334,3 +334,16 @@ def test_a_node_without_a_journal_loses_what_a_disk_would_keep(
 
     machines = stopped(plan, 3, end).machines
     assert [m.has_lost_disk for m in machines] == [False, is_lost_now]
+
+
+def test_addjob_makes_a_plain_job_where_the_tube_could_not_be_made() -> None:
+    """T19.5: "CREATE and all changes are refused there": ADDJOB needs no tube."""
+    add = {"client": "p", "queue": "t0", "retry": 5, "ttl": 60, "repl": 1, "node": 0}
+    tube = {"tube": "t0", "type": "fifo", "node": 0}
+    plan = Plan(seed="plain", nodes=1, ops=[Op(0, "tube", tube), Op(200, "add", add)])
+    cluster = stopped(plan, SETUP_MS / 1000 + 2)
+    (job,), facts = cluster.history.adds.values(), cluster.tubing.facts[b"t0"]
+    for id, is_plain, found in ((b"D-0", False, ["tube-number"]), (job.id, True, [])):
+        cluster.history.findings.clear()
+        cluster.tubing.on_put(facts, facts.new_put(0, {}), "n0", id)
+        assert (facts.is_plain, rules(cluster)) == (is_plain, found)

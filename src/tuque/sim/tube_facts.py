@@ -101,6 +101,7 @@ class Facts:
         self.mass_us: dict[str, int] = {}  # when RELEASEALL, KICK, TRUNCATE was asked last
         self.lines: dict[tuple[bytes, int], Line] = {}  # by maker and the instant it was made
         self.loaded: set[tuple[bytes, int]] = set()  # as well: those that a disk brought back
+        self.is_plain = False  # it was never made, and there are jobs of that name
         self.created_us = 0  # when a client was told that it is there
         self.home = ""  # the node where clients found it last
         self.sync: int = args.get("sync", 1)

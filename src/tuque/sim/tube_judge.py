@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tuque.core.queue import PAUSE_OUT
-from tuque.core.task import READY, STATUS_NAMES, TAKEN
+from tuque.core.task import READY, STATUS_NAMES, TAKEN, Task
 from tuque.sim.history import OK, REFUSED
 from tuque.sim.tube_disk import (
     ident_of,
@@ -286,6 +286,11 @@ class Tubing:
             # Instants are whole ms (G8.2): the ms in which a node was asked counts from its begin.
             if not facts.capacity or waited_us < (put.timeout_ms - 1) * 995:
                 self.find("tube-full", f"{put.token!r} got nothing after {waited_us / 1e6:.3f} s")
+        elif isinstance(reply, bytes) and self.is_plain(node, facts.key, reply):
+            # No task: ADDJOB at a node that was read-only, and could not make the tube (T19.5).
+            put.outcome = REFUSED
+            facts.is_plain = facts.is_plain or not facts.created_us  # not to be made now (T2.3)
+            self.history.count("puts into a plain queue")
         else:
             put.outcome = OK
             self.history.count("tube puts told")
@@ -300,6 +305,15 @@ class Tubing:
                 self.tell(mirror, b"put", number, put.asked_us)
         if put.outcome == REFUSED and put.number >= 0:
             self.find("tube-full", f"{put.token!r} was refused and is task {put.number}: {reply}")
+
+    def is_plain(self, node: str, name: bytes, id: bytes) -> bool:
+        """Whether the node knows no tube of that name, and has the job in a plain queue."""
+        shell = next(m.shell for m in self.cluster.machines if m.name == node)
+        t = tubes_on(shell.n) if shell is not None else None
+        if shell is None or (t is not None and name in t.by_name):
+            return False
+        job = shell.n.jobs.get(id)
+        return job is not None and not isinstance(job, Task)
 
     def number_in(self, facts: Facts, reply: Any) -> int:
         """The number in an answer: a task, or a job id."""
@@ -464,7 +478,7 @@ class Tubing:
 
     def on_end(self) -> None:
         """Something was done, if somebody was there to do it."""
-        if not self.facts:
+        if all(facts.is_plain for facts in self.facts.values()):
             return
         self.history.count("seeds with tubes")
         for what in ("tube puts", "tube takes", "looks into tubes"):
