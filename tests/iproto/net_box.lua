@@ -12,8 +12,8 @@ local function check(is_right, what)
 end
 
 local uri = 'admin:sesame@127.0.0.1:' .. arg[1]
-local conn = net_box.connect(uri)
-check(conn:ping(), 'ping')
+local conn = net_box.connect(uri, {connect_timeout = 60}) -- a loaded machine is no fault
+check(conn:ping({timeout = 60}), 'ping: ' .. tostring(conn.error))
 check(conn.state == 'active', 'state ' .. conn.state)
 conn:call('queue.create_tube', {'box', 'utubettl', {if_not_exists = true}})
 
