@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import RFC_4122, UUID
 
 import pytest
 from iproto_raw import IprotoBox, Said, request
 
 from tuque.server.iproto_users import UsersError, read_users
+from tuque.server.state import uuid_of
 from tuque.wire.iproto import error_reply, ok_reply, secret_of
 
 USERS = """
@@ -29,12 +31,22 @@ def users(tmp_path: Path) -> Path:
 def test_greeting_and_ping(box: IprotoBox) -> None:
     """I1.1, I4.1"""
     one, two = box.conn(), box.conn()
-    assert one.greeting.startswith(b"Tarantool 2.6.0 (Binary) c0ffee00-c0ff-ee00-c0ff-ee00c0ffee00")
+    assert one.greeting.startswith(b"Tarantool 2.6.0 (Binary) c0ffee00-c0ff-4e00-80ff-ee00c0ffee00")
     assert one.greeting[:64] == two.greeting[:64]
     assert one.salt != two.salt and len(one.salt) == 32
     assert one.hear(one.ask(64)) == Said(1, 0, None)
     one.send(bytes.fromhex("ce00000005820040 0103"))
     assert one.receive() == ok_reply(3)
+
+
+@pytest.mark.parametrize("digit", "0123456789abcdef")
+def test_every_node_has_a_uuid_that_net_box_takes(digit: str) -> None:
+    """I1.1: two digits say that it is of version 4; with e or f as digit 17 it would be none."""
+    node_id = "ab" * 8 + digit + "ab" * 7 + "cd" * 4 + "e"
+    uuid = UUID(uuid_of(node_id.encode()).decode())
+    assert (uuid.version, uuid.variant) == (4, RFC_4122)
+    same = [one == other for one, other in zip(uuid.hex, node_id, strict=False)]
+    assert same.count(False) <= 2
 
 
 def test_a_pipeline_is_one_write(box: IprotoBox) -> None:

@@ -257,8 +257,10 @@ def apply_settings(s: Server) -> None:
 
 
 def uuid_of(node_id: bytes) -> bytes:
-    """The node's id as the text of a UUID: its first 32 digits."""
-    return b"-".join([node_id[:8], node_id[8:12], node_id[12:16], node_id[16:20], node_id[20:32]])
+    """The node's id as the text of a UUID of version 4 (I1.1): its first 32 digits, but for two."""
+    kind = b"89ab"[int(node_id[16:17], 16) & 3 :][:1]
+    third, fourth = b"4" + node_id[13:16], kind + node_id[17:20]
+    return b"-".join([node_id[:8], node_id[8:12], third, fourth, node_id[20:32]])
 
 
 def job_of(s: Server, id: bytes) -> Job | None:
