@@ -108,9 +108,9 @@ def test_two_nodes_with_one_id() -> None:
 
 
 def test_a_node_from_an_old_disk_is_no_twin_of_its_dead_life() -> None:
-    """K1.3 "They are alive at once when a heartbeat of one comes after the other was refused; a
+    """K1.3 They are alive at once when a heartbeat of one comes after the other was refused; a
     link that is only still there may be one whose end died, as a node restored from an old disk
-    counts from where that disk was"."""
+    counts from where that disk was."""
     party = met(2)
     party.guests[1].is_up = False  # and nobody is told: its end of the link was lost on the way
     restored = Guest(1, party.now_ms)
