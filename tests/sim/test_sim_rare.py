@@ -87,7 +87,7 @@ def test_messages_that_meet_something_are_noted() -> None:
     n.pauses[b"q"] = Pausing(3, 20, False)
     n.failed[b"x"] = (1, 2)
     for message in (
-        Pause(b"q", 0, 30), Queued(b"x", 0), GotJob([b"y"]),
+        Pause(b"q", 0, 30), Pause(b"q", 0, 40), Queued(b"x", 0), GotJob([b"y"]),
         Pause(b"q", 0, 10), SetAck(b"x", 1, 5), GotJob([b"x"]),
     ):  # fmt: skip
         look_at_message(shell, message)
