@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ BODY = b"x" * 100
 QUEUES = 8  # of the load generator, q0 to q7
 TYPES = ("fifo", "fifottl")
 SHAPES = ((1, 64), (16, 16))  # connections, and how many jobs each has in flight
+SLICE_S = 0.5  # the longest
 WATCH_S = 5.0
 
 
@@ -29,26 +31,36 @@ def bench_tubes(run: Run) -> None:
 
 
 def cycles(run: Run) -> None:
-    """Add, take and acknowledge: a plain queue, and the types of tubes in its place."""
-    nodes = {"queue": servers.tuque()}
-    for kind in TYPES:
-        nodes[kind] = servers.tuque()
-        line = load.Line(nodes[kind].port)
-        for i in range(QUEUES):
-            line.call("TUBE", "CREATE", f"q{i}", kind)
-        line.close()
+    """Add, take and acknowledge: a plain queue, and the types of tubes in its place.
+
+    A node is faster or slower by a tenth with where its memory happens to lie, and a machine from
+    one second to the next: the nodes are new in every round, and a round is short slices in turn.
+    """
     for conns, depth in SHAPES:
-
-        def rate(kind: str, c: int = conns, d: int = depth) -> float:
-            return load.cycle(run.program, "disque-fast", nodes[kind].port, c, d, run.seconds)
-
-        found = run.rounds_of({kind: partial(rate, kind) for kind in nodes})
+        found: dict[str, list[float]] = {kind: [] for kind in ("queue", *TYPES)}
+        slice_s = min(SLICE_S, run.seconds)
+        for _ in range(run.rounds):
+            with ExitStack() as stack:
+                ports = {kind: stack.enter_context(node_of(kind)).port for kind in found}
+                for _ in range(round(run.seconds / slice_s)):
+                    for kind, port in ports.items():
+                        rate = load.cycle(run.program, "disque-fast", port, conns, depth, slice_s)
+                        found[kind].append(rate)
         for kind in TYPES:
             ratio = run.ratio(found[kind], found["queue"])
             detail = f"{middle(found[kind])} : {middle(found['queue'])}"
             run.note(f"cycle {conns} x {depth}, {kind} / queue", ratio, "x", 0.8, True, detail)
-    for node in nodes.values():
-        node.close()
+
+
+def node_of(kind: str) -> servers.Broker:
+    """A new node on which the queues of the load generator are of that kind."""
+    node = servers.tuque()
+    if kind in TYPES:
+        line = load.Line(node.port)
+        for i in range(QUEUES):
+            line.call("TUBE", "CREATE", f"q{i}", kind)
+        line.close()
+    return node
 
 
 def sub_queues(run: Run) -> None:

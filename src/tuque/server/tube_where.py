@@ -136,15 +136,23 @@ def check_tasks(s: Server, args: list[bytes], first: i64) -> None:
     t = tubes_of(n)
     if len(t.by_name) == 0:
         return
-    for id in args[first:]:
-        tube = tube_of_id(n, t, id)
-        if tube is not None:
-            needs_home(n, t, tube)
+    seen = b""  # mostly they are all of one tube
+    i = first
+    while i < len(args):
+        task = task_of_id(n, t, args[i])
+        if task is not None and task.queue is not seen:
+            seen = task.queue
+            tube = t.by_name.get(seen)
+            if tube is not None:
+                needs_home(n, t, tube)
+        i += 1
 
 
-def tube_of_id(n: Node, t: Tubes, id: bytes) -> Tube | None:
-    """The tube that has a task under that job id, here or as a copy."""
+def task_of_id(n: Node, t: Tubes, id: bytes) -> Task | None:
+    """The task under that job id, here or as a copy."""
     job = n.jobs.get(id)
     if job is None:
-        job = t.copies_by_id.get(id)
-    return t.by_name.get(job.queue) if isinstance(job, Task) else None
+        if len(t.copies_by_id) == 0:
+            return None
+        return t.copies_by_id.get(id)
+    return job if isinstance(job, Task) else None

@@ -98,7 +98,7 @@ def ends_are_not_told() -> list[Patch]:
     """The journal does not hear of acks."""
     sound = states.end
 
-    def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: int, event: bytes) -> None:
+    def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: int, event: int) -> None:
         records = n.records
         n.records = None
         sound(n, t, tube, task, cause, event)

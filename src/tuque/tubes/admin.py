@@ -11,6 +11,7 @@ from tuque.core.peers import count_of
 from tuque.core.procedures import get_queue
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
 from tuque.core.task_records import tell_grant, tell_tube_cfg, tell_tube_drop
+from tuque.tubes import notices
 from tuque.tubes.book import Dropped, Tubes
 from tuque.tubes.catalog import announce, announce_gone, bury_tube, record_gone
 from tuque.tubes.copying import record_home
@@ -167,7 +168,7 @@ def clear(n: Node, t: Tubes, tube: Tube) -> i64:
         tube.calls.truncated += 1
         if n.events is not None:
             n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
-        end(n, t, tube, task, ledger.ADMIN_DELETED, b"truncate")
+        end(n, t, tube, task, ledger.ADMIN_DELETED, notices.TRUNCATE)
         count += 1
     return count
 

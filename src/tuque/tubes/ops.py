@@ -25,6 +25,7 @@ from tuque.core.task import (
     Task,
     whole_s,
 )
+from tuque.tubes import notices
 from tuque.tubes.book import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.errors import LUA, NO_TOUCH, PAUSED, TubeError, not_found, not_taken
 from tuque.tubes.follower import RUNNING
@@ -183,7 +184,7 @@ def touch(
     task.retry_s = whole_s(task.ttr_ms)
     arm(n, t, task, task.qtime_ms + increment_ms)
     record(n, tube, task)
-    tell(n, t, tube, task, b"touch")
+    tell(n, t, tube, task, notices.TOUCH)
     return task
 
 
@@ -209,7 +210,7 @@ def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     tube.calls.done += 1
     if n.events is not None:
         n.events.acked(n.now_ms, task)
-    end(n, t, tube, task, ledger.GC_ACKED, b"ack")
+    end(n, t, tube, task, ledger.GC_ACKED, notices.ACK)
 
 
 def release(
@@ -234,9 +235,9 @@ def give_up(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
         change(n, t, tube, task, DELAYED)
         arm(n, t, task, n.now_ms + delay_ms)
         record(n, tube, task)
-        tell(n, t, tube, task, b"release")
+        tell(n, t, tube, task, notices.RELEASE)
     else:
-        make_ready(n, t, tube, task, b"release")
+        make_ready(n, t, tube, task, notices.RELEASE)
     if n.events is not None:
         n.events.nacked(n.now_ms, task)
 
@@ -259,7 +260,7 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
     arm(n, t, task, 0)
     tube.calls.bury += 1
     record(n, tube, task)
-    tell(n, t, tube, task, b"bury")
+    tell(n, t, tube, task, notices.BURY)
     return task
 
 
@@ -283,7 +284,7 @@ def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
 def unbury(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     """A buried task is READY again."""
     tube.calls.kick += 1
-    make_ready(n, t, tube, task, b"kick")
+    make_ready(n, t, tube, task, notices.KICK)
 
 
 def delete(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
@@ -300,7 +301,7 @@ def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     tube.calls.done += 1
     if n.events is not None:
         n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
-    end(n, t, tube, task, ledger.ADMIN_DELETED, b"delete")
+    end(n, t, tube, task, ledger.ADMIN_DELETED, notices.DELETE)
 
 
 def may_finish(t: Tubes, task: Task, client: i64) -> bool:
@@ -325,7 +326,7 @@ def work_on(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         arm(n, t, task, at_ms)
         record(n, tube, task)
     tube.calls.touch += 1
-    tell(n, t, tube, task, b"touch")
+    tell(n, t, tube, task, notices.TOUCH)
 
 
 def session_of_task(t: Tubes, task: Task) -> Session | None:

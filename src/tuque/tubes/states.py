@@ -30,6 +30,7 @@ from tuque.core.task import (
     whole_s,
 )
 from tuque.core.task_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
+from tuque.tubes import notices
 from tuque.tubes.book import Tubes
 from tuque.tubes.copying import trace
 from tuque.tubes.options import PRI_DEFAULT, Change, PutDone, PutSpec, Told
@@ -111,12 +112,13 @@ def arm(n: Node, t: Tubes, task: Task, at_ms: i64) -> None:
     n.wheel.set(task, at_ms, n.now_ms)
 
 
-def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: bytes) -> None:
+def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
     """Notice of a change for pollers, subscribers and the tube's callback (T12)."""
     status = i64(task.status)
     t.bytes_used += tube.note(event, task.number, status, n.now_ms)
     if tube.subscribers > 0 or len(tube.on_task_change) > 0:
-        change = Change(tube.change_seq - 1, event, task.number, status, n.now_ms)
+        seq = tube.change_seq - 1
+        change = Change(seq, notices.EVENTS[event], task.number, status, n.now_ms)
         t.told.append(Told(tube.name, change, task))
 
 
@@ -131,7 +133,7 @@ def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
         trace(n, tube, task.number, False)
 
 
-def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: bytes) -> None:
+def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> None:
     """The task is over: it leaves all tables; what histories hear of it is the caller's."""
     let_go(n, t, tube, task)
     drop_task(n, task, cause)
@@ -160,7 +162,7 @@ def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     n.job_bytes -= TASK_BYTES
 
 
-def make_ready(n: Node, t: Tubes, tube: Tube, task: Task, event: bytes) -> None:
+def make_ready(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
     """The task goes back among those that may be taken, to its old place (T4.3)."""
     change(n, t, tube, task, READY)
     arm(n, t, task, 0)
@@ -176,7 +178,7 @@ def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     calls.done += 1
     if n.events is not None:
         n.events.expired(n.now_ms, task)
-    end(n, t, tube, task, ledger.EXPIRED, b"ttl")
+    end(n, t, tube, task, ledger.EXPIRED, notices.TTL)
 
 
 def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
@@ -187,12 +189,12 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
             tube.calls.ttr += 1  # T6.3
             task.deliveries += 1
             n.requeues += 1
-            make_ready(n, t, tube, task, b"ttr")
+            make_ready(n, t, tube, task, notices.TTR)
             if n.events is not None:
                 n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
         else:
             tube.calls.delay += 1  # T6.4
-            make_ready(n, t, tube, task, b"delay")
+            make_ready(n, t, tube, task, notices.DELAY)
     if (task.status == READY or task.status == BURIED) and task.dead_ms <= now_ms:
         expire(n, t, tube, task)
     elif task.status != DONE:
@@ -226,7 +228,7 @@ def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64)
     tube.jobs_out += 1
     tube.atime_ms = now_ms
     record(n, tube, task, t.in_replicaset)  # else lost in a crash it is only taken again
-    tell(n, t, tube, task, b"take")
+    tell(n, t, tube, task, notices.TAKE)
     if n.events is not None:
         n.events.delivered(now_ms, task, client)
 
@@ -261,7 +263,7 @@ def give_back(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
     tube.calls.release += 1
     n.requeues += 1
     task.deliveries += 1
-    make_ready(n, t, tube, task, b"release")
+    make_ready(n, t, tube, task, notices.RELEASE)
     if n.events is not None:
         n.events.requeued(n.now_ms, task, REQUEUE_COMMAND)
 
@@ -309,7 +311,7 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
     if n.events is not None:
         n.events.added(now_ms, task)
     record_new(n, tube, task)
-    tell(n, t, tube, task, b"put")
+    tell(n, t, tube, task, notices.PUT)
     return task
 
 

@@ -21,7 +21,7 @@ from tuque.tubes.options import CHANGES_MAX, Change, Putter
 from tuque.tubes.order import BURIED_BIT, Order
 
 TUBE_BYTES: Final = 4000
-CHANGE_BYTES: Final = 35
+CHANGE_BYTES: Final = 18
 TRAIL_BYTES: Final = 40  # a change that followers may still have to be told of
 
 
@@ -145,12 +145,12 @@ class Tube(Queue):
         """Whether a put must wait, or is refused (T7)."""
         return self.driver.has_room_limit and self.capacity > 0 and len(self.tasks) >= self.capacity
 
-    def note(self, event: bytes, number: i64, status: i64, now_ms: i64) -> i64:
+    def note(self, event: i64, number: i64, status: i64, now_ms: i64) -> i64:
         """Keep a notice of a change among the last ones (T12); how many more bytes that takes."""
         self.change_seq += 1
         sheet = self.sheet
         sheet.add(event, number, status, now_ms)
-        if len(sheet.events) < SHEET_CHANGES:
+        if sheet.count < SHEET_CHANGES:
             return CHANGE_BYTES
         self.sheets.append(sheet)
         self.sheet = Sheet()
@@ -164,7 +164,7 @@ class Tube(Queue):
         found: list[Change] = []
         seq = self.change_seq - self.notices()
         for sheet in [*self.sheets, self.sheet]:
-            size: i64 = len(sheet.events)
+            size = sheet.count
             if first < seq + size and len(found) < most:
                 sheet.read(seq, first, most, found)
             seq += size
@@ -173,8 +173,7 @@ class Tube(Queue):
     def notices(self) -> i64:
         """How many are kept: the last `CHANGES_MAX`, and some more."""
         count: i64 = len(self.sheets)
-        last: i64 = len(self.sheet.events)
-        return count * SHEET_CHANGES + last
+        return count * SHEET_CHANGES + self.sheet.count
 
     # jobs that are no tasks
 
