@@ -59,12 +59,13 @@ def test_who_asks_elsewhere_is_sent_to_the_home(tube: Door, line: str) -> None:
 )
 def test_jobs_that_are_copies_are_the_homes(tube: Door, verb: str) -> None:
     """T17.3 of a task that this node has a copy of; nothing is done to the jobs beside it."""
-    plain = tube.value("ADDJOB q y 0")
     (id,) = tubes_of(tube.n).by_name[b"t"].tasks.values()
+    tube("TUBE CREATE here fifottl")
+    stay = [tube.value(f"ADDJOB {queue} y 0") for queue in ("q", "here", "here")]
     move_away(tube)
-    words = [id.id] if verb in ("WORKING", "SHOW") else [plain, id.id]
+    words = [id.id] if verb in ("WORKING", "SHOW") else [*stay, id.id]
     assert tube(verb, *words) == THERE
-    assert plain in tube.n.jobs
+    assert all(job in tube.n.jobs for job in stay)
 
 
 def test_some_words_answer_everywhere(tube: Door) -> None:
