@@ -229,6 +229,32 @@ def test_a_disk_that_is_never_awaited_excuses_after_a_power_cut_only(
 
 
 @pytest.mark.parametrize(
+    ("policy", "is_cut", "knows", "excuse", "found"),
+    [
+        ("no", True, False, "T20.3", []),
+        ("no", True, True, "", []),  # it was told, and runs all the same: its own starts only
+        ("no", False, False, "", ["tube-twice"]),
+        ("everysec", True, False, "", ["tube-twice"]),
+    ],
+)
+def test_who_gets_a_tube_of_a_home_that_forgot_an_epoch_is_excused_with_it(
+    policy: str, excuse: str, found: list[str], *, is_cut: bool, knows: bool
+) -> None:
+    """T20.3: "With `appendfsync no` the disk is never waited for"; epochs may come again."""
+    cluster = stopped(three_homes(1), 10)
+    m, mirror = at_home(cluster)
+    line = mirror.line
+    assert m.shell is not None and cluster.machines[1].shell is not None
+    m.settings.policy, m.had_power_cut = policy, is_cut
+    t = tubes_on(cluster.machines[1].shell.n)
+    assert t is not None
+    t.by_name[b"t0"].epoch += int(knows)
+    line.state, line.epoch = None, 2
+    judge_start(cluster, m, m.shell, mirror)
+    assert (line.excuse, rules(cluster)) == (excuse, found)
+
+
+@pytest.mark.parametrize(
     ("epoch", "excuse", "doubled"),
     [(1, "", []), (2, "", ["doubled takes"]), (2, "T21.1", ["doubled takes T21.1"])],
 )

@@ -193,9 +193,9 @@ def test_an_older_home_runs_when_nobody_can_tell_of_the_newest() -> None:
         assert [m.shell is not None for m in machines] == [True, False, True]
         (line,) = facts.lines.values()
         seen.append(line.excuse == "T19.4")
-        seen.append(is_unknown(cluster, machines[0], facts, line))
+        seen.append(is_unknown(cluster, machines[0]))
         machines[2].has_lost_disk = False
-        seen.append(is_unknown(cluster, machines[0], facts, line))
+        seen.append(is_unknown(cluster, machines[0]))
 
     outcome = run_plan(forgotten(2), tweak=lambda c: c.world.at(22_000_000, lambda: look(c)))
     assert outcome.findings == []
@@ -259,9 +259,9 @@ def test_an_epoch_that_no_disk_knows_is_given_again() -> None:
         (line,) = facts.lines.values()
         assert (line.homes, line.epoch) == ({1: "n1", 2: "n0"}, 2)
         seen.append(line.excuse == "T19.4")
-        seen.append(is_unknown(cluster, machines[2], facts, line))
+        seen.append(is_unknown(cluster, machines[2]))
         machines[0].has_lost_disk = False
-        seen.append(is_unknown(cluster, machines[2], facts, line))
+        seen.append(is_unknown(cluster, machines[2]))
 
     outcome = run_plan(given_again(1), tweak=lambda c: c.world.at(60_000_000, lambda: look(c)))
     assert outcome.findings == []

@@ -117,8 +117,8 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
     others = int(shell.n.others) & ~int(shell.n.forgotten)
     if is_move and was_forced and others.bit_count() == 1:
         line.excuse = "T21.1"
-    if (is_again or mirror.epoch < line.epoch) and is_unknown(cluster, m, facts, line):
-        line.excuse = "T19.4"
+    if is_again or mirror.epoch < line.epoch:
+        line.excuse = line.excuse or excuse_of_start(cluster, m, facts, line)
     judge_epoch(cluster, m, facts, line, mirror.epoch)
     judge_alone(cluster, m, facts, line)
     line.is_lost = False
@@ -152,23 +152,31 @@ def end_force(facts: Facts, name: str, now_us: int) -> None:
     }
 
 
-def is_unknown(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> bool:
+def excuse_of_start(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> str:
+    """The rule by which m may run an epoch that is over, and give away those after it; "": none."""
+    if is_told(cluster, m, facts, line):
+        return ""
+    if m.settings.policy == "no" and m.had_power_cut:
+        return "T20.3"  # the next home that it knew of is forgotten
+    return "T19.4" if is_unknown(cluster, m) else ""
+
+
+def is_told(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> bool:
+    """Whether a node told m of the newest epoch, and did not hear of it from m."""
+    own = facts_told(m, facts)
+    known = [facts_told(other, facts) for other in cluster.machines if has_told(m, other)]
+    return any(told[0] >= line.epoch and told != own for told in known)
+
+
+def is_unknown(cluster: Cluster, m: Machine) -> bool:
     """Whether m could not hear of the newest epoch: too many it heard lost their disks (T19.4).
 
     Half of all nodes have told it what they know, and of these too few know all that they ever
     knew, m among them.
     """
-    knowing = told = 1
-    own = facts_told(m, facts)
-    for other in cluster.machines:
-        if other.shell is None or other is m or not has_told(m, other):
-            continue
-        known = facts_told(other, facts)
-        if known[0] >= line.epoch and known != own:  # else it knows it from m
-            return False
-        told += 1
-        knowing += not other.has_lost_disk
-    return knowing * 2 < len(cluster.machines) <= told * 2
+    others = [other for other in cluster.machines if has_told(m, other)]
+    knowing = 1 + sum(not other.has_lost_disk for other in others)
+    return knowing * 2 < len(cluster.machines) <= 2 * (1 + len(others))
 
 
 def facts_told(m: Machine, facts: Facts) -> tuple[int, bytes]:
@@ -180,8 +188,10 @@ def facts_told(m: Machine, facts: Facts) -> tuple[int, bytes]:
 
 def has_told(m: Machine, other: Machine) -> bool:
     """Whether the other node has told m what it knows, on a link that there is (T17.2)."""
-    t = tubes_on(m.shell.n) if m.shell is not None else None
-    slot = m.shell.n.slot_of.get(other.node_id) if m.shell is not None else None
+    if m.shell is None or other.shell is None or other is m:
+        return False
+    t = tubes_on(m.shell.n)
+    slot = m.shell.n.slot_of.get(other.node_id)
     return t is not None and slot is not None and bool(int(t.heard) >> slot & 1)
 
 
