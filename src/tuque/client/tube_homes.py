@@ -10,7 +10,7 @@ import msgspec
 from tuque.client.api import Reply, Text, to_bytes, to_text
 from tuque.client.calls import Call, pairs
 
-MOVE_S = 30.0  # a move is answered when it is over: what is on the way is copied first
+MOVE_S = 120.0  # a move is answered when it is over; the node gives up by itself
 
 
 class TubeCopy(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from tuque.console.cluster_view import ANSWER_S, ask, known_nodes
 from tuque.console.format import printable
 from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
 
-MOVE_S: Final = 60.0  # a move is answered when it is over
+MOVE_S: Final = 600.0  # a move is answered when it is over; the node gives up by itself
 HOPS: Final = 3  # a tube may move while it is looked for
 NO_ANSWER: Final = b"no answer"  # in the place of the state: the home is not there
 

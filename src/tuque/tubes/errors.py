@@ -60,7 +60,7 @@ NO_HOME_THERE: Final = (
 )
 MOVING: Final = b"the home of tube '%s' is moving already"
 MOVE_BROKEN: Final = b"the link to the new home broke: tube '%s' stays"
-MOVE_SLOW: Final = b"the new home did not get all of tube '%s' within 10 s: it stays"
+MOVE_SLOW: Final = b"the new home did not get all of tube '%s' within %d s: it stays"
 MOVE_UNSURE: Final = b"tube '%s' was given to its new home, which has not answered yet"
 MOVE_ENDED: Final = b"the home of tube '%s' was made another one meanwhile"
 HOME_ALIVE: Final = b"the home of tube '%s' can be reached: TUBE HOME there moves it"

@@ -80,12 +80,15 @@ class Shift:
 class Move:
     """A planned switchover that is going on (T20)."""
 
-    def __init__(self, slot: i64, node_id: bytes, client: i64, serial: i64, until_ms: i64) -> None:
+    def __init__(
+        self, slot: i64, node_id: bytes, client: i64, serial: i64, now_ms: i64, limit_ms: i64
+    ) -> None:
         self.slot = slot
         self.node_id = node_id
         self.client = client  # < 0: nobody waits for the answer
         self.serial = serial
-        self.until_ms = until_ms
+        self.limit_ms = limit_ms  # it may take so long
+        self.until_ms = now_ms + limit_ms
         self.asked_seq: i64 = -1  # the change that the new home must have on its disk
         self.on_disk_seq: i64 = -1  # the change that it has there
         self.is_given = False  # the epoch is recorded: it cannot be taken back

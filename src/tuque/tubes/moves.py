@@ -50,6 +50,7 @@ from tuque.tubes.states import RESERVE, record_tube, reserve_tokens
 from tuque.tubes.tube import Tube
 
 MOVE_MS: Final = 10_000  # a switchover that takes longer is given up (T20.2)
+TASKS_A_MS: Final = 100  # and may take one ms more for each so many tasks
 NUMBER_GAP: Final = 1_000_000  # numbers that a lost home may have given (T21.3)
 TOKEN_GAP: Final = 1 << 20
 
@@ -84,7 +85,9 @@ def may_be_home(n: Node, t: Tubes, tube: Tube, slot: i64) -> bool:
 def begin_move(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i64) -> None:
     """[T20] The tube is ENDING; the new home is to get the rest (T20.2)."""
     node_id = n.peers[slot].node_id
-    tube.move = Move(slot, node_id, client, serial, n.now_ms + MOVE_MS)
+    count: i64 = len(tube.tasks) + len(tube.copies)
+    limit_ms = MOVE_MS + count // TASKS_A_MS
+    tube.move = Move(slot, node_id, client, serial, n.now_ms, limit_ms)
     if tube.state == RUNNING:
         stop(n, t, tube)
     turn_back(t, tube)
@@ -104,7 +107,7 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     if not peer.is_linked or not may_be_home(n, t, tube, move.slot):
         give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
     elif move.until_ms <= n.now_ms:
-        give_up(n, t, tube, move, MOVE_SLOW % tube.name)
+        give_up(n, t, tube, move, MOVE_SLOW % (tube.name, move.limit_ms // 1000))
     elif n.now_ms > t.lease_ms:
         give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
     elif tube.is_temporary or move.on_disk_seq == tube.seq:
