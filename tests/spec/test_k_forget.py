@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from cluster_lab import Lab
 from test_k_repair import believed, copies, settle
 
 from tuque.core.ackgc import on_ackjob
+from tuque.core.deliver import set_pause
 from tuque.core.job import ACTIVE, IN_TRANSIT, QUEUED
+from tuque.core.queue import PAUSE_IN
+from tuque.core.repair import repair_left
 
 
 def test_a_forgotten_node_leaves_all_sets() -> None:
@@ -26,6 +30,36 @@ def test_a_forgotten_node_leaves_all_sets() -> None:
     for id in kept:
         assert copies(lab, id) == [0, 1, 2]
         assert all(believed(lab, i, id) == [0, 1, 2] for i in (0, 1, 2))
+
+
+@pytest.mark.parametrize("why", ["took none", "added it for others"])
+def test_holders_by_belief_are_asked_when_one_is_forgotten(why: str) -> None:
+    """K5.2 Holders are asked so too when one of them is forgotten (K6.2) or has left (K7.5): a node
+    that took no copy (R2.4), or added the job for others (R6.1), may stand among them."""
+    lab = Lab(4)
+    if why == "took none":
+        for i in (1, 2):
+            set_pause(lab.nodes[i], b"q", PAUSE_IN)
+        ids = [lab.add(0, replicate=2) for _ in range(20)]
+        lab.pass_ms(5_000)
+        id = next(id for id in ids if len(believed(lab, 3, id)) > 2)
+        for i in (1, 2):
+            set_pause(lab.nodes[i], b"q", 0)
+    else:
+        lab.leave(0)
+        id = lab.add(0, replicate=2)
+        lab.leave(0, False)
+    *_, gone = had = copies(lab, id)
+    assert len(had) == 2 < len(believed(lab, gone, id))
+    lab.isolate(gone)
+    stay = [i for i in range(4) if i != gone]
+    for i in stay:
+        lab.forget(i, gone)
+    settle(lab)
+    have = [i for i in copies(lab, id) if i != gone]
+    assert len(have) == 2
+    assert all(believed(lab, i, id) == have for i in have)
+    assert sum(repair_left(lab.nodes[i]) for i in stay) == 0
 
 
 def test_custody_given_to_a_forgotten_node_stays_there() -> None:

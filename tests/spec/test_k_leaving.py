@@ -108,6 +108,26 @@ def test_only_what_was_asked_counts() -> None:
     assert copies(small, id) == [0, 1, 2]
 
 
+def test_holders_by_belief_are_asked_when_one_has_left() -> None:
+    """K7.5 LEFT: its sender is no holder any more of these jobs, which are repaired if copies are
+    missing (K5.3) and collected without it if they are acked.
+
+    K5.2 Holders are asked so too when one of them is forgotten (K6.2) or has left (K7.5): a node
+    that took no copy (R2.4), or added the job for others (R6.1), may stand among them."""
+    lab = Lab(4)
+    lab.leave(0)
+    id = lab.add(0, replicate=3)
+    assert copies(lab, id) == [1, 2, 3]
+    assert all(believed(lab, i, id) == [0, 1, 2, 3] for i in (1, 2, 3))
+    lab.cut(0, 2)
+    lab.leave(0, False)
+    lab.nodes[2].peers[lab.slot(2, 0)].is_leaving = True  # the cut kept it from hearing that
+    drain(lab, 2)
+    lab.pass_ms(5_000)
+    assert copies(lab, id) == [0, 1, 3]
+    assert all(believed(lab, i, id) == [0, 1, 3] for i in (0, 1, 3))
+
+
 def test_a_delay_goes_on_elsewhere() -> None:
     """K7.2 Then its first delay, if it still runs, goes on at one of them (R8), HOLDERS with the
     nodes that have it and LEFT go to all holders, and it is unregistered with cause moved."""

@@ -34,7 +34,7 @@ from tuque.core.msgs import Enqueue, Holders, Left
 from tuque.core.node import Node
 from tuque.core.peers import count_of, introduce, say, slots_of
 from tuque.core.procedures import dequeue, unregister
-from tuque.core.repair import begin_walk, lose_copy
+from tuque.core.repair import ask_others, begin_walk, lose_copy
 from tuque.core.task import Task
 from tuque.core.transfer import may_move, send_jobs, settle
 
@@ -93,6 +93,8 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
             on_offer_left(n, slot, job)
         elif job.state != WAIT_REPL:
             part(n, job, job.holders, 0)  # K7.5
+            if n.peers[slot].is_leaving:
+                ask_others(n, job)  # K5.2: it counted those that stay, as far as it knew them
 
 
 # ---- giving away

@@ -133,9 +133,17 @@ def visit(n: Node, walk: Walk, job: Job) -> None:
     if walk.kind == DOUBT:
         ask(n, walk.slot, job.id, False)
         examine(n, job)
-    elif walk.kind != FORGET:
-        for other in slots_of(job.holders):
-            ask(n, other, job.id, False)  # K5.2
+    else:
+        ask_others(n, job)
+
+
+def ask_others(n: Node, job: Job) -> None:
+    """[K5, K6, K7] A copy is gone: who is believed to have another one is asked for it (K5.2).
+
+    A node that took none (R2.4), or added the job for others (R6.1), may stand in the set.
+    """
+    for other in slots_of(job.holders & ~n.forgotten):
+        ask(n, other, job.id, False)  # K5.2
 
 
 def leave_acked(n: Node, job: Job, bits: i64) -> None:
