@@ -152,6 +152,23 @@ def test_a_job_that_its_node_gave_to_others_is_not_looked_for_on_its_disk() -> N
         assert rules(cluster) == found
 
 
+def test_a_copy_that_came_again_is_younger_than_its_job() -> None:
+    """Under `everysec` "at most the last second" is lost; a copy that a repair made later than
+    the ADDJOB was answered may be in it."""
+    plan = Plan(seed="again", nodes=2, chaos_ms=4_000, policy="everysec", faults=["power"])
+    plan.ops = [Op(200, "add", ADD), Op(400, "add", ADD)]
+    cluster = stopped(order(plan), SETUP_MS / 1000 + 3)
+    first, second = cluster.history.adds.values()
+    m = cluster.machines[0]
+    assert m.shell is not None
+    first.lost_by.add(m.name)  # it went with an earlier life, soon after its answer
+    for add, found in ((first, []), (second, ["window"])):
+        assert add.outcome == OK
+        cluster.watcher.lose_copy(m, m.shell, add, m.shell.n.jobs[add.id], "disk")
+        assert rules(cluster) == found
+    assert second.lost_by == {m.name}
+
+
 def test_a_job_was_not_given_away_by_a_node_that_ends_before_its_answer_is_heard() -> None:
     """What the node had when it gave its answer counts, not what it has when that arrives."""
     plan = Plan(seed="late answer", nodes=2, chaos_ms=3_000, policy="always", delay_us=50_000)

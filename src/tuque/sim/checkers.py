@@ -185,6 +185,8 @@ class Watcher:
             add.losses = 0
         add.losses += 1
         self.history.count("copies lost")
+        came_again = machine.name in add.lost_by
+        add.lost_by.add(machine.name)
         if back != "disk" or machine.had_disk_fault or machine.clock.jumps:
             return
         is_origin = add.node == machine.name and add.outcome == OK and job.state != WAIT_REPL
@@ -194,6 +196,8 @@ class Watcher:
             return  # it was added to others, and came here later: perhaps a moment ago (F2)
         if machine.disk_since_us > add.done_us:
             return  # that disk is gone, and another node gave it again
+        if came_again:
+            return  # it was judged when it was lost first; a repair made this copy since (K5.3)
         if job.retry_s == 0 and (job.holders != 1 or job.id in shell.n.custody):
             return  # it went to another node, and is back since a moment ago
         journal = shell.journal

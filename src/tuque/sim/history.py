@@ -65,6 +65,7 @@ class Add:
         # what the checkers see from above
         self.losses = 0  # copies lost with a node's memory since there were enough
         self.losses_ever = 0
+        self.lost_by: set[str] = set()  # nodes whose memory went with a copy that no disk had
         self.excuse = ""  # why it may be lost
         self.ack_excuse = ""  # why its ack may be lost
         self.is_lost = False  # the connection broke before the answer
