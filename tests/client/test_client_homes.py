@@ -323,5 +323,7 @@ def test_words_and_results_of_homes() -> None:
     loss = [b"home", b"ab", b"epoch", 3, b"copy", b"incomplete", b"changes-missing", 4]
     loss += [b"last-heard-ms", 5, b"next-id", 6]
     assert tube_homes.take_over("t", "ab").read(loss) == TubeLoss("ab", 3, False, 4, 5, 6)
+    loss += [b"stopped", b"no"]
+    assert tube_homes.take_over("t", "ab").read(loss).stopped == "no"
     assert tubes.create("t", "fifo", sync=2).args[-2:] == ("SYNC", 2)
     assert issubclass(TubeHome, ReplyError)

@@ -81,8 +81,8 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (
         types.tube_drivers(),
         "DRIVERS",
-        [[b"lifo", b"loaded", b"m:Lifo", 2]],
-        [types.TubeDriver("lifo", "loaded", "m:Lifo", 2)],
+        [[b"lifo", b"loaded", b"m:Lifo", 2, [[b"t", b"no"]], b""]],
+        [types.TubeDriver("lifo", "loaded", "m:Lifo", 2, {"t": "no"}, "")],
     ),
     (types.register_tube_driver("lifo"), "REGISTERDRIVER lifo", b"OK", None),
     (tubes.tube_list(), "LIST", [b"a"], ["a"]),

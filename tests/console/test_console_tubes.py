@@ -11,6 +11,7 @@ from real_cluster import RealCluster
 
 from tuque.console.link import Link, Target, encode
 from tuque.console.programs import free_port
+from tuque.console.tubes_cmd import COLUMNS, WAITING, table
 
 
 def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
@@ -44,6 +45,16 @@ def test_names_that_a_terminal_would_obey(port: int, tuque: Run) -> None:
     assert row["name"] == "!a\n\x1b[2J\\xff \u00e9"
     assert link.call([b"TUBE", b"DROP", name]) == "OK"
     link.close()
+
+
+def test_a_tube_that_gives_out_no_task() -> None:
+    """T15.4: the table says why."""
+    row: dict[str, object] = dict.fromkeys((*COLUMNS, *WAITING, "temporary", "capacity"), 0)
+    row |= {"name": "t\n", "type": "lifo", "home": "ab", "state": "RUNNING", "lag": "-"}
+    row |= {"ttl": "forever", "ttr": "forever", "stopped": "KeyError: 'oh'"}
+    lines = table([row, {**row, "name": "u", "stopped": ""}]).splitlines()
+    assert "RUNNING STOPPED" in lines[1] and "STOPPED" not in lines[2]
+    assert lines[3:] == ["t\\n gives out no task: KeyError: 'oh'"]
 
 
 def test_a_node_that_is_not_there(tuque: Run) -> None:

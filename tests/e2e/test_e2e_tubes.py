@@ -355,9 +355,9 @@ def test_a_type_that_is_installed_later(packages: Path, make_server: MakeServer)
     server = make_server(*kept)
     wire = server.wire()
     make(wire, "stack", "lifo")
-    loaded = [b"lifo", b"loaded", b"tube_plugin:Lifo (tube-plugin 1)", 1]
+    loaded = [b"lifo", b"loaded", b"tube_plugin:Lifo (tube-plugin 1)", 1, [], b""]
     assert loaded in wire("TUBE", "DRIVERS")
-    assert [b"fifo", b"built-in", b"", 0] in wire("TUBE", "DRIVERS")
+    assert [b"fifo", b"built-in", b"", 0, [], b""] in wire("TUBE", "DRIVERS")
     assert wire("TUBE", "REGISTERDRIVER", "lifo") == 'ERR overriding registered driver "lifo"'
     assert wire("TUBE", "REGISTERDRIVER", "fifo") == 'ERR overriding registered driver "fifo"'
     server.kill()
@@ -369,16 +369,70 @@ def test_a_type_that_is_installed_later(packages: Path, make_server: MakeServer)
         wire("TUBE", "PUT", "stack", body)
     taker.send("TUBE", "TAKE", "stack")
     blocked(wire, "stack", 1)
-    assert [b"lifo", b"missing", b"", 1] in wire("TUBE", "DRIVERS")
+    assert [b"lifo", b"missing", b"", 1, [], b""] in wire("TUBE", "DRIVERS")
     none = "ERR no package of this server has a driver named '%s'"
     for name in ("lifo", "tube_plugin:Lifo", "os:system", "note"):
         assert wire("TUBE", "REGISTERDRIVER", name) == none % name
     (packages / "away").rename(packages / "tube_plugin-1.dist-info")
-    assert [b"lifo", b"installed", loaded[2], 1] in wire("TUBE", "DRIVERS")
+    assert [b"lifo", b"installed", loaded[2], 1, [], b""] in wire("TUBE", "DRIVERS")
     broken = wire("TUBE", "REGISTERDRIVER", "lifo")
     assert broken.startswith("ERR the driver 'lifo' cannot be loaded: ModuleNotFoundError: ")
+    row = [b"lifo", b"failed", loaded[2], 1, [], broken.removeprefix("ERR ").encode()]
+    assert row in wire("TUBE", "DRIVERS")
+    assert figures(wire, "stack")["stopped"] == b"the type 'lifo' is not loaded"
     (packages / "tube_plugin.py").write_text(PLUGIN)
     assert wire("TUBE", "REGISTERDRIVER", "lifo") == b"OK"
     assert taker.read()[2] == b"c" and loaded in wire("TUBE", "DRIVERS")
     assert wire("TUBE", "TAKE", "stack")[2] == b"b"
+    assert wire("DEBUG", "CHECK") == b"OK"
+
+
+QUITTERS = """
+from tuque.tubes.driver import Driver
+
+
+class Quits(Driver):
+    def first(self):
+        raise SystemExit("I quit")
+
+
+class Never(Driver):
+    def __init__(self):
+        raise SystemExit(3)
+"""
+QUITTING = """[tuque.tube_drivers]
+quits = tube_quitters:Quits
+never = tube_quitters:Never
+exits = tube_exits:Exits
+[tuque.tube_callbacks]
+exits = tube_exits:note
+"""
+
+
+def test_a_package_that_exits(packages: Path, make_server: MakeServer) -> None:
+    """T3.8: "no node ends by it, nor fails to start"; T3.7, T11.5, T15.4: people see it."""
+    install(packages)
+    (packages / "tube_quitters.py").write_text(QUITTERS)
+    (packages / "tube_exits.py").write_text("raise SystemExit('at import')\n")
+    (packages / "tube_plugin-1.dist-info" / "entry_points.txt").write_text(QUITTING)
+    server = make_server()
+    wire = server.wire()
+    make(wire, "t", "quits")
+    make(wire, "sound", "fifo")
+    for name in ("t", "sound"):
+        wire("TUBE", "PUT", name, "body")
+    assert wire("TUBE", "TAKE", "t", "TIMEOUT", 0) is NULL
+    assert wire("TUBE", "TAKE", "sound")[2] == b"body"
+    why = b"SystemExit: I quit"
+    assert figures(wire, "t")["stopped"] == why and figures(wire, "sound")["stopped"] == b""
+    assert b"tubes_stopped:1\r\n" in wire("INFO", "tubes")
+    rows = {row[0]: [row[1], *row[3:]] for row in wire("TUBE", "DRIVERS")}
+    assert rows[b"quits"] == [b"loaded", 1, [[b"t", why]], b""]
+    never = "the driver 'never' cannot be loaded: SystemExit: 3"
+    assert rows[b"never"] == [b"failed", 0, [], never.encode()]
+    exits = "the driver 'exits' cannot be loaded: SystemExit: at import"
+    assert rows[b"exits"] == [b"failed", 0, [], exits.encode()]
+    assert wire("TUBE", "REGISTERDRIVER", "never") == f"ERR {never}"
+    assert wire("TUBE", "REGISTERDRIVER", "exits") == f"ERR {exits}"
+    assert "the callback 'exits' cannot be loaded: SystemExit: at import" in server.log()
     assert wire("DEBUG", "CHECK") == b"OK"

@@ -20,6 +20,7 @@ from tuque.tubes.driver import Absent, Driver
 from tuque.tubes.drivers import register_driver, replace_driver
 from tuque.tubes.errors import TubeError
 from tuque.tubes.fifo import Fifo, LimFifoTtl
+from tuque.tubes.guarded import DriverFailed, why_stopped
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec, TubeOptions
 from tuque.tubes.utube import UTube, UTubeTtl
@@ -139,8 +140,9 @@ def test_a_driver_that_fails_changes_nothing() -> None:
     home.put(fine)
     home.put(tube)
     home.put(tube, b"bad")
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(DriverFailed) as caught:
         register_driver(n, t, b"late", Broken)
+    assert isinstance(caught.value.error, ValueError) and t.notes == []
     text = "the driver 'late' makes no tuque.tubes.driver.Driver"
     refused(32, text, register_driver, n, t, b"late", dict)
     assert b"late" not in t.drivers and home.take(tube) is None and home.take(fine) is None
@@ -154,6 +156,7 @@ class Faulty(Driver):
     """Raises where its name says, once a task with that body is about."""
 
     where = ""
+    raised: type[BaseException] = KeyError
 
     def enter(self, task: Task) -> None:
         super().enter(task)
@@ -180,15 +183,17 @@ class Faulty(Driver):
 
     def fail(self, where: str, task: Task) -> None:
         if self.where == where and task.body == where.encode():
-            raise KeyError(f"oh no, {where}")
+            raise self.raised(f"oh no, {where}")
 
 
+@pytest.mark.parametrize("raised", [KeyError, SystemExit])
 @pytest.mark.parametrize("where", ["enter", "first", "took", "left", "freed", "other"])
 def test_what_a_driver_raises_stops_its_tube_only(
-    where: str, monkeypatch: pytest.MonkeyPatch
+    where: str, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T3.8: "stops that tube and nothing else"."""
+    """T3.8: "stops that tube and nothing else", "whatever Python can raise, SystemExit too"."""
     monkeypatch.setattr(Faulty, "where", where)
+    monkeypatch.setattr(Faulty, "raised", raised)
     home = Home()
     n, t = home.n, home.t
     register_driver(n, t, b"faulty", Faulty)
@@ -212,10 +217,45 @@ def test_what_a_driver_raises_stops_its_tube_only(
     home.put(tube, b"after")
     assert [job.body for job in tube.peek(9)][-1] == b"after"
     assert home.take(tube) is None and home.take(sound) == 0
+    why = why_stopped(tube.type, tube.driver)
+    assert why.startswith((raised.__name__, "ValueError")) and not why_stopped(b"", sound.driver)
     ops.release(n, t, tube, 1, 0, 0)
     ops.delete(n, t, tube, 0)
     check(n)
     assert len(t.notes) == 1
+
+
+def test_who_runs_the_node_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T3.8: "but KeyboardInterrupt"."""
+    monkeypatch.setattr(Faulty, "where", "first")
+    monkeypatch.setattr(Faulty, "raised", KeyboardInterrupt)
+    home = Home()
+    register_driver(home.n, home.t, b"faulty", Faulty)
+    tube = home.make("faulty")
+    with pytest.raises(KeyboardInterrupt):
+        home.put(tube, b"first")
+        home.take(tube)
+
+
+class Mute(BaseException):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+def test_a_driver_that_exits_where_it_is_made() -> None:
+    """T3.8: "what is raised when a type or a callback is loaded or registered: no node ends"."""
+    home = Home()
+    for error in (SystemExit(3), Mute(), AssertionError("oh")):
+
+        def factory(error: BaseException = error) -> Driver:
+            raise error
+
+        with pytest.raises(DriverFailed) as caught:
+            register_driver(home.n, home.t, b"late", factory)
+        assert caught.value.error is error
+    assert home.t.notes == [] and b"late" not in home.t.drivers
 
 
 def test_a_driver_that_cannot_be_made_later() -> None:

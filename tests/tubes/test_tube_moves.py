@@ -13,10 +13,12 @@ from tuque.core.drain import drain_left
 from tuque.core.msgs import TubeYours
 from tuque.core.node import HOME_MOVED
 from tuque.core.procedures import check
+from tuque.core.task import Task
 from tuque.tubes import admin, ops, sessions
 from tuque.tubes.drivers import register_driver
 from tuque.tubes.errors import HomeError, TubeError
 from tuque.tubes.fifo import Fifo
+from tuque.tubes.guarded import why_stopped
 from tuque.tubes.homes import set_read_only, state_of_node
 from tuque.tubes.options import PutSpec
 from tuque.tubes.sessions import identify
@@ -447,6 +449,39 @@ def test_a_home_that_has_not_the_type() -> None:
     taken = [lab.take(2) for _ in range(5)]
     assert [task and task.number for task in taken] == [0, 1, 2, 3, None]
     check(lab.nodes[2])
+
+
+class Once(Fifo):
+    """Fails with the first task that it is asked for."""
+
+    is_broken = True
+
+    def first(self) -> Task | None:
+        if self.is_broken:
+            raise ValueError("not today")
+        return super().first()
+
+
+def test_a_driver_that_failed_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T3.8 nobody gets a task of it until it runs anew (T19: after a start, or when its home has
+    moved or waited)."""
+    lab = HomesLab(3)
+    for i in range(3):
+        register_driver(lab.nodes[i], lab.t(i), b"once", Once)
+    lab.make(0, b"once")
+    lab.put(0)
+    lab.live(1000)
+    assert lab.take(0) is None
+    assert why_stopped(b"once", lab.tube(0).driver) == "ValueError: not today"
+    monkeypatch.setattr(Once, "is_broken", False)
+    assert lab.take(0) is None
+    lab.isolate(0)
+    lab.live(7000)
+    assert lab.state(0) == "WAITING"
+    lab.heal()
+    lab.live(1500)
+    task = lab.take(0)
+    assert task is not None and why_stopped(b"once", lab.tube(0).driver) == ""
 
 
 def test_a_name_that_would_forge_the_log() -> None:

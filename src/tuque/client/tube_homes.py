@@ -45,7 +45,8 @@ class TubeLoss(msgspec.Struct, frozen=True):
     """What a failover by force may have lost: changes that only the home before had.
 
     `missing` of them are known to be, `last_heard_ms` ago it was last heard of; what it did after
-    is not known. `next_number` is that of the next task.
+    is not known. `next_number` is that of the next task; `stopped` is why nobody gets one at the
+    new home: its type is missing there, or failed; empty where all is well.
     """
 
     home: str
@@ -54,6 +55,7 @@ class TubeLoss(msgspec.Struct, frozen=True):
     missing: int
     last_heard_ms: int
     next_number: int
+    stopped: str = ""
 
 
 def state(tube: Text, *, timeout: float | None = None) -> Call[str]:
@@ -119,4 +121,5 @@ def _loss(reply: Reply) -> TubeLoss:
         missing=int(told["changes-missing"]),
         last_heard_ms=int(told["last-heard-ms"]),
         next_number=int(told["next-id"]),
+        stopped=to_text(told.get("stopped", b"")),
     )

@@ -9,15 +9,19 @@ from tuque.client.calls import Call
 
 
 class TubeDriver(msgspec.Struct, frozen=True):
-    """A type of tube: `state` built-in, loaded, installed (may be registered) or missing.
+    """A type of tube: `state` built-in, loaded, installed (may be registered), failed or missing.
 
-    `origin` names its class and package, `tubes` says how many tubes have it.
+    `origin` names its class and package, `tubes` says how many tubes have it. `stopped` has the
+    tubes of which nobody gets a task, since their driver failed, each with what it raised; `error`
+    is why a type that failed cannot be loaded.
     """
 
     name: str
     state: str
     origin: str
     tubes: int
+    stopped: dict[str, str] = {}
+    error: str = ""
 
 
 def tube_drivers(*, timeout: float | None = None) -> Call[list[TubeDriver]]:
@@ -38,6 +42,13 @@ def _nothing(reply: Reply) -> None:
 
 def _drivers(reply: Reply) -> list[TubeDriver]:
     return [
-        TubeDriver(to_text(name), to_text(state), to_text(origin), tubes)
-        for name, state, origin, tubes in reply
+        TubeDriver(
+            to_text(name),
+            to_text(state),
+            to_text(origin),
+            tubes,
+            {to_text(tube): to_text(why) for tube, why in stopped},
+            to_text(error),
+        )
+        for name, state, origin, tubes, stopped, error in reply
     ]

@@ -67,7 +67,11 @@ class TubeStatistics(TypedDict):
 
 
 class TubeInfo(msgspec.Struct, frozen=True):
-    """Options and figures of a tube; `ttl` and `ttr` are None where they are for ever."""
+    """Options and figures of a tube; `ttl` and `ttr` are None where they are for ever.
+
+    `stopped` is why nobody gets a task of it at the node asked: its type is missing there, or what
+    its driver raised; empty where all is well.
+    """
 
     name: str
     type: str
@@ -89,6 +93,7 @@ class TubeInfo(msgspec.Struct, frozen=True):
     state: str = "RUNNING"
     sync: int = 1
     conflict: str = ""
+    stopped: str = ""
 
 
 class TubeSettings(msgspec.Struct, frozen=True):
@@ -439,6 +444,7 @@ def _info(reply: Reply) -> TubeInfo:
         state=to_text(told.get("state", b"RUNNING")),
         sync=told.get("sync", 1),
         conflict=to_text(told.get("conflict", b"")),
+        stopped=to_text(told.get("stopped", b"")),
     )
 
 

@@ -147,6 +147,8 @@ def take_over(link: Link, name: str, node: str) -> str:
     told = names_and_values(ask(asked, "TUBE", "HOME", name, one.id, "FORCE"))
     asked.close()
     lines = [f"the home of {name} is {one.id[:8]} at {target}"]
-    lines += [f"  {key}: {text(value)}" for key, value in told.items() if key != "home"]
+    for key, value in told.items():
+        if key != "home" and value != b"":
+            lines.append(f"  {key}: {printable(text(value))}")
     lines.append("it runs after twice cluster-node-timeout, or as soon as all nodes know of it")
     return "\n".join(lines)

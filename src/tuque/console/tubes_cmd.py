@@ -32,8 +32,9 @@ def tubes(
     """Show every tube: its type, home, tasks by state, and who waits.
 
     LAG is how many changes the slowest copy lacks, with a + while one is not complete. WAITING is
-    how many takes and puts wait. Only a tube that is RUNNING at its home has figures. Exit status 1
-    when the node does not answer.
+    how many takes and puts wait. Only a tube that is RUNNING at its home has figures. A tube that
+    gives out no task since its type is missing there, or failed, is marked STOPPED, and a line
+    below says why. Exit status 1 when the node does not answer.
     """
     if context.invoked_subcommand is not None:
         return
@@ -126,7 +127,8 @@ def table(rows: list[dict[str, object]]) -> str:
         figures = [str(row[name]) if is_running else "-" for name in COLUMNS]
         takes, puts = (row[name] for name in WAITING)
         figures.append(f"{takes} + {puts}" if is_running and (takes or puts) else "-")
-        where = [str(row["home"])[:8], str(row["state"]), str(row["lag"])]
+        state = f"{row['state']} STOPPED" if is_running and row.get("stopped") else row["state"]
+        where = [str(row["home"])[:8], str(state), str(row["lag"])]
         times = [seconds(row[name]) for name in TIMES]
         lines.append([printable(str(row["name"])), printable(kind(row)), *where, *figures, *times])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -135,4 +137,8 @@ def table(rows: list[dict[str, object]]) -> str:
         cells = [cell.ljust(width) for cell, width in zip(line[:4], widths[:4], strict=True)]
         cells += [cell.rjust(width) for cell, width in zip(line[4:], widths[4:], strict=True)]
         padded.append("  ".join(cells).rstrip())
+    for row in rows:
+        if row["state"] == "RUNNING" and row.get("stopped"):
+            name, why = printable(str(row["name"])), printable(str(row["stopped"]))
+            padded.append(f"{name} gives out no task: {why}")
     return "\n".join(padded)

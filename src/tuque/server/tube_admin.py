@@ -16,6 +16,7 @@ from tuque.tubes import admin
 from tuque.tubes.book import Tubes
 from tuque.tubes.claims import claim_tube
 from tuque.tubes.follower import RUNNING
+from tuque.tubes.guarded import why_stopped
 from tuque.tubes.homes import lag_of, state_of_node, state_of_tube
 from tuque.tubes.sessions import dashed, identify
 from tuque.tubes.tube import Tube
@@ -125,6 +126,7 @@ def info_of(s: Server, tube: Tube) -> dict[str, object]:
         "sync": int(tube.sync),
         "copies": len(tube.copies),
         "conflict": tube.conflict,
+        "stopped": why_stopped(tube.type, tube.driver),
     }
 
 
@@ -148,12 +150,18 @@ def tube_figures(s: Server) -> dict[str, object]:
         "tubes_used_bytes": 0 if t is None else int(t.bytes_used),
         "tubes_state": (b"INIT" if t is None else state_of_node(s.n, t)).decode(),
         "tubes_running": sum(1 for tube in found if tube.is_mine and tube.state == RUNNING),
+        "tubes_stopped": sum(1 for tube in found if is_stopped(tube)),
         "tubes_copies": sum(len(tube.copies) for tube in found),
         "tubes_lag": 0 if t is None else greatest_lag(s, t),
         "tubes_waiting_copies": sum(len(line) for line in s.syncing.values()),
         "tubes_homes_moved": 0 if t is None else int(t.homes_moved),
         "tubes_changes_lost": 0 if t is None else int(t.changes_lost),
     }
+
+
+def is_stopped(tube: Tube) -> bool:
+    """Whether nobody gets a task of it, though it has its home here (T3.8, T14.5)."""
+    return bool(tube.is_mine) and why_stopped(tube.type, tube.driver) != ""
 
 
 def greatest_lag(s: Server, t: Tubes) -> int:

@@ -36,6 +36,7 @@ class Notices:
         self.watchers: dict[bytes, dict[int, None]] = {}  # numbers of clients, by tube
         self.callbacks: dict[bytes, Callback] = {}
         self.origins: dict[bytes, str] = {}  # of types of tubes: module, class, package
+        self.failed: dict[bytes, bytes] = {}  # types that could not be loaded, and why
         self.waiting: Queue[tuple[Callback, Told]] = Queue(WAITING_MAX)
         self.lost = 0
         self.thread: Thread | None = None

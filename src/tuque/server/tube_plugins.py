@@ -16,6 +16,7 @@ from tuque.server.tube_notices import Callback
 from tuque.tubes.book import BUILT_IN, Tubes
 from tuque.tubes.drivers import register_driver
 from tuque.tubes.errors import LUA, NO_DRIVER, TubeError
+from tuque.tubes.guarded import DriverFailed, Guarded, summary_of, why_stopped
 from tuque.tubes.hooks import tubes_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ NO_LOAD: Final = "the %s '%s' cannot be loaded: %s"
 IS_BUILT_IN: Final = "built-in"
 IS_LOADED: Final = "loaded"
 IS_INSTALLED: Final = "installed"  # to be registered
+IS_FAILED: Final = "failed"  # installed, and could not be loaded
 IS_MISSING: Final = "missing"  # tubes of it wait
 
 
@@ -52,13 +54,18 @@ def load_plugins(s: Server) -> None:
 def load_driver(s: Server, entry: EntryPoint) -> None:
     """Register the type that the entry point names. Raises TubeError."""
     name = entry.name.encode()
-    factory = cast("Callable[[], Driver]", loaded(entry))
+    t = tubes_of(s.n)
     try:
-        register_driver(s.n, tubes_of(s.n), name, factory)
-    except (TubeError, AssertionError):
+        factory = cast("Callable[[], Driver]", loaded(entry))
+        try:
+            register_driver(s.n, t, name, factory)
+        except DriverFailed as failed:
+            raise not_loaded(entry, failed.error) from failed.error
+    except TubeError as error:
+        if name not in t.drivers:
+            s.notices.failed[name] = error.text
         raise
-    except Exception as error:
-        raise not_loaded(entry, error) from error
+    s.notices.failed.pop(name, None)
     s.notices.origins[name] = origin(entry)
 
 
@@ -66,19 +73,21 @@ def loaded(entry: EntryPoint) -> object:
     """What the entry point names. Raises TubeError when it cannot be had, or cannot be called."""
     try:
         found: object = entry.load()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, too: it ends no node (T3.8)
         raise not_loaded(entry, error) from error
     if not callable(found):
         raise not_loaded(entry, TypeError("it is nothing to call"))
     return found
 
 
-def not_loaded(entry: EntryPoint, error: Exception) -> TubeError:
+def not_loaded(entry: EntryPoint, error: BaseException) -> TubeError:
     """The error for the caller; the log has the whole of it."""
     log.error("cannot load %s %s", entry.group, entry.name, exc_info=error)
     what = "driver" if entry.group == DRIVERS else "callback"
-    shown = f"{type(error).__name__}: {error}".replace("\r", " ").replace("\n", " ")
-    return TubeError(LUA, (NO_LOAD % (what, entry.name, shown)).encode("utf-8", "backslashreplace"))
+    text = NO_LOAD % (what, entry.name, summary_of(error))
+    return TubeError(LUA, text.encode("utf-8", "backslashreplace"))
 
 
 def origin(entry: EntryPoint) -> str:
@@ -106,20 +115,27 @@ def nothing() -> Driver:
 
 
 def listing(s: Server, t: Tubes) -> list[list[object]]:
-    """[T3] Each type with where it stands, where it comes from, and how many tubes have it."""
+    """[T3] Each type, where it stands and comes from, its tubes, those that are stopped (T3.7)."""
     counts: dict[bytes, int] = {}
+    stopped: dict[bytes, list[list[object]]] = {}
     for tube in t.by_name.values():
         counts[tube.type] = counts.get(tube.type, 0) + 1
-    rows: list[list[object]] = []
-    seen: set[bytes] = set()
+        if isinstance(tube.driver, Guarded):
+            why = why_stopped(tube.type, tube.driver)
+            if why:
+                stopped.setdefault(tube.type, []).append([tube.name, why])
+    known: dict[bytes, tuple[str, str]] = {}
     for name in t.drivers:
         word = IS_BUILT_IN if name in BUILT_IN else IS_LOADED
-        rows.append([name, word, s.notices.origins.get(name, ""), counts.get(name, 0)])
-        seen.add(name)
+        known[name] = (word, s.notices.origins.get(name, ""))
     for entry in entry_points(group=DRIVERS):
         name = entry.name.encode()
-        if name not in seen:
-            rows.append([name, IS_INSTALLED, origin(entry), counts.get(name, 0)])
-            seen.add(name)
-    rows += [[name, IS_MISSING, "", count] for name, count in counts.items() if name not in seen]
+        if name not in known:
+            known[name] = (IS_FAILED if name in s.notices.failed else IS_INSTALLED, origin(entry))
+    for name in counts:
+        known.setdefault(name, (IS_MISSING, ""))
+    rows: list[list[object]] = []
+    for name, (word, where) in known.items():
+        why_not = s.notices.failed.get(name, b"") if word == IS_FAILED else b""
+        rows.append([name, word, where, counts.get(name, 0), stopped.get(name, []), why_not])
     return rows

@@ -11,8 +11,8 @@ from tuque.core.procedures import mark_ready
 from tuque.core.task import FAR, READY, TAKEN
 from tuque.tubes.book import Tubes
 from tuque.tubes.driver import Absent, Driver
-from tuque.tubes.errors import LONG_OPTION, LUA, NO_DRIVER_CLASS, OVERRIDING, TubeError
-from tuque.tubes.guarded import Guarded, GuardedType
+from tuque.tubes.errors import LONG_OPTION, LUA, OVERRIDING, TubeError
+from tuque.tubes.guarded import DriverFailed, Guarded, GuardedType
 from tuque.tubes.order import DRIVER_BITS
 from tuque.tubes.states import arm
 from tuque.tubes.tube import Tube
@@ -23,33 +23,41 @@ TYPE_MAX: Final = 255
 def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver]) -> None:
     """[T3] A type of tube; its objects are made with `factory()` (T3.6).
 
-    Tubes of the type that wait for it are served. Raises TubeError, or what the driver raises:
-    then nothing has changed.
+    Tubes of the type that wait for it are served. Raises TubeError, or DriverFailed with what the
+    driver raised: then nothing has changed.
     """
     if name in t.drivers:
         raise TubeError(LUA, OVERRIDING % name)
     if len(name) == 0 or len(name) > TYPE_MAX:
         raise TubeError(LUA, LONG_OPTION)
-    make: Callable[[], object] = factory  # a stranger's: it may make anything
-    one = make()
-    if not isinstance(one, Driver):
-        raise TubeError(LUA, NO_DRIVER_CLASS % name)
     waiting: list[Tube] = []
     for tube in t.by_name.values():
         if tube.type == name and isinstance(tube.driver, Absent):
             waiting.append(tube)
     noted = len(t.notes)
+    error = Guarded(t, name, factory).error  # one for nothing: can it be made at all?
+    if error is None:
+        error = serve_waiting(t, name, factory, waiting)
+    if error is not None:
+        del t.notes[noted:]  # the caller hears of it
+        raise error if isinstance(error, TubeError) else DriverFailed(error)
+    t.drivers[name] = GuardedType(t, name, factory)  # T3.8
+    for tube in waiting:
+        begin(n, t, tube)
+
+
+def serve_waiting(
+    t: Tubes, name: bytes, factory: Callable[[], Driver], waiting: list[Tube]
+) -> BaseException | None:
+    """Each of the tubes gets its driver, or after an error none of them."""
     for tube in waiting:
         driver = Guarded(t, name, factory)
         replace_driver(t, tube, driver)
         if driver.error is not None:
-            del t.notes[noted:]  # the caller hears of it
             for late in waiting:
                 replace_driver(t, late, Absent())
-            raise driver.error
-    t.drivers[name] = GuardedType(t, name, factory)  # T3.8
-    for tube in waiting:
-        begin(n, t, tube)
+            return driver.error
+    return None
 
 
 def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:

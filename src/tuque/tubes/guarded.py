@@ -10,11 +10,39 @@ from typing import Final, final
 
 from tuque.core.task import READY, Task
 from tuque.tubes.book import Tubes
-from tuque.tubes.driver import Driver
+from tuque.tubes.driver import Absent, Driver
 from tuque.tubes.errors import LUA, NO_DRIVER_CLASS, TubeError, shown
 from tuque.tubes.order import GUARD_BIT, Order, key_of
 
-FAILED: Final = "tube %s: its driver failed, nobody gets a task of it until the next start\n%s"
+FAILED: Final = "tube %s: its driver failed, nobody gets a task of it until it runs anew\n%s"
+NOT_HERE: Final = b"the type '%s' is not loaded"
+SAID_MAX: Final = 500  # characters of an error that are told to people
+
+
+class DriverFailed(Exception):
+    """What a stranger's code has raised, as `error`."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def summary_of(error: BaseException) -> str:
+    """An error in one short line, even if it cannot say what it is."""
+    try:
+        said = " ".join(str(error).split())
+    except BaseException:
+        said = ""
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return shown(text.encode("utf-8", "backslashreplace"))[:SAID_MAX]
+
+
+def why_stopped(type: bytes, driver: Driver) -> str:
+    """Why nobody gets a task of a tube here (T3.8, T14.5); empty: the driver chooses."""
+    if isinstance(driver, Guarded):
+        error = driver.error
+        return "" if error is None else summary_of(error)
+    return shown(NOT_HERE % type) if isinstance(driver, Absent) else ""
 
 
 @final
@@ -40,7 +68,7 @@ class Guarded(Driver):
         self.t = t
         self.tube = b"of type " + name  # until it has a task
         self.ready = Order(READY, GUARD_BIT)
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.inner = Driver()
         try:
             make: Callable[[], object] = factory  # it may make anything
@@ -52,11 +80,13 @@ class Guarded(Driver):
             self.ends_taken = made.ends_taken
             self.has_room_limit = made.has_room_limit
             self.is_keyed = made.is_keyed
-        except Exception as error:
+        except BaseException as error:
             self.fail(error)
 
-    def fail(self, error: Exception) -> None:
-        """The stranger is asked nothing more."""
+    def fail(self, error: BaseException) -> None:
+        """The stranger is asked nothing more, whatever it raised: sys.exit() is no way out."""
+        if isinstance(error, KeyboardInterrupt):
+            raise error  # it came from whoever runs this
         self.error = error
         said = "".join(format_exception(error)).rstrip()
         self.t.notes.append(FAILED % (shown(self.tube), said))
@@ -69,7 +99,7 @@ class Guarded(Driver):
             try:
                 self.inner.enter(task)
                 self.bytes_used = self.inner.bytes_used
-            except Exception as error:
+            except BaseException as error:
                 self.fail(error)
 
     def first(self) -> Task | None:
@@ -83,7 +113,7 @@ class Guarded(Driver):
             if isinstance(task, Task) and task.status == READY and task.queue == self.tube:
                 return task
             raise ValueError(f"first() gave what is no READY task of the tube: {task!r}")
-        except Exception as error:
+        except BaseException as error:
             self.fail(error)
         return None
 
@@ -94,7 +124,7 @@ class Guarded(Driver):
             try:
                 self.inner.took(task)
                 self.bytes_used = self.inner.bytes_used
-            except Exception as error:
+            except BaseException as error:
                 self.fail(error)
 
     def left(self, task: Task) -> None:
@@ -104,7 +134,7 @@ class Guarded(Driver):
             try:
                 self.inner.left(task)
                 self.bytes_used = self.inner.bytes_used
-            except Exception as error:
+            except BaseException as error:
                 self.fail(error)
 
     def freed(self, task: Task) -> None:
@@ -113,7 +143,7 @@ class Guarded(Driver):
             try:
                 self.inner.freed(task)
                 self.bytes_used = self.inner.bytes_used
-            except Exception as error:
+            except BaseException as error:
                 self.fail(error)
 
     def held(self, task: Task) -> None:
@@ -123,7 +153,7 @@ class Guarded(Driver):
             try:
                 self.inner.held(task)
                 self.bytes_used = self.inner.bytes_used
-            except Exception as error:
+            except BaseException as error:
                 self.fail(error)
 
     def listing(self) -> list[Task]:
@@ -138,5 +168,5 @@ class Guarded(Driver):
                 self.inner.check(taken)
                 listed = sorted(self.inner.listing(), key=key_of)
                 assert listed == self.ready.listing(), "listing() has not the READY tasks"
-            except Exception as error:
+            except BaseException as error:
                 self.fail(error)
