@@ -129,6 +129,15 @@ class HomesLab(Lab):
         n.now_ms = self.now_ms
         return move_home(n, self.t(a), self.tube(a, name), self.nodes[b].node_id, 5, 7)
 
+    def begin(self, a: int, b: int, name: bytes = b"t") -> None:
+        """TUBE HOME at node a, until node b has said that it could serve the tube (T20.1)."""
+        assert not self.move(a, b, name)
+        for _ in range(4):
+            if self.tube(a, name).move is not None:
+                return
+            self.carry()
+        raise AssertionError("the tube does not move")
+
     def force(self, i: int, name: bytes = b"t") -> None:
         """TUBE HOME FORCE at node i."""
         n = self.nodes[i]

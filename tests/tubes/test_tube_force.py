@@ -6,7 +6,9 @@ import pytest
 from homes_lab import HomesLab
 
 from tuque.core.msgs import TubeYours
+from tuque.tubes.drivers import register_driver
 from tuque.tubes.errors import TubeError
+from tuque.tubes.fifo import Fifo
 
 
 def test_force_after_the_home_died() -> None:
@@ -29,6 +31,7 @@ def test_force_after_the_home_died() -> None:
     values = dict(done.values)
     assert values[b"home"] == lab.nodes[1].node_id
     assert (values[b"epoch"], values[b"copy"]) == (b"2", b"complete")
+    assert values[b"stopped"] == b""
     assert (values[b"changes-missing"], values[b"next-id"]) == (b"0", b"1000010")
     assert lab.state(1) == "STARTUP"
     lab.live(9000)
@@ -246,3 +249,25 @@ def test_who_asked_for_a_move_is_told_when_it_came_otherwise() -> None:
     assert (done.client, done.serial) == (5, 7)
     lab.live(11_000)
     assert lab.runs_at() == [2]
+
+
+def test_force_at_a_node_without_the_type() -> None:
+    """T21.1 One where nobody would get a task (T20.1) takes it as well: it keeps the tasks, takes
+    puts, and the reply says so."""
+    lab = HomesLab(3)
+    register_driver(lab.nodes[0], lab.t(0), b"late", Fifo)
+    lab.make(0, b"late")
+    lab.put(0)
+    lab.live(1000)
+    lab.die(0)
+    lab.run()
+    lab.force(1)
+    done = lab.done(1)
+    assert done.error == b"" and dict(done.values)[b"stopped"] == b"the type 'late' is not loaded"
+    lab.live(11_000)
+    assert lab.runs_at() == [1] and lab.take(1) is None
+    assert "tube t has the type late, which is not installed: its tasks wait" in lab.t(1).notes
+    assert lab.put(1).number > 0
+    register_driver(lab.nodes[1], lab.t(1), b"late", Fifo)
+    task = lab.take(1)
+    assert task is not None and task.number == 0

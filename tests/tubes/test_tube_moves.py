@@ -12,14 +12,11 @@ from tuque.core.deliver import on_getjob
 from tuque.core.drain import drain_left
 from tuque.core.msgs import TubeYours
 from tuque.core.node import HOME_MOVED
-from tuque.core.procedures import check
-from tuque.core.task import Task
 from tuque.tubes import admin, ops, sessions
-from tuque.tubes.drivers import register_driver
 from tuque.tubes.errors import HomeError, TubeError
-from tuque.tubes.fifo import Fifo
-from tuque.tubes.guarded import why_stopped
+from tuque.tubes.follower import WAITING
 from tuque.tubes.homes import set_read_only, state_of_node
+from tuque.tubes.moves import begin_move
 from tuque.tubes.options import PutSpec
 from tuque.tubes.sessions import identify
 
@@ -56,7 +53,7 @@ def test_who_waits_is_told_the_same() -> None:
     assert ops.put(n, t, tube, b"late", 0, spec, 3, 9) is None
     assert lab.take(0) is not None
     ops.wait(n, t, tube, 4, 0)
-    assert not lab.move(0, 1)
+    begin_move(n, t, tube, lab.slot(0, 1), 5, 7)
     (wake,) = lab.wakes(0)
     assert (wake.client, wake.why, wake.queue) == (4, HOME_MOVED, b"t")
     (done,) = t.put_done
@@ -74,8 +71,8 @@ def test_a_switchover_whose_link_breaks() -> None:
     lab.make(0)
     lab.live(1000)
     lab.put(0)
+    lab.begin(0, 1)
     lab.hold(1, 0)  # what the new home confirms does not arrive
-    assert not lab.move(0, 1)
     lab.run()
     assert lab.state(0) == "ENDING"
     with pytest.raises(HomeError):
@@ -92,8 +89,8 @@ def test_a_switchover_that_takes_too_long() -> None:
     lab.make(0)
     lab.live(1000)
     lab.put(0)
+    lab.begin(0, 1)
     lab.hold(1, 0)
-    assert not lab.move(0, 1)
     for _ in range(22):
         lab.live(500)
     assert lab.runs_at() == [0] and lab.tube(0).epoch == 1
@@ -108,8 +105,8 @@ def test_a_switchover_of_many_tasks_may_take_longer() -> None:
     for _ in range(20_000):
         lab.put(0)
     lab.live(100)
+    lab.begin(0, 1)
     lab.hold(1, 0)
-    assert not lab.move(0, 1)
     for _ in range(20):
         lab.live(500)
     lab.live(100)
@@ -425,63 +422,41 @@ def test_tokens_go_on_at_once() -> None:
     assert task is not None and task.token > token
 
 
-def test_a_home_that_has_not_the_type() -> None:
-    """T14.5 "or not at its new home (T20), keeps its tasks and takes puts"."""
+def test_a_node_that_is_asked_and_goes() -> None:
+    """T20.1 before anything ends the node itself is asked."""
     lab = HomesLab(3)
-    register_driver(lab.nodes[0], lab.t(0), b"late", Fifo)
-    lab.make(0, b"late")
-    for _ in range(3):
-        lab.put(0)
-    assert lab.take(0) is not None
-    lab.run()
-    assert not lab.move(0, 1)
-    lab.run()
-    assert lab.runs_at() == [1]
-    assert lab.t(1).notes == ["tube t has the type late, which is not installed: its tasks wait"]
-    assert lab.take(1) is None
-    assert lab.put(1).number == 3
-    lab.run()
-    register_driver(lab.nodes[2], lab.t(2), b"late", Fifo)  # it has copies only
-    check(lab.nodes[2])
-    assert not lab.move(1, 2)
-    lab.run()
-    assert lab.t(2).notes == []
-    taken = [lab.take(2) for _ in range(5)]
-    assert [task and task.number for task in taken] == [0, 1, 2, 3, None]
-    check(lab.nodes[2])
-
-
-class Once(Fifo):
-    """Fails with the first task that it is asked for."""
-
-    is_broken = True
-
-    def first(self) -> Task | None:
-        if self.is_broken:
-            raise ValueError("not today")
-        return super().first()
-
-
-def test_a_driver_that_failed_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T3.8 nobody gets a task of it until it runs anew (T19: after a start, or when its home has
-    moved or waited)."""
-    lab = HomesLab(3)
-    for i in range(3):
-        register_driver(lab.nodes[i], lab.t(i), b"once", Once)
-    lab.make(0, b"once")
-    lab.put(0)
+    lab.make(0)
     lab.live(1000)
-    assert lab.take(0) is None
-    assert why_stopped(b"once", lab.tube(0).driver) == "ValueError: not today"
-    monkeypatch.setattr(Once, "is_broken", False)
-    assert lab.take(0) is None
-    lab.isolate(0)
-    lab.live(7000)
-    assert lab.state(0) == "WAITING"
+    assert not lab.move(0, 1)
+    lab.cut(0, 1)
+    lab.run()
+    assert lab.done(0).error == b"the link to the new home broke: tube 't' stays"
+    assert lab.runs_at() == [0] and lab.t(0).claims == {}
+    assert not lab.move(0, 2)
+    assert not lab.move(0, 2)
+    lab.run()
+    second, first = lab.t(0).home_done
+    assert first.error == b"" and second.node_id == lab.nodes[2].node_id  # -TUBEHOME
+    assert lab.runs_at() == [2]
+    lab.t(0).home_done = []
     lab.heal()
-    lab.live(1500)
-    task = lab.take(0)
-    assert task is not None and why_stopped(b"once", lab.tube(0).driver) == ""
+    lab.live(1000)
+    assert not lab.move(2, 1)
+    lab.tube(2).state = WAITING  # as after a pause of the machine
+    lab.carry()
+    lab.carry()
+    assert lab.done(2).error.startswith(b"NOQUORUM Tube 't' is WAITING here")
+
+
+def test_a_tube_that_is_dropped_while_a_node_is_asked() -> None:
+    """T20.1 else an error says why, and nothing happens."""
+    lab = HomesLab(2)
+    tube = lab.make(0)
+    lab.live(1000)
+    assert not lab.move(0, 1)
+    admin.drop(lab.nodes[0], lab.t(0), tube)
+    lab.run()
+    assert lab.done(0).error == b"Tube not found"
 
 
 def test_a_name_that_would_forge_the_log() -> None:

@@ -49,7 +49,7 @@ def test_so_many_in_a_turn() -> None:
     """T19.6 2000 of all tubes in a turn: STARTUP meanwhile, and RUNNING when all are in."""
     lab = lab_with_tasks()
     picture = lab.picture(0)
-    assert not lab.move(0, 1)
+    lab.begin(0, 1)
     at = [len(lab.tube(i).tasks) for i in range(2)]
     assert at == [TASKS - STEP, 0]
     seen: set[tuple[str, ...]] = set()
@@ -215,8 +215,8 @@ def test_the_home_changes_its_mind() -> None:
     """T20.2 it runs again under the epoch it had; T19.6 those on their way out go out first."""
     lab = lab_with_tasks(nodes=3)
     picture = lab.picture(0)
+    lab.begin(0, 1)
     lab.hold(1, 0)
-    assert not lab.move(0, 1)
     lab.step()
     lab.cut(0, 1)
     on_the_way(lab, 0, is_in=False)

@@ -250,17 +250,24 @@ class TubesTold(Message, tag=27):
 
 
 class TubeClaim(Message, tag=28):
-    """The sender wants to make a tube of that name, or to be its home by force (T17.5, T21)."""
+    """The sender wants to make a tube of that name, to be its home by force, or to give it away.
+
+    T17.5, T21, T20.1.
+    """
 
     name: bytes
     number: int  # of the question, for its answer
-    epoch: int  # 0: to make it; else that it wants to be home under
-    maker: bytes = b""  # which tube it wants to be home of; unknown to nodes of old
+    epoch: int  # 0: to make it; else that the sender, or with `is_move` the receiver, is home under
+    maker: bytes = b""  # which tube that is about; unknown to nodes of old
     made_ns: int = 0
+    is_move: bool = False  # the sender is the home, and the receiver shall be; unknown as well
 
 
 class TubeClaimed(Message, tag=29):
-    """The answer: free, or not; and which changes the sender has (T21.1)."""
+    """The answer: free, or not; and which changes the sender has (T21.1).
+
+    To a home that wants to give the tube away, whether anybody would get a task here (T20.1).
+    """
 
     name: bytes
     number: int

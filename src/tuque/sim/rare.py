@@ -235,9 +235,13 @@ def on_tubeyours(n: Node, m: TubeYours) -> str:
     )
 
 
-def on_tubeclaimed(_: Node, m: TubeClaimed) -> str:
+def on_tubeclaimed(n: Node, m: TubeClaimed) -> str:
     """Another node answers whether this one may be home."""
-    return "" if m.is_complete else "a node with a part of a tube is asked for its home"
+    t = tubes_on(n)
+    claim = t.claims.get(m.number) if t is not None else None
+    if m.is_complete or (claim is not None and claim.moving is not None):
+        return ""  # of a planned move copies are not asked for (T20.1)
+    return "a node with a part of a tube is asked for its home"
 
 
 ON_MESSAGE: Final[dict[type, Callable[..., str]]] = {

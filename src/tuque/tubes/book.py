@@ -54,7 +54,10 @@ class HomeDone:
 
 @final
 class Claim:
-    """Other nodes are asked: for a name, or which changes they have (T17.5, T21.1)."""
+    """Other nodes are asked: for a name, or which changes they have (T17.5, T21.1).
+
+    Or one of them, whether it can serve a tube that is to move there (T20.1).
+    """
 
     def __init__(self, name: bytes, number: i64, client: i64, serial: i64, waiting: i64) -> None:
         self.name = name
@@ -62,7 +65,10 @@ class Claim:
         self.client = client
         self.serial = serial
         self.waiting = waiting  # set of slots that have not answered
-        self.epoch: i64 = 0  # 0: a tube is made; else that this node wants to be home under
+        self.epoch: i64 = 0  # 0: a tube is made; else that this or the asked node is home under
+        self.moving: Tube | None = None  # to the node that is asked
+        self.target = b""  # that node
+        self.answer: i64 = -1  # what it said; -1: nothing
         self.apart: i64 = 0  # set of slots that go by another tube of that name (T17.5)
         self.type = b""
         self.options = TubeOptions()

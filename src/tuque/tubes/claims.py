@@ -1,4 +1,7 @@
-"""A tube is made when no other node knows one of its name, or makes one (SPEC T17)."""
+"""A tube is made when no other node knows one of its name, or makes one (SPEC T17).
+
+So are nodes asked that a tube is to move to, or that may have more of it (SPEC T20, T21).
+"""
 
 from typing import Final
 
@@ -9,7 +12,9 @@ from tuque.core.node import Node
 from tuque.core.peers import say, slots_of
 from tuque.tubes.admin import create_tube, may_create
 from tuque.tubes.book import Claim, HomeDone, Tubes
+from tuque.tubes.driver import Absent
 from tuque.tubes.errors import EXISTS, LUA, HomeError, TubeError
+from tuque.tubes.guarded import why_stopped
 from tuque.tubes.homes import BUS_VERSION
 from tuque.tubes.options import TubeOptions
 from tuque.tubes.tube import Tube
@@ -19,6 +24,8 @@ FREE: Final = 0
 KNOWN: Final = 1  # the name is, or a node with a lower id claims it; by force: another tube's
 ALIVE: Final = 2  # this node is the home, and has the tasks
 IN_USE: Final = 3  # a plain queue of that name has jobs (T2.3)
+TYPE_MISSING: Final = 4  # the tube may not move here: its type is missing (T20.1)
+DRIVER_FAILED: Final = 5  # nor when its driver has failed
 
 
 def claim_tube(
@@ -55,19 +62,43 @@ def askable(n: Node) -> i64:
 
 def ask_nodes(n: Node, t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Claim:
     """Ask all that can be: for the name, or of the tube that is known here (epoch above 0)."""
+    claim = new_claim(t, name, client, serial, epoch)
     tube = t.by_name.get(name) if epoch > 0 else None
     maker = b"" if tube is None else tube.maker
     made_ns: i64 = 0 if tube is None else tube.made_ns
-    t.claim_serial += 1
-    waiting: i64 = 0
     for slot in slots_of(askable(n)):
         if n.peers[slot].version >= BUS_VERSION:
-            if say(n, slot, TubeClaim(name, t.claim_serial, epoch, maker, made_ns)):
-                waiting |= 1 << slot
-    claim = Claim(name, t.claim_serial, client, serial, waiting)
+            if say(n, slot, TubeClaim(name, claim.number, epoch, maker, made_ns)):
+                claim.waiting |= 1 << slot
+    return claim
+
+
+def ask_target(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i64) -> None:
+    """[T20] Ask the node that the tube shall move to whether it can serve it (T20.1)."""
+    claim = new_claim(t, tube.name, client, serial, tube.epoch + 1)
+    claim.moving = tube
+    claim.target = n.peers[slot].node_id
+    m = TubeClaim(tube.name, claim.number, claim.epoch, tube.maker, tube.made_ns, True)
+    if say(n, slot, m):
+        claim.waiting = 1 << slot
+    else:
+        t.must_look = True  # it is closed then
+
+
+def new_claim(t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Claim:
+    """A question that waits for nobody yet."""
+    t.claim_serial += 1
+    claim = Claim(name, t.claim_serial, client, serial, 0)
     claim.epoch = epoch
     t.claims[claim.number] = claim
     return claim
+
+
+def can_serve(tube: Tube) -> i64:
+    """[T20] The answer to a home that asks whether the tube may move here (T20.1)."""
+    if isinstance(tube.driver, Absent):
+        return TYPE_MISSING
+    return DRIVER_FAILED if len(why_stopped(tube.type, tube.driver)) > 0 else FREE
 
 
 def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:

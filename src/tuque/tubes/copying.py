@@ -36,6 +36,7 @@ SURE: Final = 8  # TUBE-GOT must wait for the disk (T20.3)
 WHOLE: Final = 1  # the copy is complete
 START: Final = 2  # tell from there on
 ON_DISK: Final = 4  # the answer to SURE
+STOPPED: Final = 8  # nobody would get a task at the sender (T19.5)
 
 
 def trace(n: Node, tube: Tube, number: i64, is_new: bool) -> None:
@@ -126,6 +127,7 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
         t.must_look = True
     if not tube.is_mine or m.known > tube.epoch:
         return
+    follower.is_stopped = m.flags & STOPPED != 0
     is_whole = m.flags & WHOLE != 0
     if m.flags & START:
         if tube.seq > tube.seq_reserved:  # there was nobody to tell of the last changes

@@ -14,6 +14,7 @@ from tuque.tubes.driver import Absent, Driver
 from tuque.tubes.errors import LONG_OPTION, LUA, OVERRIDING, TubeError
 from tuque.tubes.guarded import DriverFailed, Guarded, GuardedType
 from tuque.tubes.order import DRIVER_BITS
+from tuque.tubes.replica import tell_served
 from tuque.tubes.states import arm
 from tuque.tubes.tube import Tube
 
@@ -83,3 +84,4 @@ def begin(n: Node, t: Tubes, tube: Tube) -> None:
             arm(n, t, task, task.qtime_ms)
     if tube.length > 0 and len(tube.waiters) > 0:
         mark_ready(n, tube)
+    tell_served(n, tube)

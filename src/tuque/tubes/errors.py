@@ -58,6 +58,14 @@ NO_HOME_THERE: Final = (
     b"that node cannot be the home: it is read-only, leaves, goes by another tube of that name,"
     b" or is too old"
 )
+NO_TYPE_THERE: Final = (
+    b"node %s has not the type '%s' of tube '%s', which stays: install its package there and tell"
+    b" that node TUBE REGISTERDRIVER '%s', or choose another node"
+)
+FAILED_THERE: Final = (
+    b"at node %s the driver of type '%s' of tube '%s', which stays, has failed: INFO of the tube"
+    b" tells why there; mend it and start that node again, or choose another node"
+)
 MOVING: Final = b"the home of tube '%s' is moving already"
 MOVE_BROKEN: Final = b"the link to the new home broke: tube '%s' stays"
 MOVE_SLOW: Final = b"the new home did not get all of tube '%s' within %d s: it stays"

@@ -50,6 +50,7 @@ class Follower:
         self.is_complete = False
         self.is_open = False  # it has said on this link from where it wants to be told
         self.is_new = False  # it was not yet told that it is heard
+        self.is_stopped = False  # nobody would get a task there (T19.5)
         self.walk: Walk | None = None
         self.known: i64 = 0  # newest epoch that it knows of
 

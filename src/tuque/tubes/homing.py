@@ -24,13 +24,14 @@ from tuque.tubes.admin import is_in_use
 from tuque.tubes.adopting import on_told
 from tuque.tubes.book import Claim, Tubes
 from tuque.tubes.catalog import announce, tell_all, tell_nodes, told
-from tuque.tubes.claims import ALIVE, FREE, IN_USE, KNOWN, askable, finish_claim
+from tuque.tubes.claims import ALIVE, FREE, IN_USE, KNOWN, askable, can_serve, finish_claim
 from tuque.tubes.copying import on_got
 from tuque.tubes.follower import ENDING, RUNNING, STARTUP
 from tuque.tubes.homes import BUS_VERSION, is_alone, knows_enough, renew_lease
 from tuque.tubes.moves import (
     begin_move,
     decide_force,
+    decide_move,
     may_be_home,
     may_run_forced,
     on_force_answer,
@@ -72,7 +73,7 @@ def on_tube_message(n: Node, t: Tubes, slot: i64, m: TubeMessage) -> None:
 
 
 def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
-    """[T17] ON RECV TUBE-CLAIM: whether the name is free (T17.5), or what is here (T21.1)."""
+    """[T17] ON RECV TUBE-CLAIM: the name is free, or not (T17.5); what is here (T20.1, T21.1)."""
     tube = t.by_name.get(m.name)
     answer: i64 = FREE
     copy_epoch: i64 = 0
@@ -87,7 +88,9 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
         copy_epoch = tube.copy_epoch
         seq = tube.seq
         is_complete = tube.is_complete
-        if m.epoch == 0:
+        if m.is_move:
+            answer = can_serve(tube)
+        elif m.epoch == 0:
             answer = KNOWN
             announce(n, t, [tube], -1)
         elif tube.is_mine or tube.epoch >= m.epoch:
@@ -110,13 +113,16 @@ def is_other(tube: Tube, m: TubeClaim) -> bool:
 
 
 def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
-    """[T17] ON RECV TUBE-CLAIMED: when all have answered, it is decided (T17.5, T21.1)."""
+    """[T17] ON RECV TUBE-CLAIMED: when all have answered, it is decided (T17.5, T20.1, T21.1)."""
     claim = t.claims.get(m.number)
     bit: i64 = 1 << slot
     if claim is None or claim.name != m.name or claim.waiting & bit == 0:
         return
     claim.waiting &= ~bit
-    if claim.epoch != 0:
+    claim.answer = m.answer
+    if claim.moving is not None:
+        pass  # its answer is all
+    elif claim.epoch != 0:
         on_force_answer(n, t, slot, claim, m)
     elif m.answer != FREE:
         claim.home = n.peers[slot].node_id
@@ -136,7 +142,10 @@ def close_claims(n: Node, t: Tubes) -> None:
 
 def decide(n: Node, t: Tubes, claim: Claim) -> None:
     """All that can be reached have answered."""
-    if claim.epoch == 0:
+    moving = claim.moving
+    if moving is not None:
+        decide_move(n, t, claim, moving)
+    elif claim.epoch == 0:
         finish_claim(n, t, claim)
     else:
         decide_force(n, t, claim)
@@ -311,11 +320,17 @@ def later(t: Tubes, at_ms: i64) -> None:
 
 def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:
     """The node that may be its home and has all of it with the least lag; 0: none (T19.5)."""
+    able: i64 = 0  # set of slots that may be its home
+    serving: i64 = 0  # and where tasks would be given out
+    for slot in slots_of(n.reachable & n.others):
+        if may_be_home(n, t, tube, slot):
+            able |= 1 << slot
+            follower = tube.followers.get(slot)
+            if follower is None or not follower.is_stopped:
+                serving |= 1 << slot
     best: i64 = 0
     least: i64 = FAR
-    for slot in slots_of(n.reachable & n.others):
-        if not may_be_home(n, t, tube, slot):
-            continue
+    for slot in slots_of(serving if serving != 0 else able):
         if tube.is_temporary:
             return slot
         follower = tube.followers.get(slot)

@@ -15,10 +15,11 @@ from tuque.core.peers import count_of, say, slots_of
 from tuque.core.task import FAR
 from tuque.tubes.book import Claim, HomeDone, Tubes
 from tuque.tubes.catalog import announce
-from tuque.tubes.claims import ALIVE, KNOWN, ask_nodes
+from tuque.tubes.claims import ALIVE, DRIVER_FAILED, KNOWN, TYPE_MISSING, ask_nodes, ask_target
 from tuque.tubes.copying import ask_surely, mark_changed
 from tuque.tubes.driver import NO_TYPE, Absent
 from tuque.tubes.errors import (
+    FAILED_THERE,
     FEW_NODES,
     HOME_ALIVE,
     LATER_COPY,
@@ -29,12 +30,16 @@ from tuque.tubes.errors import (
     MOVING,
     NO_HOME_THERE,
     NO_NODE,
+    NO_TUBE,
+    NO_TYPE_THERE,
     NODE_READ_ONLY,
     READ_ONLY,
+    HomeError,
     TubeError,
     shown,
 )
 from tuque.tubes.follower import ENDING, INIT, RUNNING, STARTUP, Move
+from tuque.tubes.guarded import why_stopped
 from tuque.tubes.homes import BUS_VERSION, needs_home, others_of
 from tuque.tubes.running import (
     ask_sync,
@@ -58,11 +63,19 @@ TOKEN_GAP: Final = 1 << 20
 def move_home(n: Node, t: Tubes, tube: Tube, node_id: bytes, client: i64, serial: i64) -> bool:
     """[T20] ON TUBE HOME tube node: True when nothing is to be done, else the answer comes later.
 
+    First the node is asked whether it could serve the tube, which goes on meanwhile (T20.1).
     Raises TubeError.
     """
     needs_home(n, t, tube)
     if node_id == n.node_id:
         return True
+    ask_target(n, t, tube, target_of(n, t, tube, node_id), client, serial)
+    return False
+
+
+def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
+    """The slot of the node, when the tube may move there now. Raises TubeError (T20.1)."""
+    needs_home(n, t, tube)
     if tube.move is not None:
         raise TubeError(LUA, MOVING % tube.name)
     slot = n.slot_of.get(node_id)
@@ -70,8 +83,31 @@ def move_home(n: Node, t: Tubes, tube: Tube, node_id: bytes, client: i64, serial
         raise TubeError(LUA, NO_NODE)
     if not may_be_home(n, t, tube, slot):
         raise TubeError(LUA, NO_HOME_THERE)
-    begin_move(n, t, tube, slot, client, serial)
-    return False
+    return slot
+
+
+def decide_move(n: Node, t: Tubes, claim: Claim, tube: Tube) -> None:
+    """[T20] The node has answered, or cannot any more: the tube moves, or why not (T20.1)."""
+    try:
+        if t.by_name.get(tube.name) is not tube:
+            raise TubeError(LUA, NO_TUBE)
+        needs_home(n, t, tube)
+        if claim.answer < 0:
+            raise TubeError(LUA, MOVE_BROKEN % tube.name)
+        if claim.answer == TYPE_MISSING:
+            text = NO_TYPE_THERE % (claim.target, tube.type, tube.name, tube.type)
+            raise TubeError(LUA, text)
+        if claim.answer == DRIVER_FAILED:
+            raise TubeError(LUA, FAILED_THERE % (claim.target, tube.type, tube.name))
+        slot = target_of(n, t, tube, claim.target)
+        begin_move(n, t, tube, slot, claim.client, claim.serial)
+    except TubeError as error:
+        done = HomeDone(claim.client, claim.serial, tube)
+        done.error = error.text
+        done.code = error.code
+        if isinstance(error, HomeError):
+            done.node_id = error.node_id
+        t.home_done.append(done)
 
 
 def may_be_home(n: Node, t: Tubes, tube: Tube, slot: i64) -> bool:
@@ -313,6 +349,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
         (b"changes-missing", b"%d" % missing),
         (b"last-heard-ms", b"%d" % (n.now_ms - tube.heard_ms if tube.heard_ms > 0 else -1)),
         (b"next-id", b"%d" % tube.next_number),
+        (b"stopped", why_stopped(tube.type, tube.driver).encode()),
     ]
     token = t.token + TOKEN_GAP
     t.token = token if token > n.now_ms * 1000 else n.now_ms * 1000

@@ -22,8 +22,19 @@ from tuque.core.task import TASK_BYTES, Task
 from tuque.core.task_readback import TaskRecord, decode_task, renew_task, task_of
 from tuque.core.task_records import tell_task, tell_task_state
 from tuque.tubes.book import Tubes
-from tuque.tubes.copying import BEGINS, ENDS, ON_DISK, START, SURE, WALK, WHOLE, record_home
+from tuque.tubes.copying import (
+    BEGINS,
+    ENDS,
+    ON_DISK,
+    START,
+    STOPPED,
+    SURE,
+    WALK,
+    WHOLE,
+    record_home,
+)
 from tuque.tubes.follower import Held
+from tuque.tubes.guarded import why_stopped
 from tuque.tubes.homes import BUS_VERSION
 from tuque.tubes.tube import Tube
 
@@ -82,10 +93,23 @@ def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
         say(n, slot, got_of(tube, START))
 
 
+def tell_served(n: Node, tube: Tube) -> None:
+    """[T19] Tasks would be given out here from now on: the home hears of it (T19.5)."""
+    slot = n.slot_of.get(tube.home)
+    if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
+        return
+    if tube.is_asking and not tube.is_temporary:
+        return  # it will, when this node confirms what it is told
+    if n.peers[slot].is_linked and n.peers[slot].version >= BUS_VERSION:
+        say(n, slot, got_of(tube, 0))
+
+
 def got_of(tube: Tube, flags: i64) -> TubeGot:
     """What this node has of the tube."""
     if tube.is_complete:
         flags |= WHOLE
+    if len(why_stopped(tube.type, tube.driver)) > 0:
+        flags |= STOPPED
     return TubeGot(
         tube.name, tube.maker, tube.made_ns, tube.epoch, tube.copy_epoch, tube.seq, flags
     )
