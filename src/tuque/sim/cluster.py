@@ -35,6 +35,7 @@ SETUP_MS: Final = 8_000
 HEAL_MS: Final = 12_000  # until all are linked again and repairs are done
 DRAIN_MS: Final = 25_000
 REST_MS: Final = 12_000
+NARROW_BYTES: Final = 1 << 16  # a link that holds less has no room for another job now and then
 # what is sent may arrive that much later; the time to live of a copy counts from its arrival
 TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
 TRAVEL_US: Final = 20_000_000
@@ -215,9 +216,12 @@ class Cluster:
         """Now that all is well, a job with as many copies as there are nodes can be added."""
         person = self.person("probe")
         person.session(machine.name).close()
+        wait_ms = 2_000
+        if self.plan.bus_limit_bytes < NARROW_BYTES:
+            wait_ms = 10_000  # B2.4: it waits until all links have room
         args = {
-            "node": machine.index, "queue": "probe", "retry": 60, "ttl": 120, "timeout": 2000,
-            "repl": len(self.machines),
+            "node": machine.index, "queue": "probe", "retry": 60, "ttl": 120,
+            "timeout": wait_ms, "repl": len(self.machines),
         }  # fmt: skip
         self.verdicts.probes.append(person.add(args))
 
