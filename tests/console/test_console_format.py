@@ -103,15 +103,26 @@ def test_replies_do_not_depend_on_how_bytes_arrive(cuts: list[int]) -> None:
     assert [type(one) for one in got] == [type(one) for one in REPLIES]
 
 
-@pytest.mark.parametrize("junk", [b"HTTP/1.1 200 OK\r\n", b"*1\r\n" * 100 + b"?\r\n"])
-def test_a_server_that_speaks_something_else_is_told(junk: bytes) -> None:
+@pytest.mark.parametrize(
+    ("junk", "text"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", "it sent b'HTTP"),
+        (b"*1\r\n" * 100 + b"?\r\n", "does not speak RESP"),
+        (b"SSH-2.0-nobody", "it sent b'SSH"),  # no whole line, and no more comes
+        (b"Tarantool 2.6.0 (Binary) 0\n", "clients of Tarantool use this port"),
+    ],
+)
+def test_a_server_that_speaks_something_else_is_told(junk: bytes, text: str) -> None:
     ours, theirs = socket.socketpair()
+    ours.settimeout(5)  # a read that waits for more fails
     link = Link(Target())
     link.sock = ours
     with ours, theirs:
         theirs.sendall(junk)
-        with pytest.raises(LinkError, match="does not speak RESP"):
+        with pytest.raises(LinkError, match="does not speak RESP") as info:
             link.read()
+    assert text in str(info.value)
+    assert link.sock is None
 
 
 def test_commands_are_encoded_as_resp() -> None:

@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 CONNECT_TIMEOUT_S: Final = 5.0
 DEPTH_MAX: Final = 64
 CHUNK_BYTES: Final = 65536
+MARKS: Final = b"+-:$=!*~>%_#,"  # what a reply of RESP begins with
+TARANTOOL: Final = b"Tarantool"  # what a port for IPROTO says first
 
 
 class Status(str):
@@ -163,8 +165,15 @@ class Link:
             return rest == b"t"
         if mark == b",":
             return float(rest)
+        raise self._stranger(mark + rest)
+
+    def _stranger(self, said: bytes) -> LinkError:
+        """The error for a port of something else, which may never send a whole line."""
         self.close()
-        raise LinkError(f"{self.target} does not speak RESP: it sent {(mark + rest)[:40]!r}")
+        text = f"{self.target} does not speak RESP: it sent {said[:40]!r}"
+        if said.startswith(TARANTOOL):
+            text += "; clients of Tarantool use this port, `tuque` and Redis clients another (-p)"
+        return LinkError(text)
 
     def _many(self, mark: bytes, count: int, depth: int) -> Reply:
         if count < 0:
@@ -189,6 +198,8 @@ class Link:
         start = 0
         while (end := self.buf.find(b"\r\n", start)) < 0:
             start = max(0, len(self.buf) - 1)
+            if self.buf and self.buf[:1] not in MARKS:
+                raise self._stranger(bytes(self.buf))
             self._more()
         line = bytes(self.buf[:end])
         del self.buf[: end + 2]
