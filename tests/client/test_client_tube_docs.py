@@ -15,7 +15,8 @@ from tuque.client.sync import Client as Threads
 from tuque.client.tube import Tube
 from tuque.server.tube_cmds import SUBCOMMANDS
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 MOVES = "from-tarantool-queue.md"
 
 
@@ -29,15 +30,18 @@ def run_examples(page: str, url: str) -> dict[str, Any]:
 
 
 def test_tubes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a node of its own: the page names its tubes."""
+    """On a node where a newcomer did what README says about tubes before: no name clashes."""
+    readme = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    (first,) = [text for text in readme if "client.tube(" in text]
     node = RealNode(tmp_path)
     node.start()
     try:
+        exec(first.replace("tuque://127.0.0.1:7711", node.url), {})
         names = run_examples("tubes.md", node.url)
         names["on_change"]("mail", "put", 3, "READY", b"")
         assert capsys.readouterr().out.endswith("mail 3: put, now READY\n")
         with Client(node.url) as client:
-            assert client.tube_list() == ["mail", "reports", "pages"]
+            assert client.tube_list() == ["pages", "mail", "reports", "visits"]
             assert client.tube("reports").info().taken == 0
     finally:
         node.stop()
