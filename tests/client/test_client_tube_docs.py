@@ -13,6 +13,8 @@ from tuque import Client
 from tuque.client import tubes
 from tuque.client.sync import Client as Threads
 from tuque.client.tube import Tube
+from tuque.server.iproto_queue import FUNCTIONS, TABLE
+from tuque.server.iproto_tubes import METHODS
 from tuque.server.tube_cmds import SUBCOMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +68,7 @@ def test_every_call_of_the_table_exists() -> None:
     words = {word for row in rows for word in re.findall(r"TUBE ([A-Z]+)", row[1])}
     assert words <= {name.decode() for name in SUBCOMMANDS}
     unlisted = {name.decode() for name in SUBCOMMANDS} - words
-    assert unlisted == {"INFO", "UNSUBSCRIBE"}
+    assert unlisted == {"UNSUBSCRIBE"}
     called = re.findall(r"`?(tube|client(?:\.tube\(name\))?)\.(\w+)\(", "".join(r[2] for r in rows))
     assert len(called) >= 22
     for owner, name in called:
@@ -75,3 +77,11 @@ def test_every_call_of_the_table_exists() -> None:
     assert {name for _, name in called} >= {
         name for name in vars(tubes) if hasattr(Tube, name) and name[0] != "_"
     } - {"info"}
+
+
+def test_every_call_over_iproto_is_in_the_table() -> None:
+    page = (DOCS / MOVES).read_text()
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| `")]
+    functions = [name.decode() for name, number in FUNCTIONS.items() if number != TABLE]
+    for name in [*functions, *(method.decode() for method in METHODS)]:
+        assert any(re.search(rf"(^|\W){re.escape(name)}\(", row) for row in rows), name

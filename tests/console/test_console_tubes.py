@@ -77,6 +77,9 @@ def test_what_to_do_about_errors(port: int, tuque: Run) -> None:
         for _ in range(2):
             done = tuque("cli", "-p", port, "TUBE", "CREATE", "again", type)
         assert done.returncode == 1 and b"hint: " + hint in done.stderr
+    assert tuque("cli", "-p", port, "ADDJOB", "plain", "body", 100).returncode == 0
+    done = tuque("cli", "-p", port, "TUBE", "CREATE", "plain", "fifo", "IFNOTEXISTS")
+    assert b"a queue that has jobs cannot become a tube" in done.stderr
     done = tuque("cli", "-p", port, "TUBE", "NIX")
     assert b"hint: `help TUBE` shows its subcommands" in done.stderr
     done = tuque("cli", "-p", port, "TUBE", "TAKE", "nowhere")

@@ -43,7 +43,8 @@ ADVICE = {
 
 TUBE_ADVICE = {  # errors in the words of Tarantool's module
     "Unknown tube type": "`TUBE DRIVERS` lists the types",
-    "already exists": "IFNOTEXISTS takes the tube that is there, if it has that type",
+    "already exists": "IFNOTEXISTS takes the tube that is there, if it has that type; "
+    "a queue that has jobs cannot become a tube: choose another name then",
     "There are taken tasks": "`TUBE RELEASEALL` gives them back, `TUBE TRUNCATE` removes all tasks",
 }
 
