@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_nodes import RealNode
+import tarantool
+from client_nodes import RealNode, free_port
 
 from tuque import Client
 from tuque.client import tubes
@@ -49,16 +50,27 @@ def test_tubes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         node.stop()
 
 
-def test_moving(real_node: RealNode) -> None:
-    move = run_examples(MOVES, real_node.url)["move"]
-    with Client(real_node.url) as client:
-        old, new = client.tube("docs-old"), client.tube("docs-new")
-        old.create("fifo")
-        new.create("fifo")
-        for n in range(3):
-            old.put({"n": n})
-        assert move(old, new) == 3
-        assert [new.take(0).value for _ in range(3)] == [{"n": n} for n in range(3)]
+def test_moving(tmp_path: Path) -> None:
+    """From what speaks as Tarantool does, asked by its own client."""
+    port = free_port()
+    node = RealNode(tmp_path, "--iproto-port", str(port))
+    node.start()
+    old = tarantool.Connection("127.0.0.1", port)
+    sent: list[Any] = [{"n": 1}, "text", b"\x01\xff"]
+    try:
+        move = run_examples(MOVES, node.url)["move"]
+        with Client(node.url) as client:
+            new = client.tube("docs-new")
+            old.call("queue.create_tube", "docs_old", "fifo")
+            new.create("fifo")
+            for data in sent:
+                old.call("queue.tube.docs_old:put", data)
+            assert move(old, "docs_old", new) == len(sent)
+            assert [new.take(0).value for _ in sent] == sent
+            assert client.tube("docs_old").statistics()["tasks"]["total"] == 0
+    finally:
+        old.close()
+        node.stop()
 
 
 def test_every_call_of_the_table_exists() -> None:
