@@ -17,6 +17,7 @@ from tuque.sim.tube_homes import (
     count_takes,
     excuse_of,
     is_lost,
+    judge_epoch,
     judge_start,
     may_forget,
     note_sessions,
@@ -121,6 +122,26 @@ def test_an_older_home_of_two_goes_on_from_what_it_had(
     old.epoch = line.epoch = newest
     line.excuse, line.mirror = excuse, old
     line.state = State({}, mirror.next_number, True, True)  # the other home had no tasks left
+    judge_start(cluster, m, m.shell, mirror)
+    assert mirror.tasks and rules(cluster) == found
+
+
+@pytest.mark.parametrize(("is_forced", "found"), [(True, []), (False, ["tube-home"])])
+def test_the_second_home_of_an_epoch_goes_on_from_what_it_had(
+    found: list[str], *, is_forced: bool
+) -> None:
+    """T21.1: "the command itself is the word that the other one is dead", said to both of two."""
+    cluster = stopped(three_homes(1), 10)
+    m, mirror = at_home(cluster)
+    line, facts = mirror.line, mirror.facts
+    assert m.shell is not None
+    line.excuse, line.homes = "T21.1", {}
+    judge_epoch(cluster, cluster.machines[1], facts, line, mirror.epoch)  # it runs there first
+    line.mirror = Mirror(facts, line, mirror.tube, 0, cluster.tubing.find, False)
+    line.mirror.epoch = mirror.epoch
+    line.state = State({}, mirror.next_number, True, True)  # the first had no tasks left
+    if is_forced:
+        facts.forced[m.name] = cluster.world.now_us
     judge_start(cluster, m, m.shell, mirror)
     assert mirror.tasks and rules(cluster) == found
 

@@ -78,10 +78,10 @@ def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
 
 def judge_epoch(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: int) -> None:
     """Each epoch has one home, and they rise (T17.1)."""
+    home = line.homes.setdefault(epoch, m.name)  # also of two: who is the second is seen by it
     if excuse_of(m, line):
         line.epoch = max(line.epoch, epoch)
         return
-    home = line.homes.setdefault(epoch, m.name)
     if home != m.name:
         cluster.history.find(
             "tube-twice", f"epoch {epoch} of {facts.name} has two homes: {home} and {m.name}"
