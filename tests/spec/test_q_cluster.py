@@ -185,6 +185,19 @@ def test_who_has_it_queued_answers_all() -> None:
     assert len(lab.log) == 1
 
 
+def test_nack_at_another_holder_cuts_no_first_delay() -> None:
+    """Q6.1 The same jobs as in Q5.1 are put back, except one that still is in its first delay,
+    which NACK does not cut short."""
+    lab = Lab(2)
+    ids = [lab.add(0, replicate=2, delay_s=3) for _ in range(20)]  # J differs
+    lab.pass_ms(2_999)
+    for id in ids:
+        assert job_at(lab, 1, id).state == ACTIVE
+        assert not on_nack(lab.nodes[1], id, 0)
+    lab.pass_ms(1)
+    assert all(on_nack(lab.nodes[1], id, 0) for id in ids)
+
+
 def test_counters_travel() -> None:
     """Q4.2 The counter named in the message grows."""
     # G3.8, G3.5

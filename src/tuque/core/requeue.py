@@ -33,13 +33,19 @@ TOOLATE: Final = (
 def is_delayed(n: Node, job: Job) -> bool:
     """Whether the job is in its first delay.
 
-    A copy kept for others will be due one retry time after it, and up to 500 ms more.
+    A copy kept for others will be due one retry time after it, and up to 500 ms more: in these
+    the time of creation decides (Q6.1), by the clock of the node that made the job.
     """
     if job.flags & DELIVERED:
         return False
     if job.flags & ONCE_QUEUED == 0:
         return True
-    return job.delay_s > 0 and job.qtime_ms - i64(job.retry_s) * 1000 - 500 > n.now_ms
+    if job.delay_s == 0:
+        return False
+    last_ms = job.qtime_ms - i64(job.retry_s) * 1000
+    if last_ms - 500 > n.now_ms:
+        return True
+    return last_ms > n.now_ms and job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 > n.now_ms
 
 
 def on_nack(n: Node, id: bytes, delay_ms: i64, client: i64 = -1) -> bool:
