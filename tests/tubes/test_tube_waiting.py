@@ -192,6 +192,37 @@ def test_changes(home: Home) -> None:
     assert [told.change.seq for told in home.t.told] == list(range(3, 1803))
 
 
+def test_every_change_has_its_name(home: Home) -> None:
+    """T12.2: "put, take, touch, release, bury, kick, ttr, delay"; others "have the status `-`"."""
+    n, t, tube = home.n, home.t, home.make("fifottl", ttr_ms=1000)
+    tube.subscribers = 1
+    home.put(tube, delay_ms=100)
+    home.pass_ms(100)
+    home.take(tube)
+    home.pass_ms(1000)
+    home.take(tube)
+    ops.touch(n, t, tube, 1, 0, 500)
+    ops.release(n, t, tube, 1, 0, 0)
+    ops.bury(n, t, tube, 0)
+    ops.kick(n, t, tube, 1)
+    home.take(tube)
+    home.ack(tube, 0)
+    for _ in range(2):
+        home.put(tube)
+    ops.delete(n, t, tube, 1)
+    admin.truncate(n, t, tube)
+    home.put(tube, ttl_ms=50)
+    home.pass_ms(50)
+    named = [(c.event.decode(), chr(c.status)) for c in t.changes(tube, -1, 99)]
+    assert named == [
+        *(("put", "~"), ("delay", "r"), ("take", "t"), ("ttr", "r"), ("take", "t")),
+        *(("touch", "t"), ("release", "r"), ("bury", "!"), ("kick", "r"), ("take", "t")),
+        *(("ack", "-"), ("put", "r"), ("put", "r"), ("delete", "-"), ("truncate", "-")),
+        *(("put", "r"), ("ttl", "-")),
+    ]
+    assert [(told.change.event.decode(), chr(told.change.status)) for told in t.told] == named
+
+
 def test_the_last_thousand_changes_whenever_one_looks(home: Home) -> None:
     """T12.1: "The last 1000 of a tube can be read by number"; T11.4: each counts as memory."""
     tube = home.make("fifo")
