@@ -197,9 +197,9 @@ def test_every_change_has_its_name(home: Home) -> None:
     n, t, tube = home.n, home.t, home.make("fifottl", ttr_ms=1000)
     tube.subscribers = 1
     home.put(tube, delay_ms=100)
-    home.pass_ms(100)
+    home.pass_ms(200)
     home.take(tube)
-    home.pass_ms(1000)
+    home.pass_ms(1100)
     home.take(tube)
     ops.touch(n, t, tube, 1, 0, 500)
     ops.release(n, t, tube, 1, 0, 0)
@@ -212,7 +212,7 @@ def test_every_change_has_its_name(home: Home) -> None:
     ops.delete(n, t, tube, 1)
     admin.truncate(n, t, tube)
     home.put(tube, ttl_ms=50)
-    home.pass_ms(50)
+    home.pass_ms(100)
     named = [(c.event.decode(), chr(c.status)) for c in t.changes(tube, -1, 99)]
     assert named == [
         *(("put", "~"), ("delay", "r"), ("take", "t"), ("ttr", "r"), ("take", "t")),
