@@ -18,6 +18,7 @@ from tuque.sim.tube_homes import (
     excuse_of,
     is_lost,
     judge_epoch,
+    judge_forced,
     judge_start,
     may_forget,
     note_sessions,
@@ -216,6 +217,41 @@ def test_two_homes_that_may_run_are_paused_each_as_it_was_told(
     cluster.tubing.mirrors["n1", b"t0"] = other
     judge_pause(cluster.tubing, mirror)
     assert rules(cluster) == found
+
+
+@pytest.mark.parametrize(
+    ("old_disks", "knows", "found"),
+    [(0, False, []), (1, False, ["tube-number"]), (0, True, ["tube-number"])],
+)
+def test_numbers_that_no_disk_and_no_node_knows_may_come_again(
+    old_disks: int, found: list[str], *, knows: bool
+) -> None:
+    """T21.3: "Numbers go on 1,000,000 above the highest known, so that none is given twice"."""
+    cluster = stopped(three_homes(1), 10)
+    _, mirror = at_home(cluster)
+    line = mirror.line
+    line.top_number, line.top_us = mirror.next_number, cluster.world.now_us
+    for m in cluster.machines[old_disks:]:
+        m.disk_since_us = line.top_us + 1
+    shell = cluster.machines[1].shell
+    t = None if shell is None else tubes_on(shell.n)
+    assert t is not None and not t.by_name[b"t0"].is_mine
+    t.by_name[b"t0"].next_number = line.top_number + int(knows)
+    judge_forced(cluster, mirror, None)
+    assert rules(cluster) == found
+
+
+@pytest.mark.parametrize(("back", "waits"), [("empty", True), ("disk", False)])
+def test_a_new_disk_knows_nothing_from_before_its_node_started(back: str, *, waits: bool) -> None:
+    """T21.3: "the highest known": what was told while the node was down, it does not know."""
+    cluster = stopped(three_homes(1), 10)
+    m = cluster.machines[1]
+    m.die(how="kill", back=back, down_ms=60_000)
+    gone_us = cluster.world.now_us
+    cluster.world.now_us += 5_000_000
+    m.start()
+    assert m.shell is not None
+    assert m.disk_since_us == (gone_us + 5_000_000 if waits else 0)
 
 
 def test_a_session_of_the_last_home_ends_its_ttr_after_it_was_settled() -> None:

@@ -76,6 +76,7 @@ class Machine:
         self.kept_token = 0  # the newest that it has of any take, here or elsewhere
         self.said = 0  # messages of lives that are over
         self.disk_since_us = 0  # this disk, with what is on it, is the node's
+        self.has_new_disk = False  # and it has not begun with it yet
         self.has_evicted_acks = False  # in a life that is over
         self.has_evicted = False  # as well
         self.had_disk_fault = False
@@ -99,6 +100,9 @@ class Machine:
             return
         if is_empty:
             self.disk = SimDisk(self.disk.chance)
+        if is_empty or self.has_new_disk:
+            self.disk_since_us = self.world.now_us  # nobody told it anything before
+        self.has_new_disk = False
         self.disk.before_step = None
         self.lives += 1
         self.fuse = 0
@@ -194,6 +198,7 @@ class Machine:
             self.has_lost_disk = True
         if back != "disk":
             self.disk_since_us = self.world.now_us
+            self.has_new_disk = True
         if back != "disk" or self.settings.policy != "always":
             self.has_lost_memory = True
         unread = self.kept if shell.n.is_loading else {}

@@ -67,6 +67,7 @@ class Line:
         self.newest_token = 0  # of all takes that were seen
         self.told_tokens: dict[str, int] = {}  # by node: the newest that a client was told there
         self.top_number = -1  # the highest that clients were told
+        self.top_us = 0  # when
         self.pause = -1  # how its last home had it paused; -1: that is not known
         self.is_lost = False  # its home lost its memory of it
         # the rule by which two homes may run: of two nodes one was told that the other one is dead

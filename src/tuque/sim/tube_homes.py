@@ -247,10 +247,23 @@ def facts_of(one: Seen) -> tuple[int, bytes, int, int, bytes]:
     return one.pri, one.subqueue, min(one.ttl_ms, MAX_MS), min(one.ttr_ms, MAX_MS), token
 
 
+def is_number_known(cluster: Cluster, facts: Facts, line: Line) -> bool:
+    """Whether a disk is as old as the last number, or a node knows it (T21.3)."""
+    for m in cluster.machines:
+        t = tubes_on(m.shell.n) if m.shell is not None else None
+        tube = t.by_name.get(facts.key) if t is not None else None
+        if m.disk_since_us <= line.top_us:
+            return True
+        if tube is not None and facts.lines.get(ident_of(tube)) is line:
+            if not tube.is_mine and tube.next_number > line.top_number:
+                return True
+    return False
+
+
 def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
     """What clients were told of is there if that many nodes had it (T18.5); numbers go on."""
     facts, line, history = mirror.facts, mirror.line, cluster.history
-    if mirror.next_number <= line.top_number:
+    if mirror.next_number <= line.top_number and is_number_known(cluster, facts, line):
         history.find("tube-number", f"{facts.name} goes on at {mirror.next_number} after a loss")
     if old is None:
         return

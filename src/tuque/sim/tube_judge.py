@@ -301,7 +301,9 @@ class Tubing:
             if mirror is None or number != put.number:
                 self.find("tube-number", f"{put.token!r} is task {put.number}, told {number}")
             else:
-                mirror.line.top_number = max(mirror.line.top_number, number)
+                if number > mirror.line.top_number:
+                    mirror.line.top_number = number
+                    mirror.line.top_us = self.cluster.world.now_us
                 self.tell(mirror, b"put", number, put.asked_us)
         if put.outcome == REFUSED and put.number >= 0:
             self.find("tube-full", f"{put.token!r} was refused and is task {put.number}: {reply}")
