@@ -335,7 +335,7 @@ class Config(msgspec.Struct, kw_only=True):
         int,
         Opt(
             Int(0, 1000),
-            "look awake for what other nodes are about to say, at most so long; 0 = sleep at once",
+            "busy-wait for peers at most so long before sleeping; 0 = off",
             unit="us",
             runtime=True,
         ),
