@@ -46,8 +46,9 @@ from tuque.server.clients import (
 from tuque.server.faults import on_fault
 from tuque.server.iproto_replies import tell_take as tell_iproto_take
 from tuque.server.monitoring import feed_monitors, note_latency, note_slow
+from tuque.server.notes import warn_once
 from tuque.server.producers import await_copies, keep_order, late_error
-from tuque.server.state import Server, log
+from tuque.server.state import Server
 from tuque.server.tube_replies import tell_take
 from tuque.server.tube_sync import hold_back
 from tuque.server.tube_where import check_queue, check_tasks, moved_text, refusal_text
@@ -110,10 +111,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             c.error(error.text)
         except TubeError as refused_there:
             c.error(refusal_text(s, refused_there))  # T17.3
-        except AssertionError:
-            raise
-        except Exception:
-            on_fault(s, c, command.name, written)
+        except Exception as error:
+            on_fault(s, c, command.name, written, error)
         spent_ns: i64 = perf_counter_ns() - start_ns
         command.calls += 1
         command.usec_ns += spent_ns
@@ -139,7 +138,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
 def unknown(s: Server, c: Client, word: bytes) -> None:
     """Answer a command that is none (C3.2), or close on HTTP (C2.7)."""
     if word[:5].upper() in HTTP_WORDS:
-        log.warning("closing %s: it speaks HTTP; did a web page send it here?", c.address)
+        warn_once(s.n.now_ms, c.address, "it speaks HTTP; did a web page send it here?")
+        s.figures.broken += 1
         c.is_closing = True
         s.touch(c)
         return

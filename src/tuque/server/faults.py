@@ -1,7 +1,8 @@
 """Errors that are bugs of ours: what is said, and whether the node may go on (SPEC C3.12).
 
-An assertion that fails stops the node: what it holds is not what it thinks. Any other
-exception in a command is told to its client, and the node goes on if its tables still agree.
+Whatever a command or the bytes of a client raise is told to that client or ends its connection.
+The node goes on if its tables still agree; if they do not, it stops: what it holds is not what
+it thinks.
 """
 
 from __future__ import annotations
@@ -10,20 +11,25 @@ from typing import Final
 
 from tuque.core.procedures import check
 from tuque.server.clients import Client
-from tuque.server.state import Server, log
+from tuque.server.state import Server
 
 INTERNAL: Final = b"ERR internal error, the log of the server says more"
 
 
-def on_fault(s: Server, c: Client, name: str, written: int) -> None:
+def on_fault(s: Server, c: Client, name: str, written: int, error: Exception) -> None:
     """The command raised what it must not raise. AssertionError when the node must stop."""
-    log.error("internal error in %s, asked by %s", name, c.address, exc_info=True)
-    check(s.n)
+    look_into(s, f"in {name}, asked by {c.address}", error)
     del c.out[written:]
     if c.is_blocked and c.number not in s.n.waiters:
         c.is_blocked = False
         s.blocked -= 1
     c.error(INTERNAL)
+
+
+def look_into(s: Server, what: str, error: Exception) -> None:
+    """Count and log an error of ours. AssertionError when the node's tables do not agree."""
+    s.bugs.tell(s.n.now_ms, what, error)
+    check(s.n)
 
 
 def drop_turn(s: Server) -> None:

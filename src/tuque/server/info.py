@@ -212,6 +212,8 @@ def stats(s: Server) -> Fields:
         "instantaneous_input_kbps": f"{in_bytes / 1024:.2f}",
         "instantaneous_output_kbps": f"{out_bytes / 1024:.2f}",
         "rejected_connections": figures.rejected,
+        "protocol_errors": figures.broken,
+        "internal_errors": s.bugs.count,
         "latest_fork_usec": 0,
         "turns": figures.turns,
     }

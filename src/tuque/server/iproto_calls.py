@@ -7,8 +7,8 @@ from mypy_extensions import i64
 
 from tuque.core.deliver import serve_ready
 from tuque.core.evict import make_room
-from tuque.core.procedures import check
 from tuque.server.dispatch import tell_wakes
+from tuque.server.faults import look_into
 from tuque.server.iproto_conn import GUEST, User, Wired
 from tuque.server.iproto_queue import (
     CFG,
@@ -20,7 +20,7 @@ from tuque.server.iproto_queue import (
 from tuque.server.iproto_replies import put_values
 from tuque.server.iproto_seen import note_spent, see
 from tuque.server.iproto_tubes import METHODS, PUT, READ_ONLY, Call, run_method
-from tuque.server.state import Server, log
+from tuque.server.state import Server
 from tuque.server.tube_sync import hold_back_wired
 from tuque.server.tube_where import iproto_refusal
 from tuque.tubes.errors import TubeError
@@ -91,11 +91,8 @@ def answer(s: Server, w: Wired, request: Request) -> None:
     except TubeError as refused:
         told = iproto_refusal(s, tubes_of(s.n), refused)
         w.out.append(error_reply(request.sync, told.code, told.text))
-    except AssertionError:
-        raise
-    except Exception:
-        log.error("internal error in a request of %s", w.address, exc_info=True)
-        check(s.n)  # C3.12
+    except Exception as error:
+        look_into(s, f"in a request of {w.address}", error)  # C3.12
         del w.out[written:]
         w.out.append(error_reply(request.sync, E_PROC, INTERNAL))
     spent_ns: i64 = perf_counter_ns() - start_ns

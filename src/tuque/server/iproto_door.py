@@ -9,7 +9,7 @@ from typing import Final, final
 from tuque.server.iproto_calls import answer
 from tuque.server.iproto_conn import Wired
 from tuque.server.outlet import Outlet
-from tuque.server.state import Server, log
+from tuque.server.state import Server
 from tuque.wire.iproto import E_MSGPACK, BrokenStream, error_reply
 
 READ_BYTES: Final = 65_536
@@ -68,12 +68,7 @@ class IprotoDoor:
             except BrokenStream as error:
                 w.out.append(error_reply(0, E_MSGPACK, error.text))  # I2.4
                 w.is_closing = True
-                break
-            except AssertionError:
-                raise
-            except Exception:
-                log.error("internal error in the bytes of %s", w.address, exc_info=True)
-                w.is_closing = True  # C3.12
+                s.figures.broken += 1
                 break
             if request is None:
                 break
@@ -95,7 +90,11 @@ class IprotoDoor:
         for w in stalled:
             if w.is_closed:
                 continue
-            self.run(w)
+            try:
+                self.run(w)
+            except Exception as error:
+                self.outlet.on_bug(w, error)
+                continue
             if w.is_stalled or w.is_closed:
                 continue
             if w.is_full:

@@ -45,6 +45,7 @@ def prepare_bus(pump: Pump) -> None:
         return
     bus = Bus(s.n, s.members, pump.poller, secret)
     bus.sockets = open_bus_sockets(cfg, len(secret) > 0)
+    bus.bugs = s.bugs
     bus.port = bus.sockets[0].getsockname()[1]
     s.bus = bus
     apply_settings(s)

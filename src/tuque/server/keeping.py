@@ -8,6 +8,7 @@ from tuque.core.procedures import on_memory_level
 from tuque.server.clients import Client
 from tuque.server.connection import Connection
 from tuque.server.monitoring import look
+from tuque.server.notes import warn_once
 from tuque.server.state import Server, log
 
 SHRINK_JOBS = 1_000  # a smaller table is not worth a look
@@ -31,7 +32,7 @@ def keep_house(s: Server) -> None:
     for c in late:
         reason = overdue(s, c, now_ms)
         if reason:
-            log.warning("closing %s: %s", c.address, reason)
+            warn_once(now_ms, c.address, reason)
             s.doomed.append(c)
     buffers += (len(s.clients) + len(s.wired)) * CLIENT_BYTES
     buffers += s.survey.bytes + s.wired_survey.bytes
@@ -76,7 +77,7 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
     """[C2.6] Whether the unread replies pass the hard limit; notes since when the soft one."""
     waiting = c.wire_bytes + c.held_bytes
     if 0 < s.out_hard < waiting:
-        log.warning("closing %s: %d bytes of replies unread", c.address, waiting)
+        warn_once(s.n.now_ms, c.address, "its unread replies pass the hard limit")
         s.figures.output_closed += 1
         return True
     if 0 < s.out_soft < waiting:

@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from tuque.server.clients import Client
 from tuque.server.connection import Connection
+from tuque.server.faults import look_into
 from tuque.server.iproto_conn import Wired
 from tuque.server.keeping import leaves_too_much
 from tuque.server.poller import IN, OUT, Poller
@@ -109,6 +110,11 @@ class Outlet:
         self.poller.drop(c.fd)
         c.sock.close()
         c.forget()
+
+    def on_bug(self, c: Connection, error: Exception) -> None:
+        """[C2.8] Something failed over what the client sent: it ends, if the tables agree."""
+        look_into(self.s, f"in what {c.address} sent", error)
+        self.close(c)
 
     def on_end(self, c: Connection, is_idle: bool) -> None:
         """The client sends no more: replies still due go out first (it may be half closed).

@@ -21,7 +21,7 @@ from tuque.core.node import Node
 from tuque.core.procedures import check
 from tuque.server.bus_figures import BusFigures
 from tuque.server.link import READ_BYTES, Link
-from tuque.server.notes import log, say_once
+from tuque.server.notes import Bugs, log, say_once
 from tuque.server.poller import IN, OUT, Poller
 from tuque.server.resolver import Resolver, is_literal
 from tuque.wire.bus import BusError
@@ -58,6 +58,7 @@ class Bus:
         self.resolver = Resolver()
         self.lookups: list[tuple[str, int]] = []  # host and port to dial once it is looked up
         self.figures = BusFigures()
+        self.bugs = Bugs()
         self.heard: i64 = 0  # messages but heartbeats since the pump last slept (C8.4)
 
     # ---- the pump's side
@@ -85,7 +86,10 @@ class Bus:
         elif mask & OUT:
             self.push(link)
         if mask & ~OUT and not link.is_closed:
-            self.read(link)
+            try:
+                self.read(link)
+            except Exception as error:
+                self.on_bug(link, error)
         return True
 
     def next_ms(self) -> i64:
@@ -286,6 +290,10 @@ class Bus:
         except BusError as error:
             self.on_broken(link, str(error))
             return
+        except Exception as error:  # B2.5: only the link knew these bytes
+            self.bugs.tell(self.n.now_ms, f"in the bytes of {link.address}", error)
+            self.on_broken(link, "internal error")
+            return
         if link.slot < 0:
             out = link.conn.take_out()
             if len(out) > 0:
@@ -357,19 +365,18 @@ class Bus:
         self.figures.heard(messages)
         n = self.n
         slot = link.slot
-        try:
-            for message in messages:
-                if isinstance(message, Heartbeat):
-                    self.members.on_heartbeat(slot, message)
-                else:
-                    self.heard += 1
-                    on_message(n, slot, message)
-        except AssertionError:
-            raise
-        except Exception:
-            log.error("internal error in a message of %s", link.address, exc_info=True)
-            check(n)  # the node goes on only if its tables agree
-            self.drop(link, "internal error")
+        for message in messages:
+            if isinstance(message, Heartbeat):
+                self.members.on_heartbeat(slot, message)
+            else:
+                self.heard += 1
+                on_message(n, slot, message)
+
+    def on_bug(self, link: Link, error: Exception) -> None:
+        """[C3.12] The core failed over what the peer said: the link ends, if the tables agree."""
+        self.bugs.tell(self.n.now_ms, f"in what {link.address} said", error)
+        check(self.n)
+        self.drop(link, "internal error")
 
     def push(self, link: Link) -> None:
         """Write what may be sent."""
@@ -410,7 +417,7 @@ class Bus:
         self.poller.drop(link.fd)
         link.close()
         if link.slot < 0:
-            del self.young[link.fd]
+            self.young.pop(link.fd, None)
             where = link.address if link.dialed[1] != 0 else link.host
             say_once(self.n.now_ms, f"bus: no link with {where}: {reason}")
             if link.dialed[1] != 0:

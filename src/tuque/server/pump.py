@@ -23,6 +23,7 @@ from tuque.server.iproto_conn import Wired
 from tuque.server.iproto_door import IprotoDoor
 from tuque.server.keeping import keep_house, log_notes
 from tuque.server.lookout import Lookout
+from tuque.server.notes import warn_once
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
@@ -156,7 +157,10 @@ class Pump:
                 if mask & OUT:
                     self.outlet.drain(c)
                 if mask & ~OUT and not c.is_closed:
-                    self.read(c)
+                    try:
+                        self.read(c)
+                    except Exception as error:
+                        self.outlet.on_bug(c, error)
             elif fd in s.wired:
                 self.on_wired(s.wired[fd], mask)
             elif bus is not None and bus.on_ready(fd, mask):
@@ -200,7 +204,7 @@ class Pump:
             s.resumed = []
             for c in resumed:
                 if not c.is_closed:
-                    self.run_todo(c)
+                    self.go_on(c)
             if len(n.added) > 0:
                 tell_added(s)
         self.iproto.run_stalled()
@@ -367,7 +371,10 @@ class Pump:
         if mask & OUT:
             self.outlet.drain(w)
         if mask & ~OUT and not w.is_closed:
-            self.iproto.read(w)
+            try:
+                self.iproto.read(w)
+            except Exception as error:
+                self.outlet.on_bug(w, error)
 
     def read(self, c: Client) -> None:
         """[C2] Read what came and run the whole commands in it."""
@@ -401,7 +408,7 @@ class Pump:
         if c.reader.strict is not None and len(s.password) > 0 and not c.is_authed:
             c.reader.check_small()
         if c.todo_bytes + c.reader.held_bytes() > s.query_limit:
-            log.warning("closing %s: more than %d bytes unread", c.address, s.query_limit)
+            warn_once(s.n.now_ms, c.address, f"more than {s.query_limit} bytes unread")
             self.outlet.close(c)
         elif c.reader.error and not c.is_closed and not c.is_waiting() and len(c.todo) == 0:
             self.break_off(c)
@@ -429,6 +436,13 @@ class Pump:
         """Go on next turn with commands that nothing but this turn's end stopped."""
         if c.may_run() and self.s.paused_until_ms <= self.s.n.now_ms:
             self.s.resumed.append(c)
+
+    def go_on(self, c: Client) -> None:
+        """Run what waits; an error of ours ends the client (C2.8)."""
+        try:
+            self.run_todo(c)
+        except Exception as error:
+            self.outlet.on_bug(c, error)
 
     def run_todo(self, c: Client) -> None:
         """Run some of what was read while the client was blocked or paused; the rest next turn."""
@@ -458,6 +472,7 @@ class Pump:
 
     def break_off(self, c: Client) -> None:
         """Tell the client which rule of the protocol it broke, and close."""
+        self.s.figures.broken += 1
         c.error(b"ERR Protocol error: " + c.reader.error.encode())
         c.is_closing = True
         self.s.touch(c)

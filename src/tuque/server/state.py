@@ -28,7 +28,7 @@ from tuque.server.eventlog import EventLog
 from tuque.server.identity import Identity
 from tuque.server.iproto_conn import GUEST, STRANGER_BYTES, Take, User, Users, Wired
 from tuque.server.monitoring import Latency, SlowLog, Snapshot
-from tuque.server.notes import log
+from tuque.server.notes import Bugs, log
 from tuque.server.peers import Bus
 from tuque.server.tube_notices import Notices
 from tuque.tubes.hooks import tubes_of
@@ -55,6 +55,7 @@ class Figures:
         self.turns: i64 = 0
         self.output_closed: i64 = 0  # clients closed at the output limit
         self.deadline_closed: i64 = 0  # clients closed with half a command
+        self.broken: i64 = 0  # clients closed because they broke the protocol
         self.samples = array("q", bytes(SAMPLES * 4 * 8))  # a ring, so that nothing is allocated
         self.sample_count: i64 = 0
 
@@ -104,6 +105,7 @@ class Server:
         self.is_crowded = False  # some link has no room for more copies (B2.4)
         self.paused_until_ms: i64 = 0  # CLIENT PAUSE
         self.figures = Figures()
+        self.bugs = Bugs()
         self.survey = Survey()
         self.wired_survey = Survey()
         self.slowlog = SlowLog()

@@ -28,6 +28,7 @@ NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 DIALER: Final = b"dialer"
 ACCEPTOR: Final = b"acceptor"
+NO_NODE: Final = "this is no node of Tuque, or one of another kind"
 
 
 @final
@@ -80,11 +81,11 @@ class Conn:
         """[B1.1] The other end says who it is; answer with the proof for this one."""
         try:
             hello = HELLOS.decode(payload)
-        except msgspec.DecodeError:
-            raise BusError("this is no node of Tuque, or one of another kind") from None
+        except Exception:  # B2.5: a decoder knows many ways to say that the bytes are none
+            raise BusError(NO_NODE) from None
         card = hello.card
         if hello.magic != MAGIC or not is_node_id(card.node_id) or len(hello.nonce) != NONCE_BYTES:
-            raise BusError("this is no node of Tuque, or one of another kind")
+            raise BusError(NO_NODE)
         if not is_sane_card(card):
             raise BusError("a HELLO whose fields are out of range")
         version = min(VERSION_MAX, hello.version_max)

@@ -1,0 +1,165 @@
+"""Whatever comes over a wire ends that connection at the most, never the node (SPEC B2.5, C2.8)."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from door import Door
+from pump_box import digest
+from raw_resp import encode
+from test_server_bus import OTHER, SECRET, Node, Stranger
+
+from tuque.server import notes
+from tuque.server.dispatch import HANDLERS
+from tuque.server.notes import AGAIN_MS, LINES_MAX, Notes
+from tuque.wire.bus import BusError, head_of
+from tuque.wire.cards import Card, Hello
+from tuque.wire.handshake import MAGIC, Conn
+
+CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "here")
+HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 2, CARD, bytes(32)))
+NO_TEXT = HELLO.replace(b"\xa4here", b"\xa4h\xffre")  # a host that is not UTF-8
+NO_HELLOS = {
+    "a host that is no text": NO_TEXT,
+    "nested beyond the stack": b"\x91" * 1000,
+    "a number of 64 bits": HELLO.replace(b"\x01\x02", b"\x01\xcf" + b"\xff" * 8),
+    "nothing": b"",
+    "a list that ends too early": HELLO[:-40],
+    "more than a HELLO": HELLO + b"\xc0",
+    "no list": b"\xc1",
+}
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """A node with a secret and a password."""
+    options = {"cluster_bind": "127.0.0.1", "requirepass": "a password of many bytes"}
+    made = Node(tmp_path, cluster_secret=SECRET, **options)
+    yield made
+    made.box.check()
+    made.box.close()
+
+
+@pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
+def test_a_hello_that_is_none_ends_its_connection(node: Node, hello: bytes) -> None:
+    """B2.5: Whatever goes wrong while bytes of another node are read ends that link"""
+    before = digest(node.box.n)
+    stranger = Stranger(node)
+    stranger.send(head_of(hello, 0) + hello)
+    if stranger.is_open():  # it may be believed so far: the proof is missing
+        stranger.send(head_of(bytes(32), 0) + bytes(32))
+    assert not stranger.is_open()
+    assert digest(node.box.n) == before
+    assert node.bus.figures.refused == 1
+    good = Stranger(node)
+    assert good.join()
+
+
+@pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
+def test_an_evil_address_is_dialled_in_vain(node: Node, hello: bytes) -> None:
+    """B2.5: Whatever goes wrong while bytes of another node are read ends that link"""
+    with socket.create_server(("127.0.0.1", 0)) as evil:
+        port = evil.getsockname()[1]
+        node.server.members.meet("127.0.0.1", port, port)
+        node.turns()
+        sock, _ = evil.accept()
+        with sock:
+            sock.sendall(head_of(hello, 0) + hello)
+            node.turns()
+            sock.sendall(head_of(bytes(32), 0) + bytes(32))
+            node.turns()
+    assert node.bus.figures.refused == 1
+    assert len(node.bus.links) == 0
+
+
+@pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
+def test_nothing_but_a_bus_error_comes_out_of_a_handshake(hello: bytes) -> None:
+    """The pump is not the only one that feeds a handshake."""
+    conn = Conn(False, CARD, b"secret", bytes(32))
+    with pytest.raises(BusError):
+        conn.feed(head_of(hello, 0) + hello)
+        conn.feed(head_of(bytes(32), 0) + bytes(32))
+
+
+def test_bytes_that_are_no_text_are_logged_once(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B2.5: it is counted, and logged once a minute"""
+    with caplog.at_level(logging.INFO, "tuque.server"):
+        monkeypatch.setattr(notes, "_notes", Notes())  # other tests said it, too
+        for _ in range(5):
+            stranger = Stranger(node)
+            stranger.send(head_of(NO_TEXT, 0) + NO_TEXT)
+            assert not stranger.is_open()
+    assert node.bus.figures.refused == 5
+    assert len([r for r in caplog.records if "no link with" in r.getMessage()]) == 1
+
+
+def bug_in_bytes(self: object, data: bytes) -> None:
+    """A reader with a bug."""
+    raise OverflowError(data)
+
+
+def broken_invariant(*_: object) -> None:
+    """A rule whose assertion fails; the tables still agree."""
+    raise AssertionError("an arrow that is not in the table")
+
+
+def test_a_bug_over_the_bytes_of_a_node_ends_its_link(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B2.5: Whatever goes wrong while bytes of another node are read ends that link"""
+    stranger = Stranger(node)
+    assert stranger.join()
+    link = next(iter(node.bus.links.values()))
+    monkeypatch.setattr(link.conn.reader, "next", lambda: bug_in_bytes(link, b""))
+    stranger.send(b"some bytes")
+    assert not stranger.is_open()
+    assert node.server.bugs.count == 1
+
+
+def test_a_bug_over_the_bytes_of_a_client_ends_its_connection(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C2.8: Whatever goes wrong while bytes of a client are read, RESP or IPROTO, ends that"""
+    with caplog.at_level(logging.ERROR, "tuque.server"):
+        for _ in range(3):
+            wire = node.box.connect()
+            c = list(node.server.clients.values())[-1]
+            monkeypatch.setattr(c.reader, "read", lambda data: bug_in_bytes(None, data))
+            assert node.box.say(wire, encode("PING")) == b""
+            assert not node.box.is_open(wire)
+    assert node.server.bugs.count == 3
+    assert [r.getMessage().split(" sent")[0] for r in caplog.records] == [
+        "internal error in what unix:"
+    ]
+    assert b"NOAUTH" in node.say("PING")
+
+
+def test_an_assertion_that_fails_ends_one_connection_when_the_tables_agree(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C3.12: Then all tables are checked, and the node goes on if they agree."""
+    monkeypatch.setitem(HANDLERS, b"ping", broken_invariant)
+    assert door("PING") == b"-ERR internal error, the log of the server says more\r\n"
+    assert door.info("stats")["internal_errors"] == "1"
+    assert door("QLEN q") == b":0\r\n"
+
+
+def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """C2.8: The log names each cause once a minute, and has at most 100 such lines a minute"""
+    mine = Notes()
+    with caplog.at_level(logging.INFO, "tuque.server"):
+        said = [mine.may_say(1_000, f"version {i}") for i in range(250)]
+        assert said == [True] * LINES_MAX + [False] * (250 - LINES_MAX)
+        assert not caplog.records
+        assert mine.may_say(1_000 + AGAIN_MS, "version 1")
+        assert not mine.may_say(1_000 + AGAIN_MS, "version 1")
+    assert [r.getMessage() for r in caplog.records] == [
+        "150 more lines of the last minute were left out"
+    ]
