@@ -144,7 +144,7 @@ def test_a_mistake_is_found_in_the_driver(options: dict[str, str], columns: str,
 
 def test_overwriting_is_refused() -> None:
     for make in (writer, stream_writer):
-        with pytest.raises(SinkError, match="cannot be overwritten"):
+        with pytest.raises(SinkError, match=r"overwritten.*outputMode\('append'\), the only"):
             make({"queue": "q"}, schema("body string"), True)
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import click
 
 from tuque.spark.compact import CompactError, Done
 from tuque.spark.compact import compact as run
 
+DIRECTORY: Final = click.Path(path_type=Path)
+
 
 @click.command("compact")
-@click.argument("events", metavar="EVENTS_DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[EVENTS_DIR]", required=False, type=DIRECTORY)
+@click.option("--events", type=DIRECTORY, help="The same, as the other commands take it.")
 @click.option(
     "--today", is_flag=True, help="The segments of today, too (default: days that are over, UTC)."
 )
@@ -28,17 +32,21 @@ from tuque.spark.compact import compact as run
     help="Minutes until the small files go, for readers that have them open. "
     "Streams that follow are waited for, however long that takes.",
 )
-def compact(events: Path, today: bool, rows: int, grace: float) -> None:
+def compact(
+    directory: Path | None, events: Path | None, today: bool, rows: int, grace: float
+) -> None:
     """Merge the small event segments of each day into big ones.
 
     Run it once a day. Servers may write and readers may read meanwhile; killed, it goes on
     with the next run. Needs neither Spark nor Java.
     """
+    if (directory is None) == (events is None):
+        raise click.UsageError("name the events' directory once: --events DIR, or DIR alone")
     now = datetime.now(UTC)
     before = (now + timedelta(days=1 if today else 0)).date().isoformat()
     try:
         done = run(
-            events,
+            directory or events or Path(),
             before,
             time.time(),
             rows=rows,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from tuque.spark import sink, source, source_columns, source_options
+from tuque.spark.errors import SourceError
 from tuque.spark.session import TASKS
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "tuque"
+OF_TABLES = "option."  # so Spark names options that stand in a CREATE TABLE
+NO_TABLES = (
+    "CREATE TABLE ... USING tuque would make a table that cannot be read: Spark keeps its options "
+    "and gives none to the source. CREATE TEMPORARY VIEW ... USING tuque OPTIONS (...) works"
+)
 PARALLELISM = 2  # parts of a batch when neither numPartitions nor a session says
 
 
@@ -31,15 +37,19 @@ class TuqueDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return source_options.COLUMNS
+        if any(name.startswith(OF_TABLES) for name in self.options):
+            raise SourceError(NO_TABLES)
+        text = self.options.get("decode", "none").strip().lower() != "none"
+        return source_options.TEXT_COLUMNS if text else source_options.COLUMNS
 
     def reader(self, schema: StructType) -> source.PeekReader:
-        source_columns.check_schema(schema)
-        return source.PeekReader(self._source(streams=False), schema)
+        found = self._source(streams=False)
+        source_columns.check_schema(schema, found.is_text)
+        return source.PeekReader(found, schema)
 
     def streamReader(self, schema: StructType) -> source.LeaseReader | source.IdsReader:
-        source_columns.check_schema(schema)
         found = self._source(streams=True)
+        source_columns.check_schema(schema, found.is_text)
         if found.mode == "ids":
             return source.IdsReader(found, schema)
         return source.LeaseReader(found, schema)

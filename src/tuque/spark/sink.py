@@ -72,7 +72,7 @@ def _checked(options: Mapping[str, str], schema: StructType, overwrite: bool) ->
     if overwrite:
         raise SinkError(
             "a queue cannot be overwritten: use .mode('append'), or for a stream "
-            "outputMode('append') or 'update' (not 'complete')"
+            ".outputMode('append'), the only one there is for Python sinks"
         )
     found = parse(options)
     check_schema(schema, found)

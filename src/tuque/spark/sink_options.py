@@ -17,6 +17,7 @@ import msgspec
 from tuque.client.url import Settings, settings
 from tuque.errors import ConfigError
 from tuque.spark.errors import SinkError
+from tuque.spark.option_names import unknown
 
 Mode = Literal["append", "dedupe", "staged"]
 MODES: Final[tuple[Mode, ...]] = ("append", "dedupe", "staged")
@@ -45,7 +46,6 @@ NAMES: Final = (
     "ackGroup",
     "progressTo",
 )
-OF_SPARK: Final = ("checkpointlocation",)  # it hands them on to every sink
 UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 DAY_MS: Final = 86_400_000
 MOST_MS: Final = (2**31 - 1) * 1000  # the broker counts seconds in 32 bits
@@ -80,10 +80,9 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
     given = {key.lower(): value for key, value in options.items()}
     if given.get("path") or given.get("paths"):
         raise SinkError("format tuque has no path: name the queue with .option('queue', ...)")
-    known = {name.lower() for name in NAMES}
-    for key in given:
-        if key not in known and key not in OF_SPARK and key not in ("path", "paths"):
-            raise SinkError(f"unknown option {key!r} for writing; there are: {', '.join(NAMES)}")
+    wrong = unknown(given, NAMES, "writing")
+    if wrong:
+        raise SinkError(wrong)
     found = SinkOptions(
         broker=broker_of(given),
         mode=_mode(given),

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from tuque.client.url import Address
 from tuque.spark import leases_parts, source_ids, source_peek
 from tuque.spark.leases import Leases
-from tuque.spark.source_columns import of_jobs, of_lease
+from tuque.spark.source_columns import as_text, of_jobs, of_lease
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +68,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """maxJobsPerTrigger."""
         return ReadMaxRows(self.options.max_jobs)
 
+    def _rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return as_text(rows) if self.options.is_text else rows
+
     def _most(self, limit: ReadLimit) -> int:
         most = self.options.max_jobs
         return min(most, limit.max_rows) if isinstance(limit, ReadMaxRows) else most
@@ -106,7 +109,7 @@ class LeaseReader(StreamReader):
         part = partition.part
         node, lease = str(part.address), part.lease(self.options.group)
         for page in leases_parts.read(self.options, part):
-            yield of_lease(page, self.names, node, lease)
+            yield self._rows(of_lease(page, self.names, node, lease))
 
     def commit(self, end: Offset) -> None:
         """Nothing, but with ackOn=commit: `latestOffset` acknowledges."""
@@ -149,7 +152,7 @@ class IdsReader(StreamReader):
         """The jobs of a part, as often as Spark wants them. Runs in a task."""
         assert isinstance(partition, IdsPart)
         for jobs in source_ids.read(self.options, partition.ids):
-            yield of_jobs(jobs, self.names, self.options.address)
+            yield self._rows(of_jobs(jobs, self.names, self.options.address))
 
     def commit(self, end: IdsOffset) -> None:
         """Nothing, but with ackOn=commit: `latestOffset` acknowledges."""
@@ -171,4 +174,5 @@ class PeekReader(DataSourceReader):
         """The jobs of a node, page by page. Runs in a task."""
         assert isinstance(partition, NodePart)
         for jobs in source_peek.read(self.options, partition.address):
-            yield of_jobs(jobs, self.names, str(partition.address))
+            rows = of_jobs(jobs, self.names, str(partition.address))
+            yield as_text(rows) if self.options.is_text else rows

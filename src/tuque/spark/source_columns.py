@@ -11,7 +11,7 @@ import pyarrow as pa
 from tuque.client.api import JobInfo
 from tuque.client.leases import LeaseColumns
 from tuque.spark.errors import SourceError
-from tuque.spark.source_options import COLUMNS
+from tuque.spark.source_options import COLUMNS, TEXT_COLUMNS
 from tuque.spark.source_peek import deliveries
 
 if TYPE_CHECKING:
@@ -34,14 +34,15 @@ TYPES: Final[dict[str, Any]] = {
 }
 
 
-def check_schema(schema: StructType) -> None:
-    """Raises SourceError unless all columns are ours, with our types."""
-    kinds = dict(column.strip().split(" ") for column in COLUMNS.split(","))
+def check_schema(schema: StructType, is_text: bool = False) -> None:
+    """Raises SourceError unless all columns are ours, with our types; `is_text`: with decode."""
+    columns = TEXT_COLUMNS if is_text else COLUMNS
+    kinds = dict(column.strip().split(" ") for column in columns.split(","))
     for field in schema.fields:
         if kinds.get(field.name) != field.dataType.simpleString():
             raise SourceError(
                 f"column {field.name} {field.dataType.simpleString()} is none of the source's: "
-                f"{COLUMNS}"
+                f"{columns}"
             )
 
 
@@ -79,6 +80,20 @@ def of_lease(found: LeaseColumns, names: Sequence[str], node: str, lease: str) -
         "lease": lambda: pa.array([lease] * count, pa.string()),
     }
     return pa.RecordBatch.from_arrays([makers[name]() for name in names], names=list(names))
+
+
+def as_text(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with `body` as a string; bytes that are no UTF-8 become U+FFFD."""
+    at = rows.schema.get_field_index("body")
+    if at < 0:
+        return rows
+    bodies = rows.column(at)
+    try:
+        text = bodies.cast(pa.string())
+    except pa.ArrowInvalid:
+        found = [None if b is None else b.decode(errors="replace") for b in bodies.to_pylist()]
+        text = pa.array(found, pa.string())
+    return rows.set_column(at, "body", text)
 
 
 def of_jobs(jobs: Sequence[JobInfo], names: Sequence[str], node: str) -> pa.RecordBatch:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from tuque.client.url import Settings
 from tuque.spark import sink_options
 from tuque.spark.errors import SinkError, SourceError
+from tuque.spark.option_names import split_names, unknown
 
 NAMES: Final = (
     "url",
@@ -28,6 +28,7 @@ NAMES: Final = (
     "group",
     "mode",
     "nodes",
+    "decode",
     "states",
     "limit",
     "minAge",
@@ -56,6 +57,12 @@ OF_LEASES: Final = (
     "maxBatchAttempts",
     "deadLetterQueue",
 )
+NO_QUEUE: Final = "option queue is missing: one name, or several with commas"
+NO_OPTIONS: Final = (
+    f"{NO_QUEUE}. Spark gave the source no options at all, as it does when a table of "
+    "CREATE TABLE ... USING tuque is read: make a view with CREATE TEMPORARY VIEW ... USING tuque "
+    "OPTIONS (...) instead"
+)
 IDS_MOST: Final = 10_000  # of a batch, since they stand in the checkpoint
 STATES: Final = ("wait-repl", "active", "queued", "acked")
 ALL_QUEUES: Final = "*"
@@ -64,6 +71,7 @@ COLUMNS: Final = (
     "id string, queue string, body binary, enqueued_at timestamp, expires_at timestamp, "
     "deliveries int, nacks int, priority int, node string, lease string"
 )
+TEXT_COLUMNS: Final = COLUMNS.replace("body binary", "body string")  # with decode
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,7 @@ class SourceOptions:
     mode: str = "lease"
     group: str = ""
     is_whole_cluster: bool = False  # nodes that the given ones know are leased from, too
+    is_text: bool = False  # bodies are decoded as UTF-8
     states: tuple[str, ...] = ("queued",)
     limit: int = 0  # jobs of one node, when looking; 0: all
     least_age_ms: int = 0
@@ -103,10 +112,9 @@ def parse(options: Mapping[str, str], streams: bool, parallelism: int) -> Source
     given = {key.lower(): value for key, value in options.items()}
     if given.get("path") or given.get("paths"):
         raise SourceError("format tuque has no path: name the queue with .option('queue', ...)")
-    known = {name.lower() for name in NAMES}
-    for key in given:
-        if key not in known and key not in ("path", "paths"):
-            raise SourceError(_unknown(key))
+    wrong = unknown(given, NAMES, "reading")
+    if wrong:
+        raise SourceError(wrong)
     _check_mode(given, streams)
     try:
         found = _parsed(given, streams, parallelism)
@@ -114,14 +122,6 @@ def parse(options: Mapping[str, str], streams: bool, parallelism: int) -> Source
         raise SourceError(str(err)) from err
     _check(found, given, streams)
     return found
-
-
-def _unknown(key: str) -> str:
-    """What to say of an option that there is not; the one that was probably meant comes first."""
-    spelt = {name.lower(): name for name in NAMES}
-    near = get_close_matches(key, spelt, n=1)
-    meant = f"did you mean {spelt[near[0]]}? " if near else ""
-    return f"unknown option {key!r} for reading; {meant}There are: {', '.join(NAMES)}"
 
 
 def _mode(given: Mapping[str, str], streams: bool) -> str:
@@ -153,10 +153,11 @@ def _parsed(given: Mapping[str, str], streams: bool, parallelism: int) -> Source
     beat_ms = sink_options.duration_ms(given, "heartbeat", lease_ms // 3, least_ms=100)
     return SourceOptions(
         broker=sink_options.broker_of(given),
-        queues=tuple(name.strip() for name in given.get("queue", "").split(",") if name.strip()),
+        queues=split_names(given.get("queue", "")),
         mode=mode,
         group=given.get("group", ""),
         is_whole_cluster=_choice(given, "nodes", ("given", "cluster")) == "cluster",
+        is_text=_choice(given, "decode", ("none", "utf-8", "utf8")) != "none",
         limit=_whole(given, "limit", 0, 1, 2**31 - 1),
         least_age_ms=sink_options.duration_ms(given, "minAge", 0, least_ms=0),
         least_deliveries=_whole(given, "minDeliveries", 0, 0, 2**31 - 1),
@@ -179,7 +180,9 @@ def _parsed(given: Mapping[str, str], streams: bool, parallelism: int) -> Source
 def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> None:
     """What goes together."""
     if not found.queues:
-        raise SourceError("option queue is missing: one name, or several with commas")
+        raise SourceError(NO_OPTIONS if not any(given.values()) else NO_QUEUE)
+    if len(set(found.queues)) < len(found.queues):
+        raise SourceError("option queue names a queue twice")
     if ALL_QUEUES in found.queues and (streams or len(found.queues) > 1):
         raise SourceError(
             "option queue: * stands alone and is for read(); a stream names its queues"

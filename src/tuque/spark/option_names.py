@@ -1,0 +1,46 @@
+"""Which names of options are whose: ours, Spark's, or nobody's; and lists of queue names.
+
+Spark hands a source or sink every option that was given, its own among them. Names come in lower
+case, as Spark gives them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+# What Spark itself, or a writer of its own, understands. Seen in the options of a sink: the first
+# two, from .option(), .queryName(), toTable() and create_sink() of a declarative pipeline.
+SPARK_NAMES: Final = (
+    "checkpointLocation",
+    "queryName",
+    "asyncProgressTrackingEnabled",
+    "asyncProgressTrackingCheckpointIntervalMs",
+    "mergeSchema",
+    "overwriteSchema",
+    "partitionOverwriteMode",
+)
+INTERNAL: Final = "__"  # such as __globPaths__
+PATHS: Final = ("path", "paths")  # an error of their own, when they are not empty
+_PARTS: Final = re.compile(r"(?:\\[,\\]|[^,])+")
+_ESCAPED: Final = re.compile(r"\\([,\\])")
+
+
+def unknown(given: Iterable[str], names: Sequence[str], doing: str) -> str:
+    """What to say of the first option that nobody knows; empty when there is none."""
+    spelt = {name.lower(): name for name in (*names, *SPARK_NAMES)}
+    for key in given:
+        if key in spelt or key in PATHS or key.startswith(INTERNAL):
+            continue
+        near = get_close_matches(key, spelt, n=1)
+        meant = f"did you mean {spelt[near[0]]}? " if near else ""
+        return f"unknown option {key!r} for {doing}; {meant}There are: {', '.join(names)}"
+    return ""
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    r"""The names of a list with commas; `\,` is a comma in a name, `\\` a backslash."""
+    parts = (part.strip() for part in _PARTS.findall(text))
+    return tuple(_ESCAPED.sub(r"\1", part) for part in parts if part)
