@@ -110,7 +110,7 @@ def test_only_what_was_asked_counts() -> None:
 
 def test_holders_by_belief_are_asked_when_one_has_left() -> None:
     """K7.5 LEFT: its sender is no holder any more of these jobs, which are repaired if copies are
-    missing (K5.3) and collected without it if they are acked.
+    missing (K5.3).
 
     K5.2 Holders are asked so too when one of them is forgotten (K6.2) or has left (K7.5): a node
     that took no copy (R2.4), or added the job for others (R6.1), may stand among them."""
@@ -255,7 +255,9 @@ def test_two_leave_at_once() -> None:
 
 def test_left_is_heard() -> None:
     """K7.5 LEFT: its sender is no holder any more of these jobs, which are repaired if copies are
-    missing (K5.3) and collected without it if they are acked."""
+    missing (K5.3).
+
+    K7.6 LEFT for an acked job does not end its collection"""
     lab = Lab(4)
     id, acked = lab.add(0, replicate=3), lab.add(0, replicate=3)
     others = [i for i in copies(lab, id) if i != 0]
@@ -268,9 +270,10 @@ def test_left_is_heard() -> None:
     assert n.jobs[acked].state == ACKED
     on_left(n, lab.slot(0, last), Left([acked]))
     lab.pass_ms(100)
-    assert acked not in n.jobs
+    assert n.jobs[acked].state == ACKED
     lab.release(last, 0)
     lab.run()
+    assert acked not in n.jobs
     drop(lab.nodes[gone], lab.nodes[gone].jobs[id])
     for i in (0, others[1]):
         on_left(lab.nodes[i], lab.slot(i, gone), Left([id]))
@@ -278,6 +281,41 @@ def test_left_is_heard() -> None:
     lab.pass_ms(3_000)
     assert len(copies(lab, id)) == 3
     assert repair_left(n) == 0
+
+
+def test_a_surplus_copy_that_comes_back_is_not_over() -> None:
+    """K7.6 the sender may have been sent the job once more since, and may be handing it out. It
+    stays a holder until it answers SETACK (A5.2), starts anew or is forgotten (K6.2)."""
+    lab = Lab(3)
+    for i in (1, 2):
+        lab.hold(i, 0)
+    job, _ = lab.try_add(0, b"q", replicate=2)
+    assert job is not None
+    lab.run()
+    quick = lab.holders_of(job.id)[1]
+    slow = 3 - quick
+    lab.hold(0, slow)
+    lab.pass_ms(50)  # a third node is asked, on a slow link
+    lab.wait(slow, client=9)
+    lab.release(slow, 0)
+    lab.run()  # it asks for jobs before it has its copy
+    lab.hold(slow, 0)
+    lab.release(quick, 0)
+    lab.run()
+    lab.release(0, slow)
+    lab.run()  # the copy, RELEASE, for which it says LEFT, and YOURJOBS
+    assert [had.id for had in lab.served[slow][9]] == [job.id]
+    lab.hold(0, slow)
+    assert on_ackjob(lab.nodes[0], job.id)
+    lab.run()
+    lab.release(slow, 0)
+    lab.run()
+    assert (slow, 0, Left([job.id])) in lab.log
+    assert copies(lab, job.id) == [slow]
+    assert not any(lab.nodes[i].tombs.is_over(job.id) for i in (0, quick))
+    lab.release(0, slow)
+    lab.run()
+    assert lab.holders_of(job.id) == []
 
 
 def test_a_full_node_is_passed_over() -> None:

@@ -14,7 +14,6 @@ from mypy_extensions import i64
 from tuque.core import ledger
 from tuque.core.announce import deny
 from tuque.core.asking import ask
-from tuque.core.collect import collect_if_complete
 from tuque.core.external import on_offer_left
 from tuque.core.holders import note_gone, part, tell_holders
 from tuque.core.job import (
@@ -73,19 +72,17 @@ def drain_left(n: Node) -> i64:
 
 
 def on_left(n: Node, slot: i64, m: Left) -> None:
-    """[K7, R3.4] ON RECV LEFT: the sender is no holder any more; repair follows (K7.5)."""
-    bit: i64 = 1 << slot
+    """[K7, R3.4] ON RECV LEFT: the sender is no holder any more; repair follows (K7.5).
+
+    Of an acked job it stays one (K7.6).
+    """
     for id in m.ids:
         job = n.jobs.get(id)
         if job is None:
             n.tombs.let_go(id)
             continue
         if job.state == ACKED:
-            # it stays in the set: it may have been asked, and waits for DELJOB then
-            if job.holders & bit:
-                job.confirmed |= bit
-                collect_if_complete(n, job)
-            continue
+            continue  # K7.6: it was told of the ack, and answers that
         lose_copy(n, job, slot)
         note_gone(n, slot, job)
         if job.retry_s == 0:
