@@ -21,8 +21,9 @@ from tuque.core.msgs import (
     Working,
 )
 from tuque.core.peers import say
-from tuque.core.procedures import unregister
+from tuque.core.procedures import dequeue, unregister
 from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.transfer import send_jobs
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:
@@ -395,3 +396,65 @@ def test_nothing_is_delivered_twice_without_a_fault(retry_s: int) -> None:
             out.remove((end_ms, i, id))
         lab.pass_ms(97)
     assert sorted(given) == sorted(ids)
+
+
+@pytest.mark.parametrize("first_dies", [False, True])
+def test_working_right_after_the_delivery_elsewhere(first_dies: bool) -> None:
+    """Q8.3 Another holder may have handed the job out, and may have died before it told (V4.6). So
+    an ALO job counts as delivered here unless it waits for its copies or is in its first delay"""
+    lab = Lab(3)
+    id = lab.add(0, replicate=2, retry_s=10)
+    other = next(i for i in (1, 2) if id in lab.nodes[i].jobs)
+    assert lab.get(0) == [id]  # the other holder hears of it in half a second
+    lab.pass_ms(100)
+    if first_dies:
+        lab.die(0)
+    job = job_at(lab, other, id)
+    assert on_working(lab.nodes[other], id) == b""
+    assert job.qtime_ms >= lab.now_ms + 10_000
+    lab.pass_ms(9_900)
+    assert lab.get(1) + lab.get(2) == []
+    job_at(lab, other, id)
+    assert on_working(lab.nodes[other], id) == b""
+
+
+def test_working_on_a_copy_that_was_queued_meanwhile() -> None:
+    """Q8.5 If the job is queued again it is dequeued (G4)."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=2)
+    lab.hold(0, 1)
+    assert lab.get(0) == [id]
+    lab.die(0)
+    lab.pass_ms(3_000)
+    job = job_at(lab, 1, id)
+    assert job.state == QUEUED
+    assert on_working(lab.nodes[1], id) == b""
+    assert job.state == ACTIVE
+
+
+def test_working_on_what_nobody_can_have() -> None:
+    """Q8.3 So an ALO job counts as delivered here unless it waits for its copies or is in its first
+    delay, and an AMO job if its custody is elsewhere."""
+    lab = Lab(3)
+    late = lab.add(0, replicate=3, retry_s=10, delay_s=60)
+    for i in range(3):
+        due_ms = job_at(lab, i, late).qtime_ms
+        assert on_working(lab.nodes[i], late).startswith(b"NOTDELIVERED")
+        assert lab.nodes[i].jobs[late].qtime_ms == due_ms
+    once = lab.add(0, replicate=1, retry_s=0)
+    assert on_working(lab.nodes[0], once).startswith(b"NOTDELIVERED")
+    assert lab.states_of(once) == [QUEUED, -1, -1]
+    lab.hold(0, 1)
+    lab.hold(0, 2)
+    job, _ = lab.try_add(0, b"q", replicate=2, retry_s=10)
+    assert job is not None
+    assert on_working(lab.nodes[0], job.id).startswith(b"NOTDELIVERED")
+    send_jobs(lab.nodes[0], lab.slot(0, 1), b"q", taken(lab, once))
+    assert on_working(lab.nodes[0], once) == b""  # on its way: a worker may have it by now
+
+
+def taken(lab: Lab, id: bytes) -> list[Job]:
+    """The job of node 0 out of its queue."""
+    job = job_at(lab, 0, id)
+    dequeue(lab.nodes[0], job)
+    return [job]

@@ -206,8 +206,8 @@ NOTDELIVERED = "NOTDELIVERED Job was not delivered yet, there is no processing t
 
 
 def test_working_undelivered(box: Box) -> None:
-    """Q8.3 Never delivered: `-NOTDELIVERED Job was not delivered yet, there is no processing to
-    extend.`
+    """Q8.3 Not delivered: `-NOTDELIVERED Job was not delivered yet, there is no processing to
+    extend.` A node alone goes by its own deliveries.
     """
     delayed, queued, once = box.add(DELAY=3600, RETRY=1), box.add(), box.add(RETRY=0)
     for job_id in (delayed, queued, once):

@@ -139,7 +139,7 @@ def send_copies(n: Node, job: Job, slots: list[int], mode: i64) -> None:
     for slot in slots:
         job.holders |= 1 << i64(slot)
         spare(n, job.id, 1 << i64(slot))
-    message = as_message(n, job, mode)
+    message = as_message(n, job, mode, copy_due_ms(n, job))
     for slot in slots:
         introduce(n, slot, job.holders | 1)
         say(n, slot, message)
@@ -148,24 +148,32 @@ def send_copies(n: Node, job: Job, slots: list[int], mode: i64) -> None:
 def copy_of(n: Node, slot: i64, job: Job, mode: i64) -> ReplJob:
     """The job as a message for that peer, its holders introduced."""
     introduce(n, slot, job.holders | 1)
-    return as_message(n, job, mode)
+    return as_message(n, job, mode, copy_due_ms(n, job))
 
 
-def as_message(n: Node, job: Job, mode: i64) -> ReplJob:
-    """The job with its times as what is left of them (B2.3)."""
-    left_ms = job.expire_ms - n.now_ms
-    due_ms: i64 = 0
+def copy_due_ms(n: Node, job: Job) -> i64:
+    """How long a new copy waits for this node to queue the job: its delay, then RETRY (R2.5)."""
+    left_ms: i64 = 0
     if job.state == WAIT_REPL:
-        due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
-    elif job.qtime_ms > 0:
-        due_ms = job.qtime_ms - n.now_ms
+        left_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
+    elif job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0:
+        left_ms = job.qtime_ms - n.now_ms
+    return (left_ms if left_ms > 0 else 0) + i64(job.retry_s) * 1000
+
+
+def as_message(n: Node, job: Job, mode: i64, due_ms: i64) -> ReplJob:
+    """The job with its times as what is left of them (B2.3).
+
+    `due_ms`: until the receiver queues its copy, or in YOURJOBS may hand it out.
+    """
+    left_ms = job.expire_ms - n.now_ms
     return ReplJob(
         job.id,
         job.queue,
         job.body,
         job.ctime_ns,
         left_ms if left_ms > 1 else 1,
-        due_ms if due_ms > 0 else 0,
+        due_ms if due_ms > 0 else 0,  # B2.6
         job.retry_s,
         job.delay_s,
         job.repl,
@@ -229,7 +237,7 @@ def fail(n: Node, adding: Adding, error: bytes) -> None:
     on_add_over(n, adding, error if len(error) > 0 else NOREPL_REMOVED)  # Z4.5
     tell_producer(n, adding, error)
     untold: i64 = 0
-    left_ms = job.expire_ms - n.now_ms
+    left_ms = max(1, job.expire_ms - n.now_ms)
     for slot in slots_of(job.holders):
         introduce(n, slot, job.holders | 1)
         if not say(n, slot, DelJob(job.id, job.holders, left_ms)):
@@ -359,10 +367,10 @@ def job_of(n: Node, m: ReplJob, queue: bytes) -> Job:
         job.flags = IN_TRANSIT  # its custody is elsewhere
     else:
         job.flags = ONCE_QUEUED | ANNOUNCE_WILL
-        due_ms: i64 = n.now_ms + m.due_ms + n.chance.below(500)
-        if m.mode & REPAIR == 0 or m.due_ms == 0:
-            due_ms += i64(m.retry_s) * 1000
-        job.qtime_ms = due_ms
+        due_ms: i64 = m.due_ms
+        if due_ms == 0:
+            due_ms = i64(m.retry_s) * 1000
+        job.qtime_ms = n.now_ms + due_ms + n.chance.below(500)
     return job
 
 
@@ -456,7 +464,7 @@ def on_add_step(n: Node, adding: Adding) -> None:
                 say(n, slot, Holders(job.id, job.holders))  # R4.2
     if is_due and asked != 0:
         adding.sent_ms = now_ms
-        message = as_message(n, job, 0)
+        message = as_message(n, job, 0, copy_due_ms(n, job))
         for slot in slots_of(asked):
             peer = n.peers[slot]
             if peer.has_room and len(peer.outbox) < REPEATS_MAX:

@@ -14,7 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.asking import ask
-from tuque.core.copies import as_message
+from tuque.core.copies import as_message, copy_due_ms
 from tuque.core.holders import gone_from, part, spare
 from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
 from tuque.core.losses import Short
@@ -210,10 +210,10 @@ def send_repairs(n: Node, job: Job, slots: list[int]) -> None:
 
 def repair_message(n: Node, job: Job) -> ReplJob:
     """The job with its due time; in its first delay that is this node's, a copy's is later."""
-    message = as_message(n, job, REPAIR)
-    if job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0:
-        message.due_ms += i64(job.retry_s) * 1000
-    return message
+    due_ms = job.qtime_ms - n.now_ms
+    if due_ms <= 0 or (job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0):
+        due_ms = copy_due_ms(n, job)
+    return as_message(n, job, REPAIR, due_ms)
 
 
 def wake_rested(n: Node) -> None:

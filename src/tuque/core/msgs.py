@@ -2,9 +2,9 @@
 
 A message names nodes by the sender's slot numbers, as bit sets; `Slots` introduces each
 number on a link before it is used (core/peers.py). Times are remaining milliseconds
-(B2.3). Plain data: what a message means is with the rule that receives it, how it
-travels is wire/bus.py's. msgspec makes these classes, so that mypyc does not compile
-this module.
+(B2.3), each with one meaning (B2.6). Plain data: what a message means is with the rule
+that receives it, how it travels is wire/bus.py's. msgspec makes these classes, so that
+mypyc does not compile this module.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ReplJob(Message, tag=2):
     body: bytes
     ctime_ns: int
     left_ms: int  # to live
-    due_ms: int  # until the sender would queue it; 0: at its own retry time
+    due_ms: int  # until the receiver is to queue it; 0: of REPLJOB its RETRY, of YOURJOBS now
     retry_s: int
     delay_s: int
     repl: int

@@ -5,7 +5,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.announce import set_due, tell_queued, tell_working
-from tuque.core.job import ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, WAIT_REPL, Job
+from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED, QUEUED, WAIT_REPL, Job
 from tuque.core.leases import is_leased
 from tuque.core.msgs import COUNT_NACK
 from tuque.core.node import Node
@@ -107,7 +107,7 @@ def on_working(n: Node, id: bytes, client: i64 = -1) -> bytes:
         return NOJOB  # Q8.1
     if job.state != ACTIVE and job.state != QUEUED:
         return ACKED_ALREADY if job.state != WAIT_REPL else NOTDELIVERED  # Q8.2
-    if job.flags & DELIVERED == 0:
+    if not may_be_at_work(n, job):
         return NOTDELIVERED  # Q8.3
     if is_leased(job):
         return LEASED_OUT  # Y6.2
@@ -118,11 +118,26 @@ def on_working(n: Node, id: bytes, client: i64 = -1) -> bytes:
     return b""
 
 
+def may_be_at_work(n: Node, job: Job) -> bool:
+    """[Q8] Whether a worker may have the open job: the node that gave it may not have told (Q8.3).
+
+    One that goes by the id has it from there, or from the producer.
+    """
+    if job.flags & DELIVERED:
+        return True
+    if len(n.peers) == 1:
+        return False
+    if job.retry_s == 0:
+        return job.flags & IN_TRANSIT != 0
+    return job.state == QUEUED or not is_delayed(n, job)
+
+
 def postpone(n: Node, job: Job) -> None:
     """Start the retry time of a delivered job anew, never making it shorter (Q8.5)."""
     if job.state == QUEUED:
         dequeue(n, job)
     if job.retry_s > 0:
+        job.flags |= DELIVERED
         due_ms = retry_due_ms(n, job)
         if due_ms > job.qtime_ms:
             set_due(n, job, due_ms)

@@ -57,13 +57,13 @@ def send_jobs(n: Node, slot: i64, name: bytes, jobs: list[Job]) -> None:
         introduce(n, slot, job.holders | 1)
         if job.retry_s == 0:
             assert others == 0, "custody of a job is at a third node"
-            messages.append(as_message(n, job, CUSTODY))
+            messages.append(as_message(n, job, CUSTODY, job.qtime_ms - n.now_ms))
             job.flags |= IN_TRANSIT | ONCE_QUEUED  # F2.3
             n.custody[job.id] = slot
             n.wheel.arm(job, n.now_ms)
         else:
             set_due(n, job, retry_due_ms(n, job))
-            messages.append(as_message(n, job, 0))
+            messages.append(as_message(n, job, 0, 0))
             for other in slots_of(others):
                 introduce(n, other, job.holders | 1)
                 say(n, other, Moved(job.id, job.holders, i64(job.retry_s) * 1000))  # F2.4
@@ -283,7 +283,7 @@ def repeat_custody(n: Node, slot: i64) -> None:
             batch = YourJobs(job.queue, [])
             names[job.queue] = batch
             say(n, slot, batch)
-        batch.jobs.append(as_message(n, job, CUSTODY))
+        batch.jobs.append(as_message(n, job, CUSTODY, job.qtime_ms - n.now_ms))
     if len(got.ids) > 0:
         say(n, slot, got)
 
