@@ -22,6 +22,7 @@ from tuque.core.records import Records
 from tuque.core.repair import on_forget, on_incarnation
 from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
 from tuque.core.restore import after_load
+from tuque.core.standstill import set_time
 from tuque.core.timers import next_timer_ms, tick
 from tuque.store.disk import MemoryDisk
 from tuque.store.journal import Boot
@@ -100,6 +101,7 @@ class Lab:
         self.nodes = [self.born(i) for i in range(count)]
         self.wires: dict[tuple[int, int], list[bytes]] = {}
         self.held: set[tuple[int, int]] = set()
+        self.still: set[int] = set()  # nodes whose process stands still
         self.linked: set[tuple[int, int]] = set()
         self.told: list[list[Added]] = [[] for _ in range(count)]
         self.served: list[dict[int, list[Job]]] = [{} for _ in range(count)]
@@ -196,16 +198,25 @@ class Lab:
 
     def beat(self) -> None:
         """One heartbeat of every node, answered by all that are linked and not held."""
-        for n in self.nodes:
+        for n in self.awake():
             n.round += 1
         self.run()
         for a, b in sorted(self.linked):
-            if (a, b) not in self.held and (b, a) not in self.held:
+            if (a, b) not in self.held and (b, a) not in self.held and not self.still & {a, b}:
                 peer = self.nodes[a].peers[self.slot(a, b)]
                 peer.echoed_round = self.nodes[a].round
         self.run()
 
     # ---- time and messages
+
+    def awake(self) -> list[Node]:
+        """The nodes whose process does not stand still."""
+        return [n for i, n in enumerate(self.nodes) if i not in self.still]
+
+    def go_on(self, i: int) -> None:
+        """The process of a node that stood still runs again; nothing was read or run yet."""
+        self.still.discard(i)
+        set_time(self.nodes[i], self.now_ms)
 
     def settle(self, i: int) -> None:
         """End of a turn of one node: its messages go on their way, its outboxes are emptied."""
@@ -235,9 +246,10 @@ class Lab:
         """Let every frame on its way arrive, and what follows leave; False if there was none."""
         moved = False
         for i in range(len(self.nodes)):
-            self.settle(i)
+            if i not in self.still:
+                self.settle(i)
         for a, b in sorted(self.wires):
-            if (a, b) in self.held:
+            if (a, b) in self.held or b in self.still:
                 continue
             frames = self.wires[a, b]
             self.wires[a, b] = []
@@ -254,7 +266,7 @@ class Lab:
 
     def step(self) -> bool:
         """Run what is due now, and carry what was said once; False if there was nothing."""
-        for n in self.nodes:
+        for n in self.awake():
             n.now_ms = self.now_ms
             if next_timer_ms(n) <= self.now_ms:
                 tick(n)
@@ -263,7 +275,7 @@ class Lab:
     def run(self) -> None:
         """Carry messages and run what is due now until nothing moves any more."""
         for _ in range(1000):
-            if not self.step() and all(next_timer_ms(n) > self.now_ms for n in self.nodes):
+            if not self.step() and all(next_timer_ms(n) > self.now_ms for n in self.awake()):
                 for n in self.nodes:
                     check(n)
                 return
@@ -274,7 +286,7 @@ class Lab:
         end_ms = self.now_ms + span_ms
         self.run()
         while True:
-            at_ms = min(next_timer_ms(n) for n in self.nodes)
+            at_ms = min(next_timer_ms(n) for n in self.awake())
             if at_ms > end_ms:
                 break
             self.now_ms = max(self.now_ms + 1, at_ms)

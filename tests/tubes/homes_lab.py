@@ -172,7 +172,9 @@ class HomesLab(Lab):
         for i in range(len(self.nodes)):
             tube = self.t(i).by_name.get(name)
             n = self.nodes[i]
-            if tube is not None and tube.state == RUNNING and self.now_ms <= self.t(i).lease_ms:
+            if tube is None or i in self.still:
+                continue
+            if tube.state == RUNNING and self.now_ms <= self.t(i).lease_ms:
                 found.append(i)
                 check(n)
         assert len(found) < 2, f"{name!r} runs at {found}"

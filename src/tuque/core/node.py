@@ -176,6 +176,8 @@ class Node:
     leavers: i64 = 0  # those that only leave: they take no copies, and can be asked
     forgotten: i64 = 0  # set of slots (K6.2)
     round: i64 = 0  # number of this node's newest heartbeat
+    standstills: i64 = 0  # how often the process stood still (G8.4)
+    stood_ms: i64 = 0  # and for how long, the last time
     retell_ms: i64 = 0  # not before
     acks_evicted: i64 = 0  # of jobs that other holders may deliver again (M3.1)
     beat_ms: i64 = 0  # when they are told

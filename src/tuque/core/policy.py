@@ -116,6 +116,10 @@ class Policy:
         """Another set of nodes is reachable, or belongs to the cluster."""
         raise AssertionError("no policy")
 
+    def on_standstill(self, n: Node) -> bool:
+        """The process stood still: True when the node did something that others may do now."""
+        raise AssertionError("no policy")
+
     def turn_end(self, n: Node) -> None:
         """The turn is over: what changed in it is told to other nodes. The shell calls it."""
         raise AssertionError("no policy")

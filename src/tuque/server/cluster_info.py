@@ -47,6 +47,7 @@ def cluster_section(s: Server) -> Fields:
     fields["cluster_adding"] = len(n.adding)
     fields["cluster_acked_jobs"] = len(n.acked)
     fields["cluster_tombstones"] = n.tombs.count()
+    fields["standstills"] = int(n.standstills)  # G8.4
     return fields
 
 

@@ -27,6 +27,7 @@ from tuque.server.notes import warn_once
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
+from tuque.server.standstill import begin_turn, end_replies
 from tuque.server.state import Server, log
 from tuque.server.tube_turn import end_turn, next_turn_ms
 
@@ -83,9 +84,7 @@ class Pump:
 
     def clock(self) -> None:
         """[G8] Set the node's time; it never goes back (G8.1)."""
-        now_ms: i64 = steady_ms() + self.s.clock_offset_ms
-        if now_ms > self.s.n.now_ms:
-            self.s.n.now_ms = now_ms
+        begin_turn(self.s, self.outlet)
 
     def run(self) -> None:
         """Turn until a stop is asked for."""
@@ -229,6 +228,8 @@ class Pump:
             s.bus.settle(self.for_peers(seq))
         if s.eventlog is not None:
             self.tell_events(seq)
+        if s.n.others != 0:
+            end_replies(s, self.outlet)  # T19.7
         if len(s.dirty) > 0:
             dirty = s.dirty
             s.dirty = []

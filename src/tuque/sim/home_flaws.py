@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tuque.core import standstill
 from tuque.core.node import Node
 from tuque.core.task import FAR
 from tuque.server import tube_sync
@@ -23,6 +24,15 @@ def leases_never_end() -> list[Patch]:
         t.lease_ms = FAR
 
     return everywhere(homes.renew_lease, renew_lease)
+
+
+def standstills_are_not_noticed() -> list[Patch]:
+    """A process that stood still goes on with what it believed before."""
+
+    def unnoticed(n: Node, now_ms: int) -> bool:
+        return False
+
+    return everywhere(standstill.has_stood, unnoticed)
 
 
 def force_does_not_wait() -> list[Patch]:
@@ -167,6 +177,18 @@ def cut_off(seed: int) -> Plan:
     return order(plan)
 
 
+def stood_still(seed: int) -> Plan:
+    """Of two nodes the home stands still, and the other one takes the tube by force."""
+    plan = three_homes(seed, 2)
+    plan.seed, plan.faults, plan.node_timeout_ms = f"stood still {seed}", ["pause"], 1_000
+    for k in range(2):
+        plan.ops.append(Op(2_000 + 8_000 * k, "tube_forcer", {
+            "client": f"f{k}", "tube": "t0", "node": 1 - k, "for_ms": 30_000, "wait_ms": 1_500,
+            "still_ms": 6_500,
+        }))  # fmt: skip
+    return order(plan)
+
+
 def two_and_power(seed: int) -> Plan:
     """Two nodes; the tube moves all the time, one loses its power and is cut off afterwards."""
     plan = three_homes(seed, 2)
@@ -229,8 +251,10 @@ HOME_FLAWS: Final = [
     Flaw("t17", "a home is given away before all is copied", given_too_early, 10, movers),
     Flaw("t19", "a pause stays behind when the home moves", pauses_stay_behind, 5, paused),
     Flaw("t20", "a paused tube gives its tasks out", pauses_are_not_looked_at, 5, paused),
+    Flaw("t21", "a standstill is not noticed", standstills_are_not_noticed, 10, stood_still),
 ]
 HOME_RULES: Final = {
     "t12": "tube-twice", "t13": "tube-twice", "t14": "tube-home", "t15": "tube-number",
     "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
+    "t21": "tube-stood",
 }  # fmt: skip

@@ -87,6 +87,7 @@ class Machine:
         self.has_lost_memory = False  # something it knew did not come back with it
         self.has_lost_disk = False  # nothing, or only what an old disk has
         self.had_power_cut = False
+        self.woke_us = 0  # when its process went on after it had stood still (G8.4); 0: never
 
     def others(self) -> list[Machine]:
         """The machines this one knows of."""
@@ -105,6 +106,7 @@ class Machine:
         self.has_new_disk = False
         self.disk.before_step = None
         self.lives += 1
+        self.woke_us = 0
         self.fuse = 0
         shell = Shell(self, self.lives)
         try:
@@ -255,6 +257,7 @@ class Machine:
         if shell is None or shell.is_paused:
             return
         shell.is_paused = True
+        shell.paused_us = self.world.now_us
         self.world.note(f"{self.name} stands still for {for_ms} ms")
         self.world.after(for_ms * 1000, partial(self.go_on, shell))
 
@@ -263,6 +266,9 @@ class Machine:
         shell.is_paused = False
         shell.turn_us = -1
         if not shell.is_dead:
+            # its clock may be a little slow, and its last turn was before
+            if self.world.now_us - shell.paused_us > self.settings.node_timeout_ms * 1100:
+                self.woke_us = self.world.now_us
             shell.wake()
 
     # ---- what is seen from above

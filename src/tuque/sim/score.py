@@ -58,6 +58,7 @@ CHECKED = {
     "tube-turn": "turns of puts and takes",
     "tube-pause": "looks at pauses",
     "tube-twice": "looks for second homes",
+    "tube-stood": "looks at homes that stood still",
     "tube-home": "switchovers",
     "tube-sync": "synced ops looked for",
 }
@@ -107,6 +108,7 @@ TEXTS = {
     "tube-turn": "takes and puts that went before those that came before",
     "tube-pause": "tubes that were not paused as somebody had said",
     "tube-twice": "things done in a tube by two homes at a time",
+    "tube-stood": "homes that went on after a standstill though another one had begun",
     "tube-home": "tubes without a home, or not what they were before",
     "tube-sync": "ops with SYNC that are lost after a failover",
     "empty": "seeds that checked nothing",

@@ -20,6 +20,7 @@ from tuque.core.node import Node
 from tuque.core.procedures import FAR, check, on_memory_level
 from tuque.core.records import Records
 from tuque.core.restore import after_load
+from tuque.core.standstill import set_time
 from tuque.core.timers import next_timer_ms, tick
 from tuque.core.tombs import OPEN, OVER
 from tuque.server.clients import Client
@@ -109,6 +110,7 @@ class Shell:
         self.binding_seq = 0
         self.house_us = 0
         self.is_paused = False
+        self.paused_us = 0
         self.is_dead = False
         self.wants_rewrite = False
         self.began_empty = True  # nothing came from the disk; while loading nobody knows
@@ -206,9 +208,11 @@ class Shell:
 
     def tick_clock(self) -> None:
         """[G8] The node's time never goes back."""
-        now_ms = self.clock.now_ms()
-        if now_ms > self.n.now_ms:
-            self.n.now_ms = now_ms
+        if set_time(self.n, self.clock.now_ms()):
+            self.world.sometimes("a home stood still")
+            for door in list(self.doors.values()):
+                if door.c.gated or any(hole is not None for hole in door.c.holes):
+                    self.close(door)  # T19.7
 
     def read(self, door: Door, data: bytes) -> None:
         """Run what a client sent."""

@@ -60,6 +60,7 @@ class Line:
 
     def __init__(self) -> None:
         self.epoch = 0  # the highest under which a node did anything
+        self.epoch_us = 0  # when a node began with it
         self.homes: dict[int, str] = {}  # by epoch
         self.state: State | None = None  # when the last home ended
         self.mirror: Any = None  # of that home: what it did, and what clients know of it

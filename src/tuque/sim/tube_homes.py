@@ -79,6 +79,9 @@ def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
 def judge_epoch(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: int) -> None:
     """Each epoch has one home, and they rise (T17.1)."""
     home = line.homes.setdefault(epoch, m.name)  # also of two: who is the second is seen by it
+    if epoch > line.epoch:
+        line.epoch_us = cluster.world.now_us
+    judge_awake(cluster, m, facts, line, epoch)
     if excuse_of(m, line):
         line.epoch = max(line.epoch, epoch)
         return
@@ -91,6 +94,27 @@ def judge_epoch(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: i
             "tube-twice", f"{facts.name} did something under epoch {epoch} after {line.epoch}"
         )
     line.epoch = max(line.epoch, epoch)
+
+
+def judge_awake(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: int) -> None:
+    """A node that stood still does nothing under an epoch that ended before it woke (T19.7).
+
+    Nodes whose disks are gone may have told it nothing of that.
+    """
+    if m.woke_us == 0 or any(may_have_forgotten(other) for other in cluster.machines):
+        return
+    cluster.history.count("looks at homes that stood still")
+    if epoch < line.epoch and line.epoch_us < m.woke_us:
+        cluster.history.find(
+            "tube-stood",
+            f"{m.name} stood still, and did something in {facts.name} under epoch {epoch}"
+            f" after {line.epoch}",
+        )
+
+
+def may_have_forgotten(m: Machine) -> bool:
+    """Whether the node may have lost an epoch that it had: its disk is gone, or never awaited."""
+    return m.has_lost_disk or m.had_disk_fault or m.settings.policy in ("off", "no")
 
 
 def judge_state(cluster: Cluster, m: Machine, facts: Facts, tube: Tube) -> None:

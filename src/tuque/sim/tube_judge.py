@@ -24,6 +24,7 @@ from tuque.sim.tube_homes import (
     count_takes,
     is_up,
     judge_alone,
+    judge_awake,
     judge_epoch,
     judge_start,
     judge_state,
@@ -158,6 +159,7 @@ class Tubing:
         """A tube does not run at this node any more; what it was like is what must go on."""
         if mirror.seq != mirror.tube.change_seq:
             self.play(machine, t, mirror)
+            judge_awake(self.cluster, machine, mirror.facts, mirror.line, mirror.epoch)
         tube = mirror.tube
         # What was given away in this turn is as this home had it: the next one has not heard of it
         # yet. Else another epoch was told, and the tube may be paused as its next home is.

@@ -73,7 +73,7 @@ class TubePauser(TubeClient):
 
 
 class TubeForcer(TubeClient):
-    """Ends the home of the tube, or finds it gone, and makes another node the home."""
+    """Ends or stops the home of the tube, or finds it gone, and makes another node the home."""
 
     def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
         super().__init__(cluster, name, args)
@@ -93,6 +93,9 @@ class TubeForcer(TubeClient):
         if home is not None and home.shell is not None and self.args.get("kill"):
             self.cluster.watcher.on_fault("crash of a home", [home])
             home.die(how=self.args["kill"], back="disk", down_ms=self.args["down_ms"])
+        elif home is not None and self.args.get("still_ms"):
+            self.cluster.watcher.on_fault("pause", [home])
+            home.pause(self.args["still_ms"])
         yield self.args["wait_ms"] * 1000
         for _ in range(TRIES):
             others = [m for m in self.cluster.machines if m is not home and m.shell is not None]

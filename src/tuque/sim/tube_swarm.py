@@ -29,6 +29,23 @@ def draw_tubes(plan: Plan, c: Random) -> None:
             name, home = op.args["tube"], op.args["node"]
             idle_ms, hold_ms = c.choice([500, 4_000]), c.choice([300, 3_000])
             begin(plan, "tube_pauser", f"{name} z", name, home, c, idle_ms=idle_ms, hold_ms=hold_ms)
+    if "pause" in plan.faults and plan.nodes > 1:
+        draw_standstill(plan, Random(f"{plan.seed} standstill"))
+
+
+def draw_standstill(plan: Plan, c: Random) -> None:
+    """The home of a tube stands still, and another node takes the tube by force meanwhile."""
+    if c.random() < 0.5:
+        return
+    op = c.choice([op for op in plan.ops if op.kind == "tube"])
+    name, home = op.args["tube"], op.args["node"]
+    still_ms = plan.node_timeout_ms * c.randint(2, 6)
+    forcer = begin(
+        plan, "tube_forcer", f"{name} s", name, home, c, for_ms=30_000, wait_ms=100,
+        still_ms=still_ms,
+    )  # fmt: skip
+    forcer["p_crash"] = 0.0
+    plan.ops[-1].at_ms = c.randrange(plan.chaos_ms)
 
 
 def draw_tube(plan: Plan, name: str, c: Random, may_share: bool) -> None:

@@ -151,6 +151,7 @@ class Tubes(Policy):
         self.claims: dict[int, Claim] = {}  # by number
         self.claim_serial: i64 = 0
         self.forced: dict[bytes, HomeDone] = {}  # by tube: answers when the disk has the epoch
+        self.stood_ms: i64 = 0  # when the node went on after it had stood still (T19.7)
         self.is_expired = False  # the lease is over, and homes know it
         self.home_done: list[HomeDone] = []
         self.to_sync: dict[bytes, Tube] = {}  # changed by the call in progress, and wait for copies

@@ -43,6 +43,11 @@ READ_ONLY: Final = 7
 MOVED: Final = b"Tube '%s' has its home there"
 NO_QUORUM: Final = b"NOQUORUM Tube '%s': this node reaches %d of %d nodes"
 NOT_YET: Final = b"NOQUORUM Tube '%s' is %s here: try again soon"
+STOOD: Final = (
+    b"NOQUORUM Tube '%s': this node stood still for %d ms and waits for an answer of the others; "
+    b"if they are lost for good, say here: TUBE HOME '%s' %s FORCE"
+)
+STOOD_MEANWHILE: Final = b"this node stood still meanwhile: nothing was done, say it again"
 LOST: Final = (
     b"NOQUORUM Tube '%s' had its home here, and this node has lost it: "
     b"TUBE HOME '%s' <node> FORCE makes another copy the tube"

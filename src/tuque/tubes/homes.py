@@ -20,6 +20,7 @@ from tuque.tubes.errors import (
     NOREPL,
     NOT_YET,
     READ_ONLY,
+    STOOD,
     HomeError,
     TubeError,
 )
@@ -64,6 +65,8 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
         return HomeError(tube.name, move.node_id)
     if t.is_read_only:
         return TubeError(READ_ONLY, NODE_READ_ONLY)
+    if tube.is_unsure:
+        return TubeError(READ_ONLY, STOOD % (tube.name, n.stood_ms, tube.name, n.node_id))
     if n.now_ms > t.lease_ms:
         reached, total = reach_of(n, t)
         return TubeError(READ_ONLY, NO_QUORUM % (tube.name, reached, total))
@@ -94,6 +97,8 @@ def state_of_node(n: Node, t: Tubes) -> bytes:
                 return STATE_NAMES[ENDING]
         return STATE_NAMES[WAITING]
     for tube in t.by_name.values():
+        if tube.is_unsure:
+            return STATE_NAMES[WAITING]  # T19.7
         if tube.is_mine and tube.state != RUNNING and tube.state != ENDING:
             return STATE_NAMES[STARTUP]
     return STATE_NAMES[RUNNING]
@@ -166,7 +171,12 @@ def reach_of(n: Node, t: Tubes) -> tuple[int, int]:
 
 
 def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
-    """When the newest heartbeat was said that the node has answered; 0: long ago."""
+    """When the newest heartbeat was said that the node has answered; 0: long ago.
+
+    A node that loads answers, too: it counts when it has told what it knows (T17.2).
+    """
+    if t.heard >> slot & 1 == 0 and n.peers[slot].version >= BUS_VERSION:
+        return 0
     echo = n.peers[slot].echoed_round
     if echo <= 0 or echo > t.round or t.round - echo >= BEATS:
         return 0
@@ -203,3 +213,17 @@ def knows_enough(n: Node, t: Tubes, tube: Tube) -> bool:
     if total == 2 and tube.state == INIT:
         return told == 2
     return told * 2 >= total
+
+
+def has_heard_since(n: Node, t: Tubes) -> bool:
+    """[T19] Whether half of all nodes have answered since this one stood still (T19.7).
+
+    This one is counted, and of two nodes both must be there.
+    """
+    others = others_of(n)
+    total = 1 + count_of(others)
+    answered = 1
+    for slot in slots_of(others):
+        if said_ms(n, t, slot) >= t.stood_ms:
+            answered += 1
+    return answered == total if total == 2 else answered * 2 >= total

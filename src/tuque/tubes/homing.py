@@ -44,6 +44,7 @@ from tuque.tubes.moves import (
 from tuque.tubes.replica import on_copy
 from tuque.tubes.running import is_granted, start, step_shifts, wait_here
 from tuque.tubes.shifting import turn_back
+from tuque.tubes.standstill import make_sure
 from tuque.tubes.states import reserve_tokens
 from tuque.tubes.tube import Tube
 
@@ -204,6 +205,8 @@ def homes_tick(n: Node, t: Tubes) -> None:
     t.shift_room = t.shift_tasks
     if n.round != t.round or t.must_look:
         renew_lease(n, t)
+    if t.stood_ms > 0:
+        make_sure(n, t)  # T19.7
     is_expired = n.now_ms > t.lease_ms
     if is_expired != t.is_expired:
         t.is_expired = is_expired
@@ -285,14 +288,15 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
         return
     if tube.wish != 0:
         return
-    if (t.is_read_only or n.is_leaving) and not is_alone(n) and tube.run_ms == 0:
+    is_free = not is_alone(n) and tube.run_ms == 0 and not tube.is_unsure
+    if (t.is_read_only or n.is_leaving) and is_free:
         slot = new_home_of(n, t, tube)
         if slot > 0:
             begin_move(n, t, tube, slot, -1, 0)  # T19.5
             later(t, n.now_ms)
             return
         later(t, n.now_ms + AGAIN_MS)
-    may_run = not t.is_read_only and n.now_ms <= t.lease_ms
+    may_run = not t.is_read_only and n.now_ms <= t.lease_ms and not tube.is_unsure
     if tube.state == RUNNING or tube.state == ENDING:
         if not may_run or tube.state == ENDING:
             wait_here(n, t, tube)  # T19.3

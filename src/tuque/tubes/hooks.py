@@ -42,6 +42,7 @@ from tuque.tubes.load import restore_task
 from tuque.tubes.options import PutDone, PutSpec
 from tuque.tubes.rights import GRANT_BYTES
 from tuque.tubes.sessions import session_for, sessions_tick
+from tuque.tubes.standstill import on_standstill
 from tuque.tubes.states import admit, forget, insert, on_task_timer
 from tuque.tubes.tube import Tube
 
@@ -239,6 +240,10 @@ class TubePolicy(Tubes):
     def on_reach(self, n: Node) -> None:
         """Another set of nodes is reachable, or belongs to the cluster."""
         self.must_look = True
+
+    def on_standstill(self, n: Node) -> bool:
+        """The process stood still."""
+        return on_standstill(n, self)
 
     def turn_end(self, n: Node) -> None:
         """Followers are told what changed in this turn."""

@@ -38,7 +38,7 @@ from tuque.tubes.errors import (
     TubeError,
     shown,
 )
-from tuque.tubes.follower import ENDING, INIT, RUNNING, STARTUP, Move
+from tuque.tubes.follower import ENDING, RUNNING, STARTUP, Move
 from tuque.tubes.guarded import why_stopped
 from tuque.tubes.homes import BUS_VERSION, needs_home, others_of
 from tuque.tubes.running import (
@@ -51,6 +51,7 @@ from tuque.tubes.running import (
     wait_here,
 )
 from tuque.tubes.shifting import turn_back
+from tuque.tubes.standstill import may_be_forced
 from tuque.tubes.states import RESERVE, record_tube, reserve_tokens
 from tuque.tubes.tube import Tube
 
@@ -144,7 +145,7 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
         give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
     elif move.until_ms <= n.now_ms:
         give_up(n, t, tube, move, MOVE_SLOW % (tube.name, move.limit_ms // 1000))
-    elif n.now_ms > t.lease_ms:
+    elif n.now_ms > t.lease_ms or tube.is_unsure:
         give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
     elif tube.is_temporary or move.on_disk_seq == tube.seq:
         give(n, t, tube, move)
@@ -247,6 +248,7 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     tube.home = n.node_id
     tube.is_mine = True
     tube.is_owed = False
+    tube.is_unsure = False
     tube.is_asking = False
     tube.followers = {}
     tube.trail_end = -1
@@ -290,10 +292,11 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
     """
     if t.is_read_only:
         raise TubeError(READ_ONLY, NODE_READ_ONLY)
-    if tube.is_mine and tube.state != INIT and tube.run_ms == 0:
+    may_force = not tube.is_mine or may_be_forced(tube)
+    if not may_force and tube.run_ms == 0:
         raise TubeError(LUA, HOME_ALIVE % tube.name)
     is_moving = tube.move is not None and not tube.move.is_given
-    if is_moving or (tube.is_mine and tube.state != INIT):
+    if is_moving or not may_force:
         raise TubeError(LUA, MOVING % tube.name)
     claim = ask_nodes(n, t, tube.name, client, serial, tube.epoch + 1)
     if claim.waiting == 0:
@@ -330,7 +333,7 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
     others = others_of(n)
     total = 1 + count_of(others)
     reached = 1 + count_of(n.reachable & others)
-    if tube is None or tube.epoch >= claim.epoch or (tube.is_mine and tube.state != INIT):
+    if tube is None or tube.epoch >= claim.epoch or (tube.is_mine and not may_be_forced(tube)):
         done.error = MOVING % claim.name
     elif len(claim.refused) > 0:
         done.error = claim.refused

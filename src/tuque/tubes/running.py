@@ -158,6 +158,7 @@ def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
     tube.is_owed = False
     tube.move = None
     tube.wish = 0
+    tube.is_unsure = False
     tube.run_ms = 0
     tube.home = home
     tube.epoch = epoch

@@ -109,6 +109,7 @@ class Tube(Queue):
         self.shift: Shift | None = None  # its tasks are on their way
         self.is_owed = False  # given away, and the new home has not said yet that it is
         self.wish: i64 = 0  # it goes on when the journal has granted this one; 0: none
+        self.is_unsure = False  # the node stood still: others may have another home (T19.7)
         self.run_ms: i64 = 0  # not before (T21.2); -1: nobody can tell yet
         self.apart: i64 = 0  # set of slots that go by another tube of its name (T20.1, T21.2)
         # elsewhere
