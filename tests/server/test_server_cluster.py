@@ -92,19 +92,36 @@ def test_info_tells_of_links_and_messages(three: RealCluster) -> None:
 
 
 def test_a_node_that_was_killed_is_not_waited_for(tmp_path: Path, own: list[RealCluster]) -> None:
-    """K4.2: Reachable is: linked, not suspected, not failed, not leaving, not loading."""
-    cluster = RealCluster(tmp_path, 3)
+    """K4.4: Expected is a node of the cluster that is not suspected, not failed and not leaving"""
+    cluster = RealCluster(tmp_path, 3, "--cluster-node-timeout", 1_000)
     own.append(cluster)
     cluster.start()
     wire = cluster.wire(0)
     cluster.nodes[2].kill()
     wait_for(lambda: reachable(wire) == 1)
     assert wire.show(wire.add())["repl"] == 2
-    refused = wire("ADDJOB", "q", "b", LONG_MS, "REPLICATE", 3)
-    assert isinstance(refused, Err) and refused.startswith("NOREPL Not enough reachable nodes")
+    for _ in range(2):  # the first waits until the node is suspected
+        refused = wire("ADDJOB", "q", "b", LONG_MS, "REPLICATE", 3)
+        assert isinstance(refused, Err) and refused.startswith("NOREPL Not enough reachable nodes")
     cluster.nodes[2].start()
     cluster.wait_formed()
     assert wire.show(wire.add())["repl"] == 3
+
+
+def test_producers_wait_while_nodes_restart(tmp_path: Path, own: list[RealCluster]) -> None:
+    """K4.4: A node that restarts is expected until it was not heard for `cluster-node-timeout`"""
+    cluster = RealCluster(tmp_path, 3)
+    own.append(cluster)
+    cluster.start()
+    for number in (1, 2):
+        wire = cluster.wire(0)
+        cluster.nodes[number].kill()
+        wait_for(lambda wire=wire: reachable(wire) == 1)
+        wire.send("ADDJOB", "q", "b", LONG_MS, "REPLICATE", 3)
+        late = cluster.wire(0)("ADDJOB", "q", "b", 100, "REPLICATE", 3)
+        assert isinstance(late, Err) and late.startswith("NOREPL Timeout reached")
+        cluster.nodes[number].start()
+        assert isinstance(wire.read(), bytes)
 
 
 def test_a_stopped_node_holds_producers_back(tmp_path: Path, own: list[RealCluster]) -> None:

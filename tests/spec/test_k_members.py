@@ -52,6 +52,49 @@ def test_a_bad_file_says_which_line(line: str, text: str) -> None:
         parse_kept(("a" * 40 + " :7711 myself 0 0 connected\n" + line + "\n").encode())
 
 
+def expected(party: Party, at: int) -> list[int]:
+    """The nodes that a node expects."""
+    n = party.guests[at].n
+    return [g.number for g in party.guests if n.expected >> n.slot_of.get(g.n.node_id, 0) & 1]
+
+
+def test_who_is_expected() -> None:
+    """K4.4 A node that restarts is expected until it was not heard for `cluster-node-timeout`, and
+    one that loads its journal as long as it is heard. One that was not heard yet counts from when
+    it became known here."""
+    party = met(3)
+    assert expected(party, 0) == [1, 2]
+    party.die(2)
+    party.pass_ms(TIMEOUT_MS - 200)
+    assert party.reach()[0] == 1
+    assert expected(party, 0) == [1, 2]
+    party.pass_ms(300)
+    assert expected(party, 0) == [1]
+    party.restart(2)
+    party.guests[2].n.is_loading = True
+    assert expected(party, 2) == [0, 1]
+    party.pass_ms(3 * TIMEOUT_MS)
+    assert party.reach()[0] == 1
+    assert expected(party, 0) == [1, 2]
+    party.guests[2].n.is_loading = False
+    party.guests[2].n.is_leaving = True
+    party.pass_ms(300)
+    assert expected(party, 0) == [1]
+    party.guests[2].n.is_leaving = False
+    party.pass_ms(300)
+    assert expected(party, 0) == [1, 2]
+    assert party.guests[0].members.forget(party.guests[2].n.node_id)
+    assert expected(party, 0) == [1]
+    for number in (1, 2):
+        party.die(number)
+    party.restart(0)
+    assert expected(party, 0) == [1]
+    party.pass_ms(TIMEOUT_MS + 300)
+    assert expected(party, 0) == []
+    party.guests[0].members.forget_all()
+    assert expected(party, 0) == []
+
+
 def test_a_higher_incarnation_replaces_a_lower_one() -> None:
     """K1.2 A higher incarnation of a known id replaces the lower one."""
     party = met(3)

@@ -112,8 +112,8 @@ SINCE = ", since I'm unable to hold a copy of the message for the following reas
 
 
 def test_not_enough_nodes(box: Box) -> None:
-    """R1.5 Fewer are reachable: `-NOREPL Not enough reachable nodes for the requested replication
-    level`
+    """R1.5 Fewer are expected (K4.4): `-NOREPL Not enough reachable nodes for the requested
+    replication level`
     """
     assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "2") == NOREPL
     assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "3", "ASYNC") == NOREPL

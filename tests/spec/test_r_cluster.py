@@ -299,7 +299,7 @@ def test_resend_backs_off() -> None:
 
 
 def test_unreachable_copies_fail_at_once() -> None:
-    """R5.3 If so many nodes became unreachable that n copies cannot be reached, the producer gets
+    """R5.3 If so few nodes are expected (K4.4) that n copies cannot be reached, the producer gets
     the error of R1.5 without waiting longer. A timeout of 0 therefore ends too."""
     lab = Lab(3)
     lab.hold(1, 0)

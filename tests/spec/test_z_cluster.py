@@ -127,7 +127,7 @@ def test_copies_are_metered() -> None:
 
 @pytest.mark.parametrize("is_away", [True, False])
 def test_copies_cannot_be_had(is_away: bool) -> None:
-    """Z3.3 After 30 s without a copy to send, or when so many nodes became unreachable that the
+    """Z3.3 After 30 s without a copy to send, or when so few nodes are expected (K4.4) that the
     copies cannot be had, the jobs are queued with those they have. The reply is then `-NOREPL`, and
     says that all are published; so does -1 when PUBLISH is said again.
     """

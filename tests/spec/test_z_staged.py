@@ -189,9 +189,9 @@ def test_batch_refused(box: Box) -> None:
 
 
 def test_job_refused(box: Box) -> None:
-    """Z2.5 One of the jobs would be refused for R1.6 or R1.7, or for too few nodes (R1.5): that
-    error, and nothing is done; what is staged stays. MAXLEN counts the jobs before it in the same
-    PUBLISH.
+    """Z2.5 One of the jobs would be refused for R1.6 or R1.7, or because fewer nodes are
+    reachable than its copies need: that error, and nothing is done; what is staged stays. MAXLEN
+    counts the jobs before it in the same PUBLISH.
     """
     box.run("STAGE", "t", "a", 60_000, "r", "b")
     stage(box, "1", "a", "MAXLEN", 2)

@@ -68,6 +68,16 @@ class Member:
             or self.twins_ms != 0
         )
 
+    def is_expected(self) -> bool:
+        """Whether it can take copies now, or soon: it starts anew, it may be, or loads (K4.4)."""
+        return not (
+            self.is_suspected
+            or self.is_failed
+            or self.is_leaving
+            or self.is_forgotten()
+            or self.twins_ms != 0
+        )
+
     def flags(self) -> i64:
         """What this node tells others of it."""
         bits: i64 = 0

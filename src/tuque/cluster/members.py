@@ -26,7 +26,14 @@ from tuque.core.bus import on_link_down, on_link_up
 from tuque.core.copies import on_reach_changed
 from tuque.core.msgs import Gossip, Heartbeat
 from tuque.core.node import Node
-from tuque.core.peers import TooManyNodes, say, set_leaver, set_reachable, slot_for
+from tuque.core.peers import (
+    TooManyNodes,
+    say,
+    set_expected,
+    set_leaver,
+    set_reachable,
+    slot_for,
+)
 from tuque.core.repair import on_forget, on_incarnation
 from tuque.tubes.hooks import tubes_of
 
@@ -113,6 +120,7 @@ class Members:
             if one.is_linked:
                 self.stale.append(one.slot)
             self.left_behind[one.node_id] = None
+        self.n.expected = 0
         self.by_id = {}
         self.by_slot = {}
         self.meetings = Meetings()
@@ -150,6 +158,7 @@ class Members:
         if one.is_forgotten():
             self.n.forgotten |= 1 << one.slot
         self.count_others()
+        self.reach(one)
 
     def kept_text(self, own_line: str) -> str:
         """What nodes.conf holds: `own_line` is this node's line in CLUSTER NODES."""
@@ -348,6 +357,7 @@ class Members:
         self.by_id[node_id] = one
         self.by_slot[slot] = one
         self.count_others()
+        self.reach(one)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
         self.is_changed = True
         return one
@@ -465,15 +475,19 @@ class Members:
             self.n.forgotten &= ~(1 << one.slot)
             one.heard_ms = self.n.now_ms
             one.dial_ms = self.n.now_ms
+            self.reach(one)
 
     def reach(self, one: Member) -> None:
         """Tell the core whether the node may be given copies, or at least be asked."""
         is_reachable, is_leaver = one.is_reachable(), one.can_answer() and one.is_leaving
+        is_expected = one.is_expected()  # K4.4
         was_reachable = self.n.reachable >> one.slot & 1 != 0
         was_leaver = self.n.leavers >> one.slot & 1 != 0
-        if was_reachable != is_reachable or was_leaver != is_leaver:
+        was_expected = self.n.expected >> one.slot & 1 != 0
+        if was_reachable != is_reachable or was_leaver != is_leaver or was_expected != is_expected:
             set_reachable(self.n, one.slot, is_reachable)
             set_leaver(self.n, one.slot, is_leaver)
+            set_expected(self.n, one.slot, is_expected)
             on_reach_changed(self.n)
 
     def on_twin(self, reason: str) -> None:

@@ -40,7 +40,7 @@ from tuque.core.msgs import (
 )
 from tuque.core.node import Adding, Node
 from tuque.core.once import adopt, on_add_over
-from tuque.core.peers import count_of, introduce, say, slots_of, translate
+from tuque.core.peers import count_of, introduce, may_reach, say, slots_of, translate
 from tuque.core.procedures import (
     FAR,
     NOREPL_REMOVED,
@@ -282,11 +282,11 @@ def on_producer_gone(n: Node, client: i64) -> None:
 
 
 def on_reach_changed(n: Node) -> None:
-    """[R5.3] Nodes became unreachable: producers whose copies cannot be made are told."""
+    """[R5.3] Nodes came or went: producers whose copies cannot be made any more are told."""
     if n.policy is not None:
         n.policy.on_reach(n)
     for adding in list(n.adding.values()):
-        possible = (adding.job.confirmed | n.reachable) & ~n.forgotten
+        possible = (adding.job.confirmed | may_reach(n)) & ~n.forgotten
         is_short = count_of(possible) < adding.needed
         if adding.client >= 0:
             if is_short:

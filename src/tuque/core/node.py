@@ -173,6 +173,7 @@ class Node:
     linked: i64 = 0  # set of slots with a link
     reachable: i64 = 0  # set of slots that may be given copies (K4.2)
     reachable_count: i64 = 0  # how many those are
+    expected: i64 = 0  # set of slots that are reachable, or may be soon (K4.4)
     leavers: i64 = 0  # those that only leave: they take no copies, and can be asked
     forgotten: i64 = 0  # set of slots (K6.2)
     round: i64 = 0  # number of this node's newest heartbeat

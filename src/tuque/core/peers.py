@@ -204,6 +204,19 @@ def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
     n.reachable_count = count_of(n.reachable)
 
 
+def set_expected(n: Node, slot: i64, is_expected: bool) -> None:
+    """Note whether copies may wait for the peer: it was away for a short time only (K4.4)."""
+    if is_expected:
+        n.expected |= 1 << slot
+    else:
+        n.expected &= ~(1 << slot)
+
+
+def may_reach(n: Node) -> i64:
+    """The nodes that can take copies now, or are expected to (K4.4)."""
+    return (n.reachable | n.expected) & ~n.forgotten
+
+
 def set_leaver(n: Node, slot: i64, is_leaver: bool) -> None:
     """Note whether the peer would be reachable, but that it leaves: it can still be asked."""
     if is_leaver:

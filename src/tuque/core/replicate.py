@@ -7,7 +7,9 @@ from mypy_extensions import i32, i64
 from tuque.core import ledger
 from tuque.core.copies import begin, send_async, start_copies
 from tuque.core.job import Job
+from tuque.core.mending import examine
 from tuque.core.node import Node
+from tuque.core.peers import count_of, may_reach
 from tuque.core.procedures import memory_level, register
 from tuque.core.queue import PAUSE_IN
 
@@ -100,8 +102,8 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
         return DELAY_BEYOND_TTL  # R1.4
     is_external = must_be_external(n)
     needed = spec.replicate if is_external else spec.replicate - 1
-    if needed > n.reachable_count:
-        if not is_external or needed - 1 > n.reachable_count:
+    if needed > n.reachable_count and needed > count_of(may_reach(n)):
+        if not is_external or needed - 1 > count_of(may_reach(n)):
             return NOREPL  # R1.5
         reason = b"I'm leaving the cluster" if n.is_leaving else b"I'm out of memory"
         return (
@@ -162,4 +164,5 @@ def on_addjob(
         n.records.add(job)
     if spec.replicate > 1 and len(n.peers) > 1:
         send_async(n, job)
+        examine(n, job)  # R1.10: of nodes that are away it lacks copies
     return job
