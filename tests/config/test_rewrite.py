@@ -80,9 +80,11 @@ def test_what_cannot_be_rewritten(tmp_path: Path) -> None:
         rewrite(load())
     conf = tmp_path / "disque.conf"
     conf.write_text("port 1\n")
-    with pytest.raises(RewriteError, match="syntax of disque.conf"):
-        rewrite(load(str(conf)))
-    assert conf.read_text() == "port 1\n"
+    cfg = load(str(conf))
+    conf.write_text('requirepass "half\n')  # damaged since the start
+    with pytest.raises(RewriteError, match="requirepass.*closed quotes"):
+        rewrite(cfg)
+    assert conf.read_text() == 'requirepass "half\n'
     gone = running(tmp_path / "t.toml", "")
     gone.config_file = str(tmp_path / "no" / "t.toml")
     with pytest.raises(RewriteError) as info:

@@ -154,7 +154,7 @@ def reset_figures(s: Server) -> None:
 
 
 def write_back(s: Server) -> None:
-    """CONFIG REWRITE."""
+    """[C7] CONFIG REWRITE (C7.8)."""
     try:
         rewrite(s.cfg)
     except RewriteError as error:

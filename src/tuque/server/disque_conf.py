@@ -11,6 +11,7 @@ from pathlib import Path
 from tuque.server.options import ConfigError
 
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "a": "\a"}
+NAMED = {char: name for name, char in ESCAPES.items()} | {"\\": "\\", '"': '"'}
 BLANKS = " \t\r\n\0"
 MAX_INCLUDES = 16
 
@@ -66,6 +67,22 @@ def split_line(line: str) -> list[str]:
             word += part
         words.append(word)
     return words
+
+
+def quoted(word: str) -> str:
+    """The word as `split_line` reads it back: bare when it can be, else in double quotes."""
+    if word and not word.startswith("#") and all(char.isprintable() for char in word):
+        if not any(char in BLANKS + "\"'" for char in word):
+            return word
+    out = []
+    for char in word:
+        if char in NAMED:
+            out.append("\\" + NAMED[char])
+        elif char < " " or char == "\x7f":
+            out.append(f"\\x{ord(char):02x}")
+        else:
+            out.append(char)
+    return '"' + "".join(out) + '"'
 
 
 def looks_like_toml(text: str) -> bool:

@@ -69,6 +69,10 @@ class Kind:
         """Write the value as a TOML literal."""
         return json.dumps(self.show(value), ensure_ascii=False)
 
+    def conf_words(self, value: Any) -> list[str]:
+        """The words of the value in a line of a disque.conf; `parse` of them is the value."""
+        return [self.show(value)]
+
 
 class Text(Kind):
     """Text of limited length on one line."""
@@ -116,6 +120,9 @@ class Secret(Text):
     def toml(self, value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
 
+    def conf_words(self, value: Any) -> list[str]:
+        return [value]
+
 
 class Int(Kind):
     """A whole number in a range; with `clamp` a value outside it moves to the nearer end."""
@@ -153,6 +160,9 @@ class KeepAlive(Int):
     def show(self, value: Any) -> str:
         return "yes" if value else "no"
 
+    def conf_words(self, value: Any) -> list[str]:
+        return [str(value)]
+
 
 class Memory(Kind):
     """An amount of memory in bytes, with units."""
@@ -171,6 +181,9 @@ class Memory(Kind):
     def toml(self, value: Any) -> str:
         text = memory_text(value)
         return text if text.isdigit() else f'"{text}"'
+
+    def conf_words(self, value: Any) -> list[str]:
+        return [memory_text(value)]
 
 
 class Bool(Kind):
@@ -244,6 +257,9 @@ class Addresses(Kind):
     def toml(self, value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
 
+    def conf_words(self, value: Any) -> list[str]:
+        return list(value) or [""]
+
 
 class OutputLimit(Kind):
     """`normal <hard bytes> <soft bytes> <soft seconds>`; 0 = no limit."""
@@ -258,3 +274,6 @@ class OutputLimit(Kind):
 
     def show(self, value: Any) -> str:
         return f"normal {value[0]} {value[1]} {value[2]}"
+
+    def conf_words(self, value: Any) -> list[str]:
+        return self.show(value).split()
