@@ -10,10 +10,36 @@ from pathlib import Path
 import msgspec
 import pytest
 from door import Door
+from msgspec.structs import replace
 from pump_box import digest
 from raw_resp import encode
 from test_server_bus import OTHER, SECRET, Node, Stranger
 
+from tuque.cluster.kept import parse_kept
+from tuque.core.msgs import (
+    AnyMessage,
+    Ask,
+    Delivered,
+    DelJob,
+    Enqueue,
+    Enqueued,
+    Gossip,
+    GotAck,
+    GotJob,
+    GotJobs,
+    Heartbeat,
+    Holders,
+    Lack,
+    Left,
+    Moved,
+    Queued,
+    Release,
+    ReplJob,
+    SetAck,
+    WillQueue,
+    Working,
+    YourJobs,
+)
 from tuque.server import notes
 from tuque.server.dispatch import HANDLERS
 from tuque.server.notes import AGAIN_MS, LINES_MAX, Notes
@@ -163,3 +189,65 @@ def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None
     assert [r.getMessage() for r in caplog.records] == [
         "150 more lines of the last minute were left out"
     ]
+
+
+ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
+COPY = ReplJob(ID, b"q", b"body", 1, 60_000, 0, 10, 0, 1, 0, 0, 3, 0)
+GOSSIP = Gossip(b"0a" * 20, "127.0.0.1", 7711, 17711, 0, 0)
+BEYOND: dict[str, AnyMessage] = {
+    "nacks": replace(COPY, nacks=1 << 30),
+    "deliveries": YourJobs(b"q", [replace(COPY, deliveries=(1 << 31) - 1)]),
+    "a removal": Heartbeat(1, 0, 0, 7711, [replace(GOSSIP, removal=(1 << 62) - 1)]),
+    "a host": Heartbeat(1, 0, 0, 7711, [replace(GOSSIP, host="hôst")]),
+}
+
+
+@pytest.mark.parametrize("message", BEYOND.values(), ids=BEYOND)
+def test_what_grows_or_is_kept_must_fit(node: Node, message: AnyMessage) -> None:
+    """B2.1: what grows on, or is kept in `nodes.conf`, must fit there"""
+    stranger = Stranger(node)
+    assert stranger.join()
+    stranger.says(message)
+    assert not stranger.is_open()
+    assert node.bus.figures.malformed == 1
+    kept = parse_kept(node.server.members.kept_text(node.server.identity.line()).encode())
+    assert [one.node_id for one in kept.nodes] == [OTHER]
+
+
+def test_no_message_about_a_job_does_anything_to_a_task(node: Node) -> None:
+    """T1.4: What another node tells of a job does nothing to a task"""
+    node.say("AUTH", "a password of many bytes")
+    node.say("TUBE", "CREATE", "t", "fifottl")
+    id = node.say("ADDJOB", "t", "ready", 0)[1:-2]
+    taken = node.say("ADDJOB", "t", "taken", 0, "PRI", 0)[1:-2]
+    node.say("GETJOB", "FROM", "t")
+    stranger = Stranger(node)
+    assert stranger.join()
+    before = digest(node.box.n)
+    for one in (id, taken):
+        copy = replace(COPY, id=one, queue=b"t")
+        told: list[AnyMessage] = [
+            copy, YourJobs(b"t", [copy, replace(copy, retry_s=0)]), GotJob([one]),
+            Enqueue(one, 0), Enqueued([one]), Queued(one, 7), WillQueue([one]),
+            Delivered(one, 5_000), Working(one, 5_000), Moved(one, 3, 5_000), Left([one]),
+            GotJobs([one], [one]), Holders(one, 3), Release([one], 3), Ask(1, [one], True),
+            Lack(1, [one]), SetAck(one, 3, 5_000), GotAck(one, True, 3), DelJob(one, 3, 5_000),
+        ]  # fmt: skip
+        for message in told:
+            stranger.says(message)
+            node.box.check()
+            assert digest(node.box.n) == before, message
+    assert stranger.is_open()
+
+
+def test_a_tube_that_waits_to_be_made_does_not_outlive_a_reset(node: Node) -> None:
+    """S6.6: `RESET SOFT` drops jobs, queues and the other nodes; `HARD` also takes a new id"""
+    node.say("AUTH", "a password of many bytes")
+    stranger = Stranger(node)
+    assert stranger.join()
+    assert node.say("TUBE", "CREATE", "t", "fifo") == b""  # the other node is asked
+    other = node.box.connect()
+    node.box.say(other, encode("AUTH", "a password of many bytes"))
+    assert node.box.say(other, encode("CLUSTER", "RESET", "HARD")) == b"+OK\r\n"
+    node.box.check()
+    assert node.box.n.queues == {}

@@ -48,9 +48,11 @@ from tuque.core.procedures import (
     memory_level,
     register,
     tell_producer,
+    told_job,
     unregister,
 )
 from tuque.core.queue import PAUSE_IN
+from tuque.core.task import Task
 
 STEP_MS: Final = 50
 STEP_MAX_MS: Final = 2_000
@@ -188,7 +190,7 @@ def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
     """[R3] ON RECV GOTJOB."""
     bit: i64 = 1 << slot
     for id in m.ids:
-        job = n.jobs.get(id)
+        job = told_job(n, id)
         if job is None:
             if id in n.failed:
                 tell_failed(n, id, slot)  # R3.2
@@ -305,6 +307,8 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
     """[R2] ON RECV REPLJOB."""
     holders = translate(n, slot, m.holders) | (1 << slot) | 1
     job = n.jobs.get(m.id)
+    if isinstance(job, Task):
+        return  # T1.4
     if job is not None:
         if job.state == ACKED:
             introduce(n, slot, job.holders)
@@ -388,7 +392,7 @@ def say_got(n: Node, slot: i64, id: bytes) -> None:
 def on_release(n: Node, slot: i64, m: Release) -> None:
     """[R3.4] ON RECV RELEASE: enough others have the job; a copy nobody needs goes."""
     for id in m.ids:
-        job = n.jobs.get(id)
+        job = told_job(n, id)
         if job is None or job.state != ACTIVE or job.retry_s == 0:
             continue
         hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)

@@ -32,7 +32,7 @@ from tuque.core.mending import choose_room, refill, send_repairs
 from tuque.core.msgs import Enqueue, Holders, Left
 from tuque.core.node import Node
 from tuque.core.peers import count_of, introduce, say, slots_of
-from tuque.core.procedures import dequeue, unregister
+from tuque.core.procedures import dequeue, told_job, unregister
 from tuque.core.repair import ask_others, begin_walk, lose_copy
 from tuque.core.task import Task
 from tuque.core.transfer import may_move, send_jobs, settle
@@ -77,7 +77,7 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
     Of an acked job it stays one (K7.6).
     """
     for id in m.ids:
-        job = n.jobs.get(id)
+        job = told_job(n, id)
         if job is None:
             n.tombs.let_go(id)
             continue

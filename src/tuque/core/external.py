@@ -10,6 +10,7 @@ from tuque.core.node import Adding, Node
 from tuque.core.peers import introduce, say, slots_of
 from tuque.core.procedures import enqueue, unregister
 from tuque.core.queue import PAUSE_IN
+from tuque.core.task import Task
 
 
 def pass_on(n: Node, adding: Adding) -> None:
@@ -74,6 +75,8 @@ def on_offer_left(n: Node, slot: i64, job: Job) -> None:
 def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
     """[R8] ON RECV ENQUEUE. Said again it changes nothing; the answer is the same."""
     job = n.jobs.get(m.id)
+    if isinstance(job, Task):
+        return  # T1.4
     if job is None:
         if n.tombs.has(m.id):
             say_enqueued(n, slot, m.id)

@@ -22,7 +22,7 @@ from tuque.core.msgs import (
 )
 from tuque.core.node import Node
 from tuque.core.peers import introduce, rank, say
-from tuque.core.procedures import dequeue, retry_due_ms
+from tuque.core.procedures import dequeue, retry_due_ms, told_job
 
 
 def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
@@ -31,7 +31,7 @@ def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
     Of one that is done the sender is told so (Q3.1, Q4.1, Q9.1); nothing is said of an
     unknown one.
     """
-    job = n.jobs.get(id)
+    job = told_job(n, id)
     if job is None:
         if n.tombs.has(id):
             say(n, slot, SetAck(id, 0, TOMB_MS))

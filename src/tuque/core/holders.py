@@ -15,6 +15,7 @@ from tuque.core.losses import FORGET, STRIP, Gone
 from tuque.core.msgs import Holders, SetAck
 from tuque.core.node import Node
 from tuque.core.peers import introduce, say, slots_of, translate, translate_renewed
+from tuque.core.procedures import told_job
 
 GONE_MS: Final = 60_000  # longer than a message can be on its way
 GONE_MAX: Final = 100_000
@@ -119,7 +120,7 @@ def tell_holders(n: Node, job: Job, nodes: i64) -> None:
 
 def on_holders(n: Node, slot: i64, m: Holders) -> None:
     """[R4.2] ON RECV HOLDERS: more nodes may have a copy."""
-    job = n.jobs.get(m.id)
+    job = told_job(n, m.id)
     if job is not None:
         told = translate(n, slot, m.holders)
         is_new = hear_holders(n, slot, job, told, m.holders)

@@ -111,6 +111,17 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     n.ledger.leave(cause)  # G2.1
 
 
+def told_job(n: Node, id: bytes) -> Job | None:
+    """The job of that id that another node tells of; a task is this node's alone (T1.4)."""
+    job = n.jobs.get(id)
+    return None if isinstance(job, Task) else job
+
+
+def is_task(n: Node, id: bytes) -> bool:
+    """Whether the id is that of a task here."""
+    return isinstance(n.jobs.get(id), Task)
+
+
 def drop_task(n: Node, task: Task, cause: i64) -> None:
     """[G2] The task, which its tube has let go, leaves timers and table."""
     n.wheel.cancel(task)  # G2.3

@@ -40,6 +40,7 @@ from tuque.core.mending import (
 from tuque.core.msgs import Ask, Holders, Lack, SetAck
 from tuque.core.node import Node
 from tuque.core.peers import introduce, renew, say, slots_of
+from tuque.core.procedures import told_job
 from tuque.core.transfer import lose_transits
 
 STEP_JOBS: Final = 500  # looked at in one turn
@@ -191,7 +192,7 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
         return
     lacking: list[bytes] = []
     for id in m.ids:
-        job = n.jobs.get(id)
+        job = told_job(n, id)
         if job is None or job.flags & EXTERNAL:
             if n.tombs.has(id):
                 say(n, slot, SetAck(id, 0, TOMB_MS))
@@ -214,7 +215,7 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
 def on_lack(n: Node, slot: i64, m: Lack) -> list[bytes]:
     """[K5] ON RECV LACK: the sender leaves the holders (K5.2). Returns ids that it does have."""
     for id in m.ids:
-        job = n.jobs.get(id)
+        job = told_job(n, id)
         if job is None or job.state == ACKED:
             continue
         short = n.losses.short.get(id)

@@ -25,10 +25,12 @@ from tuque.core.node import Node
 from tuque.core.peers import introduce, say, slots_of, translate
 from tuque.core.procedures import (
     enqueue,
+    is_task,
     may_enqueue,
     memory_level,
     register,
     retry_due_ms,
+    told_job,
     unregister,
 )
 from tuque.core.queue import PAUSE_IN
@@ -90,6 +92,8 @@ def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
     left = Left([])
     taken: i64 = 0
     for copy in m.jobs:
+        if is_task(n, copy.id):
+            continue  # T1.4
         if n.tombs.has(copy.id) or copy.id in n.jobs:
             taken += take_known(n, slot, copy, is_shut, answer)
         elif is_shut:  # F3.3
@@ -199,7 +203,7 @@ def on_gotjobs(n: Node, slot: i64, m: GotJobs) -> None:
         return
     left = Left([])
     for id in m.ids:
-        job = n.jobs.get(id)
+        job = told_job(n, id)
         if job is None:
             left.ids.append(id)
         elif is_in_transit(n, job, slot):
@@ -211,7 +215,7 @@ def on_gotjobs(n: Node, slot: i64, m: GotJobs) -> None:
     if len(left.ids) > 0:
         say(n, slot, left)
     for id in m.refused:
-        job = n.jobs.get(id)
+        job = told_job(n, id)
         if job is not None:
             on_refused(n, slot, job)
 

@@ -116,6 +116,7 @@ def reset(s: Server, mode: bytes) -> None:
     if s.bus is not None:
         s.bus.close_links("this node was reset")
     s.members.forget_all()
+    flush_all(n)  # a TUBE CREATE that waited for the others made its tube when they went
     s.identity.renew(is_new_id=mode == b"HARD")
     if mode == b"HARD":
         set_leaving(n, False)

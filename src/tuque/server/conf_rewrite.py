@@ -49,7 +49,7 @@ def rewritten_conf(cfg: Config, old: str, label: str) -> str:
 def is_same(opt: Opt, written: Any, running: Any) -> bool:
     """Whether the file says what the server runs with; a relative `dir` is one of this process."""
     if opt.field == "dir":
-        return os.path.abspath(written) == running
+        written = os.path.abspath(written)
     return bool(written == running)
 
 

@@ -48,6 +48,8 @@ ID_BYTES: Final = 40
 SET_MAX: Final = 1 << 62
 NUMBER_MAX: Final = 1 << 62
 INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so is what it stamps
+TIMES_MAX: Final = 1 << 40  # how often a node may have started, or have been removed
+COUNT_MAX: Final = 1 << 30  # deliveries, nacks: they grow on here, and have 32 bits
 QUEUE_MAX: Final = 536_870_912
 TUBE_MAX: Final = 512  # bytes of a name of a tube
 WORD_MAX: Final = 255  # of another word of a tube
@@ -167,7 +169,7 @@ def is_port(number: int) -> bool:
 
 def is_host(host: str) -> bool:
     """Whether it may stand as one word in a line of nodes.conf."""
-    return host.isprintable() and " " not in host
+    return host.isascii() and host.isprintable() and " " not in host
 
 
 def is_sane_gossip(m: Gossip) -> bool:
@@ -177,7 +179,8 @@ def is_sane_gossip(m: Gossip) -> bool:
         and is_host(m.host)
         and is_port(m.port)
         and is_port(m.bus_port)
-        and in_range(m.flags, m.removal)
+        and in_range(m.flags)
+        and 0 <= m.removal < TIMES_MAX
     )
 
 
@@ -192,8 +195,8 @@ def is_sane_job(m: ReplJob) -> bool:
         and 0 <= m.retry_s < 1 << 31
         and 0 <= m.delay_s < 1 << 31
         and 0 < m.repl <= 65_535
-        and 0 <= m.nacks < 1 << 31
-        and 0 <= m.deliveries < 1 << 31
+        and 0 <= m.nacks < COUNT_MAX
+        and 0 <= m.deliveries < COUNT_MAX
         and 0 <= m.mode < 256
     )
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from tuque.wire.bus import in_range, is_host, is_port
+from tuque.wire.bus import TIMES_MAX, is_host, is_port
 
 MARK_BYTES: Final = 8
 HOST_MAX: Final = 255
@@ -44,7 +44,7 @@ HELLOS: Final = msgspec.msgpack.Decoder(Hello)
 def is_sane_card(card: Card) -> bool:
     """Whether a node can be like that; its id is looked at before."""
     return (
-        in_range(card.life)
+        0 <= card.life < TIMES_MAX
         and len(card.mark) == MARK_BYTES
         and is_port(card.port)
         and is_port(card.bus_port)
