@@ -1,6 +1,6 @@
-"""A command group whose subcommands stand in a table and are imported when they are used.
+"""Command groups: options count on both sides of a subcommand, imports happen when one is used.
 
-Decides what a wrong name and a missing package are told; knows no command.
+Decides where options go, and what a wrong name and a missing package are told; knows no command.
 """
 
 from __future__ import annotations
@@ -44,7 +44,24 @@ def missing_extra(err: ModuleNotFoundError, extra: str = "") -> click.ClickExcep
     return click.ClickException(f"{err}: the installation is not complete; run: pip install tuque")
 
 
-class LazyGroup(click.Group):
+class OptionsAnywhere(click.Group):
+    """A group whose options mean the same before a subcommand and behind it.
+
+    What stands before the subcommand is given to it, before its own options, so that the last one
+    counts. A subcommand that does not know an option of its group says so.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the options behind the subcommand's name."""
+        helps = set(self.get_help_option_names(ctx))
+        _, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
+        before = args[: len(args) - len(rest)]
+        if rest and not helps & set(before):
+            args = [rest[0], *before, *rest[1:]]
+        return super().parse_args(ctx, args)
+
+
+class LazyGroup(OptionsAnywhere):
     """A group over a table of entries by name."""
 
     def __init__(self, *args: Any, table: dict[str, Entry], **kwargs: Any) -> None:

@@ -30,6 +30,7 @@ from tuque.console.cluster_view import (
     unwell,
 )
 from tuque.console.link import Link, Target
+from tuque.lazygroup import OptionsAnywhere
 
 F = TypeVar("F", bound=Callable[..., Any])
 POLL_S: Final = 0.2
@@ -56,9 +57,13 @@ def limit_option(command: F) -> F:
     )(command)
 
 
-@click.group(context_settings={"help_option_names": ["--help"]})
-def cluster() -> None:
-    """Start, see and change a cluster."""
+@click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
+@node_options
+def cluster(**_node: object) -> None:
+    """Start, see and change a cluster.
+
+    The options name the node to ask; they may also stand behind the command.
+    """
 
 
 cluster.add_command(dev)

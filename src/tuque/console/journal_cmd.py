@@ -20,6 +20,7 @@ from tuque.console.journal_rows import fields, line_of
 from tuque.core.job import ACTIVE, DELIVERED, Job
 from tuque.core.readback import BadRecord, Record, decode
 from tuque.core.records import Records
+from tuque.lazygroup import OptionsAnywhere
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import Disk, LockedError, machine_boot_id
 from tuque.store.journal import (
@@ -44,7 +45,7 @@ SLICE_BYTES: Final = 1 << 20
 NOTES_SHOWN: Final = 20
 
 
-@click.group()
+@click.group(cls=OptionsAnywhere)
 def journal() -> None:
     """Check, repair, show or import a journal."""
 

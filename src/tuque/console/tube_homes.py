@@ -105,8 +105,24 @@ def shown_home(told: dict[str, Reply]) -> str:
     return "\n".join(lines)
 
 
-def move(link: Link, name: str, node: str) -> str:
-    """Ask the home of the tube to move it; what became of it."""
+def as_fields(told: dict[str, Reply]) -> dict[str, object]:
+    """What a node told of a home as names and values; copies as one object each."""
+    fields: dict[str, object] = {}
+    for key, value in told.items():
+        if key == "copies" and isinstance(value, list):
+            rows = [one for one in value if isinstance(one, list)]
+            fields[key] = [
+                {"node": text(one[0]), "address": text(one[1]), "lag": one[2],
+                 "complete": one[3] == 1}
+                for one in rows
+            ]  # fmt: skip
+        else:
+            fields[key] = value if isinstance(value, int) else text(value)
+    return fields
+
+
+def move(link: Link, name: str, node: str) -> None:
+    """Ask the home of the tube to move it. ClickException when it does not move."""
     words = [b"TUBE", b"HOME", name.encode("utf-8", "surrogateescape"), node.encode()]
     target = link.target
     for _ in range(HOPS):
@@ -123,7 +139,7 @@ def move(link: Link, name: str, node: str) -> str:
         finally:
             asked.close()
         if not isinstance(reply, ErrorReply):
-            return f"the home of {name} is {node}"
+            return
         word, _, rest = reply.partition(" ")
         if word != "TUBEHOME":
             raise click.ClickException(f"{target}: {reply}")
@@ -131,8 +147,8 @@ def move(link: Link, name: str, node: str) -> str:
     raise click.ClickException(f"the home of {name} moves: try again")
 
 
-def take_over(link: Link, name: str, node: str) -> str:
-    """Make a node the home although the home before is lost; what may be lost with it."""
+def take_over(link: Link, name: str, node: str) -> dict[str, Reply]:
+    """Make a node the home although the home before is lost; what may be lost with it (T21.3)."""
     own = link.target
     fits = []
     for one in known_nodes(link):
@@ -146,9 +162,21 @@ def take_over(link: Link, name: str, node: str) -> str:
     asked = Link(target, MOVE_S)
     told = names_and_values(ask(asked, "TUBE", "HOME", name, one.id, "FORCE"))
     asked.close()
-    lines = [f"the home of {name} is {one.id[:8]} at {target}"]
+    return {
+        "tube": name.encode("utf-8", "surrogateescape"),
+        "address": str(target).encode(),
+        **told,
+    }
+
+
+def shown_failover(told: dict[str, Reply], count: int) -> str:
+    """Lines about a failover in a cluster of so many nodes."""
+    name, home = printable(text(told["tube"])), text(told["home"])[:8]
+    lines = [f"the home of {name} is {home} at {text(told['address'])}"]
     for key, value in told.items():
-        if key != "home" and value != b"":
+        if key not in ("tube", "home", "address") and value != b"":
             lines.append(f"  {key}: {printable(text(value))}")
     lines.append("it runs after twice cluster-node-timeout, or as soon as all nodes know of it")
+    if count == 2:
+        lines.append("of two nodes the other one must be down: if it is only cut off, both run")
     return "\n".join(lines)

@@ -11,18 +11,32 @@ from typing import Final
 import click
 
 from tuque.console.cluster_cmd import node_asked, node_options
-from tuque.console.cluster_view import ask
+from tuque.console.cluster_view import ask, known_nodes
 from tuque.console.format import printable
 from tuque.console.link import Link, Reply
-from tuque.console.tube_homes import Nodes, home_of, lag_of, move, shown_home, take_over
+from tuque.console.tube_homes import (
+    Nodes,
+    as_fields,
+    home_of,
+    lag_of,
+    move,
+    shown_failover,
+    shown_home,
+    take_over,
+)
 from tuque.console.tube_homes import text as text_of
+from tuque.lazygroup import OptionsAnywhere
 
 COLUMNS: Final = ("ready", "taken", "delayed", "buried")
 WAITING: Final = ("waiting-takes", "waiting-puts")
 TIMES: Final = ("ttl", "ttr")
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["--help"]})
+@click.group(
+    cls=OptionsAnywhere,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help"]},
+)
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 @click.pass_context
@@ -51,9 +65,19 @@ def tubes(
 @tubes.command()
 @node_options
 @click.option("--force", is_flag=True, help="The home is lost: NODE goes on with its copy.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("name")
 @click.argument("node", required=False, default="")
-def home(host: str, port: int, url: str, password: str, force: bool, name: str, node: str) -> None:
+def home(
+    host: str,
+    port: int,
+    url: str,
+    password: str,
+    force: bool,
+    as_json: bool,
+    name: str,
+    node: str,
+) -> None:
     """Show where the tube NAME has its home, or make NODE its home.
 
     NODE is a node id, its beginning, or host:port. With --force the home that cannot be reached is
@@ -63,14 +87,23 @@ def home(host: str, port: int, url: str, password: str, force: bool, name: str, 
         raise click.UsageError("--force wants NODE, too: the node that shall go on")
     with node_asked(host, port, url, password) as link:
         if force:
-            click.echo(take_over(link, name, node))
-        elif node:
-            click.echo(move(link, name, node))
+            told = take_over(link, name, node)
+            said = shown_failover(told, len(known_nodes(link)))
         else:
-            ask(link, "TUBE", "HOME", name)
-            nodes = Nodes(link)
-            click.echo(shown_home(home_of(nodes, name.encode("utf-8", "surrogateescape"))))
-            nodes.close()
+            if node:
+                move(link, name, node)
+            told = shown(link, name)
+            said = f"the home of {name} is {node}" if node else shown_home(told)
+    click.echo(json.dumps(as_fields(told), ensure_ascii=False) if as_json else said)
+
+
+def shown(link: Link, name: str) -> dict[str, Reply]:
+    """HOME of the tube, from its home. ClickException when there is no such tube."""
+    ask(link, "TUBE", "HOME", name)
+    nodes = Nodes(link)
+    told = home_of(nodes, name.encode("utf-8", "surrogateescape"))
+    nodes.close()
+    return told
 
 
 def rows_of(link: Link) -> list[dict[str, object]]:

@@ -114,7 +114,7 @@ def judge_awake(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: i
 
 def may_have_forgotten(m: Machine) -> bool:
     """Whether the node may have lost an epoch that it had: its disk is gone, or never awaited."""
-    return m.has_lost_disk or m.had_disk_fault or m.settings.policy in ("off", "no")
+    return m.has_lost_disk or m.had_disk_fault or (m.settings.policy == "no" and m.had_power_cut)
 
 
 def judge_state(cluster: Cluster, m: Machine, facts: Facts, tube: Tube) -> None:
