@@ -243,8 +243,11 @@ def test_a_home_that_is_gone_is_asked_for_anew(
     assert client.node.endswith(str(node.port))
     node.answers["TUBE"] = refusal(free_port())
     client = connect(node.url, timeout=0.3)
-    with pytest.raises((TubeHome, ConnectionError)):
-        client.run(tubes.put("t", b"x"))
+    with pytest.raises((TubeHome, ConnectionError)) as caught:
+        client.run(tubes.put("it's", b"x"))
+    hint = "make another one the home: tuque tubes home 'it'\"'\"'s' NODE --force"
+    assert hint in str(caught.value)
+    assert str(caught.value).count("--force") == 1
 
 
 @pytest.mark.parametrize("said", [b"-NOQUORUM Tube 't': x\r\n", b"-READONLY x\r\n"])

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from console_node import Run
 from raw_resp import wait_for
 from real_cluster import RealCluster
 
+import tuque.errors as tuque_errors
+from tuque import Client
 from tuque.console.link import Link, Target, encode
 from tuque.console.programs import free_port
 from tuque.console.tubes_cmd import COLUMNS, WAITING, table
@@ -121,6 +124,7 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         assert b"copy: complete" in forced.stdout, forced.stderr
         assert b"it runs after twice cluster-node-timeout" in forced.stdout
         wait_for(lambda: b"RUNNING, epoch 3" in home(tuque, ports[0]))
+        assert b"its home" not in tuque("cluster", "status", "-p", ports[0]).stdout
         row = json.loads(tuque("tubes", "-p", ports[0], "--json").stdout)[0]
         assert (row["ready"], row["next-id"]) == (2, 1_000_002)
     finally:
@@ -135,6 +139,12 @@ def assert_home_is_lost(tuque: Run, port: int, at: list[str]) -> None:
     lost = tuque("tubes", "home", "mail", at[0], "-p", port)
     assert lost.returncode == 1
     assert f"the home of mail at {at[1]} cannot be reached; if it is lost".encode() in lost.stderr
+    shown = tuque("cluster", "status", "-p", port)
+    assert shown.returncode == 1
+    assert b"tube mail: its home cannot be reached; if that is lost for good: " in shown.stdout
+    client = Client(f"tuque://127.0.0.1:{port}", timeout=0.3)
+    with client, pytest.raises(tuque_errors.Error, match="tuque tubes home mail NODE --force"):
+        client.tube("mail").put(b"x")
     vague = tuque("tubes", "home", "mail", "--force", "-p", port)
     assert vague.returncode == 2 and b"--force wants NODE" in vague.stderr
 

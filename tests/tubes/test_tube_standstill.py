@@ -7,6 +7,7 @@ from homes_lab import HomesLab
 
 from tuque.core.task import READY
 from tuque.tubes.errors import TubeError
+from tuque.tubes.homes import homeless
 
 
 def stood(lab: HomesLab, span_ms: int = 6_000) -> None:
@@ -83,14 +84,17 @@ def test_of_two_nodes_an_operator_decides() -> None:
     lab.live(1_000)
     stood(lab)
     lab.die(1)
+    assert homeless(lab.nodes[0], lab.t(0)) == []
     lab.go_on(0)
     lab.live(20_000)
     assert lab.runs_at() == []
+    assert homeless(lab.nodes[0], lab.t(0)) == [b"t", b"other"]  # T11.5
     lab.force(0)
     assert lab.done(0).error == b""
     lab.live(11_000)
     assert lab.runs_at() == [0]
     assert lab.runs_at(b"other") == []
+    assert homeless(lab.nodes[0], lab.t(0)) == [b"other"]
     assert lab.ack(0, int(taken.number), client=3).number == taken.number
     assert lab.put(0).number == 1_000_001
 

@@ -7,13 +7,14 @@ import inspect
 import logging
 import math
 import random
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tuque.client.api import Hello, Job, Reply
 from tuque.client.calls import Call
 from tuque.client.follow import Follow
-from tuque.client.homes import Homes
+from tuque.client.homes import Homes, homeless_hint
 from tuque.client.nodes import LEAVING_REST_S, Route
 from tuque.client.retry import Tries
 from tuque.client.url import Address, Settings
@@ -100,6 +101,21 @@ class Face:
             now_s=now_s,
             rng=self._rng,
         )
+
+    def _pause_s(
+        self, tries: Tries, error: Error, sent: bool, asked: list[Call[Any]], at: Address | None
+    ) -> float:
+        """Seconds until the next try; raises the error, with what an operator can do, if none is.
+
+        `at` is the home of a tube, where that was asked.
+        """
+        try:
+            return tries.pause_s(error, sent=sent, now_s=time.monotonic())
+        except Error as last:
+            hint = homeless_hint(last, asked, at) if self._homes.is_on else ""
+            if hint:
+                last.args = (f"{last.message}; {hint}",)
+            raise
 
     def _deadline_s(self, asked: list[Call[Any]], now_s: float) -> float:
         """When calls sent now must be answered: what they ask the node to wait, and the timeout."""

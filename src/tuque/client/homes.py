@@ -7,13 +7,14 @@ read it without a lock.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from tuque.client.api import Arg, Reply, Text, to_bytes
 from tuque.client.calls import Call
 from tuque.client.url import Address
-from tuque.errors import Error, TubeHome
+from tuque.errors import ConnectionError, Error, TubeHome
 
 NAMES_MAX = 10_000
 OF_ONE_QUEUE = frozenset({"ADDJOB", "QLEN", "QPEEK", "QSTAT", "PAUSE"})
@@ -25,7 +26,7 @@ class Homes:
     """Homes of tubes by name; with `is_on` false nothing is kept, and nobody follows."""
 
     def __init__(self, *, is_on: bool) -> None:
-        self._is_on = is_on
+        self.is_on = is_on
         self._by_name: dict[bytes, Address] = {}
 
     def of(self, asked: Sequence[Call[Any]]) -> Address | None:
@@ -50,7 +51,7 @@ class Homes:
 
     def told(self, error: Error) -> Address | None:
         """Keeps what the refusal of a node says; where to go, None when there is nowhere."""
-        if not self._is_on or not isinstance(error, TubeHome):
+        if not self.is_on or not isinstance(error, TubeHome):
             return None
         address = address_of(error.home)
         name = tube_named(str(error))
@@ -88,6 +89,25 @@ def tubes_in(call: Call[Any]) -> list[bytes]:
         upper = [_word(word) for word in words]
         return [_name(word) for word in words[upper.index("FROM") + 1 :]] if "FROM" in upper else []
     return []
+
+
+def homeless_hint(error: Error, asked: Sequence[Call[Any]], at: Address | None) -> str:
+    """What an operator can do about a home that cannot be reached; empty for other errors.
+
+    `at` is the node that was asked as the home of a tube; None: none was.
+    """
+    home = error.home if isinstance(error, TubeHome) else ""
+    if at is not None and isinstance(error, ConnectionError):
+        home = str(at)
+    names = [name for call in asked for name in tubes_in(call)]
+    if not home or not names:
+        return ""
+    name = shlex.quote(names[0].decode("utf-8", "backslashreplace"))
+    return (
+        f"the home of tube {name} is {home}, and was not reached in time: start that node again, "
+        f"or, if it is lost for good, make another one the home: "
+        f"tuque tubes home {name} NODE --force"
+    )
 
 
 def address_of(text: str) -> Address | None:

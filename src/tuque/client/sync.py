@@ -278,7 +278,7 @@ class Client(Scans):
                 self._converse(pool, link, asked, replies, tries.deadline_s)
                 continue
             except Error as e:
-                pause_s = tries.pause_s(e, sent=sent, now_s=time.monotonic())
+                pause_s = self._pause_s(tries, e, sent, asked, at)
                 at = self._home_in(e)
             time.sleep(pause_s)
             asked = self._left_of(asked, tries.deadline_s, time.monotonic())

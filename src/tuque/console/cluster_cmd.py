@@ -23,6 +23,7 @@ from tuque.console.cluster_view import (
     ANSWER_S,
     Known,
     ask,
+    homeless,
     info_of,
     known_nodes,
     rows_of,
@@ -92,8 +93,8 @@ def status(host: str, port: int, url: str, password: str, as_json: bool) -> None
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows]))
     else:
-        click.echo(table(rows))
-    sys.exit(0 if not unwell(rows) else 1)
+        click.echo("\n".join([table(rows), *homeless(rows)]))
+    sys.exit(0 if not unwell(rows) and not homeless(rows) else 1)
 
 
 @cluster.command()

@@ -5,11 +5,14 @@ Decides which nodes are asked, what a row of the table holds and when a node is 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import shlex
+from dataclasses import asdict, dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
 import click
 
+from tuque.console.format import printable
 from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
 
 ANSWER_S: Final = 5.0  # a node that takes longer is shown as one that does not answer
@@ -63,6 +66,7 @@ class Row:
     memory: str = ""
     to_repair: int | None = None
     to_drain: int | None = None
+    homeless: list[str] = field(default_factory=list)  # tubes whose home it cannot reach
 
     @property
     def is_meeting(self) -> bool:
@@ -146,6 +150,8 @@ def fill(row: Row, link: Link) -> None:
     row.clients = int(info.get("connected_clients", 0))
     row.memory = info.get("used_memory_human", "")
     row.to_repair = int(info.get("cluster_repair_left", 0))
+    names = info.get("tubes_homeless_names", "")
+    row.homeless = [unquote(name, errors="backslashreplace") for name in names.split(",") if name]
     if info.get("cluster_leaving") == "yes":
         row.state = "leaving" if info.get("cluster_safe_to_stop") != "yes" else "safe to stop"
         row.to_drain = int(info.get("cluster_drain_left", 0))
@@ -172,6 +178,16 @@ def unwell(rows: list[Row]) -> list[str]:
         elif row.reaches is not None and row.reaches < others:
             said.append(f"{row.address} reaches {row.reaches} of {others} other nodes")
     return said
+
+
+def homeless(rows: list[Row]) -> list[str]:
+    """Tubes that a node knows and whose home it cannot reach, a sentence each."""
+    names = sorted({name for row in rows for name in row.homeless})
+    return [
+        f"tube {printable(name)}: its home cannot be reached; if that is lost for good: "
+        f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
+        for name in names
+    ]
 
 
 HEADS: Final = {

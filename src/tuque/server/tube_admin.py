@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote
 
 from tuque.core.task import MAX_MS, STATUS_NAMES
 from tuque.server.clients import Client
@@ -17,7 +18,7 @@ from tuque.tubes.book import Tubes
 from tuque.tubes.claims import claim_tube
 from tuque.tubes.follower import RUNNING
 from tuque.tubes.guarded import why_stopped
-from tuque.tubes.homes import lag_of, state_of_node, state_of_tube
+from tuque.tubes.homes import homeless, lag_of, state_of_node, state_of_tube
 from tuque.tubes.sessions import dashed, identify
 from tuque.tubes.tube import Tube
 from tuque.wire.args import ArgError, ranged
@@ -32,6 +33,7 @@ from tuque.wire.tube_args import (
 )
 
 LISTED: Final = 100  # tasks, or changes, that are shown unless more are asked for
+HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
 LISTED_MAX: Final = 10_000
 BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 10000"
 BAD_AFTER: Final = b"ERR AFTER must be a number from -1 to 4503599627370496"
@@ -156,7 +158,15 @@ def tube_figures(s: Server) -> dict[str, object]:
         "tubes_waiting_copies": sum(len(line) for line in s.syncing.values()),
         "tubes_homes_moved": 0 if t is None else int(t.homes_moved),
         "tubes_changes_lost": 0 if t is None else int(t.changes_lost),
+        **homeless_figures(s, t),
     }
+
+
+def homeless_figures(s: Server, t: Tubes | None) -> dict[str, object]:
+    """Tubes that no client can use as far as this node sees: how many, and which (T11.5)."""
+    names = [] if t is None else homeless(s.n, t)
+    shown = [quote(name, "") for name in names[:HOMELESS_SHOWN]]
+    return {"tubes_homeless": len(names), "tubes_homeless_names": ",".join(shown)}
 
 
 def is_stopped(tube: Tube) -> bool:

@@ -104,6 +104,23 @@ def state_of_node(n: Node, t: Tubes) -> bytes:
     return STATE_NAMES[RUNNING]
 
 
+def homeless(n: Node, t: Tubes) -> list[bytes]:
+    """[T11] Tubes whose home does not answer this node, or was lost with its memory (T11.5)."""
+    there = n.reachable | n.leavers
+    found: list[bytes] = []
+    for name, tube in t.by_name.items():
+        if tube.is_mine:
+            if tube.is_unsure:
+                found.append(name)  # T19.7
+        elif tube.home == n.node_id:
+            found.append(name)  # T22.2
+        else:
+            slot = n.slot_of.get(tube.home)
+            if slot is None or there >> i64(slot) & 1 == 0:
+                found.append(name)
+    return found
+
+
 def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
     """[T18] For each follower how many changes it has not confirmed, and whether its copy is whole.
 
