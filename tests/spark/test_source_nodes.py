@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from query_by_hand import Query
 from raw_resp import wait_for
 from real_cluster import RealCluster, is_running
 from real_server import RealServer
@@ -19,7 +18,7 @@ from real_server import RealServer
 from tuque import Client
 from tuque.spark import leases_parts, nack, source_options, source_peek
 from tuque.spark.errors import SourceError
-from tuque.spark.leases import Leases, Offset, shares
+from tuque.spark.leases import Leases, shares
 
 JOURNAL = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -106,54 +105,6 @@ def url(*nodes: RealServer) -> str:
 def node_id(node: RealServer) -> str:
     with Client(url(node), discover=False) as client:
         return client.hello().id
-
-
-class Query:
-    """What Spark does: logs an offset, reads up to it, logs that it is done, and so on."""
-
-    def __init__(self, leases: Leases, most: int) -> None:
-        self.leases = leases
-        self.most = most
-        self.done: Offset = {}
-        self.seen: Counter[int] = Counter()
-        self.parts = 0
-
-    def plan(self) -> Offset:
-        """The next offset, as it is when it was in the log."""
-        found: Offset = json.loads(json.dumps(self.leases.latest(self.done, self.most)))
-        assert list(found) == sorted(found)
-        return found
-
-    def run(self, end: Offset) -> int:
-        """Reads a batch and notes that it is done: rows."""
-        rows = 0
-        parts = leases_parts.parts_of(self.leases, self.done, end)
-        for part in parts:
-            for page in leases_parts.read(self.leases.options, part):
-                rows += page.count
-                at = 0
-                for until in memoryview(page.body_ends).cast("i"):
-                    self.seen[int(page.bodies[at:until])] += 1
-                    at = until
-        self.done, self.parts = end, len(parts)
-        return rows
-
-    def step(self) -> int:
-        """A whole batch: rows."""
-        return self.run(self.plan())
-
-    def until(self, count: int, deadline_s: float = 20.0) -> None:
-        """Goes on until so many jobs were seen."""
-        until_s = time.monotonic() + deadline_s
-        while len(self.seen) < count:
-            assert time.monotonic() < until_s, f"{len(self.seen)} of {count}"
-            self.step()
-
-    def assert_once(self, count: int) -> None:
-        lost = [n for n in range(count) if n not in self.seen]
-        twice = sum(self.seen.values()) - len(self.seen)
-        print(f"{len(lost)} lost, {twice} duplicates of {count}")
-        assert (lost, twice, len(self.seen)) == ([], 0, count)
 
 
 def test_the_loop_needs_no_spark() -> None:
@@ -361,7 +312,7 @@ def test_the_driver_dies_after_a_node_was_opened_anew(forgetful: Ground) -> None
     again.step()
     again.assert_once(20)
     with pytest.raises(SourceError, match="FENCED"):
-        rival = forgetful.query(node)
+        rival = forgetful.query(node, takeover="true")
         rival.plan()
         again.plan()
 

@@ -157,7 +157,7 @@ def test_another_query_takes_the_group_over(
         slowly(stream(spark, url(broker)), 3, str(tmp_path / "slow")), tmp_path / "first"
     )
     wait_for((tmp_path / "slow").exists, lambda: str(first.status), 90)
-    second = into_table(stream(spark, url(broker)), tmp_path / "second")
+    second = into_table(stream(spark, url(broker), takeover="true"), tmp_path / "second")
     try:
         wait_for(lambda: first.exception() is not None, lambda: str(first.status), 90)
         assert "FENCED" in str(first.exception())

@@ -17,6 +17,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from tuque.client.leases import LeaseInfo
 from tuque.client.sync import Client
@@ -27,6 +28,12 @@ from tuque.spark.source_nodes import PAUSE_S, AwayError, Node
 from tuque.spark.source_options import SourceOptions
 
 Offset = dict[str, list[int]]
+KNOWN: Final = (
+    "group {group!r} of {node} was read by a query with another checkpoint, and this one has none "
+    "yet. Another query takes another group. If the checkpoint is lost, takeover=true goes on with "
+    "what was not acknowledged; a file sink (Parquet, Delta) then needs a new path, since it "
+    "leaves out batches whose numbers it has already"
+)
 
 
 class Place:
@@ -42,6 +49,7 @@ class Place:
         self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
         self.leased: dict[tuple[int, int], int] = {}  # of those, by epoch and batch
         self.has_beats = False
+        self.is_checked = False  # its group has the queues of the options
 
 
 class Leases:
@@ -55,6 +63,7 @@ class Leases:
         self.is_limited = False  # Trigger.AvailableNow: to what is there at its start
         self.has_others = False  # nodes of the cluster that are not leased from
         self._is_whole = options.is_whole_cluster
+        self._is_new = False  # the query began without a checkpoint
         self._asked_s = 0.0  # when the nodes are asked for other nodes again
 
     # ---- nodes
@@ -118,8 +127,12 @@ class Leases:
     # ---- the next batch
 
     def limit_to_now(self) -> None:
-        """Sets the end: what is queued now, and what the group has leased and not logged."""
+        """Sets the end: what is queued now, and what the group has leased and not logged.
+
+        All nodes of the cluster count, and are leased from, unless the options say which.
+        """
         self.is_limited = True
+        self._is_whole = self._is_whole or self.options.may_widen
 
         def ask() -> bool:
             heard = False
@@ -145,6 +158,7 @@ class Leases:
         none. SourceError when all nodes stay away, or another query has the group.
         """
         check(start)
+        self._is_new = self._is_new or not start
         end = {id: at for id, at in start.items() if id in self.places or self.unmet}
 
         def ask() -> bool:
@@ -195,15 +209,44 @@ class Leases:
             place.left = (place.left or 0) - place.leased.pop(key)
         try:
             if not place.epoch and not epoch:
+                self._refuse_known(place)
                 self._open(place, self.owner)
             elif place.epoch in (0, epoch):
                 self._follow(place, epoch)
                 place.seq = seq
                 if self.options.is_acked_on_next:
                     self._ack(place, at)
+                self._check_queues(place, epoch)
         except AwayError:
             return False
         return True
+
+    def _refuse_known(self, place: Place) -> None:
+        """SourceError when a query without a checkpoint finds its group used by another one.
+
+        What a driver leased that died before its first offset was logged was never read.
+        """
+        if self.options.takes_over or not self._is_new:
+            return
+        try:
+            found = place.node.try_now(lambda c: c.lease_info(self.options.group))
+        except NoGroup:
+            return
+        is_read = any(batch.attempts for batch in found.batches)
+        if found.acked_seq or found.last_seq > 1 or is_read:
+            raise SourceError(KNOWN.format(group=found.group, node=place.node.address))
+
+    def _check_queues(self, place: Place, epoch: int) -> None:
+        """Opens the group anew when it was opened with other queues than the options have.
+
+        All that Spark has logged is acknowledged by then. What was leased since goes back.
+        """
+        if place.is_checked or place.epoch != epoch or not self.options.is_acked_on_next:
+            return
+        found = place.node.try_now(lambda c: c.lease_info(self.options.group))
+        if found.epoch == epoch and sorted(found.queues) != sorted(self.options.queues):
+            self._open(place, heir(epoch))
+        place.is_checked = True
 
     def _ack(self, place: Place, at: list[int]) -> None:
         """Acknowledges the batches up to there, once."""

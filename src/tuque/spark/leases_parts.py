@@ -54,8 +54,9 @@ def parts_of(leases: Leases, start: Offset, end: Offset) -> list[Part]:
         if place is None:
             if leases.options.fail_on_loss:
                 raise SourceError(
-                    f"the checkpoint has a batch of node {id}, which is none of the given ones. "
-                    "failOnDataLoss=false goes on without it: its jobs come when it is given again"
+                    f"the checkpoint has a batch of node {id}, which is none of the given ones: "
+                    "name it in url, or give nodes=cluster. failOnDataLoss=false goes on without "
+                    "it: its jobs come when it is given again"
                 )
             continue
         wanted = range(before[1] + 1 if before[0] == epoch else 1, last + 1)

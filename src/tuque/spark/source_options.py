@@ -28,6 +28,7 @@ NAMES: Final = (
     "group",
     "mode",
     "nodes",
+    "takeover",
     "decode",
     "states",
     "limit",
@@ -51,6 +52,7 @@ OF_STREAMS: Final = ("numPartitions", "maxJobsPerTrigger", "heartbeat", "ackOn",
 OF_LEASES: Final = (
     "group",
     "nodes",
+    "takeover",
     "maxBytesPerTrigger",
     "leaseTimeout",
     "ackedBy",
@@ -83,6 +85,8 @@ class SourceOptions:
     mode: str = "lease"
     group: str = ""
     is_whole_cluster: bool = False  # nodes that the given ones know are leased from, too
+    may_widen: bool = False  # so they are by Trigger.AvailableNow: nobody said otherwise
+    takes_over: bool = False  # a group that another checkpoint has used
     is_text: bool = False  # bodies are decoded as UTF-8
     states: tuple[str, ...] = ("queued",)
     limit: int = 0  # jobs of one node, when looking; 0: all
@@ -151,12 +155,15 @@ def _parsed(given: Mapping[str, str], streams: bool, parallelism: int) -> Source
         given, "leaseTimeout", 300_000, least_ms=1000, most_ms=86_400_000
     )
     beat_ms = sink_options.duration_ms(given, "heartbeat", lease_ms // 3, least_ms=100)
+    is_by_sink = _choice(given, "ackedBy", ("source", "sink")) == "sink"
     return SourceOptions(
         broker=sink_options.broker_of(given),
         queues=split_names(given.get("queue", "")),
         mode=mode,
         group=given.get("group", ""),
         is_whole_cluster=_choice(given, "nodes", ("given", "cluster")) == "cluster",
+        may_widen="nodes" not in given and not is_by_sink,
+        takes_over=_is_on(given, "takeover", False),
         is_text=_choice(given, "decode", ("none", "utf-8", "utf8")) != "none",
         limit=_whole(given, "limit", 0, 1, 2**31 - 1),
         least_age_ms=sink_options.duration_ms(given, "minAge", 0, least_ms=0),
@@ -169,7 +176,7 @@ def _parsed(given: Mapping[str, str], streams: bool, parallelism: int) -> Source
         heartbeat_ms=beat_ms,
         fail_on_loss=_is_on(given, "failOnDataLoss", True),
         is_acked_on_next=_choice(given, "ackOn", ("next", "commit")) == "next",
-        is_acked_by_sink=_choice(given, "ackedBy", ("source", "sink")) == "sink",
+        is_acked_by_sink=is_by_sink,
         max_attempts=_whole(given, "maxBatchAttempts", 0, 0, 1_000_000),
         dead_letter=given.get("deadletterqueue", ""),
         fetch_size=_whole(given, "fetchSize", 2000, 1, 100_000),
