@@ -9,7 +9,15 @@ from tuque.sim.flaws import MUTATIONS
 from tuque.sim.seeds import run_plan, run_seed
 
 IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
-QUICK = ["f3", "f4", "f8", "f10", "f15"]  # all of them: python -m tuque.sim --mutation all
+QUICK = [
+    "f3",
+    "f4",
+    "f8",
+    "f10",
+    "f15",
+    "r1",
+    "r2",
+]  # all of them: python -m tuque.sim --mutation all
 
 
 @pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
@@ -28,6 +36,6 @@ def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
     assert before.digest == after.digest
 
 
-@pytest.mark.parametrize("name", ["f4", "f5", "f7", "f9", "f11", "f17"])
+@pytest.mark.parametrize("name", ["f4", "f5", "f7", "f9", "f11", "f17", "r1", "r2"])
 def test_the_plan_of_a_flaw_is_harmless_without_it(name: str) -> None:
     assert run_plan(MUTATIONS[name].plan(1)).findings == []

@@ -59,6 +59,7 @@ class Add:
         self.delay_s = 0
         self.is_async = False
         self.is_external = False  # its node had no room for a copy, and asked others to take it
+        self.record: object = None  # of its node, as long as that has it
         self.timeout_ms = 0
         self.deliveries: list[Delivery] = []
         self.asks: list[Ask] = []
@@ -189,6 +190,17 @@ class History:
         add.deliveries.append(delivery)
         self.judge_times(add, now_us)
         return delivery
+
+    def judge_own_end(self, add: Add, delivery: Delivery) -> None:
+        """Handed out by the node that it was added at, which has the same record since.
+
+        That one has not travelled: its TTL is exact, whatever the lines do.
+        """
+        self.count("own ends checked")
+        late_us = delivery.made_us - add.expiry_us()
+        slack_us = 100_000 + add.ttl_s * 2000 + self.clock_slack_us
+        if add.done_us and late_us > slack_us and not self.are_times_off:
+            self.find("after-ttl", f"{add.token!r} delivered {late_us / 1e6:.3f} s after its TTL")
 
     def on_row(self, node: str, queue: bytes, id: bytes, body: bytes, mark: bytes) -> None:
         """A job was read in a batch: a delivery the first time, `mark` tells which."""

@@ -298,6 +298,10 @@ class Machine:
         """Whether the disk knows fewer of the nodes that have the job than the process knew."""
         return not set(holders_of(n, id)) <= set(self.kept_holders.get(id, []))
 
+    def record(self, id: bytes) -> object:
+        """What the process has of the job; None when that is nothing."""
+        return self.shell.n.jobs.get(id) if self.shell is not None else None
+
     def gave_away(self, id: bytes) -> bool:
         """Whether only other nodes got the job that a client added here (R6.1)."""
         job = self.shell.n.jobs.get(id) if self.shell is not None else None

@@ -92,6 +92,8 @@ class Person:
         """Its node gives the answer away: later the node may be down, or have given the job on."""
         machine = self.cluster.machines[int(add.node[1:])]
         add.is_external = isinstance(reply, bytes) and machine.gave_away(reply)
+        if isinstance(reply, bytes):
+            add.record = machine.record(reply)
 
     # ---- asking about jobs
 
@@ -181,7 +183,11 @@ class Worker(Person):
             delivery = self.history.on_delivery(self.node, queue, id, body)
             if delivery is not None:
                 self.cluster.leasing.on_handed(self.node, id)
-                given.append((self.history.by_id[id], delivery))
+                add = self.history.by_id[id]
+                given.append((add, delivery))
+                machine = self.cluster.machines[int(self.node[1:])]
+                if add.record is not None and machine.record(id) is add.record:
+                    self.history.judge_own_end(add, delivery)
 
     def on_jobs(self, given: list[tuple[Add, Delivery]], reply: object) -> None:
         """Jobs arrived, or nothing, or an error."""
