@@ -254,6 +254,7 @@ def test_every_option_says_what_it_is() -> None:
     assert set(OPTIONS) == set(Config.__struct_fields__) - {
         "origin",
         "warnings",
+        "is_any_port",
         "config_file",
         "config_syntax",
         "is_open",

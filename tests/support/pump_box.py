@@ -43,7 +43,7 @@ class PumpBox:
 
     def __init__(self, directory: Path, node_id: bytes = NODE_ID, **options: str) -> None:
         self.path = str(directory / "s")
-        cfg = load(None, {}, options)
+        cfg = load(None, {}, {"port": "0", **options})  # others may have a bus on this machine
         self.n = Node(node_id, b"seed of a test", START_MS)
         self.server = Server(cfg, self.n)
         apply_settings(self.server)

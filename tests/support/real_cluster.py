@@ -61,7 +61,7 @@ def is_running(node: RealServer) -> bool:
 
 def cluster_info(wire: Wire) -> dict[str, str]:
     """CLUSTER INFO as a dict."""
-    return dict(line.split(":", 1) for line in wire("CLUSTER", "INFO").decode().split())
+    return dict(line.split(":", 1) for line in wire("CLUSTER", "INFO").decode().splitlines())
 
 
 def reachable(wire: Wire) -> int:

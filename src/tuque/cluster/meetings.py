@@ -7,6 +7,7 @@ from mypy_extensions import i64
 MEET_MS: Final = 10_000  # a meeting that takes longer has failed
 MEET_KEEP_MS: Final = 60_000  # how long it is shown
 DIAL_MS: Final = 1_000  # between two dials
+NO_ANSWER: Final = "no answer yet"
 
 
 @final
@@ -19,7 +20,8 @@ class Meeting:
         self.bus_port = bus_port
         self.until_ms = now_ms + MEET_MS
         self.dial_ms = now_ms
-        self.reason = "no answer yet"
+        self.reason = NO_ANSWER
+        self.is_told = False  # that it has failed
 
     def line(self) -> str:
         """Its line in CLUSTER NODES; the id is not known."""
@@ -32,6 +34,8 @@ class Meetings:
 
     def __init__(self) -> None:
         self.going: dict[tuple[str, int], Meeting] = {}
+        self.error = ""  # where the latest one that failed wanted to go, and why
+        self.failed: list[str] = []  # the same, until the log has it
 
     def lines(self) -> str:
         """Their lines in CLUSTER NODES."""
@@ -42,6 +46,7 @@ class Meetings:
 
     def begin(self, host: str, port: i64, bus_port: i64, now_ms: i64) -> None:
         """[K3.1] Dial the node; a meeting with it that is going on begins anew."""
+        self.forget_error(host, bus_port)
         self.going[(host, bus_port)] = Meeting(host, port, bus_port, now_ms)
 
     def to_dial(self, now_ms: i64) -> list[tuple[str, int]]:
@@ -51,6 +56,10 @@ class Meetings:
             if now_ms < meeting.until_ms and meeting.dial_ms <= now_ms:
                 meeting.dial_ms = now_ms + DIAL_MS
                 found.append(at)
+            elif now_ms >= meeting.until_ms and not meeting.is_told:
+                meeting.is_told = True
+                self.failed.append(f"{at[0]}:{at[1]} failed: {meeting.reason}")
+                self.error = f"{at[0]}:{at[1]} {meeting.reason}"
             elif now_ms >= meeting.until_ms + MEET_KEEP_MS:
                 del self.going[at]
         return found
@@ -60,6 +69,7 @@ class Meetings:
         meeting = self.going.get((host, bus_port))
         if meeting is not None:
             meeting.reason = reason
+            self.error = f"{host}:{bus_port} {reason}"
 
     def has(self, host: str, bus_port: i64) -> bool:
         """Whether the address is dialled because of a CLUSTER MEET."""
@@ -68,3 +78,16 @@ class Meetings:
     def end(self, host: str, bus_port: i64) -> None:
         """The meeting at that address has led to a link."""
         self.going.pop((host, bus_port), None)
+        self.forget_error(host, bus_port)
+
+    def take_failed(self) -> list[str]:
+        """The meetings that have failed since the last time, for the log (K3.3)."""
+        failed = self.failed
+        if len(failed) > 0:
+            self.failed = []
+        return failed
+
+    def forget_error(self, host: str, bus_port: i64) -> None:
+        """The node at that address is met, or is met again."""
+        if self.error.startswith(f"{host}:{bus_port} "):
+            self.error = ""

@@ -26,6 +26,7 @@ WRONG: Final = b"ERR Wrong CLUSTER subcommand or number of arguments"
 BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
 NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
 TOO_MANY: Final = b"ERR too many meetings are going on, see CLUSTER NODES"
+ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
 PORT_MAX: Final = 65_535
 BUS_OFFSET: Final = 10_000  # from the port of the clients to that of the bus
 HOST_MAX: Final = 255
@@ -83,9 +84,20 @@ def meet(s: Server, host: bytes, port_word: bytes, bus_word: bytes) -> None:
     name = host.decode()
     if not s.bus.secret and is_literal(name) and not is_loopback(name):
         raise ArgError(b"ERR " + NO_SECRET.encode())
+    if is_own_address(s, name, bus_port):
+        raise ArgError(ITSELF)
     if len(s.members.meetings.going) >= MEETINGS_MAX:
         raise ArgError(TOO_MANY)
     s.members.meet(name, port, bus_port)
+
+
+def is_own_address(s: Server, name: str, bus_port: int) -> bool:
+    """Whether the bus of this node is known to be there (K3.3)."""
+    cfg = s.cfg
+    if s.bus is None or bus_port not in (int(s.bus.port), cfg.cluster_announce_bus_port):
+        return False
+    known = [*cfg.cluster_bind, *cfg.bind, cfg.cluster_announce_ip]
+    return is_loopback(name) or name in known
 
 
 def is_host(host: bytes) -> bool:

@@ -8,7 +8,8 @@ from tuque.cluster.members import Members
 from tuque.core.drain import set_leaving
 from tuque.server.config import cluster_secret
 from tuque.server.identity import Identity, IdentityError
-from tuque.server.listen import open_bus_sockets
+from tuque.server.listen import BUS_OFFSET, open_bus_sockets
+from tuque.server.options import Config
 from tuque.server.peers import Bus
 from tuque.server.pump import Pump
 from tuque.server.state import Server, apply_settings, log
@@ -70,6 +71,11 @@ def make_card(s: Server, bus: Bus, is_empty: bool) -> Card:
     )
 
 
+def is_port_chosen(cfg: Config) -> bool:
+    """Whether the operator said where the bus is (B1.4)."""
+    return cfg.cluster_port > 0 or cfg.cluster_announce_bus_port > 0
+
+
 def open_bus(pump: Pump) -> None:
     """Let other nodes in, and dial those that are known; the jobs are loaded."""
     s = pump.s
@@ -81,3 +87,10 @@ def open_bus(pump: Pump) -> None:
     bus.card = make_card(s, bus, not s.n.remembers)
     bus.open()
     log.info("The bus listens on port %d", bus.port)
+    if 0 < s.members.port != bus.port - BUS_OFFSET and not is_port_chosen(s.cfg):
+        log.warning(
+            "the bus is not 10000 above the clients' port: CLUSTER MEET needs it as a third "
+            "argument, `CLUSTER MEET <host> %d %d`; cluster-port makes it a fixed one",
+            s.members.port,
+            bus.port,
+        )

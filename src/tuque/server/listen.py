@@ -16,6 +16,7 @@ LINK_FDS = 128  # links to other nodes, where there is room for so many
 BUS_OFFSET = 10_000  # from the clients' port to the bus
 PORT_MAX = 65_535
 FREE_TRIES = 8
+BUS_THERE = "the bus to other nodes is 10000 above the clients' port"
 
 
 class ListenError(Exception):
@@ -53,6 +54,7 @@ def open_listeners(cfg: Config) -> list[socket.socket]:
                 found.append(sock)
                 if cfg.port == 0:
                     cfg.port = sock.getsockname()[1]
+                    cfg.is_any_port = True
     if cfg.unixsocket:
         found.append(open_unix(cfg))
     return found
@@ -70,18 +72,18 @@ def open_iproto_listeners(cfg: Config) -> list[socket.socket]:
 
 
 def open_bus_sockets(cfg: Config, has_secret: bool) -> list[socket.socket]:
-    """Listening sockets of the bus; nobody is let in before the jobs are loaded.
+    """[B1] Listening sockets of the bus; nobody is let in before the jobs are loaded.
 
-    The port that follows from the clients' may be taken; then any free one will do.
+    Who meets this node looks for its bus at that port: one that is taken stops the start (B1.4).
     """
-    port = cfg.cluster_port
-    if port == 0 and cfg.port and cfg.port + BUS_OFFSET <= PORT_MAX:
-        port = cfg.port + BUS_OFFSET
+    if cfg.cluster_port:
+        return bind_bus(cfg, has_secret, cfg.cluster_port)
+    port = cfg.port + BUS_OFFSET if cfg.port and cfg.port + BUS_OFFSET <= PORT_MAX else 0
     try:
         return bind_bus(cfg, has_secret, port)
-    except ListenError:
-        if cfg.cluster_port:
-            raise
+    except ListenError as error:
+        if port != 0 and not cfg.is_any_port:
+            raise ListenError(f"{error}, or set cluster-enabled no; {BUS_THERE}") from None
     for _ in range(FREE_TRIES):
         try:
             return bind_bus(cfg, has_secret, 0)

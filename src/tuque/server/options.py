@@ -289,7 +289,10 @@ class Config(msgspec.Struct, kw_only=True):
     ] = True
     cluster_port: Annotated[
         int,
-        Opt(Int(0, 65535), "TCP port of the bus; 0 = port + 10000, or a free one if that is taken"),
+        Opt(
+            Int(0, 65535),
+            "TCP port of the bus; 0 = port + 10000, or any free one where port is 0 or above 55535",
+        ),
     ] = 0
     cluster_bind: Annotated[
         list[str],
@@ -391,6 +394,7 @@ class Config(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     config_file: str = ""
     config_syntax: str = ""
+    is_any_port: bool = False  # `port` was 0, and is what the system chose
     is_open: bool = False  # since the start it listens where other machines can reach it
 
 

@@ -33,6 +33,8 @@ YOUNG_MAX: Final = 128  # handshakes at the same time; more connections are clos
 HANDSHAKE_MS: Final = 2_000
 FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body there can be, and what is with it
 REASON_MAX: Final = 200  # characters of why the other end refuses
+SILENT: Final = "it closed the connection without a word: no bus of Tuque, or a full one"
+NO_BUS: Final = "nothing listens there; `cluster_bus_port` in its CLUSTER INFO is the port to meet"
 NO_SECRET: Final = "without a cluster-secret only nodes of this machine can be met"
 
 
@@ -111,6 +113,8 @@ class Bus:
                 self.drop(link, f"{what} within 2 s")
         for host, port in self.members.tick(now_ms):
             self.dial(host, port)
+        for line in self.members.meetings.take_failed():
+            log.warning("CLUSTER MEET %s", line)
         self.close_stale()
 
     def close_stale(self) -> None:
@@ -232,7 +236,7 @@ class Bus:
         reason = sock.connect_ex((address, port))
         if reason not in (0, errno.EINPROGRESS):
             sock.close()
-            self.members.meetings.fail(host, port, os.strerror(reason))
+            self.members.meetings.fail(host, port, why_unreached(reason))
             return
         link = self.add(sock, f"{address}:{port}", address, (host, port))
         link.is_connecting = True
@@ -266,7 +270,7 @@ class Bus:
         """The other end answered, or did not."""
         reason = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if reason != 0:
-            self.drop(link, os.strerror(reason))
+            self.drop(link, why_unreached(reason))
             return
         link.is_connecting = False
         self.watch(link)
@@ -279,10 +283,11 @@ class Bus:
         except BlockingIOError:
             return
         except OSError as error:
-            self.drop(link, error.strerror or str(error))
+            is_silent = error.errno == errno.ECONNRESET and not link.conn.theirs
+            self.drop(link, SILENT if is_silent else error.strerror or str(error))
             return
         if len(data) == 0:
-            self.drop(link, "closed by the other end")
+            self.drop(link, "closed by the other end" if link.conn.theirs else SILENT)
             return
         self.figures.in_bytes += len(data)
         try:
@@ -441,3 +446,9 @@ class Bus:
         for sock in self.sockets:
             sock.close()
         self.resolver.close()
+
+
+def why_unreached(number: i64) -> str:
+    """Why a connection did not come about, and what may help (K3.3)."""
+    reason = os.strerror(number)
+    return f"{reason}: {NO_BUS}" if number == errno.ECONNREFUSED else reason

@@ -67,7 +67,12 @@ class Conn:
         reader.feed(data)
         found: list[AnyMessage] = []
         while True:
-            payload = reader.next()
+            try:
+                payload = reader.next()
+            except BusError as error:
+                if self.heard is None:
+                    raise BusError(f"{NO_NODE}: {error}") from None
+                raise
             if payload is None:
                 return found
             if self.peer is not None:
