@@ -17,8 +17,21 @@ from setuptools import setup
 SRC = Path("src/tuque")
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
-    *("pump", "lookout", "peers", "link", "bus_figures", "clients", "clock", "connection"),
-    *("dispatch", "doors", "outlet", "poller", "producers", "stage_cmds", "state", "tube_where"),
+    *("pump", "lookout", "peers", "link", "bus_figures", "clients", "clock", "connection", "chore"),
+    *(
+        "chores",
+        "id_cmds",
+        "scan",
+        "views_cmds",
+        "dispatch",
+        "doors",
+        "outlet",
+        "poller",
+        "producers",
+        "stage_cmds",
+        "state",
+        "tube_where",
+    ),
     *("iproto_conn", "iproto_door", "iproto_calls", "iproto_queue", "iproto_replies"),
     *("iproto_tubes", "tube_cmds", "tube_replies", "tube_sync", "tube_words", "tube_turn"),
     *("standstill",),

@@ -19,6 +19,7 @@ from tuque.core.task import (  # noqa: E402  the path is set above
 from tuque.server.kinds import Memory, memory_text  # noqa: E402  the path is set above
 from tuque.server.options import OPTIONS, Opt  # noqa: E402  the path is set above
 from tuque.tubes.follower import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
+from tuque.wire.bounds import BOUNDS, WHOLE, Bound  # noqa: E402  the path is set above
 from tuque.wire.commands import ROWS  # noqa: E402  the path is set above
 
 MADE = "<!-- made by tools/docs.py; change the source named below and run it again -->"
@@ -41,6 +42,10 @@ def commands_md() -> str:
         "behaviour, checks and errors: SPEC.md. *write* commands change jobs and are refused while",
         "the journal can't be written; *denyoom* ones are refused when memory is full; *loading*",
         "ones are answered while the journal is read at start.",
+        "",
+        "Every command has a bound (SPEC L2): how many words it takes, how many units of work it",
+        "does in one turn of the server, how long its reply is, and what becomes of more. A unit",
+        "is one job, queue, tube, client or word. A reply may be longer by one element.",
     ]
     for group, title in GROUPS.items():
         out += ["", f"## {title}"]
@@ -51,7 +56,30 @@ def commands_md() -> str:
             lines = [f"{name} {way}".strip() for way in ways]
             out += ["", f"### {name}", "", "```", *lines, "```", "", summary]
             out += ["", f"Arity {arity}; flags: {', '.join(flags.split())}."]
+            out += ["", *bound_lines(name)]
     return "\n".join(out) + "\n"
+
+
+def bound_lines(name: str) -> list[str]:
+    """The bounds of a command, or of its subcommands."""
+    rows = [(key, one) for key, one in BOUNDS.items() if key == name or key.startswith(f"{name} ")]
+    if len(rows) == 1:
+        words, work, reply = shown(rows[0][1])
+        words = f"{words} words, " if rows[0][1].words else ""
+        return [f"Bound: {words}{work} units a turn, a reply of {reply}. {rows[0][1].beyond}."]
+    out = ["| Subcommand | Words | Units a turn | Reply | More |", "|---|---|---|---|---|"]
+    for key, one in rows:
+        label = key.removeprefix(name).strip() or "others"
+        out.append("| " + " | ".join([label, *shown(one), one.beyond]) + " |")
+    return out
+
+
+def shown(one: Bound) -> tuple[str, str, str]:
+    """Words, work and reply of a bound, for people."""
+    words = f"{one.words:,}" if one.words else ""
+    work = "no bound" if one.work == WHOLE else f"{one.work:,}"
+    reply = memory_text(int(one.reply)) if one.reply % 1024 == 0 else f"{one.reply:,} bytes"
+    return words, work, reply + (" and a body" if one.has_body else "")
 
 
 def configuration_md() -> str:

@@ -17,6 +17,7 @@ def fill(box: Box, percent: int) -> None:
 
 def test_counted_as_it_changes(box: Box) -> None:
     """M1.1 It is counted as it changes and stays within 15 % of the truth."""
+    box.run("ACKJOB", box.add())  # the queue stays, and counts
     start = box.n.used_bytes()
     ids = [box.add(body="x" * 1000) for _ in range(100)]
     assert 100_000 < box.n.used_bytes() - start < 150_000

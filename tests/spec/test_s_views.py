@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from node_by_hand import NODE_ID, NULL, START_MS, Box, Status
 
+from tuque.core.table import leave_queue
+
 FIELDS = (
     "id queue state repl ttl ctime delay retry nacks additional-deliveries nodes-delivered "
     "nodes-confirmed next-requeue-within next-awake-within body"
@@ -130,7 +132,9 @@ def test_qscan_while_queues_come_and_go(box: Box) -> None:
         cursor, part = box.run("QSCAN", cursor, "COUNT", 5)
         seen |= set(part)
         box.run("PAUSE", f"go{i}", "none")
-        box.n.queues.pop(f"go{i}".encode(), None)
+        gone = box.n.queues.get(f"go{i}".encode())
+        if gone is not None:
+            leave_queue(box.n, gone)
         box.pass_ms(500)
         if cursor == b"0":
             break

@@ -14,6 +14,7 @@ from tuque.core.node import Node
 from tuque.core.procedures import policy_of, remove
 from tuque.core.replicate import PLAIN, make_job, settle
 from tuque.core.staging import flush_staged
+from tuque.core.table import leave_queue
 from tuque.core.task import Task
 from tuque.core.tombs import Tombs
 
@@ -106,7 +107,7 @@ def flush_all(n: Node) -> i64:
     for name, q in list(n.queues.items()):
         if q.pause != 0 and n.records is not None:
             n.records.pause(name, 0, 0)
-        del n.queues[name]
+        leave_queue(n, q)
     for name in n.pauses:
         if n.records is not None:
             n.records.pause(name, 0, 0)  # P1.9: nothing is known of it any more

@@ -12,7 +12,10 @@ from tuque.core.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, Job, set_state
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
 from tuque.core.procedures import get_queue, mark_ready, remove, stop_waiting
 from tuque.core.queue import PAUSE_BCAST, PAUSE_OUT, Queue
+from tuque.core.work import REPLY_BYTES, TURN_WORK
 
+WAITER_BYTES: Final = 370  # a client that waits
+WAIT_BYTES: Final = 160  # each queue that it waits in, beside the name
 STALE_DEADLINES: Final = 1024  # of clients served in time, kept before a look for them
 
 
@@ -79,24 +82,44 @@ def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job
         q = n.queues.get(queues[0])
         if q is None or q.pause & PAUSE_OUT:  # V2.2, P2.2
             return jobs
-        while len(jobs) < count and q.length > 0:
-            job = take(n, q, client)
-            if job is None:
-                break
-            jobs.append(job)
+        if count == 1:
+            if q.length > 0:
+                job = take(n, q, client)
+                if job is not None:
+                    jobs.append(job)
+            return jobs
+        take_from(n, client, [q], count, jobs)
         return jobs
-    found = True
-    while found and len(jobs) < count:
-        found = False
-        for name in queues:
-            q = n.queues.get(name)
-            if q is None or q.length == 0 or q.pause & PAUSE_OUT or len(jobs) >= count:
-                continue
-            job = take(n, q, client)
-            if job is not None:
-                jobs.append(job)
-                found = True
+    open: list[Queue] = []
+    for name in queues:
+        q = n.queues.get(name)
+        if q is not None and q.length > 0 and q.pause & PAUSE_OUT == 0:
+            open.append(q)
+    n.work += len(queues) // 8  # a look is short
+    take_from(n, client, open, count, jobs)
     return jobs
+
+
+def take_from(n: Node, client: i64, queues: list[Queue], count: i64, jobs: list[Job]) -> None:
+    """Fill `jobs` by one of each queue in turn, up to `count` or what one reply holds (L2.5)."""
+    if count > TURN_WORK:
+        count = TURN_WORK
+    size: i64 = 0
+    while len(queues) > 0:
+        has_dry = False
+        for q in queues:
+            if len(jobs) >= count or size > REPLY_BYTES:
+                return
+            job = take(n, q, client) if q.length > 0 else None
+            if job is None:
+                has_dry = True
+                continue
+            jobs.append(job)
+            size += len(job.body)
+            if count > 1:
+                n.work += 1
+        if has_dry:
+            queues = [q for q in queues if q.length > 0]
 
 
 def wait(
@@ -113,11 +136,16 @@ def wait(
     If the queue is a tube, the session of the client `taker` takes; -1: nobody's.
     """
     assert client not in n.waiters
-    n.waiters[client] = Waiter(client, queues, count, with_counters, until_ms, taker)
+    waiter = Waiter(client, queues, count, with_counters, until_ms, taker)
+    n.waiters[client] = waiter
+    size: i64 = WAITER_BYTES
     for name in queues:
         get_queue(n, name).waiters[client] = None
+        size += WAIT_BYTES + len(name)
         if len(n.peers) > 1:
             n.asks[name] = None  # V1.6, F1.1
+    waiter.bytes_used = size
+    n.wait_bytes += size
     if until_ms > 0:
         heappush(n.deadlines, (until_ms, client))
         if len(n.deadlines) > 2 * len(n.waiters) + STALE_DEADLINES:

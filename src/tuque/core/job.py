@@ -55,7 +55,8 @@ class Job:
     deliveries: i32  # additional deliveries, as Disque counts them
     delivered_count: i32  # times handed to a client by this node
     slot_pos: i32  # place in its timer slot, see core/wheel.py
-    slot: i64  # timer slot, -1 when no timer is set
+    slot: i32  # timer slot, -1 when no timer is set
+    place: i32  # in the node's table, see core/table.py
     ctime_ns: i64
     expire_ms: i64
     qtime_ms: i64  # when it goes into its queue next; 0: never
@@ -89,6 +90,7 @@ class Job:
         self.tries = 0
         self.slot_pos = 0
         self.slot = -1
+        self.place = -1
         self.ctime_ns = ctime_ns
         self.expire_ms = expire_ms
         self.qtime_ms = 0

@@ -52,6 +52,7 @@ class Waiter:
         self.count = count
         self.with_counters = with_counters
         self.until_ms = until_ms  # 0: for ever
+        self.bytes_used: i64 = 0  # set by `wait`
         self.taker = taker  # client whose session takes a task of a tube; -1: none does (T8)
 
 
@@ -164,8 +165,11 @@ class Node:
     queue_serial: i64 = 0
     idle_level: i64 = 0  # memory level those instants were made for
     job_bytes: i64 = 0
+    queue_bytes: i64 = 0
+    work: i64 = 0  # units of work done in this turn by long commands (core/work.py)
+    wait_bytes: i64 = 0  # of clients that wait in queues
     base_bytes: i64 = 0  # the process without jobs, set by the shell
-    other_bytes: i64 = 0  # queues, clients, journal and events, set by the shell
+    other_bytes: i64 = 0  # clients, journal and events, set by the shell
     is_leaving = False
     is_loading = False
     remembers = False  # it began with what a journal held (K5.1)
@@ -196,8 +200,7 @@ class Node:
         self.ids = IdMaker(node_id, seed)
         self.now_ms = now_ms  # G8.1: set by the shell, never back
         self.limits = Limits()
-        self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
-        self.queues: dict[bytes, Queue] = {}
+        self.begin_tables()
         self.wheel, self.ledger = Wheel(), Ledger()
         self.records: Records | None = None
         self.events: Events | None = None
@@ -241,9 +244,17 @@ class Node:
         self.denied: dict[bytes, int] = {}  # copies that others were told are not here: until
         self.pauses: dict[bytes, Pausing] = {}  # what PAUSE said last, by queue
 
+    def begin_tables(self) -> None:
+        """Jobs and queues by name, and the same without gaps (core/table.py)."""
+        self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
+        self.queues: dict[bytes, Queue] = {}
+        self.job_list: list[Job] = []
+        self.queue_list: list[Queue] = []
+
     def used_bytes(self) -> i64:
         """Bytes the process spends: at the start, on jobs, on the rest (M1.1)."""
         used = self.base_bytes + self.job_bytes + self.other_bytes + self.leases.bytes
+        used += self.queue_bytes + self.wait_bytes
         if self.policy is not None:
             used += self.policy.bytes_used
         return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()

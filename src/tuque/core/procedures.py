@@ -30,6 +30,7 @@ from tuque.core.node import TIMED_OUT, Added, Adding, Node, Wake
 from tuque.core.once import on_add_over
 from tuque.core.policy import Policy
 from tuque.core.queue import PAUSE_OUT, Queue
+from tuque.core.table import check_table, enter_job, enter_queue, leave_job, leave_queue
 from tuque.core.task import TASK_BYTES, Task
 
 # why a job goes into its queue again, or after a delay
@@ -52,7 +53,7 @@ def get_queue(n: Node, name: bytes) -> Queue:
     if q is None:
         n.queue_serial += 1
         q = Queue(name, n.queue_serial, n.now_ms)
-        n.queues[name] = q
+        enter_queue(n, q)
         if len(n.demands) > 0:
             q.demand = n.demands.get(name)
         heappush(n.idle_checks, (n.now_ms + n.limits.queue_idle_ms, name))
@@ -66,7 +67,7 @@ def register(n: Node, job: Job, cause: i64) -> None:
     caller's, who knows the state it starts in (G5.3).
     """
     assert job.id not in n.jobs, "job registered twice"
-    n.jobs[job.id] = job
+    enter_job(n, job)
     n.job_bytes += job_bytes(job)
     n.ledger.enter(cause)  # G5.1, G9.1
     if len(n.denied) > 0 and cause != ledger.CREATED:
@@ -97,7 +98,7 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     else:
         job.state = ACKED
     n.wheel.cancel(job)  # G2.3
-    del n.jobs[job.id]
+    leave_job(n, job)
     if len(n.losses.short) > 0:
         n.losses.short.pop(job.id, None)
     n.job_bytes -= job_bytes(job)
@@ -125,7 +126,7 @@ def is_task(n: Node, id: bytes) -> bool:
 def drop_task(n: Node, task: Task, cause: i64) -> None:
     """[G2] The task, which its tube has let go, leaves timers and table."""
     n.wheel.cancel(task)  # G2.3
-    del n.jobs[task.id]
+    leave_job(n, task)
     n.job_bytes -= job_bytes(task)
     n.ledger.leave(cause)  # G2.1
 
@@ -288,6 +289,7 @@ def stop_waiting(n: Node, client: i64) -> None:
     waiter = n.waiters.pop(client, None)
     if waiter is None:
         return
+    n.wait_bytes -= waiter.bytes_used
     for name in waiter.queues:
         q = n.queues.get(name)
         if q is not None:
@@ -306,7 +308,7 @@ def on_idle_check(n: Node, name: bytes) -> None:
         return  # a tube stays (T2.4)
     is_idle = q.length == 0 and len(q.waiters) == 0 and q.pause == 0
     if is_idle and q.atime_ms + limit_ms <= n.now_ms:
-        del n.queues[name]
+        leave_queue(n, q)
         return
     at_ms = q.atime_ms + limit_ms if is_idle else n.now_ms + limit_ms
     heappush(n.idle_checks, (at_ms, name))
@@ -352,6 +354,7 @@ def memory_level(n: Node) -> i64:
 
 def check(n: Node) -> None:
     """Assert that tables, queues, timers and ledger agree (tests and `DEBUG CHECK`)."""
+    check_table(n)
     queued: dict[bytes, int] = {}
     total: i64 = 0
     acked: i64 = 0

@@ -6,7 +6,7 @@ Taking the smaller head of the two keeps the order. Leaving the queue out of tur
 changes the job's state: the stale entry is passed over when it reaches the head.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from mypy_extensions import i64
@@ -18,6 +18,7 @@ from tuque.core.policy import Policy
 PAUSE_IN: Final = 1
 PAUSE_OUT: Final = 2
 PAUSE_BCAST: Final = 4  # in the journal: it was told to all nodes
+QUEUE_BYTES: Final = 750  # an empty queue: its object, lists, table entries
 PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]
 
 _GONE: Final = Job(b"", b"", b"", 0, 0, 0, 0, 0)  # fills slots already taken
@@ -28,7 +29,8 @@ class Queue:
 
     def __init__(self, name: bytes, serial: i64, now_ms: i64) -> None:
         self.name = name
-        self.serial = serial  # order of creation on this node, the cursor of QSCAN
+        self.serial = serial  # order of creation on this node
+        self.place: i64 = -1  # in the node's table, see core/table.py
         self.ctime_ms: i64 = now_ms
         self.atime_ms: i64 = now_ms  # last enqueue or fetch
         self.items: list[Job] = []
@@ -118,12 +120,25 @@ class Queue:
 
     def compact(self) -> None:
         """Drop stale and doubled entries."""
-        self.items = self.peek(self.length)
+        items: list[Job] = []
+        i = self.head
+        while i < len(self.items):
+            if self.items[i].state == QUEUED:
+                items.append(self.items[i])
+            i += 1
+        back: list[tuple[int, bytes, int, Job]] = []
+        seen: dict[bytes, None] = {}
+        for entry in self.back:
+            if entry[3].state == QUEUED and entry[1] not in seen:
+                seen[entry[1]] = None
+                back.append(entry)
+        heapify(back)
+        self.items = items
         self.head = 0
-        self.back = []
+        self.back = back
 
     def peek(self, most: i64) -> list[Job]:
-        """The first `most` jobs in order, nothing changed."""
+        """The first `most` jobs in order, nothing changed; others are not looked at."""
         found: list[Job] = []
         i = self.head
         while i < len(self.items) and len(found) < most:
@@ -133,12 +148,12 @@ class Queue:
             i += 1
         if len(self.back) == 0:
             return found
-        return _merge(found, self.back, most)
+        return _merge(found, _first(self.back, most), most)
 
     def peek_last(self, most: i64) -> list[Job]:
         """The last `most` jobs, newest first, nothing changed."""
         if len(self.back) > 0:
-            return self.peek(self.length)[: -most - 1 : -1]
+            return _merge(self.items[self.head :], self.back, self.length)[: -most - 1 : -1]
         found: list[Job] = []
         i: i64 = len(self.items) - 1
         while i >= self.head and len(found) < most:
@@ -147,6 +162,11 @@ class Queue:
                 found.append(job)
             i -= 1
         return found
+
+
+def queue_bytes(q: Queue) -> i64:
+    """What the queue costs the process, without jobs and clients; its name is kept four times."""
+    return QUEUE_BYTES + 4 * len(q.name)
 
 
 def _before(a: Job, b: Job) -> bool:
@@ -160,7 +180,8 @@ def _merge(found: list[Job], back: list[tuple[int, bytes, int, Job]], most: i64)
     """`found` and the returned jobs in one order, each once, at most `most`."""
     keyed = [entry for entry in back if entry[3].state == QUEUED]
     for job in found:
-        keyed.append((job.ctime_ns, job.id, 0, job))
+        if job.state == QUEUED:
+            keyed.append((job.ctime_ns, job.id, 0, job))
     keyed.sort(key=_order)
     merged: list[Job] = []
     for entry in keyed:
@@ -169,6 +190,30 @@ def _merge(found: list[Job], back: list[tuple[int, bytes, int, Job]], most: i64)
         if len(merged) == 0 or merged[len(merged) - 1] is not entry[3]:
             merged.append(entry[3])
     return merged
+
+
+def _first(back: list[tuple[int, bytes, int, Job]], most: i64) -> list[tuple[int, bytes, int, Job]]:
+    """The first `most` jobs of the heap, in order, each once; only these entries are looked at."""
+    found: list[tuple[int, bytes, int, Job]] = []
+    edge: list[tuple[int, bytes, int, int]] = []
+    at: i64 = 0
+    size: i64 = len(back)
+    last = b""
+    while True:
+        child: i64 = at
+        while child < size and child <= at + 1:
+            entry = back[child]
+            heappush(edge, (entry[0], entry[1], entry[2], int(child)))
+            child += 1
+            if at == 0:
+                break
+        if len(edge) == 0 or len(found) == most:
+            return found
+        _, id, _, place = heappop(edge)
+        if back[place][3].state == QUEUED and id != last:
+            found.append(back[place])
+            last = id
+        at = 2 * i64(place) + 1
 
 
 def _order(entry: tuple[int, bytes, int, Job]) -> tuple[int, bytes]:

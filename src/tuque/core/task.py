@@ -94,6 +94,7 @@ class Task(Job):
         self.tries = 0
         self.slot_pos = 0
         self.slot = -1
+        self.place = -1
         self.ctime_ns = ctime_ns
         self.expire_ms = 0
         self.qtime_ms = 0

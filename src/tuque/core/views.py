@@ -11,6 +11,7 @@ from tuque.core.node import Node
 from tuque.core.peers import slots_of
 from tuque.core.queue import PAUSE_NAMES, Queue
 from tuque.core.task import STATUS_NAMES, Task
+from tuque.core.work import REPLY_BYTES
 
 
 def show(n: Node, job: Job) -> dict[str, object]:
@@ -92,7 +93,14 @@ def qpeek(n: Node, name: bytes, count: i64) -> list[object]:
     if q is None or count == 0:
         return []
     jobs = q.peek(count) if count > 0 else q.peek_last(-count)
-    return [[job.queue, job.id, job.body] for job in jobs]
+    rows: list[object] = []
+    size: i64 = 0
+    for job in jobs:
+        if size > REPLY_BYTES:
+            break
+        rows.append([job.queue, job.id, job.body])
+        size += len(job.body)
+    return rows
 
 
 def queue_matches(n: Node, q: Queue, min_len: i64, max_len: i64, import_rate: i64) -> bool:

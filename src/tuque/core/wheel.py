@@ -16,6 +16,11 @@ from tuque.core.job import Job, awake_ms
 FINE_MS: Final = 8  # width of a slot of the finest ring
 FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 
+# A slot's key keeps the low bits of its number, so that a job remembers it in 32 bits. Keys of
+# the finest ring come again after 49 days; timers that are overdue count as half of that at most.
+KEY_MASK: Final = 0x7FFFFFFF
+OVERDUE_MS: Final = 1 << 31
+
 Slots = dict[int, list[Job]]
 
 
@@ -37,7 +42,7 @@ def shift_of(level: i64) -> i64:
 
 @final
 class Wheel:
-    """All job timers of one node. A slot's key is its number * 4 + its level."""
+    """All job timers of one node. A slot's key is its number * 4 + its level, cut to 31 bits."""
 
     def __init__(self) -> None:
         self.slots: Slots = {}
@@ -48,8 +53,9 @@ class Wheel:
         self.key1: i64 = -1
         self.jobs1: list[Job] = []
 
-    def slot(self, key: i64) -> list[Job]:
-        """The list of the slot, made when absent."""
+    def slot(self, full: i64) -> list[Job]:
+        """The list of the slot with that number and level, made when absent."""
+        key: i64 = full & KEY_MASK
         if key == self.key0:
             return self.jobs0
         if key == self.key1:
@@ -58,8 +64,8 @@ class Wheel:
         if jobs is None:
             jobs = []
             self.slots[key] = jobs
-            level: i64 = key & 3
-            heappush(self.starts, ((key >> 2) << shift_of(level), key))
+            level: i64 = full & 3
+            heappush(self.starts, ((full >> 2) << shift_of(level), full))
         self.key1 = self.key0
         self.jobs1 = self.jobs0
         self.key0 = key
@@ -72,13 +78,16 @@ class Wheel:
 
     def set(self, job: Job, at_ms: i64, now_ms: i64) -> None:
         """(Re)set the job's timer to that instant, which its fields say."""
+        if at_ms + OVERDUE_MS < now_ms:
+            at_ms = now_ms - OVERDUE_MS
         level = level_of(at_ms - now_ms)
-        key: i64 = ((at_ms >> shift_of(level)) << 2) | level
+        full: i64 = ((at_ms >> shift_of(level)) << 2) | level
+        key = i32(full & KEY_MASK)
         if job.slot == key:
             return
         if job.slot >= 0:
             self.cancel(job)
-        jobs = self.slot(key)
+        jobs = self.slot(full)
         job.slot = key
         job.slot_pos = i32(len(jobs))
         jobs.append(job)
@@ -86,10 +95,9 @@ class Wheel:
 
     def cancel(self, job: Job) -> None:
         """Take the job out of its slot; nothing when it has no timer."""
-        key = job.slot
-        if key < 0:
+        if job.slot < 0:
             return
-        jobs = self.slot(key)
+        jobs = self.slot(i64(job.slot))
         last = jobs.pop()
         if last is not job:
             jobs[job.slot_pos] = last
@@ -101,7 +109,7 @@ class Wheel:
         """The instant at which `due` has something to do; FAR when nothing is set."""
         while len(self.starts) > 0:
             start, key = self.starts[0]
-            if len(self.slots[key]) == 0:
+            if len(self.slots[key & KEY_MASK]) == 0:
                 self.drop_first()
                 continue
             return start if key & 3 else start + FINE_MS
@@ -109,7 +117,8 @@ class Wheel:
 
     def drop_first(self) -> None:
         """Forget the first slot, which holds nothing."""
-        _, key = heappop(self.starts)
+        _, full = heappop(self.starts)
+        key: i64 = full & KEY_MASK
         del self.slots[key]
         if key == self.key0:
             self.key0 = -1
@@ -121,7 +130,7 @@ class Wheel:
         fired: list[Job] = []
         while len(self.starts) > 0 and len(fired) < most:
             start, key = self.starts[0]
-            jobs = self.slots[key]
+            jobs = self.slots[key & KEY_MASK]
             if len(jobs) == 0:
                 self.drop_first()
                 continue

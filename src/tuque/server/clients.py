@@ -6,6 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.server.chore import Chore
 from tuque.server.connection import Connection
 from tuque.wire.resp import RequestReader, error_reply, put_value
 
@@ -42,6 +43,7 @@ class Client(Connection):
         self.todo_bytes: i64 = 0  # memory they take, about
         self.came_ms = now_ms  # when the commands that run now came
         self.is_blocked = False
+        self.chore: Chore | None = None  # blocked: the rest of a long command is to be done
         self.holes: list[bytes | None] = []  # replies of ADDJOBs in order; None: waits for copies
         self.holes_head: i64 = 0  # so many of them are answered
         self.first_serial: i64 = 0  # of the first of them
@@ -69,6 +71,10 @@ class Client(Connection):
         if self.reader.strict is not None:
             return self.todo_bytes + self.reader.held_bytes()
         return self.todo_bytes
+
+    def chore_bytes(self) -> i64:
+        """Memory of a reply that is being made."""
+        return 0 if self.chore is None else self.chore.bytes_used
 
     def put_off(self, commands: list[list[bytes]], is_next: bool) -> None:
         """Keep commands for later, behind those that wait or before them."""
@@ -99,7 +105,15 @@ class Client(Connection):
 
     def is_waiting(self) -> bool:
         """Whether the client waits for jobs, or for copies of its own."""
+        return (self.is_blocked and self.chore is None) or len(self.holes) > 0
+
+    def is_stuck(self) -> bool:
+        """Whether what it sends now has to wait for an answer that is due."""
         return self.is_blocked or len(self.holes) > 0
+
+    def is_busy(self) -> bool:
+        """Whether a command of the client is being done, in slices."""
+        return self.chore is not None
 
     def may_run(self) -> bool:
         """Whether something waits to be run, and nothing of the client's own is in its way."""
@@ -157,7 +171,7 @@ class Survey:
         for c in seen:
             if c.is_closed:
                 continue
-            sum += c.wire_bytes + c.held_bytes + c.unread_bytes()
+            sum += c.wire_bytes + c.held_bytes + c.unread_bytes() + c.chore_bytes()
             if c.half_since_ms > 0 or c.soft_since_ms > 0 or c.last_ms < heard_ms:
                 late.append(c)
         self.sum = sum

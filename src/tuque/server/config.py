@@ -6,7 +6,6 @@ are the table in options.py; this module must not know what they do.
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import sys
 import tomllib
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuque.server.disque_conf import Directive, looks_like_toml, read_directives
+from tuque.server.glob import matches
 from tuque.server.kinds import MASK, Secret
 from tuque.server.options import ALIASES, OPTIONS, Config, ConfigError, Opt, find_option
 
@@ -264,11 +264,11 @@ def check_dir(cfg: Config) -> None:
 
 def config_get(cfg: Config, pattern: str) -> list[tuple[str, str]]:
     """Return name and value of each option that matches the glob, Disque's order first."""
-    glob = pattern.lower().replace("[^", "[!")
+    glob = pattern.lower()
     return [
         (opt.name, opt.kind.show(getattr(cfg, field)))
         for field, opt in OPTIONS.items()
-        if not opt.hidden and fnmatch.fnmatchcase(opt.name, glob)
+        if not opt.hidden and matches(glob, opt.name)
     ]
 
 

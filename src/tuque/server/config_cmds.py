@@ -9,6 +9,7 @@ from tuque.server.bus_figures import BusFigures
 from tuque.server.clients import Client
 from tuque.server.config import config_get, config_set
 from tuque.server.dispatch import NOAUTH
+from tuque.server.glob import MOST
 from tuque.server.helping import reply_help
 from tuque.server.iproto_conn import Wired
 from tuque.server.iproto_replies import end_waiting
@@ -22,6 +23,7 @@ from tuque.tubes.hooks import tubes_of
 from tuque.wire.args import ArgError
 from tuque.wire.iproto import E_ACCESS
 
+LONG_PATTERN: Final = b"ERR a pattern has at most %d bytes: no option has a longer name"
 BAD_CONFIG: Final = b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"
 JOURNAL_FAILED: Final = b"ERR Unable to turn on AOF. Check server logs."
 SPARE_FILES: Final = 32  # descriptors that are no clients
@@ -55,6 +57,8 @@ def get(s: Server, c: Client, patterns: list[bytes]) -> None:
     """Names and values that match any pattern, each once; a map in RESP3."""
     found: dict[str, object] = {}
     for pattern in patterns:
+        if len(pattern) > MOST:
+            raise ArgError(LONG_PATTERN % MOST)
         if pattern == b"save":  # redis-benchmark asks for it by name; there are no snapshots
             found["save"] = b""
         for name, value in config_get(s.cfg, pattern.decode("utf-8", "replace")):
@@ -102,7 +106,7 @@ def lock_out(s: Server, c: Client) -> None:
         c.is_monitor = False
         s.monitors.remove(c)
     leave_notices(s, c, list(c.watched))
-    if c.is_blocked:
+    if c.is_blocked and c.chore is None:
         s.unblock(c)
         c.error(NOAUTH)
         s.touch(c)

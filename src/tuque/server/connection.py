@@ -42,6 +42,14 @@ class Connection:
         """Whether an answer waits for something that others do."""
         return False
 
+    def is_busy(self) -> bool:
+        """Whether a command of it is being done, in slices."""
+        return False
+
+    def chore_bytes(self) -> i64:
+        """Memory of a reply that is being made."""
+        return 0
+
     def unread_bytes(self) -> i64:
         """Memory of what was read and not run yet, about."""
         return 0

@@ -10,10 +10,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob, on_fastack
+from tuque.core.ackgc import on_deadletter
 from tuque.core.deliver import on_getjob, on_poll, serve_ready, wait
 from tuque.core.evict import make_room
-from tuque.core.ids import is_job_id
 from tuque.core.job import ACKED, WAIT_REPL, Job
 from tuque.core.node import (
     DATA_RESET,
@@ -27,15 +26,7 @@ from tuque.core.node import (
 from tuque.core.once import follow, keep_key, keys_refusal, must_wait, same_job
 from tuque.core.queue import PAUSE_IN
 from tuque.core.replicate import PAUSED, AddSpec, on_addjob, refusal, settle
-from tuque.core.requeue import (
-    ACKED_ALREADY,
-    NOJOB,
-    on_dequeue,
-    on_enqueue,
-    on_nack,
-    on_working,
-)
-from tuque.core.stray import on_unknown_ack, on_unknown_fastack
+from tuque.core.requeue import ACKED_ALREADY, NOJOB, on_working
 from tuque.server.clients import (
     REPLY_OFF,
     REPLY_ON,
@@ -44,6 +35,7 @@ from tuque.server.clients import (
     Client,
 )
 from tuque.server.faults import on_fault
+from tuque.server.id_cmds import check_ids, cmd_ack
 from tuque.server.iproto_replies import tell_take as tell_iproto_take
 from tuque.server.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.notes import warn_once
@@ -51,7 +43,7 @@ from tuque.server.producers import await_copies, keep_order, late_error
 from tuque.server.state import Server
 from tuque.server.tube_replies import tell_take
 from tuque.server.tube_sync import hold_back
-from tuque.server.tube_where import check_queue, check_tasks, moved_text, refusal_text
+from tuque.server.tube_where import check_queue, moved_text, refusal_text
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.wire.args import (
@@ -59,9 +51,9 @@ from tuque.wire.args import (
     ArgError,
     addjob_options,
     getjob_options,
-    seconds_ms,
     timeout_ms,
 )
+from tuque.wire.bounds import LIGHT_WORK, bound_of
 from tuque.wire.commands import Command
 from tuque.wire.resp import bulk_head, int_reply
 
@@ -70,7 +62,6 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.p
 
 # [C9] the first words of errors
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
-BADID: Final = b"BADID Invalid Job ID format."
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NOAUTH: Final = b"NOAUTH Authentication required."
 LOADING: Final = b"LOADING Disque is loading the dataset in memory"
@@ -80,6 +71,9 @@ CONFLICT: Final = (
     b"and start it again"
 )
 
+TOO_MANY_WORDS: Final = b"ERR too many words for '%s': at most %d in one command"
+
+SMALL_WORDS: Final = 16
 NAME_BYTES: Final = 128  # of an unknown command's name are repeated to the client
 REASON_MAX: Final = 2048  # bytes; the event stream keeps less
 EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at the most
@@ -159,10 +153,33 @@ def lookup(s: Server, word: bytes) -> Command | None:
     return command
 
 
+def is_long(s: Server, args: list[bytes]) -> bool:
+    """[L2] Whether the command may be a long one: it waits when the turn has done much (L2.3)."""
+    command = s.by_name.get(args[0])
+    if command is None:
+        command = lookup(s, args[0])
+    if command is None:
+        return False
+    bound = bound_of(command.name, args)
+    return bound.work > LIGHT_WORK and not (command.code == 1 and is_small(args))
+
+
+def is_small(args: list[bytes]) -> bool:
+    """Whether a GETJOB asks for few jobs of few queues."""
+    if len(args) > SMALL_WORDS:
+        return False
+    for i in range(1, len(args) - 1):
+        if len(args[i + 1]) > 2 and args[i].upper() == b"COUNT":
+            return False
+    return True
+
+
 def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
     """Why the command is not run at all, in the order of C3.3-C3.7, C3.11; None when it is."""
     if not command.takes(len(args)):
         return b"ERR wrong number of arguments for '%s' command" % command.wire_name
+    if len(args) > command.words:
+        return TOO_MANY_WORDS % (command.wire_name, command.words)  # L2.4
     if len(s.password) > 0 and not c.is_authed and command.wire_name not in NO_AUTH_NEEDED:
         return NOAUTH
     if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 20 > s.n.limits.memory_bytes * 19:
@@ -263,12 +280,21 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif n.is_leaving:
         c.error(LEAVING)  # V1.5
     else:
+        if n.limits.memory_bytes > 0 and n.used_bytes() > n.limits.memory_bytes:
+            check_names(n, spec.queues)  # V1.7
         until_ms: i64 = 0
         if spec.timeout_ms > 0:
             until_ms = n.now_ms + spec.timeout_ms
         c.is_blocked = True
         s.blocked += 1
         wait(n, c.number, spec.queues, spec.count, spec.with_counters, until_ms)
+
+
+def check_names(n: Node, names: list[bytes]) -> None:
+    """[V1] Memory is used up: nobody waits for queues that would have to be made (V1.7)."""
+    for name in names:
+        if name not in n.queues:
+            raise ArgError(OOM)
 
 
 def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None:
@@ -289,80 +315,6 @@ def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None
             )
         else:
             out.append(b"\r\n")
-
-
-def check_ids(s: Server, args: list[bytes], first: i64) -> None:
-    """Every word from `first` on must look like a job id, of no task with its home elsewhere.
-
-    Else nothing is done.
-    """
-    i = first
-    while i < len(args):
-        if not is_job_id(args[i]):
-            raise ArgError(BADID)
-        i += 1
-    if s.n.policy is not None:
-        check_tasks(s, args, first)  # T17.3
-
-
-def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
-    """ACKJOB, FASTACK, DELJOB [id ...]: the reply is how many were known (A3, A7.3, A9)."""
-    check_ids(s, args, 1)
-    n = s.n
-    done: i64 = 0
-    i: i64 = 1
-    while i < len(args):
-        id = args[i]
-        if code == 4:
-            is_known = on_deljob(n, id)
-        else:
-            is_known = on_ackjob(n, id, c.number) if code == 2 else on_fastack(n, id, c.number)
-            if not is_known and len(n.peers) > 1 and id not in n.jobs:
-                if code == 2:
-                    on_unknown_ack(n, c.number, id)
-                else:
-                    on_unknown_fastack(n, id)
-        if is_known:
-            done += 1
-        i += 1
-    c.out.append(int_reply(done))
-
-
-def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
-    """NACK [DELAY sec] [id ...] (Q6.4)."""
-    first: i64 = 1
-    delay_ms: i64 = 0
-    if len(args) > 1 and args[1].upper() == b"DELAY":
-        if len(args) == 2:
-            raise ArgError(SYNTAX)
-        delay_ms = seconds_ms(args[2])
-        first = 3
-    check_ids(s, args, first)
-    done = 0
-    for id in args[first:]:
-        if on_nack(s.n, id, delay_ms, c.number):
-            done += 1
-    c.out.append(int_reply(done))
-
-
-def cmd_enqueue(s: Server, c: Client, args: list[bytes]) -> None:
-    """ENQUEUE [id ...] (Q5.2)."""
-    each_id(s, c, args, on_enqueue)
-
-
-def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
-    """DEQUEUE [id ...] (Q7.2)."""
-    each_id(s, c, args, on_dequeue)
-
-
-def each_id(s: Server, c: Client, args: list[bytes], on: Callable[[Node, bytes], bool]) -> None:
-    """Do it to every job named; the reply is how many it was done to."""
-    check_ids(s, args, 1)
-    done = 0
-    for id in args[1:]:
-        if on(s.n, id):
-            done += 1
-    c.out.append(int_reply(done))
 
 
 def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:

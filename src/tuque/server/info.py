@@ -104,6 +104,7 @@ def clients(s: Server) -> Fields:
         "iproto_blocked_calls": len(s.takes) + sum([len(w.puts) for w in s.wired.values()]),
         "maxclients": s.cfg.maxclients,
         "closed_at_output_limit": s.figures.output_closed,
+        "closed_before_login": s.figures.strangers_closed,
         "closed_at_command_deadline": s.figures.deadline_closed,
     }
 

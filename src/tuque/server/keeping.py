@@ -7,14 +7,16 @@ import ctypes
 from tuque.core.procedures import on_memory_level
 from tuque.server.clients import Client
 from tuque.server.connection import Connection
+from tuque.server.iproto_conn import GUEST, Wired
 from tuque.server.monitoring import look
 from tuque.server.notes import warn_once
 from tuque.server.state import Server, log
+from tuque.tubes.hooks import tubes_of
 
 SHRINK_JOBS = 1_000  # a smaller table is not worth a look
 EVENT_BYTES = 200  # a buffered event
-QUEUE_BYTES = 750  # an empty queue: its object, lists, names, table entries
-WAITER_BYTES = 530  # a client waiting in one queue
+STRANGER_BYTES = 1 << 20  # of commands that did not run, of one who has not logged in (C2.9)
+STRANGER_REPLY_BYTES = 65_536  # unread by one who has not logged in (C2.9)
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
@@ -24,7 +26,6 @@ def keep_house(s: Server) -> None:
     Of very many clients each round looks at some: with 10,000 a deadline is seen 2 s late.
     """
     now_ms = s.n.now_ms
-    buffers = len(s.n.queues) * QUEUE_BYTES + len(s.n.waiters) * WAITER_BYTES
     heard_ms = now_ms - s.idle_close_ms if s.idle_close_ms > 0 else 0
     late = s.survey.next(s.clients, heard_ms)
     if len(s.wired) > 0:
@@ -34,7 +35,7 @@ def keep_house(s: Server) -> None:
         if reason:
             warn_once(now_ms, c.address, reason)
             s.doomed.append(c)
-    buffers += (len(s.clients) + len(s.wired)) * CLIENT_BYTES
+    buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
     buffers += s.survey.bytes + s.wired_survey.bytes
     if s.n.events is not None:
         buffers += s.n.events.pending_rows() * EVENT_BYTES
@@ -76,6 +77,10 @@ TRIM = find_trim()
 def leaves_too_much(s: Server, c: Connection) -> bool:
     """[C2.6] Whether the unread replies pass the hard limit; notes since when the soft one."""
     waiting = c.wire_bytes + c.held_bytes
+    if waiting > STRANGER_REPLY_BYTES and is_stranger(s, c):
+        warn_once(s.n.now_ms, c.address, "its replies are unread, and it has not logged in")
+        s.figures.strangers_closed += 1
+        return True
     if 0 < s.out_hard < waiting:
         warn_once(s.n.now_ms, c.address, "its unread replies pass the hard limit")
         s.figures.output_closed += 1
@@ -88,16 +93,33 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
     return False
 
 
+def unread_limit(s: Server, c: Client) -> int:
+    """Bytes of commands that came and did not run that a client may have (C2.9)."""
+    if len(s.password) > 0 and not c.is_authed:
+        return STRANGER_BYTES
+    return s.query_limit
+
+
+def is_stranger(s: Server, c: Connection) -> bool:
+    """Whether the client has to log in first, or as a guest may call nothing (C2.9)."""
+    if isinstance(c, Client):
+        return len(s.password) > 0 and not c.is_authed
+    if not isinstance(c, Wired) or c.user.is_admin or c.user.name != GUEST:
+        return False
+    return s.n.policy is None or not tubes_of(s.n).rights.has_any(c.user.holders)
+
+
 def overdue(s: Server, c: Connection, now_ms: int) -> str:
     """Why the client must be closed now, empty when it may stay."""
     if s.half_close_ms > 0 and c.half_since_ms > 0:
-        if now_ms - c.half_since_ms > s.half_close_ms and not c.is_waiting():
+        is_late = now_ms - c.half_since_ms > s.half_close_ms
+        if is_late and not c.is_waiting() and not c.is_busy():
             s.figures.deadline_closed += 1
             return f"half a command for more than {s.half_close_ms // 1000} s"
     if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:
         s.figures.output_closed += 1
         return f"more than {s.out_soft} bytes unread for {s.out_soft_ms // 1000} s"
-    if s.idle_close_ms > 0 and not c.is_waiting():
+    if s.idle_close_ms > 0 and not c.is_waiting() and not c.is_busy():
         if isinstance(c, Client) and c.is_monitor:
             return ""
         if now_ms - c.last_ms > s.idle_close_ms:

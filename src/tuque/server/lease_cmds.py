@@ -19,8 +19,8 @@ from tuque.core.lease_rows import columns, on_fetch, plain_rows
 from tuque.core.lease_views import lease_info
 from tuque.core.leases import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
 from tuque.server.clients import Client
-from tuque.server.dispatch import BADID
 from tuque.server.helping import reply_help
+from tuque.server.id_cmds import BADID
 from tuque.server.state import Server
 from tuque.server.views_cmds import flat
 from tuque.wire.args import SYNTAX, ArgError

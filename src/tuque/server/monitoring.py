@@ -6,7 +6,6 @@ monitor_cmds.py; what is done about them is a person's decision.
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from time import time, time_ns
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,6 @@ SLOW_ARGS_MAX: Final = 32
 SLOW_ARG_BYTES: Final = 128
 LATENCY_SAMPLES: Final = 160  # per event, one a second at most
 LATENCY_EVENTS: Final = 64
-SNAPSHOT_MS: Final = 10_000  # a scan that rests longer begins with a new snapshot
 REDACTED: Final = b"(redacted)"
 
 _SIGNS: Final = {92: "\\\\", 34: '\\"', 10: "\\n", 13: "\\r", 9: "\\t", 7: "\\a", 8: "\\b"}
@@ -85,21 +83,9 @@ class Latency:
         event.note(at_s, spent_ms)
 
 
-class Snapshot:
-    """The order of a scan in progress: keys rising, and the name of each element."""
-
-    def __init__(self, at_ms: int, keys: array[int], names: list[bytes]) -> None:
-        self.at_ms = at_ms
-        self.keys = keys
-        self.names = names
-
-
 def look(s: Server) -> None:
-    """Housekeeping: the peak of memory, and scans that nobody went on with."""
+    """Housekeeping: the peak of memory."""
     s.used_peak_bytes = max(s.used_peak_bytes, int(s.n.used_bytes()))
-    for kind, snapshot in list(s.scans.items()):
-        if s.n.now_ms - snapshot.at_ms > SNAPSHOT_MS:
-            del s.scans[kind]
 
 
 def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:

@@ -116,6 +116,17 @@ class Outlet:
         look_into(self.s, f"in what {c.address} sent", error)
         self.close(c)
 
+    def close_all(self) -> None:
+        """Close every connection; what is pending goes out if it can."""
+        for c in list(self.s.clients.values()):
+            if len(c.gated) == 0 and not c.is_blocked:
+                self.send(c)
+            self.close(c)
+        for w in list(self.s.wired.values()):
+            if len(w.gated) == 0:
+                self.send(w)
+            self.close(w)
+
     def on_end(self, c: Connection, is_idle: bool) -> None:
         """The client sends no more: replies still due go out first (it may be half closed).
 

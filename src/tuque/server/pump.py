@@ -14,14 +14,16 @@ from mypy_extensions import i64
 from tuque.core.deliver import serve_ready
 from tuque.core.procedures import FAR
 from tuque.core.timers import next_timer_ms, tick
+from tuque.core.work import TURN_WORK
+from tuque.server.chores import run_chores
 from tuque.server.clients import NOT_HELD, Client
 from tuque.server.clock import steady_ms
 from tuque.server.connection import Connection
-from tuque.server.dispatch import execute, tell_wakes
+from tuque.server.dispatch import execute, is_long, tell_wakes
 from tuque.server.doors import Doors
 from tuque.server.iproto_conn import Wired
 from tuque.server.iproto_door import IprotoDoor
-from tuque.server.keeping import keep_house, log_notes
+from tuque.server.keeping import keep_house, log_notes, unread_limit
 from tuque.server.lookout import Lookout
 from tuque.server.notes import warn_once
 from tuque.server.outlet import Outlet
@@ -98,6 +100,8 @@ class Pump:
             return 0
         if self.iproto.has_work():
             return 0
+        if len(s.chores) > 0 and not s.is_loading and s.paused_until_ms <= s.n.now_ms:
+            return 0
         if s.n.policy is not None and not s.is_loading and self.has_left():
             return 0
         if self.rewriting:
@@ -146,6 +150,7 @@ class Pump:
         ready = self.lookout.wait(self.wait_ms(most_ms))
         self.clock()
         s.figures.turns += 1
+        s.n.work = 0
         clients = s.clients
         bus = s.bus
         for fd, mask in ready:
@@ -185,6 +190,8 @@ class Pump:
             s.committer.grant(n.records)
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
+        if len(s.chores) > 0:
+            run_chores(s)
         if len(n.ready) > 0:
             serve_ready(n)
         if len(n.wakes) > 0:
@@ -388,7 +395,7 @@ class Pump:
             self.outlet.close(c)
             return
         if len(data) == 0:
-            self.outlet.on_end(c, len(c.todo) == 0)
+            self.outlet.on_end(c, len(c.todo) == 0 and not c.is_busy())
             return
         s.figures.in_bytes += len(data)
         if c.is_closing:
@@ -408,10 +415,11 @@ class Pump:
             self.come_back(c)
         if c.reader.strict is not None and len(s.password) > 0 and not c.is_authed:
             c.reader.check_small()
-        if c.todo_bytes + c.reader.held_bytes() > s.query_limit:
-            warn_once(s.n.now_ms, c.address, f"more than {s.query_limit} bytes unread")
+        most = unread_limit(s, c)
+        if c.todo_bytes + c.reader.held_bytes() > most:
+            warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
             self.outlet.close(c)
-        elif c.reader.error and not c.is_closed and not c.is_waiting() and len(c.todo) == 0:
+        elif c.reader.error and not c.is_closed and not c.is_stuck() and len(c.todo) == 0:
             self.break_off(c)
 
     def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
@@ -426,6 +434,9 @@ class Pump:
                 return
             if (len(c.holes) > 0 or s.is_crowded) and must_wait(s, c, commands[i]):
                 c.put_off(commands[i:], True)
+                return
+            if s.n.work >= TURN_WORK and is_long(s, commands[i]):
+                c.put_off(commands[i:], True)  # L2.3
                 return
             execute(s, c, commands[i])
             i += 1
@@ -457,7 +468,7 @@ class Pump:
         if len(c.todo) > 0:
             self.come_back(c)
             return
-        if c.is_waiting() or c.is_closing:
+        if c.is_stuck() or c.is_closing:
             return
         if c.reader.error:
             self.break_off(c)
@@ -480,14 +491,7 @@ class Pump:
 
     def close_all(self) -> None:
         """Close every connection and the poller; what is pending goes out if it can."""
-        for c in list(self.s.clients.values()):
-            if len(c.gated) == 0 and not c.is_blocked:
-                self.outlet.send(c)
-            self.outlet.close(c)
-        for w in list(self.s.wired.values()):
-            if len(w.gated) == 0:
-                self.outlet.send(w)
-            self.outlet.close(w)
+        self.outlet.close_all()
         self.doors.close()
         if self.s.bus is not None:
             if self.s.stop_requested:

@@ -22,11 +22,9 @@ from tuque.server.dispatch import (
     HANDLERS,
     Handler,
     cmd_deadletter,
-    cmd_dequeue,
-    cmd_enqueue,
-    cmd_nack,
     cmd_working,
 )
+from tuque.server.id_cmds import cmd_dequeue, cmd_enqueue, cmd_nack
 from tuque.server.info import cmd_info
 from tuque.server.lease_cmds import cmd_lease
 from tuque.server.monitor_cmds import cmd_latency, cmd_monitor, cmd_slowlog

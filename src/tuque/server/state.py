@@ -20,6 +20,7 @@ from tuque.core.job import Job
 from tuque.core.node import Node
 from tuque.core.procedures import stop_waiting
 from tuque.core.replicate import PLAIN, AddSpec, settle
+from tuque.server.chore import Chore
 from tuque.server.clients import NOT_HELD, Client, Pending, Survey
 from tuque.server.committer import Committer
 from tuque.server.config import Config
@@ -27,7 +28,7 @@ from tuque.server.connection import Connection
 from tuque.server.eventlog import EventLog
 from tuque.server.identity import Identity
 from tuque.server.iproto_conn import GUEST, STRANGER_BYTES, Take, User, Users, Wired
-from tuque.server.monitoring import Latency, SlowLog, Snapshot
+from tuque.server.monitoring import Latency, SlowLog
 from tuque.server.notes import Bugs, log
 from tuque.server.peers import Bus
 from tuque.server.tube_notices import Notices
@@ -54,6 +55,7 @@ class Figures:
         self.out_bytes: i64 = 0
         self.turns: i64 = 0
         self.output_closed: i64 = 0  # clients closed at the output limit
+        self.strangers_closed: i64 = 0  # clients closed at the limits of those not logged in
         self.deadline_closed: i64 = 0  # clients closed with half a command
         self.broken: i64 = 0  # clients closed because they broke the protocol
         self.samples = array("q", bytes(SAMPLES * 4 * 8))  # a ring, so that nothing is allocated
@@ -110,7 +112,7 @@ class Server:
         self.wired_survey = Survey()
         self.slowlog = SlowLog()
         self.latency = Latency()
-        self.scans: dict[str, Snapshot] = {}  # orders of scans in progress, by what is scanned
+        self.chores: list[Chore] = []  # long commands that are being done
         self.used_peak_bytes = 0
         self.run_id = token_hex(20)
         kept = Kept()
@@ -165,6 +167,10 @@ class Server:
         """The client waits no more (V6.1, R7.1); nothing when it does not wait."""
         if c.is_blocked:
             c.is_blocked = False
+            if c.chore is not None:
+                c.chore.is_over = not c.chore.goes_on
+                c.chore = None
+                return
             self.blocked -= 1
             stop_waiting(self.n, c.number)
             c.is_taking = False

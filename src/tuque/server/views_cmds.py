@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tuque.core.federate import pause_queue
 from tuque.core.ids import is_job_id
 from tuque.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
 from tuque.core.views import qpeek, qstat, show
+from tuque.core.work import TURN_WORK
 from tuque.server.clients import Client
-from tuque.server.dispatch import BADID
+from tuque.server.id_cmds import BADID
 from tuque.server.state import Server
 from tuque.server.tube_where import check_queue, check_tasks
 from tuque.tubes.tube import Tube
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError
 from tuque.wire.resp import NULL_ARRAY, Status, strict_int
+
+BAD_COUNT: Final = b"ERR count must be a number from -%d to %d" % (TURN_WORK, TURN_WORK)
+BACK_MAX: Final = 20_000  # jobs that were put back; they lie in a heap, whose end is not known
+MUCH_BACK: Final = (
+    b"ERR more than %d jobs of this queue were put back, and the newest is not known without a "
+    b"look at all of them: use JSCAN QUEUE" % BACK_MAX
+)
 
 
 def cmd_show(s: Server, c: Client, args: list[bytes]) -> None:
@@ -50,8 +60,14 @@ def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
     if count is None:
         raise ArgError(NOT_INT)
     check_queue(s, args[1])
-    most = len(s.n.jobs)
-    c.reply(qpeek(s.n, args[1], max(-most, min(most, count))))
+    if not -TURN_WORK <= count <= TURN_WORK:
+        raise ArgError(BAD_COUNT)  # S3.2
+    q = s.n.queues.get(args[1])
+    if q is not None and count < 0 and len(q.back) > BACK_MAX:
+        raise ArgError(MUCH_BACK)  # S3.2
+    rows = qpeek(s.n, args[1], count)
+    s.n.work += len(rows)
+    c.reply(rows)
 
 
 def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:

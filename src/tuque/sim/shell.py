@@ -23,6 +23,7 @@ from tuque.core.restore import after_load
 from tuque.core.standstill import set_time
 from tuque.core.timers import next_timer_ms, tick
 from tuque.core.tombs import OPEN, OVER
+from tuque.server.chores import run_chores
 from tuque.server.clients import Client
 from tuque.server.config import Config, load
 from tuque.server.dispatch import execute, tell_wakes
@@ -44,7 +45,6 @@ CLIENTS: Final = "clients"
 HOUSE_US: Final = 1_000_000
 TURN_COMMANDS: Final = 200
 LOAD_RECORDS: Final = 15
-WAITING_BYTES: Final = 500
 _shared: dict[str, Config] = {}
 
 
@@ -229,7 +229,7 @@ class Shell:
         else:
             c.came_ms = c.last_ms
             self.run_commands(c, commands)
-        if c.reader.error and not c.is_waiting() and not c.todo:
+        if c.reader.error and not c.is_stuck() and not c.todo:
             self.break_off(c)
 
     def break_off(self, c: Client) -> None:
@@ -260,6 +260,8 @@ class Shell:
             return
         if next_timer_ms(n) <= n.now_ms:
             tick(n)
+        n.work = 0
+        run_chores(s)
         if n.ready:
             serve_ready(n)
         if n.wakes:
@@ -276,14 +278,13 @@ class Shell:
             self.run_commands(c, c.take_up())
             if c.may_run():
                 s.resumed.append(c)
-            elif c.reader.error and not c.todo and not c.is_waiting():
+            elif c.reader.error and not c.todo and not c.is_stuck():
                 self.break_off(c)
         if n.added:
             tell_added(s)
         end_turn(s)
         if self.house_us <= self.world.now_us:
             self.house_us = self.world.now_us + HOUSE_US
-            n.other_bytes = len(n.queues) * WAITING_BYTES + len(n.waiters) * WAITING_BYTES
             on_memory_level(n)
 
     def settle(self) -> None:

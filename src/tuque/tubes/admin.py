@@ -9,6 +9,7 @@ from tuque.core import ledger
 from tuque.core.node import Node
 from tuque.core.peers import count_of
 from tuque.core.procedures import get_queue
+from tuque.core.table import enter_queue, leave_queue
 from tuque.core.task import BURIED, DELAYED, READY, TAKEN, Task
 from tuque.core.task_records import tell_grant, tell_tube_cfg, tell_tube_drop
 from tuque.tubes import notices
@@ -136,11 +137,12 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
     """The tube takes the place of its name in the table; who waits there, waits for it."""
     if tube.number >= t.next_tube:
         t.next_tube = tube.number + 1
-    q = n.queues.pop(tube.name, None)
+    q = n.queues.get(tube.name)
     if q is None:
         n.queue_serial += 1
         tube.serial = n.queue_serial
     else:
+        leave_queue(n, q)
         tube.serial = q.serial
         tube.waiters = q.waiters
         tube.pause = q.pause
@@ -150,7 +152,7 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
             tube.push(job)
             job = q.pop()
     tube.policy = t
-    n.queues[tube.name] = tube
+    enter_queue(n, tube)
     t.by_name[tube.name] = tube
     t.bytes_used += tube.bytes_used()
 
@@ -219,7 +221,7 @@ def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
     """The tube leaves the tables; its tasks have gone before."""
     forget_rights(t, tube.name)
     del t.by_name[tube.name]
-    del n.queues[tube.name]
+    leave_queue(n, tube)
     t.bytes_used -= tube.bytes_used()
     tube.policy = None
     if len(tube.waiters) > 0 or tube.plain > 0 or tube.pause != 0:

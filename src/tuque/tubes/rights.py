@@ -112,6 +112,10 @@ class Rights:
                     return True
         return False
 
+    def has_any(self, holders: list[bytes]) -> bool:
+        """Whether one of the holders has been granted anything."""
+        return any(holder in self.held for holder in holders)
+
     def may_read(self, holders: list[bytes], tube: bytes) -> bool:
         """Whether one of the holders has CALL on the tube, under whatever prefix."""
         for holder in holders:

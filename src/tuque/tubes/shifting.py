@@ -13,6 +13,7 @@ from mypy_extensions import i64, u8
 from tuque.core import ledger
 from tuque.core.job import job_bytes
 from tuque.core.node import Node
+from tuque.core.table import leave_job
 from tuque.core.task import BURIED, READY, TAKEN, TASK_BYTES, Task
 from tuque.tubes.book import Session, Tubes
 from tuque.tubes.copying import record_home
@@ -182,7 +183,7 @@ def put_away(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
         if session is not None:
             session.taken.pop(task.id, None)
     n.wheel.cancel(task)
-    del n.jobs[task.id]
+    leave_job(n, task)
     del tube.tasks[task.number]
     n.job_bytes -= job_bytes(task) + TASK_BYTES
     n.ledger.leave(ledger.MOVED)

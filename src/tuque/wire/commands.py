@@ -8,6 +8,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.wire.bounds import ALL_WORDS, BOUNDS
+
 
 @final
 class Command:
@@ -27,6 +29,7 @@ class Command:
         self.is_denyoom = "denyoom" in self.flags
         self.is_loading = "loading" in self.flags
         self.is_fast = "fast" in self.flags
+        self.words: i64 = most_words(name)  # more are refused (L2.4)
         self.code: i64 = 0  # row number, set by `table`
         self.calls: i64 = 0
         self.usec_ns: i64 = 0  # time spent, in ns
@@ -36,6 +39,19 @@ class Command:
         if self.arity >= 0:
             return self.arity == 0 or count == self.arity
         return count >= -self.arity
+
+
+def most_words(name: str) -> i64:
+    """The most words of the command, or of the subcommand that takes most of them."""
+    most: i64 = 0
+    for key, bound in BOUNDS.items():
+        if key == name or key.startswith(name + " "):
+            if bound.words == 0:
+                return ALL_WORDS  # its arity says it
+            if bound.words > most:
+                most = bound.words
+    assert most > 0, f"{name} has no bound: see wire/bounds.py"
+    return most
 
 
 _W: Final = "write fast"

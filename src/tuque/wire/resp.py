@@ -18,6 +18,7 @@ MAX_BULK: Final = 536_870_912
 MAX_LINE: Final = 65_536
 SMALL_ARGS: Final = 10  # before AUTH
 SMALL_BULK: Final = 16_384
+ARG_BYTES: Final = 48  # an argument takes in memory, beside itself
 
 # hiredis makes a list as long as a header says, so a header may not say much there.
 _LONG_ARRAY: Final = re.compile(rb"\*[0-9]{3}")
@@ -54,6 +55,7 @@ class StrictReader:
         self.pos: i64 = 0
         self.args_left: i64 = 0
         self.args: list[bytes] = []
+        self.args_bytes: i64 = 0  # memory that they take
         self.parts: list[bytes] = []  # chunks of a long bulk that is still coming
         self.parts_bytes: i64 = 0
         self.bulk_need: i64 = -1  # bytes of the current bulk with its CRLF, -1: header next
@@ -81,11 +83,8 @@ class StrictReader:
         return self.args_left == 0 and self.pos == len(self.buf) and len(self.parts) == 0
 
     def held_bytes(self) -> i64:
-        """Bytes received and not yet given out."""
-        held: i64 = len(self.buf) - self.pos + self.parts_bytes
-        for arg in self.args:
-            held += len(arg)
-        return held
+        """Memory of what was received and not yet given out."""
+        return len(self.buf) - self.pos + self.parts_bytes + self.args_bytes
 
     def next(self) -> list[bytes] | None:
         """The next command (never empty), None when more bytes are needed."""
@@ -115,6 +114,7 @@ class StrictReader:
                 return None
             args = self.args
             self.args = []
+            self.args_bytes = 0
             return args
 
     def fill(self) -> bool:
@@ -145,6 +145,7 @@ class StrictReader:
                 return False
             end = self.pos + self.bulk_need
             self.args.append(self.buf[self.pos : end - 2])
+            self.args_bytes += ARG_BYTES + self.bulk_need
             self.pos = end
             self.bulk_need = -1
             self.args_left -= 1

@@ -1,0 +1,150 @@
+"""How much each command may do: part of the command table (SPEC L2).
+
+A row says how many words the command takes, how much it does in one turn, how long its reply is,
+and what becomes of more. Commands with subcommands have a row for each. Work is counted in units
+(core/work.py): one job, queue, tube, client or word that is looked at or changed. A reply may be
+longer than its bound by one element, and by a body where `has_body` says so.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.work import REPLY_BYTES, TURN_WORK
+
+ALL_WORDS: Final = 1_048_576  # what the protocol lets through (C2.4)
+FEW_WORDS: Final = 64  # options may be repeated, but not without end
+LIGHT_WORK: Final = 100  # units: a command within it never waits for the next turn (L2.3)
+SMALL: Final = 16_384  # bytes of a reply without a list
+WHOLE: Final = -1  # units: all that the node has, in one turn; for operators only
+
+ONE: Final = "Does one thing"
+CUT: Final = "Cut: answers as much as fits"
+SLICED: Final = "Sliced: goes on in the next turns"
+CUT_SLICED: Final = "Sliced, and cut at the reply's bound: go on with the cursor"
+REFUSED: Final = "Refused: the error names the bound"
+STOPS: Final = "Everything else waits for it: see SPEC L2.6"
+
+
+@final
+class Bound:
+    """One row. `words` counts the name of the command; 0: its arity says it."""
+
+    def __init__(
+        self, words: i64, work: i64, reply: i64, beyond: str, has_body: bool = False
+    ) -> None:
+        self.words = words
+        self.work = work
+        self.reply = reply
+        self.beyond = beyond
+        self.has_body = has_body
+
+
+_ONE: Final = Bound(0, 1, SMALL, ONE)
+_OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED)
+_IDS: Final = Bound(ALL_WORDS, TURN_WORK, SMALL, SLICED)
+_LISTS: Final = Bound(FEW_WORDS, TURN_WORK, REPLY_BYTES, CUT_SLICED, True)
+
+CONTAINERS: Final = ["LEASE", "TUBE", "CLIENT", "CLUSTER", "CONFIG", "SLOWLOG", "DEBUG"]
+WORD_BYTES: Final = 20  # no subcommand is longer
+NO_SUB: Final = _OPTIONS  # a word that is none: an error says so
+
+BOUNDS: Final[dict[str, Bound]] = {
+    "ADDJOB": _OPTIONS,
+    "GETJOB": Bound(1_024, TURN_WORK, REPLY_BYTES, CUT, True),
+    "ACKJOB": _IDS,
+    "FASTACK": _IDS,
+    "DELJOB": _IDS,
+    "NACK": _IDS,
+    "ENQUEUE": _IDS,
+    "DEQUEUE": _IDS,
+    "WORKING": _ONE,
+    "DEADLETTER": Bound(FEW_WORDS, 1, SMALL, ONE),
+    "SHOW": Bound(0, 1, SMALL, ONE, True),
+    "JSCAN": _LISTS,
+    "QLEN": _ONE,
+    "QSTAT": Bound(0, 1, SMALL, ONE, True),
+    "QPEEK": Bound(0, TURN_WORK, REPLY_BYTES, REFUSED, True),
+    "QSCAN": _LISTS,
+    "PAUSE": _OPTIONS,
+    "STAGE": _OPTIONS,
+    "HELLO": Bound(FEW_WORDS, 64, SMALL, REFUSED),
+    "PING": Bound(FEW_WORDS, 1, SMALL, ONE, True),
+    "ECHO": Bound(0, 1, SMALL, ONE, True),
+    "AUTH": Bound(FEW_WORDS, 1, SMALL, ONE),
+    "QUIT": _OPTIONS,
+    "RESET": _ONE,
+    "SELECT": _ONE,
+    "TIME": _ONE,
+    "COMMAND": Bound(FEW_WORDS, 300, 65_536, REFUSED),
+    "INFO": Bound(FEW_WORDS, TURN_WORK, 65_536, ONE),
+    "SHUTDOWN": Bound(FEW_WORDS, WHOLE, SMALL, STOPS),
+    "MONITOR": _ONE,
+    "BGREWRITEAOF": _ONE,
+    "LOADJOB": _ONE,
+    "PUBLISH": Bound(1_024, TURN_WORK, SMALL, SLICED),
+    "LEASE OPEN": Bound(260, TURN_WORK, SMALL, SLICED),
+    "LEASE NEXT": Bound(FEW_WORDS, TURN_WORK, SMALL, SLICED),
+    "LEASE FETCH": Bound(FEW_WORDS, TURN_WORK, REPLY_BYTES, CUT, True),
+    "LEASE COMMIT": Bound(5, TURN_WORK, SMALL, SLICED),
+    "LEASE TOUCH": Bound(6, 1, SMALL, ONE),
+    "LEASE NACK": Bound(10_005, TURN_WORK, SMALL, SLICED),
+    "LEASE RELEASE": Bound(4, TURN_WORK, SMALL, SLICED),
+    "LEASE INFO": Bound(3, 300, 262_144, ONE),
+    "LEASE LIST": Bound(2, 1_000, 300_000, ONE),
+    "LEASE HELP": Bound(2, 64, SMALL, ONE),
+    "TUBE CREATE": Bound(FEW_WORDS, TURN_WORK, SMALL, SLICED),
+    "TUBE PUT": Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, True),
+    "TUBE TAKE": Bound(5, 1, SMALL, ONE, True),
+    "TUBE ACK": Bound(6, 1, SMALL, ONE, True),
+    "TUBE RELEASE": Bound(8, 1, SMALL, ONE, True),
+    "TUBE TOUCH": Bound(7, 1, SMALL, ONE, True),
+    "TUBE BURY": Bound(6, 1, SMALL, ONE, True),
+    "TUBE PEEK": Bound(4, 1, SMALL, ONE, True),
+    "TUBE DELETE": Bound(4, 1, SMALL, ONE, True),
+    "TUBE KICK": Bound(4, TURN_WORK, SMALL, SLICED),
+    "TUBE TRUNCATE": Bound(3, TURN_WORK, SMALL, SLICED),
+    "TUBE RELEASEALL": Bound(3, TURN_WORK, SMALL, SLICED),
+    "TUBE DROP": Bound(3, TURN_WORK, SMALL, SLICED),
+    "TUBE TASKS": Bound(6, TURN_WORK, REPLY_BYTES, CUT_SLICED, True),
+    "TUBE INFO": Bound(3, FEW_WORDS, SMALL, ONE),
+    "TUBE LIST": Bound(2, TURN_WORK, REPLY_BYTES, ONE),
+    "TUBE STATISTICS": Bound(3, TURN_WORK, REPLY_BYTES, SLICED),
+    "TUBE STATE": Bound(3, FEW_WORDS, SMALL, ONE),
+    "TUBE HOME": Bound(5, FEW_WORDS, SMALL, ONE),
+    "TUBE CFG": Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED),
+    "TUBE IDENTIFY": Bound(3, 1, SMALL, ONE),
+    "TUBE CHANGES": Bound(7, 1_000, 262_144, CUT),
+    "TUBE SUBSCRIBE": Bound(1_002, 1_002, SMALL, REFUSED),
+    "TUBE UNSUBSCRIBE": Bound(1_002, 1_002, SMALL, REFUSED),
+    "TUBE GRANT": Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED),
+    "TUBE REVOKE": Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED),
+    "TUBE GRANTS": Bound(3, TURN_WORK, REPLY_BYTES, CUT),
+    "TUBE DRIVERS": Bound(2, TURN_WORK, REPLY_BYTES, ONE),
+    "TUBE REGISTERDRIVER": Bound(3, FEW_WORDS, SMALL, ONE),
+    "TUBE HELP": Bound(2, 64, SMALL, ONE),
+    "CLIENT LIST": Bound(2, TURN_WORK, REPLY_BYTES, SLICED),
+    "CLIENT KILL": Bound(FEW_WORDS, TURN_WORK, SMALL, SLICED),
+    "CLIENT": _OPTIONS,
+    "CLUSTER RESET": Bound(3, TURN_WORK, SMALL, SLICED),
+    "CLUSTER NODES": Bound(2, 200, 65_536, ONE),
+    "CLUSTER": Bound(FEW_WORDS, 200, SMALL, ONE),
+    "CONFIG": Bound(34, TURN_WORK, 1_048_576, REFUSED),
+    "SLOWLOG GET": Bound(3, 1_000, REPLY_BYTES, CUT),
+    "SLOWLOG": Bound(FEW_WORDS, 64, SMALL, ONE),
+    "LATENCY": Bound(FEW_WORDS, TURN_WORK, 65_536, REFUSED),
+    "DEBUG FLUSHALL": Bound(2, TURN_WORK, SMALL, SLICED),
+    "DEBUG LOADAOF": Bound(2, WHOLE, SMALL, STOPS),
+    "DEBUG SLEEP": Bound(3, WHOLE, SMALL, STOPS),
+    "DEBUG CHECK": Bound(2, WHOLE, SMALL, STOPS),
+    "DEBUG": Bound(3, 64, SMALL, ONE),
+}
+
+
+def bound_of(name: str, args: list[bytes]) -> Bound:
+    """The row of a command; of one with subcommands, that of the word it is called with."""
+    bound = BOUNDS.get(name)
+    if len(args) > 1 and name in CONTAINERS:
+        word = args[1][:WORD_BYTES].decode("ascii", "replace").upper()
+        bound = BOUNDS.get(name + " " + word, bound)
+    return NO_SUB if bound is None else bound

@@ -1,0 +1,224 @@
+"""SPEC L2: every command has a bound, and what goes beyond it stops nobody else."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+import hiredis
+from node_by_hand import Line, Wired
+from raw_resp import encode
+
+from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.core.work import REPLY_BYTES, TURN_WORK
+
+PING = b"PING\r\n"
+
+
+def fill(wired: Wired, count: int, queue: bytes = b"q", body: bytes = b"body") -> list[bytes]:
+    """Jobs in a queue, added without the wire; their ids."""
+    n = wired.box.n
+    spec = settle(n, PLAIN)
+    return [on_addjob(n, queue, body, spec, -1, 0, 0).id for _ in range(count)]
+
+
+def value(wired: Wired, line: Line, command: bytes) -> tuple[Any, list[int], int]:
+    """The reply of a command, the work of each turn that it took, and how often another client
+    was answered meanwhile."""
+    other = wired.line()
+    other.sock.setblocking(False)
+    line.sock.setblocking(False)
+    reader, works, pongs, left = hiredis.Reader(), [], 0, command
+    for _ in range(100_000):
+        if left:
+            try:
+                left = left[line.sock.send(left) :]
+            except BlockingIOError:
+                pass
+        other.sock.send(PING)
+        wired.pump.turn(0)
+        works.append(int(wired.box.n.work))
+        try:
+            reader.feed(line.sock.recv(1 << 20))
+        except BlockingIOError:
+            pass
+        reply = reader.gets()
+        if reply is not False:
+            return reply, works, pongs
+        pongs += other.sock.recv(7) == b"+PONG\r\n"
+    raise AssertionError("no reply")
+
+
+def test_a_long_command_goes_on_in_the_next_turns(wired: Wired) -> None:
+    """L2.2 A long command goes on in the next turns. The later commands of its connection wait
+    meanwhile (C3.9), other connections are served, and it sees what they change.
+    """
+    ids = fill(wired, 12_000)
+    line = wired.line()
+    reply, works, pongs = value(wired, line, b"JSCAN 0 COUNT 100000000\r\n")
+    assert reply[0] == b"0" and sorted(reply[1]) == sorted(ids)
+    assert max(works) <= TURN_WORK and pongs >= 2
+    reply, works, pongs = value(wired, line, encode("ACKJOB", *ids))
+    assert reply == 12_000
+    assert max(works) <= TURN_WORK and pongs >= 2
+    assert not wired.box.n.jobs
+
+
+def test_all_ids_are_looked_at_first(wired: Wired) -> None:
+    """C4.3 Commands with several ids check all ids first (G6.3)."""
+    ids = fill(wired, 2_000)
+    reply, _, _ = value(wired, wired.line(), encode("ACKJOB", *ids, "x"))
+    assert str(reply) == "BADID Invalid Job ID format."
+    assert len(wired.box.n.jobs) == 2_000
+
+
+def test_a_client_that_goes(wired: Wired) -> None:
+    """L2.2 When its connection closes, a command that has begun to change something goes on to its
+    end, another one stops.
+    """
+    n, server = wired.box.n, wired.box.server
+    ids = fill(wired, 3 * TURN_WORK)
+    for words, left in ((["JSCAN", "0", "BUSYLOOP"], len(ids)), (["ACKJOB", *ids], 0)):
+        line = wired.line()
+        line.sock.setblocking(False)
+        command = encode(*words)
+        while command:
+            try:
+                command = command[line.sock.send(command) :]
+            except BlockingIOError:
+                pass
+            wired.pump.turn(0)
+        for _ in range(200):
+            if not server.chores:
+                wired.pump.turn(0)
+        line.sock.send(b"PAUSE q in\r\n")
+        wired.pump.turn(0)
+        assert server.chores
+        line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        line.sock.close()  # a reset: it takes no reply
+        for _ in range(20):
+            wired.pump.turn(0)
+        assert len(n.jobs) == left and not server.chores
+        assert n.queues[b"q"].pause == 0
+
+
+def test_a_turn_has_its_share_for_long_commands_together(wired: Wired) -> None:
+    """L2.3 When a turn has done 5,000 units, a long command that comes then waits for the next
+    turn. Short ones, of at most 100 units, never wait.
+    """
+    fill(wired, 4_000)
+    light = wired.line()
+    lines = [wired.line() for _ in range(8)]
+    for line in lines:
+        line.sock.send(b"JSCAN 0 COUNT 4000\r\n" * 4)
+    works: list[int] = []
+    while sum(works) < 8 * 4 * 4_000:
+        light.sock.send(PING)
+        wired.pump.turn(0)
+        assert light.sock.recv(7) == b"+PONG\r\n"
+        works.append(int(wired.box.n.work))
+        assert len(works) < 1_000
+    assert max(works) <= TURN_WORK
+
+
+def test_words(wired: Wired) -> None:
+    """L2.4 More words than the bound: `-ERR too many words for '<name>': at most <n> in one
+    command`. Nothing is done.
+    """
+    line = wired.line()
+    for name, most in (("COMMAND", 64), ("GETJOB", 1_024), ("CONFIG", 34)):
+        words = [b"INFO"] * most if name == "COMMAND" else [b"FROM"] * most
+        reply, _, _ = value(wired, line, encode(name, *words))
+        assert str(reply) == (
+            f"ERR too many words for '{name.lower()}': at most {most} in one command"
+        )
+    assert not wired.box.n.queues
+
+
+def test_replies_end(wired: Wired) -> None:
+    """L2.5 A reply of many elements ends with the element that passes 4 MiB. GETJOB and QPEEK
+    answer fewer jobs then, LEASE FETCH fewer rows, JSCAN and QSCAN with a cursor, BUSYLOOP or
+    not. GETJOB gives at most 5,000 jobs.
+    """
+    body = b"x" * 1_000_000
+    fill(wired, 8, b"big", body)
+    fill(wired, TURN_WORK + 10)
+    line = wired.line()
+    most = REPLY_BYTES // len(body) + 1
+    assert len(value(wired, line, b"QPEEK big 8\r\n")[0]) == most
+    cursor, rows = value(wired, line, b"JSCAN 0 BUSYLOOP REPLY all QUEUE big\r\n")[0]
+    assert len(rows) == most and cursor != b"0"
+    cursor, rows = value(wired, line, b"JSCAN %s BUSYLOOP REPLY all QUEUE big\r\n" % cursor)[0]
+    assert len(rows) == 8 - most and cursor == b"0"
+    assert len(value(wired, line, b"GETJOB COUNT 8 FROM big\r\n")[0]) == most
+    assert len(value(wired, line, b"GETJOB COUNT 100000 FROM q\r\n")[0]) == TURN_WORK
+    names = [b"%d" % i + b"n" * 500_000 for i in range(10)]
+    for name in names:
+        value(wired, line, encode("PAUSE", name, "in"))
+    cursor, found = value(wired, line, b"QSCAN 0 COUNT 1000\r\n")[0]
+    assert len(found) == 9 and cursor != b"0"
+
+
+def test_qpeek_has_a_bound(wired: Wired) -> None:
+    """S3.2 A count beyond 5,000 or -5,000: `-ERR count must be a number from -5000 to 5000`."""
+    line = wired.line()
+    wrong = "ERR count must be a number from -5000 to 5000"
+    for count in (b"5001", b"-5001"):
+        assert str(value(wired, line, b"QPEEK q %s\r\n" % count)[0]) == wrong
+
+
+def test_names_that_clients_wait_for_are_memory() -> None:
+    """V1.7 While memory is above 100 % a GETJOB that would wait for a queue that does not exist
+    gets the error of C3.5.
+    """
+    wired = Wired(maxmemory="2mb")
+    n = wired.box.n
+    lines = []
+    for i in range(8):
+        lines.append(wired.line())
+        names = [b"%d-%d" % (i, k) for k in range(1_000)]
+        reply = lines[-1].ask(encode("GETJOB", "FROM", *names))
+    assert reply == b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+    assert n.used_bytes() < 2 * 2**20 + 2**21
+    assert wired.line().ask(b"GETJOB NOHANG FROM new\r\n") == b"*-1\r\n"
+    before = n.used_bytes()
+    for line in lines:
+        line.sock.close()
+    for _ in range(3):
+        wired.pump.turn(0)
+    assert n.used_bytes() < before and n.wait_bytes == 0
+    wired.close()
+
+
+def test_patterns_of_config_get(wired: Wired) -> None:
+    """C7.7 It takes at most 32 patterns, of at most 128 bytes each."""
+    line = wired.line()
+    long = b"ERR a pattern has at most 128 bytes: no option has a longer name"
+    assert str(value(wired, line, encode("CONFIG", "GET", "*" * 129))[0]).encode() == long
+    assert value(wired, line, encode("CONFIG", "GET", "*" * 128))[0]
+    found = value(wired, line, encode("CONFIG", "GET", "*m?xmem[n-p]r[^x]", "maxm*ory"))[0]
+    assert found[::2] == [b"maxmemory"]
+
+
+def test_before_the_log_in() -> None:
+    """C2.9 A client that has to log in and has not, or an IPROTO guest without any right, is closed
+    when more than 64 KiB of replies wait for it, or more than 1 MiB of commands that did not run.
+    """
+    wired = Wired(
+        requirepass="a password of some length", client_output_buffer_limit="normal 0 0 0"
+    )
+    server = wired.box.server
+    line = wired.line()
+    line.sock.setblocking(False)
+    for _ in range(10_000):
+        try:
+            line.sock.send(b"HELLO 3\r\n" * 1_000)
+        except BlockingIOError:
+            pass
+        except (ConnectionResetError, BrokenPipeError):
+            break
+        wired.pump.turn(0)
+    assert server.figures.strangers_closed == 1
+    assert wired.line().ask(PING) == b"-NOAUTH Authentication required.\r\n"
+    wired.close()
