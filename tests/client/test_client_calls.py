@@ -12,7 +12,15 @@ from tuque import Client, Job, JobInfo, Pipeline, aio
 from tuque.client import admin, calls, leases, tubes, writes
 from tuque.client.api import ClusterNode, Hello, NodeInfo
 from tuque.client.calls import Call
-from tuque.client.leases import LeaseBatch, LeaseColumns, LeaseInfo, LeaseRow, LeaseRows
+from tuque.client.leases import (
+    LeaseBatch,
+    LeaseBegun,
+    LeaseColumns,
+    LeaseGone,
+    LeaseInfo,
+    LeaseRow,
+    LeaseRows,
+)
 from tuque.errors import ProtocolError
 
 ID = "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1"
@@ -170,6 +178,21 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
     (leases.lease_touch("g", 7, ttl_ms=2000), "LEASE TOUCH g 7 TTL 2000", 1, 1),
     (leases.lease_nack("g", 7, 1, ID, RAW), f"LEASE NACK g 7 1 {ID} {ID}", 2, 2),
     (leases.lease_release("g", 7), "LEASE RELEASE g 7", 4, 4),
+    (
+        leases.lease_gone("g", 7, 1, 2),
+        "LEASE GONE g 7 1 2",
+        [b"elsewhere", 1, b"nacked", 2, b"expired", 3, b"dead", 4, b"ended", 5],
+        LeaseGone(elsewhere=1, nacked=2, expired=3, dead=4, ended=5),
+    ),
+    (leases.lease_begin("g", 7, 1), "LEASE BEGIN g 7 1", [2, 9, 4, 1], LeaseBegun(2, 9, 4, 1)),
+    (leases.lease_split("g", 7, 1, 5, begun=2), "LEASE SPLIT g 7 1 5 BEGUN 2", 5, 5),
+    (leases.lease_defer("g", 7, 1), "LEASE DEFER g 7 1 COUNT 0", 3, 3),
+    (
+        leases.lease_defer("g", 7, 1, count=9, max_bytes=99),
+        "LEASE DEFER g 7 1 COUNT 9 BYTES 99",
+        9,
+        9,
+    ),
     (
         leases.lease_info("g"),
         "LEASE INFO g",

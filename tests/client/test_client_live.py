@@ -146,6 +146,10 @@ def leased(s: Story) -> Any:
     assert [(row.id, row.is_gone) for row in rest.rows] == [(ids[1], True), (ids[2], False)]
     columns = s.client.lease_columns(s.queue, epoch, 1, 1)
     assert (columns.count, columns.gone, columns.ids.decode()) == (1, 1, ids[2])
+    assert s.client.lease_gone(s.queue, epoch, 1, 0).lost == 0
+    assert s.client.lease_begin(s.queue, epoch, 1).times == 1
+    assert s.client.lease_split(s.queue, epoch, 1, 3) == 3
+    assert s.client.lease_defer(s.queue, epoch, 1) == 3
     assert s.client.lease_touch(s.queue, epoch, ttl_ms=9000) == 1
     info = s.client.lease_info(s.queue)
     assert (info.epoch, info.queues, info.batches[0].jobs) == (epoch, [s.queue], 3)

@@ -11,8 +11,9 @@ from tuque.core.ackgc import on_ackjob, on_deljob, on_fastack
 from tuque.core.deliver import set_pause
 from tuque.core.job import ACKED
 from tuque.core.lease import check, commit, on_lease_nack, on_next, on_open, on_release, on_touch
+from tuque.core.lease_halves import on_begin, on_defer, on_split
 from tuque.core.lease_rows import columns, on_fetch
-from tuque.core.leases import Batch, Group, is_leased
+from tuque.core.leases import SPLITS_MAX, Batch, Group, is_leased
 from tuque.core.node import Node
 from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
 
@@ -75,7 +76,7 @@ class Story:
         """A command of the node's group."""
         rng = self.rng
         g = n.leases.groups.get(b"g")
-        choice = rng.randrange(12)
+        choice = rng.randrange(16)
         if g is None or choice == 0:
             on_open(n, b"g", rng.choice([b"a", b"b"]), QUEUES)
         elif choice < 5:
@@ -100,8 +101,22 @@ class Story:
             assert rows.error == b""
             ids = columns(rows.jobs)[0]
             assert isinstance(ids, bytes) and len(ids) == 40 * len(rows.jobs)
-        else:
+        elif choice == 11:
             on_touch(n, g, self.rng.choice([0, 1500]))
+        else:
+            self.half(n, g, b, choice)
+
+    def half(self, n: Node, g: Group, b: Batch, choice: int) -> None:
+        """What a client does whose batch failed."""
+        if choice == 12:
+            begun = on_begin(n, 1, g, b.seq)
+            assert begun.error == b"" and begun.half <= b.count
+        elif choice < 15:
+            kept, error = on_split(n, 1, g, b.seq, self.rng.randrange(1, 4), 1)
+            assert error == b"" or len(g.batches) >= SPLITS_MAX
+            assert kept == (g.batches[b.seq].count if error == b"" else 0)
+        else:
+            on_defer(n, 1, g, b.seq, self.rng.choice([0, 2]), 1 << 20)
 
     def trouble(self, i: int, choice: int) -> None:
         """A cut, a restart, a pause."""

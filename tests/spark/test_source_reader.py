@@ -223,17 +223,6 @@ def test_the_progress_has_the_backlog(broker: RealServer, client: Client) -> Non
     assert (found["backlog"], found["leased"]) == (2, 1)
 
 
-def test_a_batch_that_fails_too_often_is_buried(broker: RealServer, client: Client) -> None:
-    fill(client, 2)
-    stream = reader(broker, maxbatchattempts="3")
-    zero = stream.initialOffset()
-    one = stream.latestOffset(zero, ReadMaxRows(10))
-    for _ in range(3):
-        assert read(stream, zero, one) == numbers(0, 2)
-    assert stream.partitions(zero, one) == []
-    assert sorted(job.body for job in client.getjob("q.dead", count=10)) == [b"0", b"1"]
-
-
 def test_a_batch_that_the_sink_acknowledged(broker: RealServer, client: Client) -> None:
     """Published and acknowledged in one step, then the driver died and replays it."""
     fill(client, 2)

@@ -45,7 +45,7 @@ def test_records(kept: Kept) -> None:
     g.next(1)
     assert told() == (["lease-group", "lease-batch"], 2), "with a new TTL"
     g("NACK", 1, ids[0])
-    assert told()[0] == ["state"]
+    assert told()[0] == ["state", "lease-batch"]
     g.rows(1)
     g("TOUCH")
     assert told() == ([], 0)
@@ -235,3 +235,46 @@ def test_a_batch_that_was_answered_is_there() -> None:
     g.box = kept.box
     assert g.ids(1) == [id]
     kept.close()
+
+
+def test_how_jobs_left_is_known_after_a_restart(kept: Kept) -> None:
+    """Y9.7 A job that NACK took out of a batch is a record of its position: after a restart it is
+    known as nacked.
+    """
+    ids = [kept.box.add(TTL=60 if number else 2) for number in range(4)]
+    g = Lessee(kept.box)
+    g.next(1, ttl=60_000)
+    g("NACK", 1, ids[1], ids[2])
+    kept.box.run("ACKJOB", ids[2])  # the next consumer did it
+    kept.box.pass_ms(2500)
+    for is_rewritten in (False, True):
+        if is_rewritten:
+            assert kept.committer.start_rewrite(kept.box.n, kept.box.n.now_ms)
+            while kept.committer.is_rewriting():
+                kept.turn()
+        kept.restart()
+        g.box = kept.box
+        flat = g("GONE", 1, 0)
+        told = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2) if flat[i + 1]}
+        assert told == {"nacked": 2, "expired": 1}
+        assert g.ids(1) == [ids[3]]
+
+
+def test_halves_come_back(kept: Kept) -> None:
+    """Y9.8 What SPLIT and DEFER changed is one frame: all batches as they are then. How often they
+    were begun is not in the journal.
+    """
+    ids = [kept.box.add() for _ in range(4)]
+    g = Lessee(kept.box)
+    g.next(1, ttl=60_000)
+    g("SPLIT", 1, 1)
+    g("SPLIT", 2, 1, "BEGUN", 3)
+    g("DEFER", 1)
+    fresh = kept.box.add()
+    g("DEFER", 1, "COUNT", 1)
+    kept.restart()
+    g.box = kept.box
+    expected = [[fresh], ids[2:], [ids[0]], [ids[1]]]
+    assert [g.ids(seq) for seq in (1, 2, 3, 4)] == expected
+    assert g("BEGIN", 3)[0] == 1
+    assert g("COMMIT", 4) == 5

@@ -63,6 +63,30 @@ class LeaseColumns(msgspec.Struct, frozen=True):
     next: int
 
 
+class LeaseGone(msgspec.Struct, frozen=True):
+    """Jobs that left a batch before it was committed."""
+
+    elsewhere: int  # handed out to others after the lease ended, or nobody knows
+    nacked: int
+    expired: int
+    dead: int  # DEADLETTER
+    ended: int  # acknowledged or deleted by their ids
+
+    @property
+    def lost(self) -> int:
+        """Those that others had, so that a reader of the batch misses them."""
+        return self.elsewhere + self.ended
+
+
+class LeaseBegun(msgspec.Struct, frozen=True):
+    """A batch whose work begins."""
+
+    times: int  # how often, this one included
+    jobs: int
+    half: int  # positions with the first half of the jobs; 0: there are no two jobs
+    proof: int  # 1: another batch was done since the first time, 2: and before the time before
+
+
 class LeaseBatch(msgspec.Struct, frozen=True):
     """A batch that is not committed."""
 
@@ -155,6 +179,55 @@ def lease_columns(
     """As `lease_fetch`, as columns: for many rows at once."""
     args = (*_fetch_args(group, epoch, seq, part, start, count, max_bytes), "COLUMNS")
     return Call(args=args, parse=_columns, repeat=True, timeout_s=timeout)
+
+
+def lease_gone(
+    group: Text, epoch: int, seq: int, part: int = 0, *, timeout: float | None = None
+) -> Call[LeaseGone]:
+    """How many jobs left a part of a batch before it was committed, by the way they left."""
+    args = ("LEASE", "GONE", to_bytes(group), epoch, seq, part)
+    return Call(args=args, parse=_gone, repeat=True, timeout_s=timeout)
+
+
+def lease_begin(
+    group: Text, epoch: int, seq: int, *, timeout: float | None = None
+) -> Call[LeaseBegun]:
+    """Notes that work on a batch begins, and tells how often it has."""
+    args = ("LEASE", "BEGIN", to_bytes(group), epoch, seq)
+    return Call(args=args, parse=_begun, repeat=True, timeout_s=timeout)
+
+
+def lease_split(
+    group: Text,
+    epoch: int,
+    seq: int,
+    keep: int,
+    *,
+    begun: int = 0,
+    timeout: float | None = None,
+) -> Call[int]:
+    """Leaves a batch its first `keep` positions; the others become the newest batch, which counts
+    as begun so often. Gives how many positions the batch has."""
+    args = ("LEASE", "SPLIT", to_bytes(group), epoch, seq, keep, "BEGUN", begun)
+    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
+
+
+def lease_defer(
+    group: Text,
+    epoch: int,
+    seq: int,
+    *,
+    count: int = 0,
+    max_bytes: int | None = None,
+    timeout: float | None = None,
+) -> Call[int]:
+    """Puts others before the jobs of a batch: up to `count` new ones, else those of later
+    batches. Gives how many positions the batch has then."""
+    args: list[Arg] = ["LEASE", "DEFER", to_bytes(group), epoch, seq, "COUNT", count]
+    if max_bytes is not None:
+        args += ("BYTES", max_bytes)
+    # Said twice it puts others before these, too: no harm is done.
+    return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
 
 
 def lease_commit(group: Text, epoch: int, seq: int, *, timeout: float | None = None) -> Call[int]:
@@ -259,6 +332,14 @@ def _columns(reply: Reply) -> LeaseColumns:
         priority=priority,
         next=following,
     )
+
+
+def _gone(reply: Reply) -> LeaseGone:
+    return LeaseGone(**pairs(reply))
+
+
+def _begun(reply: Reply) -> LeaseBegun:
+    return LeaseBegun(*reply)
 
 
 def _batch(item: Reply) -> LeaseBatch:

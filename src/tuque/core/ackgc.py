@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from tuque.core import ledger
 from tuque.core.collect import collect, count_all, finish, retire
 from tuque.core.copies import begin, send_async
-from tuque.core.job import ACKED, BODYLESS, WAIT_REPL, Job
+from tuque.core.job import ACKED, BODYLESS, DEAD, WAIT_REPL, Job
 from tuque.core.lease import forget_group
 from tuque.core.node import Node
 from tuque.core.procedures import policy_of, remove
@@ -92,6 +92,7 @@ def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes) -> Job:
     if isinstance(job, Task):
         policy_of(n).finish(n, job)
     else:
+        job.why = DEAD  # Y3.8
         retire(n, job)  # Q10.2
     n.dead_letters += 1
     return dead

@@ -15,6 +15,7 @@ from tuque.core.job import (
     ACKED,
     ANNOUNCE_WILL,
     BODYLESS,
+    ENDED,
     EXTERNAL,
     IN_TRANSIT,
     LEASED,
@@ -79,6 +80,8 @@ def become_acked(n: Node, job: Job) -> None:
     n.job_bytes -= job_bytes(job)
     job.body = b""  # A1.4
     n.job_bytes += job_bytes(job)
+    if job.flags & LEASED and job.why == 0:
+        job.why = ENDED  # Y3.8
     job.flags &= 0xFF ^ (EXTERNAL | ANNOUNCE_WILL | LEASED)
     job.holders |= 1
     job.confirmed = 1

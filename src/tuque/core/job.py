@@ -32,6 +32,13 @@ EXTERNAL: Final = 32  # copies are made elsewhere; this record only waits for th
 BODYLESS: Final = 64  # only the ack is known here, not the job (A3.4)
 LEASED: Final = 128  # active in a batch whose lease lives (Y2); its due time is 0
 
+# how a job left its batch: `Job.why`, and in the journal as the mark -1 less that (Y3.8)
+NACKED: Final = 1
+EXPIRED_OUT: Final = 2
+DEAD: Final = 3
+ENDED: Final = 4
+WHY_MAX: Final = 4
+
 
 @mypyc_attr(acyclic=True)
 class Job:
@@ -48,6 +55,7 @@ class Job:
     state: u8
     flags: u8
     tries: u8  # times the collection of an acked job was tried (A6)
+    why: u8  # how it left the batch that it was leased in (Y3.8); 0: it did not, or nobody knows
     repl: i32  # copies asked for
     retry_s: i32  # 0: at most once
     delay_s: i32
@@ -88,6 +96,7 @@ class Job:
         self.deliveries = 0
         self.delivered_count = 0
         self.tries = 0
+        self.why = 0
         self.slot_pos = 0
         self.slot = -1
         self.place = -1

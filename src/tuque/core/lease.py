@@ -11,8 +11,17 @@ from mypy_extensions import i64
 from tuque.core import ledger
 from tuque.core.collect import retire
 from tuque.core.deliver import on_poll
-from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, WAIT_REPL, Job, set_state
-from tuque.core.lease_records import tell_batch, tell_group
+from tuque.core.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    LEASED,
+    NACKED,
+    WAIT_REPL,
+    Job,
+    set_state,
+)
+from tuque.core.lease_records import tell_batch, tell_gone, tell_group
 from tuque.core.lease_time import arm, begin_beats, end_lease, give_back, renew
 from tuque.core.leases import (
     BATCHES_MAX,
@@ -252,6 +261,8 @@ def commit(n: Node, name: bytes, epoch: i64, seq: i64) -> i64:
         acked += ack_batch(n, b)  # Y4.1
     g.acked_seq = seq
     g.floor_seq = seq
+    if acked > 0:
+        g.proofs += 1  # Y11.2
     if n.records is not None:
         tell_group(n.records, g)
     return acked
@@ -299,11 +310,13 @@ def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, b
     done: i64 = 0
     for i, job in enumerate(b.jobs):
         if job.id in wanted and is_leased(job):
-            b.jobs[i] = gone(job.id)
+            b.jobs[i] = gone(job.id, NACKED)
             n.leases.bytes += GONE_BYTES
             job.flags &= 0xFF ^ LEASED
             give_back(n, job, REQUEUE_NACK)
             done += 1
+            if n.records is not None:
+                tell_gone(n.records, g, b, i, n.now_ms)  # Y9.7
     return done, b""
 
 

@@ -10,8 +10,8 @@ from mypy_extensions import i32, i64
 
 from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, Job
 from tuque.core.lease_readback import LeaseRecord
-from tuque.core.lease_records import HOW_EXPIRED, HOW_TAKEN, tell_batch, tell_group
-from tuque.core.lease_time import arm, begin_beats, renew
+from tuque.core.lease_records import HOW_EXPIRED, HOW_SOME, HOW_TAKEN, tell_batch, tell_group
+from tuque.core.lease_time import arm, begin_beats, renew, why_gone
 from tuque.core.leases import Batch, Group, gone
 from tuque.core.node import Node
 from tuque.core.records import LEASE_BATCH, LEASE_GROUP, Records
@@ -32,7 +32,7 @@ class LeaseLog:
         elif kind == LEASE_BATCH:
             if r.how & HOW_TAKEN:
                 hand_out(r, jobs)
-            self.on_batch(r)
+            self.on_batch(r, jobs)
         else:
             g = self.groups.get(r.name)
             if g is not None and g.epoch == r.epoch:
@@ -58,12 +58,16 @@ class LeaseLog:
             if seq <= r.floor_seq:
                 del g.batches[seq]
 
-    def on_batch(self, r: LeaseRecord) -> None:
-        """A batch is as the record says, or goes on with it."""
+    def on_batch(self, r: LeaseRecord, jobs: dict[bytes, Job]) -> None:
+        """A batch is as the record says, or goes on with it, or some of its positions changed."""
         g = self.groups.get(r.name)
         if g is None or g.epoch != r.epoch or r.seq <= g.floor_seq:
             return
         b = g.batches.get(r.seq)
+        if r.how & HOW_SOME:
+            if b is not None:
+                patch(b, r)
+            return
         if b is None or r.first == 0:
             b = Batch(r.seq, r.parts)
             g.batches[r.seq] = b
@@ -74,6 +78,9 @@ class LeaseLog:
         if r.first == len(b.ids):
             b.ids.extend(r.ids)
             b.marks.extend(r.marks)
+            for id in r.ids:
+                job = jobs.get(id)
+                b.ends.append(job.expire_ms if job is not None else 0)
         if r.seq > g.last_seq:
             g.last_seq = r.seq
 
@@ -84,6 +91,7 @@ class LeaseLog:
             for b in g.batches.values():
                 if b.drop_ms != 0:
                     b.drop_ms += jump_ms
+                b.ends = [i64(end) + jump_ms if end > 0 else 0 for end in b.ends]
 
     def restore(self, n: Node) -> None:
         """[Y9] Enter the groups: live leases live on, for their TTL from now (Y9.3)."""
@@ -103,6 +111,14 @@ class LeaseLog:
                 leases.bytes += b.bytes_used()
             arm(n, g)
         leases.loaded = {}
+
+
+def patch(b: Batch, r: LeaseRecord) -> None:
+    """The marks of some positions, where they name the same jobs."""
+    for i, id in enumerate(r.ids):
+        at = r.first + i
+        if at < len(b.ids) and b.ids[at] == id:
+            b.marks[at] = r.marks[i]
 
 
 def hand_out(r: LeaseRecord, jobs: dict[bytes, Job]) -> None:
@@ -125,8 +141,9 @@ def link(n: Node, b: Batch) -> None:
     loaded = n.leases.loaded
     for i, id in enumerate(b.ids):
         job = loaded.get(id)
-        if job is None or job.delivered_count != b.marks[i]:
-            b.jobs.append(gone(id))
+        mark = i64(b.marks[i])
+        if job is None or job.delivered_count != mark:
+            b.jobs.append(gone(id, why_gone(mark, i64(b.ends[i]), n.now_ms)))
             continue
         del loaded[id]
         job.flags |= LEASED
@@ -136,6 +153,7 @@ def link(n: Node, b: Batch) -> None:
         b.jobs.append(job)
     b.ids = []
     b.marks = []
+    b.ends = []
     begin_beats(n, b.jobs)
 
 

@@ -9,11 +9,13 @@ from librt.strings import read_i32_le, read_i64_le
 from mypy_extensions import i64
 
 from tuque.core.ids import ID_BYTES
+from tuque.core.job import WHY_MAX
 from tuque.core.lease_records import (
     BATCH_FIXED,
     DROP_FIXED,
     GROUP_FIXED,
     HOW_EXPIRED,
+    HOW_SOME,
     HOW_TAKEN,
     POSITION_BYTES,
 )
@@ -115,7 +117,7 @@ def decode_batch(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
     while here > 0:
         ids.append(data[at : at + ID_BYTES])
         mark: i64 = i64(read_i32_le(data, at + ID_BYTES))
-        if mark < -1:
+        if mark < -1 - WHY_MAX:
             return False
         marks.append(mark)
         at += POSITION_BYTES
@@ -123,7 +125,12 @@ def decode_batch(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
     r.ids = ids
     r.marks = marks
     r.name = data[at:end]
-    if not is_name(r.name) or r.epoch <= 0 or r.seq <= 0 or r.how > HOW_EXPIRED | HOW_TAKEN:
+    if (
+        not is_name(r.name)
+        or r.epoch <= 0
+        or r.seq <= 0
+        or r.how > HOW_EXPIRED | HOW_TAKEN | HOW_SOME
+    ):
         return False
     if not 1 <= r.parts <= PARTS_MAX or r.drop_ms < 0 or r.body_bytes < 0:
         return False

@@ -7,7 +7,7 @@ many jobs is several records, back to back in one frame. Layout, after length an
                  names: how many i32, then each as length i32 and bytes: group, owner, queues
     LEASE_BATCH  epoch i64, seq i64, parts i32, how u8, drop_ms i64, at_ms i64, body bytes i64,
                  positions i32, first position here i32, positions here i32,
-                 each an id 40 and mark i32, then the group
+                 each an id 40 and mark i32 (-1 - why: the job left it, Y3.8), then the group
     LEASE_DROP   epoch i64, seq i64, the group
 
 `floor` -1 says that the group is unknown from now on.
@@ -18,12 +18,13 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
-from tuque.core.job import Job
-from tuque.core.leases import Batch, Group, is_leased
+from tuque.core.job import EXPIRED_OUT, Job
+from tuque.core.leases import Batch, Group, mark_of
 from tuque.core.records import LEASE_BATCH, LEASE_DROP, LEASE_GROUP, Records
 
 HOW_EXPIRED: Final = 1  # its jobs are back in their queues
 HOW_TAKEN: Final = 2  # its jobs were handed out at `at_ms`: the record says so of each of them
+HOW_SOME: Final = 4  # only these positions changed
 
 GROUP_FIXED: Final = 53  # kind to the number of names
 BATCH_FIXED: Final = 58  # kind to the first position
@@ -62,21 +63,26 @@ def tell_batch(records: Records, g: Group, b: Batch, now_ms: i64, is_taken: bool
     Then the reply waits for the disk (Y9.5): its number may stand in a checkpoint.
     """
     first: i64 = 0
-    if is_taken:
-        records.has_custody = True
-    while first < b.count:
-        tell_positions(records, g, b, now_ms, is_taken, first)
-        first += POSITIONS_MAX
-
-
-def tell_positions(
-    records: Records, g: Group, b: Batch, now_ms: i64, is_taken: bool, first: i64
-) -> None:
-    """One record: up to POSITIONS_MAX positions of the batch."""
-    end: i64 = min(first + POSITIONS_MAX, b.count)
     how: i64 = HOW_TAKEN if is_taken else 0
     if b.is_expired:
         how |= HOW_EXPIRED
+    if is_taken:
+        records.has_custody = True
+    while first < b.count:
+        end: i64 = min(first + POSITIONS_MAX, b.count)
+        tell_positions(records, g, b, now_ms, how, first, end)
+        first = end
+
+
+def tell_gone(records: Records, g: Group, b: Batch, at: i64, now_ms: i64) -> None:
+    """A live batch has the job at that position no more, for a reason that stands there."""
+    tell_positions(records, g, b, now_ms, HOW_SOME, at, at + 1)
+
+
+def tell_positions(
+    records: Records, g: Group, b: Batch, now_ms: i64, how: i64, first: i64, end: i64
+) -> None:
+    """One record: some positions of the batch."""
     w = records.writer
     write_i32_le(w, i32(BATCH_FIXED + (end - first) * POSITION_BYTES + len(g.name)))
     w.append(LEASE_BATCH)
@@ -94,7 +100,10 @@ def tell_positions(
         i = first
         while i < end:
             w.write(b.ids[i])
-            write_i32_le(w, i32(b.marks[i]))
+            mark = i64(b.marks[i])
+            if mark >= 0 and 0 < b.ends[i] <= now_ms:
+                mark = -1 - EXPIRED_OUT
+            write_i32_le(w, i32(mark))
             i += 1
     else:
         put_jobs(w, b.jobs, first, end)
@@ -109,10 +118,7 @@ def put_jobs(w: BytesWriter, jobs: list[Job], first: i64, end: i64) -> None:
     while i < end:
         job = jobs[i]
         w.write(job.id)
-        if is_leased(job):
-            write_i32_le(w, job.delivered_count)
-        else:
-            write_i32_le(w, -1)
+        write_i32_le(w, i32(mark_of(job)))
         i += 1
 
 

@@ -9,13 +9,14 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
-from tuque.core.job import Job
+from tuque.core.job import WHY_MAX, Job
 from tuque.core.lease import no_batch
 from tuque.core.lease_time import reclaim, renew
 from tuque.core.leases import Batch, Group, is_leased
 from tuque.core.node import Node
 
 NOPART: Final = b"NOBATCH batch %d of group '%s' has the parts 0 to %d, there is no part %d"
+WHYS: Final = [b"elsewhere", b"nacked", b"expired", b"dead", b"ended"]  # by `Job.why`
 BODIES_MAX: Final = (1 << 31) - 1  # an offset is an i32
 
 
@@ -92,6 +93,27 @@ def find_rows(
         taken += 1
         at += 1
     rows.next = at
+
+
+def on_gone(n: Node, client: i64, g: Group, seq: i64, part: i64) -> tuple[list[int], bytes]:
+    """[Y3] ON COMMAND LEASE GONE: how many jobs of the part left it, by WHYS (Y3.8)."""
+    counts = [0] * (WHY_MAX + 1)
+    b = g.batches.get(seq)
+    if b is None:
+        return counts, no_batch(g, seq)
+    if part >= b.parts:
+        return counts, NOPART % (seq, g.name, b.parts - 1, part)
+    if b.is_expired:
+        reclaim(n, client, g, b)
+    renew(n, g)
+    at: i64 = part * b.count // b.parts
+    end: i64 = (part + 1) * b.count // b.parts
+    while at < end:
+        job = b.jobs[at]
+        if not is_leased(job):
+            counts[job.why] += 1
+        at += 1
+    return counts, b""
 
 
 def plain_rows(jobs: list[Job]) -> list[object]:

@@ -9,9 +9,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.announce import tell_working
-from tuque.core.job import ACTIVE, DELIVERED, LEASED, QUEUED, Job, set_state
+from tuque.core.job import ACTIVE, DELIVERED, EXPIRED_OUT, LEASED, QUEUED, Job, set_state
 from tuque.core.lease_records import tell_batch, tell_drop
-from tuque.core.leases import Batch, Beat, Group, gone, is_leased
+from tuque.core.leases import Batch, Beat, Group, gone, is_leased, mark_of
 from tuque.core.node import Node
 from tuque.core.procedures import REQUEUE_LEASE, requeue
 
@@ -103,7 +103,8 @@ def expire(n: Node, g: Group, b: Batch) -> None:
     b.drop_ms = n.now_ms + KEEP_TTLS * g.ttl_ms
     for job in jobs:
         b.ids.append(job.id)
-        b.marks.append(i64(job.delivered_count) if is_leased(job) else -1)
+        b.marks.append(mark_of(job))
+        b.ends.append(job.expire_ms)
     n.leases.bytes += b.bytes_used()
     if n.records is not None:
         tell_batch(n.records, g, b, n.now_ms, False)
@@ -151,8 +152,10 @@ def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
     n.leases.bytes -= b.bytes_used()
     ids = b.ids
     marks = b.marks
+    ends = b.ends
     b.ids = []
     b.marks = []
+    b.ends = []
     b.is_expired = False
     b.body_bytes = 0
     for i, id in enumerate(ids):
@@ -163,7 +166,7 @@ def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
             or job.delivered_count != marks[i]
             or job.expire_ms <= n.now_ms
         ):
-            b.jobs.append(gone(id))
+            b.jobs.append(gone(id, why_gone(i64(marks[i]), i64(ends[i]), n.now_ms)))
         else:
             take_again(n, client, job)
             b.jobs.append(job)
@@ -174,6 +177,13 @@ def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
     begin_beats(n, b.jobs)
     if n.records is not None:
         tell_batch(n.records, g, b, n.now_ms, True)
+
+
+def why_gone(mark: i64, end_ms: i64, now_ms: i64) -> i64:
+    """How a job of an expired batch left it, as far as it can be told afterwards (Y3.8)."""
+    if mark < 0:
+        return -1 - mark
+    return EXPIRED_OUT if 0 < end_ms <= now_ms else 0
 
 
 def take_again(n: Node, client: i64, job: Job) -> None:

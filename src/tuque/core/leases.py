@@ -7,12 +7,13 @@ what is core/lease.py's; this module only keeps.
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from tuque.core.job import ACKED, ACTIVE, LEASED, Job
 
 GROUPS_MAX: Final = 1_000  # Y1.4
 BATCHES_MAX: Final = 16  # not committed, of one group (Y2.4)
+SPLITS_MAX: Final = 48  # the same, when some were made by SPLIT (Y11.3)
 QUEUES_MAX: Final = 256  # of one group (Y1.3)
 NAME_MAX: Final = 255  # bytes (Y1.3)
 PARTS_MAX: Final = 1_024  # of a batch (Y2.4)
@@ -22,7 +23,7 @@ GROUP_BYTES: Final = 1_200
 BATCH_BYTES: Final = 480
 LIVE_BYTES: Final = 9  # a job of a batch
 GONE_BYTES: Final = 217  # more, when only its batch still knows it
-EXPIRED_BYTES: Final = 92  # its id, when the job itself may be gone
+EXPIRED_BYTES: Final = 132  # its id, mark and expiry, when the job itself may be gone
 
 
 @final
@@ -36,10 +37,14 @@ class Batch:
         self.body_bytes: i64 = 0
         self.jobs: list[Job] = []  # while the lease lives
         self.ids: list[bytes] = []  # when it has expired
-        self.marks: list[int] = []  # then: which delivery the batch had of each, -1 none
+        self.marks: list[int] = []  # then: which delivery it had of each; -1 - why: none (Y3.8)
+        self.ends: list[int] = []  # then: when each job expires, 0 when that is not known
         self.is_expired = False
         self.drop_ms: i64 = 0  # expired: when it is forgotten (Y7.4)
         self.reads: list[int] = [0] * parts  # how often each part was begun to be read
+        self.begun: i64 = 0  # how often work on it began (Y11.1)
+        self.proof_at: i64 = -1  # `Group.proofs` when that was the first time; -1: never
+        self.last_proof_at: i64 = -1  # and when it was the last time
 
     def attempts(self) -> i64:
         """How often the batch was begun to be read (Y3.3)."""
@@ -72,6 +77,7 @@ class Group:
         self.until_ms: i64 = 0  # the lease lives until then
         self.armed_ms: i64 = 0  # when its timer looks, 0: it has none
         self.used_ms: i64 = 0  # the last command about it
+        self.proofs: i64 = 0  # commits that acknowledged jobs, under this epoch
         self.turn: i64 = 0  # the queue that begins the next batch
         self.batches: dict[int, Batch] = {}  # not committed, by number, in order
 
@@ -131,9 +137,15 @@ def is_leased(job: Job) -> bool:
     return job.flags & LEASED != 0 and job.state == ACTIVE
 
 
-def gone(id: bytes) -> Job:
-    """What stands in a batch for a job that is no longer its own."""
+def gone(id: bytes, why: i64) -> Job:
+    """What stands in a batch for a job that is no longer its own; `why` as `Job.why`."""
     job = Job(id, b"", b"", 0, 0, 0, 0, 0)
     job.state = ACKED
     job.flags = LEASED  # as one that ended in the batch
+    job.why = u8(why)
     return job
+
+
+def mark_of(job: Job) -> i64:
+    """Which delivery the batch has of a job; -1 - why when it has none (Y3.8)."""
+    return i64(job.delivered_count) if is_leased(job) else -1 - i64(job.why)

@@ -14,6 +14,8 @@ from tuque.core.job import (
     ANNOUNCE_QUEUED,
     BODYLESS,
     DELIVERED,
+    ENDED,
+    EXPIRED_OUT,
     EXTERNAL,
     IN_TRANSIT,
     LEASED,
@@ -104,6 +106,8 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
     n.job_bytes -= job_bytes(job)
     if job.flags & LEASED:
         job.body = b""  # its batch keeps the id only (Y6.1)
+        if job.why == 0:
+            job.why = EXPIRED_OUT if cause == ledger.EXPIRED else ENDED  # Y3.8
         n.leases.bytes += GONE_BYTES
     if job.retry_s == 0:
         n.delivered_amo.pop(job.id, None)

@@ -6,6 +6,7 @@ from typing import Final
 
 from tuque.core.ids import is_job_id
 from tuque.core.lease import (
+    BATCH_MAX,
     check,
     commit,
     find,
@@ -15,7 +16,8 @@ from tuque.core.lease import (
     on_release,
     on_touch,
 )
-from tuque.core.lease_rows import columns, on_fetch, plain_rows
+from tuque.core.lease_halves import on_begin, on_defer, on_split
+from tuque.core.lease_rows import WHYS, columns, on_fetch, on_gone, plain_rows
 from tuque.core.lease_views import lease_info
 from tuque.core.leases import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
 from tuque.server.clients import Client
@@ -56,6 +58,14 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
         nack(s, c, args)
     elif word == b"RELEASE" and count == 4:
         c.reply(int(on_release(s.n, group(s, args))))
+    elif word == b"GONE" and count == 6:
+        gone(s, c, args)
+    elif word == b"BEGIN" and count == 5:
+        begin(s, c, args)
+    elif word == b"SPLIT" and count in (6, 8):
+        split(s, c, args)
+    elif word == b"DEFER" and count >= 5:
+        defer(s, c, args)
     elif word == b"INFO" and count == 3:
         g = s.n.leases.groups.get(args[2])
         if g is None:
@@ -166,6 +176,48 @@ def touch(s: Server, c: Client, args: list[bytes]) -> None:
     word = options(args, 4, [b"TTL"]).get(b"TTL")
     ttl_ms = 0 if word is None else number(word, "TTL", TTL_MIN_MS, TTL_MAX_MS)
     c.reply(int(on_touch(s.n, group(s, args), ttl_ms)))
+
+
+def gone(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y3] LEASE GONE group epoch seq part."""
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    part = number(args[5], "part", 0, PARTS_MAX - 1)
+    counts, error = on_gone(s.n, c.number, group(s, args), seq, part)
+    if error:
+        raise ArgError(error)
+    c.reply(flat({word.decode(): int(counts[why]) for why, word in enumerate(WHYS)}))
+
+
+def begin(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y11] LEASE BEGIN group epoch seq."""
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    found = on_begin(s.n, c.number, group(s, args), seq)
+    if found.error:
+        raise ArgError(found.error)
+    c.reply([int(found.times), int(found.jobs), int(found.half), int(found.proof)])
+
+
+def split(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y11] LEASE SPLIT group epoch seq keep [BEGUN times]."""
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    keep = number(args[5], "keep", 1, COUNT_MAX)
+    begun = number(options(args, 6, [b"BEGUN"]).get(b"BEGUN", b"0"), "BEGUN", 0, COUNT_MAX)
+    kept, error = on_split(s.n, c.number, group(s, args), seq, keep, begun)
+    if error:
+        raise ArgError(error)
+    c.reply(int(kept))
+
+
+def defer(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y11] LEASE DEFER group epoch seq [COUNT n] [BYTES b]."""
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    found = options(args, 5, [b"COUNT", b"BYTES"])
+    count = number(found.get(b"COUNT", b"0"), "COUNT", 0, BATCH_MAX)
+    size = number(found.get(b"BYTES", b"%d" % BYTES_DEFAULT), "BYTES", 1, BYTES_MAX)
+    jobs, error = on_defer(s.n, c.number, group(s, args), seq, count, size)
+    if error:
+        raise ArgError(error)
+    c.reply(int(jobs))
 
 
 def nack(s: Server, c: Client, args: list[bytes]) -> None:

@@ -64,6 +64,7 @@ class Leases:
         self.has_others = False  # nodes of the cluster that are not leased from
         self._is_whole = options.is_whole_cluster
         self._is_new = False  # the query began without a checkpoint
+        self.begun: dict[tuple[str, int, int], bool] = {}  # batches tried; True: put aside
         self._asked_s = 0.0  # when the nodes are asked for other nodes again
 
     # ---- nodes

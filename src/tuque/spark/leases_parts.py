@@ -1,43 +1,25 @@
-"""The parts of leased batches: which there are, how a task reads one, and batches that fail.
+"""The parts of leased batches: which there are, and how a task reads one.
 
 Reading changes nothing at the broker, so a part may be read again and twice at a time. Without
-Spark; offsets and acknowledgement are leases.py's.
+Spark; offsets and acknowledgement are leases.py's, batches that fail leases_failures.py's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from tuque.client.leases import LeaseColumns
-from tuque.client.sync import Client
-from tuque.client.url import Address
 from tuque.errors import Acked, Fenced, NoBatch, NoGroup
+from tuque.spark import leases_failures as failures
 from tuque.spark.errors import SourceError
 from tuque.spark.leases import Leases, Offset, Place, fenced
+from tuque.spark.leases_pages import Part, pages
 from tuque.spark.source_nodes import Node
 from tuque.spark.source_options import SourceOptions
 
-FETCH_BYTES: Final = 8 << 20
 PARTS_MOST: Final = 1024  # of a batch
 PAST: Final = 100_000  # no part has that many jobs
-IDS_MOST: Final = 1000  # jobs put among the dead letters in one pipeline
-ID_BYTES: Final = 40
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part of a batch, and where it is."""
-
-    address: Address
-    epoch: int
-    seq: int
-    part: int
-
-    def lease(self, group: str) -> str:
-        """As the column `lease` has it."""
-        return f"{group}/{self.epoch}/{self.seq}"
 
 
 def parts_of(leases: Leases, start: Offset, end: Offset) -> list[Part]:
@@ -60,27 +42,18 @@ def parts_of(leases: Leases, start: Offset, end: Offset) -> list[Part]:
                 )
             continue
         wanted = range(before[1] + 1 if before[0] == epoch else 1, last + 1)
-        found += _of_place(leases.options, place, epoch, wanted)
+        found += _of_place(leases, place, epoch, wanted)
     return found
 
 
-def _of_place(options: SourceOptions, place: Place, epoch: int, wanted: range) -> list[Part]:
-    node, over = place.node, set[int]()
-    if options.max_attempts:
-        info = node.ask(lambda c: c.lease_info(options.group))
-        most = options.max_attempts
-        over = {b.seq for b in info.batches if b.seq in wanted and b.attempts >= most}
+def _of_place(leases: Leases, place: Place, epoch: int, wanted: range) -> list[Part]:
+    options, node = leases.options, place.node
     found: list[Part] = []
     for seq in wanted:
-        parts = [
-            Part(node.address, epoch, seq, part)
-            for part in range(_count(options, node, epoch, seq))
-        ]
-        if seq in over:
-            for part in parts:
-                _bury(options, node, part)
-        else:
-            found += parts
+        is_buried = options.max_attempts > 0 and failures.begin(leases, place, epoch, seq)
+        if not is_buried:
+            parts = range(_count(options, node, epoch, seq))
+            found += [Part(node.address, epoch, seq, part) for part in parts]
     return found
 
 
@@ -108,39 +81,21 @@ def _count(options: SourceOptions, node: Node, epoch: int, seq: int) -> int:
     return parts
 
 
-def _bury(options: SourceOptions, node: Node, part: Part) -> None:
-    """Puts the jobs of a batch that failed too often among the dead letters."""
-    reason = f"batch {part.seq} of group {options.group} failed too often"
-    for page in pages(options, node, part):
-        rows = [
-            (page.ids[ID_BYTES * i : ID_BYTES * (i + 1)].decode(), page.queues[index])
-            for i, index in enumerate(memoryview(page.queue_index).cast("i"))
-        ]
-        for at in range(0, len(rows), IDS_MOST):
-            some = rows[at : at + IDS_MOST]
-
-            def bury(client: Client, some: list[tuple[str, str]] = some) -> None:
-                pipe = client.pipeline()
-                for id, queue in some:
-                    pipe.deadletter(id, options.dead_letter or f"{queue}.dead", reason=reason)
-                pipe.execute()
-
-            node.ask(bury)
-
-
 def read(options: SourceOptions, part: Part) -> Iterator[LeaseColumns]:
-    """The replies that a part's jobs come in, for a task. SourceError when jobs are gone and
-    failOnDataLoss says so, or the node stays away."""
+    """The replies that a part's jobs come in, for a task.
+
+    Jobs that were given back, expired or are dead letters are left out. SourceError when others
+    had some and failOnDataLoss says so, or the node stays away.
+    """
     node = Node(options.broker, part.address, options.retry_timeout_ms)
     lease = part.lease(options.group)
+    has_gone = False
     try:
         for page in pages(options, node, part):
-            if page.gone and options.fail_on_loss:
-                raise SourceError(
-                    f"{page.gone} jobs of {lease} are gone: the lease ended and others had them. "
-                    "failOnDataLoss=false goes on without them"
-                )
+            has_gone = has_gone or page.gone > 0
             yield page
+        if has_gone and options.fail_on_loss:
+            _check_gone(options, node, part)
     except (NoGroup, NoBatch) as err:
         if options.fail_on_loss:
             raise SourceError(
@@ -156,21 +111,17 @@ def read(options: SourceOptions, part: Part) -> Iterator[LeaseColumns]:
         node.close()
 
 
-def pages(options: SourceOptions, node: Node, part: Part) -> Iterator[LeaseColumns]:
-    """The replies, as the node gives them."""
-    position = 0
-    while True:
-
-        def fetch(client: Client, start: int = position) -> LeaseColumns:
-            return client.lease_columns(
-                *(options.group, part.epoch, part.seq, part.part),
-                start=start,
-                count=options.fetch_size,
-                max_bytes=FETCH_BYTES,
-            )
-
-        page = node.ask(fetch)
-        yield page
-        position = page.next
-        if position >= page.total:
-            return
+def _check_gone(options: SourceOptions, node: Node, part: Part) -> None:
+    """SourceError when others had jobs of the part."""
+    gone = node.ask(lambda c: c.lease_gone(options.group, part.epoch, part.seq, part.part))
+    if not gone.lost:
+        return
+    ways = (
+        (gone.elsewhere, "handed out to others after the lease had ended"),
+        (gone.ended, "acknowledged or deleted by their ids"),
+    )
+    raise SourceError(
+        f"{gone.lost} jobs of {part.lease(options.group)} are gone: "
+        + ", ".join(f"{count} {way}" for count, way in ways if count)
+        + ". failOnDataLoss=false goes on without them"
+    )

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from tuque.client.url import Address
 from tuque.spark import leases_parts, source_ids, source_peek
 from tuque.spark.leases import Leases
+from tuque.spark.leases_pages import Part
 from tuque.spark.source_columns import as_text, of_jobs, of_lease
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 class LeasePart(InputPartition):
     """One part of a leased batch."""
 
-    part: leases_parts.Part
+    part: Part
 
 
 @dataclass

@@ -172,6 +172,9 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "OPEN group owner queue [queue ...] | "
         "NEXT group epoch seq COUNT n [BYTES b] [PARTS p] TTL ms | "
         "FETCH group epoch seq part [FROM i] [COUNT k] [BYTES b] [COLUMNS] | "
+        "GONE group epoch seq part | BEGIN group epoch seq | "
+        "SPLIT group epoch seq keep [BEGUN times] | "
+        "DEFER group epoch seq [COUNT n] [BYTES b] | "
         "COMMIT group epoch seq | TOUCH group epoch [TTL ms] | "
         "NACK group epoch seq id [id ...] | RELEASE group epoch | INFO group | LIST",
         "Take jobs in numbered batches that can be read again, until they are committed.",

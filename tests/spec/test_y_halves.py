@@ -1,0 +1,183 @@
+"""SPEC Y3.8, Y11: how jobs left a batch, and how the job is found that batches fail on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from lease_by_hand import Lessee, word
+from node_by_hand import Box
+
+BEGUN = ("times", "jobs", "half", "proof")
+
+
+def gone(g: Lessee, seq: int = 1, part: int = 0) -> dict[str, int]:
+    """The ways that were taken."""
+    flat = g("GONE", seq, part)
+    assert isinstance(flat, list), flat
+    return {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2) if flat[i + 1]}
+
+
+def begin(g: Lessee, seq: int) -> dict[str, int]:
+    reply = g("BEGIN", seq)
+    assert isinstance(reply, list), reply
+    return dict(zip(BEGUN, reply, strict=True))
+
+
+def batches(g: Lessee) -> list[int]:
+    found: list[Any] = g.info()["batches"]
+    return [batch[0] for batch in found]
+
+
+def test_how_jobs_left(box: Box) -> None:
+    """Y3.8 `LEASE GONE group epoch seq part` tells how many jobs of a part are no longer the
+    batch's, by how they left it: `nacked` (Y5.2), `expired`, `dead` (DEADLETTER), `ended` (acked
+    or deleted by id), `elsewhere` (handed out to others after the lease ended, or not known).
+    """
+    ids = [box.add(TTL=60 if number < 5 else 2) for number in range(6)]
+    g = Lessee(box)
+    assert g.next(1, ttl=86_400_000) == 6
+    assert gone(g) == {}
+    g("NACK", 1, ids[0])
+    box.run("DEADLETTER", ids[1], "q.dead")
+    box.run("ACKJOB", ids[2])
+    box.run("DELJOB", ids[3])
+    box.pass_ms(2500)
+    assert gone(g) == {"nacked": 1, "dead": 1, "ended": 2, "expired": 1}
+    assert g.ids(1) == [ids[4]]
+    assert word(g("GONE", 2, 0)) == word(g("GONE", 1, 1)) == "NOBATCH"
+
+
+def test_how_jobs_left_an_expired_batch(box: Box) -> None:
+    """Y3.8 An expired batch is leased anew first (Y7.6)."""
+    early = box.add(TTL=3)
+    first, second = box.add(), box.add()
+    g = Lessee(box)
+    g.next(1, ttl=2000)
+    g("NACK", 1, first)
+    box.pass_ms(2001)
+    assert g.info()["batches"][0][4] == 1
+    box.pass_ms(1500)
+    assert box.state(early) == "gone"
+    got = box.run("GETJOB", "NOHANG", "COUNT", 2, "FROM", "q")
+    assert isinstance(got, list) and len(got) == 2
+    assert gone(g) == {"nacked": 1, "expired": 1, "elsewhere": 1}
+    assert g.info()["batches"][0][4] == 0
+    assert second not in g.ids(1)
+
+
+def test_work_begins(box: Box) -> None:
+    """Y11.1 BEGIN counts how often work on the batch began. The reply: that number, jobs that the
+    batch still has, after how many positions the first half of them has come (0 when there are no
+    two), and proof (Y11.2).
+    """
+    ids = [box.add() for _ in range(5)]
+    g = Lessee(box)
+    g.next(1)
+    assert begin(g, 1) == {"times": 1, "jobs": 5, "half": 2, "proof": 0}
+    g.ids(1)
+    g("NACK", 1, ids[0])
+    assert begin(g, 1) == {"times": 2, "jobs": 4, "half": 3, "proof": 0}
+    for id in ids[1:4]:
+        g("NACK", 1, id)
+    assert begin(g, 1) == {"times": 3, "jobs": 1, "half": 0, "proof": 0}
+    assert word(g("BEGIN", 2)) == "NOBATCH"
+
+
+def test_proof(box: Box) -> None:
+    """Y11.2 Proof is 0, or 1 when a COMMIT acked jobs since the batch was begun for the first time,
+    or 2 when one did so before the batch was begun the last time: then it failed though other
+    batches could be worked on.
+    """
+    for _ in range(3):
+        box.add()
+    g = Lessee(box)
+    g.next(1)
+    begin(g, 1)
+    g("SPLIT", 1, 2)
+    begin(g, 1)
+    assert g("COMMIT", 1) == 2
+    assert begin(g, 2)["proof"] == 1
+    assert begin(g, 2)["proof"] == 2
+
+
+def test_a_batch_is_split(box: Box) -> None:
+    """Y11.3 SPLIT leaves the batch its first keep positions. The others become the newest batch,
+    under the number after the last one; it counts as begun so many times, and its first time is
+    that of the batch. The reply is the number of positions that the batch has. A batch that has no
+    more than keep: nothing changes.
+    """
+    ids = [box.add() for _ in range(5)]
+    g = Lessee(box)
+    g.next(1)
+    for _ in range(2):  # the second time its answer was lost
+        assert g("SPLIT", 1, 2, "BEGUN", 7) == 2
+    assert (g.ids(1), g.ids(2)) == (ids[:2], ids[2:])
+    assert begin(g, 2) == {"times": 8, "jobs": 3, "half": 1, "proof": 0}
+    assert g.next(2) == 3, "NEXT finds it"
+    assert [box.job(id).delivered_count for id in ids] == [1] * 5
+    assert g("COMMIT", 1) == 2
+    assert [box.state(id) for id in ids] == ["gone", "gone", "active", "active", "active"]
+    for words in ((0,), ("x",), (1, "BEGUN"), (1, "OFTEN", 3)):
+        assert word(g("SPLIT", 2, *words)) == "ERR"
+
+
+def test_halves_have_an_end(box: Box) -> None:
+    """Y11.3 A group with 48 batches is not split further."""
+    for _ in range(60):
+        box.add()
+    g = Lessee(box)
+    g.next(1, count=60)
+    for _ in range(47):
+        assert g("SPLIT", g.info()["last-seq"], 1) == 1
+    assert word(g("SPLIT", 48, 1)) == "ERR"
+    assert len(g.ids(48)) == 13
+
+
+def test_others_go_first(box: Box) -> None:
+    """Y11.4 DEFER puts others before the jobs of the batch. With n above 0 and fewer than 16
+    batches, up to n jobs are taken as in Y2.1 under its number, and what it had becomes the newest
+    batch.
+    """
+    old = [box.add() for _ in range(2)]
+    g = Lessee(box)
+    g.next(1)
+    begin(g, 1)
+    fresh = [box.add() for _ in range(3)]
+    assert g("DEFER", 1, "COUNT", 2) == 2
+    assert (g.ids(1), g.ids(2)) == (fresh[:2], old)
+    assert begin(g, 2)["times"] == 2, "what it had keeps its count"
+    assert [box.job(id).delivered_count for id in old] == [1, 1]
+    assert word(g("DEFER", 3)) == "NOBATCH"
+
+
+def test_batches_change_places(box: Box) -> None:
+    """Y11.4 If there are none, each later batch goes one number down, and what the batch had gets
+    the last of these numbers. The reply is the number of positions that the batch has then.
+    """
+    ids = [box.add() for _ in range(4)]
+    g = Lessee(box)
+    g.next(1)
+    assert g("DEFER", 1, "COUNT", 5) == 4, "there is nothing to put before it"
+    g("SPLIT", 1, 1)
+    g("SPLIT", 2, 1)
+    assert g("DEFER", 1, "COUNT", 5) == 1
+    assert [g.ids(seq) for seq in (1, 2, 3)] == [[ids[1]], ids[2:], [ids[0]]]
+    assert g("COMMIT", 1) == 1
+    assert batches(g) == [2, 3]
+
+
+@pytest.mark.parametrize("verb", ["BEGIN", "SPLIT", "DEFER"])
+def test_an_expired_batch_is_leased_anew(box: Box, verb: str) -> None:
+    """Y11.5 An expired batch is leased anew first (Y7.6). Jobs that move to another number are not
+    delivered again.
+    """
+    ids = [box.add() for _ in range(2)]
+    g = Lessee(box)
+    g.next(1, ttl=2000)
+    box.pass_ms(2001)
+    assert [box.state(id) for id in ids] == ["queued", "queued"]
+    g(verb, 1, *([1] if verb == "SPLIT" else []))
+    assert [box.job(id).delivered_count for id in ids] == [2, 2]
+    assert [box.state(id) for id in ids] == ["active", "active"]
+    box.n.leases.check()
