@@ -181,11 +181,44 @@ def test_a_missing_file_says_so() -> None:
         load("/nonexistent/t.toml")
 
 
+LONG = "a password of 24 bytes.."
+
+
 def test_without_a_password_only_loopback() -> None:
     assert listen_addresses(load()) == ["127.0.0.1", "::1"]
-    assert listen_addresses(load(None, {}, {"requirepass": "x"})) == ["0.0.0.0", "::"]
+    assert listen_addresses(load(None, {}, {"requirepass": LONG})) == ["0.0.0.0", "::"]
     assert listen_addresses(load(None, {}, {"protected-mode": "no"})) == ["0.0.0.0", "::"]
-    assert listen_addresses(load(None, {}, {"bind": "*", "requirepass": "x"})) == ["0.0.0.0", "::"]
+    assert listen_addresses(load(None, {}, {"bind": "*", "requirepass": LONG})) == ["0.0.0.0", "::"]
+
+
+def test_a_short_password_opens_nothing() -> None:
+    """C1.4: a password of fewer than 16 bytes does not open the node to other machines either"""
+    short = load(None, {}, {"requirepass": "x" * 15})
+    assert listen_addresses(short) == ["127.0.0.1", "::1"]
+    assert "requirepass is short, listening on loopback only" in short.warnings[0]
+    assert load(None, {}, {"requirepass": "x" * 16}).warnings == []
+    assert load(None, {}, {"requirepass": "x", "bind": "127.0.0.1"}).warnings == []
+    with pytest.raises(ConfigError) as info:
+        load(None, {}, {"requirepass": "x", "bind": "127.0.0.1 0.0.0.0"})
+    assert str(info.value) == (
+        "requirepass: '********' is not allowed (from command line); allowed: at least 16 bytes "
+        "where other machines can connect; make one with `openssl rand -base64 24`, or bind "
+        "loopback addresses only, or set protected-mode no"
+    )
+    load(None, {}, {"requirepass": "x", "bind": "0.0.0.0", "protected-mode": "no"})
+
+
+def test_config_set_takes_no_short_password_on_an_open_node() -> None:
+    """C1.4: CONFIG SET refuses it on a node that is open"""
+    cfg = load(None, {}, {"bind": "0.0.0.0", "requirepass": LONG})
+    with pytest.raises(ConfigError) as info:
+        config_set(cfg, "requirepass", "short")
+    assert info.value.reply.startswith("ERR CONFIG SET requirepass: at least 16 bytes where")
+    assert "short" not in info.value.reply
+    assert cfg.requirepass == LONG
+    closed = load()
+    config_set(closed, "requirepass", "short")
+    assert closed.requirepass == "short"
 
 
 def test_config_get_has_disques_order_then_ours() -> None:
@@ -236,10 +269,10 @@ def test_config_set_refuses_and_changes_nothing(name: str, value: str, reply: st
 
 def test_config_set_cannot_open_the_node_to_all() -> None:
     for bind in ("0.0.0.0", ""):  # empty: all, because a password was set
-        cfg = load(None, {}, {"bind": bind, "requirepass": "x"})
+        cfg = load(None, {}, {"bind": bind, "requirepass": LONG})
         with pytest.raises(ConfigError):
             config_set(cfg, "requirepass", "")
-        assert cfg.requirepass == "x"
+        assert cfg.requirepass == LONG
     cfg = load()
     config_set(cfg, "requirepass", "x")
     config_set(cfg, "requirepass", "")

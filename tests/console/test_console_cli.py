@@ -36,8 +36,16 @@ def test_a_terminal_sees_types_and_info_as_text(tuque: Run, port: int) -> None:
 
 def test_the_last_argument_from_standard_input(tuque: Run, port: int) -> None:
     body = b"\x00\r\n binary"
-    tuque("cli", "-p", port, "-x", "PING", stdin=body)
-    assert tuque("cli", "-p", port, "-x", "PING", stdin=body).stdout == body + b"\n"
+    assert tuque("cli", "-p", port, "--raw", "-x", "PING", stdin=body).stdout == body + b"\n"
+
+
+def test_a_pipe_gets_no_bytes_that_a_terminal_obeys(tuque: Run, port: int) -> None:
+    body = b"\x1b]0;owned\x07\x1b[2J caf\xc3\xa9"
+    shown = b"\\x1b]0;owned\\x07\\x1b[2J caf\xc3\xa9\n"
+    assert tuque("cli", "-p", port, "-x", "PING", stdin=body).stdout == shown
+    assert tuque("cli", "-p", port, "--raw", "-x", "PING", stdin=body).stdout == body + b"\n"
+    wrong = tuque("cli", "-p", port, "-x", "CLUSTER", stdin=b"\x1b[2J")
+    assert b"\x1b" not in wrong.stdout + wrong.stderr
 
 
 def test_repeat(tuque: Run, port: int) -> None:

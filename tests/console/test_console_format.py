@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.console.format import answers_plain_text, as_json, csv, for_terminal, quote, raw
+from tuque.console.format import (
+    answers_plain_text,
+    as_json,
+    clean,
+    csv,
+    for_terminal,
+    plain,
+    quote,
+    raw,
+)
 from tuque.console.link import ErrorReply, Link, LinkError, Reply, Status, Target, encode
 from tuque.wire.resp import split_inline
 
@@ -50,6 +59,27 @@ def test_nested_replies_are_numbered() -> None:
 
 def test_raw_arrays_take_the_delimiter() -> None:
     assert raw(NESTED, b"|") == b"q|D-1|body|7|||OK"
+    assert plain(NESTED, b"|") == b"q|D-1|body|7|||OK"
+
+
+EVIL = b"\x1b]0;title\x07\x1b[2J\xc2\x9b31m\xe2\x80\xae\r\xff\x00ok\t\xc3\xa9\n"
+
+
+def test_a_pipe_gets_nothing_that_a_terminal_obeys() -> None:
+    shown = "\\x1b]0;title\\x07\\x1b[2J\\x9b31m\\u202e\\r\\xff\\x00ok\té\n"
+    assert clean(EVIL).decode() == shown
+    assert plain([EVIL, {EVIL: EVIL}], b"\0").decode() == "\0".join([shown] * 3)
+    assert plain(b"# Server\r\nport:1\r\n") == b"# Server\nport:1\n"
+    assert raw(EVIL) == EVIL
+
+
+@given(st.binary())
+def test_no_mode_but_raw_lets_control_bytes_out(data: bytes) -> None:
+    replies: list[Reply] = [data, [data], {data: data}]
+    replies += [ErrorReply(data.decode("latin-1")), Status(data.decode("latin-1"))]
+    for reply in replies:
+        for text in (plain(reply).decode(), for_terminal(reply), csv(reply), as_json(reply)):
+            assert text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def test_texts_for_people_are_not_quoted() -> None:

@@ -33,6 +33,25 @@ def test_port_taken(tmp_path: Path) -> None:
     assert "choose another --port" in line
 
 
+def test_a_directory_that_everybody_can_write(tmp_path: Path) -> None:
+    """C1.5: the start is refused when `dir` can be written by everybody on this machine"""
+    there = tmp_path / "open"
+    there.mkdir()
+    there.chmod(0o777)
+    status, text = run_server(there, "--port", 0)
+    assert status == 1
+    assert f"`chmod o-w {there}`" in last_line(text)
+
+
+def test_files_of_a_server_are_its_own(make_server: MakeServer) -> None:
+    """C1.6: Files that the server makes can be read by its own user only"""
+    server = make_server("--appendonly", "yes", "--events", "yes")
+    server.wire().add("q")
+    for path in server.directory.rglob("*"):
+        if path.name != "server.log":  # the test's own
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
 def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
     there = tmp_path / "file"
     there.write_text("x")

@@ -41,7 +41,7 @@ def test_protected_mode() -> None:
     """
     with pytest.raises(ConfigError, match="requirepass"):
         load(None, {}, {"bind": "0.0.0.0"})
-    load(None, {}, {"bind": "0.0.0.0", "requirepass": "x"})
+    load(None, {}, {"bind": "0.0.0.0", "requirepass": "x" * 16})
     load(None, {}, {"bind": "0.0.0.0", "protected_mode": "no"})
 
 

@@ -25,11 +25,11 @@ MODES: Final = ("auto", "tty", "raw", "csv", "json")
 
 
 class Output:
-    """Writes replies in one mode; auto is tty for terminals and raw for pipes."""
+    """Writes replies in one mode; auto is tty for terminals, and text that is safe for pipes."""
 
     def __init__(self, mode: str, delimiter: bytes = b"\n") -> None:
         if mode == "auto":
-            mode = "tty" if sys.stdout.isatty() or "FAKETTY" in os.environ else "raw"
+            mode = "tty" if sys.stdout.isatty() or "FAKETTY" in os.environ else "text"
         self.mode = mode
         self.delimiter = delimiter
 
@@ -39,7 +39,7 @@ class Output:
         sys.stdout.buffer.write(self.render(reply, words) + b"\n")
         sys.stdout.buffer.flush()
         if isinstance(reply, ErrorReply) and (help_line := advice(reply, words)):
-            click.echo(f"hint: {help_line}", err=True)
+            click.echo(f"hint: {show.printable(help_line)}", err=True)
 
     def render(self, reply: Reply, words: list[bytes]) -> bytes:
         if self.mode == "csv":
@@ -48,8 +48,11 @@ class Output:
             return show.as_json(reply).encode()
         if self.mode == "tty" and not (isinstance(reply, bytes) and show.answers_plain_text(words)):
             return show.for_terminal(reply).encode()
-        data = show.raw(reply, self.delimiter)
-        return data.rstrip(b"\r\n") if self.mode == "tty" else data
+        if self.mode == "tty":
+            return show.plain(reply).rstrip(b"\r\n")
+        if self.mode == "text":
+            return show.plain(reply, self.delimiter)
+        return show.raw(reply, self.delimiter)
 
 
 def target_of(host: str, port: int, unixsocket: str, password: str, user: str, url: str) -> Target:
@@ -98,7 +101,7 @@ def run_words(link: Link, output: Output, words: list[bytes]) -> bool:
         if is_shutdown(words) and err.sent:
             return True
         sent = "; the command may have been done" if err.sent else ""
-        click.echo(f"{err}{sent}", err=True)
+        click.echo(show.printable(f"{err}{sent}"), err=True)
         return False
     return not isinstance(reply, ErrorReply)
 
@@ -132,8 +135,10 @@ def run_times(
 @click.option("-r", "--repeat", default=1, help="Do the command n times; -1 = for ever.")
 @click.option("-i", "--interval", default=0.0, help="Seconds between repeats.")
 @click.option("-x", "stdin_last", is_flag=True, help="The last argument is standard input.")
-@click.option("-d", "delimiter", default="\\n", help="Between array elements with --raw.")
-@click.option("--raw", "mode", flag_value="raw", help="Bytes as they are (default in pipes).")
+@click.option("-d", "delimiter", default="\\n", help="Between array elements without types.")
+@click.option(
+    "--raw", "mode", flag_value="raw", help="Bytes as they are, also those that a terminal obeys."
+)
 @click.option("--no-raw", "mode", flag_value="tty", help="With types (default on terminals).")
 @click.option("--csv", "mode", flag_value="csv", help="Comma separated values.")
 @click.option("--json", "mode", flag_value="json", help="One line of JSON per reply.")

@@ -1,4 +1,4 @@
-"""Replies as text: for a terminal, raw for pipes, CSV and JSON.
+"""Replies as text: for a terminal, for pipes, raw, CSV and JSON.
 
 Decides how a reply looks. It must not know where the reply came from.
 """
@@ -53,7 +53,7 @@ def for_terminal(reply: Reply, indent: str = "") -> str:
     if reply is None:
         return "(nil)"
     if isinstance(reply, ErrorReply):
-        return f"(error) {reply}"
+        return f"(error) {printable(str(reply))}"
     if isinstance(reply, bool):
         return "(true)" if reply else "(false)"
     if isinstance(reply, int):
@@ -64,7 +64,7 @@ def for_terminal(reply: Reply, indent: str = "") -> str:
         return quote(reply)
     if isinstance(reply, (list, dict)):
         return _numbered(reply, indent)
-    return str(reply)
+    return printable(str(reply))
 
 
 def _numbered(reply: list[Reply] | dict[bytes, Reply], indent: str) -> str:
@@ -81,6 +81,28 @@ def _numbered(reply: list[Reply] | dict[bytes, Reply], indent: str) -> str:
     for number, body in enumerate(bodies, 1):
         lines.append(f"{indent if number > 1 else ''}{number:>{width}}{mark} {body}")
     return "\n".join(lines)
+
+
+def clean(data: bytes) -> bytes:
+    """Text as it is but for what a terminal would obey: that, and what is no UTF-8, as `\\xHH`.
+
+    Line ends and tabs stay.
+    """
+    if data.isascii() and data.replace(b"\n", b"").replace(b"\t", b"").decode().isprintable():
+        return data
+    text = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+    return "".join([one if one in "\n\t" else printable(one) for one in text]).encode()
+
+
+def plain(reply: Reply, delimiter: bytes = b"\n") -> bytes:
+    """As `raw`, but clean: for pipes, whose other end may be a terminal after all."""
+    if isinstance(reply, list):
+        return delimiter.join([plain(one, delimiter) for one in reply])
+    if isinstance(reply, dict):
+        return delimiter.join(
+            [part for key, one in reply.items() for part in (clean(key), plain(one, delimiter))]
+        )
+    return clean(raw(reply))
 
 
 def raw(reply: Reply, delimiter: bytes = b"\n") -> bytes:
@@ -118,8 +140,17 @@ def csv(reply: Reply) -> str:
 
 
 def as_json(reply: Reply) -> str:
-    """Give one line of JSON; bytes that are not UTF-8 keep their `\\xNN`, errors are objects."""
-    return json.dumps(_plain(reply), ensure_ascii=False)
+    """Give one line of JSON; bytes that are not UTF-8 keep their `\\xNN`, errors are objects.
+
+    A terminal obeys nothing in it: what is not printable stands as `\\uNNNN`.
+    """
+    return json_line(_plain(reply))
+
+
+def json_line(value: Any) -> str:
+    """The value as one line of JSON that a terminal may show."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join([one if one.isprintable() else json.dumps(one)[1:-1] for one in text])
 
 
 def _plain(reply: Reply) -> Any:

@@ -5,14 +5,13 @@ Decides what a line holds; the figures are those of the tube's home (TUBE LIST, 
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 import click
 
 from tuque.console.cluster_cmd import node_asked, node_options
 from tuque.console.cluster_view import ask, known_nodes
-from tuque.console.format import printable
+from tuque.console.format import json_line, printable
 from tuque.console.link import Link, Reply
 from tuque.console.tube_homes import (
     Nodes,
@@ -55,7 +54,7 @@ def tubes(
     with node_asked(host, port, url, password) as link:
         rows = rows_of(link)
     if as_json:
-        click.echo(json.dumps(rows, ensure_ascii=False))
+        click.echo(json_line(rows))
     elif rows:
         click.echo(table(rows))
     else:
@@ -94,7 +93,7 @@ def home(
                 move(link, name, node)
             told = shown(link, name)
             said = f"the home of {name} is {node}" if node else shown_home(told)
-    click.echo(json.dumps(as_fields(told), ensure_ascii=False) if as_json else said)
+    click.echo(json_line(as_fields(told)) if as_json else said)
 
 
 def shown(link: Link, name: str) -> dict[str, Reply]:

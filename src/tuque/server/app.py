@@ -25,6 +25,7 @@ from tuque.server.listen import ListenError, open_listeners, raise_file_limit
 from tuque.server.options import Config, ConfigError
 from tuque.server.pump import Pump
 from tuque.server.registry import register
+from tuque.server.safety import check_places, close_to_others, readable_secrets
 from tuque.server.state import Server, apply_settings, log
 from tuque.server.tube_plugins import load_plugins
 from tuque.store.journal import JournalError
@@ -46,8 +47,12 @@ class StartError(Exception):
 def run(cfg: Config) -> int:
     """Run a server until it is told to stop; the exit status."""
     try:
+        os.umask(0o077)
         check_dir(cfg)
+        check_places(cfg)
         open_log(cfg)
+        for line in readable_secrets(cfg):
+            log.warning("%s", line)
         raise_file_limit(cfg)
         identity = open_identity(cfg)
         pump = build(cfg, identity)
@@ -81,7 +86,13 @@ def open_log(cfg: Config) -> None:
     """Send the log to `logfile`, or to standard output."""
     handler: logging.Handler = logging.StreamHandler(sys.stdout)
     if cfg.logfile:
-        handler = logging.FileHandler(in_dir(cfg, cfg.logfile))
+        path = in_dir(cfg, cfg.logfile)
+        try:
+            handler = logging.FileHandler(path)
+            close_to_others(path)
+        except OSError as error:
+            allowed = f"a file this user can write ({error.strerror})"
+            raise ConfigError("logfile", path, allowed) from None
     form = f"{os.getpid()}:P %(asctime)s.%(msecs)03d %(levelname).1s %(message)s"
     handler.setFormatter(logging.Formatter(form, datefmt="%d %b %H:%M:%S"))
     root = logging.getLogger("tuque")
@@ -92,7 +103,6 @@ def open_log(cfg: Config) -> None:
 
 def build(cfg: Config, identity: Identity) -> Pump:
     """Make the server: node, listeners, journal, event stream."""
-    os.umask(0o077)
     offset_ms = int(time.time() * 1000) - steady_ms()
     now_ms = steady_ms() + offset_ms
     node = Node(identity.node_id, os.urandom(20), now_ms)

@@ -48,6 +48,11 @@ ENV_OF_OTHERS = frozenset(
 )
 LOOPBACK = ("127.0.0.1", "::1")
 CLOSED = "with no requirepass only loopback addresses; set requirepass, or protected-mode no"
+PASSWORD_BYTES = 16  # at least, where other machines can try them
+WEAK = (
+    f"at least {PASSWORD_BYTES} bytes where other machines can connect; make one with "
+    "`openssl rand -base64 24`, or bind loopback addresses only, or set protected-mode no"
+)
 NO_SECRET = (
     "without a cluster-secret only loopback addresses; "
     "set cluster-secret or cluster-secret-file, the same on all nodes"
@@ -188,11 +193,21 @@ def _check(cfg: Config) -> None:
     cfg.is_open = not all(map(is_loopback, listen_addresses(cfg)))
     if cfg.is_open and cfg.protected_mode and not cfg.requirepass:
         raise ConfigError("bind", " ".join(cfg.bind), CLOSED, where=f"from {cfg.origin['bind']}")
+    if cfg.is_open and cfg.protected_mode and is_weak(cfg.requirepass):
+        where = f"from {cfg.origin['requirepass']}"
+        raise ConfigError("requirepass", MASK, WEAK, where=where)
     check_bus(cfg)
+    if cfg.protected_mode and not cfg.bind and is_weak(cfg.requirepass):
+        cfg.warnings.append(f"requirepass is short, listening on loopback only: {WEAK}")
     if cfg.config_syntax == "disque" and not cfg.bind and not cfg.requirepass:
         cfg.warnings.append(
             "no bind and no requirepass: listening on loopback only (Disque listens on all)"
         )
+
+
+def is_weak(password: str) -> bool:
+    """[C1] Whether a password is shorter than one that strangers may try (C1.4)."""
+    return 0 < len(password.encode("utf-8", "surrogateescape")) < PASSWORD_BYTES
 
 
 def check_bus(cfg: Config) -> None:
@@ -237,7 +252,8 @@ def is_loopback(address: str) -> bool:
 def listen_addresses(cfg: Config) -> list[str]:
     """Return the addresses to listen on; the first must work, `::` and `::1` may be missing."""
     if not cfg.bind:
-        return ["0.0.0.0", "::"] if cfg.requirepass or not cfg.protected_mode else list(LOOPBACK)
+        is_closed = cfg.protected_mode and (not cfg.requirepass or is_weak(cfg.requirepass))
+        return list(LOOPBACK) if is_closed else ["0.0.0.0", "::"]
     return _expanded(cfg.bind)
 
 
@@ -285,6 +301,8 @@ def config_set(cfg: Config, name: str, value: str) -> None:
         raise ConfigError(opt.name, value, opt.kind.allowed) from None
     if opt.field == "requirepass" and not parsed and cfg.is_open and cfg.protected_mode:
         raise ConfigError(opt.name, value, CLOSED)
+    if opt.field == "requirepass" and cfg.is_open and cfg.protected_mode and is_weak(parsed):
+        raise ConfigError(opt.name, MASK, WEAK, "weak")
     setattr(cfg, opt.field, parsed)
     cfg.origin[opt.field] = "CONFIG SET"
 

@@ -401,7 +401,7 @@ class Config(msgspec.Struct, kw_only=True):
 class ConfigError(ValueError):
     """A value that cannot be used, in one line: key, value, where it stands, what is allowed.
 
-    `reason` is `bad`, `unknown` or `immutable`.
+    `reason` is `bad`, `weak`, `unknown` or `immutable`.
     """
 
     def __init__(
@@ -427,6 +427,8 @@ class ConfigError(ValueError):
         """Disque's error line for CONFIG SET, without the leading `-`."""
         if self.reason == "bad":
             return f"ERR Invalid argument '{self.value}' for CONFIG SET '{self.name}'"
+        if self.reason == "weak":
+            return f"ERR CONFIG SET {self.name}: {self.allowed}"
         return f"ERR Unsupported CONFIG parameter: {self.name}"
 
 
