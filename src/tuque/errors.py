@@ -16,15 +16,19 @@ from __future__ import annotations
 
 import builtins
 
+MAY_BE_DONE = "no answer came: it may have been done"
+
 
 class Error(Exception):
     """Root of all errors of Tuque.
 
     `node` is "host:port" of the node concerned ("" when there is none), `job_id` the job of a call
     about one job, `retryable` says that sending the call again is safe and may succeed.
+    `may_be_done` says that a call that changes something was sent and not answered.
     """
 
     retryable: bool = False
+    may_be_done: bool = False
     node: str = ""
     job_id: str | None = None
 
@@ -47,7 +51,7 @@ class Error(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        return self.message
+        return f"{self.message} ({MAY_BE_DONE})" if self.may_be_done else self.message
 
 
 class ConnectionError(Error, builtins.ConnectionError):

@@ -42,7 +42,7 @@ DUMMY: list[Any] = [
 ]  # fmt: skip
 STAT = [
     b"name", b"q", b"len", 3, b"age", 10, b"idle", 1, b"blocked", 2, b"import-from", [b"n2"],
-    b"import-rate", 0, b"jobs-in", 9, b"jobs-out", 6, b"pause", b"none",
+    b"import-rate", 0, b"jobs-in", 9, b"jobs-out", 6, b"pause", b"none", b"oldest", 7,
 ]  # fmt: skip
 
 TABLE: list[tuple[Call[Any], str, Any, Any]] = [
@@ -114,6 +114,7 @@ TABLE: list[tuple[Call[Any], str, Any, Any]] = [
             "jobs-in": 9,
             "jobs-out": 6,
             "pause": "none",
+            "oldest": 7,
             "type": "",
         },
     ),

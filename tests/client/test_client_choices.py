@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque import Retry
+from tuque import Job, Retry
+from tuque.client import calls
 from tuque.client.api import Hello, NodeInfo
 from tuque.client.nodes import REST_S, Route
 from tuque.client.pool import Slots
@@ -195,3 +197,14 @@ def test_a_client_told_to_knows_its_own_nodes_only() -> None:
         assert len(set(route.order(0.0)) - {A}) == others
     assert not parse("tuque://a:1/?discover=no").discover
     assert not settings("tuque://a:1", discover=False).discover
+
+
+def test_the_form_of_an_id_for_urls() -> None:
+    plain = "D-5a02d844-AOq+vjzc3Ib9fRc/bwXWVmDZ-05a1"
+    url = "D_5a02d844_AOq-vjzc3Ib9fRc_bwXWVmDZ_05a1"
+    assert Job("q", plain, b"").url_id == url
+    assert quote(url, safe="") == url
+    for form in (url, url.encode(), plain, Job("q", plain, b"")):
+        assert calls.ackjob(form).args == ("ACKJOB", plain.encode())
+    assert calls.show(url).job_id == plain
+    assert calls.show("D_no id").args == ("SHOW", b"D_no id")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import time
@@ -10,6 +11,9 @@ from collections.abc import Callable
 import pytest
 from raw_resp import Wire, encode, wait_for
 from real_server import RealServer
+
+from tuque import Client, aio
+from tuque.errors import ReplyError
 
 MakeServer = Callable[..., RealServer]
 MB = 1 << 20
@@ -49,16 +53,48 @@ def test_a_body_over_the_limit(make_server: MakeServer) -> None:
     assert server.wire()("QLEN", "q") == 1
 
 
+def test_a_client_that_is_sending_a_body_over_the_limit_reads_why(make_server: MakeServer) -> None:
+    """C2.10 So a client that is sending a body over the limit reads the error."""
+    server = make_server("--set", "max-body-bytes=1mb")
+    why = "20971520 is over max-body-bytes .1048576.; send less, or raise it with CONFIG SET"
+    body = b"x" * (20 * MB)
+    with Client(f"tuque://127.0.0.1:{server.port}") as client:
+        with pytest.raises(ReplyError, match=why):
+            client.addjob("q", body)
+        assert client.addjob("q", b"x" * MB)  # over a new connection
+
+    async def over_aio() -> None:
+        async with aio.Client(f"tuque://127.0.0.1:{server.port}") as client:
+            with pytest.raises(ReplyError, match=why):
+                await client.addjob("q", body)
+            assert await client.qlen("q") == 1
+
+    asyncio.run(over_aio())
+    wire = server.wire()
+    wait_for(lambda: wire.info("clients")["connected_clients"] == "1")
+
+
+def test_who_stays_after_such_an_error_is_closed_in_time(make_server: MakeServer) -> None:
+    """C2.10 After an error of C2.4 the node sends no more, and throws away what the client still
+    sends, until the client closes or `command-deadline` is over.
+    """
+    server = make_server("--set", "max-body-bytes=1mb", "--set", "command-deadline=1")
+    wire = server.wire()
+    wire.raw(b"*2\r\n$2000000\r\n" + b"x" * 100_000)
+    assert wire.read_to_end().startswith(b"-ERR Protocol error: invalid bulk length: 2000000")
+    wire.raw(b"*1\r\n$4\r\nPING\r\n")  # thrown away
+    other = server.wire()
+    wait_for(lambda: other.info("clients")["connected_clients"] == "1")
+
+
 def test_a_command_over_the_limit(make_server: MakeServer) -> None:
     """Arguments that are each small enough, and too much together."""
     server = make_server("--set", "client-query-buffer-limit=2mb")
     wire = server.wire()
     before = server.rss_bytes()
-    try:
-        wire.raw(b"*1000\r\n" + encode(b"x" * 100_000)[4:] * 60)
-    except OSError:
-        pass  # it was closed while we sent
-    assert wire.read_to_end() == b""
+    wire.raw(b"*1000\r\n" + encode(b"x" * 100_000)[4:] * 60)
+    why = b"-ERR Protocol error: the command is over client-query-buffer-limit (2097152)\r\n"
+    assert wire.read_to_end() == why
     assert server.wire()("PING") == b"PONG"
     assert server.rss_bytes() < before + 30 * MB
 

@@ -67,10 +67,11 @@ def test_qstat(door: Door) -> None:
     door("GETJOB FROM q")
     door.n.now_ms += 2000
     assert door("QSTAT q") == (
-        b"*20\r\n$4\r\nname\r\n$1\r\nq\r\n$3\r\nlen\r\n:1\r\n$3\r\nage\r\n:5\r\n"
+        b"*22\r\n$4\r\nname\r\n$1\r\nq\r\n$3\r\nlen\r\n:1\r\n$3\r\nage\r\n:5\r\n"
         b"$4\r\nidle\r\n:2\r\n$7\r\nblocked\r\n:0\r\n"
         b"$11\r\nimport-from\r\n*0\r\n$11\r\nimport-rate\r\n:0\r\n"
         b"$7\r\njobs-in\r\n:2\r\n$8\r\njobs-out\r\n:1\r\n$5\r\npause\r\n$4\r\nnone\r\n"
+        b"$6\r\noldest\r\n:2\r\n"
     )
 
 
@@ -173,7 +174,7 @@ def test_types_of_queues(door: Door) -> None:
     assert door.value("QSCAN TYPE fifottl")[1] == []
     assert door("QSCAN TYPE") == b"-ERR invalid cursor or option name\r\n"
     assert door.value("QSTAT b")[-2:] == [b"type", b"utube"]
-    assert b"type" not in door.value("QSTAT q") and len(door.value("QSTAT q")) == 20
+    assert b"type" not in door.value("QSTAT q") and len(door.value("QSTAT q")) == 22
 
 
 def test_filters_of_jscan(door: Door) -> None:

@@ -290,6 +290,16 @@ def test_deadletter(box: Box) -> None:
     assert box.n.ledger.gc_acked == 1
 
 
+def test_deadletter_with_another_body(box: Box) -> None:
+    """Q10.4 With BODY the new job has these bytes as its body in place of the old one."""
+    job_id = box.add(body="bad")
+    box.get()
+    assert box.run("DEADLETTER", job_id, "dead", "BODY") == "ERR syntax error"
+    new_id = box.run("DEADLETTER", job_id, "dead", "body", "why", "REASON", "no").encode()
+    assert box.show(new_id)["body"] == b"why"
+    assert box.state(job_id) == "gone"
+
+
 def test_deadletter_event(box: Box) -> None:
     """Q10.3 The event `dead` is written for the old job, with the reason. The reply is the new id
     as a status.

@@ -59,8 +59,8 @@ def test_qlen(box: Box) -> None:
 
 
 def test_qstat(box: Box) -> None:
-    """S2.2 QSTAT: a null array for an unknown queue, else 10 names and values: name, len, age,
-    idle, blocked, import-from, import-rate, jobs-in, jobs-out, pause.
+    """S2.2 QSTAT: a null array for an unknown queue, else 11 names and values: name, len, age,
+    idle, blocked, import-from, import-rate, jobs-in, jobs-out, pause, oldest.
     """
     assert box.run("QSTAT", "q") is NULL
     box.add()
@@ -73,7 +73,47 @@ def test_qstat(box: Box) -> None:
     waiting.take()
     expected: list[object] = [b"name", b"q", b"len", 0, b"age", 8, b"idle", 0, b"blocked", 0]
     expected += [b"import-from", [], b"import-rate", 0, b"jobs-in", 2, b"jobs-out", 2]
-    assert box.run("QSTAT", "q") == [*expected, b"pause", b"none"]
+    assert box.run("QSTAT", "q") == [*expected, b"pause", b"none", b"oldest", 0]
+
+
+def test_qstat_oldest(box: Box) -> None:
+    """S2.4 oldest is the age of the oldest job that is queued here, in seconds since it was made,
+    its delay included; 0 when none is queued.
+    """
+
+    def oldest() -> object:
+        return box.run("QSTAT", "q")[-1]
+
+    first = box.add(RETRY=100)
+    box.pass_ms(7_000)
+    box.add(DELAY=5)
+    box.pass_ms(3_000)
+    assert oldest() == 10
+    box.get()  # the first one
+    assert oldest() == 0
+    box.pass_ms(5_000)
+    assert oldest() == 8
+    box.run("NACK", first)
+    assert oldest() == 15
+
+
+def test_ids_for_urls(box: Box) -> None:
+    """G6.6 Where a command takes an id it also takes its form for URLs: `_` at 1, 10 and 35 in
+    place of `-`, and between 11 and 34 `-` for `+` and `_` for `/`.
+    """
+    ids = [box.add() for _ in range(60)]
+    odd = next(id for id in ids if b"+" in id and b"/" in id)
+    word = odd.replace(b"-", b"_").replace(b"+", b"-").replace(b"/", b"_")
+    assert box.run("SHOW", word)[1] == odd
+    assert box.run("DEQUEUE", word) == 1
+    assert box.run("ENQUEUE", word) == 1
+    box.get(count=60)
+    assert box.run("WORKING", word) == box.run("WORKING", odd)
+    assert box.run("NACK", word, ids[0]) == 2
+    assert isinstance(box.run("DEADLETTER", word, "dead"), str)
+    assert box.state(odd) == "gone"
+    for bad in (word[:39], b"D_" + odd[2:], b"E" + word[1:]):
+        assert box.run("SHOW", bad) == "BADID Invalid Job ID format."
 
 
 def test_qpeek(box: Box) -> None:

@@ -283,17 +283,17 @@ class Client(AsyncScans):
             await self._move()
         tries = self._tries(asked, time.monotonic())
         while len(replies) < len(asked):
-            sent = False
+            had: Address | None = None
             at = at or self._home_of(asked)
             pool = self._pool_of(at, may_block)
             try:
                 link = await self._take(pool, tries.search_until_s, at)
-                sent = True
+                had = link.address
                 await self._converse(pool, link, asked, replies, tries.deadline_s)
                 continue
             except Error as e:
-                pause_s = self._pause_s(tries, e, sent, asked, at)
-                at = self._home_in(e)
+                pause_s = self._pause_s(tries, e, had, asked, at)
+                at = self._home_in(e) or tries.had
             await asyncio.sleep(pause_s)
             asked = self._left_of(asked, tries.deadline_s, time.monotonic())
 

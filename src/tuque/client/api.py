@@ -11,6 +11,8 @@ Arg: TypeAlias = str | bytes | int | float
 Reply: TypeAlias = Any
 """What hiredis makes of an answer: None, int, float, bool, bytes, list, dict or an exception."""
 
+ID_CHARS = 40
+
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
 PauseOption: TypeAlias = Literal["in", "out", "all", "none", "state", "bcast"]
 
@@ -23,6 +25,11 @@ class Job(msgspec.Struct, frozen=True):
     body: bytes
     nacks: int | None = None
     additional_deliveries: int | None = None
+
+    @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; taken where ids are."""
+        return url_id(self.id)
 
 
 JobId: TypeAlias = str | bytes | Job
@@ -46,6 +53,11 @@ class JobInfo(msgspec.Struct, frozen=True):
     next_requeue_within_ms: int | None
     next_awake_within_ms: int | None
     body: bytes | None
+
+    @property
+    def url_id(self) -> str:
+        """The id in a form that needs no escapes in URLs and file names; taken where ids are."""
+        return url_id(self.id)
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
@@ -91,6 +103,7 @@ QueueStat = TypedDict(
         "jobs-in": int,
         "jobs-out": int,
         "pause": str,
+        "oldest": int,  # seconds since the job that is next was made, 0 when there is none
         "type": str,  # of a tube, else empty
     },
 )
@@ -106,9 +119,25 @@ def to_text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
+def url_id(id: str) -> str:
+    """A job id in its form for URLs: `_` for the three fixed `-`, base64url between them."""
+    middle = id[11:35].replace("+", "-").replace("/", "_")
+    return f"D_{id[2:10]}_{middle}_{id[36:]}"
+
+
+def plain_id(id: str) -> str:
+    """The job id of which the text is the form for URLs; any other text as it is."""
+    if len(id) != ID_CHARS or not id.startswith("D_") or id[10] != "_" or id[35] != "_":
+        return id
+    middle = id[11:35].replace("-", "+").replace("_", "/")
+    return f"D-{id[2:10]}-{middle}-{id[36:]}"
+
+
 def id_bytes(job: JobId) -> bytes:
-    return to_bytes(job.id if isinstance(job, Job) else job)
+    return to_bytes(id_text(job))
 
 
 def id_text(job: JobId) -> str:
-    return job.id if isinstance(job, Job) else job if isinstance(job, str) else to_text(job)
+    if isinstance(job, Job):
+        return job.id
+    return plain_id(job if isinstance(job, str) else to_text(job))

@@ -38,7 +38,8 @@ SHORTEST_WAIT_MS = 1  # 0 would mean: wait for ever
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One call, ready to be packed.
 
-    `repeat`: it may be sent again although it may have been executed. `wait_s`: how long it asks
+    `repeat`: it may be sent again although it may have been executed; `pinned`: then to the same
+    node only. `wait_s`: how long it asks
     the node to hold the answer, None for ever. `wait_arg`: where in `args` that time stands, in ms,
     when the wait may be cut into slices; 0 otherwise; `waits_in_s`: it stands there in seconds.
     `fetches`: the answer is jobs handed out. `in_session`: it goes over a connection of this
@@ -49,6 +50,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     args: tuple[Arg, ...]
     parse: Callable[[Reply], T]
     repeat: bool = False
+    pinned: bool = False
     wait_s: float | None = 0.0
     wait_arg: int = 0
     waits_in_s: bool = False
@@ -106,8 +108,9 @@ def addjob(
 ) -> Call[str]:
     """Adds a job and gives its id. `delay`, `retry`, `ttl` are seconds; `retry=0` is at most once.
 
-    `timeout_ms` is how long the node may take to make the copies, 0 for ever. Never sent twice.
-    A job that came to this node with the same queue and key `dedupe` is not added again: its id.
+    `timeout_ms` is how long the node may take to make the copies, 0 for ever. A job that
+    came to this node with the same queue and key `dedupe` is not added again: its id. Without a
+    key it is never sent twice; with one it is sent again to the same node when its answer is lost.
     `dedupe_ttl` is how long the node knows the key, in seconds (a day). `pri`, less goes first, and
     the sub-queue `utube` are for tubes.
     """
@@ -120,7 +123,15 @@ def addjob(
     if utube is not None:
         args += ("UTUBE", to_bytes(utube))
     wait_s = timeout_ms / 1000 if timeout_ms > 0 else None
-    return Call(args=tuple(args), parse=to_text, wait_s=wait_s, timeout_s=timeout)
+    has_key = dedupe is not None
+    return Call(
+        args=tuple(args),
+        parse=to_text,
+        repeat=has_key,
+        pinned=has_key,
+        wait_s=wait_s,
+        timeout_s=timeout,
+    )
 
 
 def getjob(
@@ -202,12 +213,22 @@ def working(id: JobId, *, timeout: float | None = None) -> Call[int]:
 
 
 def deadletter(
-    id: JobId, queue: Text, reason: Text | None = None, *, timeout: float | None = None
+    id: JobId,
+    queue: Text,
+    reason: Text | None = None,
+    *,
+    body: Text | None = None,
+    timeout: float | None = None,
 ) -> Call[str]:
-    """Moves a body into another queue as a new job, whose id it gives; acknowledges the old job."""
+    """Moves a body into another queue as a new job, whose id it gives; acknowledges the old job.
+
+    `body` goes there in place of the old one.
+    """
     args: list[Arg] = ["DEADLETTER", id_bytes(id), to_bytes(queue)]
     if reason is not None:
         args += ("REASON", to_bytes(reason))
+    if body is not None:
+        args += ("BODY", to_bytes(body))
     return Call(args=tuple(args), parse=to_text, timeout_s=timeout, job_id=id_text(id))
 
 
@@ -424,6 +445,7 @@ def _queue_stat(reply: Reply) -> QueueStat | None:
         "jobs-in": fields["jobs-in"],
         "jobs-out": fields["jobs-out"],
         "pause": to_text(fields["pause"]),
+        "oldest": fields.get("oldest", 0),
         "type": to_text(fields.get("type", b"")),
     }
 

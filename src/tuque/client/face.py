@@ -96,6 +96,7 @@ class Face:
         return Tries(
             self.settings.retry,
             repeat=all(call.repeat for call in asked),
+            pinned=any(call.pinned for call in asked),
             deadline_s=deadline_s,
             search_s=grace_s,
             now_s=now_s,
@@ -103,14 +104,21 @@ class Face:
         )
 
     def _pause_s(
-        self, tries: Tries, error: Error, sent: bool, asked: list[Call[Any]], at: Address | None
+        self,
+        tries: Tries,
+        error: Error,
+        had: Address | None,
+        asked: list[Call[Any]],
+        at: Address | None,
     ) -> float:
         """Seconds until the next try; raises the error, with what an operator can do, if none is.
 
-        `at` is the home of a tube, where that was asked.
+        `had` is the node that the call was sent to, if any; `at` the home of a tube, where that was
+        asked.
         """
         try:
-            return tries.pause_s(error, sent=sent, now_s=time.monotonic())
+            now_s = time.monotonic()
+            return tries.pause_s(error, sent=had is not None, now_s=now_s, node=had)
         except Error as last:
             hint = homeless_hint(last, asked, at) if self._homes.is_on else ""
             if hint:
@@ -293,7 +301,10 @@ def no_node(causes: list[Error]) -> Error:
 def no_answer(error: Error, call: Call[Any]) -> Error:
     """The error of one call of a pipeline whose connection failed before its answer."""
     kind = type(error) if isinstance(error, ConnectionError) else Closed
-    return kind(str(error), node=error.node, job_id=call.job_id, retryable=call.repeat)
+    retryable = call.repeat and not call.pinned
+    found = kind(error.message, node=error.node, job_id=call.job_id, retryable=retryable)
+    found.may_be_done = not retryable
+    return found
 
 
 def connect_error(address: Address, error: OSError) -> ConnectionError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from tuque.errors import (
     Timeout,
     TubeHome,
 )
+
+if TYPE_CHECKING:
+    from tuque.client.url import Address
 
 # nothing was done, and time or another node will help
 NOT_NOW = (Leaving, Loading, MaxClients, TubeHome, NoQuorum, ReadOnly)
@@ -43,7 +47,8 @@ class Tries:
     """The tries of one call: which failures are followed by another, and when to give up.
 
     The call ends at `deadline_s`. Looking for a node ends after `search_s`, counted from the start
-    and anew from the loss of a node that had the call, also when the deadline is later.
+    and anew from the loss of a node that had the call, also when the deadline is later. `pinned`:
+    only the node that had the call may get it again.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Tries:
         retry: Retry,
         *,
         repeat: bool,
+        pinned: bool = False,
         deadline_s: float,
         search_s: float,
         now_s: float,
@@ -61,12 +67,20 @@ class Tries:
         self._search_s = search_s
         self._retry = retry
         self._repeat = repeat
+        self._pinned = pinned
+        self._counts_twice = pinned or not repeat  # done by two nodes it would be done twice
+        self._may_be_done = False
+        self.had: Address | None = None  # the node that may have done the call
         self._rng = rng
         self._count = 0
         self._at_once: set[type[Error]] = set()  # for which it was repeated without a pause
 
-    def pause_s(self, error: Error, *, sent: bool, now_s: float) -> float:
+    def pause_s(
+        self, error: Error, *, sent: bool, now_s: float, node: Address | None = None
+    ) -> float:
         """Seconds to wait before the next try; raises `error` when there must be none.
+
+        `sent`: the node had the call when it failed.
 
         Some refusals say that nothing was done and that time, or another node, will help: then any
         call is repeated, the first time that another node is named, or session needed, at once.
@@ -78,10 +92,14 @@ class Tries:
                 return 0.0
         safe = not sent or self._repeat
         if isinstance(error, ConnectionError):
-            error.retryable = safe
+            if sent and self._counts_twice:
+                self._may_be_done = True
+                self.had = node if self._pinned else None
+            error.retryable = safe and not self._may_be_done
             again = safe and not (sent and isinstance(error, Timeout))
         else:
             again = isinstance(error, NOT_NOW)
+        error.may_be_done = self._may_be_done
         attempts = self._retry.attempts
         if not again or (attempts is not None and self._count >= attempts):
             raise error

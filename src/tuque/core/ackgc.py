@@ -73,15 +73,15 @@ def on_deljob(n: Node, id: bytes) -> bool:
     return True
 
 
-def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes) -> Job:
-    """[Q10] ON COMMAND DEADLETTER: its body goes on in another queue, the job is done.
+def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | None = None) -> Job:
+    """[Q10] ON COMMAND DEADLETTER: its body, or another, goes on in another queue; it is done.
 
     The new job begins here, whatever else this node may not take: its body is here
     already. Other nodes get copies of it in the same turn as they hear of the ack.
     """
     assert job.state != ACKED and job.state != WAIT_REPL
     spec = settle(n, PLAIN)
-    dead = make_job(n, queue, job.body, spec)
+    dead = make_job(n, queue, job.body if body is None else body, spec)  # Q10.4
     begin(n, dead)
     if n.records is not None:
         n.records.add(dead)

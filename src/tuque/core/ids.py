@@ -105,6 +105,20 @@ def ttl_field(ttl_s: i64, retry_s: i64) -> i64:
     return minutes | 1 if retry_s > 0 else minutes & ~1
 
 
+def of_url(word: bytes) -> bytes:
+    """[G6.6] The id of which the word is the form for URLs; any other word as it is."""
+    if (
+        len(word) != ID_BYTES
+        or word[0] != 68
+        or word[1] != 95  # _
+        or word[10] != 95
+        or word[35] != 95
+    ):
+        return word
+    middle = word[11:35].replace(b"-", b"+").replace(b"_", b"/")
+    return b"D-%s-%s-%s" % (word[2:10], middle, word[36:40])
+
+
 def is_job_id(word: bytes) -> bool:
     """Whether the word has the form of a job id: length and the four fixed characters (G6.3)."""
     return (

@@ -75,7 +75,14 @@ def qstat(n: Node, q: Queue) -> dict[str, object]:
         "jobs-in": int(q.jobs_in),
         "jobs-out": int(q.jobs_out),
         "pause": PAUSE_NAMES[q.pause],
+        "oldest": int(oldest_s(n, q)),
     }
+
+
+def oldest_s(n: Node, q: Queue) -> i64:
+    """[S2.4] Seconds since the job that is next was made, 0 when there is none."""
+    job = q.first()
+    return 0 if job is None else max(n.now_ms - job.ctime_ns // 1_000_000, 0) // 1000
 
 
 def sources(n: Node, q: Queue) -> list[bytes]:

@@ -36,6 +36,7 @@ class Connection:
         self.is_full = False  # not read from: too much waits already
         self.is_closing = False  # close once everything is written
         self.is_closed = False
+        self.lingers = False  # closed only when the other end had the time to read why (C2.10)
         self.has_ended = False  # sends no more, and is still owed replies
 
     def is_waiting(self) -> bool:

@@ -328,16 +328,26 @@ def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
-    """DEADLETTER id queue [REASON text] (Q10.1)."""
+    """DEADLETTER id queue [REASON text] [BODY bytes] (Q10.1, Q10.4)."""
     reason = b""
-    if len(args) > 3:
-        if len(args) != 5 or args[3].upper() != b"REASON":
+    body: bytes | None = None
+    i = 3
+    while i < len(args):
+        word = args[i].upper()
+        if i + 1 == len(args):
             raise ArgError(SYNTAX)
-        reason = args[4]
-        if len(reason) > REASON_MAX:
-            raise ArgError(b"ERR REASON must be at most %d bytes" % REASON_MAX)
-    check_ids(s, args[:2], 1)
-    job = s.n.jobs.get(args[1])
+        if word == b"REASON":
+            reason = args[i + 1]
+            if len(reason) > REASON_MAX:
+                raise ArgError(b"ERR REASON must be at most %d bytes" % REASON_MAX)
+        elif word == b"BODY":
+            body = args[i + 1]
+        else:
+            raise ArgError(SYNTAX)
+        i += 2
+    words = args[:2]
+    check_ids(s, words, 1)
+    job = s.n.jobs.get(words[1])
     if job is None or job.state == WAIT_REPL:
         raise ArgError(NOJOB)
     if job.state == ACKED:
@@ -347,7 +357,7 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(TUBE_LETTERS % args[2])  # T1.6
     if q is not None and q.pause & PAUSE_IN:
         raise ArgError(PAUSED)
-    c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason).id)
+    c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason, body).id)
 
 
 def tell_wakes(s: Server) -> None:

@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.ackgc import on_ackjob, on_deljob, on_fastack
-from tuque.core.ids import is_job_id
+from tuque.core.ids import is_job_id, of_url
 from tuque.core.node import Node
 from tuque.core.requeue import on_dequeue, on_enqueue, on_nack
 from tuque.core.stray import on_unknown_ack, on_unknown_fastack
@@ -37,12 +37,14 @@ DEQUEUE: Final = 7
 def check_ids(s: Server, args: list[bytes], first: i64) -> None:
     """Every word from `first` on must look like a job id, of no task with its home elsewhere.
 
-    Else nothing is done.
+    Else nothing is done. The form for URLs becomes the plain one.
     """
     i = first
     while i < len(args):
         if not is_job_id(args[i]):
-            raise ArgError(BADID)
+            args[i] = of_url(args[i])  # G6.6
+            if not is_job_id(args[i]):
+                raise ArgError(BADID)
         i += 1
     if s.n.policy is not None:
         check_tasks(s, args, first)  # T17.3
@@ -88,7 +90,9 @@ class Ids(Chore):
         size: i64 = len(self.args)
         if self.looked < size:
             end = min(self.looked + room * LOOKS, size)
-            check_ids(self.s, self.args[self.looked : end], 0)
+            words = self.args[self.looked : end]
+            check_ids(self.s, words, 0)
+            self.args[self.looked : end] = words
             room -= (end - self.looked) // LOOKS
             n.work += (end - self.looked) // LOOKS
             self.looked = end

@@ -68,6 +68,7 @@ class IprotoDoor:
             except BrokenStream as error:
                 w.out.append(error_reply(0, E_MSGPACK, error.text))  # I2.4
                 w.is_closing = True
+                w.lingers = True
                 s.figures.broken += 1
                 break
             if request is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tuque.core.ids import is_job_id
+from tuque.core.ids import is_job_id, of_url
 from tuque.core.lease import (
     BATCH_MAX,
     check,
@@ -222,7 +222,7 @@ def defer(s: Server, c: Client, args: list[bytes]) -> None:
 
 def nack(s: Server, c: Client, args: list[bytes]) -> None:
     """[Y5] LEASE NACK group epoch seq id [id ...]."""
-    ids = args[5:]
+    ids = [of_url(id) for id in args[5:]]
     if len(ids) > NACKS_MAX:
         raise ArgError(b"ERR LEASE NACK takes at most %d ids at once" % NACKS_MAX)
     if not all(is_job_id(id) for id in ids):

@@ -1,5 +1,6 @@
 """What goes out to clients: one write a turn, what did not fit, and the end (SPEC C8)."""
 
+import socket
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -84,6 +85,23 @@ class Outlet:
             c.wants_write = False
             self.watch(c)
         if c.is_closing and len(c.gated) == 0:
+            if c.lingers:
+                self.linger(c)
+            else:
+                self.close(c)
+
+    def linger(self, c: Connection) -> None:
+        """[C2.10] Say that nothing more will come; what the client still sends is thrown away.
+
+        Closed with bytes unread, the socket would take the error back that it just sent.
+        """
+        if c.has_ended:
+            self.close(c)
+            return
+        c.half_since_ms = self.s.n.now_ms  # the end comes with its own, or when this is overdue
+        try:
+            c.sock.shutdown(socket.SHUT_WR)
+        except OSError:
             self.close(c)
 
     def limit_output(self, c: Connection) -> None:
@@ -112,7 +130,7 @@ class Outlet:
         c.forget()
 
     def on_bug(self, c: Connection, error: Exception) -> None:
-        """[C2.8] Something failed over what the client sent: it ends, if the tables agree."""
+        """[C2.9] Something failed over what the client sent: it ends, if the tables agree."""
         look_into(self.s, f"in what {c.address} sent", error)
         self.close(c)
 

@@ -418,8 +418,10 @@ class Pump:
         most = unread_limit(s, c)
         if c.todo_bytes + c.reader.held_bytes() > most:
             warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
-            self.outlet.close(c)
-        elif c.reader.error and not c.is_closed and not c.is_stuck() and len(c.todo) == 0:
+            c.reader.error = f"the command is over client-query-buffer-limit ({most})"
+            if c.is_stuck() or len(c.todo) > 0:
+                self.outlet.close(c)
+        if c.reader.error and not c.is_closed and not c.is_stuck() and len(c.todo) == 0:
             self.break_off(c)
 
     def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
@@ -486,7 +488,9 @@ class Pump:
         """Tell the client which rule of the protocol it broke, and close."""
         self.s.figures.broken += 1
         c.error(b"ERR Protocol error: " + c.reader.error.encode())
+        c.reader.strict = None  # what is left of the command is of no use
         c.is_closing = True
+        c.lingers = True
         self.s.touch(c)
 
     def close_all(self) -> None:

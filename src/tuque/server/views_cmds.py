@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.core.federate import pause_queue
-from tuque.core.ids import is_job_id
 from tuque.core.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
 from tuque.core.views import qpeek, qstat, show
 from tuque.core.work import TURN_WORK
 from tuque.server.clients import Client
-from tuque.server.id_cmds import BADID
+from tuque.server.id_cmds import check_ids
 from tuque.server.state import Server
-from tuque.server.tube_where import check_queue, check_tasks
+from tuque.server.tube_where import check_queue
 from tuque.tubes.tube import Tube
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError
 from tuque.wire.resp import NULL_ARRAY, Status, strict_int
@@ -27,9 +26,7 @@ MUCH_BACK: Final = (
 
 def cmd_show(s: Server, c: Client, args: list[bytes]) -> None:
     """[S1] SHOW id."""
-    if not is_job_id(args[1]):
-        raise ArgError(BADID)
-    check_tasks(s, args, 1)  # T17.3
+    check_ids(s, args, 1)
     job = s.n.jobs.get(args[1])
     c.reply(None if job is None else flat(show(s.n, job)))
 

@@ -109,7 +109,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -3,
         _W,
         "jobs",
-        "id queue [REASON text]",
+        "id queue [REASON text] [BODY bytes]",
         "Move a job that can't be done to another queue, as one step; answers the new id.",
     ),
     ("SHOW", 2, _R, "jobs", "id", "Everything this node knows of a job."),
