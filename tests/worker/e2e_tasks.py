@@ -108,6 +108,34 @@ def over_its_limit(text: str) -> None:
     time.sleep(3600)
 
 
+@app.task(queue="q", retry_s=0)
+def only_once(text: str) -> None:
+    note(f"begin {text}")
+    raise ValueError("not this time")
+
+
+@app.task(queue="q", retry_s=0)
+def only_once_until_file(text: str, name: str) -> None:
+    note(f"begin {text}")
+    wait_for_file(name)
+
+
+@app.task(queue="q", retry_s=60, backoff=SOON, max_deliveries=2)
+def ends_its_process(text: str, name: str) -> None:
+    """Ends the process, with all that runs beside it, as soon as the file is there."""
+    note(f"begin {text} {current_job().number}")
+    wait_for_file(name)
+    os._exit(7)
+
+
+@app.task(queue="q", retry_s=60, max_deliveries=1)
+def may_run_once_more(text: str, name: str) -> None:
+    """One delivery is its limit: whatever is counted against it makes it a dead letter."""
+    note(f"begin {text} {current_job().number}")
+    wait_for_file(name)
+    note(f"end {text}")
+
+
 @app.task(queue="tube", retry_s=60)
 def in_a_tube(text: str, key: str) -> None:
     """Notes when it begins and ends, so that a test sees what ran side by side."""

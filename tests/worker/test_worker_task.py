@@ -14,8 +14,9 @@ import pytest
 
 from tuque.errors import ConfigError
 from tuque.worker import App, Backoff, Envelope, load_app
+from tuque.worker.arguments import BadArguments
 from tuque.worker.codec import decode
-from tuque.worker.task import BadArguments, Task
+from tuque.worker.task import Task
 
 
 class Order(msgspec.Struct):
@@ -180,6 +181,27 @@ class TestLoadApp:
             load_app("shop_two", str(tmp_path))
 
 
-def test_backoff_is_an_option() -> None:
-    prepared = add.options(backoff=Backoff(first_s=2))
-    assert prepared._options.backoff.first_s == 2
+def test_every_option_of_one_job_takes_effect() -> None:
+    app = App("tuque://127.0.0.1:1")
+    task = app.task(
+        name="t", time_limit_s=5, dead_letter="graves", max_deliveries=4, backoff=Backoff(2, 9, 0)
+    )(lambda: None)
+    own = task.limits(Envelope(task="t"), "q")
+    assert (own.time_limit_s, own.dead_letter, own.max_deliveries) == (5, "graves", 4)
+    prepared = task.options(
+        time_limit_s=None, dead_letter=None, max_deliveries=5, backoff=Backoff(3, 4, 0.25)
+    )
+    changed = task.limits(decode(task.body(prepared._options, (), {})), "q")
+    assert (changed.time_limit_s, changed.dead_letter) == (None, "q.dead")
+    assert (changed.max_deliveries, changed.backoff) == (5, Backoff(3, 4, 0.25))
+    assert task.limits(decode(task.body(task.defaults, (), {})), "q") == own
+    nonsense = Envelope(task="t", backoff=(5.0, 1.0, 0.0), time_limit_s=-1)
+    assert task.limits(nonsense, "q").backoff == Backoff(2, 9, 0)
+
+
+def test_an_app_takes_a_url_or_a_client_only() -> None:
+    for broker in (object(), 7711, b"tuque://127.0.0.1"):
+        with pytest.raises(TypeError, match=r"App takes a URL or a tuque\.Client, not "):
+            App(broker)  # type: ignore[arg-type]  # the mistake under test
+    with pytest.raises(TypeError, match=r"backoff is a tuque\.worker\.Backoff, not 3"):
+        add.options(backoff=3)  # type: ignore[arg-type]  # the mistake under test

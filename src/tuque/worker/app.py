@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar, Unpack, overload
 
@@ -41,11 +41,13 @@ class App:
         self._aio: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aio.Client] = (
             weakref.WeakKeyDictionary()
         )
+        self._url: str | None = None
         if isinstance(broker, Client):
             self._given = broker
-            self._url = None
-        else:
+        elif broker is None or isinstance(broker, str):
             self._url = broker
+        else:
+            raise TypeError(f"App takes a URL or a tuque.Client, not {broker!r}")
         self.queue = queue
         self.tasks: dict[str, Task[..., Any]] = {}
 
@@ -114,23 +116,29 @@ class App:
         """Makes a task of a function: `@app.task` or `@app.task(queue="mail", retry_s=60)`.
 
         The keywords are the fields of `Options`. The name is that of module and function, unless
-        one is given; two tasks of one name are a ValueError.
+        one is given; two tasks of one name are a ValueError. An argument whose type cannot be
+        resolved here and now is a TypeError.
         """
+        scope = sys._getframe(1).f_locals  # for annotations that name classes of a function
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
-            return self._register(function, name, options)
+            return self._register(function, name, options, scope)
 
         return register if function is None else register(function)
 
     def _register(
-        self, function: Callable[..., Any], name: str | None, options: OptionChanges
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        options: OptionChanges,
+        scope: Mapping[str, Any],
     ) -> Task[..., Any]:
         check_names(options)
         full = name or f"{_module_of(function)}.{function.__qualname__}"
         if full in self.tasks:
             raise ValueError(f"there is a task {full} already")
         options.setdefault("queue", self.queue)
-        task = Task(self, function, full, Options(**options))
+        task = Task(self, function, full, Options(**options), scope)
         self.tasks[full] = task
         return task
 

@@ -19,12 +19,10 @@ from typing import Final
 import msgspec
 
 from tuque.worker.app import load_app
-from tuque.worker.execute import Call, describe, run_call
+from tuque.worker.execute import describe, of_pipe, run_call
 from tuque.worker.policy import DONE, Outcome
 
 HEADER: Final = struct.Struct("!I")
-
-_call_decoder: Final = msgspec.msgpack.Decoder(Call)
 
 
 def frame(payload: bytes) -> bytes:
@@ -93,7 +91,7 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
     inbox = Inbox(sock)
     sock.sendall(frame(msgspec.msgpack.encode(DONE)))
     while (payload := inbox.next()) is not None:
-        call = _call_decoder.decode(payload)
+        call = of_pipe(payload)
         outcome = run_call(app.tasks[call.envelope.task], call)
         sys.stdout.flush()
         try:

@@ -19,11 +19,23 @@ CODECS: Final[tuple[Codec, ...]] = ("json", "msgpack")
 JSON_OPENS: Final = b"{"
 
 
+class Death(msgspec.Struct):
+    """Why a job became a dead letter; `at` is the worker's wall clock in unix seconds."""
+
+    reason: str
+    job_id: str
+    queue: str
+    attempts: int
+    at: float
+
+
 class Envelope(msgspec.Struct, omit_defaults=True):
     """One call of a task, with what the producer decided for this one job.
 
-    `enqueued_at` is the producer's wall clock in unix seconds. The three limits are None when the
-    task's own apply. The count of attempts is not here: a body never changes, the broker counts.
+    `enqueued_at` is the producer's wall clock in unix seconds. What follows `v` is None when the
+    task's own applies; `time_limit_s` 0 is no limit, `dead_letter` "" the queue's name with `.dead`
+    behind it, `backoff` first_s, max_s and jitter. The count of attempts is not here: the broker
+    counts. `died` is there in a dead letter only: why, and after how many attempts.
     """
 
     task: str
@@ -34,6 +46,8 @@ class Envelope(msgspec.Struct, omit_defaults=True):
     max_deliveries: int | None = None
     time_limit_s: float | None = None
     dead_letter: str | None = None
+    backoff: tuple[float, float, float] | None = None
+    died: Death | None = None
 
 
 class BadBody(Exception):
@@ -55,6 +69,16 @@ def encode(envelope: Envelope, codec: Codec) -> bytes:
         raise TypeError(
             f"task {envelope.task}: the arguments cannot be written as {codec}: {err}"
         ) from err
+
+
+def to_data(value: Any, codec: Codec) -> bytes:
+    """One value as a codec writes it."""
+    return (_msgpack_encoder if codec == "msgpack" else _json_encoder).encode(value)
+
+
+def from_data(data: bytes, codec: Codec) -> Any:
+    """The plain data that a codec reads."""
+    return msgspec.msgpack.decode(data) if codec == "msgpack" else msgspec.json.decode(data)
 
 
 def decode(body: bytes) -> Envelope:

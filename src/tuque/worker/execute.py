@@ -10,13 +10,14 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from tuque.worker.codec import Envelope
+from tuque.worker.arguments import BadArguments
+from tuque.worker.codec import Envelope, decode, encode
 from tuque.worker.policy import DONE, Outcome, one_line
-from tuque.worker.task import BadArguments, Reject, RetryLater, Task
+from tuque.worker.task import Reject, RetryLater, Task
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -37,11 +38,37 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct):
-    """All that a pool needs to run a job; it crosses the pipe of a child process as it is."""
+    """All that a pool needs to run a job."""
 
     envelope: Envelope
     attempt: Attempt
     time_limit_s: float | None = None
+
+
+class Piped(msgspec.Struct):
+    """A call as it crosses the pipe of a child process."""
+
+    body: bytes
+    attempt: Attempt
+    time_limit_s: float | None
+
+
+_piped_decoder: Final = msgspec.msgpack.Decoder(Piped)
+
+
+def to_pipe(call: Call) -> bytes:
+    """A call for a child process; the arguments as a codec writes them that can."""
+    try:
+        body = encode(call.envelope, "msgpack")
+    except TypeError:
+        body = encode(call.envelope, "json")  # integers of more than 64 bits
+    return msgspec.msgpack.encode(Piped(body, call.attempt, call.time_limit_s))
+
+
+def of_pipe(payload: bytes) -> Call:
+    """The call that `to_pipe` was given."""
+    piped = _piped_decoder.decode(payload)
+    return Call(decode(piped.body), piped.attempt, piped.time_limit_s)
 
 
 _current: ContextVar[Attempt] = ContextVar("tuque_current_job")

@@ -20,13 +20,16 @@ from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
 from tuque.worker import app as worker_app
 from tuque.worker.app import App, load_app
+from tuque.worker.box import LEAVING, Box
 from tuque.worker.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.process_pool import ProcessPool
 from tuque.worker.run import Worker, WorkerSettings
+from tuque.worker.supervise import Supervisor
 
 LOADERS: Final = (__file__, worker_app.__file__, importlib.__file__, "<frozen importlib")
 log: Final = logging.getLogger("tuque.worker")
 
+SPARE_PLACES: Final = 200  # for jobs that are done, of which the broker does not know yet
 POOLS: Final = ("thread", "process", "async")
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
 
@@ -87,12 +90,14 @@ USR1       log what runs, write the stacks to stderr
     help="Where to look for the module first.",
 )
 @click.option("--url", help="The broker.  [default: the app's, else TUQUE_URL]")
+@click.option("-v", "--verbose", is_flag=True, help="Log each job that is done.")
+@click.option("--box", hidden=True)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="What to log; debug shows each job.",
+    help="What to log.",
 )
 def worker(
     target: str,
@@ -105,6 +110,8 @@ def worker(
     max_jobs: int | None,
     app_dir: str,
     url: str | None,
+    verbose: bool,
+    box: str | None,
     log_level: str,
 ) -> None:
     """Run the tasks of an app until told to stop.
@@ -112,6 +119,12 @@ def worker(
     MODULE:APP names a tuque.worker.App, `shop.tasks:app`.
     """
     logging.basicConfig(format=LOG_FORMAT, level=log_level.upper(), stream=sys.stderr)
+    if verbose:
+        log.setLevel(logging.DEBUG)
+    ahead = concurrency if prefetch is None else prefetch
+    if pool != "process" and box is None:  # whose children end one by one
+        sys.exit(Supervisor(arguments(), concurrency + ahead + SPARE_PLACES).run())
+    table = None if box is None else Box.opened(box)
     try:
         app = loaded(target, app_dir)
         if url is not None:
@@ -119,16 +132,34 @@ def worker(
         settings = WorkerSettings(
             queues=_queue_names(queues, app),
             concurrency=concurrency,
-            prefetch=concurrency if prefetch is None else prefetch,
+            prefetch=ahead,
             grace_s=grace,
             max_jobs=max_jobs,
             time_limit_s=time_limit,
         )
         chosen = make_pool(pool, app, target, app_dir, concurrency)
-        is_clean = _run(work(app, chosen, settings))
+        is_clean = _run(work(app, chosen, settings, table))
     except Error as err:
         raise click.ClickException(str(err)) from None
+    finally:
+        if table is not None:
+            table.phase = LEAVING
     _leave(is_clean)
+
+
+def arguments() -> list[str]:
+    """The command line of this command again, for another process of it."""
+    context = click.get_current_context()
+    words: list[str] = []
+    for option in context.command.params:
+        value = context.params[option.name or ""]
+        if value is None or value is False:
+            continue
+        if isinstance(option, click.Option):
+            words.append(option.opts[-1] if value is True else f"{option.opts[-1]}={value}")
+        else:
+            words.append(str(value))
+    return words
 
 
 def loaded(target: str, app_dir: str) -> App:
@@ -154,13 +185,13 @@ def make_pool(kind: str, app: App, target: str, app_dir: str, concurrency: int) 
     return ThreadPool(app.tasks, concurrency)
 
 
-async def work(app: App, pool: Pool, settings: WorkerSettings) -> bool:
+async def work(app: App, pool: Pool, settings: WorkerSettings, table: Box | None = None) -> bool:
     """Runs a worker on this loop, with its signals. False when threads are left behind."""
     if app.url is None:
         raise ConfigError("this app was built around a client; name the broker with --url")
     # One try for a call: what to do about an outage is the worker's own decision, and its log's.
     async with aio.Client(app.url, retry=Retry(attempts=0), name="worker") as client:
-        running = Worker(app.tasks, client, pool, settings)
+        running = Worker(app.tasks, client, pool, settings, table)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, running.stop)
         loop.add_signal_handler(signal.SIGINT, running.stop)

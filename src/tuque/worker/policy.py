@@ -13,6 +13,7 @@ import msgspec
 
 MAX_FETCH: Final = 1000  # jobs asked for by one GETJOB
 REASON_CHARS: Final = 400  # of an error that goes with a dead letter; the log has it all
+ONLY_TRY: Final = "the only try (retry_s=0)"
 MAX_DOUBLINGS: Final = 40
 FIRST_BEAT_S: Final = 0.4  # 1 s is the shortest retry there is
 BEAT_FRACTION: Final = 0.4
@@ -49,11 +50,24 @@ class Backoff:
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"backoff: jitter is between 0 and 1, not {self.jitter}")
 
+    @property
+    def figures(self) -> tuple[float, float, float]:
+        """What an envelope holds of it."""
+        return self.first_s, self.max_s, self.jitter
+
     def delay_s(self, attempt: int, rng: random.Random) -> float:
         """The wait after the attempt of that number, the first being 1."""
         doublings = min(max(attempt - 1, 0), MAX_DOUBLINGS)
         whole = min(self.max_s, self.first_s * 2.0**doublings)
         return whole * (1.0 - self.jitter * rng.random())
+
+
+def backoff_of(figures: tuple[float, float, float] | None) -> Backoff | None:
+    """The back-off that an envelope holds; None where it has none, or one that makes no sense."""
+    try:
+        return None if figures is None else Backoff(*figures)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -83,11 +97,12 @@ class Nack:
 
 @dataclass(frozen=True)
 class Dead:
-    """The job goes to a dead-letter queue for a person to look at."""
+    """The job goes to a dead-letter queue for a person to look at, with its body or another."""
 
     job_id: str
     queue: str
     reason: str
+    body: bytes | None = None
 
 
 Settlement = Ack | Nack | Dead
@@ -101,6 +116,8 @@ def settle(
         return Ack(job_id)
     if outcome.kind == "rejected":
         return Dead(job_id, limits.dead_letter, one_line(f"rejected: {outcome.text}"))
+    if is_at_most_once(job_id):
+        return Dead(job_id, limits.dead_letter, one_line(f"{ONLY_TRY}: {outcome.text}"))
     if attempt >= limits.max_deliveries:
         return Dead(
             job_id,
@@ -110,6 +127,17 @@ def settle(
     if outcome.delay_s is not None:
         return Nack(job_id, max(0.0, outcome.delay_s))
     return Nack(job_id, limits.backoff.delay_s(attempt, rng))
+
+
+def given_back(job_id: str, dead_letter: str, why: str) -> Settlement:
+    """What to tell the broker about a job that is not done here.
+
+    It goes back to its queue at once. One that is delivered once at most would never come again: it
+    becomes a dead letter, which a person sees.
+    """
+    if is_at_most_once(job_id):
+        return Dead(job_id, dead_letter, one_line(f"{ONLY_TRY}: {why}"))
+    return Nack(job_id)
 
 
 def spent(attempt: int, limits: Limits) -> str | None:

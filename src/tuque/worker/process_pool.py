@@ -20,7 +20,7 @@ import msgspec
 
 from tuque.errors import ConfigError
 from tuque.worker.child import HEADER, frame
-from tuque.worker.execute import Call, over_limit_text
+from tuque.worker.execute import Call, over_limit_text, to_pipe
 from tuque.worker.policy import Backoff, Outcome
 
 log: Final = logging.getLogger("tuque.worker")
@@ -110,7 +110,7 @@ class ProcessPool:
         child = await self._idle.get()
         try:
             async with asyncio.timeout(call.time_limit_s):
-                child.writer.write(frame(msgspec.msgpack.encode(call)))
+                child.writer.write(frame(to_pipe(call)))
                 await child.writer.drain()
                 outcome = await child.answer()
         except TimeoutError:

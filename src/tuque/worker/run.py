@@ -13,19 +13,23 @@ import heapq
 import logging
 import random
 import time
-from collections import Counter
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tuque import aio
 from tuque.client.api import Job
 from tuque.errors import Error
+from tuque.worker.adopt import inherited, jobs_of
 from tuque.worker.away import Away
 from tuque.worker.beat import Heart
+from tuque.worker.box import DONE, RUNNING, SUSPECT, WORKING, Box, Entry
+from tuque.worker.box import WAITING as WAITS
 from tuque.worker.codec import BadBody, decode
 from tuque.worker.execute import Attempt, Call, describe
 from tuque.worker.fetch import Fetcher
 from tuque.worker.link import Link, pause
+from tuque.worker.obituary import obituary
 from tuque.worker.policy import (
     Ack,
     Backoff,
@@ -34,18 +38,21 @@ from tuque.worker.policy import (
     Nack,
     Outcome,
     Settlement,
+    given_back,
+    is_at_most_once,
     room,
     settle,
     spent,
 )
 from tuque.worker.pools import Pool
 from tuque.worker.settle import Settler
+from tuque.worker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.task import DEAD_SUFFIX, Task
 
 log: Final = logging.getLogger("tuque.worker")
 
 WAITING: Final = "waiting"  # fetched, not begun
-RUNNING: Final = "running"
+RUNNING_HERE: Final = "running"
 SETTLING: Final = "settling"  # ended, the broker does not know yet
 
 LAST_WORDS_S: Final = 2.0  # kept of the grace for telling the broker what became of the jobs
@@ -88,7 +95,10 @@ class Worker:
         client: aio.Client,
         pool: Pool,
         settings: WorkerSettings,
+        box: Box | None = None,
     ) -> None:
+        """`box` has the jobs of the process before this one."""
+        self._box = box
         self._tasks = tasks
         self._client = client
         self._pool = pool
@@ -111,7 +121,8 @@ class Worker:
         self._abort = asyncio.Event()
         self._is_quiet = False
         self._is_leaving = False
-        self.counts: Counter[str] = Counter()
+        self._suspects: deque[Held] = deque()  # each is to run alone
+        self.story = Story()
 
     # What the outside may ask for
 
@@ -132,14 +143,17 @@ class Worker:
         now = time.monotonic()
         for held in self._runs.values():
             log.info("runs for %.1f s: %s", now - held.since, _name(held))
-        log.info("%d run, %d wait, %s", len(self._runs), len(self._waiting), dict(self.counts))
+        log.info("%d run, %d wait, %s", len(self._runs), len(self._waiting), self.story.summary())
         faulthandler.dump_traceback(all_threads=True)
 
     async def run(self) -> bool:
         """Works until stopped. False when threads with unfinished jobs are left behind."""
         await self._pool.start()
+        if self._box is not None:
+            self._box.phase = WORKING
         log.info(
-            "worker ready: queues %s, %d at a time, %d more fetched ahead, tasks: %d",
+            "worker ready: broker %s, queues %s, %d at a time, %d more fetched ahead, tasks: %d",
+            self._client.settings.masked_url,
             ", ".join(self._settings.queues),
             self._settings.concurrency,
             self._settings.prefetch,
@@ -149,6 +163,7 @@ class Worker:
         loops = {
             asyncio.create_task(self._settler.loop()),
             asyncio.create_task(self._heart.loop()),
+            asyncio.create_task(self.story.loop()),
         }
         stopped = asyncio.create_task(self._stop.wait())
         try:
@@ -176,7 +191,52 @@ class Worker:
             want = min(want, self._settings.max_jobs - self._taken)
         return want
 
+    async def _meet(self) -> None:
+        """Waits until the broker is there, and takes up the jobs of the process before this one."""
+        entries = inherited(self._box) if self._box is not None else []
+        while not self._stop.is_set():
+            try:
+                await self._client.ping()
+                jobs = await jobs_of(self._client, entries)
+            except Error as err:
+                await pause(self._link.failed("PING", err), self._stop)
+                continue
+            self._link.answered()
+            log.info("connected to node %s", self._client.node)
+            self._take_over(entries, jobs)
+            return
+
+    def _take_over(self, entries: list[Entry], jobs: list[tuple[Entry, Job]]) -> None:
+        """Goes on with the jobs of the process before, as their entries say."""
+        if self._box is None:
+            return
+        for gone in {entry.job_id for entry in entries} - {job.id for _, job in jobs}:
+            self._box.drop(gone)
+        for entry, job in jobs:
+            held = self._received(job)
+            if held.settlement is not None:
+                continue
+            if entry.state == DONE:
+                self._settle(held, Ack(job.id))
+            elif entry.state == RUNNING or (entry.state == SUSPECT and is_at_most_once(job.id)):
+                self._ran(held, Outcome("crashed", f"its process {self._box.ended}"))
+            elif entry.state == SUSPECT:
+                self._suspects.append(held)
+                self._note(held, SUSPECT)
+                self._heart.beat_now(job.id)
+            else:
+                self._line_up(held)
+                self._heart.beat_now(job.id)
+        if self._suspects:
+            log.warning(
+                "%d jobs ran when a process %s: they run again one at a time, uncounted",
+                len(self._suspects),
+                self._box.ended,
+            )
+        self._start_waiting()
+
     async def _fetch_loop(self) -> None:
+        await self._meet()
         while not self._stop.is_set():
             self._room.clear()
             want = self._want()
@@ -211,6 +271,12 @@ class Worker:
 
     def _hold(self, job: Job) -> None:
         """Takes a delivery over: into the buffer, or to the dead letters if it cannot be run."""
+        held = self._received(job)
+        if held.settlement is None:
+            self._line_up(held)
+
+    def _received(self, job: Job) -> Held:
+        """A delivery with its call and limits; settled at once if it cannot be run."""
         self._taken += 1
         attempt = (job.nacks or 0) + (job.additional_deliveries or 0) + 1
         limits = Limits(attempt, job.queue + DEAD_SUFFIX, Backoff())
@@ -222,47 +288,66 @@ class Worker:
             limits = task.limits(envelope, job.queue)
             reason = spent(attempt, limits)
         except BadBody as err:
-            reason = str(err)
+            envelope, reason = None, str(err)
         held = self._held[job.id] = Held(job, None, limits)
+        if envelope is not None:
+            held.call = Call(
+                envelope,
+                Attempt(
+                    job_id=job.id,
+                    queue=job.queue,
+                    task=envelope.task,
+                    number=attempt,
+                    max_deliveries=limits.max_deliveries,
+                    nacks=job.nacks or 0,
+                    additional_deliveries=job.additional_deliveries or 0,
+                    enqueued_at=envelope.enqueued_at,
+                ),
+                limits.time_limit_s or self._settings.time_limit_s,
+            )
         if reason is not None:
             self._settle(held, Dead(job.id, limits.dead_letter, reason))
-            return
-        held.call = Call(
-            envelope,
-            Attempt(
-                job_id=job.id,
-                queue=job.queue,
-                task=envelope.task,
-                number=attempt,
-                max_deliveries=limits.max_deliveries,
-                nacks=job.nacks or 0,
-                additional_deliveries=job.additional_deliveries or 0,
-                enqueued_at=envelope.enqueued_at,
-            ),
-            limits.time_limit_s or self._settings.time_limit_s,
-        )
-        heapq.heappush(
-            self._waiting, (self._priority.get(job.queue, len(self._priority)), self._taken, held)
-        )
+            return held
+        self._note(held, WAITS)
         self._heart.hold(job.id)
+        return held
+
+    def _line_up(self, held: Held) -> None:
+        """Puts a job into the buffer, behind those of its priority."""
+        place = self._priority.get(held.job.queue, len(self._priority))
+        heapq.heappush(self._waiting, (place, self._taken, held))
+
+    def _note(self, held: Held, state: bytes) -> None:
+        """Keeps the table for the next process up to date."""
+        if self._box is not None and held.call is not None:
+            self._box.put(held.job.id, held.call.attempt.number, state)
 
     # Running
 
     def _start_waiting(self) -> None:
-        """Fills the free places from the buffer, highest priority first."""
+        """Fills the free places from the buffer, highest priority first; suspects run alone."""
+        while self._suspects and not self._stop.is_set():
+            if self._runs:
+                return
+            held = self._suspects.popleft()
+            if held.state == WAITING:
+                self._start(held)
         while (
             self._waiting
             and len(self._runs) < self._settings.concurrency
             and not self._stop.is_set()
         ):
             held = heapq.heappop(self._waiting)[2]
-            if held.state != WAITING:
-                continue
-            held.state = RUNNING
-            held.since = time.monotonic()
-            run = asyncio.create_task(self._run(held))
-            self._runs[run] = held
-            run.add_done_callback(self._on_run_ended)
+            if held.state == WAITING:
+                self._start(held)
+
+    def _start(self, held: Held) -> None:
+        held.state = RUNNING_HERE
+        held.since = time.monotonic()
+        self._note(held, RUNNING)
+        run = asyncio.create_task(self._run(held))
+        self._runs[run] = held
+        run.add_done_callback(self._on_run_ended)
 
     def _on_run_ended(self, run: asyncio.Task[None]) -> None:
         del self._runs[run]
@@ -283,14 +368,27 @@ class Worker:
             outcome = Outcome("crashed", describe(err))
         if self._is_leaving and outcome.kind != "done":
             return  # it was interrupted: that is not the task's failure
-        settlement = settle(held.job.id, outcome, held.call.attempt.number, held.limits, self._rng)
-        self.counts[outcome.kind] += 1
-        _log_outcome(held, outcome, settlement)
+        self._ran(held, outcome)
+
+    def _ran(self, held: Held, outcome: Outcome) -> None:
+        """Decides what becomes of a job after an attempt."""
+        assert held.call is not None
+        number = held.call.attempt.number
+        settlement = settle(held.job.id, outcome, number, held.limits, self._rng)
+        took_s = time.monotonic() - held.since
+        self.story.ended(_name(held), number, outcome, settlement, took_s)
         self._settle(held, settlement)
 
     # Settling
 
     def _settle(self, held: Held, settlement: Settlement) -> None:
+        if isinstance(settlement, Dead):
+            self.story.counts[DEAD] += 1
+            settlement = replace(settlement, body=obituary(held.job, settlement.reason))
+        if self._box is not None and isinstance(settlement, Ack):
+            self._box.mark(held.job.id, DONE)
+        elif self._box is not None:
+            self._box.drop(held.job.id)
         held.state = SETTLING
         held.settlement = settlement
         self._heart.release(held.job.id)
@@ -300,6 +398,8 @@ class Worker:
         held = self._held.get(settlement.job_id)
         if held is not None and held.settlement is not None:
             del self._held[settlement.job_id]
+            if self._box is not None:
+                self._box.drop(settlement.job_id)
         self._room.set()
 
     def _on_gone(self, job_id: str) -> None:
@@ -311,16 +411,24 @@ class Worker:
         if held.state == WAITING:
             held.state = SETTLING
             del self._held[job_id]
-            self.counts["gone"] += 1
+            if self._box is not None:
+                self._box.drop(job_id)
+            self.story.counts[GONE] += 1
             self._room.set()
 
     # Stopping
 
     def _give_back_waiting(self) -> None:
         self._waiting.clear()
+        self._suspects.clear()
         for held in [held for held in self._held.values() if held.state == WAITING]:
-            self._settle(held, Nack(held.job.id))
-            self.counts["given back"] += 1
+            self._give_back(held, "the worker stopped before it ran")
+
+    def _give_back(self, held: Held, why: str) -> None:
+        settlement = given_back(held.job.id, held.limits.dead_letter, why)
+        if isinstance(settlement, Nack):
+            self.story.counts[GIVEN_BACK] += 1
+        self._settle(held, settlement)
 
     async def _wind_down(self, fetching: asyncio.Task[None]) -> bool:
         """Gives back what has not begun, waits for what runs, gives back the rest."""
@@ -348,10 +456,9 @@ class Worker:
         self._is_leaving = True
         is_clean = await self._pool.stop()
         await asyncio.sleep(0)  # lets runs that just ended say so
-        for held in [held for held in self._held.values() if held.state == RUNNING]:
-            log.warning("%s is cut off and goes back to its queue", _name(held))
-            self._settle(held, Nack(held.job.id))
-            self.counts["given back"] += 1
+        for held in [held for held in self._held.values() if held.state == RUNNING_HERE]:
+            log.warning("%s is cut off", _name(held))
+            self._give_back(held, "the worker stopped while it ran")
         left_s = LAST_WORDS_S if self._abort.is_set() else deadline - time.monotonic()
         try:
             async with asyncio.timeout(max(LAST_WORDS_S_MIN, left_s)):
@@ -361,7 +468,7 @@ class Worker:
                 "the broker was not told about %d jobs; their retry time brings them back",
                 self._settler.pending,
             )
-        log.info("stopped: %s", _summary(self.counts))
+        log.info("stopped: %s", self.story.summary())
         return is_clean
 
 
@@ -374,21 +481,3 @@ async def _wait_for(tasks: set[asyncio.Task[Any]], until: float) -> None:
 def _name(held: Held) -> str:
     task = held.call.envelope.task if held.call is not None else "?"
     return f"job {held.job.id} ({task})"
-
-
-def _summary(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items())) or "no jobs"
-
-
-def _log_outcome(held: Held, outcome: Outcome, settlement: Settlement) -> None:
-    took_s = time.monotonic() - held.since
-    if isinstance(settlement, Ack):
-        log.debug("%s done in %.3f s", _name(held), took_s)
-        return
-    number = held.call.attempt.number if held.call is not None else 0
-    if isinstance(settlement, Nack):
-        after = f"next try in {settlement.delay_s or 0:.1f} s"
-    else:
-        after = f"no more tries, it goes to {settlement.queue}"
-    trace = f"\n{outcome.trace.rstrip()}" if outcome.trace else ""
-    log.warning("%s failed (attempt %d): %s; %s%s", _name(held), number, outcome.text, after, trace)

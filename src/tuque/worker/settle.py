@@ -12,6 +12,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -197,15 +198,21 @@ class Settler:
         except Error as err:
             log.error("NACK of %s refused: %s; its retry time brings it back", ", ".join(ids), err)
 
-    async def _bury(self, dead: Dead) -> Nack | None:
-        """Sends a dead letter; a NACK to do instead when the broker refuses it."""
+    async def _bury(self, dead: Dead) -> Nack | Dead | None:
+        """Sends a dead letter; what to do instead when the broker refuses it."""
         try:
-            new_id = await self._client.deadletter(dead.job_id, dead.queue, dead.reason)
-        except (NoJob, Acked):
-            return None  # it was told before, and only the answer was lost; or somebody was faster
+            new_id = await self._client.deadletter(
+                dead.job_id, dead.queue, dead.reason, body=dead.body
+            )
+        except (NoJob, Acked) as err:
+            # it was told before, and only the answer was lost; or somebody was faster
+            log.warning("job %s went to no %s: %s", dead.job_id, dead.queue, err)
+            return None
         except (ConnectionError, *NOT_NOW):
             raise
         except Error as err:
+            if dead.body is not None:
+                return replace(dead, body=None)  # too long for the broker, or an older one
             log.error("job %s cannot go to %s: %s", dead.job_id, dead.queue, err)
             return Nack(dead.job_id, AFTER_REFUSAL.delay_s(1, self._rng))
         log.warning("job %s is dead, as %s in %s: %s", dead.job_id, new_id, dead.queue, dead.reason)

@@ -1,7 +1,7 @@
 """A task: a function that can be called now, or enqueued with the same arguments and types.
 
-Decides what an envelope holds and how its plain data becomes the declared arguments again. Knows
-the app only as something that has clients; nothing of pools and fetching.
+Decides what an envelope holds; arguments.py makes the declared arguments of it again. Knows the app
+only as something that has clients; nothing of pools and fetching.
 """
 
 from __future__ import annotations
@@ -9,15 +9,13 @@ from __future__ import annotations
 import inspect
 import math
 import time
-import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
-import msgspec
-
+from tuque.worker.arguments import Arguments
 from tuque.worker.codec import CODECS, Codec, Envelope, encode
-from tuque.worker.policy import Backoff, Limits
+from tuque.worker.policy import Backoff, Limits, backoff_of
 
 if TYPE_CHECKING:
     from tuque.worker.app import App
@@ -26,7 +24,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEAD_SUFFIX: Final = ".dead"
-VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class RetryLater(Exception):
@@ -41,10 +38,6 @@ class Reject(Exception):
     """Raised by a task: this job can never succeed; it goes to the dead-letter queue at once."""
 
 
-class BadArguments(Exception):
-    """The data of a job does not fit the declared arguments of its task."""
-
-
 @dataclass(frozen=True)
 class Options:
     """How the jobs of a task are added and what their failures cost.
@@ -52,7 +45,8 @@ class Options:
     None leaves a choice to the broker (`retry_s`, `ttl_s`, `replicate`) or means that there is no
     limit (`time_limit_s`, `maxlen`). `dead_letter` None is the queue's name with `.dead` behind it.
     `pri` (less goes first) and `utube` (a sub-queue: one job at a time) are for a queue that is a
-    tube.
+    tube. `key` names one job: enqueued again under the same key within `key_ttl_s` (a day) there is
+    no second one, and a lost answer is asked for again.
     """
 
     queue: str = "default"
@@ -64,6 +58,8 @@ class Options:
     maxlen: int | None = None
     pri: int | None = None
     utube: str | None = None
+    key: str | None = None
+    key_ttl_s: int | None = None
     max_deliveries: int = 5
     time_limit_s: float | None = None
     dead_letter: str | None = None
@@ -76,6 +72,10 @@ class Options:
             raise ValueError(f"max_deliveries is 1 or more, not {self.max_deliveries}")
         if self.time_limit_s is not None and self.time_limit_s <= 0:
             raise ValueError(f"time_limit_s is more than 0 seconds, not {self.time_limit_s}")
+        if not isinstance(self.backoff, Backoff):
+            raise TypeError(f"backoff is a tuque.worker.Backoff, not {self.backoff!r}")
+        if self.key_ttl_s is not None and self.key is None:
+            raise ValueError("key_ttl_s needs a key")
 
 
 class OptionChanges(TypedDict, total=False):
@@ -90,6 +90,8 @@ class OptionChanges(TypedDict, total=False):
     maxlen: int | None
     pri: int | None
     utube: str | None
+    key: str | None
+    key_ttl_s: int | None
     max_deliveries: int
     time_limit_s: float | None
     dead_letter: str | None
@@ -115,14 +117,21 @@ class Prepared(Generic[P]):
 class Task(Generic[P, R]):
     """What `@app.task` makes of a function."""
 
-    def __init__(self, app: App, function: Callable[P, R], name: str, defaults: Options) -> None:
+    def __init__(
+        self,
+        app: App,
+        function: Callable[P, R],
+        name: str,
+        defaults: Options,
+        scope: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`scope` has the local names of the place where the function is defined."""
         self.app = app
         self.function = function
         self.name = name
         self.defaults = defaults
         self.is_async: bool = inspect.iscoroutinefunction(function)
-        self._signature = inspect.signature(function)
-        self._hints: dict[str, Any] | None = None
+        self._arguments = Arguments(function, name, scope or {})
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -154,11 +163,8 @@ class Task(Generic[P, R]):
         return Prepared(self, replace(self.defaults, **changes))
 
     def body(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The job body for a call; TypeError when the function could not be called so."""
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as err:
-            raise TypeError(f"task {self.name}: {err}") from None
+        """The job body for a call; TypeError when the function would not be called just so."""
+        self._arguments.check(args, kwargs, options.codec)
         own = self.defaults
         envelope = Envelope(
             task=self.name,
@@ -166,8 +172,9 @@ class Task(Generic[P, R]):
             kwargs=kwargs,
             enqueued_at=time.time(),
             max_deliveries=_changed(options.max_deliveries, own.max_deliveries),
-            time_limit_s=_changed(options.time_limit_s, own.time_limit_s),
-            dead_letter=_changed(options.dead_letter, own.dead_letter),
+            time_limit_s=_changed(options.time_limit_s or 0.0, own.time_limit_s or 0.0),
+            dead_letter=_changed(options.dead_letter or "", own.dead_letter or ""),
+            backoff=_changed(options.backoff.figures, own.backoff.figures),
         )
         return encode(envelope, options.codec)
 
@@ -186,35 +193,18 @@ class Task(Generic[P, R]):
     def limits(self, envelope: Envelope, queue: str) -> Limits:
         """What applies to a job of this task that came out of `queue`."""
         own = self.defaults
+        dead_letter = own.dead_letter if envelope.dead_letter is None else envelope.dead_letter
+        time_limit_s = own.time_limit_s if envelope.time_limit_s is None else envelope.time_limit_s
         return Limits(
             max_deliveries=max(1, envelope.max_deliveries or own.max_deliveries),
-            dead_letter=envelope.dead_letter or own.dead_letter or queue + DEAD_SUFFIX,
-            backoff=own.backoff,
-            time_limit_s=envelope.time_limit_s or own.time_limit_s,
+            dead_letter=dead_letter or queue + DEAD_SUFFIX,
+            backoff=backoff_of(envelope.backoff) or own.backoff,
+            time_limit_s=time_limit_s if time_limit_s and time_limit_s > 0 else None,
         )
 
     def bind(self, envelope: Envelope) -> inspect.BoundArguments:
         """The arguments of a job in their declared types; BadArguments when they do not fit."""
-        try:
-            bound = self._signature.bind(*envelope.args, **envelope.kwargs)
-        except TypeError as err:
-            raise BadArguments(str(err)) from None
-        hints = self._type_hints()
-        for name, value in bound.arguments.items():
-            hint = hints.get(name, Any)
-            if hint is Any or self._signature.parameters[name].kind in VARIADIC:
-                continue
-            bound.arguments[name] = _converted(name, value, hint)
-        return bound
-
-    def _type_hints(self) -> dict[str, Any]:
-        """The declared types, looked up at the first run: names may be defined after the task."""
-        if self._hints is None:
-            try:
-                self._hints = typing.get_type_hints(self.function)
-            except (NameError, TypeError, AttributeError):
-                self._hints = {}  # imported for type checking only: the plain data is passed on
-        return self._hints
+        return self._arguments.bind(envelope)
 
 
 def check_names(options: OptionChanges) -> None:
@@ -223,18 +213,6 @@ def check_names(options: OptionChanges) -> None:
     if unknown:
         known = ", ".join(Options.__dataclass_fields__)
         raise TypeError(f"no task option {', '.join(unknown)}; there are {known}")
-
-
-def _converted(name: str, value: Any, hint: Any) -> Any:
-    """A value in its declared type; as it is when the type is none that data can be made into."""
-    if isinstance(hint, type) and type(value) is hint:
-        return value
-    try:
-        return msgspec.convert(value, hint, strict=True)
-    except msgspec.ValidationError as err:
-        raise BadArguments(f"argument {name}: {err}") from None
-    except TypeError:
-        return value
 
 
 T = TypeVar("T")
@@ -255,6 +233,8 @@ class _Asked(TypedDict):
     maxlen: int | None
     pri: int | None
     utube: str | None
+    dedupe: str | None
+    dedupe_ttl: int | None
 
 
 def _asked(options: Options) -> _Asked:
@@ -266,6 +246,8 @@ def _asked(options: Options) -> _Asked:
         "maxlen": options.maxlen,
         "pri": options.pri,
         "utube": options.utube,
+        "dedupe": options.key,
+        "dedupe_ttl": options.key_ttl_s,
     }
 
 

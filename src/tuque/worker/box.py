@@ -1,0 +1,120 @@
+"""The flight recorder of a worker process: which jobs it holds, and which of them run.
+
+A table in memory that outlives the process: its parent has it open, too. When a task ends the
+process, the next one reads who ran. Costs no system call for a job.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import struct
+from typing import Final, NamedTuple
+
+WAITING: Final = b"W"  # fetched, not begun
+RUNNING: Final = b"R"
+SUSPECT: Final = b"S"  # ran when a process died beside others: to be run alone, not begun
+DONE: Final = b"D"  # the task succeeded, the broker may not know
+FREE: Final = b"\0"
+
+LOADING: Final = 0
+WORKING: Final = 1
+LEAVING: Final = 2  # in order
+
+PR_SET_PDEATHSIG: Final = 1
+ID_BYTES: Final = 40
+SLOT: Final = struct.Struct("=cI40s")  # state, number of the attempt, job id
+
+
+class Entry(NamedTuple):
+    """A job in the table; `number` counts its deliveries from 1."""
+
+    state: bytes
+    number: int
+    job_id: str
+
+
+class Box:
+    """The table, over a file descriptor that both processes have."""
+
+    def __init__(self, fd: int, ended: str = "") -> None:
+        self.fd = fd
+        self.ended = ended  # how the process before this one ended, as a predicate
+        self._memory = mmap.mmap(fd, os.fstat(fd).st_size)
+        self._places = (len(self._memory) - 1) // SLOT.size
+        self._free = list(range(self._places))
+        self._place_of: dict[str, int] = {}
+
+    @classmethod
+    def made(cls, places: int) -> Box:
+        """A new one with so many places."""
+        fd = os.memfd_create("tuque-worker")
+        os.truncate(fd, 1 + places * SLOT.size)
+        return cls(fd)
+
+    @classmethod
+    def opened(cls, given: str) -> Box:
+        """The one of the parent, which wrote `passed`; this process dies with it from now on."""
+        fd, parent, ended = given.split(":", 2)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != int(parent):
+            os._exit(1)  # it was gone before
+        os.set_inheritable(int(fd), False)
+        return cls(int(fd), ended)
+
+    def passed(self) -> str:
+        """How a child process is told of it."""
+        return f"{self.fd}:{os.getpid()}:{self.ended}"
+
+    @property
+    def phase(self) -> int:
+        return self._memory[0]
+
+    @phase.setter
+    def phase(self, phase: int) -> None:
+        self._memory[0] = phase
+
+    def entries(self) -> list[Entry]:
+        """All jobs in the table."""
+        found = []
+        for place in range(self._places):
+            state, number, job_id = SLOT.unpack_from(self._memory, 1 + place * SLOT.size)
+            if state != FREE:
+                found.append(Entry(state, number, job_id.decode()))
+        return found
+
+    def clear(self) -> None:
+        """Empties the table."""
+        self._memory[1:] = bytes(len(self._memory) - 1)
+        self._free = list(range(self._places))
+        self._place_of.clear()
+
+    def put(self, job_id: str, number: int, state: bytes) -> None:
+        """Notes a job, if there is room; one that is there gets the new state."""
+        place = self._place_of.get(job_id)
+        if place is None:
+            if not self._free or len(job_id) != ID_BYTES:
+                return  # it is left to its retry time
+            place = self._place_of[job_id] = self._free.pop()
+        # the state goes last: what a kill leaves is a whole entry or none
+        at = 1 + place * SLOT.size
+        self._memory[at : at + 1] = FREE
+        SLOT.pack_into(self._memory, at, FREE, number, job_id.encode())
+        self._memory[at : at + 1] = state
+
+    def mark(self, job_id: str, state: bytes) -> None:
+        """Another state for a job that is in the table."""
+        place = self._place_of.get(job_id)
+        if place is not None:
+            at = 1 + place * SLOT.size
+            self._memory[at : at + 1] = state
+
+    def drop(self, job_id: str) -> None:
+        """Forgets a job: the broker knows what became of it, or will hand it out again."""
+        place = self._place_of.pop(job_id, None)
+        if place is not None:
+            at = 1 + place * SLOT.size
+            self._memory[at : at + 1] = FREE
+            self._free.append(place)

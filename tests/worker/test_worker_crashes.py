@@ -1,0 +1,192 @@
+"""A task that ends the process: its neighbours are not blamed, and it is not tried for ever."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import e2e_tasks as tasks
+import pytest
+from worker_lab import Did, Node, StartWorker, wait_until
+
+from tuque import Client
+from tuque.worker.adopt import inherited
+from tuque.worker.box import DONE, RUNNING, SUSPECT, WAITING, Box
+from tuque.worker.codec import decode
+
+
+@pytest.fixture(autouse=True)
+def _app_talks_to_the_node(node: Node) -> None:
+    tasks.app.use(node.url)
+
+
+def is_empty(client: Client, queue: str = "q") -> bool:
+    return next(iter(client.jscan(queue=queue)), None) is None
+
+
+@pytest.mark.parametrize("pool", ["thread", "async"])
+def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
+    pool: str, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+) -> None:
+    neighbours = [f"neighbour {number}" for number in range(3)]
+    waiting = [f"waiting {number}" for number in range(3)]
+    for name in neighbours:
+        tasks.may_run_once_more.enqueue(name, "go")
+    tasks.ends_its_process.enqueue("bad", "crash")
+    worker = start_worker("--pool", pool, "-c", "4", "--prefetch", "4")
+    wait_until(lambda: len(did()) == 4, "four jobs run")
+    for name in waiting:
+        tasks.may_run_once_more.enqueue(name, "go")
+    wait_until(lambda: client.qlen("q") == 0, "three more are held")
+
+    def holds_seven() -> bool:
+        worker.signal(signal.SIGUSR1)
+        return "4 run, 3 wait" in worker.text
+
+    wait_until(holds_seven, "the worker has them")
+    (tmp_path / "crash").touch()
+    worker.says("the worker process left with exit code 7; it held 7 jobs")
+    worker.says("4 jobs ran when a process left with exit code 7: they run again one at a time")
+    (tmp_path / "go").touch()
+    (dead,) = client.getjob("q.dead", timeout_ms=60_000)
+    wait_until(lambda: is_empty(client), "all others are acked")
+    died = decode(dead.body).died
+    assert died is not None
+    assert died.reason == "attempt 2 of 2: its process left with exit code 7"
+    begun = Counter(line.rsplit(" ", 1)[0] for line in did() if line.startswith("begin"))
+    assert all(f"end {name}" in did() for name in neighbours + waiting)
+    assert all(line.endswith(" 1") for line in did() if line.startswith("begin neighbour"))
+    assert client.getjob("q.dead", nohang=True) == []
+    assert begun["begin bad"] <= 4  # beside others, alone, and twice more at its own attempts
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+
+
+def test_a_lone_job_that_ends_the_process_is_counted(
+    client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+) -> None:
+    (tmp_path / "crash").touch()
+    tasks.ends_its_process.enqueue("bad", "crash")
+    worker = start_worker("-c", "1")
+    assert client.getjob("q.dead", timeout_ms=60_000)
+    assert did() == ["begin bad 1", "begin bad 2"]
+    worker.says("(attempt 1): its process left with exit code 7; next try in")
+
+
+def test_the_process_may_be_killed_from_outside(
+    client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+) -> None:
+    for name in "ab":
+        tasks.may_run_once_more.enqueue(name, "go")
+    worker = start_worker("-c", "2")
+    wait_until(lambda: len(did()) == 2, "both run")
+    (child,) = children_of(worker.process.pid)
+    os.kill(child, signal.SIGKILL)
+    worker.says("the worker process was ended by SIGKILL; it held 2 jobs")
+    (tmp_path / "go").touch()
+    wait_until(lambda: is_empty(client), "both are acked")
+    assert client.qlen("q.dead") == 0
+    assert Counter(did()) == {"begin a 1": 2, "begin b 1": 2, "end a": 1, "end b": 1}
+
+
+def test_a_worker_process_dies_with_its_parent(start_worker: StartWorker) -> None:
+    worker = start_worker()
+    worker.says("worker ready")
+    (child,) = children_of(worker.process.pid)
+    worker.kill()
+    wait_until(lambda: not is_alive(child), "the child is gone")
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class TestOnce:
+    """A job with retry_s=0 is delivered once: what it may come to is a dead letter, not silence."""
+
+    def test_a_failure_is_a_dead_letter_and_no_next_try_is_promised(
+        self, client: Client, start_worker: StartWorker, did: Did
+    ) -> None:
+        tasks.only_once.enqueue("x")
+        worker = start_worker()
+        (dead,) = client.getjob("q.dead", timeout_ms=60_000)
+        died = decode(dead.body).died
+        assert died is not None
+        assert died.reason == "the only try (retry_s=0): ValueError: not this time"
+        worker.says("no more tries, it goes to q.dead")
+        assert "next try" not in worker.text
+        assert did() == ["begin x"]
+
+    def test_what_a_stopping_worker_has_not_run_is_a_dead_letter(
+        self, client: Client, start_worker: StartWorker, did: Did
+    ) -> None:
+        for name in "ab":
+            tasks.only_once_until_file.enqueue(name, "never")
+        worker = start_worker("-c", "1", "--prefetch", "1", "--grace", "1")
+        wait_until(lambda: did() and client.qlen("q") == 0, "one runs, the other is held")
+        worker.signal(signal.SIGTERM)
+        worker.ends(0)
+        dead = client.getjob("q.dead", count=2, timeout_ms=20_000)
+        reasons = {letter.args[0]: letter.died for letter in (decode(job.body) for job in dead)}
+        assert {name: died.reason for name, died in reasons.items() if died is not None} == {
+            "a": "the only try (retry_s=0): the worker stopped while it ran",
+            "b": "the only try (retry_s=0): the worker stopped before it ran",
+        }
+
+    def test_a_job_whose_process_died_is_a_dead_letter(
+        self, client: Client, start_worker: StartWorker, did: Did
+    ) -> None:
+        tasks.only_once_until_file.enqueue("x", "never")
+        worker = start_worker("-c", "1")
+        wait_until(did, "it runs")
+        (child,) = children_of(worker.process.pid)
+        os.kill(child, signal.SIGKILL)
+        (dead,) = client.getjob("q.dead", timeout_ms=60_000)
+        died = decode(dead.body).died
+        assert died is not None
+        assert died.reason == "the only try (retry_s=0): its process was ended by SIGKILL"
+        assert did() == ["begin x"]
+
+
+class TestBox:
+    """The table of jobs that outlives a process."""
+
+    IDS = [f"D-12345678-{letter * 24}-05a1" for letter in "abcdef"]
+
+    def test_one_that_ran_alone_ended_the_process(self) -> None:
+        box = Box.made(4)
+        for id, state in zip(self.IDS, (WAITING, RUNNING, DONE), strict=False):
+            box.put(id, 3, state)
+        found = [(e.job_id, e.number, e.state) for e in inherited(Box(box.fd))]
+        assert sorted(found) == [
+            (self.IDS[0], 3, WAITING),
+            (self.IDS[1], 3, RUNNING),
+            (self.IDS[2], 3, DONE),
+        ]
+
+    def test_of_several_nobody_knows(self) -> None:
+        box = Box.made(4)
+        for id, state in zip(self.IDS, (RUNNING, RUNNING, SUSPECT), strict=False):
+            box.put(id, 1, state)
+        assert [entry.state for entry in inherited(box)] == [SUSPECT, SUSPECT, SUSPECT]
+        box.mark(self.IDS[1], RUNNING)  # alone now
+        assert sorted(entry.state for entry in inherited(box)) == [RUNNING, SUSPECT, SUSPECT]
+
+    def test_what_does_not_fit_is_left_out(self) -> None:
+        box = Box.made(2)
+        for id in self.IDS:
+            box.put(id, 1, WAITING)
+        assert [entry.job_id for entry in Box(box.fd).entries()] == self.IDS[1::-1]
+        box.drop(self.IDS[0])
+        box.drop(self.IDS[5])
+        box.put(self.IDS[4], 2, RUNNING)
+        assert {entry.job_id for entry in box.entries()} == {self.IDS[1], self.IDS[4]}
