@@ -130,7 +130,7 @@ class Outlet:
         c.forget()
 
     def on_bug(self, c: Connection, error: Exception) -> None:
-        """[C2.9] Something failed over what the client sent: it ends, if the tables agree."""
+        """[C2.8] Something failed over what the client sent: it ends, if the tables agree."""
         look_into(self.s, f"in what {c.address} sent", error)
         self.close(c)
 
