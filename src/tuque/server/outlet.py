@@ -90,6 +90,15 @@ class Outlet:
             else:
                 self.close(c)
 
+    def break_off(self, c: Client) -> None:
+        """Tell the client which rule of the protocol it broke, and close."""
+        self.s.figures.broken += 1
+        c.error(b"ERR Protocol error: " + c.reader.error.encode())
+        c.reader.strict = None  # what is left of the command is of no use
+        c.is_closing = True
+        c.lingers = True
+        self.s.touch(c)
+
     def linger(self, c: Connection) -> None:
         """[C2.10] Say that nothing more will come; what the client still sends is thrown away.
 

@@ -422,7 +422,7 @@ class Pump:
             if c.is_stuck() or len(c.todo) > 0:
                 self.outlet.close(c)
         if c.reader.error and not c.is_closed and not c.is_stuck() and len(c.todo) == 0:
-            self.break_off(c)
+            self.outlet.break_off(c)
 
     def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
         """Run commands until the client blocks, is paused or ends."""
@@ -473,7 +473,7 @@ class Pump:
         if c.is_stuck() or c.is_closing:
             return
         if c.reader.error:
-            self.break_off(c)
+            self.outlet.break_off(c)
         elif c.has_ended:
             c.is_closing = True
             self.s.touch(c)
@@ -483,15 +483,6 @@ class Pump:
         if c.held != NOT_HELD and c.todo_bytes > UNREAD_BYTES and not c.is_full:
             c.is_full = True
             self.outlet.watch(c)
-
-    def break_off(self, c: Client) -> None:
-        """Tell the client which rule of the protocol it broke, and close."""
-        self.s.figures.broken += 1
-        c.error(b"ERR Protocol error: " + c.reader.error.encode())
-        c.reader.strict = None  # what is left of the command is of no use
-        c.is_closing = True
-        c.lingers = True
-        self.s.touch(c)
 
     def close_all(self) -> None:
         """Close every connection and the poller; what is pending goes out if it can."""
