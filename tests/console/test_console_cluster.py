@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from console_node import DEADLINE_S, Run, start_node, stop_node
 
+from tuque.console.cluster_cmd import place_of
 from tuque.console.link import ErrorReply, Link, LinkError, Status, Target
 from tuque.console.programs import free_port, free_ports
 
@@ -221,6 +222,11 @@ class TestStatus:
         add(dev.link(), "json", 1, "REPLICATE", "3")
         rows = json.loads(tuque("cluster", "status", "-p", dev.ports()[0], "--json").stdout)
         assert [row["state"] for row in rows] == ["up"] * 3
+        assert {row["port"] for row in rows} == set(dev.ports())
+        assert all(re.fullmatch("[0-9a-f]{40}", row["id"]) for row in rows)
+        assert [row["asked"] for row in rows] == [True, False, False]
+        assert all(row["memory_bytes"] > 1 << 20 and row["host"] == "127.0.0.1" for row in rows)
+        assert all(row["answers"] and row["reason"] is None for row in rows)
         assert [row["reaches"] for row in rows] == [2] * 3
         assert all(row["jobs"] >= 1 and row["to_repair"] == 0 for row in rows)
         assert all(row["to_drain"] is None for row in rows)
@@ -275,8 +281,28 @@ class TestMeetAndForget:
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.decode() == f"localhost:{b} is in the cluster of 127.0.0.1:{a}\n"
         assert len(tuque("cluster", "status", "-p", b).stdout.splitlines()) == 3
-        again = tuque("cluster", "meet", "-p", a, "127.0.0.1", b)
+        again = tuque("cluster", "meet", "-p", a, f"127.0.0.1:{b}")
         assert (again.returncode, again.stderr) == (0, b"")
+
+    @pytest.mark.parametrize(
+        ("words", "place"),
+        [
+            ("h:7", ("h", [7])),
+            ("h:7 8", ("h", [7, 8])),
+            ("h 7", ("h", [7])),
+            ("h 7 8", ("h", [7, 8])),
+            ("[::1]:7", ("::1", [7])),
+            ("::1 7", ("::1", [7])),
+        ],
+    )
+    def test_forms_of_an_address(self, words: str, place: tuple[str, list[int]]) -> None:
+        other, *ports = words.split()
+        assert place_of(other, tuple(map(int, ports))) == place
+
+    @pytest.mark.parametrize("words", ["h", ":7", "h:0", "h:x", "h:7:8", "h:7 8 9", "::1"])
+    def test_what_is_no_address(self, words: str, tuque: Run) -> None:
+        done = tuque("cluster", "meet", "-p", free_port(), *words.split())
+        assert (done.returncode, done.stdout) == (2, b"")
 
     def test_a_node_meets_itself(self, pair: list[int], tuque: Run) -> None:
         done = tuque("cluster", "meet", "-p", pair[0], "localhost", pair[0])
@@ -307,7 +333,7 @@ class TestMeetAndForget:
         dev = own()
         port = dev.ports()[0]
         rows = json.loads(tuque("cluster", "status", "-p", port, "--json").stdout)
-        gone = next(r["node"] for r in rows if r["address"].endswith(str(dev.ports()[2])))
+        gone = next(row["id"] for row in rows if row["port"] == dev.ports()[2])
         done = tuque("cluster", "forget", "-p", port, gone)
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.decode().startswith(gone)
@@ -344,7 +370,7 @@ class TestDrainAndRepair:
             done.stdout.decode() == f"127.0.0.1:{port} has given all its jobs away: safe to stop\n"
         )
         rows = json.loads(tuque("cluster", "status", "-p", dev.ports()[0], "--json").stdout)
-        left = next(row for row in rows if row["address"].endswith(str(port)))
+        left = next(row for row in rows if row["port"] == port)
         assert (left["state"], left["jobs"], left["to_drain"]) == ("safe to stop", 0, 0)
         assert sum(row["jobs"] for row in rows) >= 250
         shown = tuque("cluster", "status", "-p", port)

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 import click
@@ -22,6 +21,7 @@ from tuque.console.cluster_dev import dev
 from tuque.console.cluster_view import (
     ANSWER_S,
     Known,
+    as_fields,
     ask,
     homeless,
     info_of,
@@ -91,7 +91,7 @@ def status(host: str, port: int, url: str, password: str, as_json: bool) -> None
     with node_asked(host, port, url, password) as link:
         rows = rows_of(link)
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in rows]))
+        click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
     else:
         click.echo("\n".join([table(rows), *homeless(rows)]))
     sys.exit(0 if not unwell(rows) and not homeless(rows) else 1)
@@ -100,45 +100,63 @@ def status(host: str, port: int, url: str, password: str, as_json: bool) -> None
 @cluster.command()
 @node_options
 @click.option("--wait", default=10.0, show_default=True, help="Seconds to wait for the meeting.")
-@click.argument("other_host")
-@click.argument("other_port", type=click.IntRange(1, 65535))
-@click.argument("bus_port", type=click.IntRange(1, 65535), required=False)
+@click.argument("other", metavar="HOST:PORT")
+@click.argument("ports", metavar="[BUS_PORT]", nargs=-1, type=click.IntRange(1, 65535))
 def meet(
     host: str,
     port: int,
     url: str,
     password: str,
     wait: float,
-    other_host: str,
-    other_port: int,
-    bus_port: int | None,
+    other: str,
+    ports: tuple[int, ...],
 ) -> None:
     """Let another node join the cluster of the node asked.
 
     It waits until they have met, or says why they have not. Without BUS_PORT the bus of the other
-    node is looked for 10000 above its port.
+    node is looked for 10000 above its port. HOST PORT [BUS_PORT] is the same.
     """
+    other_host, bus_ports = place_of(other, ports)
     with node_asked(host, port, url, password) as link:
-        other = Target(other_host, other_port, "", link.target.password, link.target.user)
-        other_id = id_at(other)
-        if other_id and other_id == id_at(link.target):
-            raise click.ClickException(f"{other} is the node asked itself; -h and -p name another")
-        is_it = known_as(other, other_id)
-        ports = [other_port] if bus_port is None else [other_port, bus_port]
-        ask(link, "CLUSTER", "MEET", other_host, *map(str, ports))
+        there = Target(other_host, bus_ports[0], "", link.target.password, link.target.user)
+        there_id = id_at(there)
+        if there_id and there_id == id_at(link.target):
+            raise click.ClickException(f"{there} is the node asked itself; -h and -p name another")
+        is_it = known_as(there, there_id)
+        ask(link, "CLUSTER", "MEET", other_host, *map(str, bus_ports))
         deadline, reason = time.monotonic() + wait, ""
         while time.monotonic() < deadline:
             nodes = known_nodes(link)
             if any(node.is_linked and is_it(node) for node in nodes):
-                click.echo(f"{other} is in the cluster of {link.target}")
+                click.echo(f"{there} is in the cluster of {link.target}")
                 return
             said = [n.reason for n in nodes if n.is_meeting and n.reason]
             reason = said[-1] if said else reason
             time.sleep(POLL_S)
     raise click.ClickException(
-        f"{other} did not join within {wait:g} s: {reason or 'no answer yet'}. "
+        f"{there} did not join within {wait:g} s: {reason or 'no answer yet'}. "
         "Is its bus port open, and has it the same cluster secret?"
     )
+
+
+def place_of(other: str, ports: tuple[int, ...]) -> tuple[str, list[int]]:
+    """The host, and its port with that of the bus, if one is given.
+
+    Said as HOST:PORT [BUS_PORT] or HOST PORT [BUS_PORT]; an IPv6 address that has a port behind it
+    stands in brackets. UsageError for anything else.
+    """
+    host, colon, port = other.rpartition(":")
+    is_bare = ":" in host and not host.startswith("[")  # an IPv6 address without a port
+    given = list(ports)
+    if colon and not is_bare:
+        if not port.isdecimal() or not 0 < int(port) <= 65535:
+            raise click.UsageError(f"{other!r} is no HOST:PORT with a port from 1 to 65535")
+        given.insert(0, int(port))
+    else:
+        host = other
+    if not host or not 1 <= len(given) <= 2:
+        raise click.UsageError(f"say HOST:PORT [BUS_PORT] of the other node, not {other!r}")
+    return host.strip("[]"), given
 
 
 def id_at(target: Target) -> str:

@@ -6,12 +6,13 @@ Decides which nodes are asked, what a row of the table holds and when a node is 
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
 import click
 
+from tuque.console import look
 from tuque.console.format import printable
 from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
 
@@ -43,10 +44,10 @@ class Known:
 
     @property
     def state(self) -> str:
-        """One word for the state of the node, and the reason where one is known."""
+        """The state of the node in a word or two."""
         for flag, word in (("fail", "failed"), ("fail?", "suspected"), ("handshake", "meeting")):
             if flag in self.flags:
-                return f"{word}: {self.reason}" if self.reason else word
+                return word
         if "leaving" in self.flags:
             return "leaving"
         return "up" if self.is_connected else "no link"
@@ -56,13 +57,18 @@ class Known:
 class Row:
     """One node as the asked one sees it, and as it speaks for itself when it answers."""
 
-    node: str
-    address: str
-    state: str
+    id: str  # empty while it is met
+    host: str
+    port: int
+    state: str  # one word, or `safe to stop`
+    reason: str = ""
+    is_self: bool = False  # it is the node asked
+    answers: bool = False
     reaches: int | None = None  # other nodes
     jobs: int | None = None
     queued: int | None = None
     clients: int | None = None
+    memory_bytes: int | None = None
     memory: str = ""
     to_repair: int | None = None
     to_drain: int | None = None
@@ -70,7 +76,23 @@ class Row:
 
     @property
     def is_meeting(self) -> bool:
-        return self.state.startswith("meeting")
+        return self.state == "meeting"
+
+    @property
+    def name(self) -> str:
+        """The first characters of the id; the node asked has a star."""
+        return (self.id[:8] or "(new)") + (" *" if self.is_self else "")
+
+    @property
+    def address(self) -> str:
+        return str(Target(self.host, self.port))
+
+    @property
+    def said(self) -> str:
+        """The state with what is known of its reason."""
+        said = f"{self.state}: {self.reason}" if self.reason else self.state
+        is_silent = self.state == "up" and not self.answers
+        return f"{said}, no answer" if is_silent else said
 
 
 def ask(link: Link, *words: str) -> Reply:
@@ -122,15 +144,13 @@ def rows_of(link: Link) -> list[Row]:
     asked = link.target
     rows = []
     for node in known_nodes(link):
-        mark = " *" if node.is_self else ""
         host = asked.host if node.is_self and not node.host else node.host
-        at = Target(host, node.port, "", asked.password, asked.user)
-        name = "(new)" if node.is_meeting else node.id[:8] + mark
-        row = Row(name, str(at), node.state)
+        node_id = "" if node.is_meeting else node.id
+        row = Row(node_id, host, node.port, node.state, node.reason, node.is_self)
         if node.is_self:
             fill(row, link)
         elif node.is_linked:
-            other = Link(at, ANSWER_S)
+            other = Link(Target(host, node.port, "", asked.password, asked.user), ANSWER_S)
             fill(row, other)
             other.close()
         rows.append(row)
@@ -142,13 +162,14 @@ def fill(row: Row, link: Link) -> None:
     try:
         info = info_of(link)
     except click.ClickException:
-        row.state += ", no answer"
         return
+    row.answers = True
     row.reaches = int(info.get("cluster_reachable_nodes", 0))
     row.jobs = int(info.get("registered_jobs", 0))
     row.queued = int(info.get("queued_jobs", 0))
     row.clients = int(info.get("connected_clients", 0))
     row.memory = info.get("used_memory_human", "")
+    row.memory_bytes = int(info.get("used_memory", 0))
     row.to_repair = int(info.get("cluster_repair_left", 0))
     names = info.get("tubes_homeless_names", "")
     row.homeless = [unquote(name, errors="backslashreplace") for name in names.split(",") if name]
@@ -168,13 +189,13 @@ def unwell(rows: list[Row]) -> list[str]:
     A meeting that does not succeed is no fault of the cluster.
     """
     said = []
-    up = sum(row.state == "up" for row in rows)
+    up = sum(row.said == "up" for row in rows)
     for row in rows:
-        others = up - (row.state == "up")
+        others = up - (row.said == "up")
         if row.is_meeting:
             continue
-        if row.state not in ("up", *LEAVES):
-            said.append(f"{row.address}: {row.state}")
+        if row.said not in ("up", *LEAVES):
+            said.append(f"{row.address}: {row.said}")
         elif row.reaches is not None and row.reaches < others:
             said.append(f"{row.address} reaches {row.reaches} of {others} other nodes")
     return said
@@ -191,9 +212,9 @@ def homeless(rows: list[Row]) -> list[str]:
 
 
 HEADS: Final = {
-    "node": "NODE",
+    "name": "NODE",
     "address": "ADDRESS",
-    "state": "STATE",
+    "said": "STATE",
     "reaches": "REACHES",
     "jobs": "JOBS",
     "queued": "QUEUED",
@@ -202,39 +223,53 @@ HEADS: Final = {
     "to_repair": "TO REPAIR",
     "to_drain": "TO DRAIN",
 }
-LEFT: Final = ("node", "address", "state")
+LEFT: Final = 3  # columns of text
+LEAST: Final = ("CLIENTS", "MEMORY", "REACHES")  # left out first on a narrow terminal
 
 
 def table(rows: list[Row]) -> str:
-    """The rows under their heads; numbers to the right, what is not known as -."""
+    """The rows under their heads; what is not known as -."""
     shown = dict(HEADS)
     if all(row.to_drain is None for row in rows):
         del shown["to_drain"]
-    cells = [[cell(asdict(row)[name]) for name in shown] for row in rows]
-    widths = [max(map(len, column)) for column in zip(shown.values(), *cells, strict=True)]
-    out = [click.style(aligned(shown, list(shown.values()), widths), bold=True)]
-    for row, line in zip(rows, cells, strict=True):
-        color = "green" if row.state == "up" else "red"
-        if row.state in LEAVES or row.is_meeting:
-            color = "yellow"
-        text = aligned(shown, line, widths)
-        before = text.index(row.state, widths[0] + widths[1])
-        after = before + len(row.state)
-        out.append(text[:before] + click.style(row.state, fg=color) + text[after:])
-    return "\n".join(out)
+    cells = [[cell(getattr(row, name)) for name in shown] for row in rows]
+
+    def color(at: int, head: str, text: str) -> str:
+        return look.paint(text, color_of(rows[at])) if head == "STATE" else text
+
+    return look.table(list(shown.values()), cells, LEFT, LEAST, color)
+
+
+def color_of(row: Row) -> str:
+    """Good, on its way, or bad."""
+    if row.said in LEAVES or row.is_meeting:
+        return look.WARNING
+    return look.GOOD if row.said == "up" else look.BAD
 
 
 def cell(value: object) -> str:
     """A value of a row as text."""
     if value is None or value == "":
         return "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return look.number(value) if isinstance(value, int) else str(value)
 
 
-def aligned(names: dict[str, str], cells: list[str], widths: list[int]) -> str:
-    """One line of the table."""
-    parts = [
-        text.ljust(width) if name in LEFT else text.rjust(width)
-        for name, text, width in zip(names, cells, widths, strict=True)
-    ]
-    return "  ".join(parts).rstrip()
+def as_fields(row: Row) -> dict[str, object]:
+    """One node for programs: whole ids, numbers, and one fact in each field."""
+    return {
+        "id": row.id or None,
+        "asked": row.is_self,
+        "host": row.host,
+        "port": row.port,
+        "state": row.state,
+        "reason": row.reason or None,
+        "answers": row.answers,
+        "reaches": row.reaches,
+        "jobs": row.jobs,
+        "queued": row.queued,
+        "clients": row.clients,
+        "memory_bytes": row.memory_bytes,
+        "to_repair": row.to_repair,
+        "to_drain": row.to_drain,
+        "homeless_tubes": row.homeless,
+    }

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from tuque.console import look
 from tuque.console.cluster_cmd import node_asked, node_options
 from tuque.console.cluster_view import ask, known_nodes
 from tuque.console.format import json_line, printable
@@ -150,27 +151,39 @@ def seconds(value: object) -> str:
     return "-" if value == "forever" else f"{value} s"
 
 
+HEADS: Final = ("TUBE", "TYPE", "HOME", "STATE", "LAG", *map(str.upper, COLUMNS), "WAITING")
+LEAST: Final = ("TTR", "TTL", "WAITING", "BURIED", "DELAYED")  # left out first on narrow terminals
+
+
 def table(rows: list[dict[str, object]]) -> str:
-    """A heading and a line for each tube, columns as wide as they must be."""
-    heads = ["TUBE", "TYPE", "HOME", "STATE", "LAG"]
-    lines = [[*heads, *map(str.upper, (*COLUMNS, "waiting", *TIMES))]]
+    """A heading and a line for each tube, and why tubes give out no task."""
+    lines = []
     for row in rows:
         is_running = row["state"] == "RUNNING"
-        figures = [str(row[name]) if is_running else "-" for name in COLUMNS]
+        figures = [figure(row[name]) if is_running else "-" for name in COLUMNS]
         takes, puts = (row[name] for name in WAITING)
         figures.append(f"{takes} + {puts}" if is_running and (takes or puts) else "-")
         state = f"{row['state']} STOPPED" if is_running and row.get("stopped") else row["state"]
         where = [str(row["home"])[:8], str(state), str(row["lag"])]
         times = [seconds(row[name]) for name in TIMES]
         lines.append([printable(str(row["name"])), printable(kind(row)), *where, *figures, *times])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = []
-    for line in lines:
-        cells = [cell.ljust(width) for cell, width in zip(line[:4], widths[:4], strict=True)]
-        cells += [cell.rjust(width) for cell, width in zip(line[4:], widths[4:], strict=True)]
-        padded.append("  ".join(cells).rstrip())
+
+    def color(at: int, head: str, text: str) -> str:
+        return look.paint(text, color_of(rows[at])) if head == "STATE" else text
+
+    said = [look.table([*HEADS, *map(str.upper, TIMES)], lines, 4, LEAST, color)]
     for row in rows:
         if row["state"] == "RUNNING" and row.get("stopped"):
             name, why = printable(str(row["name"])), printable(str(row["stopped"]))
-            padded.append(f"{name} gives out no task: {why}")
-    return "\n".join(padded)
+            said.append(f"{name} gives out no task: {why}")
+    return "\n".join(said)
+
+
+def figure(value: object) -> str:
+    """A number of INFO for people."""
+    return look.number(value) if isinstance(value, int) else str(value)
+
+
+def color_of(row: dict[str, object]) -> str:
+    """Good, or bad."""
+    return look.GOOD if row["state"] == "RUNNING" and not row.get("stopped") else look.BAD

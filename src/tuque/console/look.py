@@ -1,0 +1,89 @@
+"""How the program looks on a terminal: tables, and what is coloured.
+
+Decides widths, alignment and colours, for all commands alike. Colours are for terminals only; the
+environment variable NO_COLOR switches them off there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import click
+
+GOOD: Final = "green"
+WARNING: Final = "yellow"
+BAD: Final = "red"
+GAP: Final = "  "
+Paint = Callable[[int, str, str], str]  # row, head and padded text of a cell -> the text to print
+
+
+def has_color() -> bool:
+    """Whether standard output is a terminal that wants colours."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.getenv("TERM") != "dumb"
+
+
+def paint(text: str, color: str = "", bold: bool = False) -> str:
+    """The text in a colour, where there are colours."""
+    return click.style(text, fg=color or None, bold=bold or None) if has_color() else text
+
+
+def width() -> int:
+    """Columns of the terminal; 0 where standard output is none: then a line may be any length."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def number(value: int) -> str:
+    """A number for people: thousands have a comma."""
+    return f"{value:,}"
+
+
+def table(
+    heads: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int = 1,
+    least: Sequence[str] = (),
+    color: Paint | None = None,
+) -> str:
+    """A heading and a line for each row; the first `left` columns begin left, numbers end right.
+
+    On a terminal that is too narrow the columns in `least` are left out, the first of them first;
+    a last line names them.
+    """
+    shown = list(range(len(heads)))
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    dropped = []
+    most = width()
+    for head in least:
+        if not most or sum(widths[i] for i in shown) + len(GAP) * (len(shown) - 1) <= most:
+            break
+        dropped.append(head)
+        shown.remove(list(heads).index(head))
+    lines = [paint(line_of(heads, shown, widths, left), bold=True)]
+    for at, row in enumerate(rows):
+        lines.append(line_of(row, shown, widths, left, heads, color, at))
+    if dropped:
+        lines.append(f"(not shown, the terminal is narrow: {', '.join(dropped)})")
+    return "\n".join(lines)
+
+
+def line_of(
+    cells: Sequence[str],
+    shown: list[int],
+    widths: list[int],
+    left: int,
+    heads: Sequence[str] = (),
+    color: Paint | None = None,
+    row: int = 0,
+) -> str:
+    """One line of a table."""
+    parts = []
+    for i in shown:
+        text = cells[i].ljust(widths[i]) if i < left else cells[i].rjust(widths[i])
+        if i == shown[-1]:
+            text = text.rstrip()
+        parts.append(color(row, heads[i], text) if color is not None else text)
+    return GAP.join(parts).rstrip()
