@@ -137,8 +137,11 @@ class TestDev:
         assert dev.wait() == 0, dev.text()
         assert dev.text().endswith("stopping ...\nstopped\n")
         assert [pid for pid in pids if is_there(pid)] == []
+        first, second, *_ = (dev.place / "here" / "node-1.log").read_text().splitlines()
+        assert re.search(r" I Tuque \d\S*, \w+, node [0-9a-f]{40}$", first)
+        assert f" I listens on 127.0.0.1:{dev.ports()[0]}" in second
         for name in ("node-1", "node-2"):
-            assert "bye bye" in (dev.place / "here" / f"{name}.log").read_text()
+            assert " I stopped\n" in (dev.place / "here" / f"{name}.log").read_text()
 
     def test_a_node_that_dies_leaves_the_others(self, own: Callable[..., Dev]) -> None:
         """It is said, with the command that brings it back into the cluster."""
@@ -158,7 +161,7 @@ class TestDev:
             assert dev.process.poll() is None
             dev.end()
             assert [pid for pid in pids if is_there(pid)] == []
-            assert "bye bye" in (dev.place / "cluster-dev" / "node-1.log").read_text()
+            assert " I stopped\n" in (dev.place / "cluster-dev" / "node-1.log").read_text()
         finally:
             stop_node(again)
 

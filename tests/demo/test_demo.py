@@ -53,9 +53,9 @@ def test_the_demo_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     killed = r"^kill -9 +worker \d+, node-3 and the streaming query after \d+ jobs"
     assert re.search(killed, made.stdout, re.M)
     (run,) = (tmp_path / "out").iterdir()
-    assert "bye bye" not in (run / "node-3.log").read_text()
+    assert " I stopped\n" not in (run / "node-3.log").read_text()
     for name in ("node-1", "node-2"):
-        assert "bye bye" in (run / f"{name}.log").read_text()
+        assert " I stopped\n" in (run / f"{name}.log").read_text()
     assert (run / "report" / "report.html").exists()
 
 

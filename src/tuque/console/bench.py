@@ -18,9 +18,11 @@ from typing import Any
 import click
 import hiredis
 
+from tuque.console import look
 from tuque.console.link import encode
 
 STAGES = ("add", "get", "ack")
+SHOW_S = 0.2  # between two looks at the progress
 
 
 class Load:
@@ -36,6 +38,7 @@ class Load:
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.batch_ms: dict[str, list[float]] = {stage: [] for stage in STAGES}
         self.ids: list[list[bytes]] = [[] for _ in range(connections)]
+        self.progress = Progress(jobs)
 
 
 class Wire:
@@ -96,6 +99,7 @@ async def run_stage(load: Load, wires: list[Wire], stage: str, batch: Callable[.
             done = await batch(load, wire, number, count)
             load.batch_ms[stage].append((time.perf_counter() - began) * 1000)
             load.done[stage] += done
+            load.progress.show(stage, load.done[stage])
             left += count - done
             if done == 0:
                 return
@@ -122,6 +126,7 @@ async def run_load(load: Load, host: str, port: int, password: str) -> None:
             "Is the node running? `tuque server` starts one."
         ) from None
     finally:
+        load.progress.end()
         for wire in wires:
             wire.writer.close()
 
@@ -158,17 +163,56 @@ def summary(load: Load) -> dict[str, Any]:
 
 def print_summary(result: dict[str, Any]) -> None:
     """Print the figures as a table."""
+    rows = [
+        [
+            stage,
+            look.number(row["jobs"]),
+            look.number(row["jobs_per_s"]),
+            *(f"{row[f'p{share}_ms']:,.2f} ms" for share in (50, 95, 99)),
+        ]
+        for stage, row in result["stages"].items()
+    ]
+    rows.append(["cycle", "", look.number(result["cycle_jobs_per_s"]), "", "", ""])
+    heads = ["STAGE", "JOBS", "JOBS/S", "BATCH P50", "P95", "P99"]
+    click.echo(look.table(heads, rows))
     click.echo(
-        f"{result['jobs']} jobs of {result['body_bytes']} bytes, "
-        f"{result['connections']} connections, {result['pipeline']} deep"
+        "The client is one Python process and takes a good part of the time:\n"
+        "the node can do more than these figures say."
     )
-    click.echo(f"{'':5}{'jobs':>10}{'jobs/s':>10}   batch p50      p95      p99 ms")
-    for stage, row in result["stages"].items():
-        click.echo(
-            f"{stage:5}{row['jobs']:>10}{row['jobs_per_s']:>10}"
-            f"{row['p50_ms']:>12.2f}{row['p95_ms']:>9.2f}{row['p99_ms']:>9.2f}"
-        )
-    click.echo(f"cycle{'':10}{result['cycle_jobs_per_s']:>10}")
+
+
+def describe(load: Load, host: str, port: int) -> str:
+    """What is about to be measured."""
+    return (
+        f"{look.number(load.jobs)} jobs of {look.number(len(load.body))} bytes, "
+        f"{look.number(load.connections)} connections, {load.pipeline} deep, to {host}:{port}:\n"
+        "all are added, then all are taken, then all are acknowledged."
+    )
+
+
+class Progress:
+    """A line on a terminal that says how far a stage is."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self.is_shown = sys.stderr.isatty()
+        self.at_s = 0.0
+        self.width = 0
+
+    def show(self, stage: str, done: int) -> None:
+        """Now and then, not each time."""
+        now_s = time.perf_counter()
+        if not self.is_shown or now_s < self.at_s:
+            return
+        self.at_s = now_s + SHOW_S
+        text = f"{stage}  {100 * done // self.jobs:3} %  {look.number(done)} jobs"
+        click.echo("\r" + text.ljust(self.width), nl=False, err=True)
+        self.width = max(self.width, len(text))
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self.width:
+            click.echo("\r" + " " * self.width + "\r", nl=False, err=True)
 
 
 @click.command()
@@ -193,8 +237,13 @@ def bench(
     queue: str,
     as_json: bool,
 ) -> None:
-    """Add, get and acknowledge jobs as fast as one Python process can."""
+    """Add, get and acknowledge jobs as fast as one Python process can.
+
+    That process takes more time than the node, which can do more than these figures say.
+    """
     load = Load(jobs, min(connections, jobs), pipeline, size, queue)
+    if not as_json:
+        click.echo(describe(load, host, port))
     try:
         import uvloop
     except ImportError:
@@ -207,5 +256,6 @@ def bench(
     else:
         print_summary(result)
     if load.done["ack"] != jobs:
-        click.echo(f"only {load.done['ack']} of {jobs} jobs went all the way", err=True)
+        done = look.number(load.done["ack"])
+        click.echo(f"only {done} of {look.number(jobs)} jobs went all the way", err=True)
         sys.exit(1)

@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from tuque.console import format as show
+from tuque.console.facts import answers_facts, as_facts
 from tuque.console.hints import advice, describe
 from tuque.console.link import ErrorReply, Link, LinkError, Reply, Target
 
@@ -25,9 +26,13 @@ MODES: Final = ("auto", "tty", "raw", "csv", "json")
 
 
 class Output:
-    """Writes replies in one mode; auto is tty for terminals, and text that is safe for pipes."""
+    """Writes replies in one mode; auto is tty for terminals, and text that is safe for pipes.
+
+    Names and values are a table on a terminal, unless types were asked for.
+    """
 
     def __init__(self, mode: str, delimiter: bytes = b"\n") -> None:
+        self.has_tables = mode == "auto"
         if mode == "auto":
             mode = "tty" if sys.stdout.isatty() or "FAKETTY" in os.environ else "text"
         self.mode = mode
@@ -46,6 +51,9 @@ class Output:
             return show.csv(reply).encode()
         if self.mode == "json":
             return show.as_json(reply).encode()
+        if self.mode == "tty" and self.has_tables and answers_facts(words):
+            if facts := as_facts(reply):
+                return facts.encode("utf-8", "surrogateescape")
         if self.mode == "tty" and not (isinstance(reply, bytes) and show.answers_plain_text(words)):
             return show.for_terminal(reply).encode()
         if self.mode == "tty":

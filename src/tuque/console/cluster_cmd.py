@@ -250,17 +250,26 @@ def repair(
             wait_for_repair(link, deadline_of(timeout))
         rows = [row for row in rows_of(link) if not row.is_meeting]
     total = sum(row.to_repair or 0 for row in rows)
+    least = max((row.to_repair or 0 for row in rows), default=0)
     problems = unwell(rows)
     if as_json:
         left = {row.address: row.to_repair for row in rows}
-        click.echo(json.dumps({"left": total, "nodes": left, "problems": problems}))
+        told = {"left": total, "left_at_least": least, "nodes": left, "problems": problems}
+        click.echo(json.dumps(told))
     else:
         width = max(len(row.address) for row in rows)
         for row in rows:
             said = "no answer" if row.to_repair is None else row.to_repair or "done"
             click.echo(f"{row.address:<{width}}  {said}")
-        click.echo("\n".join(problems) or ("done" if total == 0 else f"{jobs(total)} to repair"))
+        click.echo("\n".join(problems) or ("done" if total == 0 else to_repair(least, total)))
     sys.exit(0 if total == 0 and not problems else 1)
+
+
+def to_repair(least: int, most: int) -> str:
+    """How many jobs lack copies: each node counts those that it has."""
+    if least == most:
+        return f"{jobs(most)} to repair"
+    return f"{least:,} to {jobs(most)} to repair: a job counts at each node that has it"
 
 
 def wait_for_repair(link: Link, deadline: float) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from tuque.console import look
 from tuque.console.journal_rows import fields, line_of
 from tuque.core.job import ACTIVE, DELIVERED, Job
 from tuque.core.readback import BadRecord, Record, decode
@@ -75,7 +76,7 @@ def print_file(file: FileReport) -> None:
     state = file.state()
     click.echo(
         f"{file.name}  {file.records:,} records  {file.frames:,} frames  {file.bytes:,} bytes  "
-        + (state if state == "ok" else click.style(state, fg="red", bold=True))
+        + (state if state == "ok" else look.paint(state, look.BAD, bold=True))
     )
     for problem in file.problems:
         missing = f", {problem.missing:,} records missing" if problem.missing else ""
@@ -211,9 +212,14 @@ def rows(disk: Disk, path: str) -> Iterator[dict[str, Any]]:
 @click.option("--queue", metavar="NAME", help="Only jobs of this queue or tube, and its pauses.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> None:
-    """Print the records of the journal in PATH, one line each."""
+    """Print the records of the journal in PATH.
+
+    Times are local. A record is one line, or several on a terminal that is too narrow; `--json`
+    has all its fields, with instants in ms and ns since 1970.
+    """
     disk = Disk()
     wanted: set[str] = set()  # ids seen in the queue
+    width = look.width()
     try:
         for file in files_of(disk, path):
             for row in rows(disk, file):
@@ -224,7 +230,7 @@ def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> Non
                         continue
                 elif queue is not None and "id" in row:
                     wanted.add(row["id"])
-                click.echo(json.dumps(row) if as_json else line_of(row))
+                click.echo(json.dumps(row) if as_json else line_of(row, width))
     except BrokenPipeError:  # the reader has seen enough: `show ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)

@@ -5,6 +5,7 @@ Decides which fields of each kind a person wants to see; core/readback.py decode
 
 from __future__ import annotations
 
+import textwrap
 import time
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ from tuque.core.task import MAX_MS, STATUS_NAMES
 from tuque.core.task_readback import TaskRecord
 from tuque.tubes.rights import CALL, TRUNCATE, USER
 
+INDENT: Final = 8
+INSTANTS_MS: Final = ("qtime_ms", "expire_ms", "until_ms", "drop_ms")
+INSTANTS_NS: Final = ("ctime_ns", "instant_ns")
 LEFT_OUT: Final = (0, "", False)  # what says nothing; but a task has the number 0
 
 
@@ -133,11 +137,41 @@ def text(name: bytes) -> str:
     return name.decode("utf-8", "backslashreplace")
 
 
-def line_of(row: dict[str, Any]) -> str:
-    """The record for reading: sequence, instant, kind, then what it says."""
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["at_ms"] / 1000))
+def line_of(row: dict[str, Any], width: int = 0) -> str:
+    """The record for reading: sequence, instant, kind, id, then what it says.
+
+    What is longer than `width` goes on in further lines that are indented; 0: one line.
+    """
+    at = instant(row["at_ms"])
     skipped = ("seq", "at_ms", "record", "id")
     told = {k: v for k, v in row.items() if k == "number" or (v is not None and v not in LEFT_OUT)}
-    rest = " ".join(f"{k}={printable(str(v))}" for k, v in told.items() if k not in skipped)
-    id_and_rest = f"{row['id']} {rest}" if "id" in row else rest
-    return f"{row['seq']:>10} {at} {row['record']:<11} {id_and_rest}".rstrip()
+    words = [said(k, v, at) for k, v in told.items() if k not in skipped]
+    rest = " ".join([row["id"], *words] if "id" in row else words)
+    line = f"{row['seq']:>7} {at} {row['record']:<11} {rest}".rstrip()
+    if not width or len(line) <= width:
+        return line
+    return "\n".join(
+        textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=" " * INDENT,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def said(name: str, value: object, at: str) -> str:
+    """A field and its value; an instant as a time, with its day unless that is the record's."""
+    if name in INSTANTS_MS and isinstance(value, int):
+        name, value = name.removesuffix("_ms"), instant(value)
+    elif name in INSTANTS_NS and isinstance(value, int):
+        name, value = name.removesuffix("_ns"), instant(value // 1_000_000)
+    if isinstance(value, str) and value[:11] == at[:11] and len(value) == len(at):
+        value = value[11:]
+    return f"{name}={printable(str(value))}"
+
+
+def instant(at_ms: int) -> str:
+    """A wall clock's time, local."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from tuque import __version__
 from tuque.core.node import Node
 from tuque.server.clock import steady_ms
 from tuque.server.config import check_dir, in_dir
@@ -21,7 +22,7 @@ from tuque.server.iproto_start import prepare_iproto
 from tuque.server.joining import open_bus, prepare_bus, take_identity
 from tuque.server.journaling import close_journal, load_journal, open_journal
 from tuque.server.keeping import give_back
-from tuque.server.listen import ListenError, open_listeners, raise_file_limit
+from tuque.server.listen import ListenError, name_of, open_listeners, raise_file_limit
 from tuque.server.options import Config, ConfigError
 from tuque.server.pump import Pump
 from tuque.server.registry import register
@@ -32,6 +33,7 @@ from tuque.store.journal import JournalError
 from tuque.tubes.homes import set_read_only
 from tuque.tubes.hooks import tubes_of
 
+STOPS = {"shutdown": "SHUTDOWN", "signal": "asked by a signal", "restart": "to start again"}
 LEVELS = {
     "debug": logging.DEBUG,
     "verbose": logging.INFO,
@@ -113,8 +115,12 @@ def build(cfg: Config, identity: Identity) -> Pump:
     register()
     load_plugins(s)
     pump = Pump(s)
-    for sock in open_listeners(cfg):
+    listeners = open_listeners(cfg)
+    for sock in listeners:
         pump.listen(sock)
+    mode = "compiled" if is_compiled() else "interpreted"
+    log.info("Tuque %s, %s, node %s", __version__, mode, identity.node_id.decode())
+    log.info("listens on %s", ", ".join([name_of(sock) for sock in listeners]))
     prepare_iproto(pump)
     prepare_bus(pump)
     prepare_tubes(s)
@@ -173,8 +179,6 @@ def ready(pump: Pump) -> None:
     gc.disable()
     if s.cfg.pidfile and s.cfg.daemonize:
         Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
-    mode = "compiled" if is_compiled() else "interpreted"
-    log.info("node %s, %s, %d jobs", s.n.node_id.decode(), mode, len(s.n.jobs))
     open_bus(pump)
     log.info("The server is now ready to accept connections on port %d", s.cfg.port)
 
@@ -200,7 +204,7 @@ def rss_bytes() -> int:
 def finish(pump: Pump) -> int:
     """Stop in order: journal to the disk, events sealed, clients told nothing false."""
     s = pump.s
-    log.info("User requested shutdown..." if s.stop_requested else "Stopping...")
+    log.info("stopping: %s", STOPS.get(s.stop_requested, "it cannot go on"))
     status = 0
     if s.committer is not None:
         problem = close_journal(pump)
@@ -220,5 +224,5 @@ def finish(pump: Pump) -> int:
         log.error("cluster-config-file %s: %s", s.identity.path, error.strerror)
         status = 1
     pump.close_all()
-    log.info("Tuque is now ready to exit, bye bye...")
+    log.info("stopped")
     return status

@@ -65,7 +65,7 @@ def load_journal(pump: Pump) -> None:
     for note in loader.notes:  # something was cut off, or the clock jumped
         log.warning("%s", note)
     seconds = (s.n.now_ms - started_ms) / 1000
-    log.info("DB loaded from append only file: %.3f seconds, %d jobs", seconds, loader.job_count)
+    log.info("journal loaded: %s jobs in %.3f s", f"{loader.job_count:,}", seconds)
 
 
 def take_over(pump: Pump, committer: Committer) -> None:

@@ -60,6 +60,15 @@ def open_listeners(cfg: Config) -> list[socket.socket]:
     return found
 
 
+def name_of(sock: socket.socket) -> str:
+    """Where a listener is found: `host:port`, an IPv6 address in brackets, or `unix:path`."""
+    name = sock.getsockname()
+    if not isinstance(name, tuple):
+        return f"unix:{name if isinstance(name, str) else os.fsdecode(name)}"
+    host, port = name[0], name[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def open_iproto_listeners(cfg: Config) -> list[socket.socket]:
     """Listeners for IPROTO on the clients' addresses; none when the port is 0 (I1.2)."""
     found: list[socket.socket] = []
