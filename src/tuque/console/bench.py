@@ -173,7 +173,7 @@ def print_summary(result: dict[str, Any]) -> None:
         for stage, row in result["stages"].items()
     ]
     rows.append(["cycle", "", look.number(result["cycle_jobs_per_s"]), "", "", ""])
-    heads = ["STAGE", "JOBS", "JOBS/S", "BATCH P50", "P95", "P99"]
+    heads = ["STAGE", "JOBS", "JOBS/S", "BATCH p50", "p95", "p99"]
     click.echo(look.table(heads, rows))
     click.echo(
         "The client is one Python process and takes a good part of the time:\n"
