@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled models sim chaos fuzz bench lint types docs build clean
+.PHONY: help setup demo test test-compiled models sim chaos fuzz fuzz-frames bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -44,10 +44,13 @@ chaos: setup ## real nodes, and Spark, killed and cut off for long (ARGS="--minu
 	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py $(ARGS)
 	@env -u PYTHONPATH $(PY) -P -m pytest -q -s tests/e2e/spark_chaos*.py
 
-fuzz: setup ## feed frames of the bus and of IPROTO with nonsense (needs atheris; SPAN=600 seconds each)
+fuzz: setup ## say a million things to a node that are almost right, on all its ports (ARGS="--seconds 60")
+	@env -u PYTHONPATH $(PY) -P fuzz/talk.py $(ARGS)
+
+fuzz-frames: setup ## feed the reader of IPROTO with nonsense (needs atheris; SPAN=600 seconds)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install -q atheris==3.0.0
 	@mkdir -p build/fuzz
-	@for one in bus iproto; do (cd build/fuzz && PYTHONPATH="$(CURDIR)/src" "$(CURDIR)/$(PY)" "$(CURDIR)/fuzz/$$one.py" -max_total_time=$(SPAN)); done
+	@cd build/fuzz && PYTHONPATH="$(CURDIR)/src" "$(CURDIR)/$(PY)" "$(CURDIR)/fuzz/iproto.py" -max_total_time=$(SPAN)
 
 bench: setup ## measure against redis-server and beanstalkd, where installed
 	@$(PY) bench/run.py $(ARGS)

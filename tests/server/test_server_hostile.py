@@ -16,6 +16,7 @@ from raw_resp import encode
 from test_server_bus import OTHER, SECRET, Node, Stranger
 
 from tuque.cluster.kept import parse_kept
+from tuque.core.job import LAST_NS, Job
 from tuque.core.msgs import (
     AnyMessage,
     Ask,
@@ -40,9 +41,14 @@ from tuque.core.msgs import (
     Working,
     YourJobs,
 )
+from tuque.core.records import Records
+from tuque.core.restore import shift_jobs
+from tuque.core.task import READY, Task
+from tuque.core.task_records import tell_task
 from tuque.server import notes
 from tuque.server.dispatch import HANDLERS
 from tuque.server.notes import AGAIN_MS, LINES_MAX, Notes
+from tuque.tubes.replica import changes_in
 from tuque.wire.bus import BusError, head_of
 from tuque.wire.cards import Card, Hello
 from tuque.wire.handshake import MAGIC, Conn
@@ -251,3 +257,31 @@ def test_a_tube_that_waits_to_be_made_does_not_outlive_a_reset(node: Node) -> No
     assert node.box.say(other, encode("CLUSTER", "RESET", "HARD")) == b"+OK\r\n"
     node.box.check()
     assert node.box.n.queues == {}
+
+
+@pytest.mark.parametrize("jump_ms", [1, -1, 10**13, -(10**13)])
+def test_a_jump_of_the_clock_moves_no_instant_out_of_64_bits(jump_ms: int) -> None:
+    """B2.2: An instant may be any that 64 bits of ns can say"""
+    for ctime_ns in (0, 1, LAST_NS):
+        job = Job(ID, b"q", b"", ctime_ns, 10**12, 1, 0, 0)
+        task = Task(ID, b"t", b"", ctime_ns, 1, 0, 0)
+        shift_jobs({ID: job}, jump_ms)
+        shift_jobs({ID: task}, jump_ms)
+        wanted = min(max(ctime_ns + jump_ms * 1_000_000, 0), LAST_NS)
+        assert (job.ctime_ns, task.ctime_ns) == (wanted, wanted)
+
+
+@pytest.mark.parametrize(
+    "field", ["ttl_ms", "ttr_ms", "qtime_ms", "token", "owner", "taken_ms", "first_ms", "pri"]
+)
+def test_a_copied_task_whose_numbers_cannot_be_is_not_taken(field: str) -> None:
+    """B2.1: every field against what it may hold before a rule sees it"""
+    for value in (-1, 1 << 62, (1 << 63) - 1):
+        task = Task(ID, b"t", b"", 1, 1, 0, 0)
+        task.status = READY
+        records = Records([])
+        tell_task(records, task)
+        assert changes_in(records.take()) is not None
+        setattr(task, field, value)
+        tell_task(records, task)
+        assert changes_in(records.take()) is None

@@ -115,6 +115,15 @@ def set_state(job: Job, to: i64) -> None:
     job.state = u8(to)
 
 
+LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message may tell (B2.2)
+
+
+def moved_ns(at_ns: i64, jump_ms: i64) -> i64:
+    """An instant in ns after a jump of the clock; it stays where 64 bits can say it."""
+    moved: int = int(at_ns) + int(jump_ms) * 1_000_000
+    return min(max(moved, 0), LAST_NS)
+
+
 WILL_MS: Final = 500  # before its due time the other holders are asked (Q1)
 
 

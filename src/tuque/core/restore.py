@@ -5,7 +5,17 @@ from mypy_extensions import i64
 from tuque.core import ledger
 from tuque.core.collect import on_loaded, restore_acked
 from tuque.core.federate import remember_pause
-from tuque.core.job import ACKED, ACTIVE, DELIVERED, IN_TRANSIT, LEASED, ONCE_QUEUED, QUEUED, Job
+from tuque.core.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    IN_TRANSIT,
+    LEASED,
+    ONCE_QUEUED,
+    QUEUED,
+    Job,
+    moved_ns,
+)
 from tuque.core.node import Node, Pausing
 from tuque.core.peers import slots_of
 from tuque.core.procedures import get_queue, register
@@ -70,7 +80,7 @@ def shift_jobs(jobs: dict[bytes, Job], jump_ms: i64) -> None:
             shift_task(job, jump_ms)
             continue
         job.expire_ms += jump_ms
-        job.ctime_ns += jump_ms * 1_000_000
+        job.ctime_ns = moved_ns(job.ctime_ns, jump_ms)
         if job.qtime_ms != 0:
             job.qtime_ms += jump_ms
         if job.first_ms != 0:

@@ -9,7 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr, u8
 
-from tuque.core.job import ACKED, ACTIVE, QUEUED, Job
+from tuque.core.job import ACKED, ACTIVE, QUEUED, Job, moved_ns
 
 # statuses: the byte that clients see
 READY: Final = 114  # r
@@ -151,7 +151,7 @@ def whole_s(ms: i64) -> i32:
 
 def shift_task(task: Task, jump_ms: i64) -> None:
     """The clock jumped between two starts: all instants move along (J5.8)."""
-    task.ctime_ns += jump_ms * 1_000_000
+    task.ctime_ns = moved_ns(task.ctime_ns, jump_ms)
     task.created_ms += jump_ms
     if task.dead_ms != FAR:
         task.dead_ms += jump_ms

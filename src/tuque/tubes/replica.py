@@ -12,13 +12,13 @@ from mypy_extensions import i64
 
 from tuque.core import ledger
 from tuque.core.home_records import tell_tube_holder
-from tuque.core.job import BODYLESS, job_bytes
+from tuque.core.job import BODYLESS, job_bytes, moved_ns
 from tuque.core.msgs import TubeCopy, TubeGot
 from tuque.core.node import Node
 from tuque.core.peers import say
 from tuque.core.procedures import unregister
 from tuque.core.records import TASK_ADD, TASK_STATE
-from tuque.core.task import TASK_BYTES, Task
+from tuque.core.task import FAR, TASK_BYTES, Task
 from tuque.core.task_readback import TaskRecord, decode_task, renew_task, task_of
 from tuque.core.task_records import tell_task, tell_task_state
 from tuque.tubes.book import Tubes
@@ -40,6 +40,7 @@ from tuque.tubes.tube import Tube
 
 COPY_BYTES: Final = 200  # of a copy in the tables of copies (M1)
 HELD_BYTES: Final = 300
+COUNT_MAX: Final = 1 << 30  # deliveries, nacks: as wire/bus.py has it for jobs
 
 
 def keep_copy(t: Tubes, tube: Tube, task: Task) -> None:
@@ -192,11 +193,22 @@ def changes_in(records: bytes) -> list[TaskRecord] | None:
             return None
         r = TaskRecord()
         r.is_whole = kind == TASK_ADD
-        if not decode_task(kind, records, at + 1, at + size, r):
+        if not decode_task(kind, records, at + 1, at + size, r) or not is_sane_record(r):
             return None
         found.append(r)
         at += size
     return found
+
+
+def is_sane_record(r: TaskRecord) -> bool:
+    """Whether a task can be like that: times move along with the clock, counters grow (B2.1)."""
+    for number in (r.pri, r.created_ms, r.ttl_ms, r.ttr_ms, r.qtime_ms, r.number, r.token, r.owner):
+        if number < 0 or number > FAR:
+            return False
+    for instant in (r.taken_ms, r.first_ms, r.last_ms):
+        if instant < 0 or instant > FAR:
+            return False
+    return max(r.nacks, r.deliveries, r.delivered_count) < COUNT_MAX
 
 
 def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
@@ -289,7 +301,7 @@ def shift_record(r: TaskRecord, jump_ms: i64) -> None:
     """Instants of another clock as they are on this one; none gets below 0, or none."""
     if r.is_whole:
         r.created_ms = max(0, r.created_ms + jump_ms)
-        r.ctime_ns = max(0, r.ctime_ns + jump_ms * 1_000_000)
+        r.ctime_ns = moved_ns(r.ctime_ns, jump_ms)
     if r.qtime_ms != 0:
         r.qtime_ms = max(1, r.qtime_ms + jump_ms)
     if r.taken_ms != 0:

@@ -1,0 +1,115 @@
+"""A whole node in this process for the fuzzers: all three ports, a journal, events, a clock.
+
+The real pump reads real sockets. What nobody may bring about: an exception out of a turn, an
+internal error, tables that do not agree, a nodes.conf or a journal that cannot be read again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from random import Random
+
+from pump_box import NODE_ID, START_MS, PumpBox
+
+from tuque.cluster.kept import parse_kept
+from tuque.core.events import Events
+from tuque.core.node import Node
+from tuque.core.procedures import check
+from tuque.core.restore import after_load
+from tuque.server.clock import steady_ms
+from tuque.server.joining import open_bus, prepare_bus
+from tuque.server.journaling import close_journal, load_journal, open_journal
+from tuque.store.disk import Disk
+from tuque.store.journal import Boot
+from tuque.store.replay import Loader
+
+SECRET = "a secret of sixteen"
+
+
+class FuzzBox(PumpBox):
+    """The node; `say` on sockets of the actors, then `turns`."""
+
+    def __init__(self, place: Path, rng: Random) -> None:
+        options = {"cluster_secret": SECRET, "cluster_bind": "127.0.0.1", "dir": str(place)}
+        options["cluster_node_timeout"] = rng.choice(("1000", "15000"))
+        options["command_deadline"] = "30"
+        if rng.random() < 0.4:
+            options["appendonly"] = "yes"
+            options["appendfsync"] = rng.choice(("no", "everysec", "always"))
+        if rng.random() < 0.2:
+            options["maxmemory"] = "2mb"
+            options["maxmemory_policy"] = "acks"
+        super().__init__(place, **options)
+        self.server.clock_offset_ms = START_MS - steady_ms()
+        prepare_bus(self.pump)
+        open_journal(self.pump)
+        load_journal(self.pump)
+        open_bus(self.pump)
+        self.iproto_path = str(place / "i")
+        self.iproto_listener = socket.socket(socket.AF_UNIX)
+        self.iproto_listener.bind(self.iproto_path)
+        self.iproto_listener.listen(64)
+        self.iproto_listener.setblocking(False)
+        self.pump.doors.listen_iproto(self.iproto_listener)
+        self.n.events = Events(4096, 1)
+        self.longest_s = 0.0  # of a turn
+        self.where = ""  # what was said before it
+        self.now = ""
+        self.is_watched = False  # look at all tables after each turn: find what broke them
+
+    def turns(self, count: int = 3) -> None:
+        """Let the node read and answer."""
+        for _ in range(count):
+            begin = time.perf_counter()
+            self.pump.turn(0)
+            spent = time.perf_counter() - begin
+            if spent > self.longest_s:
+                self.longest_s, self.where = spent, self.now
+        assert self.server.bugs.count == 0, "an internal error"
+        if self.is_watched:
+            self.look()
+        events = self.n.events
+        if events is not None:
+            events.cut()
+            events.wrote(len(events.take()))
+            if events.lent_chunks:
+                events.lent_chunks = 0
+
+    def pass_ms(self, ms: int) -> None:
+        """Time goes by."""
+        self.server.clock_offset_ms += ms
+        self.turns()
+
+    def look(self) -> None:
+        """Whether everything still fits together."""
+        check(self.n)
+        s = self.server
+        again = parse_kept(s.members.kept_text(s.identity.line()).encode())
+        assert again.node_id == self.n.node_id
+
+    def free(self) -> None:
+        """Close everything, whatever has happened."""
+        self.close()
+        self.listener.close()
+        self.iproto_listener.close()
+        self.server.identity.close()
+
+    def end(self) -> None:
+        """Stop in order, and read back what is on the disk."""
+        self.pass_ms(100_000)
+        self.look()
+        s = self.server
+        if s.committer is not None:
+            problem = close_journal(self.pump)
+            assert not problem, problem
+        path = os.path.join(s.cfg.dir, s.cfg.appenddirname)
+        if os.path.isdir(path):
+            n = Node(NODE_ID, b"seed of another life", int(self.n.now_ms))
+            loader = Loader(Disk(), path, Boot(int(self.n.now_ms), b"fuzz", 0), False)
+            while not loader.step(n, 1000):
+                pass
+            after_load(n)
+            check(n)
