@@ -17,7 +17,8 @@ from setuptools import setup
 SRC = Path("src/tuque")
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
-    *("pump", "lookout", "peers", "link", "bus_figures", "clients", "clock", "connection", "chore"),
+    *("pump", "lookout", "gather", "pace", "peers", "link", "bus_figures", "clients", "clock"),
+    *("connection", "chore", "tell_events"),
     *(
         "chores",
         "id_cmds",

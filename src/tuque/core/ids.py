@@ -35,7 +35,8 @@ class _Group:
         """The next id."""
         i = self.next
         self.next = i + 1
-        return self.stem + _PLACES[i] + self.tags[8 * i : 8 * i + 8] + self.suffix
+        tag = self.tags[8 * i : 8 * i + 8]
+        return b"%s%s%s%s" % (self.stem, _PLACES[i], tag, self.suffix)
 
 
 @final

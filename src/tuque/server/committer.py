@@ -38,6 +38,7 @@ from tuque.store.writer import Journal, why
 
 REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more waits to be written
 REWRITE_RETRY_S: Final = 10.0  # after a rewrite failed, when writes go on without it
+LATE_MS: Final = 10  # what no reply waits for is synced so soon under `always` (J4.6)
 CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
 
 
@@ -149,6 +150,7 @@ class Committer:
         self._lock_handle = -1
         self._put_bytes = 0
         self._custody_seq = 0
+        self._late_ms = 0  # when the thread shall sync what the pump wrote and did not sync
         self._wish = self._wish_seq = 0
         # the rewrite
         self._rewrite = 0  # number of the latest
@@ -245,10 +247,11 @@ class Committer:
 
     # The pump's side
 
-    def commit(self, records: Records, now_ms: int) -> int:
+    def commit(self, records: Records, now_ms: int, is_binding: bool = False) -> int:
         """Hand over what the core recorded this turn, as one frame.
 
         Returns the number of the last record; the turn is durable when `durable_seq` is there.
+        Under `always` that may be at once, when `is_binding` says that replies wait (J4.5).
         """
         count = records.count
         if count == 0:
@@ -258,8 +261,27 @@ class Committer:
         if records.has_custody and self.thread.policy != NO:
             self._custody_seq = seq
             urgent = 1
-        self._put(Item(FRAME, records.take(), count, now_ms, urgent))
+        self._put(Item(FRAME, records.take(), count, now_ms, urgent), is_binding)
         return seq
+
+    def when_late(self, now_ms: int) -> int:
+        """[J4.6] Once a turn: have the thread sync what is left to it; when to look again.
+
+        0: nothing is left.
+        """
+        if not self.thread.is_late():
+            self._late_ms = 0
+        elif self._late_ms == 0:
+            self._late_ms = now_ms + LATE_MS
+        elif now_ms >= self._late_ms:
+            self._late_ms = 0
+            self._put(Item(NUDGE, b"", 0, 0))
+        return self._late_ms
+
+    def syncs_here(self) -> bool:
+        """[J4.5] Whether `commit` would sync at once, as things stand now."""
+        thread = self.thread
+        return thread.policy == ALWAYS and thread.is_idle() and thread.is_quick()
 
     def must_hold(self, seq: int) -> bool:
         """Whether replies that depend on record `seq` must wait.
@@ -271,6 +293,10 @@ class Committer:
         if seq <= thread.durable_seq:
             return False
         return thread.policy == ALWAYS or self._custody_seq > thread.durable_seq
+
+    def has_wish(self, records: Records) -> bool:
+        """Whether the core wishes something new to be on the disk."""
+        return records.wish != self._wish
 
     def note_wish(self, records: Records) -> None:
         """What the core wishes to be on the disk was handed over by now; after `commit`."""
@@ -299,9 +325,9 @@ class Committer:
         """Bytes handed over and not written yet."""
         return self._put_bytes - self.thread.written_bytes
 
-    def _put(self, item: Item) -> None:
+    def _put(self, item: Item, is_binding: bool = False) -> None:
         self._put_bytes += len(item.payload)
-        self.thread.put(item)
+        self.thread.put(item, is_binding)
 
     # Rewriting, on the pump's side
 
@@ -416,6 +442,7 @@ class Committer:
             "journal_records": self.seq,
             "journal_durable_records": self.durable_seq,
             "journal_fsyncs": self.thread.sync_count,
+            "journal_fsyncs_in_turn": self.thread.here_count,
             "journal_fsync_ms_max": round(self.thread.sync_s_max * 1000),
             "journal_rewrites": self.thread.done_rewrite,
         }

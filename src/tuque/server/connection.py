@@ -10,6 +10,9 @@ from mypy_extensions import i64
 
 SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
 MANY_PIECES: Final = 1_024  # replies of one turn in so many pieces are worth a count
+SHORT_READ: Final = 479  # with the head of a bytes object 512, which Python allocates quickly
+READ_BYTES: Final = 65_536
+SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces
 TURN_BYTES: Final = 1 << 20  # replies of one turn beyond it: the rest of the requests waits
 
 
@@ -37,6 +40,8 @@ class Connection:
         self.is_closing = False  # close once everything is written
         self.is_closed = False
         self.lingers = False  # closed only when the other end had the time to read why (C2.10)
+        self.ask: i64 = SHORT_READ  # bytes to read at once
+        self.short_reads: i64 = 0  # in a row
         self.has_ended = False  # sends no more, and is still owed replies
 
     def is_waiting(self) -> bool:
@@ -54,6 +59,25 @@ class Connection:
     def unread_bytes(self) -> i64:
         """Memory of what was read and not run yet, about."""
         return 0
+
+    def receive(self) -> bytes:
+        """Read what came, up to 64 KB; empty at the end. Raises OSError."""
+        data = self.sock.recv(self.ask)
+        if self.ask == SHORT_READ:
+            return data if len(data) < SHORT_READ else self.read_on(data)
+        self.short_reads = self.short_reads + 1 if len(data) < SHORT_READ else 0
+        if self.short_reads == SHORT_READS:
+            self.ask = SHORT_READ
+        return data
+
+    def read_on(self, data: bytes) -> bytes:
+        """Much comes: read the rest of it too."""
+        self.ask = READ_BYTES
+        self.short_reads = 0
+        try:
+            return data + self.sock.recv(READ_BYTES)
+        except OSError:  # nothing more came, or it says so again next time
+            return data
 
     def push(self, most: i64) -> i64:
         """Write up to `most` bytes of what waits, as the socket takes them. Raises OSError."""

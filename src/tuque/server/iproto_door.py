@@ -12,7 +12,6 @@ from tuque.server.outlet import Outlet
 from tuque.server.state import Server
 from tuque.wire.iproto import E_MSGPACK, BrokenStream, error_reply
 
-READ_BYTES: Final = 65_536
 UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run
 
 
@@ -33,7 +32,7 @@ class IprotoDoor:
         """[I2] Read what came and run the whole requests in it."""
         s = self.s
         try:
-            data = w.sock.recv(READ_BYTES)
+            data = w.receive()
         except BlockingIOError:
             return
         except OSError:

@@ -11,6 +11,7 @@ from collections import deque
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from tuque.server.pace import Pace
 from tuque.store.writer import Journal
 
 OFF: Final = "off"
@@ -74,6 +75,8 @@ class JournalThread:
         self.done_rewrite = 0
         self.sync_count = 0
         self.sync_s_max = 0.0
+        self.pace = Pace()
+        self.here_count = 0  # syncs by the other side
         self.is_started = False
         self.is_closing = False
         # between the two: who has the lock may write; frames keep their order because the
@@ -102,17 +105,20 @@ class JournalThread:
             self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
             self._thread.start()
 
-    def put(self, item: Item) -> None:
+    def put(self, item: Item, is_binding: bool = False) -> None:
         """Hand an item over.
 
         A frame that no reply waits for is written here and now, unless the thread is busy:
         a write to the page cache costs less than waking a thread, and a killed process
-        then loses nothing. Syncing is always the thread's.
+        then loses nothing. Under `always` it is so on a disk that is quick, and synced too
+        when replies wait for it (`is_binding`, J4.5). The rest is the thread's.
         """
-        if self.threaded and item.kind == FRAME and self.policy != ALWAYS and not item.number:
-            if self._lock.acquire(blocking=False):
+        if self.threaded and item.kind == FRAME:
+            must_sync = self.policy == ALWAYS
+            is_mine = self.is_quick() if must_sync else not item.number
+            if is_mine and self.is_idle() and self._lock.acquire(False):
                 try:
-                    if self._put_count == self._taken_count and self._write_here(item):
+                    if self.is_idle() and self._write_here(item, must_sync and is_binding):
                         return
                 finally:
                     self._lock.release()
@@ -121,18 +127,39 @@ class JournalThread:
         if not self.threaded:
             self._turn()
 
-    def _write_here(self, item: Item) -> bool:
-        """Write the frame in the caller's thread; False leaves it to ours."""
+    def is_quick(self) -> bool:
+        """[J4.5] Whether the disk is quick enough for syncs by the other side."""
+        return self.pace.is_quick(time.monotonic())
+
+    def is_idle(self) -> bool:
+        """Whether the thread has nothing to write."""
+        return self._put_count == self._taken_count
+
+    def is_late(self) -> bool:
+        """[J4.6] Whether something was written under `always` that nothing will sync."""
+        journal = self.journal
+        return self.policy == ALWAYS and self.is_idle() and journal.synced_seq != journal.seq
+
+    def _write_here(self, item: Item, must_sync: bool) -> bool:
+        """Write the frame in the caller's thread, and sync it; False leaves it to ours."""
         journal = self.journal
         if journal.is_broken or journal.size >= self._roll_at:
             return False
-        is_first = journal.synced_seq == journal.seq
+        if self.policy == ALWAYS and (journal.is_rewriting or journal.error):
+            return False
+        was_synced = journal.synced_seq == journal.seq
+        was_marked = was_synced and not journal.must_mark()
         if not journal.append(item.payload, item.count, item.now_ms):
             return False
         self.written_bytes += len(item.payload)
-        if is_first and self.policy == EVERYSEC:
+        if must_sync:
+            self._sync(True)
+            self._expected_records = 0
+            if self._tell() and self.error:
+                self._wake()
+        if was_marked if must_sync else was_synced and self.policy == EVERYSEC:
             self._put_count += 1
-            self._inbox.put(Item(NUDGE, b"", 0, 0))  # there is something to sync again
+            self._inbox.put(Item(NUDGE, b"", 0, 0))  # there is something to sync or mark again
         return True
 
     def stop(self, timeout_s: float) -> bool:
@@ -147,7 +174,8 @@ class JournalThread:
         self._turn()
         self._sync()
         self.journal.mark()
-        self._publish()
+        if self._tell():
+            self._wake()
         return True
 
     def _run(self) -> None:
@@ -156,8 +184,10 @@ class JournalThread:
             try:
                 is_well = self._turn()
             except Exception as e:  # a bug must not end durability in silence
-                self.journal.break_off(f"{type(e).__name__} in the journal: {e}")
-                self._publish()
+                with self._lock:
+                    self.journal.break_off(f"{type(e).__name__} in the journal: {e}")
+                    self._tell()
+                self._wake()
                 is_well = False
             if not is_well:
                 time.sleep(RETRY_S)
@@ -178,7 +208,9 @@ class JournalThread:
                 self._expected_records = (records + self._queued_records) * 9 // 10
             elif self._is_mark_due():
                 self.journal.mark()
-        self._publish()
+            must_wake = self._tell()
+        if must_wake:
+            self._wake()
         return is_well
 
     def _drain(self) -> None:
@@ -318,16 +350,19 @@ class JournalThread:
             return False
         return time.monotonic() - self._synced_at >= MARK_S
 
-    def _sync(self) -> None:
+    def _sync(self, here: bool = False) -> None:
+        """Sync, and remember how long it took; `here`: in the thread of the other side."""
         started = time.monotonic()
         self.journal.sync()
-        self._synced_at = time.monotonic()
+        now = self._synced_at = time.monotonic()
         self.sync_count += 1
-        self._last_sync_s = self._synced_at - started
-        self.sync_s_max = max(self.sync_s_max, self._last_sync_s)
+        self.here_count += here
+        took_s = self._last_sync_s = now - started
+        self.sync_s_max = max(self.sync_s_max, took_s)
+        self.pace.note(took_s, now, here)
 
-    def _publish(self) -> None:
-        """Let the other side see how far it is, and wake it when it may wait for that."""
+    def _tell(self) -> bool:
+        """Let the other side see how far it is; whether it may wait for that. Has the lock."""
         journal = self.journal
         changed = self.error != journal.error
         if changed:
@@ -342,8 +377,13 @@ class JournalThread:
             self.durable_seq = journal.synced_seq
             changed = changed or self.policy == ALWAYS or self._is_urgent
             self._is_urgent = False
-        if changed and self.wake_fd >= 0:
-            try:
-                os.write(self.wake_fd, b"\1\0\0\0\0\0\0\0")
-            except BlockingIOError:
-                return
+        return changed
+
+    def _wake(self) -> None:
+        """Wake the other side."""
+        if self.wake_fd < 0:
+            return
+        try:
+            os.write(self.wake_fd, b"\1\0\0\0\0\0\0\0")
+        except BlockingIOError:
+            return

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import select
+from typing import Final
 
-IN = 1  # the values are the same for epoll and poll
-OUT = 4
+IN: Final = 1  # the values are the same for epoll and poll
+OUT: Final = 4
 
-HAS_EPOLL = hasattr(select, "epoll")
+HAS_EPOLL: Final = hasattr(select, "epoll")
 
 
 class Poller:

@@ -7,6 +7,7 @@ its records are on the disk; what comes meanwhile is run and shares the next fsy
 """
 
 import socket
+import time
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -21,6 +22,7 @@ from tuque.server.clock import steady_ms
 from tuque.server.connection import Connection
 from tuque.server.dispatch import execute, is_long, tell_wakes
 from tuque.server.doors import Doors
+from tuque.server.gather import Gather
 from tuque.server.iproto_conn import Wired
 from tuque.server.iproto_door import IprotoDoor
 from tuque.server.keeping import keep_house, log_notes, unread_limit
@@ -31,13 +33,12 @@ from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
 from tuque.server.standstill import begin_turn, end_replies
 from tuque.server.state import Server, log
+from tuque.server.tell_events import tell_events
 from tuque.server.tube_turn import end_turn, next_turn_ms
 
-READ_BYTES: Final = 65_536
 REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
 HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
 IDLE_HOUSE_MS: Final = 1_000
-EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
 UNREAD_BYTES: Final = 1 << 20  # of a producer that waits: beyond it nothing more is read
 
 
@@ -51,6 +52,7 @@ class Pump:
         self.lookout = Lookout(s, self.poller)
         self.doors = Doors(s, self.poller)
         self.outlet = Outlet(s, self.poller)
+        self.gather = Gather(s, self.poller)
         self.iproto = IprotoDoor(s, self.outlet)
         self.wake_fd: i64 = -1  # of the journal
         self.watched: object = None  # that journal
@@ -59,6 +61,7 @@ class Pump:
         self.house_ms: i64 = 0
         self.events_ms: i64 = 0  # when the event stream wants to be flushed
         self.rewriting = False
+        self.late_ms: i64 = 0  # when the journal wants to be looked at
         self.was_noted = True  # the journal may have something for the log
         self.binding: i64 = 0  # records so far that replies depend on
         self.binding_seq: i64 = 0  # the last of them
@@ -119,6 +122,8 @@ class Pump:
         if len(s.stalled) > 0:
             at_ms = min(at_ms, next_stall_ms(s))
         at_ms = min(at_ms, next_turn_ms(s))
+        if 0 < self.late_ms < at_ms:
+            at_ms = self.late_ms
         if s.paused_until_ms > s.n.now_ms and s.paused_until_ms < at_ms:
             at_ms = s.paused_until_ms
         if s.bus is not None:
@@ -151,6 +156,18 @@ class Pump:
         self.clock()
         s.figures.turns += 1
         s.n.work = 0
+        self.take(ready)
+        while s.committer is not None and not s.stop_requested:
+            ready = self.gather.more(self.binding)
+            if len(ready) == 0:
+                break
+            self.take(ready)
+        self.step()
+        self.settle()
+
+    def take(self, ready: list[tuple[int, int]]) -> None:
+        """[C8.1] Do what the descriptors that are ready ask for."""
+        s = self.s
         clients = s.clients
         bus = s.bus
         for fd, mask in ready:
@@ -175,8 +192,6 @@ class Pump:
                 self.on_journal_wake()
             elif fd == self.signal_fd:  # SIGTERM or SIGINT: end in order
                 s.stop_requested = "signal"
-        self.step()
-        self.settle()
 
     def step(self) -> None:
         """Timers, clients that wait, commands that were put off."""
@@ -234,7 +249,7 @@ class Pump:
         if s.bus is not None:
             s.bus.settle(self.for_peers(seq))
         if s.eventlog is not None:
-            self.tell_events(seq)
+            self.events_ms = tell_events(s, seq, self.binding_seq, self.events_ms)
         if s.n.others != 0:
             end_replies(s, self.outlet)  # T19.7
         if len(s.dirty) > 0:
@@ -250,26 +265,6 @@ class Pump:
             s.doomed = []
             for c in doomed:
                 self.outlet.close(c)
-
-    def tell_events(self, seq: i64) -> None:
-        """[E3.1] Pass events on once their turn's records are durable as far as replies need it."""
-        s = self.s
-        events = s.n.events
-        assert events is not None and s.eventlog is not None
-        durable: i64 = FAR
-        if s.committer is not None and (seq >= 0 or len(s.journal_error) > 0):
-            durable = s.committer.durable_seq
-            events.hold(self.binding_seq)
-        else:
-            events.hold(0)
-        if self.events_ms == 0 and events.open.rows > 0:
-            self.events_ms = s.n.now_ms + EVENTS_MS
-        is_due = 0 < self.events_ms <= s.n.now_ms
-        if is_due:
-            events.cut()
-        if is_due or events.is_ready(durable):
-            s.eventlog.flush(events, durable)
-            self.events_ms = s.n.now_ms + EVENTS_MS if events.pending_rows() > 0 else 0
 
     def write_journal(self) -> i64:
         """Hand the turn's records to the journal; what replies wait for, -1: for nothing."""
@@ -288,14 +283,19 @@ class Pump:
         if records is not None:
             if self.watched is not committer:
                 self.on_new_journal(committer.wake_fd)
-            if records.count > 0:
-                committer.commit(records, n.now_ms)
-            committer.note_wish(records)
             is_binding = records.binding_count != self.binding  # committed here or by a command
+            if records.count > 0:
+                began_ns: i64 = time.monotonic_ns()
+                must_be = is_binding or committer.has_wish(records)
+                committer.commit(records, n.now_ms, must_be)
+                took_ns = time.monotonic_ns() - began_ns
+                self.gather.on_synced(records.binding_count - self.binding, took_ns)
+            committer.note_wish(records)
             if is_binding:
                 self.binding = records.binding_count
                 self.binding_seq = committer.seq
             committer.grant(records)
+            self.late_ms = committer.when_late(n.now_ms)
             committer.on_turn(n, n.now_ms, REWRITE_JOBS)
         self.rewriting = committer.is_rewriting()
         s.journal_error = committer.error
@@ -388,7 +388,7 @@ class Pump:
         """[C2] Read what came and run the whole commands in it."""
         s = self.s
         try:
-            data = c.sock.recv(READ_BYTES)
+            data = c.receive()
         except BlockingIOError:
             return
         except OSError:

@@ -103,7 +103,7 @@ def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
 def check_queue(s: Server, name: bytes) -> None:
     """[T17] A queue that is a tube takes commands at its home (T17.3). Raises TubeError."""
     n = s.n
-    if n.policy is None:
+    if n.policy is None or len(tubes_of(n).by_name) == 0:
         return
     q = n.queues.get(name)
     if q is not None and isinstance(q, Tube):

@@ -155,24 +155,41 @@ class GetSpec:
         self.queues: list[bytes] = []
 
 
+def is_word(word: bytes, name: bytes) -> bool:
+    """Whether the word is that name, which is in upper case, in any case."""
+    size: i64 = len(name)
+    if len(word) != size:
+        return False
+    i: i64 = 0
+    while i < size:
+        letter: i64 = word[i]
+        if 97 <= letter <= 122:
+            letter -= 32
+        wanted: i64 = name[i]
+        if letter != wanted:
+            return False
+        i += 1
+    return True
+
+
 def getjob_options(args: list[bytes]) -> GetSpec:
     """[V1] The words of GETJOB (V1.1, V1.2)."""
     spec = GetSpec()
     i: i64 = 1
     count: i64 = len(args)
     while i < count:
-        word = args[i].upper()
-        if word == b"FROM":
+        word = args[i]
+        if is_word(word, b"FROM"):
             spec.queues = args[i + 1 :]
             break
-        if word == b"NOHANG":
+        if is_word(word, b"NOHANG"):
             spec.no_hang = True
-        elif word == b"WITHCOUNTERS":
+        elif is_word(word, b"WITHCOUNTERS"):
             spec.with_counters = True
-        elif word == b"TIMEOUT" and i + 1 < count:
+        elif i + 1 < count and is_word(word, b"TIMEOUT"):
             i += 1
             spec.timeout_ms = timeout_ms(args[i])
-        elif word == b"COUNT" and i + 1 < count:
+        elif i + 1 < count and is_word(word, b"COUNT"):
             i += 1
             spec.count = ranged(
                 args[i], 1, SECONDS_MAX, b"ERR COUNT must be a number greater than zero"

@@ -263,7 +263,8 @@ class RequestReader:
 def one_plain(data: bytes) -> list[bytes] | None:
     """The command that a short chunk consists of; None when it is not one, whole and plain."""
     size: i64 = len(data)
-    count: i64 = data[1] - 48
+    count: i64 = data[1]
+    count -= 48
     if count < 1 or count > 9 or data[2] != 13 or data[3] != 10:
         return None
     args: list[bytes] = []
@@ -271,15 +272,18 @@ def one_plain(data: bytes) -> list[bytes] | None:
     while count > 0:
         if at + 4 > size or data[at] != 36:
             return None
-        length: i64 = data[at + 1] - 48
+        length: i64 = data[at + 1]
+        length -= 48
         if length < 0 or length > 9:
             return None
         at += 2
-        digit: i64 = data[at] - 48
+        digit: i64 = data[at]
+        digit -= 48
         while 0 < length < _SHORT and 0 <= digit <= 9 and at + 1 < size:  # no zero in front
             length = length * 10 + digit
             at += 1
-            digit = data[at] - 48
+            digit = data[at]
+            digit -= 48
         end = at + 2 + length
         if data[at] != 13 or end + 2 > size or data[at + 1] != 10:
             return None

@@ -1,0 +1,53 @@
+"""A connection reads in short pieces until much comes, and loses nothing when it changes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tuque.server.connection import READ_BYTES, SHORT_READ, SHORT_READS, Connection
+
+Pair = tuple[Connection, socket.socket]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    mine, other = socket.socketpair()
+    mine.setblocking(False)
+    yield Connection(1, mine, "unix:", 0), other
+    mine.close()
+    other.close()
+
+
+@pytest.mark.parametrize("size", [1, SHORT_READ - 1, SHORT_READ, SHORT_READ + 1, 20_000])
+def test_one_read_takes_all_that_came(pair: Pair, size: int) -> None:
+    c, other = pair
+    data = bytes(i % 251 for i in range(size))
+    for _ in range(3):
+        other.sendall(data)
+        assert c.receive() == data
+    with pytest.raises(BlockingIOError):
+        c.receive()
+
+
+def test_it_goes_back_to_short_pieces_when_little_comes(pair: Pair) -> None:
+    c, other = pair
+    other.sendall(b"x" * SHORT_READ)
+    assert c.receive() == b"x" * SHORT_READ
+    for i in range(SHORT_READS):
+        assert c.ask == READ_BYTES, i
+        other.sendall(b"short")
+        assert c.receive() == b"short"
+    assert c.ask == SHORT_READ
+    other.sendall(b"y" * 1000)
+    assert c.receive() == b"y" * 1000
+
+
+def test_the_end_is_told_after_what_came_before_it(pair: Pair) -> None:
+    c, other = pair
+    other.sendall(b"x" * SHORT_READ)
+    other.close()
+    assert c.receive() == b"x" * SHORT_READ
+    assert c.receive() == b""
