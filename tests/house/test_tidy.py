@@ -36,6 +36,7 @@ CASES = [
         "swallows every error",
     ),
     ("src/tuque/client/a.py", "import os  # noqa: F401\n", "no rule or no reason"),
+    ("src/tuque/client/a.py", "import os  # noqa\n\nX = os.sep\n", "no rule or no reason"),
     ("src/tuque/client/a.py", "x = 1  # type: ignore\n", "no rule or no reason"),
     ("src/tuque/client/a.py", "def handle_job() -> None: ...\n", "name it by its cause"),
     ("src/tuque/client/a.py", "class JobManager: ...\n", "name it by its cause"),
