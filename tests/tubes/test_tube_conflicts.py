@@ -16,6 +16,7 @@ from tuque.tubes.claims import ALIVE, KNOWN
 from tuque.tubes.errors import TubeError
 from tuque.tubes.follower import RUNNING
 from tuque.tubes.homing import on_tube_message
+from tuque.tubes.moves import become_home
 
 
 def test_a_tube_made_again_by_a_node_that_forgot_it_takes_nothing_from_its_home() -> None:
@@ -99,6 +100,32 @@ def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> 
     lab.live(1000)
     assert lab.done_last(0).error == b"" and lab.state(0) == "RUNNING"
     assert lab.tube(1).is_mine and sorted(lab.tube(0).tasks) == [0]
+
+
+def test_what_a_node_remembers_of_a_tube_is_not_what_it_goes_by() -> None:
+    """T21.2 also when that node tells what it knows of this tube."""
+    lab = HomesLab(3)
+    lab.make(2)
+    lab.put(2)
+    lab.live(1000)
+    lab.isolate(0)
+    lab.die(2)  # it had no journal
+    lab.make(2)
+    lab.link(1, 2)
+    lab.live(1000)
+    old, new = lab.tube(0), lab.tube(1)
+    assert old.maker == new.maker and old.made_ns < new.made_ns
+    assert len(lab.t(1).aside) == 1
+    n = lab.nodes[0]
+    n.now_ms = lab.now_ms
+    become_home(n, lab.t(0), old, 2)
+    old.run_ms = -1  # as by force (T21.2)
+    lab.link(0, 1)
+    lab.live(500)
+    assert old.apart == 1 << lab.slot(0, 1)
+    lab.link(0, 2)
+    lab.live(1000)
+    assert lab.tube(0) is old and lab.state(0) == "RUNNING"
 
 
 @pytest.mark.parametrize("is_temporary", [False, True])

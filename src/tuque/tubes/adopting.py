@@ -17,6 +17,7 @@ from tuque.core.task_records import tell_tube_drop
 from tuque.tubes.admin import enter_tube, leave_tube
 from tuque.tubes.book import Dropped, Tubes
 from tuque.tubes.catalog import (
+    IS_ASIDE,
     IS_DROPPED,
     IS_RUNNING,
     IS_TEMPORARY,
@@ -112,7 +113,7 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
             on_conflict(n, t, slot, tube, at)
         return
     by_home = n.peers[slot].node_id == at.home
-    if tube is not None:
+    if tube is not None and at.flags & IS_ASIDE == 0:
         tube.apart &= ~(1 << slot)
     if tube is None:
         tube = learn_tube(n, t, at)
@@ -210,6 +211,7 @@ def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
 def set_aside(t: Tubes, at: TubeAt) -> None:
     """This node goes by another tube of that name: it remembers the home of this one (T17.5)."""
     known = (at.maker, at.made_ns)
+    at.flags |= IS_ASIDE
     t.aside.pop(known, None)
     t.aside[known] = at
     if len(t.aside) > ASIDE_MAX:

@@ -19,6 +19,7 @@ IS_TEMPORARY: Final = 1
 IS_DROPPED: Final = 2
 IS_RUNNING: Final = 4  # at the sender
 PAUSE_SHIFT: Final = 3  # the two bits from here on: how it is paused (T17.7)
+IS_ASIDE: Final = 32  # the sender goes by another tube of that name (T17.5)
 
 # flags of TubesTold
 READ_ONLY: Final = 1
