@@ -34,7 +34,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parent.parent
 ROOMS: Final = ("src/tuque/core", "src/tuque/tubes")
 RULE: Final = re.compile(r"(?:\[|SPEC )([A-Z])\d")  # in docstrings: [R5], SPEC R2-R8
-LIMIT_S: Final = 120  # for the tests of one mutant
+LIMIT_S: Final = 60  # for the tests of one mutant
 HUNG: Final = -1000
 
 SWAPS: Final[dict[type[ast.AST], str]] = {

@@ -204,6 +204,14 @@ def test_the_instant_of_a_pause_is_in_the_journal(is_rewritten: bool) -> None:
     assert pauses(lab) == [0, 0, 0], "the last one counts though all that heard it started anew"
 
 
+def test_the_end_of_a_pause_is_kept_where_there_was_none(kept: Kept) -> None:
+    """P1.9 The journal keeps it, also that of a command that ended a pause."""
+    kept.box.run("PAUSE", "q", "none", "bcast")
+    before = kept.box.n.pauses[b"q"].stamp_ns
+    kept.restart()
+    assert kept.box.n.pauses[b"q"].stamp_ns == before
+
+
 def test_instants_do_not_move_with_the_clock(kept: Kept) -> None:
     """P1.9 It does not move when the clock jumps (J5.8): it is compared with those of other
     nodes."""

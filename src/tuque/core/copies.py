@@ -158,7 +158,7 @@ def copy_due_ms(n: Node, job: Job) -> i64:
     left_ms: i64 = 0
     if job.state == WAIT_REPL:
         left_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
-    elif job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0:
+    elif job.flags & (ONCE_QUEUED | DELIVERED) == 0:  # it is in its delay
         left_ms = job.qtime_ms - n.now_ms
     return (left_ms if left_ms > 0 else 0) + i64(job.retry_s) * 1000
 

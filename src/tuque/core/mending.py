@@ -211,7 +211,7 @@ def send_repairs(n: Node, job: Job, slots: list[int]) -> None:
 def repair_message(n: Node, job: Job) -> ReplJob:
     """The job with its due time; in its first delay that is this node's, a copy's is later."""
     due_ms = job.qtime_ms - n.now_ms
-    if due_ms <= 0 or (job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0):
+    if due_ms <= 0 or job.flags & (ONCE_QUEUED | DELIVERED) == 0:
         due_ms = copy_due_ms(n, job)
     return as_message(n, job, REPAIR, due_ms)
 
