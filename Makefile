@@ -42,6 +42,7 @@ sim: setup ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what i
 
 chaos: setup ## real nodes, and Spark, killed and cut off for long (ARGS="--minutes 10 --nodes 5")
 	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py $(ARGS)
+	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py --outages --minutes 1
 	@env -u PYTHONPATH $(PY) -P -m pytest -q -s tests/e2e/spark_chaos*.py
 
 fuzz: setup ## say a million things to a node that are almost right, on all its ports (ARGS="--seconds 60")

@@ -3,7 +3,8 @@
 Clients write the history that the simulator's clients write, and what must hold is judged by
 the same code (tuque.sim.history). They also write a log, which is judged by what the nodes'
 events say (SPEC H5, tuque.spark.verify), where pyarrow and duckdb are installed.
-`python tests/e2e/cluster_chaos.py --minutes 5` runs for long;
+`python tests/e2e/cluster_chaos.py --minutes 5` runs for long, and with `--outages` kills all nodes
+at once, every 10 s (chaos_outages.py);
 tests/e2e/test_e2e_cluster_chaos.py runs a short one.
 """
 
@@ -23,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+    sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parent)]
 
+from chaos_outages import run_outages
 from raw_resp import NULL, Err, Wire, wait_for
 from real_server import RealServer
 from tcp_proxy import BusProxy
@@ -407,7 +409,11 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--journal", action="store_true", help="appendonly yes on every node")
+    parser.add_argument("--outages", action="store_true", help="kill all nodes every 10 s")
     asked = parser.parse_args()
+    if asked.outages:
+        with tempfile.TemporaryDirectory() as directory:
+            return 0 if run_outages(Path(directory), asked.nodes, asked.minutes) else 1
     flags = ["--appendonly", "yes"] if asked.journal else []
     with tempfile.TemporaryDirectory() as directory:
         chaos = Chaos(Path(directory), asked.nodes, asked.seed, *flags)

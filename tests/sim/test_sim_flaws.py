@@ -15,8 +15,9 @@ QUICK = [
     "f8",
     "f10",
     "f15",
-    "r1",
-    "r2",
+    "q1",
+    "q2",
+    "q3",
 ]  # all of them: python -m tuque.sim --mutation all
 
 
@@ -36,6 +37,6 @@ def test_a_flaw_is_gone_when_its_seed_is_over() -> None:
     assert before.digest == after.digest
 
 
-@pytest.mark.parametrize("name", ["f4", "f5", "f7", "f9", "f11", "f17", "r1", "r2"])
+@pytest.mark.parametrize("name", ["f4", "f5", "f7", "f9", "f11", "f17", "q1", "q2"])
 def test_the_plan_of_a_flaw_is_harmless_without_it(name: str) -> None:
     assert run_plan(MUTATIONS[name].plan(1)).findings == []

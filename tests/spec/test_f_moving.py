@@ -182,6 +182,7 @@ def test_a_known_copy_takes_over() -> None:
     lab.isolate(2)
     id = lab.add(0, replicate=2, retry_s=10)
     lab.heal()
+    lab.run()
     lab.nodes[0].jobs[id].holders |= 1 << lab.slot(0, 2)
     wish(lab, 1, 0, 1)
     assert holders(lab, 1, id) == {0, 1, 2}

@@ -100,6 +100,7 @@ def test_a_node_that_slept_asks_first() -> None:
     assert lab.get(0) == [id]
     lab.pass_ms(600)
     lab.nodes[0].jobs[id].qtime_ms += 60_000  # it does not know of its own delivery any more
+    lab.nodes[0].jobs[id].marks = 0
     lab.now_ms += 12_000
     lab.log.clear()
     lab.run()
@@ -162,8 +163,8 @@ def test_who_tells_becomes_a_holder(kind: str) -> None:
 
 def test_who_has_it_queued_answers_all() -> None:
     """Q3.3 Queued here: QUEUED goes to all other holders. Handed out here less than retry ago:
-    DELIVERED with the rest of that time goes to the sender. A node answers for its own deliveries
-    only, so that two nodes can't put a job off for ever."""
+    DELIVERED with the rest of that time, or of what WORKING here made of it, goes to the sender. A
+    node answers for its own deliveries only, so that two nodes can't put a job off for ever."""
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)
     lab.log.clear()
@@ -180,6 +181,7 @@ def test_who_has_it_queued_answers_all() -> None:
     tell(lab, 2, 1, WillQueue([id]))  # it only knows by hearsay
     assert len(lab.log) == 1
     lab.nodes[0].jobs[id].qtime_ms += 60_000
+    lab.nodes[0].jobs[id].marks = 0
     lab.pass_ms(6_000)
     lab.log.clear()
     tell(lab, 2, 0, WillQueue([id]))

@@ -115,6 +115,9 @@ class Lab:
         """A node with no memory but its journal; its id says which one it is."""
         self.lives[i] += 1
         n = Node(name_of(i), b"seed %d %d" % (i, self.lives[i]), self.now_ms)
+        if self.journals:  # nodes.conf tells who the others are, before the journal is read
+            for k in range(len(self.lives)):
+                n.others |= (1 << slot_for(n, name_of(k))) & ~1
         if self.journals:
             self.journals[i].load(n)
         self.is_blank[i] = not n.remembers

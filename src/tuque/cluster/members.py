@@ -35,6 +35,7 @@ from tuque.core.peers import (
     slot_for,
 )
 from tuque.core.repair import on_forget, on_incarnation
+from tuque.core.settle import on_away
 from tuque.tubes.hooks import tubes_of
 
 BEAT_MIN_MS: Final = 100
@@ -454,6 +455,8 @@ class Members:
             one.bus_port = told.bus_port
         if told.flags & (SUSPECTED | FAILED):
             one.reports[by.node_id] = now_ms
+            if not one.is_linked:
+                on_away(self.n, one.slot)  # Q11.2
             if one.is_suspected:
                 self.suspect(one, now_ms)
         else:

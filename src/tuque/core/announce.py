@@ -20,6 +20,7 @@ TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others kn
 DENIED_MS: Final = 60_000  # longer than a message can be on its way
 DENIED_MAX: Final = 100_000
 IDS_MAX: Final = 1_000  # in one WILLQUEUE
+FIRST_MS: Final = 100  # J at the node that handed a job out is less
 
 
 def jitter_ms(n: Node) -> i64:
@@ -29,7 +30,7 @@ def jitter_ms(n: Node) -> i64:
 
 def jitter_first_ms(n: Node) -> i64:
     """J at the node that handed the job out: 0..99 ms, so that it is the first to act again."""
-    return n.chance.below(100) if len(n.peers) > 1 else 0
+    return n.chance.below(FIRST_MS) if len(n.peers) > 1 else 0
 
 
 def jitter_behind_ms(n: Node) -> i64:
@@ -38,8 +39,12 @@ def jitter_behind_ms(n: Node) -> i64:
 
 
 def set_due(n: Node, job: Job, due_ms: i64) -> None:
-    """Let an active job be queued then; its other holders are asked shortly before (Q1)."""
+    """Let an active job be queued then; its other holders are asked shortly before (Q1).
+
+    What was known of the due time before counts no more: it is held no longer (Q11.3).
+    """
     job.qtime_ms = due_ms
+    job.marks = 0
     if job.holders != 1 and job.retry_s > 0:
         job.flags |= ANNOUNCE_WILL
     n.wheel.arm(job, n.now_ms)

@@ -9,6 +9,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tuque.core.job import stand_of
 from tuque.core.losses import CHECK, DOUBT, FAR, Asking, Question
 from tuque.core.msgs import Ask, Lack
 from tuque.core.node import Node
@@ -51,7 +52,9 @@ def ask_some(n: Node) -> None:
             continue
         repeat(n, asking)
         while len(asking.questions) < BATCHES_OUT:
-            if len(asking.short_ids) > 0:
+            if len(asking.claims) > 0:
+                put_claims(n, slot, asking)
+            elif len(asking.short_ids) > 0:
                 put(n, slot, asking, True)
             elif len(asking.ids) > 0:
                 put(n, slot, asking, False)
@@ -75,7 +78,9 @@ def repeat(n: Node, asking: Asking) -> None:
     for number, question in list(asking.questions.items()):
         if question.sent_ms + AGAIN_MS <= n.now_ms:
             del asking.questions[number]
-            if question.is_short:
+            if question.is_claim:
+                asking.claims.extendleft(question.ids)
+            elif question.is_short:
                 asking.short_ids.extendleft(question.ids)
             else:
                 asking.ids.extendleft(question.ids)
@@ -95,6 +100,46 @@ def put(n: Node, slot: i64, asking: Asking, is_short: bool) -> None:
     state.question += 1
     asking.questions[state.question] = Question(ids, is_short, n.now_ms)
     say(n, slot, Ask(state.question, ids, is_short))
+
+
+def claim(n: Node, slot: i64, id: bytes) -> None:
+    """[Q11, Q12] Have the peer asked whether this node may serve the job, before all else."""
+    if not n.peers[slot].is_linked:
+        return
+    asking = n.losses.asking.get(slot)
+    if asking is None:
+        asking = Asking()
+        n.losses.asking[slot] = asking
+    asking.claims.append(id)
+    look_at(n, n.now_ms)
+
+
+def put_claims(n: Node, slot: i64, asking: Asking) -> None:
+    """Send one batch about jobs that this node has queued, or holds, and in which state each is."""
+    ids: list[bytes] = []
+    stands = bytearray()
+    while len(asking.claims) > 0 and len(ids) < BATCH_IDS:
+        id = asking.claims.popleft()
+        job = n.jobs.get(id)
+        stand: i64 = stand_of(job) if job is not None else 0
+        if stand != 0:
+            ids.append(id)
+            stands.append(stand)
+    if len(ids) == 0:
+        return
+    state = n.losses
+    state.question += 1
+    asking.questions[state.question] = Question(ids, False, n.now_ms, True)
+    say(n, slot, Ask(state.question, ids, False, bytes(stands)))
+
+
+def repeat_soon(n: Node, slot: i64) -> None:
+    """The peer can answer again, as its journal is loaded: what it did not answer is put again."""
+    asking = n.losses.asking.get(slot)
+    if asking is not None:
+        for question in asking.questions.values():
+            question.sent_ms = n.now_ms - AGAIN_MS
+        look_at(n, n.now_ms)
 
 
 def on_all_answered(n: Node, slot: i64) -> None:

@@ -45,7 +45,7 @@ from tuque.core.msgs import (
 )
 from tuque.core.node import Node
 from tuque.core.peers import clear_link, on_slots, set_reachable
-from tuque.core.repair import on_ask, on_lack, on_there
+from tuque.core.repair import begin_settling, end_settling, on_ask, on_lack, on_there
 from tuque.core.transfer import on_gotjobs, on_moved, on_yourjobs
 
 
@@ -123,6 +123,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
     drain_link_up(n, slot)
     collect_link_up(n, slot)
     federate_link_up(n, slot)
+    begin_settling(n, slot)
     if n.policy is not None:
         n.policy.on_link_up(n, slot)
 
@@ -130,6 +131,8 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
 def on_link_down(n: Node, slot: i64) -> None:
     """[K4] The link to the peer is gone, and what was on its way with it."""
     forget_told(n, slot)
+    if n.peers[slot].is_linked:
+        end_settling(n, slot)
     clear_link(n, slot)
     stop_asking(n, slot)
     if n.policy is not None:

@@ -89,7 +89,7 @@ def become_acked(n: Node, job: Job) -> None:
         n.delivered_amo.pop(job.id, None)
         n.custody.pop(job.id, None)
     n.acked[job.id] = None
-    job.tries = 0
+    job.marks = 0  # tries
     try_later(n, job)
 
 
@@ -107,11 +107,11 @@ def restore_acked(n: Node, job: Job) -> None:
 
 def try_later(n: Node, job: Job) -> None:
     """Set the next time at which the acked job is collected again (A6.1)."""
-    step_ms: i64 = TRY_MS << i64(job.tries)
+    step_ms: i64 = TRY_MS << i64(job.marks)
     if step_ms >= TRY_MAX_MS:
         step_ms = TRY_MAX_MS
     else:
-        job.tries += 1
+        job.marks += 1  # tries
     job.qtime_ms = n.now_ms + step_ms + n.chance.below(500)
     n.wheel.arm(job, n.now_ms)
 

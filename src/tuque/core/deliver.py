@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from tuque.core import ledger
 from tuque.core.announce import jitter_first_ms, tell_delivered
 from tuque.core.demand import LINGER_MS, Demand
-from tuque.core.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, Job, set_state
+from tuque.core.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, OUT_HERE, Job, set_state
 from tuque.core.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
 from tuque.core.procedures import get_queue, mark_ready, remove, stop_waiting
 from tuque.core.queue import PAUSE_BCAST, PAUSE_OUT, Queue
@@ -46,6 +46,7 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     n.deliveries += 1
     job.last_ms = now_ms
     job.flags |= DELIVERED  # V4.2
+    job.marks = OUT_HERE
     if job.retry_s > 0:
         job.qtime_ms = now_ms + i64(job.retry_s) * 1000  # V4.3: from now, not from the enqueue
         if job.holders != 1:

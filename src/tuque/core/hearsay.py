@@ -6,9 +6,19 @@ only ever moved to a later instant: no message cuts a delay short.
 
 from mypy_extensions import i64
 
-from tuque.core.announce import TOMB_MS, jitter_behind_ms, set_due, tell_queued
+from tuque.core.announce import FIRST_MS, TOMB_MS, jitter_behind_ms, set_due, tell_queued
 from tuque.core.holders import learn_holder, spare
-from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, QUEUED, WAIT_REPL, Job
+from tuque.core.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    LEASED,
+    OUT_HERE,
+    OUT_THERE,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
 from tuque.core.leases import is_leased
 from tuque.core.msgs import (
     COUNT_DELIVERY,
@@ -70,6 +80,8 @@ def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
             say(n, slot, Delivered(id, i64(job.retry_s) * 1000))  # Y8.2
         elif job.delivered_count > 0:
             left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
+            if job.marks & OUT_HERE and job.qtime_ms - n.now_ms >= left_ms + FIRST_MS:
+                left_ms = job.qtime_ms - n.now_ms  # its worker said WORKING
             if left_ms > 0:
                 say(n, slot, Delivered(id, left_ms))
 
@@ -94,6 +106,7 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
         if n.records is not None:
             n.records.state(job)
     put_off(n, job, retry_due_ms(n, job))  # Q4.4
+    job.marks &= 0xFF ^ (OUT_HERE | OUT_THERE)
 
 
 def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
@@ -119,4 +132,7 @@ def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
     """The job is at a worker of another node for so long (Q9.2)."""
     if job.retry_s > 0:
         job.flags |= DELIVERED
-        put_off(n, job, n.now_ms + left_ms + jitter_behind_ms(n))
+        due_ms = n.now_ms + left_ms + jitter_behind_ms(n)
+        if due_ms > job.qtime_ms and job.state == ACTIVE:
+            put_off(n, job, due_ms)
+            job.marks = OUT_THERE

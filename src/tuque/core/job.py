@@ -39,6 +39,18 @@ DEAD: Final = 3
 ENDED: Final = 4
 WHY_MAX: Final = 4
 
+# marks: what this process knows of an open job; they are not in the journal
+HELD: Final = 1  # active, and waits for the answers of its other holders (Q11)
+WAS_QUEUED: Final = 2  # held, and was queued before the restart
+STALE: Final = 4  # its due time is that of the journal: the other holders are asked first (Q11)
+OUT_HERE: Final = 8  # until its due time a worker has it, who got it or said WORKING here
+OUT_THERE: Final = 16  # until its due time a worker of another node has it
+
+# stands: how near a node is to handing the job out; the greater one serves it (Q12)
+STAND_DUE: Final = 1  # held, and due
+STAND_NEXT: Final = 2  # held, and was queued, or its delay ends here
+STAND_QUEUED: Final = 3
+
 
 @mypyc_attr(acyclic=True)
 class Job:
@@ -54,7 +66,7 @@ class Job:
     body: bytes
     state: u8
     flags: u8
-    tries: u8  # times the collection of an acked job was tried (A6)
+    marks: u8  # see above; of an acked job: times its collection was tried (A6)
     why: u8  # how it left the batch that it was leased in (Y3.8); 0: it did not, or nobody knows
     repl: i32  # copies asked for
     retry_s: i32  # 0: at most once
@@ -71,7 +83,7 @@ class Job:
     first_ms: i64  # first delivery, 0: none yet
     last_ms: i64  # latest delivery
     holders: i64  # bit set of node slots that may have a copy; bit 0 is this node
-    confirmed: i64  # those that said so
+    confirmed: i64  # those that said so; of a held job: those that have answered (Q11)
 
     def __init__(
         self,
@@ -95,8 +107,8 @@ class Job:
         self.nacks = 0
         self.deliveries = 0
         self.delivered_count = 0
-        self.tries = 0
         self.why = 0
+        self.marks = 0
         self.slot_pos = 0
         self.slot = -1
         self.place = -1
@@ -124,6 +136,17 @@ def moved_ns(at_ns: i64, jump_ms: i64) -> i64:
     return min(max(moved, 0), LAST_NS)
 
 
+def stand_of(job: Job) -> i64:
+    """[Q12] How near this node is to handing the job out; 0: it does not mean to."""
+    if job.state == QUEUED:
+        return STAND_QUEUED
+    if job.state != ACTIVE or job.marks & HELD == 0:
+        return 0
+    if job.marks & WAS_QUEUED or job.flags & ONCE_QUEUED == 0:
+        return STAND_NEXT  # the due times of the others are a retry time behind this one
+    return STAND_DUE
+
+
 WILL_MS: Final = 500  # before its due time the other holders are asked (Q1)
 
 
@@ -132,8 +155,11 @@ def awake_ms(job: Job) -> i64:
     at_ms = job.qtime_ms
     if at_ms == 0 or job.state == QUEUED or job.state == WAIT_REPL:
         return job.expire_ms
-    if job.flags & ANNOUNCE_WILL and job.state == ACTIVE:
-        at_ms -= WILL_MS
+    if job.state == ACTIVE:
+        if job.marks & HELD:
+            return job.expire_ms
+        if job.flags & ANNOUNCE_WILL:
+            at_ms -= WILL_MS
     return at_ms if at_ms < job.expire_ms else job.expire_ms
 
 

@@ -17,6 +17,7 @@ CHECK: Final = 2  # its copies, and those of the jobs' other holders, are to be 
 DOUBT: Final = 3  # only its copies are to be asked for
 COUNT: Final = 4  # jobs with too few holders are to be found
 RECHECK: Final = 5  # what waits for repair is to be looked at again
+SETTLE: Final = 6  # jobs that are queued here may be so there, too (Q12)
 
 
 @final
@@ -28,6 +29,7 @@ class Walk:
         self.slot = slot
         self.ids = ids
         self.is_late = is_late  # the ids are taken when the journal is loaded
+        self.since_ms: i64 = 0  # SETTLE: jobs that were queued before are known there
         self.pos: i64 = 0
         self.spared: dict[bytes, None] = {}  # by job: the node became a holder after it began
 
@@ -36,9 +38,12 @@ class Walk:
 class Question:
     """A batch of ids that a peer was asked for."""
 
-    def __init__(self, ids: list[bytes], is_short: bool, sent_ms: i64) -> None:
+    def __init__(
+        self, ids: list[bytes], is_short: bool, sent_ms: i64, is_claim: bool = False
+    ) -> None:
         self.ids = ids
         self.is_short = is_short
+        self.is_claim = is_claim  # of jobs that are queued or held here (Q12)
         self.sent_ms = sent_ms
 
 
@@ -49,11 +54,19 @@ class Asking:
     def __init__(self) -> None:
         self.ids: deque[bytes] = deque()
         self.short_ids: deque[bytes] = deque()  # with too few copies (K5.4)
+        self.claims: deque[bytes] = deque()  # queued or held here (Q12), asked for before others
         self.questions: dict[int, Question] = {}  # by number, unanswered
+
+    def has_claims(self) -> bool:
+        """Whether some are asked about that are queued or held here."""
+        for question in self.questions.values():
+            if question.is_claim:
+                return True
+        return len(self.claims) > 0
 
     def left(self) -> i64:
         """Ids that wait for an answer."""
-        count: i64 = len(self.ids) + len(self.short_ids)
+        count: i64 = len(self.ids) + len(self.short_ids) + len(self.claims)
         for question in self.questions.values():
             count += len(question.ids)
         return count

@@ -170,6 +170,7 @@ class Ask(Message, tag=19):
     number: int  # of the question, for its answer
     ids: list[bytes]
     is_short: bool  # the sender knows of too few copies: say which nodes have them (K5.4)
+    stands: bytes = b""  # of each job: how near the sender is to hand it out (Q12)
 
 
 class Lack(Message, tag=20):

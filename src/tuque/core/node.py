@@ -13,6 +13,7 @@ from tuque.core.chance import Chance
 from tuque.core.dedupe import Keys
 from tuque.core.demand import Demand
 from tuque.core.events import Events
+from tuque.core.held import Held
 from tuque.core.ids import IdMaker
 from tuque.core.job import Job
 from tuque.core.leases import Leases
@@ -88,6 +89,7 @@ class Peer:
         self.wide_masks: dict[int, int] = {}  # the same, of nodes in any incarnation
         self.echoed_round: i64 = 0  # newest heartbeat of this node that it has answered
         self.news_round: i64 = 0  # this node's, when another one named it in a newer incarnation
+        self.sure_ms: i64 = 0  # it has heard what was said before (Q12.1)
 
 
 @final
@@ -204,7 +206,6 @@ class Node:
         self.wheel, self.ledger = Wheel(), Ledger()
         self.records: Records | None = None
         self.events: Events | None = None
-        # who waits
         self.waiters: dict[int, Waiter] = {}
         self.deadlines: list[tuple[int, int]] = []  # heap of (instant, client)
         self.ready: list[Queue] = []  # queues that may serve a waiter
@@ -222,7 +223,8 @@ class Node:
         self.node_ids: list[bytes] = [node_id]  # by slot
         self.lives: dict[int, int] = {}  # by slot: the incarnation, by a number others have not
         self.dirty_peers: list[Peer] = []  # have something in their outbox
-        self.tombs, self.losses = Tombs(), Losses()  # losses: copies to be made again (K5, K7)
+        # tombstones, copies to be made again (K5, K7), jobs to be asked about (Q11)
+        self.tombs, self.losses, self.held = Tombs(), Losses(), Held()
         self.acked: dict[bytes, None] = {}  # acked jobs that other holders must hear of, in order
         self.strays: dict[bytes, int] = {}  # acks of unknown jobs (A3.4): the client
         self.stray_counts: dict[int, int] = {}  # how many of them, by client

@@ -220,6 +220,7 @@ def enqueue(n: Node, job: Job) -> None:
     """
     set_state(job, QUEUED)  # G3.3
     job.flags |= ONCE_QUEUED
+    job.marks = 0
     job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000 if job.retry_s > 0 else 0
     if job.holders != 1 and job.retry_s > 0:
         job.qtime_ms += jitter_ms(n)  # G3.4

@@ -25,6 +25,7 @@ from tuque.core.losses import (
     FAR,
     FORGET,
     RECHECK,
+    SETTLE,
     STRIP,
     Walk,
 )
@@ -41,6 +42,7 @@ from tuque.core.msgs import Ask, Holders, Lack, SetAck
 from tuque.core.node import Node
 from tuque.core.peers import introduce, renew, say, slots_of
 from tuque.core.procedures import told_job
+from tuque.core.settle import answer_claim, ask_queued, on_claims_heard, settle_link_up
 from tuque.core.transfer import lose_transits
 
 STEP_JOBS: Final = 500  # looked at in one turn
@@ -64,6 +66,7 @@ def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
     n.losses.anew &= ~(1 << slot)
     if is_empty:
         n.losses.anew |= 1 << slot
+        n.peers[slot].sure_ms = n.now_ms  # nothing is queued there
         lose_transits(n, slot)
     if is_empty and known != 0:
         n.losses.unsure &= ~(1 << slot)
@@ -91,6 +94,33 @@ def begin_walk(n: Node, kind: i64, slot: i64) -> None:
     n.losses.walks.append(Walk(kind, slot, ids, n.is_loading))
 
 
+def begin_settling(n: Node, slot: i64) -> None:
+    """[Q11, Q12] A link came up: what is held or queued here may be so there."""
+    settle_link_up(n, slot)
+    since_ms = n.peers[slot].sure_ms
+    if since_ms < n.now_ms:
+        begin_walk(n, SETTLE, slot)
+        n.losses.walks[len(n.losses.walks) - 1].since_ms = since_ms
+
+
+def end_settling(n: Node, slot: i64) -> None:
+    """[Q12] A link is gone; what was said in the last moments may be lost with it (Q12.1).
+
+    To be called before questions are dropped: what was not asked is to be asked by the next link.
+    """
+    walks = n.losses.walks
+    is_done = True
+    for _ in range(len(walks)):
+        walk = walks.popleft()
+        if walk.kind == SETTLE and walk.slot == slot:
+            is_done = False
+        else:
+            walks.append(walk)
+    asking = n.losses.asking.get(slot)
+    if is_done and (asking is None or not asking.has_claims()):
+        n.peers[slot].sure_ms = n.now_ms - 2 * n.limits.node_timeout_ms
+
+
 def walk_some(n: Node, walk: Walk) -> None:
     """Go on with a walk by some jobs."""
     if walk.is_late:
@@ -109,6 +139,9 @@ def walk_some(n: Node, walk: Walk) -> None:
             recheck(n, job)
         elif walk.kind == COUNT:
             examine(n, job)
+        elif walk.kind == SETTLE:
+            if job.holders & bit:
+                ask_queued(n, walk.slot, job, walk.since_ms)
         elif job.holders & bit:
             visit(n, walk, job)
     if walk.pos == len(walk.ids):
@@ -191,7 +224,7 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
     if n.is_loading:
         return
     lacking: list[bytes] = []
-    for id in m.ids:
+    for i, id in enumerate(m.ids):
         job = told_job(n, id)
         if job is None or job.flags & EXTERNAL:
             if n.tombs.has(id):
@@ -205,6 +238,8 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
             say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))
             continue
         learn_holder(n, job, slot)
+        if i < len(m.stands):
+            answer_claim(n, slot, job, m.stands[i])
         if m.is_short:
             introduce(n, slot, job.holders | 1)
             say(n, slot, Holders(id, job.holders))  # K5.4
@@ -223,6 +258,7 @@ def on_lack(n: Node, slot: i64, m: Lack) -> list[bytes]:
             short.refused |= 1 << slot
         lose_copy(n, job, slot)
         note_gone(n, slot, job)
+    on_claims_heard(n, slot, m)
     there = answered(n, slot, m)
     on_there(n, slot, there)
     return there

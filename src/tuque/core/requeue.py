@@ -5,7 +5,16 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.announce import set_due, tell_queued, tell_working
-from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, ONCE_QUEUED, QUEUED, WAIT_REPL, Job
+from tuque.core.job import (
+    ACTIVE,
+    DELIVERED,
+    IN_TRANSIT,
+    ONCE_QUEUED,
+    OUT_HERE,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
 from tuque.core.leases import is_leased
 from tuque.core.msgs import COUNT_NACK
 from tuque.core.node import Node
@@ -65,8 +74,8 @@ def on_nack(n: Node, id: bytes, delay_ms: i64, client: i64 = -1) -> bool:
     job.flags &= 0xFF ^ ONCE_QUEUED  # Q6.2: counted as a nack now, so not again when it is queued
     set_due(n, job, n.now_ms + delay_ms)  # Q6.3: past its expiry the job ends first
     if job.holders != 1:
-        tell_queued(n, job, COUNT_NACK)
         tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)  # Q6.2
+        tell_queued(n, job, COUNT_NACK)  # after it: no worker has the job
     if n.records is not None:
         n.records.state(job)
     if n.events is not None:
@@ -141,6 +150,7 @@ def postpone(n: Node, job: Job) -> None:
         due_ms = retry_due_ms(n, job)
         if due_ms > job.qtime_ms:
             set_due(n, job, due_ms)
+        job.marks = OUT_HERE
         if job.holders != 1:
             tell_working(n, job, job.qtime_ms - n.now_ms)  # Q8.6
     if n.records is not None:

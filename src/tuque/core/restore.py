@@ -20,6 +20,7 @@ from tuque.core.node import Node, Pausing
 from tuque.core.peers import slots_of
 from tuque.core.procedures import get_queue, register
 from tuque.core.queue import PAUSE_BCAST, PAUSE_IN, PAUSE_OUT
+from tuque.core.settle import doubt_due, on_loaded_jobs
 from tuque.core.task import Task, shift_task
 from tuque.core.transfer import on_loaded_custody
 
@@ -60,6 +61,8 @@ def restore_job(n: Node, job: Job) -> bool:
         n.delivered_amo[job.id] = None
     elif job.flags & IN_TRANSIT:
         pass  # it may be at another node (F2.3)
+    elif not was_leased and doubt_due(n, job, was_queued):
+        return True  # J5.3
     elif was_queued or (job.retry_s == 0 and job.qtime_ms == 0):
         job.state = QUEUED
         job.flags |= ONCE_QUEUED
@@ -106,6 +109,7 @@ def after_load(n: Node) -> None:
     order_evictable(n)
     on_loaded(n)
     on_loaded_custody(n)
+    on_loaded_jobs(n)
     if n.policy is not None:
         n.policy.after_load(n)
 

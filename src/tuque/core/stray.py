@@ -43,7 +43,7 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     job.flags = BODYLESS
     register(n, job, ledger.REPLICATED)
     n.acked[id] = None
-    job.tries = 1
+    job.marks = 1  # tries
     job.qtime_ms = n.now_ms + TRY_MS + n.chance.below(500)
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:
@@ -79,8 +79,8 @@ def ask_all(n: Node, job: Job) -> None:
     """Ask all nodes, or again: only answers to the same question are put together (A5.3)."""
     job.confirmed = 1
     if not ask_each(n, SetAck(job.id, 0, max(1, job.expire_ms - n.now_ms))):
-        if job.tries > 0:
-            job.tries -= 1
+        if job.marks > 0:
+            job.marks -= 1
         job.qtime_ms = n.now_ms + FULL_MS + n.chance.below(FULL_MS)  # A6.3
         n.wheel.arm(job, n.now_ms)
 

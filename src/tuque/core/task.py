@@ -91,7 +91,7 @@ class Task(Job):
         self.nacks = 0
         self.deliveries = 0
         self.delivered_count = 0
-        self.tries = 0
+        self.marks = 0
         self.slot_pos = 0
         self.slot = -1
         self.place = -1

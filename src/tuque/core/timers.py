@@ -10,7 +10,16 @@ from tuque.core.collect import collect_next_ms, collect_tick, on_gc_timer
 from tuque.core.copies import copies_next_ms, copies_tick
 from tuque.core.drain import drain_next_ms, drain_tick
 from tuque.core.federate import federate_next_ms, federate_tick
-from tuque.core.job import ACKED, ACTIVE, ANNOUNCE_QUEUED, ANNOUNCE_WILL, ONCE_QUEUED, Job
+from tuque.core.job import (
+    ACKED,
+    ACTIVE,
+    ANNOUNCE_QUEUED,
+    ANNOUNCE_WILL,
+    HELD,
+    ONCE_QUEUED,
+    STALE,
+    Job,
+)
 from tuque.core.lease_time import lease_next_ms, lease_tick
 from tuque.core.node import Node
 from tuque.core.procedures import (
@@ -27,6 +36,7 @@ from tuque.core.procedures import (
 from tuque.core.publishing import publishing_next_ms, publishing_tick
 from tuque.core.queue import PAUSE_IN
 from tuque.core.repair import repair_next_ms, repair_tick
+from tuque.core.settle import hold_due, settle_next_ms, settle_tick
 from tuque.core.staging import staging_next_ms, staging_tick
 from tuque.core.task import Task
 
@@ -42,7 +52,9 @@ def on_job_timer(n: Node, job: Job) -> None:
     if job.state == ACKED:
         on_gc_timer(n, job)
         return
-    if job.state == ACTIVE and job.qtime_ms != 0:  # G7.3
+    if job.state == ACTIVE and job.qtime_ms != 0 and job.marks & HELD == 0:  # G7.3
+        if job.marks & STALE and hold_due(n, job):
+            return  # Q11.1
         if job.flags & ANNOUNCE_WILL:
             on_will_timer(n, job)
         if job.qtime_ms > n.now_ms:
@@ -86,6 +98,7 @@ def tick(n: Node) -> None:
             publishing_tick(n)
         announce_tick(n)
         federate_tick(n)
+        settle_tick(n)
         repair_tick(n)
         drain_tick(n)
         collect_tick(n)
@@ -108,6 +121,7 @@ def next_timer_ms(n: Node) -> i64:
             publishing_next_ms(n),
             announce_next_ms(n),
             federate_next_ms(n),
+            settle_next_ms(n),
             repair_next_ms(n),
             drain_next_ms(n),
             collect_next_ms(n),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from tuque.sim.admin import ADMIN, leave, meet_all, set_writable, take_back
+from tuque.sim.again import LOOKS_MS, Again
 from tuque.sim.checkers import Watcher
 from tuque.sim.faults import apply
 from tuque.sim.history import History
@@ -76,6 +77,7 @@ class Cluster:
         self.leasing = Leasing(self)
         self.tubing = Tubing(self)
         self.verdicts = Verdicts(self, self.watcher)
+        self.again = Again(self)
         self.healed_us = 0
         self.phase = "setup"
         self.leaving: set[str] = set()  # machines that were told to leave, and not yet to stay
@@ -103,7 +105,10 @@ class Cluster:
             self.world.at((start_ms + op.at_ms) * 1000, partial(self.apply, op))
         self.wait_ms(self.plan.chaos_ms)
         self.heal()
-        self.wait_ms(HEAL_MS)
+        self.wait_ms(HEAL_MS - LOOKS_MS)
+        self.again.judge_queues(False)
+        self.wait_ms(LOOKS_MS)
+        self.again.judge_queues(True)
         self.history.note_most("settling", max(0, self.watcher.settled_us - self.healed_us))
         self.verdicts.on_healed()
         self.phase = "drain"

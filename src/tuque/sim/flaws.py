@@ -28,6 +28,7 @@ from tuque.sim.home_flaws import HOME_FLAWS
 from tuque.sim.lease_flaws import ONCE_FLAWS
 from tuque.sim.mutations import Flaw, Patch, bent, everywhere
 from tuque.sim.plan import Op, Plan
+from tuque.sim.restart_flaws import RESTART_FLAWS
 from tuque.sim.rule_flaws import RULE_FLAWS
 from tuque.sim.tube_flaws import TUBE_FLAWS
 from tuque.store import writer
@@ -397,5 +398,5 @@ FLAWS: Final = [
         lambda s: away_at_the_ack(s, [], 300_000),
     ),
 ]  # fmt: skip
-ALL_FLAWS: Final = FLAWS + RULE_FLAWS + ONCE_FLAWS + TUBE_FLAWS + HOME_FLAWS
+ALL_FLAWS: Final = FLAWS + RULE_FLAWS + ONCE_FLAWS + TUBE_FLAWS + HOME_FLAWS + RESTART_FLAWS
 MUTATIONS: Final = {flaw.name: flaw for flaw in ALL_FLAWS}

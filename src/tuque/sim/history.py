@@ -6,6 +6,7 @@ read or not. An answer that never came is neither success nor failure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from tuque.sim.world import World
@@ -120,6 +121,7 @@ class History:
         self.are_times_off = False  # a machine was off, and its wall clock was set before or then
         self.travel_slack_us = 0  # of messages that were long on their way
         self.made_us = 0  # when the answer was made that a node gives away now
+        self.on_again: Callable[[Add, Delivery], None] | None = None  # a job comes once more
 
     def count(self, what: str, by: int = 1) -> None:
         """Count something for the score-card."""
@@ -219,6 +221,8 @@ class History:
                 self.find("twice", f"{add.token!r} handed out {count} times")
         elif count > 1:
             self.count("redeliveries")
+            if self.on_again is not None:
+                self.on_again(add, add.deliveries[-1])
         if self.are_times_off:
             return
         late_us = now_us - add.expiry_us()

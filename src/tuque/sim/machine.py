@@ -64,6 +64,7 @@ class Machine:
         self.load_us = plan.load_us
         self.shell: Shell | None = None
         self.lives = 0
+        self.died_us = 0  # the last process
         self.conf = b""  # nodes.conf
         self.old_conf = b""
         self.fuse = 0  # effects until the process ends; 0: not lit
@@ -176,7 +177,7 @@ class Machine:
         self.disk.before_step = None
         is_power = how == "power"
         shell.is_dead = True
-        self.shell = None
+        self.shell, self.died_us = None, self.world.now_us
         if shell.journal is not None:
             shell.journal.is_gone = True
         self.cluster.net.listeners.pop(self.name, None)

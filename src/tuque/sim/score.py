@@ -9,6 +9,7 @@ import json
 import subprocess
 from typing import Any
 
+from tuque.sim.again import CAUSES
 from tuque.sim.rare import RARE
 from tuque.sim.seeds import Outcome
 
@@ -24,6 +25,8 @@ CHECKED = {
     "after-ttl": "deliveries",
     "before-delay": "delays checked",
     "early-retry": "retries checked",
+    "early-again": "early redeliveries looked at",
+    "queued-twice": "queued jobs looked at",
     "ledger": "ledgers",
     "unsafe-end": "ends looked at",
     "drain": "drain copies checked",
@@ -74,6 +77,8 @@ TEXTS = {
     "after-ttl": "deliveries after the TTL",
     "before-delay": "deliveries before the delay",
     "early-retry": "retries too early, without faults",
+    "early-again": "jobs back before their RETRY after restarts, though a node knew",
+    "queued-twice": "jobs in the queues of two linked nodes after the heal",
     "ledger": "ledgers or tables that do not agree",
     "unsafe-end": "unsafe ends of collections",
     "drain": "drains that were not safe to stop",
@@ -188,7 +193,9 @@ class Score:
         given, all_given = calm.get("deliveries", 0), counts.get("deliveries", 0)
         return (
             f"redeliveries         {often} of {given} without faults (RETRY, NACK; for others see "
-            f"early-retry), {all_often - often} of {all_given - given} with faults"
+            f"early-retry), {all_often - often} of {all_given - given} with faults\n"
+            "by cause             "
+            + ", ".join(f"{cause} {counts.get(f'again: {cause}', 0)}" for cause in CAUSES)
         )
 
     def settling(self) -> str:

@@ -88,6 +88,7 @@ class Shell:
         self.machine = machine
         self.world = machine.world
         self.number = number  # which life of the machine
+        self.born_us = machine.world.now_us
         self.clock = NodeClock(machine.clock)
         settings = machine.settings
         seed = b"%s %d %d" % (machine.name.encode(), number, machine.chance.getrandbits(60))

@@ -252,6 +252,9 @@ def is_sane_other(m: AnyMessage) -> bool:
     id: object = getattr(m, "id", None)
     if isinstance(id, bytes) and len(id) != ID_BYTES:
         return False
+    stands: object = getattr(m, "stands", b"")
+    if isinstance(stands, bytes) and isinstance(ids, list) and len(stands) > len(ids):
+        return False
     number: object = getattr(m, "number", 0)
     holders: object = getattr(m, "holders", 0)
     return (

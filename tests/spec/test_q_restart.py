@@ -1,0 +1,297 @@
+"""SPEC Q11, Q12: who serves a job after a restart, and after a link was down."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab
+from test_q_cluster import job_at, sent, tell
+
+from tuque.core.deliver import wait
+from tuque.core.job import ACTIVE, HELD, QUEUED
+from tuque.core.losses import SETTLE
+from tuque.core.msgs import Ask, Moved, Queued, Working
+from tuque.core.peers import set_reachable
+from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.settle import on_away
+
+TIMEOUT_MS = 5_000  # cluster-node-timeout of a lab
+
+
+def outage(lab: Lab, down_ms: int) -> None:
+    """All nodes are killed at once; they are back, without links."""
+    for i in range(len(lab.nodes)):
+        lab.isolate(i)
+    lab.now_ms += down_ms
+    for i in range(len(lab.nodes)):
+        lab.die(i)
+
+
+def queued_at(lab: Lab, id: bytes) -> list[int]:
+    """The nodes that have the job in their queues."""
+    return [i for i, state in enumerate(lab.states_of(id)) if state == QUEUED]
+
+
+def restart(lab: Lab, i: int, down_ms: int = 0) -> None:
+    """One node is killed, and is back without links."""
+    lab.isolate(i)
+    lab.pass_ms(down_ms)
+    lab.die(i)
+
+
+def test_a_killed_cluster_queues_each_job_once() -> None:
+    """Q11.4 When nobody is waited for, a job that was queued before is queued."""
+    lab = Lab(3, has_journal=True)
+    ids = [lab.add(0, replicate=3, retry_s=10) for _ in range(40)]
+    outage(lab, 13_000)
+    lab.run()
+    assert all(queued_at(lab, id) == [] for id in ids)
+    lab.heal()
+    lab.run()
+    assert all(queued_at(lab, id) == [0] for id in ids)  # at once, where it was
+    lab.pass_ms(60_000)
+    assert all(queued_at(lab, id) == [0] for id in ids)
+
+
+def test_a_restarted_node_asks_before_it_queues() -> None:
+    """Q11.1 A loaded ALO job with other holders that was queued, or whose due time is over, is
+    held: it is active and has no timer but its expiry."""
+    lab = Lab(3, has_journal=True)
+    ids = [lab.add(0, replicate=3, retry_s=3) for _ in range(20)]
+    restart(lab, 1, 4_500)
+    lab.pass_ms(TIMEOUT_MS - 100)
+    assert all(lab.states_of(id)[1] == ACTIVE for id in ids)
+    assert all(job_at(lab, 1, id).marks & HELD for id in ids)
+    lab.heal()
+    lab.pass_ms(10_000)
+    assert all(queued_at(lab, id) == [0] for id in ids)
+
+
+def test_at_the_latest_after_a_node_timeout() -> None:
+    """Q11.2 Those without a link are waited for until `cluster-node-timeout` after the load, but
+    not one that a linked node reports as suspected or failed."""
+    lab = Lab(3, has_journal=True)
+    id, other = lab.add(0, replicate=3, retry_s=30), lab.add(0, replicate=1, retry_s=30)
+    restart(lab, 0)
+    assert queued_at(lab, other) == [0]  # nobody else has it
+    assert lab.get(0) == [other]
+    wait(lab.nodes[0], 7, [b"q"], 5, False, 0)
+    lab.pass_ms(TIMEOUT_MS - 10)
+    assert lab.served[0] == {}
+    lab.pass_ms(20)
+    assert [job.id for job in lab.served[0][7]] == [id]
+
+
+def test_who_is_said_to_be_away_is_not_waited_for() -> None:
+    """Q11.2 Those without a link are waited for until `cluster-node-timeout` after the load, but
+    not one that a linked node reports as suspected or failed."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=3, retry_s=30)
+    restart(lab, 0)
+    lab.link(0, 1)
+    lab.run()
+    assert queued_at(lab, id) == []
+    on_away(lab.nodes[0], lab.slot(0, 2))
+    lab.run()
+    assert queued_at(lab, id) == [0]
+
+
+def test_a_worker_elsewhere_keeps_its_job() -> None:
+    """Q12.2 WORKING with the time left, if as far as this node knows a worker has the job."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=3, retry_s=10)
+    lab.pass_ms(25_000)  # the others were told that 0 has it queued; their journals were not
+    assert lab.get(0) == [id]
+    lab.pass_ms(1_000)
+    restart(lab, 1)
+    assert job_at(lab, 1, id).marks & HELD
+    lab.heal()
+    lab.log.clear()
+    lab.run()
+    assert (0, 1) in sent(lab, Working)
+    assert not job_at(lab, 1, id).marks & HELD
+    assert 8_900 < job_at(lab, 1, id).qtime_ms - lab.now_ms < 10_100
+
+
+def test_hearsay_of_a_worker_counts_after_a_restart() -> None:
+    """Q12.2 WORKING with the time left, if as far as this node knows a worker has the job."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=3, retry_s=10)
+    lab.pass_ms(25_000)
+    assert lab.get(0) == [id]
+    lab.pass_ms(1_000)
+    lab.isolate(0)  # who handed it out is gone
+    lab.die(1)
+    lab.link(1, 2)
+    lab.log.clear()
+    lab.pass_ms(TIMEOUT_MS + 2_000)
+    assert (2, 1) in sent(lab, Working)
+    assert queued_at(lab, id) == []
+    lab.pass_ms(4_000)
+    assert len(set(queued_at(lab, id)) - {0}) == 1
+
+
+def test_a_due_time_of_the_journal_may_be_old() -> None:
+    """Q11.1 A later due time of the journal is not acted on either: the job is held when Q1 would
+    be said."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=3, retry_s=10)
+    lab.pass_ms(6_000)
+    assert lab.get(0) == [id]
+    lab.pass_ms(1_000)
+    lab.isolate(0)
+    lab.die(1)
+    lab.link(1, 2)
+    lab.run()
+    assert not job_at(lab, 1, id).marks & HELD  # its journal says that it is due in 3 s
+    lab.pass_ms(6_000)
+    assert queued_at(lab, id) == []
+    lab.pass_ms(6_000)
+    assert len(set(queued_at(lab, id)) - {0}) == 1
+
+
+def test_a_due_time_that_is_not_over_elsewhere() -> None:
+    """Q12.2 MOVED with the time left, if the sender's job is only due and the due time here is not
+    over."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=3, retry_s=10)
+    lab.pass_ms(12_000)
+    restart(lab, 1)
+    lab.isolate(0)
+    lab.link(1, 2)
+    lab.log.clear()
+    lab.run()
+    assert (2, 1) in sent(lab, Moved)
+    left_ms = job_at(lab, 2, id).qtime_ms - lab.now_ms
+    assert left_ms < job_at(lab, 1, id).qtime_ms - lab.now_ms < left_ms + 500
+
+
+@pytest.mark.parametrize("is_nacked", [False, True])
+def test_a_delay_ends_in_time_after_a_restart(is_nacked: bool) -> None:
+    """Q12.1 With each id stands how near the sender is to handing the job out: it is queued; it is
+    held, and was queued or has a delay that ends here; or it is held and due."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=3, retry_s=60, delay_s=0 if is_nacked else 8)
+    if is_nacked:
+        assert lab.get(0) == [id]
+        lab.nodes[0].now_ms = lab.now_ms
+        assert on_nack(lab.nodes[0], id, 8_000)
+        lab.run()
+    lab.pass_ms(5_000)
+    restart(lab, 0)
+    lab.heal()
+    lab.pass_ms(2_900)
+    assert queued_at(lab, id) == []
+    lab.pass_ms(150)
+    assert queued_at(lab, id) == [0]
+
+
+@pytest.mark.parametrize("command", ["enqueue", "nack", "working", "dequeue"])
+def test_commands_end_a_hold(command: str) -> None:
+    """Q11.3 Any message or command that queues the job or sets its due time ends the hold."""
+    lab = Lab(2, has_journal=True)
+    id = lab.add(0, replicate=2, retry_s=30)
+    assert lab.get(0) == [id]
+    on_enqueue(lab.nodes[0], id)
+    lab.run()
+    restart(lab, 0)
+    n = lab.nodes[0]
+    assert job_at(lab, 0, id).marks & HELD
+    if command == "enqueue":
+        assert on_enqueue(n, id)
+    elif command == "nack":
+        assert on_nack(n, id, 0)
+    elif command == "working":
+        assert on_working(n, id) == b""
+    else:
+        assert not on_dequeue(n, id)  # it is not queued
+        return
+    assert not job_at(lab, 0, id).marks & HELD
+    assert queued_at(lab, id) == ([] if command == "working" else [0])
+
+
+def test_links_settle_who_serves_a_job() -> None:
+    """Q12.3 If none of these is said the sender serves the job: it is dequeued here, and the due
+    time becomes the later of what it was and now + retry + J."""
+    lab = Lab(3)
+    ids = [lab.add(0, replicate=3, retry_s=2) for _ in range(510)]
+    for i in range(3):
+        lab.isolate(i)
+    lab.pass_ms(2_600)
+    assert all(queued_at(lab, id) == [0, 1, 2] for id in ids)
+    lab.log.clear()
+    lab.heal()
+    lab.run()
+    assert all(len(queued_at(lab, id)) == 1 for id in ids)
+    assert {queued_at(lab, id)[0] for id in ids} == {0, 1, 2}
+    asked = [len(m.ids) for _, _, m in lab.log if isinstance(m, Ask)]
+    assert max(asked) <= 500
+    for id in ids:
+        for i in range(3):
+            job = job_at(lab, i, id)
+            assert job.state == QUEUED or job.qtime_ms >= lab.now_ms + 2_000
+    lab.pass_ms(3_000)
+    assert all(len(queued_at(lab, id)) == 1 for id in ids)
+
+
+def test_what_was_known_before_is_not_asked_again() -> None:
+    """Q12.1 What was queued before that, it has heard of."""
+    lab = Lab(2)
+    old = lab.add(0, replicate=2, retry_s=600)
+    lab.pass_ms(2 * TIMEOUT_MS + 1_000)
+    new = lab.add(0, replicate=2, retry_s=600)
+    lab.isolate(1)
+    lab.heal()
+    lab.log.clear()
+    lab.run()
+    asked = [id for a, _, m in lab.log if isinstance(m, Ask) and a == 0 for id in m.ids]
+    assert asked == [new] and old != new
+
+
+def test_a_link_that_ends_again_is_settled_by_the_next() -> None:
+    """Q12.1 ASK goes to the node for each held job that it may have, and for each ALO job that it
+    may have and that was queued here later than 2 x `cluster-node-timeout` before the last link
+    ended."""
+    lab = Lab(2)
+    ids = [lab.add(0, replicate=2, retry_s=2) for _ in range(600)]
+    lab.isolate(1)
+    lab.pass_ms(30_000)
+    assert all(queued_at(lab, id) == [0, 1] for id in ids)
+    lab.link(0, 1)
+    assert [walk.kind for walk in lab.nodes[0].losses.walks].count(SETTLE) == 1
+    lab.step()
+    lab.cut(0, 1)
+    assert [walk.kind for walk in lab.nodes[0].losses.walks].count(SETTLE) == 0
+    lab.pass_ms(30_000)
+    lab.heal()
+    lab.pass_ms(100)
+    assert all(len(queued_at(lab, id)) == 1 for id in ids)
+
+
+def test_a_loading_node_is_asked_when_it_is_loaded() -> None:
+    """Q11.2 A held job waits for an answer of each other holder that is linked and not suspected,
+    failed or loading."""
+    lab = Lab(2, has_journal=True)
+    id = lab.add(0, replicate=2, retry_s=30)
+    restart(lab, 0)
+    other = lab.nodes[1]
+    other.is_loading = True
+    lab.link(0, 1)
+    lab.run()
+    n, slot = lab.nodes[0], lab.slot(0, 1)
+    set_reachable(n, slot, False)
+    lab.pass_ms(500)
+    assert queued_at(lab, id) == []
+    other.is_loading = False
+    set_reachable(n, slot, True)
+    lab.run()
+    assert queued_at(lab, id) == [0]
+
+
+def test_old_nodes_answer_too() -> None:
+    """A node of before that knows no stands says LACK only: the job is the asker's."""
+    lab = Lab(2, has_journal=True)
+    id = lab.add(0, replicate=2, retry_s=30)
+    lab.log.clear()
+    tell(lab, 0, 1, Ask(1, [id], False))
+    assert sent(lab, Queued) == [] and sent(lab, Working) == []
+    assert lab.states_of(id) == [QUEUED, ACTIVE]
