@@ -18,7 +18,7 @@ SRC = Path("src/tuque")
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
     *("pump", "lookout", "gather", "pace", "peers", "link", "bus_figures", "clients", "clock"),
-    *("connection", "chore", "tell_events"),
+    *("connection", "chore", "tell_events", "load_share"),
     *(
         "chores",
         "id_cmds",

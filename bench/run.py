@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import cluster
 import leases
 import load
+import restart
 import servers
 
 import iproto
@@ -273,6 +274,7 @@ SECTIONS = {
     "events": bench_events,
     "memory": bench_memory,
     "depth": bench_depth,
+    "restart": restart.bench_restart,
     "leases": leases.bench_leases,
     "tubes": tubes.bench_tubes,
     "iproto": iproto.bench_iproto,

@@ -28,12 +28,24 @@ class Broker:
         self.name = name
         self.port = port
         self.scratch = scratch
+        self.command = command
         self.log = (scratch / "log").open("wb")
+        self.start()
+
+    def start(self) -> None:
+        """Start the process and wait until it listens."""
+        self.started_s = time.monotonic()
         self.process = subprocess.Popen(
-            command, stdout=self.log, stderr=subprocess.STDOUT, cwd=scratch
+            self.command, stdout=self.log, stderr=subprocess.STDOUT, cwd=self.scratch
         )
         self.pid = self.process.pid
         self.await_port()
+
+    def restart(self) -> None:
+        """End the process in order and start it again, on the same files."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(120)
+        self.start()
 
     def await_port(self) -> None:
         """Wait until the server accepts connections."""
@@ -45,7 +57,7 @@ class Broker:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
                 return
             except OSError:
-                time.sleep(0.02)
+                time.sleep(0.005)
         text = (self.scratch / "log").read_text(errors="replace")
         raise SystemExit(f"{self.name} did not start:\n{text}")
 
@@ -89,18 +101,28 @@ def tuque(*options: str) -> Broker:
     port = free_port()
     command = [sys.executable, "-P", "-m", "tuque", "server", "--port", str(port)]
     command += ["--dir", str(scratch), "--maxmemory", "0", *options]
-    return Broker("tuque", command, port, scratch)
+    broker = Broker("tuque", command, port, scratch)
+    while is_loading(port):
+        time.sleep(0.005)
+    return broker
 
 
-def redis() -> Broker | None:
-    """redis-server without persistence, None where it is not installed."""
+def is_loading(port: int) -> bool:
+    """Whether a node still reads its journal, be it an empty one."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as probe:
+        probe.sendall(b"QLEN q\r\n")
+        return probe.recv(100).startswith(b"-LOADING")
+
+
+def redis(appendonly: str = "no") -> Broker | None:
+    """redis-server without snapshots, None where it is not installed."""
     program = shutil.which("redis-server")
     if program is None:
         return None
     scratch = Path(tempfile.mkdtemp(prefix="bench-"))
     port = free_port()
     command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
-    return Broker("redis", [*command, "--appendonly", "no"], port, scratch)
+    return Broker("redis", [*command, "--appendonly", appendonly], port, scratch)
 
 
 def beanstalkd() -> Broker | None:

@@ -231,14 +231,14 @@ def test_misconf(box: Box) -> None:
 
 def test_loading(box: Box) -> None:
     """C3.7 The journal is being loaded and the command is not allowed then: `-LOADING Disque is
-    loading the dataset in memory`.
+    loading the dataset in memory, <p> % done`.
     """
     box.server.is_loading = True
     for name, arity, flags, *_ in ROWS:
         if "loading" in flags.split():
             continue
         words = ["x"] * (max(1, abs(arity)) - 1)
-        loading = "LOADING Disque is loading the dataset in memory"
+        loading = "LOADING Disque is loading the dataset in memory, 0 % done"
         assert box.run(name, *words) == loading, name
     assert not isinstance(box.run("INFO"), str)
     box.server.is_loading = False

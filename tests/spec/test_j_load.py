@@ -9,10 +9,12 @@ from journal_by_hand import PATH, Kept, segment
 from node_by_hand import NULL, START_MS, Box
 
 from tuque.server.committer import has_saved_once, save_once
+from tuque.server.load_share import load_share
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import MemoryDisk
 from tuque.store.journal import FOUND, HEADER_BYTES, FrameScanner, JournalError, decode_header
 from tuque.store.repair import check_dir, repair_dir
+from tuque.store.replay import READING, RESTORING
 
 
 def test_torn_tail(kept: Kept) -> None:
@@ -274,3 +276,25 @@ def test_every_frame_is_found_again(kept: Kept) -> None:
         frames += 1
     assert frames == 3, "the job, the mark of the stop, and that all is synced"
     assert kept.box.sessions[0]("SHOW", "D-12345678-123456789012345678901234-0001") is NULL
+
+
+def test_how_far_a_load_is() -> None:
+    """The percentage counts the bytes that were read for 70 % and the jobs that were entered for
+    the rest"""
+    kept = Kept("always")
+    for i in range(200):
+        kept.box.run("ADDJOB", "q", f"b{i}", 0)
+    assert kept.committer.close(kept.box.n.now_ms) == ""
+    kept.box = Box()
+    loader = kept.committer.loader()
+    seen = [load_share(kept.committer)]
+    stages = [int(loader.stage)]
+    while not loader.step(kept.box.n, 20):
+        seen.append(load_share(kept.committer))
+        stages.append(int(loader.stage))
+    assert seen[0] == 0 and seen == sorted(seen)
+    assert load_share(None) == 0
+    read = [share for share, stage in zip(seen, stages, strict=True) if stage == READING]
+    entered = [share for share, stage in zip(seen, stages, strict=True) if stage == RESTORING]
+    assert len(set(read)) > 1 and max(read) <= 70
+    assert entered[0] == 70 and 70 < entered[-1] < 100

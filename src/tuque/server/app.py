@@ -63,6 +63,7 @@ def run(cfg: Config) -> int:
     s = pump.s
     try:
         watch_signals(pump)
+        stop_collecting()
         load_journal(pump)
         if not s.stop_requested:
             ready(pump)
@@ -168,15 +169,19 @@ def watch_signals(pump: Pump) -> None:
     pump.watch_signals(reader.fileno())
 
 
-def ready(pump: Pump) -> None:
-    """Say that the server serves; from here on the cyclic collector is off."""
-    s = pump.s
-    s.is_loading = False
+def stop_collecting() -> None:
+    """Turn the cyclic collector off: jobs are in no cycles, and it would look at each of them."""
     gc.collect()
-    give_back(s)  # what the load needed
-    s.n.base_bytes = rss_bytes() - s.n.job_bytes
     gc.freeze()
     gc.disable()
+
+
+def ready(pump: Pump) -> None:
+    """Say that the server serves."""
+    s = pump.s
+    s.is_loading = False
+    give_back(s)  # what the load needed
+    s.n.base_bytes = rss_bytes() - s.n.job_bytes
     if s.cfg.pidfile and s.cfg.daemonize:
         Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
     open_bus(pump)

@@ -37,6 +37,7 @@ from tuque.server.clients import (
 from tuque.server.faults import on_fault
 from tuque.server.id_cmds import check_ids, cmd_ack
 from tuque.server.iproto_replies import tell_take as tell_iproto_take
+from tuque.server.load_share import load_share
 from tuque.server.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.notes import warn_once
 from tuque.server.producers import await_copies, keep_order, late_error
@@ -66,7 +67,7 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.p
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NOAUTH: Final = b"NOAUTH Authentication required."
-LOADING: Final = b"LOADING Disque is loading the dataset in memory"
+LOADING: Final = b"LOADING Disque is loading the dataset in memory, %d %% done"
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 CONFLICT: Final = (
     b"CONFLICT another node has the id of this one: stop one of the two, remove its nodes.conf "
@@ -190,7 +191,7 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
     if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
         return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
     if s.is_loading and not command.is_loading:
-        return LOADING
+        return LOADING % int(load_share(s.committer))
     if len(s.conflict) > 0 and (command.group in ("jobs", "queues") or command.name == "PING"):
         return CONFLICT  # C3.11
     return None

@@ -20,6 +20,7 @@ from tuque.core.procedures import memory_level
 from tuque.core.staging import staging_figures
 from tuque.server.clients import Client
 from tuque.server.cluster_info import bus_section, cluster_section
+from tuque.server.load_share import load_share
 from tuque.server.state import Server
 from tuque.server.tube_admin import tube_figures
 from tuque.wire.args import SYNTAX, ArgError
@@ -191,12 +192,13 @@ def loading(s: Server) -> Fields:
     loader = None if s.committer is None else s.committer.loaded
     total, done = (0, 0) if loader is None else (int(loader.total_bytes), int(loader.loaded_bytes))
     spent_ms = max(0, int(s.n.now_ms - s.start_ms))
+    share = load_share(s.committer)
     return {
         "loading_start_time": s.start_ms // 1000,
         "loading_total_bytes": total,
         "loading_loaded_bytes": done,
-        "loading_loaded_perc": f"{100 * done / total if total else 0:.2f}",
-        "loading_eta_seconds": spent_ms * (total - done) // done // 1000 if done else -1,
+        "loading_loaded_perc": f"{share:.2f}",
+        "loading_eta_seconds": int(spent_ms * (100 - share) / share / 1000) if share else -1,
     }
 
 
