@@ -67,7 +67,7 @@ def get(s: Server, c: Client, patterns: list[bytes]) -> None:
 
 
 def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
-    """Change one option, and what depends on it; nothing changes when that is not possible."""
+    """[C7] Change one option, and what depends on it, or nothing (C7.9)."""
     name = name_word.decode("utf-8", "replace").lower().replace("_", "-")
     value = value_word.decode("utf-8", "surrogateescape")
     if name == "maxclients":

@@ -78,6 +78,14 @@ def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
     return value
 
 
+def at_least(word: bytes, least: i64, error: bytes) -> i64:
+    """A count of 64 bits from `least` up, or the error; SECONDS_MAX is more than can be counted."""
+    value = strict_int(word)
+    if value is None or value < least:
+        raise ArgError(error)
+    return min(value, SECONDS_MAX)
+
+
 def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
     """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE.
 
@@ -111,7 +119,7 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
                 value, 0, SECONDS_MAX, b"ERR DELAY time must be a non negative number"
             )
         elif word == b"MAXLEN":
-            spec.maxlen = ranged(value, 1, SECONDS_MAX, b"ERR MAXLEN must be a positive number")
+            spec.maxlen = at_least(value, 1, b"ERR MAXLEN must be a positive number")
         elif word == b"DEDUPE":
             if not 1 <= len(value) <= KEY_MAX:
                 raise ArgError(BAD_KEY)
@@ -191,9 +199,7 @@ def getjob_options(args: list[bytes]) -> GetSpec:
             spec.timeout_ms = timeout_ms(args[i])
         elif i + 1 < count and is_word(word, b"COUNT"):
             i += 1
-            spec.count = ranged(
-                args[i], 1, SECONDS_MAX, b"ERR COUNT must be a number greater than zero"
-            )
+            spec.count = at_least(args[i], 1, b"ERR COUNT must be a number greater than zero")
         else:
             raise ArgError(SYNTAX)
         i += 1
@@ -232,12 +238,10 @@ def scan_options(args: list[bytes], jobs: bool) -> ScanSpec:
             spec.busy_loop = True
         elif word == b"COUNT" and has_value:
             i += 1
-            spec.count = ranged(
-                args[i], 1, SECONDS_MAX, b"ERR COUNT must be a number greater than zero"
-            )
+            spec.count = at_least(args[i], 1, b"ERR COUNT must be a number greater than zero")
         elif not jobs and word in (b"MINLEN", b"MAXLEN", b"IMPORTRATE") and has_value:
             i += 1
-            value = ranged(args[i], 0, SECONDS_MAX, NOT_INT)
+            value = at_least(args[i], 0, NOT_INT)
             if word == b"MINLEN":
                 spec.min_len = value
             elif word == b"MAXLEN":
