@@ -18,12 +18,12 @@ from typing import Any, Final
 import click
 
 from tuque import Client
+from tuque.client.api import JobState
 from tuque.console.programs import Programs, free_ports, join_nodes, node_name, start_nodes
 from tuque.demo.books import Books, History, read_history
 from tuque.demo.programs import start_worker, wait_for_worker
-from tuque.demo.results import TABLE
 from tuque.demo.table import ResultStream, ResultTable
-from tuque.demo.tasks import DEAD, FILES, RETRY_S, measure
+from tuque.demo.tasks import DEAD, FILES, RESULTS, RETRY_S, measure
 from tuque.errors import ConnectionError
 from tuque.worker.codec import decode
 
@@ -35,7 +35,8 @@ CORRUPT_FILES: Final = {
     "not_utf8.py": b"name = '\xff\xfe'\n",
     "no_such_coding.py": b"# -*- coding: klingon-8 -*-\n",
 }
-KILL_AT: Final = 0.35  # of all jobs taken by workers
+KILL_AT: Final = 0.35  # of all jobs acked
+KILLS: Final = 3  # a worker, a node, and the streaming query
 NODES: Final = 3
 VICTIM: Final = node_name(NODES)  # the node that is killed along with a worker
 DEADLINE_S: Final = 300.0  # on a slow machine
@@ -72,13 +73,13 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
         url = all_of(urls)
         click.echo(f"cluster    {url}, journals and events in {run_dir}")
         with ResultStream(urls[0], run_dir) as stream, Client(url) as client:
+            click.echo("spark      starting, which takes some 20 s; the workers begin meanwhile")
             measure.app.use(url)
             produce(sources, plant(run_dir / "corrupt"), books)
-            stream.wait_for("ready")
-            click.echo(f"streaming  results into {run_dir / TABLE}")
-            pids = start_workers(programs, url)
+            start_workers(programs, url)
             work = Work(client, programs, urls, books, stream, ResultTable(run_dir))
-            work.through(pids[0])
+            work.through()
+            click.echo("checking   every node is asked for every job")
             stream.ask("stop", "stopped")
             unsettled = ask_for_all(url, books)
             for name in reversed(programs.names):  # the nodes, which were first, as the last
@@ -88,14 +89,30 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
     show_table(books, history, joined, unsettled, time.monotonic() - began)
     if joined is not None:
         show_slowest(joined)
-        click.echo(f"\nreport     {run_dir / 'report' / 'report.html'}")
     lost, survived = books.lost(unsettled), books.survived()
     for job_id in lost[:20]:
         click.echo(f"lost       {job_id} {books.path_of[job_id]}", err=True)
     for job_id in survived:
         click.echo(f"no failure {job_id} {books.path_of[job_id]}", err=True)
     is_exact = books.repeated == 0 and (joined is None or is_whole(joined, books))
-    sys.exit(1 if lost or survived or not is_exact else 0)
+    is_ok = not lost and not survived and is_exact and work.kills == KILLS
+    click.echo()
+    if joined is not None:
+        page = run_dir / "report" / "report.html"
+        click.echo(f"report     {page.resolve().as_uri()}")
+        click.echo(f"           (it has the jobs of queue {RESULTS} as well, one for each result)")
+    said = verdict(books, len(lost), work.kills, is_ok=is_ok)
+    click.echo(click.style(said, fg="green" if is_ok else "red", bold=True))
+    sys.exit(0 if is_ok else 1)
+
+
+def verdict(books: Books, lost: int, kills: int, *, is_ok: bool) -> str:
+    """How it went, on one line."""
+    return (
+        f"{'OK' if is_ok else 'FAILED'}: {len(books.path_of):,} jobs in, "
+        f"{books.ended:,} accounted for; {lost} lost, {books.repeated} duplicated; "
+        f"survived {kills} kill -9"
+    )
 
 
 def on_signal(number: int, frame: FrameType | None) -> None:
@@ -160,14 +177,13 @@ def produce(sources: list[Path], bad: list[Path], books: Books) -> None:
     measure.app.close()
 
 
-def start_workers(programs: Programs, url: str) -> list[int]:
-    """Starts both workers and waits until they share the work to come; returns their pids."""
+def start_workers(programs: Programs, url: str) -> None:
+    """Starts both workers and waits until they share the work to come."""
     names = ("worker-1", "worker-2")
     pids = [start_worker(programs, name, url) for name in names]
     for name in names:
         wait_for_worker(programs, name)
-    click.echo(f"workers    {pids[0]} and {pids[1]}")
-    return pids
+    click.echo(f"workers    {names[0]} (pid {pids[0]}) and {names[1]} (pid {pids[1]})")
 
 
 @dataclass
@@ -180,48 +196,81 @@ class Work:
     books: Books
     stream: ResultStream
     table: ResultTable
+    kills: int = 0
+    is_streaming: bool = False
 
-    def through(self, victim: int) -> None:
-        """Waits for all jobs; kills a worker, a node and the query on the way."""
-        books = self.books
-        kill_at = max(1, int(len(books.path_of) * KILL_AT))
+    def through(self) -> None:
+        """Waits until all jobs are acked and all results are in the table; kills on the way."""
+        total = len(self.books.path_of)
         deadline = time.monotonic() + DEADLINE_S
-        kill_note = ""
-        with progress("parsing", len(books.path_of)) as show:
-            while books.open and time.monotonic() < deadline:
-                self.programs.check()
-                self.stream.check()
-                self.collect()
-                show(books.ended)
-                if not kill_note and self.begun() >= kill_at:
-                    kill_note = self.kill_all(victim)
-        click.echo(f"kill -9    {kill_note or 'not done, the time was up'}")
-        if books.open:
-            note = f"time is up: {books.open} jobs have no end after {DEADLINE_S:.0f} s"
+        open_count = total
+        with progress("acked", total) as show:
+            while open_count and time.monotonic() < deadline:
+                open_count = self.look()
+                show(total - open_count)
+                if not self.kills and total - open_count >= total * KILL_AT:
+                    self.kill_worker_and_node(open_count)
+        if not self.is_streaming:
+            click.echo("spark      not up yet: waiting for it, the results wait in their queue")
+        with progress("in table", total) as show:
+            while (self.books.open or self.kills < KILLS) and time.monotonic() < deadline:
+                self.look()
+                show(self.books.ended)
+        if self.books.open:
+            note = f"time is up: {self.books.open} jobs have no end after {DEADLINE_S:.0f} s"
             click.echo(note, err=True)
-        if kill_note:
-            self.stream.wait_for("ready")  # the second query's, long since
+        if self.kills == KILLS:
+            self.stream.wait_for("ready")  # the second query's
 
-    def begun(self) -> int:
-        """How many jobs workers have taken: those that no node has in its queue."""
+    def look(self) -> int:
+        """Takes in what is new, kills the query when it has written; how many jobs are open."""
+        self.programs.check()
+        self.stream.check()
+        if not self.is_streaming and self.stream.has_said("ready"):
+            self.is_streaming = True
+            say(f"streaming  results into {self.table.directory}")
+        self.collect()
+        if self.is_streaming and self.books.results and 0 < self.kills < KILLS:
+            self.kill_query()
+        return self.open_jobs()
+
+    def open_jobs(self) -> int:
+        """How many jobs are not acknowledged, as a node says that has a copy of each."""
+        states: tuple[JobState, ...] = ("wait-repl", "active", "queued")
+        with Client(self.urls[0], follow=False) as node:
+            return sum(1 for _ in node.jscan(queue=FILES, states=states, count=1000))
+
+    def counts(self, open_count: int) -> str:
+        """Where the open jobs are, in words."""
         queued = 0
         for url in self.urls:
-            with Client(url, follow=False) as node:
+            with suppress(ConnectionError), Client(url, follow=False, timeout=1) as node:
                 queued += node.qlen(FILES)
-        return len(self.books.path_of) - queued
-
-    def kill_all(self, victim: int) -> str:
-        """Kills a worker, a node and the query, and starts a worker and a query again."""
-        begun = self.begun()
-        self.programs.kill("worker-1")
-        self.programs.kill(VICTIM)
-        self.stream.kill()
-        pid = start_worker(self.programs, "worker-3", all_of(self.urls))
-        self.stream.start()
+        queued = min(queued, open_count)
         return (
-            f"worker {victim}, {VICTIM} and the streaming query after {begun} jobs; "
-            f"worker {pid} and a new query go on"
+            f"{open_count:,} jobs open, {queued:,} queued and {open_count - queued:,} with workers"
         )
+
+    def kill_worker_and_node(self, open_count: int) -> None:
+        """Kills a worker and a node, and starts another worker."""
+        total = len(self.books.path_of)
+        say(f"before     {total - open_count:,} of {total:,} jobs acked; {self.counts(open_count)}")
+        self.programs.kill("worker-1")
+        say(f"kill -9    worker-1: its jobs come back {RETRY_S} s after they were delivered")
+        self.programs.kill(VICTIM)
+        say(f"kill -9    {VICTIM}: the other nodes have copies of its jobs")
+        self.kills += 2
+        pid = start_worker(self.programs, "worker-3", all_of(self.urls))
+        wait_for_worker(self.programs, "worker-3")
+        say(f"started    worker-3 (pid {pid}); {self.counts(self.open_jobs())}")
+
+    def kill_query(self) -> None:
+        """Kills the streaming query with its Java, and starts another one."""
+        self.stream.kill()
+        rows = len(self.books.results)
+        say(f"kill -9    the streaming query after {rows:,} rows; the next goes on after them")
+        self.stream.start()
+        self.kills += 1
 
     def collect(self) -> None:
         """Takes new rows of the table and dead letters into the books."""
@@ -252,7 +301,7 @@ def ask_for_all(url: str, books: Books) -> set[str]:
 
 def spark_report(stream: ResultStream) -> dict[str, Any]:
     """The report over the events of this run, and what it says about the table."""
-    click.echo("spark      making tables and the report of the events, joined with the results")
+    click.echo("spark      making the report of the events, which takes some 40 s")
     return stream.ask("report", "report")
 
 
@@ -260,6 +309,11 @@ def is_whole(joined: dict[str, Any], books: Books) -> bool:
     """Whether Spark finds in the table what the books have: each job once, none missing."""
     rows, jobs = joined["rows"], joined["jobs"]
     return bool(rows == jobs == len(books.results) and joined["acked_without_result"] == 0)
+
+
+def say(line: str) -> None:
+    """One line, also in the middle of a bar."""
+    click.echo(f"\r\033[K{line}" if sys.stdout.isatty() else line)
 
 
 @contextmanager
@@ -290,18 +344,29 @@ def show_table(
     """Prints what went in, what became of it, and what was counted."""
     lost = len(books.lost(unsettled))
     repeats = max(0, history.results - len(books.results))
+    planned = len(books.must_fail & books.buried.keys())
+    own = len(books.buried) - planned
+    first = len(books.path_of) - len(books.must_fail)
     rows: list[tuple[str, int | str, str]] = [
-        ("jobs in", len(books.path_of), f"{len(books.must_fail)} of them made to fail"),
+        (
+            "jobs in",
+            len(books.path_of),
+            f"{first:,} files, and {len(books.must_fail)} made to fail",
+        ),
+        ("results", len(books.results), f"rows of the table; {repeats} repeats were left out"),
+        (
+            "dead-lettered",
+            len(books.buried),
+            f"{planned} made to fail, {own} files of the library that are no Python on purpose",
+        ),
         ("ended", books.ended, "with a result or a dead letter"),
-        ("acked", len(history.acked - history.dead), "in the event files, less what was killed"),
         (
             "redelivered",
             history.redelivered,
-            f"{history.came_back} after the kill, {history.nacked} as another try",
+            f"deliveries after a job's first: {history.came_back} after a kill, "
+            f"{history.nacked} as another try",
         ),
-        ("dead-lettered", len(books.buried), "no Python, or no file"),
-        ("results", len(books.results), f"rows of the table; {repeats} repeats were left out"),
-        ("lost", lost, "ids without an end"),
+        ("lost", lost, "jobs without an end"),
         ("duplicates", books.repeated, "rows beyond one a job"),
     ]
     if joined is not None:
@@ -318,8 +383,8 @@ def show_table(
 
 
 def show_slowest(joined: dict[str, Any]) -> None:
-    """Prints the files that took longest: times of the events, sizes of the results."""
+    """Prints the files that took longest: as the workers measured."""
     click.echo()
     for row in joined["slowest"]:
         name = "/".join(Path(row["path"]).parts[-2:])
-        click.echo(f"slowest    {name}: {row['lines']:,} lines, {row['process_ms']:,.0f} ms")
+        click.echo(f"slowest    {name}: {row['lines']:,} lines parsed in {row['parse_ms']:,.0f} ms")

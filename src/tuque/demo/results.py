@@ -26,7 +26,7 @@ LOG: Final = "spark.log"
 EVERY: Final = "500 milliseconds"
 COLUMNS: Final = (
     "job_id string, path string, lines long, functions long, classes long, imports long, "
-    "calls long, tries int"
+    "calls long, tries int, parse_ms double"
 )
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
@@ -43,11 +43,8 @@ SELECT count_if(j.outcome = 'acked' AND r.job_id IS NULL) AS acked_without_resul
 FROM (SELECT job_id, outcome FROM jobs WHERE queue = '{FILES}') j
 LEFT JOIN results r ON j.job_id = r.job_id
 """
-SLOWEST: Final = f"""
-SELECT r.path, r.lines, r.tries, j.process_ms
-FROM jobs j JOIN results r ON j.job_id = r.job_id
-WHERE j.queue = '{FILES}' AND j.process_ms IS NOT NULL
-ORDER BY j.process_ms DESC, r.path LIMIT 3
+SLOWEST: Final = """
+SELECT path, lines, tries, parse_ms FROM results ORDER BY parse_ms DESC, path LIMIT 3
 """
 
 

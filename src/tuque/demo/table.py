@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -32,6 +34,7 @@ class ResultStream:
         self.url = url
         self.run_dir = run_dir
         self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def __enter__(self) -> ResultStream:
         self.start()
@@ -49,6 +52,9 @@ class ResultStream:
             text=True,
             process_group=0,  # with its JVM, so that one signal ends both
         )
+        self._lines = queue.SimpleQueue()
+        lines = self._process.stdout, self._lines
+        threading.Thread(target=_pass_on, args=lines, daemon=True).start()
         return self._process.pid
 
     def kill(self) -> None:
@@ -56,7 +62,7 @@ class ResultStream:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
+            self._process.wait()
 
     def check(self) -> None:
         """ClickException when it ended by itself."""
@@ -65,13 +71,19 @@ class ResultStream:
 
     def wait_for(self, what: str) -> dict[str, Any]:
         """Its next answer, which must be that one."""
-        assert self._process is not None and self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._lines.get()
         if not line:
             self._fail()
         said = json.loads(line)
         assert said["answer"] == what, said
         return dict(said)
+
+    def has_said(self, what: str) -> bool:
+        """Whether its next answer has come, which must be that one."""
+        if self._lines.empty():
+            return False
+        self.wait_for(what)
+        return True
 
     def ask(self, what: str, answer: str) -> dict[str, Any]:
         """Tells it to do something and waits until it is done."""
@@ -87,11 +99,20 @@ class ResultStream:
         raise click.ClickException("the streaming query ended:\n" + "\n".join(tail))
 
 
+def _pass_on(lines: IO[str] | None, to: queue.SimpleQueue[str]) -> None:
+    """Reads lines to their end, after which comes an empty one."""
+    assert lines is not None
+    for line in lines:
+        to.put(line)
+    to.put("")
+
+
 class ResultTable:
     """What is new in the table since the last look."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._log = run_dir / TABLE / TABLE_LOG
+        self.directory = run_dir / TABLE
+        self._log = self.directory / TABLE_LOG
         self._read_logs: set[str] = set()
         self._read_files: set[str] = set()
 

@@ -7,6 +7,7 @@ second look would change that. A file that cannot be read is tried again, it may
 from __future__ import annotations
 
 import ast
+import time
 import tokenize
 import warnings
 from typing import Final
@@ -34,6 +35,7 @@ class Measures(msgspec.Struct):
     imports: int = 0
     calls: int = 0
     tries: int = 1
+    parse_ms: float = 0.0
 
 
 @app.task(
@@ -46,6 +48,7 @@ class Measures(msgspec.Struct):
 )
 def measure(path: str) -> None:
     """Parses a file and adds what it holds to the results."""
+    began = time.perf_counter()
     try:
         with tokenize.open(path) as file:
             source = file.read()
@@ -57,6 +60,7 @@ def measure(path: str) -> None:
     job = current_job()
     found = Measures(job.job_id, path, lines=source.count("\n"), tries=job.number)
     count(tree, found)
+    found.parse_ms = (time.perf_counter() - began) * 1000
     app.client.addjob(RESULTS, msgspec.json.encode(found), ttl=3600, retry=RETRY_S)
 
 
