@@ -30,6 +30,7 @@ import servers
 import iproto
 import spark
 import tubes
+import worker
 
 BUILD = Path("build")
 BODY = b"x" * 100
@@ -278,6 +279,7 @@ SECTIONS = {
     "leases": leases.bench_leases,
     "tubes": tubes.bench_tubes,
     "iproto": iproto.bench_iproto,
+    "worker": worker.bench_worker,
     "cluster": cluster.bench_cluster,
     "idle": cluster.bench_idle,
     **spark.sections(),

@@ -23,7 +23,7 @@ ADVICE = {
     "OOM": "the node is out of memory: acknowledge or delete jobs, or raise maxmemory",
     "MAXLEN": "the queue is as long as this MAXLEN allows: let workers catch up",
     "PAUSED": "the queue is paused: `PAUSE <queue> none` opens it",
-    "BADID": "an id is 40 bytes and starts with D-; ADDJOB and GETJOB give it",
+    "BADID": "an id is 40 bytes and starts with D- or D_; ADDJOB and GETJOB give it",
     "NOJOB": "the job is not known here: done, expired, or on another node",
     "LEAVING": "this node is leaving its cluster: use another one",
     "LOADING": "the node is reading its journal: try again in a moment",

@@ -1,0 +1,162 @@
+"""The worker beside Celery, Dramatiq and RQ on Redis: tasks and enqueues a second.
+
+Each runs the same task, which writes one byte, in one process with 8 threads (RQ has none: one
+process that runs one job after the other, its SimpleWorker). The brokers keep nothing on disk. The
+others have an environment of their own, `build/peers`, which is made on the first run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import servers
+
+if TYPE_CHECKING:
+    from run import Run
+
+HERE = Path(__file__).parent / "peers"
+PEERS = Path("build/peers").absolute()
+THREADS = 8
+SKIPPED = 0.1  # of the tasks, at the start, while the worker gets going
+LIMIT_S = 120.0
+
+
+@dataclass
+class Kind:
+    """One of those compared: its app, its worker's command and how many tasks it gets."""
+
+    name: str
+    app: str
+    python: str
+    worker: list[str]
+    tasks: int
+
+
+def kinds() -> list[Kind]:
+    """Those that can be run here."""
+    tuque = [sys.executable, "-P", "-m", "tuque", "worker", "tuque_app:app"]
+    tuque += ["--app-dir", str(HERE), "-c", str(THREADS), "--log-level", "warning"]
+    found = [Kind("tuque", "tuque_app", sys.executable, tuque, 20_000)]
+    if shutil.which("redis-server") is None:
+        print("skip   the worker beside others: redis-server is not installed")
+        return found
+    python = peers_python()
+    if not python:
+        return found
+    programs = PEERS / "bin"
+    celery = [str(programs / "celery"), "-A", "celery_app", "worker", "-P", "threads"]
+    celery += ["-c", str(THREADS), "--loglevel", "ERROR", "--without-gossip", "--without-mingle"]
+    dramatiq = [str(programs / "dramatiq"), "dramatiq_app", "--processes", "1"]
+    dramatiq += ["--threads", str(THREADS)]
+    rq = [str(programs / "rq"), "worker", "bench", "-w", "rq.SimpleWorker", "--quiet", "--url"]
+    return [
+        *found,
+        Kind("celery", "celery_app", python, celery, 5_000),
+        Kind("dramatiq", "dramatiq_app", python, dramatiq, 5_000),
+        Kind("rq", "rq_app", python, rq, 3_000),
+    ]
+
+
+def peers_python() -> str:
+    """The Python of the others' environment, made when it is not there; empty when it cannot be."""
+    python = PEERS / "bin" / "python"
+    wanted = (HERE / "requirements.txt").read_text()
+    stamp = PEERS / "requirements.txt"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return str(python)
+    venv.create(PEERS, with_pip=True, clear=True)
+    command = [str(python), "-m", "pip", "install", "-q", "-r", str(HERE / "requirements.txt")]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        why = (made.stderr.strip().splitlines() or ["pip failed"])[-1]
+        print(f"skip   the worker beside others: their packages cannot be installed: {why}")
+        return ""
+    stamp.write_text(wanted)
+    return str(python)
+
+
+def environment(done: Path, port: int) -> dict[str, str]:
+    """What the programs of one measurement are told."""
+    return {
+        **os.environ,
+        "BENCH_DONE": str(done),
+        "BENCH_REDIS": f"redis://127.0.0.1:{port}/0",
+        "TUQUE_URL": f"tuque://127.0.0.1:{port}",
+    }
+
+
+def measure(kind: Kind) -> tuple[float, float]:
+    """Enqueues and tasks a second, with a broker of its own."""
+    broker = servers.tuque() if kind.name == "tuque" else servers.redis()
+    assert broker is not None
+    with broker, tempfile.TemporaryDirectory() as scratch:
+        done = Path(scratch) / "done"
+        done.touch()
+        env = environment(done, broker.port)
+        enqueue = [kind.python, str(HERE / "enqueue.py"), kind.app, str(kind.tasks)]
+        made = subprocess.run(
+            enqueue, cwd=HERE, env=env, check=True, capture_output=True, text=True
+        )
+        command = [*kind.worker, env["BENCH_REDIS"]] if kind.name == "rq" else kind.worker
+        with (Path(scratch) / "log").open("wb") as log:
+            worker = subprocess.Popen(
+                command, cwd=HERE, env=env, stdout=log, stderr=log, process_group=0
+            )
+        try:
+            rate = watch(done, kind.tasks, worker)
+        except TimeoutError as late:
+            text = (Path(scratch) / "log").read_text(errors="replace")
+            raise SystemExit(f"{kind.name}: {late}\n{text[-2000:]}") from None
+        finally:
+            worker.terminate()
+            try:
+                worker.wait(20)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+        return float(made.stdout), rate
+
+
+def watch(done: Path, count: int, worker: subprocess.Popen[bytes]) -> float:
+    """Tasks a second, from the time that the first of them are done to the last."""
+    until = time.monotonic() + LIMIT_S
+    first, first_s = 0, 0.0
+    while True:
+        size = done.stat().st_size
+        now = time.monotonic()
+        if not first and size >= count * SKIPPED:
+            first, first_s = size, now
+        if size >= count:
+            return (count - first) / (now - first_s)
+        if worker.poll() is not None or now > until:
+            raise TimeoutError(f"{size} of {count} tasks were done")
+        time.sleep(0.002)
+
+
+def bench_worker(run: Run) -> None:
+    """Tasks and enqueues a second of all that can be run, in turn."""
+    compared = kinds()
+    rates: dict[str, list[float]] = {}
+    for _ in range(run.rounds):
+        for kind in compared:
+            enqueues, tasks = measure(kind)
+            rates.setdefault(f"{kind.name} enqueues", []).append(enqueues)
+            rates.setdefault(f"{kind.name} tasks", []).append(tasks)
+    for what in ("enqueues", "tasks"):
+        ours = rates[f"tuque {what}"]
+        detail = f"{statistics.median(ours):,.0f}/s"
+        run.note(f"worker, {what} a second", statistics.median(ours), "/s", 0, True, detail)
+        for kind in compared[1:]:
+            theirs = rates[f"{kind.name} {what}"]
+            detail = f"{statistics.median(ours):,.0f} : {statistics.median(theirs):,.0f}/s"
+            run.note(f"worker, {what} / {kind.name}", run.ratio(ours, theirs), "x", 1, True, detail)
