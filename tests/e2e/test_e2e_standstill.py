@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from raw_resp import Err, Wire, encode, wait_for
+from raw_resp import NULL, Err, Wire, encode, wait_for
 from real_cluster import RealCluster, info
 from real_server import RealServer
 
 TIMEOUT_MS = 700
+# the second one, if what the other node said of the tube lay in the link
+REFUSED = (b"-NOQUORUM Tube 't': this node stood still for ", b"-TUBEHOME ")
 
 
 @pytest.fixture
@@ -80,8 +82,8 @@ def test_a_stopped_home_answers_nothing_of_before(pair: RealCluster) -> None:
         again = [wire("TUBE", "TAKE", "t", "TIMEOUT", 0)[0] for _ in range(2)]
         assert int(number) in again, "the task was not handed out elsewhere"
         os.kill(pid, signal.SIGCONT)
-        assert answer(putter).startswith(b"-NOQUORUM Tube 't': this node stood still for ")
-        assert answer(worker.sock).startswith(b"-NOQUORUM Tube 't': this node stood still for ")
+        assert answer(putter).startswith(REFUSED)
+        assert answer(worker.sock).startswith(REFUSED)
         wait_for(lambda: state(home, "t") == b"WAITING")
         wait_for(lambda: state(home, "empty") == b"RUNNING", "it never hears from the other node")
         with Wire(home.port) as late:
@@ -110,6 +112,23 @@ def test_a_reply_that_was_made_before_a_standstill_is_not_sent(pair: RealCluster
     with Wire(home.port) as wire:
         assert wire("TUBE", "TAKE", "t", "TIMEOUT", 0)[2] == b"x"
         assert wire("DEBUG", "CHECK") == b"OK"
+
+
+def test_other_nodes_are_heard_before_clients(pair: RealCluster) -> None:
+    """G8.4: a job that another node has handed out meanwhile is not handed out again."""
+    home, other = pair.nodes
+    with Wire(home.port) as wire:
+        id = wire("ADDJOB", "q", "x", 5000, "REPLICATE", 2, "RETRY", 1).decode()
+    client = Wire(home.port)
+    client("PING")
+    pid = stop(home)
+    client.send("GETJOB", "NOHANG", "FROM", "q")  # it lies there before what the other node says
+    with Wire(other.port) as wire:
+        assert wire("GETJOB", "TIMEOUT", 15_000, "FROM", "q")[0][1].decode() == id
+        assert wire("ACKJOB", id) == 1
+    os.kill(pid, signal.SIGCONT)
+    assert client.read() in ([], NULL)
+    client.close()
 
 
 def tasks(node: RealServer) -> int:

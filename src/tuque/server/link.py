@@ -45,6 +45,18 @@ class Link:
         self.waiting_bytes: i64 = 0  # of both
         self.wants_write = False
 
+    def has_bytes(self) -> bool:
+        """Whether a read would give something now, be it the end."""
+        if self.is_closed or self.is_connecting:
+            return False
+        try:
+            self.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass  # the read will say what is wrong
+        return True
+
     def put(self, data: bytes, seq: i64) -> None:
         """Send after all before it, and not before the journal's record `seq` is durable."""
         self.waiting_bytes += len(data)

@@ -28,6 +28,7 @@ from tuque.wire.bus import BusError
 from tuque.wire.cards import Card
 from tuque.wire.handshake import NONCE_BYTES, Conn
 
+HEAR_READS: Final = 256  # of one link at a time: 64 MiB
 BATCH: Final = 64  # connections taken from one socket in one turn
 YOUNG_MAX: Final = 128  # handshakes at the same time; more connections are closed at once
 HANDSHAKE_MS: Final = 2_000
@@ -275,6 +276,14 @@ class Bus:
         link.is_connecting = False
         self.watch(link)
         self.push(link)
+
+    def hear_all(self) -> None:
+        """[G8] Hear what lies in the links, before anything else is done (G8.4)."""
+        for link in list(self.links.values()):
+            left = HEAR_READS
+            while left > 0 and link.has_bytes():
+                self.read(link)
+                left -= 1
 
     def read(self, link: Link) -> None:
         """[B2] Read what came; each whole frame is heard at once."""

@@ -23,6 +23,8 @@ def begin_turn(s: Server, outlet: Outlet) -> None:
     if n.standstills == before:
         return
     closed = drop_unsent(s, outlet) if is_stale else 0
+    if s.bus is not None:
+        s.bus.hear_all()
     log.warning(
         "the process stood still for %d ms, longer than cluster-node-timeout; "
         "its tubes wait for an answer of other nodes; %d connections closed",

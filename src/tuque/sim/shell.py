@@ -180,9 +180,12 @@ class Shell:
     def turn(self) -> None:
         """One turn, as the pump makes it."""
         n = self.n
+        stood = int(n.standstills)
         self.tick_clock()
         inbox = self.inbox
         self.inbox = []
+        if n.standstills != stood:
+            inbox.sort(key=lambda one: one[0] in self.by_end)  # G8.4: other nodes first
         for end, data in inbox:
             door = self.by_end.get(end)
             if door is not None:
