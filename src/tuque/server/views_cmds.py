@@ -16,7 +16,6 @@ from tuque.tubes.tube import Tube
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError
 from tuque.wire.resp import NULL_ARRAY, Status, strict_int
 
-BAD_COUNT: Final = b"ERR count must be a number from -%d to %d" % (TURN_WORK, TURN_WORK)
 BACK_MAX: Final = 20_000  # jobs that were put back; they lie in a heap, whose end is not known
 MUCH_BACK: Final = (
     b"ERR more than %d jobs of this queue were put back, and the newest is not known without a "
@@ -57,8 +56,7 @@ def cmd_qpeek(s: Server, c: Client, args: list[bytes]) -> None:
     if count is None:
         raise ArgError(NOT_INT)
     check_queue(s, args[1])
-    if not -TURN_WORK <= count <= TURN_WORK:
-        raise ArgError(BAD_COUNT)  # S3.2
+    count = max(-TURN_WORK, min(TURN_WORK, count))  # S3.2
     q = s.n.queues.get(args[1])
     if q is not None and count < 0 and len(q.back) > BACK_MAX:
         raise ArgError(MUCH_BACK)  # S3.2

@@ -64,7 +64,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "JSCAN": _LISTS,
     "QLEN": _ONE,
     "QSTAT": Bound(0, 1, SMALL, ONE, True),
-    "QPEEK": Bound(0, TURN_WORK, REPLY_BYTES, REFUSED, True),
+    "QPEEK": Bound(0, TURN_WORK, REPLY_BYTES, CUT, True),
     "QSCAN": _LISTS,
     "PAUSE": _OPTIONS,
     "STAGE": _OPTIONS,
