@@ -18,24 +18,11 @@ SRC = Path("src/tuque")
 ROOMS = ("core", "cluster", "tubes", "wire", "store")
 SERVER = (
     *("pump", "lookout", "gather", "pace", "peers", "link", "bus_figures", "clients", "clock"),
-    *("connection", "chore", "tell_events", "load_share"),
-    *(
-        "chores",
-        "id_cmds",
-        "scan",
-        "views_cmds",
-        "dispatch",
-        "doors",
-        "outlet",
-        "poller",
-        "producers",
-        "stage_cmds",
-        "state",
-        "tube_where",
-    ),
-    *("iproto_conn", "iproto_door", "iproto_calls", "iproto_queue", "iproto_replies"),
-    *("iproto_tubes", "tube_cmds", "tube_replies", "tube_sync", "tube_words", "tube_turn"),
-    *("standstill",),
+    *("connection", "chore", "tell_events", "load_share", "chores", "id_cmds", "scan"),
+    *("views_cmds", "dispatch", "doors", "outlet", "poller", "producers", "stage_cmds", "state"),
+    *("tube_where", "iproto_conn", "iproto_door", "iproto_calls", "iproto_queue"),
+    *("iproto_replies", "iproto_tubes", "tube_cmds", "tube_replies", "tube_sync", "tube_words"),
+    *("tube_turn", "standstill", "tube_chores"),
 )
 # one opens files, the others hold classes that msgspec makes
 PURE = {SRC / "store" / "disk.py", SRC / "core" / "msgs.py", SRC / "wire" / "cards.py"}

@@ -90,3 +90,16 @@ def test_what_hiredis_takes_and_we_do_not() -> None:
         b"*1\r\n(123\r\n",
     ):
         assert read([data]) == read_strictly([data])
+
+
+@pytest.mark.parametrize("cut_at", [-4, -3, -2, -1, 0, 1, 5])
+def test_the_end_of_a_large_bulk_may_be_cut_anywhere(cut_at: int) -> None:
+    """C2.3 Any cut of the stream into pieces gives the same commands."""
+    body = bytes(range(256)) * 1_200
+    stream = [[b"ADDJOB", b"q", body, b"0"], [b"ECHO", body], [b"PING"]]
+    first = encode([b"ADDJOB", b"q", body, b"0"]).index(body) + len(body) + 2 + cut_at
+    data = encode(stream[0]) + encode(stream[1]) + encode(stream[2])
+    second = data.rindex(body) + len(body) + 2 + cut_at
+    cuts = [10, 50, 1000, 200_000, first, first + 1, second - 100_000, second, second + 1]
+    assert read(cut(data, cuts)) == (stream, "")
+    assert read_strictly(cut(data, cuts)) == (stream, "")

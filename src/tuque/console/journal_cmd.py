@@ -342,7 +342,7 @@ def write_jobs(disk: Disk, path: str, jobs: list[Job], found: Import) -> None:
             records.ack(job_id, expire_ms)
     for job in jobs:
         records.add(job)
-        if len(records.writer) >= SLICE_BYTES:
+        if records.size() >= SLICE_BYTES:
             put(engine, records, at_ms)
     put(engine, records, at_ms)
     if not engine.sync():

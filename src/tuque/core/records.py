@@ -124,6 +124,7 @@ ACKED_BYTES: Final = 57
 TOMB_BYTES: Final = 50
 NODE_ID_BYTES: Final = 40
 
+LARGE_BYTES: Final = 65_536  # a larger body is not copied into the buffer
 KEEP_BYTES: Final = 1 << 20  # a buffer larger than this is given back after use
 
 
@@ -139,6 +140,8 @@ class Records:
         self, node_ids: list[bytes] | None = None, lives: dict[int, int] | None = None
     ) -> None:
         self.writer = BytesWriter()
+        self.pieces: list[bytes] = []  # before it, where bodies are large
+        self.piece_bytes: i64 = 0
         self.node_ids: list[bytes] = [] if node_ids is None else node_ids
         self.lives: dict[int, int] = {} if lives is None else lives
         self.told: i64 = 1  # set of slots that were told with PEER
@@ -192,7 +195,7 @@ class Records:
             write_i64_le(w, job.holders)
         write_i32_le(w, i32(len(job.queue)))
         w.write(job.queue)
-        w.write(job.body)
+        self.body(job.body)
         self.count += 1
         self.binding_count += 1
 
@@ -363,14 +366,36 @@ class Records:
         self.count += 1
         self.binding_count += 1
 
+    def body(self, data: bytes) -> None:
+        """The last part of a record; a large one is not copied."""
+        if len(data) <= LARGE_BYTES:
+            self.writer.write(data)
+            return
+        self.pieces.append(self.writer.getvalue())
+        self.pieces.append(data)
+        self.piece_bytes += len(self.writer) + len(data)
+        self.writer.truncate(0)
+
+    def size(self) -> i64:
+        """Bytes of all records since the last `take`."""
+        return self.piece_bytes + len(self.writer)
+
     def take(self) -> bytes:
         """All records since the last call, back to back."""
+        pieces = self.take_pieces()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def take_pieces(self) -> list[bytes]:
+        """The same, with large bodies as they are."""
         w = self.writer
-        payload = w.getvalue()
-        if len(payload) > KEEP_BYTES:
+        pieces = self.pieces
+        pieces.append(w.getvalue())
+        self.pieces = []
+        self.piece_bytes = 0
+        if len(w) > KEEP_BYTES:
             self.writer = BytesWriter()
         else:
             w.truncate(0)
         self.count = 0
         self.has_custody = False
-        return payload
+        return pieces

@@ -53,7 +53,7 @@ def tell_staged(records: Records, a: Attempt, position: i64, job: Staged) -> Non
     w.write(a.name)
     w.write(job.key)
     w.write(job.queue)
-    w.write(job.body)
+    records.body(job.body)
     records.count += 1
     records.binding_count += 1
 

@@ -108,7 +108,7 @@ def tell_task(records: Records, task: Task) -> None:
     put_state(w, task)
     w.write(task.queue)
     w.write(task.subqueue)
-    w.write(task.body)
+    records.body(task.body)
     records.count += 1
     records.binding_count += 1
 

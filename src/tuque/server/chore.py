@@ -16,6 +16,8 @@ class Chore:
         self.is_muted = False  # nobody reads the reply (CLIENT REPLY)
         self.goes_on = False  # to its end, also when the client has gone
         self.is_over = False
+        self.sync = 0  # of a call of IPROTO
+        self.is_16 = False
 
     def step(self, room: i64) -> bool:
         """Go on for about `room` units, and count them in n.work; True: all is done.
@@ -25,4 +27,8 @@ class Chore:
         return True
 
     def tell(self) -> None:
-        """Answer: all is done."""
+        """Answer a RESP client: all is done."""
+
+    def values(self) -> list[bytes]:
+        """What a call of IPROTO returns."""
+        return []

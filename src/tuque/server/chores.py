@@ -4,16 +4,21 @@ A command that is longer than a turn goes on in the next ones. Its client is blo
 in a GETJOB that waits; all other clients are served.
 """
 
+from mypy_extensions import i64
+
 from tuque.core.work import PIECE, TURN_WORK
 from tuque.server.chore import Chore
 from tuque.server.clients import REPLY_OFF, REPLY_SKIPPING, Client
-from tuque.server.faults import on_fault
+from tuque.server.faults import INTERNAL, look_into, on_fault
+from tuque.server.iproto_conn import Call, Wired
+from tuque.server.iproto_replies import put_values
 from tuque.server.state import Server
-from tuque.server.tube_sync import hold_back
-from tuque.server.tube_where import refusal_text
+from tuque.server.tube_sync import hold_back, hold_back_wired
+from tuque.server.tube_where import iproto_refusal, refusal_text
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
 from tuque.wire.args import ArgError
+from tuque.wire.iproto import E_PROC, error_reply
 
 
 def begin(s: Server, c: Client, chore: Chore) -> None:
@@ -30,6 +35,18 @@ def begin(s: Server, c: Client, chore: Chore) -> None:
     s.chores.append(chore)
 
 
+def begin_call(s: Server, call: Call, chore: Chore) -> list[bytes] | None:
+    """The same for a call of IPROTO; None: it is answered later."""
+    room = TURN_WORK - s.n.work
+    if room > 0 and len(s.chores) == 0 and chore.step(room):
+        return chore.values()
+    chore.sync = call.sync
+    chore.is_16 = call.is_16
+    call.w.uncopied += 1  # it is waited for
+    s.chores.append(chore)
+    return None
+
+
 def run_chores(s: Server) -> None:
     """[L2] Go on with what is left of long commands, until the turn has done its share (L2.2)."""
     n = s.n
@@ -37,21 +54,47 @@ def run_chores(s: Server) -> None:
         return
     while len(s.chores) > 0 and n.work < TURN_WORK:
         chore = s.chores.pop(0)
-        if chore.is_over:
+        if chore.is_over or (chore.c.is_closed and not chore.goes_on):
             continue
         before = n.work
         room = TURN_WORK - before
-        run_piece(s, chore, room if room < PIECE else PIECE)
+        if isinstance(chore.c, Client):
+            run_piece(s, chore, chore.c, min(room, PIECE))
+        elif isinstance(chore.c, Wired):
+            run_call(s, chore, chore.c, min(room, PIECE))
+        if not chore.is_over and n.policy is not None:
+            tubes_of(n).to_sync = {}  # the last piece waits for the copies of all
         if n.work == before:
             n.work += 1
         if not chore.is_over:
             s.chores.append(chore)
 
 
-def run_piece(s: Server, chore: Chore, room: int) -> None:
+def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
+    """One share of a call of IPROTO; its answer when that was the last one."""
+    t = tubes_of(s.n)
+    written = len(w.out)
+    try:
+        if not chore.step(room):
+            w.last_ms = s.n.now_ms
+            return
+        put_values(w, chore.sync, chore.is_16, chore.values())
+    except TubeError as refused:
+        told = iproto_refusal(s, t, refused)
+        w.out.append(error_reply(chore.sync, told.code, told.text))
+    except Exception as fault:
+        look_into(s, f"in a long call of {w.address}", fault)
+        del w.out[written:]
+        w.out.append(error_reply(chore.sync, E_PROC, INTERNAL))
+    chore.is_over = True
+    w.uncopied -= 1
+    w.last_ms = s.n.now_ms
+    hold_back_wired(s, t, w, chore.sync, written)  # T18.5
+    s.touch(w)
+
+
+def run_piece(s: Server, chore: Chore, c: Client, room: i64) -> None:
     """One share of a command; its reply when that was the last one."""
-    c = chore.c
-    assert isinstance(c, Client)
     written = len(c.out)
     try:
         if not chore.step(room):

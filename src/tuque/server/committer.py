@@ -261,7 +261,11 @@ class Committer:
         if records.has_custody and self.thread.policy != NO:
             self._custody_seq = seq
             urgent = 1
-        self._put(Item(FRAME, records.take(), count, now_ms, urgent), is_binding)
+        pieces = records.take_pieces()
+        item = Item(FRAME, pieces[0], count, now_ms, urgent)
+        if len(pieces) > 1:
+            item.extend(pieces[1:])
+        self._put(item, is_binding)
         return seq
 
     def when_late(self, now_ms: int) -> int:
@@ -326,7 +330,7 @@ class Committer:
         return self._put_bytes - self.thread.written_bytes
 
     def _put(self, item: Item, is_binding: bool = False) -> None:
-        self._put_bytes += len(item.payload)
+        self._put_bytes += item.size
         self.thread.put(item, is_binding)
 
     # Rewriting, on the pump's side

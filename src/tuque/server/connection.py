@@ -8,12 +8,22 @@ from typing import Final
 
 from mypy_extensions import i64
 
+LARGE_BYTES: Final = 262_144  # a larger part of a reply is not copied
 SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
 MANY_PIECES: Final = 1_024  # replies of one turn in so many pieces are worth a count
 SHORT_READ: Final = 479  # with the head of a bytes object 512, which Python allocates quickly
 READ_BYTES: Final = 65_536
 SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces
 TURN_BYTES: Final = 1 << 20  # replies of one turn beyond it: the rest of the requests waits
+
+
+def join_small(wire: list[bytes]) -> None:
+    """Put small pieces at the head together."""
+    count: i64 = 0
+    while count < 64 and count < len(wire) and len(wire[count]) < SMALL_BYTES:
+        count += 1
+    if count > 1:
+        wire[:count] = [b"".join(wire[:count])]
 
 
 class Connection:
@@ -25,6 +35,7 @@ class Connection:
         self.fd: i64 = sock.fileno()
         self.address = address  # ip:port, or unix:path
         self.out: list[bytes] = []  # produced in this turn
+        self.has_large = False  # a part of it is large
         self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
         self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
         self.wire_at: i64 = 0  # bytes of the first of them that it took
@@ -85,7 +96,7 @@ class Connection:
         done: i64 = 0
         while len(wire) > 0 and done < most:
             if self.wire_at == 0 and len(wire) > 1 and len(wire[0]) < SMALL_BYTES:
-                wire[:64] = [b"".join(wire[:64])]
+                join_small(wire)
             end: i64 = self.wire_at + most - done
             try:
                 sent: i64 = self.sock.send(memoryview(wire[0])[self.wire_at : end])
@@ -103,15 +114,35 @@ class Connection:
         """Whether this turn produced so much that the rest of the requests had better wait."""
         if len(self.out) < MANY_PIECES:
             return False
+        if self.has_large:
+            return True
         self.out = [b"".join(self.out)]
         return len(self.out[0]) > TURN_BYTES
 
     def hold(self, seq: i64) -> None:
         """Keep what was produced until the journal's record `seq` is durable."""
-        held = b"".join(self.out)
+        for held in self.take_out():
+            self.gated.append((max(seq, 0), held))
+            self.held_bytes += len(held)
+
+    def take_out(self) -> list[bytes]:
+        """What the turn produced, in one piece; large parts of it are not copied."""
+        out = self.out
         self.out = []
-        self.gated.append((max(seq, 0), held))
-        self.held_bytes += len(held)
+        if not self.has_large:
+            return [b"".join(out)]
+        self.has_large = False
+        pieces: list[bytes] = []
+        small: list[bytes] = []
+        for part in out:
+            if len(part) < LARGE_BYTES:
+                small.append(part)
+                continue
+            pieces.append(b"".join(small))
+            pieces.append(part)
+            small = []
+        pieces.append(b"".join(small))
+        return pieces
 
     def release(self, durable_seq: i64) -> bool:
         """Let what waits for no later record be written; False when there is nothing."""

@@ -34,6 +34,7 @@ from tuque.server.clients import (
     REPLY_SKIPPING,
     Client,
 )
+from tuque.server.connection import LARGE_BYTES
 from tuque.server.faults import on_fault
 from tuque.server.id_cmds import check_ids, cmd_ack
 from tuque.server.iproto_replies import tell_take as tell_iproto_take
@@ -311,6 +312,8 @@ def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None
         out.append(b"\r\n")
         out.append(bulk_head(len(job.body)))
         out.append(job.body)
+        if len(job.body) > LARGE_BYTES:
+            c.has_large = True
         if with_counters:
             out.append(
                 b"\r\n$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"

@@ -9,7 +9,7 @@ from tuque.core.deliver import serve_ready
 from tuque.core.evict import make_room
 from tuque.server.dispatch import tell_wakes
 from tuque.server.faults import look_into
-from tuque.server.iproto_conn import GUEST, User, Wired
+from tuque.server.iproto_conn import GUEST, Call, User, Wired
 from tuque.server.iproto_queue import (
     CFG,
     CREATE_TUBE,
@@ -19,7 +19,7 @@ from tuque.server.iproto_queue import (
 )
 from tuque.server.iproto_replies import put_values
 from tuque.server.iproto_seen import note_spent, see
-from tuque.server.iproto_tubes import METHODS, PUT, READ_ONLY, Call, run_method
+from tuque.server.iproto_tubes import METHODS, PUT, READ_ONLY, run_method
 from tuque.server.state import Server
 from tuque.server.tube_sync import hold_back_wired
 from tuque.server.tube_where import iproto_refusal

@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
-from tuque.server.iproto_conn import Put
+from tuque.server.iproto_conn import Call, Put
 from tuque.server.iproto_replies import list_value
-from tuque.server.iproto_tubes import TRUE, Call, check_callback
+from tuque.server.iproto_tubes import TRUE, check_callback
 from tuque.server.state import Server
 from tuque.server.tube_plugins import register_installed
 from tuque.tubes import admin

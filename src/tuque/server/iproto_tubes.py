@@ -4,11 +4,17 @@ Each gets its call with the arguments and returns the values of the answer; one 
 returns None, and its answer comes later.
 """
 
-from typing import Final, final
+from typing import Final
 
-from tuque.server.iproto_conn import Put, Take, Wired
+from tuque.server.chores import begin_call
+from tuque.server.iproto_conn import Call, Put, Take
 from tuque.server.iproto_replies import NULL, list_value, task_value
 from tuque.server.state import Server
+from tuque.server.tube_chores import DROP as DROP_TUBE
+from tuque.server.tube_chores import KICK as KICK_TASKS
+from tuque.server.tube_chores import RELEASE_ALL as RELEASE_TASKS
+from tuque.server.tube_chores import TRUNCATE as TRUNCATE_TUBE
+from tuque.server.tube_chores import Tasks, TubeChore
 from tuque.tubes import admin, ops
 from tuque.tubes.book import Tubes
 from tuque.tubes.catalog import announce
@@ -28,7 +34,6 @@ from tuque.wire.iproto import (
     E_TOO_LARGE,
     IprotoError,
     string,
-    unsigned,
 )
 from tuque.wire.iproto_args import (
     argument,
@@ -42,9 +47,10 @@ from tuque.wire.iproto_args import (
     text_of,
     whole,
 )
-from tuque.wire.msgpack import BIN, FLOAT, INT, STR, Value
+from tuque.wire.msgpack import BIN, FLOAT, INT, STR
 
 TAKES_MAX: Final = 100_000  # that wait on one connection, and puts with them
+LISTED_MAX: Final = 10_000
 LISTED: Final = 1000  # tasks that tasks_by_state shows unless more are asked for
 TRUE: Final = b"\xc3"
 LEAVING: Final = b"This node is leaving the cluster, please connect to a different one"
@@ -95,17 +101,6 @@ READ_ONLY: Final = [PEEK, TASKS_BY_STATE]
 DATA_FIELDS: Final = {b"fifo": 3, b"utube": 4, b"utubettl": 9}
 
 
-@final
-class Call:
-    """One call: who asks, in which words, and with what."""
-
-    def __init__(self, w: Wired, sync: int, is_16: bool, args: list[Value]) -> None:
-        self.w = w
-        self.sync = sync
-        self.is_16 = is_16
-        self.args = args
-
-
 def run_method(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list[bytes] | None:
     """[I6] ON CALL of a method. Raises IprotoError and TubeError."""
     if method != GRANT and method != GRANT_ROLE:
@@ -136,24 +131,20 @@ def run_method(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list
         count = kick_count(args)
         if count < 0:
             return [signed(int(count))]
-        return [unsigned(int(ops.kick(n, t, tube, count)))]
+        return begin_call(s, call, TubeChore(s, t, call.w, tube, KICK_TASKS, count))
     return run_rare(s, t, call, tube, method)
 
 
-def run_rare(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list[bytes]:
+def run_rare(s: Server, t: Tubes, call: Call, tube: Tube, method: int) -> list[bytes] | None:
     """The methods of operators."""
-    n = s.n
     if method == TRUNCATE:
-        admin.truncate(n, t, tube)
-        return []
+        return begin_call(s, call, TubeChore(s, t, call.w, tube, TRUNCATE_TUBE))
     if method == RELEASE_ALL:
-        admin.release_all(n, t, tube)
-        return []
+        return begin_call(s, call, TubeChore(s, t, call.w, tube, RELEASE_TASKS))
     if method == DROP:
-        admin.drop(n, t, tube)
-        return [TRUE]
+        return begin_call(s, call, TubeChore(s, t, call.w, tube, DROP_TUBE))
     if method == TASKS_BY_STATE:
-        return tasks_by_state(call, tube)
+        return tasks_by_state(s, t, call, tube)
     if method == ON_TASK_CHANGE:
         return on_task_change(s, call, tube)
     return grant(s, t, call, tube, method)
@@ -249,7 +240,7 @@ def touch(s: Server, t: Tubes, call: Call, tube: Tube) -> list[bytes]:
     return [] if task is None else [task_value(task)]
 
 
-def tasks_by_state(call: Call, tube: Tube) -> list[bytes]:
+def tasks_by_state(s: Server, t: Tubes, call: Call, tube: Tube) -> list[bytes] | None:
     """Tasks of one state, as many as asked for."""
     state = argument(call.args, 0)
     word = state.payload() if state is not None and state.kind in (STR, BIN) else b""
@@ -259,7 +250,9 @@ def tasks_by_state(call: Call, tube: Tube) -> list[bytes]:
     most = LISTED
     if count is not None and count.kind in (INT, FLOAT):
         most = max(0, int(whole(count)))
-    return [list_value([task_value(one) for one in admin.tasks_by_state(tube, word[0], most)])]
+    if most == 0:
+        return [list_value([])]
+    return begin_call(s, call, Tasks(s, t, call.w, tube, word[0], min(most, LISTED_MAX)))
 
 
 def on_task_change(s: Server, call: Call, tube: Tube) -> list[bytes]:

@@ -23,6 +23,7 @@ BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
 JOIN_BYTES: Final = 1 << 20  # frames that wait are joined up to this size
 GATHER_S: Final = 0.002  # when not syncing each batch, the thread looks that often
 GATHER_SHARE: Final = 0.5  # of the last sync's time is spent on waiting for more to share it
+HERE_BYTES: Final = 1 << 18  # a larger frame is the thread's: checksum and write take long
 GATHER_S_MAX: Final = 0.002
 RETRY_S: Final = 1.0  # between tries to write on a failing disk
 MARK_S: Final = 1.0  # after a sync that nothing follows
@@ -41,17 +42,23 @@ class Item:
     `number` is the last record for BEGIN, the jobs for SLICE, 1 for a FRAME to sync at once.
     """
 
-    __slots__ = ("count", "kind", "now_ms", "number", "payload", "rewrite")
+    __slots__ = ("count", "kind", "now_ms", "number", "pieces", "rewrite", "size")
 
     def __init__(
         self, kind: int, payload: bytes, count: int, now_ms: int, number: int = 0, rewrite: int = 0
     ) -> None:
         self.kind = kind
-        self.payload = payload
+        self.pieces = [payload]
+        self.size = len(payload)
         self.count = count  # records in the payload
         self.now_ms = now_ms
         self.number = number
         self.rewrite = rewrite  # which rewrite of this process it belongs to
+
+    def extend(self, pieces: list[bytes]) -> None:
+        """The payload goes on with these."""
+        self.pieces += pieces
+        self.size += sum(map(len, pieces))
 
 
 class JournalThread:
@@ -143,15 +150,15 @@ class JournalThread:
     def _write_here(self, item: Item, must_sync: bool) -> bool:
         """Write the frame in the caller's thread, and sync it; False leaves it to ours."""
         journal = self.journal
-        if journal.is_broken or journal.size >= self._roll_at:
+        if journal.is_broken or journal.size >= self._roll_at or item.size > HERE_BYTES:
             return False
         if self.policy == ALWAYS and (journal.is_rewriting or journal.error):
             return False
         was_synced = journal.synced_seq == journal.seq
         was_marked = was_synced and not journal.must_mark()
-        if not journal.append(item.payload, item.count, item.now_ms):
+        if not journal.append(b"".join(item.pieces), item.count, item.now_ms):
             return False
-        self.written_bytes += len(item.payload)
+        self.written_bytes += item.size
         if must_sync:
             self._sync(True)
             self._expected_records = 0
@@ -220,7 +227,7 @@ class JournalThread:
             self._accept(inbox.get())
 
     def _accept(self, item: Item) -> None:
-        self._queued_bytes += len(item.payload)
+        self._queued_bytes += item.size
         if item.kind == FRAME:
             self._queued_records += item.count
         self._queue.append(item)
@@ -270,10 +277,10 @@ class JournalThread:
     def _take(self) -> Item:
         """Remove the first item of the queue and account for it."""
         item = self._queue.popleft()
-        self._queued_bytes -= len(item.payload)
+        self._queued_bytes -= item.size
         if item.kind == FRAME:
             self._queued_records -= item.count
-        self.written_bytes += len(item.payload)
+        self.written_bytes += item.size
         self._taken_count += 1
         return item
 
@@ -284,7 +291,7 @@ class JournalThread:
             done = journal.begin_rewrite(item.number, item.now_ms)
         elif item.kind == SLICE:
             done = journal.is_rewriting and journal.add_to_snapshot(
-                item.payload, item.count, item.number, item.now_ms
+                item.pieces[0], item.count, item.number, item.now_ms
             )
         elif item.kind == FINISH:
             done = journal.is_rewriting and journal.finish_rewrite(item.now_ms)
@@ -303,12 +310,13 @@ class JournalThread:
             self._drop_frames()
             return True
         parts: list[bytes] = []
-        size = records = now_ms = 0
+        size = records = now_ms = items = 0
         for item in self._queue:
-            if item.kind != FRAME or (size and size + len(item.payload) > JOIN_BYTES):
+            if item.kind != FRAME or (size and size + item.size > JOIN_BYTES):
                 break
-            parts.append(item.payload)
-            size += len(item.payload)
+            parts += item.pieces
+            size += item.size
+            items += 1
             records += item.count
             now_ms = item.now_ms
             if item.number:
@@ -322,7 +330,7 @@ class JournalThread:
             if journal.is_broken or self._queued_bytes > BACKLOG_BYTES:
                 self._drop_frames()
             return journal.is_broken
-        for _ in range(len(parts)):
+        for _ in range(items):
             self._take()
         return True
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tuque.server.connection import Connection
     from tuque.server.state import Server
 
+SHOWN_ARGS: Final = 64
+SHOWN_BYTES: Final = 1_024
 SLOW_ARGS_MAX: Final = 32
 SLOW_ARG_BYTES: Final = 128
 LATENCY_SAMPLES: Final = 160  # per event, one a second at most
@@ -94,7 +96,7 @@ def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:
     Monitors that speak RESP3 are Redis' clients: they want a database before the address.
     """
     seconds, rest_ns = divmod(time_ns(), 1_000_000_000)
-    words = " ".join([quoted(word) for word in without_secrets(args)])
+    words = " ".join([quoted(word) for word in shown_words(without_secrets(args))])
     stamp = f"+{seconds}.{rest_ns // 1000:06d}"
     for monitor in s.monitors:
         if not monitor.is_closed:
@@ -137,22 +139,31 @@ def without_secrets(args: list[bytes]) -> list[bytes]:
     return args
 
 
+def shown_words(args: list[bytes]) -> list[bytes]:
+    """The words as monitors see them: at most 64, of at most 1024 bytes each (C7.10)."""
+    if len(args) <= SHOWN_ARGS and all(len(word) <= SHOWN_BYTES for word in args):
+        return args
+    return cut_words(args, SHOWN_ARGS, SHOWN_BYTES)
+
+
 def quoted(word: bytes) -> str:
     """A word in double quotes with C escapes."""
     return '"' + "".join([_QUOTED[byte] for byte in word]) + '"'
 
 
-def cut_words(args: list[bytes]) -> list[bytes]:
-    """The words as the slow log keeps them: at most 32, of at most 128 bytes each."""
+def cut_words(
+    args: list[bytes], words_max: int = SLOW_ARGS_MAX, bytes_max: int = SLOW_ARG_BYTES
+) -> list[bytes]:
+    """At most so many words, of at most so many bytes; by default as the slow log keeps them."""
     words = args
-    if len(args) > SLOW_ARGS_MAX:
-        words = args[: SLOW_ARGS_MAX - 1]
+    if len(args) > words_max:
+        words = args[: words_max - 1]
     cut = [
         word
-        if len(word) <= SLOW_ARG_BYTES
-        else word[:SLOW_ARG_BYTES] + b"... (%d more bytes)" % (len(word) - SLOW_ARG_BYTES)
+        if len(word) <= bytes_max
+        else word[:bytes_max] + b"... (%d more bytes)" % (len(word) - bytes_max)
         for word in words
     ]
-    if len(args) > SLOW_ARGS_MAX:
-        cut.append(b"... (%d more arguments)" % (len(args) - SLOW_ARGS_MAX + 1))
+    if len(args) > words_max:
+        cut.append(b"... (%d more arguments)" % (len(args) - words_max + 1))
     return cut

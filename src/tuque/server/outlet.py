@@ -27,6 +27,15 @@ class Outlet:
 
     def send(self, c: Connection) -> None:
         """Write what may be sent; what the socket does not take waits for it."""
+        if c.has_large:
+            for part in c.take_out():
+                c.wire.append(part)
+                c.wire_bytes += len(part)
+            if c.wants_write:
+                self.limit_output(c)
+            else:
+                self.drain(c)
+            return
         data = c.out[0] if len(c.out) == 1 else b"".join(c.out)
         if len(c.out) > 0:
             c.out = []

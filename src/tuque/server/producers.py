@@ -136,7 +136,7 @@ def runs_beside(args: list[bytes]) -> bool:
     word = args[1].upper()
     if word == b"PUT":
         return all(args[i].upper() != b"TIMEOUT" for i in range(4, len(args), 2))
-    return word in BESIDE
+    return word in BESIDE and (word != b"KICK" or len(args[3]) <= 3)
 
 
 def must_stall(s: Server, c: Client, args: list[bytes]) -> bool:

@@ -6,12 +6,13 @@ from typing import Final
 from urllib.parse import quote
 
 from tuque.core.task import MAX_MS, STATUS_NAMES
+from tuque.server.chores import begin
 from tuque.server.clients import Client
 from tuque.server.state import Server
+from tuque.server.tube_chores import DROP, RELEASE_ALL, TRUNCATE, Tasks, TubeChore
 from tuque.server.tube_homes import await_home, home_id
 from tuque.server.tube_notices import leave_notices, watch
 from tuque.server.tube_plugins import listing, register_installed
-from tuque.server.tube_replies import put_tasks
 from tuque.server.tube_words import USER, tube_here, tube_named
 from tuque.tubes import admin
 from tuque.tubes.book import Tubes
@@ -22,7 +23,6 @@ from tuque.tubes.homes import homeless, lag_of, state_of_node, state_of_tube
 from tuque.tubes.sessions import dashed, identify
 from tuque.tubes.tube import Tube
 from tuque.wire.args import ArgError, ranged
-from tuque.wire.resp import int_reply
 from tuque.wire.tube_args import (
     NUMBER_MAX,
     create_options,
@@ -56,18 +56,17 @@ def create(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
 
 def drop(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE DROP tube."""
-    admin.drop(s.n, t, tube_here(s, t, args[2]))
-    c.ok()
+    begin(s, c, TubeChore(s, t, c, tube_here(s, t, args[2]), DROP))
 
 
 def truncate(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE TRUNCATE tube: how many tasks are gone."""
-    c.out.append(int_reply(admin.truncate(s.n, t, tube_here(s, t, args[2]))))
+    begin(s, c, TubeChore(s, t, c, tube_here(s, t, args[2]), TRUNCATE))
 
 
 def release_all(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE RELEASEALL tube: how many taken tasks are READY again."""
-    c.out.append(int_reply(admin.release_all(s.n, t, tube_here(s, t, args[2]))))
+    begin(s, c, TubeChore(s, t, c, tube_here(s, t, args[2]), RELEASE_ALL))
 
 
 def count_of(found: dict[bytes, bytes]) -> int:
@@ -80,7 +79,7 @@ def tasks(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE TASKS tube state [COUNT n]: tasks in that state, in the order of (pri, id)."""
     status = state_of(args[3])
     most = count_of(pairs(args, 4, [b"COUNT"]))
-    put_tasks(c.out, admin.tasks_by_state(tube_here(s, t, args[2]), status, most))
+    begin(s, c, Tasks(s, t, c, tube_here(s, t, args[2]), status, most))
 
 
 def seconds(ms: int) -> int | str:

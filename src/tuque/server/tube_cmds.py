@@ -10,6 +10,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.evict import make_room
+from tuque.server.chores import begin
 from tuque.server.clients import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.dispatch import EVICT_PER_COMMAND, OOM
 from tuque.server.helping import reply_help
@@ -31,6 +32,7 @@ from tuque.server.tube_admin import (
     truncate,
     unsubscribe,
 )
+from tuque.server.tube_chores import KICK, TubeChore
 from tuque.server.tube_homes import home, state
 from tuque.server.tube_replies import (
     await_room,
@@ -56,6 +58,7 @@ from tuque.wire.tube_args import (
     token_of,
 )
 
+FEW_KICKED: Final = 999  # as many run beside calls that wait for copies (T15.11)
 WRONG: Final = b"ERR Wrong TUBE subcommand or number of arguments"
 BAD_COUNT: Final = b"ERR count must be a number from 0 to 4503599627370496"
 PLAIN: Final = PutSpec()  # no options given
@@ -198,7 +201,11 @@ def bury(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
 def kick(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE KICK tube count: how many buried tasks are READY again."""
     count = ranged(args[3], 0, NUMBER_MAX, BAD_COUNT)
-    c.out.append(int_reply(ops.kick(s.n, t, tube_here(s, t, args[2]), count)))
+    tube = tube_here(s, t, args[2])
+    if count <= FEW_KICKED:
+        c.out.append(int_reply(ops.kick(s.n, t, tube, count)))
+    else:
+        begin(s, c, TubeChore(s, t, c, tube, KICK, count))
 
 
 def peek(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:

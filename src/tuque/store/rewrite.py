@@ -73,7 +73,7 @@ class Snapshot:
             end = len(jobs)
         self.job_count = 0
         pos = self.pos
-        while pos < end and len(records.writer) < SLICE_BYTES:
+        while pos < end and records.size() < SLICE_BYTES:
             job = jobs[pos]
             pos += 1
             if isinstance(job, Task):
@@ -111,7 +111,7 @@ class Snapshot:
                 self.attempt_pos += 1
                 self.staged_pos = 0
                 continue
-            if len(self.records.writer) >= SLICE_BYTES:
+            if self.records.size() >= SLICE_BYTES:
                 return
             tell_staged(self.records, a, self.staged_pos, jobs[self.staged_pos])
             self.staged_pos += 1

@@ -189,6 +189,12 @@ def release_all(n: Node, t: Tubes, tube: Tube) -> i64:
 
 def drop(n: Node, t: Tubes, tube: Tube) -> None:
     """[T2] ON drop: the tube and its tasks are gone. Refused while somebody waits or holds."""
+    may_drop(n, t, tube)
+    remove_tube(n, t, tube)
+
+
+def may_drop(n: Node, t: Tubes, tube: Tube) -> None:
+    """Raise TubeError when the tube may not be dropped now."""
     if t.by_name.get(tube.name) is not tube:
         raise TubeError(LUA, NO_TUBE)
     needs_home(n, t, tube)
@@ -196,7 +202,6 @@ def drop(n: Node, t: Tubes, tube: Tube) -> None:
         raise TubeError(LUA, CONSUMERS)
     if tube.taken > 0:
         raise TubeError(LUA, TAKEN_TASKS)
-    remove_tube(n, t, tube)
 
 
 def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
@@ -230,6 +235,15 @@ def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
         q.pause = tube.pause
         for job in tube.strays():
             q.push(job)
+
+
+def has_status(tube: Tube, status: i64) -> bool:
+    """Whether any task of the tube has that status."""
+    if status == READY:
+        return tube.ready_count() > 0
+    if status == TAKEN:
+        return tube.taken > 0
+    return tube.delayed > 0 if status == DELAYED else tube.buried > 0
 
 
 def tasks_by_state(tube: Tube, status: i64, most: i64) -> list[Task]:

@@ -294,7 +294,7 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
     owners: dict[int, None] = {}
     count: i64 = 0
     end: i64 = len(walk.numbers)
-    while walk.pos < end and count < WALK_TASKS and len(records.writer) < COPY_BYTES:
+    while walk.pos < end and count < WALK_TASKS and records.size() < COPY_BYTES:
         number: i64 = walk.numbers[walk.pos]
         walk.pos += 1
         walk.next_number = number + 1

@@ -18,6 +18,7 @@ MAX_BULK: Final = 536_870_912
 MAX_LINE: Final = 65_536
 SMALL_ARGS: Final = 10  # before AUTH
 SMALL_BULK: Final = 16_384
+LARGE_BULK: Final = 262_144  # it is not copied more often than must be
 ARG_BYTES: Final = 48  # an argument takes in memory, beside itself
 
 # hiredis makes a list as long as a header says, so a header may not say much there.
@@ -63,11 +64,15 @@ class StrictReader:
     def feed(self, data: bytes) -> None:
         """Add bytes received."""
         if self.bulk_need >= 0:
-            self.parts.append(data)
-            self.parts_bytes += len(data)
-            if self.parts_bytes < self.bulk_need:
-                return
-            self.buf = b"".join(self.parts)
+            lacking: i64 = self.bulk_need - self.parts_bytes
+            if len(data) < lacking or self.bulk_need < LARGE_BULK:
+                self.parts.append(data)
+                self.parts_bytes += len(data)
+                if self.parts_bytes < self.bulk_need:
+                    return
+                self.buf = b"".join(self.parts)
+            else:
+                self.end_large(data, lacking)
             self.parts = []
             self.parts_bytes = 0
             self.pos = 0
@@ -77,6 +82,19 @@ class StrictReader:
         else:
             self.buf = self.buf[self.pos :] + data
             self.pos = 0
+
+    def end_large(self, data: bytes, lacking: i64) -> None:
+        """The rest of a large bulk is in `data`: it is put together once, and not copied again."""
+        if lacking > 2:
+            self.parts.append(data[: lacking - 2])
+        elif lacking < 2:
+            last = self.parts.pop()  # the bulk's end came with it
+            self.parts.append(last[: len(last) - (2 - lacking)])
+        self.args.append(b"".join(self.parts))
+        self.args_bytes += ARG_BYTES + self.bulk_need
+        self.args_left -= 1
+        self.bulk_need = -1
+        self.buf = data[lacking:]
 
     def is_empty(self) -> bool:
         """Whether nothing is held back: the next byte starts a command."""
@@ -89,7 +107,7 @@ class StrictReader:
     def next(self) -> list[bytes] | None:
         """The next command (never empty), None when more bytes are needed."""
         while True:
-            if self.args_left == 0:
+            if self.args_left == 0 and len(self.args) == 0:
                 if self.pos >= len(self.buf):
                     return None
                 if self.buf[self.pos] != 42:  # *
