@@ -11,6 +11,7 @@ import pytest
 
 from tuque.core.node import Node
 from tuque.core.records import Records
+from tuque.server.chores import run_chores
 from tuque.server.clients import Client
 from tuque.server.config import load
 from tuque.server.dispatch import execute
@@ -50,6 +51,10 @@ class Door:
         c = by or self.c
         args = line.encode().split() + [w if isinstance(w, bytes) else w.encode() for w in words]
         execute(self.s, c, args)
+        while self.s.chores:  # as many turns as a long command takes
+            self.n.work = 0
+            run_chores(self.s)
+        self.n.work = 0
         return taken(c)
 
     def value(self, line: str, *words: bytes | str) -> Any:

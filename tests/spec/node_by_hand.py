@@ -21,6 +21,7 @@ from tuque.core.node import Node
 from tuque.core.procedures import check, on_memory_level
 from tuque.core.records import Records
 from tuque.core.timers import next_timer_ms, tick
+from tuque.server.chores import run_chores
 from tuque.server.clients import Client
 from tuque.server.config import Config, load
 from tuque.server.dispatch import execute, tell_wakes
@@ -51,7 +52,12 @@ class Session:
 
     def __call__(self, *words: str | bytes | int) -> Any:
         args = [w if isinstance(w, bytes) else str(w).encode() for w in words]
-        execute(self.box.server, self.c, args)
+        server = self.box.server
+        execute(server, self.c, args)
+        while server.chores:  # as many turns as a long command takes
+            server.n.work = 0
+            run_chores(server)
+        server.n.work = 0
         return self.take()
 
     def raw(self) -> bytes:

@@ -10,6 +10,7 @@ import hiredis
 from node_by_hand import Line, Wired
 from raw_resp import encode
 
+from tuque.core.procedures import check
 from tuque.core.replicate import PLAIN, on_addjob, settle
 from tuque.core.work import REPLY_BYTES, TURN_WORK
 
@@ -223,3 +224,38 @@ def test_before_the_log_in() -> None:
     assert server.figures.strangers_closed == 1
     assert wired.line().ask(PING) == b"-NOAUTH Authentication required.\r\n"
     wired.close()
+
+
+def test_a_large_batch_is_taken_in_pieces(wired: Wired) -> None:
+    """Y2.7 A large batch is taken in several turns (L2.2), and is the group's batch when it has all
+    its jobs; a NEXT of another connection waits for that. If the lease ends before, its jobs go
+    back.
+    """
+    n = wired.box.n
+    fill(wired, 12_000)
+    mine, other = wired.line(), wired.line()
+    epoch = int(value(wired, mine, b"LEASE OPEN g me q\r\n")[0])
+    following = b"LEASE NEXT g %d 1 COUNT 100000 TTL 60000\r\n" % epoch
+    mine.sock.send(following)
+    wired.pump.turn(0)
+    other.sock.send(following)
+    wired.pump.turn(0)
+    assert len(wired.box.server.chores) == 2
+    assert value(wired, mine, b"")[0] == value(wired, other, b"")[0] == 12_000
+    assert len(n.leases.groups[b"g"].batches) == 1 and n.queues[b"q"].length == 0
+    reply, works, _ = value(wired, mine, b"LEASE RELEASE g %d\r\n" % epoch)
+    assert reply == n.queues[b"q"].length == 12_000 and max(works) <= TURN_WORK
+
+    mine.sock.send(following.replace(b" 1 COUNT", b" 2 COUNT"))
+    wired.pump.turn(0)
+    assert n.leases.groups[b"g"].filling is not None
+    check(n)
+    other.sock.send(b"LEASE OPEN g you q\r\n")
+    wired.pump.turn(0)
+    newer = int(value(wired, other, b"")[0])
+    assert str(value(wired, mine, b"")[0]).startswith("FENCED")
+    assert n.queues[b"q"].length == 12_000 and n.leases.groups[b"g"].epoch == newer
+    check(n)
+    value(wired, other, b"LEASE NEXT g %d 1 COUNT 100000 TTL 60000\r\n" % newer)
+    reply, works, _ = value(wired, other, b"LEASE COMMIT g %d 1\r\n" % newer)
+    assert reply == 12_000 and max(works) <= TURN_WORK and not n.jobs

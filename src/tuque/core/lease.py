@@ -22,14 +22,17 @@ from tuque.core.job import (
     set_state,
 )
 from tuque.core.lease_records import tell_batch, tell_gone, tell_group
-from tuque.core.lease_time import arm, begin_beats, end_lease, give_back, renew
+from tuque.core.lease_time import arm, begin_beats, end_lease, give_back, give_back_all, renew
 from tuque.core.leases import (
+    BATCH_BYTES,
     BATCHES_MAX,
     GONE_BYTES,
     GROUPS_MAX,
+    LIVE_BYTES,
     Batch,
     Group,
     gone,
+    gone_bytes,
     is_leased,
 )
 from tuque.core.node import Node
@@ -84,14 +87,22 @@ def no_batch(g: Group, seq: i64) -> bytes:
     return NOBATCH % (g.name, seq, g.last_seq, g.last_seq + 1)
 
 
+def open_refusal(n: Node, queues: list[bytes]) -> bytes:
+    """Why the group may not be opened, before anything is done; empty when it may."""
+    for queue in queues:
+        q = n.queues.get(queue)
+        if q is not None and q.policy is not None:
+            return TUBE_LEASED % queue  # T1.6
+    return b""
+
+
 def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i64, bytes]:
     """[Y1] ON COMMAND LEASE OPEN: the epoch, or 0 and why not."""
     leases = n.leases
     g = leases.groups.get(name)
-    for queue in queues:
-        q = n.queues.get(queue)
-        if q is not None and q.policy is not None:
-            return 0, TUBE_LEASED % queue  # T1.6
+    error = open_refusal(n, queues)
+    if len(error) > 0:
+        return 0, error
     if g is not None and g.owner == owner and g.queues == queues:
         renew(n, g)
         return g.epoch, b""  # Y1.1
@@ -129,6 +140,10 @@ def make_room(n: Node) -> bool:
 def forget_group(n: Node, g: Group) -> None:
     """The group is unknown from now on; its epoch is never given out again."""
     g.floor_seq = -1
+    if g.filling is not None:
+        n.leases.bytes -= gone_bytes(g.filling)
+        give_back_all(n, g.filling.jobs)
+        g.filling = None
     for b in g.batches.values():
         n.leases.bytes -= b.bytes_used()
     g.batches = {}
@@ -149,6 +164,18 @@ def on_next(
     ttl_ms: i64,
 ) -> tuple[i64, bytes]:
     """[Y2] ON COMMAND LEASE NEXT: jobs in the batch, 0 when there is nothing; or an error."""
+    count_of, error = begin_next(n, g, seq)
+    if count_of >= 0 or len(error) > 0:
+        return max(count_of, 0), error
+    b = Batch(seq, parts)
+    most = min(count, BATCH_MAX)
+    is_new_ttl = begin_fill(n, g, ttl_ms)
+    take_jobs(n, client, g, b, most, body_bytes)
+    return end_next(n, g, b, most, is_new_ttl), b""
+
+
+def begin_next(n: Node, g: Group, seq: i64) -> tuple[i64, bytes]:
+    """How many jobs the batch has if it was made before; -1: it is to be made; or an error."""
     b = g.batches.get(seq)
     if b is not None:
         renew(n, g)
@@ -159,22 +186,30 @@ def on_next(
         return 0, FULL % (g.name, len(g.batches))  # Y2.4
     if n.is_leaving:
         return 0, LEAVING  # Y8.3
+    return -1, b""
+
+
+def begin_fill(n: Node, g: Group, ttl_ms: i64) -> bool:
+    """The lease lives for its TTL from now on; whether that is another one than before."""
     is_new_ttl = ttl_ms != g.ttl_ms
     g.ttl_ms = ttl_ms
     renew(n, g)
-    b = Batch(seq, parts)
-    most = min(count, BATCH_MAX)
-    take_jobs(n, client, g, b, most, body_bytes)
+    return is_new_ttl
+
+
+def end_next(n: Node, g: Group, b: Batch, most: i64, is_new_ttl: bool) -> i64:
+    """The batch has taken what it could: it is the group's newest now; how many jobs it has."""
+    seq = b.seq
     if len(b.jobs) < most:
         on_poll(n, g.queues, most - len(b.jobs))  # F1.1
     if len(b.jobs) == 0:
         if is_new_ttl and n.records is not None:
             tell_group(n.records, g)
-        return 0, b""  # Y2.6
+        return 0  # Y2.6
     b.count = len(b.jobs)
     g.last_seq = seq
     g.batches[seq] = b
-    n.leases.bytes += b.bytes_used()
+    n.leases.bytes += BATCH_BYTES + LIVE_BYTES * b.count
     n.leases.batches_made += 1
     n.leases.jobs_leased += b.count
     arm(n, g)
@@ -183,11 +218,14 @@ def on_next(
         if is_new_ttl:
             tell_group(n.records, g)
         tell_batch(n.records, g, b, n.now_ms, True)  # Y9.1
-    return b.count, b""
+    return b.count
 
 
-def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: i64) -> None:
-    """[Y2] Fill the batch: one job from each queue in turn, the oldest first (Y2.1)."""
+def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: i64) -> bool:
+    """[Y2] Fill the batch: one job from each queue in turn, the oldest first (Y2.1).
+
+    True: it can take no more, False: it has `count` jobs.
+    """
     names = g.queues
     queues: list[Queue] = []
     for i in range(len(names)):
@@ -208,15 +246,16 @@ def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: 
                 continue
             size: i64 = len(job.body)
             if len(b.jobs) > 0 and b.body_bytes + size > body_bytes:
-                return
+                return True
             q.pop()
             lease_job(n, client, q, job)
             b.jobs.append(job)
             b.body_bytes += size
             if len(b.jobs) >= count:
-                return
+                return False
         if has_dry:
             queues = [q for q in queues if q.length > 0]
+    return True
 
 
 def lease_job(n: Node, client: i64, q: Queue, job: Job) -> None:
@@ -265,6 +304,24 @@ def commit(n: Node, name: bytes, epoch: i64, seq: i64) -> i64:
         g.proofs += 1  # Y11.2
     if n.records is not None:
         tell_group(n.records, g)
+    return acked
+
+
+def ack_some(n: Node, g: Group, seq: i64, room: i64) -> i64:
+    """Of what a COMMIT is about to ack, ack up to `room` jobs; how many that were (L2.2)."""
+    acked: i64 = 0
+    for number, b in g.batches.items():
+        if number > seq:
+            break
+        while b.freed < len(b.jobs) and acked < room:
+            job = b.jobs[b.freed]
+            b.freed += 1
+            if is_leased(job):
+                job.flags &= 0xFF ^ LEASED
+                if n.events is not None:
+                    n.events.acked(n.now_ms, job)
+                retire(n, job)
+                acked += 1
     return acked
 
 

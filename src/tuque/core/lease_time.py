@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.announce import tell_working
 from tuque.core.job import ACTIVE, DELIVERED, EXPIRED_OUT, LEASED, QUEUED, Job, set_state
 from tuque.core.lease_records import tell_batch, tell_drop
-from tuque.core.leases import Batch, Beat, Group, gone, is_leased, mark_of
+from tuque.core.leases import Batch, Beat, Group, gone, gone_bytes, is_leased, mark_of
 from tuque.core.node import Node
 from tuque.core.procedures import REQUEUE_LEASE, requeue
 
@@ -99,6 +99,7 @@ def expire(n: Node, g: Group, b: Batch) -> None:
     n.leases.bytes -= b.bytes_used()
     jobs = b.jobs
     b.jobs = []
+    b.freed = 0
     b.is_expired = True
     b.drop_ms = n.now_ms + KEEP_TTLS * g.ttl_ms
     for job in jobs:
@@ -117,11 +118,29 @@ def end_lease(n: Node, g: Group) -> i64:
     The group's record is the caller's, who knows what the group is from now on.
     """
     done: i64 = 0
+    if g.filling is not None:
+        n.leases.bytes -= gone_bytes(g.filling)
+        done += give_back_all(n, g.filling.jobs)
+        g.filling = None
     for b in list(g.batches.values()):
         n.leases.bytes -= b.bytes_used()
         done += give_back_all(n, b.jobs)
     g.batches = {}
     g.floor_seq = g.last_seq
+    return done
+
+
+def give_back_some(n: Node, g: Group, room: i64) -> i64:
+    """Of a lease that is about to end, put back up to `room` jobs; how many that were (L2.2)."""
+    done: i64 = 0
+    for b in g.batches.values():
+        while b.freed < len(b.jobs) and done < room:
+            job = b.jobs[b.freed]
+            b.freed += 1
+            if is_leased(job):
+                job.flags &= 0xFF ^ LEASED
+                give_back(n, job, REQUEUE_LEASE)
+                done += 1
     return done
 
 

@@ -40,6 +40,7 @@ class Batch:
         self.marks: list[int] = []  # then: which delivery it had of each; -1 - why: none (Y3.8)
         self.ends: list[int] = []  # then: when each job expires, 0 when that is not known
         self.is_expired = False
+        self.freed: i64 = 0  # jobs at the head that a long command has acked or put back
         self.drop_ms: i64 = 0  # expired: when it is forgotten (Y7.4)
         self.reads: list[int] = [0] * parts  # how often each part was begun to be read
         self.begun: i64 = 0  # how often work on it began (Y11.1)
@@ -54,11 +55,16 @@ class Batch:
         """What the batch costs the process, without jobs that the node knows."""
         if self.is_expired:
             return BATCH_BYTES + EXPIRED_BYTES * self.count
-        total: i64 = BATCH_BYTES + LIVE_BYTES * self.count
-        for job in self.jobs:
-            if job.state == ACKED and job.flags & LEASED:
-                total += GONE_BYTES
-        return total
+        return BATCH_BYTES + LIVE_BYTES * self.count + gone_bytes(self)
+
+
+def gone_bytes(b: Batch) -> i64:
+    """What jobs of a live batch cost that only the batch knows."""
+    total: i64 = 0
+    for job in b.jobs:
+        if job.state == ACKED and job.flags & LEASED:
+            total += GONE_BYTES
+    return total
 
 
 @final
@@ -80,6 +86,7 @@ class Group:
         self.proofs: i64 = 0  # commits that acknowledged jobs, under this epoch
         self.turn: i64 = 0  # the queue that begins the next batch
         self.batches: dict[int, Batch] = {}  # not committed, by number, in order
+        self.filling: Batch | None = None  # the next one, while it takes its jobs (Y2.7)
 
     def bytes_used(self) -> i64:
         """What the group costs the process, without its batches."""
@@ -128,6 +135,11 @@ class Leases:
                 for job in b.jobs:
                     if is_leased(job):
                         leased += 1
+            if g.filling is not None:
+                for job in g.filling.jobs:
+                    if is_leased(job):
+                        leased += 1
+                total += gone_bytes(g.filling)
         assert total == self.bytes, "bytes of leases"
         return leased
 

@@ -8,21 +8,20 @@ from tuque.core.ids import is_job_id, of_url
 from tuque.core.lease import (
     BATCH_MAX,
     check,
-    commit,
     find,
     on_lease_nack,
-    on_next,
-    on_open,
-    on_release,
     on_touch,
+    open_refusal,
 )
 from tuque.core.lease_halves import on_begin, on_defer, on_split
 from tuque.core.lease_rows import WHYS, columns, on_fetch, on_gone, plain_rows
 from tuque.core.lease_views import lease_info
 from tuque.core.leases import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
+from tuque.server.chores import begin as begin_long
 from tuque.server.clients import Client
 from tuque.server.helping import reply_help
 from tuque.server.id_cmds import BADID
+from tuque.server.lease_chores import COMMIT, OPEN, RELEASE, Ending, Next
 from tuque.server.state import Server
 from tuque.server.views_cmds import flat
 from tuque.wire.args import SYNTAX, ArgError
@@ -36,6 +35,10 @@ TTL_MIN_MS: Final = 1_000
 TTL_MAX_MS: Final = 86_400_000
 ROWS_DEFAULT: Final = 2_000
 ROW_BYTES_DEFAULT: Final = 8 << 20
+ROWS_MAX: Final = 5_000  # of one FETCH (Y3.9)
+COLUMNS_MAX: Final = 50_000
+FETCH_BYTES: Final = 32 << 20
+ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a look at a job of a batch
 NACKS_MAX: Final = 10_000
 NUMBER_MAX: Final = 1 << 52
 
@@ -57,7 +60,8 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"NACK" and count >= 6:
         nack(s, c, args)
     elif word == b"RELEASE" and count == 4:
-        c.reply(int(on_release(s.n, group(s, args))))
+        g = group(s, args)
+        begin_long(s, c, Ending(s, c, RELEASE, g.name, g.epoch, 0))
     elif word == b"GONE" and count == 6:
         gone(s, c, args)
     elif word == b"BEGIN" and count == 5:
@@ -67,10 +71,10 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
     elif word == b"DEFER" and count >= 5:
         defer(s, c, args)
     elif word == b"INFO" and count == 3:
-        g = s.n.leases.groups.get(args[2])
-        if g is None:
+        known = s.n.leases.groups.get(args[2])
+        if known is None:
             raise ArgError(find(s.n, args[2], 0))
-        c.reply(flat(lease_info(s.n, g)))
+        c.reply(flat(lease_info(s.n, known)))
     elif word == b"LIST" and count == 2:
         c.reply(list(s.n.leases.groups))
     elif word == b"HELP" and count == 2:
@@ -114,10 +118,13 @@ def open_group(s: Server, c: Client, args: list[bytes]) -> None:
             raise ArgError(b"ERR a group and its owner have names of 1 to %d bytes" % NAME_MAX)
     if len(args) - 4 > QUEUES_MAX or len(set(args[4:])) != len(args) - 4:
         raise ArgError(b"ERR a group takes from 1 to %d queues, each named once" % QUEUES_MAX)
-    epoch, error = on_open(s.n, args[2], args[3], args[4:])
+    error = open_refusal(s.n, args[4:])
     if error:
         raise ArgError(error)
-    c.reply(int(epoch))
+    opening = Ending(s, c, OPEN, args[2], 0, 0)
+    opening.owner = args[3]
+    opening.queues = args[4:]
+    begin_long(s, c, opening)
 
 
 def take_next(s: Server, c: Client, args: list[bytes]) -> None:
@@ -131,10 +138,7 @@ def take_next(s: Server, c: Client, args: list[bytes]) -> None:
     parts = number(found.get(b"PARTS", b"1"), "PARTS", 1, PARTS_MAX)
     seq = number(args[4], "seq", 1, NUMBER_MAX)
     g = group(s, args)
-    jobs, error = on_next(s.n, c.number, g, seq, count, size, parts, ttl_ms)
-    if error:
-        raise ArgError(error)
-    c.reply(int(jobs))
+    begin_long(s, c, Next(s, c, g, seq, count, size, parts, ttl_ms))
 
 
 def fetch(s: Server, c: Client, args: list[bytes]) -> None:
@@ -148,9 +152,12 @@ def fetch(s: Server, c: Client, args: list[bytes]) -> None:
     seq = number(args[4], "seq", 1, NUMBER_MAX)
     part = number(args[5], "part", 0, PARTS_MAX - 1)
     g = group(s, args)
+    count = min(count, COLUMNS_MAX if is_columns else ROWS_MAX)  # Y3.9
+    size = min(size, FETCH_BYTES)
     rows = on_fetch(s.n, c.number, g, seq, part, start, count, size, is_columns)
     if rows.error:
         raise ArgError(rows.error)
+    s.n.work += len(rows.jobs) // ROWS_OF_UNIT if is_columns else len(rows.jobs)
     reply: list[object] = [int(rows.attempts), int(rows.total)]
     if is_columns:
         reply.extend([len(rows.jobs), int(rows.gone)])
@@ -168,7 +175,7 @@ def commit_batch(s: Server, c: Client, args: list[bytes]) -> None:
     error = check(s.n, args[2], epoch, seq)
     if error:
         raise ArgError(error)
-    c.reply(int(commit(s.n, args[2], epoch, seq)))
+    begin_long(s, c, Ending(s, c, COMMIT, args[2], epoch, seq))
 
 
 def touch(s: Server, c: Client, args: list[bytes]) -> None:
@@ -228,7 +235,10 @@ def nack(s: Server, c: Client, args: list[bytes]) -> None:
     if not all(is_job_id(id) for id in ids):
         raise ArgError(BADID)
     seq = number(args[4], "seq", 1, NUMBER_MAX)
-    done, error = on_lease_nack(s.n, group(s, args), seq, ids)
+    g = group(s, args)
+    b = g.batches.get(seq)
+    s.n.work += len(ids) + (0 if b is None else len(b.jobs) // ROWS_OF_UNIT)
+    done, error = on_lease_nack(s.n, g, seq, ids)
     if error:
         raise ArgError(error)
     c.reply(int(done))

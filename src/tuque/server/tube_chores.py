@@ -177,6 +177,7 @@ class Tasks(Chore):
     def result(self) -> list[Task]:
         """Those that are still in that state, as far as one reply holds them (L2.5)."""
         self.found.sort(key=key_of)
+        self.s.n.work += len(self.found)
         rows: list[Task] = []
         size: i64 = 0
         for task in self.found:

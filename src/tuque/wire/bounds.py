@@ -23,6 +23,7 @@ CUT: Final = "Cut: answers as much as fits"
 SLICED: Final = "Sliced: goes on in the next turns"
 CUT_SLICED: Final = "Sliced, and cut at the reply's bound: go on with the cursor"
 REFUSED: Final = "Refused: the error names the bound"
+ONE_TURN: Final = "All or none, in one turn: publish less at once"
 STOPS: Final = "Everything else waits for it: see SPEC L2.6"
 
 
@@ -43,7 +44,7 @@ class Bound:
 _ONE: Final = Bound(0, 1, SMALL, ONE)
 _OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED)
 _IDS: Final = Bound(ALL_WORDS, TURN_WORK, SMALL, SLICED)
-_LISTS: Final = Bound(FEW_WORDS, TURN_WORK, REPLY_BYTES, CUT_SLICED, True)
+_LISTS: Final = Bound(FEW_WORDS, TURN_WORK + 20, REPLY_BYTES, CUT_SLICED, True)
 
 CONTAINERS: Final = ["LEASE", "TUBE", "CLIENT", "CLUSTER", "CONFIG", "SLOWLOG", "DEBUG"]
 WORD_BYTES: Final = 20  # no subcommand is longer
@@ -51,7 +52,7 @@ NO_SUB: Final = _OPTIONS  # a word that is none: an error says so
 
 BOUNDS: Final[dict[str, Bound]] = {
     "ADDJOB": _OPTIONS,
-    "GETJOB": Bound(1_024, TURN_WORK, REPLY_BYTES, CUT, True),
+    "GETJOB": Bound(1_024, TURN_WORK + 128, REPLY_BYTES, CUT, True),
     "ACKJOB": _IDS,
     "FASTACK": _IDS,
     "DELJOB": _IDS,
@@ -82,18 +83,22 @@ BOUNDS: Final[dict[str, Bound]] = {
     "MONITOR": _ONE,
     "BGREWRITEAOF": _ONE,
     "LOADJOB": _ONE,
-    "PUBLISH": Bound(1_024, TURN_WORK, SMALL, SLICED),
+    "PUBLISH": Bound(1_024, 1_000_000, SMALL, ONE_TURN),
     "LEASE OPEN": Bound(260, TURN_WORK, SMALL, SLICED),
     "LEASE NEXT": Bound(FEW_WORDS, TURN_WORK, SMALL, SLICED),
-    "LEASE FETCH": Bound(FEW_WORDS, TURN_WORK, REPLY_BYTES, CUT, True),
+    "LEASE FETCH": Bound(FEW_WORDS, TURN_WORK, 8 * REPLY_BYTES, CUT, True),
     "LEASE COMMIT": Bound(5, TURN_WORK, SMALL, SLICED),
     "LEASE TOUCH": Bound(6, 1, SMALL, ONE),
-    "LEASE NACK": Bound(10_005, TURN_WORK, SMALL, SLICED),
+    "LEASE NACK": Bound(10_100, 3 * TURN_WORK, SMALL, REFUSED),
+    "LEASE GONE": Bound(6, TURN_WORK, SMALL, ONE),
+    "LEASE BEGIN": Bound(5, TURN_WORK, SMALL, ONE),
+    "LEASE SPLIT": Bound(8, TURN_WORK, SMALL, ONE),
+    "LEASE DEFER": Bound(FEW_WORDS, 16 * TURN_WORK, SMALL, ONE),
     "LEASE RELEASE": Bound(4, TURN_WORK, SMALL, SLICED),
     "LEASE INFO": Bound(3, 300, 262_144, ONE),
     "LEASE LIST": Bound(2, 1_000, 300_000, ONE),
     "LEASE HELP": Bound(2, 64, SMALL, ONE),
-    "TUBE CREATE": Bound(FEW_WORDS, TURN_WORK, SMALL, SLICED),
+    "TUBE CREATE": Bound(FEW_WORDS, TURN_WORK, SMALL, ONE),
     "TUBE PUT": Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, True),
     "TUBE TAKE": Bound(5, 1, SMALL, ONE, True),
     "TUBE ACK": Bound(6, 1, SMALL, ONE, True),
@@ -106,10 +111,10 @@ BOUNDS: Final[dict[str, Bound]] = {
     "TUBE TRUNCATE": Bound(3, TURN_WORK, SMALL, SLICED),
     "TUBE RELEASEALL": Bound(3, TURN_WORK, SMALL, SLICED),
     "TUBE DROP": Bound(3, TURN_WORK, SMALL, SLICED),
-    "TUBE TASKS": Bound(6, TURN_WORK, REPLY_BYTES, CUT_SLICED, True),
+    "TUBE TASKS": Bound(6, 3 * TURN_WORK, REPLY_BYTES, CUT_SLICED, True),
     "TUBE INFO": Bound(3, FEW_WORDS, SMALL, ONE),
     "TUBE LIST": Bound(2, TURN_WORK, REPLY_BYTES, ONE),
-    "TUBE STATISTICS": Bound(3, TURN_WORK, REPLY_BYTES, SLICED),
+    "TUBE STATISTICS": Bound(3, TURN_WORK, REPLY_BYTES, ONE),
     "TUBE STATE": Bound(3, FEW_WORDS, SMALL, ONE),
     "TUBE HOME": Bound(5, FEW_WORDS, SMALL, ONE),
     "TUBE CFG": Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED),
@@ -123,17 +128,17 @@ BOUNDS: Final[dict[str, Bound]] = {
     "TUBE DRIVERS": Bound(2, TURN_WORK, REPLY_BYTES, ONE),
     "TUBE REGISTERDRIVER": Bound(3, FEW_WORDS, SMALL, ONE),
     "TUBE HELP": Bound(2, 64, SMALL, ONE),
-    "CLIENT LIST": Bound(2, TURN_WORK, REPLY_BYTES, SLICED),
-    "CLIENT KILL": Bound(FEW_WORDS, TURN_WORK, SMALL, SLICED),
+    "CLIENT LIST": Bound(2, 2 * TURN_WORK, REPLY_BYTES, ONE),
+    "CLIENT KILL": Bound(FEW_WORDS, 2 * TURN_WORK, SMALL, ONE),
     "CLIENT": _OPTIONS,
-    "CLUSTER RESET": Bound(3, TURN_WORK, SMALL, SLICED),
+    "CLUSTER RESET": Bound(3, WHOLE, SMALL, STOPS),
     "CLUSTER NODES": Bound(2, 200, 65_536, ONE),
     "CLUSTER": Bound(FEW_WORDS, 200, SMALL, ONE),
     "CONFIG": Bound(34, TURN_WORK, 1_048_576, REFUSED),
     "SLOWLOG GET": Bound(3, 1_000, REPLY_BYTES, CUT),
     "SLOWLOG": Bound(FEW_WORDS, 64, SMALL, ONE),
     "LATENCY": Bound(FEW_WORDS, TURN_WORK, 65_536, REFUSED),
-    "DEBUG FLUSHALL": Bound(2, TURN_WORK, SMALL, SLICED),
+    "DEBUG FLUSHALL": Bound(2, WHOLE, SMALL, STOPS),
     "DEBUG LOADAOF": Bound(2, WHOLE, SMALL, STOPS),
     "DEBUG SLEEP": Bound(3, WHOLE, SMALL, STOPS),
     "DEBUG CHECK": Bound(2, WHOLE, SMALL, STOPS),

@@ -1,0 +1,250 @@
+"""The whole command table with its largest arguments: no turn does more than the table says (L2).
+
+Two things are counted in each turn: the units of work that the node counts itself, and the lines of
+Python that ran, so that a command that forgets to count is found, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import hiredis
+import pytest
+from pump_box import PumpBox
+from raw_resp import encode
+
+from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.tubes import ops
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.options import PutSpec
+from tuque.wire.bounds import BOUNDS, LIGHT_WORK, WHOLE
+from tuque.wire.commands import ROWS
+
+JOBS = 100_000
+TASKS = 10_000
+LINES_PER_UNIT = 150  # of Python; the longest unit is an ack of a job
+LINES_OF_A_TURN = 20_000
+ELEMENT = 2_000  # bytes of one more
+Words = list[Any]
+
+
+class Full:
+    """A node with many jobs, queues and tasks, and one client."""
+
+    def __init__(self, box: PumpBox) -> None:
+        self.box = box
+        n = box.n
+        spec = settle(n, PLAIN)
+        body = b"x" * 10
+        self.ids = [on_addjob(n, b"q", body, spec, -1, 0, 0).id for _ in range(JOBS)]
+        for i in range(2_000):
+            on_addjob(n, b"queue-%d" % i, body, spec, -1, 0, 0)
+        self.wire = box.connect()
+        self.epoch = 0
+        for name in (b"t", b"u"):
+            self.run("TUBE", "CREATE", name, "fifottl")
+            t = tubes_of(n)
+            for _ in range(TASKS):
+                ops.put(n, t, t.by_name[name], body, 0, PutSpec(), 0, 0)
+
+    def run(self, *words: Any) -> tuple[Any, list[tuple[int, int]], int]:
+        """The reply, work and lines of each turn, and the bytes of the reply."""
+        wire, data = self.wire, encode(*words)
+        wire.sock.setblocking(False)
+        reader, spent, size = hiredis.Reader(), [], 0
+        for _ in range(100_000):
+            if data:
+                try:
+                    data = data[wire.sock.send(data) :]
+                except BlockingIOError:
+                    pass
+            spent.append(self.turn())
+            try:
+                heard = wire.sock.recv(1 << 22)
+            except BlockingIOError:
+                continue
+            size += len(heard)
+            reader.feed(heard)
+            reply = reader.gets()
+            if reply is not False:
+                return reply, spent, size
+        raise AssertionError("no reply")
+
+    def turn(self) -> tuple[int, int]:
+        """One turn: the units of work that it did, and the lines of Python."""
+        lines = 0
+
+        def on_line(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            return on_line
+
+        before = sys.gettrace()
+        sys.settrace(on_line)
+        try:
+            self.box.pump.turn(0)
+        finally:
+            sys.settrace(before)
+        return int(self.box.n.work), lines
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Full]:
+    box = PumpBox(tmp_path_factory.mktemp("full"), enable_debug_command="yes", maxclients="2000")
+    yield Full(box)
+    box.check()
+    box.close()
+
+
+LARGEST: dict[str, Callable[[Full], Words]] = {
+    "ADDJOB": lambda f: ["ADDJOB", "q", "b", 0, *["RETRY", 5] * 30],
+    "GETJOB": lambda f: [
+        "GETJOB",
+        "NOHANG",
+        "COUNT",
+        JOBS,
+        "FROM",
+        *[f"queue-{i}" for i in range(1_018)],
+        "q",
+    ],
+    "NACK": lambda f: ["NACK", *f.ids],
+    "ENQUEUE": lambda f: ["ENQUEUE", *f.ids],
+    "DEQUEUE": lambda f: ["DEQUEUE", *f.ids[:20_000]],
+    "ACKJOB": lambda f: ["ACKJOB", *f.ids[:20_000]],
+    "FASTACK": lambda f: ["FASTACK", *f.ids[20_000:30_000]],
+    "DELJOB": lambda f: ["DELJOB", *f.ids[30_000:40_000]],
+    "WORKING": lambda f: ["WORKING", f.ids[-1]],
+    "DEADLETTER": lambda f: ["DEADLETTER", f.ids[-1], "dead", "REASON", "x" * 2048],
+    "SHOW": lambda f: ["SHOW", f.ids[-2]],
+    "JSCAN": lambda f: [
+        "JSCAN",
+        0,
+        "COUNT",
+        2_000_000_000,
+        "REPLY",
+        "all",
+        *["STATE", "queued"] * 20,
+    ],
+    "QLEN": lambda f: ["QLEN", "q"],
+    "QSTAT": lambda f: ["QSTAT", "q"],
+    "QPEEK": lambda f: ["QPEEK", "q", -(2**63)],
+    "QSCAN": lambda f: ["QSCAN", 0, "BUSYLOOP", "COUNT", 2_000_000_000],
+    "PAUSE": lambda f: ["PAUSE", "paused", *["in"] * 62],
+    "STAGE": lambda f: ["STAGE", "txn", "a", 60_000, "q", "b", *["RETRY", 5] * 28],
+    "PUBLISH": lambda f: ["PUBLISH", "app", 1, "txn", *[f"a{i}" for i in range(1_020)]],
+    "LEASE OPEN": lambda f: ["LEASE", "OPEN", "g", "me", "q", *[f"queue-{i}" for i in range(255)]],
+    "LEASE NEXT": lambda f: ["LEASE", "NEXT", "g", f.epoch, 1, "COUNT", 1_000_000, "TTL", 60_000],
+    "LEASE FETCH": lambda f: [
+        "LEASE",
+        "FETCH",
+        "g",
+        f.epoch,
+        1,
+        0,
+        "COUNT",
+        1_000_000,
+        "BYTES",
+        2**31,
+    ],
+    "LEASE TOUCH": lambda f: ["LEASE", "TOUCH", "g", f.epoch, "TTL", 70_000],
+    "LEASE NACK": lambda f: ["LEASE", "NACK", "g", f.epoch, 1, *f.ids[50_000:60_000]],
+    "LEASE INFO": lambda f: ["LEASE", "INFO", "g"],
+    "LEASE LIST": lambda f: ["LEASE", "LIST"],
+    "LEASE HELP": lambda f: ["LEASE", "HELP"],
+    "LEASE GONE": lambda f: ["LEASE", "GONE", "g", f.epoch, 1, 0],
+    "LEASE BEGIN": lambda f: ["LEASE", "BEGIN", "g", f.epoch, 1],
+    "LEASE SPLIT": lambda f: ["LEASE", "SPLIT", "g", f.epoch, 1, 10],
+    "LEASE DEFER": lambda f: ["LEASE", "DEFER", "g", f.epoch, 1],
+    "LEASE COMMIT": lambda f: ["LEASE", "COMMIT", "g", f.epoch, 1],
+    "LEASE RELEASE": lambda f: ["LEASE", "RELEASE", "g", f.epoch],
+    "TUBE CREATE": lambda f: ["TUBE", "CREATE", "v", "fifottl", *["PRI", 1] * 30],
+    "TUBE PUT": lambda f: ["TUBE", "PUT", "v", "b", *["PRI", 1] * 30],
+    "TUBE TAKE": lambda f: ["TUBE", "TAKE", "v", "TIMEOUT", 0],
+    "TUBE ACK": lambda f: ["TUBE", "ACK", "v", 0],
+    "TUBE RELEASE": lambda f: ["TUBE", "RELEASE", "v", 0, "DELAY", 1],
+    "TUBE TOUCH": lambda f: ["TUBE", "TOUCH", "v", 0, 1],
+    "TUBE BURY": lambda f: ["TUBE", "BURY", "t", 0],
+    "TUBE PEEK": lambda f: ["TUBE", "PEEK", "t", 0],
+    "TUBE DELETE": lambda f: ["TUBE", "DELETE", "t", 1],
+    "TUBE KICK": lambda f: ["TUBE", "KICK", "t", 2**52],
+    "TUBE TASKS": lambda f: ["TUBE", "TASKS", "t", "READY", "COUNT", 10_000],
+    "TUBE RELEASEALL": lambda f: ["TUBE", "RELEASEALL", "t"],
+    "TUBE TRUNCATE": lambda f: ["TUBE", "TRUNCATE", "t"],
+    "TUBE DROP": lambda f: ["TUBE", "DROP", "u"],
+    "TUBE INFO": lambda f: ["TUBE", "INFO", "t"],
+    "TUBE LIST": lambda f: ["TUBE", "LIST"],
+    "TUBE STATISTICS": lambda f: ["TUBE", "STATISTICS"],
+    "TUBE STATE": lambda f: ["TUBE", "STATE", "t"],
+    "TUBE HOME": lambda f: ["TUBE", "HOME", "t"],
+    "TUBE CFG": lambda f: ["TUBE", "CFG", *["TTR", 1] * 30],
+    "TUBE IDENTIFY": lambda f: ["TUBE", "IDENTIFY"],
+    "TUBE CHANGES": lambda f: ["TUBE", "CHANGES", "t", "COUNT", 10_000],
+    "TUBE SUBSCRIBE": lambda f: ["TUBE", "SUBSCRIBE", *["t"] * 1_000],
+    "TUBE UNSUBSCRIBE": lambda f: ["TUBE", "UNSUBSCRIBE", *["t"] * 1_000],
+    "TUBE GRANT": lambda f: ["TUBE", "GRANT", "t", "guest", *["CALL"] * 60],
+    "TUBE REVOKE": lambda f: ["TUBE", "REVOKE", "t", "guest", *["CALL"] * 60],
+    "TUBE GRANTS": lambda f: ["TUBE", "GRANTS"],
+    "TUBE DRIVERS": lambda f: ["TUBE", "DRIVERS"],
+    "TUBE REGISTERDRIVER": lambda f: ["TUBE", "REGISTERDRIVER", "nosuch"],
+    "TUBE HELP": lambda f: ["TUBE", "HELP"],
+    "HELLO": lambda f: ["HELLO", 3, *["SETNAME", "me"] * 31],
+    "PING": lambda f: ["PING", "x" * 100_000],
+    "ECHO": lambda f: ["ECHO", "x" * 100_000],
+    "AUTH": lambda f: ["AUTH", "x" * 10_000],
+    "SELECT": lambda f: ["SELECT", 0],
+    "RESET": lambda f: ["RESET"],
+    "CLIENT LIST": lambda f: ["CLIENT", "LIST"],
+    "CLIENT KILL": lambda f: ["CLIENT", "KILL", *["TYPE", "normal"] * 31],
+    "CLIENT": lambda f: ["CLIENT", "SETINFO", "LIB-NAME", "x" * 10_000],
+    "CLUSTER NODES": lambda f: ["CLUSTER", "NODES"],
+    "CLUSTER": lambda f: ["CLUSTER", "INFO"],
+    "INFO": lambda f: ["INFO"],
+    "TIME": lambda f: ["TIME"],
+    "COMMAND": lambda f: ["COMMAND", "DOCS", *["TUBE"] * 62],
+    "CONFIG": lambda f: ["CONFIG", "GET", *["*" + "?" * 30 + "x"] * 31, "*"],
+    "BGREWRITEAOF": lambda f: ["BGREWRITEAOF"],
+    "SLOWLOG GET": lambda f: ["SLOWLOG", "GET", -1],
+    "SLOWLOG": lambda f: ["SLOWLOG", "LEN"],
+    "LATENCY": lambda f: ["LATENCY", "RESET", *["command"] * 62],
+    "DEBUG": lambda f: ["DEBUG", "STRUCTSIZE"],
+    "LOADJOB": lambda f: ["LOADJOB", "x" * 100_000],
+    "MONITOR": lambda f: ["MONITOR"],
+    "QUIT": lambda f: ["QUIT", *["x"] * 63],
+}
+
+
+def test_every_command_has_a_bound_and_a_call() -> None:
+    """L2.1 The command table says of every command and subcommand how many words it takes, how many
+    units of work it does in one turn, how long its reply is, and what becomes of more
+    (docs/commands.md).
+    """
+    heads = {key.split(" ")[0] for key in BOUNDS}
+    assert {row[0] for row in ROWS} == heads
+    unbound = {key for key, one in BOUNDS.items() if one.work == WHOLE}
+    assert set(LARGEST) | unbound == set(BOUNDS)
+    assert unbound == {
+        *("SHUTDOWN", "CLUSTER RESET"),
+        *("DEBUG LOADAOF", "DEBUG SLEEP", "DEBUG CHECK", "DEBUG FLUSHALL"),
+    }
+
+
+@pytest.mark.parametrize("name", list(LARGEST))
+def test_the_largest_call_stays_within_its_bound(full: Full, name: str) -> None:
+    """L2.1 A unit is one job, queue, tube, client or word that is looked at or changed; what costs
+    as much as several counts as several.
+    """
+    bound = BOUNDS[name]
+    words = LARGEST[name](full)
+    reply, spent, size = full.run(*words)
+    if name == "LEASE OPEN":
+        full.epoch = int(reply)
+    assert max(work for work, _ in spent) <= max(bound.work, LIGHT_WORK)
+    most = bound.work * LINES_PER_UNIT + LINES_OF_A_TURN
+    assert max(lines for _, lines in spent) <= most
+    room = sum(len(word) for word in words if isinstance(word, str)) if bound.has_body else 0
+    assert size <= bound.reply + ELEMENT + room
+    if bound.words:
+        assert len(words) <= bound.words
