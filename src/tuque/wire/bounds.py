@@ -64,7 +64,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "SHOW": Bound(0, 1, SMALL, ONE, True),
     "JSCAN": _LISTS,
     "QLEN": _ONE,
-    "QSTAT": Bound(0, 1, SMALL, ONE, True),
+    "QSTAT": Bound(0, TURN_WORK, SMALL, ONE, True),
     "QPEEK": Bound(0, TURN_WORK, REPLY_BYTES, CUT, True),
     "QSCAN": _LISTS,
     "PAUSE": _OPTIONS,
