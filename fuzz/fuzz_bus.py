@@ -45,6 +45,7 @@ class Peer:
         self.sock: socket.socket | None = None
         self.conn: Conn | None = None
         self.rounds = 0
+        self.chosen: Tube | None = None  # the tube that the message is about
 
     # ---- connections
 
@@ -200,7 +201,11 @@ class Peer:
     def tube(self) -> Tube | None:
         """A tube that the node knows."""
         known = list(tubes_of(self.box.n).by_name.values())
-        return self.rng.choice(known) if known else None
+        mine = [one for one in known if one.home == self.me]
+        if mine and self.rng.random() < 0.7:
+            known = mine
+        self.chosen = self.rng.choice(known) if known else None
+        return self.chosen
 
     def field(self, kind: Any, name: str, tube: Tube | None) -> Any:
         """A value for the field of that name."""
@@ -326,6 +331,10 @@ class Peer:
         """The newest heartbeat heard."""
         return int(self.box.n.round) if self.rng.random() < 0.8 else number(self.rng)
 
+    def of_now_ms(self, kind: Any) -> int:
+        """The clock of a home."""
+        return int(self.box.n.now_ms) if self.rng.random() < 0.8 else number(self.rng)
+
     def of_removal(self, kind: Any) -> int:
         """Whether a node is out."""
         return self.rng.choice((0, 0, 0, 0, 1, 2, number(self.rng)))
@@ -365,10 +374,11 @@ class Peer:
         """Tasks as the journal writes them, with numbers nobody would write."""
         rng = self.rng
         records = Records([])
+        tube = self.chosen.name if self.chosen is not None else b"t"
         for _ in range(rng.choice((0, 1, 1, 2, 4))):
             task = Task(
-                self.of_id(kind).ljust(40, b"-")[:40], rng.choice(QUEUES), some_bytes(rng),
-                self.inside(I64), self.inside(I64), self.inside(I64), rng.choice((0, 1, 2, 3, 255)),
+                self.of_id(kind).ljust(40, b"-")[:40], tube, some_bytes(rng),
+                self.inside(I64), rng.randrange(9), self.inside(I64), rng.choice((0, 1, 2, 3, 255)),
             )  # fmt: skip
             task.status = rng.choice(STATUSES) if rng.random() < 0.95 else rng.randrange(256)
             task.subqueue = rng.choice(KEYS)

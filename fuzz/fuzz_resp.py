@@ -103,7 +103,48 @@ class Resp:
         get = [b"GETJOB", b"NOHANG", b"COUNT", b"3", b"FROM", *rng.sample(QUEUES, 3)]
         make = [b"TUBE", b"CREATE", rng.choice(QUEUES), rng.choice(TYPES)]
         put = [b"TUBE", b"PUT", rng.choice(QUEUES), b"data"]
-        return rng.choice((add, add, add, get, [b"ACKJOB", self.id()], make, put))
+        known = [
+            add,
+            add,
+            add,
+            get,
+            [b"ACKJOB", self.id()],
+            make,
+            put,
+            self.of_lease(),
+            self.of_stage(),
+        ]
+        return rng.choice(known)
+
+    def of_lease(self) -> list[bytes]:
+        """A batch of a group that is there, or the group itself."""
+        rng = self.rng
+        groups = list(self.box.n.leases.groups.values())
+        if not groups or rng.random() < 0.1:
+            return [b"LEASE", b"OPEN", b"g", b"h", *rng.sample(QUEUES, 2)]
+        g = rng.choice(groups)
+        which = [g.name, b"%d" % g.epoch]
+        seq = b"%d" % (g.last_seq + rng.choice((0, 0, 1, 1, -1)))
+        return rng.choice(
+            (
+                [b"LEASE", b"NEXT", *which, seq, b"COUNT", b"5", b"TTL", b"5000"],
+                [b"LEASE", b"NEXT", *which, seq, b"COUNT", b"3", b"PARTS", b"2", b"TTL", b"60000"],
+                [b"LEASE", b"FETCH", *which, seq, b"%d" % rng.randint(0, 2)],
+                [b"LEASE", b"FETCH", *which, seq, b"0", b"FROM", b"1", b"COLUMNS"],
+                [b"LEASE", b"COMMIT", *which, seq],
+                [b"LEASE", b"NACK", *which, seq, self.id()],
+                [b"LEASE", rng.choice((b"TOUCH", b"RELEASE")), *which],
+                [b"PUBLISH", b"a", seq, b"ACK", *which, seq, b"x"],
+            )
+        )
+
+    def of_stage(self) -> list[bytes]:
+        """Jobs that are staged, and published."""
+        rng = self.rng
+        if rng.random() < 0.3:
+            return [b"PUBLISH", b"a", b"%d" % rng.randint(1, 9), b"x", b"1"]
+        stage = [b"STAGE", b"x", b"1", b"60000", rng.choice(QUEUES), some_bytes(rng, 30)]
+        return stage + (rng.choice(([], [b"DEDUPE", b"k"], [b"REPLICATE", b"2"])))
 
     def sentence(self, syntax: str) -> list[bytes]:
         """A sentence of the syntax: one alternative, optional groups or not, repetitions."""

@@ -102,25 +102,30 @@ def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job
 
 
 def take_from(n: Node, client: i64, queues: list[Queue], count: i64, jobs: list[Job]) -> None:
-    """Fill `jobs` by one of each queue in turn, up to `count` or what one reply holds (L2.5)."""
+    """Fill `jobs` by one of each queue in turn, up to `count` or what one reply holds (L2.5).
+
+    A queue that gives nothing is passed over from then on, whatever its length: of a tube, tasks
+    in busy sub-queues count (T1.7). `queues` is used up.
+    """
     if count > TURN_WORK:
         count = TURN_WORK
     size: i64 = 0
     while len(queues) > 0:
-        has_dry = False
+        given: i64 = 0
         for q in queues:
             if len(jobs) >= count or size > REPLY_BYTES:
                 return
             job = take(n, q, client) if q.length > 0 else None
             if job is None:
-                has_dry = True
                 continue
+            queues[given] = q
+            given += 1
             jobs.append(job)
             size += len(job.body)
             if count > 1:
                 n.work += 1
-        if has_dry:
-            queues = [q for q in queues if q.length > 0]
+        if given < len(queues):
+            del queues[given:]
 
 
 def wait(
