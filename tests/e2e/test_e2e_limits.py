@@ -125,7 +125,7 @@ def test_a_client_that_never_reads(make_server: MakeServer) -> None:
         hard.raw(encode("QPEEK", "big", 1) * 100)
     except OSError:
         pass
-    wait_for(lambda: "replies unread" in server.log())
+    wait_for(lambda: "unread replies pass the hard limit" in server.log())
     soft = server.wire()
     soft.raw(encode("QPEEK", "big", 1) * 12)
     wait_for(lambda: "bytes unread for 1 s" in server.log())
