@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tuque.core.msgs import (
     AnyMessage,
+    Ask,
     DelJob,
     Gossip,
     GotJob,
@@ -110,9 +111,11 @@ OF_TUBES: st.SearchStrategy[AnyMessage] = st.one_of(
     st.builds(TubeGot, **WHICH, known=NUMBERS, seq=NUMBERS, flags=st.integers(0, 7)),
     st.builds(TubeYours, **WHICH, seq=NUMBERS, next_number=NUMBERS, token=NUMBERS),
 )
+STANDS = st.sampled_from([b"", *(bytes([stand]) for stand in range(4))])
 MESSAGES: st.SearchStrategy[AnyMessage] = st.one_of(
     COPIES,
     st.builds(GotJob, ids=IDS),
+    st.builds(Ask, number=NUMBERS, ids=st.just([ID]), is_short=st.booleans(), stands=STANDS),
     st.builds(SetAck, id=st.just(ID), holders=MASKS, left_ms=TIMES),
     st.builds(DelJob, id=st.just(ID), holders=MASKS, left_ms=TIMES),
     st.builds(Queued, id=st.just(ID), how=st.integers(0, 7)),
@@ -240,6 +243,8 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         ReplJob(ID, b"q", b"", 1, 1, 0, 1 << 31, 0, 1, 0, 0, 1, 0),
         YourJobs(b"q", [ReplJob(b"x", b"q", b"", 1, 1, 0, 1, 0, 1, 0, 0, 1, 0)]),
         NeedJobs(b"q", -1, True),
+        Ask(1, [ID], False, b"\x01\x02"),
+        Ask(1, [ID, ID], False, b"\x01\x04"),
         Heartbeat(1, 2, 3, 70_000, []),
         Heartbeat(1, 2, 3, 7711, [Gossip(b"\xff" * 40, "h", 1, 2, 0, 0)]),
         Heartbeat(1, 2, 3, 7711, [Gossip(b"a" * 40, "h:1 noflags\nvars", 1, 2, 0, 0)]),

@@ -16,6 +16,7 @@ from mypy_extensions import i64
 from tuque.cluster.kept import is_node_id
 from tuque.core.msgs import (
     AnyMessage,
+    Ask,
     Delivered,
     DelJob,
     Enqueue,
@@ -42,6 +43,7 @@ from tuque.core.msgs import (
 )
 
 HEAD_BYTES: Final = 8
+STANDS: Final = bytes(range(4))  # of jobs in ASK (Q12.1)
 FRAME_BYTES: Final = 1 << 20  # a frame is cut at a message beyond it
 SLACK_BYTES: Final = 1 << 20  # a frame with one large body may be that much larger than it
 ID_BYTES: Final = 40
@@ -252,8 +254,7 @@ def is_sane_other(m: AnyMessage) -> bool:
     id: object = getattr(m, "id", None)
     if isinstance(id, bytes) and len(id) != ID_BYTES:
         return False
-    stands: object = getattr(m, "stands", b"")
-    if isinstance(stands, bytes) and isinstance(ids, list) and len(stands) > len(ids):
+    if isinstance(m, Ask) and (len(m.stands) > len(m.ids) or len(m.stands.strip(STANDS)) > 0):
         return False
     number: object = getattr(m, "number", 0)
     holders: object = getattr(m, "holders", 0)
