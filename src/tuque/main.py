@@ -6,6 +6,7 @@ Subcommands are imported when they are used: `tuque cli` never pays for the serv
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import click
@@ -53,8 +54,11 @@ def tuque() -> None:
 
 
 def main() -> None:
-    """Run the program; the entry point of the package."""
-    tuque(prog_name="tuque")
+    """Run the program; the entry point of the package.
+
+    NO_COLOR switches off the colours of all commands.
+    """
+    tuque(prog_name="tuque", color=False if os.environ.get("NO_COLOR") else None)
 
 
 if __name__ == "__main__":
