@@ -17,7 +17,6 @@ EXTRAS: Final = {
     "pyspark": "spark",
     "pyarrow": "spark",
     "pandas": "spark-connect",
-    "plotly": "report",
     "duckdb": "report",
     "uvloop": "worker",
 }

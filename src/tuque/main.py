@@ -38,6 +38,18 @@ SUBCOMMANDS: Final = {
         "report",
         "Make a report of the events, on this machine.",
     ),
+    "verify": Entry(
+        "tuque.spark.verify_cmd", "verify", "report", "Judge clients' logs by the broker's events."
+    ),
+    "triage": Entry(
+        "tuque.spark.deadletters_cmd", "triage", "report", "What is in dead-letter queues, and why."
+    ),
+    "replay": Entry(
+        "tuque.spark.deadletters_cmd", "replay", "report", "Dead letters back into their queues."
+    ),
+    "compact": Entry(
+        "tuque.spark.compact_cmd", "compact", "report", "Merge small event segments into big ones."
+    ),
     "bench": Entry("tuque.console.bench", "bench", "", "Load a node and print jobs per second."),
 }
 
@@ -48,7 +60,6 @@ SUBCOMMANDS: Final = {
 @click.version_option(__version__, "--version", message="tuque %(version)s")
 def tuque() -> None:
     """A distributed job broker with Disque's protocol and the tubes of Tarantool's queue.
-
     `tuque COMMAND --help` explains a command.
     """
 

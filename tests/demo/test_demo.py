@@ -25,7 +25,7 @@ SOURCE = Path(tuque.__file__).parents[1]  # the programs run what the tests run
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_demo_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
-    for package in ("pyspark", "pyarrow", "plotly"):
+    for package in ("pyspark", "pyarrow"):
         pytest.importorskip(package)
     made = subprocess.run(
         [sys.executable, "-m", "tuque.demo", "--limit", "120", "--out", "out"],

@@ -96,7 +96,8 @@ def test_a_mistake_is_one_line(
 
 
 def test_the_bar() -> None:
-    assert told(0, 0, 0.0) == "0 rows, 0/s"
+    assert told(0, 1000, 9.6) == "Spark starts its tasks: 10 s, no rows yet"
+    assert told(10, 0, 2.0) == "10 rows, 5/s"
     assert told(500, 1000, 2.0) == (
         "[############------------] 50% 500 of 1,000 rows, 250/s, 0:02 left"
     )

@@ -135,6 +135,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
             buffer_rows=cfg.events_buffer,
             keep_bytes=cfg.events_keep_bytes,
             keep_days=cfg.events_keep_days,
+            address=known_as(cfg),
         )
         s.eventlog = eventlog
         node.events = eventlog.start(now_ms)
@@ -231,3 +232,10 @@ def finish(pump: Pump) -> int:
     pump.close_all()
     log.info("stopped")
     return status
+
+
+def known_as(cfg: Config) -> str:
+    """host:port by which a report knows the node."""
+    host = cfg.cluster_announce_ip or next(iter(cfg.bind), "127.0.0.1")
+    host = socket.gethostname() if host in ("0.0.0.0", "::", "*") else host
+    return f"{host}:{cfg.cluster_announce_port or cfg.port}"

@@ -40,7 +40,8 @@ class EventLog:
 
     `node` names the rows and files. A segment is sealed after `roll_rows` events or
     `roll_seconds`; memory holds at most `buffer_rows` events. `keep_bytes` bounds the
-    sealed segments (0: no bound), the oldest go first; `keep_days` bounds their age.
+    sealed segments (0: no bound), the oldest go first; `keep_days` bounds their age. `address`
+    is what a report calls the node.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class EventLog:
         buffer_rows: int = 262_144,
         keep_bytes: int = 0,
         keep_days: int = 0,
+        address: str = "",
     ) -> None:
         _ask_for_pyarrow()
         self.directory = Path(directory)
@@ -62,6 +64,7 @@ class EventLog:
         self.buffer_rows = buffer_rows
         self.keep_bytes = keep_bytes
         self.keep_days = keep_days
+        self.address = address
         self.error = ""  # why events wait or are being lost; empty: they are not
         self.restarts = 0  # of the writer process
         self._figures: dict[str, int | str] = {}  # of the running writer
@@ -69,6 +72,8 @@ class EventLog:
         self._said = b""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            if address:
+                (self.directory / f".name-{self.node}").write_text(f"{address}\n", "utf-8")
             self._writer = self._start_writer()
         except OSError as e:
             raise EventLogError(f"events-dir {self.directory}: {e.strerror or e}") from e

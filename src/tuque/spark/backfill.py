@@ -89,6 +89,7 @@ class Counter:
         self.rows = 0
         self.total = -1  # what the commit says
         self.start_s = monotonic()
+        self.first_s = 0.0  # when rows came first: Spark starts its tasks before that
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self._socket.settimeout(LIVE_S)
@@ -122,6 +123,7 @@ class Counter:
             try:
                 what, _, rows = self._socket.recv(100).partition(b" ")
                 if what == b"rows":
+                    self.first_s = self.first_s or monotonic()
                     self.rows += int(rows)
                 elif what == b"total":
                     self.total = int(rows)
@@ -132,12 +134,18 @@ class Counter:
                 self._show()
 
     def _show(self) -> None:
-        line = told(self.rows, self.expected, monotonic() - self.start_s)
+        since_s = self.first_s or self.start_s
+        line = told(self.rows, self.expected, monotonic() - since_s)
         click.echo(f"\r\033[K{line}" if self._live else line, nl=not self._live, err=True)
 
 
 def told(rows: int, expected: int, elapsed_s: float) -> str:
-    """How far it is: a bar, rows, rate and the time that is left."""
+    """How far it is: a bar, rows, rate and the time that is left; `elapsed_s` since the first row.
+
+    Before it, Spark starts its tasks, which takes some seconds: then since when that is.
+    """
+    if not rows:
+        return f"Spark starts its tasks: {elapsed_s:.0f} s, no rows yet"
     rate = rows / elapsed_s if elapsed_s > 0 else 0.0
     parts = [f"{rows:,} rows", f"{rate:,.0f}/s"]
     if expected > 0:

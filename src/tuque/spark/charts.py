@@ -1,186 +1,93 @@
-"""The charts of the report, made with Plotly. Knows no HTML around them."""
+"""What the charts of the report show, as the page's script takes it (report.js).
+
+Knows no HTML. A series has a value for each bucket of time; `""` are all queues, other keys are
+places of queues with a line of their own, `"-1"` all others together.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
-
-import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
+from typing import Any, Final
 
 from tuque.spark.pipeline import Figures
 
-# Okabe-Ito: tells apart for every kind of colour vision
-BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-PURPLE, SKY, YELLOW, GREY = "#CC79A7", "#56B4E9", "#B8A800", "#777777"
-PALETTE = [BLUE, ORANGE, GREEN, PURPLE, SKY, RED, YELLOW, GREY]
-QUEUES_MAX = len(PALETTE)  # more are summed up as "other"
-HEIGHT_PX = 320
-PERCENTILES = [("median", GREEN), ("95 %", ORANGE), ("99 %", RED)]
+ALL: Final = ""
+OTHERS: Final = "-1"
+COUNTS: Final = ("added", "delivered", "acked", "redelivered", "dead")
+LATENCIES: Final = ("wait", "process")
 
 
-def script() -> str:
-    """Plotly's own JavaScript, to stand in the page once."""
-    return str(get_plotlyjs())
+def data(found: Figures) -> dict[str, Any]:
+    """All that the script needs, fit for JSON."""
+    named = names(found)
+    series = {key: _series(found, key) for key in (ALL, *named)}
+    return {
+        "first": found.first_s,
+        "width": found.width_s,
+        "buckets": buckets(found),
+        "queues": list(named),
+        "labels": named,
+        "series": series,
+        "causes": [
+            [_key(found, row["queue"]), row["cause"], row["returns"]] for row in found.returns
+        ],
+        "kills": [
+            {"node": node_name(found, node), "s": round(at_s, 3)} for node, at_s in found.kills
+        ],
+    }
 
 
-def rates(found: Figures) -> str:
-    """Jobs added, delivered and acknowledged per second."""
-    figure = _figure("jobs/s" if found.width_s == 1 else f"jobs/s, mean of {_width(found)}")
-    series = _filled(found)
-    for name, colour in (("added", BLUE), ("delivered", ORANGE), ("acked", GREEN)):
-        values = [row[name] / found.width_s for row in series]
-        _line(figure, found, name, values, colour)
-    return _html(figure)
+def names(found: Figures) -> dict[str, str]:
+    """Keys and names of the queues that can be chosen, the largest first."""
+    chosen = {str(place): name for place, name in enumerate(found.shown)}
+    rest = len(found.queues) - len(found.shown)
+    if rest > 0:
+        chosen[OTHERS] = f"{rest} other queues" if rest > 1 else "1 other queue"
+    return chosen
 
 
-def troubles(found: Figures) -> str:
-    """Second and later deliveries, and jobs given up."""
-    figure = _figure("per s" if found.width_s == 1 else f"per {_width(found)}")
-    series = _filled(found)
-    for name, colour in (("redelivered", ORANGE), ("dead", RED)):
-        figure.add_bar(x=_axis(found), y=[r[name] for r in series], name=name, marker_color=colour)
-    figure.update_layout(barmode="stack")
-    return _html(figure)
+def node_name(found: Figures, node: str) -> str:
+    """host:port if the node told it, else the begin of its id."""
+    return found.names.get(node) or (node if len(node) <= 16 else node[:8])
 
 
-def backlog(found: Figures) -> str:
-    """Unfinished jobs, by queue."""
-    figure = _figure("unfinished jobs")
-    for (name, values), colour in zip(_levels(found).items(), PALETTE, strict=False):
-        figure.add_scatter(
-            x=_axis(found),
-            y=values,
-            name=name,
-            mode="lines",
-            line={"color": colour, "width": 1, "shape": "hv"},
-            stackgroup="all",
-        )
-    return _html(figure)
-
-
-def latencies(found: Figures, column: str) -> str:
-    """Percentiles of `wait_ms` or `process_ms` over time."""
-    figure = _figure("ms")
-    by_bucket = {row["bucket"]: row[column] for row in found.latencies}
-    for i, (name, colour) in enumerate(PERCENTILES):
-        values = [
-            by_bucket[b][i] if by_bucket.get(b) is not None else None
-            for b in range(_buckets(found))
-        ]
-        _line(figure, found, name, values, colour, mode="lines+markers")
-    return _html(figure)
-
-
-def returns(found: Figures) -> str:
-    """Why jobs went back into their queues."""
-    figure = _figure("times")
-    causes = sorted({row["cause"] for row in found.returns})
-    queues = sorted({row["queue"] for row in found.returns}, reverse=True)
-    count = {(row["queue"], row["cause"]): row["returns"] for row in found.returns}
-    for i, cause in enumerate(causes):
-        figure.add_bar(
-            y=[_short(q) for q in queues],
-            x=[count.get((q, cause), 0) for q in queues],
-            name=cause,
-            orientation="h",
-            marker_color=PALETTE[i % len(PALETTE)],
-        )
-    height = max(180, min(30 * len(queues) + 110, 900))
-    figure.update_layout(barmode="stack", height=height, hovermode="closest", bargap=0.35)
-    figure.update_layout(
-        xaxis={"title": {"text": "times"}, "rangemode": "tozero"},
-        yaxis={"title": None, "type": "category", "automargin": True},
-    )
-    return _html(figure)
-
-
-def _figure(unit: str) -> go.Figure:
-    """An empty chart that fits its box, on a screen of any width."""
-    figure = go.Figure()
-    figure.update_layout(
-        template="plotly_white",
-        height=HEIGHT_PX,
-        autosize=True,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
-        hovermode="x unified",
-        font={"family": "system-ui, sans-serif", "size": 12},
-        showlegend=True,
-        xaxis={"nticks": 5, "tickangle": 0, "ticks": "outside", "ticklen": 6, "automargin": True},
-        yaxis={
-            "title": {"text": unit},
-            "rangemode": "tozero",
-            "automargin": True,
-            "exponentformat": "none",
-            "separatethousands": True,
-        },
-    )
-    return figure
-
-
-def _line(
-    figure: go.Figure,
-    found: Figures,
-    name: str,
-    values: list[float | None] | list[float],
-    colour: str,
-    mode: str = "lines",
-) -> None:
-    line = {"color": colour, "width": 2}
-    marker = {"size": 4}
-    figure.add_scatter(x=_axis(found), y=values, name=name, mode=mode, line=line, marker=marker)
-
-
-def _html(figure: go.Figure) -> str:
-    """The chart as an element that needs only `script` in the same page."""
-    config = {"responsive": True, "displaylogo": False, "displayModeBar": False}
-    return str(figure.to_html(full_html=False, include_plotlyjs=False, config=config))
-
-
-def _buckets(found: Figures) -> int:
+def buckets(found: Figures) -> int:
+    """Points on the time axis."""
     return (found.last_s - found.first_s) // found.width_s + 1
 
 
-def _axis(found: Figures) -> list[str]:
-    """The instants (UTC) at which the buckets begin."""
-    starts = range(found.first_s, found.last_s + 1, found.width_s)
-    return [datetime.fromtimestamp(s, UTC).strftime("%Y-%m-%d %H:%M:%S") for s in starts]
+def _key(found: Figures, queue: str) -> str:
+    return str(found.shown.index(queue)) if queue in found.shown else OTHERS
 
 
-def _width(found: Figures) -> str:
-    """The width of a bucket for a person: '5 s', '10 min', '6 h'."""
-    for unit_s, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if found.width_s % unit_s == 0:
-            return f"{found.width_s // unit_s} {unit}"
-    return f"{found.width_s} s"
+def _series(found: Figures, key: str) -> dict[str, list[Any]]:
+    """The series of one queue, of all others, or of all."""
+    count = buckets(found)
+    series: dict[str, list[Any]] = {name: [0] * count for name in COUNTS}
+    for row in found.rates:
+        if key in (ALL, str(row["place"])):
+            for name in COUNTS:
+                series[name][row["bucket"]] += row[name]
+    series["open"] = _levels(found, key)
+    for what in LATENCIES:
+        for i in range(3):
+            series[f"{what}{i}"] = [None] * count
+    for row in found.latencies:
+        if key != (ALL if row["place"] is None else str(row["place"])):
+            continue
+        for what in LATENCIES:
+            for i, value in enumerate(row[f"{what}_ms"] or []):
+                series[f"{what}{i}"][row["bucket"]] = float(f"{value:.4g}")
+    return series
 
 
-def _filled(found: Figures) -> list[dict[str, Any]]:
-    """One row per bucket: nothing happened in those that the query leaves out."""
-    none = {"added": 0, "delivered": 0, "acked": 0, "redelivered": 0, "dead": 0}
-    by_bucket = {row["bucket"]: row for row in found.rates}
-    return [by_bucket.get(b, none) for b in range(_buckets(found))]
-
-
-def _levels(found: Figures) -> dict[str, list[int]]:
-    """The backlog of each queue in every bucket; the smallest queues as 'other'."""
-    largest = [q["queue"] for q in found.queues]
-    own = largest if len(largest) <= QUEUES_MAX else largest[: QUEUES_MAX - 1]
-    changes = {(row["queue"], row["bucket"]): row["backlog"] for row in found.backlog}
-    levels: dict[str, list[int]] = {}
-    for queue in largest:
-        level, series = 0, []
-        for bucket in range(_buckets(found)):
-            level = changes.get((queue, bucket), level)
-            series.append(level)
-        name = _short(queue) if queue in own else "other"
-        before = levels.get(name, [0] * len(series))
-        levels[name] = [a + b for a, b in zip(before, series, strict=True)]
+def _levels(found: Figures, key: str) -> list[int]:
+    """Open jobs at the end of each bucket; the last one are those that are open now."""
+    changes = [0] * buckets(found)
+    for row in found.changes:
+        if key in (ALL, str(row["place"])):
+            changes[min(row["bucket"], len(changes) - 1)] += row["change"]
+    level, levels = 0, []
+    for change in changes:
+        level += change
+        levels.append(level)
     return levels
-
-
-def _short(queue: str, length: int = 24) -> str:
-    """The queue's name, fit for a legend. Plotly reads tags in it: they are defused."""
-    name = queue.replace("&", "&amp;").replace("<", "&lt;").replace("$", "&#36;")
-    return name if len(queue) <= length else name[: length - 1] + "…"

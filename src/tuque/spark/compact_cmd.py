@@ -1,4 +1,4 @@
-"""`tuque spark compact`: many small event segments become few big ones."""
+"""`tuque compact`: many small event segments become few big ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tuque spark triage` and `tuque spark replay`: dead letters from the command line."""
+"""`tuque triage` and `tuque replay`: dead letters from the command line."""
 
 from __future__ import annotations
 

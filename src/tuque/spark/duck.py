@@ -24,6 +24,7 @@ CREATE OR REPLACE MACRO timestamp_seconds(s) AS make_timestamp(s * 1000000);
 CREATE OR REPLACE MACRO to_date(t) AS CAST(t AS DATE);
 CREATE OR REPLACE MACRO xxhash64(x) AS hash(x);
 CREATE OR REPLACE MACRO element_at(list, i) AS list_extract(list, i);
+CREATE OR REPLACE MACRO replace_all(x, p, r) AS regexp_replace(x, p, r, 'g');
 CREATE OR REPLACE MACRO percentile(x, shares) AS quantile_cont(x, shares);
 """
 KINDS: Final = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ"}
@@ -150,7 +151,7 @@ def columns_of(ddl: str) -> list[tuple[str, str]]:
 
 def dialect(query: str) -> str:
     """Spark's SQL as duckdb takes it; the macros do the rest."""
-    return _ARRAY.sub(r"[\1]", query)
+    return _ARRAY.sub(r"[\1]", query).replace("regexp_replace(", "replace_all(")
 
 
 def text(value: str) -> str:

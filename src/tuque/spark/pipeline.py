@@ -20,6 +20,8 @@ Step = Callable[[str], AbstractContextManager[None]]
 Span = tuple[str, int, int]  # node, first and last number
 
 SEGMENT = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.parquet")
+NAMES = ".name-"  # files of the nodes' addresses, written by server/eventlog.py
+QUEUES_MAX = 12  # queues with a line of their own
 BUCKETS_MAX = 240  # points on a time axis
 ROWS_MAX = 20  # rows of a table of the report
 WIDTHS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400]
@@ -32,6 +34,7 @@ class Segments:
     sealed: list[str]
     hot: list[str]
     running: frozenset[str] = frozenset()  # nodes that write here now
+    names: dict[str, str] = field(default_factory=dict)  # host:port of nodes that said so
 
     def size_bytes(self) -> int:
         """What Spark will read."""
@@ -48,7 +51,7 @@ class Figures:
     total: dict[str, Any]
     queues: list[dict[str, Any]]
     rates: list[dict[str, Any]]
-    backlog: list[dict[str, Any]]
+    changes: list[dict[str, Any]]  # of the number of open jobs
     latencies: list[dict[str, Any]]
     returns: list[dict[str, Any]]
     slowest: list[dict[str, Any]]
@@ -56,6 +59,9 @@ class Figures:
     nodes: list[dict[str, Any]]
     hot_segments: int
     failing: list[dict[str, Any]] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)  # queues with a line of their own, by `place`
+    kills: list[tuple[str, float]] = field(default_factory=list)  # node, s since 1970
+    names: dict[str, str] = field(default_factory=dict)  # host:port of nodes
 
     def summary(self) -> dict[str, Any]:
         """The numbers a program may want, for summary.json."""
@@ -80,7 +86,9 @@ def find_segments(events: Path, scratch: Path) -> Segments:
         raise NoEventsError(
             f"{events}: no event segments; does the server run with events=yes and this events-dir?"
         )
-    return Segments([str(path) for path in sealed], hot, running_nodes(events))
+    named = events.glob(f"{NAMES}*")
+    names = {path.name.removeprefix(NAMES): path.read_text("utf-8").strip() for path in named}
+    return Segments([str(path) for path in sealed], hot, running_nodes(events), names)
 
 
 def running_nodes(events: Path) -> frozenset[str]:
@@ -164,6 +172,8 @@ def build(engine: Engine, segments: Segments, out: Path, step: Step) -> None:
         engine.view("ends", silver.ENDS)
         engine.keep("odd", sql.ODD)
         engine.table("jobs", sql.JOBS, out / "jobs")
+    with step("redeliveries"):
+        engine.keep("again", sql.AGAIN)
     with step("one row per queue and second"):
         engine.table("seconds", sql.SECONDS, out / "seconds")
 
@@ -191,7 +201,7 @@ def build_gold(engine: Engine, files: list[str], out: Path) -> None:
 def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
     """Ask the views of `build` what the report shows."""
 
-    def rows(query: str, **values: int) -> list[dict[str, Any]]:
+    def rows(query: str, **values: int | str) -> list[dict[str, Any]]:
         return [_plain(row) for row in engine.rows(query.format(**values))]
 
     with step("is the history whole?"):
@@ -208,14 +218,16 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
     total = next(q for q in queues if q["queue"] is None)
     with step("rates, backlog, latencies"):
         buckets = {"first_s": first_s, "width_s": width_s}
+        engine.keep("shown", sql.SHOWN.format(limit=QUEUES_MAX))
+        shown = [row["queue"] for row in rows("SELECT * FROM shown ORDER BY place")]
         rates = rows(sql.RATES, **buckets)
-        backlog = rows(sql.BACKLOG, **buckets)
+        changes = rows(sql.CHANGES, **buckets)
         latencies = rows(sql.LATENCIES, **buckets)
     with step("returns, slowest jobs, dead letters"):
         returns = rows(sql.RETURNS)
         slowest = rows(sql.SLOWEST, limit=ROWS_MAX)
         failing = rows(sql.FAILING, limit=ROWS_MAX)
-        dead = rows(sql.DEAD_REASONS, limit=ROWS_MAX)
+        dead = rows(sql.DEAD_REASONS, limit=ROWS_MAX, reason=sql.plain("reason"))
     return Figures(
         first_s=first_s,
         last_s=last_s,
@@ -223,7 +235,7 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
         total={key: value for key, value in total.items() if key != "queue"},
         queues=[q for q in queues if q["queue"] is not None],
         rates=rates,
-        backlog=backlog,
+        changes=changes,
         latencies=latencies,
         returns=returns,
         slowest=slowest,
@@ -231,7 +243,22 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
         nodes=nodes,
         hot_segments=len(segments.hot),
         failing=failing,
+        shown=shown,
+        kills=_kills(rows(sql.KILLS), rows(sql.LAST), nodes),
+        names=segments.names,
     )
+
+
+def _kills(
+    killed: list[dict[str, Any]], last: list[dict[str, Any]], nodes: list[dict[str, Any]]
+) -> list[tuple[str, float]]:
+    """Node and instant of each kill, also of those whose last run has no end."""
+    found = [(row["node"], row["killed"] / 1e6) for row in killed]
+    counts = {node["node"]: node["kills"] for node in nodes}
+    for row in last:
+        if counts[row["node"]] > sum(node == row["node"] for node, _ in found):
+            found.append((row["node"], row["last"] / 1e6))
+    return sorted(found, key=lambda kill: kill[1])
 
 
 def _with_its_last_end(node: dict[str, Any], running: frozenset[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What producers and consumers saw, written down as JSON lines for `tuque spark verify` (SPEC H5).
+"""What producers and consumers saw, written down as JSON lines for `tuque verify` (SPEC H5).
 
 One file per process, many threads. Needs nothing but Python: a client writes it beside its
 work and in any order, as long as `adding` and `acking` stand there before the call is made.

@@ -1,110 +1,154 @@
-"""The report as one HTML page that needs nothing beside itself."""
+"""The report as one HTML page that needs nothing beside itself.
+
+Tables and words are made here, charts by report.js in the reader's browser from charts.data().
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 from typing import Any
 
+from tuque import __version__
 from tuque.spark import charts
 from tuque.spark.pipeline import Figures
 
-STYLE = """
-:root { color-scheme: light; --ink: #1c2530; --soft: #5b6673; --line: #dfe4ea; --bad: #b3261e; }
-* { box-sizing: border-box; }
-html { overflow-y: scroll; }  /* charts are drawn before it is needed, and as wide as without it */
-body { margin: 0 auto; max-width: 1180px; padding: 16px; color: var(--ink); background: #f6f7f9;
-  font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.5rem; margin: 8px 0 0; }
-h2 { font-size: 1.05rem; margin: 0 0 8px; }
-p { margin: 4px 0 12px; color: var(--soft); }
-.tiles { display: grid; gap: 10px; grid-template-columns: repeat(4, minmax(0, 1fr)); }
-.tile, section { background: #fff; border: 1px solid var(--line); border-radius: 8px; }
-.tile { padding: 10px 12px; }
-.tile b { display: block; font-size: 1.35rem; font-variant-numeric: tabular-nums; }
-.tile span { color: var(--soft); font-size: .85rem; }
-.tile b { white-space: nowrap; }
-.tile.two { grid-column: span 2; }
-.tile.bad b { color: var(--bad); }
-.grid { display: grid; gap: 12px; margin-top: 12px; grid-template-columns: 1fr 1fr; }
-section { padding: 12px; min-width: 0; }
-.wide { grid-column: 1 / -1; }
-.note { border-left: 4px solid #2e7d32; }
-.note.bad { border-left-color: var(--bad); }
-.note p { margin: 0; overflow-wrap: anywhere; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .87rem; }
-th, td { padding: 4px 16px 4px 0; text-align: right; white-space: nowrap;
-  border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums; }
-th { color: var(--soft); font-weight: 600; }
-th.text, td.text { text-align: left; }
-td.reason { white-space: normal; overflow-wrap: anywhere; min-width: 14rem; }
-td.id { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .78rem; }
-@media (max-width: 760px) { .grid { grid-template-columns: minmax(0, 1fr); } body { padding: 10px; }
-  .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); } .tile b { font-size: 1.05rem; }
-  section { padding: 10px 8px; } }
-"""
-
 Column = tuple[str, str, Callable[[dict[str, Any]], str]]  # heading, class of the cells, cell
+TILES = (
+    ("jobs", "jobs"),
+    ("acked", "acked"),
+    ("open", "open"),
+    ("dead", "dead-lettered"),
+    ("expired", "expired"),
+    ("deleted", "deleted"),
+    ("deliveries", "deliveries"),
+    ("redelivered", "redelivered"),
+)
+BAD = ("dead", "expired")
+NOTES = (
+    (
+        "open",
+        "Jobs without an end: neither acked, dead-lettered, expired nor deleted. They wait, are "
+        "being worked on, or their end was lost with a node that was killed.",
+    ),
+    (
+        "redelivered",
+        "Deliveries of a job that were not its first, on whichever node. The tile, the bars, the "
+        "causes and the column of the queues count the same ones. A job that went back into its "
+        "queue and was not handed out again is not counted.",
+    ),
+    (
+        "cause of a redelivery",
+        "The last reason before it why the job went back: nack (a consumer gave it back), timeout "
+        "(its retry time passed), lease (a lease ended), command (ENQUEUE).",
+    ),
+    ("wait", "From the moment when the job was due to its first delivery."),
+    (
+        "process",
+        "From the last delivery to the end, of acked and dead-lettered jobs. It has the time that "
+        "a job lay in a worker before the worker began with it.",
+    ),
+    ("50 / 95 / 99 % / most", "So many of the jobs took as long or less; most: the longest time."),
+    (
+        "missing",
+        "Events whose numbers no segment has: dropped while the disk was too slow, or lost with a "
+        "segment. What was not written when a node was killed has no number.",
+    ),
+    ("dead letters", "Reasons are grouped without paths, addresses, job ids and long numbers."),
+)
 
 
 def html_page(found: Figures) -> str:
     """The whole page."""
-    start, end = utc(found.first_s), utc(found.last_s)
+    start, end = _time(found.first_s), _time(found.last_s)
     body = [
         "<h1>What happened to the jobs</h1>",
-        f"<p>{start} to {end} UTC, {_plural(len(found.queues), 'queue')}, "
-        f"{_plural(len(found.nodes), 'node')}</p>",
+        f"<p>{_plural(len(found.queues), 'queue')} on {_nodes(found)}, "
+        f"{start} to {end} <span data-zone>UTC</span>. Made by Tuque {__version__}.</p>",
+        verdict(found),
+        choices(found),
         f'<div class="tiles">{"".join(tiles(found))}</div>',
         '<div class="grid">',
-        completeness(found),
         *chart_sections(found),
         *table_sections(found),
+        _section("What the words mean", notes(), wide=True),
         "</div>",
     ]
+    data = charts.data(found)
+    data["tiles"] = {key: tile_values(found, key) for key in ("", *data["queues"])}
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Tuque report, {start}</title><style>{STYLE}</style>"
-        f"<script>{charts.script()}</script></head><body>\n"
+        f"<title>Tuque report, {utc(found.first_s)}</title><style>{_part('report.css')}</style>"
+        "</head><body>\n"
         + "\n".join(body)
-        + "\n</body></html>\n"
+        + f'\n<script type="application/json" id="data">{_json(data)}</script>'
+        + f"\n<script>{_part('report.js')}</script></body></html>\n"
     )
 
 
-def tiles(found: Figures) -> list[str]:
-    """The totals."""
+def _part(name: str) -> str:
+    return (files("tuque.spark") / name).read_text("utf-8")
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the element it stands in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _nodes(found: Figures) -> str:
+    names = [charts.node_name(found, node["node"]) for node in found.nodes]
+    told = ", ".join(names) if len(names) <= 5 else f"{names[0]} and {len(names) - 1} others"
+    return f"{_plural(len(names), 'node')} ({escape(told)})"
+
+
+def verdict(found: Figures) -> str:
+    """The first thing on the page: is anything lost, is the history whole."""
     t = found.total
-    numbers = [
-        ("jobs", t["jobs"], False),
-        ("acked", t["acked"], False),
-        ("open", t["open"], False),
-        ("dead-lettered", t["dead"], t["dead"] > 0),
-        ("expired", t["expired"], t["expired"] > 0),
-        ("deleted", t["deleted"], False),
-        ("deliveries", t["deliveries"] or 0, False),
-        ("redelivered", t["redelivered"] or 0, False),
-    ]
-    cells = [_tile(name, f"{value:,}", " bad" if is_bad else "") for name, value, is_bad in numbers]
-    cells.append(_tile("median / 99 % wait", _median_and_tail(t["wait_ms"]), " two"))
-    cells.append(_tile("median / 99 % process", _median_and_tail(t["process_ms"]), " two"))
-    return cells
+    ended = t["acked"] + t["dead"] + t["expired"] + t["deleted"]
+    missing = sum(node["missing"] for node in found.nodes)
+    lines = completeness(found)
+    is_whole = not missing and not len(found.kills) and not lines
+    is_bad = missing > 0
+    accounted = f"{_plural(t['jobs'], 'job')}: {ended:,} ended, {t['open']:,} open"
+    if is_bad:
+        headline = f"Not all is known: {_plural(missing, 'event')} missing. {accounted}."
+    elif t["open"]:
+        headline = f"No loss is known. {accounted}."
+    else:
+        headline = f"Nothing was lost: all {accounted}."
+    again = (
+        f"{_plural(t['redelivered'], 'delivery', 'deliveries')} came again"
+        if t["redelivered"]
+        else "No job was delivered twice"
+    )
+    kills = f"; {_plural(len(found.kills), 'kill')} survived" if found.kills else ""
+    events = sum(node["events"] for node in found.nodes)
+    whole = f"The history is complete: {events:,} events, no number missing."
+    rest = "<br>".join(lines) if not is_whole else whole
+    return (
+        f'<section class="verdict{" bad" if is_bad else ""}"><b>{headline}</b>'
+        f"<p>{again}{kills}. {rest}</p></section>"
+    )
 
 
-def completeness(found: Figures) -> str:
-    """Whether the history is whole, and what is missing if not."""
+def completeness(found: Figures) -> list[str]:
+    """What is missing in the history, or may be; nothing when it is whole."""
     lines = []
     for node in found.nodes:
-        name = f"Node {escape(node['node'])}"
+        name = f"Node {escape(charts.node_name(found, node['node']))}"
         if node["missing"]:
             lines.append(
                 f"{name}: {node['missing']:,} of {node['missing'] + node['events']:,} events are "
                 "missing (dropped by a full buffer, or lost with a segment). Counts are too low."
             )
         if node["kills"]:
+            times = "once" if node["kills"] == 1 else f"{node['kills']} times"
             lines.append(
-                f"{name} was killed {_plural(node['kills'], 'time')}: "
+                f"{name} was killed {times}: "
                 "its events of the last moments (20 ms) before that may be missing."
             )
         if node["first_seq"] > 0:
@@ -113,25 +157,78 @@ def completeness(found: Figures) -> str:
             )
     if found.hot_segments:
         lines.append("A segment is still being written: the newest events may be missing.")
-    bad = " bad" if any(n["missing"] or n["kills"] for n in found.nodes) else ""
-    events = sum(node["events"] for node in found.nodes)
-    text = "<br>".join(lines) or f"The history is complete: {events:,} events, no number missing."
-    return f'<section class="wide note{bad}"><p>{text}</p></section>'
+    return lines
+
+
+def choices(found: Figures) -> str:
+    """Queue, time zone, light or dark."""
+    queues = "".join(
+        f'<option value="{key}">{escape(name)}</option>'
+        for key, name in charts.names(found).items()
+    )
+    return (
+        '<div class="bar">'
+        f'<label>Queue <select id="queue"><option value="">all</option>{queues}</select></label>'
+        '<label>Times <select id="zone"><option value="utc">UTC</option>'
+        '<option value="local">of this machine</option></select></label>'
+        '<label>Look <select id="theme"><option value="">as the system</option>'
+        '<option value="light">light</option><option value="dark">dark</option></select></label>'
+        "</div>"
+    )
+
+
+def tiles(found: Figures) -> list[str]:
+    """The totals."""
+    values = tile_values(found, charts.ALL)
+    cells = [
+        _tile(key, name, values[key], " bad" if key in BAD and found.total[key] else "")
+        for key, name in TILES
+    ]
+    for key in ("wait", "process"):
+        cells.append(_tile(key, f"{key}: median / 99 %", values[key], " two"))
+    return cells
+
+
+def tile_values(found: Figures, key: str) -> dict[str, str]:
+    """The texts of the tiles for one queue, for all others, or for all."""
+    chosen = dict(enumerate(found.shown))
+    if key == charts.ALL:
+        rows = [found.total]
+    elif key == charts.OTHERS:
+        rows = [row for row in found.queues if row["queue"] not in found.shown]
+    else:
+        rows = [row for row in found.queues if row["queue"] == chosen[int(key)]]
+    values = {name: f"{sum(row[name] or 0 for row in rows):,}" for name, _ in TILES}
+    for what in ("wait", "process"):
+        is_one = len(rows) == 1
+        values[what] = _median_and_tail(rows[0][f"{what}_ms"]) if is_one else "see the chart"
+    return values
 
 
 def chart_sections(found: Figures) -> list[str]:
-    """Rates, backlog, latencies, and what went wrong."""
+    """Rates, open jobs, latencies, and what went wrong."""
+    each = "per s" if found.width_s == 1 else f"per s, mean of {width(found)}"
+    bars = f"in {width(found)}"
     sections = [
-        _section("Rates", charts.rates(found), wide=True),
-        _section("Backlog", charts.backlog(found)),
-        _section("Redelivered and dead", charts.troubles(found)),
-        _section("Wait: from due to first delivery", charts.latencies(found, "wait_ms")),
-        _section("Process: from last delivery to the end", charts.latencies(found, "process_ms")),
+        _chart("rates", "Rates", each, wide=True),
+        _chart("open", "Open jobs", "at the end of " + ("the second" if each == "per s" else bars)),
+        _chart("troubles", "Redelivered and dead", bars),
+        _chart("wait", "Wait", "from due to first delivery; log scale"),
+        _chart("process", "Process", "from last delivery to the end; log scale"),
     ]
     if found.returns:
-        title = "Why jobs went back into their queue"
-        sections.append(_section(title, charts.returns(found), wide=True))
+        sections.append(_chart("causes", "Why jobs were redelivered", "", wide=True))
     return sections
+
+
+def _chart(key: str, title: str, unit: str, *, wide: bool = False) -> str:
+    return _section(f"{title} <small>{unit}</small>", f'<div data-chart="{key}"></div>', wide=wide)
+
+
+def notes() -> str:
+    """What the words on the page mean."""
+    lines = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in NOTES)
+    return f'<dl class="notes">{lines}</dl>'
 
 
 def table_sections(found: Figures) -> list[str]:
@@ -140,14 +237,14 @@ def table_sections(found: Figures) -> list[str]:
         ("queue", "text", lambda r: escape(r["queue"])),
         *[_count(name) for name in ("jobs", "acked", "dead", "expired", "deleted", "open")],
         _count("redelivered"),
-        ("wait 50 / 95 / 99 %", "", lambda r: _three(r["wait_ms"])),
-        ("process 50 / 95 / 99 %", "", lambda r: _three(r["process_ms"])),
+        ("wait 50 / 95 / 99 % / most", "", lambda r: _all(r["wait_ms"])),
+        ("process 50 / 95 / 99 % / most", "", lambda r: _all(r["process_ms"])),
     ]
     dead: list[Column] = [
         ("queue", "text", lambda r: escape(r["queue"])),
         ("reason", "text reason", lambda r: escape(r["reason"])),
         _count("jobs"),
-        ("latest", "text", lambda r: r["latest_at"] or ""),
+        ("latest (UTC)", "text", lambda r: r["latest_at"] or ""),
         ("job", "text id", lambda r: escape(r["latest_job"] or "")),
     ]
     slowest: list[Column] = [
@@ -163,17 +260,17 @@ def table_sections(found: Figures) -> list[str]:
         ("job", "text id", lambda r: escape(r["job_id"])),
         ("queue", "text", lambda r: escape(r["queue"])),
         ("outcome", "text", lambda r: r["outcome"]),
-        _count("deliveries"),
+        _count("redelivered"),
         _count("nacks"),
-        _count("timeouts"),
         ("reason", "text reason", lambda r: escape(r["reason"] or "")),
     ]
     nodes: list[Column] = [
-        ("node", "text id", lambda r: escape(r["node"])),
-        *[_count(name) for name in ("added", "delivered", "acked", "returned", "dead")],
+        ("node", "text", lambda r: escape(charts.node_name(found, r["node"]))),
+        *[_count(name) for name in ("added", "delivered", "acked", "dead")],
         _count("events"),
         _count("missing"),
         _count("kills"),
+        ("id", "text id", lambda r: escape(r["node"])),
     ]
     sections = [_section("Queues", _table(queues, found.queues), wide=True)]
     sections.append(_section("Nodes", _table(nodes, found.nodes), wide=True))
@@ -184,6 +281,14 @@ def table_sections(found: Figures) -> list[str]:
     if found.failing:
         sections.append(_section("Most failing jobs", _table(failing, found.failing), wide=True))
     return sections
+
+
+def width(found: Figures) -> str:
+    """The width of a bucket for a person: '5 s', '10 min', '6 h'."""
+    for unit_s, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if found.width_s % unit_s == 0:
+            return f"{found.width_s // unit_s} {unit}"
+    return f"{found.width_s} s"
 
 
 def duration(ms: float | None) -> str:
@@ -203,12 +308,16 @@ def utc(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def _time(seconds: int) -> str:
+    return f'<time data-s="{seconds}">{utc(seconds)}</time>'
 
 
-def _tile(name: str, value: str, kind: str) -> str:
-    return f'<div class="tile{kind}"><b>{value}</b><span>{name}</span></div>'
+def _plural(count: int, noun: str, several: str = "") -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {several or noun + 's'}"
+
+
+def _tile(key: str, name: str, value: str, kind: str) -> str:
+    return f'<div class="tile{kind}"><b data-tile="{key}">{value}</b><span>{name}</span></div>'
 
 
 def _section(title: str, content: str, *, wide: bool = False) -> str:
@@ -218,7 +327,7 @@ def _section(title: str, content: str, *, wide: bool = False) -> str:
 def _table(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> str:
     head = "".join(f'<th class="{kind}">{name}</th>' for name, kind, _ in columns)
     lines = [
-        "<tr>" + "".join(f'<td class="{kind}">{cell(row)}</td>' for _, kind, cell in columns)
+        _row(row) + "".join(f'<td class="{kind}">{cell(row)}</td>' for _, kind, cell in columns)
         for row in rows
     ]
     return (
@@ -231,7 +340,12 @@ def _count(name: str) -> Column:
     return name, "", lambda row: f"{row.get(name) or 0:,}"
 
 
-def _three(values: list[float] | None) -> str:
+def _row(row: dict[str, Any]) -> str:
+    """The row's element; one of a queue can be filtered."""
+    return f'<tr data-queue="{escape(row["queue"])}">' if "queue" in row else "<tr>"
+
+
+def _all(values: list[float] | None) -> str:
     return " / ".join(duration(v) for v in values) if values else ""
 
 

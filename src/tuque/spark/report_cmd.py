@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tuque.spark.pipeline import Figures
 from tuque.spark.progress import Progress
 from tuque.spark.running import MEMORY, on_duckdb, on_spark, told
 
-STEPS = 8
+STEPS = 9
 EVENTS = click.option(
     "--events",
     required=True,
@@ -66,8 +67,11 @@ def _report(events: Path, out: Path, engine: str, memory: str) -> None:
 
 def run(events: Path, out: Path, memory: str = "2g", engine: str = "spark") -> Figures:
     """The whole job, with progress on standard error; `engine` is spark or duckdb."""
+    from tuque.spark import report as page
+
     try:
-        from tuque.spark import report as page
+        for package in ("duckdb" if engine == "duckdb" else "pyspark", "pyarrow"):
+            import_module(package)
     except ModuleNotFoundError as e:
         extra = "report" if engine == "duckdb" else "spark"
         raise SparkSetupError(f"{e.name} is missing: pip install 'tuque[{extra}]'") from e

@@ -100,6 +100,39 @@ SELECT job_id, queue, added_at, enqueued_at, first_delivered_at, last_delivered_
 FROM ends WHERE NOT EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(ends.job_id))
 """
 
+# One row per redelivery, the one meaning of the word in the report: a delivery of a job that was
+# not its first, on whichever node, with the last reason before it why the job went back. A copy
+# that a node queues and nobody takes is none (SPEC H6.1).
+AGAIN: Final = """
+WITH e AS (
+  SELECT job_id, queue, event, ts, node, seq,
+         CASE WHEN event = 'nacked' THEN 'nack' WHEN event = 'requeued' THEN reason END AS cause
+  FROM events WHERE event IN ('delivered', 'nacked', 'requeued')
+  AND EXISTS (SELECT 1 FROM jobs j WHERE j.job_id = events.job_id AND j.deliveries > 1)
+), w AS (
+  SELECT *,
+         row_number() OVER (
+           PARTITION BY job_id, CASE WHEN event = 'delivered' THEN 1 ELSE 0 END
+           ORDER BY ts, node, seq
+         ) AS place,
+         count(cause) OVER (
+           PARTITION BY job_id ORDER BY ts, node, seq
+           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+         ) AS returned
+  FROM e
+)
+SELECT job_id, queue, ts, coalesce(told, 'no reason known') AS cause
+FROM (SELECT *, max(cause) OVER (PARTITION BY job_id, returned) AS told FROM w) t
+WHERE event = 'delivered' AND place > 1
+"""
+
+# The queues that have a line of their own; the others are one, number -1.
+SHOWN: Final = """
+SELECT queue, row_number() OVER (ORDER BY jobs DESC, queue) - 1 AS place
+FROM (SELECT queue, count(*) AS jobs FROM jobs GROUP BY queue) q
+ORDER BY jobs DESC, queue LIMIT {limit}
+"""
+
 # One row per queue and second in which something happened. A wait counts in the second
 # of the first delivery, a process time in the second of the end; `backlog` is the number
 # of unfinished jobs at the end of the second.
@@ -117,6 +150,8 @@ WITH parts AS (
   UNION ALL
   SELECT queue, unix_seconds(first_delivered_at), '', 0, '', 0, wait_ms, NULL
   FROM jobs WHERE first_delivered_at IS NOT NULL
+  UNION ALL
+  SELECT queue, unix_seconds(ts), 'again', 0, '', 0, NULL, NULL FROM again
 ), sums AS (
   SELECT queue, s,
          CAST(count_if(event = 'added') AS BIGINT) AS added,
@@ -127,7 +162,7 @@ WITH parts AS (
          CAST(count_if(event = 'expired') AS BIGINT) AS expired,
          CAST(count_if(event = 'dead') AS BIGINT) AS dead,
          CAST(count_if(event = 'deleted') AS BIGINT) AS deleted,
-         CAST(count_if(event = 'delivered' AND delivery > 1) AS BIGINT) AS redelivered,
+         CAST(count_if(event = 'again') AS BIGINT) AS redelivered,
          sum(change) AS change,
          percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait,
          percentile(process_ms, array(0.5, 0.95, 0.99)) AS process
@@ -172,52 +207,83 @@ SPAN: Final = (
 )
 
 QUEUES: Final = """
-SELECT queue, count(*) AS jobs,
+SELECT j.queue AS queue, count(*) AS jobs,
        count_if(outcome = 'acked') AS acked, count_if(outcome = 'dead') AS dead,
        count_if(outcome = 'expired') AS expired, count_if(outcome = 'deleted') AS deleted,
        count_if(outcome = 'open') AS open,
        sum(deliveries) AS deliveries,
-       sum(greatest(deliveries - 1, 0)) AS redelivered,
-       count_if(deliveries > 1) AS redelivered_jobs,
-       percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait_ms,
-       percentile(process_ms, array(0.5, 0.95, 0.99)) AS process_ms
-FROM jobs GROUP BY GROUPING SETS ((queue), ()) ORDER BY jobs DESC, queue
+       coalesce(sum(r.times), 0) AS redelivered,
+       count_if(coalesce(r.times, 0) > 0) AS redelivered_jobs,
+       percentile(wait_ms, array(0.5, 0.95, 0.99, 1e0)) AS wait_ms,
+       percentile(process_ms, array(0.5, 0.95, 0.99, 1e0)) AS process_ms
+FROM jobs j LEFT JOIN (SELECT job_id, count(*) AS times FROM again GROUP BY job_id) r
+  ON r.job_id = j.job_id
+GROUP BY GROUPING SETS ((j.queue), ()) ORDER BY jobs DESC, queue
 """
 
-# {first_s} and {width_s}: the buckets of the time axis
+# {first_s} and {width_s}: the buckets of the time axis; `place` is that of SHOWN
 RATES: Final = """
-SELECT CAST(floor((unix_seconds(second) - {first_s}) / {width_s}) AS BIGINT) AS bucket,
-       sum(added) AS added, sum(delivered) AS delivered, sum(acked) AS acked,
-       sum(redelivered) AS redelivered, sum(dead) AS dead
-FROM seconds GROUP BY bucket ORDER BY bucket
+SELECT coalesce(q.place, -1) AS place,
+       CAST(floor((unix_seconds(second) - {first_s}) / {width_s}) AS BIGINT) AS bucket,
+       CAST(sum(added) AS BIGINT) AS added, CAST(sum(delivered) AS BIGINT) AS delivered,
+       CAST(sum(acked) AS BIGINT) AS acked, CAST(sum(redelivered) AS BIGINT) AS redelivered,
+       CAST(sum(dead) AS BIGINT) AS dead
+FROM seconds s LEFT JOIN shown q ON q.queue = s.queue
+GROUP BY 1, 2 ORDER BY 1, 2
 """
 
-BACKLOG: Final = """
-SELECT queue, CAST(floor((unix_seconds(second) - {first_s}) / {width_s}) AS BIGINT) AS bucket,
-       max_by(backlog, second) AS backlog
-FROM seconds GROUP BY queue, bucket ORDER BY queue, bucket
+# By how much the number of open jobs changed. It ends at the jobs that are open, all of them.
+CHANGES: Final = """
+SELECT coalesce(q.place, -1) AS place, bucket, CAST(sum(change) AS BIGINT) AS change
+FROM (
+  SELECT queue, 1 AS change,
+         greatest(0, CAST(floor((unix_seconds(coalesce(added_at, first_delivered_at, ended_at))
+           - {first_s}) / {width_s}) AS BIGINT)) AS bucket
+  FROM jobs
+  UNION ALL
+  SELECT queue, -1, greatest(0,
+         CAST(floor((unix_seconds(ended_at) - {first_s}) / {width_s}) AS BIGINT))
+  FROM jobs WHERE ended_at IS NOT NULL
+) c LEFT JOIN shown q ON q.queue = c.queue
+GROUP BY 1, 2 ORDER BY 1, 2
 """
 
 LATENCIES: Final = """
-SELECT bucket, percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait_ms,
+SELECT place, bucket, percentile(wait_ms, array(0.5, 0.95, 0.99)) AS wait_ms,
        percentile(process_ms, array(0.5, 0.95, 0.99)) AS process_ms
 FROM (
-  SELECT CAST(floor((unix_seconds(first_delivered_at) - {first_s}) / {width_s}) AS BIGINT)
-           AS bucket,
-         wait_ms, CAST(NULL AS DOUBLE) AS process_ms
-  FROM jobs WHERE wait_ms IS NOT NULL
-  UNION ALL
-  SELECT CAST(floor((unix_seconds(ended_at) - {first_s}) / {width_s}) AS BIGINT), NULL,
-         process_ms
-  FROM jobs WHERE process_ms IS NOT NULL
-) GROUP BY bucket ORDER BY bucket
+  SELECT coalesce(q.place, -1) AS place, l.bucket AS bucket, wait_ms, process_ms FROM (
+    SELECT queue,
+           CAST(floor((unix_seconds(first_delivered_at) - {first_s}) / {width_s}) AS BIGINT)
+             AS bucket,
+           wait_ms, CAST(NULL AS DOUBLE) AS process_ms
+    FROM jobs WHERE wait_ms IS NOT NULL
+    UNION ALL
+    SELECT queue, CAST(floor((unix_seconds(ended_at) - {first_s}) / {width_s}) AS BIGINT), NULL,
+           process_ms
+    FROM jobs WHERE process_ms IS NOT NULL
+  ) l LEFT JOIN shown q ON q.queue = l.queue
+) p GROUP BY GROUPING SETS ((place, bucket), (bucket)) ORDER BY place, bucket
 """
 
 RETURNS: Final = """
-SELECT queue, CASE WHEN event = 'nacked' THEN 'nack' ELSE reason END AS cause, count(*) AS returns
-FROM events WHERE event IN ('nacked', 'requeued')
-GROUP BY queue, cause ORDER BY queue, cause
+SELECT queue, cause, count(*) AS returns FROM again GROUP BY queue, cause ORDER BY queue, cause
 """
+
+# Starts after a node was killed, with the last it wrote before; the last event of each node.
+KILLS: Final = """
+WITH runs AS (
+  SELECT node, event, seq, lag(event) OVER (PARTITION BY node ORDER BY seq) AS before
+  FROM events WHERE event IN ('started', 'stopped')
+), kills AS (
+  SELECT node, seq FROM runs WHERE event = 'started' AND before = 'started'
+)
+SELECT k.node AS node, unix_micros(max(e.ts)) AS killed
+FROM kills k JOIN events e ON e.node = k.node AND e.seq < k.seq
+GROUP BY k.node, k.seq ORDER BY killed
+"""
+
+LAST: Final = "SELECT node, unix_micros(max(ts)) AS last FROM events GROUP BY node"
 
 SLOWEST: Final = """
 SELECT job_id, queue, outcome, unix_micros(added_at) AS added_us, deliveries,
@@ -225,19 +291,36 @@ SELECT job_id, queue, outcome, unix_micros(added_at) AS added_us, deliveries,
 FROM jobs WHERE total_ms IS NOT NULL ORDER BY total_ms DESC, job_id LIMIT {limit}
 """
 
+# Reasons that differ in a path, an address, an id or a number only are one: {reason} is PLAIN.
 DEAD_REASONS: Final = """
-SELECT queue, coalesce(nullif(reason, ''), '(no reason given)') AS reason, count(*) AS jobs,
+SELECT queue, coalesce(nullif(kind, ''), '(no reason given)') AS reason, count(*) AS jobs,
        unix_micros(max(ended_at)) AS latest_us, max_by(job_id, ended_at) AS latest_job
-FROM jobs WHERE outcome = 'dead'
-GROUP BY ALL ORDER BY jobs DESC, queue, reason LIMIT {limit}
+FROM (SELECT *, {reason} AS kind FROM jobs WHERE outcome = 'dead') d
+GROUP BY 1, 2 ORDER BY jobs DESC, queue, reason LIMIT {limit}
 """
+PLACES: Final = (  # pattern of what is particular to one job, and what stands for it
+    (r"(?:[A-Za-z]:)?(?:/[^/ :,;()<>]+){2,}/?", "<path>"),
+    (r"0x[0-9a-fA-F]+", "<address>"),
+    (r"D-[0-9a-f]{8}-[A-Za-z0-9+/_-]{24}-[0-9a-f]{4}", "<job>"),
+    (r"[0-9]{4,}", "<number>"),
+)
+
+
+def plain(column: str) -> str:
+    """The column without what is particular to one job."""
+    for pattern, name in PLACES:
+        column = f"regexp_replace({column}, '{pattern}', '{name}')"
+    return column
+
 
 # Jobs that were given back or not finished in time most often, whatever became of them.
 FAILING: Final = """
-SELECT job_id, queue, outcome, unix_micros(added_at) AS added_us, deliveries, nacks, timeouts,
-       reason
-FROM jobs WHERE nacks + timeouts > 0 OR deliveries > 1
-ORDER BY nacks + timeouts DESC, deliveries DESC, job_id LIMIT {limit}
+SELECT j.job_id AS job_id, queue, outcome, unix_micros(added_at) AS added_us, deliveries,
+       nacks, coalesce(r.times, 0) AS redelivered, reason
+FROM jobs j LEFT JOIN (SELECT job_id, count(*) AS times FROM again GROUP BY job_id) r
+  ON r.job_id = j.job_id
+WHERE nacks > 0 OR r.times > 0
+ORDER BY nacks + redelivered DESC, deliveries DESC, j.job_id LIMIT {limit}
 """
 
 # What each node wrote.

@@ -1,4 +1,4 @@
-"""`tuque spark verify`: the total-queue check from the command line."""
+"""`tuque verify`: the total-queue check from the command line."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ LOGS = ("*.jsonl", "*.json", "*.parquet")
 @click.option(
     "--engine",
     type=click.Choice(["spark", "duckdb"]),
-    default="spark",
-    show_default=True,
-    help="duckdb: one machine, no Java.",
+    help="duckdb: one machine, no Java. Default: duckdb, under `tuque spark` spark.",
 )
 @click.option(
     "--grace",
@@ -54,7 +52,7 @@ LOGS = ("*.jsonl", "*.json", "*.parquet")
 def verify(
     clients: tuple[Path, ...],
     events: Path | None,
-    engine: str,
+    engine: str | None,
     grace: float,
     is_open: bool,
     as_json: bool,
@@ -64,6 +62,9 @@ def verify(
 
     The columns of a log are in docs/histories.md; tuque.spark.verify.Recorder writes one.
     """
+    if engine is None:
+        parent = click.get_current_context().parent
+        engine = "spark" if parent is not None and parent.command.name == "spark" else "duckdb"
     progress = Progress(4 if events else 3)
     with told(Path.cwd()), tempfile.TemporaryDirectory(prefix="tuque-verify-") as scratch:
         with progress.step("finding logs"):
