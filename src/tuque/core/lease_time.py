@@ -130,18 +130,21 @@ def end_lease(n: Node, g: Group) -> i64:
     return done
 
 
-def give_back_some(n: Node, g: Group, room: i64) -> i64:
-    """Of a lease that is about to end, put back up to `room` jobs; how many that were (L2.2)."""
+def give_back_some(n: Node, g: Group, room: i64) -> tuple[i64, i64]:
+    """Of a lease that is about to end, let up to `room` jobs go; how many, and how many of them
+    are queued again (L2.2)."""
+    freed: i64 = 0
     done: i64 = 0
     for b in g.batches.values():
-        while b.freed < len(b.jobs) and done < room:
+        while b.freed < len(b.jobs) and freed < room:
             job = b.jobs[b.freed]
             b.freed += 1
             if is_leased(job):
                 job.flags &= 0xFF ^ LEASED
-                give_back(n, job, REQUEUE_LEASE)
-                done += 1
-    return done
+                freed += 1
+                if give_back(n, job, REQUEUE_LEASE):
+                    done += 1
+    return freed, done
 
 
 def give_back_all(n: Node, jobs: list[Job]) -> i64:

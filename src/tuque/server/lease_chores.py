@@ -122,16 +122,18 @@ class Ending(Chore):
         n = self.s.n
         self.refuse()
         g = n.leases.groups.get(self.named)
+        freed: i64 = 0
         done: i64 = 0
         if g is not None and not (self.what == OPEN and self.is_same(g)):
             if self.what == COMMIT:
                 renew(n, g)
                 done = ack_some(n, g, self.seq, room)
+                freed = done
             else:
-                done = give_back_some(n, g, room)
-        n.work += done
+                freed, done = give_back_some(n, g, room)
+        n.work += freed
         self.done += done
-        if done >= room:
+        if freed >= room:
             return False
         if self.what == COMMIT:
             self.done += commit(n, self.named, self.epoch, self.seq)
