@@ -26,6 +26,7 @@ import leases
 import load
 import restart
 import servers
+import turns
 
 import iproto
 import spark
@@ -278,6 +279,7 @@ SECTIONS = {
     "restart": restart.bench_restart,
     "leases": leases.bench_leases,
     "tubes": tubes.bench_tubes,
+    "turns": turns.bench_turns,
     "iproto": iproto.bench_iproto,
     "worker": worker.bench_worker,
     "cluster": cluster.bench_cluster,

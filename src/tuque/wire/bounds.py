@@ -98,7 +98,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "LEASE INFO": Bound(3, 300, 262_144, ONE),
     "LEASE LIST": Bound(2, 1_000, 300_000, ONE),
     "LEASE HELP": Bound(2, 64, SMALL, ONE),
-    "TUBE CREATE": Bound(FEW_WORDS, TURN_WORK, SMALL, ONE),
+    "TUBE CREATE": Bound(FEW_WORDS, WHOLE, SMALL, STOPS),
     "TUBE PUT": Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, True),
     "TUBE TAKE": Bound(5, 1, SMALL, ONE, True),
     "TUBE ACK": Bound(6, 1, SMALL, ONE, True),
