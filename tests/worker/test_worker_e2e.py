@@ -59,6 +59,33 @@ def test_asyncio_programs_enqueue_too_also_from_within_a_task(
     assert did() == ["pass on x", "x passed on"]
 
 
+def test_a_job_with_a_key_is_enqueued_once(client: Client) -> None:
+    async def again() -> str:
+        try:
+            return await tasks.record.options(key="order 7").enqueue_async("x")
+        finally:
+            await tasks.app.aclose()
+
+    first = tasks.record.options(key="order 7", key_ttl_s=60).enqueue("x")
+    assert tasks.record.options(key="order 7").enqueue("x") == first == asyncio.run(again())
+    assert tasks.record.options(key="order 8").enqueue("x") != first
+    assert client.qlen("q") == 2
+    with pytest.raises(ValueError, match="key_ttl_s needs a key"):
+        tasks.record.options(key_ttl_s=60)
+
+
+def test_the_log_names_the_node_and_each_job_when_asked(
+    node: Node, start_worker: StartWorker
+) -> None:
+    tasks.record.enqueue("x")
+    worker = start_worker("-v", "--max-jobs", "1")
+    worker.ends(0)
+    assert f"connected to node 127.0.0.1:{node.port}" in worker.text
+    assert f"worker ready: broker {node.url}" in worker.text
+    assert "(e2e_tasks.record) done in 0." in worker.text
+    assert worker.text.rstrip().endswith("stopped: 1 done")
+
+
 def test_an_app_may_be_given_a_client(client: Client, start_worker: StartWorker, did: Did) -> None:
     mine = App(client)
     mine.task(queue="q", name=tasks.record.name)(tasks.record.function).enqueue("x")
