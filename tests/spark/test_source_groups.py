@@ -65,6 +65,17 @@ def test_a_batch_of_the_old_queues_is_read_first(broker: RealServer, client: Cli
     third.assert_once(10)
 
 
+def test_other_queues_that_cannot_be_taken(broker: RealServer, client: Client) -> None:
+    """With ackOn=commit what is logged may not be acknowledged: nothing is given back."""
+    fill(client, "old", 0, 5)
+    first = query(broker, queue="old", ackOn="commit")
+    first.step()
+    again = restarted(broker, first, queue="new", ackOn="commit")
+    with pytest.raises(SourceError, match="queues old; with ackOn=commit"):
+        again.plan()
+    assert client.qlen("old") == 0
+
+
 def test_the_same_queues_in_another_order(broker: RealServer, client: Client) -> None:
     fill(client, "a", 0, 2)
     first = query(broker, queue="a,b")

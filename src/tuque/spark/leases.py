@@ -28,6 +28,10 @@ from tuque.spark.source_nodes import PAUSE_S, AwayError, Node
 from tuque.spark.source_options import SourceOptions
 
 Offset = dict[str, list[int]]
+OTHER_QUEUES: Final = (
+    "the group was opened with the queues {queues}; with ackOn=commit they cannot be changed, "
+    "since batches may not be acknowledged yet. Run the query once with ackOn=next, then with both"
+)
 KNOWN: Final = (
     "group {group!r} of {node} was read by a query with another checkpoint, and this one has none "
     "yet. Another query takes another group. If the checkpoint is lost, takeover=true goes on with "
@@ -242,10 +246,12 @@ class Leases:
 
         All that Spark has logged is acknowledged by then. What was leased since goes back.
         """
-        if place.is_checked or place.epoch != epoch or not self.options.is_acked_on_next:
+        if place.is_checked or place.epoch != epoch:
             return
         found = place.node.try_now(lambda c: c.lease_info(self.options.group))
         if found.epoch == epoch and sorted(found.queues) != sorted(self.options.queues):
+            if not self.options.is_acked_on_next:
+                raise SourceError(OTHER_QUEUES.format(queues=", ".join(found.queues)))
             self._open(place, heir(epoch))
         place.is_checked = True
 
