@@ -100,7 +100,7 @@ def bench_cluster(run: Run) -> None:
         )
         detail = f"{middle(found['three'])} : {middle(found['one'])}"
         ratio = run.ratio(found["three"], found["one"])
-        run.note("ADDJOB 64 x 1, REPLICATE 3 / 1", ratio, "x", 0.45, True, detail)
+        run.note("ADDJOB 64 x 1, REPLICATE 3 / 1", ratio, "x", 0.62, True, detail)
         if redis is not None:
             found = run.rounds_of(
                 {

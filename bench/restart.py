@@ -37,7 +37,7 @@ def bench_restart(run: Run) -> None:
 
 def redis_restart(jobs: int) -> tuple[float, int]:
     """Seconds and resident bytes of a Redis with that many list entries; 0, 0 without Redis."""
-    redis = servers.redis("yes")
+    redis = servers.redis("--appendonly", "yes")
     if redis is None:
         return 0.0, 0
     with redis:

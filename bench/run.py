@@ -101,7 +101,7 @@ def bench_cycle(run: Run) -> None:
     """The job cycle against Redis lists, Redis streams and beanstalkd."""
     redis, bean = servers.redis(), servers.beanstalkd()
     with servers.tuque() as ours:
-        for conns, depth, lists, streams in ((16, 16, 1.0, 1.3), (64, 1, 0.85, 1.2)):
+        for conns, depth, lists, streams in ((16, 16, 1.0, 1.3), (64, 1, 0.95, 1.2)):
 
             def one(proto: str, port: int, c: int = conns, d: int = depth) -> float:
                 return load.cycle(run.program, proto, port, c, d, run.seconds)
@@ -179,6 +179,31 @@ def bench_journal(run: Run) -> None:
         ratio = run.ratio(found[name], found["fsync"])
         detail = f"{middle(found[name])} : {middle(found['fsync'])}"
         run.note(f"always, {shape} / one fsync a job", ratio, "x", target, True, detail)
+
+
+def bench_always(run: Run) -> None:
+    """The cycle when each reply waits for an fsync, against Redis lists under the same policy."""
+    policy = ("--appendonly", "yes", "--appendfsync", "always")
+    redis = servers.redis(*policy)
+    if redis is None:
+        print("skip   always beside Redis: redis-server is not installed")
+        return
+    with redis, servers.tuque(*policy) as ours:
+        for conns, depth, target in ((64, 1, 1.0), (16, 16, 1.2)):
+
+            def one(proto: str, port: int, c: int = conns, d: int = depth) -> float:
+                return load.cycle(run.program, proto, port, c, d, run.seconds)
+
+            found = run.rounds_of(
+                {
+                    "tuque": lambda: one("disque", ours.port),
+                    "redis": lambda: one("redis-list", redis.port),
+                }
+            )
+            ratio = run.ratio(found["tuque"], found["redis"])
+            detail = f"{middle(found['tuque'])} : {middle(found['redis'])}"
+            name = f"always, {conns} conns x {depth} / redis-list"
+            run.note(name, ratio, "x", target, True, detail)
 
 
 def fsync_rate(directory: Path) -> float:
@@ -273,6 +298,7 @@ SECTIONS = {
     "cycle": bench_cycle,
     "add": bench_add,
     "journal": bench_journal,
+    "always": bench_always,
     "events": bench_events,
     "memory": bench_memory,
     "depth": bench_depth,

@@ -114,7 +114,7 @@ def is_loading(port: int) -> bool:
         return probe.recv(100).startswith(b"-LOADING")
 
 
-def redis(appendonly: str = "no") -> Broker | None:
+def redis(*options: str) -> Broker | None:
     """redis-server without snapshots, None where it is not installed."""
     program = shutil.which("redis-server")
     if program is None:
@@ -122,7 +122,7 @@ def redis(appendonly: str = "no") -> Broker | None:
     scratch = Path(tempfile.mkdtemp(prefix="bench-"))
     port = free_port()
     command = [program, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
-    return Broker("redis", [*command, "--appendonly", appendonly], port, scratch)
+    return Broker("redis", [*command, "--appendonly", "no", *options], port, scratch)
 
 
 def beanstalkd() -> Broker | None:
