@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_lab import Lab
+from cluster_lab import Lab, believed
 from node_by_hand import Box
 from test_r_cluster import TIMEOUT, sent, told
 from test_r_expected import expect
@@ -121,3 +121,12 @@ def test_a_tombstone_that_waits_for_deljob_replaces_a_shorter_one() -> None:
     tombs.on_echo(1, 4)
     tombs.tick(0, 100)
     assert tombs.has(b"id")
+
+
+def test_every_copy_knows_all_holders() -> None:
+    """R1.10 REPLJOB goes to n - 1 reachable nodes drawn at random, which become holders"""
+    lab = Lab(4)
+    lab.isolate(3)
+    lab.log.clear()
+    id = lab.add(0, replicate=3)
+    assert [believed(lab, i, id) for i in range(3)] == [[0, 1, 2]] * 3
