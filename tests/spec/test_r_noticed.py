@@ -9,7 +9,7 @@ from test_r_expected import expect
 
 from tuque.core.ackgc import on_ackjob
 from tuque.core.job import ACTIVE, DELIVERED, QUEUED
-from tuque.core.msgs import GotJobs, Left, Queued, Release
+from tuque.core.msgs import GotJobs, Left, Queued, Release, YourJobs
 from tuque.core.procedures import dequeue
 from tuque.core.requeue import on_enqueue
 from tuque.core.tombs import Tombs
@@ -130,3 +130,22 @@ def test_every_copy_knows_all_holders() -> None:
     lab.log.clear()
     id = lab.add(0, replicate=3)
     assert [believed(lab, i, id) for i in range(3)] == [[0, 1, 2]] * 3
+
+
+def test_only_what_is_on_its_way_is_sent_again_and_to_the_same_node() -> None:
+    """F2.3 Unanswered YOURJOBS and GOTJOBS of AMO jobs are repeated to the same node when a link
+    comes up"""
+    lab = Lab(3)
+    lab.hold(1, 0)
+    id = given_away(lab)
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        lab.cut(a, b)
+    lab.log.clear()
+    lab.link(0, 2)
+    lab.link(1, 2)
+    lab.run()
+    assert sent(lab, YourJobs) == sent(lab, GotJobs) == []
+    lab.link(0, 1)
+    lab.run()
+    assert set(sent(lab, YourJobs)) <= {(0, 1)} and (1, 0) in sent(lab, GotJobs)
+    assert lab.states_of(id) == [-1, QUEUED, -1]
