@@ -22,7 +22,7 @@ SERVER = (
     *("views_cmds", "dispatch", "doors", "outlet", "poller", "producers", "stage_cmds", "state"),
     *("tube_where", "iproto_conn", "iproto_door", "iproto_calls", "iproto_queue"),
     *("iproto_replies", "iproto_tubes", "tube_cmds", "tube_replies", "tube_sync", "tube_words"),
-    *("tube_turn", "standstill", "tube_chores"),
+    *("tube_turn", "standstill", "tube_chores", "tube_stats"),
 )
 # one opens files, the others hold classes that msgspec makes
 PURE = {SRC / "store" / "disk.py", SRC / "core" / "msgs.py", SRC / "wire" / "cards.py"}

@@ -427,3 +427,21 @@ def test_client_pause_holds_calls(box: IprotoBox) -> None:
         conn.sock.recv(1)
     box.pass_ms(60_001)
     assert [conn.hear(sync).data[0][0] for sync in asked] == [0, 1, 2]
+
+
+def test_unrun_requests_of_a_stranger(guarded: IprotoBox) -> None:
+    """C2.9: over 1 MiB of requests that did not run; a user may have them."""
+    stranger, user = guarded.conn(), login(guarded, "bob")
+    guarded.server.paused_until_ms = guarded.server.n.now_ms + 600_000
+    pings = request(64, 1) * 3_000
+    for conn, is_closed in ((user, False), (stranger, True)):
+        for _ in range(100):
+            try:
+                conn.sock.send(pings)
+            except BlockingIOError:
+                pass  # it reads no more
+            except (ConnectionResetError, BrokenPipeError):
+                break
+            guarded.pump.turn(0)
+        assert guarded.server.figures.strangers_closed == is_closed
+    assert len(guarded.server.wired) == 1

@@ -7,12 +7,18 @@ import struct
 from typing import Any
 
 import hiredis
+import pytest
 from node_by_hand import Line, Wired
 from raw_resp import encode
 
 from tuque.core.procedures import check
 from tuque.core.replicate import PLAIN, on_addjob, settle
 from tuque.core.work import REPLY_BYTES, TURN_WORK
+from tuque.server.monitoring import SLOW_BYTES_MAX
+from tuque.tubes import admin
+from tuque.tubes.errors import TubeError
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.options import TubeOptions
 
 PING = b"PING\r\n"
 
@@ -140,7 +146,7 @@ def test_words(wired: Wired) -> None:
 def test_replies_end(wired: Wired) -> None:
     """L2.5 A reply of many elements ends with the element that passes 4 MiB. GETJOB and QPEEK
     answer fewer jobs then, LEASE FETCH fewer rows, JSCAN and QSCAN with a cursor, BUSYLOOP or
-    not. GETJOB gives at most 5,000 jobs.
+    not, SLOWLOG GET fewer entries. GETJOB gives at most 5,000 jobs.
     """
     body = b"x" * 1_000_000
     fill(wired, 8, b"big", body)
@@ -159,6 +165,74 @@ def test_replies_end(wired: Wired) -> None:
         value(wired, line, encode("PAUSE", name, "in"))
     cursor, found = value(wired, line, b"QSCAN 0 COUNT 1000\r\n")[0]
     assert len(found) == 9 and cursor != b"0"
+
+
+def test_slow_log_has_a_bound_in_bytes(wired: Wired) -> None:
+    """L2.5 A reply of many elements ends with the element that passes 4 MiB."""
+    log, n = wired.box.server.slowlog, wired.box.n
+    wired.line().ask(b"CONFIG SET slowlog-max-len 1000000\r\n")
+    words = [b"x" * 10_000] * 100
+    for _ in range(5_000):
+        log.note(0, 1, words, 1_000_000)
+    assert sum(len(one.words) * 150 for one in log.entries) <= SLOW_BYTES_MAX < 5_000 * 32 * 188
+    before = n.used_bytes()
+    wired.pass_ms(2_000)
+    assert n.used_bytes() - before > SLOW_BYTES_MAX // 2
+    rows, works, _ = value(wired, wired.line(), b"SLOWLOG GET -1\r\n")
+    assert 100 < len(rows) < len(log.entries) and max(works) <= TURN_WORK
+    value(wired, wired.line(), b"SLOWLOG RESET\r\n")
+    wired.pass_ms(2_000)
+    assert n.used_bytes() - before < 100_000 and not log.entries
+
+
+def test_statistics_of_many_tubes(wired: Wired) -> None:
+    """L2.2 A long command goes on in the next turns."""
+    n = wired.box.n
+    line = wired.line()
+    line.ask(b"TUBE CREATE first fifo\r\n")
+    t = tubes_of(n)
+    for i in range(1_999):
+        admin.create_tube(n, t, b"tube-%d" % i, b"fifottl", TubeOptions(), b"u")
+    reply, works, pongs = value(wired, line, b"TUBE STATISTICS\r\n")
+    found = dict(zip(reply[::2], reply[1::2], strict=True))
+    assert set(found) == set(t.by_name) and max(works) <= TURN_WORK + 10 and pongs >= 3
+    assert found[b"first"][:1] == [b"tasks"]
+    for command in (b"TUBE LIST\r\n", b"TUBE DRIVERS\r\n", b"INFO tubes\r\n"):
+        assert max(value(wired, line, command)[1]) >= 500
+    assert b"tubes:2000\r\n" in value(wired, line, b"INFO tubes\r\n")[0]
+
+
+def test_tubes_are_not_without_end(wired: Wired) -> None:
+    """T2.7 A node that knows `tubes-max` tubes (10,000; those of other nodes count) makes no more:
+    `<n> tubes are known here, and tubes-max is <m>: drop tubes that nobody needs`.
+    """
+    line = wired.line()
+    assert line.ask(b"CONFIG SET tubes-max 2\r\n") == b"+OK\r\n"
+    for name in (b"a", b"b", b"a IFNOTEXISTS"):
+        head, _, rest = name.partition(b" ")
+        words = [b"TUBE", b"CREATE", head, b"fifo"] + ([rest] if rest else [])
+        assert line.ask(b" ".join(words) + b"\r\n") == b"+OK\r\n"
+    assert line.ask(b"TUBE CREATE c fifo\r\n") == (
+        b"-ERR 2 tubes are known here, and tubes-max is 2: drop tubes that nobody needs\r\n"
+    )
+    line.ask(b"TUBE DROP a\r\n")
+    assert line.ask(b"TUBE CREATE c fifo\r\n") == b"+OK\r\n"
+
+
+def test_grants_are_not_without_end(wired: Wired) -> None:
+    """T10.5 There are at most 5,000; one more is refused with `there are 5000 grants, the most a
+    node keeps: revoke some, or use roles`.
+    """
+    n, line = wired.box.n, wired.line()
+    line.ask(b"TUBE CREATE t fifo\r\n")
+    t = tubes_of(n)
+    for i in range(5_000):
+        admin.grant(n, t, b"u%d" % i, t.by_name[b"t"], 1)
+    admin.grant(n, t, b"u1", t.by_name[b"t"], 2)
+    with pytest.raises(TubeError) as refused:
+        admin.grant(n, t, b"u5000", t.by_name[b"t"], 1)
+    assert refused.value.text.startswith(b"there are 5000 grants, the most a node keeps")
+    assert len(value(wired, line, b"TUBE GRANTS\r\n")[0]) == 5_000
 
 
 def test_qpeek_has_a_bound(wired: Wired) -> None:
@@ -223,6 +297,25 @@ def test_before_the_log_in() -> None:
         wired.pump.turn(0)
     assert server.figures.strangers_closed == 1
     assert wired.line().ask(PING) == b"-NOAUTH Authentication required.\r\n"
+    wired.close()
+
+
+def test_commands_before_the_log_in() -> None:
+    """C2.9 INFO counts both (`closed_before_login`)."""
+    wired = Wired(requirepass="a password of some length")
+    server = wired.box.server
+    line = wired.line()
+    server.paused_until_ms = server.n.now_ms + 600_000  # as CLIENT PAUSE does
+    line.sock.setblocking(False)
+    for _ in range(10_000):
+        try:
+            line.sock.send(PING * 10_000)
+        except BlockingIOError:
+            pass
+        except (ConnectionResetError, BrokenPipeError):
+            break
+        wired.pump.turn(0)
+    assert server.figures.strangers_closed == 1 and not server.clients
     wired.close()
 
 

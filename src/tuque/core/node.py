@@ -154,6 +154,7 @@ class Limits:
         self.timers_per_step: i64 = 10_000
         self.repair_per_second: i64 = 5_000  # jobs
         self.keys_max: i64 = 1_000_000  # Z4.6
+        self.tubes_max: i64 = 10_000  # T2.7
         self.node_timeout_ms: i64 = 5_000  # cluster-node-timeout
 
 
@@ -250,6 +251,7 @@ class Node:
         """Jobs and queues by name, and the same without gaps (core/table.py)."""
         self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
         self.queues: dict[bytes, Queue] = {}
+        self.jobs_of: dict[bytes, int] = {}  # how many each queue has, in whatever state (T2.3)
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []
 

@@ -18,11 +18,17 @@ def enter_job(n: Node, job: Job) -> None:
     job.place = i32(len(n.job_list))
     n.job_list.append(job)
     n.jobs[job.id] = job
+    n.jobs_of[job.queue] = n.jobs_of.get(job.queue, 0) + 1
 
 
 def leave_job(n: Node, job: Job) -> None:
     """Take a job out of the table."""
     del n.jobs[job.id]
+    left = n.jobs_of[job.queue] - 1
+    if left > 0:
+        n.jobs_of[job.queue] = left
+    else:
+        del n.jobs_of[job.queue]
     last = n.job_list.pop()
     if last is not job:
         n.job_list[job.place] = last
@@ -55,6 +61,10 @@ def check_table(n: Node) -> None:
     for i, job in enumerate(n.job_list):
         assert i64(job.place) == i, "place of a job"
         assert n.jobs[job.id] is job, "job without its name"
+    counts: dict[bytes, int] = {}
+    for job in n.job_list:
+        counts[job.queue] = counts.get(job.queue, 0) + 1
+    assert counts == n.jobs_of, "jobs of a queue"
     assert len(n.queue_list) == len(n.queues), "places of queues"
     total: i64 = 0
     for i, q in enumerate(n.queue_list):

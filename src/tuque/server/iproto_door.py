@@ -8,6 +8,7 @@ from typing import Final, final
 
 from tuque.server.iproto_calls import answer
 from tuque.server.iproto_conn import Wired
+from tuque.server.keeping import STRANGER_BYTES, is_stranger, note_unrun
 from tuque.server.outlet import Outlet
 from tuque.server.state import Server
 from tuque.wire.iproto import E_MSGPACK, BrokenStream, error_reply
@@ -48,6 +49,9 @@ class IprotoDoor:
         w.reader.feed(data)
         if not w.is_stalled:
             self.run(w)
+        elif w.reader.held_bytes > STRANGER_BYTES and is_stranger(s, w):
+            note_unrun(s, w, STRANGER_BYTES)
+            self.outlet.close(w)
         elif w.reader.held_bytes > UNRUN_BYTES and not w.is_full:
             w.is_full = True
             self.outlet.watch(w)

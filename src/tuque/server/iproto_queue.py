@@ -4,11 +4,14 @@ from typing import Final
 
 import msgspec
 
+from tuque.server.chores import begin_call
 from tuque.server.iproto_conn import Call, Put
 from tuque.server.iproto_replies import list_value
 from tuque.server.iproto_tubes import TRUE, check_callback
 from tuque.server.state import Server
+from tuque.server.tube_chores import LOOKS
 from tuque.server.tube_plugins import register_installed
+from tuque.server.tube_stats import Statistics
 from tuque.tubes import admin
 from tuque.tubes.book import Tubes
 from tuque.tubes.claims import claim_tube
@@ -21,7 +24,6 @@ from tuque.wire.iproto import (
     E_KEY_TYPE,
     E_PROC,
     IprotoError,
-    map_head,
     string,
 )
 from tuque.wire.iproto_args import argument, ms_of, options_of, shown, tube_options
@@ -61,13 +63,13 @@ def run_function(s: Server, t: Tubes, call: Call, function: int) -> list[bytes] 
     """[I6] ON CALL of a function of the queue. Raises IprotoError and TubeError."""
     args = call.args
     if function == STATISTICS:
-        return statistics(t, call)
+        return statistics(s, t, call)
     if function == IDENTIFY:
         return [string(identify(s.n, t, call.w.number, call.w.user.name, uuid_in(args)))]
     if function == STATE:
         return [string(state_of_node(s.n, t))]
     if function == TUBE:
-        return tubes(t, args)
+        return tubes(s, t, args)
     if function == CREATE_TUBE:
         return create_tube(s, t, call)
     if function == CFG:
@@ -123,7 +125,7 @@ def uuid_in(args: list[Value]) -> bytes | None:
     return value.payload()
 
 
-def statistics(t: Tubes, call: Call) -> list[bytes]:
+def statistics(s: Server, t: Tubes, call: Call) -> list[bytes] | None:
     """[I6] ON statistics(name): one map, or one for each tube."""
     value = argument(call.args, 0)
     if value is not None:
@@ -133,12 +135,10 @@ def statistics(t: Tubes, call: Call) -> list[bytes]:
             raise IprotoError(E_PROC, b"attempt to index a nil value")
         check_read(t, call, name)
         return [msgspec.msgpack.encode(admin.statistics(t, tube))]
-    parts = [map_head(len(t.by_name))]
-    for name, tube in t.by_name.items():
+    for name in t.by_name:
         check_read(t, call, name)
-        parts.append(string(name))
-        parts.append(msgspec.msgpack.encode(admin.statistics(t, tube)))
-    return [b"".join(parts)]
+    s.n.work += len(t.by_name) // LOOKS
+    return begin_call(s, call, Statistics(s, t, call.w))
 
 
 def check_read(t: Tubes, call: Call, tube: bytes) -> None:
@@ -150,9 +150,10 @@ def check_read(t: Tubes, call: Call, tube: bytes) -> None:
     raise IprotoError(E_ACCESS, text % (tube, user.name))
 
 
-def tubes(t: Tubes, args: list[Value]) -> list[bytes]:
+def tubes(s: Server, t: Tubes, args: list[Value]) -> list[bytes]:
     """[I6] ON tube(name): all names, or whether there is such a tube."""
     if len(args) == 0:
+        s.n.work += len(t.by_name) // LOOKS
         return [list_value([string(name) for name in t.by_name])]
     if args[0].kind not in (STR, BIN):
         raise IprotoError(E_PROC, b"argument #1 should be string or nil")
@@ -184,5 +185,5 @@ def run_eval(s: Server, t: Tubes, call: Call, text: bytes, count: int) -> list[b
     if count in (2, 3) and b"create_tube" in text:
         return create_tube(s, t, call)
     if count == 1 and b"queue.tube[" in text and b"~= nil" in text.partition(b"queue.tube[")[2]:
-        return tubes(t, call.args)
+        return tubes(s, t, call.args)
     raise IprotoError(E_PROC, NO_LUA)

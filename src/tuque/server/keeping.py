@@ -37,6 +37,7 @@ def keep_house(s: Server) -> None:
             s.doomed.append(c)
     buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
     buffers += s.survey.bytes + s.wired_survey.bytes
+    buffers += s.slowlog.bytes
     if s.n.events is not None:
         buffers += s.n.events.pending_rows() * EVENT_BYTES
     if s.committer is not None:
@@ -91,6 +92,13 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
     else:
         c.soft_since_ms = 0
     return False
+
+
+def note_unrun(s: Server, c: Connection, most: int) -> None:
+    """[C2.9] The client is closed for the commands that wait: more than `most` bytes."""
+    warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
+    if is_stranger(s, c):
+        s.figures.strangers_closed += 1
 
 
 def unread_limit(s: Server, c: Client) -> int:

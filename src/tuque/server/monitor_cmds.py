@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import time
 from typing import Final
 
+from tuque.core.work import REPLY_BYTES, TURN_WORK
 from tuque.server.clients import Client
 from tuque.server.helping import reply_help
 from tuque.server.monitoring import LatencyEvent
@@ -47,19 +48,29 @@ def cmd_slowlog(s: Server, c: Client, args: list[bytes]) -> None:
         most = strict_int(args[2]) if len(args) == 3 else SLOW_DEFAULT
         if most is None:
             raise ArgError(NOT_INT)
-        entries = list(s.slowlog.entries)
-        if most >= 0:
-            entries = entries[: int(most)]
-        c.reply([[e.number, e.at_s, e.spent_us, e.words] for e in entries])
+        reply_slow(s, c, int(most) if most >= 0 else len(s.slowlog.entries))
     elif word == b"LEN" and len(args) == 2:
         c.reply(len(s.slowlog.entries))
     elif word == b"RESET" and len(args) == 2:
-        s.slowlog.entries.clear()
+        s.slowlog.clear()
         c.ok()
     elif word == b"HELP" and len(args) == 2:
         reply_help(s, c, b"SLOWLOG")
     else:
         raise ArgError(BAD_SLOWLOG)
+
+
+def reply_slow(s: Server, c: Client, most: int) -> None:
+    """The newest `most` entries, as far as one reply holds them (L2.5)."""
+    rows: list[object] = []
+    size = 0
+    for e in s.slowlog.entries:
+        if len(rows) >= min(most, TURN_WORK) or size > REPLY_BYTES:
+            break
+        rows.append([e.number, e.at_s, e.spent_us, e.words])
+        size += e.bytes
+    s.n.work += len(rows)
+    c.reply(rows)
 
 
 def cmd_latency(s: Server, c: Client, args: list[bytes]) -> None:

@@ -18,6 +18,9 @@ SHOWN_ARGS: Final = 64
 SHOWN_BYTES: Final = 1_024
 SLOW_ARGS_MAX: Final = 32
 SLOW_ARG_BYTES: Final = 128
+SLOW_BYTES_MAX: Final = 16 << 20  # of all entries; the oldest go first
+ENTRY_BYTES: Final = 300
+WORD_BYTES: Final = 60  # beside its text
 LATENCY_SAMPLES: Final = 160  # per event, one a second at most
 LATENCY_EVENTS: Final = 64
 REDACTED: Final = b"(redacted)"
@@ -36,6 +39,7 @@ class SlowEntry:
         self.at_s = at_s
         self.spent_us = spent_us
         self.words = words
+        self.bytes = ENTRY_BYTES + sum([len(word) + WORD_BYTES for word in words])
 
 
 class SlowLog:
@@ -44,13 +48,21 @@ class SlowLog:
     def __init__(self) -> None:
         self.entries: deque[SlowEntry] = deque()
         self.next_number = 0
+        self.bytes = 0  # memory of the entries, about
 
     def note(self, at_s: int, spent_us: int, args: list[bytes], most: int) -> None:
         """Add a command and keep the latest `most`."""
-        self.entries.appendleft(SlowEntry(self.next_number, at_s, spent_us, cut_words(args)))
+        entry = SlowEntry(self.next_number, at_s, spent_us, cut_words(args))
+        self.entries.appendleft(entry)
+        self.bytes += entry.bytes
         self.next_number += 1
-        while len(self.entries) > most:
-            self.entries.pop()
+        while len(self.entries) > most or self.bytes > SLOW_BYTES_MAX:
+            self.bytes -= self.entries.pop().bytes
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self.entries.clear()
+        self.bytes = 0
 
 
 class LatencyEvent:

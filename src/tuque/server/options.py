@@ -248,6 +248,10 @@ class Config(msgspec.Struct, kw_only=True):
             runtime=True,
         ),
     ] = 1_000_000
+    tubes_max: Annotated[
+        int,
+        Opt(Int(1, 10_000), "tubes that a node knows at most; more are refused", runtime=True),
+    ] = 10_000
     command_deadline: Annotated[
         int,
         Opt(

@@ -25,9 +25,8 @@ from tuque.server.doors import Doors
 from tuque.server.gather import Gather
 from tuque.server.iproto_conn import Wired
 from tuque.server.iproto_door import IprotoDoor
-from tuque.server.keeping import keep_house, log_notes, unread_limit
+from tuque.server.keeping import keep_house, log_notes, note_unrun, unread_limit
 from tuque.server.lookout import Lookout
-from tuque.server.notes import warn_once
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
@@ -417,7 +416,7 @@ class Pump:
             c.reader.check_small()
         most = unread_limit(s, c)
         if c.todo_bytes + c.reader.held_bytes() > most:
-            warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
+            note_unrun(s, c, most)
             c.reader.error = f"the command is over client-query-buffer-limit ({most})"
             if c.is_stuck() or len(c.todo) > 0:
                 self.outlet.close(c)

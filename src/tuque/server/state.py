@@ -240,6 +240,7 @@ def apply_settings(s: Server) -> None:
     limits.default_retry_max_s = cfg.default_retry_max
     limits.default_replicate = cfg.default_replicate
     limits.keys_max = min(cfg.dedupe_max_keys, FAR_OFF)
+    limits.tubes_max = cfg.tubes_max
     s.n.idle_level = -1  # look at idle queues with the time that counts now
     limits.repair_per_second = cfg.repair_rate
     s.settle_plain()

@@ -9,18 +9,19 @@ from tuque.core.task import MAX_MS, STATUS_NAMES
 from tuque.server.chores import begin
 from tuque.server.clients import Client
 from tuque.server.state import Server
-from tuque.server.tube_chores import DROP, RELEASE_ALL, TRUNCATE, Tasks, TubeChore
+from tuque.server.tube_chores import DROP, LOOKS, RELEASE_ALL, TRUNCATE, Tasks, TubeChore
 from tuque.server.tube_homes import await_home, home_id
 from tuque.server.tube_notices import leave_notices, watch
 from tuque.server.tube_plugins import listing, register_installed
+from tuque.server.tube_stats import Statistics
 from tuque.server.tube_words import USER, tube_here, tube_named
 from tuque.tubes import admin
 from tuque.tubes.book import Tubes
 from tuque.tubes.claims import claim_tube
-from tuque.tubes.follower import RUNNING
 from tuque.tubes.guarded import why_stopped
-from tuque.tubes.homes import homeless, lag_of, state_of_node, state_of_tube
+from tuque.tubes.homes import homeless, state_of_node, state_of_tube
 from tuque.tubes.sessions import dashed, identify
+from tuque.tubes.totals import Totals, totals_of
 from tuque.tubes.tube import Tube
 from tuque.wire.args import ArgError, ranged
 from tuque.wire.tube_args import (
@@ -94,11 +95,6 @@ def info(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     c.reply(info_of(s, tube_named(t, args[2])))
 
 
-def waiting_puts(tube: Tube) -> int:
-    """How many puts wait for room."""
-    return sum(1 for putter in tube.putters if not putter.is_over)
-
-
 def info_of(s: Server, tube: Tube) -> dict[str, object]:
     """Options and figures of a tube by name (T15.4)."""
     return {
@@ -118,7 +114,7 @@ def info_of(s: Server, tube: Tube) -> dict[str, object]:
         "buried": int(tube.buried),
         "next-id": int(tube.next_number),
         "waiting-takes": len(tube.waiters),
-        "waiting-puts": waiting_puts(tube),
+        "waiting-puts": int(tube.waiting_puts),
         "subscribers": int(tube.subscribers),
         "changes": int(tube.change_seq),
         "home": home_id(s, tube),
@@ -135,25 +131,27 @@ def tube_figures(s: Server) -> dict[str, object]:
     """What INFO tells of all tubes (T11.5); nothing is made for it."""
     policy = s.n.policy
     t = policy if isinstance(policy, Tubes) else None
-    found = [] if t is None else list(t.by_name.values())
+    found = Totals() if t is None else totals_of(s.n, t)
+    count = 0 if t is None else len(t.by_name)
+    s.n.work += count // LOOKS
     return {
-        "tubes": len(found),
-        "tubes_tasks": sum(len(tube.tasks) for tube in found),
-        "tubes_ready": sum(int(tube.ready_count()) for tube in found),
-        "tubes_taken": sum(int(tube.taken) for tube in found),
-        "tubes_delayed": sum(int(tube.delayed) for tube in found),
-        "tubes_buried": sum(int(tube.buried) for tube in found),
+        "tubes": count,
+        "tubes_tasks": int(found.tasks),
+        "tubes_ready": int(found.ready),
+        "tubes_taken": int(found.taken),
+        "tubes_delayed": int(found.delayed),
+        "tubes_buried": int(found.buried),
         "tubes_sessions": 0 if t is None else len(t.sessions),
-        "tubes_waiting_takes": sum(len(tube.waiters) for tube in found),
-        "tubes_waiting_puts": sum(waiting_puts(tube) for tube in found),
-        "tubes_subscribers": sum(int(tube.subscribers) for tube in found),
+        "tubes_waiting_takes": int(found.waiting_takes),
+        "tubes_waiting_puts": int(found.waiting_puts),
+        "tubes_subscribers": int(found.subscribers),
         "tubes_lost_notices": s.notices.lost,
         "tubes_used_bytes": 0 if t is None else int(t.bytes_used),
         "tubes_state": (b"INIT" if t is None else state_of_node(s.n, t)).decode(),
-        "tubes_running": sum(1 for tube in found if tube.is_mine and tube.state == RUNNING),
-        "tubes_stopped": sum(1 for tube in found if is_stopped(tube)),
-        "tubes_copies": sum(len(tube.copies) for tube in found),
-        "tubes_lag": 0 if t is None else greatest_lag(s, t),
+        "tubes_running": int(found.running),
+        "tubes_stopped": int(found.stopped),
+        "tubes_copies": int(found.copies),
+        "tubes_lag": int(found.lag),
         "tubes_waiting_copies": sum(len(line) for line in s.syncing.values()),
         "tubes_homes_moved": 0 if t is None else int(t.homes_moved),
         "tubes_changes_lost": 0 if t is None else int(t.changes_lost),
@@ -168,23 +166,9 @@ def homeless_figures(s: Server, t: Tubes | None) -> dict[str, object]:
     return {"tubes_homeless": len(names), "tubes_homeless_names": ",".join(shown)}
 
 
-def is_stopped(tube: Tube) -> bool:
-    """Whether nobody gets a task of it, though it has its home here (T3.8, T14.5)."""
-    return bool(tube.is_mine) and why_stopped(tube.type, tube.driver) != ""
-
-
-def greatest_lag(s: Server, t: Tubes) -> int:
-    """Of the copies of tubes that have their home here (T18.4)."""
-    most = 0
-    for tube in t.by_name.values():
-        if tube.is_mine and not tube.is_temporary:
-            for _, lag, _ in lag_of(s.n, t, tube):
-                most = max(most, int(lag))
-    return most
-
-
 def drivers(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE DRIVERS: the types of tubes (T3.7)."""
+    s.n.work += len(t.by_name) // LOOKS
     c.reply(listing(s, t))
 
 
@@ -196,6 +180,7 @@ def register_driver(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
 
 def list_tubes(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     """[T15] TUBE LIST: the names of all tubes."""
+    s.n.work += len(t.by_name) // LOOKS
     c.reply(list(t.by_name))
 
 
@@ -204,7 +189,7 @@ def statistics(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
     if len(args) == 3:
         c.reply(admin.statistics(t, tube_named(t, args[2])))
     else:
-        c.reply({name: admin.statistics(t, tube) for name, tube in t.by_name.items()})
+        begin(s, c, Statistics(s, t, c))
 
 
 def cfg(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:

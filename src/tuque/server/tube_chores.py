@@ -32,7 +32,7 @@ TRUNCATE: Final = 0
 RELEASE_ALL: Final = 1
 DROP: Final = 2
 KICK: Final = 3
-LOOKS: Final = 4  # tasks that are looked at for one unit of work
+LOOKS: Final = 4  # tasks, or tubes, that are looked at for one unit of work
 TRUE: Final = b"\xc3"
 
 

@@ -79,4 +79,5 @@ def grants(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
         kind = b"user" if one.holder.startswith(USER) else b"role"
         words = [word.lower() for word, bit in BITS.items() if one.bits & bit]
         rows.append([one.tube, kind, one.holder[1:], words, one.prefix])
+    s.n.work += len(rows)
     c.reply(rows)

@@ -89,7 +89,7 @@ def room_is_not_looked_at() -> list[Patch]:
             putter = tube.putters.popleft()
             if not putter.is_over:
                 states.insert(n, t, tube, putter.body, putter.form, putter.spec)
-                t.end_put(putter)
+                t.end_put(tube, putter)
 
     return everywhere(states.admit, admit)
 

@@ -28,6 +28,7 @@ from tuque.tubes.errors import (
     LONG_NAME,
     LONG_OPTION,
     LUA,
+    MANY_GRANTS,
     NO_ENGINE,
     NO_TUBE,
     NO_VINYL,
@@ -36,6 +37,7 @@ from tuque.tubes.errors import (
     TAKEN_TASKS,
     TEMPORARY,
     TEMPORARY_SYNC,
+    TUBES_MAX,
     UNKNOWN_TYPE,
     TubeError,
 )
@@ -50,6 +52,7 @@ from tuque.tubes.tube import Tube
 
 NAME_MAX: Final = 512
 WORD_MAX: Final = 255
+GRANTS_MAX: Final = 5_000
 NAME_TOO_LONG: Final = 9
 UNKNOWN_ENGINE: Final = 57
 
@@ -105,6 +108,8 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
         raise TubeError(LUA, TEMPORARY_SYNC)  # T18.5
     if name in t.by_name or is_in_use(n, name):
         raise TubeError(LUA, EXISTS % name)
+    if len(t.by_name) >= n.limits.tubes_max:
+        raise TubeError(LUA, TUBES_MAX % (len(t.by_name), n.limits.tubes_max))  # T2.7
     return factory
 
 
@@ -127,10 +132,7 @@ def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
 
 def is_in_use(n: Node, name: bytes) -> bool:
     """Whether a plain queue of that name has anything: then it stays one (T2.3)."""
-    q = n.queues.get(name)
-    if q is not None and q.length > 0:
-        return True
-    return any(job.queue == name for job in n.jobs.values())
+    return name in n.jobs_of
 
 
 def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
@@ -209,7 +211,7 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
     while len(tube.putters) > 0:
         putter = tube.putters.popleft()
         if not putter.is_over:
-            t.end_put(putter)
+            t.end_put(tube, putter)
             t.put_done.append(PutDone(putter.client, putter.serial, None))
     clear(n, t, tube)
     gone = Dropped(tube.maker, tube.made_ns, tube.epoch)
@@ -307,7 +309,10 @@ def grant(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes
         raise TubeError(LUA, DOTTED % tube.name)
     if len(prefix) > WORD_MAX:
         raise TubeError(LUA, LONG_OPTION)
-    set_rights(n, t, holder, tube.name, prefix, bits | t.rights.bits(holder, tube.name, prefix))
+    before = t.rights.bits(holder, tube.name, prefix)
+    if before == 0 and t.rights.count >= GRANTS_MAX:
+        raise TubeError(LUA, MANY_GRANTS % GRANTS_MAX)  # T10.5
+    set_rights(n, t, holder, tube.name, prefix, bits | before)
 
 
 def revoke(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes | None) -> i64:

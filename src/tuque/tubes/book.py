@@ -173,9 +173,10 @@ class Tubes(Policy):
         self.later: list[tuple[int, TubeMessage]] = []  # heard while loading, with the sender
         self.scratch = Records()  # for what is told to followers
 
-    def end_put(self, putter: Putter) -> None:
+    def end_put(self, tube: Tube, putter: Putter) -> None:
         """A put waits no more (T7); its body is needed no longer."""
         putter.is_over = True
+        tube.waiting_puts -= 1
         self.bytes_used -= PUT_BYTES + len(putter.body)
         putter.body = b""
 

@@ -191,7 +191,7 @@ class TubePolicy(Tubes):
         while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
             _, _, putter, tube = heappop(self.put_ends)
             if not putter.is_over:
-                self.end_put(putter)  # T7.3
+                self.end_put(tube, putter)  # T7.3
                 self.put_done.append(PutDone(putter.client, putter.serial, None))
             while len(tube.putters) > 0 and tube.putters[0].is_over:
                 tube.putters.popleft()
@@ -277,9 +277,12 @@ class TubePolicy(Tubes):
             assert n.queues[name] is tube, "tube is not the queue of its name"
             held += check_tube(n, self, tube)
             used += tube.bytes_used()
+            puts: i64 = 0
             for putter in tube.putters:
                 if not putter.is_over:
+                    puts += 1
                     used += PUT_BYTES + len(putter.body)
+            assert puts == tube.waiting_puts, "puts that wait"
             tasks += len(tube.tasks)
         for job in n.jobs.values():
             if isinstance(job, Task):

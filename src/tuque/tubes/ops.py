@@ -77,6 +77,7 @@ def put(
         timeout_ms = clamp(spec.timeout_ms, 0)
         putter = Putter(body, form, spec, client, serial, n.now_ms + timeout_ms)
         tube.putters.append(putter)
+        tube.waiting_puts += 1
         t.bytes_used += PUT_BYTES + len(body)
         t.put_serial += 1
         heappush(t.put_ends, (putter.until_ms, t.put_serial, putter, tube))

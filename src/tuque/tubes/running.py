@@ -139,7 +139,7 @@ def send_away(n: Node, t: Tubes, tube: Tube) -> None:
     while len(tube.putters) > 0:
         putter = tube.putters.popleft()
         if not putter.is_over:
-            t.end_put(putter)
+            t.end_put(tube, putter)
             done = PutDone(putter.client, putter.serial, None)
             done.moved = tube.name
             t.put_done.append(done)

@@ -99,7 +99,7 @@ def forget_puts(t: Tubes, client: i64) -> None:
         if len(tube.putters) > 0:
             for putter in tube.putters:
                 if putter.client == client and not putter.is_over:
-                    t.end_put(putter)
+                    t.end_put(tube, putter)
             while len(tube.putters) > 0 and tube.putters[0].is_over:
                 tube.putters.popleft()
 

@@ -339,7 +339,7 @@ def admit(n: Node, t: Tubes, tube: Tube) -> None:
         putter = tube.putters.popleft()
         if not putter.is_over:
             task = insert(n, t, tube, putter.body, putter.form, putter.spec)
-            t.end_put(putter)
+            t.end_put(tube, putter)
             t.put_done.append(PutDone(putter.client, putter.serial, task))
 
 

@@ -77,6 +77,7 @@ class Tube(Queue):
         self.plain: i64 = 0  # queued jobs that are no tasks
         self.calls = Calls()
         self.putters: deque[Putter] = deque()  # wait for room, first come first
+        self.waiting_puts: i64 = 0  # of them, without those that are over
         # notices
         self.subscribers: i64 = 0
         self.change_seq: i64 = 0

@@ -1,0 +1,69 @@
+"""STATISTICS of all tubes: some in each turn (SPEC L2, T11)."""
+
+from typing import Final, final
+
+import msgspec
+from mypy_extensions import i64
+
+from tuque.server.chore import Chore
+from tuque.server.clients import Client
+from tuque.server.connection import Connection
+from tuque.server.iproto_conn import Wired
+from tuque.server.state import Server
+from tuque.tubes import admin
+from tuque.tubes.book import Tubes
+from tuque.wire.iproto import map_head, string
+from tuque.wire.resp import put_value
+
+COST: Final = 10  # units for the 17 counters of one tube
+
+
+@final
+class Statistics(Chore):
+    """The counters of every tube; one that is dropped meanwhile is left out."""
+
+    def __init__(self, s: Server, t: Tubes, c: Connection) -> None:
+        super().__init__(c)
+        self.s = s
+        self.t = t
+        self.names: list[bytes] = list(t.by_name)
+        self.at: i64 = 0
+        self.count: i64 = 0
+        self.parts: list[bytes] = []
+
+    def step(self, room: i64) -> bool:
+        """The counters of the next tubes."""
+        n, c = self.s.n, self.c
+        until = n.work + room
+        while self.at < len(self.names):
+            if n.work >= until:
+                return False
+            n.work += COST
+            name = self.names[self.at]
+            self.at += 1
+            tube = self.t.by_name.get(name)
+            if tube is None:
+                continue
+            self.count += 1
+            found = admin.statistics(self.t, tube)
+            if isinstance(c, Client):
+                put_value(self.parts, name, c.resp3)
+                put_value(self.parts, found, c.resp3)
+            else:
+                self.parts.append(string(name))
+                self.parts.append(msgspec.msgpack.encode(found))
+        one = b"".join(self.parts)
+        self.parts = [one]
+        return True
+
+    def tell(self) -> None:
+        """RESP: a map by name."""
+        c = self.c
+        assert isinstance(c, Client)
+        c.out.append(b"%%%d\r\n" % self.count if c.resp3 else b"*%d\r\n" % (2 * self.count))
+        c.out.extend(self.parts)
+
+    def values(self) -> list[bytes]:
+        """IPROTO: the same."""
+        assert isinstance(self.c, Wired)
+        return [map_head(int(self.count)) + b"".join(self.parts)]
