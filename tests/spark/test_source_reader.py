@@ -292,6 +292,10 @@ def test_rows_are_given_back_as_failed(broker: RealServer, client: Client) -> No
     assert client.info()["registered_jobs"] == 2, "what failed is not acknowledged"
     with pytest.raises(SourceError, match="lease"):
         nack(f"tuque://127.0.0.1:{broker.port}", [{"id": rows[0]["id"], "lease": None}])
+    with pytest.raises(SourceError, match="columns id, lease; the rows have no lease"):
+        nack(f"tuque://127.0.0.1:{broker.port}", [{"id": rows[0]["id"]}])
+    with pytest.raises(SourceError, match="id, lease, node; the rows have no node"):
+        nack(f"tuque://a,127.0.0.1:{broker.port}", [{"id": "D-", "lease": "g/1/1"}])
 
 
 @pytest.mark.parametrize(
@@ -318,12 +322,31 @@ def test_rows_are_given_back_as_failed(broker: RealServer, client: Client) -> No
         ({"group": "g", "nodes": "all"}, "nodes must be given or cluster"),
         ({"group": "g", "ackOn": "read"}, "ackOn must be next or commit"),
         ({"group": "g", "path": "q"}, "no path"),
+        ({"group": "g", "queue": "q,r", "maxBatchAttempts": "3", "deadLetterQueue": "r"}, "itself"),
         ({"group": "g", "failOnDataLoss": "maybe"}, "failOnDataLoss"),
     ],
 )
 def test_wrong_options_are_named(given: dict[str, Any], named: str) -> None:
     with pytest.raises(SourceError, match=named):
         source_options.parse({"queue": "q", **given}, True, 2)
+
+
+def test_wrong_options_are_told_by_what_spark_passes_on() -> None:
+    """Spark replaces an error of streamReader() by UnboundLocalError, those of methods not."""
+    found = TuqueDataSource({"queue": "q", "group": "g", "qeue": "q"}).streamReader(SCHEMA)
+    asked = (
+        found.getDefaultReadLimit,
+        found.prepareForTriggerAvailableNow,
+        found.initialOffset,
+        found.reportLatestOffset,
+        lambda: found.latestOffset({}, ReadMaxRows(1)),
+        lambda: found.partitions({}, {}),
+        lambda: found.commit({}),
+    )
+    for ask in asked:
+        with pytest.raises(SourceError, match="did you mean queue"):
+            ask()
+    found.stop()
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_batch_is_split(box: Box) -> None:
 
 
 def test_halves_have_an_end(box: Box) -> None:
-    """Y11.3 A group with 48 batches is not split further."""
+    """Y11.3 A group with 48 batches that are not committed is not split further."""
     for _ in range(60):
         box.add()
     g = Lessee(box)
@@ -132,12 +132,17 @@ def test_halves_have_an_end(box: Box) -> None:
         assert g("SPLIT", g.info()["last-seq"], 1) == 1
     assert word(g("SPLIT", 48, 1)) == "ERR"
     assert len(g.ids(48)) == 13
+    box.add()
+    g("COMMIT", 32)
+    assert g.next(49, 1).startswith("ERR group 'g' has 16 batches that are not committed")
+    g("COMMIT", 33)
+    assert g.next(49, 1) == 1
 
 
 def test_others_go_first(box: Box) -> None:
     """Y11.4 DEFER puts others before the jobs of the batch. With n above 0 and fewer than 16
-    batches, up to n jobs are taken as in Y2.1 under its number, and what it had becomes the newest
-    batch.
+    batches (Y2.4), up to n jobs are taken as in Y2.1 under its number, and what it had becomes the
+    newest batch.
     """
     old = [box.add() for _ in range(2)]
     g = Lessee(box)

@@ -19,7 +19,7 @@ from tuque.store.journal import VERSION, Boot, decode_header
 from tuque.store.replay import Loader
 from tuque.store.writer import Journal
 
-OLD = [1, 2, 3]
+OLD = [1, 2, 3, 4]
 PATH = "/journal"
 NODE_ID = b"c0ffee01" * 5
 NOW_MS = 1_750_000_010_000
@@ -80,6 +80,11 @@ def test_old_files_are_read_and_continued(old: int) -> None:
     assert versions == {old, VERSION}
 
 
+def test_what_older_programs_would_misread_has_a_version_of_its_own() -> None:
+    """J1.4 A program reads its own format version and all older ones, and refuses a newer one."""
+    assert VERSION not in OLD
+
+
 @pytest.mark.parametrize("old", OLD)
 def test_old_files_are_checked_and_shown(old: int) -> None:
     result = CliRunner().invoke(journal, ["check", str(files_of(old))])
@@ -92,5 +97,6 @@ def test_old_files_are_checked_and_shown(old: int) -> None:
         1: ["first", "ack", "pause", "close"],
         2: ["end", "pause", "close"],
         3: ["key", "app", "pause", "close"],
+        4: ["lease-group", "lease-group", "lease-batch"],
     }
     assert kinds[-len(expected[old]) :] == expected[old]

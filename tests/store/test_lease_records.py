@@ -9,8 +9,16 @@ from journal_lab import decode_all
 
 from tuque.core import readback as back
 from tuque.core import records as rec
-from tuque.core.job import LEASED, Job
-from tuque.core.lease_records import HOW_EXPIRED, HOW_TAKEN, tell_batch, tell_drop, tell_group
+from tuque.core.job import EXPIRED_OUT, LEASED, WHY_MAX, Job
+from tuque.core.lease_records import (
+    HOW_EXPIRED,
+    HOW_SOME,
+    HOW_TAKEN,
+    tell_batch,
+    tell_drop,
+    tell_gone,
+    tell_group,
+)
 from tuque.core.leases import Batch, Group, gone
 
 IDS = st.binary(min_size=40, max_size=40)
@@ -35,6 +43,11 @@ def leased(id: bytes, count: int) -> Job:
     return job
 
 
+def marks_of(ids: list[bytes]) -> list[int]:
+    """The first job left the batch, the others were handed out 0, 1, 2, ... times before."""
+    return [-1 - WHY_MAX, *range(len(ids) - 1)]
+
+
 def batch(ids: list[bytes], is_expired: bool) -> Batch:
     b = Batch(7, 3)
     b.count = len(ids)
@@ -43,9 +56,10 @@ def batch(ids: list[bytes], is_expired: bool) -> Batch:
     if is_expired:
         b.drop_ms = 5
         b.ids = ids
-        b.marks = list(range(-1, len(ids) - 1))
+        b.marks = marks_of(ids)
+        b.ends = [0] * len(ids)
     else:
-        b.jobs = [gone(ids[0])] + [leased(id, i) for i, id in enumerate(ids[1:])]
+        b.jobs = [gone(ids[0], WHY_MAX)] + [leased(id, i) for i, id in enumerate(ids[1:])]
     return b
 
 
@@ -75,8 +89,36 @@ def test_leases_come_back_whole(g: Group, ids: list[bytes], is_expired: bool, no
     assert (r.name, r.epoch, r.seq, r.parts, r.at_ms) == (g.name, g.epoch, 7, 3, now_ms)
     assert (r.total, r.first, r.body_bytes) == (len(ids), 0, 99)
     assert r.how == (HOW_EXPIRED if is_expired else HOW_TAKEN)
-    assert r.ids == ids and r.marks == list(range(-1, len(ids) - 1))
+    assert r.ids == ids and r.marks == marks_of(ids)
     assert (drop.lease.name, drop.lease.epoch, drop.lease.seq) == (g.name, g.epoch, 7)
+
+
+def test_a_job_that_left_its_batch_is_told_alone() -> None:
+    ids = [b"%040d" % i for i in range(3)]
+    records = rec.Records()
+    g = Group(b"g", b"me", [b"q"], 1)
+    b = batch(ids, False)
+    b.jobs[1] = gone(ids[1], EXPIRED_OUT)
+    tell_gone(records, g, b, 1, 5)
+    (found,) = decode_all(records.take())
+    r = found.lease
+    assert (r.how, r.total, r.first, r.ids, r.marks) == (
+        HOW_SOME,
+        3,
+        1,
+        [ids[1]],
+        [-1 - EXPIRED_OUT],
+    )
+
+
+def test_jobs_of_an_expired_batch_that_are_over_are_told_so() -> None:
+    ids = [b"%040d" % i for i in range(4)]
+    records = rec.Records()
+    b = batch(ids, True)
+    b.ends = [5, 5, 6, 0]
+    tell_batch(records, Group(b"g", b"me", [b"q"], 1), b, 5, False)
+    (found,) = decode_all(records.take())
+    assert found.lease.marks == [-1 - WHY_MAX, -1 - EXPIRED_OUT, 1, 2]
 
 
 def test_a_large_batch_is_several_records() -> None:

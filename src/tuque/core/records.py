@@ -30,7 +30,8 @@ follows; without it this node is the only one. Sets are of slots of core/peers.p
 The instant of a PAUSE is there when its bits have the bit 8, new in version 4.
 PEER to TOMB and the bit 2 are new in version 2. The records of leases and of staged jobs, new
 in version 3, are told in core/lease_records.py and core/stage_records.py, those of tubes, new in
-version 4, in core/task_records.py and core/home_records.py.
+version 4, in core/task_records.py and core/home_records.py. In version 5 a LEASE_BATCH may tell
+of some positions only, and why a job left its batch.
 """
 
 # Checklist for a change of a layout: raise VERSION in store/journal.py, keep reading the

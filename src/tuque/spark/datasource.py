@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource
 from tuque.spark import sink, source, source_columns, source_options
 from tuque.spark.errors import SourceError
 from tuque.spark.session import TASKS
+from tuque.spark.source_refused import RefusedReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,9 +48,12 @@ class TuqueDataSource(DataSource):
         source_columns.check_schema(schema, found.is_text)
         return source.PeekReader(found, schema)
 
-    def streamReader(self, schema: StructType) -> source.LeaseReader | source.IdsReader:
-        found = self._source(streams=True)
-        source_columns.check_schema(schema, found.is_text)
+    def streamReader(self, schema: StructType) -> source.StreamReader | RefusedReader:
+        try:
+            found = self._source(streams=True)
+            source_columns.check_schema(schema, found.is_text)
+        except SourceError as error:
+            return RefusedReader(error)  # Spark would hide it
         if found.mode == "ids":
             return source.IdsReader(found, schema)
         return source.LeaseReader(found, schema)

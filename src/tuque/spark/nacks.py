@@ -6,7 +6,7 @@ Reads only the columns `id`, `lease` and `node` of the rows; knows nothing of se
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -15,22 +15,40 @@ from tuque.client.url import parse, settings
 from tuque.spark.errors import SourceError
 from tuque.spark.source_options import url_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 Batch = tuple[str, int, int]  # group, epoch, number
 MOST_IDS: Final = 10_000  # of one command
 
 
-def nack(url: str, rows: Iterable[Any]) -> int:
+def nack(url: str, rows: Iterable[Any] | DataFrame) -> int:
     """Gives the jobs of these rows back as failed; gives how many are queued again.
 
-    Rows are Spark's, or mappings, with `id` and `lease`, and with `node` when the stream reads
-    from several; SourceError when `lease` is none.
+    Rows are a DataFrame, or Spark's rows, or mappings, with `id` and `lease`, and with `node`
+    when `url` names several nodes. SourceError when a column is missing, or `lease` is none.
     """
     nodes: dict[str, dict[Batch, list[str]]] = {}
-    for row in rows:
-        has_node = "node" in row  # which Spark's rows are asked so, too
+    needed = ("id", "lease", "node") if len(settings(url).seeds) > 1 else ("id", "lease")
+    for row in _collected(rows):
+        for name in needed:
+            if name not in row:  # which Spark's rows are asked so, too
+                raise SourceError(
+                    f"nack() needs the columns {', '.join(needed)}; the rows have no {name}"
+                )
+        has_node = "node" in row
         batches = nodes.setdefault(row["node"] if has_node else "", {})
         batches.setdefault(_batch_of(row["lease"]), []).append(row["id"])
     return sum(_nack(_url_of(url, node), batches) for node, batches in nodes.items())
+
+
+def _collected(rows: Iterable[Any] | DataFrame) -> Iterable[Any]:
+    """The rows; of a DataFrame what is needed of them, from where it lies."""
+    columns = getattr(rows, "columns", None)
+    if columns is None:
+        return cast("Iterable[Any]", rows)
+    frame = cast("DataFrame", rows)
+    return frame.select([name for name in ("id", "lease", "node") if name in columns]).collect()
 
 
 def _nack(url: str, batches: dict[Batch, list[str]]) -> int:

@@ -198,6 +198,11 @@ def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> Non
         raise SourceError("option group is missing: a stream needs a name of its own for its lease")
     if found.is_acked_by_sink and (found.is_whole_cluster or len(found.broker.seeds) > 1):
         raise SourceError("option ackedBy=sink needs one node, the one that the sink writes to")
+    if found.max_attempts and found.dead_letter in found.queues:
+        raise SourceError(
+            f"option deadLetterQueue: the stream reads {found.dead_letter!r} itself, so that its "
+            "dead letters would come again; name a queue that it does not read"
+        )
     if found.mode == "ids" and len(found.broker.seeds) > 1:
         raise SourceError("mode=ids reads from one node: name one in url or host")
     if found.mode == "lease" and found.heartbeat_ms >= found.lease_timeout_ms:

@@ -22,7 +22,7 @@ from tuque.store.window import Windowed
 # for any change that they would misread, and only then; (2) keep a reader for every older
 # version, chosen by SegmentHeader.version; (3) new files are written in the new version, old
 # ones are never changed in place; (4) add a file of the old version to tests/store.
-VERSION: Final = 4
+VERSION: Final = 5
 
 MAGIC: Final = b"TUQUEJL\n"
 SEGMENT: Final = 1
