@@ -9,14 +9,24 @@ from tuque.core.ackgc import on_deljob
 from tuque.core.deliver import on_poll, set_pause
 from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, QUEUED, Job
 from tuque.core.ledger import ADMIN_DELETED, EVICTED, EXPIRED, GC_ACKED
-from tuque.core.msgs import AnyMessage, GotJobs, Left, Moved, NeedJobs, SetAck, WillQueue, YourJobs
+from tuque.core.msgs import (
+    AnyMessage,
+    GotJobs,
+    Left,
+    Moved,
+    NeedJobs,
+    SetAck,
+    WillQueue,
+    Working,
+    YourJobs,
+)
 from tuque.core.peers import introduce, say
 from tuque.core.procedures import remove, unregister
 from tuque.core.queue import PAUSE_IN
 from tuque.core.records import Records
 from tuque.core.requeue import on_enqueue
 from tuque.core.restore import restore_job
-from tuque.core.transfer import lose_transits
+from tuque.core.transfer import lose_transits, send_jobs
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:
@@ -48,6 +58,26 @@ def holders(lab: Lab, i: int, id: bytes) -> set[int]:
 
 
 # ---- at least once
+
+
+@pytest.mark.parametrize("has_nack", [False, True])
+def test_a_job_that_is_out_is_not_queued(has_nack: bool) -> None:
+    """F3.6 A worker has the known job, who got it or said WORKING here, and the frame knows of no
+    NACK more: it is not enqueued, and WORKING with the time left goes to the sender."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=10)
+    assert lab.get(0) == [id]
+    lab.pass_ms(1_000)
+    n = lab.nodes[1]
+    job = n.jobs[id]
+    n.now_ms = lab.now_ms
+    job.nacks += has_nack
+    lab.log.clear()
+    send_jobs(n, lab.slot(1, 0), b"q", [job])
+    lab.run()
+    assert sent(lab, YourJobs) == [(1, 0)]
+    assert lab.states_of(id) == [QUEUED if has_nack else ACTIVE, ACTIVE]
+    assert [m.left_ms for _, _, m in lab.log if isinstance(m, Working)] == [9_000] * (not has_nack)
 
 
 @pytest.mark.parametrize(

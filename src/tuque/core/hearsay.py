@@ -24,6 +24,7 @@ from tuque.core.msgs import (
     COUNT_DELIVERY,
     COUNT_NACK,
     HAS_QUEUED,
+    WAS_ASKED,
     Delivered,
     Queued,
     SetAck,
@@ -78,12 +79,34 @@ def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
             tell_queued(n, job, HAS_QUEUED)  # Q3.3
         elif is_leased(job):
             say(n, slot, Delivered(id, i64(job.retry_s) * 1000))  # Y8.2
-        elif job.delivered_count > 0:
-            left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
-            if job.marks & OUT_HERE and job.qtime_ms - n.now_ms >= left_ms + FIRST_MS:
-                left_ms = job.qtime_ms - n.now_ms  # its worker said WORKING
+        else:
+            left_ms = left_here_ms(n, job)
             if left_ms > 0:
                 say(n, slot, Delivered(id, left_ms))
+
+
+def left_here_ms(n: Node, job: Job) -> i64:
+    """[Q3.3] How long a worker who got the job here, or said WORKING here, still has it; or <= 0."""
+    left_ms: i64 = 0
+    if job.delivered_count > 0:
+        left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
+    if job.marks & OUT_HERE and job.qtime_ms - n.now_ms >= left_ms + FIRST_MS:
+        left_ms = job.qtime_ms - n.now_ms  # its worker said WORKING
+    return left_ms
+
+
+def keeps_worker(n: Node, slot: i64, job: Job) -> bool:
+    """[Q4.5, F3.6] Tell a node that serves the job by its own clock of the worker who has it here.
+
+    True if there is one: the job is not queued here, and the node takes it out of its queue.
+    """
+    if job.state != ACTIVE or job.retry_s == 0 or job.marks & OUT_HERE == 0:
+        return False
+    left_ms = left_here_ms(n, job)
+    if left_ms <= 0:
+        return False
+    say(n, slot, Working(job.id, left_ms))
+    return True
 
 
 def on_queued(n: Node, slot: i64, m: Queued) -> None:
@@ -95,6 +118,8 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
         job.nacks += 1  # Q4.2
     elif m.how & COUNT_DELIVERY:
         job.deliveries += 1
+    if m.how & HAS_QUEUED and m.how & (COUNT_NACK | WAS_ASKED) == 0 and keeps_worker(n, slot, job):
+        return  # Q4.5
     n.untold.pop(m.id, None)
     if job.state == QUEUED:
         if m.how & HAS_QUEUED == 0:

@@ -20,6 +20,7 @@ CUSTODY: Final = 4  # ReplJob.mode: the right to hand out an at-most-once job co
 COUNT_NACK: Final = 1  # Queued.how: the counter that grows
 COUNT_DELIVERY: Final = 2
 HAS_QUEUED: Final = 4  # Queued.how: the sender has the job in its queue now (Q4.3)
+WAS_ASKED: Final = 8  # Queued.how: a client said ENQUEUE (Q4.5)
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):

@@ -27,7 +27,7 @@ from tuque.core.job import (
     set_state,
 )
 from tuque.core.leases import GONE_BYTES
-from tuque.core.msgs import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED
+from tuque.core.msgs import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED, WAS_ASKED
 from tuque.core.node import TIMED_OUT, Added, Adding, Node, Wake
 from tuque.core.once import on_add_over
 from tuque.core.policy import Policy
@@ -246,6 +246,8 @@ def requeue(n: Node, job: Job, why: i64) -> None:
     elif job.flags & ONCE_QUEUED:
         job.deliveries += 1  # G3.5
         how = COUNT_DELIVERY | HAS_QUEUED
+    if why == REQUEUE_ENQUEUE and how != 0:
+        how |= WAS_ASKED
     enqueue(n, job)
     n.requeues += 1
     if job.holders != 1 and how != 0:

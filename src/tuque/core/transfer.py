@@ -17,7 +17,7 @@ from tuque.core import ledger
 from tuque.core.announce import deny, jitter_behind_ms, set_due
 from tuque.core.copies import as_message, end_earlier, job_of
 from tuque.core.deliver import demand_of
-from tuque.core.hearsay import known_job, put_off
+from tuque.core.hearsay import keeps_worker, known_job, put_off
 from tuque.core.holders import hear_holders, spare
 from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, Job
 from tuque.core.msgs import CUSTODY, GotJobs, Left, Moved, ReplJob, SetAck, YourJobs
@@ -156,6 +156,8 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
     end_earlier(n, job, m)
     if is_shut:
         answer.refused.append(m.id)
+    elif m.nacks <= job.nacks and keeps_worker(n, slot, job):
+        return 0  # F3.6
     elif may_enqueue(job):
         enqueue(n, job)
         if n.records is not None:
