@@ -21,7 +21,7 @@ from tuque.core.msgs import (
     Working,
 )
 from tuque.core.peers import say
-from tuque.core.procedures import REQUEUE_RETRY, dequeue, requeue, unregister
+from tuque.core.procedures import dequeue, unregister
 from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
 from tuque.core.transfer import send_jobs
 
@@ -187,49 +187,6 @@ def test_who_has_it_queued_answers_all() -> None:
     lab.log.clear()
     tell(lab, 2, 0, WillQueue([id]))
     assert len(lab.log) == 1
-
-
-def test_a_node_where_the_worker_said_working_answers() -> None:
-    """Q3.3 Queued here: QUEUED goes to all other holders. Handed out here less than retry ago, or
-    WORKING was said here: DELIVERED with the rest of that time, or of what WORKING here made of it,
-    goes to the sender."""
-    lab = Lab(3)
-    id = lab.add(0, replicate=3, retry_s=10)
-    assert lab.get(0) == [id]
-    lab.pass_ms(8_000)
-    lab.isolate(1)
-    lab.nodes[1].now_ms = lab.now_ms
-    assert on_working(lab.nodes[1], id) == b""  # nobody hears of it
-    lab.heal()
-    lab.pass_ms(8_000)
-    assert lab.states_of(id) == [ACTIVE] * 3
-    lab.pass_ms(4_000)
-    assert sorted(lab.states_of(id)) == [ACTIVE, ACTIVE, QUEUED]
-
-
-@pytest.mark.parametrize("client", ["", "NACK", "ENQUEUE"])
-def test_a_worker_keeps_its_job(client: str) -> None:
-    """Q4.5 The message says that the other has it queued now, though no client asked for that by
-    NACK or ENQUEUE, and a worker has the job who got it or said WORKING here: WORKING with the time
-    left goes to the sender instead of all this."""
-    lab = Lab(2)
-    id = lab.add(0, replicate=2, retry_s=10)
-    assert lab.get(0) == [id]
-    lab.pass_ms(1_000)
-    lab.nodes[1].now_ms = lab.now_ms
-    if client == "NACK":
-        assert on_nack(lab.nodes[1], id, 0)
-    elif client == "ENQUEUE":
-        assert on_enqueue(lab.nodes[1], id)
-    else:
-        requeue(lab.nodes[1], job_at(lab, 1, id), REQUEUE_RETRY)
-    lab.run()
-    assert lab.states_of(id) == [ACTIVE, QUEUED if client else ACTIVE]
-    assert [n.jobs[id].deliveries for n in lab.nodes] == [client != "NACK"] * 2
-    lab.pass_ms(8_900)
-    assert lab.states_of(id) == [ACTIVE, QUEUED if client else ACTIVE]
-    lab.pass_ms(200)
-    assert QUEUED in lab.states_of(id)
 
 
 def test_nack_at_another_holder_cuts_no_first_delay() -> None:

@@ -86,7 +86,7 @@ def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
 
 
 def left_here_ms(n: Node, job: Job) -> i64:
-    """[Q3.3] How long a worker who got the job here, or said WORKING here, still has it; or <= 0."""
+    """[Q3.3] How long a worker who got the job here, or said WORKING here, still has it."""
     left_ms: i64 = 0
     if job.delivered_count > 0:
         left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
