@@ -339,3 +339,28 @@ def test_a_worker_keeps_its_job(client: str) -> None:
     assert lab.states_of(id) == [ACTIVE, QUEUED if client else ACTIVE]
     lab.pass_ms(200)
     assert QUEUED in lab.states_of(id)
+
+
+@pytest.mark.parametrize("replicate", [2, 3])
+def test_who_gave_it_is_waited_for(replicate: int) -> None:
+    """Q11.5 MOVED tells when a holder would queue the job, not whether a worker has it. While
+    another holder without a link is waited for, the job is held again at the due time that MOVED
+    sets."""
+    # Q11.6: with two copies node 0 or 1 has it from the other one
+    lab = Lab(3, has_journal=True)
+    ids = [lab.add(2, replicate=replicate, retry_s=9, delay_s=1) for _ in range(20)]
+    lab.pass_ms(1_600)
+    assert sorted(lab.get(2)[0] for _ in ids) == sorted(ids)
+    lab.isolate(0)
+    lab.isolate(1)
+    lab.pass_ms(6_000)
+    lab.die(0)
+    lab.die(1)
+    lab.link(0, 1)
+    lab.pass_ms(TIMEOUT_MS - 1_000)  # all copies are due, and node 2 is not there yet
+    assert all(QUEUED not in lab.states_of(id)[:2] for id in ids)
+    lab.pass_ms(2_000)
+    assert all(QUEUED in lab.states_of(id) for id in ids)
+    lab.heal()
+    lab.pass_ms(2_000)
+    assert all(len(queued_at(lab, id)) == 1 for id in ids)

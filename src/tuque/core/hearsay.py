@@ -16,6 +16,7 @@ from tuque.core.job import (
     OUT_HERE,
     OUT_THERE,
     QUEUED,
+    STALE,
     WAIT_REPL,
     Job,
 )
@@ -26,6 +27,7 @@ from tuque.core.msgs import (
     HAS_QUEUED,
     WAS_ASKED,
     Delivered,
+    Moved,
     Queued,
     SetAck,
     WillQueue,
@@ -69,6 +71,11 @@ def put_off(n: Node, job: Job, due_ms: i64) -> None:
         set_due(n, job, due_ms)
 
 
+def is_awaited(n: Node, job: Job) -> bool:
+    """[Q11.5] Whether a holder of the loaded job may yet be linked: it was not asked."""
+    return job.holders & n.held.starting & ~n.linked & ~1 & ~n.forgotten != 0
+
+
 def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
     """[Q3] ON RECV WILLQUEUE: who has a job in its queue, or at a worker, says so (Q3.3)."""
     for id in m.ids:
@@ -79,10 +86,11 @@ def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
             tell_queued(n, job, HAS_QUEUED)  # Q3.3
         elif is_leased(job):
             say(n, slot, Delivered(id, i64(job.retry_s) * 1000))  # Y8.2
-        else:
-            left_ms = left_here_ms(n, job)
-            if left_ms > 0:
-                say(n, slot, Delivered(id, left_ms))
+        elif left_here_ms(n, job) > 0:
+            say(n, slot, Delivered(id, left_here_ms(n, job)))
+        elif job.marks & STALE and is_awaited(n, job):
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, Moved(id, job.holders | 1, n.held.until_ms - n.now_ms))  # Q11.6
 
 
 def left_here_ms(n: Node, job: Job) -> i64:

@@ -17,9 +17,9 @@ from tuque.core import ledger
 from tuque.core.announce import deny, jitter_behind_ms, set_due
 from tuque.core.copies import as_message, end_earlier, job_of
 from tuque.core.deliver import demand_of
-from tuque.core.hearsay import keeps_worker, known_job, put_off
+from tuque.core.hearsay import is_awaited, keeps_worker, known_job, put_off
 from tuque.core.holders import hear_holders, spare
-from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, Job
+from tuque.core.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, STALE, Job
 from tuque.core.msgs import CUSTODY, GotJobs, Left, Moved, ReplJob, SetAck, YourJobs
 from tuque.core.node import Node
 from tuque.core.peers import introduce, say, slots_of, translate
@@ -312,4 +312,7 @@ def on_moved(n: Node, slot: i64, m: Moved) -> None:
     job = known_job(n, slot, m.id)
     if job is not None:
         hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
+        is_doubted = job.marks & STALE != 0 and is_awaited(n, job)
         put_off(n, job, n.now_ms + m.left_ms + jitter_behind_ms(n))
+        if is_doubted:
+            job.marks |= STALE  # Q11.5
