@@ -12,13 +12,14 @@ from node_by_hand import Line, Wired
 from raw_resp import encode
 
 from tuque.core.procedures import check
+from tuque.core.queue import PAUSE_OUT
 from tuque.core.replicate import PLAIN, on_addjob, settle
 from tuque.core.work import REPLY_BYTES, TURN_WORK
 from tuque.server.monitoring import SLOW_BYTES_MAX
-from tuque.tubes import admin
+from tuque.tubes import admin, ops
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import TubeOptions
+from tuque.tubes.options import PutSpec, TubeOptions
 
 PING = b"PING\r\n"
 
@@ -217,6 +218,34 @@ def test_tubes_are_not_without_end(wired: Wired) -> None:
     )
     line.ask(b"TUBE DROP a\r\n")
     assert line.ask(b"TUBE CREATE c fifo\r\n") == b"+OK\r\n"
+
+
+def test_a_pause_during_a_drop(wired: Wired) -> None:
+    """T2.8 While a drop of many tasks goes on (L2.2) puts and takes are answered as if the tube was
+    paused. PAUSE means what comes after it: a drop leaves the name paused as PAUSE said last
+    (T17.7), and a restart meanwhile finds the tube with the tasks that are left, paused by PAUSE
+    only.
+    """
+    n, dropper, other = wired.box.n, wired.line(), wired.line()
+    other.ask(b"TUBE CREATE t fifo\r\n")
+    t = tubes_of(n)
+    tube = t.by_name[b"t"]
+    for _ in range(3 * TURN_WORK):
+        ops.put(n, t, tube, b"body", 0, PutSpec(), 0, 0)
+    asked = [b"TUBE PUT t b", b"TUBE TAKE t TIMEOUT 0", b"GETJOB NOHANG FROM t", b"PAUSE t out"]
+    asked += [b"ADDJOB t b 0"]
+    dropper.sock.send(b"TUBE DROP t\r\n")
+    other.sock.send(b"\r\n".join([*asked, b""]))
+    wired.pump.turn(0)
+    assert wired.box.server.chores
+    wired.pump.turn(0)
+    assert t.by_name[b"t"] is tube and tube.pause == PAUSE_OUT
+    put, take, get, pause, add = other.sock.recv(10_000).splitlines()
+    assert put.startswith(b"-PAUSED") and add.startswith(b"-PAUSED")
+    assert (take, get, pause) == (b"*-1", b"*-1", b"+out")
+    assert value(wired, dropper, b"")[0] == b"OK"
+    assert n.queues[b"t"].pause == PAUSE_OUT and n.queues[b"t"].length == 0
+    assert not t.by_name
 
 
 def test_grants_are_not_without_end(wired: Wired) -> None:

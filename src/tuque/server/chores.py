@@ -43,6 +43,7 @@ def begin_call(s: Server, call: Call, chore: Chore) -> list[bytes] | None:
     chore.sync = call.sync
     chore.is_16 = call.is_16
     call.w.uncopied += 1  # it is waited for
+    call.w.chores += 1
     s.chores.append(chore)
     return None
 
@@ -88,6 +89,7 @@ def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
         w.out.append(error_reply(chore.sync, E_PROC, INTERNAL))
     chore.is_over = True
     w.uncopied -= 1
+    w.chores -= 1
     w.last_ms = s.n.now_ms
     hold_back_wired(s, t, w, chore.sync, written)  # T18.5
     s.touch(w)

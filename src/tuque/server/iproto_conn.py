@@ -66,6 +66,7 @@ class Wired(Connection):
         self.puts: dict[int, Put] = {}  # that wait for room, by serial
         self.claims: dict[int, Put] = {}  # that wait to make a tube, by serial
         self.uncopied: i64 = 0  # calls that wait for copies of what they changed
+        self.chores: i64 = 0  # long calls that go on (L2.7)
         self.next_serial: i64 = 1
         self.is_stalled = False  # more was read than one turn runs, or clients are paused
         self.requests: i64 = 0

@@ -15,6 +15,8 @@ from tuque.wire.iproto import E_MSGPACK, BrokenStream, error_reply
 
 UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run
 
+CHORES_MAX: Final = 4  # long calls of one connection that go on side by side (L2.7)
+
 
 @final
 class IprotoDoor:
@@ -62,8 +64,9 @@ class IprotoDoor:
         w.is_stalled = False
         before = w.requests
         while not w.is_closing and not w.is_closed:
-            if s.paused_until_ms > s.n.now_ms or w.has_much() or s.stop_requested:
-                w.is_stalled = True  # C3.9
+            is_busy = w.has_much() or w.chores >= CHORES_MAX
+            if s.paused_until_ms > s.n.now_ms or is_busy or s.stop_requested:
+                w.is_stalled = True  # C3.9, L2.7
                 self.stalled.append(w)
                 return
             try:

@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core import ledger
-from tuque.core.queue import PAUSE_IN, PAUSE_OUT
+from tuque.core.procedures import mark_ready
 from tuque.core.task import TAKEN, Task
 from tuque.core.work import REPLY_BYTES
 from tuque.server.chore import Chore
@@ -23,7 +23,7 @@ from tuque.tubes.book import Tubes
 from tuque.tubes.errors import LUA, NO_TUBE, TubeError
 from tuque.tubes.homes import needs_copies, needs_home
 from tuque.tubes.order import key_of
-from tuque.tubes.states import end, give_back
+from tuque.tubes.states import admit, end, give_back
 from tuque.tubes.tube import Tube
 from tuque.wire.iproto import unsigned
 from tuque.wire.resp import int_reply
@@ -52,7 +52,6 @@ class TubeChore(Chore):
         self.numbers: list[int] = []
         self.at: i64 = -1  # -1: not begun
         self.done: i64 = 0
-        self.pause: i64 = 0  # of the tube, before a DROP began
         self.goes_on = True
 
     def step(self, room: i64) -> bool:
@@ -80,7 +79,6 @@ class TubeChore(Chore):
         if self.at < len(self.numbers):
             return False
         if self.what == DROP:
-            self.undo()
             admin.remove_tube(n, self.t, tube)
         return True
 
@@ -89,8 +87,7 @@ class TubeChore(Chore):
         tube = self.tube
         if self.what == DROP:
             admin.may_drop(self.s.n, self.t, tube)
-            self.pause = tube.pause
-            tube.pause |= PAUSE_IN | PAUSE_OUT
+            tube.drops += 1  # T2.8
         elif self.what == RELEASE_ALL:
             ops.settle(self.s.n, self.t)
         if self.what != RELEASE_ALL or tube.taken > 0:
@@ -98,9 +95,12 @@ class TubeChore(Chore):
         self.at = 0
 
     def undo(self) -> None:
-        """The tube is as before: it is dropped now, or not at all."""
+        """The tube is not dropped after all: puts and takes go on."""
         if self.what == DROP:
-            self.tube.pause = self.pause
+            self.tube.drops -= 1
+            admit(self.s.n, self.t, self.tube)
+            if len(self.tube.waiters) > 0:
+                mark_ready(self.s.n, self.tube)
 
     def change(self, task: Task) -> None:
         """Do it to one task."""
@@ -153,14 +153,18 @@ class Tasks(Chore):
         self.tube = tube
         self.status = status
         self.most = most
-        self.numbers: list[int] = list(tube.tasks) if admin.has_status(tube, status) else []
-        self.at: i64 = 0
+        self.numbers: list[int] = []
+        self.at: i64 = -1  # -1: not begun
         self.found: list[Task] = []
 
     def step(self, room: i64) -> bool:
         """Look at the next tasks, and keep the first ones of all."""
         tube = self.tube
         needs_home(self.s.n, self.t, tube)
+        if self.at < 0:
+            self.at = 0
+            if admin.has_status(tube, self.status):
+                self.numbers = list(tube.tasks)
         end: i64 = min(len(self.numbers), self.at + room * LOOKS)
         self.s.n.work += (end - self.at) // LOOKS
         found = self.found

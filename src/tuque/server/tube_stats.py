@@ -26,8 +26,8 @@ class Statistics(Chore):
         super().__init__(c)
         self.s = s
         self.t = t
-        self.names: list[bytes] = list(t.by_name)
-        self.at: i64 = 0
+        self.names: list[bytes] = []
+        self.at: i64 = -1  # -1: not begun
         self.count: i64 = 0
         self.parts: list[bytes] = []
 
@@ -35,6 +35,9 @@ class Statistics(Chore):
         """The counters of the next tubes."""
         n, c = self.s.n, self.c
         until = n.work + room
+        if self.at < 0:
+            self.at = 0
+            self.names = list(self.t.by_name)
         while self.at < len(self.names):
             if n.work >= until:
                 return False

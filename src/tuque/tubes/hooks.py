@@ -86,7 +86,7 @@ class TubePolicy(Tubes):
         ops.settle(n, self)
         if q.is_full() or 0 < spec.maxlen <= q.length:
             return MAXLEN
-        return PAUSED if q.pause & PAUSE_IN else b""
+        return PAUSED if q.pause & PAUSE_IN or q.drops > 0 else b""
 
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
         """[T1] ADDJOB means put (T1.1): its options are the task's, defaults the tube's."""
@@ -110,8 +110,8 @@ class TubePolicy(Tubes):
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
         """[T1] GETJOB, or one that waited is served: take (T1.3)."""
         assert isinstance(q, Tube)
-        if q.state != RUNNING or n.now_ms > self.lease_ms:
-            return None  # T19.2
+        if q.state != RUNNING or n.now_ms > self.lease_ms or q.drops > 0:
+            return None  # T19.2, T2.8
         ops.settle(n, self)
         owner: i64 = 0
         if len(n.waiters) > 0:

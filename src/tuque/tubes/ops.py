@@ -69,7 +69,7 @@ def put(
     """
     needs_copies(n, t, tube)
     settle(n, t)
-    if tube.pause & PAUSE_IN:
+    if tube.pause & PAUSE_IN or tube.drops > 0:
         raise TubeError(LUA, PAUSED)
     if not tube.is_full():
         return insert(n, t, tube, body, form, spec)
@@ -102,7 +102,7 @@ def take(n: Node, t: Tubes, tube: Tube, client: i64) -> Task | None:
     settle(n, t)
     if tube.is_ready:
         hand_over(n, tube)
-    if tube.pause & PAUSE_OUT:
+    if tube.pause & PAUSE_OUT or tube.drops > 0:
         return None
     return take_first(n, t, tube, client, session_for(n, t, client).number)
 

@@ -335,6 +335,8 @@ def clamp(asked_ms: i64, default_ms: i64) -> i64:
 
 def admit(n: Node, t: Tubes, tube: Tube) -> None:
     """There may be room: puts that wait are done, first come first (T7.2, P2.1)."""
+    if tube.drops > 0:
+        return
     while len(tube.putters) > 0 and not tube.is_full() and tube.pause & PAUSE_IN == 0:
         putter = tube.putters.popleft()
         if not putter.is_over:

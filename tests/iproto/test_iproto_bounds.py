@@ -1,0 +1,99 @@
+"""L2.7: every call of IPROTO with its largest arguments, and many long ones of one connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iproto_raw import Conn, IprotoBox
+
+from tuque.core.work import TURN_WORK
+from tuque.server.iproto_queue import FUNCTIONS
+from tuque.server.iproto_tubes import METHODS
+from tuque.tubes import admin, ops
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.options import PutSpec, TubeOptions
+
+TASKS = 6_000
+LARGEST: dict[bytes, list[Any]] = {
+    b"put": ["x" * 1000, {"ttl": 1000}],
+    b"take": [0],
+    b"touch": [1, 1],
+    b"ack": [0],
+    b"release": [1],
+    b"peek": [2],
+    b"bury": [2],
+    b"kick": [10**9],
+    b"delete": [3],
+    b"truncate": [],
+    b"release_all": [],
+    b"drop": [],
+    b"tasks_by_state": ["r"],
+    b"on_task_change": ["nosuch"],
+    b"grant": ["guest", {"call": True}],
+    b"queue.create_tube": ["new", "fifottl"],
+    b"queue.identify": [],
+    b"queue.state": [],
+    b"queue.statistics": [],
+    b"queue.tube": [],
+    b"queue.cfg": [{"ttr": 5}],
+    b"queue.register_driver": ["nosuch"],
+}
+LAST = [b"truncate", b"drop"]
+
+
+def fill(box: IprotoBox, conn: Conn, name: bytes = b"t") -> None:
+    """A tube with many tasks."""
+    n = box.server.n
+    assert conn.call("queue.create_tube", name.decode(), "fifottl") == []
+    t = tubes_of(n)
+    for _ in range(TASKS):
+        ops.put(n, t, t.by_name[name], b"body", 0, PutSpec(), 0, 0)
+
+
+def works_of(box: IprotoBox, conn: Conn) -> list[int]:
+    """The units of work of each turn from now on."""
+    works: list[int] = []
+
+    def turn(most_ms: int) -> None:
+        box.pump.turn(most_ms)
+        works.append(int(box.server.n.work))
+
+    conn.turn = turn
+    return works
+
+
+def test_every_call_stays_within_the_bound(box: IprotoBox) -> None:
+    """L2.7 A call of IPROTO has the bound of the command that does the same."""
+    conn = box.conn()
+    fill(box, conn)
+    t = tubes_of(box.server.n)
+    for i in range(1_500):
+        admin.create_tube(box.server.n, t, b"tube-%d" % i, b"fifo", TubeOptions(), b"u")
+    works = works_of(box, conn)
+    calls = [name.decode() for name in FUNCTIONS]
+    calls += [f"queue.tube.t:{name.decode()}" for name in METHODS if name not in LAST]
+    calls += [f"queue.tube.t:{name.decode()}" for name in LAST]
+    for call in calls:
+        words = LARGEST.get(call.encode(), LARGEST.get(call.rpartition(":")[2].encode(), []))
+        conn.call(call, *words)
+        assert max(works) <= TURN_WORK + 10, call
+        works.clear()
+    assert b"t" not in t.by_name
+
+
+def test_many_long_calls_of_one_connection(box: IprotoBox) -> None:
+    """L2.7 At most 4 long calls of one connection go on side by side; its later requests wait
+    meanwhile.
+    """
+    conn = box.conn()
+    fill(box, conn)
+    conn.call("queue.tube.t:bury", 0)
+    works = works_of(box, conn)
+    most = 0
+    asked = [conn.ask_call("queue.tube.t:tasks_by_state", "!") for _ in range(50)]
+    for sync in asked:
+        said = conn.hear(sync)
+        assert said.code == 0, said
+        most = max(most, len(box.server.chores))
+    assert 0 < most <= 4 and max(works) <= TURN_WORK
+    assert conn.is_open() and not box.server.chores
