@@ -68,6 +68,34 @@ def test_each_event_once_before_during_and_after(tmp_path: Path) -> None:
     assert table.schema.equals(SCHEMA)
 
 
+@pytest.mark.parametrize("is_first_old", [True, False])
+def test_columns_that_older_versions_lack_are_null(tmp_path: Path, is_first_old: bool) -> None:
+    """A day on which the server was upgraded has segments with and without a column."""
+    old, new = (0, 10) if is_first_old else (10, 0)
+    cut = segment(tmp_path, "n", old, old + 9)
+    segment(tmp_path, "n", new, new + 9)
+    pq.write_table(pq.ParquetFile(cut).read().drop_columns(["size"]), str(cut))
+    before = numbers(tmp_path)
+    assert compact(tmp_path, "2026-01-02", 0.0).made == 1
+    assert numbers(tmp_path) == before
+    made = pq.read_table(next(tmp_path.glob(f"date={DAY}/compact-*")))
+    assert sorted(made.schema.names) == sorted(SCHEMA.names)
+    assert made["size"].null_count == 20
+
+
+@pytest.mark.parametrize("size", [0, 500])
+def test_a_damaged_segment_is_named(tmp_path: Path, size: int) -> None:
+    before = filled(tmp_path)
+    damaged = segment(tmp_path, "n3", 0, 9)
+    segment(tmp_path, "n3", 10, 19)
+    os.truncate(damaged, size)
+    with pytest.raises(CompactError, match=f"{damaged}: .*move it out of the directory"):
+        compact(tmp_path, "2026-01-02", 0.0)
+    damaged.unlink()
+    compact(tmp_path, "2026-01-02", 0.0)
+    assert numbers(tmp_path) == [*before, *(("n3", seq) for seq in range(10, 20))]
+
+
 def test_files_of_a_given_size(tmp_path: Path) -> None:
     for first in range(0, 1000, 10):
         segment(tmp_path, "n", first, first + 9)

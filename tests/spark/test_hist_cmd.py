@@ -94,6 +94,7 @@ def test_a_damaged_segment_is_told_in_one_line(history: Path, tmp_path: Path) ->
     result = run("report", "--events", tmp_path, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "duckdb failed" in result.output
+    assert "copy it again, or move it out of the directory" in result.output
     assert damaged.name in result.output
 
 

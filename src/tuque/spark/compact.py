@@ -18,6 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from tuque.spark.errors import IF_DAMAGED
 from tuque.spark.followers import Follower, followers
 from tuque.spark.pipeline import lies_in, span_of
 
@@ -142,14 +143,18 @@ def _groups(run: list[Path], rows: int) -> Iterator[list[Path]]:
 
 
 def _merge(folder: Path, group: list[Path]) -> Path:
-    """Write the files of the group as one, durably, under its name by one rename."""
+    """Write the files of the group as one, durably, under its name by one rename.
+
+    A column that files of older versions lack is NULL there.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     begin, end = span_of(group[0]), span_of(group[-1])
     assert begin is not None and end is not None
     target = folder / f"compact-{begin[0]}-{begin[1]:020d}-{end[2]:020d}.parquet"
     temporary = folder / f".tmp-{target.name}"
-    schema = pq.read_schema(str(group[0]))
+    schema = pa.unify_schemas([_schema(path) for path in group])
     with pq.ParquetWriter(
         str(temporary), schema, compression="zstd", use_dictionary=_TEXTS
     ) as writer:
@@ -158,7 +163,7 @@ def _merge(folder: Path, group: list[Path]) -> Path:
         for path in group:
             with pq.ParquetFile(str(path)) as file:
                 for batch in file.iter_batches(BATCH_ROWS):
-                    waiting.append(batch)
+                    waiting.append(_filled(batch, schema))
                     count += batch.num_rows
                     if count >= GROUP_ROWS:
                         _put(writer, waiting, schema)
@@ -169,6 +174,31 @@ def _merge(folder: Path, group: list[Path]) -> Path:
     os.rename(temporary, target)
     _sync(folder)
     return target
+
+
+def _schema(path: Path) -> Any:
+    """The columns of a segment; raises CompactError when it is damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_schema(str(path))
+    except pa.ArrowInvalid as e:
+        raise CompactError(f"{path}: {e} {IF_DAMAGED}") from e
+
+
+def _filled(batch: Any, schema: Any) -> Any:
+    """The batch with all columns of the schema, in its order."""
+    import pyarrow as pa
+
+    if batch.schema.equals(schema):
+        return batch
+    have = set(batch.schema.names)
+    cells = [
+        batch.column(field.name) if field.name in have else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.record_batch(cells, names=schema.names)
 
 
 def _put(writer: Any, batches: list[object], schema: object) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from tuque.spark.engines import sort_by_kind
-from tuque.spark.errors import SparkJobError, SparkSetupError
+from tuque.spark.errors import IF_DAMAGED, SparkJobError, SparkSetupError
 
 MACROS: Final = """
 CREATE OR REPLACE MACRO unix_micros(t) AS epoch_us(t);
@@ -60,7 +60,11 @@ class DuckEngine:
     ) -> None:
         self.base.close()
         if isinstance(e, self.failure):
-            raise SparkJobError(f"duckdb failed: {str(e).splitlines()[0][:300]}") from e
+            said = str(e).splitlines()[0][:300]
+            if ".parquet" in said and not said.endswith("."):
+                said += "."
+            advice = f" {IF_DAMAGED}" if ".parquet" in said else ""
+            raise SparkJobError(f"duckdb failed: {said}{advice}") from e
 
     def read(self, view: str, files: Sequence[str], columns: str) -> None:
         """See Engine."""

@@ -1,5 +1,12 @@
 """What may go wrong before a pipeline runs; every text says what to do."""
 
+from typing import Final
+
+IF_DAMAGED: Final = (
+    "If the file is cut or damaged, copy it again, or move it out of the directory: its events "
+    "are missing then, and `tuque verify` counts them as seq gaps"
+)
+
 
 class SparkSetupError(Exception):
     """PySpark or Java is missing, or Spark did not start."""
