@@ -66,6 +66,27 @@ def unprintable() -> None:
     raise Unprintable
 
 
+class UnprintableReject(Reject):
+    def __str__(self) -> str:
+        raise ZeroDivisionError
+
+
+@app.task
+def unprintable_reject() -> None:
+    raise UnprintableReject
+
+
+@app.task
+def odd_text(kind: str) -> None:
+    text = "half a \ud83d pair"
+    raise {"fails": ValueError, "rejects": Reject, "later": RetryLater}[kind](text)
+
+
+@app.task
+def long_text(characters: int) -> None:
+    raise ValueError("x" * characters)
+
+
 @app.task
 def sleeps(seconds: float) -> None:
     time.sleep(seconds)

@@ -12,7 +12,7 @@ import uuid
 from collections import OrderedDict, defaultdict
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -206,6 +206,39 @@ def test_what_the_declared_type_can_hold_arrives(codec: Codec, hint: Any, value:
 def test_what_would_arrive_as_another_value_is_refused(hint: Any, value: Any, reason: str) -> None:
     with pytest.raises(TypeError, match=f"^task t: argument what: .*{reason}"):
         task_of(hint).enqueue(value)
+
+
+class BigPoint(Point):
+    more: int = 0
+
+
+class Row(TypedDict):
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "words"),
+    [
+        (list[Order], [Order(1, None, BigPoint(0))], r"what\[0\]\.point: BigPoint.* as Point\("),
+        (
+            dict[str, Any],
+            {"a": [1, (2,)]},
+            r"what\['a'\]\[1\]: \(2,\) \(tuple\) would arrive as \[2\]",
+        ),
+        (Row, {"a": 1, "b": 2}, r"what: {'a': 1, 'b': 2} \(dict\) would"),
+    ],
+)
+def test_the_error_names_the_part_that_would_be_another(hint: Any, value: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=f"^task t: argument {words}"):
+        task_of(hint).enqueue(value)
+
+
+def test_what_is_nested_too_deep_is_refused() -> None:
+    value: list[Any] = []
+    for _ in range(sys.getrecursionlimit() // 2):
+        value = [value]
+    with pytest.raises(TypeError, match="^task t: argument what: .* is nested too deep$"):
+        task_of(Any).enqueue(value)
 
 
 def test_each_of_several_arguments_is_checked_and_converted() -> None:

@@ -64,6 +64,35 @@ def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
     worker.ends(0)
 
 
+def test_the_last_suspect_runs_alone_as_well(
+    client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+) -> None:
+    """The job that ended the process is found by its second run, whatever waits beside it."""
+    tasks.ends_its_process.enqueue("bad", "crash")
+    tasks.may_run_once_more.enqueue("neighbour", "go")
+    worker = start_worker("-c", "2", "--prefetch", "8")
+    wait_until(lambda: len(did()) == 2, "two jobs run")
+    for number in range(4):
+        tasks.may_run_once_more.enqueue(f"waiting {number}", "wait")
+    wait_until(lambda: client.qlen("q") == 0, "four more are held")
+
+    def holds_six() -> bool:
+        worker.signal(signal.SIGUSR1)
+        return "2 run, 4 wait" in worker.text
+
+    wait_until(holds_six, "the worker has them")
+    (tmp_path / "crash").touch()
+    worker.says("the worker process left with exit code 7; it held 6 jobs")
+    (tmp_path / "go").touch()
+    worker.says("(attempt 1): its process left with exit code 7; next try in")
+    before = worker.text.split("(attempt 1): its process left")[0]
+    assert before.count("they run again one at a time") == 1
+    (tmp_path / "wait").touch()
+    assert client.getjob("q.dead", timeout_ms=60_000)
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+
+
 def test_a_lone_job_that_ends_the_process_is_counted(
     client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
 ) -> None:
@@ -141,6 +170,29 @@ class TestOnce:
             "a": "the only try (retry_s=0): the worker stopped while it ran",
             "b": "the only try (retry_s=0): the worker stopped before it ran",
         }
+
+    def test_a_worker_told_to_stop_between_two_processes_leaves_nothing_unsaid(
+        self, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
+    ) -> None:
+        for name in "ab":
+            tasks.only_once_until_file.enqueue(name, "never")
+        tasks.until_file.enqueue("c", "never")
+        worker = start_worker("-c", "1", "--prefetch", "2")
+        wait_until(lambda: did() and client.qlen("q") == 0, "one runs, two are held")
+        (child,) = children_of(worker.process.pid)
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        os.kill(child, signal.SIGKILL)
+        worker.signal(signal.SIGTERM)
+        os.kill(worker.process.pid, signal.SIGCONT)
+        worker.ends(0)
+        assert client.qlen("q") == 1
+        dead = client.getjob("q.dead", count=2, timeout_ms=20_000)
+        reasons = {letter.args[0]: letter.died for letter in (decode(job.body) for job in dead)}
+        assert {name: died.reason for name, died in reasons.items() if died is not None} == {
+            "a": "the only try (retry_s=0): its process was ended by SIGKILL",
+            "b": "the only try (retry_s=0): the worker stopped before it ran",
+        }
+        assert did() == ["begin a"]
 
     def test_a_job_whose_process_died_is_a_dead_letter(
         self, client: Client, start_worker: StartWorker, did: Did

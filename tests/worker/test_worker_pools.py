@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tuque.errors import ConfigError
@@ -88,6 +89,50 @@ def test_every_way_a_job_can_end(kind: str) -> None:
     ]
     assert outcomes[4].delay_s == 3.5
     assert "raise ValueError" in outcomes[2].trace
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_an_error_whose_text_cannot_be_written_is_the_tasks_error(kind: str) -> None:
+    outcomes = run_calls(
+        MAKERS[kind],
+        call("odd_text", "fails"),
+        call("odd_text", "rejects"),
+        call("odd_text", "later"),
+        call("unprintable_reject"),
+        call("long_text", 1_000_000),
+    )
+    shown = [(outcome.kind, outcome.text) for outcome in outcomes[:4]]
+    assert shown == [
+        ("failed", "ValueError: half a \\ud83d pair"),
+        ("rejected", "half a \\ud83d pair"),
+        ("retry", "half a \\ud83d pair"),
+        ("rejected", "<no text: ZeroDivisionError>"),
+    ]
+    for outcome in outcomes:
+        (outcome.text + outcome.trace).encode()
+    assert outcomes[4].kind == "failed"
+    assert "characters left out" in outcomes[4].trace
+    assert "raise ValueError" in outcomes[4].trace
+    assert len(outcomes[4].trace) < 25_000
+
+
+@pytest.mark.parametrize("delay_s", [-1.0, float("nan"), float("inf"), "soon"])
+def test_a_delay_that_is_none_is_the_tasks_error(delay_s: object) -> None:
+    (outcome,) = run_calls(MAKERS["thread"], call("later", delay_s))
+    assert outcome.kind in ("failed", "rejected")  # a str is no argument of the task
+    assert outcome.delay_s is None
+
+
+def test_a_call_that_cannot_be_sent_takes_no_child() -> None:
+    bad = call("fine", 1)
+    bad.attempt = msgspec.structs.replace(bad.attempt, max_deliveries=2**64)
+
+    async def main() -> list[object]:
+        async with asyncio.timeout(60), started(MAKERS["process"], 1) as pool:
+            first = await asyncio.gather(pool.run(bad), return_exceptions=True)
+            return [type(first[0]), await pool.run(call("fine", 1))]
+
+    assert asyncio.run(main()) == [OverflowError, Outcome("done")]
 
 
 @pytest.mark.parametrize("kind", MAKERS)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tuque.errors import ConfigError
-from tuque.worker import App, Backoff, Envelope, load_app
+from tuque.worker import App, Backoff, Envelope, RetryLater, load_app
 from tuque.worker.arguments import BadArguments
 from tuque.worker.codec import decode
 from tuque.worker.task import Task
@@ -106,6 +106,43 @@ def test_wrong_options_say_which_there_are() -> None:
         add.options(codec="pickle")  # type: ignore[arg-type]  # the mistake under test
     with pytest.raises(ValueError, match="a delay is 0 seconds or more"):
         add.enqueue_in(-1, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"max_deliveries": 1.5}, TypeError, "max_deliveries is a whole number, not 1.5"),
+        ({"max_deliveries": True}, TypeError, "max_deliveries is a whole number, not True"),
+        ({"max_deliveries": 2**64}, ValueError, "max_deliveries is 1 or more, up to 2147483647"),
+        ({"retry_s": 1.5}, TypeError, "retry_s is a whole number, not 1.5"),
+        ({"time_limit_s": float("nan")}, ValueError, "time_limit_s is more than 0 seconds"),
+        ({"time_limit_s": float("inf")}, ValueError, "time_limit_s is more than 0 seconds"),
+        ({"time_limit_s": "5"}, TypeError, "time_limit_s is a number of seconds, not '5'"),
+        ({"delay_s": float("nan")}, ValueError, "a delay is 0 seconds or more, not nan"),
+        ({"delay_s": dt.timedelta(1)}, TypeError, "a delay is a number of seconds, not datetime"),
+        ({"key": 4711}, TypeError, "key is a str, not 4711"),
+        ({"key": "\ud800"}, ValueError, "key cannot be written as UTF-8: '.ud800'"),
+        ({"dead_letter": "\udc80"}, ValueError, "dead_letter cannot be written as UTF-8"),
+        ({"dead_letter": "default"}, ValueError, "dead_letter is another queue than 'default'"),
+        ({"queue": "x", "dead_letter": "x"}, ValueError, "dead_letter is another queue than 'x'"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_by_its_name(
+    changes: Any, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        add.options(**changes)
+
+
+def test_a_limit_in_a_body_is_bounded() -> None:
+    envelope = Envelope(task=add.name, max_deliveries=10**30)
+    assert add.limits(envelope, "q").max_deliveries == 2**31 - 1
+
+
+def test_a_delay_of_retry_later_is_checked_where_it_is_raised() -> None:
+    for delay_s in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="a delay is 0 seconds or more"):
+            RetryLater(delay_s=delay_s)
 
 
 def test_two_tasks_of_one_name_are_refused() -> None:

@@ -83,9 +83,18 @@ class Arguments:
                 arrived = None  # JSON has no nan and no infinities
             else:
                 raise TypeError(f"{where} would not be taken by the worker: {err}") from None
-        if not is_same(value, arrived):
-            advice = _advice(value, hint, codec)
-            raise TypeError(f"{where} would arrive as {_shown(arrived)}: {advice}")
+        try:
+            same = is_same(value, arrived)
+            part = name, value, arrived
+            if not same:
+                part = _first_difference(*part)
+        except RecursionError:
+            raise TypeError(f"{where} is nested too deep") from None
+        if not same:
+            inner, sent, got = part
+            where = f"task {self._name}: argument {inner}: {_shown(sent)}"
+            advice = _advice(sent, hint, codec)
+            raise TypeError(f"{where} would arrive as {_shown(got)}: {advice}")
 
     def bind(self, envelope: Envelope) -> inspect.BoundArguments:
         """The arguments of a job in their declared types; BadArguments when they do not fit."""
@@ -143,7 +152,7 @@ def converted(name: str, value: Any, hint: Any) -> Any:
         return value
     try:
         return msgspec.convert(value, hint, strict=True, str_keys=True)
-    except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as err:
+    except (msgspec.ValidationError, TypeError, ValueError, OverflowError, RecursionError) as err:
         raise BadArguments(f"argument {name}: {err}") from None
 
 
@@ -178,6 +187,40 @@ def is_same(sent: Any, got: Any) -> bool:
         return False
 
 
+def _first_difference(name: str, sent: Any, got: Any) -> tuple[str, Any, Any]:
+    """The innermost part that would not arrive as it was sent, with its name."""
+    while True:
+        for inner, one, other in _parts(name, sent, got):
+            if not is_same(one, other):
+                name, sent, got = inner, one, other
+                break
+        else:
+            return name, sent, got
+
+
+def _parts(name: str, sent: Any, got: Any) -> list[tuple[str, Any, Any]]:
+    """The parts of two values of one class side by side; none when they differ as a whole."""
+    if type(sent) is not type(got):
+        return []
+    if isinstance(got, list | tuple) and len(sent) == len(got):
+        return [(f"{name}[{at}]", *pair) for at, pair in enumerate(zip(sent, got, strict=True))]
+    if isinstance(got, dict) and sent.keys() == got.keys():
+        return [(f"{name}[{key!r}]", sent[key], one) for key, one in got.items()]
+    if isinstance(got, msgspec.Struct) or dataclasses.is_dataclass(got):
+        missing = object()
+        return [
+            (f"{name}.{n}", getattr(sent, n, missing), getattr(got, n, missing))
+            for n in _field_names(got)
+        ]
+    return []
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, msgspec.Struct):
+        return value.__struct_fields__
+    return tuple(field.name for field in dataclasses.fields(value))
+
+
 def _same_items(sent: dict[Any, Any], got: dict[Any, Any]) -> bool:
     """Dictionaries by their items; the types of keys count, too: 1 is not "1" nor 1.0."""
     if len(sent) != len(got):
@@ -190,12 +233,10 @@ def _same_items(sent: dict[Any, Any], got: dict[Any, Any]) -> bool:
 
 
 def _same_fields(sent: Any, got: Any) -> bool:
-    if isinstance(got, msgspec.Struct):
-        names = got.__struct_fields__
-    else:
-        names = tuple(field.name for field in dataclasses.fields(got))
     missing = object()
-    return all(is_same(getattr(sent, n, missing), getattr(got, n, missing)) for n in names)
+    return all(
+        is_same(getattr(sent, n, missing), getattr(got, n, missing)) for n in _field_names(got)
+    )
 
 
 def _same_instant(sent: dt.datetime, got: dt.datetime) -> bool:

@@ -39,8 +39,9 @@ class Entry(NamedTuple):
 class Box:
     """The table, over a file descriptor that both processes have."""
 
-    def __init__(self, fd: int, ended: str = "") -> None:
+    def __init__(self, fd: int, ended: str = "", is_last: bool = False) -> None:
         self.fd = fd
+        self.is_last = is_last  # the process runs nothing: it gives back what the table has
         self.ended = ended  # how the process before this one ended, as a predicate
         self._memory = mmap.mmap(fd, os.fstat(fd).st_size)
         self._places = (len(self._memory) - 1) // SLOT.size
@@ -57,16 +58,16 @@ class Box:
     @classmethod
     def opened(cls, given: str) -> Box:
         """The one of the parent, which wrote `passed`; this process dies with it from now on."""
-        fd, parent, ended = given.split(":", 2)
+        fd, parent, is_last, ended = given.split(":", 3)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != int(parent):
             os._exit(1)  # it was gone before
         os.set_inheritable(int(fd), False)
-        return cls(int(fd), ended)
+        return cls(int(fd), ended, is_last == "last")
 
     def passed(self) -> str:
         """How a child process is told of it."""
-        return f"{self.fd}:{os.getpid()}:{self.ended}"
+        return f"{self.fd}:{os.getpid()}:{'last' if self.is_last else ''}:{self.ended}"
 
     @property
     def phase(self) -> int:

@@ -91,7 +91,8 @@ def decode(body: bytes) -> Envelope:
         else:
             envelope = _msgpack_decoder.decode(body)
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as err:
-        raise BadBody(f"the body is not a task call: {err}") from err
+        form = "JSON" if body[:1] == JSON_OPENS else "msgpack, because it does not begin with {"
+        raise BadBody(f"the body is not a task call (read as {form}): {err}") from err
     if envelope.v != VERSION:
         raise BadBody(f"the body has version {envelope.v}, this worker reads {VERSION}")
     return envelope

@@ -16,7 +16,7 @@ import msgspec
 
 from tuque.worker.arguments import BadArguments
 from tuque.worker.codec import Envelope, decode, encode
-from tuque.worker.policy import DONE, Outcome, one_line
+from tuque.worker.policy import DONE, Outcome, encodable, one_line
 from tuque.worker.task import Reject, RetryLater, Task
 
 
@@ -53,6 +53,7 @@ class Piped(msgspec.Struct):
     time_limit_s: float | None
 
 
+TRACE_CHARS: Final = 20_000  # of a traceback, for the log
 _piped_decoder: Final = msgspec.msgpack.Decoder(Piped)
 
 
@@ -137,16 +138,25 @@ def over_limit_text(limit_s: float | None) -> str:
 
 
 def outcome_of(err: BaseException) -> Outcome:
-    """What an exception means for the job."""
+    """What an exception means for the job; whatever its text is, the outcome can be written."""
     if isinstance(err, RetryLater):
-        return Outcome("retry", one_line(str(err)), delay_s=err.delay_s)
+        return Outcome("retry", one_line(guarded(str, err)), delay_s=err.delay_s)
     if isinstance(err, Reject):
-        return Outcome("rejected", one_line(str(err)))
+        return Outcome("rejected", one_line(guarded(str, err)))
     if isinstance(err, BadArguments):
-        return Outcome("rejected", one_line(f"bad arguments: {err}"))
+        return Outcome("rejected", one_line(f"bad arguments: {guarded(str, err)}"))
     if isinstance(err, TimeLimit):
         return Outcome("timeout", str(err))
-    return Outcome("failed", describe(err), "".join(traceback.format_exception(err)))
+    return Outcome("failed", describe(err), encodable(guarded(trace_of, err)))
+
+
+def trace_of(err: BaseException) -> str:
+    """The traceback of an exception; the middle is left out of a very long one."""
+    text = "".join(traceback.format_exception(err))
+    if len(text) <= TRACE_CHARS:
+        return text
+    half = TRACE_CHARS // 2
+    return f"{text[:half]}\n  [{len(text) - 2 * half} characters left out]\n{text[-half:]}"
 
 
 def describe(err: BaseException) -> str:
@@ -157,5 +167,5 @@ def describe(err: BaseException) -> str:
 def guarded(make_text: Callable[[Any], str], value: Any) -> str:
     try:
         return make_text(value)
-    except Exception as err:
+    except BaseException as err:  # whatever a class of the user's does
         return f"<no text: {type(err).__name__}>"

@@ -176,7 +176,12 @@ def is_at_most_once(job_id: str) -> bool:
     return job_id[-1:] in "02468ace"
 
 
+def encodable(text: str) -> str:
+    """A text that can be written as UTF-8: a lone surrogate becomes its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def one_line(text: str) -> str:
-    """A text without line breaks, of bounded length."""
-    flat = " ".join(text.split())
+    """A text without line breaks, of bounded length, that can be written as UTF-8."""
+    flat = encodable(" ".join(text.split()))
     return flat if len(flat) <= REASON_CHARS else flat[: REASON_CHARS - 3] + "..."

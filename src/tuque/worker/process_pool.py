@@ -107,10 +107,11 @@ class ProcessPool:
                 raise failure
 
     async def run(self, call: Call) -> Outcome:
+        request = frame(to_pipe(call))  # this may raise: no child is taken yet
         child = await self._idle.get()
         try:
             async with asyncio.timeout(call.time_limit_s):
-                child.writer.write(frame(to_pipe(call)))
+                child.writer.write(request)
                 await child.writer.drain()
                 outcome = await child.answer()
         except TimeoutError:
@@ -121,6 +122,9 @@ class ProcessPool:
             return Outcome("crashed", f"the child process {ending(code)}")
         except asyncio.CancelledError:
             await self._discard(child)
+            raise
+        except Exception:  # its answer could not be read
+            await self._replace(child)
             raise
         self._idle.put_nowait(child)
         return outcome

@@ -122,6 +122,7 @@ class Worker:
         self._is_quiet = False
         self._is_leaving = False
         self._suspects: deque[Held] = deque()  # each is to run alone
+        self._alone: Held | None = None  # the suspect that was started last
         self.story = Story()
 
     # What the outside may ask for
@@ -151,6 +152,8 @@ class Worker:
         await self._pool.start()
         if self._box is not None:
             self._box.phase = WORKING
+            if self._box.is_last:  # the broker may be away
+                asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
         log.info(
             "worker ready: broker %s, queues %s, %d at a time, %d more fetched ahead, tasks: %d",
             self._client.settings.masked_url,
@@ -233,10 +236,13 @@ class Worker:
                 len(self._suspects),
                 self._box.ended,
             )
-        self._start_waiting()
+        if not self._box.is_last:
+            self._start_waiting()
 
     async def _fetch_loop(self) -> None:
         await self._meet()
+        if self._box is not None and self._box.is_last:
+            self.stop()
         while not self._stop.is_set():
             self._room.clear()
             want = self._want()
@@ -326,12 +332,16 @@ class Worker:
 
     def _start_waiting(self) -> None:
         """Fills the free places from the buffer, highest priority first; suspects run alone."""
+        if self._alone is not None and self._alone.state == RUNNING_HERE:
+            return
         while self._suspects and not self._stop.is_set():
             if self._runs:
                 return
             held = self._suspects.popleft()
             if held.state == WAITING:
+                self._alone = held
                 self._start(held)
+                return
         while (
             self._waiting
             and len(self._runs) < self._settings.concurrency

@@ -51,17 +51,24 @@ class Supervisor:
             began = time.monotonic()
             code = self._run_one()
             if self._box.phase != WORKING:
-                return code if code >= 0 else 128 - code
+                return exit_code(code)
             self._box.ended = ending(code)
             held = len(self._box.entries())
             log.error("the worker process %s; it held %d jobs", self._box.ended, held)
             if self._stops():
-                return 1
+                return self._give_back()
             failures = 1 if time.monotonic() - began > STEADY_S else failures + 1
             if failures > 1:  # the jobs in the table have retry times
                 wait_until(time.monotonic() + RESTART.delay_s(failures - 1, rng), self._stops)
                 if self._stops():
-                    return 1
+                    return self._give_back()
+
+    def _give_back(self) -> int:
+        """Has a last process tell the broker about the jobs in the table; its exit code."""
+        if not self._box.entries() or self._box.is_last:
+            return 1
+        self._box.is_last = True
+        return exit_code(self._run_one())
 
     def _stops(self) -> bool:
         return self._is_stopping
@@ -88,6 +95,11 @@ class Supervisor:
         process = self._process
         if process is not None and process.returncode is None:
             os.kill(process.pid, number)
+
+
+def exit_code(code: int) -> int:
+    """The exit code of a process as a shell shows it, also when a signal ended it."""
+    return code if code >= 0 else 128 - code
 
 
 def wait_until(until: float, stops: Callable[[], bool]) -> None:

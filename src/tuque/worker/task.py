@@ -24,13 +24,37 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEAD_SUFFIX: Final = ".dead"
+DELIVERIES_MAX: Final = 2**31 - 1
+TEXTS: Final = ("queue", "utube", "key", "dead_letter")
+WHOLE_NUMBERS: Final = (
+    *("max_deliveries", "retry_s", "ttl_s", "key_ttl_s", "replicate", "maxlen", "pri"),
+)
+
+
+def check_number(name: str, value: object) -> None:
+    """TypeError for what is no number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is a number of seconds, not {value!r}")
+
+
+def check_delay(delay_s: float | None) -> None:
+    """TypeError or ValueError for what is no delay."""
+    if delay_s is None:
+        return
+    check_number("a delay", delay_s)
+    if not 0 <= delay_s < math.inf:
+        raise ValueError(f"a delay is 0 seconds or more, not {delay_s}")
 
 
 class RetryLater(Exception):
-    """Raised by a task: run this job again, after `delay_s` or after the task's back-off."""
+    """Raised by a task: run this job again, after `delay_s` or after the task's back-off.
+
+    A delay that is no number of seconds is a TypeError or ValueError where it is raised.
+    """
 
     def __init__(self, reason: str = "asked to run later", *, delay_s: float | None = None) -> None:
         super().__init__(reason)
+        check_delay(delay_s)
         self.delay_s = delay_s
 
 
@@ -68,10 +92,22 @@ class Options:
     def __post_init__(self) -> None:
         if self.codec not in CODECS:
             raise ValueError(f"codec is one of {', '.join(CODECS)}, not {self.codec!r}")
-        if self.max_deliveries < 1:
-            raise ValueError(f"max_deliveries is 1 or more, not {self.max_deliveries}")
-        if self.time_limit_s is not None and self.time_limit_s <= 0:
-            raise ValueError(f"time_limit_s is more than 0 seconds, not {self.time_limit_s}")
+        check_texts(self)
+        check_whole_numbers(self)
+        check_delay(self.delay_s)
+        if not 1 <= self.max_deliveries <= DELIVERIES_MAX:
+            raise ValueError(
+                f"max_deliveries is 1 or more, up to {DELIVERIES_MAX}, not {self.max_deliveries}"
+            )
+        if self.time_limit_s is not None:
+            check_number("time_limit_s", self.time_limit_s)
+            if not 0 < self.time_limit_s < math.inf:
+                raise ValueError(f"time_limit_s is more than 0 seconds, not {self.time_limit_s}")
+        if self.dead_letter == self.queue:
+            raise ValueError(
+                f"dead_letter is another queue than {self.queue!r}: "
+                "a job that fails would come from there again for ever"
+            )
         if not isinstance(self.backoff, Backoff):
             raise TypeError(f"backoff is a tuque.worker.Backoff, not {self.backoff!r}")
         if self.key_ttl_s is not None and self.key is None:
@@ -196,7 +232,9 @@ class Task(Generic[P, R]):
         dead_letter = own.dead_letter if envelope.dead_letter is None else envelope.dead_letter
         time_limit_s = own.time_limit_s if envelope.time_limit_s is None else envelope.time_limit_s
         return Limits(
-            max_deliveries=max(1, envelope.max_deliveries or own.max_deliveries),
+            max_deliveries=min(
+                max(1, envelope.max_deliveries or own.max_deliveries), DELIVERIES_MAX
+            ),
             dead_letter=dead_letter or queue + DEAD_SUFFIX,
             backoff=backoff_of(envelope.backoff) or own.backoff,
             time_limit_s=time_limit_s if time_limit_s and time_limit_s > 0 else None,
@@ -205,6 +243,28 @@ class Task(Generic[P, R]):
     def bind(self, envelope: Envelope) -> inspect.BoundArguments:
         """The arguments of a job in their declared types; BadArguments when they do not fit."""
         return self._arguments.bind(envelope)
+
+
+def check_whole_numbers(options: Options) -> None:
+    """TypeError for an option that is a whole number elsewhere and none here."""
+    for name in WHOLE_NUMBERS:
+        value: object = getattr(options, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise TypeError(f"{name} is a whole number, not {value!r}")
+
+
+def check_texts(options: Options) -> None:
+    """TypeError for a name that is no text, ValueError for one that cannot be sent."""
+    for name in TEXTS:
+        value: object = getattr(options, name)
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is a str, not {value!r}")
+        try:
+            value.encode(errors="strict" if name == "dead_letter" else "surrogateescape")
+        except UnicodeEncodeError:
+            raise ValueError(f"{name} cannot be written as UTF-8: {value!a}") from None
 
 
 def check_names(options: OptionChanges) -> None:
@@ -253,8 +313,4 @@ def _asked(options: Options) -> _Asked:
 
 def _whole_seconds(delay_s: float | None) -> int | None:
     """A delay as the broker takes it; rounded up, because no job may come too early."""
-    if delay_s is None:
-        return None
-    if delay_s < 0:
-        raise ValueError(f"a delay is 0 seconds or more, not {delay_s}")
-    return math.ceil(delay_s)
+    return None if delay_s is None else math.ceil(delay_s)
