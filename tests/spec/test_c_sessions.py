@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from node_by_hand import NODE_ID, NULL, Box, Wired
 
@@ -19,6 +21,42 @@ def test_too_many_clients() -> None:
     first, _ = wired.line(), wired.line()
     assert wired.line().read() == b"-ERR max number of clients reached\r\n<closed>"
     assert first.ask(PING) == b"+PONG\r\n"
+    wired.close()
+
+
+def test_a_refused_client_that_sends_at_once() -> None:
+    """C1.7 What the client sends until then is thrown away, so that a client that sends at once
+    reads the error.
+    """
+    wired = Wired(maxclients="1")
+    wired.line()
+    with socket.create_connection(wired.address, timeout=10) as sock:
+        sock.sendall(PING)
+        wired.turns()
+        assert sock.recv(100) == b"-ERR max number of clients reached\r\n"
+        assert sock.recv(100) == b""
+        sock.sendall(PING)
+        wired.turns()
+        assert len(wired.pump.doors.refused) == 1
+    wired.turns()
+    assert len(wired.pump.doors.refused) == 0
+    wired.close()
+
+
+def test_a_refused_client_that_stays() -> None:
+    """C1.7 A connection that C1.1 refuses is closed when its client has closed its side, or after a
+    second.
+    """
+    wired = Wired(maxclients="1")
+    wired.line()
+    socks = [socket.create_connection(wired.address, timeout=10) for _ in range(17)]
+    wired.turns()
+    assert len(wired.pump.doors.refused) == 16
+    wired.pass_ms(1000)
+    assert len(wired.pump.doors.refused) == 0
+    for sock in socks:
+        assert sock.recv(100) == b"-ERR max number of clients reached\r\n"
+        sock.close()
     wired.close()
 
 

@@ -13,8 +13,20 @@ from tuque.server.poller import IN, Poller
 from tuque.server.state import Server, log
 from tuque.wire.iproto import SALT_BYTES, greeting
 
+UNREAD_BYTES: Final = 65_536  # thrown away at once
 BATCH: Final = 256  # connections taken from one socket in one turn
 FULL: Final = b"-ERR max number of clients reached\r\n"
+REFUSED_MAX: Final = 16  # that may read why; maxclients leaves descriptors for so many
+REFUSED_MS: Final = 1000  # the time they have
+
+
+@final
+class Refused:
+    """A connection that was told to go; it is no client."""
+
+    def __init__(self, sock: socket.socket, until_ms: i64) -> None:
+        self.sock = sock
+        self.until_ms: i64 = until_ms
 
 
 @final
@@ -26,6 +38,7 @@ class Doors:
         self.poller = poller
         self.listeners: dict[int, socket.socket] = {}
         self.iproto_fds: dict[int, None] = {}  # those of them where IPROTO is spoken
+        self.refused: dict[int, Refused] = {}  # by descriptor, the oldest first
         self.reopen_ms: i64 = 0  # out of descriptors: try again then
 
     def listen(self, sock: socket.socket) -> None:
@@ -69,8 +82,7 @@ class Doors:
         s = self.s
         sock.setblocking(False)
         if self.is_full():
-            sock.send(FULL)
-            sock.close()
+            self.refuse(sock)
             return
         c = Client(s.next_number, sock, name_peer(s.cfg, sock, address), s.max_bulk, s.n.now_ms)
         self.poller.add(c.fd)
@@ -78,6 +90,40 @@ class Doors:
         s.clients[c.fd] = c
         s.by_number[c.number] = c
         s.figures.connections += 1
+
+    def refuse(self, sock: socket.socket) -> None:
+        """[C1.7] Say that there are too many, and let the other end read it.
+
+        Closed with bytes unread, the socket would take the error back that it just sent.
+        """
+        sock.send(FULL)
+        if len(self.refused) >= REFUSED_MAX:
+            sock.close()
+            return
+        sock.shutdown(socket.SHUT_WR)
+        self.refused[sock.fileno()] = Refused(sock, self.s.n.now_ms + REFUSED_MS)
+        self.poller.add(sock.fileno())
+
+    def on_refused(self, fd: i64) -> bool:
+        """[C1.7] Throw away what a refused client sends; False if the descriptor is none such."""
+        refused = self.refused.get(fd)
+        if refused is None:
+            return False
+        try:
+            has_ended = len(refused.sock.recv(UNREAD_BYTES)) == 0
+        except BlockingIOError:
+            has_ended = False
+        except OSError:
+            has_ended = True
+        if has_ended:
+            self.forget(fd, refused)
+        return True
+
+    def forget(self, fd: i64, refused: Refused) -> None:
+        """Close a refused connection."""
+        del self.refused[fd]
+        self.poller.drop(fd)
+        refused.sock.close()
 
     def greet(self, sock: socket.socket, address: object) -> None:
         """[I1] Make a connection of a client that speaks IPROTO, and say who is here."""
@@ -106,6 +152,26 @@ class Doors:
         s.figures.rejected += 1
         return True
 
+    def next_ms(self, at_ms: i64) -> i64:
+        """When something is due here, if that is before `at_ms`."""
+        if 0 < self.reopen_ms < at_ms:
+            at_ms = self.reopen_ms
+        for refused in self.refused.values():
+            return min(at_ms, refused.until_ms)
+        return at_ms
+
+    def on_time(self) -> None:
+        """Do what is due."""
+        now_ms = self.s.n.now_ms
+        if 0 < self.reopen_ms <= now_ms:
+            self.reopen()
+        if len(self.refused) == 0:
+            return
+        for fd, refused in list(self.refused.items()):
+            if refused.until_ms > now_ms:
+                return
+            self.forget(fd, refused)
+
     def reopen(self) -> None:
         """There may be descriptors again."""
         self.reopen_ms = 0
@@ -116,3 +182,5 @@ class Doors:
         """Listen no more."""
         for sock in self.listeners.values():
             sock.close()
+        for refused in self.refused.values():
+            refused.sock.close()

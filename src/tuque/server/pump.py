@@ -116,8 +116,7 @@ class Pump:
             at_ms = min(at_ms, self.house_ms)  # once more when all have gone
         if 0 < self.events_ms < at_ms:
             at_ms = self.events_ms
-        if 0 < self.doors.reopen_ms < at_ms:
-            at_ms = self.doors.reopen_ms
+        at_ms = self.doors.next_ms(at_ms)
         if len(s.stalled) > 0:
             at_ms = min(at_ms, next_stall_ms(s))
         at_ms = min(at_ms, next_turn_ms(s))
@@ -187,6 +186,8 @@ class Pump:
                 pass
             elif fd in self.doors.listeners:
                 self.doors.accept(fd)
+            elif self.doors.on_refused(fd):
+                pass
             elif fd == self.wake_fd:
                 self.on_journal_wake()
             elif fd == self.signal_fd:  # SIGTERM or SIGINT: end in order
@@ -229,8 +230,7 @@ class Pump:
                 tell_added(s)
         self.iproto.run_stalled()
         end_turn(s)
-        if 0 < self.doors.reopen_ms <= n.now_ms:
-            self.doors.reopen()
+        self.doors.on_time()
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:
             self.house_ms = n.now_ms + HOUSE_MS  # nodes.conf shall not be old (K1.1)
         if self.house_ms <= n.now_ms:
