@@ -7,9 +7,10 @@ from cluster_lab import Lab
 from test_q_cluster import job_at, sent, tell
 
 from tuque.core.deliver import wait
+from tuque.core.hearsay import on_willqueue
 from tuque.core.job import ACTIVE, HELD, QUEUED
 from tuque.core.losses import SETTLE
-from tuque.core.msgs import Ask, Moved, Queued, Working
+from tuque.core.msgs import Ask, Moved, Queued, WillQueue, Working
 from tuque.core.peers import set_reachable
 from tuque.core.procedures import REQUEUE_RETRY, requeue
 from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
@@ -364,3 +365,22 @@ def test_who_gave_it_is_waited_for(replicate: int) -> None:
     lab.heal()
     lab.pass_ms(2_000)
     assert all(len(queued_at(lab, id)) == 1 for id in ids)
+
+
+@pytest.mark.parametrize("over_ms", [-1, 0, 3_000])
+def test_who_asks_is_put_off_while_the_giver_is_awaited(over_ms: int) -> None:
+    """Q11.6 To a WILLQUEUE about a loaded job of which another holder without a link is waited for,
+    and which no worker has from here, MOVED is answered, with the time until Q11.2 ends: the asker
+    may have its copy from here, and knows no more."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(2, replicate=3, retry_s=20, delay_s=1)
+    lab.isolate(0)
+    lab.die(0)
+    lab.link(0, 1)
+    lab.run()
+    lab.log.clear()
+    n = lab.nodes[0]
+    n.now_ms = n.held.until_ms + over_ms  # it stood still; no tick was yet
+    on_willqueue(n, lab.slot(0, 1), WillQueue([id]))
+    lab.run()
+    assert [m.left_ms for _, _, m in lab.log if isinstance(m, Moved)] == [1] * (over_ms < 0)

@@ -73,6 +73,8 @@ def put_off(n: Node, job: Job, due_ms: i64) -> None:
 
 def is_awaited(n: Node, job: Job) -> bool:
     """[Q11.5] Whether a holder of the loaded job may yet be linked: it was not asked."""
+    if n.held.until_ms <= n.now_ms:
+        return False  # after a standstill, before the next tick
     return job.holders & n.held.starting & ~n.linked & ~1 & ~n.forgotten != 0
 
 
