@@ -128,6 +128,14 @@ def test_a_turn_has_its_share_for_long_commands_together(wired: Wired) -> None:
         works.append(int(wired.box.n.work))
         assert len(works) < 1_000
     assert max(works) <= TURN_WORK
+    for line in lines:
+        line.sock.send(b"QPEEK q 4000\r\n" * 2)  # it is not sliced
+    works = []
+    while sum(works) < 8 * 2 * 4_000:
+        wired.pump.turn(0)
+        works.append(int(wired.box.n.work))
+        assert len(works) < 1_000
+    assert max(works) <= TURN_WORK + 4_000
 
 
 def test_words(wired: Wired) -> None:
