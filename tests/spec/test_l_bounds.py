@@ -128,6 +128,11 @@ def test_a_turn_has_its_share_for_long_commands_together(wired: Wired) -> None:
         works.append(int(wired.box.n.work))
         assert len(works) < 1_000
     assert max(works) <= TURN_WORK
+    lines[0].sock.send(b"INFO\r\n" * 100)
+    wired.pump.turn(0)
+    assert TURN_WORK <= wired.box.n.work <= TURN_WORK + 500
+    for _ in range(10):
+        wired.pump.turn(0)
     for line in lines:
         line.sock.send(b"QPEEK q 4000\r\n" * 2)  # it is not sliced
     works = []
@@ -191,7 +196,7 @@ def test_slow_log_has_a_bound_in_bytes(wired: Wired) -> None:
     assert 100 < len(rows) < len(log.entries) and max(works) <= TURN_WORK
     value(wired, wired.line(), b"SLOWLOG RESET\r\n")
     wired.pass_ms(2_000)
-    assert n.used_bytes() - before < 100_000 and not log.entries
+    assert n.used_bytes() - before < 100_000 and len(log.entries) <= 1
 
 
 def test_statistics_of_many_tubes(wired: Wired) -> None:

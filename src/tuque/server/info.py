@@ -42,6 +42,9 @@ JOURNAL_FIELDS: Final = (  # in Disque's order; the journal fills in what it has
 Fields = dict[str, object]
 
 
+SECTION_WORK: Final = 20  # units for the fields of one section (L2.1)
+
+
 def cmd_info(s: Server, c: Client, args: list[bytes]) -> None:
     """[S8.1] INFO [section]."""
     if len(args) > 2:
@@ -51,6 +54,7 @@ def cmd_info(s: Server, c: Client, args: list[bytes]) -> None:
     for name, fields_of in SECTIONS.items():
         in_default = wanted == "default" and name != "commandstats"
         if wanted in (name, "all", "everything") or in_default:
+            s.n.work += SECTION_WORK
             texts.append(section(name, fields_of(s)))
     c.reply("\r\n".join(texts))
 
