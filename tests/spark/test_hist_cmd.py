@@ -102,6 +102,12 @@ def test_no_events_is_a_clear_error(tmp_path: Path) -> None:
     result = run("report", "--events", tmp_path / "none", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "no such directory" in result.output
+    (tmp_path / "file").touch()
+    for command in ("compact", "report"):
+        out = ("--out", tmp_path / "out") if command == "report" else ()
+        result = run(command, "--events", tmp_path / "file", *out)
+        assert result.exit_code != 0
+        assert "a file, not the directory of the events" in result.output
 
 
 def test_what_was_compacted_counts_once(history: Path, tmp_path: Path) -> None:

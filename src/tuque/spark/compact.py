@@ -18,7 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from tuque.spark.errors import IF_DAMAGED
+from tuque.spark.errors import IF_DAMAGED, no_directory
 from tuque.spark.followers import Follower, followers
 from tuque.spark.pipeline import lies_in, span_of
 
@@ -59,7 +59,7 @@ def compact(
     CompactError.
     """
     if not events.is_dir():
-        raise CompactError(f"{events}: no such directory")
+        raise CompactError(f"{events}: {no_directory(events)}")
     done = Done()
     with _alone(events):
         readers = _readers(events)

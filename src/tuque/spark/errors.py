@@ -1,11 +1,17 @@
 """What may go wrong before a pipeline runs; every text says what to do."""
 
+from pathlib import Path
 from typing import Final
 
 IF_DAMAGED: Final = (
     "If the file is cut or damaged, copy it again, or move it out of the directory: its events "
     "are missing then, and `tuque verify` counts them as seq gaps"
 )
+
+
+def no_directory(path: Path) -> str:
+    """Why that is no directory of events."""
+    return "a file, not the directory of the events" if path.exists() else "no such directory"
 
 
 class SparkSetupError(Exception):

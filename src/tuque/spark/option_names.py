@@ -35,8 +35,8 @@ def unknown(given: Iterable[str], names: Sequence[str], doing: str) -> str:
         if key in spelt or key in PATHS or key.startswith(INTERNAL):
             continue
         near = get_close_matches(key, spelt, n=1)
-        meant = f"did you mean {spelt[near[0]]}? " if near else ""
-        return f"unknown option {key!r} for {doing}; {meant}there are: {', '.join(names)}"
+        meant = f"; did you mean {spelt[near[0]]}?" if near else "."
+        return f"unknown option {key!r} for {doing}{meant} There are: {', '.join(names)}"
     return ""
 
 

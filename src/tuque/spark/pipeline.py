@@ -13,7 +13,7 @@ from typing import Any
 
 from tuque.spark import gold, silver, sql
 from tuque.spark.engines import Engine, read_events
-from tuque.spark.errors import NoEventsError
+from tuque.spark.errors import NoEventsError, no_directory
 
 Step = Callable[[str], AbstractContextManager[None]]
 
@@ -75,7 +75,7 @@ def find_segments(events: Path, scratch: Path) -> Segments:
     Raises NoEventsError when there is nothing.
     """
     if not events.is_dir():
-        raise NoEventsError(f"{events}: no such directory")
+        raise NoEventsError(f"{events}: {no_directory(events)}")
     copies = {
         hot.name: copy for hot in sorted(events.glob(".hot-*")) if (copy := _copy(hot, scratch))
     }
