@@ -342,6 +342,23 @@ def test_before_the_log_in() -> None:
     wired.close()
 
 
+def test_a_monitor_that_does_not_read(wired: Wired) -> None:
+    """C7.11 A client in MONITOR that leaves more than 8 MiB unread is closed, whatever
+    client-output-buffer-limit allows.
+    """
+    server, line, monitor = wired.box.server, wired.line(), wired.line()
+    assert monitor.ask(b"MONITOR\r\n") == b"+OK\r\n"
+    monitor.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    most = 0
+    for _ in range(400):
+        line.ask(encode("ECHO", "x" * 1_000) * 100)
+        most = max([most, *[int(c.wire_bytes) for c in server.clients.values()]])
+        if server.figures.output_closed:
+            break
+    assert server.figures.output_closed == 1 and 4 << 20 < most < 9 << 20
+    assert line.ask(PING) == b"+PONG\r\n" and not server.monitors
+
+
 def test_commands_before_the_log_in() -> None:
     """C2.9 INFO counts both (`closed_before_login`)."""
     wired = Wired(requirepass="a password of some length")

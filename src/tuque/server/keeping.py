@@ -17,6 +17,7 @@ SHRINK_JOBS = 1_000  # a smaller table is not worth a look
 EVENT_BYTES = 200  # a buffered event
 STRANGER_BYTES = 1 << 20  # of commands that did not run, of one who has not logged in (C2.9)
 STRANGER_REPLY_BYTES = 65_536  # unread by one who has not logged in (C2.9)
+MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
@@ -82,6 +83,10 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
         warn_once(s.n.now_ms, c.address, "its replies are unread, and it has not logged in")
         s.figures.strangers_closed += 1
         return True
+    if waiting > MONITOR_BYTES and isinstance(c, Client) and c.is_monitor:
+        warn_once(s.n.now_ms, c.address, "it monitors, and does not read")
+        s.figures.output_closed += 1
+        return True  # C7.11
     if 0 < s.out_hard < waiting:
         warn_once(s.n.now_ms, c.address, "its unread replies pass the hard limit")
         s.figures.output_closed += 1
