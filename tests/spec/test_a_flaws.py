@@ -16,6 +16,7 @@ from tuque.core.copies import copy_of, send_copies
 from tuque.core.job import ACKED, ACTIVE, BODYLESS, WAIT_REPL
 from tuque.core.msgs import DelJob, GotAck, GotJob, SetAck
 from tuque.core.stray import on_unknown_ack
+from tuque.core.table import enter_job, leave_job
 
 
 def is_done(lab: Lab, id: bytes, span_ms: int = 30_000) -> bool:
@@ -275,7 +276,8 @@ def test_f17_a_loading_node_vouches_for_nothing() -> None:
     lab = Lab(2)
     id = spread(lab, 2, retry_s=1)
     other = lab.nodes[1]
-    copy = other.jobs.pop(id)  # it has not been read yet
+    copy = other.jobs[id]
+    leave_job(other, copy)  # it has not been read yet
     other.job_bytes, held = 0, other.job_bytes
     other.wheel.cancel(copy)
     other.ledger.replicated -= 1
@@ -285,7 +287,7 @@ def test_f17_a_loading_node_vouches_for_nothing() -> None:
     assert sent(lab, GotAck) == []
     assert not other.tombs.has(id)
     assert lab.states_of(id) == [ACKED, -1]
-    other.jobs[id] = copy
+    enter_job(other, copy)
     other.job_bytes = held
     other.wheel.arm(copy, lab.now_ms)
     other.ledger.replicated += 1

@@ -284,8 +284,11 @@ def lease_job(n: Node, client: i64, q: Queue, job: Job) -> None:
         n.events.delivered(now_ms, job, client)  # V4.5
 
 
-def commit(n: Node, name: bytes, epoch: i64, seq: i64) -> i64:
-    """[Y4] ON COMMAND LEASE COMMIT, when `check` had nothing against it: jobs acked."""
+def commit(n: Node, name: bytes, epoch: i64, seq: i64, before: i64 = 0) -> i64:
+    """[Y4] ON COMMAND LEASE COMMIT, when `check` had nothing against it: jobs acked.
+
+    `before` is the number of jobs that `ack_some` acked for this command.
+    """
     g = n.leases.groups[name]
     assert g.epoch == epoch
     renew(n, g)
@@ -300,7 +303,7 @@ def commit(n: Node, name: bytes, epoch: i64, seq: i64) -> i64:
         acked += ack_batch(n, b)  # Y4.1
     g.acked_seq = seq
     g.floor_seq = seq
-    if acked > 0:
+    if before + acked > 0:
         g.proofs += 1  # Y11.2
     if n.records is not None:
         tell_group(n.records, g)

@@ -136,7 +136,7 @@ class Ending(Chore):
         if freed >= room:
             return False
         if self.what == COMMIT:
-            self.done += commit(n, self.named, self.epoch, self.seq)
+            self.done += commit(n, self.named, self.epoch, self.seq, self.done)
         elif self.what == RELEASE:
             assert g is not None
             self.done += on_release(n, g)

@@ -82,8 +82,8 @@ def fence_is_open() -> list[Patch]:
             return b""
         return sound_check(n, name, epoch, seq)
 
-    def commit(n: Node, name: bytes, epoch: int, seq: int) -> int:
-        return sound(n, name, n.leases.groups[name].epoch, seq)
+    def commit(n: Node, name: bytes, epoch: int, seq: int, before: int = 0) -> int:
+        return sound(n, name, n.leases.groups[name].epoch, seq, before)
 
     return everywhere(sound_check, check) + everywhere(sound, commit)
 
