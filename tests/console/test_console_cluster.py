@@ -319,6 +319,13 @@ class TestMeetAndForget:
         assert done.returncode == 1
         assert f"127.0.0.1:{away} did not join within 1.5 s: " in done.stderr.decode()
 
+    def test_the_reason_is_that_of_this_meeting(self, pair: list[int], tuque: Run) -> None:
+        away = free_ports(1)[0]
+        tuque("cli", "-p", pair[0], "CLUSTER", "MEET", "nobody.invalid", 7711)
+        done = tuque("cluster", "meet", "-p", pair[0], "--wait", "1.5", "127.0.0.1", away)
+        assert done.returncode == 1
+        assert b"refused" in done.stderr and b"not known" not in done.stderr
+
     def test_a_node_with_another_secret(self, pair: list[int], tuque: Run, tmp_path: Path) -> None:
         place = tmp_path / "secret"
         place.mkdir()

@@ -122,7 +122,7 @@ def meet(
         there_id = id_at(there)
         if there_id and there_id == id_at(link.target):
             raise click.ClickException(f"{there} is the node asked itself; -h and -p name another")
-        is_it = known_as(there, there_id)
+        is_it, is_at = known_as(there, there_id), known_as(there, "")
         ask(link, "CLUSTER", "MEET", other_host, *map(str, bus_ports))
         deadline, reason = time.monotonic() + wait, ""
         while time.monotonic() < deadline:
@@ -130,7 +130,7 @@ def meet(
             if any(node.is_linked and is_it(node) for node in nodes):
                 click.echo(f"{there} is in the cluster of {link.target}")
                 return
-            said = [n.reason for n in nodes if n.is_meeting and n.reason]
+            said = [n.reason for n in nodes if n.is_meeting and n.reason and is_at(n)]
             reason = said[-1] if said else reason
             time.sleep(POLL_S)
     raise click.ClickException(
