@@ -28,6 +28,7 @@ def cmd_client(s: Server, c: Client, args: list[bytes]) -> None:
     if word == b"LIST" and count == 2:
         lines = [client_line(s, other) for other in s.clients.values()]
         lines += [wired_line(s, w) for w in s.wired.values()]
+        s.n.work += len(lines)
         c.reply(b"".join([line + b"\n" for line in lines]))
     elif word == b"INFO" and count == 2:
         c.reply(client_line(s, c) + info_tail(c) + b"\n")

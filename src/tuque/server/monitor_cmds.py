@@ -64,12 +64,14 @@ def reply_slow(s: Server, c: Client, most: int) -> None:
     """The newest `most` entries, as far as one reply holds them (L2.5)."""
     rows: list[object] = []
     size = 0
+    spent = 0
     for e in s.slowlog.entries:
-        if len(rows) >= min(most, TURN_WORK) or size > REPLY_BYTES:
+        if len(rows) >= most or spent + len(e.words) >= TURN_WORK or size > REPLY_BYTES:
             break
+        spent += 1 + len(e.words)
         rows.append([e.number, e.at_s, e.spent_us, e.words])
         size += e.bytes
-    s.n.work += len(rows)
+    s.n.work += spent
     c.reply(rows)
 
 
