@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from stopped_seed import rules, stopped
 
+from tuque.core.job import QUEUED
 from tuque.core.procedures import memory_level
 from tuque.sim.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
 from tuque.sim.disk import STALL_US, SimJournal
@@ -249,3 +250,18 @@ def test_who_else_has_a_job_may_be_lost_with_an_unsynced_record() -> None:
         m.kept_holders = {add.id: holders}
         cluster.watcher.on_death(m, m.shell, "power", "disk")
         assert bool(add.ack_excuse) == (not holders)
+
+
+def test_holders_that_do_not_know_each_other_settle_nothing() -> None:
+    """Q12: only holders that know each other can settle who serves a job."""
+    plan = Plan(seed="strangers", nodes=2, ops=[Op(200, "add", ADD | {"repl": 2})])
+    cluster = stopped(plan, SETUP_MS / 1000 + 4)
+    (add,), machines = cluster.history.adds.values(), cluster.machines
+    for m in machines:
+        assert m.shell is not None
+        m.shell.n.jobs[add.id].state = QUEUED
+    assert cluster.again.look() == {add.id: {m.name for m in machines}}
+    for m in machines:
+        assert m.shell is not None
+        m.shell.n.jobs[add.id].holders = 1
+    assert cluster.again.look() == {}

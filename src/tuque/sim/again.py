@@ -136,9 +136,12 @@ class Again:
                     places.setdefault(id, []).append(m)
         found: dict[bytes, set[str]] = {}
         for id, machines in places.items():
-            linked = {m.name for m in machines for o in machines if m is not o and is_linked(m, o)}
+            pairs = [(m, o) for m in machines for o in machines if m is not o and is_linked(m, o)]
+            linked = {m.name for m, o in pairs if is_holder(m, id, o) or is_holder(o, id, m)}
             if linked:
                 found[id] = linked
+            elif pairs:
+                self.history.count("queued at two holders that do not know each other")
         return found
 
     def judge_queues(self, is_last: bool) -> None:
@@ -150,6 +153,18 @@ class Again:
                 if names & self.twice.get(id, set()) and add is not None and add.outcome == OK:
                     self.history.find("queued-twice", f"{add.token!r} is queued at {sorted(names)}")
         self.twice = found
+
+
+def is_holder(m: Machine, id: bytes, other: Machine) -> bool:
+    """Whether the first node takes the other for a holder of the job.
+
+    Two holders of which neither knows the other cannot settle anything. It takes the loss of a
+    disk: only a third holder knows both, and the node that would have told them is gone.
+    """
+    if m.shell is None:
+        return False
+    slot = m.shell.n.slot_of.get(other.node_id)
+    return slot is not None and bool(m.shell.n.jobs[id].holders >> slot & 1)
 
 
 def is_linked(m: Machine, other: Machine) -> bool:
