@@ -201,8 +201,8 @@ def test_numbers_follow(box: Box) -> None:
 
 
 def test_sixteen_batches(box: Box) -> None:
-    """Y2.4 A group with 16 or more batches that are not committed gets no new one from its
-    queues (NEXT, DEFER); SPLIT may make more, up to 48 (Y11.3)."""
+    """Y2.4 A group with 16 or more batches that are not committed gets no new one by NEXT; SPLIT
+    may make up to 48 (Y11.3), and DEFER one more (Y11.4)."""
     for _ in range(20):
         box.add()
     g = Lessee(box)

@@ -139,10 +139,33 @@ def test_halves_have_an_end(box: Box) -> None:
     assert g.next(49, 1) == 1
 
 
+def test_others_go_first_however_many_jobs_failed_alone(box: Box) -> None:
+    """Y11.4 With n above 0 and fewer than 49 batches that are not committed, up to n jobs are
+    taken as in Y2.1 under its number, and what it had becomes the newest batch.
+    """
+    bad = [box.add() for _ in range(48)]
+    g = Lessee(box)
+    g.next(1, count=48)
+    for seq in range(1, 48):
+        assert g("SPLIT", seq, 1) == 1
+    begin(g, 1)
+    good = [box.add() for _ in range(3)]
+    assert g("DEFER", 1, "COUNT", 3) == 3
+    assert (g.ids(1), g.ids(49)) == (good, bad[:1])
+    box.add()
+    assert g("DEFER", 1, "COUNT", 1) == 1
+    assert g.ids(1) == bad[1:2], "49 batches: only those that are there change places"
+    for _ in range(48):
+        g("DEFER", 1)
+    assert g.ids(1) == good
+    assert g("COMMIT", 1) == 3
+    assert begin(g, 49)["proof"] == 1
+
+
 def test_others_go_first(box: Box) -> None:
-    """Y11.4 DEFER puts others before the jobs of the batch. With n above 0 and fewer than 16
-    batches (Y2.4), up to n jobs are taken as in Y2.1 under its number, and what it had becomes the
-    newest batch.
+    """Y11.4 DEFER puts others before the jobs of the batch. With n above 0 and fewer than 49
+    batches that are not committed, up to n jobs are taken as in Y2.1 under its number, and what it
+    had becomes the newest batch.
     """
     old = [box.add() for _ in range(2)]
     g = Lessee(box)

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from tuque.core.lease import no_batch, take_jobs
 from tuque.core.lease_records import tell_batch, tell_group
 from tuque.core.lease_time import arm, begin_beats, reclaim, renew
-from tuque.core.leases import BATCHES_MAX, SPLITS_MAX, Batch, Group, is_leased
+from tuque.core.leases import DEFERS_MAX, SPLITS_MAX, Batch, Group, is_leased
 from tuque.core.node import Node
 
 MANY_HALVES: Final = b"ERR group '%s' has %d batches that are not committed: no more are made"
@@ -134,7 +134,7 @@ def on_defer(
     if len(error) > 0:
         return 0, error
     old = g.batches[seq]
-    if most > 0 and len(g.batches) < BATCHES_MAX and not n.is_leaving:
+    if most > 0 and len(g.batches) < DEFERS_MAX and not n.is_leaving:
         fresh = Batch(seq, old.parts)
         take_jobs(n, client, g, fresh, most, body_bytes)
         if len(fresh.jobs) > 0:

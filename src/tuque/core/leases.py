@@ -12,8 +12,9 @@ from mypy_extensions import i64, u8
 from tuque.core.job import ACKED, ACTIVE, LEASED, Job
 
 GROUPS_MAX: Final = 1_000  # Y1.4
-BATCHES_MAX: Final = 16  # not committed, of one group: then none is taken from queues (Y2.4)
+BATCHES_MAX: Final = 16  # not committed, of one group: then NEXT takes no other (Y2.4)
 SPLITS_MAX: Final = 48  # the same, when some were made by SPLIT (Y11.3)
+DEFERS_MAX: Final = 49  # the same, when others go first: always one more than SPLIT makes (Y11.4)
 QUEUES_MAX: Final = 256  # of one group (Y1.3)
 NAME_MAX: Final = 255  # bytes (Y1.3)
 PARTS_MAX: Final = 1_024  # of a batch (Y2.4)
