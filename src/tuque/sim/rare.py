@@ -53,6 +53,7 @@ JOBS_LOOKED_AT: Final = 30  # the first ones of a node, at each look
 
 # met where it happens: the place calls `world.sometimes` with one of these names
 ON_THE_SPOT: Final = (
+    "a home stood still",
     "a link has no room",
     "a link is closed for what waits",
     "a link is replaced by a newer one",
