@@ -93,6 +93,7 @@ class PythonFile:
         self.is_deciding = (
             self.in_src and len(parts) > 3 and parts[2] in DECIDING
         ) and self.name not in SHELL_EXCEPTIONS
+        self.is_compiled = self.is_deciding or self.name.startswith("src/tuque/server/")
 
     def fault(self, line: int, text: str) -> None:
         """Note one fault."""
@@ -147,6 +148,19 @@ class PythonFile:
         self.check_name(node.name, node.lineno)
         if self.in_src and node.returns is None:
             self.fault(node.lineno, f"{node.name}: no return type")
+        if self.is_compiled:
+            self.check_caught(node)
+
+    def check_caught(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """mypyc gives a name the type of its first `except`: another one needs another name."""
+        types: dict[str, str] = {}
+        for caught in ast.walk(node):
+            if isinstance(caught, ast.ExceptHandler) and caught.name and caught.type:
+                found = ast.unparse(caught.type)
+                if types.setdefault(caught.name, found) != found:
+                    self.fault(
+                        caught.lineno, f"{caught.name}: caught as {types[caught.name]} above"
+                    )
 
     def check_name(self, name: str, line: int) -> None:
         """No name that says nothing."""

@@ -41,6 +41,12 @@ CASES = [
     ("src/tuque/client/a.py", "def handle_job() -> None: ...\n", "name it by its cause"),
     ("src/tuque/client/a.py", "class JobManager: ...\n", "name it by its cause"),
     ("src/tuque/client/a.py", "def f(): ...\n", "no return type"),
+    (
+        "src/tuque/server/a.py",
+        "def f() -> None:\n    try:\n        g()\n    except OSError as e:\n        h(e)\n"
+        "    except Exception as e:\n        h(e)\n",
+        "e: caught as OSError above",
+    ),
     ("src/tuque/client/a.py", "x = 1\n" * 501, "501 lines"),
     ("tests/a.py", "def f():\n" + "    x = 1\n" * 50, "51 lines"),
     ("tests/a.py", "x = '" + "y" * 100 + "'\n", "columns"),

@@ -68,9 +68,9 @@ def run(cfg: Config) -> int:
         if not s.stop_requested:
             ready(pump)
             pump.run()
-    except JournalError as error:
+    except JournalError as broken:
         pump.close_all()
-        raise StartError(str(error)) from None
+        raise StartError(str(broken)) from None
     except Exception:
         log.critical("internal error, the node stops", exc_info=True)
         drop_turn(s)
@@ -220,8 +220,8 @@ def finish(pump: Pump) -> int:
     if s.eventlog is not None and s.n.events is not None:
         try:
             s.eventlog.close(s.n.events, s.n.now_ms)
-        except EventLogError as error:
-            log.error("the events could not be finished: %s", error)
+        except EventLogError as broken:
+            log.error("the events could not be finished: %s", broken)
             status = 1
     try:
         if s.members.is_changed:

@@ -62,10 +62,10 @@ def lock_directory(disk: Disk, path: str, lock_name: str = LOCK) -> int:
         raise JournalError(
             f"{path} is in use by {holder}; stop that server first, or give this one its own dir"
         ) from e
-    except OSError as e:
+    except OSError as failed:
         raise JournalError(
-            f"cannot write in {path}: {why(e)}; the server needs a directory that it may write"
-        ) from e
+            f"cannot write in {path}: {why(failed)}; the server needs a directory that it may write"
+        ) from failed
 
 
 LOAD_ONCE: Final = "load-once"

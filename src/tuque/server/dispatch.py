@@ -109,8 +109,8 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
             c.error(error.text)
         except TubeError as refused_there:
             c.error(refusal_text(s, refused_there))  # T17.3
-        except Exception as error:
-            on_fault(s, c, command.name, written, error)
+        except Exception as fault:
+            on_fault(s, c, command.name, written, fault)
         spent_ns: i64 = CLOCK_NS() - start_ns
         command.calls += 1
         command.usec_ns += spent_ns

@@ -134,10 +134,10 @@ def open_identity(cfg: Config) -> Identity:
     except BadNodes as error:
         os.close(fd)
         raise IdentityError(f"cluster-config-file {path}: {error}") from None
-    except OSError as error:
+    except OSError as failed:
         if fd >= 0:
             os.close(fd)
-        raise IdentityError(f"cluster-config-file {path}: {error.strerror}") from None
+        raise IdentityError(f"cluster-config-file {path}: {failed.strerror}") from None
     return identity
 
 

@@ -91,8 +91,8 @@ def answer(s: Server, w: Wired, request: Request) -> None:
     except TubeError as refused:
         told = iproto_refusal(s, tubes_of(s.n), refused)
         w.out.append(error_reply(request.sync, told.code, told.text))
-    except Exception as error:
-        look_into(s, f"in a request of {w.address}", error)  # C3.12
+    except Exception as fault:
+        look_into(s, f"in a request of {w.address}", fault)  # C3.12
         del w.out[written:]
         w.out.append(error_reply(request.sync, E_PROC, INTERNAL))
     spent_ns: i64 = perf_counter_ns() - start_ns

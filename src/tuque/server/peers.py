@@ -301,11 +301,11 @@ class Bus:
         self.figures.in_bytes += len(data)
         try:
             messages = link.conn.feed(data)
-        except BusError as error:
-            self.on_broken(link, str(error))
+        except BusError as broken:
+            self.on_broken(link, str(broken))
             return
-        except Exception as error:  # B2.5: only the link knew these bytes
-            self.bugs.tell(self.n.now_ms, f"in the bytes of {link.address}", error)
+        except Exception as fault:  # B2.5: only the link knew these bytes
+            self.bugs.tell(self.n.now_ms, f"in the bytes of {link.address}", fault)
             self.on_broken(link, "internal error")
             return
         if link.slot < 0:

@@ -47,8 +47,8 @@ def rewrite(cfg: Config) -> None:
         replace_file(path, text)
     except ConfigError as err:
         raise RewriteError(f"Rewriting config file: {err}") from None
-    except (OSError, UnicodeError) as err:
-        reason = err.strerror if isinstance(err, OSError) else "it is not UTF-8"
+    except (OSError, UnicodeError) as failed:
+        reason = failed.strerror if isinstance(failed, OSError) else "it is not UTF-8"
         raise RewriteError(f"Rewriting config file: {reason}") from None
 
 
