@@ -217,9 +217,8 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
 
 
 def test_every_command_has_a_bound_and_a_call() -> None:
-    """L2.1 The command table says of every command and subcommand how many words it takes, how many
-    units of work it does in one turn, how long its reply is, and what becomes of more
-    (docs/commands.md).
+    """L2.1 For every command and subcommand the command table gives the limits of words, of units
+    of work per turn and of reply bytes, and what happens beyond them (docs/commands.md).
     """
     heads = {key.split(" ")[0] for key in BOUNDS}
     assert {row[0] for row in ROWS} == heads
@@ -233,8 +232,8 @@ def test_every_command_has_a_bound_and_a_call() -> None:
 
 @pytest.mark.parametrize("name", list(LARGEST))
 def test_the_largest_call_stays_within_its_bound(full: Full, name: str) -> None:
-    """L2.1 A unit is one job, queue, tube, client or word that is looked at or changed; what costs
-    as much as several counts as several.
+    """L2.1 A unit is one job, queue, tube, client or word that is read or changed; a costlier one
+    counts as several.
     """
     bound = BOUNDS[name]
     words = LARGEST[name](full)

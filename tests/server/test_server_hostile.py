@@ -180,7 +180,7 @@ def test_a_bug_over_the_bytes_of_a_client_ends_its_connection(
 def test_an_assertion_that_fails_ends_one_connection_when_the_tables_agree(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C3.12: Then all tables are checked, and the node goes on if they agree."""
+    """C3.12: The node then checks all tables and goes on if they agree."""
     monkeypatch.setitem(HANDLERS, b"ping", broken_invariant)
     assert door("PING") == b"-ERR internal error, the log of the server says more\r\n"
     assert door.info("stats")["internal_errors"] == "1"

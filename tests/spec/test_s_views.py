@@ -98,8 +98,8 @@ def test_qstat_oldest(box: Box) -> None:
 
 
 def test_ids_for_urls(box: Box) -> None:
-    """G6.6 Where a command takes an id it also takes its form for URLs: `_` at 1, 10 and 35 in
-    place of `-`, and between 11 and 34 `-` for `+` and `_` for `/`.
+    """G6.6 Every command that takes an id accepts its URL form, too: `_` replaces `-` at positions
+    1, 10 and 35; from 11 to 34 `-` replaces `+` and `_` replaces `/`.
     """
     ids = [box.add() for _ in range(60)]
     odd = next(id for id in ids if b"+" in id and b"/" in id)
