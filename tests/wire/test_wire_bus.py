@@ -31,7 +31,15 @@ from tuque.core.msgs import (
     TubeYours,
     YourJobs,
 )
-from tuque.wire.bus import FRAME_BYTES, BusError, FrameReader, frames_of, head_of, messages_of
+from tuque.wire.bus import (
+    COUNT_MAX,
+    FRAME_BYTES,
+    BusError,
+    FrameReader,
+    frames_of,
+    head_of,
+    messages_of,
+)
 from tuque.wire.cards import Card, Hello
 from tuque.wire.handshake import BEFORE_BYTES, Conn
 
@@ -50,8 +58,8 @@ COPIES = st.builds(
     retry_s=st.integers(0, 1 << 30),
     delay_s=st.integers(0, 1 << 30),
     repl=st.integers(1, 65_535),
-    nacks=st.integers(0, 1 << 30),
-    deliveries=st.integers(0, 1 << 30),
+    nacks=st.integers(0, COUNT_MAX - 1),
+    deliveries=st.integers(0, COUNT_MAX - 1),
     holders=MASKS,
     mode=st.integers(0, 7),
 )
