@@ -13,7 +13,7 @@ from tuque.core.job import QUEUED
 from tuque.core.procedures import memory_level
 from tuque.sim.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
 from tuque.sim.disk import STALL_US, SimJournal
-from tuque.sim.history import OK, OPEN, Add, Ask
+from tuque.sim.history import OK, OLD_DISK, OPEN, Add, Ask
 from tuque.sim.home_flaws import order, three_homes
 from tuque.sim.leasing import Commit, Held
 from tuque.sim.network import Line as Wire
@@ -253,15 +253,20 @@ def test_who_else_has_a_job_may_be_lost_with_an_unsynced_record() -> None:
 
 
 def test_holders_that_do_not_know_each_other_settle_nothing() -> None:
-    """Q12: only holders that know each other can settle who serves a job."""
+    """Q12: only holders that know each other can settle who serves a job; that they do (K5.6) takes
+    more than the copy of an old disk, which names holders of that time.
+    """
     plan = Plan(seed="strangers", nodes=2, ops=[Op(200, "add", ADD | {"repl": 2})])
     cluster = stopped(plan, SETUP_MS / 1000 + 4)
     (add,), machines = cluster.history.adds.values(), cluster.machines
-    for m in machines:
-        assert m.shell is not None
-        m.shell.n.jobs[add.id].state = QUEUED
-    assert cluster.again.look() == {add.id: {m.name for m in machines}}
-    for m in machines:
-        assert m.shell is not None
-        m.shell.n.jobs[add.id].holders = 1
+    both = {add.id: {m.name for m in machines}}
+    for holders in (3, 1):
+        for m in machines:
+            assert m.shell is not None
+            m.shell.n.jobs[add.id].state = QUEUED
+            m.shell.n.jobs[add.id].holders = holders
+        assert cluster.again.look() == both
+    add.excuse = OLD_DISK
     assert cluster.again.look() == {}
+    machines[0].shell.n.jobs[add.id].holders = 3  # one knows the other
+    assert cluster.again.look() == both

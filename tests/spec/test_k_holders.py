@@ -9,9 +9,9 @@ from test_a_stray import stray_ack
 from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.drain import drain_left
 from tuque.core.holders import tell_holders
-from tuque.core.job import ACKED
+from tuque.core.job import ACKED, ACTIVE, QUEUED
 from tuque.core.mending import live_holders, send_repairs
-from tuque.core.msgs import Ask, Holders, Lack, Left, WillQueue
+from tuque.core.msgs import Ask, GotJob, Holders, Lack, Left, WillQueue
 from tuque.core.peers import say, set_reachable
 from tuque.core.repair import repair_left
 
@@ -25,7 +25,10 @@ def believed(lab: Lab, i: int, id: bytes) -> list[int]:
 @pytest.mark.parametrize("word", ["ask", "willqueue"])
 def test_holders_that_have_one_node_in_common_are_told(word: str) -> None:
     """K5.6 A node that a holder did not know as one, and that asks or tells about the job, is told
-    of the other holders with HOLDERS, and they of it"""
+    of the other holders with HOLDERS, and they of it
+
+    K5.6 Who is told of holders that it did not know, and knows of others that were not named,
+    tells all of these, too."""
     lab = Lab(4)
     id = lab.add(0, replicate=4, retry_s=100)
     for i, known in ((0, (0, 1)), (1, (0, 1)), (2, (2, 3)), (3, (2, 3))):
@@ -34,14 +37,38 @@ def test_holders_that_have_one_node_in_common_are_told(word: str) -> None:
     say(lab.nodes[2], lab.slot(2, 0), message)
     lab.run()
     assert believed(lab, 0, id) == [0, 1, 2, 3], "2 knew of 3, and answered with that"
-    assert believed(lab, 1, id) == [0, 1, 2]
-    assert believed(lab, 2, id) == [0, 1, 2, 3]
+    assert [believed(lab, i, id) for i in (1, 2, 3)] == [[0, 1, 2, 3]] * 3
     told = sum(isinstance(m, Holders) for _, _, m in lab.log)
-    assert told <= 4
+    assert told <= 8
     lab.die(0)
     assert on_ackjob(lab.nodes[1], id)
     lab.run()
     assert lab.states_of(id)[1:] == [-1 if lab.states_of(id)[3] == -1 else ACKED] * 3
+
+
+@pytest.mark.parametrize("word", ["holders", "gotjob"])
+def test_two_copies_that_were_made_at_the_same_time(word: str) -> None:
+    """K5.6 Who is told of holders that it did not know, and knows of others that were not named,
+    tells all of these, too.
+
+    R3.1 One that was none has its copy from another node: K5.6."""
+    lab = Lab(4)
+    id = lab.add(0, replicate=4, retry_s=5)
+    for i, known in ((0, (0, 1, 3)), (1, (0, 1, 3)), (2, (2, 3)), (3, (2, 3))):
+        lab.nodes[i].jobs[id].holders = sum(1 << lab.slot(i, k) for k in known)
+    if word == "gotjob":
+        say(lab.nodes[1], lab.slot(1, 3), GotJob([id]))
+    else:
+        tell_holders(lab.nodes[0], lab.nodes[0].jobs[id], 1 << lab.slot(0, 3))
+    lab.run()
+    assert believed(lab, 1, id) == [0, 1, 2, 3] and 1 in believed(lab, 2, id)
+    lab.die(0)
+    lab.die(3)
+    lab.pass_ms(12_000)
+    assert sorted(lab.states_of(id)[1:3]) == [ACTIVE, QUEUED]
+    assert on_ackjob(lab.nodes[2], id)
+    lab.run()
+    assert lab.states_of(id)[1] in (ACKED, -1)
 
 
 @pytest.mark.parametrize("word", ["lack", "left", "later"])

@@ -14,7 +14,7 @@ from tuque.core import ledger
 from tuque.core.announce import deny
 from tuque.core.collect import collect
 from tuque.core.external import pass_on
-from tuque.core.holders import gone_from, hear_holders, spare
+from tuque.core.holders import gone_from, hear_holders, learn_holder, spare
 from tuque.core.job import (
     ACKED,
     ACTIVE,
@@ -196,9 +196,10 @@ def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
                 tell_failed(n, id, slot)  # R3.2
             continue
         if job.holders & bit == 0:
-            job.holders |= bit  # R3.1
-            if job.state != WAIT_REPL and n.records is not None:
-                n.records.holders(job)
+            if job.state == WAIT_REPL:
+                job.holders |= bit
+            else:
+                learn_holder(n, job, slot)  # R3.1
             if job.state == ACKED:
                 collect(n, job)
                 continue

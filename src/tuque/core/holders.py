@@ -46,11 +46,13 @@ def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
     """Another node names holders, perhaps itself too; True when some were new.
 
     `told` are the holders, `named` is the same set in the other node's numbers. One that has
-    said itself that it has no copy is asked: what is told of it may be older (K5.7).
+    said itself that it has no copy is asked: what is told of it may be older (K5.7). Two groups
+    of holders that know only this node in common are told of each other (K5.6).
     """
     bit: i64 = 1 << slot
     told |= doubtful(n, slot, job, named)
     new = told & ~job.holders & ~bit
+    unsaid = job.holders & ~(told | bit | 1)
     if told & bit:
         is_back(n, slot, job.id)
     if not join_holders(n, job, told):
@@ -58,6 +60,8 @@ def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
     if job.state != ACKED:
         for other in slots_of(new & gone_from(n, job.id) & ~n.forgotten):
             ask(n, other, job.id, False)  # K5.7
+        if unsaid != 0 and job.state != WAIT_REPL and job.retry_s > 0:
+            tell_holders(n, job, unsaid | new | bit)  # K5.6
     return True
 
 
@@ -127,8 +131,9 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
         if job.state == ACKED:
             if is_new:
                 collect(n, job)
-        elif job.state != WAIT_REPL and job.retry_s > 0 and job.holders & ~(told | 1 << slot | 1):
-            tell_holders(n, job, 1 << slot)  # K5.6
+        elif not is_new and job.state != WAIT_REPL and job.retry_s > 0:
+            if job.holders & ~(told | 1 << slot | 1):
+                tell_holders(n, job, 1 << slot)  # K5.6
     elif n.tombs.has(m.id):
         say(n, slot, SetAck(m.id, 0, TOMB_MS))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tuque.core.job import ACTIVE, OUT_HERE, OUT_THERE, QUEUED, Job
 from tuque.core.task import Task
-from tuque.sim.history import OK, Add, Delivery
+from tuque.sim.history import OK, OLD_DISK, Add, Delivery
 
 if TYPE_CHECKING:
     from tuque.sim.cluster import Cluster
@@ -138,10 +138,11 @@ class Again:
         for id, machines in places.items():
             pairs = [(m, o) for m in machines for o in machines if m is not o and is_linked(m, o)]
             linked = {m.name for m, o in pairs if is_holder(m, id, o) or is_holder(o, id, m)}
-            if linked:
-                found[id] = linked
-            elif pairs:
+            add = self.history.by_id.get(id)
+            if pairs and not linked and add is not None and add.excuse == OLD_DISK:
                 self.history.count("queued at two holders that do not know each other")
+            elif pairs:
+                found[id] = linked or {m.name for m, _ in pairs}
         return found
 
     def judge_queues(self, is_last: bool) -> None:
@@ -158,8 +159,8 @@ class Again:
 def is_holder(m: Machine, id: bytes, other: Machine) -> bool:
     """Whether the first node takes the other for a holder of the job.
 
-    Two holders of which neither knows the other cannot settle anything. It takes the loss of a
-    disk: only a third holder knows both, and the node that would have told them is gone.
+    Two holders of which neither knows the other cannot settle anything. That takes a copy of an
+    old disk: the holders that it names are gone, and those who have the job since do not know it.
     """
     if m.shell is None:
         return False

@@ -14,7 +14,7 @@ from tuque.core.repair import repair_left
 from tuque.core.tombs import OVER
 from tuque.core.transfer import is_in_transit
 from tuque.sim.disk import WINDOW_US
-from tuque.sim.history import OK, Add
+from tuque.sim.history import OK, OLD_DISK, Add
 from tuque.sim.rare import look_at_death, look_at_node
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Watcher:
             if add.id and add.asked_for(*ENDED):
                 self.lose_ack(machine, add, back)
             if back == "old" and add.id:
-                add.excuse = "an old disk came back"
+                add.excuse = OLD_DISK
             if machine.settings.policy != "always" and add.id in machine.kept:
                 if add.id not in shell.n.jobs:
                     add.ack_excuse = f"{machine.name} had given it away, which was not synced yet"

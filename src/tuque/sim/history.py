@@ -14,6 +14,7 @@ from tuque.sim.world import World
 OPEN: Final = "open"  # asked, no answer (yet): may have happened
 OK: Final = "ok"
 REFUSED: Final = "refused"
+OLD_DISK: Final = "an old disk came back"  # an excuse: what it has may be over, or elsewhere
 
 
 class Delivery:
