@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compiled models sim chaos fuzz fuzz-frames bench lint types docs build clean
+.PHONY: help setup setup-spark setup-dev demo test test-compiled models sim chaos fuzz fuzz-frames bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -19,56 +19,60 @@ SOURCES = env -u PYTHONHOME PYTHONPATH="$(CURDIR)/src"
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-setup: ## make .venv: pinned packages and Tuque, compiled if there is a C compiler
+setup setup-spark setup-dev:
 	@python="$$($(FIND_PYTHON))"; \
 	if [ -z "$$python" ]; then \
 		echo "error: no Python 3.11 or later found. On Debian or Ubuntu: apt-get install python3 python3-venv" >&2; exit 1; fi; \
-	"$$python" tools/setup_env.py --venv "$(VENV)"
+	"$$python" tools/setup_env.py --venv "$(VENV)" --for $(if $(filter setup,$@),run,$(@:setup-%=%))
 
-demo: setup ## run three nodes, workers and crashes over the standard library, then the Spark report
+setup: ## make .venv: server, client, worker, reports; compiled if there is a C compiler
+setup-spark: ## make .venv with PySpark, too
+setup-dev: ## make .venv with all that tests, lint and benches need
+
+demo: setup-spark ## run three nodes, workers and crashes over the standard library, then the Spark report
 	@$(PY) -m tuque.demo $(ARGS)
 
-test: setup ## run the tests on the sources as they are (interpreted)
+test: setup-dev ## run the tests on the sources as they are (interpreted)
 	@$(SOURCES) $(PY) -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
 
-test-compiled: setup ## run the tests on the installed, compiled modules
+test-compiled: setup-dev ## run the tests on the installed, compiled modules
 	@env -u PYTHONPATH TUQUE_EXPECT_COMPILED=1 $(PY) -P -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
 
-models: setup ## ask the tubes 200,000 things that plain models of them answer, too
+models: setup-dev ## ask the tubes 200,000 things that plain models of them answer, too
 	@$(SOURCES) TUQUE_TUBE_OPS=40000 $(PY) -m pytest -q tests/tubes/test_tube_models.py $(ARGS)
 
-sim: setup ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what is installed
+sim: setup-dev ## run seeds of the simulated cluster (ARGS="--minutes 5"), on what is installed
 	@env -u PYTHONPATH $(PY) -P -m tuque.sim --jobs $(JOBS) --past tests/sim/past_failures.txt $(ARGS)
 
-chaos: setup ## real nodes, and Spark, killed and cut off for long (ARGS="--minutes 10 --nodes 5")
+chaos: setup-dev ## real nodes, and Spark, killed and cut off for long (ARGS="--minutes 10 --nodes 5")
 	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py $(ARGS)
 	@env -u PYTHONPATH $(PY) -P tests/e2e/cluster_chaos.py --outages --minutes 1
 	@env -u PYTHONPATH $(PY) -P -m pytest -q -s tests/e2e/spark_chaos*.py
 
-fuzz: setup ## say a million things to a node that are almost right, on all its ports (ARGS="--seconds 60")
+fuzz: setup-dev ## say a million things to a node that are almost right, on all its ports (ARGS="--seconds 60")
 	@env -u PYTHONPATH $(PY) -P fuzz/talk.py $(ARGS)
 
-fuzz-frames: setup ## feed the reader of IPROTO with nonsense (needs atheris; SPAN=600 seconds)
+fuzz-frames: setup-dev ## feed the reader of IPROTO with nonsense (needs atheris; SPAN=600 seconds)
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install -q atheris==3.0.0
 	@mkdir -p build/fuzz
 	@cd build/fuzz && PYTHONPATH="$(CURDIR)/src" "$(CURDIR)/$(PY)" "$(CURDIR)/fuzz/iproto.py" -max_total_time=$(SPAN)
 
-bench: setup ## measure against redis-server and beanstalkd, where installed
+bench: setup-dev ## measure against redis-server and beanstalkd, where installed
 	@$(PY) bench/run.py $(ARGS)
 
-lint: setup ## check style, sizes, names and the layers
+lint: setup-dev ## check style, sizes, names and the layers
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(PY) tools/tidy.py
 	@$(SOURCES) $(VENV)/bin/lint-imports
 
-types: setup ## check types, strictly
+types: setup-dev ## check types, strictly
 	@$(VENV)/bin/mypy
 
-docs: setup ## write the pages that are made from the tables
+docs: setup-dev ## write the pages that are made from the tables
 	@$(PY) tools/docs.py
 
-build: setup ## make a wheel in dist/
+build: setup-dev ## make a wheel in dist/
 	@$(PY) -m pip wheel -q --no-deps --no-build-isolation -w dist .
 	@ls -1 dist
 

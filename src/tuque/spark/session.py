@@ -50,7 +50,7 @@ def session(
         if (e.name or "").split(".")[0] not in ("pyspark", "py4j"):
             raise
         raise SparkSetupError(
-            "PySpark is missing: in a clone `make setup` brings it, "
+            "PySpark is missing: in a clone `make setup-spark` brings it, "
             "elsewhere pip install 'tuque[spark]'"
         ) from e
     running = SparkSession.getActiveSession()
