@@ -33,9 +33,9 @@ def run_examples(page: str, url: str) -> dict[str, Any]:
 
 
 def test_tubes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a node where a newcomer did what README says about tubes before: no name clashes."""
-    readme = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    (first,) = [text for text in readme if "client.tube(" in text]
+    """On a node where a newcomer took the tour before: no name of a tube clashes."""
+    tour = re.findall(r"```python\n(.*?)```", (DOCS / "tour.md").read_text(), re.S)
+    (first,) = [text for text in tour if "client.tube(" in text]
     node = RealNode(tmp_path)
     node.start()
     try:

@@ -1,4 +1,4 @@
-"""README's tour, command by command: what a newcomer types is what runs here."""
+"""README and the tour, command by command: what a newcomer types is what runs here."""
 
 from __future__ import annotations
 
@@ -18,13 +18,22 @@ from console_node import DEADLINE_S
 from tuque.console.programs import free_port, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+PAGES = ("README.md", "docs/tour.md")
+TEXT = "".join((ROOT / page).read_text() for page in PAGES)
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", TEXT, re.DOTALL)
 
 
 def block(start: str, language: str = "") -> str:
-    """The one block of README that contains `start`."""
+    """The one block of the pages that contains `start`."""
     (found,) = [text for kind, text in BLOCKS if start in text and kind == language]
     return found
+
+
+def served() -> str:
+    """The command of both pages that starts a node."""
+    lines = {line for _, text in BLOCKS for line in text.splitlines() if "tuque server" in line}
+    (line,) = lines
+    return line
 
 
 class Tour:
@@ -101,7 +110,7 @@ def tour(tmp_path: Path) -> Iterator[Tour]:
 
 
 def test_the_tour(tour: Tour) -> None:
-    serve = block("tuque server --appendonly").strip()
+    serve = served()
     node = tour.start(serve)
     tour.wait_until("tuque cli PING", "PONG")
 
@@ -109,7 +118,7 @@ def test_the_tour(tour: Tour) -> None:
     job = tour.sh(add).strip()
     assert job in tour.sh(get)
     assert tour.sh(ack.replace("D-...", job)) == "1\n"
-    assert "mail" in tour.sh(stat)
+    assert "letters" in tour.sh(stat)
 
     assert "b'hello'" in tour.python(block("with tuque.Client", "python"))
     assert "b'hello again'" in tour.python(block("tuque.aio.Client", "python"))
@@ -168,7 +177,7 @@ def test_the_cluster(tour: Tour) -> None:
 
 def test_the_report(tour: Tour) -> None:
     pytest.importorskip("duckdb")
-    node = tour.start(block("tuque server --appendonly").strip())
+    node = tour.start(served())
     tour.wait_until("tuque cli PING", "PONG")
     tour.sh("tuque cli ADDJOB mail hello 5000")
     assert tour.stop(node) == 0
@@ -176,7 +185,8 @@ def test_the_report(tour: Tour) -> None:
     assert "mail" in (tour.place / "report" / "report.html").read_text()
 
 
-def test_every_file_that_readme_links_to_is_there() -> None:
-    text = (ROOT / "README.md").read_text()
-    for target in re.findall(r"\]\(([^)#:]+)\)", text):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_links_to_is_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert ((ROOT / page).parent / target).exists(), target
