@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-dev demo test test-compiled models sim chaos fuzz fuzz-frames bench lint types docs build clean
+.PHONY: help setup setup-spark setup-dev check demo test test-compiled models sim chaos fuzz fuzz-frames bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -31,6 +31,9 @@ setup-dev: ## make .venv with all that tests, lint and benches need
 
 demo: setup-spark ## run three nodes, workers and crashes over the standard library, then the Spark report
 	@$(PY) -m tuque.demo $(ARGS)
+
+check: lint types ## style, types, layers, golden traces and the rules of the core, in under a minute
+	@$(SOURCES) $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests/golden tests/house tests/core tests/spec $(ARGS)
 
 test: setup-dev ## run the tests on the sources as they are (interpreted)
 	@$(SOURCES) $(PY) -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)

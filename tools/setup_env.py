@@ -63,7 +63,7 @@ def run(command: list[str], log: Path) -> None:
 def last_step(log: Path, began: int) -> str:
     """Return the last line of the log that tells a person how far it is."""
     with log.open("rb") as file:
-        file.seek(max(began, log.stat().st_size - 65536))
+        file.seek(max(began, log.stat().st_size - 1_000_000))
         lines = file.read().decode("utf-8", "replace").splitlines()
     for line in reversed(lines):
         found = SHOWN.fullmatch(line)
