@@ -263,7 +263,7 @@ def test_records_without_a_job_are_not_shown() -> None:
     fields = show(lab.nodes[0], job)
     assert fields["queue"] is None
     assert fields["body"] is None
-    assert fields["retry"] == 0
+    assert (fields["repl"], fields["retry"], fields["delay"]) == (0, 0, 0)  # S1.2
 
 
 def test_deleting_a_record_without_a_job() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lease_by_hand import Lessee
 from node_by_hand import NODE_ID, START_MS, Box
 from told_events import Told
 
@@ -40,6 +41,31 @@ def test_one_row_an_event(box: Box) -> None:
     assert chunk.delivery[:6] == [0, 1, 1, 2, 2, 2]
     assert chunk.consumer == [1, 1]
     assert box.n.node_id == NODE_ID
+
+
+def test_why_a_job_is_queued_again(box: Box) -> None:
+    """Q2.3 The event `requeued` is written with the cause timeout, unless it was a delay that
+    ended.
+
+    Q5.2 The event `requeued` is written with the cause command.
+
+    Y7.2 the event `requeued` is written with the cause lease.
+    """
+    one = box.add(RETRY=5)
+    box.get()
+    box.pass_ms(5_100)
+    box.get()
+    box.run("ENQUEUE", one)
+    g = Lessee(box)
+    g.next(1, ttl=1_000)
+    box.pass_ms(1_100)
+    box.add(DELAY=1)
+    box.pass_ms(1_100)
+    assert box.kinds(one).count("requeued") == 3
+    events = box.n.events
+    assert events is not None
+    told = [reason for chunk in map(Told, events.full) for reason in chunk.reason]
+    assert told == [b"timeout", b"command", b"lease"]
 
 
 def test_ends_tell_it_all(box: Box) -> None:

@@ -7,6 +7,7 @@ from struct import pack
 import pytest
 from journal_by_hand import PATH, Kept, segment
 from node_by_hand import NULL, START_MS, Box
+from told_events import Told
 
 from tuque.server.committer import has_saved_once, save_once
 from tuque.server.load_share import load_share
@@ -76,6 +77,27 @@ def test_jobs_come_back(kept: Kept, how: str) -> None:
     assert box.state(short) == "queued"
     assert box.get(count=5) == ids
     assert box.n.ledger.loaded == 6
+
+
+def test_an_end_after_a_restart_tells_of_the_deliveries_before_it(kept: Kept) -> None:
+    """E1.2 acked, expired, dead and deleted carry due (added and delay), first and last delivery
+    time, the counts, size and delay, so that a reader needs no join.
+
+    J5.3 Counters come back.
+    """
+    id = kept.box.add(RETRY=40)
+    for _ in range(2):
+        kept.box.pass_ms(1_000)
+        assert kept.box.get() == [id]
+        kept.box.run("NACK", id)
+    kept.restart("crash", off_ms=5_000)
+    kept.box.run("ACKJOB", id)
+    events = kept.box.n.events
+    assert events is not None
+    events.cut()
+    (told,) = map(Told, events.full)
+    assert (told.first_ms, told.last_ms) == ([START_MS + 1_000], [START_MS + 2_000])
+    assert (told.deliveries, told.nacks) == ([2], [2])
 
 
 @pytest.mark.parametrize("how", ["stop", "crash", "power"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from cluster_lab import Lab
 
@@ -290,9 +292,14 @@ def test_resend_backs_off() -> None:
     lab = Lab(2)
     lab.hold(1, 0)
     lab.try_add(0, b"q", replicate=2, timeout_ms=0)
-    lab.pass_ms(12_000)
-    count = len(sent(lab, ReplJob))
-    assert 9 <= count <= 12
+    lab.run()
+    times: list[int] = []
+    for _ in range(240):  # 12 s
+        times += [lab.now_ms] * (len(sent(lab, ReplJob)) - len(times))
+        lab.pass_ms(50)
+    gaps = [later - then for then, later in itertools.pairwise(times)]
+    assert gaps == [50, 100, 200, 400, 800, 1600, 2000, 2000, 2000, 2000]
+    count = len(times)
     lab.nodes[0].peers[lab.slot(0, 1)].has_room = False
     lab.pass_ms(10_000)
     assert len(sent(lab, ReplJob)) == count

@@ -45,6 +45,16 @@ def test_show(box: Box) -> None:
     }
 
 
+def test_ttl_that_is_left(box: Box) -> None:
+    """S1.1 ttl (seconds left)"""
+    id = box.add(TTL=100_000)
+    assert box.show(id)["ttl"] == 100_000
+    box.pass_ms(1)
+    assert box.show(id)["ttl"] == 100_000, "the last second has begun"
+    box.pass_ms(99_999_998)
+    assert box.show(id)["ttl"] == 1
+
+
 def test_show_without_due_time(box: Box) -> None:
     """S1.1 next-requeue-within (ms, null if the due time is 0)"""
     assert box.show(box.add(RETRY=0))["next-requeue-within"] is None

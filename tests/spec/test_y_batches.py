@@ -155,10 +155,11 @@ def test_each_batch_begins_with_the_next_queue(box: Box) -> None:
     """Y2.1 Up to n jobs are taken from the queues of the group in turn"""
     q = [box.add("q", f"q{i}") for i in range(2)]
     r = [box.add("r", f"r{i}") for i in range(2)]
-    g = Lessee(box, "q", "r")
-    for seq in (1, 2, 3, 4):
+    s = [box.add("s", f"s{i}") for i in range(2)]
+    g = Lessee(box, "q", "r", "s")
+    for seq in range(1, 7):
         assert g.next(seq, 1) == 1
-    assert [g.ids(seq)[0] for seq in (1, 2, 3, 4)] == [q[0], r[0], q[1], r[1]]
+    assert [g.ids(seq)[0] for seq in range(1, 7)] == [q[0], r[0], s[0], q[1], r[1], s[1]]
 
 
 def test_expired_jobs_are_passed_over(box: Box) -> None:

@@ -101,6 +101,29 @@ def test_proof(box: Box) -> None:
     assert begin(g, 2)["proof"] == 2
 
 
+@pytest.mark.parametrize("way", ["commit", "publish", "expired"])
+def test_every_commit_is_a_proof(box: Box, way: str) -> None:
+    """Y11.2 Proof is 0, or 1 when a COMMIT acked jobs since the batch was begun for the first time
+
+    PUBLISH with ACK commits too (Z2.1), and the jobs of an expired batch are acked as well (Y7.5).
+    """
+    ids = [box.add() for _ in range(2)]
+    g = Lessee(box)
+    g.next(1, 1)
+    g.next(2, 1)
+    begin(g, 2)
+    if way == "expired":
+        box.pass_ms(5001)
+        assert g.info()["batches"][0][4] == 1
+    if way == "publish":
+        box.run("STAGE", "t", "a", 60_000, "done", "body")
+        assert box.run("PUBLISH", "app", 1, "ACK", "g", g.epoch, 1, "t", "a") == 1
+    else:
+        assert g("COMMIT", 1) == 1
+    assert box.state(ids[0]) == "gone"
+    assert begin(g, 2)["proof"] == 1
+
+
 def test_a_batch_is_split(box: Box) -> None:
     """Y11.3 SPLIT leaves the batch its first keep positions. The others become the newest batch,
     under the number after the last one; it counts as begun so many times, and its first time is

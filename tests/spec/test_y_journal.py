@@ -278,3 +278,31 @@ def test_halves_come_back(kept: Kept) -> None:
     assert [g.ids(seq) for seq in (1, 2, 3, 4)] == expected
     assert g("BEGIN", 3)[0] == 1
     assert g("COMMIT", 4) == 5
+
+
+def test_a_new_ttl_comes_back(kept: Kept) -> None:
+    """Y5.1 TOUCH begins the time of the lease anew (Y7.1), with TTL a new one.
+
+    Y9.3 A lease that lived lives for its TTL from then
+    """
+    kept.box.add()
+    g = Lessee(kept.box)
+    g.next(1, ttl=5000)
+    g("TOUCH", "TTL", 90_000)
+    kept.restart("crash")
+    g.box = kept.box
+    assert (g.info()["ttl-ms"], g.info()["left-ms"]) == (90_000, 90_000)
+
+
+def test_a_move_is_no_delivery(kept: Kept) -> None:
+    """Y11.5 Jobs that move to another number are not delivered again."""
+    ids = [kept.box.add() for _ in range(4)]
+    g = Lessee(kept.box)
+    g.next(1, ttl=60_000)
+    taken_ms = kept.box.n.now_ms
+    kept.box.pass_ms(3000)
+    g("SPLIT", 1, 2)
+    g("DEFER", 1)
+    kept.restart("crash")
+    assert [kept.box.job(id).last_ms for id in ids] == [taken_ms] * 4
+    assert [kept.box.job(id).delivered_count for id in ids] == [1] * 4
