@@ -117,8 +117,7 @@ def test_a_node_that_slept_asks_first() -> None:
     [WillQueue([b""]), Queued(b"", HAS_QUEUED), Delivered(b"", 5_000), Working(b"", 5_000)],
 )
 def test_who_asks_for_a_done_job_is_told(message: AnyMessage) -> None:
-    """Q3.1 Unknown, or wait-repl: nothing. A tombstone or acked record: SETACK with its holder set
-    to the sender."""
+    """Q3.1 A tombstone or acked record: SETACK with its holder set to the sender."""
     # Q4.1, Q9.1 say the same
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)

@@ -7,7 +7,9 @@ from cluster_lab import Lab
 from test_r_cluster import NOREPL, TIMEOUT, told
 
 from tuque.core.copies import on_reach_changed
+from tuque.core.job import ACTIVE, QUEUED, WAIT_REPL
 from tuque.core.peers import set_expected
+from tuque.core.requeue import on_enqueue, on_working
 
 
 def expect(lab: Lab, a: int, b: int, is_expected: bool = True) -> None:
@@ -94,3 +96,95 @@ def test_one_that_takes_no_copies_waits_too() -> None:
     lab.pass_ms(500)
     assert told(lab, 0) == [job.id]
     assert len(lab.holders_of(job.id)) == 2
+
+
+@pytest.mark.parametrize("is_leaving", [False, True])
+def test_copies_wait_with_their_producer(*, is_leaving: bool) -> None:
+    """Q3.1 In wait-repl MOVED answers, with the time that a new copy would wait (R2.5), unless
+    another node serves the job."""
+    lab = Lab(4)
+    lab.nodes[0].is_leaving = is_leaving
+    expect(lab, 0, 2)
+    expect(lab, 0, 3)
+    lab.die(2)
+    lab.die(3)
+    job, refused = lab.try_add(
+        0, b"q", replicate=2 if is_leaving else 3, retry_s=1, delay_s=2, timeout_ms=20_000
+    )
+    assert job is not None, refused
+    lab.pass_ms(10_000)
+    assert lab.states_of(job.id)[:2] == [WAIT_REPL, ACTIVE]
+    lab.link(0, 2)
+    lab.link(1, 2)
+    lab.pass_ms(700)  # the delay was over before: the others are asked first (Q1.2)
+    assert told(lab, 0) == [job.id]
+    assert lab.states_of(job.id)[:3].count(QUEUED) == 1
+    server = lab.states_of(job.id).index(QUEUED)
+    assert lab.get(server) == [job.id]
+    lab.pass_ms(900)
+    assert QUEUED not in lab.states_of(job.id)
+
+
+def test_copies_do_not_wait_for_an_origin_that_is_gone() -> None:
+    """Q3.1 In wait-repl MOVED answers, with the time that a new copy would wait (R2.5), unless
+    another node serves the job."""
+    lab = Lab(3)
+    expect(lab, 0, 2)
+    lab.die(2)
+    job, refused = lab.try_add(0, b"q", replicate=3, retry_s=1, timeout_ms=20_000)
+    assert job is not None, refused
+    lab.pass_ms(5_000)
+    lab.isolate(0)
+    lab.pass_ms(2_000)
+    assert lab.states_of(job.id)[1] == QUEUED
+
+
+@pytest.mark.parametrize("delay_s", [0, 20])
+@pytest.mark.parametrize("word", ["queued", "delivered", "working", "cut off"])
+def test_what_a_copy_began_meanwhile_is_not_begun_again(word: str, delay_s: int) -> None:
+    """R3.5 Of an ALO job that waits for its copies another node says that it has queued it (also
+    with ASK), or that a worker has it: it is not queued when it has them, and its due time is what
+    was said, or the end of its delay, if that is later."""
+    lab = Lab(3)
+    expect(lab, 0, 2)
+    lab.die(2)
+    job, refused = lab.try_add(0, b"q", replicate=3, retry_s=10, delay_s=delay_s, timeout_ms=60_000)
+    assert job is not None, refused
+    lab.run()
+    if word == "cut off":
+        lab.cut(0, 1)
+    else:
+        lab.hold(0, 1)
+    copy = lab.nodes[1]
+    copy.now_ms = lab.now_ms
+    assert on_enqueue(copy, job.id)
+    lab.run()
+    if word in ("delivered", "working"):
+        assert lab.get(1) == [job.id]
+        lab.pass_ms(600)
+    if word == "working":
+        lab.pass_ms(4_000)
+        copy.now_ms = lab.now_ms
+        assert on_working(copy, job.id) == b""
+        lab.run()
+    began_ms = lab.now_ms
+    assert job.state == WAIT_REPL
+    if word == "cut off":
+        lab.link(0, 1)
+        lab.run()
+    else:
+        lab.release(0, 1)
+    lab.link(0, 2)
+    lab.link(1, 2)
+    lab.pass_ms(100)
+    assert told(lab, 0) == [job.id]
+    assert lab.states_of(job.id)[0] == ACTIVE
+    left_ms = job.qtime_ms - began_ms
+    if delay_s:
+        assert 15_000 < left_ms <= 20_000
+    else:
+        assert 9_000 < left_ms < 10_600
+    lab.pass_ms(8_000)
+    assert lab.states_of(job.id)[0] == ACTIVE
+    lab.pass_ms(20_000)
+    assert lab.states_of(job.id).count(QUEUED) == 1

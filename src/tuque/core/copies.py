@@ -69,9 +69,17 @@ NOREPL_REACH: Final = b"NOREPL Not enough reachable nodes for the requested repl
 
 
 def begin(n: Node, job: Job) -> None:
-    """[R1] The job is here to stay: it is queued, or armed for its delay (R1.9)."""
-    if job.delay_s > 0:
-        job.qtime_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000
+    """[R1] The job is here to stay: it is queued, or armed for its delay (R1.9).
+
+    Another node may serve it already, if it waited for copies (R3.5).
+    """
+    is_served = job.qtime_ms > n.now_ms
+    if job.delay_s > 0 or is_served:
+        due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000
+        if is_served:
+            job.flags |= ONCE_QUEUED
+        if due_ms > job.qtime_ms:
+            job.qtime_ms = due_ms
         if job.holders != 1:
             job.flags |= ANNOUNCE_WILL
         n.wheel.arm(job, n.now_ms)

@@ -7,6 +7,7 @@ only ever moved to a later instant: no message cuts a delay short.
 from mypy_extensions import i64
 
 from tuque.core.announce import FIRST_MS, TOMB_MS, jitter_behind_ms, set_due, tell_queued
+from tuque.core.copies import copy_due_ms
 from tuque.core.holders import learn_holder, spare
 from tuque.core.job import (
     ACKED,
@@ -83,8 +84,8 @@ def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
     for id in m.ids:
         job = known_job(n, slot, id)
         if job is None:
-            continue
-        if job.state == QUEUED:
+            put_off_copy(n, slot, id)
+        elif job.state == QUEUED:
             tell_queued(n, job, HAS_QUEUED)  # Q3.3
         elif is_leased(job):
             say(n, slot, Delivered(id, i64(job.retry_s) * 1000))  # Y8.2
@@ -93,6 +94,34 @@ def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
         elif job.marks & STALE and is_awaited(n, job):
             introduce(n, slot, job.holders | 1)
             say(n, slot, Moved(id, job.holders | 1, n.held.until_ms - n.now_ms))  # Q11.6
+
+
+def put_off_copy(n: Node, slot: i64, id: bytes) -> None:
+    """[Q3.1] A job that still waits for its copies here is not begun at one of them."""
+    adding = n.adding.get(id)
+    if adding is None or adding.server_slot > 0 or adding.job.qtime_ms != 0:
+        return  # another node serves it
+    job = adding.job
+    introduce(n, slot, job.holders)
+    say(n, slot, Moved(id, job.holders, copy_due_ms(n, job)))
+
+
+def hear_of_copy(n: Node, id: bytes, left_ms: i64) -> None:
+    """[R3.5] Another node serves a job that still waits for its copies here.
+
+    `left_ms`: so long a worker has it; 0: it is queued there.
+    """
+    adding = n.adding.get(id)
+    if adding is None or adding.job.retry_s == 0:
+        return
+    job = adding.job
+    if left_ms > 0:
+        job.flags |= DELIVERED
+    else:
+        left_ms = i64(job.retry_s) * 1000
+    due_ms = n.now_ms + left_ms + jitter_behind_ms(n)
+    if due_ms > job.qtime_ms:
+        job.qtime_ms = due_ms
 
 
 def left_here_ms(n: Node, job: Job) -> i64:
@@ -123,6 +152,7 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
     """[Q4] ON RECV QUEUED."""
     job = known_job(n, slot, m.id)
     if job is None:
+        hear_of_copy(n, m.id, 0)
         return
     if m.how & COUNT_NACK:
         job.nacks += 1  # Q4.2
@@ -149,12 +179,15 @@ def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
     job = known_job(n, slot, m.id)
     if job is not None:
         hear_of_worker(n, job, m.left_ms)
+    else:
+        hear_of_copy(n, m.id, m.left_ms)
 
 
 def on_working_message(n: Node, slot: i64, m: Working) -> None:
     """[Q9] ON RECV WORKING."""
     job = known_job(n, slot, m.id)
     if job is None:
+        hear_of_copy(n, m.id, m.left_ms)
         return
     if job.state == QUEUED and job.retry_s > 0:
         dequeue(n, job)

@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.asking import claim, repeat_soon
-from tuque.core.hearsay import put_off
+from tuque.core.hearsay import hear_of_copy, put_off
 from tuque.core.job import (
     ACTIVE,
     ANNOUNCE_WILL,
@@ -24,6 +24,7 @@ from tuque.core.job import (
     QUEUED,
     STALE,
     STAND_DUE,
+    WAIT_REPL,
     WAS_QUEUED,
     Job,
     stand_of,
@@ -152,6 +153,9 @@ def on_claims_heard(n: Node, slot: i64, m: Lack) -> None:
 def answer_claim(n: Node, slot: i64, job: Job, stand: i64) -> None:
     """[Q12] ON RECV ASK of a node that has the job queued, or holds it: who serves it? (Q12.2)"""
     if job.retry_s == 0 or stand == 0 or isinstance(job, Task):
+        return
+    if job.state == WAIT_REPL:
+        hear_of_copy(n, job.id, 0)
         return
     if is_leased(job):
         say(n, slot, Working(job.id, i64(job.retry_s) * 1000))
