@@ -3,7 +3,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-dev check demo test test-compiled models sim chaos fuzz fuzz-frames bench lint types docs build clean
+.PHONY: help setup setup-spark setup-dev check demo test test-slow test-compiled test-all models sim chaos \
+	fuzz fuzz-frames bench lint types docs build clean
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -14,7 +15,15 @@ SPAN ?= 600
 # The first Python 3.11+ that answers; python3 may be an older one.
 FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 python3.14; do \
 	if "$$one" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$one"; break; fi; done
-SOURCES = env -u PYTHONHOME PYTHONPATH="$(CURDIR)/src"
+# The tests start some thousand programs: each would compile all it imports, were no bytecode kept.
+KEEPING = -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE
+SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src"
+INSTALLED = env $(KEEPING) -u PYTHONPATH
+# Two processes for each core, since tests wait more than they compute; what takes long comes first.
+PYTEST = -m pytest -q -n $$((2 * $(JOBS))) --dist loadgroup --no-loadscope-reorder
+# What the compiler touches, and who talks to it; the users' side is Python in both runs.
+COMPILED_TESTS = $(addprefix tests/,server core tubes wire store iproto spec golden compat \
+	e2e sim/test_sim_seeds.py console/test_build.py)
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -33,13 +42,18 @@ demo: setup-spark ## run three nodes, workers and crashes over the standard libr
 	@$(PY) -m tuque.demo $(ARGS)
 
 check: lint types ## style, types, layers, golden traces and the rules of the core, in under a minute
-	@$(SOURCES) $(PY) -m pytest -q -n $(JOBS) --dist loadfile tests/golden tests/house tests/core tests/spec $(ARGS)
+	@$(SOURCES) $(PY) $(PYTEST) tests/golden tests/house tests/core tests/spec $(ARGS)
 
-test: setup-dev ## run the tests on the sources as they are (interpreted)
-	@$(SOURCES) $(PY) -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+test: setup-dev ## run the tests on the sources (interpreted), but for the slow ones
+	@$(SOURCES) $(PY) $(PYTEST) -m "not slow" $(ARGS)
 
-test-compiled: setup-dev ## run the tests on the installed, compiled modules
-	@env -u PYTHONPATH TUQUE_EXPECT_COMPILED=1 $(PY) -P -m pytest -q -n $(JOBS) --dist loadfile $(ARGS)
+test-slow: setup-dev ## run the slow tests: long seeds, chaos, Spark's clusters and kills, the demo
+	@$(INSTALLED) $(PY) -P $(PYTEST) -m slow $(ARGS)
+
+test-compiled: setup-dev ## run the tests of what is compiled again, on the installed modules
+	@$(INSTALLED) TUQUE_EXPECT_COMPILED=1 $(PY) -P $(PYTEST) -m "not slow" $(COMPILED_TESTS) $(ARGS)
+
+test-all: test test-slow test-compiled ## run all tests
 
 models: setup-dev ## ask the tubes 200,000 things that plain models of them answer, too
 	@$(SOURCES) TUQUE_TUBE_OPS=40000 $(PY) -m pytest -q tests/tubes/test_tube_models.py $(ARGS)

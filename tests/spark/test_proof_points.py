@@ -21,13 +21,18 @@ from sink_lab import use_sink
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 JOBS = 800
 
 
 @pytest.mark.parametrize(
     ("point", "sink"),
-    [("leased", "table"), ("read", "table"), ("staged", "queue"), ("published", "queue")],
+    [
+        pytest.param("leased", "table", marks=pytest.mark.slow),
+        ("read", "table"),
+        pytest.param("staged", "queue", marks=pytest.mark.slow),
+        ("published", "queue"),
+    ],
 )
 def test_the_driver_is_killed(
     spark: SparkSession, broker: RealServer, tmp_path: Path, point: str, sink: str
