@@ -151,8 +151,8 @@ def test_a_tube_does_not_move_to_who_goes_by_another_one(is_temporary: bool) -> 
 
 
 def test_a_force_hears_of_a_later_home_where_the_tube_was_set_aside() -> None:
-    """T17.5 Those who go by the other tube remember the epoch of this one; T21.1 Refused while
-    the home can be reached from here."""
+    """T17.5 Those who go by the other tube remember the epoch of this one; T21.1 It is
+    refused while the home can be reached from here."""
     lab = HomesLab(3)
     tube = lab.make(1)
     lab.live(1000)

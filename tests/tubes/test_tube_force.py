@@ -12,7 +12,7 @@ from tuque.tubes.fifo import Fifo
 
 
 def test_force_after_the_home_died() -> None:
-    """T21.1 At the node that is to be home, when the home cannot be reached."""
+    """T21.1 It is for a home that cannot be reached."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     for i in range(10):
@@ -76,7 +76,7 @@ def test_a_home_that_was_overtaken() -> None:
 
 
 def test_a_later_copy_stops_a_force() -> None:
-    """T21.1 Refused while a reachable node has a later copy: the error says which."""
+    """T21.1 It is refused while a reachable node has a later copy: the error says which."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -105,7 +105,7 @@ def test_a_copy_at_a_node_that_leaves_stops_a_force() -> None:
 
 
 def test_a_force_needs_more_than_half() -> None:
-    """T21.1 Refused while this node reaches no more than half of all nodes."""
+    """T21.1 It is refused while this node reaches no more than half of all nodes."""
     lab = HomesLab(4)
     lab.make(0)
     lab.isolate(0)
@@ -116,7 +116,8 @@ def test_a_force_needs_more_than_half() -> None:
 
 
 def test_of_two_nodes_one_is_enough() -> None:
-    """T21.1 (of two nodes one is enough: then the command itself is the word)."""
+    """T21.1 Of two nodes one is enough: the command itself is the word that the other one is
+    dead."""
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
     lab.put(0)
@@ -171,7 +172,8 @@ def test_a_node_without_its_journal_is_no_home() -> None:
 
 
 def test_a_tube_of_which_nobody_has_a_copy_goes_on_empty() -> None:
-    """T21.1 "A node without a copy takes the tube without tasks when no node ... has one." """
+    """T21.1 A node without a copy takes the tube without tasks when no node that it reaches has
+    one."""
     lab = HomesLab(3)
     lab.make(0)
     task = lab.put(0)
@@ -252,8 +254,8 @@ def test_who_asked_for_a_move_is_told_when_it_came_otherwise() -> None:
 
 
 def test_force_at_a_node_without_the_type() -> None:
-    """T21.1 One where nobody would get a task (T20.1) takes it as well: it keeps the tasks, takes
-    puts, and the reply says so."""
+    """T21.1 A node where nobody would get a task (T20.1) takes the tube as well: it keeps the
+    tasks, takes puts, and the reply says so."""
     lab = HomesLab(3)
     register_driver(lab.nodes[0], lab.t(0), b"late", Fifo)
     lab.make(0, b"late")

@@ -22,7 +22,7 @@ from tuque.tubes.sessions import identify
 
 
 def test_a_home_that_reaches_too_few_waits() -> None:
-    """T19.3 A home that reaches fewer than half of all nodes is WAITING until it reaches them."""
+    """T19.3 A home is WAITING while it reaches fewer than half of all nodes."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -384,8 +384,8 @@ def test_a_session_that_ends_while_the_tube_waits() -> None:
 
 
 def test_a_node_that_stood_still_does_nothing() -> None:
-    """T19.3 that is looked at before each command, so that a node that stood still does nothing
-    with what it believed before."""
+    """T19.3 The home looks at this before each command: a node that stood still does nothing with
+    what it believed before."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)

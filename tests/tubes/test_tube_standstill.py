@@ -53,7 +53,7 @@ def test_a_home_that_stood_still_does_nothing_before_it_has_heard(count: int) ->
 
 
 def test_answers_from_before_are_no_answers() -> None:
-    """T19.7 heartbeats that were said since."""
+    """T19.7 have answered heartbeats that were said since."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0)
@@ -74,7 +74,8 @@ def test_answers_from_before_are_no_answers() -> None:
 
 
 def test_of_two_nodes_an_operator_decides() -> None:
-    """T21.1 or this node is the home and waits since its start or a standstill."""
+    """T21.1 or for this node when it is the home and waits since its start (T19.4) or a standstill
+    (T19.7)."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0)
@@ -112,7 +113,8 @@ def test_a_short_standstill_is_none() -> None:
 
 
 def test_what_is_asked_of_others_is_asked_again() -> None:
-    """T19.7 A CREATE, a switchover or a failover that waits for answers is refused."""
+    """T19.7 A CREATE, a switchover or a failover that waits for answers is refused, and did
+    nothing."""
     lab = HomesLab(3)
     lab.make(0)
     lab.live(1_000)
