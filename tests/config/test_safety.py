@@ -55,20 +55,38 @@ def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
         open_log(cfg)
 
 
-def test_secrets_that_all_can_read_are_named(tmp_path: Path) -> None:
+SECRET = "a password of 24 bytes.."
+
+
+@pytest.mark.parametrize("name", ["requirepass", "cluster_secret"])
+def test_a_configuration_that_all_can_read_is_named(tmp_path: Path, name: str) -> None:
     """C1.6: The log warns of a configuration file with a password"""
     conf = tmp_path / "t.toml"
-    conf.write_text('requirepass = "a password of 24 bytes.."\niproto_users_file = "users"\n')
-    users = tmp_path / "users"
-    users.write_text("admin sesame all\n")
-    for path in (conf, users):
-        path.chmod(0o600)
+    conf.write_text(f'{name} = "{SECRET}"\n')
+    conf.chmod(0o600)
     cfg = load(str(conf), {}, {"dir": str(tmp_path)})
     assert readable_secrets(cfg) == []
+    conf.chmod(0o604)
+    (told,) = readable_secrets(cfg)
+    assert told.startswith(f"the configuration file {conf} has passwords")
+    assert told.endswith(f"`chmod o= {conf}`")
+
+
+def test_a_configuration_without_a_password_may_be_read(tmp_path: Path) -> None:
+    conf = tmp_path / "t.toml"
+    conf.write_text("port = 0\n")
     conf.chmod(0o644)
-    users.chmod(0o604)
-    told = readable_secrets(cfg)
-    assert [line.split(" has passwords")[0] for line in told] == [
-        f"the configuration file {conf}", f"iproto-users-file {users}",
-    ]  # fmt: skip
-    assert told[0].endswith(f"`chmod o= {conf}`")
+    assert readable_secrets(load(str(conf), {}, {"dir": str(tmp_path)})) == []
+
+
+@pytest.mark.parametrize("name", ["cluster-secret-file", "iproto-users-file"])
+def test_files_of_secrets_that_all_can_read_are_named(tmp_path: Path, name: str) -> None:
+    """C1.6: a `cluster-secret-file` and an `iproto-users-file` that everybody can read"""
+    path = tmp_path / "secrets"
+    path.write_text(SECRET if name.startswith("cluster") else "admin sesame all\n")
+    path.chmod(0o600)
+    cfg = load(None, {}, {"dir": str(tmp_path), name: "secrets"})
+    assert readable_secrets(cfg) == []
+    path.chmod(0o604)
+    (told,) = readable_secrets(cfg)
+    assert told.startswith(f"{name} {path} has passwords")

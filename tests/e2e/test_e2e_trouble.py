@@ -43,6 +43,17 @@ def test_a_directory_that_everybody_can_write(tmp_path: Path) -> None:
     assert f"`chmod o-w {there}`" in last_line(text)
 
 
+def test_a_configuration_that_everybody_can_read(tmp_path: Path) -> None:
+    """C1.6: The log warns of a configuration file with a password"""
+    conf = tmp_path / "t.toml"
+    conf.write_text('requirepass = "a password of 24 bytes.."\n')
+    conf.chmod(0o644)
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # so that it ends
+        status, text = run_server(tmp_path, str(conf), "--port", taken.getsockname()[1])
+    assert status == 1
+    assert f" W the configuration file {conf} has passwords" in text
+
+
 def test_files_of_a_server_are_its_own(make_server: MakeServer) -> None:
     """C1.6: Files that the server makes can be read by its own user only"""
     server = make_server("--appendonly", "yes", "--events", "yes")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from raw_resp import encode, wait_for
+from raw_resp import wait_for
 from test_server_bus import OTHER, SECRET, Node
 
 from tuque.server.config import load
@@ -177,11 +177,17 @@ def test_the_log_says_that_a_meeting_has_failed(
     assert told[0].startswith(f"CLUSTER MEET 127.0.0.1:{there.port} failed: ")
 
 
-def test_a_new_meeting_forgets_the_error_of_the_one_before(node: Node) -> None:
+def test_a_meeting_forgets_the_error_of_the_one_before(node: Node) -> None:
     """K3.3: `cluster_meet_error` in CLUSTER INFO the latest failure until that address is met"""
     there = There(node, b"", "another secret of it")
     assert error_of(node)
-    other = node.box.connect()
-    node.box.say(other, encode("PING"))
+    with socket.create_server(("127.0.0.1", there.port)):  # it says nothing
+        assert node.say("CLUSTER", "MEET", "127.0.0.1", 7711, there.port) == b"+OK\r\n"
+        assert info(node)["cluster_meet_error"] == ""
+
+
+def test_an_address_that_is_met_has_no_error(node: Node) -> None:
+    there = There(node, b"", "another secret of it")
+    assert error_of(node)
     node.server.members.meetings.end("127.0.0.1", there.port)
     assert info(node)["cluster_meet_error"] == ""

@@ -40,9 +40,9 @@ def test_a_node_that_restarts_is_waited_for(replicate: int) -> None:
     late, _ = lab.try_add(0, b"q", replicate=4)
     assert late is None  # there are no four nodes
     lab.die(1)
-    late, _ = lab.try_add(0, b"q", replicate=3, timeout_ms=300)
+    late, _ = lab.try_add(0, b"q", replicate=3, timeout_ms=310)
     assert late is not None
-    lab.pass_ms(299)
+    lab.pass_ms(309)
     assert told(lab, 0) == [job.id]
     lab.pass_ms(1)
     assert told(lab, 0) == [job.id, TIMEOUT]
