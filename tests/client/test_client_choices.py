@@ -25,7 +25,10 @@ from tuque.errors import (
     MaxLen,
     NoAuth,
     NoNode,
+    NoQuorum,
+    ReadOnly,
     Timeout,
+    TubeHome,
 )
 
 A, B, C = Address("a", 1), Address("b", 2), Address("c", 3)
@@ -168,6 +171,18 @@ def test_the_search_for_a_node_ends_before_the_call() -> None:
     with pytest.raises(NoNode):
         looking.pause_s(NoNode("x"), sent=False, now_s=90.0)
     assert looking.deadline_s == 100.0
+
+
+def test_a_refusal_that_names_another_node_is_followed_at_once_only_the_first_time() -> None:
+    """Two nodes that name each other end with the call's time."""
+    looking = tries(repeat=False)
+    home = TubeHome("x")
+    assert looking.pause_s(home, sent=True, now_s=0.0) == 0.0
+    for span_s in (0.1, 0.2, 0.4, 0.4):
+        assert 0.0 < looking.pause_s(home, sent=True, now_s=50.0) <= span_s
+    for error in (home, NoQuorum("x"), ReadOnly("x")):
+        with pytest.raises(type(error)):
+            looking.pause_s(error, sent=True, now_s=100.0)
 
 
 def test_attempts_are_counted() -> None:

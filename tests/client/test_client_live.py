@@ -126,7 +126,7 @@ def blocked(s: Story) -> Any:
 def timed_out(s: Story) -> Any:
     began = time.monotonic()
     got = s.client.getjob(s.queue, timeout_ms=150)
-    return got, 0.1 < time.monotonic() - began < 2.0
+    return got, 0.1 < time.monotonic() - began < 10.0
 
 
 def paused(s: Story) -> Any:
@@ -314,7 +314,7 @@ def test_a_waiting_getjob_survives_a_restart(connect: Connect, own_node: RealNod
 
 
 def test_an_orderly_shutdown(connect: Connect, own_node: RealNode) -> None:
-    client = connect(own_node.url, timeout=1.0)
-    assert client.shutdown() is None
+    client = connect(own_node.url)
+    assert client.shutdown(timeout=30) is None
     with pytest.raises(Error):
-        client.ping()
+        client.ping(timeout=1.0)

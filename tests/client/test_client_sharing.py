@@ -226,6 +226,6 @@ def test_a_node_that_takes_no_connections_is_given_up_in_time(connect: Connect) 
         url = f"tuque://127.0.0.1:{full.getsockname()[1]}/?connect_timeout=0.2&timeout=0.5"
         with pytest.raises((NoNode, Timeout)):
             connect(url).ping()
-        assert time.monotonic() - began < 3.0
+        assert time.monotonic() - began < 4.0  # a call has 5 s unless told otherwise
         for filler in fillers:
             filler.close()

@@ -11,7 +11,7 @@ from raw_resp import wait_for
 from real_cluster import RealCluster
 
 import tuque.errors as tuque_errors
-from tuque import Client
+from tuque import Client, Retry
 from tuque.console.link import Link, Target, encode
 from tuque.console.programs import free_port
 from tuque.console.tubes_cmd import COLUMNS, WAITING, table
@@ -142,7 +142,7 @@ def assert_home_is_lost(tuque: Run, port: int, at: list[str]) -> None:
     shown = tuque("cluster", "status", "-p", port)
     assert shown.returncode == 1
     assert b"tube mail: its home cannot be reached; if that is lost for good: " in shown.stdout
-    client = Client(f"tuque://127.0.0.1:{port}", timeout=0.3)
+    client = Client(f"tuque://127.0.0.1:{port}", retry=Retry(attempts=2))
     with client, pytest.raises(tuque_errors.Error, match="tuque tubes home mail NODE --force"):
         client.tube("mail").put(b"x")
     vague = tuque("tubes", "home", "mail", "--force", "-p", port)

@@ -141,21 +141,22 @@ def test_retry_counts_from_the_delivery(wire: Wire) -> None:
     """D1: a job that lay in its queue for a while has its whole RETRY once it is taken."""
     job_id = wire.add("again", "b", "RETRY", 1)
     time.sleep(0.8)  # the time that Disque would have counted
-    assert wire.get("again") == [job_id]
     begin = time.monotonic()
+    assert wire.get("again") == [job_id]
     job = wire("GETJOB", "WITHCOUNTERS", "TIMEOUT", 5000, "FROM", "again")[0]
-    waited_s = time.monotonic() - begin
+    assert time.monotonic() - begin >= 0.999  # the clock of the node counts whole ms
     assert job[1:2] + job[3:] == [job_id.encode(), b"nacks", 0, b"additional-deliveries", 1]
-    assert 0.7 <= waited_s < 3
     assert wire("ACKJOB", job_id) == 1
 
 
 def test_working_puts_the_retry_off(wire: Wire) -> None:
-    job_id = wire.add("busy", "b", "RETRY", 1)
+    job_id = wire.add("busy", "b", "RETRY", 60)
     assert wire.get("busy") == [job_id]
     time.sleep(0.5)
-    assert wire("WORKING", job_id) == 1
-    assert wire.show(job_id)["next-requeue-within"] > 700
+    begin = time.monotonic()
+    assert wire("WORKING", job_id) == 60
+    left_ms = wire.show(job_id)["next-requeue-within"]
+    assert left_ms >= 60_000 - (time.monotonic() - begin) * 1000 - 1
     assert wire("ACKJOB", job_id) == 1
     assert wire("WORKING", job_id).startswith(("NOJOB", "ACKED"))
 
@@ -167,7 +168,7 @@ def test_a_delayed_job_comes_when_it_is_due(wire: Wire) -> None:
     assert wire.show(job_id)["state"] == b"active"
     assert wire("WORKING", job_id).startswith("N")  # D11: nothing to work on yet
     assert wire("GETJOB", "TIMEOUT", 5000, "FROM", "late")[0][1] == job_id.encode()
-    assert 0.95 <= time.monotonic() - begin < 4
+    assert 0.95 <= time.monotonic() - begin < 10
 
 
 def test_nack_with_a_delay(wire: Wire) -> None:
@@ -176,7 +177,7 @@ def test_nack_with_a_delay(wire: Wire) -> None:
     begin = time.monotonic()
     assert wire("NACK", "DELAY", "0.3", job_id) == 1
     job = wire("GETJOB", "WITHCOUNTERS", "TIMEOUT", 5000, "FROM", "undone")[0]
-    assert 0.29 <= time.monotonic() - begin < 4
+    assert 0.29 <= time.monotonic() - begin < 10
     assert job[4] == 1
     assert wire("ACKJOB", job_id) == 1
 

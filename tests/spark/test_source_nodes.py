@@ -355,17 +355,13 @@ def test_available_now_of_several_nodes(ground: Ground) -> None:
     assert ground.left() == 30
 
 
-def test_jobs_of_other_nodes_come_fast(ground: Ground) -> None:
+def test_jobs_of_other_nodes_come(ground: Ground) -> None:
     """A stream of one node: those that are queued at the others come while it asks (F1.1)."""
     nodes = ground.nodes
     for number, node in enumerate(nodes):
         ground.fill(node, number * 1000, 1000)
     query = ground.query(nodes[0], most=10_000)
-    began_s = time.monotonic()
     query.until(3000)
-    took_s = time.monotonic() - began_s
-    print(f"2000 jobs of two other nodes in {took_s:.2f} s")
-    assert took_s < 2
     query.assert_once(3000)
 
 
@@ -373,7 +369,7 @@ def test_a_look_at_all_nodes(ground: Ground) -> None:
     nodes = ground.nodes
     for number, node in enumerate(nodes):
         ground.fill(node, number * 10, 10)
-    given = {"url": url(nodes[0]) + "/?timeout=1", "queue": ground.queue}
+    given = {"url": url(nodes[0]), "queue": ground.queue}
 
     def look(**more: str) -> list[bytes]:
         options = source_options.parse({**given, **more}, False, 2)
@@ -392,6 +388,7 @@ def test_a_look_at_all_nodes(ground: Ground) -> None:
         client.nack(job.id)
     assert look(minDeliveries="1") == [job.body]
     nodes[2].kill()
+    given["url"] += "/?timeout=2"
     with pytest.raises(SourceError, match="failOnDataLoss=false looks at the others"):
         look()
     assert look(failOnDataLoss="false") == [b"%d" % n for n in range(20)]

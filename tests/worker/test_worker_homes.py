@@ -55,7 +55,7 @@ def test_one_worker_for_tubes_at_two_nodes(cluster: RealCluster, tmp_path: Path,
             began = time.monotonic()
             tasks.record.options(queue="there").enqueue("while it waits at other nodes")
             wait_until(lambda: "while it waits at other nodes" in did(), worker.text)
-            assert time.monotonic() - began < 4, worker.text
+            assert time.monotonic() - began < 15, worker.text  # a slice of a wait takes 30 s
             for name in ("here", "there"):
                 wait_until(lambda name=name: left(first, name) == 0, f"all is acked: {worker.text}")
         finally:
