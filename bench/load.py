@@ -88,7 +88,11 @@ class Line:
 
     def add(self, queue: str, count: int, body: bytes) -> None:
         """Add that many jobs."""
-        packed = hiredis.pack_command(("ADDJOB", queue, body, 0))
+        self.repeat(count, "ADDJOB", queue, body, 0)
+
+    def repeat(self, count: int, *words: bytes | str | int) -> None:
+        """Say the command that many times."""
+        packed = hiredis.pack_command(words)
         while count:
             batch = min(count, 1000)
             self.sock.sendall(packed * batch)

@@ -49,13 +49,7 @@ def redis_restart(jobs: int) -> tuple[float, int]:
 def fill(broker: servers.Broker, count: int, *command: bytes | str | int) -> None:
     """Say the command that many times."""
     line = load.Line(broker.port)
-    packed = hiredis.pack_command(command)
-    while count:
-        batch = min(count, 1000)
-        line.sock.sendall(packed * batch)
-        for _ in line.replies(batch):
-            pass
-        count -= batch
+    line.repeat(count, *command)
     line.close()
 
 

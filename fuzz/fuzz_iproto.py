@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from random import Random
 from typing import Any
 
 import msgspec
+from fuzz_actor import Actor
 from fuzz_box import FuzzBox
 from fuzz_values import NUMBERS, QUEUES, anything, change, damage
 
@@ -28,50 +28,22 @@ OPTIONS = (
 ).split()
 
 
-class Iproto:
+class Iproto(Actor):
     """One connection."""
 
     def __init__(self, box: FuzzBox, rng: Random) -> None:
-        self.box = box
-        self.rng = rng
-        self.sock: socket.socket | None = None
+        super().__init__(box, rng, box.iproto_path)
         self.sync = 0
 
     def act(self) -> int:
         """Send some requests in one write; how many."""
         rng = self.rng
-        if self.sock is None:
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.setblocking(False)
-            self.sock.connect(self.box.iproto_path)
         count = rng.randint(1, 8)
         data = b"".join([self.request() for _ in range(count)])
         if rng.random() < 0.03:
             data = damage(rng, data)
-        try:
-            self.sock.sendall(data)
-        except OSError:
-            self.leave()
-        self.box.turns(2)
-        self.drain()
+        self.say(data)
         return count
-
-    def drain(self) -> None:
-        """Read what is answered."""
-        try:
-            while self.sock is not None:
-                if not self.sock.recv(1 << 20):
-                    self.leave()
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.leave()
-
-    def leave(self) -> None:
-        """Close the connection."""
-        if self.sock is not None:
-            self.sock.close()
-            self.sock = None
 
     def request(self) -> bytes:
         """One frame."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import socket
 from random import Random
 
+from fuzz_actor import Actor
 from fuzz_box import FuzzBox
 from fuzz_values import KEYS, NUMBERS, QUEUES, damage, number, some_bytes
 from raw_resp import encode
@@ -22,51 +22,23 @@ TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl", b"nosuch"]
 STATES = [b"active", b"queued", b"acked", b"wait-repl", b"READY", b"taken", b"x"]
 
 
-class Resp:
+class Resp(Actor):
     """One client."""
 
     def __init__(self, box: FuzzBox, rng: Random) -> None:
-        self.box = box
-        self.rng = rng
-        self.sock: socket.socket | None = None
+        super().__init__(box, rng, box.path)
         self.commands = [one for name, one in sorted(table().items()) if name not in NEVER]
 
     def act(self) -> int:
         """Say some commands in one write; how many."""
-        if self.sock is None:
-            self.sock = socket.socket(socket.AF_UNIX)
-            self.sock.setblocking(False)
-            self.sock.connect(self.box.path)
         count = self.rng.randint(1, 12)
         said = [self.command() for _ in range(count)]
         data = b"".join([encode(*words) for words in said])
         if self.rng.random() < 0.03:
             data = damage(self.rng, data)
         self.box.now = repr(said)[:500]
-        try:
-            self.sock.sendall(data)
-        except OSError:
-            self.leave()
-        self.box.turns(2)
-        self.drain()
+        self.say(data)
         return count
-
-    def drain(self) -> None:
-        """Read what is answered."""
-        try:
-            while self.sock is not None:
-                if not self.sock.recv(1 << 20):
-                    self.leave()
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.leave()
-
-    def leave(self) -> None:
-        """Close the connection."""
-        if self.sock is not None:
-            self.sock.close()
-            self.sock = None
 
     def command(self) -> list[bytes]:
         """One command, mostly of its syntax."""

@@ -18,12 +18,15 @@ from typing import Any
 import hiredis
 
 import tuque.aio
-from tuque import Client
+from tuque import Client, Retry
 from tuque.errors import Error
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE_ID = "a" * 40
 START_S = 20.0
+ID = "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1"
+ADDED = f"+{ID}\r\n".encode()
+FAST = Retry(base_s=0.01, cap_s=0.02)
 
 Words = list[bytes]
 Answer = bytes | Callable[[Words], bytes | None] | None
@@ -37,6 +40,16 @@ def hello_of(*nodes: tuple[str, int, int], own: str = NODE_ID) -> bytes:
         texts = [node_id, host, str(port), str(priority)]
         parts.append("*4\r\n" + "".join(f"${len(t)}\r\n{t}\r\n" for t in texts))
     return "".join(parts).encode()
+
+
+def in_turn(*answers: bytes | None) -> Callable[[Words], bytes | None]:
+    """An answer for each time the command is asked; the last one stays."""
+    left = list(answers)
+
+    def answer(words: Words) -> bytes | None:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return answer
 
 
 class ScriptedNode:

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from client_nodes import Connect, ScriptedNode, hello_of
+from client_nodes import ADDED, FAST, ID, Connect, ScriptedNode, hello_of, in_turn
 
 from tuque import Retry
 from tuque.errors import Closed, NoNode
-
-ID = "D-5a02d844-AOq+vjzc3Ib9fRcvbwXWVmDZ-05a1"
-ADDED = f"+{ID}\r\n".encode()
-FAST = Retry(base_s=0.01, cap_s=0.02)
-
-
-def in_turn(*answers: bytes | None) -> Callable[[list[bytes]], bytes | None]:
-    """An answer for each time the command is asked; the last one stays."""
-    left = list(answers)
-
-    def answer(words: list[bytes]) -> bytes | None:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    return answer
 
 
 def test_an_error_says_whether_the_call_may_be_done(connect: Connect, node: ScriptedNode) -> None:
