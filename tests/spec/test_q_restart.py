@@ -384,3 +384,50 @@ def test_who_asks_is_put_off_while_the_giver_is_awaited(over_ms: int) -> None:
     on_willqueue(n, lab.slot(0, 1), WillQueue([id]))
     lab.run()
     assert [m.left_ms for _, _, m in lab.log if isinstance(m, Moved)] == [1] * (over_ms < 0)
+
+
+@pytest.mark.parametrize("delay_ms", [0, 6_000])
+def test_what_a_worker_said_outlives_a_restart(delay_ms: int) -> None:
+    """Q11.7 A later due time of the journal, of a job that counts as delivered, is that of a worker
+    who has the job from here, or said WORKING here: Q3.3, Q4.5 and Q12.2 go by it."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=3, retry_s=10)
+    assert lab.get(0) == [id]
+    lab.pass_ms(8_000)
+    lab.isolate(1)
+    lab.nodes[1].now_ms = lab.now_ms
+    assert on_working(lab.nodes[1], id) == b""  # nobody hears of it
+    lab.run()
+    lab.pass_ms(delay_ms)  # after 6 s they have queued it
+    lab.die(1)
+    lab.heal()
+    lab.run()
+    assert queued_at(lab, id) == []
+    lab.pass_ms(8_000 - delay_ms)
+    assert queued_at(lab, id) == []
+    lab.pass_ms(4_000 + delay_ms)
+    assert len(queued_at(lab, id)) == 1
+
+
+def test_a_job_of_an_older_journal_is_left_to_the_worker_that_said_working() -> None:
+    """Q11.7 A later due time of the journal, of a job that counts as delivered, is that of a worker
+    who has the job from here, or said WORKING here: Q3.3, Q4.5 and Q12.2 go by it."""
+    lab = Lab(3, has_journal=True)
+    id = lab.add(0, replicate=3, retry_s=20)
+    lab.isolate(0)  # its journal has the job as queued
+    lab.pass_ms(21_000)
+    (server,) = set(queued_at(lab, id)) - {0}
+    other = 3 - server
+    assert lab.get(server) == [id]
+    lab.pass_ms(1_000)
+    lab.nodes[other].now_ms = lab.now_ms
+    assert on_working(lab.nodes[other], id) == b""
+    lab.run()
+    lab.isolate(server)
+    lab.die(other)
+    lab.die(0)
+    lab.link(0, other)
+    lab.pass_ms(15_000)
+    assert QUEUED not in [lab.states_of(id)[i] for i in (0, other)]
+    lab.pass_ms(8_000)
+    assert QUEUED in [lab.states_of(id)[i] for i in (0, other)]

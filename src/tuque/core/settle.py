@@ -61,8 +61,8 @@ def doubt_due(n: Node, job: Job, was_queued: bool) -> bool:
         return False
     job.marks = STALE
     if not was_queued and (job.qtime_ms == 0 or job.qtime_ms > n.now_ms):
-        if job.flags & DELIVERED and job.delivered_count > 0:
-            job.marks |= OUT_HERE  # it is this node's delivery that the due time is of
+        if job.flags & DELIVERED:
+            job.marks |= OUT_HERE  # Q11.7
         return False
     if was_queued:
         job.marks |= WAS_QUEUED
