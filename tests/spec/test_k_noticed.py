@@ -1,0 +1,297 @@
+"""Steps of SPEC K, A, F, Q and R that no other test would miss, as tools/mutants.py showed."""
+
+from __future__ import annotations
+
+import pytest
+from cluster_lab import Lab, believed, copies
+from test_k_repair import settle
+from test_q_cluster import job_at, sent, tell
+
+from tuque.core.ackgc import on_ackjob, on_deljob
+from tuque.core.asking import ask, on_all_answered
+from tuque.core.copies import FAILED_KEEP_MS, copy_of
+from tuque.core.deliver import set_pause
+from tuque.core.holders import CLEAN_EVERY, gone_from, hear_holders, note_gone, part
+from tuque.core.job import ACKED, ACTIVE, QUEUED
+from tuque.core.losses import DOUBT, Walk
+from tuque.core.msgs import HAS_QUEUED, GotJob, Holders, Left, Queued, SetAck, Working
+from tuque.core.procedures import dequeue
+from tuque.core.queue import PAUSE_IN
+from tuque.core.repair import repair_left
+from tuque.core.requeue import on_nack
+from tuque.core.settle import SWEEP_JOBS, keep
+from tuque.core.timers import next_timer_ms
+from tuque.core.tombs import Tombs
+from tuque.core.transfer import send_jobs
+
+# ---- copies that are made again
+
+
+def test_a_node_that_refused_is_tried_again() -> None:
+    """K5.3 Without a node to send it to the job waits until one can be reached."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2)
+    lab.die(1)
+    set_pause(lab.nodes[1], b"q", PAUSE_IN)  # it takes no copies (R2.4)
+    lab.revive(1)
+    lab.pass_ms(4_000)
+    assert lab.holders_of(id) == [0]
+    assert lab.nodes[0].losses.short[id].targets == 0, "it said that it has none"
+    set_pause(lab.nodes[1], b"q", 0)
+    assert settle(lab) < 7_000
+    assert copies(lab, id) == [0, 1]
+
+
+def test_who_said_before_that_it_has_none_is_not_waited_for() -> None:
+    """K5.3 One that says nothing for a second is asked as in K5.2; if it has none another one is
+    taken."""
+    lab = Lab(4)
+    lab.isolate(2)
+    lab.isolate(3)
+    id = lab.add(0, replicate=2)
+    n = lab.nodes[0]
+    on_deljob(lab.nodes[1], id)
+    set_pause(lab.nodes[1], b"q", PAUSE_IN)  # it takes no copies (R2.4)
+    ask(n, lab.slot(0, 1), id, False)
+    lab.run()
+    assert n.losses.short[id].targets == 1 << lab.slot(0, 1), "it is the only one"
+    lab.link(0, 2)
+    assert settle(lab) < 4_000
+    assert copies(lab, id) == [0, 2]
+
+
+def test_a_node_without_memory_is_not_brought_back_by_who_met_it_last_before() -> None:
+    """K2.2 members in an older incarnation than the one known here drop out, so that what a
+    restarted node has lost does not come back by hearsay, or are asked (K5.7)"""
+    lab = Lab(3)
+    lab.cut(0, 1)
+    id = lab.add(0, replicate=2, retry_s=100)
+    assert lab.holders_of(id) == [0, 2]
+    lab.die(2)
+    lab.link(1, 2)  # node 1 alone has met the new life, which began without jobs
+    lab.link(0, 1)
+    tell(lab, 0, 1, copy_of(lab.nodes[0], lab.slot(0, 1), job_at(lab, 0, id), 0))
+    assert believed(lab, 1, id) == [0, 1]
+    assert gone_from(lab.nodes[1], id) == 0
+
+
+def test_a_forgotten_node_owes_no_answer() -> None:
+    """K5.5 `CLUSTER REPAIR` shows how many jobs wait for repair or for an answer to ASK."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=2, retry_s=100)
+    other = next(i for i in (1, 2) if id in lab.nodes[i].jobs)
+    lab.hold(other, 0)
+    ask(lab.nodes[0], lab.slot(0, other), id, False)
+    lab.run()
+    assert repair_left(lab.nodes[0]) == 1
+    lab.forget(0, other)
+    assert not lab.nodes[0].losses.asking, "nor is it asked again every 3 s"
+    lab.run()
+
+
+def test_who_has_answered_is_believed_while_others_are_gone_through() -> None:
+    """K5.2 what is believed counts no longer."""
+    lab = Lab(3)
+    state, one, two = lab.nodes[0].losses, lab.slot(0, 1), lab.slot(0, 2)
+    state.unsure = state.doubted = 1 << one | 1 << two
+    state.walks.append(Walk(DOUBT, two, [], False))
+    on_all_answered(lab.nodes[0], one)
+    on_all_answered(lab.nodes[0], two)
+    assert (state.unsure, state.doubted) == (1 << two, 1 << two), "its copies are not asked for yet"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_only_its_own_word_counts(*, is_there: bool) -> None:
+    """K5.7 Until it says itself that it has one it does not count as a copy."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3, retry_s=100)
+    n, slot = lab.nodes[0], lab.slot(0, 2)
+    job = job_at(lab, 0, id)
+    note_gone(n, slot, job)
+    named = 1 | (1 << slot if is_there else 0)
+    hear_holders(n, slot, job, named, 0)
+    assert gone_from(n, id) == (0 if is_there else 1 << slot)
+
+
+def test_a_holder_that_told_late_is_known_after_a_restart() -> None:
+    """R3.1 The sender, in its present incarnation, is added to the holders.
+
+    J2.3 The whole job names its holders unless this node is the only one.
+    """
+    lab = Lab(3, has_journal=True)
+    lab.isolate(2)
+    id = lab.add(0, replicate=2, retry_s=100)
+    lab.heal()
+    lab.run()
+    tell(lab, 2, 0, GotJob([id]))
+    assert believed(lab, 0, id) == [0, 1, 2]
+    lab.die(0)
+    assert believed(lab, 0, id) == [0, 1, 2]
+
+
+# ---- what is kept for nodes that are away has an end
+
+
+def test_news_of_leaving_that_were_heard_are_not_kept() -> None:
+    """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
+    when it is linked again"""
+    lab = Lab(2)
+    n, slot = lab.nodes[0], lab.slot(0, 1)
+    id = lab.add(0, replicate=2)
+    job = n.jobs[id]
+    for number in range(3 * CLEAN_EVERY):
+        job.id = b"%040d" % number
+        part(n, job, 1 << slot, 2)
+        n.round += 1
+        n.peers[slot].echoed_round = n.round  # its heartbeat was answered: it has heard
+    job.id = id
+    assert len(n.losses.parted[slot]) <= CLEAN_EVERY
+
+
+def test_failed_adds_are_forgotten() -> None:
+    """R3.2 The job's ADDJOB failed within the last 10 minutes: DELJOB is sent back so that the
+    copy does not live on. Another job that is unknown here: nothing, since it may have been passed
+    on."""
+    lab = Lab(2)
+    lab.hold(1, 0)
+    job, refused = lab.try_add(0, b"q", replicate=2, timeout_ms=300)
+    assert job is not None, refused
+    lab.pass_ms(300)
+    n = lab.nodes[0]
+    assert list(n.failed) == [job.id]
+    lab.pass_ms(FAILED_KEEP_MS)
+    lab.try_add(0, b"q", replicate=2, timeout_ms=300)
+    lab.pass_ms(300)
+    assert job.id not in n.failed
+
+
+def test_what_has_ended_is_not_owed() -> None:
+    """A8.1 or until the job's expiry, rounded up to 33 s, if one of them cannot be reached."""
+    tombs = Tombs()
+    tombs.bury(b"id", 10_000, 0b10, 3)
+    assert tombs.owed_to(1) == [b"id"]
+    tombs.tick(100_000, 0)  # its time is over, and it waits to be swept
+    assert tombs.owed_to(1) == []
+
+
+def test_more_held_jobs_than_one_turn_looks_at() -> None:
+    """Q11.2 A held job waits for an answer of each other holder that is linked and not suspected,
+    failed or loading."""
+    lab = Lab(2)
+    jobs = []
+    for _ in range(SWEEP_JOBS + 5):
+        jobs.append(lab.try_add(0, b"q", replicate=2, retry_s=900, is_async=1)[0])
+    lab.run()
+    n = lab.nodes[0]
+    lab.hold(1, 0)
+    for job in jobs:
+        assert job is not None
+        dequeue(n, job)
+        keep(n, job)
+    n.held.sweep_ms = n.now_ms + 1_000
+    lab.pass_ms(3_500)
+    assert n.held.sweep_ms > n.now_ms, "all of them were looked at, and are again in a second"
+    assert next_timer_ms(n) > n.now_ms
+
+
+# ---- who serves a job
+
+
+def test_a_worker_who_gave_the_job_back_is_no_reason() -> None:
+    """Q4.5 and a worker has the job who got it or said WORKING here"""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=100)
+    assert lab.get(0) == [id]
+    lab.pass_ms(600)
+    lab.nodes[1].now_ms = lab.now_ms
+    assert on_nack(lab.nodes[1], id, 0)
+    lab.run()
+    assert lab.states_of(id) == [ACTIVE, QUEUED]
+    lab.log.clear()
+    tell(lab, 1, 0, Queued(id, HAS_QUEUED))
+    assert sent(lab, Working) == []
+    assert lab.states_of(id) == [ACTIVE, QUEUED]
+
+
+def test_a_job_that_was_put_off_is_announced_when_it_is_queued() -> None:
+    """G3.8 a job that was delivered before, or put off by a pause (Q2.2), is announced even if none
+    did."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=2, retry_s=100)
+    assert lab.get(0) == [id]
+    on_nack(lab.nodes[0], id, 5_000)
+    lab.run()
+    lab.log.clear()
+    lab.pass_ms(5_500)
+    assert lab.states_of(id)[0] == QUEUED
+    said = [m for a, _, m in lab.log if a == 0 and isinstance(m, Queued)]
+    assert said == [Queued(id, HAS_QUEUED)]
+
+
+def test_a_delay_outlives_a_refusal() -> None:
+    """F2.3 If the sender refuses, jobs are queued here again."""
+    lab = Lab(2)
+    id = lab.add(0, replicate=1, retry_s=0, delay_s=10)
+    set_pause(lab.nodes[1], b"q", PAUSE_IN)
+    send_jobs(lab.nodes[0], lab.slot(0, 1), b"q", [job_at(lab, 0, id)])
+    lab.run()
+    assert lab.states_of(id) == [ACTIVE, -1]
+    lab.pass_ms(9_900)
+    assert lab.get(0) == [], "promise 6: no first delivery before the delay is over"
+    lab.pass_ms(200)
+    assert lab.get(0) == [id]
+
+
+def test_who_was_asked_for_others_knows_all_that_were() -> None:
+    """R6.2 The others that were asked for a copy of an ALO job get HOLDERS, too: who was asked
+    first, and has its copy late, would know nobody but this node, and end the job alone."""
+    lab = Lab(3)
+    lab.nodes[0].is_leaving = True
+    id = lab.add(0, replicate=2, retry_s=100)
+    server = lab.states_of(id).index(QUEUED)
+    other = 3 - server
+    assert [m.id for a, b, m in lab.log if (a, b) == (0, other) and isinstance(m, Holders)] == [id]
+
+
+def test_the_offer_of_a_delayed_job_is_answered_each_time() -> None:
+    """R8.1 ENQUEUED answers, also when it is said again."""
+    lab = Lab(2)
+    lab.nodes[0].is_leaving = True
+    job, refused = lab.try_add(0, b"q", replicate=1, retry_s=0, delay_s=60)
+    assert job is not None, refused
+    lab.settle(0)
+    lab.carry()  # REPLJOB, GOTJOB
+    lab.hold(1, 0)
+    lab.pass_ms(200)  # ENQUEUE comes, its answer does not
+    lab.cut(0, 1)
+    lab.link(0, 1)
+    lab.pass_ms(3_000)
+    assert lab.holders_of(job.id) == [1]
+    assert sent(lab, Left) == [(0, 1)], "it may be passed on"
+
+
+# ---- acks
+
+
+def test_the_ack_of_a_job_that_is_served_here_asks_nobody() -> None:
+    """A1.7 At a copy of an AMO job that has not the custody all nodes but forgotten ones become
+    holders first"""
+    lab = Lab(3)
+    id = lab.add(0, replicate=1, retry_s=0)
+    assert lab.get(0) == [id]
+    assert on_ackjob(lab.nodes[0], id)
+    assert lab.holders_of(id) == []
+    lab.run()
+    assert sent(lab, SetAck) == []
+
+
+def test_a_holder_that_an_answer_names_is_told_at_once() -> None:
+    """A5.2 The holder sets are joined"""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3, retry_s=100)
+    lab.cut(1, 2)
+    lab.nodes[0].jobs[id].holders = 1 | 1 << lab.slot(0, 1)  # it has not heard of 2
+    assert on_ackjob(lab.nodes[0], id)
+    lab.run()
+    assert (0, 2) in sent(lab, SetAck)
+    assert lab.states_of(id)[2] in (ACKED, -1)
