@@ -17,6 +17,8 @@ from pump_box import PumpBox
 from raw_resp import encode
 
 from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.core.staged import Staged
+from tuque.core.staging import on_stage
 from tuque.tubes import ops
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec
@@ -99,6 +101,15 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Full]:
     box.close()
 
 
+def stage_all(full: Full, attempts: int) -> list[str]:
+    """As many jobs as the node has, staged in so many attempts; their names."""
+    job = Staged(b"published", b"x", b"", 60_000, -1, 30, 0, 3600, 0)
+    names = [b"a%d" % i for i in range(attempts)]
+    for i in range(JOBS):
+        on_stage(full.box.n, b"txn", names[i % attempts], 60_000, job)
+    return [name.decode() for name in names]
+
+
 LARGEST: dict[str, Callable[[Full], Words]] = {
     "ADDJOB": lambda f: ["ADDJOB", "q", "b", 0, *["RETRY", 5] * 30],
     "GETJOB": lambda f: [
@@ -134,7 +145,7 @@ LARGEST: dict[str, Callable[[Full], Words]] = {
     "QSCAN": lambda f: ["QSCAN", 0, "BUSYLOOP", "COUNT", 2_000_000_000],
     "PAUSE": lambda f: ["PAUSE", "paused", *["in"] * 62],
     "STAGE": lambda f: ["STAGE", "txn", "a", 60_000, "q", "b", *["RETRY", 5] * 28],
-    "PUBLISH": lambda f: ["PUBLISH", "app", 1, "txn", *[f"a{i}" for i in range(1_020)]],
+    "PUBLISH": lambda f: ["PUBLISH", "app", 1, "txn", *stage_all(f, 1_020)],
     "LEASE OPEN": lambda f: ["LEASE", "OPEN", "g", "me", "q", *[f"queue-{i}" for i in range(255)]],
     "LEASE NEXT": lambda f: ["LEASE", "NEXT", "g", f.epoch, 1, "COUNT", 1_000_000, "TTL", 60_000],
     "LEASE FETCH": lambda f: [

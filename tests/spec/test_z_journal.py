@@ -81,7 +81,8 @@ def test_records(kept: Kept) -> None:
 
 def test_publish_is_one_record(kept: Kept) -> None:
     """Z6.2 A PUBLISH is one record. It stands for all its jobs, which are made again out of what is
-    staged. A cut leaves all of it or nothing; the acks of its batch are in the same frame.
+    staged. A cut leaves all of it or nothing; the record of the group is in the same frame, and
+    acks on load what its batches still had.
     """
     box = kept.box
     taken = [box.run("ADDJOB", "in", str(i), 0).encode() for i in range(3)]

@@ -310,6 +310,47 @@ def commit(n: Node, name: bytes, epoch: i64, seq: i64, before: i64 = 0) -> i64:
     return acked
 
 
+def commit_later(n: Node, name: bytes, epoch: i64, seq: i64) -> list[Batch]:
+    """[Z2] As `commit`, for a PUBLISH: the batches whose jobs its caller acks with `ack_ending`.
+
+    The group's record stands for the acks of all of them (Z6.2).
+    """
+    g = n.leases.groups[name]
+    assert g.epoch == epoch
+    renew(n, g)
+    if seq <= g.acked_seq:
+        return []  # Y4.2
+    batches: list[Batch] = []
+    for number in list(g.batches):
+        if number <= seq:
+            batches.append(g.batches.pop(number))
+    n.leases.ending.extend(batches)
+    g.acked_seq = seq
+    g.floor_seq = seq
+    if any(has_work(n, b) for b in batches):
+        g.proofs += 1  # Y11.2
+    if n.records is not None:
+        tell_group(n.records, g)
+    return batches
+
+
+def ack_ending(n: Node, b: Batch, room: i64) -> i64:
+    """Ack up to `room` jobs of a batch that is over; how many were looked at."""
+    begun = b.freed
+    if not b.is_expired:
+        while b.freed < len(b.jobs) and b.freed - begun < room:
+            ack_leased(n, b.jobs[b.freed])
+            b.freed += 1
+    else:
+        while b.freed < len(b.ids) and b.freed - begun < room:
+            ack_known(n, b, b.freed)
+            b.freed += 1
+    if b.freed == b.count:
+        n.leases.ending.remove(b)
+        n.leases.bytes -= b.bytes_used()
+    return b.freed - begun
+
+
 def ack_some(n: Node, g: Group, seq: i64, room: i64) -> i64:
     """Of what a COMMIT is about to ack, ack up to `room` jobs; how many that were (L2.2)."""
     acked: i64 = 0
@@ -319,11 +360,7 @@ def ack_some(n: Node, g: Group, seq: i64, room: i64) -> i64:
         while b.freed < len(b.jobs) and acked < room:
             job = b.jobs[b.freed]
             b.freed += 1
-            if is_leased(job):
-                job.flags &= 0xFF ^ LEASED
-                if n.events is not None:
-                    n.events.acked(n.now_ms, job)
-                retire(n, job)
+            if ack_leased(n, job):
                 acked += 1
     return acked
 
@@ -332,20 +369,46 @@ def ack_batch(n: Node, b: Batch) -> i64:
     """Acknowledge the jobs of the batch that are still to be done, as ACKJOB does."""
     acked: i64 = 0
     for job in b.jobs:
-        if is_leased(job):
-            job.flags &= 0xFF ^ LEASED
-            if n.events is not None:
-                n.events.acked(n.now_ms, job)
-            retire(n, job)
+        if ack_leased(n, job):
             acked += 1
-    for i, id in enumerate(b.ids):
-        found = n.jobs.get(id) if b.marks[i] >= 0 else None
-        if found is not None and found.state != ACKED and found.state != WAIT_REPL:
-            if n.events is not None:
-                n.events.acked(n.now_ms, found)
-            retire(n, found)  # Y7.5
+    for i in range(len(b.ids)):
+        if ack_known(n, b, i):
             acked += 1
     return acked
+
+
+def has_work(n: Node, b: Batch) -> bool:
+    """Whether a job of the batch is still to be acked."""
+    for job in b.jobs:
+        if is_leased(job):
+            return True
+    for i, id in enumerate(b.ids):
+        job_there = n.jobs.get(id) if b.marks[i] >= 0 else None
+        if job_there is not None and job_there.state != ACKED:
+            return True
+    return False
+
+
+def ack_leased(n: Node, job: Job) -> bool:
+    """Ack a job of a live batch; whether it was still the batch's."""
+    if not is_leased(job):
+        return False
+    job.flags &= 0xFF ^ LEASED
+    if n.events is not None:
+        n.events.acked(n.now_ms, job)
+    retire(n, job)
+    return True
+
+
+def ack_known(n: Node, b: Batch, i: i64) -> bool:
+    """Ack a job of an expired batch wherever it is on this node (Y7.5)."""
+    job = n.jobs.get(b.ids[i]) if b.marks[i] >= 0 else None
+    if job is None or job.state == ACKED or job.state == WAIT_REPL:
+        return False
+    if n.events is not None:
+        n.events.acked(n.now_ms, job)
+    retire(n, job)
+    return True
 
 
 def on_touch(n: Node, g: Group, ttl_ms: i64) -> i64:

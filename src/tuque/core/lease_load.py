@@ -8,7 +8,7 @@ from typing import final
 
 from mypy_extensions import i32, i64
 
-from tuque.core.job import ACKED, ACTIVE, DELIVERED, LEASED, Job
+from tuque.core.job import ACKED, ACTIVE, ANNOUNCE_WILL, DELIVERED, EXTERNAL, LEASED, Job
 from tuque.core.lease_readback import LeaseRecord
 from tuque.core.lease_records import HOW_EXPIRED, HOW_SOME, HOW_TAKEN, tell_batch, tell_group
 from tuque.core.lease_time import arm, begin_beats, renew, why_gone
@@ -25,11 +25,14 @@ class LeaseLog:
         self.groups: dict[bytes, Group] = {}
         self.last_epoch: i64 = 0
 
-    def apply(self, kind: i64, r: LeaseRecord, jobs: dict[bytes, Job]) -> None:
-        """Apply one record; what it says of jobs is done to them."""
+    def apply(self, kind: i64, r: LeaseRecord, jobs: dict[bytes, Job]) -> list[bytes]:
+        """Apply one record; what it says of jobs is done to them.
+
+        Returns those that are acked by it, and that no other node has.
+        """
         if kind == LEASE_GROUP:
-            self.on_group(r)
-        elif kind == LEASE_BATCH:
+            return self.on_group(r, jobs)
+        if kind == LEASE_BATCH:
             if r.how & HOW_TAKEN:
                 hand_out(r, jobs)
             self.on_batch(r, jobs)
@@ -37,15 +40,17 @@ class LeaseLog:
             g = self.groups.get(r.name)
             if g is not None and g.epoch == r.epoch:
                 g.batches.pop(r.seq, None)
+        return []
 
-    def on_group(self, r: LeaseRecord) -> None:
-        """A group is as the record says; batches that are over go."""
+    def on_group(self, r: LeaseRecord, jobs: dict[bytes, Job]) -> list[bytes]:
+        """A group is as the record says; batches that are over go, acked or not (Z6.2)."""
+        acked: list[bytes] = []
         if r.epoch > self.last_epoch:
             self.last_epoch = r.epoch
         g = self.groups.get(r.name)
         if r.floor_seq < 0:
             self.groups.pop(r.name, None)
-            return
+            return acked
         if g is None or g.epoch != r.epoch:
             g = Group(r.name, r.names[1], r.names[2:], r.epoch)
             self.groups[r.name] = g
@@ -56,7 +61,10 @@ class LeaseLog:
         g.used_ms = r.at_ms
         for seq in list(g.batches):
             if seq <= r.floor_seq:
-                del g.batches[seq]
+                b = g.batches.pop(seq)
+                if seq <= r.acked_seq:
+                    ack_batch(b, jobs, acked)
+        return acked
 
     def on_batch(self, r: LeaseRecord, jobs: dict[bytes, Job]) -> None:
         """A batch is as the record says, or goes on with it, or some of its positions changed."""
@@ -111,6 +119,24 @@ class LeaseLog:
                 leases.bytes += b.bytes_used()
             arm(n, g)
         leases.loaded = {}
+
+
+def ack_batch(b: Batch, jobs: dict[bytes, Job], acked: list[bytes]) -> None:
+    """The jobs that the batch still has are acked: what was written after this may be lost."""
+    for i, id in enumerate(b.ids):
+        job = jobs.get(id)
+        if job is None or job.state == ACKED or b.marks[i] < 0:
+            continue
+        if not b.is_expired and (
+            job.state != ACTIVE or not job.flags & LEASED or job.delivered_count != b.marks[i]
+        ):
+            continue
+        if job.holders == 1:
+            acked.append(id)
+        else:
+            job.state = ACKED
+            job.body = b""
+            job.flags &= 0xFF ^ (EXTERNAL | ANNOUNCE_WILL | LEASED)
 
 
 def patch(b: Batch, r: LeaseRecord) -> None:

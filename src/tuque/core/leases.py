@@ -113,6 +113,7 @@ class Leases:
 
     def __init__(self) -> None:
         self.groups: dict[bytes, Group] = {}
+        self.ending: list[Batch] = []  # of no group any more, while their jobs are acked
         self.last_epoch: i64 = 0
         self.bytes: i64 = 0  # groups and batches
         self.timers: list[tuple[int, bytes]] = []  # heap of (instant, group)
@@ -124,10 +125,19 @@ class Leases:
         self.batches_made: i64 = 0
         self.jobs_leased: i64 = 0  # since the start
 
+    def is_freed(self, b: Batch) -> bool:
+        """Whether all jobs of a batch that is over are acked."""
+        return b not in self.ending
+
     def check(self) -> i64:
         """How many jobs are leased; assert that bytes and batches agree with them."""
         leased: i64 = 0
         total: i64 = 0
+        for b in self.ending:
+            total += b.bytes_used()
+            for job in b.jobs:
+                if is_leased(job):
+                    leased += 1
         for g in self.groups.values():
             total += g.bytes_used()
             for b in g.batches.values():

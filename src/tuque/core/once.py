@@ -12,7 +12,7 @@ from tuque.core.dedupe import Follower, full_key
 from tuque.core.job import Job
 from tuque.core.node import Added, Adding, Node
 from tuque.core.stage_records import tell_key
-from tuque.core.staged import Publishing
+from tuque.core.staged import Publishing, repl_of
 
 FOLLOWER_TIMEOUT: Final = (
     b"NOREPL Timeout reached before the job with this DEDUPE key had its copies"
@@ -36,15 +36,33 @@ def keys_refusal(n: Node, more: i64) -> bytes:
 
 def same_job(n: Node, queue: bytes, key: bytes) -> bytes:
     """[Z4] The id of the job that came with the key, empty when there is none (Z4.2)."""
-    found = n.keys.find(full_key(queue, key), n.now_ms)
-    return b"" if found is None else found.id
+    full = full_key(queue, key)
+    found = n.keys.find(full, n.now_ms)
+    if found is None:
+        return coming_job(n, full)
+    return found.id
+
+
+def coming_job(n: Node, full: bytes) -> bytes:
+    """The id of a job that is published under the key and not made yet (Z2.11), else empty."""
+    x = n.staging.running
+    if x is None or not x.is_decided:
+        return b""
+    place: i64 = x.fresh.get(full, -1)
+    if place < x.made:
+        return b""
+    id = x.ids[place]
+    staged = x.chosen[place]
+    if staged is not None and repl_of(staged, x.default_repl) > 1 and len(n.peers) > 1:
+        x.awaited[id] = None
+    return id
 
 
 def must_wait(n: Node, id: bytes) -> bool:
     """Whether somebody waits for the copies of the job, so that it is not safe yet (Z4.4)."""
     adding = n.adding.get(id)
     if adding is None:
-        return False
+        return n.staging.running is not None and id in n.staging.running.awaited
     return adding.client >= 0 or adding.publishing is not None
 
 
@@ -63,6 +81,8 @@ def follow(n: Node, id: bytes, client: i64, serial: i64, timeout_ms: i64) -> Non
 def keep_key(n: Node, queue: bytes, key: bytes, ttl_ms: i64, job: Job, is_waiting: bool) -> None:
     """[Z4] The new job is the one of its key; the journal gets it when the job is safe (Z4.3)."""
     full = full_key(queue, key)
+    if n.staging.running is not None and full in n.staging.running.fresh:
+        n.staging.running.has_new_key = True  # Z2.11
     n.keys.put(full, job.id, n.now_ms + ttl_ms)
     if is_waiting:
         n.keys.pending[job.id] = full

@@ -1,10 +1,11 @@
 """PUBLISH: all that was staged becomes jobs at once, and a batch is acked with it (SPEC Z2, Z3).
 
-What is done is one record of the journal. Copies on other nodes are made after it, metered by
-the room that the links have; until then their jobs are in state wait-repl.
+What is done is one record of the journal: from then on all of it is published. What is long is
+looked at in the turns before that, and made in the turns after it (Z2.11). Copies on other nodes
+are made then, too, metered by the room that the links have; their jobs wait in state wait-repl.
 """
 
-from typing import Final, final
+from typing import Final
 
 from mypy_extensions import i32, i64
 
@@ -12,15 +13,25 @@ from tuque.core import ledger
 from tuque.core.copies import STEP_MS, begin, choose, on_enough, send_copies
 from tuque.core.dedupe import full_key
 from tuque.core.job import WAIT_REPL, Job
-from tuque.core.lease import check, commit
+from tuque.core.lease import ack_ending, check, commit_later
 from tuque.core.node import Adding, Node
-from tuque.core.once import keys_refusal, must_wait
+from tuque.core.once import keys_refusal, must_wait, on_copies
 from tuque.core.peers import slots_of
 from tuque.core.procedures import FAR, register
 from tuque.core.queue import PAUSE_IN, Queue
 from tuque.core.replicate import MAXLEN, NOREPL, PAUSED, PLAIN, settle
 from tuque.core.stage_records import NO_ID, tell_app, tell_published
-from tuque.core.staged import APP_BYTES, APPS_MAX, PUBLISH_MAX, App, Attempt, Publishing, Staged
+from tuque.core.staged import (
+    APP_BYTES,
+    APPS_MAX,
+    PUBLISH_MAX,
+    App,
+    Publish,
+    Publishing,
+    PublishSpec,
+    Staged,
+    repl_of,
+)
 from tuque.core.staging import drop_attempt, drop_txn, forget_apps
 
 NOSTAGE: Final = (
@@ -39,6 +50,7 @@ APPS_FULL: Final = (
 
 DONE_BEFORE: Final = -1
 WAITS: Final = -2  # the answer comes with n.added
+LOOKS: Final = 4  # staged jobs that are looked at for one unit of work
 
 COPIES_MS: Final = 30_000  # without news of copies the jobs are queued with those they have (Z3.3)
 SEND_MS: Final = 2  # between two lots of copies: what was sent is on its way then
@@ -48,54 +60,129 @@ SEND_BYTES: Final = 2 << 20
 USED_MS: Final = 3_600_000  # the journal need not know the last use of an app more exactly
 
 
-@final
-class PublishSpec:
-    """What a PUBLISH asks for; `group` empty: no batch is acked."""
-
-    def __init__(self, app: bytes, version: i64, txn: bytes, attempts: list[bytes]) -> None:
-        self.app = app
-        self.version = version
-        self.txn = txn
-        self.attempts = attempts
-        self.group = b""
-        self.epoch: i64 = 0
-        self.seq: i64 = 0
-
-
 def on_publish(n: Node, spec: PublishSpec, client: i64, serial: i64) -> tuple[i64, bytes]:
     """[Z2] ON COMMAND PUBLISH: jobs added, DONE_BEFORE, WAITS, or why nothing was done."""
+    x = Publish(spec, client, serial)
+    while not publish_some(n, x, PUBLISH_MAX):
+        pass
+    return x.value, x.error
+
+
+def publish_some(n: Node, x: Publish, room: i64) -> bool:
+    """[Z2] Go on with a PUBLISH for about `room` units, counted in n.work (Z2.11).
+
+    True: all is done, x.value and x.error say how it ended. One is done after the other.
+    """
+    if n.staging.running is not x:
+        if x.has_begun:  # all was flushed meanwhile
+            if not x.is_decided:
+                x.error = NOSTAGE % (b" ".join(x.spec.attempts), x.spec.txn)
+            return True
+        if n.staging.running is not None:
+            n.work += 1
+            return False
+        if not begin_publish(n, x):
+            return True
+    before = n.work
+    if not x.is_decided:
+        x.error = choose_some(n, x, room)
+        if len(x.error) == 0 and x.at == len(x.found):
+            x.error = decide(n, x)
+        if len(x.error) > 0:
+            drop_publish(n, x)
+            return True
+    if not x.is_decided or not make_some(n, x, room - (n.work - before)):
+        return False
+    n.staging.running = None
+    return True
+
+
+def begin_publish(n: Node, x: Publish) -> bool:
+    """Whether it is to be done: not again, and of what is there."""
+    spec = x.spec
     app = n.staging.apps.get(spec.app)
     if app is not None and spec.version <= app.version:
-        return on_repeat(n, app, spec, client, serial), b""
-    found: list[Attempt] = []
+        x.value = on_repeat(n, app, spec, x.client, x.serial)
+        return False
     for name in spec.attempts:
         a = n.staging.attempt(spec.txn, name)
         if a is None:
-            return 0, NOSTAGE % (name, spec.txn)  # Z2.3
-        found.append(a)
-    if len(spec.group) > 0:
-        error = check(n, spec.group, spec.epoch, spec.seq)
-        if len(error) > 0:
-            return 0, error  # Z2.4
-    default_repl = settle(n, PLAIN).replicate
-    chosen: list[Staged | None] = []
-    error = choose_jobs(n, found, default_repl, chosen)
+            x.error = NOSTAGE % (name, spec.txn)  # Z2.3
+            return False
+        x.found.append(a)
+    x.error = batch_refusal(n, spec)
+    if len(x.error) > 0:
+        return False
+    total: i64 = 0
+    for a in x.found:
+        total += len(a.jobs)
+    if total > PUBLISH_MAX:
+        x.error = TOO_MANY % PUBLISH_MAX  # Z2.8
+        return False
+    for a in x.found:
+        a.is_named = True
+    x.default_repl = settle(n, PLAIN).replicate
+    x.has_begun = True
+    n.staging.running = x
+    return True
+
+
+def drop_publish(n: Node, x: Publish) -> None:
+    """It is not done after all, or ends here; what is staged stays, if it still does."""
+    if n.staging.running is x:
+        n.staging.running = None
+        for a in x.found:
+            a.is_named = False
+
+
+def finish_publish(n: Node) -> None:
+    """Make at once what is left of a PUBLISH that is decided."""
+    x = n.staging.running
+    while x is not None and x.is_decided and not publish_some(n, x, PUBLISH_MAX):
+        pass
+
+
+def batch_refusal(n: Node, spec: PublishSpec) -> bytes:
+    """Why its batch cannot be acked, empty when it can, or when there is none (Z2.4)."""
+    return check(n, spec.group, spec.epoch, spec.seq) if len(spec.group) > 0 else b""
+
+
+def decide(n: Node, x: Publish) -> bytes:
+    """[Z2] All was looked at: it is published, in one step and one record, or why not (Z2.11)."""
+    if x.has_new_key:
+        x.look_again()
+        return b""
+    spec = x.spec
+    app = n.staging.apps.get(spec.app)
+    error = batch_refusal(n, spec)
+    if len(error) == 0 and len(x.fresh) > 0:
+        error = keys_refusal(n, len(x.fresh))
     if len(error) == 0 and app is None:
         error = apps_refusal(n)
     if len(error) > 0:
-        return 0, error
+        return error
     if len(spec.group) > 0:
-        commit(n, spec.group, spec.epoch, spec.seq)
-    count, p = add_jobs(n, spec, chosen, default_repl)
-    finish(n, spec, app, count, len(chosen))
-    if p is None:
-        return count, b""
-    p.count = count
-    p.client = client
-    p.serial = serial
-    p.until_ms = n.now_ms + COPIES_MS
-    send_some(n, p)
-    return WAITS, b""
+        x.batches = commit_later(n, spec.group, spec.epoch, spec.seq)
+    x.is_decided = True
+    x.value = x.count
+    x.now_ms = n.now_ms
+    if x.count > 0:
+        x.first_ns = n.next_ctime_ns()
+        n.last_ctime_ns += x.count - 1
+    if n.records is not None:
+        tell_published(
+            n.records,
+            spec.app,
+            spec.version,
+            n.now_ms,
+            x.first_ns,
+            x.default_repl,
+            spec.txn,
+            spec.attempts,
+            x.ids,
+        )
+    finish(n, spec, app, x.count, len(x.chosen))
+    return b""
 
 
 def on_repeat(n: Node, app: App, spec: PublishSpec, client: i64, serial: i64) -> i64:
@@ -121,45 +208,53 @@ def apps_refusal(n: Node) -> bytes:
     return b""
 
 
-def choose_jobs(
-    n: Node, attempts: list[Attempt], default_repl: i64, chosen: list[Staged | None]
-) -> bytes:
-    """[Z2] All staged jobs in order, None for one whose key is known; or why not (Z2.5, Z2.6)."""
-    total: i64 = 0
-    for a in attempts:
-        total += len(a.jobs)
-    if total > PUBLISH_MAX:
-        return TOO_MANY % PUBLISH_MAX  # Z2.8
-    fresh: dict[bytes, None] = {}
-    longer: dict[bytes, int] = {}
-    last: bytes = b""
-    is_looked = False
-    for a in attempts:
-        for job in a.jobs:
-            if len(job.key) > 0:
-                full = full_key(job.queue, job.key)
-                kept = n.keys.find(full, n.now_ms)
-                if kept is not None and must_wait(n, kept.id):
-                    return KEY_WAITS % job.key
-                if kept is not None or full in fresh:
-                    chosen.append(None)
-                    continue
-                fresh[full] = None
-            if not is_looked or job.queue is not last:
-                last = job.queue
-                is_looked = True
-                q = n.queues.get(last)
-                if q is not None and q.pause & PAUSE_IN:
-                    return PAUSED
-            if job.maxlen > 0:
-                added = longer.get(job.queue, 0)
-                if queue_length(n, job.queue) + added >= i64(job.maxlen):
-                    return MAXLEN
-                longer[job.queue] = added + 1
-            if repl_of(job, default_repl) - 1 > n.reachable_count:
-                return NOREPL
-            chosen.append(job)
-    return keys_refusal(n, len(fresh)) if len(fresh) > 0 else b""
+def choose_some(n: Node, x: Publish, room: i64) -> bytes:
+    """[Z2] Look at the next staged jobs; why they are not published (Z2.5, Z2.6), or empty."""
+    left: i64 = room * LOOKS
+    while left > 0 and x.at < len(x.found):
+        jobs = x.found[x.at].jobs
+        if x.place == len(jobs):
+            x.at += 1
+            x.place = 0
+            continue
+        job = jobs[x.place]
+        x.place += 1
+        left -= 1
+        error = look_at(n, x, job)
+        if len(error) > 0:
+            return error
+    n.work += (room * LOOKS - left) // LOOKS
+    return b""
+
+
+def look_at(n: Node, x: Publish, job: Staged) -> bytes:
+    """Choose a staged job, or leave it out, since its key is known; or why not."""
+    if len(job.key) > 0:
+        full = full_key(job.queue, job.key)
+        kept = n.keys.find(full, n.now_ms)
+        if kept is not None and must_wait(n, kept.id):
+            return KEY_WAITS % job.key
+        if kept is not None or full in x.fresh:
+            x.chosen.append(None)
+            x.ids.append(NO_ID)
+            return b""
+        x.fresh[full] = len(x.chosen)
+    if len(x.chosen) == 0 or job.queue is not x.last:
+        x.last = job.queue
+        q = n.queues.get(job.queue)
+        if q is not None and q.pause & PAUSE_IN:
+            return PAUSED
+    if job.maxlen > 0:
+        added = x.longer.get(job.queue, 0)
+        if queue_length(n, job.queue) + added >= i64(job.maxlen):
+            return MAXLEN
+        x.longer[job.queue] = added + 1
+    if repl_of(job, x.default_repl) - 1 > n.reachable_count:
+        return NOREPL
+    x.chosen.append(job)
+    x.ids.append(n.ids.make(i64(job.ttl_s), i64(job.retry_s)))
+    x.count += 1
+    return b""
 
 
 def queue_length(n: Node, name: bytes) -> i64:
@@ -168,68 +263,80 @@ def queue_length(n: Node, name: bytes) -> i64:
     return 0 if q is None else q.length
 
 
-def repl_of(job: Staged, default_repl: i64) -> i64:
-    """How many copies the job is to have, this node's among them."""
-    if job.repl > 0:
-        return i64(job.repl)
-    return 1 if job.retry_s == 0 else default_repl
-
-
-def add_jobs(
-    n: Node, spec: PublishSpec, chosen: list[Staged | None], default_repl: i64
-) -> tuple[i64, Publishing | None]:
-    """Make the jobs, and the one record that stands for them (Z6.2)."""
-    p: Publishing | None = None
-    ids: list[bytes] = []
-    first_ns: i64 = 0
-    count: i64 = 0
-    q: Queue | None = None
+def make_some(n: Node, x: Publish, room: i64) -> bool:
+    """[Z2] Of what was published, ack and make the next jobs; True: all of it is done."""
+    left = room
+    while len(x.batches) > 0:
+        if left <= 0:
+            return False
+        freed = ack_ending(n, x.batches[0], left)
+        n.work += freed
+        left -= freed
+        if n.leases.is_freed(x.batches[0]):
+            x.batches.pop(0)
+    end: i64 = min(x.made + max(left, 0), len(x.chosen))
+    n.work += end - x.made
     is_alone = len(n.peers) <= 1
-    for staged in chosen:
+    q: Queue | None = None
+    while x.made < end:
+        staged = x.chosen[x.made]
+        id = x.ids[x.made]
+        x.made += 1
         if staged is None:
-            ids.append(NO_ID)
             continue
         if q is None or staged.queue is not q.name:
             q = n.queues.get(staged.queue)
-        job = made(n, staged, staged.queue if q is None else q.name, default_repl)
-        if count == 0:
-            first_ns = job.ctime_ns
-        count += 1
-        ids.append(job.id)
+        job = made(n, x, staged, id, staged.queue if q is None else q.name)
         if job.repl > 1 and not is_alone:
-            if p is None:
-                p = Publishing(spec.app, spec.version)
-                n.staging.publishing.append(p)
-            await_copies(n, p, job)
+            await_copies(n, copying(n, x), job)
         else:
             begin(n, job)
-    r = n.records
-    if r is not None:
-        now_ms = n.now_ms
-        tell_published(
-            r, spec.app, spec.version, now_ms, first_ns, default_repl, spec.txn, spec.attempts, ids
-        )
-    return count, p
+    p = x.copying
+    if p is not None:
+        p.until_ms = n.now_ms + COPIES_MS
+    if x.made < len(x.chosen):
+        return False
+    if p is not None:
+        x.value = WAITS
+        send_some(n, p)
+        on_copies(n, p)
+    return True
 
 
-def made(n: Node, staged: Staged, queue: bytes, default_repl: i64) -> Job:
+def copying(n: Node, x: Publish) -> Publishing:
+    """What its jobs that need copies have in common; it is not over before the last is made."""
+    p = x.copying
+    if p is None:
+        p = Publishing(x.spec.app, x.spec.version)
+        p.client = x.client
+        p.serial = x.serial
+        p.count = x.count
+        p.left = 1
+        p.until_ms = n.now_ms + COPIES_MS
+        x.copying = p
+        n.staging.publishing.append(p)
+    return p
+
+
+def made(n: Node, x: Publish, staged: Staged, id: bytes, queue: bytes) -> Job:
     """The job of what was staged, registered, its key kept."""
     job = Job(
-        n.ids.make(i64(staged.ttl_s), i64(staged.retry_s)),
+        id,
         queue,
         staged.body,
-        n.next_ctime_ns(),
-        n.now_ms + i64(staged.ttl_s) * 1000,
+        x.first_ns,
+        x.now_ms + i64(staged.ttl_s) * 1000,
         staged.retry_s,
         staged.delay_s,
-        i32(repl_of(staged, default_repl)),
+        i32(repl_of(staged, x.default_repl)),
     )
+    x.first_ns += 1
     register(n, job, ledger.CREATED)
     if n.events is not None:
         n.events.added(n.now_ms, job)
     if len(staged.key) > 0:
         full = full_key(staged.queue, staged.key)
-        n.keys.put(full, job.id, n.now_ms + staged.key_ttl_ms)
+        n.keys.put(full, job.id, x.now_ms + staged.key_ttl_ms)
     return job
 
 

@@ -135,3 +135,18 @@ def restore_pause(n: Node, name: bytes, bits: i64, stamp_ns: i64) -> None:
         get_queue(n, name).pause = pause
     if bits & PAUSE_BCAST or stamp_ns != 0:
         remember_pause(n, name, Pausing(pause, stamp_ns, bits & PAUSE_BCAST != 0))  # P1.8, P1.9
+
+
+def creation(job: Job) -> int:
+    """Sort key: when the job was made."""
+    return job.ctime_ns
+
+
+def is_sorted(jobs: list[Job]) -> bool:
+    """Whether the jobs already stand in the order they were made in."""
+    last: i64 = -1
+    for job in jobs:
+        if job.ctime_ns < last:
+            return False
+        last = job.ctime_ns
+    return True

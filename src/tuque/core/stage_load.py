@@ -12,11 +12,10 @@ from mypy_extensions import i32, i64
 from tuque.core.dedupe import Kept, full_key
 from tuque.core.job import ACTIVE, QUEUED, Job
 from tuque.core.node import Node
-from tuque.core.publishing import repl_of
 from tuque.core.records import APP, KEY, PUBLISHED, STAGED
 from tuque.core.stage_readback import StageRecord
 from tuque.core.stage_records import NO_ID
-from tuque.core.staged import APP_BYTES, App, Staged
+from tuque.core.staged import APP_BYTES, App, Staged, repl_of
 from tuque.core.staging import add_staged, begin_attempt, watch
 
 

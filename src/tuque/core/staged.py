@@ -8,6 +8,8 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from tuque.core.leases import Batch
+
 NAME_MAX: Final = 255  # bytes of txn, attempt and app (Z1.1)
 APPS_MAX: Final = 10_000  # Z2.9
 APP_KEEP_MS: Final = 30 * 86_400_000  # Z2.9
@@ -47,6 +49,13 @@ class Staged:
         self.maxlen = maxlen  # 0: none
 
 
+def repl_of(job: Staged, default_repl: i64) -> i64:
+    """How many copies the job is to have, this node's among them."""
+    if job.repl > 0:
+        return i64(job.repl)
+    return 1 if job.retry_s == 0 else default_repl
+
+
 def staged_bytes(job: Staged) -> i64:
     """Bytes the process spends on a staged job."""
     body: i64 = (len(job.body) + 48) >> 4 << 4
@@ -64,6 +73,7 @@ class Attempt:
         self.jobs: list[Staged] = []
         self.bytes: i64 = ATTEMPT_BYTES + len(txn) + len(name)
         self.until_ms: i64 = 0  # dropped then (Z1.4)
+        self.is_named = False  # by the PUBLISH that is being done
         self.is_gone = False
 
 
@@ -96,6 +106,65 @@ class Publishing:
 
 
 @final
+class PublishSpec:
+    """What a PUBLISH asks for; `group` empty: no batch is acked."""
+
+    def __init__(self, app: bytes, version: i64, txn: bytes, attempts: list[bytes]) -> None:
+        self.app = app
+        self.version = version
+        self.txn = txn
+        self.attempts = attempts
+        self.group = b""
+        self.epoch: i64 = 0
+        self.seq: i64 = 0
+
+
+@final
+class Publish:
+    """A PUBLISH that is being done: what it has looked at, and made, so far (Z2.11)."""
+
+    def __init__(self, spec: PublishSpec, client: i64, serial: i64) -> None:
+        self.spec = spec
+        self.client = client
+        self.serial = serial
+        self.found: list[Attempt] = []
+        self.has_begun = False
+        self.is_decided = False
+        self.value: i64 = 0  # the answer
+        self.error = b""  # or this one
+        self.default_repl: i64 = 0
+        # what was looked at
+        self.at: i64 = 0  # of `found`
+        self.place: i64 = 0  # of its jobs
+        self.chosen: list[Staged | None] = []  # None: its key is known, or it is made
+        self.ids: list[bytes] = []
+        self.fresh: dict[bytes, int] = {}  # keys, and the place of each in `chosen`
+        self.longer: dict[bytes, int] = {}  # jobs before this one, by queue with a MAXLEN
+        self.last = b""  # the queue that was looked at last
+        self.count: i64 = 0  # of jobs to make
+        self.has_new_key = False  # an ADDJOB came with a key of it meanwhile
+        self.awaited: dict[bytes, None] = {}  # not made yet, and an ADDJOB waits for their copies
+        # what was done
+        self.batches: list[Batch] = []  # whose jobs are still to be acked
+        self.first_ns: i64 = 0
+        self.now_ms: i64 = 0
+        self.made: i64 = 0  # of `chosen`
+        self.copying: Publishing | None = None
+
+    def look_again(self) -> None:
+        """Nothing was looked at yet."""
+        self.at = 0
+        self.place = 0
+        self.chosen = []
+        self.ids = []
+        self.fresh = {}
+        self.longer = {}
+        self.last = b""
+        self.count = 0
+        self.has_new_key = False
+
+
+@final
 class Staging:
     """All attempts, apps and publications of a node."""
 
@@ -109,6 +178,7 @@ class Staging:
         self.attempt_count: i64 = 0
         self.dropping: list[list[Staged]] = []  # freed some at a time
         self.publishing: list[Publishing] = []  # those that wait for copies
+        self.running: Publish | None = None  # the one that is being done
         # since the start
         self.published: i64 = 0  # PUBLISH that were done
         self.repeated: i64 = 0  # that had been done before

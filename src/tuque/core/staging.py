@@ -9,11 +9,12 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.node import Node
-from tuque.core.once import followers_tick
+from tuque.core.once import followers_tick, on_copies
 from tuque.core.stage_records import tell_app, tell_key, tell_stage_drop, tell_staged
 from tuque.core.staged import APP_BYTES, APP_KEEP_MS, Attempt, Staged, staged_bytes
 
 FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+NAMED_MS: Final = 1_000  # an attempt that is being published is looked at again after it
 STAGE_LEAVING: Final = b"LEAVING this node leaves the cluster and stages nothing: ask another one"
 
 
@@ -110,6 +111,8 @@ def staging_tick(n: Node) -> None:
         _, _, a = heappop(staging.ends)
         if a.is_gone:
             continue
+        if a.is_named and a.until_ms <= now_ms:
+            a.until_ms = now_ms + NAMED_MS  # Z2.11
         if a.until_ms > now_ms:
             watch(n, a)
             continue
@@ -160,6 +163,13 @@ def forget_app(n: Node, name: bytes) -> None:
 
 def flush_staged(n: Node) -> None:
     """[S7] Nothing is staged, published or kept any more (S7.1)."""
+    x = n.staging.running
+    n.staging.running = None
+    if x is not None and x.copying is not None:
+        on_copies(n, x.copying)
+    for b in n.leases.ending:
+        n.leases.bytes -= b.bytes_used()
+    n.leases.ending = []
     for txn in list(n.staging.txns):
         drop_txn(n, txn)
     for name in list(n.staging.apps):

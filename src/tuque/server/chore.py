@@ -26,6 +26,9 @@ class Chore:
         """
         return True
 
+    def drop(self) -> None:
+        """It ends here: its client has gone, or it was refused or failed on the way."""
+
     def tell(self) -> None:
         """Answer a RESP client: all is done."""
 

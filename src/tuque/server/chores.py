@@ -56,6 +56,7 @@ def run_chores(s: Server) -> None:
     while len(s.chores) > 0 and n.work < TURN_WORK:
         chore = s.chores.pop(0)
         if chore.is_over or (chore.c.is_closed and not chore.goes_on):
+            chore.drop()
             continue
         before = n.work
         room = TURN_WORK - before

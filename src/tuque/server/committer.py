@@ -16,6 +16,7 @@ import time
 from typing import Final
 
 from tuque.core.node import Node
+from tuque.core.publishing import finish_publish
 from tuque.core.records import Records
 from tuque.server.journal_thread import (
     ALWAYS,
@@ -339,7 +340,7 @@ class Committer:
         """Once a turn, after `commit`: start a rewrite that is due, go on with one that runs."""
         if self._snapshot is not None or self._is_finishing:
             self.rewrite_step(n, now_ms, budget)
-        elif self._is_rewrite_due():
+        elif n.staging.running is None and self._is_rewrite_due():
             self.start_rewrite(n, now_ms)
 
     def is_rewriting(self) -> bool:
@@ -354,6 +355,7 @@ class Committer:
         """Begin a rewrite in the background; False when one runs already."""
         if self.is_rewriting():
             return False
+        finish_publish(n)  # a snapshot has all of it, or nothing (Z6.4)
         if n.records is not None:
             self.commit(n.records, now_ms)
         self._is_asked = False

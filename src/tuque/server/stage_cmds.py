@@ -1,13 +1,15 @@
 """STAGE and PUBLISH: their words, and the core's answers (SPEC Z)."""
 
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i32, i64
 
-from tuque.core.publishing import WAITS, PublishSpec, on_publish
+from tuque.core.publishing import WAITS, drop_publish, publish_some
 from tuque.core.replicate import AMO_ONE_COPY, DELAY_BEYOND_TTL, PLAIN, AddSpec, settle
-from tuque.core.staged import NAME_MAX, Staged
+from tuque.core.staged import NAME_MAX, Publish, PublishSpec, Staged
 from tuque.core.staging import STAGE_LEAVING, on_stage
+from tuque.server.chore import Chore
+from tuque.server.chores import begin
 from tuque.server.clients import Client
 from tuque.server.producers import await_copies
 from tuque.server.state import Server
@@ -18,12 +20,54 @@ TTL_MIN_MS: Final = 1_000
 TTL_MAX_MS: Final = 7 * 86_400_000
 NUMBER_MAX: Final = 1 << 52
 TUBE_STAGED: Final = b"ERR '%s' is a tube: writes to it are not staged"
+NAMED: Final = (
+    b"ERR attempt '%s' of transaction '%s' is being published: stage in another attempt, or later"
+)
 VERSION_MAX: Final = 1 << 62
 BAD_TTL: Final = b"ERR ttl-ms must be a number from 1000 to 604800000"
 BAD_VERSION: Final = b"ERR version must be a number from 0 to 4611686018427387904"
 BAD_EPOCH: Final = b"ERR epoch must be a number from 1 to 4503599627370496"
 BAD_SEQ: Final = b"ERR seq must be a number from 1 to 4503599627370496"
 NOT_ACK: Final = b"ERR a transaction is not named ACK: that is a word of PUBLISH"
+
+
+@final
+class Publication(Chore):
+    """[Z2] PUBLISH of many jobs: they are looked at, then all published, then made (Z2.11)."""
+
+    def __init__(self, s: Server, c: Client, spec: PublishSpec) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.work = Publish(spec, c.number, c.first_serial + len(c.holes))
+
+    def step(self, room: i64) -> bool:
+        """Look at the next jobs, or make them."""
+        x = self.work
+        try:
+            is_done = publish_some(self.s.n, x, room)
+        except Exception:
+            self.drop()
+            raise
+        self.goes_on = x.is_decided
+        if is_done and len(x.error) > 0:
+            raise ArgError(x.error)
+        return is_done
+
+    def drop(self) -> None:
+        """Nothing is published."""
+        drop_publish(self.s.n, self.work)
+
+    def tell(self) -> None:
+        """How many jobs, when they have their copies."""
+        c = self.client
+        if self.work.value != WAITS:
+            c.out.append(int_reply(self.work.value))
+        elif not c.is_closed:
+            serial = c.first_serial + len(c.holes)
+            await_copies(self.s, c)
+            if self.is_muted:
+                c.muted[serial] = None
 
 
 def check_name(name: bytes) -> None:
@@ -51,6 +95,9 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
         raise ArgError(TUBE_STAGED % args[4])  # T1.6
     if n.is_leaving:
         raise ArgError(STAGE_LEAVING)
+    a = n.staging.attempt(args[1], args[2])
+    if a is not None and a.is_named:
+        raise ArgError(NAMED % (args[2], args[1]))  # Z2.11
     c.out.append(int_reply(on_stage(n, args[1], args[2], ttl_ms, staged(args, spec, full))))
 
 
@@ -71,7 +118,6 @@ def staged(args: list[bytes], spec: AddSpec, full: AddSpec) -> Staged:
 
 def cmd_publish(s: Server, c: Client, args: list[bytes]) -> None:
     """[Z2] PUBLISH app version [ACK group epoch seq] txn [attempt ...]: jobs, -1: done before."""
-    n = s.n
     check_name(args[1])
     version = ranged(args[2], 0, VERSION_MAX, BAD_VERSION)
     at: i64 = 3
@@ -94,10 +140,4 @@ def cmd_publish(s: Server, c: Client, args: list[bytes]) -> None:
         spec.group = args[4]
         spec.epoch = ranged(args[5], 1, NUMBER_MAX, BAD_EPOCH)
         spec.seq = ranged(args[6], 1, NUMBER_MAX, BAD_SEQ)
-    value, error = on_publish(n, spec, c.number, c.first_serial + len(c.holes))
-    if len(error) > 0:
-        raise ArgError(error)
-    if value == WAITS:
-        await_copies(s, c)
-    else:
-        c.out.append(int_reply(value))
+    begin(s, c, Publication(s, c, spec))

@@ -14,7 +14,8 @@ from tuque.core.job import Job
 from tuque.core.leases import Batch, Group
 from tuque.core.node import Node
 from tuque.core.procedures import remove
-from tuque.core.staged import App, Staged
+from tuque.core.stage_records import NO_ID
+from tuque.core.staged import App, Publish, PublishSpec, Staged
 from tuque.sim.mutations import Flaw, Patch, everywhere
 from tuque.sim.plan import Op, Plan
 
@@ -131,7 +132,11 @@ def staged_is_seen() -> list[Patch]:
     sound = staging.on_stage
 
     def on_stage(n: Node, txn: bytes, name: bytes, ttl_ms: int, job: Staged) -> int:
-        begin(n, publishing.made(n, job, job.queue, 1))
+        x = Publish(PublishSpec(b"", 0, txn, [name]), -1, 0)
+        x.first_ns, x.now_ms, x.default_repl = n.next_ctime_ns(), n.now_ms, 1
+        begin(
+            n, publishing.made(n, x, job, n.ids.make(int(job.ttl_s), int(job.retry_s)), job.queue)
+        )
         return sound(n, txn, name, ttl_ms, job)
 
     return everywhere(sound, on_stage)
@@ -150,15 +155,15 @@ def versions_are_forgotten() -> list[Patch]:
 
 def rows_are_left_out() -> list[Patch]:
     """PUBLISH leaves out the last of many rows."""
-    sound = publishing.choose_jobs
+    sound = publishing.decide
 
-    def choose_jobs(n: Node, attempts: Any, repl: int, chosen: list[Staged | None]) -> bytes:
-        error = sound(n, attempts, repl, chosen)
-        if len(chosen) > 1:
-            chosen[-1] = None
-        return error
+    def decide(n: Node, x: Publish) -> bytes:
+        if len(x.chosen) > 1 and x.chosen[-1] is not None:
+            x.chosen[-1], x.ids[-1] = None, NO_ID
+            x.count -= 1
+        return sound(n, x)
 
-    return everywhere(sound, choose_jobs)
+    return everywhere(sound, decide)
 
 
 def keys_are_forgotten() -> list[Patch]:

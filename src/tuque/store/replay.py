@@ -38,7 +38,7 @@ from tuque.core.records import (
     TUBE,
     TUBE_HOLDER,
 )
-from tuque.core.restore import restore_job, restore_pause, shift_jobs
+from tuque.core.restore import creation, is_sorted, restore_job, restore_pause, shift_jobs
 from tuque.core.stage_load import StageLog
 from tuque.core.tombs import CUSTODY
 from tuque.store.disk import Disk
@@ -329,7 +329,9 @@ class Loader:
             else:
                 self.pauses.pop(r.queue, None)
         elif LEASE_GROUP <= kind <= LEASE_DROP:
-            self.leases.apply(kind, r.lease, self.jobs)
+            for id in self.leases.apply(kind, r.lease, self.jobs):
+                self.acked[id] = self.jobs[id].expire_ms
+                self.on_end(id, self.acked[id], -1)
         elif STAGED <= kind <= APP:
             for made in self.staging.apply(kind, r.stage):
                 if made.id not in self.acked and made.id not in self.jobs:
@@ -483,18 +485,3 @@ def clock_jump_ms(before: Boot, last_ms: i64, after: Boot) -> i64:
     if after.wall_ms < last_ms:
         return after.wall_ms - last_ms
     return 0
-
-
-def creation(job: Job) -> int:
-    """Sort key: when the job was made."""
-    return job.ctime_ns
-
-
-def is_sorted(jobs: list[Job]) -> bool:
-    """Whether the jobs already stand in the order they were made in."""
-    last: i64 = -1
-    for job in jobs:
-        if job.ctime_ns < last:
-            return False
-        last = job.ctime_ns
-    return True

@@ -23,7 +23,6 @@ CUT: Final = "Cut: answers as much as fits"
 SLICED: Final = "Sliced: goes on in the next turns"
 CUT_SLICED: Final = "Sliced, and cut at the reply's bound: go on with the cursor"
 REFUSED: Final = "Refused: the error names the bound"
-ONE_TURN: Final = "All or none, in one turn: publish less at once"
 STOPS: Final = "Everything else waits for it: see SPEC L2.6"
 
 
@@ -83,7 +82,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "MONITOR": _ONE,
     "BGREWRITEAOF": _ONE,
     "LOADJOB": _ONE,
-    "PUBLISH": Bound(1_024, 1_000_000, SMALL, ONE_TURN),
+    "PUBLISH": Bound(1_024, TURN_WORK, SMALL, SLICED),
     "LEASE OPEN": Bound(260, TURN_WORK, SMALL, SLICED),
     "LEASE NEXT": Bound(FEW_WORDS, TURN_WORK, SMALL, SLICED),
     "LEASE FETCH": Bound(FEW_WORDS, TURN_WORK, 8 * REPLY_BYTES, CUT, True),

@@ -1,0 +1,261 @@
+"""SPEC Z2.11, Z6.2, Z6.4: a PUBLISH of many jobs goes on over several turns."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import pytest
+from cluster_lab import Lab
+from journal_by_hand import Kept
+from lease_by_hand import Lessee
+from node_by_hand import Box, Wired
+from test_l_bounds import fill, value
+from test_z_cluster import answers
+from test_z_cluster import stage as stage_at
+from test_z_journal import CAUSES
+
+from tuque.core.ackgc import flush_all
+from tuque.core.node import Node
+from tuque.core.procedures import check
+from tuque.core.publishing import WAITS, drop_publish, publish_some
+from tuque.core.staged import Publish, PublishSpec, Staged
+from tuque.core.staging import on_stage
+from tuque.core.work import TURN_WORK
+
+MANY = 12_000
+
+
+def stage_many(n: Node, count: int, attempt: bytes = b"a", key: bytes = b"") -> None:
+    for i in range(count):
+        name = key + b"%d" % i if key else b""
+        job = Staged(b"q", b"%05d" % i, name, 60_000, -1, 30, 0, 3600, 0)
+        on_stage(n, b"t", attempt, 60_000, job)
+
+
+def begun(n: Node, attempts: tuple[bytes, ...] = (b"a",), version: int = 1) -> Publish:
+    return Publish(PublishSpec(b"app", version, b"t", list(attempts)), 1, 0)
+
+
+def go_on(n: Node, x: Publish, room: int, until: str) -> None:
+    """As many steps as it takes until the PUBLISH is `decided` or `half` made."""
+    for _ in range(10_000):
+        done = publish_some(n, x, room)
+        assert not done, (x.value, x.error)
+        if until == "looking":
+            return
+        if x.is_decided and (until == "decided" or x.made > len(x.chosen) // 2):
+            return
+    raise AssertionError("it does not end")
+
+
+def finish(n: Node, x: Publish, room: int = 100) -> int:
+    while not publish_some(n, x, room):
+        pass
+    assert not x.error and n.staging.running is None
+    return int(x.value)
+
+
+def test_many_turns(wired: Wired) -> None:
+    """Z2.11 A PUBLISH of many jobs takes several turns (L2.2). First each job is looked at (Z2.5,
+    Z2.6), and nothing is done; the command stops if its connection closes. Then, in one turn, all
+    of it is published: version, batches and the record of Z6.2.
+    """
+    n, line = wired.box.n, wired.line()
+    fill(wired, MANY, b"in")
+    epoch = int(value(wired, line, b"LEASE OPEN g me in\r\n")[0])
+    value(wired, line, b"LEASE NEXT g %d 1 COUNT 100000 TTL 60000\r\n" % epoch)
+    stage_many(n, 6 * TURN_WORK)
+    command = b"PUBLISH app 1 ACK g %d 1 t a\r\n" % epoch
+    reply, works, pongs = value(wired, line, command)
+    assert reply == 6 * TURN_WORK == n.queues[b"q"].length == len(n.jobs)
+    assert max(works) <= TURN_WORK and sum(works) >= 6 * TURN_WORK + MANY and pongs >= 6
+    assert not n.leases.ending and n.leases.groups[b"g"].acked_seq == 1
+    bodies = [row[2] for row in value(wired, line, b"GETJOB COUNT 5000 FROM q\r\n")[0]]
+    assert bodies == [b"%05d" % i for i in range(5_000)]
+    check(n)
+
+
+@pytest.mark.parametrize("when", ["looking", "making"])
+def test_client_goes(wired: Wired, when: str) -> None:
+    """Z2.11 First each job is looked at (Z2.5, Z2.6), and nothing is done; the command stops if its
+    connection closes.
+    """
+    n, line, other = wired.box.n, wired.line(), wired.line()
+    stage_many(n, 6 * TURN_WORK)
+    line.sock.send(b"PUBLISH app 1 t a\r\n")
+    wired.pump.turn(0)
+    x = n.staging.running
+    assert x is not None and not n.jobs and not n.staging.apps
+    while when == "making" and not 0 < x.made < len(x.chosen):
+        wired.pump.turn(0)
+    assert x.is_decided == (when == "making")
+    line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    line.sock.close()  # a reset: it takes no reply
+    for _ in range(20):
+        wired.pump.turn(0)
+    assert n.staging.running is None and wired.box.server.blocked == 0
+    if when == "making":
+        assert n.queues[b"q"].length == 6 * TURN_WORK
+        assert value(wired, other, b"PUBLISH app 1 t a\r\n")[0] == -1
+    else:
+        assert not n.jobs and n.staging.count == 6 * TURN_WORK
+        assert value(wired, other, b"PUBLISH app 1 t a\r\n")[0] == 6 * TURN_WORK
+    check(n)
+
+
+@pytest.mark.parametrize("how", CAUSES)
+@pytest.mark.parametrize("when", ["looking", "decided", "half"])
+def test_restart_meanwhile(when: str, how: str) -> None:
+    """Z2.11 From then on nothing takes it back, a crash neither.
+
+    Z6.2 A cut leaves all of it or nothing; the record of the group is in the same frame, and acks
+    on load what its batches still had.
+    """
+    kept = Kept()
+    box, n = kept.box, kept.box.n
+    taken = [box.run("ADDJOB", "in", str(i), 0).encode() for i in range(60)]
+    g = Lessee(box, "in")
+    g.next(1, 40)
+    g.next(2, 10)
+    assert g("NACK", 1, taken[0].decode()) == 1
+    stage_many(n, 200)
+    kept.turn()
+    x = begun(n)
+    x.spec.group, x.spec.epoch, x.spec.seq = b"g", int(g.epoch), 1
+    go_on(n, x, 10, when)
+    kept.turn()
+    kept.restart(how)
+    box, n = kept.box, kept.box.n
+    if when == "looking":
+        assert set(n.jobs) == set(taken) and n.staging.count == 200
+        assert box.run("LEASE", "COMMIT", "g", g.epoch, 1) == 39
+    else:
+        ids = [id for id in x.ids if id in n.jobs]
+        assert len(ids) == 200 and n.staging.count == 0
+        assert set(n.jobs) - set(ids) == {taken[0], *taken[40:]}
+        assert [job[2] for job in box.run("GETJOB", "COUNT", 500, "FROM", "q")] == [
+            b"%05d" % i for i in range(200)
+        ]
+        assert box.run("LEASE", "COMMIT", "g", g.epoch, 1) == 0
+    assert box.run("LEASE", "COMMIT", "g", g.epoch, 2) == 10
+    check(n)
+    kept.close()
+
+
+def test_snapshot_meanwhile() -> None:
+    """Z6.4 A snapshot has staged jobs, versions and keys as they were when its segment began."""
+    kept = Kept()
+    n = kept.box.n
+    stage_many(n, 200)
+    kept.turn()
+    x = begun(n)
+    go_on(n, x, 10, "half")
+    kept.committer.ask_rewrite()
+    kept.turn()
+    assert not kept.committer.is_rewriting() and len(n.jobs) < 200  # it waits for the end
+    assert kept.committer.start_rewrite(n, n.now_ms)  # a snapshot that cannot wait
+    assert len(n.jobs) == 200 and n.staging.running is None
+    assert publish_some(n, x, 10) and x.value == 200
+    assert kept.committer.finish_rewrite(n) == ""
+    kept.restart("power")
+    assert len(kept.box.n.jobs) == 200 and kept.box.qlen() == 200
+    kept.close()
+
+
+def test_keys_that_come_meanwhile(box: Box) -> None:
+    """Z2.11 Meanwhile STAGE into one of its attempts is refused (`-ERR attempt '<attempt>' of
+    transaction '<txn>' is being published: ...`), its attempts are not dropped for their time, a
+    key of it that an ADDJOB brings first belongs to that ADDJOB, and one that is published answers
+    with its job's id at once.
+    """
+    n = box.n
+    stage_many(n, 1_000, b"a", b"k")
+    x = begun(n)
+    go_on(n, x, 10, "looking")
+    mine = str(box.run("ADDJOB", "q", "mine", 0, "DEDUPE", "k7")).encode()
+    refused = box.run("STAGE", "t", "a", 60_000, "q", "b")
+    assert refused.startswith("ERR attempt 'a' of transaction 't' is being published: ")
+    assert box.run("STAGE", "t", "b", 60_000, "q", "b") == 1
+    box.pass_ms(61_000)
+    assert n.staging.attempt(b"t", b"a") is not None and n.staging.attempt(b"t", b"b") is None
+    go_on(n, x, 100, "half")
+    again = str(box.run("ADDJOB", "q", "again", 0, "DEDUPE", "k990")).encode()
+    assert again == x.ids[990] and again not in n.jobs
+    assert str(box.run("ADDJOB", "q", "again", 0, "DEDUPE", "k3")).encode() == x.ids[3]
+    assert finish(n, x) == 999
+    assert again in n.jobs and mine in n.jobs and len(n.jobs) == 1_000
+    check(n)
+
+
+def test_one_after_the_other(box: Box) -> None:
+    """Z2.11 One PUBLISH is done after the other."""
+    n = box.n
+    stage_many(n, 500)
+    x, y = begun(n), begun(n)
+    go_on(n, x, 10, "half")
+    assert not publish_some(n, y, 1_000) and not y.has_begun and n.staging.running is x
+    late = box.add()
+    assert finish(n, x) == 500
+    assert box.get(count=1_000)[-1] == late  # jobs come in the order of their publication
+    assert publish_some(n, y, 1_000) and y.value == -1
+    stage_many(n, 10)
+    z = begun(n, version=2)
+    go_on(n, z, 1, "looking")
+    drop_publish(n, z)
+    assert box.run("STAGE", "t", "a", 60_000, "q", "b") == 11
+    assert box.run("PUBLISH", "app", 2, "t", "a") == 11
+
+
+@pytest.mark.parametrize("when", ["looking", "decided", "half"])
+def test_flushed_meanwhile(box: Box, when: str) -> None:
+    """S7.1: nothing is left of a PUBLISH that is being done."""
+    n = box.n
+    [box.add("in") for _ in range(50)]
+    g = Lessee(box, "in")
+    g.next(1, 50)
+    stage_many(n, 500)
+    x = begun(n)
+    x.spec.group, x.spec.epoch, x.spec.seq = b"g", int(g.epoch), 1
+    go_on(n, x, 10, when)
+    flush_all(n)
+    check(n)
+    assert publish_some(n, x, 10) and not n.jobs and n.leases.bytes == 0
+    assert x.error.startswith(b"NOSTAGE") == (when == "looking")
+    stage_many(n, 3)
+    assert box.run("PUBLISH", "app", 2, "t", "a") == 3
+
+
+def test_lease_lost_meanwhile(box: Box) -> None:
+    """Z2.4 LEASE COMMIT of that batch would be refused (Y1.6, Y1.7, Y4.2): its error, and nothing
+    is done.
+    """
+    n = box.n
+    [box.add("in") for _ in range(50)]
+    g = Lessee(box, "in")
+    g.next(1, 50)
+    stage_many(n, 500)
+    x = begun(n)
+    x.spec.group, x.spec.epoch, x.spec.seq = b"g", int(g.epoch), 1
+    go_on(n, x, 10, "looking")
+    box.run("LEASE", "OPEN", "g", "other", "in")
+    while not publish_some(n, x, 10):
+        pass
+    assert x.error.startswith(b"FENCED") and n.staging.count == 500 and n.staging.running is None
+    assert box.qlen("in") == 50 and box.qlen() == 0
+
+
+def test_copies_of_a_part() -> None:
+    """Z3.1 The jobs that are to have copies are in state wait-repl, and each is queued when it has
+    them (R3.4); the reply comes when all have.
+    """
+    lab = Lab(3)
+    n = lab.nodes[0]
+    stage_at(lab, 0, 300, repl=2)
+    x = begun(n)
+    go_on(n, x, 10, "half")
+    lab.run()
+    assert n.queues[b"q"].length > 100 and not answers(lab, 0)  # all that are made have copies
+    assert finish(n, x) == WAITS
+    lab.run()
+    assert n.queues[b"q"].length == 300 and answers(lab, 0) == [(1, b"300", b"")]
