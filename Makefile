@@ -89,9 +89,8 @@ types: setup-dev ## check types, strictly
 docs: setup-dev ## write the pages that are made from the tables
 	@$(PY) tools/docs.py
 
-build: setup-dev ## make a wheel in dist/
-	@$(PY) -m pip wheel -q --no-deps --no-build-isolation -w dist .
-	@ls -1 dist
+build: ## make wheels in dist/: one for each Python 3.11+ of this machine, and a pure one
+	@python="$$($(FIND_PYTHON))"; "$$python" tools/wheels.py $(ARGS)
 
 clean: ## remove .venv and everything that was built
 	@rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
