@@ -43,8 +43,12 @@ def test_a_home_that_stood_still_does_nothing_before_it_has_heard(count: int) ->
     with pytest.raises(TubeError, match="stood still"):
         lab.take(0)
     lab.run()
+    lab.live(2_000)
     assert lab.runs_at() == [1]
     assert lab.state(0) == "WAITING"
+    assert homeless(lab.nodes[0], lab.t(0)) == [b"t"]
+    with pytest.raises(TubeError, match="stood still"):
+        lab.put(0)
     lab.heal()
     lab.live(2_000)
     assert lab.runs_at() == [1]
@@ -98,6 +102,25 @@ def test_of_two_nodes_an_operator_decides() -> None:
     assert homeless(lab.nodes[0], lab.t(0)) == [b"other"]
     assert lab.ack(0, int(taken.number), client=3).number == taken.number
     assert lab.put(0).number == 1_000_001
+
+
+def test_a_home_that_is_about_to_run_is_not_forced() -> None:
+    """T21.1 It is refused while the home can be reached from here."""
+    lab = HomesLab(3, has_journal=True)
+    lab.make(1)
+    lab.live(1_000)
+    lab.slow.add(0)
+    lab.begin(1, 0)
+    lab.run()
+    stood(lab)
+    lab.go_on(0)
+    assert lab.state(0) == "STARTUP"  # its epoch is on the way to the disk
+    with pytest.raises(TubeError, match="can be reached"):
+        lab.force(0)
+    lab.slow.clear()
+    lab.heal()
+    lab.live(2_000)
+    assert lab.runs_at() == [0]
 
 
 def test_a_short_standstill_is_none() -> None:
