@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from console_node import DEADLINE_S, Run
 
+import tuque
 from tuque.console.facts import as_facts
 from tuque.console.journal_rows import line_of
 from tuque.console.link import ErrorReply, Link, Reply, Target
@@ -60,6 +61,13 @@ def test_a_table_has_one_form() -> None:
         "mail              7  1,200\n"
         "a longer name    12      -"
     )  # fmt: skip
+
+
+def test_colours_are_made_in_one_place() -> None:
+    """It knows of NO_COLOR and of pipes; `click.style` does not."""
+    made = re.compile(r"click\.(style|secho)|\\x1b\[\d*m|\\033\[\d*m")
+    sources = Path(tuque.__file__).parent.rglob("*.py")
+    assert [path.name for path in sources if made.search(path.read_text("utf-8"))] == ["look.py"]
 
 
 @pytest.mark.parametrize("columns", [80, 140])

@@ -19,6 +19,7 @@ import click
 
 from tuque import Client
 from tuque.client.api import JobState
+from tuque.console.look import BAD, GOOD, paint
 from tuque.console.programs import Programs, free_ports, join_nodes, node_name, start_nodes
 from tuque.demo.books import Books, History, read_history
 from tuque.demo.programs import start_worker, wait_for_worker
@@ -102,7 +103,7 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
         click.echo(f"report     {page.resolve().as_uri()}")
         click.echo(f"           (it has the jobs of queue {RESULTS} as well, one for each result)")
     said = verdict(books, len(lost), work.kills, is_ok=is_ok)
-    click.echo(click.style(said, fg="green" if is_ok else "red", bold=True))
+    click.echo(paint(said, GOOD if is_ok else BAD, bold=True))
     sys.exit(0 if is_ok else 1)
 
 
@@ -378,8 +379,8 @@ def show_table(
     click.echo()
     for name, value, remark in rows:
         text = f"{value:,}" if isinstance(value, int) else value
-        color = ("red" if value else "green") if name in ("lost", "duplicates") else None
-        click.echo(click.style(f"{name:<14}{text:>12}", fg=color) + f"  {remark}".rstrip())
+        color = (BAD if value else GOOD) if name in ("lost", "duplicates") else ""
+        click.echo(paint(f"{name:<14}{text:>12}", color) + f"  {remark}".rstrip())
 
 
 def show_slowest(joined: dict[str, Any]) -> None:
