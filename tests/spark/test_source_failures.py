@@ -114,6 +114,25 @@ def test_poison_that_is_alone_lets_others_pass(broker: RealServer, client: Clien
     assert sorted(below.query.seen) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("is_by_hand", [False, True])
+def test_a_queue_of_poison_only(broker: RealServer, client: Client, is_by_hand: bool) -> None:
+    """It cannot be told from an outage. One job that goes well, or an operator, ends it."""
+    fill(client, 12)
+    below = Downstream(broker, 40, 2, *range(12))
+    for _ in range(40):
+        assert not below.attempt()
+    assert dead(client) == []
+    if is_by_hand:
+        for job in client.jscan(queue="q", full=True):
+            client.deadletter(job.id, "q.dead", reason="no query can read it")
+        assert below.attempt()
+    else:
+        fill(client, 1, first=12)
+        below.until_done()
+        assert list(below.query.seen) == [12]
+    assert dead(client) == list(range(12))
+
+
 def test_tasks_that_are_tried_again_do_not_count(broker: RealServer, client: Client) -> None:
     fill(client, 2)
     below = Downstream(broker, 10, 1)
