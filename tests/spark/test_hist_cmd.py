@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 pytest.importorskip("duckdb")
 
+import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
 from raw_resp import wait_for
 from real_server import RealServer
@@ -96,6 +98,41 @@ def test_a_damaged_segment_is_told_in_one_line(history: Path, tmp_path: Path) ->
     assert "duckdb failed" in result.output
     assert "copy it again, or move it out of the directory" in result.output
     assert damaged.name in result.output
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.select(["ts", "queue"]), "it has no column seq"),
+        (lambda t: t.drop_columns(["job_id"]), "it has no column job_id"),
+        (lambda t: t.set_column(0, "seq", t["event"]), "its column seq is string"),
+        (lambda t: t.set_column(1, "ts", t["seq"]), "its column ts is int64"),
+        (lambda t: t.set_column(2, "node", t["seq"]), "its column node is int64"),
+    ],
+)
+def test_a_file_that_is_only_named_like_a_segment(
+    history: Path, tmp_path: Path, change: Callable[[Any], Any], said: str
+) -> None:
+    """E4.3 A report, a table made at once, verify and compaction then end with an error that names
+    the file and the column."""
+    events, out = tmp_path / "events", tmp_path / "out"
+    shutil.copytree(history, events)
+    (segment,) = events.glob("date=*/*.parquet")
+    table = pq.read_table(segment)
+    assert table.schema.names[:3] == ["seq", "ts", "node"]
+    foreign = segment.with_name(f"events-other-{0:020d}-{9:020d}.parquet")
+    pq.write_table(change(table), foreign)
+    shutil.copy(foreign, segment.with_name(f"events-other-{10:020d}-{19:020d}.parquet"))
+    (tmp_path / "clients.jsonl").touch()
+    for words in (
+        ["report", "--events", events, "--out", out],
+        ["spark", "silver", "--events", events, "--out", out, "--engine", "duckdb"],
+        ["verify", "--clients", tmp_path, "--events", events],
+        ["compact", "--events", events],
+    ):
+        result = run(*words)
+        assert (result.exit_code, str(foreign) in result.output) == (1, True), result.output
+        assert f"it is named like an event segment and is none: {said}" in result.output
 
 
 def test_no_events_is_a_clear_error(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from tuque.spark.errors import IF_DAMAGED, no_directory
 from tuque.spark.followers import Follower, followers
+from tuque.spark.foreign import why_foreign
 from tuque.spark.pipeline import lies_in, span_of
 
 BATCH_ROWS: Final = 65_536  # in memory at once
@@ -177,14 +178,18 @@ def _merge(folder: Path, group: list[Path]) -> Path:
 
 
 def _schema(path: Path) -> Any:
-    """The columns of a segment; raises CompactError when it is damaged."""
+    """The columns of a segment; raises CompactError when it is damaged, or none (E4.3)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_schema(str(path))
+        columns = pq.read_schema(str(path))
     except pa.ArrowInvalid as e:
         raise CompactError(f"{path}: {e} {IF_DAMAGED}") from e
+    said = why_foreign(columns)
+    if said:
+        raise CompactError(f"{path}: {said}")
+    return columns
 
 
 def _filled(batch: Any, schema: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from tuque.spark import gold, silver, sql
 from tuque.spark.engines import Engine, read_events
 from tuque.spark.errors import NoEventsError, no_directory
+from tuque.spark.foreign import check_segments
 
 Step = Callable[[str], AbstractContextManager[None]]
 
@@ -72,7 +73,7 @@ class Figures:
 def find_segments(events: Path, scratch: Path) -> Segments:
     """What there is to read under that directory; hot segments are copied to `scratch`.
 
-    Raises NoEventsError when there is nothing.
+    Raises NoEventsError when there is nothing, SparkJobError for a file that is none (E4.3).
     """
     if not events.is_dir():
         raise NoEventsError(f"{events}: {no_directory(events)}")
@@ -80,6 +81,7 @@ def find_segments(events: Path, scratch: Path) -> Segments:
         hot.name: copy for hot in sorted(events.glob(".hot-*")) if (copy := _copy(hot, scratch))
     }
     sealed = whole(sorted(events.glob("date=*/*.parquet")))
+    check_segments(sealed)
     spans = [span for path in sealed if (span := span_of(path)) is not None]
     hot = [str(copy) for name, copy in copies.items() if not _is_sealed(name, spans)]
     if not sealed and not hot:
