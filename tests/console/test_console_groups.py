@@ -72,7 +72,8 @@ def test_an_option_of_a_group_is_never_lost(path: Path, sub: str, name: str) -> 
             assert (known.type.name, known.envvar) == (option.type.name, option.envvar)
             continue
         value = [] if option.is_flag else ["7"]
-        done = CliRunner().invoke(program, [*path, word, *value, sub])
+        # the last word is wrong in any case: nothing is started should the option be lost
+        done = CliRunner().invoke(program, [*path, word, *value, sub, "--nothing"])
         assert done.exit_code == 2 and f"No such option '{word}'" in done.output, done.output
 
 

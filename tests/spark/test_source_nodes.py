@@ -419,7 +419,7 @@ def test_a_lease_is_kept(ground: Ground) -> None:
     """Through a batch that takes longer than it, on each node."""
     for number, node in enumerate(ground.nodes):
         ground.fill(node, number * 10, 10)
-    query = ground.query(*ground.nodes, leaseTimeout="2s")
+    query = ground.query(*ground.nodes, leaseTimeout="4s")
     end = query.plan()
     with Client(url(ground.nodes[2])) as rival:
         assert rival.getjob(ground.queue, count=10, timeout_ms=5000) == []

@@ -104,7 +104,7 @@ def test_a_batch_takes_longer_than_the_lease(
 ) -> None:
     """Heartbeats keep it: no job comes again, a rival gets none."""
     fill(url(broker), 0, 200)
-    rows = slowly(stream(spark, url(broker), leaseTimeout="2s"), 7, str(tmp_path / "slow"))
+    rows = slowly(stream(spark, url(broker), leaseTimeout="4s"), 9, str(tmp_path / "slow"))
     query = into_table(rows, tmp_path)
     try:
         wait_for((tmp_path / "slow").exists, lambda: str(query.status), 90)

@@ -68,7 +68,7 @@ def rejected(text: str) -> None:
     raise Reject("no such thing")
 
 
-@app.task(queue="q", retry_s=1)
+@app.task(queue="q", retry_s=2)
 def longer_than_retry(text: str, seconds: float) -> None:
     note(f"begin {text}")
     time.sleep(seconds)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import e2e_tasks as tasks
 import pytest
-from worker_lab import Did, Node, StartWorker, wait_until
+from worker_lab import Did, Node, Program, StartWorker, wait_until
 
 from tuque import Client
 from tuque.worker.adopt import inherited
@@ -26,6 +26,17 @@ def is_empty(client: Client, queue: str = "q") -> bool:
     return next(iter(client.jscan(queue=queue)), None) is None
 
 
+def until_held(client: Client, worker: Program, text: str) -> None:
+    """Until the worker has all jobs of q; `text`: how many run and wait, as it says itself."""
+    wait_until(lambda: client.qlen("q") == 0, "all jobs are held")
+
+    def says_so() -> bool:
+        worker.signal(signal.SIGUSR1)
+        return text in worker.text
+
+    wait_until(says_so, f"the worker has them: {text}")
+
+
 @pytest.mark.parametrize("pool", ["thread", "async"])
 def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
     pool: str, client: Client, start_worker: StartWorker, did: Did, tmp_path: Path
@@ -39,13 +50,7 @@ def test_neighbours_of_a_job_that_ends_the_process_are_not_counted(
     wait_until(lambda: len(did()) == 4, "four jobs run")
     for name in waiting:
         tasks.may_run_once_more.enqueue(name, "go")
-    wait_until(lambda: client.qlen("q") == 0, "three more are held")
-
-    def holds_seven() -> bool:
-        worker.signal(signal.SIGUSR1)
-        return "4 run, 3 wait" in worker.text
-
-    wait_until(holds_seven, "the worker has them")
+    until_held(client, worker, "4 run, 3 wait")
     (tmp_path / "crash").touch()
     worker.says("the worker process left with exit code 7; it held 7 jobs")
     worker.says("4 jobs ran when a process left with exit code 7: they run again one at a time")
@@ -74,13 +79,7 @@ def test_the_last_suspect_runs_alone_as_well(
     wait_until(lambda: len(did()) == 2, "two jobs run")
     for number in range(4):
         tasks.may_run_once_more.enqueue(f"waiting {number}", "wait")
-    wait_until(lambda: client.qlen("q") == 0, "four more are held")
-
-    def holds_six() -> bool:
-        worker.signal(signal.SIGUSR1)
-        return "2 run, 4 wait" in worker.text
-
-    wait_until(holds_six, "the worker has them")
+    until_held(client, worker, "2 run, 4 wait")
     (tmp_path / "crash").touch()
     worker.says("the worker process left with exit code 7; it held 6 jobs")
     (tmp_path / "go").touch()

@@ -169,7 +169,7 @@ def test_a_job_delivered_too_often_is_not_run_at_all(
 def test_jobs_longer_than_their_retry_time_run_once_also_those_that_wait(
     client: Client, start_worker: StartWorker, did: Did
 ) -> None:
-    ids = [tasks.longer_than_retry.enqueue(name, 1.6) for name in "ab"]
+    ids = [tasks.longer_than_retry.enqueue(name, 2.6) for name in "ab"]
     start_worker("-c", "1", "--prefetch", "1")
     wait_until(lambda: client.qlen("q") == 0, "both are held by the first worker")
     start_worker("-c", "1", "--prefetch", "1")
