@@ -10,6 +10,7 @@ from tuque.core.collect import collect, count_all, finish, retire
 from tuque.core.copies import begin, send_async
 from tuque.core.job import ACKED, BODYLESS, DEAD, WAIT_REPL, Job
 from tuque.core.lease import forget_group
+from tuque.core.lease_time import return_some
 from tuque.core.node import Node
 from tuque.core.procedures import policy_of, remove
 from tuque.core.replicate import PLAIN, make_job, settle
@@ -113,6 +114,8 @@ def flush_all(n: Node) -> i64:
         if n.records is not None:
             n.records.pause(name, 0, 0)  # P1.9: nothing is known of it any more
     n.pauses = {}
+    while len(n.leases.returning) > 0:
+        return_some(n)  # they are gone
     for g in list(n.leases.groups.values()):
         forget_group(n, g)
     flush_staged(n)

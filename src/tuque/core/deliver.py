@@ -33,7 +33,8 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     while job is not None and job.expire_ms <= n.now_ms:
         job.state = ACTIVE
         remove(n, job, ledger.EXPIRED)  # V2.3
-        job = q.pop()
+        n.passed += 1
+        job = q.pop() if n.passed < TURN_WORK or has_live_head(n, q) else None
     if job is None:
         return None
     set_state(job, ACTIVE)  # V4.1
@@ -68,6 +69,35 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     if n.events is not None:
         n.events.delivered(now_ms, job, client)  # V4.5
     return job
+
+
+def has_live_head(n: Node, q: Queue) -> bool:
+    """Whether the queue has a job to give, though enough expired ones were passed over (V2.3).
+
+    If it has another expired one, the queue is looked at again in the next turn.
+    """
+    job = q.first()
+    if job is not None and job.expire_ms <= n.now_ms:
+        n.looks_later[q.name] = None
+        return False
+    return True
+
+
+def look_again(n: Node) -> None:
+    """[V2] TIMER: who waits for queues with many expired jobs may have others now (V2.3).
+
+    Not in the turn that has passed over those before: its takes are done by now.
+    """
+    n.has_passed = not n.has_passed
+    if n.has_passed:
+        return
+    n.passed = 0
+    names = n.looks_later
+    n.looks_later = {}
+    for name in names:
+        q = n.queues.get(name)
+        if q is not None and q.length > 0 and len(q.waiters) > 0:
+            mark_ready(n, q)
 
 
 def is_take(n: Node, client: i64) -> bool:

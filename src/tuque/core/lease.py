@@ -38,6 +38,7 @@ from tuque.core.leases import (
 from tuque.core.node import Node
 from tuque.core.procedures import REQUEUE_NACK, remove
 from tuque.core.queue import PAUSE_OUT, Queue
+from tuque.core.work import TURN_WORK
 
 BATCH_MAX: Final = 100_000  # jobs, so that no command holds the others up for long (Y2.5)
 
@@ -224,7 +225,7 @@ def end_next(n: Node, g: Group, b: Batch, most: i64, is_new_ttl: bool) -> i64:
 def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: i64) -> bool:
     """[Y2] Fill the batch: one job from each queue in turn, the oldest first (Y2.1).
 
-    True: it can take no more, False: it has `count` jobs.
+    True: it can take no more, False: it has `count` jobs, or more in the next turn (V2.3).
     """
     names = g.queues
     queues: list[Queue] = []
@@ -239,7 +240,11 @@ def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: 
         for q in queues:
             job = q.first()
             while job is not None and job.expire_ms <= n.now_ms:
+                if n.passed >= TURN_WORK:
+                    n.looks_later[q.name] = None
+                    return False
                 remove(n, job, ledger.EXPIRED)  # V2.3
+                n.passed += 1
                 job = q.first()
             if job is None:
                 has_dry = True

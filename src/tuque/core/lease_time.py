@@ -11,14 +11,26 @@ from mypy_extensions import i64
 from tuque.core.announce import tell_working
 from tuque.core.job import ACTIVE, DELIVERED, EXPIRED_OUT, LEASED, QUEUED, Job, set_state
 from tuque.core.lease_records import tell_batch, tell_drop
-from tuque.core.leases import Batch, Beat, Group, gone, gone_bytes, is_leased, mark_of
+from tuque.core.leases import (
+    Batch,
+    Beat,
+    Group,
+    Returning,
+    gone,
+    gone_bytes,
+    gone_cost,
+    is_leased,
+    mark_of,
+)
 from tuque.core.node import Node
-from tuque.core.procedures import REQUEUE_LEASE, requeue
+from tuque.core.procedures import REQUEUE_LEASE, get_queue, requeue
+from tuque.core.work import PIECE
 
 FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 KEEP_TTLS: Final = 10  # an expired batch is kept for so many TTLs (Y7.4)
 FIRST_BEAT_MS: Final = 500  # as V4.6
 NO_ROOM_MS: Final = 50  # until links that are full are looked at again
+RETURN_MOST: Final = 2 * PIECE  # jobs of leases that are over, in one turn
 PATIENT_MS: Final = 5_000  # a retry time above this can wait for it
 
 
@@ -61,12 +73,16 @@ def lease_tick(n: Node) -> None:
         g.armed_ms = 0
         left -= 1 + on_group_timer(n, g)
         arm(n, g)
+    if len(n.leases.returning) > 0:
+        return_some(n)
     beats_tick(n)
 
 
 def lease_next_ms(n: Node) -> i64:
     """When `lease_tick` has something to do; FAR when never."""
     at_ms: i64 = FAR
+    if len(n.leases.returning) > 0:
+        return n.now_ms
     if len(n.leases.timers) > 0:
         at_ms = n.leases.timers[0][0]
     if len(n.leases.beats) > 0 and n.leases.beats[0][0] < at_ms:
@@ -109,7 +125,40 @@ def expire(n: Node, g: Group, b: Batch) -> None:
     n.leases.bytes += b.bytes_used()
     if n.records is not None:
         tell_batch(n.records, g, b, n.now_ms, False)
-    give_back_all(n, jobs)
+    if len(jobs) <= PIECE:
+        give_back_all(n, jobs)
+    else:
+        n.leases.bytes += sum(gone_cost(job) for job in jobs)
+        n.leases.returning.append(Returning(b, jobs))
+
+
+def return_some(n: Node) -> None:
+    """[Y7] The next jobs of leases that are over go back, as many as a turn has room for (L2.6)."""
+    back = n.leases.returning[0]
+    end: i64 = min(back.at + RETURN_MOST, len(back.jobs))
+    n.work += end - back.at
+    while back.at < end:
+        job = back.jobs[back.at]
+        back.at += 1
+        n.leases.bytes -= gone_cost(job)
+        if is_leased(job):
+            job.flags &= 0xFF ^ LEASED
+            give_back(n, job, REQUEUE_LEASE)
+    if back.at == len(back.jobs):
+        n.leases.returning.pop(0)
+
+
+def stop_returning(n: Node, b: Batch) -> None:
+    """The batch is leased anew: it keeps the jobs that are not back yet, if it may."""
+    for i, back in enumerate(n.leases.returning):
+        if back.batch is b:
+            for job in back.jobs[back.at :]:
+                n.leases.bytes -= gone_cost(job)
+                if is_leased(job) and (job.retry_s == 0 or job.expire_ms <= n.now_ms):
+                    job.flags &= 0xFF ^ LEASED
+                    give_back(n, job, REQUEUE_LEASE)
+            n.leases.returning.pop(i)
+            return
 
 
 def end_lease(n: Node, g: Group) -> i64:
@@ -171,6 +220,7 @@ def give_back(n: Node, job: Job, why: i64) -> bool:
 
 def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
     """[Y7] An expired batch is read again: it gets its jobs that nobody else has had (Y7.6)."""
+    stop_returning(n, b)
     n.leases.bytes -= b.bytes_used()
     ids = b.ids
     marks = b.marks
@@ -184,7 +234,7 @@ def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
         job = n.jobs.get(id)
         if (
             job is None
-            or job.state != QUEUED
+            or (job.state != QUEUED and not is_leased(job))
             or job.delivered_count != marks[i]
             or job.expire_ms <= n.now_ms
         ):
@@ -209,10 +259,11 @@ def why_gone(mark: i64, end_ms: i64, now_ms: i64) -> i64:
 
 
 def take_again(n: Node, client: i64, job: Job) -> None:
-    """Out of its queue, out of turn: a delivery like any other (V4)."""
-    set_state(job, ACTIVE)
-    q = n.queues[job.queue]
-    q.left()
+    """Out of its queue, out of turn, if it is there: a delivery like any other (V4)."""
+    q = get_queue(n, job.queue)
+    if job.state == QUEUED:  # else it was not back yet
+        set_state(job, ACTIVE)
+        q.left()
     job.delivered_count += 1
     job.last_ms = n.now_ms
     job.flags |= DELIVERED | LEASED

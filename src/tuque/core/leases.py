@@ -63,9 +63,13 @@ def gone_bytes(b: Batch) -> i64:
     """What jobs of a live batch cost that only the batch knows."""
     total: i64 = 0
     for job in b.jobs:
-        if job.state == ACKED and job.flags & LEASED:
-            total += GONE_BYTES
+        total += gone_cost(job)
     return total
+
+
+def gone_cost(job: Job) -> i64:
+    """The same of one job."""
+    return GONE_BYTES if job.state == ACKED and job.flags & LEASED else 0
 
 
 @final
@@ -108,11 +112,22 @@ class Beat:
 
 
 @final
+class Returning:
+    """Jobs of a batch whose lease is over, on their way back into their queues (Y7.2)."""
+
+    def __init__(self, batch: Batch, jobs: list[Job]) -> None:
+        self.batch = batch
+        self.jobs = jobs
+        self.at: i64 = 0  # so many are back
+
+
+@final
 class Leases:
     """All groups of a node."""
 
     def __init__(self) -> None:
         self.groups: dict[bytes, Group] = {}
+        self.returning: list[Returning] = []
         self.ending: list[Batch] = []  # of no group any more, while their jobs are acked
         self.last_epoch: i64 = 0
         self.bytes: i64 = 0  # groups and batches
@@ -133,6 +148,10 @@ class Leases:
         """How many jobs are leased; assert that bytes and batches agree with them."""
         leased: i64 = 0
         total: i64 = 0
+        for back in self.returning:
+            for job in back.jobs[back.at :]:
+                leased += 1 if is_leased(job) else 0
+                total += gone_cost(job)
         for b in self.ending:
             total += b.bytes_used()
             for job in b.jobs:

@@ -170,6 +170,8 @@ class Node:
     job_bytes: i64 = 0
     queue_bytes: i64 = 0
     work: i64 = 0  # units of work done in this turn by long commands (core/work.py)
+    passed: i64 = 0  # expired jobs that takes have passed over in this turn
+    has_passed = False  # some in the turn before
     wait_bytes: i64 = 0  # of clients that wait in queues
     base_bytes: i64 = 0  # the process without jobs, set by the shell
     other_bytes: i64 = 0  # clients, journal and events, set by the shell
@@ -210,6 +212,7 @@ class Node:
         self.waiters: dict[int, Waiter] = {}
         self.deadlines: list[tuple[int, int]] = []  # heap of (instant, client)
         self.ready: list[Queue] = []  # queues that may serve a waiter
+        self.looks_later: dict[bytes, None] = {}  # queues with more expired jobs (V2.3)
         self.wakes: list[Wake] = []
         # queues that may be idle: heap of (instant to look, name), one entry a queue
         self.idle_checks: list[tuple[int, bytes]] = []

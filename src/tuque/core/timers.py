@@ -8,6 +8,7 @@ from tuque.core import ledger
 from tuque.core.announce import announce_next_ms, announce_tick, on_will_timer, set_due
 from tuque.core.collect import collect_next_ms, collect_tick, on_gc_timer
 from tuque.core.copies import copies_next_ms, copies_tick
+from tuque.core.deliver import look_again
 from tuque.core.drain import drain_next_ms, drain_tick
 from tuque.core.federate import federate_next_ms, federate_tick
 from tuque.core.job import (
@@ -79,6 +80,8 @@ def not_now(n: Node, job: Job) -> bool:
 
 def tick(n: Node) -> None:
     """Run every timer that is due: jobs, waiting clients, idle queues, the cluster's."""
+    if n.passed > 0:
+        look_again(n)
     for job in n.wheel.due(n.now_ms, n.limits.timers_per_step):
         if job.id in n.jobs:
             on_job_timer(n, job)
@@ -106,6 +109,8 @@ def tick(n: Node) -> None:
 
 def next_timer_ms(n: Node) -> i64:
     """The instant of the next `tick` with something to do (G7.5); FAR when there is none."""
+    if n.passed > 0:
+        return n.now_ms
     at_ms = n.wheel.next_ms()
     if len(n.deadlines) > 0 and n.deadlines[0][0] < at_ms:
         at_ms = n.deadlines[0][0]

@@ -20,6 +20,7 @@ from tuque.core.lease import (
 )
 from tuque.core.lease_time import give_back_some, renew
 from tuque.core.leases import Batch, Group
+from tuque.core.work import TURN_WORK
 from tuque.server.chore import Chore
 from tuque.server.clients import Client
 from tuque.server.state import Server
@@ -85,11 +86,14 @@ class Next(Chore):
         elif g.filling is not b:
             raise ArgError(no_batch(g, self.seq))
         before: i64 = len(b.jobs)
+        passed = n.passed
         end: i64 = min(self.most, before + room)
         is_over = take_jobs(n, self.client.number, g, b, end, self.size)
-        n.work += len(b.jobs) - before
+        n.work += len(b.jobs) - before + n.passed - passed
         renew(n, g)
         if not is_over and len(b.jobs) < self.most:
+            if n.passed >= TURN_WORK:
+                n.work = max(n.work, TURN_WORK)  # V2.3
             return False
         g.filling = None
         self.taken = end_next(n, g, b, self.most, self.is_new_ttl)

@@ -98,6 +98,8 @@ class Session:
         self.clients: dict[int, None] = {}
         self.until_ms: i64 = FOR_EVER  # without connections: when its tasks are released
         self.taken: dict[bytes, Task] = {}  # by job id
+        self.leaving: list[Task] = []  # it is over, and they go back, the first ones are back
+        self.left: i64 = 0  # how many
 
 
 class Tubes(Policy):
@@ -116,6 +118,7 @@ class Tubes(Policy):
         self.sessions: dict[int, Session] = {}  # by number
         self.by_uuid: dict[bytes, Session] = {}
         self.by_client: dict[int, Session] = {}
+        self.sessions_over: list[Session] = []  # whose tasks go back
         self.session_ends: list[tuple[int, int]] = []  # heap of (instant, session number)
         self.last_client: i64 = 0  # looked up last, and its session: calls come in bursts
         self.last_session: Session | None = None

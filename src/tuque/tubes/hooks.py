@@ -198,7 +198,7 @@ class TubePolicy(Tubes):
 
     def next_ms(self, n: Node) -> i64:
         """When `tick` next has something to do."""
-        if len(self.overdue) > 0:
+        if len(self.overdue) > 0 or len(self.sessions_over) > 0:
             return n.now_ms
         at_ms = homes_next_ms(n, self)
         if len(self.session_ends) > 0 and self.session_ends[0][0] < at_ms:

@@ -25,6 +25,7 @@ from tuque.core.task import (
     Task,
     whole_s,
 )
+from tuque.core.work import TURN_WORK
 from tuque.tubes import notices
 from tuque.tubes.book import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.errors import LUA, NO_TOUCH, PAUSED, TubeError, not_found, not_taken
@@ -111,6 +112,10 @@ def take_first(n: Node, t: Tubes, tube: Tube, client: i64, owner: i64) -> Task |
     """Hand out the driver's first task, never one whose life is over (T6.1)."""
     task = tube.driver.first()
     while task is not None and task.dead_ms <= n.now_ms:
+        if n.passed >= TURN_WORK:
+            n.looks_later[tube.name] = None  # V2.3
+            return None
+        n.passed += 1
         expire(n, t, tube, task)
         task = tube.driver.first()
     if task is not None:
@@ -276,6 +281,7 @@ def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
             break
         if task.dead_ms <= n.now_ms:
             expire(n, t, tube, task)
+            n.work += 1
             continue
         unbury(n, t, tube, task)
         done += 1

@@ -2,15 +2,19 @@
 
 from hashlib import shake_128
 from heapq import heappop, heappush
+from typing import Final
 
 from mypy_extensions import i64
 
 from tuque.core.node import Node
 from tuque.core.task import TAKEN, Task
 from tuque.core.task_records import tell_session
+from tuque.core.work import PIECE
 from tuque.tubes.book import FOR_EVER, SESSION_BYTES, Session, Tubes
 from tuque.tubes.errors import BAD_UUID, LUA, UNKNOWN_UUID, TubeError
 from tuque.tubes.states import give_back
+
+RELEASE_MOST: Final = 2 * PIECE  # tasks of a session that is over, in one turn
 
 
 def session_for(n: Node, t: Tubes, client: i64, user: bytes = b"") -> Session:
@@ -70,7 +74,7 @@ def identify(n: Node, t: Tubes, client: i64, user: bytes, uuid: bytes | None) ->
     if len(uuid) != 16:
         raise TubeError(LUA, BAD_UUID)
     session = t.by_uuid.get(uuid)
-    if session is None or session.user != user:
+    if session is None or session.user != user or len(session.leaving) > 0:
         raise TubeError(LUA, UNKNOWN_UUID % dashed(uuid))
     if t.by_client.get(client) is not session:
         leave(n, t, client)
@@ -123,23 +127,39 @@ def leave(n: Node, t: Tubes, client: i64) -> None:
 def end_session(n: Node, t: Tubes, session: Session) -> None:
     """The session is over: its tasks go back in the order of (tube, number) (T8.2)."""
     t.last_session = None
-    del t.sessions[session.number]
-    del t.by_uuid[session.uuid]
-    record_session(n, t, session, True)
-    t.bytes_used -= SESSION_BYTES
     held: list[tuple[int, int, Task]] = []
     for task in session.taken.values():
         tube = t.by_name.get(task.queue)
         if tube is not None:
             held.append((tube.number, task.number, task))
     held.sort()
-    for _, number, task in held:
+    session.leaving = [task for _, _, task in held]
+    if len(held) <= PIECE:
+        release_some(n, t, session, len(held))
+    else:
+        t.sessions_over.append(session)
+
+
+def release_some(n: Node, t: Tubes, session: Session, most: i64) -> bool:
+    """The next tasks of a session that is over go back; True: all are, and it is forgotten."""
+    end: i64 = min(session.left + most, len(session.leaving))
+    if end == len(session.leaving):
+        del t.sessions[session.number]
+        del t.by_uuid[session.uuid]
+        record_session(n, t, session, True)
+        t.bytes_used -= SESSION_BYTES
+    while session.left < end:
+        task = session.leaving[session.left]
+        session.left += 1
         tube = t.by_name.get(task.queue)
-        if tube is not None and tube.tasks.get(number) is task and task.status == TAKEN:
+        if tube is None or tube.tasks.get(task.number) is not task:
+            continue
+        if task.status == TAKEN and task.owner == session.number:
             if tube.shift is None:
                 give_back(n, t, tube, task)
             else:
                 tube.shift.orphans.append(task)  # T19.6: when it runs
+    return session.left == len(session.leaving)
 
 
 def sessions_tick(n: Node, t: Tubes) -> None:
@@ -147,5 +167,11 @@ def sessions_tick(n: Node, t: Tubes) -> None:
     while len(t.session_ends) > 0 and t.session_ends[0][0] <= n.now_ms:
         until_ms, number = heappop(t.session_ends)
         session = t.sessions.get(number)
-        if session is not None and session.until_ms == until_ms:
+        if session is not None and session.until_ms == until_ms and len(session.leaving) == 0:
             end_session(n, t, session)
+    if len(t.sessions_over) > 0:
+        over = t.sessions_over[0]
+        before = over.left
+        if release_some(n, t, over, RELEASE_MOST):
+            t.sessions_over.pop(0)
+        n.work += over.left - before

@@ -1,0 +1,161 @@
+"""SPEC L2.6, V2.3: what ends by itself, a lease, a session, jobs, stops nobody either."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from lease_by_hand import Lessee
+from node_by_hand import Box, Wired
+from test_l_bounds import fill, value
+
+from tuque.core.job import LEASED
+from tuque.core.lease_time import RETURN_MOST
+from tuque.core.procedures import check
+from tuque.core.timers import tick
+from tuque.core.work import TURN_WORK
+from tuque.tubes import ops
+from tuque.tubes.hooks import tubes_of
+from tuque.tubes.options import PutSpec
+
+MANY = 3 * RETURN_MOST
+
+
+def ended(box: Box) -> tuple[Lessee, list[bytes]]:
+    """A group whose lease has just ended, its ids; the first of its jobs are back."""
+    ids = [box.add() for _ in range(MANY)]
+    g = Lessee(box, "q")
+    g.next(1, MANY, 1000)
+    box.n.now_ms += 1_001
+    tick(box.n)
+    assert box.qlen() == RETURN_MOST
+    check(box.n)
+    return g, ids
+
+
+def test_a_lease_ends_in_pieces(box: Box) -> None:
+    """L2.6 The jobs of leases that end (Y7.2) and the tasks of sessions that end (T8.2) go back
+    2,000 in a turn, one lease and one session after the other; up to 1,000 go back at once.
+    """
+    n = box.n
+    g, ids = ended(box)
+    assert [box.run("DELJOB", ids[-1]), box.run("ACKJOB", ids[-2])] == [1, 1]
+    for done in (2, 3):
+        n.work = 0
+        tick(n)
+        assert box.qlen() == done * RETURN_MOST - (2 if done == 3 else 0)
+        check(n)
+    assert not n.leases.returning and not any(job.flags & LEASED for job in n.jobs.values())
+    assert g("RELEASE") == 0
+    check(n)
+
+
+@pytest.mark.parametrize("word", ["FETCH", "COMMIT", "RELEASE", "OPEN", "FLUSH"])
+def test_a_command_while_a_lease_ends(box: Box, word: str) -> None:
+    """Y7.5 COMMIT of an expired batch acks its jobs wherever they are by then on this node: they
+    were processed.
+
+    Y7.6 FETCH of an expired batch leases it anew: jobs that are queued here and that nobody had
+    since are taken back, which is a delivery; others are gone (Y3.5).
+    """
+    n = box.n
+    g, _ = ended(box)
+    other = box.get(count=1)
+    if word == "FETCH":
+        rows = g.rows(1, COUNT=10)
+        assert rows[0][1] is None and rows[1][2] == b"body"
+        assert not n.leases.returning and box.qlen() == 0
+        assert {job.delivered_count for job in n.jobs.values()} == {2}
+        assert g("COMMIT", 1) == MANY - 1 and set(n.jobs) == set(other)
+    elif word == "COMMIT":
+        assert g("COMMIT", 1) == MANY and not n.jobs
+    elif word == "FLUSH":
+        box.cfg.enable_debug_command = "yes"
+        assert box.run("DEBUG", "FLUSHALL") == "OK" and n.leases.bytes == 0
+    else:
+        g("RELEASE") if word == "RELEASE" else box.run("LEASE", "OPEN", "g", "other", "q")
+        box.pass_ms(10)
+        assert box.qlen() == MANY - 1
+    box.pass_ms(10)
+    check(n)
+
+
+def test_at_most_once_jobs_of_a_lease_that_ends(box: Box) -> None:
+    """Y7.3 An AMO job that was leased is not queued again (promise 2)."""
+    ids = [box.add(RETRY=0) for _ in range(MANY)]
+    g = Lessee(box, "q")
+    g.next(1, MANY, 1000)
+    assert box.run("DELJOB", ids[-1]) == 1
+    box.n.now_ms += 1_001
+    tick(box.n)
+    check(box.n)
+    assert all(row[1] is None for row in g.rows(1, FROM=MANY - 10))
+    box.pass_ms(100)
+    assert box.qlen() == 0 and not any(job.flags & LEASED for job in box.n.jobs.values())
+
+
+def taken(wired: Wired, count: int) -> Any:
+    """A session that holds so many tasks; its line."""
+    n, line = wired.box.n, wired.line()
+    line.ask(b"TUBE CREATE t fifo\r\n")
+    t = tubes_of(n)
+    for _ in range(count):
+        ops.put(n, t, t.by_name[b"t"], b"body", 0, PutSpec(), 0, 0)
+    for _ in range(count // 1_000):
+        line.ask(b"TUBE TAKE t TIMEOUT 0\r\n" * 1_000)
+    for _ in range(5):
+        wired.pump.turn(0)
+    assert t.by_name[b"t"].taken == count
+    return line
+
+
+def test_a_session_ends_in_pieces(wired: Wired) -> None:
+    """L2.6 The jobs of leases that end (Y7.2) and the tasks of sessions that end (T8.2) go back
+    2,000 in a turn, one lease and one session after the other; up to 1,000 go back at once.
+    """
+    n, other = wired.box.n, wired.line()
+    line = taken(wired, MANY)
+    t = tubes_of(n)
+    tube = t.by_name[b"t"]
+    uuid = line.ask(b"TUBE IDENTIFY\r\n").split(b"\r\n")[1]
+    line.sock.close()
+    left, works = [int(tube.taken)], []
+    for _ in range(10):
+        wired.pump.turn(0)
+        works.append(int(n.work))
+        left.append(int(tube.taken))
+        check(n)
+        if left[-1] == MANY - RETURN_MOST:
+            assert other.ask(b"TUBE IDENTIFY " + uuid + b"\r\n").startswith(b"-")
+            assert other.ask(b"TUBE DELETE t %d\r\n" % (MANY - 1)).startswith(b"*")
+    assert max(works) <= TURN_WORK and tube.taken == 0 and tube.ready_count() == MANY - 1
+    assert len({count for count in left if count}) >= 2
+    assert not t.sessions_over and len(t.sessions) <= 1
+    check(n)
+
+
+@pytest.mark.parametrize("command", [b"GETJOB FROM q", b"GETJOB NOHANG FROM q", b"LEASE NEXT"])
+def test_expired_jobs_at_the_head(wired: Wired, command: bytes) -> None:
+    """V2.3 All takes together pass over 5,000 of them in a turn, and one each; a queue or a tube
+    that has another one then gives nothing until the next turn. Who waits is served then, LEASE
+    NEXT goes on then, NOHANG gets nothing.
+    """
+    n, line = wired.box.n, wired.line()
+    n.limits.timers_per_step = 1  # takes find what timers have not removed yet
+    ids = fill(wired, 3 * TURN_WORK)
+    live = fill(wired, 1)[0]
+    if command == b"LEASE NEXT":
+        epoch = int(value(wired, line, b"LEASE OPEN g me q\r\n")[0])
+        command = b"LEASE NEXT g %d 1 COUNT 100 TTL 60000" % epoch
+    for id in ids:
+        n.jobs[id].expire_ms = n.now_ms
+    before = len(n.jobs)
+    line.sock.send(command + b"\r\n")
+    wired.pump.turn(0)
+    assert before - len(n.jobs) <= TURN_WORK + 2
+    if b"NOHANG" in command:
+        assert line.sock.recv(100) == b"*-1\r\n"
+        return
+    reply = value(wired, line, b"")[0]
+    assert reply == 1 if b"LEASE" in command else reply[0][1] == live
+    assert set(n.jobs) == {live}
