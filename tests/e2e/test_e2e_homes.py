@@ -109,7 +109,7 @@ def test_switchovers_under_load(make_cluster: MakeCluster, kind: str) -> None:
                 where = at(cluster.nodes[new], "t")
                 assert (where.home, where.epoch, where.state) == (ids[new], turn + 2, "RUNNING")
             load.end_puts()
-            wait_for(lambda: empty(cluster.nodes[new], "t"), deadline_s=60)
+            wait_for(lambda: empty(cluster.nodes[new], "t"), deadline_s=120)
             load.stop()
     load.judge_done()
     assert not load.errors, f"planned moves are seen by nobody: {load.errors}"
@@ -139,7 +139,7 @@ def test_a_home_is_lost_and_another_node_goes_on(make_cluster: MakeCluster) -> N
         assert state(first, "t") in ("INIT", "WAITING")
         wait_for(lambda: copied(second, "t"), second.log, deadline_s=40)
         load.end_puts()
-        wait_for(lambda: empty(second, "t"), deadline_s=60)
+        wait_for(lambda: empty(second, "t"), deadline_s=120)
         load.stop()
     load.judge_done()
     where = at(second, "t")
@@ -191,7 +191,7 @@ def test_rolling_over_every_node(make_cluster: MakeCluster) -> None:
             assert at(new, "t").epoch == epoch
             home = new
         load.end_puts()
-        wait_for(lambda: empty(home, "t"), deadline_s=60)
+        wait_for(lambda: empty(home, "t"), deadline_s=120)
         load.stop()
     load.judge_done()
     check(cluster)

@@ -77,7 +77,7 @@ class Load:
 
     def _run(self, work: Callable[[Client, int], None], number: int) -> None:
         try:
-            with Client(self.url, timeout=3.0) as client:
+            with Client(self.url, timeout=10.0) as client:  # a slow machine is no dead one
                 work(client, number)
         except BaseException as error:
             self.failed.append(error)
