@@ -145,7 +145,9 @@ class Story:
         self.lab.run()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 100))]
+)
 def test_nothing_is_lost(seed: int) -> None:
     story = Story(seed)
     for _ in range(STEPS):

@@ -28,7 +28,7 @@ SOURCES = Path(__file__).parents[2] / "src"
 
 
 def test_a_seed_run_twice_is_the_same_event_for_event() -> None:
-    for seed in (2, 3, 5):
+    for seed in (2, 5):
         one, two = run_seed(seed), run_seed(seed)
         assert one.events > 1000
         assert (one.digest, one.events, one.counts) == (two.digest, two.events, two.counts)
@@ -36,7 +36,7 @@ def test_a_seed_run_twice_is_the_same_event_for_event() -> None:
 
 def test_the_order_of_hashes_changes_nothing() -> None:
     printed = []
-    for hash_seed in ("0", "1", "4711"):
+    for hash_seed in ("0", "4711"):
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
             [sys.executable, "-c", PRINT_DIGESTS], env=env, capture_output=True, text=True
@@ -123,10 +123,11 @@ def test_a_failing_plan_shrinks_to_what_makes_it_fail() -> None:
 EMPTY = run_plan(Plan(seed="x", nodes=1))
 
 
-def test_a_sample_of_seeds_breaks_no_promise() -> None:
-    failed = [
-        (one.seed, one.findings[:2]) for one in map(run_seed, range(5000, 5020)) if one.findings
-    ]
+@pytest.mark.parametrize(
+    "seeds", [range(5000, 5006), pytest.param(range(5006, 5060), marks=pytest.mark.slow)]
+)
+def test_a_sample_of_seeds_breaks_no_promise(seeds: range) -> None:
+    failed = [(one.seed, one.findings[:2]) for one in map(run_seed, seeds) if one.findings]
     assert failed == []
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from stopped_seed import rules, stopped
 
 import tuque.core.job
 from tuque.sim.cluster import Cluster
@@ -102,8 +103,8 @@ def test_a_disk_may_end_before_the_home_went_on() -> None:
 def test_a_hole_before_the_home_went_on_is_found() -> None:
     flaw = next(flaw for flaw in TUBE_FLAWS if flaw.name == "t8")
     with flaw.on():
-        found = [run_plan(stood_still(seed)).findings for seed in range(1, 4)]
-    assert any("with a hole" in text for findings in found for text in findings)
+        found = (run_plan(stood_still(seed)).findings for seed in range(1, 4))
+        assert any("with a hole" in text for findings in found for text in findings)
 
 
 @pytest.mark.parametrize("policy", ["no", "everysec"])
@@ -268,11 +269,29 @@ def test_an_epoch_that_no_disk_knows_is_given_again() -> None:
     assert seen == [True, True, False]
 
 
-@pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")
 def test_takes_at_a_home_that_is_none_are_counted() -> None:
     """T20.4: "Two nodes are never RUNNING for one tube." """
-    counts = [run_seed(seed, "t12").counts for seed in range(1, 4)]
-    assert any(one.get("doubled takes", 0) > 0 for one in counts)
+
+    def give_away(cluster: Cluster) -> None:
+        cluster.tubing.mirrors["n0", b"t0"].line.epoch += 1  # n0 does not hear of it
+
+    def takes(plan: Plan, *, is_given: bool) -> int:
+        seen: list[int] = []
+
+        def begin(cluster: Cluster) -> None:
+            if is_given:
+                cluster.world.at(10_000_000, lambda: give_away(cluster))
+
+        def look(cluster: Cluster) -> None:
+            seen.append(cluster.history.counts.get("doubled takes", 0))
+            assert set(rules(cluster)) == ({"tube-twice"} if is_given else set())
+            cluster.history.findings.clear()
+
+        stopped(plan, 11, look, begin)
+        return seen[0]
+
+    assert takes(three_homes(1), is_given=False) == 0
+    assert takes(three_homes(1), is_given=True) > 10
 
 
 def hasty(seed: int) -> Plan:
