@@ -15,6 +15,7 @@ from tuque.core.collect import on_loaded
 from tuque.core.copies import copy_of, send_copies
 from tuque.core.job import ACKED, ACTIVE, BODYLESS, WAIT_REPL
 from tuque.core.msgs import DelJob, GotAck, GotJob, SetAck
+from tuque.core.restore import after_load
 from tuque.core.stray import on_unknown_ack
 from tuque.core.table import enter_job, leave_job
 
@@ -308,7 +309,7 @@ def test_f17_deljob_while_loading() -> None:
     assert id in n.jobs
     assert not n.tombs.has(unread)
     n.is_loading = False
-    on_loaded(n)
+    after_load(n)
     lab.run()
     assert list(n.jobs) == [other]
     assert n.tombs.has(id)

@@ -236,6 +236,14 @@ def test_form_of_an_id(box: Box) -> None:
         assert re.fullmatch(rb"D-c0ffee00-[A-Za-z0-9+/]{24}-[0-9a-f]{4}", job_id)
 
 
+def test_ids_of_a_group(box: Box) -> None:
+    """G6.5 The first 14 are random and shared by up to 128 ids, the 2 after them count these."""
+    ids = [box.add() for _ in range(129)]
+    assert len({id[:25] for id in ids[:128]}) == 1
+    assert len({id[25:27] for id in ids[:128]}) == 128
+    assert ids[128][:25] != ids[0][:25]
+
+
 @pytest.mark.parametrize(
     ("ttl", "retry", "field"),
     [

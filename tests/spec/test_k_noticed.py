@@ -6,11 +6,13 @@ import pytest
 from cluster_lab import Lab, believed, copies
 from test_k_repair import settle
 from test_q_cluster import job_at, sent, tell
+from told_events import Told
 
 from tuque.core.ackgc import on_ackjob, on_deljob
 from tuque.core.asking import ask, on_all_answered
 from tuque.core.copies import FAILED_KEEP_MS, copy_of
 from tuque.core.deliver import set_pause
+from tuque.core.events import EXPIRED, Events
 from tuque.core.holders import CLEAN_EVERY, gone_from, hear_holders, note_gone, part
 from tuque.core.job import ACKED, ACTIVE, QUEUED
 from tuque.core.losses import DOUBT, Walk
@@ -295,3 +297,34 @@ def test_a_holder_that_an_answer_names_is_told_at_once() -> None:
     lab.run()
     assert (0, 2) in sent(lab, SetAck)
     assert lab.states_of(id)[2] in (ACKED, -1)
+
+
+# ---- what clients and readers see
+
+
+def test_no_more_copies_than_the_default() -> None:
+    """K4.3 The default of REPLICATE counts the reachable nodes and this one, unless it leaves."""
+    lab = Lab(5)
+    assert lab.nodes[0].limits.default_replicate == 3  # R1.1: the smaller of both
+    assert len(copies(lab, lab.add(0))) == 3
+    lab.isolate(4)
+    lab.isolate(3)
+    lab.isolate(2)
+    assert len(copies(lab, lab.add(0))) == 2
+
+
+def test_an_end_is_told_where_the_job_is_queued() -> None:
+    """E1.5 (cluster) added is written by the origin, acked where the client said ACKJOB, expired
+    where the job is queued or was handed out, else by the origin"""
+    lab = Lab(3)
+    for n in lab.nodes:
+        n.events = Events(100, 1)
+    lab.nodes[0].is_leaving = True  # it passes the job on, and forgets it (R6.2)
+    id = lab.add(0, replicate=2, retry_s=100, ttl_s=2)
+    server = lab.states_of(id).index(QUEUED)
+    lab.pass_ms(3_000)
+    told = []
+    for i, n in enumerate(lab.nodes):
+        assert n.events is not None
+        told += [i for kind in Told(n.events.open).kinds if kind == EXPIRED]
+    assert told == [server]

@@ -10,6 +10,7 @@ from tuque.core.ackgc import flush_all
 from tuque.core.procedures import check
 from tuque.core.staged import APPS_MAX, PUBLISH_MAX
 from tuque.core.staging import drop_txn
+from tuque.core.timers import next_timer_ms
 
 DAY_MS = 86_400_000
 
@@ -385,3 +386,10 @@ def test_freed_some_at_a_time(box: Box, count: int) -> None:
         box.run("STAGE", f"t{i}", "a", 60_000, "q", "b")
         box.run("PUBLISH", "app", i, f"t{i}", "a")
     assert len(box.n.staging.ends) <= 1002
+
+
+def test_what_was_flushed_wakes_nobody(box: Box) -> None:
+    """G7.5 The node sleeps until the earliest timer of all; it does not wake up to look."""
+    box.run("ADDJOB", "q", "body", 0, "DEDUPE", "k", "DEDUPETTL", 60_000)
+    box.run("DEBUG", "FLUSHALL")
+    assert next_timer_ms(box.n) > box.n.now_ms + 60_000

@@ -104,12 +104,12 @@ def decode_grant(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     tube_size: i64 = i64(read_i16_le(data, at + 1))
     prefix_size: i64 = i64(read_i16_le(data, at + 3))
     at += GRANT_FIXED
-    if tube_size < 1 or prefix_size < 0 or tube_size + prefix_size > end - at:
+    if tube_size < 1 or prefix_size < 0:
         return False
     r.queue = data[at : at + tube_size]
     r.prefix = data[at + tube_size : at + tube_size + prefix_size]
     r.user = data[at + tube_size + prefix_size : end]
-    return len(r.user) > 0 and r.bits <= CALL_AND_TRUNCATE
+    return len(r.user) > 0 and r.bits <= CALL_AND_TRUNCATE  # no user: the lengths are too great
 
 
 def is_status(status: i64) -> bool:

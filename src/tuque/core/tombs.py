@@ -129,7 +129,7 @@ class Tombs:
 
     def bucket_for(self, kind: i64, round: i64, waits: i64, end_ms: i64) -> Bucket:
         """The bucket that is filled with such tombstones now; from here on the `last`."""
-        if round > self.filling_round and kind <= PASSING:
+        if round > self.filling_round:  # 0, which is never later, of those that wait for no round
             self.filling_round = round
             kept: dict[tuple[int, int, int], Bucket] = {}
             for key, old in self.filling.items():

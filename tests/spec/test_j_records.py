@@ -1,0 +1,85 @@
+"""SPEC J2, J5: a record that says what cannot be is refused, though its checksum is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import pack, pack_into
+
+import pytest
+from node_by_hand import START_MS
+
+from tuque.core.lease_records import tell_group
+from tuque.core.leases import Group
+from tuque.core.readback import BadRecord, Record, decode
+from tuque.core.records import Records
+from tuque.core.stage_records import tell_published
+from tuque.core.task import BYTES, READY, Task
+from tuque.core.task_records import tell_grant, tell_session, tell_task
+
+HEAD = 5  # length and kind
+ID = b"D-c0ffee00-ABQgLxDc1g49jaAAWLlwZs1y-05a1"
+
+
+def task() -> Task:
+    """A task of the tube t."""
+    made = Task(ID, b"t", b"body", START_MS * 1_000_000, 1, 0, BYTES)
+    made.status = READY
+    return made
+
+
+def whole() -> dict[str, bytes]:
+    """A sound record of each kind."""
+    records, found = Records(), {}
+    tell_group(records, Group(b"g", b"me", [b"q"], 7))
+    found["lease-group"] = records.take()
+    tell_published(records, b"app", 1, START_MS, 1, 1, b"txn", [b"a"], [ID, ID])
+    found["published"] = records.take()
+    tell_task(records, task())
+    found["task-add"] = records.take()
+    tell_session(records, 1, START_MS, False, b"u" * 16, b"guest")
+    found["session"] = records.take()
+    tell_grant(records, b"me", b"t", b"queue", 1)
+    found["grant"] = records.take()
+    return found
+
+
+def patched(data: bytes, at: int, form: str, value: int) -> bytes:
+    """Another number at that place after length and kind."""
+    changed = bytearray(data)
+    pack_into("<" + form, changed, HEAD + at, value)
+    return bytes(changed)
+
+
+def longer(data: bytes, by: int) -> bytes:
+    """So many bytes more, or fewer, and a length that says so."""
+    changed = data + b"x" * by if by > 0 else data[:by]
+    return pack("<i", len(changed) - 4) + changed[4:]
+
+
+def test_sound_records_are_read() -> None:
+    """J2.2 A record is absolute: instants, not spans."""
+    for kind, data in whole().items():
+        assert decode(data, 0, Record()) == len(data), kind
+
+
+Change = Callable[[bytes], bytes]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("lease-group", lambda data: longer(data, 1)),  # bytes behind the last name
+        ("published", lambda data: longer(data, -40)),  # a job without its id
+        ("published", lambda data: longer(data, 1)),
+        ("task-add", lambda data: patched(data, 40, "B", 9)),  # no status
+        ("task-add", lambda data: patched(data, 41, "B", 9)),  # no form of data
+        ("session", lambda data: patched(data, 8, "q", -1)),  # an instant before all time
+        ("grant", lambda data: patched(data, 3, "H", 100)),  # a prefix longer than the record
+    ],
+)
+def test_what_cannot_be_is_refused(kind: str, change: Change) -> None:
+    """J5.2 Damage anywhere else stops the start with a text that names the file, the place and the
+    command that mends it. It is never skipped in silence.
+    """
+    with pytest.raises(BadRecord):
+        decode(change(whole()[kind]), 0, Record())
