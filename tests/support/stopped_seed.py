@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tuque.sim.cluster import Cluster
 from tuque.sim.plan import Plan
+
+Situation = Callable[..., Any]
 
 
 class Stopped(Exception):
@@ -40,3 +43,31 @@ def stopped(
 def rules(cluster: Cluster) -> list[str]:
     """The rules of what was found so far."""
     return [one.rule for one in cluster.history.findings]
+
+
+class Table:
+    """Situations, row by row, and what a judge says of each; one test runs them all.
+
+    A situation gets a fresh cluster and a row without its last column, which is what is found
+    then, or what the situation returns.
+    """
+
+    def __init__(self, begin: Callable[[], Cluster]) -> None:
+        self.begin = begin
+        self.rows: list[Any] = []
+
+    def __call__(self, *rows: tuple[object, ...]) -> Callable[[Situation], Situation]:
+        def add(situation: Situation) -> Situation:
+            for row in rows:
+                words = [getattr(one, "__name__", str(one)) for one in row]
+                name = "-".join([situation.__name__, *words])
+                self.rows.append(pytest.param(situation, row, id=name))
+            return situation
+
+        return add
+
+    def judge(self, situation: Situation, row: tuple[object, ...]) -> None:
+        """Fails when the judge says something else than the row."""
+        cluster = self.begin()
+        said = situation(cluster, *row[:-1])
+        assert (rules(cluster) if said is None else said) == row[-1], situation.__doc__
