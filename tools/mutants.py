@@ -222,9 +222,9 @@ def run_tests(place: Path, tests: list[str]) -> int:
     return HUNG
 
 
-def run_seeds(place: Path, seeds: int) -> int:
+def run_seeds(place: Path, seeds: int, start: int) -> int:
     """The simulator on the copy: its exit status."""
-    command = [sys.executable, "-m", "tuque.sim", "--seeds", str(seeds), "--start", "1"]
+    command = [sys.executable, "-m", "tuque.sim", "--seeds", str(seeds), "--start", str(start)]
     env = {**os.environ, "PYTHONPATH": str(place / "src")}
     with (place / "out.txt").open("w") as out:
         try:
@@ -236,14 +236,14 @@ def run_seeds(place: Path, seeds: int) -> int:
             return HUNG
 
 
-def killer(place: Path, mutant: Mutant, seeds: int) -> str:
+def killer(place: Path, mutant: Mutant, seeds: int, start: int) -> str:
     """What noticed the change; empty when nothing did."""
     tests = tests_for(place, mutant.path)
     path = place / mutant.path
     sound = path.read_bytes()
     path.write_bytes(sound[: mutant.start] + mutant.text.encode() + sound[mutant.end :])
     try:
-        status = run_seeds(place, seeds) if seeds else run_tests(place, tests)
+        status = run_seeds(place, seeds, start) if seeds else run_tests(place, tests)
     finally:
         path.write_bytes(sound)
     if status == 0:
@@ -285,13 +285,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--only", default="", help="a part of the path")
     parser.add_argument("--sim", type=int, default=0, help="seeds of the simulator, not tests")
+    parser.add_argument("--start", type=int, default=1, help="the first of these seeds")
     args = parser.parse_args()
     killed = total = 0
     sys.dont_write_bytecode = True
     with tempfile.TemporaryDirectory() as directory:
         place = copied(directory)
+        if args.sim and run_seeds(place, args.sim, args.start) != 0:
+            text = (place / "out.txt").read_text(errors="replace")
+            sys.exit(f"these seeds fail without a mutant: take another --start\n{text[:500]}")
         for mutant in sampled(args.only, args.sample, args.seed)[args.skip :]:
-            by = killer(place, mutant, args.sim)
+            by = killer(place, mutant, args.sim, args.start)
             total += 1
             killed += by != ""
             source = (place / mutant.path).read_bytes()
