@@ -122,7 +122,8 @@ def test_ids_for_urls(box: Box) -> None:
     assert box.run("NACK", word, ids[0]) == 2
     assert isinstance(box.run("DEADLETTER", word, "dead"), str)
     assert box.state(odd) == "gone"
-    for bad in (word[:39], b"D_" + odd[2:], b"E" + word[1:]):
+    places = [word[:i] + b"x" + word[i + 1 :] for i in (0, 1, 10, 35)]
+    for bad in (word[:39], b"D_" + odd[2:], *places):
         assert box.run("SHOW", bad) == "BADID Invalid Job ID format."
 
 
