@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import pack
 
 import pytest
-from journal_by_hand import PATH, Kept, segment
+from journal_by_hand import BOOT_ID, PATH, Kept, segment
 from node_by_hand import NULL, START_MS, Box
 from told_events import Told
 
@@ -13,9 +13,9 @@ from tuque.server.committer import has_saved_once, save_once
 from tuque.server.load_share import load_share
 from tuque.store.aof import AofReader, Import, import_step
 from tuque.store.disk import MemoryDisk
-from tuque.store.journal import FOUND, HEADER_BYTES, FrameScanner, JournalError, decode_header
+from tuque.store.journal import FOUND, HEADER_BYTES, Boot, FrameScanner, JournalError, decode_header
 from tuque.store.repair import check_dir, repair_dir
-from tuque.store.replay import READING, RESTORING
+from tuque.store.replay import READING, RESTORING, Loader
 
 
 def test_torn_tail(kept: Kept) -> None:
@@ -135,6 +135,20 @@ def test_acked_and_expired_stay_away(kept: Kept) -> None:
     assert kept.box.state(old) == "gone"
     assert kept.box.state(acked) == "gone"
     assert kept.box.get(count=5) == [kept_id]
+
+
+def test_what_expired_is_not_counted_as_loaded(kept: Kept) -> None:
+    """J5.5 A job that expired meanwhile is not brought back"""
+    kept.box.add(TTL=5)
+    kept.box.add()
+    kept.committer.close(kept.box.n.now_ms)
+    box = Box()
+    box.n.now_ms = START_MS + 10_000
+    loader = Loader(kept.disk, PATH, Boot(box.n.now_ms, BOOT_ID, 10_000), False)
+    while not loader.step(box.n, 100):
+        pass
+    assert (loader.job_count, loader.expired_count, len(box.n.jobs)) == (1, 1, 1)
+    box.close()
 
 
 def test_pauses_come_back(kept: Kept) -> None:
