@@ -11,6 +11,7 @@ import pytest
 from node_by_hand import Line, Wired
 from raw_resp import encode
 
+from tuque.client.api import url_id
 from tuque.core.procedures import check
 from tuque.core.queue import PAUSE_OUT
 from tuque.core.replicate import PLAIN, on_addjob, settle
@@ -79,6 +80,8 @@ def test_all_ids_are_looked_at_first(wired: Wired) -> None:
     reply, _, _ = value(wired, wired.line(), encode("ACKJOB", *ids, "x"))
     assert str(reply) == "BADID Invalid Job ID format."
     assert len(wired.box.n.jobs) == 2_000
+    urls = [url_id(id.decode()) for id in ids]
+    assert value(wired, wired.line(), encode("ACKJOB", *urls))[0] == 2_000
 
 
 def test_a_client_that_goes(wired: Wired) -> None:
@@ -105,6 +108,8 @@ def test_a_client_that_goes(wired: Wired) -> None:
         assert server.chores
         line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         line.sock.close()  # a reset: it takes no reply
+        wired.pump.turn(0)
+        assert (n.work == 0 and not server.chores) == (words[0] == "JSCAN")
         for _ in range(20):
             wired.pump.turn(0)
         assert len(n.jobs) == left and not server.chores

@@ -168,8 +168,7 @@ class Server:
         if c.is_blocked:
             c.is_blocked = False
             if c.chore is not None:
-                c.chore.is_over = not c.chore.goes_on
-                c.chore = None
+                c.chore = None  # it goes on, or ends when the client is closed (L2.2)
                 return
             self.blocked -= 1
             stop_waiting(self.n, c.number)
