@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from lease_by_hand import Lessee
 from node_by_hand import Box, Wired
+from raw_resp import encode
 from test_l_bounds import fill, value
 
 from tuque.core.job import LEASED
@@ -14,6 +15,7 @@ from tuque.core.lease_time import RETURN_MOST
 from tuque.core.procedures import check
 from tuque.core.timers import tick
 from tuque.core.work import TURN_WORK
+from tuque.server.share import COMMAND_COST, TURN_READ
 from tuque.tubes import ops
 from tuque.tubes.hooks import tubes_of
 from tuque.tubes.options import PutSpec
@@ -159,3 +161,75 @@ def test_expired_jobs_at_the_head(wired: Wired, command: bytes) -> None:
     reply = value(wired, line, b"")[0]
     assert reply == 1 if b"LEASE" in command else reply[0][1] == live
     assert set(n.jobs) == {live}
+
+
+def test_a_turn_reads_only_so_much(wired: Wired) -> None:
+    """L2.8 All connections together read and run 512 KiB of requests in a turn, and one read of
+    64 KiB more; each command counts as 50 bytes more, and a body over 512 KiB again when it is
+    whole. So do the commands that waited. Those that are left are first in the next turn.
+    """
+    lines = [wired.line() for _ in range(12)]
+    figures = wired.box.server.figures
+    for line in lines:
+        line.sock.setblocking(False)
+    heard: set[int] = set()
+    left = [b""] * len(lines)
+    for _ in range(40):
+        for i, line in enumerate(lines):
+            left[i] = left[i] or b"PING\r\n" * 10_000
+            try:
+                left[i] = left[i][line.sock.send(left[i]) :]
+            except BlockingIOError:
+                pass
+        before = figures.commands
+        wired.pump.turn(0)
+        assert figures.commands - before <= 2 * TURN_READ // COMMAND_COST + 2 * 65_536 // 6
+        for i, line in enumerate(lines):
+            try:
+                heard.update([i] if line.sock.recv(1 << 20) else [])
+            except BlockingIOError:
+                pass
+    assert heard == set(range(12))
+
+
+def test_a_turn_runs_only_so_much_of_what_waited(wired: Wired) -> None:
+    """L2.8 So do the commands that waited. Those that are left are first in the next turn."""
+    server, lines = wired.box.server, [wired.line() for _ in range(6)]
+    server.paused_until_ms = server.n.now_ms + 600_000  # as CLIENT PAUSE does
+    for line in lines:
+        line.sock.send(b"PING\r\n" * 10_000)
+    for _ in range(20):
+        wired.pump.turn(0)
+    before = server.figures.commands
+    server.paused_until_ms = server.n.now_ms
+    counts: list[int] = []
+    while server.figures.commands - before < 60_000:
+        wired.pump.turn(0)
+        counts.append(server.figures.commands - before - sum(counts))
+        assert len(counts) < 100
+    assert max(counts) <= TURN_READ // COMMAND_COST + 65_536 // 6
+
+
+def test_one_large_body_in_a_turn(wired: Wired) -> None:
+    """L2.8 All connections together read and run 512 KiB of requests in a turn, and one read of
+    64 KiB more; each command counts as 50 bytes more, and a body over 512 KiB again when it is
+    whole.
+    """
+    lines = [wired.line() for _ in range(4)]
+    command = encode("ADDJOB", "big", "x" * 2_000_000, 0)
+    for line in lines:
+        line.sock.setblocking(False)
+        sent = 0
+        while sent < len(command) - 1_000:
+            try:
+                sent += line.sock.send(command[sent : len(command) - 1_000])
+            except BlockingIOError:
+                pass
+            wired.pump.turn(0)
+    for _ in range(60):
+        wired.pump.turn(0)
+    for line in lines:
+        line.sock.send(command[-1_000:])
+    for done in range(1, 5):
+        wired.pump.turn(0)
+        assert len(wired.box.n.jobs) == done

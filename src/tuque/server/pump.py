@@ -30,10 +30,11 @@ from tuque.server.lookout import Lookout
 from tuque.server.outlet import Outlet
 from tuque.server.poller import OUT, Poller
 from tuque.server.producers import look_at_bus, must_wait, next_stall_ms, tell_added, wake_stalled
+from tuque.server.share import Share
 from tuque.server.standstill import begin_turn, end_replies
 from tuque.server.state import Server, log
 from tuque.server.tell_events import tell_events
-from tuque.server.tube_turn import end_turn, next_turn_ms
+from tuque.server.tube_turn import end_turn, has_left, next_turn_ms
 
 REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
 HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
@@ -52,6 +53,7 @@ class Pump:
         self.doors = Doors(s, self.poller)
         self.outlet = Outlet(s, self.poller)
         self.gather = Gather(s, self.poller)
+        self.share = Share(s)
         self.iproto = IprotoDoor(s, self.outlet)
         self.wake_fd: i64 = -1  # of the journal
         self.watched: object = None  # that journal
@@ -104,7 +106,7 @@ class Pump:
             return 0
         if len(s.chores) > 0 and not s.is_loading and s.paused_until_ms <= s.n.now_ms:
             return 0
-        if s.n.policy is not None and not s.is_loading and self.has_left():
+        if s.n.policy is not None and not s.is_loading and has_left(s):
             return 0
         if self.rewriting:
             return 1
@@ -137,16 +139,6 @@ class Pump:
             left_ms = 60_000
         return left_ms if most_ms < 0 or left_ms < most_ms else most_ms
 
-    def has_left(self) -> bool:
-        """Whether a connection that was closed at the end of a turn left something to be done.
-
-        The tasks of a session go back with its last connection (T8.2).
-        """
-        records = self.s.n.records
-        if len(self.s.n.ready) > 0:
-            return True
-        return records is not None and records.count > 0 and self.s.committer is not None
-
     def turn(self, most_ms: i64) -> None:
         """[C8] One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
         s = self.s
@@ -154,8 +146,9 @@ class Pump:
         self.clock()
         s.figures.turns += 1
         s.n.work = 0
+        self.share.begin()
         self.take(ready)
-        while s.committer is not None and not s.stop_requested:
+        while s.committer is not None and not s.stop_requested and len(self.share.late) == 0:
             ready = self.gather.more(self.binding)
             if len(ready) == 0:
                 break
@@ -168,7 +161,7 @@ class Pump:
         s = self.s
         clients = s.clients
         bus = s.bus
-        for fd, mask in ready:
+        for fd, mask in self.share.in_order(ready):
             if s.stop_requested:
                 break
             c = clients.get(fd)
@@ -176,6 +169,9 @@ class Pump:
                 if mask & OUT:
                     self.outlet.drain(c)
                 if mask & ~OUT and not c.is_closed:
+                    if self.share.is_used():
+                        self.share.late[fd] = None  # L2.8
+                        continue
                     try:
                         self.read(c)
                     except Exception as error:
@@ -223,7 +219,11 @@ class Pump:
         if len(s.resumed) > 0:
             resumed = s.resumed
             s.resumed = []
-            for c in resumed:
+            self.share.begin()
+            for i, c in enumerate(resumed):
+                if self.share.is_used():
+                    s.resumed = resumed[i:] + s.resumed  # L2.8
+                    break
                 if not c.is_closed:
                     self.go_on(c)
             if len(n.added) > 0:
@@ -378,6 +378,9 @@ class Pump:
         if mask & OUT:
             self.outlet.drain(w)
         if mask & ~OUT and not w.is_closed:
+            if self.share.is_used():
+                self.share.late[int(w.fd)] = None
+                return
             try:
                 self.iproto.read(w)
             except Exception as error:
@@ -400,7 +403,10 @@ class Pump:
         if c.is_closing:
             return  # nothing more is run, e.g. after QUIT
         c.last_ms = s.n.now_ms
+        held = c.reader.body_bytes()
         commands = c.reader.read(data)
+        if len(commands) > 0:
+            self.share.note_body(held)
         if c.reader.strict is None:
             c.half_since_ms = 0
         elif c.half_since_ms == 0 or len(commands) > 0:

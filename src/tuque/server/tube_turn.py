@@ -40,3 +40,14 @@ def next_turn_ms(s: Server) -> i64:
     if len(t.told) > 0 or len(t.home_done) > 0:
         return s.n.now_ms
     return next_sync_ms(s) if len(s.syncing) > 0 else FAR
+
+
+def has_left(s: Server) -> bool:
+    """Whether a connection that was closed at the end of a turn left something to be done.
+
+    The tasks of a session go back with its last connection (T8.2).
+    """
+    records = s.n.records
+    if len(s.n.ready) > 0:
+        return True
+    return records is not None and records.count > 0 and s.committer is not None

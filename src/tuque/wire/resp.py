@@ -277,6 +277,10 @@ class RequestReader:
         """Bytes received that make no whole command yet."""
         return 0 if self.strict is None else self.strict.held_bytes()
 
+    def body_bytes(self) -> i64:
+        """Of those, bytes of a large body."""
+        return 0 if self.strict is None else self.strict.parts_bytes
+
 
 def one_plain(data: bytes) -> list[bytes] | None:
     """The command that a short chunk consists of; None when it is not one, whole and plain."""
