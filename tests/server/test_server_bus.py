@@ -187,6 +187,18 @@ def test_a_newer_life_replaces_the_link(node: Node) -> None:
     assert not third.join()
 
 
+def test_a_link_that_is_ready_late_replaces_no_later_one(node: Node) -> None:
+    """K1.2 Of two that the same end dialled the one that was begun later is the link, whichever is
+    ready first: what lies in the other is older."""
+    first, second, third = Stranger(node), Stranger(node), Stranger(node)
+    assert second.join()
+    assert not first.join()
+    assert first.refusal == "there is a later link already"
+    assert second.is_open() and node.box.n.reachable_count == 1
+    assert third.join()
+    assert not second.is_open() and node.box.n.reachable_count == 1
+
+
 def test_two_nodes_with_one_id(node: Node) -> None:
     """K1.3: The same id with two incarnations alive at once is a conflict: both nodes refuse
     service and say so."""

@@ -39,6 +39,7 @@ class Link:
         self.is_connecting = False  # dialled, and not answered yet
         self.is_closed = False
         self.slot: i64 = -1  # of the peer, once it is known
+        self.number: i64 = 0  # in the order in which links were begun
         self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
         self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
         self.wire_at: i64 = 0  # bytes of the first of them that it took

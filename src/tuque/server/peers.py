@@ -54,6 +54,7 @@ class Bus:
         self.sockets: list[socket.socket] = []  # that listen
         self.listeners: dict[int, socket.socket] = {}  # the same by descriptor, once it is open
         self.links: dict[int, Link] = {}  # by descriptor
+        self.begun: i64 = 0  # links, from both ends
         self.young: dict[int, Link] = {}  # those whose handshake is not done
         self.by_slot: dict[int, Link] = {}
         self.gate: list[Link] = []  # frames of theirs wait for the journal
@@ -255,6 +256,8 @@ class Bus:
             card = msgspec.structs.replace(card, is_meeting=True)
         conn = Conn(is_dialer, card, self.secret, os.urandom(NONCE_BYTES), FRAME_MAX)
         link = Link(sock, conn, address, host, dialed, self.n.now_ms + HANDSHAKE_MS)
+        self.begun += 1
+        link.number = self.begun
         self.links[link.fd] = link
         self.young[link.fd] = link
         self.poller.add(link.fd)
@@ -345,6 +348,7 @@ class Bus:
         """
         host = card.host if card.host else link.host
         try:
+            self.check_order(link, card.node_id)
             slot = self.members.on_joined(
                 card.node_id,
                 card.life,
@@ -373,6 +377,16 @@ class Bus:
         log.info("bus: linked with %s at %s", card.node_id[:8].decode(), link.address)
         self.n.peers[slot].version = link.conn.version
         self.members.on_linked(slot)
+
+    def check_order(self, link: Link, node_id: bytes) -> None:
+        """[K1.2] Raise Refused if the same end dialled the present link later than this one."""
+        one = self.members.by_id.get(node_id)
+        if one is None:
+            return
+        old = self.by_slot.get(one.slot)
+        if old is not None and old.conn.is_dialer == link.conn.is_dialer:
+            if old.number > link.number:
+                raise Refused("there is a later link already")
 
     def hear(self, link: Link, messages: list[AnyMessage]) -> None:
         """What the peer says, in its order."""

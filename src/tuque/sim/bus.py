@@ -44,6 +44,7 @@ class Link:
         self.dialed = dialed
         self.until_us = until_us  # the handshake must be done by then; 0: it is
         self.slot = -1
+        self.number = 0  # in the order in which links were begun
         self.held: list[tuple[int, bytes]] = []  # wait for a record of the journal
         self.held_bytes = 0
         self.is_closed = False
@@ -65,6 +66,7 @@ class Links:
         self.links: list[Link] = []
         self.by_end: dict[End, Link] = {}
         self.by_slot: dict[int, Link] = {}
+        self.begun = 0  # links
         self.crowded = 0
         self.said = 0  # messages but heartbeats
         machine: Machine = shell.machine
@@ -200,6 +202,8 @@ class Links:
         nonce = shell.machine.chance.getrandbits(256).to_bytes(32, "big")
         conn = Conn(end is None, card, SECRET, nonce)
         link = Link(conn, end, dialed, shell.world.now_us + HANDSHAKE_US)
+        self.begun += 1
+        link.number = self.begun
         self.links.append(link)
         return link
 
@@ -261,6 +265,7 @@ class Links:
     def join(self, link: Link, card: Card) -> None:
         """[K1.2] The other end has proved who it is: it becomes the link, or is refused."""
         try:
+            self.check_order(link, card.node_id)
             slot = int(
                 self.members.on_joined(
                     card.node_id, card.life, card.mark, card.is_empty, card.host, card.port,
@@ -280,6 +285,15 @@ class Links:
         self.n.peers[slot].version = link.conn.version
         self.members.on_linked(slot)
         self.shell.world.note(f"{self.shell.machine.name} is linked to {card.host}")
+
+    def check_order(self, link: Link, node_id: bytes) -> None:
+        """[K1.2] What lies in a link that was begun before the present one is older."""
+        one = self.members.by_id.get(node_id)
+        old = self.by_slot.get(int(one.slot)) if one is not None else None
+        if old is not None and old.conn.is_dialer == link.conn.is_dialer:
+            if old.number > link.number:
+                self.shell.world.sometimes("a link is overtaken by a later one")
+                raise Refused("there is a later link already")
 
     def hear(self, link: Link, messages: list[AnyMessage]) -> None:
         """What the peer says, in its order."""

@@ -56,6 +56,7 @@ ON_THE_SPOT: Final = (
     "a home stood still",
     "a link has no room",
     "a link is closed for what waits",
+    "a link is overtaken by a later one",
     "a link is replaced by a newer one",
     "a node is drained",
     "a turn while the journal is loaded",
