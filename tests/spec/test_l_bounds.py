@@ -17,6 +17,7 @@ from tuque.core.queue import PAUSE_OUT
 from tuque.core.replicate import PLAIN, on_addjob, settle
 from tuque.core.work import REPLY_BYTES, TURN_WORK
 from tuque.server.monitoring import SLOW_BYTES_MAX
+from tuque.server.tube_stats import Statistics
 from tuque.tubes import admin, ops
 from tuque.tubes.errors import TubeError
 from tuque.tubes.hooks import tubes_of
@@ -213,6 +214,11 @@ def test_statistics_of_many_tubes(wired: Wired) -> None:
     t = tubes_of(n)
     for i in range(1_999):
         admin.create_tube(n, t, b"tube-%d" % i, b"fifottl", TubeOptions(), b"u")
+    line.sock.send(b"TUBE STATISTICS\r\n")
+    wired.pump.turn(0)
+    (chore,) = wired.box.server.chores
+    assert isinstance(chore, Statistics) and len(chore.parts) <= 5  # put together in each turn
+    value(wired, line, b"")
     reply, works, pongs = value(wired, line, b"TUBE STATISTICS\r\n")
     found = dict(zip(reply[::2], reply[1::2], strict=True))
     assert set(found) == set(t.by_name) and max(works) <= TURN_WORK + 10 and pongs >= 3

@@ -29,10 +29,17 @@ class Statistics(Chore):
         self.names: list[bytes] = []
         self.at: i64 = -1  # -1: not begun
         self.count: i64 = 0
-        self.parts: list[bytes] = []
+        self.parts: list[bytes] = []  # one for each turn
 
     def step(self, room: i64) -> bool:
         """The counters of the next tubes."""
+        parts: list[bytes] = []
+        is_over = self.put_some(parts, room)
+        self.parts.append(b"".join(parts))  # a million small ones would cost a long turn at the end
+        return is_over
+
+    def put_some(self, parts: list[bytes], room: i64) -> bool:
+        """As many as there is room for; True: those were the last ones."""
         n, c = self.s.n, self.c
         until = n.work + room
         if self.at < 0:
@@ -50,13 +57,11 @@ class Statistics(Chore):
             self.count += 1
             found = admin.statistics(self.t, tube)
             if isinstance(c, Client):
-                put_value(self.parts, name, c.resp3)
-                put_value(self.parts, found, c.resp3)
+                put_value(parts, name, c.resp3)
+                put_value(parts, found, c.resp3)
             else:
-                self.parts.append(string(name))
-                self.parts.append(msgspec.msgpack.encode(found))
-        one = b"".join(self.parts)
-        self.parts = [one]
+                parts.append(string(name))
+                parts.append(msgspec.msgpack.encode(found))
         return True
 
     def tell(self) -> None:
