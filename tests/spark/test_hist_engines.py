@@ -31,7 +31,9 @@ def quiet(_: str) -> Iterator[None]:
     yield
 
 
-@pytest.fixture(scope="module", params=["one node", "cluster"])
+@pytest.fixture(
+    scope="module", params=["one node", pytest.param("cluster", marks=pytest.mark.slow)]
+)
 def both(
     spark: SparkSession,
     history: Path,

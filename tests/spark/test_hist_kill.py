@@ -24,7 +24,7 @@ from tuque.spark.duck import DuckEngine
 SEGMENTS = 14
 JOBS = 200  # of a segment
 KILLS = 2
-DEADLINE_S = 120.0
+DEADLINE_S = 600.0
 
 
 def write_segments(directory: Path) -> None:

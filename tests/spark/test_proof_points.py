@@ -31,7 +31,7 @@ JOBS = 800
         pytest.param("leased", "table", marks=pytest.mark.slow),
         ("read", "table"),
         pytest.param("staged", "queue", marks=pytest.mark.slow),
-        ("published", "queue"),
+        pytest.param("published", "queue", marks=pytest.mark.slow),
     ],
 )
 def test_the_driver_is_killed(

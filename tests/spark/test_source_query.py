@@ -79,6 +79,7 @@ def slowly(rows: DataFrame, wait_s: float, only: str = "") -> DataFrame:
     return rows.mapInArrow(passed, rows.schema)
 
 
+@pytest.mark.slow
 def test_a_node_is_killed_in_the_middle(
     spark: SparkSession, cluster: RealCluster, tmp_path: Path
 ) -> None:
