@@ -137,7 +137,52 @@ def bench_turns(run: Notes) -> None:
             name = " ".join(str(word) for word in words[:2] if not isinstance(word, bytes))
             detail = f"the whole command {spent_s * 1000:.0f} ms, {len(words)} words"
             run.note(f"longest wait beside {name}", max(waits), "ms", TARGET_MS, False, detail)
+    with servers.tuque() as ours:
+        bench_ends(run, ours.port)
     bench_bodies(run)
+
+
+def bench_ends(run: Notes, port: int) -> None:
+    """What ends or begins for 100,000 jobs at once; the reports about 10,000 tubes."""
+    talk = Talk(port)
+    count = run.jobs // 10
+
+    def beside(name: str, do: Callable[[], Any]) -> None:
+        _, waits, spent_s = watched(port, do)
+        detail = f"in all {spent_s * 1000:.0f} ms"
+        run.note(f"longest wait beside {name}", max(waits), "ms", TARGET_MS, False, detail)
+
+    talk.many([("STAGE", "txn", "1", 600_000, "q", BODY)] * count)
+    beside(f"PUBLISH of {count:,} jobs", lambda: talk("PUBLISH", "app", 1, "txn", "1"))
+    epoch = talk("LEASE", "OPEN", "g", "me", "q")
+    talk("LEASE", "NEXT", "g", epoch, 1, "COUNT", count, "TTL", 600_000)
+
+    def end_lease() -> None:
+        talk("LEASE", "OPEN", "g", "another", "q")
+        until(lambda: talk("QLEN", "q") == count)
+
+    beside(f"a lease of {count:,} jobs that ends", end_lease)
+    talk("TUBE", "CREATE", "t", "fifottl")
+    talk.many([("TUBE", "PUT", "t", BODY)] * count)
+    holder = Talk(port)
+    holder.many([("TUBE", "TAKE", "t")] * count)
+
+    def end_session() -> None:
+        holder.sock.shutdown(socket.SHUT_RDWR)  # a forked prober has the descriptor, too
+        until(lambda: talk("QLEN", "t") == count)
+
+    beside(f"a session with {count:,} tasks that ends", end_session)
+    talk.many([("TUBE", "CREATE", f"t{at}", "fifo") for at in range(9_000)])
+    beside("TUBE STATISTICS of 9,001 tubes", lambda: talk("TUBE", "STATISTICS"))
+    beside("TUBE LIST of 9,001 tubes", lambda: talk("TUBE", "LIST"))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until it is so, a minute at most."""
+    end_s = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
 
 
 def bench_bodies(run: Notes) -> None:
