@@ -7,7 +7,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.node import Node
-from tuque.core.task import TAKEN, Task
+from tuque.core.task import TAKEN
 from tuque.core.task_records import tell_session
 from tuque.core.work import PIECE
 from tuque.tubes.book import FOR_EVER, SESSION_BYTES, Session, Tubes
@@ -127,15 +127,28 @@ def leave(n: Node, t: Tubes, client: i64) -> None:
 def end_session(n: Node, t: Tubes, session: Session) -> None:
     """The session is over: its tasks go back in the order of (tube, number) (T8.2)."""
     t.last_session = None
-    held: list[tuple[int, int, Task]] = []
+    numbers: dict[bytes, list[int]] = {}  # of plain numbers a sort of many takes no long turn
     for task in session.taken.values():
-        tube = t.by_name.get(task.queue)
+        of_tube = numbers.get(task.queue)
+        if of_tube is None:
+            of_tube = numbers[task.queue] = []
+        of_tube.append(task.number)
+    found: list[tuple[int, bytes]] = []
+    for name in numbers:
+        tube = t.by_name.get(name)
         if tube is not None:
-            held.append((tube.number, task.number, task))
-    held.sort()
-    session.leaving = [task for _, _, task in held]
-    if len(held) <= PIECE:
-        release_some(n, t, session, len(held))
+            found.append((tube.number, name))
+    found.sort()
+    for _, name in found:
+        of_tube = numbers[name]
+        of_tube.sort()
+        tasks = t.by_name[name].tasks
+        for number in of_tube:
+            held = tasks.get(number)
+            if held is not None:
+                session.leaving.append(held)
+    if len(session.leaving) <= PIECE:
+        release_some(n, t, session, len(session.leaving))
     else:
         t.sessions_over.append(session)
 
