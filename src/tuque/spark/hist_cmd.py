@@ -14,7 +14,7 @@ from tuque.spark import pipeline
 from tuque.spark.errors import StreamError
 from tuque.spark.progress import Progress
 from tuque.spark.report_cmd import EVENTS, OUT
-from tuque.spark.running import MEMORY, on_duckdb, on_spark, told
+from tuque.spark.running import MEMORY, need_packages, on_duckdb, on_spark, told
 from tuque.spark.streams import WATERMARK, Figures, Options, is_streamed, run_stream
 
 Build = Callable[[Any, list[str], Path], None]
@@ -117,6 +117,7 @@ def _at_once(
             f"{out / table} is written by a stream; take another --out, or remove the table "
             f"and {out / 'checkpoints' / table}"
         )
+    need_packages(engine)
     progress = Progress(3)
     with progress.step("finding event segments"):
         found = pipeline.find_segments(events, scratch)

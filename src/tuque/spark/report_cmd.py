@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import tempfile
 from contextlib import AbstractContextManager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
 from tuque.spark import pipeline
-from tuque.spark.errors import SparkSetupError
 from tuque.spark.pipeline import Figures
 from tuque.spark.progress import Progress
-from tuque.spark.running import MEMORY, on_duckdb, on_spark, told
+from tuque.spark.running import MEMORY, need_packages, on_duckdb, on_spark, told
 
 STEPS = 9
 EVENTS = click.option(
@@ -69,12 +67,7 @@ def run(events: Path, out: Path, memory: str = "2g", engine: str = "spark") -> F
     """The whole job, with progress on standard error; `engine` is spark or duckdb."""
     from tuque.spark import report as page
 
-    try:
-        for package in ("duckdb" if engine == "duckdb" else "pyspark", "pyarrow"):
-            import_module(package)
-    except ModuleNotFoundError as e:
-        extra = "report" if engine == "duckdb" else "spark"
-        raise SparkSetupError(f"{e.name} is missing: pip install 'tuque[{extra}]'") from e
+    need_packages(engine)
     progress = Progress(STEPS)
     with tempfile.TemporaryDirectory(prefix="tuque-report-") as scratch:
         with progress.step("finding event segments"):

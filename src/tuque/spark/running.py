@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,16 @@ def on_spark(
         progress.done_of = lambda: (0, 0)
         if is_ours:
             spark.stop()
+
+
+def need_packages(engine: str) -> None:
+    """Raise SparkSetupError, which names the extra, when the engine's packages are missing."""
+    try:
+        for package in ("duckdb" if engine == "duckdb" else "pyspark", "pyarrow"):
+            import_module(package)
+    except ModuleNotFoundError as e:
+        extra = "report" if engine == "duckdb" else "spark"
+        raise SparkSetupError(f"{e.name} is missing: pip install 'tuque[{extra}]'") from e
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import click
 from tuque.spark import pipeline
 from tuque.spark.errors import NoEventsError
 from tuque.spark.progress import Progress
-from tuque.spark.running import MEMORY, on_duckdb, on_spark, told
+from tuque.spark.running import MEMORY, need_packages, on_duckdb, on_spark, told
 from tuque.spark.verify import CHECKS, Verdict
 from tuque.spark.verify import verify as judge
 
@@ -67,6 +67,7 @@ def verify(
         engine = "spark" if parent is not None and parent.command.name == "spark" else "duckdb"
     progress = Progress(4 if events else 3)
     with told(Path.cwd()), tempfile.TemporaryDirectory(prefix="tuque-verify-") as scratch:
+        need_packages(engine)
         with progress.step("finding logs"):
             logs = find_logs(clients)
         segments = pipeline.Segments([], [])
