@@ -98,9 +98,9 @@ def measure(events: int) -> dict[str, float]:
     Each step is timed in a session that has run the same queries over a small history.
     """
     import spark
-    from tuque.spark.duck import DuckEngine
     from tuque.spark.engines import SparkEngine
-    from tuque.spark.pipeline import build_gold, build_silver
+    from tuque.spark.history.duck import DuckEngine
+    from tuque.spark.history.pipeline import build_gold, build_silver
 
     figures: dict[str, float] = {}
     builds = (("silver", build_silver), ("gold", build_gold))
@@ -129,7 +129,7 @@ def measure(events: int) -> dict[str, float]:
 
 def measure_streams(spark: SparkSession, place: Path, rows: int) -> dict[str, float]:
     """Events/s of both streams over all segments, the start of the query included."""
-    from tuque.spark.streams import Options, run_stream
+    from tuque.spark.history.streams import Options, run_stream
 
     figures = {}
     for table in ("silver", "gold"):

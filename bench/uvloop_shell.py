@@ -16,11 +16,11 @@ from typing import cast
 
 import uvloop
 
-from tuque.core.node import Node
-from tuque.server.clients import Client
-from tuque.server.config import load
-from tuque.server.dispatch import execute
-from tuque.server.state import Server, apply_settings
+from tuque.core.node.node import Node
+from tuque.server.commands.dispatch import execute
+from tuque.server.config.config import load
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server, apply_settings
 
 
 class Shell(asyncio.Protocol):

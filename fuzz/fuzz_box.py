@@ -15,14 +15,14 @@ from random import Random
 from pump_box import NODE_ID, START_MS, PumpBox
 
 from tuque.cluster.kept import parse_kept
-from tuque.core.events import Events
-from tuque.core.node import Node
-from tuque.core.procedures import check
-from tuque.core.restore import after_load
-from tuque.server.clock import steady_ms
-from tuque.server.joining import open_bus, prepare_bus
-from tuque.server.journaling import close_journal, load_journal, open_journal
-from tuque.store.disk import Disk
+from tuque.core.dispatch.restore import after_load
+from tuque.core.jobs.transitions import check
+from tuque.core.node.node import Node
+from tuque.core.outbox.events import Events
+from tuque.server.sockets.clock import steady_ms
+from tuque.server.startup.joining import open_bus, prepare_bus
+from tuque.server.startup.journaling import close_journal, load_journal, open_journal
+from tuque.store.files.disk import Disk
 from tuque.store.journal import Boot
 from tuque.store.replay import Loader
 

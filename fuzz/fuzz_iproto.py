@@ -10,7 +10,7 @@ from fuzz_actor import Actor
 from fuzz_box import FuzzBox
 from fuzz_values import NUMBERS, QUEUES, anything, change, damage
 
-from tuque.tubes.hooks import tubes_of
+from tuque.tubes.policy import tubes_of
 
 encode = msgspec.msgpack.encode
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]

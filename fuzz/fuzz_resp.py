@@ -10,8 +10,8 @@ from fuzz_box import FuzzBox
 from fuzz_values import KEYS, NUMBERS, QUEUES, damage, number, some_bytes
 from raw_resp import encode
 
-from tuque.server.options import OPTIONS
-from tuque.tubes.hooks import tubes_of
+from tuque.server.config.options import OPTIONS
+from tuque.tubes.policy import tubes_of
 from tuque.wire.commands import table
 
 TOKEN = re.compile(r"\[|\]|\.\.\.|\||[^\s\[\]|]+(?:\|[^\s\[\]|]+)*")

@@ -1,24 +1,23 @@
-"""Make docs/commands.md and docs/configuration.md, and the states in docs/tubes.md, from tables.
+"""Make docs/commands.md and docs/configuration.md, and parts of other pages, from tables.
 
 `python tools/docs.py` writes them; with `--check` it only says whether they are up to date.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src" / "tuque"
 sys.path.insert(0, str(ROOT / "src"))
 
-from tuque.core.task import (  # noqa: E402  the path is set above
-    DONE,
-    STATUS_NAMES,
-    TRANSITIONS,
-)
-from tuque.server.kinds import Memory, memory_text  # noqa: E402  the path is set above
-from tuque.server.options import OPTIONS, Opt  # noqa: E402  the path is set above
-from tuque.tubes.follower import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
+from tuque.core.model.task import DONE, STATUS_NAMES, TRANSITIONS  # noqa: E402  as above
+from tuque.server.config.kinds import Memory, memory_text  # noqa: E402  the path is set above
+from tuque.server.config.options import OPTIONS, Opt  # noqa: E402  the path is set above
+from tuque.tubes.model.replica_state import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
 from tuque.wire.bounds import BOUNDS, WHOLE, Bound  # noqa: E402  the path is set above
 from tuque.wire.commands import ROWS  # noqa: E402  the path is set above
 
@@ -89,9 +88,9 @@ def configuration_md() -> str:
         "",
         MADE,
         "",
-        "Source: `src/tuque/server/options.py`. A value is taken from the command line, else the",
-        "environment (`TUQUE__NAME`), else the configuration file (TOML, or a `disque.conf`), else",
-        "the default. `tuque server --print-config` shows each value and where it came from,",
+        "Source: `src/tuque/server/config/options.py`. A value is taken from the command line,",
+        "else the environment (`TUQUE__NAME`), else the file (TOML, or a `disque.conf`), else the",
+        "default. `tuque server --print-config` shows each value and where it came from,",
         "`tuque server --check-config` reads everything and stops.",
         "",
         "In TOML and in the environment names have `_` where they have `-` here. *CONFIG SET*",
@@ -180,7 +179,44 @@ def tubes_md() -> str:
     return between(text, "homes", home_diagram())
 
 
+TOPS = ("core", "tubes", "cluster", "store", "wire", "server", "sim")
+USERS = ("client", "worker", "spark", "console", "demo")
+
+
+def packages() -> list[str]:
+    """All packages as paths, each after those that it may import (pyproject.toml has the order)."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    order = {one["containers"][0]: one for one in contracts["contracts"] if "containers" in one}
+    found = []
+    for top in (*TOPS, *USERS):
+        found.append(top)
+        rows = order[f"tuque.{top}"]["layers"] if f"tuque.{top}" in order else []
+        inner = [name.strip() for row in reversed(rows) for name in row.split("|")]
+        inner += sorted(path.parent.name for path in (SRC / top).glob("*/__init__.py"))
+        found += [f"{top}/{name}" for name in dict.fromkeys(inner) if (SRC / top / name).is_dir()]
+    return found
+
+
+def rooms() -> str:
+    """What each package holds and must not know, from its docstring."""
+    out = ["", "| Room | Holds | Must not know |", "|---|---|---|"]
+    for name in packages():
+        tree = ast.parse((SRC / name / "__init__.py").read_text("utf-8"))
+        parts = (ast.get_docstring(tree) or "").split("\n\n")
+        unknown = [one for one in parts if one.startswith("Must not know: ")]
+        cells = [cell(" ".join(one.split())) for one in (parts[0], *unknown)]
+        rest = cells[1].removeprefix("Must not know: ").rstrip(".") if unknown else ""
+        out.append(f"| `{name}/` | {cells[0]} | {rest} |")
+    return "\n".join([*out, "", ""])
+
+
+def architecture_md() -> str:
+    """The page as it is, with the list of rooms made anew."""
+    return between((ROOT / "ARCHITECTURE.md").read_text("utf-8"), "rooms", rooms())
+
+
 PAGES = {
+    "ARCHITECTURE.md": architecture_md,
     "docs/commands.md": commands_md,
     "docs/configuration.md": configuration_md,
     "docs/tubes.md": tubes_md,

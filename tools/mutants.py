@@ -34,6 +34,8 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ROOMS: Final = ("src/tuque/core", "src/tuque/tubes")
+# of core: what is tested by the tests of tubes
+TASKS: Final = ("task", "tubes", "tube_records", "placement_records")
 RULE: Final = re.compile(r"\b([A-Z])\d+\b")  # [R5], SPEC R2-R8, (R5.1), # R5.1
 LIMIT_S: Final = 120  # of CPU time, for the tests of one mutant
 WAIT_S: Final = 600  # until a mutant that uses none is given up
@@ -175,7 +177,7 @@ def tests_for(place: Path, path: str) -> list[str]:
     """The test files that concern a module: of the rules it names, those that import it first."""
     stem = Path(path).stem
     text = (place / path).read_text()
-    if "/tubes/" in path or stem.startswith(("task", "home_")):
+    if "/tubes/" in path or stem in TASKS:
         files = [
             one for one in (place / "tests/tubes").glob("test_*.py") if "models" not in one.name
         ]
@@ -189,7 +191,7 @@ def tests_for(place: Path, path: str) -> list[str]:
         if "T" in letters:
             files.append(place / "tests/tubes/test_tube_rules.py")
     files += (place / "tests/core").glob(f"test_core_{stem}*.py")
-    named = f".{stem} import"
+    named = f"{'.'.join(Path(path).with_suffix('').parts[1:])} import"
     files.sort(key=lambda one: (named not in one.read_text(), one.name))
     return [str(one) for one in files]
 
@@ -259,7 +261,7 @@ def sampled(only: str, count: int, seed: int) -> list[Mutant]:
     """Some mutants, drawn at random from all."""
     found: list[Mutant] = []
     for room in ROOMS:
-        for path in sorted((ROOT / room).glob("*.py")):
+        for path in sorted((ROOT / room).rglob("*.py")):
             if only in str(path):
                 found += mutants_of(path)
     print(f"{len(found)} mutants in all", flush=True)

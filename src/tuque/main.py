@@ -17,38 +17,41 @@ from tuque.lazygroup import Entry, LazyGroup
 SUBCOMMANDS: Final = {
     "server": Entry("tuque.server.main", "server", "spark", "Run a node."),
     "cli": Entry(
-        "tuque.console.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
+        "tuque.console.prompt.cli", "cli", "cli", "Send commands to a node; without one, a prompt."
     ),
     "cluster": Entry(
-        "tuque.console.cluster_cmd", "cluster", "", "Start, see and change a cluster."
+        "tuque.console.cluster.commands", "cluster", "", "Start, see and change a cluster."
     ),
-    "tubes": Entry("tuque.console.tubes_cmd", "tubes", "", "Show tubes, and move their homes."),
+    "tubes": Entry("tuque.console.cluster.tubes", "tubes", "", "Show tubes, and move their homes."),
     "worker": Entry(
         "tuque.worker.main", "worker", "worker", "Run the tasks of an app: module:app."
     ),
     "journal": Entry(
-        "tuque.console.journal_cmd", "journal", "", "Check, repair, show or import a journal."
+        "tuque.console.journal.commands", "journal", "", "Check, repair, show or import a journal."
     ),
     "spark": Entry(
-        "tuque.spark.cmd", "spark", "spark", "Make tables and a report of the events of a node."
+        "tuque.spark.cli.group",
+        "spark",
+        "spark",
+        "Make tables and a report of the events of a node.",
     ),
     "report": Entry(
-        "tuque.spark.report_cmd",
+        "tuque.spark.cli.report",
         "report",
         "report",
         "Make a report of the events, on this machine.",
     ),
     "verify": Entry(
-        "tuque.spark.verify_cmd", "verify", "report", "Judge clients' logs by the broker's events."
+        "tuque.spark.cli.verify", "verify", "report", "Judge clients' logs by the broker's events."
     ),
     "triage": Entry(
-        "tuque.spark.deadletters_cmd", "triage", "report", "What is in dead-letter queues, and why."
+        "tuque.spark.cli.deadletters", "triage", "report", "What is in dead-letter queues, and why."
     ),
     "replay": Entry(
-        "tuque.spark.deadletters_cmd", "replay", "report", "Dead letters back into their queues."
+        "tuque.spark.cli.deadletters", "replay", "report", "Dead letters back into their queues."
     ),
     "compact": Entry(
-        "tuque.spark.compact_cmd", "compact", "report", "Merge small event segments into big ones."
+        "tuque.spark.cli.compact", "compact", "report", "Merge small event segments into big ones."
     ),
     "bench": Entry("tuque.console.bench", "bench", "", "Load a node and print jobs per second."),
 }

@@ -9,10 +9,10 @@ import hiredis
 import pytest
 
 from tuque import Client, Job, JobInfo, Pipeline, aio
-from tuque.client import admin, calls, leases, tubes, writes
 from tuque.client.api import ClusterNode, Hello, NodeInfo
-from tuque.client.calls import Call
-from tuque.client.leases import (
+from tuque.client.commands import admin, calls, leases, tubes, writes
+from tuque.client.commands.calls import Call
+from tuque.client.commands.leases import (
     LeaseBatch,
     LeaseBegun,
     LeaseColumns,

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque import Job, Retry
-from tuque.client import calls
 from tuque.client.api import Hello, NodeInfo
-from tuque.client.nodes import REST_S, Route
-from tuque.client.pool import Slots
+from tuque.client.commands import calls
 from tuque.client.retry import Tries
+from tuque.client.routing.nodes import REST_S, Route
+from tuque.client.transport.pool import Slots
 from tuque.client.url import Address, parse, settings
 from tuque.errors import (
     Closed,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.client.conn import Conn, greeting, read_greeting
+from tuque.client.transport.conn import Conn, greeting, read_greeting
 from tuque.client.url import parse
 from tuque.errors import Loading, NoAuth, ProtocolError, ReplyError
 

@@ -9,10 +9,11 @@ import pytest
 from client_nodes import Connect, ScriptedNode, Words, free_port, until
 
 from tuque import Retry
-from tuque.client import calls, tube_homes, tubes
-from tuque.client.calls import Call
-from tuque.client.homes import Homes, address_of, tube_named, tubes_in
-from tuque.client.tube_homes import HomeInfo, TubeCopy, TubeLoss
+from tuque.client.commands import calls, tubes
+from tuque.client.commands import homes as tube_homes
+from tuque.client.commands.calls import Call
+from tuque.client.commands.homes import HomeInfo, TubeCopy, TubeLoss
+from tuque.client.routing.homes import Homes, address_of, tube_named, tubes_in
 from tuque.client.url import Address
 from tuque.errors import NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
 

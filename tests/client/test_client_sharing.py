@@ -16,7 +16,7 @@ import pytest
 from client_nodes import Connect, ScriptedNode, until
 
 from tuque import Client, aio
-from tuque.client import sockets, streams
+from tuque.client.transport import sockets, streams
 from tuque.errors import NoNode, Timeout
 
 

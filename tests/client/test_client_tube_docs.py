@@ -11,12 +11,12 @@ import tarantool
 from client_nodes import RealNode, free_port
 
 from tuque import Client
-from tuque.client import tubes
+from tuque.client.commands import tubes
 from tuque.client.sync import Client as Threads
 from tuque.client.tube import Tube
-from tuque.server.iproto_queue import FUNCTIONS, TABLE
-from tuque.server.iproto_tubes import METHODS
-from tuque.server.tube_cmds import SUBCOMMANDS
+from tuque.server.iproto.queue import FUNCTIONS, TABLE
+from tuque.server.iproto.tubes import METHODS
+from tuque.server.tubes.commands import SUBCOMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -16,12 +16,11 @@ from client_nodes import RealNode, until
 
 import tuque
 from tuque import Client
-from tuque.client import tube_rights as rights
-from tuque.client import tube_types as types
-from tuque.client import tubes
-from tuque.client.calls import Call
+from tuque.client.commands import drivers as types
+from tuque.client.commands import rights, tubes
+from tuque.client.commands.calls import Call
+from tuque.client.commands.tubes import TubeTask
 from tuque.client.tube import AsyncTube, QueuedTube, Tube
-from tuque.client.tubes import TubeTask
 from tuque.errors import (
     Closed,
     NoTask,

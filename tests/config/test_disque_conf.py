@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.server.config import ConfigError, load
-from tuque.server.disque_conf import looks_like_toml, split_line
+from tuque.server.config.config import ConfigError, load
+from tuque.server.config.disque_conf import looks_like_toml, split_line
 
 
 def conf(tmp_path: Path, text: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuque.server.config import (
+from tuque.server.config.config import (
     OPTIONS,
     Config,
     ConfigError,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.server.config import OPTIONS, Config, config_set, from_tree, load
-from tuque.server.rewrite import RewriteError, rewrite, rewritten
+from tuque.server.config.config import OPTIONS, Config, config_set, from_tree, load
+from tuque.server.config.rewrite import RewriteError, rewrite, rewritten
 
 
 def running(path: Path, text: str) -> Config:

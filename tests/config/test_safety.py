@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tuque.server.app import open_log
-from tuque.server.config import load
-from tuque.server.options import ConfigError
-from tuque.server.safety import check_places, readable_secrets
+from tuque.server.config.config import load
+from tuque.server.config.options import ConfigError
+from tuque.server.config.safety import check_places, readable_secrets
 
 
 @pytest.mark.parametrize("name", [".", "journal", "events"])

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tuque.console.link import Link, LinkError, Target
-from tuque.console.programs import free_port
+from tuque.console.cluster.programs import free_port
+from tuque.console.terminal.link import Link, LinkError, Target
 
 DEADLINE_S = 30.0
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]

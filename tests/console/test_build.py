@@ -55,8 +55,8 @@ def test_what_is_installed_is_what_is_pinned() -> None:
 def test_the_compiled_modules_are_the_deciding_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     files = SETUP["compiled_files"]()
-    assert "src/tuque/core/job.py" in files and "src/tuque/server/pump.py" in files
-    assert "src/tuque/store/disk.py" not in files and "src/tuque/server/app.py" not in files
+    assert "src/tuque/core/model/job.py" in files and "src/tuque/server/loop/pump.py" in files
+    assert "src/tuque/store/files/disk.py" not in files and "src/tuque/server/app.py" not in files
 
 
 @pytest.mark.skipif("TUQUE_EXPECT_COMPILED" not in os.environ, reason="make test-compiled asks")

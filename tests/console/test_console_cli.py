@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from console_node import Run, start_node, stop_node
 
-from tuque.console.link import Link, LinkError, Target
-from tuque.console.programs import free_port
+from tuque.console.cluster.programs import free_port
+from tuque.console.terminal.link import Link, LinkError, Target
 
 
 def test_one_shots_in_every_mode(tuque: Run, port: int) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from console_node import DEADLINE_S, Run, start_node, stop_node
 
-from tuque.console.cluster_cmd import place_of
-from tuque.console.link import ErrorReply, Link, LinkError, Status, Target
-from tuque.console.programs import free_port, free_ports
+from tuque.console.cluster.commands import place_of
+from tuque.console.cluster.programs import free_port, free_ports
+from tuque.console.terminal.link import ErrorReply, Link, LinkError, Status, Target
 
 IDS = re.compile(r"^([0-9a-f]{8})", re.M)
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.console.format import (
+from tuque.console.terminal.format import (
     answers_plain_text,
     as_json,
     clean,
@@ -21,7 +21,7 @@ from tuque.console.format import (
     quote,
     raw,
 )
-from tuque.console.link import ErrorReply, Link, LinkError, Reply, Status, Target, encode
+from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Status, Target, encode
 from tuque.wire.resp import split_inline
 
 NESTED: Reply = [[b"q", b"D-1", b"body"], 7, None, [], Status("OK")]

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from console_node import Run
 
-from tuque.console.link import Link, Target
-from tuque.console.programs import free_port
+from tuque.console.cluster.programs import free_port
+from tuque.console.terminal.link import Link, Target
 from tuque.lazygroup import OptionsAnywhere
 from tuque.main import tuque as program
 

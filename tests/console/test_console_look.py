@@ -14,10 +14,10 @@ import pytest
 from console_node import DEADLINE_S, Run
 
 import tuque
-from tuque.console.facts import as_facts
-from tuque.console.journal_rows import line_of
-from tuque.console.link import ErrorReply, Link, Reply, Target
-from tuque.console.look import table
+from tuque.console.journal.rows import line_of
+from tuque.console.terminal.facts import as_facts
+from tuque.console.terminal.link import ErrorReply, Link, Reply, Target
+from tuque.console.terminal.look import table
 
 ROWS = [["mail", "7", "1,200"], ["a longer name", "12", "-"]]
 OnTerminal = Callable[..., str]

@@ -12,9 +12,9 @@ from real_cluster import RealCluster
 
 import tuque.errors as tuque_errors
 from tuque import Client, Retry
-from tuque.console.link import Link, Target, encode
-from tuque.console.programs import free_port
-from tuque.console.tubes_cmd import COLUMNS, WAITING, table
+from tuque.console.cluster.programs import free_port
+from tuque.console.cluster.tubes import COLUMNS, WAITING, table
+from tuque.console.terminal.link import Link, Target, encode
 
 
 def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:

@@ -16,7 +16,7 @@ import tuque
 from tuque.lazygroup import EXTRAS, Entry, missing_extra
 from tuque.main import SUBCOMMANDS
 from tuque.main import tuque as program
-from tuque.spark.cmd import SUBCOMMANDS as SPARK_SUBCOMMANDS
+from tuque.spark.cli.group import SUBCOMMANDS as SPARK_SUBCOMMANDS
 
 
 def test_help_is_one_screen_and_names_every_command() -> None:

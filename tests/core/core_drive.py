@@ -10,17 +10,18 @@ import hashlib
 import random
 import sys
 
-from tuque.core import procedures
-from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob
-from tuque.core.deliver import on_getjob, serve_ready, set_pause, wait
-from tuque.core.events import Events
-from tuque.core.evict import make_room
-from tuque.core.node import Node
-from tuque.core.procedures import check, stop_waiting
-from tuque.core.records import Records
-from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
-from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
-from tuque.core.timers import next_timer_ms, tick
+from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.core.jobs import transitions
+from tuque.core.jobs.deliver import on_getjob, serve_ready, set_pause, wait
+from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.jobs.transitions import check, stop_waiting
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.node.node import Node
+from tuque.core.outbox.events import Events
+from tuque.core.outbox.records import Records
+from tuque.core.repair.evict import make_room
+from tuque.core.replication.ack import on_ackjob, on_deadletter, on_deljob
+from tuque.core.replication.add import on_addjob, refusal, settle
 
 START_MS = 1_800_000_000_000
 QUEUES = [b"a", b"b", b"c"]
@@ -159,5 +160,5 @@ class Drive:
 
 
 if __name__ == "__main__":
-    compiled = not (procedures.__file__ or "").endswith(".py")
+    compiled = not (transitions.__file__ or "").endswith(".py")
     print(Drive(int(sys.argv[1])).run(int(sys.argv[2])), "compiled" if compiled else "interpreted")

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from core_drive import Drive
 
-from tuque.core.ackgc import on_ackjob
-from tuque.core.deliver import on_getjob
-from tuque.core.events import Events
-from tuque.core.node import Node
-from tuque.core.records import Records
-from tuque.core.replicate import PLAIN, on_addjob, settle
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.node.node import Node
+from tuque.core.outbox.events import Events
+from tuque.core.outbox.records import Records
+from tuque.core.replication.ack import on_ackjob
+from tuque.core.replication.add import on_addjob, settle
 
 SEEDS = range(40)
 

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tuque.core.job import ACTIVE, QUEUED, Job
-from tuque.core.queue import Queue
+from tuque.core.model.job import ACTIVE, QUEUED, Job
+from tuque.core.node.queue import Queue
 
 
 class QueueAgainstList(RuleBasedStateMachine):

@@ -7,15 +7,23 @@ import random
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.ackgc import on_ackjob, on_deljob, on_fastack
-from tuque.core.deliver import set_pause
-from tuque.core.job import ACKED
-from tuque.core.lease import check, commit, on_lease_nack, on_next, on_open, on_release, on_touch
-from tuque.core.lease_halves import on_begin, on_defer, on_split
-from tuque.core.lease_rows import columns, on_fetch
-from tuque.core.leases import SPLITS_MAX, Batch, Group, is_leased
-from tuque.core.node import Node
-from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.jobs.deliver import set_pause
+from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.leases.bisect import on_begin, on_defer, on_split
+from tuque.core.leases.commands import (
+    check,
+    commit,
+    on_lease_nack,
+    on_next,
+    on_open,
+    on_release,
+    on_touch,
+)
+from tuque.core.leases.fetch import columns, on_fetch
+from tuque.core.model.job import ACKED
+from tuque.core.node.node import Node
+from tuque.core.replication.ack import on_ackjob, on_deljob, on_fastack
+from tuque.core.state.lease_groups import SPLITS_MAX, Batch, Group, is_leased
 
 QUEUES = [b"q", b"r"]
 STEPS = 120

@@ -1,7 +1,7 @@
 """Real nodes, real clients, real trouble: kill -9, SIGSTOP, restarts, links cut and frozen.
 
 Clients write the history that the simulator's clients write, and what must hold is judged by
-the same code (tuque.sim.history). They also write a log, which is judged by what the nodes'
+the same code (tuque.sim.engine.history). They also write a log, which is judged by what the nodes'
 events say (SPEC H5, tuque.spark.verify), where pyarrow and duckdb are installed.
 `python tests/e2e/cluster_chaos.py --minutes 5` runs for long, and with `--outages` kills all nodes
 at once, every 10 s (chaos_outages.py);
@@ -31,7 +31,7 @@ from raw_resp import NULL, Err, Wire, wait_for
 from real_server import RealServer
 from tcp_proxy import BusProxy
 
-from tuque.sim.history import OK, Add, History
+from tuque.sim.engine.history import OK, Add, History
 from tuque.spark.recorder import Recorder, now_us
 
 RETRY_S = 1
@@ -368,10 +368,10 @@ class Chaos:
         self.log.close()
         if not HAS_EVENTS:
             return
-        from tuque.spark.duck import DuckEngine
-        from tuque.spark.pipeline import find_segments
+        from tuque.spark.cli.verify import table
+        from tuque.spark.history.duck import DuckEngine
+        from tuque.spark.history.pipeline import find_segments
         from tuque.spark.verify import verify
-        from tuque.spark.verify_cmd import table
 
         found = find_segments(self.directory / "events", self.directory / "copies")
         with DuckEngine(threads=2) as duck:

@@ -12,7 +12,7 @@ from real_server import RealServer
 from tube_load import Load
 
 from tuque import Client
-from tuque.client.tube_homes import HomeInfo
+from tuque.client.commands.homes import HomeInfo
 from tuque.errors import Error
 
 TIMEOUT_MS = 1500

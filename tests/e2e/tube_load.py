@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Self
 
 from tuque import Client
-from tuque.client.tubes import TubeTask
+from tuque.client.commands.tubes import TubeTask
 from tuque.errors import ConnectionError, Error, NoReplica, NotTaken
 
 WAIT_S = 0.5

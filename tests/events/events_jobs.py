@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuque.core.job import Job
+from tuque.core.model.job import Job
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
 

@@ -1,4 +1,4 @@
-"""core/events.py: what each call leaves in the columns, and what happens when they are full."""
+"""core/outbox/events.py: what each call leaves in the columns, and what if they are full."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from events_jobs import NOW_MS, a_job
 from told_events import Told
 
-from tuque.core import events as ev
-from tuque.core import ledger
-from tuque.core.events import Events
+from tuque.core.model import ledger
+from tuque.core.outbox import events as ev
+from tuque.core.outbox.events import Events
 
 
 def only_chunk(events: Events) -> Told:

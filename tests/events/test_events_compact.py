@@ -12,10 +12,10 @@ import pytest
 
 pq = pytest.importorskip("pyarrow.parquet")
 pa = pytest.importorskip("pyarrow")
-from tuque.server.segments import SCHEMA, next_seq, prune_days  # noqa: E402 - needs pyarrow
-from tuque.spark.compact import CompactError, compact  # noqa: E402 - needs pyarrow
-from tuque.spark.followers import announce  # noqa: E402 - needs pyarrow
-from tuque.spark.pipeline import whole  # noqa: E402 - needs pyarrow
+from tuque.server.events.segments import SCHEMA, next_seq, prune_days  # noqa: E402 - needs pyarrow
+from tuque.spark.history.compact import CompactError, compact  # noqa: E402 - needs pyarrow
+from tuque.spark.history.followers import announce  # noqa: E402 - needs pyarrow
+from tuque.spark.history.pipeline import whole  # noqa: E402 - needs pyarrow
 
 DAY = "2026-01-01"
 SRC = str(Path(__file__).parents[2] / "src")
@@ -108,7 +108,8 @@ def test_killed_it_goes_on(tmp_path: Path, call: str) -> None:
     """E5.2 A run that is killed leaves every event there once (E5.1); the next one goes on."""
     before = filled(tmp_path)
     code = (
-        "import os, sys; from pathlib import Path; from tuque.spark.compact import compact\n"
+        "import os, sys; from pathlib import Path\n"
+        "from tuque.spark.history.compact import compact\n"
         f"real, left = os.{call}, [2]\n"
         "def cut(*a, **k):\n"
         "    left[0] -= 1\n"

@@ -12,12 +12,12 @@ from time import monotonic, sleep
 import pytest
 from events_jobs import NOW_MS, a_job
 
-from tuque.core import events as ev
-from tuque.core.events import Events
-from tuque.server.eventlog import EventLog, EventLogError
+from tuque.core.outbox import events as ev
+from tuque.core.outbox.events import Events
+from tuque.server.events.eventlog import EventLog, EventLogError
 
 pq = pytest.importorskip("pyarrow.parquet")
-from tuque.server import segments  # noqa: E402 - needs pyarrow
+from tuque.server.events import segments  # noqa: E402 - needs pyarrow
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -140,7 +140,7 @@ KILLED = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
 from events_jobs import NOW_MS, a_job
-from tuque.server.eventlog import EventLog
+from tuque.server.events.eventlog import EventLog
 log = EventLog(sys.argv[1], "n1")
 events = log.start(NOW_MS)
 for part in range(3):
@@ -240,7 +240,7 @@ def test_the_oldest_segments_go_first(tmp_path: Path) -> None:
 def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from tuque.server.eventlog import EventLog, EventLogError\n"
+        "from tuque.server.events.eventlog import EventLog, EventLogError\n"
         "try: EventLog(sys.argv[1], 'n1')\n"
         "except EventLogError as e: print(e)\n"
     )

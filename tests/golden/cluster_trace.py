@@ -10,11 +10,9 @@ from collections.abc import Callable
 
 from cluster_lab import START_MS, Lab
 
-from tuque.core.ackgc import on_ackjob
-from tuque.core.deliver import on_getjob
-from tuque.core.drain import drain_left
-from tuque.core.job import STATE_NAMES
-from tuque.core.msgs import (
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.model.job import STATE_NAMES
+from tuque.core.msgs.bus import (
     HAS_QUEUED,
     REPAIR,
     AnyMessage,
@@ -28,7 +26,9 @@ from tuque.core.msgs import (
     Working,
     YourJobs,
 )
-from tuque.core.repair import repair_left
+from tuque.core.repair.drain import drain_left
+from tuque.core.repair.node_loss import repair_left
+from tuque.core.replication.ack import on_ackjob
 
 OPTIONS = {"REPLICATE": "replicate", "RETRY": "retry_s", "TTL": "ttl_s", "DELAY": "delay_s"}
 ID_BYTES = 40

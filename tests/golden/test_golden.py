@@ -22,12 +22,13 @@ sys.path.insert(0, str(HERE.parent / "spec"))
 from cluster_trace import ClusterTrace  # noqa: E402  the path is set above
 from node_by_hand import NULL, START_MS, Box, Err, Status, parse  # noqa: E402  path set above
 
-from tuque.core.job import STATE_NAMES  # noqa: E402  the path is set above
-from tuque.core.lease_readback import LeaseRecord  # noqa: E402  as above
-from tuque.core.lease_records import HOW_EXPIRED  # noqa: E402  as above
-from tuque.core.ledger import CAUSES  # noqa: E402  the path is set above
-from tuque.core.readback import Record, decode  # noqa: E402  as above
-from tuque.core.records import (  # noqa: E402  as above
+from tuque.core.decode.leases import LeaseRecord  # noqa: E402  as above
+from tuque.core.decode.records import Record, decode  # noqa: E402  as above
+from tuque.core.decode.transactions import StageRecord  # noqa: E402  as above
+from tuque.core.model.job import STATE_NAMES  # noqa: E402  the path is set above
+from tuque.core.model.ledger import CAUSES  # noqa: E402  the path is set above
+from tuque.core.outbox.lease_records import HOW_EXPIRED  # noqa: E402  as above
+from tuque.core.outbox.records import (  # noqa: E402  as above
     ACK,
     APP,
     FIRST,
@@ -40,8 +41,7 @@ from tuque.core.records import (  # noqa: E402  as above
     STAGE_DROP,
     STAGED,
 )
-from tuque.core.stage_readback import StageRecord  # noqa: E402  as above
-from tuque.core.stage_records import NO_ID  # noqa: E402  as above
+from tuque.core.outbox.transaction_records import NO_ID  # noqa: E402  as above
 
 
 class Trace:

@@ -17,7 +17,7 @@ def test_the_project_is_tidy() -> None:
     files = tidy.tracked_files()
     assert len(files) > 40, "the list of files is too short to mean anything"
     faults = [fault for path in files for fault in tidy.check_file(path)]
-    faults += tidy.check_docs() + tidy.check_dead()
+    faults += tidy.check_docs() + tidy.check_dead() + tidy.check_rooms()
     assert not faults, "\n".join(faults)
 
 
@@ -76,3 +76,15 @@ def test_a_bad_text_is_seen(name: str, text: str) -> None:
 def test_an_excuse_with_rule_and_reason_passes() -> None:
     text = "import os  # noqa: F401  others import it from here\n"
     assert tidy.PythonFile(ROOT / "tests/a.py", text).check() == []
+
+
+def test_a_package_with_too_many_modules_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").touch()
+    for number in range(tidy.MODULES_MAX):
+        (tmp_path / f"m{number}.py").touch()
+    assert tidy.check_rooms(tmp_path) == []
+    (tmp_path / "one_more.py").touch()
+    assert "13 modules, at most 12" in tidy.check_rooms(tmp_path)[0]
+    (tmp_path / "one_more.py").unlink()
+    (tmp_path / "__init__.py").unlink()
+    assert "no __init__.py" in tidy.check_rooms(tmp_path)[0]

@@ -6,12 +6,12 @@ from typing import Any
 
 from iproto_raw import Conn, IprotoBox
 
-from tuque.core.work import TURN_WORK
-from tuque.server.iproto_queue import FUNCTIONS
-from tuque.server.iproto_tubes import METHODS
-from tuque.tubes import admin, ops
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PutSpec, TubeOptions
+from tuque.core.model.work import TURN_WORK
+from tuque.server.iproto.queue import FUNCTIONS
+from tuque.server.iproto.tubes import METHODS
+from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import admin, ops
 
 TASKS = 6_000
 LARGEST: dict[bytes, list[Any]] = {

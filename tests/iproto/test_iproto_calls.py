@@ -9,7 +9,7 @@ import pytest
 from iproto_raw import IprotoBox, encode, refused, request, tube
 from raw_resp import wait_for
 
-from tuque.tubes.hooks import tubes_of
+from tuque.tubes.policy import tubes_of
 
 TYPES = ["fifo", "fifottl", "limfifottl", "utube", "utubettl"]
 

@@ -9,14 +9,14 @@ from typing import Any
 import hiredis
 import pytest
 
-from tuque.core.node import Node
-from tuque.core.records import Records
-from tuque.server.chores import run_chores
-from tuque.server.clients import Client
-from tuque.server.config import load
-from tuque.server.dispatch import execute
-from tuque.server.registry import register
-from tuque.server.state import Server, apply_settings
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import Records
+from tuque.server.admin.registry import register
+from tuque.server.commands.dispatch import execute
+from tuque.server.config.config import load
+from tuque.server.replies.chores import run_chores
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server, apply_settings
 
 NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
 START_MS = 1_800_000_000_000

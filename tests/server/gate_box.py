@@ -10,9 +10,9 @@ from pathlib import Path
 from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import Wire, wait_for
 
-from tuque.core.records import Records
-from tuque.server.committer import Committer
-from tuque.store.disk import Disk
+from tuque.core.outbox.records import Records
+from tuque.server.journal.committer import Committer
+from tuque.store.files.disk import Disk
 
 
 class StuckDisk(Disk):

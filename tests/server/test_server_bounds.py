@@ -16,12 +16,13 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import encode
 
-from tuque.core.replicate import PLAIN, on_addjob, settle
-from tuque.core.staged import Staged
-from tuque.core.staging import on_stage
-from tuque.tubes import ops
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PutSpec
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.replication.add import on_addjob, settle
+from tuque.core.state.staged import Staged
+from tuque.core.transactions.stage import on_stage
+from tuque.tubes.model.options import PutSpec
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import ops
 from tuque.wire.bounds import BOUNDS, LIGHT_WORK, WHOLE
 from tuque.wire.commands import ROWS
 

@@ -11,12 +11,12 @@ import pytest
 from pump_box import PumpBox, digest
 from raw_resp import encode
 
-from tuque.core.msgs import Heartbeat, Pause, Refusal
-from tuque.server.joining import open_bus, prepare_bus
-from tuque.server.peers import HANDSHAKE_MS, YOUNG_MAX, Bus
+from tuque.core.msgs.bus import Heartbeat, Pause, Refusal
+from tuque.server.bus.peers import HANDSHAKE_MS, YOUNG_MAX, Bus
+from tuque.server.startup.joining import open_bus, prepare_bus
 from tuque.wire.bus import BusError
-from tuque.wire.cards import Card
 from tuque.wire.handshake import Conn
+from tuque.wire.msgs.cards import Card
 
 OTHER = b"0123456789" * 4
 SECRET = "a secret of sixteen"

@@ -11,18 +11,18 @@ from gate_box import Kept
 from pump_box import NODE_ID, START_MS, PumpBox
 from raw_resp import encode, wait_for
 
-from tuque.core.node import Node
-from tuque.core.procedures import check, memory_level
-from tuque.core.timers import tick
-from tuque.server.clients import LOOK, Client
-from tuque.server.config import load
-from tuque.server.dispatch import HANDLERS
-from tuque.server.faults import drop_turn
-from tuque.server.journaling import close_journal, load_journal, open_journal
-from tuque.server.keeping import keep_house
-from tuque.server.pump import Pump
-from tuque.server.registry import COMMANDS
-from tuque.server.state import Server
+from tuque.core.dispatch.timers import tick
+from tuque.core.jobs.transitions import check, memory_level
+from tuque.core.node.node import Node
+from tuque.server.admin.registry import COMMANDS
+from tuque.server.commands.dispatch import HANDLERS
+from tuque.server.config.config import load
+from tuque.server.loop.keeping import keep_house
+from tuque.server.loop.pump import Pump
+from tuque.server.replies.faults import drop_turn
+from tuque.server.startup.journaling import close_journal, load_journal, open_journal
+from tuque.server.state.client import LOOK, Client
+from tuque.server.state.state import Server
 
 GREATEST = str(2**63 - 1)
 

@@ -11,7 +11,7 @@ from gate_box import Kept
 from pump_box import START_MS
 from raw_resp import Wire, encode, wait_for
 
-from tuque.server.joining import open_bus, prepare_bus
+from tuque.server.startup.joining import open_bus, prepare_bus
 
 ADD = encode("ADDJOB", "q", "b", 0, "REPLICATE", 2)
 OTHER = b"beef" * 10

@@ -15,10 +15,12 @@ from pump_box import digest
 from raw_resp import encode
 from test_server_bus import OTHER, SECRET, Node, Stranger
 
-import tuque.core.job
+import tuque.core.model.job
 from tuque.cluster.kept import parse_kept
-from tuque.core.job import LAST_NS, Job
-from tuque.core.msgs import (
+from tuque.core.dispatch.restore import shift_jobs
+from tuque.core.model.job import LAST_NS, Job
+from tuque.core.model.task import READY, Task
+from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
     Delivered,
@@ -42,19 +44,17 @@ from tuque.core.msgs import (
     Working,
     YourJobs,
 )
-from tuque.core.records import Records
-from tuque.core.restore import shift_jobs
-from tuque.core.task import READY, Task
-from tuque.core.task_records import tell_task
-from tuque.server import notes
-from tuque.server.dispatch import HANDLERS
-from tuque.server.notes import AGAIN_MS, LINES_MAX, Notes
-from tuque.tubes.replica import changes_in
+from tuque.core.outbox.records import Records
+from tuque.core.outbox.tube_records import tell_task
+from tuque.server.commands.dispatch import HANDLERS
+from tuque.server.log import notes
+from tuque.server.log.notes import AGAIN_MS, LINES_MAX, Notes
+from tuque.tubes.replication.receive import changes_in
 from tuque.wire.bus import BusError, head_of
-from tuque.wire.cards import Card, Hello
 from tuque.wire.handshake import MAGIC, Conn
+from tuque.wire.msgs.cards import Card, Hello
 
-IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
+IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "here")
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 2, CARD, bytes(32)))
 NO_TEXT = HELLO.replace(b"\xa4here", b"\xa4h\xffre")  # a host that is not UTF-8

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tuque.cluster.kept import BadNodes, Kept, parse_kept
-from tuque.server.config import load
-from tuque.server.identity import Identity, IdentityError, open_identity
-from tuque.server.options import Config
+from tuque.server.config.config import load
+from tuque.server.config.identity import Identity, IdentityError, open_identity
+from tuque.server.config.options import Config
 
 ID = b"0123456789abcdef0123456789abcdef01234567"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pump_box import PumpBox
 
-from tuque.core.job import Job
-from tuque.core.node import Adding
-from tuque.server.lookout import FEW, FIRST_NS, HAS_CORES, Lookout, Patience
+from tuque.core.model.job import Job
+from tuque.core.node.node import Adding
+from tuque.server.loop.lookout import FEW, FIRST_NS, HAS_CORES, Lookout, Patience
 
 MOST_NS = 200_000
 SECOND_NS = 1_000_000_000
@@ -21,7 +21,7 @@ SECOND_NS = 1_000_000_000
 @pytest.fixture
 def box(tmp_path: Path) -> Iterator[PumpBox]:
     """A server with the usual settings, and a bus that has no links."""
-    from tuque.server.peers import Bus
+    from tuque.server.bus.peers import Bus
 
     box = PumpBox(tmp_path)
     box.server.bus = Bus(box.n, box.server.members, box.pump.poller, b"")

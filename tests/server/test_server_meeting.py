@@ -12,11 +12,11 @@ import pytest
 from raw_resp import wait_for
 from test_server_bus import OTHER, SECRET, Node
 
-from tuque.server.config import load
-from tuque.server.listen import BUS_OFFSET, PORT_MAX, ListenError, open_bus_sockets
+from tuque.server.config.config import load
+from tuque.server.sockets.listen import BUS_OFFSET, PORT_MAX, ListenError, open_bus_sockets
 from tuque.wire.bus import head_of
-from tuque.wire.cards import Card, Hello
 from tuque.wire.handshake import MAGIC, Conn
+from tuque.wire.msgs.cards import Card, Hello
 
 
 @pytest.fixture

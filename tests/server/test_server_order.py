@@ -9,11 +9,11 @@ import pytest
 from pump_box import PumpBox
 from raw_resp import Wire, encode
 
-from tuque.core.bus import on_link_up, on_message
-from tuque.core.msgs import GotJob, ReplJob
-from tuque.core.peers import slot_for
-from tuque.server.producers import HOLES_MAX, STALL_MS
-from tuque.server.state import apply_settings
+from tuque.core.dispatch.messages import on_link_up, on_message
+from tuque.core.msgs.bus import GotJob, ReplJob
+from tuque.core.node.slots import slot_for
+from tuque.server.replies.producers import HOLES_MAX, STALL_MS
+from tuque.server.state.state import apply_settings
 
 OTHER = b"0123456789" * 4
 TWO = ("REPLICATE", 2)

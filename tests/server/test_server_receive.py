@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuque.server.connection import READ_BYTES, SHORT_READ, SHORT_READS, Connection
+from tuque.server.sockets.connection import READ_BYTES, SHORT_READ, SHORT_READS, Connection
 
 Pair = tuple[Connection, socket.socket]
 

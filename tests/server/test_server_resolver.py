@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from raw_resp import wait_for
 
-from tuque.server.resolver import LOOKUPS_MAX, Answer, Resolver, is_literal
+from tuque.server.sockets.resolver import LOOKUPS_MAX, Answer, Resolver, is_literal
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from door import Door
 
-from tuque.server.registry import COMMANDS
+from tuque.server.admin.registry import COMMANDS
 from tuque.wire.commands import ROWS
 
 RUN_BY_DISPATCH = {"addjob", "getjob", "ackjob", "fastack", "deljob"}

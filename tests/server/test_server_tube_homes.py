@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from door import NODE_ID, Door
 
-from tuque.server.tube_turn import end_turn
-from tuque.tubes.follower import WAITING
-from tuque.tubes.homes import set_read_only
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.running import lose_home
-from tuque.tubes.tube import Tube
+from tuque.server.tubes.turn import end_turn
+from tuque.tubes.failover.activation import lose_home
+from tuque.tubes.model.replica_state import WAITING
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import set_read_only
 
 OTHER = b"f" * 40
 THERE = b"-TUBEHOME 10.0.0.2:7712 Tube 't' has its home there\r\n"

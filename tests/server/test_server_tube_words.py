@@ -7,9 +7,9 @@ from door import Door
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuque.core.procedures import check
-from tuque.server.tube_cmds import SUBCOMMANDS
-from tuque.tubes.hooks import tubes_of
+from tuque.core.jobs.transitions import check
+from tuque.server.tubes.commands import SUBCOMMANDS
+from tuque.tubes.policy import tubes_of
 
 TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl", b"nix"]
 TUBES = [b"a", b"b", b"c", b"\xff"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from door import Door
 
-from tuque.tubes.errors import TubeError
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.sessions import identify, on_client_gone
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks.sessions import identify, on_client_gone
 
 WRONG = b"-ERR Wrong TUBE subcommand or number of arguments\r\n"
 SYNTAX = b"-ERR syntax error\r\n"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from door import NO_JOB, NODE_ID, Door
 
-from tuque.core.job import ACTIVE, Job
-from tuque.core.ledger import LOADED
-from tuque.core.procedures import register
+from tuque.core.jobs.transitions import register
+from tuque.core.model.job import ACTIVE, Job
+from tuque.core.model.ledger import LOADED
 
 SYNTAX = b"-ERR syntax error\r\n"
 NOT_INT = b"-ERR value is not an integer or out of range\r\n"

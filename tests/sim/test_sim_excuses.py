@@ -9,15 +9,15 @@ from __future__ import annotations
 import pytest
 from stopped_seed import Situation, Table, rules, stopped
 
-from tuque.core.job import QUEUED
-from tuque.core.procedures import memory_level
-from tuque.sim.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
-from tuque.sim.disk import STALL_US, SimJournal
-from tuque.sim.history import OK, OLD_DISK, OPEN, Add, Ask
-from tuque.sim.home_flaws import order, three_homes
-from tuque.sim.leasing import Commit, Held
-from tuque.sim.network import Line as Wire
-from tuque.sim.plan import Op, Plan
+from tuque.core.jobs.transitions import memory_level
+from tuque.core.model.job import QUEUED
+from tuque.sim.engine.disk import STALL_US, SimJournal
+from tuque.sim.engine.history import OK, OLD_DISK, OPEN, Add, Ask
+from tuque.sim.engine.network import Line as Wire
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.flaws.homes import order, three_homes
+from tuque.sim.judges.leasing import Commit, Held
+from tuque.sim.runs.cluster import HEAL_MS, SETUP_MS, SLOW_DISK_US, TRAVEL_US, Cluster
 
 # One row for each situation and what is found in it.
 excuse = Table(lambda: Cluster(Plan(seed="excuses", nodes=2)))

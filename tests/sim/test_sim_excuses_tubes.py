@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from stopped_seed import Situation, Table, rules, stopped
 
-from tuque.core.queue import PAUSE_IN, PAUSE_OUT
-from tuque.core.task import READY
-from tuque.sim.cluster import SETUP_MS, Cluster
-from tuque.sim.home_flaws import three_homes
-from tuque.sim.machine import Machine
-from tuque.sim.plan import Op, Plan
-from tuque.sim.tube_disk import KeptTube, judge_disk, judge_tokens, tubes_on
-from tuque.sim.tube_facts import Line, State
-from tuque.sim.tube_homes import (
+from tuque.core.model.task import READY
+from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.flaws.homes import three_homes
+from tuque.sim.machines.machine import Machine
+from tuque.sim.runs.cluster import SETUP_MS, Cluster
+from tuque.sim.tube_judges.disk import KeptTube, judge_disk, judge_tokens, tubes_on
+from tuque.sim.tube_judges.facts import Line, State
+from tuque.sim.tube_judges.homes import (
     count_takes,
     excuse_of,
     is_lost,
@@ -23,9 +23,9 @@ from tuque.sim.tube_homes import (
     may_forget,
     note_sessions,
 )
-from tuque.sim.tube_mirror import Mirror
-from tuque.sim.tube_movers import TubeForcer
-from tuque.sim.tube_turns import judge_pause
+from tuque.sim.tube_judges.mirror import Mirror
+from tuque.sim.tube_judges.turns import judge_pause
+from tuque.sim.workload.tube_movers import TubeForcer
 
 # One row for each situation and what is found in it; three_homes() has a tube t0 at n0.
 excuse = Table(lambda: stopped(three_homes(1), 10))

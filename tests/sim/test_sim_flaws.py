@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import tuque.core.job
-from tuque.sim.flaws import MUTATIONS
-from tuque.sim.seeds import run_plan, run_seed
+import tuque.core.model.job
+from tuque.sim.flaws.published import MUTATIONS
+from tuque.sim.runs.seeds import run_plan, run_seed
 
-IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
+IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 QUICK = [
     "f3",
     "f4",

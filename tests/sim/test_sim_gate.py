@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuque.sim.__main__ import is_too_much, past_seeds
-from tuque.sim.score import TEXTS, Score
+from tuque.sim.runs.score import TEXTS, Score
 
 
 def score_of(seeds: int, *findings: str) -> Score:

@@ -7,20 +7,20 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tuque.core import ledger
-from tuque.core.job import ACTIVE, DELIVERED, QUEUED, Job
-from tuque.core.msgs import GotJob
-from tuque.core.node import Node
-from tuque.core.peers import say
-from tuque.core.procedures import enqueue, register, remove
-from tuque.sim import shell
-from tuque.sim.checkers import transits_over
-from tuque.sim.cluster import Cluster
-from tuque.sim.history import OK, OPEN, REFUSED, Delivery
-from tuque.sim.leasing import Held, Pass
-from tuque.sim.plan import Op, Plan
-from tuque.sim.seeds import run_plan
-from tuque.sim.verdicts import Verdicts
+from tuque.core.jobs.transitions import enqueue, register, remove
+from tuque.core.model import ledger
+from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED, Job
+from tuque.core.msgs.bus import GotJob
+from tuque.core.node.node import Node
+from tuque.core.node.slots import say
+from tuque.sim.engine.history import OK, OPEN, REFUSED, Delivery
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.judges.checkers import transits_over
+from tuque.sim.judges.leasing import Held, Pass
+from tuque.sim.judges.verdicts import Verdicts
+from tuque.sim.machines import shell
+from tuque.sim.runs.cluster import Cluster
+from tuque.sim.runs.seeds import run_plan
 from tuque.store.writer import Journal
 
 Sabotage = Callable[[Cluster], None]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-import tuque.core.job
-from tuque.sim.cluster import Cluster
-from tuque.sim.disk import WINDOW_US
-from tuque.sim.lease_flaws import ONCE_FLAWS, RULES, lessees, writers
-from tuque.sim.seeds import run_plan, run_seed
-from tuque.sim.swarm import draw
+import tuque.core.model.job
+from tuque.sim.engine.disk import WINDOW_US
+from tuque.sim.flaws.leases import ONCE_FLAWS, RULES, lessees, writers
+from tuque.sim.plans.swarm import draw
+from tuque.sim.runs.cluster import Cluster
+from tuque.sim.runs.seeds import run_plan, run_seed
 
-IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
+IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 
 
 @pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import tuque.sim
-from tuque.core.msgs import GotJob, Pause, Queued, SetAck
-from tuque.core.node import Pausing
-from tuque.sim.cluster import Cluster
-from tuque.sim.plan import Plan
-from tuque.sim.rare import OF_MESSAGES, ON_THE_SPOT, RARE, look_at_message
-from tuque.sim.score import Score, nth
-from tuque.sim.seeds import Outcome, run_seed
+from tuque.core.msgs.bus import GotJob, Pause, Queued, SetAck
+from tuque.core.node.node import Pausing
+from tuque.sim.engine.plan import Plan
+from tuque.sim.judges.rare import OF_MESSAGES, ON_THE_SPOT, RARE, look_at_message
+from tuque.sim.runs.cluster import Cluster
+from tuque.sim.runs.score import Score, nth
+from tuque.sim.runs.seeds import Outcome, run_seed
 
 SOURCES = Path(tuque.sim.__file__).parent
 
@@ -28,12 +28,12 @@ def outcome(faults: list[str], settling_us: int, **counts: int) -> Outcome:
 
 def test_every_state_has_one_name_and_one_place() -> None:
     assert len(set(RARE)) == len(RARE)
-    text = "".join(path.read_text() for path in sorted(SOURCES.glob("*.py")))
+    text = "".join(path.read_text() for path in sorted(SOURCES.rglob("*.py")))
     noted = set(re.findall(r'world\.sometimes\("([^"]+)"\)', text))
     assert noted == set(ON_THE_SPOT)
     said = {
         node.value
-        for each in ast.parse((SOURCES / "rare.py").read_text()).body
+        for each in ast.parse((SOURCES / "judges" / "rare.py").read_text()).body
         if isinstance(each, ast.FunctionDef) and each.name.startswith("on_")
         for node in ast.walk(ast.Module(each.body[1:], []))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value

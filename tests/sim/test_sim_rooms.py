@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from tuque.sim.clock import MachineClock, NodeClock
-from tuque.sim.disk import SECTOR, SimDisk
-from tuque.sim.network import End, Network
-from tuque.sim.world import World
+from tuque.sim.engine.clock import MachineClock, NodeClock
+from tuque.sim.engine.disk import SECTOR, SimDisk
+from tuque.sim.engine.network import End, Network
+from tuque.sim.engine.world import World
 
 
 class Place:

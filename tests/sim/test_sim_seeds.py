@@ -10,20 +10,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import tuque.core.job
-from tuque.sim.canary import canary
-from tuque.sim.plan import Op, Plan, decode, encode
-from tuque.sim.seeds import run_plan, run_seed
-from tuque.sim.shrink import Shrinker, as_test
-from tuque.sim.swarm import KINDS, draw
+import tuque.core.model.job
+from tuque.sim.engine.plan import Op, Plan, decode, encode
+from tuque.sim.plans.swarm import KINDS, draw
+from tuque.sim.runs.canary import canary
+from tuque.sim.runs.seeds import run_plan, run_seed
+from tuque.sim.runs.shrink import Shrinker, as_test
 
 PRINT_DIGESTS = """
-import tuque.core.job
-from tuque.sim.seeds import run_seed
-print(tuque.core.job.__file__)
+import tuque.core.model.job
+from tuque.sim.runs.seeds import run_seed
+print(tuque.core.model.job.__file__)
 print([run_seed(seed).digest for seed in (3, 4, 9)])
 """
-IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
+IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 SOURCES = Path(__file__).parents[2] / "src"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from stopped_seed import rules, stopped
 
-import tuque.core.job
-from tuque.sim.cluster import Cluster
-from tuque.sim.home_flaws import (
+import tuque.core.model.job
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.flaws.homes import (
     HOME_FLAWS,
     HOME_RULES,
     behind_in_sync,
@@ -22,19 +22,19 @@ from tuque.sim.home_flaws import (
     three_homes,
     two_and_power,
 )
-from tuque.sim.plan import Op, Plan
-from tuque.sim.score import CHECKED, TEXTS, Score
-from tuque.sim.seeds import run_plan, run_seed
-from tuque.sim.swarm import draw
-from tuque.sim.tube_disk import judge_tokens
-from tuque.sim.tube_facts import Facts, Line
-from tuque.sim.tube_flaws import TUBE_FLAWS, TUBE_RULES, keyed, one_tube, powerless, small
-from tuque.sim.tube_homes import end_force, is_unknown
-from tuque.sim.tube_swarm import TYPES
+from tuque.sim.flaws.tubes import TUBE_FLAWS, TUBE_RULES, keyed, one_tube, powerless, small
+from tuque.sim.plans.swarm import draw
+from tuque.sim.plans.tube_swarm import TYPES
+from tuque.sim.runs.cluster import Cluster
+from tuque.sim.runs.score import CHECKED, TEXTS, Score
+from tuque.sim.runs.seeds import run_plan, run_seed
+from tuque.sim.tube_judges.disk import judge_tokens
+from tuque.sim.tube_judges.facts import Facts, Line
+from tuque.sim.tube_judges.homes import end_force, is_unknown
 
 # all of them: python -m tuque.sim --mutation all
 QUICK = [flaw for flaw in TUBE_FLAWS + HOME_FLAWS if flaw.name not in ("t12", "t17")]
-IS_COMPILED = not (tuque.core.job.__file__ or "").endswith(".py")
+IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
 
 
 @pytest.mark.skipif(IS_COMPILED, reason="compiled functions cannot be replaced")

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from spark_history import START_MS, deliver, make_job, nack
 
-from tuque.core import ledger
-from tuque.core.events import Events
-from tuque.core.job import Job
-from tuque.server.eventlog import EventLog
+from tuque.core.model import ledger
+from tuque.core.model.job import Job
+from tuque.core.outbox.events import Events
+from tuque.server.events.eventlog import EventLog
 
 MIDNIGHT_MS = 86_400_000  # after START_MS
 

@@ -6,8 +6,8 @@ import json
 import time
 from collections import Counter
 
-from tuque.spark import leases_parts
-from tuque.spark.leases import Leases, Offset
+from tuque.spark.leases import parts as leases_parts
+from tuque.spark.leases.leases import Leases, Offset
 
 
 class Query:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuque.spark import session
 from tuque.spark.datasource import TuqueDataSource
-from tuque.spark.sink import StreamWriter
+from tuque.spark.sink.writer import StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

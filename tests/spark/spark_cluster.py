@@ -15,8 +15,8 @@ from pathlib import Path
 
 from raw_resp import wait_for
 
+from tuque.spark.cli.submit import spark_home
 from tuque.spark.java import find_java
-from tuque.spark.submit import spark_home
 
 SOURCE = Path(spark_home.__code__.co_filename).parents[2]
 PYTHONPATH = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tuque.core import events as ev
-from tuque.core import ledger
-from tuque.core.events import Events
-from tuque.core.job import Job
-from tuque.server.eventlog import EventLog
+from tuque.core.model import ledger
+from tuque.core.model.job import Job
+from tuque.core.outbox import events as ev
+from tuque.core.outbox.events import Events
+from tuque.server.events.eventlog import EventLog
 
 START_MS = 1_767_225_600_000  # 2026-01-01 00:00:00 UTC
 NODE = "n1"

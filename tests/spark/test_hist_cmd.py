@@ -20,8 +20,8 @@ from raw_resp import wait_for
 from real_server import RealServer
 
 from tuque.main import tuque
-from tuque.spark import pipeline
-from tuque.spark.streams import LOG
+from tuque.spark.history import pipeline
+from tuque.spark.history.streams import LOG
 
 
 def run(*words: str | Path) -> Result:
@@ -32,7 +32,7 @@ def test_the_report_of_one_machine(history: Path, tmp_path: Path) -> None:
     """The lines, tables and page of `tuque spark report`, and neither Spark nor Java."""
     out = tmp_path / "out"
     code = (
-        "import sys; from tuque.spark.report_cmd import report\n"
+        "import sys; from tuque.spark.cli.report import report\n"
         "try: report()\n"
         "finally: assert not any(m.split('.')[0] == 'pyspark' for m in sys.modules)\n"
     )

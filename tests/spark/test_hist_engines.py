@@ -16,9 +16,10 @@ pytest.importorskip("duckdb")
 from hist_cluster import write_cluster_history
 from hist_rows import same_rows
 
-from tuque.spark import gold, pipeline
-from tuque.spark.duck import DuckEngine
+from tuque.spark import gold
 from tuque.spark.engines import Engine, SparkEngine
+from tuque.spark.history import pipeline
+from tuque.spark.history.duck import DuckEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

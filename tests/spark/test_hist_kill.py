@@ -18,8 +18,8 @@ pytest.importorskip("duckdb")
 
 from spark_history import START_MS, deliver, make_job
 
-from tuque.server.eventlog import EventLog
-from tuque.spark.duck import DuckEngine
+from tuque.server.events.eventlog import EventLog
+from tuque.spark.history.duck import DuckEngine
 
 SEGMENTS = 14
 JOBS = 200  # of a segment

@@ -16,13 +16,14 @@ from hist_cluster import write_cluster_history
 from hist_rows import same_rows
 from spark_history import START_MS, deliver, make_job
 
-from tuque.server.eventlog import EventLog
-from tuque.spark import gold, pipeline, silver
-from tuque.spark.compact import compact
-from tuque.spark.duck import DuckEngine
+from tuque.server.events.eventlog import EventLog
+from tuque.spark import gold, silver
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.errors import NoEventsError, StreamError
-from tuque.spark.streams import Options, is_streamed, run_stream
+from tuque.spark.history import pipeline
+from tuque.spark.history.compact import compact
+from tuque.spark.history.duck import DuckEngine
+from tuque.spark.history.streams import Options, is_streamed, run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,10 +16,11 @@ pytest.importorskip("duckdb")
 from hist_cluster import write_cluster_history
 from spark_history import START_MS, deliver, job_id, make_job
 
-from tuque.server.eventlog import EventLog
-from tuque.spark import gold, pipeline
-from tuque.spark.duck import DuckEngine
+from tuque.server.events.eventlog import EventLog
+from tuque.spark import gold
 from tuque.spark.engines import Engine, SparkEngine
+from tuque.spark.history import pipeline
+from tuque.spark.history.duck import DuckEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

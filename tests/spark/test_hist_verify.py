@@ -15,12 +15,12 @@ pytest.importorskip("pyarrow")
 from click.testing import CliRunner
 from spark_history import START_MS, deliver, make_job, nack
 
-from tuque.core.events import Events
-from tuque.core.job import Job
-from tuque.server.eventlog import EventLog
-from tuque.spark.cmd import spark as spark_group
-from tuque.spark.duck import DuckEngine
+from tuque.core.model.job import Job
+from tuque.core.outbox.events import Events
+from tuque.server.events.eventlog import EventLog
+from tuque.spark.cli.group import spark as spark_group
 from tuque.spark.engines import Engine, SparkEngine
+from tuque.spark.history.duck import DuckEngine
 from tuque.spark.verify import CHECKS, COLUMNS, Recorder, Verdict, verify
 
 if TYPE_CHECKING:

@@ -17,11 +17,12 @@ from real_server import RealServer
 from source_lab import stream
 
 from tuque import Client
-from tuque.spark import sink_options, source_columns, source_options
-from tuque.spark.compact_cmd import compact
+from tuque.spark.cli.compact import compact
 from tuque.spark.datasource import TuqueDataSource, register
 from tuque.spark.errors import SinkError, SourceError
-from tuque.spark.option_names import SPARK_NAMES, split_names
+from tuque.spark.options import sink, source
+from tuque.spark.options.names import SPARK_NAMES, split_names
+from tuque.spark.source import columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 def test_options_of_spark_are_passed_over(name: str) -> None:
     """As .queryName() and create_sink() put them beside ours, in lower case."""
     given = {"queue": "q", name.lower(): "x", "__internal__": "x"}
-    assert sink_options.parse(given).queue == "q"
-    assert source_options.parse({**given, "group": "g"}, True, 2).queues == ("q",)
+    assert sink.parse(given).queue == "q"
+    assert source.parse({**given, "group": "g"}, True, 2).queues == ("q",)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_options_of_spark_are_passed_over(name: str) -> None:
 )
 def test_a_misspelt_option_is_named(wrong: str, meant: str) -> None:
     with pytest.raises(SinkError, match=f"unknown option '{wrong}'.*did you mean {meant}"):
-        sink_options.parse({"queue": "q", wrong: "x"})
+        sink.parse({"queue": "q", wrong: "x"})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_comma_in_the_name_of_a_queue(text: str, names: tuple[str, ...]) -> No
 
 def test_a_queue_is_named_once() -> None:
     with pytest.raises(SourceError, match="twice"):
-        source_options.parse({"queue": "q,q", "group": "g"}, True, 2)
+        source.parse({"queue": "q,q", "group": "g"}, True, 2)
 
 
 def test_a_table_that_could_not_be_read_is_not_made() -> None:
@@ -69,15 +70,15 @@ def test_a_table_that_could_not_be_read_is_not_made() -> None:
     with pytest.raises(SourceError, match="CREATE TEMPORARY VIEW"):
         TuqueDataSource(given).schema()
     with pytest.raises(SourceError, match="CREATE TEMPORARY VIEW"):
-        source_options.parse({}, False, 2)
+        source.parse({}, False, 2)
 
 
 def test_bodies_as_text_have_a_column_of_text() -> None:
     assert "body string" in TuqueDataSource({"decode": "utf-8"}).schema()
     assert "body binary" in TuqueDataSource({}).schema()
-    source_columns.check_schema(StructType([StructField("body", StringType())]), True)
+    columns.check_schema(StructType([StructField("body", StringType())]), True)
     with pytest.raises(SourceError, match="decode"):
-        source_options.parse({"queue": "q", "decode": "latin1"}, False, 2)
+        source.parse({"queue": "q", "decode": "latin1"}, False, 2)
 
 
 def test_compact_takes_its_directory_in_both_ways(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from spark_history import START_MS, deliver, make_job, nack, requeue
 pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
 
-from tuque.core.events import Events
-from tuque.core.job import Job
-from tuque.server.eventlog import EventLog
-from tuque.spark import charts, pipeline, report
-from tuque.spark.duck import DuckEngine
+from tuque.core.model.job import Job
+from tuque.core.outbox.events import Events
+from tuque.server.events.eventlog import EventLog
+from tuque.spark.history import charts, pipeline, report
+from tuque.spark.history.duck import DuckEngine
 
 TILES = ("jobs", "open", "redelivered")
 

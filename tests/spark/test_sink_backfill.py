@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from tuque.spark.backfill import kind_of, told
-from tuque.spark.cmd import spark as commands
+from tuque.spark.cli.group import spark as commands
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

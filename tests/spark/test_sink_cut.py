@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from tuque.spark.sink import writer
+from tuque.spark.sink.writer import writer
 
 ROWS = 1000
 END_S = 30.0

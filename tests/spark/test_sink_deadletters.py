@@ -15,8 +15,8 @@ from sink_lab import bodies
 pytest.importorskip("duckdb")
 pytest.importorskip("pyarrow")
 
-from tuque.spark.deadletters_cmd import replay, triage
-from tuque.worker.codec import Envelope, encode
+from tuque.spark.cli.deadletters import replay, triage
+from tuque.worker.tasks.codec import Envelope, encode
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from tuque.spark.errors import SinkError
-from tuque.spark.sink import BatchWriter, Written, stream_writer, writer
+from tuque.spark.sink.writer import BatchWriter, Written, stream_writer, writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
 
 from tuque.spark.errors import SinkError
-from tuque.spark.sink import stream_writer, writer
-from tuque.spark.sink_columns import Run, Tails, count_of, latest, lease_of
-from tuque.spark.sink_options import parse
+from tuque.spark.options.sink import parse
+from tuque.spark.sink.columns import Run, Tails, count_of, latest, lease_of
+from tuque.spark.sink.writer import stream_writer, writer
 
 TYPES = {"string": StringType(), "int": IntegerType(), "double": DoubleType()}
 

@@ -11,8 +11,8 @@ from raw_resp import wait_for
 from real_server import RealServer
 
 from tuque import Client
-from tuque.spark import source_options
-from tuque.spark.leases import Leases
+from tuque.spark.leases.leases import Leases
+from tuque.spark.options import source
 
 JOURNAL = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -26,7 +26,7 @@ def beating(node: RealServer) -> Leases:
     with Client(url(node), discover=False) as client:
         client.addjob("beats", "1")
     given = {"url": url(node), "queue": "beats", "group": "g", "heartbeat": "100ms"}
-    leases = Leases(source_options.parse(given, True, 6))
+    leases = Leases(source.parse(given, True, 6))
     leases.latest({}, 10)
     return leases
 

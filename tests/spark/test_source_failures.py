@@ -8,9 +8,10 @@ from raw_resp import wait_for
 from real_server import RealServer
 
 from tuque import Client
-from tuque.spark import leases_parts, source_options
 from tuque.spark.errors import SourceError
-from tuque.spark.leases import Leases
+from tuque.spark.leases import parts as leases_parts
+from tuque.spark.leases.leases import Leases
+from tuque.spark.options import source
 
 STARTS_MOST = 200
 
@@ -30,7 +31,7 @@ class Downstream:
 
     def start(self, is_limited: bool = False) -> Query:
         self.starts += 1
-        query = Query(Leases(source_options.parse(self.given, True, 2)), self.most)
+        query = Query(Leases(source.parse(self.given, True, 2)), self.most)
         if self.starts > 1:
             query.done, query.seen = self.query.done, self.query.seen
         if is_limited:
@@ -147,7 +148,7 @@ def test_tasks_that_are_tried_again_do_not_count(broker: RealServer, client: Cli
 
 def query(broker: RealServer, **more: str) -> Query:
     given = {"port": str(broker.port), "queue": "q", "group": "g", **more}
-    return Query(Leases(source_options.parse(given, True, 2)), 1000)
+    return Query(Leases(source.parse(given, True, 2)), 1000)
 
 
 def test_a_replay_of_jobs_that_were_given_back(broker: RealServer, client: Client) -> None:

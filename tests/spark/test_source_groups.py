@@ -10,14 +10,15 @@ from real_cluster import RealCluster
 from real_server import RealServer
 
 from tuque import Client
-from tuque.spark import leases_parts, source_options
 from tuque.spark.errors import SourceError
-from tuque.spark.leases import Leases
+from tuque.spark.leases import parts
+from tuque.spark.leases.leases import Leases
+from tuque.spark.options import source
 
 
 def query(broker: RealServer, most: int = 1000, **more: str) -> Query:
     given = {"port": str(broker.port), "queue": "q", "group": "g", "retryTimeout": "5s", **more}
-    return Query(Leases(source_options.parse(given, True, 2)), most)
+    return Query(Leases(source.parse(given, True, 2)), most)
 
 
 def restarted(broker: RealServer, before: Query, **more: str) -> Query:
@@ -162,5 +163,5 @@ def test_a_batch_of_a_node_that_is_not_given(cluster: RealCluster) -> None:
     end = first.plan()
     again = query(cluster.nodes[0], queue="left", group="left")
     with pytest.raises(SourceError, match="nodes=cluster"):
-        leases_parts.parts_of(again.leases, {}, end)
+        parts.parts_of(again.leases, {}, end)
     assert query(cluster.nodes[0], queue="left", group="left", nodes="cluster").run(end) == 30

@@ -10,16 +10,17 @@ from raw_resp import wait_for
 from real_server import RealServer
 
 from tuque import Client
-from tuque.spark import source_ids, source_options
 from tuque.spark.errors import SourceError
-from tuque.spark.source_ids import IdsOffset, Taken
+from tuque.spark.options import source
+from tuque.spark.source import ids
+from tuque.spark.source.ids import IdsOffset, Taken
 
 OF_DISQUE = {"HELLO", "GETJOB", "SHOW", "WORKING", "ACKJOB", "QLEN"}
 
 
-def options(broker: RealServer, **more: str) -> source_options.SourceOptions:
+def options(broker: RealServer, **more: str) -> source.SourceOptions:
     given = {"port": str(broker.port), "queue": "q", "mode": "ids", **more}
-    return source_options.parse(given, True, 2)
+    return source.parse(given, True, 2)
 
 
 def fill(client: Client, count: int, retry: int = 300) -> None:
@@ -30,7 +31,7 @@ def fill(client: Client, count: int, retry: int = 300) -> None:
 def read(taken: Taken, end: IdsOffset) -> list[int]:
     """The bodies of a batch, as tasks read them."""
     told = pickle.loads(pickle.dumps(taken.options))
-    pages = source_ids.read(told, source_ids.check(end))
+    pages = ids.read(told, ids.check(end))
     return sorted(int(job.body or b"") for page in pages for job in page)
 
 
@@ -60,7 +61,7 @@ def test_a_restart_goes_on_from_the_checkpoint(broker: RealServer, client: Clien
     broker.kill()
     broker.start()
     again = Taken(options(broker))
-    again.keep(source_ids.check(one))
+    again.keep(ids.check(one))
     assert read(again, one) == [0, 1]
     again.limit_to_now()
     two = again.latest(one, 10)
@@ -93,7 +94,7 @@ def test_a_batch_longer_than_the_retry_time(broker: RealServer, client: Client) 
 def test_a_job_that_is_gone(broker: RealServer, client: Client) -> None:
     fill(client, 3)
     one = Taken(options(broker)).latest(ZERO, 10)
-    client.ackjob(source_ids.check(one)[0])
+    client.ackjob(ids.check(one)[0])
     with pytest.raises(SourceError, match="1 jobs of the batch are gone"):
         read(Taken(options(broker)), one)
     assert read(Taken(options(broker, failOnDataLoss="false")), one) == [1, 2]
@@ -116,7 +117,7 @@ def test_available_now_ends_with_what_was_there(broker: RealServer, client: Clie
     taken.limit_to_now()
     fill(client, 3)
     one = taken.latest(ZERO, 10)
-    assert len(source_ids.check(one)) == 3
+    assert len(ids.check(one)) == 3
     assert taken.latest(one, 10) is one
     assert client.qlen("q") == 3
     assert taken.backlog() == {"backlog": 3, "leased": 0}

@@ -16,9 +16,12 @@ from real_cluster import RealCluster, is_running
 from real_server import RealServer
 
 from tuque import Client
-from tuque.spark import leases_parts, nack, source_options, source_peek
+from tuque.spark import nack
 from tuque.spark.errors import SourceError
-from tuque.spark.leases import Leases, shares
+from tuque.spark.leases import parts as leases_parts
+from tuque.spark.leases.leases import Leases, shares
+from tuque.spark.options import source
+from tuque.spark.source import peek
 
 JOURNAL = ("--appendonly", "yes", "--appendfsync", "always")
 
@@ -55,7 +58,7 @@ class Ground:
         """A stream that leases from these nodes."""
         given = {"url": url(*nodes), "queue": self.queue, "group": self.queue, **more}
         given.setdefault("retryTimeout", "5s")
-        return Query(Leases(source_options.parse(given, True, 6)), most)
+        return Query(Leases(source.parse(given, True, 6)), most)
 
 
 def grounds(directory: Path, *flags: str) -> Iterator[RealCluster]:
@@ -109,8 +112,8 @@ def node_id(node: RealServer) -> str:
 
 def test_the_loop_needs_no_spark() -> None:
     code = (
-        "import sys, tuque.spark.leases, tuque.spark.leases_parts, tuque.spark.source_ids, "
-        "tuque.spark.source_peek\n"
+        "import sys, tuque.spark.leases.leases, tuque.spark.leases.parts, tuque.spark.source.ids, "
+        "tuque.spark.source.peek\n"
         "assert not {'pyspark', 'pyarrow', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -372,12 +375,10 @@ def test_a_look_at_all_nodes(ground: Ground) -> None:
     given = {"url": url(nodes[0]), "queue": ground.queue}
 
     def look(**more: str) -> list[bytes]:
-        options = source_options.parse({**given, **more}, False, 2)
-        parts = source_peek.nodes_of(options)
+        options = source.parse({**given, **more}, False, 2)
+        parts = peek.nodes_of(options)
         assert len(parts) == 3
-        found = [
-            job.body or b"" for at in parts for p in source_peek.read(options, at) for job in p
-        ]
+        found = [job.body or b"" for at in parts for p in peek.read(options, at) for job in p]
         return sorted(found, key=int)
 
     assert look() == [b"%d" % n for n in range(30)]

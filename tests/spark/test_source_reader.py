@@ -28,12 +28,15 @@ from real_server import RealServer
 
 from tuque import Client
 from tuque.errors import ReplyError
-from tuque.spark import leases_parts, nack, source_columns, source_options
+from tuque.spark import nack
 from tuque.spark.datasource import TuqueDataSource, register
 from tuque.spark.errors import SourceError
-from tuque.spark.leases import Offset
+from tuque.spark.leases import parts as leases_parts
+from tuque.spark.leases.leases import Offset
+from tuque.spark.options import source
 from tuque.spark.session import TASKS, tasks_at_once
-from tuque.spark.source import LeasePart, LeaseReader, PeekReader
+from tuque.spark.source import columns
+from tuque.spark.source.reader import LeasePart, LeaseReader, PeekReader
 
 KINDS = {
     "string": StringType(),
@@ -44,16 +47,16 @@ KINDS = {
 SCHEMA = StructType(
     [
         StructField(name, KINDS[kind])
-        for name, kind in (column.split() for column in source_options.COLUMNS.split(","))
+        for name, kind in (column.split() for column in source.COLUMNS.split(","))
     ]
 )
 
 
-def options(broker: RealServer, streams: bool = True, **more: str) -> source_options.SourceOptions:
+def options(broker: RealServer, streams: bool = True, **more: str) -> source.SourceOptions:
     given = {"port": str(broker.port), "queue": "q", **more}
     if streams:
         given.setdefault("group", "g")
-    return source_options.parse(given, streams, 2)
+    return source.parse(given, streams, 2)
 
 
 def reader(broker: RealServer, **more: str) -> LeaseReader:
@@ -92,7 +95,7 @@ def numbers(start: int, end: int) -> list[str]:
 
 
 def test_types_are_exactly_those_of_spark() -> None:
-    types = pa.schema([pa.field(name, kind) for name, kind in source_columns.TYPES.items()])
+    types = pa.schema([pa.field(name, kind) for name, kind in columns.TYPES.items()])
     assert types.equals(to_arrow_schema(SCHEMA, timezone="UTC"))
 
 
@@ -328,7 +331,7 @@ def test_rows_are_given_back_as_failed(broker: RealServer, client: Client) -> No
 )
 def test_wrong_options_are_named(given: dict[str, Any], named: str) -> None:
     with pytest.raises(SourceError, match=named):
-        source_options.parse({"queue": "q", **given}, True, 2)
+        source.parse({"queue": "q", **given}, True, 2)
 
 
 def test_wrong_options_are_told_by_what_spark_passes_on() -> None:
@@ -363,7 +366,7 @@ def test_wrong_options_are_told_by_what_spark_passes_on() -> None:
 )
 def test_wrong_options_of_a_look_are_named(given: dict[str, Any], named: str) -> None:
     with pytest.raises(SourceError, match=named):
-        source_options.parse({"queue": "q", **given}, False, 2)
+        source.parse({"queue": "q", **given}, False, 2)
 
 
 def test_parts_are_as_many_as_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,7 +390,7 @@ def test_parts_are_as_many_as_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_column_is_named() -> None:
-    source_columns.check_schema(StructType([StructField("body", BinaryType())]))
+    columns.check_schema(StructType([StructField("body", BinaryType())]))
     for name, kind in (("body", StringType()), ("size", IntegerType())):
         with pytest.raises(SourceError, match=f"column {name}"):
-            source_columns.check_schema(StructType([StructField(name, kind)]))
+            columns.check_schema(StructType([StructField(name, kind)]))

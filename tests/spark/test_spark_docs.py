@@ -18,7 +18,7 @@ pytest.importorskip("duckdb")
 
 from real_server import RealServer
 
-from tuque.spark import sink_options, source_options
+from tuque.spark.options import sink, source
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark.md").read_text()
@@ -68,7 +68,7 @@ def test_every_block_says_what_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("title", "names"),
-    [("The source", source_options.NAMES), ("The sink", sink_options.NAMES)],
+    [("The source", source.NAMES), ("The sink", sink.NAMES)],
 )
 def test_every_option_is_on_the_page(title: str, names: tuple[str, ...]) -> None:
     part = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]

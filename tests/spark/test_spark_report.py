@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tuque.spark import charts, pipeline, report
-from tuque.spark.cmd import spark as spark_group
-from tuque.spark.pipeline import Figures
+from tuque.spark.cli.group import spark as spark_group
+from tuque.spark.history import charts, pipeline, report
+from tuque.spark.history.pipeline import Figures
 
 
 def figures() -> Figures:
@@ -190,7 +190,7 @@ def test_no_events_is_a_clear_error(tmp_path: Path, make: bool) -> None:
 @pytest.mark.spark
 def test_the_command_writes_everything(history: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = "from tuque.spark.cmd import spark; spark()"
+    command = "from tuque.spark.cli.group import spark; spark()"
     arguments = ["report", "--events", str(history), "--out", str(out), "--memory", "1g"]
     run = subprocess.run(
         [sys.executable, "-c", command, *arguments],

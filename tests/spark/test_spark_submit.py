@@ -13,8 +13,8 @@ pytest.importorskip("pyspark")
 
 from click.testing import CliRunner
 
-from tuque.spark import submit
-from tuque.spark.cmd import spark as spark_group
+from tuque.spark.cli import submit
+from tuque.spark.cli.group import spark as spark_group
 from tuque.spark.session import CHECKPOINT_MANAGER, STATE_STORE, defaults
 
 SOURCE = Path(submit.__file__).parents[2]

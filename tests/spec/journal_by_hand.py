@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from node_by_hand import NODE_ID, START_MS, Box
 
-from tuque.core.records import Records
-from tuque.server.committer import Committer
-from tuque.store.disk import MemoryDisk
+from tuque.core.outbox.records import Records
+from tuque.server.journal.committer import Committer
+from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import Boot, read_manifest
 
 PATH = "/data/journal"

@@ -14,20 +14,20 @@ import hiredis
 import pytest
 from told_events import Told
 
-from tuque.core.deliver import serve_ready
-from tuque.core.events import KIND_NAMES, Events
-from tuque.core.job import Job
-from tuque.core.node import Node
-from tuque.core.procedures import check, on_memory_level
-from tuque.core.records import Records
-from tuque.core.timers import next_timer_ms, tick
-from tuque.server.chores import run_chores
-from tuque.server.clients import Client
-from tuque.server.config import Config, load
-from tuque.server.dispatch import execute, tell_wakes
-from tuque.server.pump import Pump
-from tuque.server.registry import register
-from tuque.server.state import Server, apply_settings
+from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.core.jobs.deliver import serve_ready
+from tuque.core.jobs.transitions import check, on_memory_level
+from tuque.core.model.job import Job
+from tuque.core.node.node import Node
+from tuque.core.outbox.events import KIND_NAMES, Events
+from tuque.core.outbox.records import Records
+from tuque.server.admin.registry import register
+from tuque.server.commands.dispatch import execute, tell_wakes
+from tuque.server.config.config import Config, load
+from tuque.server.loop.pump import Pump
+from tuque.server.replies.chores import run_chores
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server, apply_settings
 
 NODE_ID = b"c0ffee00" * 5
 START_MS = 1_800_000_000_000

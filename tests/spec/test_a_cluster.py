@@ -8,17 +8,18 @@ import pytest
 from cluster_lab import Lab, external_twice
 from told_events import Told
 
-from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob, on_fastack
-from tuque.core.bus import on_message
-from tuque.core.copies import copy_of
-from tuque.core.events import Events
-from tuque.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
-from tuque.core.msgs import AnyMessage, DelJob, GotAck, NeedJobs, Queued, ReplJob, SetAck, Slots
-from tuque.core.procedures import check
-from tuque.core.readback import Record, decode
-from tuque.core.records import ACK, ACKED_AT, ADD, PEER, REMOVE, Records
-from tuque.core.replicate import AddSpec, on_addjob, settle
-from tuque.core.views import show
+from tuque.core.decode.records import Record, decode
+from tuque.core.dispatch.messages import on_message
+from tuque.core.jobs.queries import show
+from tuque.core.jobs.transitions import check
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
+from tuque.core.msgs.bus import AnyMessage, DelJob, GotAck, NeedJobs, Queued, ReplJob, SetAck, Slots
+from tuque.core.outbox.events import Events
+from tuque.core.outbox.records import ACK, ACKED_AT, ADD, PEER, REMOVE, Records
+from tuque.core.replication.ack import on_ackjob, on_deadletter, on_deljob, on_fastack
+from tuque.core.replication.add import on_addjob, settle
+from tuque.core.replication.replicate import copy_of
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:

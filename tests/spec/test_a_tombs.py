@@ -7,13 +7,14 @@ from cluster_lab import Lab
 from test_a_cluster import ack, say, sent, spread
 from test_a_stray import stray_ack
 
-from tuque.core.ackgc import flush_all, on_fastack
-from tuque.core.copies import copy_of
-from tuque.core.evict import make_room
-from tuque.core.job import ACKED
-from tuque.core.msgs import DelJob, SetAck, YourJobs
-from tuque.core.procedures import memory_level
-from tuque.core.tombs import TOMB_BYTES, Tombs
+from tuque.core.dispatch.flush import flush_all
+from tuque.core.jobs.transitions import memory_level
+from tuque.core.model.job import ACKED
+from tuque.core.model.tombstones import TOMB_BYTES, Tombs
+from tuque.core.msgs.bus import DelJob, SetAck, YourJobs
+from tuque.core.repair.evict import make_room
+from tuque.core.replication.ack import on_fastack
+from tuque.core.replication.replicate import copy_of
 
 
 def counts(lab: Lab) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from node_by_hand import NULL, Box, Line, Wired
 
-from tuque.server.dispatch import HANDLERS
+from tuque.server.commands.dispatch import HANDLERS
 from tuque.wire.commands import ROWS
 
 PING = b"*1\r\n$4\r\nPING\r\n"
@@ -138,8 +138,8 @@ def test_first_words(box: Box) -> None:
     import tuque
 
     words = set()
-    for path in Path(tuque.__file__).parent.glob("*/*.py"):
-        if path.parent.name in ("core", "wire", "server"):
+    for path in Path(tuque.__file__).parent.glob("*/**/*.py"):
+        if path.relative_to(Path(tuque.__file__).parent).parts[0] in ("core", "wire", "server"):
             words |= set(re.findall(r'b"([A-Z]{3,})\b (?=[A-Za-z])', path.read_text("utf-8")))
     assert {"ERR", "BADID", "NOJOB"} <= words
     replies = words & known

@@ -7,7 +7,7 @@ import socket
 import pytest
 from node_by_hand import NODE_ID, NULL, Box, Wired
 
-from tuque.server.config import ConfigError, load
+from tuque.server.config.config import ConfigError, load
 from tuque.wire.commands import ROWS
 
 PING = b"*1\r\n$4\r\nPING\r\n"
@@ -335,7 +335,7 @@ def test_ids_are_checked_first(box: Box) -> None:
 def test_error_text_is_one_line(box: Box) -> None:
     """C4.5 In an error text that repeats what a client sent, line ends become spaces."""
     box.run.raw()
-    from tuque.server.dispatch import execute
+    from tuque.server.commands.dispatch import execute
 
     execute(box.server, box.run.c, [b"evil\r\n+OK\r\n"])
     data = box.run.raw()

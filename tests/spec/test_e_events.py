@@ -10,7 +10,7 @@ from lease_by_hand import Lessee
 from node_by_hand import NODE_ID, START_MS, Box
 from told_events import Told
 
-from tuque.core.events import KIND_NAMES, Events
+from tuque.core.outbox.events import KIND_NAMES, Events
 
 
 def test_one_row_an_event(box: Box) -> None:
@@ -108,7 +108,7 @@ def test_segments_are_named_when_complete(box: Box, tmp_path: Path) -> None:
     is complete.
     """
     pytest.importorskip("pyarrow")
-    from tuque.server.segments import HotSegment, seal
+    from tuque.server.events.segments import HotSegment, seal
 
     box.add()
     box.events()
@@ -127,8 +127,8 @@ def test_segments_are_named_when_complete(box: Box, tmp_path: Path) -> None:
 
 def batch_of(events: Events) -> Any:
     """The first full chunk as the writer process makes rows of it."""
-    from tuque.server.segments import to_batch
-    from tuque.server.spool import Frame
+    from tuque.server.events.segments import to_batch
+    from tuque.server.events.spool import Frame
 
     chunk = events.full[0]
     columns = [memoryview(column) for column in chunk.columns()]
@@ -147,7 +147,7 @@ def rows_of(directory: Path) -> list[tuple[int, str]]:
 def test_the_stream_tells_of_starts_and_stops(tmp_path: Path) -> None:
     """E2.2 Numbers go on over restarts, after the last one that is in a segment of this node."""
     pytest.importorskip("pyarrow")
-    from tuque.server.eventlog import EventLog
+    from tuque.server.events.eventlog import EventLog
 
     for life in range(2):
         log = EventLog(tmp_path, NODE_ID.decode())
@@ -179,8 +179,8 @@ def test_what_a_kill_left_is_sealed(box: Box, tmp_path: Path) -> None:
     batches; a torn end is left out.
     """
     pytest.importorskip("pyarrow")
-    from tuque.server.eventlog import EventLog
-    from tuque.server.segments import HotSegment
+    from tuque.server.events.eventlog import EventLog
+    from tuque.server.events.segments import HotSegment
 
     box.add()
     box.events()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab, external_twice
 
-from tuque.core.ackgc import on_deljob
-from tuque.core.deliver import on_poll, set_pause
-from tuque.core.job import ACTIVE, DELIVERED, IN_TRANSIT, QUEUED, Job
-from tuque.core.ledger import ADMIN_DELETED, EVICTED, EXPIRED, GC_ACKED
-from tuque.core.msgs import (
+from tuque.core.dispatch.restore import restore_job
+from tuque.core.federation.transfer import lose_transits, send_jobs
+from tuque.core.jobs.deliver import on_poll, set_pause
+from tuque.core.jobs.requeue import on_enqueue
+from tuque.core.jobs.transitions import remove, unregister
+from tuque.core.model.job import ACTIVE, DELIVERED, IN_TRANSIT, QUEUED, Job
+from tuque.core.model.ledger import ADMIN_DELETED, EVICTED, EXPIRED, GC_ACKED
+from tuque.core.msgs.bus import (
     AnyMessage,
     GotJobs,
     Left,
@@ -20,13 +23,10 @@ from tuque.core.msgs import (
     Working,
     YourJobs,
 )
-from tuque.core.peers import introduce, say
-from tuque.core.procedures import remove, unregister
-from tuque.core.queue import PAUSE_IN
-from tuque.core.records import Records
-from tuque.core.requeue import on_enqueue
-from tuque.core.restore import restore_job
-from tuque.core.transfer import lose_transits, send_jobs
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.node.slots import introduce, say
+from tuque.core.outbox.records import Records
+from tuque.core.replication.ack import on_deljob
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:

@@ -7,14 +7,14 @@ import re
 import pytest
 from node_by_hand import NODE_ID, NULL, START_MS, Box, Err
 
-from tuque.core import ledger
-from tuque.core.events import Events
-from tuque.core.ids import is_job_id
-from tuque.core.job import ACKED, ACTIVE, LEGAL, QUEUED, WAIT_REPL, Job, set_state
-from tuque.core.node import Node
-from tuque.core.procedures import FAR, register
-from tuque.core.records import Records
-from tuque.core.timers import next_timer_ms
+from tuque.core.dispatch.timers import next_timer_ms
+from tuque.core.jobs.transitions import FAR, register
+from tuque.core.model import ledger
+from tuque.core.model.job import ACKED, ACTIVE, LEGAL, QUEUED, WAIT_REPL, Job, set_state
+from tuque.core.model.job_id import is_job_id
+from tuque.core.node.node import Node
+from tuque.core.outbox.events import Events
+from tuque.core.outbox.records import Records
 
 
 def test_lookup(box: Box) -> None:
@@ -370,7 +370,7 @@ def test_clock_is_given_from_outside() -> None:
     which nobody sets and which counts while the machine is suspended, where the system has such a
     one. It never goes back while the node runs.
     """
-    from tuque.server.pump import Pump
+    from tuque.server.loop.pump import Pump
 
     box = Box()
     pump = Pump(box.server)

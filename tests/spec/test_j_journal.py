@@ -6,10 +6,10 @@ import pytest
 from journal_by_hand import BOOT_ID, PATH, Kept, segment
 from node_by_hand import NODE_ID, START_MS, Box
 
-from tuque.core.readback import Record, decode
-from tuque.core.records import ACK, ADD, PAUSE, REMOVE, Records
-from tuque.server.committer import Committer
-from tuque.store.disk import MemoryDisk
+from tuque.core.decode.records import Record, decode
+from tuque.core.outbox.records import ACK, ADD, PAUSE, REMOVE, Records
+from tuque.server.journal.committer import Committer
+from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import HEADER_BYTES, MAGIC, JournalError, decode_header, read_manifest
 
 

@@ -9,10 +9,10 @@ from journal_by_hand import BOOT_ID, PATH, Kept, segment
 from node_by_hand import NULL, START_MS, Box
 from told_events import Told
 
-from tuque.server.committer import has_saved_once, save_once
-from tuque.server.load_share import load_share
+from tuque.server.journal.committer import has_saved_once, save_once
+from tuque.server.replies.load_share import load_share
 from tuque.store.aof import AofReader, Import, import_step
-from tuque.store.disk import MemoryDisk
+from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import FOUND, HEADER_BYTES, Boot, FrameScanner, JournalError, decode_header
 from tuque.store.repair import check_dir, repair_dir
 from tuque.store.replay import READING, RESTORING, Loader
@@ -216,7 +216,7 @@ def test_crash_at_every_step_of_a_rewrite() -> None:
     """J6.4 The new manifest takes effect only when the snapshot is complete and synced. A crash at
     any step leaves the old or the new journal, complete.
     """
-    from tuque.store.disk import PowerCut
+    from tuque.store.files.disk import PowerCut
 
     for step in range(1, 60):
         kept = Kept()
@@ -266,7 +266,7 @@ def test_import() -> None:
     """J8.1 `tuque journal import` reads an append-only file of Disque 1.0: LOADJOB and DELJOB. Jobs
     stored as queued are queued, AMO jobs too.
     """
-    from tuque.core.job import QUEUED
+    from tuque.core.model.job import QUEUED
 
     ids = [b"D-12345678-12345678901234567890123%d-0009" % i for i in range(3)]
     log = loadjob(ids[0], 2, 10) + loadjob(ids[1], 2, 0) + loadjob(ids[2], 2, 10)

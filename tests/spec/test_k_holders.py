@@ -6,14 +6,14 @@ import pytest
 from cluster_lab import Lab, copies
 from test_a_stray import stray_ack
 
-from tuque.core.ackgc import on_ackjob, on_deljob
-from tuque.core.drain import drain_left
-from tuque.core.holders import tell_holders
-from tuque.core.job import ACKED, ACTIVE, QUEUED
-from tuque.core.mending import live_holders, send_repairs
-from tuque.core.msgs import Ask, GotJob, Holders, Lack, Left, WillQueue
-from tuque.core.peers import say, set_reachable
-from tuque.core.repair import repair_left
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED
+from tuque.core.msgs.bus import Ask, GotJob, Holders, Lack, Left, WillQueue
+from tuque.core.node.slots import say, set_reachable
+from tuque.core.repair.drain import drain_left
+from tuque.core.repair.node_loss import repair_left
+from tuque.core.replication.ack import on_ackjob, on_deljob
+from tuque.core.replication.holders import tell_holders
+from tuque.core.replication.rereplicate import live_holders, send_repairs
 
 
 def believed(lab: Lab, i: int, id: bytes) -> list[int]:

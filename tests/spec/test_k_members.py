@@ -6,8 +6,8 @@ import pytest
 from party import TIMEOUT_MS, Guest, Party
 
 from tuque.cluster.kept import BadNodes, parse_kept
-from tuque.core.msgs import Slots
-from tuque.core.peers import introduce, slots_of, translate
+from tuque.core.msgs.bus import Slots
+from tuque.core.node.slots import introduce, slots_of, translate
 
 
 def met(count: int) -> Party:
@@ -304,7 +304,8 @@ def test_who_is_reachable() -> None:
     party.guests[1].n.is_loading = True
     party.pass_ms(500)
     assert party.reach() == [1, 2, 1]
-    from tuque.core.replicate import AddSpec, settle
+    from tuque.core.model.add_spec import AddSpec
+    from tuque.core.replication.add import settle
 
     assert settle(party.guests[0].n, AddSpec()).replicate == 2
     party.guests[0].n.is_leaving = True

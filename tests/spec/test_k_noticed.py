@@ -8,23 +8,23 @@ from test_k_repair import settle
 from test_q_cluster import job_at, sent, tell
 from told_events import Told
 
-from tuque.core.ackgc import on_ackjob, on_deljob
-from tuque.core.asking import ask, on_all_answered
-from tuque.core.copies import FAILED_KEEP_MS, copy_of
-from tuque.core.deliver import set_pause
-from tuque.core.events import EXPIRED, Events
-from tuque.core.holders import CLEAN_EVERY, gone_from, hear_holders, note_gone, part
-from tuque.core.job import ACKED, ACTIVE, QUEUED
-from tuque.core.losses import DOUBT, Walk
-from tuque.core.msgs import HAS_QUEUED, GotJob, Holders, Left, Queued, SetAck, Working
-from tuque.core.procedures import dequeue
-from tuque.core.queue import PAUSE_IN
-from tuque.core.repair import repair_left
-from tuque.core.requeue import on_nack
-from tuque.core.settle import SWEEP_JOBS, keep
-from tuque.core.timers import next_timer_ms
-from tuque.core.tombs import Tombs
-from tuque.core.transfer import send_jobs
+from tuque.core.dispatch.timers import next_timer_ms
+from tuque.core.federation.transfer import send_jobs
+from tuque.core.jobs.deliver import set_pause
+from tuque.core.jobs.requeue import on_nack
+from tuque.core.jobs.transitions import dequeue
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED
+from tuque.core.model.tombstones import Tombs
+from tuque.core.msgs.bus import HAS_QUEUED, GotJob, Holders, Left, Queued, SetAck, Working
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.outbox.events import EXPIRED, Events
+from tuque.core.repair.node_loss import repair_left
+from tuque.core.repair.settle import SWEEP_JOBS, keep
+from tuque.core.replication.ack import on_ackjob, on_deljob
+from tuque.core.replication.holders import CLEAN_EVERY, gone_from, hear_holders, note_gone, part
+from tuque.core.replication.probe import ask, on_all_answered
+from tuque.core.replication.replicate import FAILED_KEEP_MS, copy_of
+from tuque.core.state.losses import DOUBT, Walk
 
 # ---- copies that are made again
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab, believed, copies
 
-from tuque.core.ackgc import on_ackjob, on_deljob
-from tuque.core.job import ACKED, ACTIVE, QUEUED
-from tuque.core.ledger import GC_ACKED
-from tuque.core.msgs import Ask, GotJob, Holders, Lack, ReplJob, SetAck, Slots
-from tuque.core.node import Node
-from tuque.core.peers import introduce, rank, say, slots_of, translate
-from tuque.core.procedures import unregister
-from tuque.core.repair import lose_copy, on_ask, on_incarnation, repair_left, repair_tick
-from tuque.core.requeue import on_dequeue
-from tuque.core.transfer import send_jobs
+from tuque.core.federation.transfer import send_jobs
+from tuque.core.jobs.requeue import on_dequeue
+from tuque.core.jobs.transitions import unregister
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED
+from tuque.core.model.ledger import GC_ACKED
+from tuque.core.msgs.bus import Ask, GotJob, Holders, Lack, ReplJob, SetAck, Slots
+from tuque.core.node.node import Node
+from tuque.core.node.slots import introduce, rank, say, slots_of, translate
+from tuque.core.repair.node_loss import lose_copy, on_ask, on_incarnation, repair_left, repair_tick
+from tuque.core.replication.ack import on_ackjob, on_deljob
 
 
 def left(lab: Lab) -> int:

@@ -12,16 +12,17 @@ from node_by_hand import Line, Wired
 from raw_resp import encode
 
 from tuque.client.api import url_id
-from tuque.core.procedures import check
-from tuque.core.queue import PAUSE_OUT
-from tuque.core.replicate import PLAIN, on_addjob, settle
-from tuque.core.work import REPLY_BYTES, TURN_WORK
-from tuque.server.monitoring import SLOW_BYTES_MAX
-from tuque.server.tube_stats import Statistics
-from tuque.tubes import admin, ops
-from tuque.tubes.errors import TubeError
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PutSpec, TubeOptions
+from tuque.core.jobs.transitions import check
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.model.work import REPLY_BYTES, TURN_WORK
+from tuque.core.node.queue import PAUSE_OUT
+from tuque.core.replication.add import on_addjob, settle
+from tuque.server.log.monitoring import SLOW_BYTES_MAX
+from tuque.server.tubes.statistics import Statistics
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import admin, ops
 
 PING = b"PING\r\n"
 

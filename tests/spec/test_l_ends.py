@@ -10,15 +10,15 @@ from node_by_hand import Box, Wired
 from raw_resp import encode
 from test_l_bounds import fill, value
 
-from tuque.core.job import LEASED
-from tuque.core.lease_time import RETURN_MOST
-from tuque.core.procedures import check
-from tuque.core.timers import tick
-from tuque.core.work import TURN_WORK
-from tuque.server.share import COMMAND_COST, TURN_READ
-from tuque.tubes import ops
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PutSpec
+from tuque.core.dispatch.timers import tick
+from tuque.core.jobs.transitions import check
+from tuque.core.leases.expiry import RETURN_MOST
+from tuque.core.model.job import LEASED
+from tuque.core.model.work import TURN_WORK
+from tuque.server.loop.share import COMMAND_COST, TURN_READ
+from tuque.tubes.model.options import PutSpec
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import ops
 
 MANY = 3 * RETURN_MOST
 

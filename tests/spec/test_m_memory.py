@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from node_by_hand import NULL, START_MS, Box
 
-from tuque.core.procedures import memory_level
+from tuque.core.jobs.transitions import memory_level
 
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from node_by_hand import NULL, Box, Status
 
-from tuque.core.readback import Record, decode
-from tuque.core.records import PAUSE
+from tuque.core.decode.records import Record, decode
+from tuque.core.outbox.records import PAUSE
 
 
 def test_bad_word(box: Box) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.ackgc import on_ackjob
-from tuque.core.hearsay import rank
-from tuque.core.job import ACTIVE, QUEUED, Job
-from tuque.core.ledger import GC_ACKED
-from tuque.core.msgs import (
+from tuque.core.federation.transfer import send_jobs
+from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.jobs.transitions import dequeue, unregister
+from tuque.core.model.job import ACTIVE, QUEUED, Job
+from tuque.core.model.ledger import GC_ACKED
+from tuque.core.msgs.bus import (
     COUNT_DELIVERY,
     COUNT_NACK,
     HAS_QUEUED,
@@ -20,10 +21,9 @@ from tuque.core.msgs import (
     WillQueue,
     Working,
 )
-from tuque.core.peers import say
-from tuque.core.procedures import dequeue, unregister
-from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
-from tuque.core.transfer import send_jobs
+from tuque.core.node.slots import say
+from tuque.core.replication.ack import on_ackjob
+from tuque.core.replication.requeue_messages import rank
 
 
 def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:

@@ -192,7 +192,7 @@ def test_working_unknown(box: Box) -> None:
 
 def test_working_acked(box: Box) -> None:
     """Q8.2 Acked: `-ACKED Job is already acknowledged.`"""
-    from tuque.core.job import ACKED, ACTIVE
+    from tuque.core.model.job import ACKED, ACTIVE
 
     job_id = box.add()
     box.get()

@@ -6,15 +6,15 @@ import pytest
 from cluster_lab import Lab
 from test_q_cluster import job_at, sent, tell
 
-from tuque.core.deliver import wait
-from tuque.core.hearsay import on_willqueue
-from tuque.core.job import ACTIVE, HELD, QUEUED
-from tuque.core.losses import SETTLE
-from tuque.core.msgs import Ask, Moved, Queued, WillQueue, Working
-from tuque.core.peers import set_reachable
-from tuque.core.procedures import REQUEUE_RETRY, requeue
-from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
-from tuque.core.settle import on_away
+from tuque.core.jobs.deliver import wait
+from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.jobs.transitions import REQUEUE_RETRY, requeue
+from tuque.core.model.job import ACTIVE, HELD, QUEUED
+from tuque.core.msgs.bus import Ask, Moved, Queued, WillQueue, Working
+from tuque.core.node.slots import set_reachable
+from tuque.core.repair.settle import on_away
+from tuque.core.replication.requeue_messages import on_willqueue
+from tuque.core.state.losses import SETTLE
 
 TIMEOUT_MS = 5_000  # cluster-node-timeout of a lab
 

@@ -7,15 +7,15 @@ import itertools
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.ackgc import on_ackjob, on_deljob
-from tuque.core.copies import copy_of, on_producer_gone
-from tuque.core.ids import is_genuine
-from tuque.core.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
-from tuque.core.ledger import ADD_FAILED
-from tuque.core.msgs import Ask, DelJob, Enqueue, GotJob, Holders, Release, ReplJob, SetAck
-from tuque.core.peers import introduce, say
-from tuque.core.queue import PAUSE_IN
-from tuque.core.transfer import send_jobs
+from tuque.core.federation.transfer import send_jobs
+from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
+from tuque.core.model.job_id import is_genuine
+from tuque.core.model.ledger import ADD_FAILED
+from tuque.core.msgs.bus import Ask, DelJob, Enqueue, GotJob, Holders, Release, ReplJob, SetAck
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.node.slots import introduce, say
+from tuque.core.replication.ack import on_ackjob, on_deljob
+from tuque.core.replication.replicate import copy_of, on_producer_gone
 
 NOREPL = b"NOREPL Not enough reachable nodes for the requested replication level"
 TIMEOUT = b"NOREPL Timeout reached before replicating to the requested number of nodes"
@@ -129,7 +129,7 @@ def test_who_takes_no_copy(why: str) -> None:
     elif why == "loading":
         other.is_loading = True
     else:
-        from tuque.core.deliver import set_pause
+        from tuque.core.jobs.deliver import set_pause
 
         set_pause(other, b"q", PAUSE_IN)
     job, _ = lab.try_add(0, b"q", replicate=2, timeout_ms=1000)
@@ -403,7 +403,7 @@ def test_delay_is_passed_on() -> None:
 def test_paused_queue_does_not_refuse_custody() -> None:
     """R8.3 A queue paused in does not refuse it: the job waits as active and the due time is moved
     by retry (ALO) or 1 s (AMO)."""
-    from tuque.core.deliver import set_pause
+    from tuque.core.jobs.deliver import set_pause
 
     lab = Lab(2)
     lab.nodes[0].is_leaving = True

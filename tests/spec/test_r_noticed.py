@@ -7,13 +7,13 @@ from node_by_hand import Box
 from test_r_cluster import TIMEOUT, sent, told
 from test_r_expected import expect
 
-from tuque.core.ackgc import on_ackjob
-from tuque.core.job import ACTIVE, DELIVERED, QUEUED
-from tuque.core.msgs import GotJobs, Left, Queued, Release, YourJobs
-from tuque.core.procedures import dequeue
-from tuque.core.requeue import on_enqueue
-from tuque.core.tombs import Tombs
-from tuque.core.transfer import send_jobs
+from tuque.core.federation.transfer import send_jobs
+from tuque.core.jobs.requeue import on_enqueue
+from tuque.core.jobs.transitions import dequeue
+from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
+from tuque.core.model.tombstones import Tombs
+from tuque.core.msgs.bus import GotJobs, Left, Queued, Release, YourJobs
+from tuque.core.replication.ack import on_ackjob
 
 
 def test_the_first_enqueue_is_silent() -> None:

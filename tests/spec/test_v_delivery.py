@@ -75,7 +75,7 @@ def test_nohang(box: Box) -> None:
     """V1.4 None and NOHANG: a null array."""
     box.run.raw()
     box.run("GETJOB", "NOHANG", "FROM", "nothing")
-    from tuque.server.dispatch import execute
+    from tuque.server.commands.dispatch import execute
 
     execute(box.server, box.run.c, [b"GETJOB", b"NOHANG", b"FROM", b"nothing"])
     assert box.run.raw() == b"*-1\r\n"
@@ -296,7 +296,7 @@ def test_disconnect_while_waiting(box: Box) -> None:
     """V6.1 A client that disconnects while it waits leaves all waiting lists; it is never handed a
     job after that.
     """
-    from tuque.core.procedures import stop_waiting
+    from tuque.core.jobs.transitions import stop_waiting
 
     waiting = box.session()
     waiting("GETJOB", "FROM", "q", "r")

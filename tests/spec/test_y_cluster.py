@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.ackgc import on_ackjob
-from tuque.core.hearsay import rank
-from tuque.core.job import ACKED, ACTIVE, QUEUED
-from tuque.core.lease import LEAVING, commit, on_next, on_open, on_release, on_touch
-from tuque.core.lease_rows import on_fetch
-from tuque.core.leases import Group, is_leased
-from tuque.core.msgs import HAS_QUEUED, Delivered, Queued, WillQueue, Working
-from tuque.core.peers import say
+from tuque.core.leases.commands import LEAVING, commit, on_next, on_open, on_release, on_touch
+from tuque.core.leases.fetch import on_fetch
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED
+from tuque.core.msgs.bus import HAS_QUEUED, Delivered, Queued, WillQueue, Working
+from tuque.core.node.slots import say
+from tuque.core.replication.ack import on_ackjob
+from tuque.core.replication.requeue_messages import rank
+from tuque.core.state.lease_groups import Group, is_leased
 
 
 def lease(lab: Lab, i: int, count: int = 100, ttl_ms: int = 60_000) -> Group:

@@ -6,11 +6,11 @@ import pytest
 from journal_by_hand import Kept, kept
 from lease_by_hand import Lessee, word
 
-from tuque.core.ackgc import flush_all
-from tuque.core.job import ACTIVE, LEASED
-from tuque.core.lease_records import tell_batch, tell_group
-from tuque.core.readback import Record, decode
-from tuque.core.records import FIRST, KIND_NAMES, Records
+from tuque.core.decode.records import Record, decode
+from tuque.core.dispatch.flush import flush_all
+from tuque.core.model.job import ACTIVE, LEASED
+from tuque.core.outbox.lease_records import tell_batch, tell_group
+from tuque.core.outbox.records import FIRST, KIND_NAMES, Records
 
 __all__ = ["kept"]
 

@@ -6,18 +6,25 @@ import pytest
 from cluster_lab import Lab
 from node_by_hand import Box
 
-from tuque.core.copies import on_producer_gone, on_reach_changed
-from tuque.core.dedupe import KEY_BYTES
-from tuque.core.job import ACTIVE, QUEUED, WAIT_REPL, Job
-from tuque.core.msgs import ReplJob
-from tuque.core.node import Adding
-from tuque.core.once import FOLLOWER_TIMEOUT, follow, keep_key, must_wait, on_add_over, same_job
-from tuque.core.publishing import COPIES_MS, SEND_JOBS, WAITS, PublishSpec, on_publish
-from tuque.core.readback import Record, decode
-from tuque.core.records import KEY
-from tuque.core.staged import Staged
-from tuque.core.staging import on_stage
-from tuque.server.producers import tell_added
+from tuque.core.decode.records import Record, decode
+from tuque.core.jobs.idempotent_add import (
+    FOLLOWER_TIMEOUT,
+    follow,
+    keep_key,
+    must_wait,
+    on_add_over,
+    same_job,
+)
+from tuque.core.model.job import ACTIVE, QUEUED, WAIT_REPL, Job
+from tuque.core.msgs.bus import ReplJob
+from tuque.core.node.node import Adding
+from tuque.core.outbox.records import KEY
+from tuque.core.replication.replicate import on_producer_gone, on_reach_changed
+from tuque.core.state.dedupe_keys import KEY_BYTES
+from tuque.core.state.staged import Staged
+from tuque.core.transactions.publish import COPIES_MS, SEND_JOBS, WAITS, PublishSpec, on_publish
+from tuque.core.transactions.stage import on_stage
+from tuque.server.replies.producers import tell_added
 from tuque.store.rewrite import Snapshot
 
 TIMEOUT = b"NOREPL Timeout reached before replicating to the requested number of nodes"

@@ -9,11 +9,11 @@ from journal_by_hand import Kept, kept, segment
 from lease_by_hand import Lessee, word
 from node_by_hand import Box
 
-from tuque.core.job import ACTIVE, QUEUED
-from tuque.core.procedures import check
-from tuque.core.readback import BadRecord, Record, decode
-from tuque.core.records import APP, KIND_NAMES, PUBLISHED, STAGED, Records
-from tuque.core.stage_load import StageLog
+from tuque.core.decode.records import BadRecord, Record, decode
+from tuque.core.jobs.transitions import check
+from tuque.core.model.job import ACTIVE, QUEUED
+from tuque.core.outbox.records import APP, KIND_NAMES, PUBLISHED, STAGED, Records
+from tuque.core.transactions.restore import StageLog
 from tuque.store.rewrite import Snapshot
 
 __all__ = ["kept"]

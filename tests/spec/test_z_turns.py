@@ -15,13 +15,13 @@ from test_z_cluster import answers
 from test_z_cluster import stage as stage_at
 from test_z_journal import CAUSES
 
-from tuque.core.ackgc import flush_all
-from tuque.core.node import Node
-from tuque.core.procedures import check
-from tuque.core.publishing import WAITS, drop_publish, publish_some
-from tuque.core.staged import Publish, PublishSpec, Staged
-from tuque.core.staging import on_stage
-from tuque.core.work import TURN_WORK
+from tuque.core.dispatch.flush import flush_all
+from tuque.core.jobs.transitions import check
+from tuque.core.model.work import TURN_WORK
+from tuque.core.node.node import Node
+from tuque.core.state.staged import Publish, PublishSpec, Staged
+from tuque.core.transactions.publish import WAITS, drop_publish, publish_some
+from tuque.core.transactions.stage import on_stage
 
 MANY = 12_000
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import random
 
-from tuque.core import readback as back
-from tuque.core.ackgc import on_ackjob, on_deljob
-from tuque.core.deliver import on_getjob, set_pause
-from tuque.core.job import Job
-from tuque.core.lease import commit, on_lease_nack, on_next, on_open, on_release, on_touch
-from tuque.core.lease_rows import on_fetch
-from tuque.core.leases import Batch, is_leased
-from tuque.core.node import Node
-from tuque.core.procedures import check
-from tuque.core.records import Records
-from tuque.core.replicate import PLAIN, on_addjob, settle
-from tuque.core.requeue import on_nack
-from tuque.core.timers import tick
-from tuque.server.committer import Committer
-from tuque.store.disk import Disk, MemoryDisk
+from tuque.core.decode import records as back
+from tuque.core.dispatch.timers import tick
+from tuque.core.jobs.deliver import on_getjob, set_pause
+from tuque.core.jobs.requeue import on_nack
+from tuque.core.jobs.transitions import check
+from tuque.core.leases.commands import commit, on_lease_nack, on_next, on_open, on_release, on_touch
+from tuque.core.leases.fetch import on_fetch
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.model.job import Job
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import Records
+from tuque.core.replication.ack import on_ackjob, on_deljob
+from tuque.core.replication.add import on_addjob, settle
+from tuque.core.state.lease_groups import Batch, is_leased
+from tuque.server.journal.committer import Committer
+from tuque.store.files.disk import Disk, MemoryDisk
 from tuque.store.journal import Boot
 from tuque.store.replay import Loader
 

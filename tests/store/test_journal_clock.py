@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journal_lab import BOOT_ID, START_MS, Lab
 
-from tuque.core.job import ACTIVE, DELIVERED, QUEUED
+from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
 from tuque.store.journal import Boot
 from tuque.store.replay import clock_jump_ms
 

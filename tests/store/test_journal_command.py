@@ -10,19 +10,20 @@ from click.testing import CliRunner
 from journal_lab import NODE_ID, START_MS
 from test_aof_import import blob, command, numbered
 
-from tuque.console.journal_cmd import journal
-from tuque.core.job import QUEUED
-from tuque.core.lease import commit, on_next, on_open
-from tuque.core.node import Node
-from tuque.core.records import Records
-from tuque.core.replicate import PLAIN, on_addjob, settle
-from tuque.core.task import BYTES
-from tuque.server.committer import Committer
-from tuque.store.disk import Disk
-from tuque.tubes.admin import create_tube
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.ops import put
-from tuque.tubes.options import PutSpec, TubeOptions
+from tuque.console.journal.commands import journal
+from tuque.core.leases.commands import commit, on_next, on_open
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.model.job import QUEUED
+from tuque.core.model.task import BYTES
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import Records
+from tuque.core.replication.add import on_addjob, settle
+from tuque.server.journal.committer import Committer
+from tuque.store.files.disk import Disk
+from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks.admin import create_tube
+from tuque.tubes.tasks.ops import put
 
 FAR_S = 4_000_000_000
 NOW_MS = time.time_ns() // 1_000_000

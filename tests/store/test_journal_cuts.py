@@ -7,7 +7,7 @@ import random
 import pytest
 from journal_lab import PATH, START_MS, Lab, restarted
 
-from tuque.store.disk import WHOLE_PREFIX, MemoryDisk, PowerCut
+from tuque.store.files.disk import WHOLE_PREFIX, MemoryDisk, PowerCut
 from tuque.store.journal import HEADER_BYTES, JournalError
 from tuque.store.repair import check_dir, repair_dir
 

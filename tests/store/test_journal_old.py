@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tuque.console.journal_cmd import journal
-from tuque.core.job import ACTIVE, DELIVERED, QUEUED
-from tuque.core.node import Node
-from tuque.core.procedures import check
-from tuque.core.records import Records
-from tuque.core.replicate import PLAIN, on_addjob, settle
-from tuque.store.disk import MemoryDisk
+from tuque.console.journal.commands import journal
+from tuque.core.jobs.transitions import check
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import Records
+from tuque.core.replication.add import on_addjob, settle
+from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import VERSION, Boot, decode_header
 from tuque.store.replay import Loader
 from tuque.store.writer import Journal

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from journal_lab import NODE_ID, START_MS, state_of
 
-from tuque.core.deliver import on_getjob
-from tuque.core.node import Node
-from tuque.core.records import Records
-from tuque.core.replicate import PLAIN, on_addjob, settle
-from tuque.server.committer import Committer
-from tuque.server.journal_thread import FRAME, Item, JournalThread
-from tuque.store.disk import Disk
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import Records
+from tuque.core.replication.add import on_addjob, settle
+from tuque.server.journal.committer import Committer
+from tuque.server.journal.thread import FRAME, Item, JournalThread
+from tuque.store.files.disk import Disk
 from tuque.store.journal import Boot, Manifest
 from tuque.store.writer import Journal
 

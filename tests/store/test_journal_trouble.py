@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from journal_lab import NODE_ID, PATH, START_MS, Lab, restarted
 
-from tuque.core.replicate import PLAIN, on_addjob, settle
-from tuque.server.committer import Committer, forget_saved, has_saved_once, save_once
-from tuque.server.journal_thread import BACKLOG_BYTES
-from tuque.store.disk import Disk, MemoryDisk
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.replication.add import on_addjob, settle
+from tuque.server.journal.committer import Committer, forget_saved, has_saved_once, save_once
+from tuque.server.journal.thread import BACKLOG_BYTES
+from tuque.store.files.disk import Disk, MemoryDisk
 from tuque.store.journal import (
     HEADER_BYTES,
     VERSION,
@@ -74,7 +75,7 @@ def test_short_writes_are_continued() -> None:
 
 
 def test_too_much_that_waits_is_dropped_and_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuque.server.journal_thread.BACKLOG_BYTES", 500)
+    monkeypatch.setattr("tuque.server.journal.thread.BACKLOG_BYTES", 500)
     assert BACKLOG_BYTES > 500
     lab = Lab()
     lab.start()

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import msgspec
 
-from tuque.core import bus
-from tuque.core.copies import on_reach_changed
-from tuque.core.deliver import on_getjob, serve_ready, wait
-from tuque.core.drain import set_leaving
-from tuque.core.job import ACKED, ACTIVE, QUEUED, Job
-from tuque.core.msgs import AnyMessage
-from tuque.core.node import Added, Node
-from tuque.core.peers import set_leaver, set_reachable, slot_for
-from tuque.core.procedures import check
-from tuque.core.records import Records
-from tuque.core.repair import on_forget, on_incarnation
-from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
-from tuque.core.restore import after_load
-from tuque.core.standstill import set_time
-from tuque.core.timers import next_timer_ms, tick
-from tuque.store.disk import MemoryDisk
+from tuque.core.dispatch import messages as bus
+from tuque.core.dispatch.restore import after_load
+from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.core.jobs.deliver import on_getjob, serve_ready, wait
+from tuque.core.jobs.transitions import check
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED, Job
+from tuque.core.msgs.bus import AnyMessage
+from tuque.core.node.node import Added, Node
+from tuque.core.node.slots import set_leaver, set_reachable, slot_for
+from tuque.core.node.standstill import set_time
+from tuque.core.outbox.records import Records
+from tuque.core.repair.drain import set_leaving
+from tuque.core.repair.node_loss import on_forget, on_incarnation
+from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.core.replication.replicate import on_reach_changed
+from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import Boot
 from tuque.store.replay import Loader
 from tuque.store.rewrite import Snapshot

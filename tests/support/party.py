@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tuque.cluster.member import Member
 from tuque.cluster.members import Members, Refused
-from tuque.core.bus import on_message
-from tuque.core.msgs import Heartbeat
-from tuque.core.node import Node
+from tuque.core.dispatch.messages import on_message
+from tuque.core.msgs.bus import Heartbeat
+from tuque.core.node.node import Node
 
 START_MS = 1_700_000_000_000
 TIMEOUT_MS = 1000

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from raw_resp import Wire
 
-from tuque.core.node import Node
-from tuque.core.procedures import check
-from tuque.server.config import load
-from tuque.server.pump import Pump
-from tuque.server.registry import register
-from tuque.server.state import Server, apply_settings
+from tuque.core.jobs.transitions import check
+from tuque.core.node.node import Node
+from tuque.server.admin.registry import register
+from tuque.server.config.config import load
+from tuque.server.loop.pump import Pump
+from tuque.server.state.state import Server, apply_settings
 
 NODE_ID = b"c0ffee00" * 5
 START_MS = 1_800_000_000_000

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tuque.sim.cluster import Cluster
-from tuque.sim.plan import Plan
+from tuque.sim.engine.plan import Plan
+from tuque.sim.runs.cluster import Cluster
 
 Situation = Callable[..., Any]
 

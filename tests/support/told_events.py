@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import iter_unpack
 
-from tuque.core.events import COLUMN_NAMES, ID_BYTES, STARTED, STOPPED, Chunk
+from tuque.core.outbox.events import COLUMN_NAMES, ID_BYTES, STARTED, STOPPED, Chunk
 
 LONGS = {
     "ts_ms": "ts",

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from cluster_lab import Lab, name_of
 
-from tuque.core.deliver import serve_ready
-from tuque.core.node import Node, Wake
-from tuque.core.peers import slot_for
-from tuque.core.procedures import check
-from tuque.core.task import Task
-from tuque.tubes import ops
-from tuque.tubes.book import HomeDone, Tubes
-from tuque.tubes.claims import claim_tube
-from tuque.tubes.follower import RUNNING
-from tuque.tubes.homes import state_of_tube
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.moves import move_home, take_home
-from tuque.tubes.options import PutSpec, TubeOptions
-from tuque.tubes.tube import Tube
+from tuque.core.jobs.deliver import serve_ready
+from tuque.core.jobs.transitions import check
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node, Wake
+from tuque.core.node.slots import slot_for
+from tuque.tubes.failover.claims import claim_tube
+from tuque.tubes.failover.switchover import move_home, take_home
+from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.model.registry import HomeDone, Tubes
+from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import state_of_tube
+from tuque.tubes.tasks import ops
 
 BEAT_MS = 500
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tuque.core.node import Node
-from tuque.core.procedures import check
-from tuque.core.records import Records
-from tuque.core.task import Task
-from tuque.core.timers import tick
-from tuque.server.committer import Committer
-from tuque.store.disk import MemoryDisk
+from tuque.core.dispatch.timers import tick
+from tuque.core.jobs.transitions import check
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import Records
+from tuque.server.journal.committer import Committer
+from tuque.store.files.disk import MemoryDisk
 from tuque.store.journal import Boot
 from tuque.store.replay import Loader
-from tuque.tubes import admin, ops
-from tuque.tubes.book import Tubes
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PutSpec, TubeOptions
-from tuque.tubes.tube import Tube
+from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import admin, ops
 
 NODE_ID = b"0123456789abcdef0123456789abcdef01234567"
 PATH = "/data/journal"

@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.msgs import TubeAt, TubeClaim, TubeClaimed
-from tuque.core.procedures import check
-from tuque.core.stray import on_unknown_ack, on_unknown_fastack
-from tuque.tubes.admin import remove_tube
-from tuque.tubes.catalog import at_of
-from tuque.tubes.claims import ALIVE, KNOWN
-from tuque.tubes.errors import TubeError
-from tuque.tubes.follower import RUNNING
-from tuque.tubes.homing import on_tube_message
-from tuque.tubes.moves import become_home
+from tuque.core.jobs.transitions import check
+from tuque.core.msgs.bus import TubeAt, TubeClaim, TubeClaimed
+from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastack
+from tuque.tubes.failover.claims import ALIVE, KNOWN
+from tuque.tubes.failover.controller import on_tube_message
+from tuque.tubes.failover.switchover import become_home
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.replication.catalog import at_of
+from tuque.tubes.tasks.admin import remove_tube
 
 
 def test_a_tube_made_again_by_a_node_that_forgot_it_takes_nothing_from_its_home() -> None:

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.msgs import TubeCopy
-from tuque.tubes import admin, ops
-from tuque.tubes.copying import TRAIL_MAX, WALK
-from tuque.tubes.errors import TubeError
-from tuque.tubes.homes import lag_of, synced
-from tuque.tubes.replica import on_copy
-from tuque.tubes.rights import CALL, user_key
+from tuque.core.msgs.bus import TubeCopy
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.grants import CALL, user_key
+from tuque.tubes.replication.leadership import lag_of, synced
+from tuque.tubes.replication.receive import on_copy
+from tuque.tubes.replication.send import TRAIL_MAX, WALK
+from tuque.tubes.tasks import admin, ops
 
 
 def test_drop_is_told_later_too() -> None:
@@ -57,8 +57,8 @@ def test_two_tubes_of_one_name() -> None:
 def test_two_claims_of_one_name() -> None:
     """T17.5 A node that claims the name itself and has the lower node id, refuses."""
     lab = HomesLab(3)
-    from tuque.tubes.claims import claim_tube
-    from tuque.tubes.options import TubeOptions
+    from tuque.tubes.failover.claims import claim_tube
+    from tuque.tubes.model.options import TubeOptions
 
     for i in (0, 1):
         o = TubeOptions()

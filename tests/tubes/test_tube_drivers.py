@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from tube_home import Home, refused
 
-from tuque.core.deliver import on_getjob
-from tuque.core.node import Node
-from tuque.core.procedures import check
-from tuque.core.task import Task
-from tuque.core.timers import tick
-from tuque.tubes import admin, ops
-from tuque.tubes.driver import Absent, Driver
-from tuque.tubes.drivers import register_driver, replace_driver
-from tuque.tubes.errors import TubeError
-from tuque.tubes.fifo import Fifo, LimFifoTtl
-from tuque.tubes.guarded import DriverFailed, why_stopped
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PutSpec, TubeOptions
-from tuque.tubes.utube import UTube, UTubeTtl
+from tuque.core.dispatch.timers import tick
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.jobs.transitions import check
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.tubes.model.driver_guard import DriverFailed, why_stopped
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import admin, ops
+from tuque.tubes.tasks.drivers import register_driver, replace_driver
+from tuque.tubes.types.driver import Absent, Driver
+from tuque.tubes.types.fifo import Fifo, LimFifoTtl
+from tuque.tubes.types.utube import UTube, UTubeTtl
 
 PAGE = Path(__file__).parents[2] / "docs" / "tube-drivers.md"
 NOW_MS = 1_700_000_000_000

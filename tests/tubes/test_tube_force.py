@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.msgs import TubeYours
-from tuque.tubes.drivers import register_driver
-from tuque.tubes.errors import TubeError
-from tuque.tubes.fifo import Fifo
+from tuque.core.msgs.bus import TubeYours
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.tasks.drivers import register_driver
+from tuque.tubes.types.fifo import Fifo
 
 
 def test_force_after_the_home_died() -> None:

@@ -8,11 +8,11 @@ from homes_lab import HomesLab
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tuque.core.msgs import TubeCopy
-from tuque.core.procedures import check
-from tuque.tubes.copying import BEGINS
-from tuque.tubes.errors import HomeError, TubeError
-from tuque.tubes.replica import changes_in, on_copy
+from tuque.core.jobs.transitions import check
+from tuque.core.msgs.bus import TubeCopy
+from tuque.tubes.model.errors import HomeError, TubeError
+from tuque.tubes.replication.receive import changes_in, on_copy
+from tuque.tubes.replication.send import BEGINS
 
 
 def test_every_node_knows_of_every_tube() -> None:

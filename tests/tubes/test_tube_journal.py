@@ -7,23 +7,23 @@ import random
 import pytest
 from journal_home import NODE_ID, PATH, START_MS, Home, again
 
-from tuque.core import readback as back
-from tuque.core import records as rec
-from tuque.core.deliver import on_getjob
-from tuque.core.job import Job
-from tuque.core.node import Node
-from tuque.core.procedures import check
-from tuque.core.records import Records
-from tuque.core.timers import tick
-from tuque.store.disk import MemoryDisk
+from tuque.core.decode import records as back
+from tuque.core.dispatch.timers import tick
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.jobs.transitions import check
+from tuque.core.model.job import Job
+from tuque.core.node.node import Node
+from tuque.core.outbox import records as rec
+from tuque.core.outbox.records import Records
+from tuque.store.files.disk import MemoryDisk
 from tuque.store.replay import Loader
-from tuque.tubes import admin, ops, sessions
-from tuque.tubes.drivers import register_driver
-from tuque.tubes.errors import TubeError
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PutSpec, TubeOptions
-from tuque.tubes.rights import CALL, TRUNCATE, role_key, user_key
-from tuque.tubes.utube import UTube
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.grants import CALL, TRUNCATE, role_key, user_key
+from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import admin, ops, sessions
+from tuque.tubes.tasks.drivers import register_driver
+from tuque.tubes.types.utube import UTube
 
 TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl"]
 

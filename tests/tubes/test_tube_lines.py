@@ -7,12 +7,12 @@ import random
 import pytest
 from tube_home import Home
 
-from tuque.core.procedures import check
-from tuque.core.task import READY, TAKEN, Task
-from tuque.tubes import ops
-from tuque.tubes.order import SLACK
-from tuque.tubes.tube import Tube
-from tuque.tubes.utube import UTube
+from tuque.core.jobs.transitions import check
+from tuque.core.model.task import READY, TAKEN, Task
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.tasks import ops
+from tuque.tubes.types.ordering import SLACK
+from tuque.tubes.types.utube import UTube
 
 
 @pytest.fixture

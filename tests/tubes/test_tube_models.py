@@ -16,17 +16,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from model_parts import FOR_EVER, Refused
 from models import MODELS, Model
 
-from tuque.core.ackgc import on_ackjob
-from tuque.core.deliver import on_getjob, serve_ready
-from tuque.core.node import GOT_JOBS, Node
-from tuque.core.procedures import check, stop_waiting
-from tuque.core.requeue import on_nack, on_working
-from tuque.core.task import Task
-from tuque.core.timers import next_timer_ms, tick
-from tuque.tubes import admin, ops, sessions
-from tuque.tubes.errors import TubeError
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PRI_DEFAULT, PutSpec, TubeOptions
+from tuque.core.dispatch.timers import next_timer_ms, tick
+from tuque.core.jobs.deliver import on_getjob, serve_ready
+from tuque.core.jobs.requeue import on_nack, on_working
+from tuque.core.jobs.transitions import check, stop_waiting
+from tuque.core.model.task import Task
+from tuque.core.node.node import GOT_JOBS, Node
+from tuque.core.replication.ack import on_ackjob
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import admin, ops, sessions
 
 STEPS = 60
 OPS = int(os.environ.get("TUQUE_TUBE_OPS", "2400"))

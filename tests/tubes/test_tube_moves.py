@@ -8,17 +8,17 @@ from contextlib import suppress
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.deliver import on_getjob
-from tuque.core.drain import drain_left
-from tuque.core.msgs import TubeYours
-from tuque.core.node import HOME_MOVED
-from tuque.tubes import admin, ops, sessions
-from tuque.tubes.errors import HomeError, TubeError
-from tuque.tubes.follower import WAITING
-from tuque.tubes.homes import set_read_only, state_of_node
-from tuque.tubes.moves import begin_move
-from tuque.tubes.options import PutSpec
-from tuque.tubes.sessions import identify
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.msgs.bus import TubeYours
+from tuque.core.node.node import HOME_MOVED
+from tuque.core.repair.drain import drain_left
+from tuque.tubes.failover.switchover import begin_move
+from tuque.tubes.model.errors import HomeError, TubeError
+from tuque.tubes.model.options import PutSpec
+from tuque.tubes.model.replica_state import WAITING
+from tuque.tubes.replication.leadership import set_read_only, state_of_node
+from tuque.tubes.tasks import admin, ops, sessions
+from tuque.tubes.tasks.sessions import identify
 
 
 def test_a_home_that_reaches_too_few_waits() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.deliver import set_pause
-from tuque.core.federate import pause_queue
-from tuque.core.msgs import Pause
-from tuque.core.queue import PAUSE_IN, PAUSE_OUT
-from tuque.tubes import admin
-from tuque.tubes.errors import PAUSED, TubeError
+from tuque.core.federation.request import pause_queue
+from tuque.core.jobs.deliver import set_pause
+from tuque.core.msgs.bus import Pause
+from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.tubes.model.errors import PAUSED, TubeError
+from tuque.tubes.tasks import admin
 
 BOTH = PAUSE_IN | PAUSE_OUT
 

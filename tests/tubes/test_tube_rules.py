@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 from tube_home import Home, refused
 
-from tuque.core.ackgc import on_ackjob, on_deadletter, on_deljob, on_fastack
-from tuque.core.deliver import on_getjob, set_pause, wait
-from tuque.core.lease import on_open
-from tuque.core.procedures import check, stop_waiting
-from tuque.core.queue import PAUSE_IN, PAUSE_OUT
-from tuque.core.replicate import AddSpec, on_addjob, refusal, settle
-from tuque.core.requeue import on_dequeue, on_enqueue, on_nack, on_working
-from tuque.core.task import TRANSITIONS, Task, is_arrow
-from tuque.core.views import qpeek, qstat, show
-from tuque.tubes import admin, ops, sessions
-from tuque.tubes.book import Tubes
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import TubeOptions
-from tuque.tubes.tube import Tube
+from tuque.core.jobs.deliver import on_getjob, set_pause, wait
+from tuque.core.jobs.queries import qpeek, qstat, show
+from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack, on_working
+from tuque.core.jobs.transitions import check, stop_waiting
+from tuque.core.leases.commands import on_open
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.task import TRANSITIONS, Task, is_arrow
+from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.core.replication.ack import on_ackjob, on_deadletter, on_deljob, on_fastack
+from tuque.core.replication.add import on_addjob, refusal, settle
+from tuque.tubes.model.options import TubeOptions
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import admin, ops, sessions
 
 
 @pytest.fixture

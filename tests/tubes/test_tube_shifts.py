@@ -8,14 +8,14 @@ from contextlib import suppress
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.ackgc import flush_all
-from tuque.core.procedures import check
-from tuque.core.task import READY, TAKEN
-from tuque.tubes import admin, sessions
-from tuque.tubes.errors import HomeError, TubeError
-from tuque.tubes.homes import set_read_only
-from tuque.tubes.moves import take_home
-from tuque.tubes.sessions import identify
+from tuque.core.dispatch.flush import flush_all
+from tuque.core.jobs.transitions import check
+from tuque.core.model.task import READY, TAKEN
+from tuque.tubes.failover.switchover import take_home
+from tuque.tubes.model.errors import HomeError, TubeError
+from tuque.tubes.replication.leadership import set_read_only
+from tuque.tubes.tasks import admin, sessions
+from tuque.tubes.tasks.sessions import identify
 
 STEP = 10
 TASKS = 45

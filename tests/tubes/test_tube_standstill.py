@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.task import READY
-from tuque.tubes.errors import TubeError
-from tuque.tubes.homes import homeless
+from tuque.core.model.task import READY
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.replication.leadership import homeless
 
 
 def stood(lab: HomesLab, span_ms: int = 6_000) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from tube_home import START_MS, Home
 
-from tuque.core.deliver import on_getjob
-from tuque.core.procedures import check
-from tuque.core.requeue import on_working
-from tuque.core.task import BURIED, DELAYED, READY, TAKEN
-from tuque.tubes import ops, sessions
-from tuque.tubes.tube import Tube
+from tuque.core.jobs.deliver import on_getjob
+from tuque.core.jobs.requeue import on_working
+from tuque.core.jobs.transitions import check
+from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.tasks import ops, sessions
 
 TIMED = ["fifottl", "limfifottl", "utubettl"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from homes_lab import HomesLab
 
-from tuque.core.procedures import check
-from tuque.core.task import Task
-from tuque.tubes import ops
-from tuque.tubes.driver import Driver
-from tuque.tubes.drivers import register_driver
-from tuque.tubes.fifo import Fifo
-from tuque.tubes.guarded import why_stopped
-from tuque.tubes.homes import set_read_only
+from tuque.core.jobs.transitions import check
+from tuque.core.model.task import Task
+from tuque.tubes.model.driver_guard import why_stopped
+from tuque.tubes.replication.leadership import set_read_only
+from tuque.tubes.tasks import ops
+from tuque.tubes.tasks.drivers import register_driver
+from tuque.tubes.types.driver import Driver
+from tuque.tubes.types.fifo import Fifo
 
 
 def late(lab: HomesLab, *where: int) -> None:

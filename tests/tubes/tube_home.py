@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tuque.core.ackgc import on_ackjob
-from tuque.core.deliver import serve_ready
-from tuque.core.events import Events
-from tuque.core.node import GOT_JOBS, Node
-from tuque.core.procedures import check
-from tuque.core.task import Task
-from tuque.core.timers import tick
-from tuque.tubes import admin, ops
-from tuque.tubes.book import Tubes
-from tuque.tubes.errors import TubeError
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.options import PutSpec, TubeOptions
-from tuque.tubes.tube import Tube
+from tuque.core.dispatch.timers import tick
+from tuque.core.jobs.deliver import serve_ready
+from tuque.core.jobs.transitions import check
+from tuque.core.model.task import Task
+from tuque.core.node.node import GOT_JOBS, Node
+from tuque.core.outbox.events import Events
+from tuque.core.replication.ack import on_ackjob
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.options import PutSpec, TubeOptions
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks import admin, ops
 
 START_MS = 1_700_000_000_000
 

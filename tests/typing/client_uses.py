@@ -8,8 +8,8 @@ from typing import Any, assert_type
 import tuque
 from tuque import Client, Error, Job, JobInfo, Pipeline, Retry, aio, errors
 from tuque.client.api import ClusterNode, Hello, QueueStat
-from tuque.client.leases import LeaseColumns
-from tuque.client.tubes import TubeTask
+from tuque.client.commands.leases import LeaseColumns
+from tuque.client.commands.tubes import TubeTask
 
 
 def threads() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
     DelJob,
@@ -40,8 +40,8 @@ from tuque.wire.bus import (
     head_of,
     messages_of,
 )
-from tuque.wire.cards import Card, Hello
 from tuque.wire.handshake import BEFORE_BYTES, Conn
+from tuque.wire.msgs.cards import Card, Hello
 
 ID = b"D-0a0a0a0a-VTUo3R4lebIYJdAAEwe8bf2U-05a1"
 IDS = st.lists(st.just(ID), max_size=4)

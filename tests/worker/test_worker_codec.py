@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque.client.api import Job
-from tuque.worker.codec import CODECS, BadBody, Codec, Envelope, decode, encode
-from tuque.worker.obituary import obituary
+from tuque.worker.broker.obituary import obituary
+from tuque.worker.tasks.codec import CODECS, BadBody, Codec, Envelope, decode, encode
 
 plain = st.recursive(
     st.none()

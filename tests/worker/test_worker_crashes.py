@@ -12,9 +12,9 @@ import pytest
 from worker_lab import Did, Node, Program, StartWorker, wait_until
 
 from tuque import Client
-from tuque.worker.adopt import inherited
-from tuque.worker.box import DONE, RUNNING, SUSPECT, WAITING, Box
-from tuque.worker.codec import decode
+from tuque.worker.process.adopt import inherited
+from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WAITING, Box
+from tuque.worker.tasks.codec import decode
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from worker_lab import Did, Node, Program, StartWorker, wait_until
 
 from tuque import Client
 from tuque.worker import App
-from tuque.worker.codec import decode
+from tuque.worker.tasks.codec import decode
 
 
 @pytest.fixture(autouse=True)

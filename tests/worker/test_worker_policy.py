@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuque.worker.policy import (
+from tuque.worker.tasks.policy import (
     DONE,
     REASON_CHARS,
     Ack,

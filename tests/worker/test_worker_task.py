@@ -14,9 +14,9 @@ import pytest
 
 from tuque.errors import ConfigError
 from tuque.worker import App, Backoff, Envelope, RetryLater, load_app
-from tuque.worker.arguments import BadArguments
-from tuque.worker.codec import decode
-from tuque.worker.task import Task
+from tuque.worker.tasks.arguments import BadArguments
+from tuque.worker.tasks.codec import decode
+from tuque.worker.tasks.task import Task
 
 
 class Order(msgspec.Struct):

@@ -10,11 +10,15 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tuque.client import admin, calls, leases, pipeline, tube_rights, tube_types, tubes, writes
+from tuque.client import pipeline
 from tuque.client.api import Hello, Reply, Text
-from tuque.client.calls import Call
-from tuque.client.conn import greeting, read_greeting
-from tuque.client.face import (
+from tuque.client.commands import admin, calls, drivers, leases, rights, tubes, writes
+from tuque.client.commands.calls import Call
+from tuque.client.retry import Retry
+from tuque.client.routing.follow import LIMIT_S
+from tuque.client.scans import AsyncScans
+from tuque.client.transport.conn import greeting, read_greeting
+from tuque.client.transport.face import (
     JOIN_S,
     SHORTEST_WAIT_S,
     SLICE_S,
@@ -23,10 +27,7 @@ from tuque.client.face import (
     no_answer,
     no_node,
 )
-from tuque.client.follow import LIMIT_S
-from tuque.client.retry import Retry
-from tuque.client.scans import AsyncScans
-from tuque.client.streams import INFINITE, Link, Pool
+from tuque.client.transport.streams import INFINITE, Link, Pool
 from tuque.client.tube import AsyncTube
 from tuque.client.url import Address, settings
 from tuque.errors import (
@@ -173,9 +174,9 @@ class Client(AsyncScans):
     publish = _method(writes.publish)
     tube_list = _method(tubes.tube_list)
     tube_state = _method(tubes.tube_state)
-    tube_grants = _method(tube_rights.tube_grants)
-    tube_drivers = _method(tube_types.tube_drivers)
-    register_tube_driver = _method(tube_types.register_tube_driver)
+    tube_grants = _method(rights.tube_grants)
+    tube_drivers = _method(drivers.tube_drivers)
+    register_tube_driver = _method(drivers.register_tube_driver)
     tube_statistics = _method(tubes.tube_statistics)
     tube_cfg = _method(tubes.tube_cfg)
     ping = _method(admin.ping)

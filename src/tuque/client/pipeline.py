@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tuque.client import admin, calls, leases, tube_rights, tube_types, tubes, writes
 from tuque.client.api import Arg, Reply, Text
-from tuque.client.calls import Call
-from tuque.client.face import as_method
+from tuque.client.commands import admin, calls, drivers, leases, rights, tubes, writes
+from tuque.client.commands.calls import Call
+from tuque.client.transport.face import as_method
 from tuque.client.tube import QueuedTube
 from tuque.errors import Error, ProtocolError, ReplyError
 
@@ -85,9 +85,9 @@ class Queued:
     publish = _queued(writes.publish)
     tube_list = _queued(tubes.tube_list)
     tube_state = _queued(tubes.tube_state)
-    tube_grants = _queued(tube_rights.tube_grants)
-    tube_drivers = _queued(tube_types.tube_drivers)
-    register_tube_driver = _queued(tube_types.register_tube_driver)
+    tube_grants = _queued(rights.tube_grants)
+    tube_drivers = _queued(drivers.tube_drivers)
+    register_tube_driver = _queued(drivers.register_tube_driver)
     tube_statistics = _queued(tubes.tube_statistics)
     tube_cfg = _queued(tubes.tube_cfg)
     ping = _queued(admin.ping)

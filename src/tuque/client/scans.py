@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Literal, TypeVar, overload
 
-from tuque.client import calls
 from tuque.client.api import JobInfo, JobState, Text
-from tuque.client.calls import Call
-from tuque.client.face import Face
+from tuque.client.commands import calls
+from tuque.client.commands.calls import Call
+from tuque.client.transport.face import Face
 from tuque.errors import ReplyError
 
 T = TypeVar("T")

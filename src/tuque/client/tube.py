@@ -13,15 +13,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from tuque.client import tube_homes, tube_rights, tubes
 from tuque.client.api import Arg, Text, to_bytes, to_text
-from tuque.client.calls import Call
-from tuque.client.face import as_method
-from tuque.client.tubes import TubeChange, TubeTask
+from tuque.client.commands import homes, rights, tubes
+from tuque.client.commands.calls import Call
+from tuque.client.commands.tubes import TubeChange, TubeTask
+from tuque.client.transport.face import as_method
 from tuque.errors import NotTaken, TubeHome
 
 if TYPE_CHECKING:
-    from tuque.client import aio, pipeline, streams, sync
+    from tuque.client import aio, pipeline, sync
+    from tuque.client.transport import streams
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -86,13 +87,13 @@ class Tube:
     info = _method(tubes.info)
     statistics = _method(tubes.statistics)
     changes = _method(tubes.changes)
-    grant = _method(tube_rights.grant)
-    state = _method(tube_homes.state)
-    home = _method(tube_homes.home)
-    move = _method(tube_homes.move)
-    take_over = _method(tube_homes.take_over)
-    revoke = _method(tube_rights.revoke)
-    grants = _method(tube_rights.grants)
+    grant = _method(rights.grant)
+    state = _method(homes.state)
+    home = _method(homes.home)
+    move = _method(homes.move)
+    take_over = _method(homes.take_over)
+    revoke = _method(rights.revoke)
+    grants = _method(rights.grants)
 
     @contextmanager
     def taking(
@@ -159,13 +160,13 @@ class AsyncTube:
     info = _async_method(tubes.info)
     statistics = _async_method(tubes.statistics)
     changes = _async_method(tubes.changes)
-    grant = _async_method(tube_rights.grant)
-    state = _async_method(tube_homes.state)
-    home = _async_method(tube_homes.home)
-    move = _async_method(tube_homes.move)
-    take_over = _async_method(tube_homes.take_over)
-    revoke = _async_method(tube_rights.revoke)
-    grants = _async_method(tube_rights.grants)
+    grant = _async_method(rights.grant)
+    state = _async_method(homes.state)
+    home = _async_method(homes.home)
+    move = _async_method(homes.move)
+    take_over = _async_method(homes.take_over)
+    revoke = _async_method(rights.revoke)
+    grants = _async_method(rights.grants)
 
     @asynccontextmanager
     async def taking(
@@ -324,10 +325,10 @@ class QueuedTube(Generic[Q]):
     info = _queued(tubes.info)
     statistics = _queued(tubes.statistics)
     changes = _queued(tubes.changes)
-    grant = _queued(tube_rights.grant)
-    state = _queued(tube_homes.state)
-    home = _queued(tube_homes.home)
-    move = _queued(tube_homes.move)
-    take_over = _queued(tube_homes.take_over)
-    revoke = _queued(tube_rights.revoke)
-    grants = _queued(tube_rights.grants)
+    grant = _queued(rights.grant)
+    state = _queued(homes.state)
+    home = _queued(homes.home)
+    move = _queued(homes.move)
+    take_over = _queued(homes.take_over)
+    revoke = _queued(rights.revoke)
+    grants = _queued(rights.grants)

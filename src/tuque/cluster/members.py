@@ -22,11 +22,10 @@ from tuque.cluster.member import (
     TWINS,
     Member,
 )
-from tuque.core.bus import on_link_down, on_link_up
-from tuque.core.copies import on_reach_changed
-from tuque.core.msgs import Gossip, Heartbeat
-from tuque.core.node import Node
-from tuque.core.peers import (
+from tuque.core.dispatch.messages import on_link_down, on_link_up
+from tuque.core.msgs.bus import Gossip, Heartbeat
+from tuque.core.node.node import Node
+from tuque.core.node.slots import (
     TooManyNodes,
     say,
     set_expected,
@@ -34,9 +33,10 @@ from tuque.core.peers import (
     set_reachable,
     slot_for,
 )
-from tuque.core.repair import on_forget, on_incarnation
-from tuque.core.settle import on_away
-from tuque.tubes.hooks import tubes_of
+from tuque.core.repair.node_loss import on_forget, on_incarnation
+from tuque.core.repair.settle import on_away
+from tuque.core.replication.replicate import on_reach_changed
+from tuque.tubes.policy import tubes_of
 
 BEAT_MIN_MS: Final = 100
 BEAT_MAX_MS: Final = 1_000

@@ -1,1 +1,4 @@
-"""What a person at a terminal uses: the command line, its prompt, and the small load test."""
+"""The command line for people: `tuque cli`, `cluster`, `tubes`, `journal`, `bench`.
+
+Must not know: the server's inside.
+"""

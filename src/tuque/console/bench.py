@@ -18,8 +18,8 @@ from typing import Any
 import click
 import hiredis
 
-from tuque.console import look
-from tuque.console.link import encode
+from tuque.console.terminal import look
+from tuque.console.terminal.link import encode
 
 STAGES = ("add", "get", "ack")
 SHOW_S = 0.2  # between two looks at the progress

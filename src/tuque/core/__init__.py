@@ -1,6 +1,6 @@
-"""What decides: jobs, queues, timers and the rules of SPEC.md.
+"""What decides: jobs, queues, timers and the rules of SPEC.md. Plain state and functions.
 
-Plain state and functions. Nothing here reads a clock, a socket, a file or a
-random source: time comes in as `n.now_ms`, chance as `n.rng`, and what must
-happen outside is left in outboxes for the shell to carry out.
+Time comes in as `n.now_ms`, chance as `n.rng`; what must happen outside is left in outboxes.
+
+Must not know: clocks, sockets, files, threads, chance.
 """

@@ -27,9 +27,9 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 import click
 
 from tuque import Client
+from tuque.client.commands.tubes import TubeTask
 from tuque.client.tube import Tube
-from tuque.client.tubes import TubeTask
-from tuque.console.programs import Programs, free_ports, start_nodes
+from tuque.console.cluster.programs import Programs, free_ports, start_nodes
 from tuque.demo.sites import DOMAIN, served
 
 TUBE: Final = "crawl"

@@ -19,14 +19,14 @@ import click
 
 from tuque import Client
 from tuque.client.api import JobState
-from tuque.console.look import BAD, GOOD, paint
-from tuque.console.programs import Programs, free_ports, join_nodes, node_name, start_nodes
+from tuque.console.cluster.programs import Programs, free_ports, join_nodes, node_name, start_nodes
+from tuque.console.terminal.look import BAD, GOOD, paint
 from tuque.demo.books import Books, History, read_history
 from tuque.demo.programs import start_worker, wait_for_worker
 from tuque.demo.table import ResultStream, ResultTable
 from tuque.demo.tasks import DEAD, FILES, RESULTS, RETRY_S, measure
 from tuque.errors import ConnectionError
-from tuque.worker.codec import decode
+from tuque.worker.tasks.codec import decode
 
 NOT_STANDARD: Final = {"site-packages", "dist-packages", "__pycache__"}
 MISSING_FILES: Final = 3

@@ -77,7 +77,7 @@ def start_query(spark: SparkSession, url: str, run_dir: Path) -> StreamingQuery:
 
 def report(spark: SparkSession, run_dir: Path) -> dict[str, Any]:
     """The report of the events, and what it says about the rows of the table."""
-    from tuque.spark.report_cmd import run
+    from tuque.spark.cli.report import run
 
     run(run_dir / "events", run_dir / "report", SETTINGS["spark.driver.memory"])
     spark.read.schema(COLUMNS).parquet(str(run_dir / TABLE)).createOrReplaceTempView("results")

@@ -12,26 +12,26 @@ import time
 from pathlib import Path
 
 from tuque import __version__
-from tuque.core.node import Node
-from tuque.server.clock import steady_ms
-from tuque.server.config import check_dir, in_dir
-from tuque.server.eventlog import EventLog, EventLogError
-from tuque.server.faults import drop_turn
-from tuque.server.identity import Identity, IdentityError, open_identity
-from tuque.server.iproto_start import prepare_iproto
-from tuque.server.joining import open_bus, prepare_bus, take_identity
-from tuque.server.journaling import close_journal, load_journal, open_journal
-from tuque.server.keeping import give_back
-from tuque.server.listen import ListenError, name_of, open_listeners, raise_file_limit
-from tuque.server.options import Config, ConfigError
-from tuque.server.pump import Pump
-from tuque.server.registry import register
-from tuque.server.safety import check_places, close_to_others, readable_secrets
-from tuque.server.state import Server, apply_settings, log
-from tuque.server.tube_plugins import load_plugins
+from tuque.core.node.node import Node
+from tuque.server.admin.registry import register
+from tuque.server.config.config import check_dir, in_dir
+from tuque.server.config.identity import Identity, IdentityError, open_identity
+from tuque.server.config.options import Config, ConfigError
+from tuque.server.config.safety import check_places, close_to_others, readable_secrets
+from tuque.server.events.eventlog import EventLog, EventLogError
+from tuque.server.loop.keeping import give_back
+from tuque.server.loop.pump import Pump
+from tuque.server.replies.faults import drop_turn
+from tuque.server.sockets.clock import steady_ms
+from tuque.server.sockets.listen import ListenError, name_of, open_listeners, raise_file_limit
+from tuque.server.startup.iproto_start import prepare_iproto
+from tuque.server.startup.joining import open_bus, prepare_bus, take_identity
+from tuque.server.startup.journaling import close_journal, load_journal, open_journal
+from tuque.server.state.state import Server, apply_settings, log
+from tuque.server.tubes.plugins import load_plugins
 from tuque.store.journal import JournalError
-from tuque.tubes.homes import set_read_only
-from tuque.tubes.hooks import tubes_of
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import set_read_only
 
 STOPS = {"shutdown": "SHUTDOWN", "signal": "asked by a signal", "restart": "to start again"}
 LEVELS = {
@@ -191,9 +191,9 @@ def ready(pump: Pump) -> None:
 
 def is_compiled() -> bool:
     """Whether the deciding modules are native code."""
-    import tuque.core.job
+    import tuque.core.model.job
 
-    return not (tuque.core.job.__file__ or "").endswith(".py")
+    return not (tuque.core.model.job.__file__ or "").endswith(".py")
 
 
 def rss_bytes() -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tuque.server.app import StartError, run
-from tuque.server.flags import config_flags, config_of_flags
+from tuque.server.config.flags import config_flags, config_of_flags
 
 
 @click.command()

@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
-from tuque.sim.canary import canary
-from tuque.sim.flaws import MUTATIONS
-from tuque.sim.score import Score
-from tuque.sim.seeds import Outcome, run_many, run_plan, run_seed
-from tuque.sim.shrink import Shrinker, as_test
-from tuque.sim.swarm import draw
+from tuque.sim.flaws.published import MUTATIONS
+from tuque.sim.plans.swarm import draw
+from tuque.sim.runs.canary import canary
+from tuque.sim.runs.score import Score
+from tuque.sim.runs.seeds import Outcome, run_many, run_plan, run_seed
+from tuque.sim.runs.shrink import Shrinker, as_test
 
 # what one finding of is enough: the code says itself that it is wrong, or nothing was looked at
 GRAVE: Final = {"internal", "ledger", "empty"}

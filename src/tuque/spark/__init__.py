@@ -6,6 +6,8 @@
 
 Needs the extra `spark` (PySpark, PyArrow, Plotly) and Java 17 or later: the system's,
 or the one the extra `spark-jre` brings.
+
+Must not know: the server.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuque.spark.errors import SparkSetupError
-from tuque.spark.nacks import nack
+from tuque.spark.leases.nacks import nack
 from tuque.spark.session import session
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tuque.spark.errors import SinkError
-from tuque.spark.sink_columns import COLUMNS
+from tuque.spark.sink.columns import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

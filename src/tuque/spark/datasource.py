@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from tuque.spark import sink, source, source_columns, source_options
 from tuque.spark.errors import SourceError
+from tuque.spark.options import source as source_options
 from tuque.spark.session import TASKS
-from tuque.spark.source_refused import RefusedReader
+from tuque.spark.sink import writer as sink
+from tuque.spark.source import columns
+from tuque.spark.source import reader as source
+from tuque.spark.source.refused import RefusedReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,13 +48,13 @@ class TuqueDataSource(DataSource):
 
     def reader(self, schema: StructType) -> source.PeekReader:
         found = self._source(streams=False)
-        source_columns.check_schema(schema, found.is_text)
+        columns.check_schema(schema, found.is_text)
         return source.PeekReader(found, schema)
 
     def streamReader(self, schema: StructType) -> source.StreamReader | RefusedReader:
         try:
             found = self._source(streams=True)
-            source_columns.check_schema(schema, found.is_text)
+            columns.check_schema(schema, found.is_text)
         except SourceError as error:
             return RefusedReader(error)  # Spark would hide it
         if found.mode == "ids":

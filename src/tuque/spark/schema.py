@@ -1,4 +1,4 @@
-"""The event segments as Spark sees them (bronze); server/segments.py writes the same columns."""
+"""The event segments as Spark sees them (bronze); segments.py of the server writes them."""
 
 EVENTS = """
     seq BIGINT, ts TIMESTAMP, node STRING, event STRING, queue STRING, job_id STRING,

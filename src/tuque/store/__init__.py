@@ -1,1 +1,4 @@
-"""The journal on disk: formats, writing, loading, rewriting. Formats decide, disk.py does I/O."""
+"""The journal: formats of records and segments, replay, snapshots, repair (SPEC J).
+
+Must not know: sockets, threads.
+"""

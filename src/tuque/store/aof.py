@@ -16,9 +16,9 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64
 
-from tuque.core.ids import ID_BYTES, is_job_id
-from tuque.core.job import ACKED, ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
-from tuque.store.disk import Disk
+from tuque.core.model.job import ACKED, ACTIVE, DELIVERED, ONCE_QUEUED, QUEUED, Job
+from tuque.core.model.job_id import ID_BYTES, is_job_id
+from tuque.store.files.disk import Disk
 from tuque.store.window import Windowed
 
 _FIXED: Final = Struct("<I40sBBHIQIIHH")  # to the queue length

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.store.disk import Disk
+from tuque.store.files.disk import Disk
 from tuque.store.window import Windowed
 
 # Checklist for raising VERSION: (1) the new number is refused by older programs, so raise it

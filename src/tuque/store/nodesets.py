@@ -9,8 +9,8 @@ from typing import final
 
 from mypy_extensions import i64
 
-from tuque.core.node import Node
-from tuque.core.peers import SLOTS, TooManyNodes, slot_for, slots_of
+from tuque.core.node.node import Node
+from tuque.core.node.slots import SLOTS, TooManyNodes, slot_for, slots_of
 
 
 @final

@@ -10,9 +10,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.readback import BadRecord, Record, decode
-from tuque.core.records import END, Records
-from tuque.store.disk import Disk
+from tuque.core.decode.records import BadRecord, Record, decode
+from tuque.core.outbox.records import END, Records
+from tuque.store.files.disk import Disk
 from tuque.store.journal import (
     DONE,
     FOUND,

@@ -12,13 +12,15 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.job import ACKED, ACTIVE, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
-from tuque.core.lease_load import LeaseLog
-from tuque.core.ledger import GC_ACKED
-from tuque.core.node import Node
-from tuque.core.procedures import CUSTODY_KEEP_MS
-from tuque.core.readback import BadRecord, Record, decode, job_of, renew
-from tuque.core.records import (
+from tuque.core.decode.records import BadRecord, Record, decode, job_of, renew
+from tuque.core.dispatch.restore import creation, is_sorted, restore_job, restore_pause, shift_jobs
+from tuque.core.jobs.transitions import CUSTODY_KEEP_MS
+from tuque.core.leases.restore import LeaseLog
+from tuque.core.model.job import ACKED, ACTIVE, BODYLESS, IN_TRANSIT, WAIT_REPL, Job
+from tuque.core.model.ledger import GC_ACKED
+from tuque.core.model.tombstones import CUSTODY
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import (
     ACK,
     ACKED_AT,
     ADD,
@@ -38,10 +40,8 @@ from tuque.core.records import (
     TUBE,
     TUBE_HOLDER,
 )
-from tuque.core.restore import creation, is_sorted, restore_job, restore_pause, shift_jobs
-from tuque.core.stage_load import StageLog
-from tuque.core.tombs import CUSTODY
-from tuque.store.disk import Disk
+from tuque.core.transactions.restore import StageLog
+from tuque.store.files.disk import Disk
 from tuque.store.journal import (
     BAD,
     CUT_OFF,
@@ -58,8 +58,8 @@ from tuque.store.journal import (
 )
 from tuque.store.nodesets import NodeSets
 from tuque.store.tail import after_bad, is_same_boot, is_torn, keep_aside
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.load import TubeLog
+from tuque.tubes.failover.restore_tasks import TubeLog
+from tuque.tubes.policy import tubes_of
 
 JUMP_MS: Final = 2_000  # clocks that differ less are the same
 

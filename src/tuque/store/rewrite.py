@@ -9,18 +9,18 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.dedupe import Kept
-from tuque.core.job import WAIT_REPL, Job
-from tuque.core.lease_load import tell_all
-from tuque.core.node import Node
-from tuque.core.queue import PAUSE_BCAST
-from tuque.core.records import Records
-from tuque.core.stage_records import tell_app, tell_key, tell_staged
-from tuque.core.staged import Attempt, Staged
-from tuque.core.task import Task
-from tuque.tubes.home_load import copies_of
-from tuque.tubes.hooks import tubes_of
-from tuque.tubes.load import tell_all_tubes, tell_task_of
+from tuque.core.leases.restore import tell_all
+from tuque.core.model.job import WAIT_REPL, Job
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_BCAST
+from tuque.core.outbox.records import Records
+from tuque.core.outbox.transaction_records import tell_app, tell_key, tell_staged
+from tuque.core.state.dedupe_keys import Kept
+from tuque.core.state.staged import Attempt, Staged
+from tuque.tubes.failover.restore import copies_of
+from tuque.tubes.failover.restore_tasks import tell_all_tubes, tell_task_of
+from tuque.tubes.policy import tubes_of
 
 SLICE_BYTES: Final = 1 << 20
 

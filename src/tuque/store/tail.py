@@ -2,7 +2,7 @@
 
 from mypy_extensions import i64
 
-from tuque.store.disk import Disk
+from tuque.store.files.disk import Disk
 from tuque.store.journal import FOUND, Boot, FrameScanner
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.store.disk import Disk
+from tuque.store.files.disk import Disk
 
 WINDOW_BYTES: Final = 4 << 20
 

@@ -10,7 +10,7 @@ It knows what was written, what is durable, and what to do when the disk fails:
   the manifest names both. Power may go between any two steps: either the old files
   or the new ones are complete and named.
 
-Who calls it, when, and with which patience is the matter of server/committer.py.
+Who calls it, when, and with which patience is the matter of server/journal/committer.py.
 """
 
 import errno
@@ -19,8 +19,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.records import Records
-from tuque.store.disk import Disk
+from tuque.core.outbox.records import Records
+from tuque.store.files.disk import Disk
 from tuque.store.journal import (
     HEADER_BYTES,
     MANIFEST,

@@ -1,1 +1,4 @@
-"""Tubes: queues with the five policies of Tarantool's queue module (SPEC T)."""
+"""Tubes: queues with the policies of Tarantool's queue module (SPEC T); `policy` is core's door.
+
+Must not know: sockets, files, clocks.
+"""

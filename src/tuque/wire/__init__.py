@@ -1,1 +1,4 @@
-"""Formats of the client protocol: RESP, the command table, arguments. No I/O."""
+"""Formats: RESP, IPROTO, frames and handshake of the bus, the command table, arguments.
+
+Must not know: sockets.
+"""

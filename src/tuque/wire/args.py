@@ -7,8 +7,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.dedupe import KEY_MAX
-from tuque.core.replicate import AddSpec
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.state.dedupe_keys import KEY_MAX
 from tuque.wire.resp import strict_int
 
 SYNTAX: Final = b"ERR syntax error"

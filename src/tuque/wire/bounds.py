@@ -2,15 +2,15 @@
 
 A row says how many words the command takes, how much it does in one turn, how long its reply is,
 and what becomes of more. Commands with subcommands have a row for each. Work is counted in units
-(core/work.py): one job, queue, tube, client or word that is looked at or changed. A reply may be
-longer than its bound by one element, and by a body where `has_body` says so.
+(core/model/work.py): one job, queue, tube, client or word that is looked at or changed. A reply may
+be longer than its bound by one element, and by a body where `has_body` says so.
 """
 
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.core.work import REPLY_BYTES, TURN_WORK
+from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 
 ALL_WORDS: Final = 1_048_576  # what the protocol lets through (C2.4)
 FEW_WORDS: Final = 64  # options may be repeated, but not without end

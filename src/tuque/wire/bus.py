@@ -14,7 +14,7 @@ import msgspec
 from mypy_extensions import i64
 
 from tuque.cluster.kept import is_node_id
-from tuque.core.msgs import (
+from tuque.core.msgs.bus import (
     AnyMessage,
     Ask,
     Delivered,
@@ -51,7 +51,9 @@ SET_MAX: Final = 1 << 62
 NUMBER_MAX: Final = 1 << 62
 INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so is what it stamps
 TIMES_MAX: Final = 1 << 40  # how often a node may have started, or have been removed
-COUNT_MAX: Final = 1 << 30  # deliveries, nacks: they grow on here in 32 bits; tubes/replica.py
+COUNT_MAX: Final = (
+    1 << 30
+)  # deliveries, nacks: they grow on here in 32 bits; tubes/replication/receive.py
 QUEUE_MAX: Final = 536_870_912
 TUBE_MAX: Final = 512  # bytes of a name of a tube
 WORD_MAX: Final = 255  # of another word of a tube

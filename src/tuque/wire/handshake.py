@@ -16,9 +16,9 @@ import msgspec
 from mypy_extensions import i64
 
 from tuque.cluster.kept import is_node_id
-from tuque.core.msgs import AnyMessage
+from tuque.core.msgs.bus import AnyMessage
 from tuque.wire.bus import BusError, FrameReader, frames_of, head_of, messages_of
-from tuque.wire.cards import HELLOS, Card, Hello, is_sane_card
+from tuque.wire.msgs.cards import HELLOS, Card, Hello, is_sane_card
 
 MAGIC: Final = b"tuque bus"
 VERSION_MIN: Final = 1

@@ -10,8 +10,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.tubes.errors import NOT_FOUND
-from tuque.tubes.options import PRI_DEFAULT, PutSpec, TubeOptions
+from tuque.tubes.model.errors import NOT_FOUND
+from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.wire.args import UTUBE_MAX
 from tuque.wire.iproto import E_FIELD_TYPE, E_KEY_COUNT, E_KEY_TYPE, E_PROC, IprotoError
 from tuque.wire.msgpack import ARRAY, BIN, BOOL, EXT, FLOAT, INT, MAP, NIL, STR, Value

@@ -7,8 +7,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.task import BURIED, BYTES, DELAYED, MAX_MS, MSGPACK, READY, TAKEN, TEXT
-from tuque.tubes.options import PutSpec, TubeOptions
+from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, MSGPACK, READY, TAKEN, TEXT
+from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.wire.args import (
     BAD_PRI,
     BAD_UTUBE,

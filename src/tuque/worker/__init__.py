@@ -9,16 +9,18 @@
 
     send.enqueue("you@example.org", "hello")
 
-and then `tuque worker module:app`. Uses the client; the server is known to it by the wire only.
+and then `tuque worker module:app`. Uses the client.
+
+Must not know: the server.
 """
 
 from __future__ import annotations
 
-from tuque.worker.app import App, load_app
-from tuque.worker.codec import BadBody, Envelope
-from tuque.worker.execute import Attempt, current_job
-from tuque.worker.policy import Backoff
-from tuque.worker.task import Options, Reject, RetryLater, Task
+from tuque.worker.pools.execute import Attempt, current_job
+from tuque.worker.tasks.app import App, load_app
+from tuque.worker.tasks.codec import BadBody, Envelope
+from tuque.worker.tasks.policy import Backoff
+from tuque.worker.tasks.task import Options, Reject, RetryLater, Task
 
 __all__ = [
     "App",

@@ -18,13 +18,13 @@ import click
 from tuque import aio
 from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
-from tuque.worker import app as worker_app
-from tuque.worker.app import App, load_app
-from tuque.worker.box import LEAVING, Box
-from tuque.worker.pools import AsyncPool, Pool, ThreadPool
-from tuque.worker.process_pool import ProcessPool
+from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
+from tuque.worker.pools.process_pool import ProcessPool
+from tuque.worker.process.box import LEAVING, Box
+from tuque.worker.process.supervise import Supervisor
 from tuque.worker.run import Worker, WorkerSettings
-from tuque.worker.supervise import Supervisor
+from tuque.worker.tasks import app as worker_app
+from tuque.worker.tasks.app import App, load_app
 
 LOADERS: Final = (__file__, worker_app.__file__, importlib.__file__, "<frozen importlib")
 log: Final = logging.getLogger("tuque.worker")

@@ -20,17 +20,20 @@ from typing import Any, Final
 from tuque import aio
 from tuque.client.api import Job
 from tuque.errors import Error
-from tuque.worker.adopt import inherited, jobs_of
-from tuque.worker.away import Away
-from tuque.worker.beat import Heart
-from tuque.worker.box import DONE, RUNNING, SUSPECT, WORKING, Box, Entry
-from tuque.worker.box import WAITING as WAITS
-from tuque.worker.codec import BadBody, decode
-from tuque.worker.execute import Attempt, Call, describe
-from tuque.worker.fetch import Fetcher
-from tuque.worker.link import Link, pause
-from tuque.worker.obituary import obituary
-from tuque.worker.policy import (
+from tuque.worker.broker.away import Away
+from tuque.worker.broker.beat import Heart
+from tuque.worker.broker.fetch import Fetcher
+from tuque.worker.broker.link import Link, pause
+from tuque.worker.broker.obituary import obituary
+from tuque.worker.broker.settle import Settler
+from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
+from tuque.worker.pools.execute import Attempt, Call, describe
+from tuque.worker.pools.pools import Pool
+from tuque.worker.process.adopt import inherited, jobs_of
+from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WORKING, Box, Entry
+from tuque.worker.process.box import WAITING as WAITS
+from tuque.worker.tasks.codec import BadBody, decode
+from tuque.worker.tasks.policy import (
     Ack,
     Backoff,
     Dead,
@@ -44,10 +47,7 @@ from tuque.worker.policy import (
     settle,
     spent,
 )
-from tuque.worker.pools import Pool
-from tuque.worker.settle import Settler
-from tuque.worker.story import DEAD, GIVEN_BACK, GONE, Story
-from tuque.worker.task import DEAD_SUFFIX, Task
+from tuque.worker.tasks.task import DEAD_SUFFIX, Task
 
 log: Final = logging.getLogger("tuque.worker")
 

@@ -1,0 +1,210 @@
+"""The method table, second half: what each call about a node and its cluster is on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuque.client.api import Arg, ClusterNode, Hello, NodeInfo, Reply, Text, to_bytes, to_text
+from tuque.client.commands.calls import Call, pairs
+
+
+def ping(*, timeout: float | None = None) -> Call[str]:
+    """Gives "PONG"."""
+    return Call(args=("PING",), parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def hello(*, timeout: float | None = None) -> Call[Hello]:
+    """Who the node is and whom it knows."""
+    return Call(args=("HELLO",), parse=_hello, repeat=True, timeout_s=timeout)
+
+
+def time(*, timeout: float | None = None) -> Call[float]:
+    """The node's wall clock in unix seconds."""
+    return Call(args=("TIME",), parse=_seconds, repeat=True, timeout_s=timeout)
+
+
+def info(section: str | None = None, *, timeout: float | None = None) -> Call[dict[str, str | int]]:
+    """The node's figures by name, of one section or of the default ones."""
+    args: tuple[Arg, ...] = ("INFO",) if section is None else ("INFO", section)
+    return Call(args=args, parse=_info, repeat=True, timeout_s=timeout)
+
+
+def config_get(pattern: str = "*", *, timeout: float | None = None) -> Call[dict[str, str]]:
+    """The settings whose names match a glob."""
+    return Call(args=("CONFIG", "GET", pattern), parse=_text_pairs, repeat=True, timeout_s=timeout)
+
+
+def config_set(name: str, value: Arg, *, timeout: float | None = None) -> Call[bool]:
+    """Changes a setting until the node stops."""
+    args = ("CONFIG", "SET", name, value)
+    return Call(args=args, parse=_is_ok, repeat=True, timeout_s=timeout)
+
+
+def config_rewrite(*, timeout: float | None = None) -> Call[bool]:
+    """Writes the settings in force to the node's file."""
+    return Call(args=("CONFIG", "REWRITE"), parse=_is_ok, repeat=True, timeout_s=timeout)
+
+
+def config_resetstat(*, timeout: float | None = None) -> Call[bool]:
+    """Sets the node's counters to zero."""
+    return Call(args=("CONFIG", "RESETSTAT"), parse=_is_ok, repeat=True, timeout_s=timeout)
+
+
+def client_list(*, timeout: float | None = None) -> Call[list[dict[str, str]]]:
+    """The node's connections."""
+    return Call(args=("CLIENT", "LIST"), parse=_clients, repeat=True, timeout_s=timeout)
+
+
+def cluster_nodes(*, timeout: float | None = None) -> Call[list[ClusterNode]]:
+    """The nodes this node knows, itself included."""
+    return Call(args=("CLUSTER", "NODES"), parse=_cluster_nodes, repeat=True, timeout_s=timeout)
+
+
+def cluster_info(*, timeout: float | None = None) -> Call[dict[str, str | int]]:
+    """How this node sees the cluster, by name."""
+    return Call(args=("CLUSTER", "INFO"), parse=_info, repeat=True, timeout_s=timeout)
+
+
+def cluster_myid(*, timeout: float | None = None) -> Call[str]:
+    """The id of the node."""
+    return Call(args=("CLUSTER", "MYID"), parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def cluster_meet(
+    host: str, port: int, bus_port: int | None = None, *, timeout: float | None = None
+) -> Call[bool]:
+    """Asks the node to join another one, named by host name or address, soon after the answer.
+
+    Without `bus_port` the other one's bus is looked for 10000 above its port. `cluster_nodes`
+    shows the other node once they have met.
+    """
+    args: tuple[Arg, ...] = ("CLUSTER", "MEET", host, port)
+    if bus_port is not None:
+        args += (bus_port,)
+    return Call(args=args, parse=_is_ok, repeat=True, timeout_s=timeout)
+
+
+def cluster_forget(node_id: Text, *, timeout: float | None = None) -> Call[bool]:
+    """Makes the node forget another one."""
+    args = ("CLUSTER", "FORGET", to_bytes(node_id))
+    return Call(args=args, parse=_is_ok, repeat=True, timeout_s=timeout)
+
+
+def cluster_leaving(leaving: bool | None = None, *, timeout: float | None = None) -> Call[bool]:
+    """Says, or with an argument sets, whether the node is about to leave; gives what holds now."""
+    if leaving is None:
+        return Call(args=("CLUSTER", "LEAVING"), parse=_is_yes, repeat=True, timeout_s=timeout)
+    args = ("CLUSTER", "LEAVING", "yes" if leaving else "no")
+    parse = _true if leaving else _false
+    return Call(args=args, parse=parse, repeat=True, timeout_s=timeout)
+
+
+def cluster_repair(*, timeout: float | None = None) -> Call[int]:
+    """How many jobs this node must still see to because copies were lost; 0 when it is done."""
+    return Call(args=("CLUSTER", "REPAIR"), parse=_left, repeat=True, timeout_s=timeout)
+
+
+def bgrewriteaof(*, timeout: float | None = None) -> Call[str]:
+    """Starts a rewrite of the journal; gives what the node says to it."""
+    return Call(args=("BGREWRITEAOF",), parse=to_text, timeout_s=timeout)
+
+
+def shutdown(*, rewrite_aof: bool = False, timeout: float | None = None) -> Call[None]:
+    """Stops the node in an orderly way; it answers by closing the connection."""
+    args: tuple[Arg, ...] = ("SHUTDOWN", "REWRITE-AOF") if rewrite_aof else ("SHUTDOWN",)
+    return Call(args=args, parse=_nothing, timeout_s=timeout, ends_connection=True)
+
+
+def execute(*args: Arg, timeout: float | None = None) -> Call[Any]:
+    """Any command; gives the answer as it came. Never sent twice."""
+    if not args:
+        raise ValueError("execute needs at least the name of a command")
+    words = tuple(to_bytes(a) if isinstance(a, str) and i else a for i, a in enumerate(args))
+    return Call(args=words, parse=_as_is, timeout_s=timeout)
+
+
+# From answers to values
+
+
+def _as_is(reply: Reply) -> Any:
+    return reply
+
+
+def _nothing(reply: Reply) -> None:
+    return None
+
+
+def _true(reply: Reply) -> bool:
+    return True
+
+
+def _false(reply: Reply) -> bool:
+    return False
+
+
+def _is_ok(reply: Reply) -> bool:
+    return to_text(reply) == "OK"
+
+
+def _is_yes(reply: Reply) -> bool:
+    return to_text(reply) == "yes"
+
+
+def _left(reply: Reply) -> int:
+    return 0 if reply == b"done" else int(reply)
+
+
+def _seconds(reply: Reply) -> float:
+    seconds, micros = reply
+    return int(seconds) + int(micros) / 1_000_000
+
+
+def _hello(reply: Reply) -> Hello:
+    version, own_id, *nodes = reply
+    return Hello(int(version), to_text(own_id), tuple(map(_node_info, nodes)))
+
+
+def _node_info(item: Reply) -> NodeInfo:
+    node_id, host, port, priority = item
+    return NodeInfo(to_text(node_id), to_text(host), int(port), int(priority))
+
+
+def _info(reply: Reply) -> dict[str, str | int]:
+    figures: dict[str, str | int] = {}
+    for line in to_text(reply).splitlines():
+        name, colon, value = line.partition(":")
+        if colon and not name.startswith("#"):
+            figures[name] = _int_if_whole(value)
+    return figures
+
+
+def _int_if_whole(value: str) -> str | int:
+    digits = value.removeprefix("-")
+    return int(value) if digits.isascii() and digits.isdigit() else value
+
+
+def _text_pairs(reply: Reply) -> dict[str, str]:
+    return {name: to_text(value) for name, value in pairs(reply).items()}
+
+
+def _clients(reply: Reply) -> list[dict[str, str]]:
+    lines = to_text(reply).splitlines()
+    return [dict(w.partition("=")[::2] for w in line.split(" ")) for line in lines if line]
+
+
+def _cluster_nodes(reply: Reply) -> list[ClusterNode]:
+    return [_cluster_node(line) for line in to_text(reply).splitlines() if line]
+
+
+def _cluster_node(line: str) -> ClusterNode:
+    node_id, address, flags, ping_ms, pong_ms, link = line.split(" ")[:6]
+    host, _, port = address.rpartition(":")
+    return ClusterNode(
+        id=node_id,
+        host=host,
+        port=int(port),
+        flags=tuple(f for f in flags.split(",") if f != "noflags"),
+        ping_sent_ms=int(ping_ms),
+        pong_received_ms=int(pong_ms),
+        connected=link == "connected",
+    )

@@ -1,0 +1,125 @@
+"""The method table, homes of tubes: which node a tube lives at, and how it moves.
+
+Builders as in tubes.py; nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuque.client.api import Reply, Text, to_bytes, to_text
+from tuque.client.commands.calls import Call, pairs
+
+MOVE_S = 120.0  # a move is answered when it is over; the node gives up by itself
+
+
+class TubeCopy(msgspec.Struct, frozen=True):
+    """The copy of a tube at one other node: `lag` is how many changes it has not confirmed."""
+
+    node: str
+    address: str
+    lag: int
+    complete: bool
+
+
+class HomeInfo(msgspec.Struct, frozen=True):
+    """Where a tube lives, as the node that was asked knows it.
+
+    `home` is a node id, `epoch` counts the moves, `state` is that of the tube at the node asked,
+    `conflict` the id of another node that says it is the home, or "". `copies` is known at the home
+    only.
+    """
+
+    tube: str
+    home: str
+    address: str
+    epoch: int
+    state: str
+    sync: int
+    changes: int
+    conflict: str
+    copies: tuple[TubeCopy, ...]
+
+
+class TubeLoss(msgspec.Struct, frozen=True):
+    """What a failover by force may have lost: changes that only the home before had.
+
+    `missing` of them are known to be, `last_heard_ms` ago it was last heard of; what it did after
+    is not known. `next_number` is that of the next task; `stopped` is why nobody gets one at the
+    new home: its type is missing there, or failed; empty where all is well.
+    """
+
+    home: str
+    epoch: int
+    complete: bool
+    missing: int
+    last_heard_ms: int
+    next_number: int
+    stopped: str = ""
+
+
+def state(tube: Text, *, timeout: float | None = None) -> Call[str]:
+    """The state of the tube at its home: RUNNING, or on the way there or away."""
+    args = ("TUBE", "STATE", to_bytes(tube))
+    return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def home(tube: Text, *, timeout: float | None = None) -> Call[HomeInfo]:
+    """Where the tube lives, and how far copies of it lag behind. NoTube."""
+    args = ("TUBE", "HOME", to_bytes(tube))
+    return Call(args=args, parse=_home, repeat=True, timeout_s=timeout)
+
+
+def move(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[None]:
+    """Makes another node the home: a node id, its beginning, or "host:port".
+
+    Answered when it is. ReplyError says why it is not; then nothing was given away.
+    """
+    args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node))
+    return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
+
+
+def take_over(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[TubeLoss]:
+    """Makes the node that this client talks to the home of a tube whose home is lost.
+
+    `node` is that node's own id, or its address. What the lost home alone knew is lost.
+    """
+    args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node), "FORCE")
+    return Call(args=args, parse=_loss, timeout_s=timeout)
+
+
+def _nothing(reply: Reply) -> None:
+    if reply != b"OK":
+        raise ValueError(reply)
+
+
+def _home(reply: Reply) -> HomeInfo:
+    told = pairs(reply)
+    copies = tuple(
+        TubeCopy(to_text(node), to_text(address), lag, complete == 1)
+        for node, address, lag, complete in told["copies"]
+    )
+    return HomeInfo(
+        tube=to_text(told["tube"]),
+        home=to_text(told["home"]),
+        address=to_text(told["address"]),
+        epoch=told["epoch"],
+        state=to_text(told["state"]),
+        sync=told["sync"],
+        changes=told["changes"],
+        conflict=to_text(told["conflict"]),
+        copies=copies,
+    )
+
+
+def _loss(reply: Reply) -> TubeLoss:
+    told = pairs(reply)
+    return TubeLoss(
+        home=to_text(told["home"]),
+        epoch=int(told["epoch"]),
+        complete=told["copy"] == b"complete",
+        missing=int(told["changes-missing"]),
+        last_heard_ms=int(told["last-heard-ms"]),
+        next_number=int(told["next-id"]),
+        stopped=to_text(told.get("stopped", b"")),
+    )

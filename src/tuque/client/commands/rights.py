@@ -1,0 +1,98 @@
+"""The method table, tubes: who of the users of IPROTO may call them.
+
+As in `tubes`, builders whose first argument is `tube` become methods of a `Tube` object.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
+from tuque.client.commands.calls import Call
+
+
+class TubeGrant(msgspec.Struct, frozen=True):
+    """What a user, or a role, may do with a tube over IPROTO, in functions named `prefix`."""
+
+    tube: str
+    name: str
+    is_role: bool
+    call: bool
+    truncate: bool
+    prefix: str
+
+
+def grant(
+    tube: Text,
+    user: Text,
+    *,
+    role: bool = False,
+    call: bool = False,
+    truncate: bool = False,
+    prefix: Text | None = None,
+    timeout: float | None = None,
+) -> Call[None]:
+    """Lets a user of the IPROTO port, or all of a `role`, call functions of the tube."""
+    args = _words("GRANT", tube, user, role, call, truncate, prefix)
+    return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
+
+
+def revoke(
+    tube: Text,
+    user: Text,
+    *,
+    role: bool = False,
+    call: bool = False,
+    truncate: bool = False,
+    prefix: Text | None = None,
+    timeout: float | None = None,
+) -> Call[int]:
+    """Takes rights back, all when none is named, under any prefix; gives how many grants it hit."""
+    args = _words("REVOKE", tube, user, role, call, truncate, prefix)
+    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
+
+
+def grants(tube: Text, *, timeout: float | None = None) -> Call[list[TubeGrant]]:
+    """Who may call the tube over IPROTO."""
+    args = ("TUBE", "GRANTS", to_bytes(tube))
+    return Call(args=args, parse=_grants, repeat=True, timeout_s=timeout)
+
+
+def tube_grants(*, timeout: float | None = None) -> Call[list[TubeGrant]]:
+    """Who may call which tubes of this node over IPROTO."""
+    return Call(args=("TUBE", "GRANTS"), parse=_grants, repeat=True, timeout_s=timeout)
+
+
+def _words(
+    word: str,
+    tube: Text,
+    user: Text,
+    role: bool,
+    call: bool,
+    truncate: bool,
+    prefix: Text | None,
+) -> tuple[Arg, ...]:
+    args: list[Arg] = ["TUBE", word, to_bytes(tube), to_bytes(user), *["ROLE"] * role]
+    args += ["CALL"] * call + ["TRUNCATE"] * truncate
+    return tuple(args) if prefix is None else (*args, "PREFIX", to_bytes(prefix))
+
+
+def _nothing(reply: Reply) -> None:
+    if reply != b"OK":
+        raise ValueError(reply)
+
+
+def _grant(row: Reply) -> TubeGrant:
+    tube, kind, name, words, prefix = row
+    return TubeGrant(
+        to_text(tube),
+        to_text(name),
+        kind == b"role",
+        b"call" in words,
+        b"truncate" in words,
+        to_text(prefix),
+    )
+
+
+def _grants(reply: Reply) -> list[TubeGrant]:
+    return list(map(_grant, reply))

@@ -1,0 +1,480 @@
+"""The method table, tubes: what each call on a tube is on the wire.
+
+The builders whose first argument is `tube` become methods of a `Tube` object, the others methods of
+the client. Times are seconds, whole or not. Nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import msgspec
+
+from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
+from tuque.client.commands.calls import Call, pairs
+from tuque.errors import TubeHome
+
+TubeType: TypeAlias = Literal["fifo", "fifottl", "limfifottl", "utube", "utubettl"] | str
+TaskState: TypeAlias = Literal["READY", "TAKEN", "DELAYED", "BURIED"]
+
+
+class TubeTask(msgspec.Struct, frozen=True):
+    """A task as it was when the node answered.
+
+    `number` is its id in the tube, `status` READY, TAKEN, DELAYED, BURIED or DONE, `token` the
+    number of the take in force (0: none), `job_id` its id as a job, `form` what `data` holds:
+    bytes, text, or msgpack, `session` the session of the client at the node that answered.
+    """
+
+    tube: str
+    number: int
+    status: str
+    data: bytes
+    token: int
+    job_id: str
+    form: str = "bytes"
+    session: str = ""
+
+    @property
+    def value(self) -> Any:
+        """What was put: bytes, text, or the value that the MessagePack stands for.
+
+        UnicodeDecodeError or msgspec's DecodeError where Python has no such value; `data` has it.
+        """
+        if self.form == "text":
+            return to_text(self.data)
+        return msgspec.msgpack.decode(self.data) if self.form == "msgpack" else self.data
+
+
+TaskRef: TypeAlias = int | TubeTask
+
+
+class TubeChange(msgspec.Struct, frozen=True):
+    """One change of a task: the `seq`-th of its tube, at `at_ms` (since 1970)."""
+
+    seq: int
+    event: str
+    number: int
+    status: str
+    at_ms: int
+
+
+class TubeStatistics(TypedDict):
+    """Tasks by status now, and calls since the node started."""
+
+    tasks: dict[str, int]
+    calls: dict[str, int]
+
+
+class TubeInfo(msgspec.Struct, frozen=True):
+    """Options and figures of a tube; `ttl` and `ttr` are None where they are for ever.
+
+    `stopped` is why nobody gets a task of it at the node asked: its type is missing there, or what
+    its driver raised; empty where all is well.
+    """
+
+    name: str
+    type: str
+    temporary: bool
+    ttl: float | None
+    ttr: float | None
+    pri: int
+    capacity: int
+    ready: int
+    taken: int
+    delayed: int
+    buried: int
+    next_number: int
+    waiting_takes: int
+    waiting_puts: int
+    changes: int
+    home: str = ""
+    epoch: int = 0
+    state: str = "RUNNING"
+    sync: int = 1
+    conflict: str = ""
+    stopped: str = ""
+
+
+class TubeSettings(msgspec.Struct, frozen=True):
+    """Settings of all tubes of a node.
+
+    `ttr` is how long a session outlives its connections; None is for ever.
+    """
+
+    ttr: float | None
+    in_replicaset: bool
+
+
+# Of one tube
+
+
+def create(
+    tube: Text,
+    type: TubeType,
+    *,
+    if_not_exists: bool = False,
+    temporary: bool = False,
+    ttl: float | None = None,
+    ttr: float | None = None,
+    pri: int | None = None,
+    capacity: int | None = None,
+    storage_mode: str | None = None,
+    engine: str | None = None,
+    on_change: Text | None = None,
+    sync: int | None = None,
+    timeout: float | None = None,
+) -> Call[None]:
+    """Makes the tube. ReplyError if it exists; with `if_not_exists` only if its type is another.
+
+    `ttl`, `ttr` (seconds) and `pri` are the defaults of its tasks, `capacity` is for limfifottl. A
+    change in the tube is answered when `sync` nodes (1) have it.
+    """
+    args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube), type]
+    args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary
+    options = {"TTL": _seconds(ttl), "TTR": _seconds(ttr), "PRI": pri, "CAPACITY": capacity}
+    options["SYNC"] = sync
+    names = {"STORAGEMODE": storage_mode, "ENGINE": engine, "ONCHANGE": on_change}
+    args += _given({**options, **names})
+    return Call(args=tuple(args), parse=_nothing, repeat=if_not_exists, timeout_s=timeout)
+
+
+def put(
+    tube: Text,
+    data: object,
+    *,
+    pri: int | None = None,
+    ttl: float | None = None,
+    ttr: float | None = None,
+    delay: float | None = None,
+    utube: Text | None = None,
+    wait: float | None = None,
+    timeout: float | None = None,
+) -> Call[TubeTask | None]:
+    """Puts bytes, text, or any value that MessagePack knows; gives the task. Never sent twice.
+
+    A limfifottl tube that is full gives None, at once or after `wait` seconds. A smaller `pri` is
+    taken first. `ttl`, `ttr`, `delay` are seconds.
+    """
+    form = "bytes" if isinstance(data, bytes) else "text" if isinstance(data, str) else "msgpack"
+    body = to_bytes(data) if isinstance(data, str | bytes) else msgspec.msgpack.encode(data)
+    args: list[Arg] = ["TUBE", "PUT", to_bytes(tube), body]
+    if form != "bytes":
+        args += ("FORM", form)
+    times = {"TTL": _seconds(ttl), "TTR": _seconds(ttr), "DELAY": _seconds(delay)}
+    args += _given({"PRI": pri, "UTUBE": utube, **times, "TIMEOUT": _seconds(wait)})
+    return Call(args=tuple(args), parse=_task_of(tube), wait_s=wait or 0.0, timeout_s=timeout)
+
+
+def take(
+    tube: Text, wait: float | None = None, *, timeout: float | None = None
+) -> Call[TubeTask | None]:
+    """Takes the next task for this client's session; None when none came within `wait` seconds.
+
+    Without `wait` it waits for as long as there is none; 0 does not wait.
+    """
+    if wait is not None and wait < 0:
+        raise ValueError(f"wait must be 0 or more, or None to wait for ever: {wait}")
+    is_blocking = wait is None or wait > 0
+    return Call(
+        args=("TUBE", "TAKE", to_bytes(tube), "TIMEOUT", _seconds(wait) or "0"),
+        parse=_task_of(tube),
+        repeat=True,
+        wait_s=wait,
+        wait_arg=4 if is_blocking else 0,
+        waits_in_s=True,
+        in_session=True,
+        timeout_s=timeout,
+    )
+
+
+def ack(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
+    """The task is done, and gone. NotTaken if this client's session does not hold it (any more).
+
+    Given the task itself, not its number, it is about that take only.
+    """
+    return _about("ACK", tube, task, timeout, in_session=True)
+
+
+def release(
+    tube: Text, task: TaskRef, *, delay: float | None = None, timeout: float | None = None
+) -> Call[TubeTask]:
+    """Gives the task back undone, to its old place, or there after `delay` seconds. NotTaken."""
+    option = _given({"DELAY": _seconds(delay)})
+    return _about("RELEASE", tube, task, timeout, option, in_session=True)
+
+
+def touch(
+    tube: Text, task: TaskRef, increment: float, *, timeout: float | None = None
+) -> Call[TubeTask | None]:
+    """Adds `increment` seconds to the time there is for the task. NotTaken, WrongTube.
+
+    They are added to its ttl and ttr for good. None when the increment is 0.
+    """
+    args: list[Arg] = ["TUBE", "TOUCH", to_bytes(tube), _number(task), _seconds(increment) or "0"]
+    args += _token(task)
+    return Call(
+        args=tuple(args),
+        parse=_task_of(tube),
+        in_session=True,
+        session=_session(task),
+        timeout_s=timeout,
+    )
+
+
+def bury(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
+    """Puts the task aside until `kick`, whoever holds it. NoTask.
+
+    Given the task itself, as it was taken, it is about that take only: NotTaken.
+    """
+    return _about("BURY", tube, task, timeout)
+
+
+def kick(tube: Text, count: int = 1, *, timeout: float | None = None) -> Call[int]:
+    """Makes up to `count` buried tasks READY again; gives how many were."""
+    return Call(args=("TUBE", "KICK", to_bytes(tube), count), parse=int, timeout_s=timeout)
+
+
+def peek(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
+    """The task as it is now, nothing changed. NoTask."""
+    args = ("TUBE", "PEEK", to_bytes(tube), _number(task))
+    return Call(args=args, parse=_known_task_of(tube), repeat=True, timeout_s=timeout)
+
+
+def delete(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
+    """Removes the task, whoever holds it. NoTask."""
+    args = ("TUBE", "DELETE", to_bytes(tube), _number(task))
+    return Call(args=args, parse=_known_task_of(tube), timeout_s=timeout)
+
+
+def tasks_by_state(
+    tube: Text, state: TaskState, *, count: int | None = None, timeout: float | None = None
+) -> Call[list[TubeTask]]:
+    """Up to `count` (100) tasks in that state, smaller `pri` first, then older ones."""
+    args: list[Arg] = ["TUBE", "TASKS", to_bytes(tube), state, *_given({"COUNT": count})]
+    read = _known_task_of(tube)
+    return Call(
+        args=tuple(args), parse=lambda r: list(map(read, r)), repeat=True, timeout_s=timeout
+    )
+
+
+def truncate(tube: Text, *, timeout: float | None = None) -> Call[int]:
+    """Removes all tasks, whoever holds them; gives how many there were."""
+    return Call(
+        args=("TUBE", "TRUNCATE", to_bytes(tube)), parse=int, repeat=True, timeout_s=timeout
+    )
+
+
+def release_all(tube: Text, *, timeout: float | None = None) -> Call[int]:
+    """Gives back all taken tasks, whoever holds them; gives how many."""
+    args = ("TUBE", "RELEASEALL", to_bytes(tube))
+    return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
+
+
+def drop(tube: Text, *, timeout: float | None = None) -> Call[None]:
+    """Removes the tube and its tasks; ReplyError while somebody waits for one or holds one."""
+    return Call(args=("TUBE", "DROP", to_bytes(tube)), parse=_nothing, timeout_s=timeout)
+
+
+def info(tube: Text, *, timeout: float | None = None) -> Call[TubeInfo]:
+    """Options and figures of the tube. NoTube."""
+    return Call(args=("TUBE", "INFO", to_bytes(tube)), parse=_info, repeat=True, timeout_s=timeout)
+
+
+def statistics(tube: Text, *, timeout: float | None = None) -> Call[TubeStatistics]:
+    """Counters of the tube: `tasks` by status now, `calls` since the node started."""
+    args = ("TUBE", "STATISTICS", to_bytes(tube))
+    return Call(args=args, parse=_statistics, repeat=True, timeout_s=timeout)
+
+
+def changes(
+    tube: Text, after: int = -1, *, count: int | None = None, timeout: float | None = None
+) -> Call[list[TubeChange]]:
+    """Changes after number `after`, oldest first, up to `count` (100) of the 1000 kept."""
+    args: list[Arg] = ["TUBE", "CHANGES", to_bytes(tube), "AFTER", after, *_given({"COUNT": count})]
+    return Call(args=tuple(args), parse=_changes, repeat=True, timeout_s=timeout)
+
+
+# Of all tubes of the node
+
+
+def tube_list(*, timeout: float | None = None) -> Call[list[str]]:
+    """The names of all tubes of this node."""
+    return Call(args=("TUBE", "LIST"), parse=_names, repeat=True, timeout_s=timeout)
+
+
+def tube_state(*, timeout: float | None = None) -> Call[str]:
+    """The state of the node: RUNNING when it may be home of tubes."""
+    return Call(args=("TUBE", "STATE"), parse=to_text, repeat=True, timeout_s=timeout)
+
+
+def tube_statistics(*, timeout: float | None = None) -> Call[dict[str, TubeStatistics]]:
+    """The counters of all tubes by name."""
+    return Call(args=("TUBE", "STATISTICS"), parse=_all_of, repeat=True, timeout_s=timeout)
+
+
+def tube_cfg(
+    *, ttr: float | None = None, in_replicaset: bool | None = None, timeout: float | None = None
+) -> Call[TubeSettings]:
+    """Sets what is given and gives both settings.
+
+    `ttr` (seconds): how long tasks of a session stay taken when its last connection is gone.
+    """
+    flag = None if in_replicaset is None else "yes" if in_replicaset else "no"
+    args = ("TUBE", "CFG", *_given({"TTR": _seconds(ttr), "INREPLICASET": flag}))
+    return Call(args=args, parse=_settings, repeat=True, timeout_s=timeout)
+
+
+def identify(uuid: Text | None = None, *, timeout: float | None = None) -> Call[str]:
+    """The uuid of the session of the connection; with `uuid` it joins that session."""
+    args: tuple[Arg, ...] = ("TUBE", "IDENTIFY")
+    if uuid is not None:
+        args = (*args, to_bytes(uuid))
+    return Call(args=args, parse=to_text, repeat=True, in_session=uuid is None, timeout_s=timeout)
+
+
+# From values to words and back
+
+
+def _given(options: dict[str, Any]) -> list[Arg]:
+    args: list[Arg] = []
+    for word, value in options.items():
+        if value is not None:
+            args += (word, to_bytes(value) if isinstance(value, str) else value)
+    return args
+
+
+def _seconds(value: float | None) -> str | None:
+    """Seconds as words have them; a part of a ms counts as one."""
+    if value is None:
+        return None
+    if not 0 <= value < 1e18:
+        raise ValueError(f"seconds from 0 up: {value}")
+    text = f"{value:.6f}" if value == 0 or value >= 1e-6 else "0.000001"
+    return text.rstrip("0").rstrip(".")
+
+
+def _number(task: TaskRef) -> int:
+    return task.number if isinstance(task, TubeTask) else task
+
+
+def _token(task: TaskRef) -> list[Arg]:
+    return ["TOKEN", task.token] if isinstance(task, TubeTask) and task.token else []
+
+
+def _session(task: TaskRef) -> str:
+    return task.session if isinstance(task, TubeTask) else ""
+
+
+def _about(
+    word: str,
+    tube: Text,
+    task: TaskRef,
+    timeout: float | None,
+    option: list[Arg] | None = None,
+    *,
+    in_session: bool = False,
+) -> Call[TubeTask]:
+    args: list[Arg] = ["TUBE", word, to_bytes(tube), _number(task), *(option or [])]
+    args += _token(task)
+    return Call(
+        args=tuple(args),
+        parse=_known_task_of(tube),
+        in_session=in_session,
+        session=_session(task),
+        timeout_s=timeout,
+    )
+
+
+class _Reader(msgspec.Struct, frozen=True):
+    """Makes tasks of one tube from answers."""
+
+    tube: str
+
+    def known(self, reply: Reply) -> TubeTask:
+        number, status, data, token, job_id, form, *session = reply
+        text = to_text(status), to_text(job_id), to_text(form), *session
+        return TubeTask(self.tube, number, text[0], data, token, *text[1:])
+
+    def task(self, reply: Reply) -> TubeTask | None:
+        return None if reply is None else self.known(reply)
+
+
+def _task_of(tube: Text) -> Any:
+    return _Reader(tube if isinstance(tube, str) else to_text(tube)).task
+
+
+def _known_task_of(tube: Text) -> Any:
+    return _Reader(tube if isinstance(tube, str) else to_text(tube)).known
+
+
+def _nothing(reply: Reply) -> None:
+    if reply != b"OK":
+        raise ValueError(reply)
+
+
+def _names(reply: Reply) -> list[str]:
+    return list(map(to_text, reply))
+
+
+def _some_seconds(value: Reply) -> float | None:
+    return None if value == b"forever" else float(value)
+
+
+def _info(reply: Reply) -> TubeInfo:
+    told = pairs(reply)
+    return TubeInfo(
+        name=to_text(told["name"]),
+        type=to_text(told["type"]),
+        temporary=told["temporary"] == 1,
+        ttl=_some_seconds(told["ttl"]),
+        ttr=_some_seconds(told["ttr"]),
+        pri=told["pri"],
+        capacity=told["capacity"],
+        ready=told["ready"],
+        taken=told["taken"],
+        delayed=told["delayed"],
+        buried=told["buried"],
+        next_number=told["next-id"],
+        waiting_takes=told["waiting-takes"],
+        waiting_puts=told["waiting-puts"],
+        changes=told["changes"],
+        home=to_text(told.get("home", b"")),
+        epoch=told.get("epoch", 0),
+        state=to_text(told.get("state", b"RUNNING")),
+        sync=told.get("sync", 1),
+        conflict=to_text(told.get("conflict", b"")),
+        stopped=to_text(told.get("stopped", b"")),
+    )
+
+
+def _statistics(reply: Reply) -> TubeStatistics:
+    told = pairs(reply)
+    return {"tasks": pairs(told["tasks"]), "calls": pairs(told["calls"])}
+
+
+def _all_of(reply: Reply) -> dict[str, TubeStatistics]:
+    return {name: _statistics(one) for name, one in pairs(reply).items()}
+
+
+def _change(row: Reply) -> TubeChange:
+    seq, event, number, status, at_ms = row
+    return TubeChange(seq, to_text(event), number, to_text(status), at_ms)
+
+
+def _changes(reply: Reply) -> list[TubeChange]:
+    return list(map(_change, reply))
+
+
+def pushed_change(message: list[Reply]) -> TubeChange:
+    """A change as the node pushes it to subscribers; TubeHome when the tube has moved."""
+    if message[0] == b"tube-home":
+        name, at = to_text(message[1]), to_text(message[2])
+        raise TubeHome(f"TUBEHOME {at} Tube '{name}' has its home there")
+    _, _, seq, event, number, status, at_ms = message
+    return TubeChange(seq, to_text(event), number, to_text(status), at_ms)
+
+
+def _settings(reply: Reply) -> TubeSettings:
+    told = pairs(reply)
+    return TubeSettings(_some_seconds(told["ttr"]), told["in-replicaset"] == b"yes")

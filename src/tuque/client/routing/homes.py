@@ -1,0 +1,135 @@
+"""Decides which node a call about tubes goes to: the home of its tube, as far as nodes have said.
+
+A node that is not the home of a tube names the one that is. That is kept until another node is
+named, or the home cannot be reached. State is replaced, never changed in place, so that threads may
+read it without a lock.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from tuque.client.api import Arg, Reply, Text, to_bytes
+from tuque.client.commands.calls import Call
+from tuque.client.url import Address
+from tuque.errors import ConnectionError, Error, TubeHome
+
+NAMES_MAX = 10_000
+OF_ONE_QUEUE = frozenset({"ADDJOB", "QLEN", "QPEEK", "QSTAT", "PAUSE"})
+OF_ONE_NODE = frozenset({"LIST", "CFG", "IDENTIFY", "HELP", "GRANT", "REVOKE", "GRANTS"})
+BEGIN, END = "Tube '", "' has its home there"
+
+
+class Homes:
+    """Homes of tubes by name; with `is_on` false nothing is kept, and nobody follows."""
+
+    def __init__(self, *, is_on: bool) -> None:
+        self.is_on = is_on
+        self._by_name: dict[bytes, Address] = {}
+
+    def of(self, asked: Sequence[Call[Any]]) -> Address | None:
+        """The home of all tubes that the calls are about; None when it is not known to be one."""
+        if not self._by_name:
+            return None
+        found: set[Address | None] = set()
+        for call in asked:
+            found.update(self._by_name.get(name) for name in tubes_in(call) or [b""])
+            if len(found) > 1:
+                return None
+        return found.pop() if found else None
+
+    def are_apart(self, asked: Sequence[Call[Any]]) -> bool:
+        """True if the calls are about tubes of which no node is the home of all."""
+        named = {self._by_name.get(name) for call in asked for name in tubes_in(call)}
+        return len(named - {None}) > 1
+
+    def named(self, name: Text) -> Address | None:
+        """The home of the tube of that name, if it is known."""
+        return self._by_name.get(to_bytes(name))
+
+    def told(self, error: Error) -> Address | None:
+        """Keeps what the refusal of a node says; where to go, None when there is nowhere."""
+        if not self.is_on or not isinstance(error, TubeHome):
+            return None
+        address = address_of(error.home)
+        name = tube_named(str(error))
+        if address is not None and name and len(self._by_name) < NAMES_MAX:
+            self._by_name = {**self._by_name, name: address}
+        return address
+
+    def forget(self, address: Address) -> bool:
+        """The node cannot be used: another one must say where its tubes are. True if it had any."""
+        before = len(self._by_name)
+        if before:
+            self._by_name = {name: at for name, at in self._by_name.items() if at != address}
+        return len(self._by_name) < before
+
+    def refused(self, replies: Sequence[Reply]) -> dict[Address, list[int]]:
+        """Which calls of a pipeline another node must be asked, by that node."""
+        found: dict[Address, list[int]] = {}
+        for at, reply in enumerate(replies):
+            address = self.told(reply) if isinstance(reply, TubeHome) else None
+            if address is not None:
+                found.setdefault(address, []).append(at)
+        return found
+
+
+def tubes_in(call: Call[Any]) -> list[bytes]:
+    """The names in a call that may be tubes with a home elsewhere; none for calls to one node."""
+    words = call.args
+    verb = _word(words[0])
+    if verb == "TUBE" and len(words) > 2 and _word(words[1]) not in OF_ONE_NODE:
+        to_this_node = _word(words[1]) == "HOME" and _word(words[-1]) == "FORCE"
+        return [] if to_this_node else [_name(words[2])]
+    if verb in OF_ONE_QUEUE and len(words) > 1:
+        return [_name(words[1])]
+    if verb == "GETJOB":
+        upper = [_word(word) for word in words]
+        return [_name(word) for word in words[upper.index("FROM") + 1 :]] if "FROM" in upper else []
+    return []
+
+
+def homeless_hint(error: Error, asked: Sequence[Call[Any]], at: Address | None) -> str:
+    """What an operator can do about a home that cannot be reached; empty for other errors.
+
+    `at` is the node that was asked as the home of a tube; None: none was.
+    """
+    home = error.home if isinstance(error, TubeHome) else ""
+    if at is not None and isinstance(error, ConnectionError):
+        home = str(at)
+    names = [name for call in asked for name in tubes_in(call)]
+    if not home or not names:
+        return ""
+    name = shlex.quote(names[0].decode("utf-8", "backslashreplace"))
+    return (
+        f"the home of tube {name} is {home}, and was not reached in time: start that node again, "
+        f"or, if it is lost for good, make another one the home: "
+        f"tuque tubes home {name} NODE --force"
+    )
+
+
+def address_of(text: str) -> Address | None:
+    """`host:port` as an address; None when it is none."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
+        return None
+    return Address(host, int(port))
+
+
+def tube_named(text: str) -> bytes:
+    """The tube that a refusal is about, empty when it names none."""
+    begin, end = text.find(BEGIN), text.rfind(END)
+    return to_bytes(text[begin + len(BEGIN) : end]) if 0 <= begin < end else b""
+
+
+def _word(arg: Arg) -> str:
+    if isinstance(arg, bytes):
+        return arg.decode("latin-1").upper() if len(arg) <= 16 else ""
+    return str(arg).upper()
+
+
+def _name(arg: Arg) -> bytes:
+    return arg if isinstance(arg, bytes) else to_bytes(str(arg))

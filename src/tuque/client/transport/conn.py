@@ -1,0 +1,112 @@
+"""One connection without its socket: calls in, bytes out; bytes in, answers out, in order.
+
+Error answers come out as exceptions of `tuque.errors`, also inside arrays. Pushed messages are
+kept for who wants them, else dropped. Nothing here does I/O or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import hiredis
+
+from tuque.client.api import Arg, Hello, Reply
+from tuque.client.commands import admin
+from tuque.client.commands.calls import Call
+from tuque.client.url import Settings
+from tuque.errors import ProtocolError, ReplyError, reply_error
+
+_NOTHING = object()
+
+
+class Conn:
+    """The protocol state of a connection: what was asked and is not answered yet."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.unanswered = 0
+        self.pushed: deque[list[Reply]] | None = None  # a list: somebody wants them
+        self._reader = hiredis.Reader(
+            protocolError=ProtocolError,
+            replyError=self._reply_error,
+            notEnoughData=_NOTHING,
+        )
+
+    def pack(self, commands: Iterable[tuple[Arg, ...]]) -> bytes:
+        """The bytes of the commands, whose answers are due from now on."""
+        packed: list[bytes] = [_pack(command) for command in commands]
+        self.unanswered += len(packed)
+        return packed[0] if len(packed) == 1 else b"".join(packed)
+
+    def feed(self, data: bytes) -> list[Reply]:
+        """The answers that `data` completes; ProtocolError if it holds something else."""
+        self._reader.feed(data)
+        replies: list[Reply] = []
+        while (reply := self._next()) is not _NOTHING:
+            if isinstance(reply, hiredis.PushNotification):
+                if self.pushed is not None:
+                    self.pushed.append(list(reply))
+                continue
+            if self.unanswered == 0:
+                raise ProtocolError(f"{self.node} sent what nobody asked for", node=self.node)
+            self.unanswered -= 1
+            replies.append(reply)
+        return replies
+
+    def _reply_error(self, text: str) -> ReplyError:
+        return reply_error(text, node=self.node)
+
+    def _next(self) -> Reply:
+        try:
+            return self._reader.gets()
+        except ProtocolError as e:
+            raise ProtocolError(f"{self.node} does not speak RESP: {e}", node=self.node) from None
+
+
+def _pack(command: tuple[Arg, ...]) -> bytes:
+    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # stub: 1-tuple
+    return packed
+
+
+def greeting(settings: Settings) -> list[Call[Any]]:
+    """What a new connection says first, in one write; HELLO is the last."""
+    calls: list[Call[Any]] = []
+    if settings.password:
+        login = (settings.user, settings.password) if settings.user else (settings.password,)
+        calls.append(admin.execute("AUTH", *login))
+    if settings.name:
+        calls.append(admin.execute("CLIENT", "SETNAME", settings.name))
+    calls.append(admin.hello())
+    return calls
+
+
+def joining(sessions: Iterable[str]) -> Iterator[tuple[Arg, ...]]:
+    """What makes a connection one of a session of tubes: the first that is known, or a new one."""
+    for session in sessions:
+        yield "TUBE", "IDENTIFY", session
+    yield "TUBE", "IDENTIFY"
+
+
+def raise_errors(replies: list[Reply]) -> None:
+    """Raises the first answer that is an error."""
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise reply
+
+
+def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:
+    """The node's HELLO, None from a server without; raises what makes the connection useless."""
+    for call, reply in zip(calls, replies, strict=True):
+        if isinstance(reply, ReplyError) and not (call.name == "HELLO" and _is_unknown(reply)):
+            raise reply
+    if isinstance(replies[-1], ReplyError):
+        return None
+    found: Hello = calls[-1].read(replies[-1])
+    return found
+
+
+def _is_unknown(error: ReplyError) -> bool:
+    """True for the word of a server that has no such command, or another one of that name."""
+    return str(error).startswith(("ERR unknown command", "ERR wrong number of arguments"))

@@ -1,0 +1,339 @@
+"""What both faces share without I/O: deadlines, tries, the log, the words of errors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import math
+import random
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from tuque.client.api import Hello, Job, Reply
+from tuque.client.commands.calls import Call
+from tuque.client.retry import Tries
+from tuque.client.routing.follow import Follow
+from tuque.client.routing.homes import Homes, homeless_hint
+from tuque.client.routing.nodes import LEAVING_REST_S, Route
+from tuque.client.url import Address, Settings
+from tuque.errors import (
+    Closed,
+    ConnectionError,
+    Error,
+    Leaving,
+    Loading,
+    NoNode,
+    NoQuorum,
+    NotTaken,
+    ReadOnly,
+    ReplyError,
+    TubeHome,
+)
+
+if TYPE_CHECKING:
+    import ssl
+
+T = TypeVar("T")
+
+log = logging.getLogger("tuque.client")
+
+# A long wait is asked in slices, so that a link that died without a word is noticed.
+SLICE_S = 30.0
+SHORTEST_CONNECT_S = 0.05
+JOIN_S = 5.0  # for the answer that makes a connection one of a session of tubes
+TASK_WORDS = 6  # of an answer that is a task
+SHORTEST_WAIT_S = 0.005  # a wait with less left has ended
+
+
+class Face:
+    """The part of a client that decides; its subclasses wait and do I/O."""
+
+    _is_closed = True  # until the constructor has come to its end
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._rng = random.Random()
+        self._route = Route(settings.seeds, self._rng, discovers=settings.discover)
+        # Who came through a unix socket stays with it.
+        is_socket = settings.seeds[0].port == 0
+        self._follow = Follow(is_on=settings.follow and settings.discover and not is_socket)
+        self._homes = Homes(is_on=settings.discover and not is_socket)
+        self._homes_down: frozenset[Address] = frozenset()
+        self._session = ""  # of tubes, at the node joined last
+        self._sessions: dict[Address, str] = {}
+        self._own: set[str] = set()  # sessions that this client is in, or was
+        self._is_closed = False
+        self._tls = _tls_context(settings) if settings.tls else None
+
+    def __repr__(self) -> str:
+        state = " closed" if self._is_closed else ""
+        kind = type(self)
+        return f"<{kind.__module__}.{kind.__qualname__} {self.settings.masked_url}{state}>"
+
+    @property
+    def node(self) -> str:
+        """The "host:port" of the node in use, "" before the first call and after a loss."""
+        return str(self._route.current or "")
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("this client is closed", retryable=False)
+
+    def _grace_s(self, call: Call[Any]) -> float:
+        return self.settings.timeout_s if call.timeout_s is None else call.timeout_s
+
+    def _tries(self, asked: list[Call[Any]], now_s: float) -> Tries:
+        """The tries for calls; they end when the answers would be due, had all gone well.
+
+        What a call asks the node to wait does not count while no node has been found.
+        """
+        grace_s = max(self._grace_s(call) for call in asked)
+        deadline_s = self._deadline_s(asked, now_s)
+        if deadline_s == math.inf:  # the answer may take for ever
+            deadline_s = now_s + grace_s
+        return Tries(
+            self.settings.retry,
+            repeat=all(call.repeat for call in asked),
+            pinned=any(call.pinned for call in asked),
+            deadline_s=deadline_s,
+            search_s=grace_s,
+            now_s=now_s,
+            rng=self._rng,
+        )
+
+    def _pause_s(
+        self,
+        tries: Tries,
+        error: Error,
+        had: Address | None,
+        asked: list[Call[Any]],
+        at: Address | None,
+    ) -> float:
+        """Seconds until the next try; raises the error, with what an operator can do, if none is.
+
+        `had` is the node that the call was sent to, if any; `at` the home of a tube, where that was
+        asked.
+        """
+        try:
+            now_s = time.monotonic()
+            return tries.pause_s(error, sent=had is not None, now_s=now_s, node=had)
+        except Error as last:
+            hint = homeless_hint(last, asked, at) if self._homes.is_on else ""
+            if hint:
+                last.args = (f"{last.message}; {hint}",)
+            raise
+
+    def _deadline_s(self, asked: list[Call[Any]], now_s: float) -> float:
+        """When calls sent now must be answered: what they ask the node to wait, and the timeout."""
+        waits_s = sum(math.inf if call.wait_s is None else call.wait_s for call in asked)
+        return now_s + waits_s + max(self._grace_s(call) for call in asked)
+
+    def _answer_by_s(
+        self, asked: list[Call[Any]], batch: list[Call[Any]], deadline_s: float, now_s: float
+    ) -> float:
+        """When a batch must be answered: each of a long pipeline's has its own time."""
+        if len(asked) == 1 and asked[0].wait_s is not None:
+            return deadline_s
+        return max(deadline_s, self._deadline_s(batch, now_s))
+
+    def _connect_by_s(self, deadline_s: float, now_s: float) -> float:
+        latest_s = now_s + self.settings.connect_timeout_s
+        return min(latest_s, max(deadline_s, now_s + SHORTEST_CONNECT_S))
+
+    def _left_of(self, asked: list[Call[Any]], deadline_s: float, now_s: float) -> list[Call[Any]]:
+        """The calls to send when part of the wait has passed already."""
+        if len(asked) > 1 or not asked[0].may_block:
+            return asked
+        left_s = deadline_s - self._grace_s(asked[0]) - now_s
+        return [asked[0].waiting(max(0.0, left_s))]
+
+    def _refused(
+        self,
+        address: Address,
+        session: str,
+        asked: list[Call[Any]],
+        replies: list[Reply],
+        now_s: float,
+    ) -> bool:
+        """True if the one call asked got an answer that another node, or time, will better."""
+        if any(isinstance(reply, Leaving) for reply in replies):
+            self._on_leaving(address, now_s)
+        if len(asked) > 1:
+            return False
+        last = replies[-1]
+        if isinstance(last, TubeHome):
+            return self._homes.told(last) is not None and not self._homes.are_apart(asked)
+        if isinstance(last, NotTaken):  # asked in the wrong session, while the tube was moving
+            return asked[0].session in self._own and session != asked[0].session
+        if isinstance(last, NoQuorum | ReadOnly):
+            self._homes.forget(address)  # others may know of another home
+            return True
+        return isinstance(last, Leaving | Loading)
+
+    def _home_of(self, asked: list[Call[Any]]) -> Address | None:
+        """The node to ask, when it is the home of a tube and not the node in use."""
+        address = self._homes.of(asked)
+        return None if address == self._route.current else address
+
+    def home_groups(self, names: Iterable[str]) -> list[list[str]]:
+        """Queues by the node that calls about them go to, as far as that is known."""
+        groups: dict[Address | None, list[str]] = {}
+        for name in names:
+            groups.setdefault(self._homes.named(name), []).append(name)
+        return list(groups.values())
+
+    def _home_in(self, error: Error) -> Address | None:
+        """The node that a refusal names, when it is not the node in use."""
+        address = self._homes.told(error)
+        return None if address == self._route.current else address
+
+    def home_to_try(self, error: Error) -> Address:
+        """The node that a refusal names; raises the error when this client goes nowhere else."""
+        address = self._homes.told(error)
+        if address is None:
+            raise error
+        return address
+
+    def _sessions_for(self, address: Address, asked: list[Call[Any]]) -> list[str]:
+        """The sessions to join for these calls, the first that the node knows.
+
+        A task that moved with its tube is held by the session that took it at the home before. Else
+        it is the one at this node, or one that may be shared with another.
+        """
+        named = [call.session for call in asked if call.session in self._own]
+        usual = self._sessions.get(address) or self._session
+        return list(dict.fromkeys(one for one in (*named[:1], usual) if one))
+
+    def _on_joined(self, address: Address, session: str, wanted: list[str]) -> None:
+        self._own.add(session)
+        if address in self._sessions and session in wanted:
+            return  # for a task that came from elsewhere
+        self._session = session
+        self._sessions = {**self._sessions, address: session}
+
+    def _on_identified(self, session: str) -> None:
+        """The session that was asked for, for all nodes that know it."""
+        self._own.add(session)
+        self._session = session
+        self._sessions = {}
+
+    def _sign(self, asked: list[Call[Any]], replies: list[Reply], session: str) -> None:
+        """Adds to tasks that were answered which session they were asked in."""
+        for call, reply in zip(asked, replies, strict=False):
+            if call.in_session and isinstance(reply, list) and len(reply) == TASK_WORDS:
+                reply.append(session)
+
+    def _read(self, call: Call[T], reply: Reply, now_s: float) -> T:
+        """The typed result of an answer; jobs are looked at for the node that made them."""
+        result = call.read(reply)
+        if call.fetches:
+            self._follow.on_jobs(cast(list[Job], result), self._route.own, now_s)
+        return result
+
+    def _seen(self, asked: list[Call[Any]], results: list[Any], now_s: float) -> list[Any]:
+        """The results of a pipeline as they are; jobs are looked at as above."""
+        for call, result in zip(asked, results, strict=True):
+            if call.fetches and not isinstance(result, Error):
+                self._follow.on_jobs(result, self._route.own, now_s)
+        return results
+
+    def _is_to_move(self, asked: list[Call[Any]]) -> bool:
+        """True if these calls fetch and another node is the better one to ask."""
+        return bool(self._follow.wanted) and any(call.fetches for call in asked)
+
+    # Causes, and what the log says to them
+
+    def _on_connected(self, address: Address, hello: Hello | None) -> None:
+        if self._route.on_connected(address, hello):
+            log.info("connected again, to node %s", address)
+        else:
+            log.debug("connected to node %s", address)
+
+    def _on_unreachable(self, address: Address, error: Error, now_s: float) -> None:
+        if self._route.on_failed(address, now_s):
+            log.warning("cannot use node %s: %s", address, error)
+
+    def _on_lost(self, address: Address, error: Error, now_s: float) -> None:
+        if self._homes.forget(address) and address != self._route.current:
+            log.warning("connection to a home of tubes lost: %s", error)
+        elif self._route.on_failed(address, now_s):
+            log.warning("connection lost: %s", error)
+
+    def _on_stale(self, address: Address) -> None:
+        if self._route.on_stale():
+            log.warning("connection lost: %s closed it between two calls", address)
+
+    def _on_moved(self, address: Address, hello: Hello | None, start: str) -> bool:
+        """True if the node at the address is the one that makes the jobs, and serves."""
+        if not self._route.on_moved(address, hello, start):
+            log.debug("%s is not the node %s..., or does not serve", address, start)
+            return False
+        log.info("most jobs come from node %s: fetching there from now on", address)
+        return True
+
+    def _on_home_unreachable(self, address: Address, error: Error) -> None:
+        self._homes.forget(address)
+        if address not in self._homes_down:  # once until it can be used: calls may try it often
+            log.warning("cannot use node %s, a home of tubes: %s", address, error)
+            self._homes_down = self._homes_down | {address}
+
+    def _on_home_reached(self, address: Address) -> None:
+        if address in self._homes_down:
+            self._homes_down = self._homes_down - {address}
+            log.info("node %s, a home of tubes, can be used again", address)
+
+    def _on_leaving(self, address: Address, now_s: float) -> None:
+        self._homes.forget(address)
+        if self._route.on_failed(address, now_s, LEAVING_REST_S):
+            log.warning("node %s is leaving the cluster: looking for another one", address)
+
+
+def no_node(causes: list[Error]) -> Error:
+    """The error when all known nodes were tried: their own word if one spoke, else NoNode."""
+    for cause in causes:
+        if isinstance(cause, ReplyError):
+            return cause
+    return NoNode("no node can be reached: " + "; ".join(map(str, causes)))
+
+
+def no_answer(error: Error, call: Call[Any]) -> Error:
+    """The error of one call of a pipeline whose connection failed before its answer."""
+    kind = type(error) if isinstance(error, ConnectionError) else Closed
+    retryable = call.repeat and not call.pinned
+    found = kind(error.message, node=error.node, job_id=call.job_id, retryable=retryable)
+    found.may_be_done = not retryable
+    return found
+
+
+def connect_error(address: Address, error: OSError) -> ConnectionError:
+    """An operating system's error as ours, which says to which node."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, TimeoutError):
+        reason = "timed out"
+    return ConnectionError(
+        f"cannot connect to {address}: {reason}", node=str(address), retryable=True
+    )
+
+
+def as_method(
+    build: Callable[..., Any], method: Callable[..., Any], returns: str, skips: int = 0
+) -> None:
+    """Makes a method made from a builder show the builder's name, words and arguments.
+
+    The first `skips` arguments of the builder are the method's own business.
+    """
+    functools.update_wrapper(method, build)
+    del method.__wrapped__  # type: ignore[attr-defined]  # its signature has no `self`
+    signature = inspect.signature(build)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # read by inspect
+        parameters=[own, *list(signature.parameters.values())[skips:]], return_annotation=returns
+    )
+
+
+def _tls_context(settings: Settings) -> ssl.SSLContext:
+    import ssl
+
+    return ssl.create_default_context(cafile=settings.cafile or None)

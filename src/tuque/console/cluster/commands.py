@@ -1,0 +1,329 @@
+"""`tuque cluster ...`: see and change a cluster from one of its nodes.
+
+Decides what is asked and said, and when a command has succeeded. Each node speaks for itself:
+what a table shows is gathered by view.py. Exit status 1 when something is not well.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+import click
+
+from tuque.console.cluster.dev import dev
+from tuque.console.cluster.view import (
+    ANSWER_S,
+    Known,
+    as_fields,
+    ask,
+    homeless,
+    info_of,
+    known_nodes,
+    rows_of,
+    table,
+    unwell,
+)
+from tuque.console.prompt.cli import target_of
+from tuque.console.terminal.link import Link, Target
+from tuque.lazygroup import OptionsAnywhere
+
+F = TypeVar("F", bound=Callable[..., Any])
+POLL_S: Final = 0.2
+
+
+def node_options(command: F) -> F:
+    """The options that say which node to ask."""
+    for option in (
+        click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD"),
+        click.option("-u", "--url", default="", envvar="TUQUE_URL", help="tuque://host:port/"),
+        click.option(
+            "-p", "--port", default=7711, show_default=True, type=click.IntRange(1, 65535)
+        ),
+        click.option("-h", "--host", default="127.0.0.1", show_default=True),
+    ):
+        command = option(command)
+    return command
+
+
+def limit_option(command: F) -> F:
+    """How long to wait."""
+    return click.option(
+        "--timeout", default=0.0, metavar="SECONDS", help="Give up after that long; 0: never."
+    )(command)
+
+
+@click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
+@node_options
+def cluster(**_node: object) -> None:
+    """Start, see and change a cluster.
+
+    The options name the node to ask; they may also stand behind the command.
+    """
+
+
+cluster.add_command(dev)
+
+
+@contextmanager
+def node_asked(host: str, port: int, url: str, password: str) -> Iterator[Link]:
+    """A connection to the node that the options name."""
+    link = Link(target_of(host, port, "", password, "", url), ANSWER_S)
+    try:
+        yield link
+    finally:
+        link.close()
+
+
+@cluster.command()
+@node_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def status(host: str, port: int, url: str, password: str, as_json: bool) -> None:
+    """Show every node with its jobs.
+
+    Each node is asked for its own figures. Exit status 1 unless all is well.
+    """
+    with node_asked(host, port, url, password) as link:
+        rows = rows_of(link)
+    if as_json:
+        click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
+    else:
+        click.echo("\n".join([table(rows), *homeless(rows)]))
+    sys.exit(0 if not unwell(rows) and not homeless(rows) else 1)
+
+
+@cluster.command()
+@node_options
+@click.option("--wait", default=10.0, show_default=True, help="Seconds to wait for the meeting.")
+@click.argument("other", metavar="HOST:PORT")
+@click.argument("ports", metavar="[BUS_PORT]", nargs=-1, type=click.IntRange(1, 65535))
+def meet(
+    host: str,
+    port: int,
+    url: str,
+    password: str,
+    wait: float,
+    other: str,
+    ports: tuple[int, ...],
+) -> None:
+    """Let another node join the cluster of the node asked.
+
+    It waits until they have met, or says why they have not. Without BUS_PORT the bus of the other
+    node is looked for 10000 above its port. HOST PORT [BUS_PORT] is the same.
+    """
+    other_host, bus_ports = place_of(other, ports)
+    with node_asked(host, port, url, password) as link:
+        there = Target(other_host, bus_ports[0], "", link.target.password, link.target.user)
+        there_id = id_at(there)
+        if there_id and there_id == id_at(link.target):
+            raise click.ClickException(f"{there} is the node asked itself; -h and -p name another")
+        is_it, is_at = known_as(there, there_id), known_as(there, "")
+        ask(link, "CLUSTER", "MEET", other_host, *map(str, bus_ports))
+        deadline, reason = time.monotonic() + wait, ""
+        while time.monotonic() < deadline:
+            nodes = known_nodes(link)
+            if any(node.is_linked and is_it(node) for node in nodes):
+                click.echo(f"{there} is in the cluster of {link.target}")
+                return
+            said = [n.reason for n in nodes if n.is_meeting and n.reason and is_at(n)]
+            reason = said[-1] if said else reason
+            time.sleep(POLL_S)
+    raise click.ClickException(
+        f"{there} did not join within {wait:g} s: {reason or 'no answer yet'}. "
+        "Is its bus port open, and has it the same cluster secret?"
+    )
+
+
+def place_of(other: str, ports: tuple[int, ...]) -> tuple[str, list[int]]:
+    """The host, and its port with that of the bus, if one is given.
+
+    Said as HOST:PORT [BUS_PORT] or HOST PORT [BUS_PORT]; an IPv6 address that has a port behind it
+    stands in brackets. UsageError for anything else.
+    """
+    host, colon, port = other.rpartition(":")
+    is_bare = ":" in host and not host.startswith("[")  # an IPv6 address without a port
+    given = list(ports)
+    if colon and not is_bare:
+        if not port.isdecimal() or not 0 < int(port) <= 65535:
+            raise click.UsageError(f"{other!r} is no HOST:PORT with a port from 1 to 65535")
+        given.insert(0, int(port))
+    else:
+        host = other
+    if not host or not 1 <= len(given) <= 2:
+        raise click.UsageError(f"say HOST:PORT [BUS_PORT] of the other node, not {other!r}")
+    return host.strip("[]"), given
+
+
+def id_at(target: Target) -> str:
+    """The id of the node there; empty when it does not answer."""
+    link = Link(target, ANSWER_S)
+    try:
+        own = ask(link, "CLUSTER", "MYID")
+        return own.decode() if isinstance(own, bytes) else ""
+    except click.ClickException:
+        return ""
+    finally:
+        link.close()
+
+
+def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
+    """How to know a node in a list: by its id, else by its address."""
+    if other_id:
+        return lambda node: node.id == other_id and not node.is_self
+    hosts = {other.host}
+    with suppress(OSError):
+        hosts |= {str(found[4][0]) for found in socket.getaddrinfo(other.host, other.port)}
+    return lambda node: node.host in hosts and node.port == other.port and not node.is_self
+
+
+@cluster.command()
+@node_options
+@click.argument("node_id")
+def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
+    """Remove a node that will not come back.
+
+    NODE_ID is its id or the start of it, as `status` shows it. What it had is copied again.
+    """
+    with node_asked(host, port, url, password) as link:
+        nodes = [node for node in known_nodes(link) if not node.is_meeting]
+        found = [node for node in nodes if node.id.startswith(node_id)]
+        if len(found) != 1:
+            what = "more than one node" if found else "no node"
+            raise click.ClickException(
+                f"{what} of this cluster has an id that begins with {node_id}"
+            )
+        ask(link, "CLUSTER", "FORGET", found[0].id)
+    click.echo(f"{found[0].id} is forgotten; what it had is copied again where copies are missing")
+
+
+@cluster.command()
+@node_options
+@click.option("--wait/--no-wait", default=True, help="Show the progress until it is done.")
+@click.option("--cancel", is_flag=True, help="Let the node stay after all.")
+@limit_option
+def drain(
+    host: str, port: int, url: str, password: str, wait: bool, cancel: bool, timeout: float
+) -> None:
+    """Let a node give away all it has and leave.
+
+    When the command ends well the node is safe to stop, and its data may be thrown away.
+    """
+    with node_asked(host, port, url, password) as link:
+        ask(link, "CLUSTER", "LEAVING", "no" if cancel else "yes")
+        if cancel:
+            click.echo(f"{link.target} stays")
+            return
+        left = int(info_of(link).get("cluster_drain_left", 0))
+        if not wait:
+            click.echo(f"{link.target} is leaving, {jobs(left)} to give away")
+            return
+        deadline = deadline_of(timeout)
+        with counted_down("draining", left) as show:
+            while (info := info_of(link)).get("cluster_safe_to_stop") != "yes":
+                left = int(info.get("cluster_drain_left", 0))
+                show(left)
+                check_time(deadline, f"{jobs(left)} left to give away; the node goes on with it")
+                time.sleep(POLL_S)
+            show(0)
+        click.echo(f"{link.target} has given all its jobs away: safe to stop")
+
+
+@cluster.command()
+@node_options
+@click.option("--wait", is_flag=True, help="Return when all nodes are there and say done.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@limit_option
+def repair(
+    host: str, port: int, url: str, password: str, wait: bool, as_json: bool, timeout: float
+) -> None:
+    """Show how many jobs lack copies, or wait for them.
+
+    Exit status 1 while a copy or a node is missing.
+    """
+    with node_asked(host, port, url, password) as link:
+        if wait:
+            wait_for_repair(link, deadline_of(timeout))
+        rows = [row for row in rows_of(link) if not row.is_meeting]
+    total = sum(row.to_repair or 0 for row in rows)
+    least = max((row.to_repair or 0 for row in rows), default=0)
+    problems = unwell(rows)
+    if as_json:
+        left = {row.address: row.to_repair for row in rows}
+        told = {"left": total, "left_at_least": least, "nodes": left, "problems": problems}
+        click.echo(json.dumps(told))
+    else:
+        width = max(len(row.address) for row in rows)
+        for row in rows:
+            said = "no answer" if row.to_repair is None else row.to_repair or "done"
+            click.echo(f"{row.address:<{width}}  {said}")
+        click.echo("\n".join(problems) or ("done" if total == 0 else to_repair(least, total)))
+    sys.exit(0 if total == 0 and not problems else 1)
+
+
+def to_repair(least: int, most: int) -> str:
+    """How many jobs lack copies: each node counts those that it has."""
+    if least == most:
+        return f"{jobs(most)} to repair"
+    return f"{least:,} to {jobs(most)} to repair: a job counts at each node that has it"
+
+
+def wait_for_repair(link: Link, deadline: float) -> None:
+    """Return when all nodes are there and have nothing left to repair.
+
+    A node that was restarted a moment ago may not be missed yet, and the copies that it lost are
+    not known before it is met again: so all must see all.
+    """
+    with counted_down("repairing", 0) as show:
+        while True:
+            problems, left = ["nobody answers"], 0
+            with suppress(click.ClickException):
+                rows = rows_of(link)
+                problems, left = unwell(rows), sum(row.to_repair or 0 for row in rows)
+            if not problems and left == 0:
+                return
+            show(left)
+            check_time(deadline, "; ".join(problems) or f"{jobs(left)} left to repair")
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def counted_down(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A line that says how much is left, on a terminal; called with that number."""
+    is_shown = sys.stderr.isatty()
+    width = 0
+
+    def show(left: int) -> None:
+        nonlocal total, width
+        total = max(total, left)
+        if is_shown:
+            done = 100 * (total - left) // total if total else 0
+            text = f"{label}  {done:3d} %  {jobs(left)} left"
+            click.echo("\r" + text.ljust(width), nl=False, err=True)
+            width = len(text)
+
+    try:
+        yield show
+    finally:
+        if width:
+            click.echo("\r" + " " * width + "\r", nl=False, err=True)
+
+
+def deadline_of(timeout_s: float) -> float:
+    """When a wait ends that begins now."""
+    return time.monotonic() + timeout_s if timeout_s > 0 else float("inf")
+
+
+def check_time(deadline: float, what: str) -> None:
+    """ClickException when the time is up."""
+    if time.monotonic() > deadline:
+        raise click.ClickException(f"the time is up: {what}")
+
+
+def jobs(count: int) -> str:
+    """1 job, 2 jobs."""
+    return f"{count:,} job{'' if count == 1 else 's'}"

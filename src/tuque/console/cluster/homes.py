@@ -1,0 +1,182 @@
+"""Homes of tubes as the console shows and moves them: who is asked, and what is told.
+
+The home of a tube knows its tasks and how far its copies are behind: rows come from there. A node
+that is not there leaves what the asked one knows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from tuque.console.cluster.view import ANSWER_S, ask, known_nodes
+from tuque.console.terminal.format import printable
+from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
+
+MOVE_S: Final = 600.0  # a move is answered when it is over; the node gives up by itself
+HOPS: Final = 3  # a tube may move while it is looked for
+NO_ANSWER: Final = b"no answer"  # in the place of the state: the home is not there
+
+
+class Nodes:
+    """Links to nodes by their addresses, opened when first asked."""
+
+    def __init__(self, first: Link) -> None:
+        self.first = first
+        self.links: dict[str, Link | None] = {str(first.target): first}  # None: it is not there
+
+    def call(self, address: str, words: list[bytes]) -> Reply:
+        """What the node there says; None when it is not there."""
+        link = self.links.get(address)
+        if address not in self.links:
+            link = self.links[address] = Link(at_address(address, self.first), ANSWER_S)
+        if link is None:
+            return None
+        try:
+            return link.call(words)
+        except LinkError:
+            self.links[address] = None
+            return None
+
+    def close(self) -> None:
+        """Close all links but the first."""
+        for link in self.links.values():
+            if link is not None and link is not self.first:
+                link.close()
+
+
+def at_address(address: str, like: Link) -> Target:
+    """A node by its `host:port`, with the password of the one asked first."""
+    host, _, port = address.rpartition(":")
+    if not port.isdecimal():
+        raise click.ClickException(f"{address!r} is no host:port")
+    target = like.target
+    return Target(host.strip("[]"), int(port), "", target.password, target.user)
+
+
+def names_and_values(flat: Reply) -> dict[str, Reply]:
+    """A flat array of names and values; empty for anything else."""
+    if not isinstance(flat, list):
+        return {}
+    return {text(name): value for name, value in zip(flat[::2], flat[1::2], strict=False)}
+
+
+def text(value: Reply) -> str:
+    """A value as text."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def home_of(nodes: Nodes, name: bytes) -> dict[str, Reply]:
+    """HOME of the tube as its home tells it, else as the asked node does; empty: no such tube."""
+    asked = str(nodes.first.target)
+    told = names_and_values(nodes.call(asked, [b"TUBE", b"HOME", name]))
+    address = text(told.get("address", b""))
+    if not told or told.get("state") == b"RUNNING" or not address.rpartition(":")[0]:
+        return told
+    far = names_and_values(nodes.call(address, [b"TUBE", b"HOME", name]))
+    return far or {**told, "state": NO_ANSWER}
+
+
+def lag_of(told: dict[str, Reply]) -> str:
+    """The greatest lag of a copy; `-` when there is none, `+` marks copies not yet complete."""
+    copies = told.get("copies")
+    if not isinstance(copies, list) or not copies:
+        return "-"
+    rows = [one for one in copies if isinstance(one, list)]
+    most = max(int(text(one[2])) for one in rows)
+    return f"{most}+" if any(one[3] == 0 for one in rows) else str(most)
+
+
+def shown_home(told: dict[str, Reply]) -> str:
+    """Lines about one tube: its home, and each copy."""
+    home, address = text(told["home"])[:8], text(told["address"])
+    lines = [
+        f"{printable(text(told['tube']))}: home {home} at {address}, {text(told['state'])}, "
+        f"epoch {text(told['epoch'])}, sync {text(told['sync'])}, {text(told['changes'])} changes"
+    ]
+    if told["conflict"]:
+        lines.append(f"  CONFLICT: node {text(told['conflict'])} says that it is the home")
+    copies = told["copies"]
+    for one in copies if isinstance(copies, list) else []:
+        assert isinstance(one, list)
+        state = "complete" if one[3] == 1 else "incomplete"
+        lines.append(f"  copy {text(one[0])[:8]} at {text(one[1])}: {text(one[2])} behind, {state}")
+    return "\n".join(lines)
+
+
+def as_fields(told: dict[str, Reply]) -> dict[str, object]:
+    """What a node told of a home as names and values; copies as one object each."""
+    fields: dict[str, object] = {}
+    for key, value in told.items():
+        if key == "copies" and isinstance(value, list):
+            rows = [one for one in value if isinstance(one, list)]
+            fields[key] = [
+                {"node": text(one[0]), "address": text(one[1]), "lag": one[2],
+                 "complete": one[3] == 1}
+                for one in rows
+            ]  # fmt: skip
+        else:
+            fields[key] = value if isinstance(value, int) else text(value)
+    return fields
+
+
+def move(link: Link, name: str, node: str) -> None:
+    """Ask the home of the tube to move it. ClickException when it does not move."""
+    words = [b"TUBE", b"HOME", name.encode("utf-8", "surrogateescape"), node.encode()]
+    target = link.target
+    for _ in range(HOPS):
+        asked = Link(target, MOVE_S)
+        try:
+            reply = asked.call(words)
+        except LinkError as err:
+            raise click.ClickException(
+                str(err)
+                if err.sent or target is link.target
+                else f"the home of {name} at {target} cannot be reached; "
+                "if it is lost for good, --force gives it up"
+            ) from None
+        finally:
+            asked.close()
+        if not isinstance(reply, ErrorReply):
+            return
+        word, _, rest = reply.partition(" ")
+        if word != "TUBEHOME":
+            raise click.ClickException(f"{target}: {reply}")
+        target = at_address(rest.partition(" ")[0], link)
+    raise click.ClickException(f"the home of {name} moves: try again")
+
+
+def take_over(link: Link, name: str, node: str) -> dict[str, Reply]:
+    """Make a node the home although the home before is lost; what may be lost with it (T21.3)."""
+    own = link.target
+    fits = []
+    for one in known_nodes(link):
+        at = own if one.is_self else Target(one.host, one.port, "", own.password, own.user)
+        if not one.is_meeting and (one.id.startswith(node) or str(at) == node):
+            fits.append((one, at))
+    if len(fits) != 1:
+        what = "several nodes are" if fits else "no node is"
+        raise click.ClickException(f"{what} called {node!r}; `tuque cluster status` shows them")
+    one, target = fits[0]
+    asked = Link(target, MOVE_S)
+    told = names_and_values(ask(asked, "TUBE", "HOME", name, one.id, "FORCE"))
+    asked.close()
+    return {
+        "tube": name.encode("utf-8", "surrogateescape"),
+        "address": str(target).encode(),
+        **told,
+    }
+
+
+def shown_failover(told: dict[str, Reply], count: int) -> str:
+    """Lines about a failover in a cluster of so many nodes."""
+    name, home = printable(text(told["tube"])), text(told["home"])[:8]
+    lines = [f"the home of {name} is {home} at {text(told['address'])}"]
+    for key, value in told.items():
+        if key not in ("tube", "home", "address") and value != b"":
+            lines.append(f"  {key}: {printable(text(value))}")
+    lines.append("it runs after twice cluster-node-timeout, or as soon as all nodes know of it")
+    if count == 2:
+        lines.append("of two nodes the other one must be down: if it is only cut off, both run")
+    return "\n".join(lines)

@@ -1,0 +1,275 @@
+"""What a cluster looks like: the list of one node, and what each node says of itself.
+
+Decides which nodes are asked, what a row of the table holds and when a node is not well.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote
+
+import click
+
+from tuque.console.terminal import look
+from tuque.console.terminal.format import printable
+from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
+
+ANSWER_S: Final = 5.0  # a node that takes longer is shown as one that does not answer
+
+
+@dataclass
+class Known:
+    """One line of CLUSTER NODES."""
+
+    id: str
+    host: str
+    port: int
+    flags: list[str]
+    is_connected: bool
+    reason: str  # why a meeting has not succeeded yet
+
+    @property
+    def is_self(self) -> bool:
+        return "myself" in self.flags
+
+    @property
+    def is_meeting(self) -> bool:
+        return "handshake" in self.flags
+
+    @property
+    def is_linked(self) -> bool:
+        return self.is_connected and not self.is_meeting
+
+    @property
+    def state(self) -> str:
+        """The state of the node in a word or two."""
+        for flag, word in (("fail", "failed"), ("fail?", "suspected"), ("handshake", "meeting")):
+            if flag in self.flags:
+                return word
+        if "leaving" in self.flags:
+            return "leaving"
+        return "up" if self.is_connected else "no link"
+
+
+@dataclass
+class Row:
+    """One node as the asked one sees it, and as it speaks for itself when it answers."""
+
+    id: str  # empty while it is met
+    host: str
+    port: int
+    state: str  # one word, or `safe to stop`
+    reason: str = ""
+    is_self: bool = False  # it is the node asked
+    answers: bool = False
+    reaches: int | None = None  # other nodes
+    jobs: int | None = None
+    queued: int | None = None
+    clients: int | None = None
+    memory_bytes: int | None = None
+    memory: str = ""
+    to_repair: int | None = None
+    to_drain: int | None = None
+    homeless: list[str] = field(default_factory=list)  # tubes whose home it cannot reach
+
+    @property
+    def is_meeting(self) -> bool:
+        return self.state == "meeting"
+
+    @property
+    def name(self) -> str:
+        """The first characters of the id; the node asked has a star."""
+        return (self.id[:8] or "(new)") + (" *" if self.is_self else "")
+
+    @property
+    def address(self) -> str:
+        return str(Target(self.host, self.port))
+
+    @property
+    def said(self) -> str:
+        """The state with what is known of its reason."""
+        said = f"{self.state}: {self.reason}" if self.reason else self.state
+        is_silent = self.state == "up" and not self.answers
+        return f"{said}, no answer" if is_silent else said
+
+
+def ask(link: Link, *words: str) -> Reply:
+    """One command; ClickException for an error or a node that is not there."""
+    try:
+        reply = link.call([word.encode("utf-8", "surrogateescape") for word in words])
+    except LinkError as err:
+        raise click.ClickException(str(err)) from None
+    if isinstance(reply, ErrorReply):
+        raise click.ClickException(f"{link.target}: {reply}")
+    return reply
+
+
+def text_of(link: Link, *words: str) -> str:
+    """One command that is answered with text."""
+    reply = ask(link, *words)
+    if not isinstance(reply, bytes):
+        raise click.ClickException(f"{link.target} does not answer {' '.join(words)} as Tuque does")
+    return reply.decode()
+
+
+def info_of(link: Link) -> dict[str, str]:
+    """INFO of a node by name."""
+    lines = text_of(link, "INFO").split("\r\n")
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def known_nodes(link: Link) -> list[Known]:
+    """The nodes that the asked one knows, itself first, the others by address."""
+    nodes = []
+    for line in text_of(link, "CLUSTER", "NODES").splitlines():
+        node_id, address, flags, _, _, linked, *reason = line.split(None, 6)
+        host, _, port = address.partition("@")[0].rpartition(":")
+        nodes.append(
+            Known(
+                node_id,
+                host.strip("[]"),
+                int(port),
+                flags.split(","),
+                linked == "connected",
+                reason[0] if reason else "",
+            )
+        )
+    return sorted(nodes, key=lambda node: (not node.is_self, node.host, node.port))
+
+
+def rows_of(link: Link) -> list[Row]:
+    """The nodes of the cluster, each asked for its figures where it answers."""
+    asked = link.target
+    rows = []
+    for node in known_nodes(link):
+        host = asked.host if node.is_self and not node.host else node.host
+        node_id = "" if node.is_meeting else node.id
+        row = Row(node_id, host, node.port, node.state, node.reason, node.is_self)
+        if node.is_self:
+            fill(row, link)
+        elif node.is_linked:
+            other = Link(Target(host, node.port, "", asked.password, asked.user), ANSWER_S)
+            fill(row, other)
+            other.close()
+        rows.append(row)
+    return rows
+
+
+def fill(row: Row, link: Link) -> None:
+    """Add what the node says of itself; a node that does not answer keeps its row."""
+    try:
+        info = info_of(link)
+    except click.ClickException:
+        return
+    row.answers = True
+    row.reaches = int(info.get("cluster_reachable_nodes", 0))
+    row.jobs = int(info.get("registered_jobs", 0))
+    row.queued = int(info.get("queued_jobs", 0))
+    row.clients = int(info.get("connected_clients", 0))
+    row.memory = info.get("used_memory_human", "")
+    row.memory_bytes = int(info.get("used_memory", 0))
+    row.to_repair = int(info.get("cluster_repair_left", 0))
+    names = info.get("tubes_homeless_names", "")
+    row.homeless = [unquote(name, errors="backslashreplace") for name in names.split(",") if name]
+    if info.get("cluster_leaving") == "yes":
+        row.state = "leaving" if info.get("cluster_safe_to_stop") != "yes" else "safe to stop"
+        row.to_drain = int(info.get("cluster_drain_left", 0))
+    if info.get("cluster_state", "ok") != "ok":
+        row.state = info["cluster_state"]
+
+
+LEAVES: Final = ("leaving", "safe to stop")
+
+
+def unwell(rows: list[Row]) -> list[str]:
+    """What is wrong, a sentence each: nodes that are not up, and those that do not see all.
+
+    A meeting that does not succeed is no fault of the cluster.
+    """
+    said = []
+    up = sum(row.said == "up" for row in rows)
+    for row in rows:
+        others = up - (row.said == "up")
+        if row.is_meeting:
+            continue
+        if row.said not in ("up", *LEAVES):
+            said.append(f"{row.address}: {row.said}")
+        elif row.reaches is not None and row.reaches < others:
+            said.append(f"{row.address} reaches {row.reaches} of {others} other nodes")
+    return said
+
+
+def homeless(rows: list[Row]) -> list[str]:
+    """Tubes that a node knows and whose home it cannot reach, a sentence each."""
+    names = sorted({name for row in rows for name in row.homeless})
+    return [
+        f"tube {printable(name)}: its home cannot be reached; if that is lost for good: "
+        f"tuque tubes home {shlex.quote(printable(name))} NODE --force"
+        for name in names
+    ]
+
+
+HEADS: Final = {
+    "name": "NODE",
+    "address": "ADDRESS",
+    "said": "STATE",
+    "reaches": "REACHES",
+    "jobs": "JOBS",
+    "queued": "QUEUED",
+    "clients": "CLIENTS",
+    "memory": "MEMORY",
+    "to_repair": "TO REPAIR",
+    "to_drain": "TO DRAIN",
+}
+LEFT: Final = 3  # columns of text
+LEAST: Final = ("CLIENTS", "MEMORY", "REACHES")  # left out first on a narrow terminal
+
+
+def table(rows: list[Row]) -> str:
+    """The rows under their heads; what is not known as -."""
+    shown = dict(HEADS)
+    if all(row.to_drain is None for row in rows):
+        del shown["to_drain"]
+    cells = [[cell(getattr(row, name)) for name in shown] for row in rows]
+
+    def color(at: int, head: str, text: str) -> str:
+        return look.paint(text, color_of(rows[at])) if head == "STATE" else text
+
+    return look.table(list(shown.values()), cells, LEFT, LEAST, color)
+
+
+def color_of(row: Row) -> str:
+    """Good, on its way, or bad."""
+    if row.said in LEAVES or row.is_meeting:
+        return look.WARNING
+    return look.GOOD if row.said == "up" else look.BAD
+
+
+def cell(value: object) -> str:
+    """A value of a row as text."""
+    if value is None or value == "":
+        return "-"
+    return look.number(value) if isinstance(value, int) else str(value)
+
+
+def as_fields(row: Row) -> dict[str, object]:
+    """One node for programs: whole ids, numbers, and one fact in each field."""
+    return {
+        "id": row.id or None,
+        "asked": row.is_self,
+        "host": row.host,
+        "port": row.port,
+        "state": row.state,
+        "reason": row.reason or None,
+        "answers": row.answers,
+        "reaches": row.reaches,
+        "jobs": row.jobs,
+        "queued": row.queued,
+        "clients": row.clients,
+        "memory_bytes": row.memory_bytes,
+        "to_repair": row.to_repair,
+        "to_drain": row.to_drain,
+        "homeless_tubes": row.homeless,
+    }

@@ -1,0 +1,177 @@
+"""What `tuque journal show` tells of a record: names and values, and the line for reading.
+
+Decides which fields of each kind a person wants to see; core/decode/records.py decodes the records.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from typing import Any, Final
+
+from tuque.console.terminal.format import printable
+from tuque.core.decode.records import Record, has_id
+from tuque.core.decode.transactions import StageRecord
+from tuque.core.decode.tubes import TaskRecord
+from tuque.core.model.job import STATE_NAMES
+from tuque.core.model.ledger import CAUSES
+from tuque.core.model.task import MAX_MS, STATUS_NAMES
+from tuque.core.outbox import records as rec
+from tuque.core.outbox.placement_records import COMPLETE, GONE, MINE, HomeRecord
+from tuque.core.outbox.transaction_records import NO_ID
+from tuque.tubes.model.grants import CALL, TRUNCATE, USER
+
+INDENT: Final = 8
+INSTANTS_MS: Final = ("qtime_ms", "expire_ms", "until_ms", "drop_ms")
+INSTANTS_NS: Final = ("ctime_ns", "instant_ns")
+LEFT_OUT: Final = (0, "", False)  # what says nothing; but a task has the number 0
+
+
+def fields(r: Record) -> dict[str, Any]:
+    """What a person wants to see of a record."""
+    row: dict[str, Any] = {"record": rec.KIND_NAMES[r.kind]}
+    if has_id(r.kind):
+        row["id"] = r.id.decode("latin-1")
+    if rec.ADD <= r.kind <= rec.FIRST:
+        row["state"] = STATE_NAMES[r.state].decode()
+        row["qtime_ms"] = r.qtime_ms
+        row.update(nacks=r.nacks, additional_deliveries=r.deliveries, delivered=r.delivered_count)
+    if r.kind == rec.ADD:
+        row.update(queue=text(r.queue), body_bytes=len(r.body), retry_s=r.retry_s)
+        row.update(delay_s=r.delay_s, expire_ms=r.expire_ms, ctime_ns=r.ctime_ns)
+        if r.holders != 1:
+            row["holders"] = slots(r.holders)
+    elif r.kind == rec.HOLDERS:
+        row["holders"] = slots(r.holders)
+    elif r.kind == rec.ACKED_AT:
+        row.update(expire_ms=r.expire_ms, holders=slots(r.holders))
+    elif r.kind == rec.PEER:
+        row.update(slot=r.a, node=text(r.node_id), incarnation=r.b)
+    elif r.kind in (rec.ACK, rec.TOMB):
+        row["expire_ms"] = r.expire_ms
+    elif r.kind == rec.REMOVE:
+        row["cause"] = CAUSES[r.bits] if r.bits < len(CAUSES) else str(r.bits)
+    elif r.kind == rec.PAUSE:
+        row.update(queue=text(r.queue), paused=("none", "in", "out", "all")[r.bits & 3])
+        if r.a != 0:
+            row["instant_ns"] = r.a
+    elif r.kind == rec.END:
+        row.update(jobs=r.a, records=r.b)
+    elif rec.LEASE_GROUP <= r.kind <= rec.LEASE_DROP:
+        row.update(group=text(r.lease.name), epoch=r.lease.epoch, batch=r.lease.seq)
+        if r.kind == rec.LEASE_GROUP:
+            row.update(committed=r.lease.acked_seq, owner=text(r.lease.names[1]))
+        elif r.kind == rec.LEASE_BATCH:
+            row.update(first=r.lease.first, positions=len(r.lease.ids), jobs=r.lease.total)
+            row.update(parts=r.lease.parts, drop_ms=r.lease.drop_ms)
+    elif rec.STAGED <= r.kind <= rec.APP:
+        row.update(staged_row(r.kind, r.stage))
+    elif rec.TUBE <= r.kind <= rec.GRANT:
+        row.update(tube_row(r.kind, r.task))
+    elif r.kind == rec.TUBE_HOME:
+        row.update(home_row(r.home))
+    elif r.kind == rec.TUBE_HOLDER:
+        row.update(tube=text(r.home.name), session=r.home.number, user=text(r.home.user))
+    elif r.kind == rec.GAP:
+        row.update(missing_records=r.a, bytes=r.b)
+    return row
+
+
+def staged_row(kind: int, r: StageRecord) -> dict[str, Any]:
+    """The fields of a record of staged writes, without bodies."""
+    if kind == rec.KEY:
+        return {"id": text(r.id), "key": text(r.key[:-1]), "until_ms": r.until_ms}
+    if kind == rec.APP:
+        return {"app": text(r.app), "version": r.version}
+    row: dict[str, Any] = {"txn": text(r.txn)}
+    if kind == rec.PUBLISHED:
+        row.update(app=text(r.app), version=r.version, attempts=list(map(text, r.attempts)))
+        row["ids"] = [None if id == NO_ID else text(id) for id in r.ids]
+        return row
+    row["attempt"] = text(r.attempt)
+    if kind == rec.STAGED:
+        row.update(position=r.position, until_ms=r.until_ms, queue=text(r.queue))
+        row["body_bytes"] = len(r.body)
+    return row
+
+
+def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
+    """The fields of a record of tubes, without bodies and uuids."""
+    if kind == rec.TUBE:
+        row = {"tube": text(r.queue), "type": text(r.names[1]), "next_number": r.next_number}
+        for name, value in (("ttl_ms", r.ttl_ms), ("ttr_ms", r.ttr_ms)):
+            row[name] = value if value < MAX_MS else None  # for ever
+        return row | {"temporary": r.flag, "pri": r.pri, "capacity": r.capacity}
+    if kind == rec.TUBE_DROP:
+        return {"tube": text(r.queue)}
+    if kind == rec.SESSION:
+        return {"session": r.number, "user": text(r.user), "is_over": r.flag}
+    if kind == rec.GRANT:
+        row = {"tube": text(r.queue), "prefix": text(r.prefix), "call": bool(r.bits & CALL)}
+        kind_of = "user" if r.user.startswith(USER) else "role"
+        return row | {kind_of: text(r.user[1:]), "truncate": bool(r.bits & TRUNCATE)}
+    if kind == rec.TUBE_CFG:
+        return {"ttr_ms": r.ttr_ms, "in_replicaset": r.flag, "tokens_up_to": r.token}
+    row = {"id": text(r.id), "status": STATUS_NAMES[r.status].decode(), "token": r.token}
+    row.update(qtime_ms=r.qtime_ms, session=r.owner, delivered=r.delivered_count)
+    if kind == rec.TASK_ADD:
+        row.update(tube=text(r.queue), number=r.number, pri=r.pri, body_bytes=len(r.body))
+        row["utube"] = text(r.subqueue)
+    return row
+
+
+def home_row(r: HomeRecord) -> dict[str, Any]:
+    """Where a tube has its home, and what this node has of it."""
+    row = {"tube": text(r.name), "epoch": r.epoch, "home": text(r.home[:8])}
+    row.update(is_here=r.flags & MINE != 0, is_complete=r.flags & COMPLETE != 0, change=r.seq)
+    return row | {"sync": r.sync, "is_dropped": r.flags & GONE != 0}
+
+
+def slots(nodes: int) -> list[int]:
+    """The slots of a set of nodes; the records `peer` before it say whom they mean, 0 is own."""
+    return [slot for slot in range(nodes.bit_length()) if nodes >> slot & 1]
+
+
+def text(name: bytes) -> str:
+    """A queue name as text, whatever its bytes."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def line_of(row: dict[str, Any], width: int = 0) -> str:
+    """The record for reading: sequence, instant, kind, id, then what it says.
+
+    What is longer than `width` goes on in further lines that are indented; 0: one line.
+    """
+    at = instant(row["at_ms"])
+    skipped = ("seq", "at_ms", "record", "id")
+    told = {k: v for k, v in row.items() if k == "number" or (v is not None and v not in LEFT_OUT)}
+    words = [said(k, v, at) for k, v in told.items() if k not in skipped]
+    rest = " ".join([row["id"], *words] if "id" in row else words)
+    line = f"{row['seq']:>7} {at} {row['record']:<11} {rest}".rstrip()
+    if not width or len(line) <= width:
+        return line
+    return "\n".join(
+        textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=" " * INDENT,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
+
+
+def said(name: str, value: object, at: str) -> str:
+    """A field and its value; an instant as a time, with its day unless that is the record's."""
+    if name in INSTANTS_MS and isinstance(value, int):
+        name, value = name.removesuffix("_ms"), instant(value)
+    elif name in INSTANTS_NS and isinstance(value, int):
+        name, value = name.removesuffix("_ns"), instant(value // 1_000_000)
+    if isinstance(value, str) and value[:11] == at[:11] and len(value) == len(at):
+        value = value[11:]
+    return f"{name}={printable(str(value))}"
+
+
+def instant(at_ms: int) -> str:
+    """A wall clock's time, local."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))

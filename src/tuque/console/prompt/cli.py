@@ -1,0 +1,195 @@
+"""`tuque cli`: one command from the shell, or a prompt.
+
+Decides options, output mode and exit status: 0 when every reply was good, 1 when a reply was
+an error or the node could not be reached, 2 for wrong options.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import click
+from click.core import ParameterSource
+
+from tuque.console.terminal import format as show
+from tuque.console.terminal.facts import answers_facts, as_facts
+from tuque.console.terminal.hints import advice, describe
+from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
+
+ENVIRONMENT: Final = ParameterSource.ENVIRONMENT
+COMMANDLINE: Final = ParameterSource.COMMANDLINE
+MODES: Final = ("auto", "tty", "raw", "csv", "json")
+
+
+class Output:
+    """Writes replies in one mode; auto is tty for terminals, and text that is safe for pipes.
+
+    Names and values are a table on a terminal, unless types were asked for.
+    """
+
+    def __init__(self, mode: str, delimiter: bytes = b"\n") -> None:
+        self.has_tables = mode == "auto"
+        if mode == "auto":
+            mode = "tty" if sys.stdout.isatty() or "FAKETTY" in os.environ else "text"
+        self.mode = mode
+        self.delimiter = delimiter
+
+    def put(self, reply: Reply, words: list[bytes]) -> None:
+        """Write one reply and a newline; advice about errors goes to standard error."""
+        sys.stdout.flush()
+        sys.stdout.buffer.write(self.render(reply, words) + b"\n")
+        sys.stdout.buffer.flush()
+        if isinstance(reply, ErrorReply) and (help_line := advice(reply, words)):
+            click.echo(f"hint: {show.printable(help_line)}", err=True)
+
+    def render(self, reply: Reply, words: list[bytes]) -> bytes:
+        if self.mode == "csv":
+            return show.csv(reply).encode()
+        if self.mode == "json":
+            return show.as_json(reply).encode()
+        if self.mode == "tty" and self.has_tables and answers_facts(words):
+            if facts := as_facts(reply):
+                return facts.encode("utf-8", "surrogateescape")
+        if self.mode == "tty" and not (isinstance(reply, bytes) and show.answers_plain_text(words)):
+            return show.for_terminal(reply).encode()
+        if self.mode == "tty":
+            return show.plain(reply).rstrip(b"\r\n")
+        if self.mode == "text":
+            return show.plain(reply, self.delimiter)
+        return show.raw(reply, self.delimiter)
+
+
+def target_of(host: str, port: int, unixsocket: str, password: str, user: str, url: str) -> Target:
+    """Make a target of the options; parts of a URL win over single options.
+
+    A URL from the environment does not win over a host or port that was typed.
+    """
+    is_typed = came_from("host port unixsocket", COMMANDLINE)
+    if not url or (is_typed and came_from("url", ENVIRONMENT)):
+        return Target(host, port, unixsocket, password, user)
+    parts = urlsplit(url)
+    first = parts.netloc.split(",")[0]  # a URL may name several nodes: a prompt talks to one
+    parts = urlsplit(f"tuque://{first}/")
+    if urlsplit(url).scheme != "tuque" or not parts.hostname:
+        raise click.BadParameter(f"{url!r} is no URL like tuque://[user:password@]host:7711/")
+    return Target(
+        parts.hostname,
+        parts.port or 7711,
+        "",
+        unquote(parts.password or "") or password,
+        unquote(parts.username or "") or user,
+    )
+
+
+def came_from(names: str, source: ParameterSource) -> bool:
+    """Whether one of the options of the running command has its value from there."""
+    context = click.get_current_context(silent=True)
+    return context is not None and any(
+        context.get_parameter_source(name) is source for name in names.split()
+    )
+
+
+def is_shutdown(words: list[bytes]) -> bool:
+    return bool(words) and words[0].upper() == b"SHUTDOWN"
+
+
+def run_words(link: Link, output: Output, words: list[bytes]) -> bool:
+    """Do one command and show its reply; True when it was not an error."""
+    try:
+        reply = link.call(words)
+        output.put(reply, words)
+        if words[0].upper() == b"MONITOR" and not isinstance(reply, ErrorReply):
+            while True:
+                output.put(link.read(), words)
+    except LinkError as err:
+        if is_shutdown(words) and err.sent:
+            return True
+        sent = "; the command may have been done" if err.sent else ""
+        click.echo(show.printable(f"{err}{sent}"), err=True)
+        return False
+    return not isinstance(reply, ErrorReply)
+
+
+def run_times(
+    link: Link, output: Output, words: list[bytes], repeat: int, interval_s: float
+) -> bool:
+    """Do one command `repeat` times, -1 = until it fails."""
+    good = True
+    done = 0
+    while repeat < 0 or done < repeat:
+        if done and interval_s > 0:
+            time.sleep(interval_s)
+        good = run_words(link, output, words)
+        if not good and link.sock is None:
+            return False
+        done += 1
+    return good
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="Without a command: a prompt. Example: tuque cli ADDJOB mail 'hello' 100",
+)
+@click.option("-h", "--host", default="127.0.0.1", show_default=True, help="Node to talk to.")
+@click.option("-p", "--port", default=7711, show_default=True, type=click.IntRange(1, 65535))
+@click.option("-s", "--socket", "unixsocket", default="", help="Unix socket instead.")
+@click.option("-u", "--url", default="", envvar="TUQUE_URL", help="tuque://[user:pw@]host:port/")
+@click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD", help="Or TUQUE_PASSWORD.")
+@click.option("--user", default="", help="User name, with a password.")
+@click.option("-r", "--repeat", default=1, help="Do the command n times; -1 = for ever.")
+@click.option("-i", "--interval", default=0.0, help="Seconds between repeats.")
+@click.option("-x", "stdin_last", is_flag=True, help="The last argument is standard input.")
+@click.option("-d", "delimiter", default="\\n", help="Between array elements without types.")
+@click.option(
+    "--raw", "mode", flag_value="raw", help="Bytes as they are, also those that a terminal obeys."
+)
+@click.option("--no-raw", "mode", flag_value="tty", help="With types (default on terminals).")
+@click.option("--csv", "mode", flag_value="csv", help="Comma separated values.")
+@click.option("--json", "mode", flag_value="json", help="One line of JSON per reply.")
+@click.help_option("--help")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+def cli(
+    host: str,
+    port: int,
+    unixsocket: str,
+    url: str,
+    password: str,
+    user: str,
+    repeat: int,
+    interval: float,
+    stdin_last: bool,
+    delimiter: str,
+    mode: str | None,
+    words: tuple[str, ...],
+) -> None:
+    """Send a command to a node and print the reply; `help COMMAND` explains one."""
+    if words and words[0].lower() == "help" and len(words) < 3:  # no command of a node
+        click.echo(describe(words[1] if len(words) > 1 else ""))
+        return
+    link = Link(target_of(host, port, unixsocket, password, user, url))
+    between = (
+        delimiter.encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
+    )
+    output = Output(mode or "auto", between)
+    try:
+        if words:
+            command = [os.fsencode(word) for word in words]
+            if stdin_last:
+                command.append(sys.stdin.buffer.read())
+            good = run_times(link, output, command, repeat, interval)
+        else:
+            from tuque.console.prompt.repl import run_prompt
+
+            good = run_prompt(link, output)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    finally:
+        link.close()
+    sys.exit(0 if good else 1)

@@ -1,0 +1,165 @@
+"""Replies as text: for a terminal, for pipes, raw, CSV and JSON.
+
+Decides how a reply looks. It must not know where the reply came from.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tuque.console.terminal.link import ErrorReply, Reply, Status
+
+NAMED = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
+
+# These answer text for people: a terminal gets it as it is.
+PLAIN_TEXT = {
+    (b"INFO",),
+    (b"CLUSTER", b"NODES"),
+    (b"CLUSTER", b"INFO"),
+    (b"CLIENT", b"LIST"),
+    (b"CLIENT", b"INFO"),
+    (b"LATENCY", b"GRAPH"),
+    (b"LATENCY", b"DOCTOR"),
+}
+
+
+def answers_plain_text(words: list[bytes]) -> bool:
+    """Say whether the command answers text that a terminal shows unquoted."""
+    upper = [word.upper() for word in words[:2]]
+    return tuple(upper) in PLAIN_TEXT or tuple(upper[:1]) in PLAIN_TEXT
+
+
+def quote(data: bytes) -> str:
+    """Write bytes in double quotes, all that is not printable ASCII escaped."""
+    out = []
+    for byte in data:
+        if byte in NAMED:
+            out.append(NAMED[byte])
+        elif 0x20 <= byte < 0x7F:
+            out.append(chr(byte))
+        else:
+            out.append(f"\\x{byte:02x}")
+    return f'"{"".join(out)}"'
+
+
+def printable(text: str) -> str:
+    """Write text for a table: what is not printable is escaped, a terminal obeys no name."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def for_terminal(reply: Reply, indent: str = "") -> str:
+    """Show the type of every reply, nested ones numbered; ends without a newline."""
+    if reply is None:
+        return "(nil)"
+    if isinstance(reply, ErrorReply):
+        return f"(error) {printable(str(reply))}"
+    if isinstance(reply, bool):
+        return "(true)" if reply else "(false)"
+    if isinstance(reply, int):
+        return f"(integer) {reply}"
+    if isinstance(reply, float):
+        return f"(double) {reply:g}"
+    if isinstance(reply, bytes):
+        return quote(reply)
+    if isinstance(reply, (list, dict)):
+        return _numbered(reply, indent)
+    return printable(str(reply))
+
+
+def _numbered(reply: list[Reply] | dict[bytes, Reply], indent: str) -> str:
+    if not reply:
+        return "(empty list or set)" if isinstance(reply, list) else "(empty hash)"
+    mark = ")" if isinstance(reply, list) else "#"
+    width = len(str(len(reply)))
+    deeper = indent + " " * (width + 2)
+    lines = []
+    if isinstance(reply, list):
+        bodies = [for_terminal(one, deeper) for one in reply]
+    else:
+        bodies = [f"{quote(key)} => {for_terminal(one, deeper)}" for key, one in reply.items()]
+    for number, body in enumerate(bodies, 1):
+        lines.append(f"{indent if number > 1 else ''}{number:>{width}}{mark} {body}")
+    return "\n".join(lines)
+
+
+def clean(data: bytes) -> bytes:
+    """Text as it is but for what a terminal would obey: that, and what is no UTF-8, as `\\xHH`.
+
+    Line ends and tabs stay.
+    """
+    if data.isascii() and data.replace(b"\n", b"").replace(b"\t", b"").decode().isprintable():
+        return data
+    text = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n")
+    return "".join([one if one in "\n\t" else printable(one) for one in text]).encode()
+
+
+def plain(reply: Reply, delimiter: bytes = b"\n") -> bytes:
+    """As `raw`, but clean: for pipes, whose other end may be a terminal after all."""
+    if isinstance(reply, list):
+        return delimiter.join([plain(one, delimiter) for one in reply])
+    if isinstance(reply, dict):
+        return delimiter.join(
+            [part for key, one in reply.items() for part in (clean(key), plain(one, delimiter))]
+        )
+    return clean(raw(reply))
+
+
+def raw(reply: Reply, delimiter: bytes = b"\n") -> bytes:
+    """Give the bytes as they came; arrays joined by the delimiter, nil as nothing."""
+    if reply is None:
+        return b""
+    if isinstance(reply, bytes):
+        return reply
+    if isinstance(reply, list):
+        return delimiter.join(raw(one, delimiter) for one in reply)
+    if isinstance(reply, dict):
+        return delimiter.join(
+            part for key, one in reply.items() for part in (key, raw(one, delimiter))
+        )
+    if isinstance(reply, bool):
+        return b"1" if reply else b"0"
+    return str(reply).encode("utf-8", "surrogateescape")
+
+
+def csv(reply: Reply) -> str:
+    """Give one line of comma separated values, strings quoted."""
+    if reply is None:
+        return "NIL"
+    if isinstance(reply, ErrorReply):
+        return f"ERROR,{quote(reply.encode())}"
+    if isinstance(reply, bytes):
+        return quote(reply)
+    if isinstance(reply, Status):
+        return quote(reply.encode())
+    if isinstance(reply, list):
+        return ",".join(csv(one) for one in reply)
+    if isinstance(reply, dict):
+        return ",".join(f"{quote(key)},{csv(one)}" for key, one in reply.items())
+    return str(reply)
+
+
+def as_json(reply: Reply) -> str:
+    """Give one line of JSON; bytes that are not UTF-8 keep their `\\xNN`, errors are objects.
+
+    A terminal obeys nothing in it: what is not printable stands as `\\uNNNN`.
+    """
+    return json_line(_plain(reply))
+
+
+def json_line(value: Any) -> str:
+    """The value as one line of JSON that a terminal may show."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join([one if one.isprintable() else json.dumps(one)[1:-1] for one in text])
+
+
+def _plain(reply: Reply) -> Any:
+    if isinstance(reply, bytes):
+        return reply.decode("utf-8", "backslashreplace")
+    if isinstance(reply, ErrorReply):
+        return {"error": str(reply)}
+    if isinstance(reply, list):
+        return [_plain(one) for one in reply]
+    if isinstance(reply, dict):
+        return {str(_plain(key)): _plain(one) for key, one in reply.items()}
+    return str(reply) if isinstance(reply, Status) else reply

@@ -1,0 +1,145 @@
+"""One message from a peer: to the rule that receives it."""
+
+from mypy_extensions import i64
+
+from tuque.core.federation.request import federate_link_up, on_needjobs, on_pause_message
+from tuque.core.federation.transfer import on_gotjobs, on_moved, on_yourjobs
+from tuque.core.msgs.bus import (
+    AnyMessage,
+    Ask,
+    Delivered,
+    DelJob,
+    Enqueue,
+    Enqueued,
+    GotAck,
+    GotJob,
+    GotJobs,
+    Heartbeat,
+    Holders,
+    Lack,
+    Left,
+    Moved,
+    NeedJobs,
+    Pause,
+    Queued,
+    Refusal,
+    Release,
+    ReplJob,
+    SetAck,
+    Slots,
+    WillQueue,
+    Working,
+    YourJobs,
+)
+from tuque.core.node.node import Node
+from tuque.core.node.slots import clear_link, on_slots, set_reachable
+from tuque.core.repair.drain import drain_link_up, on_answer, on_left
+from tuque.core.repair.node_loss import begin_settling, end_settling, on_ask, on_lack, on_there
+from tuque.core.replication.ack_gc import collect_link_up, on_deljob_message, on_gotack, on_setack
+from tuque.core.replication.holders import forget_told, on_holders
+from tuque.core.replication.probe import stop_asking
+from tuque.core.replication.remote_add import on_enqueue_message, on_enqueued
+from tuque.core.replication.replicate import (
+    copies_link_up,
+    on_gotjob,
+    on_reach_changed,
+    on_release,
+    on_repljob,
+)
+from tuque.core.replication.requeue_messages import (
+    on_delivered,
+    on_queued,
+    on_willqueue,
+    on_working_message,
+)
+
+
+def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
+    """[B3] ON RECV any message but HEARTBEAT, which is cluster/'s; the frequent ones first."""
+    if isinstance(m, ReplJob):
+        on_repljob(n, slot, m)
+    elif isinstance(m, GotJob):
+        on_gotjob(n, slot, m)
+        on_copies(n, slot, m.ids)
+    elif isinstance(m, SetAck):
+        on_setack(n, slot, m)
+    elif isinstance(m, GotAck):
+        on_gotack(n, slot, m)
+    elif isinstance(m, DelJob):
+        on_deljob_message(n, slot, m)
+    elif isinstance(m, Delivered):
+        on_delivered(n, slot, m)
+    elif isinstance(m, Queued):
+        on_queued(n, slot, m)
+    elif isinstance(m, WillQueue):
+        on_willqueue(n, slot, m)
+    elif isinstance(m, Moved):
+        on_moved(n, slot, m)
+    elif isinstance(m, YourJobs):
+        on_yourjobs(n, slot, m)
+    elif isinstance(m, GotJobs):
+        on_gotjobs(n, slot, m)
+    elif isinstance(m, NeedJobs):
+        on_needjobs(n, slot, m)
+    elif isinstance(m, Working):
+        on_working_message(n, slot, m)
+    elif isinstance(m, Enqueue):
+        on_enqueue_message(n, slot, m)
+    elif isinstance(m, Enqueued):
+        on_enqueued(n, slot, m)
+    elif isinstance(m, Holders):
+        on_holders(n, slot, m)
+    elif isinstance(m, Release):
+        on_release(n, slot, m)
+    elif isinstance(m, Slots):
+        on_slots(n, slot, m)
+    elif isinstance(m, Ask):
+        on_ask(n, slot, m)
+    elif isinstance(m, Lack):
+        there = on_lack(n, slot, m)
+        on_answer(n, slot, there, m.ids)
+    elif isinstance(m, Left):
+        on_left(n, slot, m)
+    elif isinstance(m, Pause):
+        on_pause_message(n, slot, m)
+    elif n.policy is not None and not isinstance(m, Heartbeat | Refusal):
+        n.policy.on_message(n, slot, m)
+
+
+def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
+    """Copies that a repair may wait for are there.
+
+    A drain waits for the answer to its question (K7.2): it may have told the node, before it
+    asked, to drop this very copy as one too many.
+    """
+    state = n.losses
+    if len(state.short) > 0 or len(state.walks) > 0 or len(state.gone) > 0:
+        on_there(n, slot, ids)
+
+
+def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
+    """[K4] A link to the peer was opened: what waited for it is said now (K4.2)."""
+    forget_told(n, slot)
+    clear_link(n, slot)
+    n.peers[slot].is_linked = True
+    n.linked |= 1 << slot
+    set_reachable(n, slot, is_reachable)
+    copies_link_up(n, slot)
+    drain_link_up(n, slot)
+    collect_link_up(n, slot)
+    federate_link_up(n, slot)
+    begin_settling(n, slot)
+    if n.policy is not None:
+        n.policy.on_link_up(n, slot)
+
+
+def on_link_down(n: Node, slot: i64) -> None:
+    """[K4] The link to the peer is gone, and what was on its way with it."""
+    forget_told(n, slot)
+    if n.peers[slot].is_linked:
+        end_settling(n, slot)
+    clear_link(n, slot)
+    stop_asking(n, slot)
+    if n.policy is not None:
+        n.policy.on_link_down(n, slot)
+    on_reach_changed(n)

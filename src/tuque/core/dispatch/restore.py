@@ -1,0 +1,152 @@
+"""Jobs come back from the journal (SPEC J5)."""
+
+from mypy_extensions import i64
+
+from tuque.core.federation.request import remember_pause
+from tuque.core.federation.transfer import on_loaded_custody
+from tuque.core.jobs.transitions import get_queue, register
+from tuque.core.model import ledger
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    IN_TRANSIT,
+    LEASED,
+    ONCE_QUEUED,
+    QUEUED,
+    Job,
+    moved_ns,
+)
+from tuque.core.model.task import Task, shift_task
+from tuque.core.node.node import Node, Pausing
+from tuque.core.node.queue import PAUSE_BCAST, PAUSE_IN, PAUSE_OUT
+from tuque.core.node.slots import slots_of
+from tuque.core.repair.settle import doubt_due, on_loaded_jobs
+from tuque.core.replication.ack_gc import on_loaded, restore_acked
+
+
+def restore_job(n: Node, job: Job) -> bool:
+    """[J5] Enter a loaded job in the state it had. False when it is over or already here.
+
+    A queued job is queued, an active one waits for its absolute due time, an
+    at-most-once job that was delivered is kept as delivered and never queued again. An
+    acked one goes on being collected.
+    """
+    if isinstance(job, Task):
+        return n.policy is not None and n.policy.restore(n, job)
+    if job.expire_ms <= n.now_ms or job.id in n.jobs:
+        return False
+    if job.ctime_ns > n.last_ctime_ns and job.ctime_ns // 1_000_000 <= n.now_ms:
+        n.last_ctime_ns = job.ctime_ns
+    q = n.queues.get(job.queue)
+    if q is not None:
+        job.queue = q.name  # all jobs of a queue share one name object
+    job.confirmed = 0
+    was_leased = job.flags & LEASED != 0
+    job.flags &= 0xFF ^ LEASED
+    if job.state == ACKED:
+        job.body = b""
+        register(n, job, ledger.LOADED)
+        restore_acked(n, job)
+        return True
+    if was_leased:
+        n.leases.loaded[job.id] = job  # until its batch takes it up again (Y9.3)
+    was_queued = job.state == QUEUED
+    job.state = ACTIVE
+    register(n, job, ledger.LOADED)
+    if job.holders != 1 or job.repl > 1:
+        doubt_copies(n, job)
+    if job.retry_s == 0 and job.flags & DELIVERED:
+        job.qtime_ms = 0
+        n.delivered_amo[job.id] = None
+    elif job.flags & IN_TRANSIT:
+        pass  # it may be at another node (F2.3)
+    elif not was_leased and doubt_due(n, job, was_queued):
+        return True  # J5.3
+    elif was_queued or (job.retry_s == 0 and job.qtime_ms == 0):
+        job.state = QUEUED
+        job.flags |= ONCE_QUEUED
+        if q is None:
+            q = get_queue(n, job.queue)
+        q.push(job)
+        q.jobs_in += 1
+    elif job.qtime_ms == 0:
+        job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000
+    n.wheel.arm(job, n.now_ms)
+    return True
+
+
+def shift_jobs(jobs: dict[bytes, Job], jump_ms: i64) -> None:
+    """The clock jumped between two starts: all instants of jobs move along (J5.8)."""
+    for job in jobs.values():
+        if isinstance(job, Task):
+            shift_task(job, jump_ms)
+            continue
+        job.expire_ms += jump_ms
+        job.ctime_ns = moved_ns(job.ctime_ns, jump_ms)
+        if job.qtime_ms != 0:
+            job.qtime_ms += jump_ms
+        if job.first_ms != 0:
+            job.first_ms += jump_ms
+            job.last_ms += jump_ms
+
+
+def doubt_copies(n: Node, job: Job) -> None:
+    """[J5] Other holders may have lost the job meanwhile: they are asked when linked (J5.11).
+
+    At-most-once jobs that stood between this node and another one do so again.
+    """
+    if job.retry_s > 0:
+        n.losses.unsure |= job.holders & ~1
+        n.losses.must_count = True
+    elif job.flags & (IN_TRANSIT | ONCE_QUEUED) != IN_TRANSIT:
+        for slot in slots_of(job.holders):
+            n.custody[job.id] = slot  # F2.3: it was on its way to that node, or came from it
+
+
+def after_load(n: Node) -> None:
+    """The journal is loaded: what had to wait for that is done."""
+    order_evictable(n)
+    on_loaded(n)
+    on_loaded_custody(n)
+    on_loaded_jobs(n)
+    if n.policy is not None:
+        n.policy.after_load(n)
+
+
+def order_evictable(n: Node) -> None:
+    """After a load: at-most-once jobs that were delivered, oldest delivery first again (M3.1)."""
+    found: list[tuple[int, bytes]] = []
+    for id in n.delivered_amo:
+        found.append((n.jobs[id].last_ms, id))
+    found.sort()
+    n.delivered_amo = {}
+    for _, id in found:
+        n.delivered_amo[id] = None
+
+
+def restore_pause(n: Node, name: bytes, bits: i64, stamp_ns: i64) -> None:
+    """Pause a queue as it was before the restart."""
+    told = n.pauses.get(name)
+    if told is not None and told.stamp_ns >= stamp_ns:
+        return  # P3.2: a later one came over a link meanwhile
+    pause = bits & (PAUSE_IN | PAUSE_OUT)
+    if pause != 0 or name in n.queues:
+        get_queue(n, name).pause = pause
+    if bits & PAUSE_BCAST or stamp_ns != 0:
+        remember_pause(n, name, Pausing(pause, stamp_ns, bits & PAUSE_BCAST != 0))  # P1.8, P1.9
+
+
+def creation(job: Job) -> int:
+    """Sort key: when the job was made."""
+    return job.ctime_ns
+
+
+def is_sorted(jobs: list[Job]) -> bool:
+    """Whether the jobs already stand in the order they were made in."""
+    last: i64 = -1
+    for job in jobs:
+        if job.ctime_ns < last:
+            return False
+        last = job.ctime_ns
+    return True

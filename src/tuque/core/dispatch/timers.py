@@ -1,0 +1,134 @@
+"""Every timer of a node: what is due runs, and when is the next (SPEC G7)."""
+
+from heapq import heappop
+
+from mypy_extensions import i64
+
+from tuque.core.federation.request import federate_next_ms, federate_tick
+from tuque.core.jobs.deliver import look_again
+from tuque.core.jobs.transitions import (
+    REQUEUE_DELAY,
+    REQUEUE_RETRY,
+    may_enqueue,
+    on_idle_check,
+    on_wait_timeout,
+    policy_of,
+    remove,
+    requeue,
+    retry_due_ms,
+)
+from tuque.core.leases.expiry import lease_next_ms, lease_tick
+from tuque.core.model import ledger
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    ANNOUNCE_QUEUED,
+    ANNOUNCE_WILL,
+    HELD,
+    ONCE_QUEUED,
+    STALE,
+    Job,
+)
+from tuque.core.model.task import Task
+from tuque.core.node.announce import announce_next_ms, announce_tick, on_will_timer, set_due
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.repair.drain import drain_next_ms, drain_tick
+from tuque.core.repair.node_loss import repair_next_ms, repair_tick
+from tuque.core.repair.settle import hold_due, settle_next_ms, settle_tick
+from tuque.core.replication.ack_gc import collect_next_ms, collect_tick, on_gc_timer
+from tuque.core.replication.replicate import copies_next_ms, copies_tick
+from tuque.core.transactions.publish import publishing_next_ms, publishing_tick
+from tuque.core.transactions.stage import staging_next_ms, staging_tick
+
+
+def on_job_timer(n: Node, job: Job) -> None:
+    """[G7, Q2] TIMER of a job: its life ends, or its time to be queued has come."""
+    if isinstance(job, Task):
+        policy_of(n).on_timer(n, job)
+        return
+    if job.expire_ms <= n.now_ms:
+        remove(n, job, ledger.EXPIRED if job.state != ACKED else ledger.GC_ACKED)  # G7.2
+        return
+    if job.state == ACKED:
+        on_gc_timer(n, job)
+        return
+    if job.state == ACTIVE and job.qtime_ms != 0 and job.marks & HELD == 0:  # G7.3
+        if job.marks & STALE and hold_due(n, job):
+            return  # Q11.1
+        if job.flags & ANNOUNCE_WILL:
+            on_will_timer(n, job)
+        if job.qtime_ms > n.now_ms:
+            pass  # it was woken to ask, or its time has moved
+        elif not_now(n, job):
+            job.flags |= ANNOUNCE_QUEUED
+            set_due(n, job, retry_due_ms(n, job))  # Q2.2
+        elif may_enqueue(job):
+            why = REQUEUE_RETRY if job.flags & ONCE_QUEUED else REQUEUE_DELAY
+            requeue(n, job, why)  # Q2.3
+            return
+        else:
+            job.qtime_ms = 0  # Q2.1
+    n.wheel.arm(job, n.now_ms)  # G7.4
+
+
+def not_now(n: Node, job: Job) -> bool:
+    """Whether a paused queue puts the job off: at-most-once jobs would be lost (Q2.2)."""
+    q = n.queues.get(job.queue)
+    return q is not None and q.pause & PAUSE_IN != 0 and job.retry_s > 0
+
+
+def tick(n: Node) -> None:
+    """Run every timer that is due: jobs, waiting clients, idle queues, the cluster's."""
+    if n.passed > 0:
+        look_again(n)
+    for job in n.wheel.due(n.now_ms, n.limits.timers_per_step):
+        if job.id in n.jobs:
+            on_job_timer(n, job)
+    while len(n.deadlines) > 0 and n.deadlines[0][0] <= n.now_ms:
+        until_ms, client = heappop(n.deadlines)
+        on_wait_timeout(n, client, until_ms)
+    while len(n.idle_checks) > 0 and n.idle_checks[0][0] <= n.now_ms:
+        _, name = heappop(n.idle_checks)
+        on_idle_check(n, name)
+    lease_tick(n)
+    staging_tick(n)
+    if n.policy is not None:
+        n.policy.tick(n)
+    if len(n.peers) > 1:
+        copies_tick(n)
+        if len(n.staging.publishing) > 0:
+            publishing_tick(n)
+        announce_tick(n)
+        federate_tick(n)
+        settle_tick(n)
+        repair_tick(n)
+        drain_tick(n)
+        collect_tick(n)
+
+
+def next_timer_ms(n: Node) -> i64:
+    """The instant of the next `tick` with something to do (G7.5); FAR when there is none."""
+    if n.passed > 0:
+        return n.now_ms
+    at_ms = n.wheel.next_ms()
+    if len(n.deadlines) > 0 and n.deadlines[0][0] < at_ms:
+        at_ms = n.deadlines[0][0]
+    if len(n.idle_checks) > 0 and n.idle_checks[0][0] < at_ms:
+        at_ms = n.idle_checks[0][0]
+    at_ms = min(at_ms, lease_next_ms(n), staging_next_ms(n))
+    if n.policy is not None:
+        at_ms = min(at_ms, n.policy.next_ms(n))
+    if len(n.peers) > 1:
+        at_ms = min(
+            at_ms,
+            copies_next_ms(n),
+            publishing_next_ms(n),
+            announce_next_ms(n),
+            federate_next_ms(n),
+            settle_next_ms(n),
+            repair_next_ms(n),
+            drain_next_ms(n),
+            collect_next_ms(n),
+        )
+    return at_ms

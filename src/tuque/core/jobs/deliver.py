@@ -1,0 +1,283 @@
+"""GETJOB: jobs go to clients, and clients wait for jobs (SPEC V), PAUSE (SPEC P)."""
+
+from heapq import heapify, heappush
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import get_queue, mark_ready, remove, stop_waiting
+from tuque.core.model import ledger
+from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, DELIVERED, OUT_HERE, Job, set_state
+from tuque.core.model.work import REPLY_BYTES, TURN_WORK
+from tuque.core.node.announce import jitter_first_ms, tell_delivered
+from tuque.core.node.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waiter, Wake
+from tuque.core.node.queue import PAUSE_BCAST, PAUSE_OUT, Queue
+from tuque.core.state.demand import LINGER_MS, Demand
+
+WAITER_BYTES: Final = 370  # a client that waits
+WAIT_BYTES: Final = 160  # each queue that it waits in, beside the name
+STALE_DEADLINES: Final = 1024  # of clients served in time, kept before a look for them
+
+
+def take(n: Node, q: Queue, client: i64) -> Job | None:
+    """[V4] PROCEDURE deliver: hand the first job of the queue to the client.
+
+    A tube's tasks go first. Behind them may lie plain jobs, which were on their way here when the
+    tube was made: GETJOB gets these like any job, TAKE never (T1.8).
+    """
+    if q.policy is not None:
+        task = q.policy.take(n, q, client)
+        if task is not None or is_take(n, client):
+            return task
+    job = q.pop()  # of a tube: a plain one
+    while job is not None and job.expire_ms <= n.now_ms:
+        job.state = ACTIVE
+        remove(n, job, ledger.EXPIRED)  # V2.3
+        n.passed += 1
+        job = q.pop() if n.passed < TURN_WORK or has_live_head(n, q) else None
+    if job is None:
+        return None
+    set_state(job, ACTIVE)  # V4.1
+    now_ms = n.now_ms
+    if job.delivered_count == 0:
+        job.first_ms = now_ms
+    else:
+        n.redeliveries += 1
+    job.delivered_count += 1
+    n.deliveries += 1
+    job.last_ms = now_ms
+    job.flags |= DELIVERED  # V4.2
+    job.marks = OUT_HERE
+    if job.retry_s > 0:
+        job.qtime_ms = now_ms + i64(job.retry_s) * 1000  # V4.3: from now, not from the enqueue
+        if job.holders != 1:
+            job.qtime_ms += jitter_first_ms(n)
+            job.flags |= ANNOUNCE_WILL
+            tell_delivered(n, job)  # V4.6
+        n.wheel.arm(job, now_ms)
+    else:
+        job.qtime_ms = 0
+        n.delivered_amo[job.id] = None
+    q.jobs_out += 1
+    q.atime_ms = now_ms
+    if q.demand is not None:
+        q.demand.seen_ms = now_ms
+        if q.length == 0:
+            n.asks[q.name] = None  # F1.1
+    if n.records is not None:
+        n.records.state(job)  # V4.4
+    if n.events is not None:
+        n.events.delivered(now_ms, job, client)  # V4.5
+    return job
+
+
+def has_live_head(n: Node, q: Queue) -> bool:
+    """Whether the queue has a job to give, though enough expired ones were passed over (V2.3).
+
+    If it has another expired one, the queue is looked at again in the next turn.
+    """
+    job = q.first()
+    if job is not None and job.expire_ms <= n.now_ms:
+        n.looks_later[q.name] = None
+        return False
+    return True
+
+
+def look_again(n: Node) -> None:
+    """[V2] TIMER: who waits for queues with many expired jobs may have others now (V2.3).
+
+    Not in the turn that has passed over those before: its takes are done by now.
+    """
+    n.has_passed = not n.has_passed
+    if n.has_passed:
+        return
+    n.passed = 0
+    names = n.looks_later
+    n.looks_later = {}
+    for name in names:
+        q = n.queues.get(name)
+        if q is not None and q.length > 0 and len(q.waiters) > 0:
+            mark_ready(n, q)
+
+
+def is_take(n: Node, client: i64) -> bool:
+    """Whether the client waits in a TAKE, not in a GETJOB."""
+    waiter = n.waiters.get(client)
+    return waiter is not None and waiter.taker >= 0
+
+
+def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job]:
+    """[V2] PROCEDURE take: one job a queue a round, left to right, up to `count` (V2.1)."""
+    jobs: list[Job] = []
+    if len(queues) == 1:
+        q = n.queues.get(queues[0])
+        if q is None or q.pause & PAUSE_OUT:  # V2.2, P2.2
+            return jobs
+        if count == 1:
+            if q.length > 0:
+                job = take(n, q, client)
+                if job is not None:
+                    jobs.append(job)
+            return jobs
+        take_from(n, client, [q], count, jobs)
+        return jobs
+    open: list[Queue] = []
+    for name in queues:
+        q = n.queues.get(name)
+        if q is not None and q.length > 0 and q.pause & PAUSE_OUT == 0:
+            open.append(q)
+    n.work += len(queues) // 8  # a look is short
+    take_from(n, client, open, count, jobs)
+    return jobs
+
+
+def take_from(n: Node, client: i64, queues: list[Queue], count: i64, jobs: list[Job]) -> None:
+    """Fill `jobs` by one of each queue in turn, up to `count` or what one reply holds (L2.5).
+
+    A queue that gives nothing is passed over from then on, whatever its length: of a tube, tasks
+    in busy sub-queues count (T1.7). `queues` is used up.
+    """
+    if count > TURN_WORK:
+        count = TURN_WORK
+    size: i64 = 0
+    while len(queues) > 0:
+        given: i64 = 0
+        for q in queues:
+            if len(jobs) >= count or size > REPLY_BYTES:
+                return
+            job = take(n, q, client) if q.length > 0 else None
+            if job is None:
+                continue
+            queues[given] = q
+            given += 1
+            jobs.append(job)
+            size += len(job.body)
+            if count > 1:
+                n.work += 1
+        if given < len(queues):
+            del queues[given:]
+
+
+def wait(
+    n: Node,
+    client: i64,
+    queues: list[bytes],
+    count: i64,
+    with_counters: bool,
+    until_ms: i64,
+    taker: i64 = -1,
+) -> None:
+    """Let the client wait (V1.6) until a job comes or `until_ms` passes (0: for ever).
+
+    If the queue is a tube, the session of the client `taker` takes; -1: nobody's.
+    """
+    assert client not in n.waiters
+    waiter = Waiter(client, queues, count, with_counters, until_ms, taker)
+    n.waiters[client] = waiter
+    size: i64 = WAITER_BYTES
+    for name in queues:
+        get_queue(n, name).waiters[client] = None
+        size += WAIT_BYTES + len(name)
+        if len(n.peers) > 1:
+            n.asks[name] = None  # V1.6, F1.1
+    waiter.bytes_used = size
+    n.wait_bytes += size
+    if until_ms > 0:
+        heappush(n.deadlines, (until_ms, client))
+        if len(n.deadlines) > 2 * len(n.waiters) + STALE_DEADLINES:
+            drop_deadlines(n)
+
+
+def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
+    """[F1] GETJOB NOHANG found nothing, or LEASE NEXT `lack` jobs too few (F1.1).
+
+    Other nodes are asked for the next time.
+    """
+    if len(n.peers) > 1:
+        for name in queues:
+            q = n.queues.get(name)
+            if q is not None and q.length > 0:
+                continue
+            d = demand_of(n, name)
+            if lack > d.lack or d.poll_ms + LINGER_MS <= n.now_ms:
+                d.lack = lack
+            d.poll_ms = n.now_ms
+            d.seen_ms = n.now_ms
+            n.asks[name] = None
+
+
+def demand_of(n: Node, name: bytes) -> Demand:
+    """What other nodes have to do with the queue, noted from now on."""
+    d = n.demands.get(name)
+    if d is None:
+        d = Demand(name)
+        n.demands[name] = d
+        q = n.queues.get(name)
+        if q is not None:
+            q.demand = d
+    return d
+
+
+def drop_deadlines(n: Node) -> None:
+    """Forget the deadlines of clients that were served before: they may lie far ahead."""
+    deadlines: list[tuple[int, int]] = []
+    for waiter in n.waiters.values():
+        if waiter.until_ms > 0:
+            deadlines.append((waiter.until_ms, waiter.client))
+    heapify(deadlines)
+    n.deadlines = deadlines
+
+
+def serve_ready(n: Node) -> None:
+    """[V3] PROCEDURE serve waiting clients: ready queues in their order (V3.1)."""
+    while len(n.ready) > 0:
+        ready = n.ready
+        n.ready = []
+        for q in ready:
+            q.is_ready = False
+            while q.length > 0 and len(q.waiters) > 0 and q.pause & PAUSE_OUT == 0:
+                client: i64 = -1
+                for first in q.waiters:
+                    client = first
+                    break
+                if not serve(n, n.waiters[client]):
+                    break  # all had expired, or nobody may have what a tube has
+
+
+def serve(n: Node, waiter: Waiter) -> bool:
+    """Serve one waiting client, the first of its queue, up to its COUNT (V3.2)."""
+    jobs = on_getjob(n, waiter.client, waiter.queues, waiter.count)
+    if len(jobs) > 0:  # else all that was queued had expired: it waits on, in its turn
+        stop_waiting(n, waiter.client)  # V3.3
+        n.wakes.append(Wake(waiter.client, GOT_JOBS, jobs, waiter.with_counters))
+    return len(jobs) > 0
+
+
+def wake_all(n: Node, why: i64) -> None:
+    """[V7] Send every waiting client home (V7.1): the node leaves, or its data are reset."""
+    assert why in (NODE_LEAVING, DATA_RESET)
+    for client in list(n.waiters):
+        stop_waiting(n, client)
+        n.wakes.append(Wake(client, why, [], False))
+
+
+def set_pause(n: Node, name: bytes, bits: i64, is_bcast: bool = False, stamp_ns: i64 = 0) -> None:
+    """[P1] ON COMMAND PAUSE: replace the state (P1.2); clearing `out` serves those who wait.
+
+    `stamp_ns` is the instant of the command (P1.9); with 0, none, only a change is written.
+    """
+    q = n.queues.get(name)
+    if q is None and bits != 0:
+        q = get_queue(n, name)  # P1.3
+    if stamp_ns == 0 and (q is None or q.pause == bits):
+        return
+    if n.records is not None:
+        n.records.pause(name, bits | PAUSE_BCAST if is_bcast else bits, stamp_ns)  # P1.5, P1.9
+    if q is None:
+        return
+    q.pause = bits
+    if bits & PAUSE_OUT == 0 and q.length > 0 and len(q.waiters) > 0:
+        mark_ready(n, q)  # P1.6
+    if len(n.peers) > 1:
+        n.asks[name] = None
+        n.offers[name] = None

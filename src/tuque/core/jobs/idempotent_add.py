@@ -1,0 +1,160 @@
+"""ADDJOB with a key: the same job is not added twice (SPEC Z4); who waits for what is added.
+
+Decides who gets which id when. What is kept is core/state/dedupe_keys.py's.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.job import Job
+from tuque.core.node.node import Added, Adding, Node
+from tuque.core.outbox.transaction_records import tell_key
+from tuque.core.state.dedupe_keys import Follower, full_key
+from tuque.core.state.staged import Publishing, repl_of
+
+FOLLOWER_TIMEOUT: Final = (
+    b"NOREPL Timeout reached before the job with this DEDUPE key had its copies"
+)
+SHORT: Final = (
+    b"NOREPL all %d jobs are published, but %d of them have fewer copies than asked for, since "
+    b"nodes are away: do not publish them again"
+)
+KEYS_FULL: Final = (
+    b"OOM this node keeps %d DEDUPE keys and would need %d more: raise dedupe-max-keys, "
+    b"give a shorter DEDUPETTL, or wait until some are over"
+)
+
+
+def keys_refusal(n: Node, more: i64) -> bytes:
+    """Why so many new keys are not taken, empty when they are (Z4.6)."""
+    if len(n.keys.kept) + more <= n.limits.keys_max:
+        return b""
+    return KEYS_FULL % (len(n.keys.kept), more)
+
+
+def same_job(n: Node, queue: bytes, key: bytes) -> bytes:
+    """[Z4] The id of the job that came with the key, empty when there is none (Z4.2)."""
+    full = full_key(queue, key)
+    found = n.keys.find(full, n.now_ms)
+    if found is None:
+        return coming_job(n, full)
+    return found.id
+
+
+def coming_job(n: Node, full: bytes) -> bytes:
+    """The id of a job that is published under the key and not made yet (Z2.11), else empty."""
+    x = n.staging.running
+    if x is None or not x.is_decided:
+        return b""
+    place: i64 = x.fresh.get(full, -1)
+    if place < x.made:
+        return b""
+    id = x.ids[place]
+    staged = x.chosen[place]
+    if staged is not None and repl_of(staged, x.default_repl) > 1 and len(n.peers) > 1:
+        x.awaited[id] = None
+    return id
+
+
+def must_wait(n: Node, id: bytes) -> bool:
+    """Whether somebody waits for the copies of the job, so that it is not safe yet (Z4.4)."""
+    adding = n.adding.get(id)
+    if adding is None:
+        return n.staging.running is not None and id in n.staging.running.awaited
+    return adding.client >= 0 or adding.publishing is not None
+
+
+def follow(n: Node, id: bytes, client: i64, serial: i64, timeout_ms: i64) -> None:
+    """[Z4] The producer gets the answer of the one who was first (Z4.4)."""
+    until_ms: i64 = n.now_ms + timeout_ms if timeout_ms > 0 else 0
+    followers = n.keys.followers.get(id)
+    if followers is None:
+        followers = []
+        n.keys.followers[id] = followers
+    followers.append(Follower(client, serial, until_ms))
+    if until_ms > 0:
+        heappush(n.keys.follower_ends, (until_ms, id))
+
+
+def keep_key(n: Node, queue: bytes, key: bytes, ttl_ms: i64, job: Job, is_waiting: bool) -> None:
+    """[Z4] The new job is the one of its key; the journal gets it when the job is safe (Z4.3)."""
+    full = full_key(queue, key)
+    if n.staging.running is not None and full in n.staging.running.fresh:
+        n.staging.running.has_new_key = True  # Z2.11
+    n.keys.put(full, job.id, n.now_ms + ttl_ms)
+    if is_waiting:
+        n.keys.pending[job.id] = full
+    elif n.records is not None:
+        tell_key(n.records, full, job.id, n.now_ms + ttl_ms)
+
+
+def on_add_over(n: Node, adding: Adding, error: bytes) -> None:
+    """[Z4] The job has its copies, or failed: its key is kept, or free again (Z4.5)."""
+    id = adding.job.id
+    keys = n.keys
+    if adding.publishing is not None:
+        on_copies(n, adding.publishing)
+        adding.publishing = None
+    full = keys.pending.pop(id, b"")
+    if len(full) > 0:
+        kept = keys.kept.get(full)
+        if kept is not None and kept.id == id:
+            if len(error) > 0:
+                keys.drop(full)
+            elif n.records is not None:
+                tell_key(n.records, full, id, kept.until_ms)
+    followers = keys.followers.pop(id, None)
+    if followers is not None:
+        for f in followers:
+            n.added.append(Added(f.client, f.serial, id, error))
+
+
+def on_copies(n: Node, p: Publishing) -> None:
+    """[Z3] One more job of a publication is safe; after the last one it is answered (Z3.1)."""
+    p.left -= 1
+    if p.left > 0:
+        return
+    n.staging.publishing.remove(p)
+    error = SHORT % (p.count, p.short) if p.short > 0 else b""
+    told = Added(p.client, p.serial, b"", error)
+    told.count = p.count
+    n.added.append(told)
+    for client, serial in p.repeats:
+        told = Added(client, serial, b"", b"")
+        told.count = -1
+        n.added.append(told)
+
+
+def adopt(n: Node, adding: Adding) -> bool:
+    """[Z4] The first producer went away, another one waits for the same job (Z4.5)."""
+    followers = n.keys.followers.get(adding.job.id)
+    while followers is not None and len(followers) > 0:
+        f = followers.pop(0)
+        if f.client != adding.client:
+            adding.client = f.client
+            adding.serial = f.serial
+            adding.until_ms = f.until_ms
+            return True
+    return False
+
+
+def followers_tick(n: Node) -> None:
+    """[Z4] Producers whose own timeout is over (Z4.4)."""
+    keys = n.keys
+    while len(keys.follower_ends) > 0 and keys.follower_ends[0][0] <= n.now_ms:
+        _, id = heappop(keys.follower_ends)
+        followers = keys.followers.get(id)
+        if followers is None:
+            continue
+        left: list[Follower] = []
+        for f in followers:
+            if 0 < f.until_ms <= n.now_ms:
+                n.added.append(Added(f.client, f.serial, id, FOLLOWER_TIMEOUT))
+            else:
+                left.append(f)
+        if len(left) > 0:
+            keys.followers[id] = left
+        else:
+            del keys.followers[id]

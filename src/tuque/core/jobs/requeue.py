@@ -1,0 +1,157 @@
+"""Jobs go back to their queue, or stay out longer (SPEC Q): NACK, ENQUEUE, DEQUEUE, WORKING."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import (
+    REQUEUE_ENQUEUE,
+    REQUEUE_NACK,
+    dequeue,
+    may_enqueue,
+    policy_of,
+    requeue,
+    retry_due_ms,
+)
+from tuque.core.model.job import (
+    ACTIVE,
+    DELIVERED,
+    IN_TRANSIT,
+    ONCE_QUEUED,
+    OUT_HERE,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
+from tuque.core.model.task import Task
+from tuque.core.msgs.bus import COUNT_NACK
+from tuque.core.node.announce import set_due, tell_queued, tell_working
+from tuque.core.node.node import Node
+from tuque.core.state.lease_groups import is_leased
+
+NOJOB: Final = b"NOJOB Job not known in the context of this node."
+ACKED_ALREADY: Final = b"ACKED Job is already acknowledged."
+LEASED_OUT: Final = b"NOTDELIVERED Job is leased: LEASE TOUCH and LEASE FETCH extend its lease."
+NOTDELIVERED: Final = b"NOTDELIVERED Job was not delivered yet, there is no processing to extend."
+TOOLATE: Final = (
+    b"TOOLATE Half of job TTL already elapsed, "
+    b"you are no longer allowed to postpone the next delivery."
+)
+
+
+def is_delayed(n: Node, job: Job) -> bool:
+    """Whether the job is in its first delay.
+
+    A copy kept for others will be due one retry time after it, and up to 500 ms more: in these
+    the time of creation decides (Q6.1), by the clock of the node that made the job.
+    """
+    if job.flags & DELIVERED:
+        return False
+    if job.flags & ONCE_QUEUED == 0:
+        return True
+    if job.delay_s == 0:
+        return False
+    last_ms = job.qtime_ms - i64(job.retry_s) * 1000
+    if last_ms - 500 > n.now_ms:
+        return True
+    return last_ms > n.now_ms and job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 > n.now_ms
+
+
+def on_nack(n: Node, id: bytes, delay_ms: i64, client: i64 = -1) -> bool:
+    """[Q6] ON COMMAND NACK: a job returns to its queue, now or after the delay."""
+    job = n.jobs.get(id)
+    if isinstance(job, Task):
+        return policy_of(n).nack(n, job, delay_ms, client)
+    if job is None or not may_enqueue(job):
+        return False
+    if is_delayed(n, job):  # Q6.1
+        return False
+    if delay_ms <= 0:
+        requeue(n, job, REQUEUE_NACK)
+        return True
+    job.nacks += 1
+    n.nacks += 1
+    job.flags &= 0xFF ^ ONCE_QUEUED  # Q6.2: counted as a nack now, so not again when it is queued
+    set_due(n, job, n.now_ms + delay_ms)  # Q6.3: past its expiry the job ends first
+    if job.holders != 1:
+        tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)  # Q6.2
+        tell_queued(n, job, COUNT_NACK)  # after it: no worker has the job
+    if n.records is not None:
+        n.records.state(job)
+    if n.events is not None:
+        n.events.nacked(n.now_ms, job)  # Q6.4
+    return True
+
+
+def on_enqueue(n: Node, id: bytes) -> bool:
+    """[Q5] ON COMMAND ENQUEUE: queue an active job now, whatever its delay."""
+    job = n.jobs.get(id)
+    if isinstance(job, Task):
+        return policy_of(n).enqueue(n, job)
+    if job is None or not may_enqueue(job):
+        return False
+    requeue(n, job, REQUEUE_ENQUEUE)  # Q5.1
+    return True
+
+
+def on_dequeue(n: Node, id: bytes) -> bool:
+    """[Q7] ON COMMAND DEQUEUE: a queued job becomes active and comes back after RETRY."""
+    job = n.jobs.get(id)
+    if job is None or job.state != QUEUED or isinstance(job, Task):
+        return False
+    dequeue(n, job)  # Q7.1
+    if job.holders != 1:
+        tell_queued(n, job, 0)
+    if n.records is not None:
+        n.records.state(job)
+    return True
+
+
+def on_working(n: Node, id: bytes, client: i64 = -1) -> bytes:
+    """[Q8] ON COMMAND WORKING: the next delivery is RETRY from now. Empty, or an error."""
+    job = n.jobs.get(id)
+    if isinstance(job, Task):
+        return policy_of(n).working(n, job, client)
+    if job is None:
+        return NOJOB  # Q8.1
+    if job.state != ACTIVE and job.state != QUEUED:
+        return ACKED_ALREADY if job.state != WAIT_REPL else NOTDELIVERED  # Q8.2
+    if not may_be_at_work(n, job):
+        return NOTDELIVERED  # Q8.3
+    if is_leased(job):
+        return LEASED_OUT  # Y6.2
+    created_ms = job.ctime_ns // 1_000_000
+    if n.now_ms - created_ms > (job.expire_ms - created_ms) // 2:
+        return TOOLATE  # Q8.4
+    postpone(n, job)
+    return b""
+
+
+def may_be_at_work(n: Node, job: Job) -> bool:
+    """[Q8] Whether a worker may have the open job: the node that gave it may not have told (Q8.3).
+
+    One that goes by the id has it from there, or from the producer.
+    """
+    if job.flags & DELIVERED:
+        return True
+    if len(n.peers) == 1:
+        return False
+    if job.retry_s == 0:
+        return job.flags & IN_TRANSIT != 0
+    return job.state == QUEUED or not is_delayed(n, job)
+
+
+def postpone(n: Node, job: Job) -> None:
+    """Start the retry time of a delivered job anew, never making it shorter (Q8.5)."""
+    if job.state == QUEUED:
+        dequeue(n, job)
+    if job.retry_s > 0:
+        job.flags |= DELIVERED
+        due_ms = retry_due_ms(n, job)
+        if due_ms > job.qtime_ms:
+            set_due(n, job, due_ms)
+        job.marks = OUT_HERE
+        if job.holders != 1:
+            tell_working(n, job, job.qtime_ms - n.now_ms)  # Q8.6
+    if n.records is not None:
+        n.records.state(job)

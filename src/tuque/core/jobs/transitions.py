@@ -1,0 +1,397 @@
+"""Procedures that the rules share: lookup, register, unregister, enqueue, timers (SPEC G)."""
+
+from heapq import heapify, heappush
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.idempotent_add import on_add_over
+from tuque.core.model import ledger
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    ANNOUNCE_QUEUED,
+    BODYLESS,
+    DELIVERED,
+    ENDED,
+    EXPIRED_OUT,
+    EXTERNAL,
+    IN_TRANSIT,
+    LEASED,
+    ONCE_QUEUED,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+    job_bytes,
+    set_state,
+)
+from tuque.core.model.task import TASK_BYTES, Task
+from tuque.core.msgs.bus import COUNT_DELIVERY, COUNT_NACK, HAS_QUEUED, WAS_ASKED
+from tuque.core.node.announce import jitter_ms, set_due, take_back, tell_queued
+from tuque.core.node.node import TIMED_OUT, Added, Adding, Node, Wake
+from tuque.core.node.queue import PAUSE_OUT, Queue
+from tuque.core.node.queue_policy import Policy
+from tuque.core.node.table import check_table, enter_job, enter_queue, leave_job, leave_queue
+from tuque.core.outbox.events import REQUEUE_COMMAND, REQUEUE_OF_LEASE, REQUEUE_TIMEOUT
+from tuque.core.state.lease_groups import GONE_BYTES
+
+# why a job goes into its queue again, or after a delay
+REQUEUE_RETRY: Final = 1
+REQUEUE_NACK: Final = 2
+REQUEUE_ENQUEUE: Final = 3
+REQUEUE_DELAY: Final = 4
+REQUEUE_LEASE: Final = 5
+
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+CUSTODY_KEEP_MS: Final = 600_000  # clocks of two nodes may differ so much at a job's end
+NOREPL_REMOVED: Final = (
+    b"NOREPL job removed (expired?) before the requested replication level was achieved"
+)
+
+
+def get_queue(n: Node, name: bytes) -> Queue:
+    """The queue of that name, made when absent."""
+    q = n.queues.get(name)
+    if q is None:
+        n.queue_serial += 1
+        q = Queue(name, n.queue_serial, n.now_ms)
+        enter_queue(n, q)
+        if len(n.demands) > 0:
+            q.demand = n.demands.get(name)
+        heappush(n.idle_checks, (n.now_ms + n.limits.queue_idle_ms, name))
+    return q
+
+
+def register(n: Node, job: Job, cause: i64) -> None:
+    """[G5] PROCEDURE register: enter the job into the table; its id must be new here.
+
+    It comes with one holder, this node (G5.2); the journal and the event `added` are the
+    caller's, who knows the state it starts in (G5.3).
+    """
+    assert job.id not in n.jobs, "job registered twice"
+    enter_job(n, job)
+    n.job_bytes += job_bytes(job)
+    n.ledger.enter(cause)  # G5.1, G9.1
+    if len(n.denied) > 0 and cause != ledger.CREATED:
+        take_back(n, job)
+
+
+def unregister(n: Node, job: Job, cause: i64) -> None:
+    """[G2] PROCEDURE unregister: take the job out of queue, timers and table.
+
+    Journal and events are the caller's.
+    """
+    if isinstance(job, Task):
+        policy_of(n).forget(n, job)
+        drop_task(n, job, cause)
+        return
+    if job.state == QUEUED:
+        job.state = ACKED
+        n.queues[job.queue].left()  # G2.2
+    elif job.state == WAIT_REPL:
+        job.state = ACKED
+        adding = n.adding.pop(job.id, None)
+        if adding is not None:
+            tell_producer(n, adding, NOREPL_REMOVED)  # G2.4
+    elif job.state == ACKED:
+        n.acked.pop(job.id, None)
+        if job.flags & BODYLESS:
+            forget_stray(n, job.id)
+    else:
+        job.state = ACKED
+    n.wheel.cancel(job)  # G2.3
+    leave_job(n, job)
+    if len(n.losses.short) > 0:
+        n.losses.short.pop(job.id, None)
+    n.job_bytes -= job_bytes(job)
+    if job.flags & LEASED:
+        job.body = b""  # its batch keeps the id only (Y6.1)
+        if job.why == 0:
+            job.why = EXPIRED_OUT if cause == ledger.EXPIRED else ENDED  # Y3.8
+        n.leases.bytes += GONE_BYTES
+    if job.retry_s == 0:
+        n.delivered_amo.pop(job.id, None)
+        if job.holders != 1 or len(n.custody) > 0:
+            end_custody(n, job, cause)
+    n.ledger.leave(cause)  # G2.1
+
+
+def told_job(n: Node, id: bytes) -> Job | None:
+    """The job of that id that another node tells of; a task is this node's alone (T1.4)."""
+    job = n.jobs.get(id)
+    return None if isinstance(job, Task) else job
+
+
+def is_task(n: Node, id: bytes) -> bool:
+    """Whether the id is that of a task here."""
+    return isinstance(n.jobs.get(id), Task)
+
+
+def drop_task(n: Node, task: Task, cause: i64) -> None:
+    """[G2] The task, which its tube has let go, leaves timers and table."""
+    n.wheel.cancel(task)  # G2.3
+    leave_job(n, task)
+    n.job_bytes -= job_bytes(task)
+    n.ledger.leave(cause)  # G2.1
+
+
+def policy_of(n: Node) -> Policy:
+    """What decides about tasks: there is one as long as there are tasks."""
+    policy = n.policy
+    assert policy is not None
+    return policy
+
+
+def forget_stray(n: Node, id: bytes) -> None:
+    """The record of an ack without a job goes: its client may make another one (A3.4)."""
+    client = n.strays.pop(id)
+    count = n.stray_counts.pop(client) - 1
+    if count > 0:
+        n.stray_counts[client] = count
+
+
+def end_custody(n: Node, job: Job, cause: i64) -> None:
+    """The at-most-once job goes while the node it came from may send it again (F2.3).
+
+    A tombstone says then that it was here.
+    """
+    n.custody.pop(job.id, None)
+    if job.holders == 1:
+        return
+    if job.flags & (IN_TRANSIT | EXTERNAL) == 0 and cause != ledger.GC_ACKED:
+        n.tombs.keep_custody(job.id, job.expire_ms + CUSTODY_KEEP_MS)
+
+
+def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
+    """Answer the producer, once; nothing when nobody waits."""
+    if adding.publishing is not None or len(n.keys.pending) + len(n.keys.followers) > 0:
+        on_add_over(n, adding, error)
+    if adding.client >= 0:
+        n.added.append(Added(adding.client, adding.serial, adding.job.id, error))
+        adding.client = -1
+        adding.until_ms = 0
+
+
+def producer_done(n: Node, job: Job) -> None:
+    """[A1.6] The job is acked before it had all its copies: its producer gets the id."""
+    adding = n.adding.pop(job.id, None)
+    if adding is not None:
+        tell_producer(n, adding, b"")
+
+
+def remove(n: Node, job: Job, cause: i64) -> None:
+    """Unregister for a reason that is not an ack, and tell journal and events so."""
+    is_told = tells_end(n, job, cause)
+    unregister(n, job, cause)
+    if n.records is not None:
+        n.records.remove(job.id, cause)  # G2.5
+    if n.events is not None and is_told:
+        if cause == ledger.EXPIRED:
+            n.events.expired(n.now_ms, job)  # G2.6
+        else:
+            n.events.deleted(n.now_ms, job, cause)
+
+
+def tells_end(n: Node, job: Job, cause: i64) -> bool:
+    """Whether this node writes the event of a job's end: one row a job, not one a copy (E1.5)."""
+    if job.state == ACKED:
+        return False
+    if job.holders == 1 or job.state == QUEUED or job.delivered_count > 0:
+        return True
+    if cause != ledger.EXPIRED:
+        return True
+    return job.flags & DELIVERED == 0 and job.id[2:10] == n.node_id[:8]
+
+
+def may_enqueue(job: Job) -> bool:
+    """Whether the job may (again) go into its queue: at-most-once jobs stop at delivery (G3.1).
+
+    While a lease holds the job nothing else puts it back (Y6.2).
+    """
+    if job.state != ACTIVE or job.flags & LEASED:
+        return False
+    return job.retry_s > 0 or job.flags & (DELIVERED | IN_TRANSIT) == 0
+
+
+def enqueue(n: Node, job: Job) -> None:
+    """[G3] PROCEDURE enqueue: put an active job into its queue; those who wait get it.
+
+    Counters and the journal are `requeue`'s; a first enqueue has its record in `add`.
+    """
+    set_state(job, QUEUED)  # G3.3
+    job.flags |= ONCE_QUEUED
+    job.marks = 0
+    job.qtime_ms = n.now_ms + i64(job.retry_s) * 1000 if job.retry_s > 0 else 0
+    if job.holders != 1 and job.retry_s > 0:
+        job.qtime_ms += jitter_ms(n)  # G3.4
+    q = get_queue(n, job.queue)
+    q.push(job)  # G3.2
+    q.jobs_in += 1  # G3.6
+    q.atime_ms = n.now_ms
+    n.wheel.arm(job, n.now_ms)
+    if len(q.waiters) > 0:
+        mark_ready(n, q)
+    if q.demand is not None and len(q.demand.wishes) > 0:
+        n.offers[q.name] = None  # other nodes wish for it
+
+
+def requeue(n: Node, job: Job, why: i64) -> None:
+    """Enqueue (G3) a job that was out before, or whose delay is over; count and record it."""
+    how: i64 = HAS_QUEUED if job.flags & (DELIVERED | ANNOUNCE_QUEUED) else 0
+    job.flags &= 0xFF ^ ANNOUNCE_QUEUED
+    if why == REQUEUE_NACK:
+        job.nacks += 1
+        n.nacks += 1
+        how = COUNT_NACK | HAS_QUEUED
+    elif job.flags & ONCE_QUEUED:
+        job.deliveries += 1  # G3.5
+        how = COUNT_DELIVERY | HAS_QUEUED
+    if why == REQUEUE_ENQUEUE and how != 0:
+        how |= WAS_ASKED
+    enqueue(n, job)
+    n.requeues += 1
+    if job.holders != 1 and how != 0:
+        tell_queued(n, job, how)
+    if n.records is not None:
+        n.records.state(job)  # G3.7
+    if n.events is not None:
+        if why == REQUEUE_NACK:
+            n.events.nacked(n.now_ms, job)
+        elif why != REQUEUE_DELAY:
+            cause = REQUEUE_TIMEOUT if why == REQUEUE_RETRY else REQUEUE_COMMAND
+            if why == REQUEUE_LEASE:
+                cause = REQUEUE_OF_LEASE
+            n.events.requeued(n.now_ms, job, cause)  # Q2.3, Q5.2, Y7.2
+
+
+def dequeue(n: Node, job: Job) -> None:
+    """[G4] PROCEDURE dequeue: take a queued job (G4.1) out of its queue; it becomes active."""
+    set_state(job, ACTIVE)  # G4.2
+    n.queues[job.queue].left()
+    set_due(n, job, retry_due_ms(n, job) if job.retry_s > 0 else 0)
+
+
+def retry_due_ms(n: Node, job: Job) -> i64:
+    """Now + retry + J."""
+    return n.now_ms + i64(job.retry_s) * 1000 + jitter_ms(n)
+
+
+def mark_ready(n: Node, q: Queue) -> None:
+    """Note that the queue may have something for those who wait on it."""
+    if not q.is_ready and q.pause & PAUSE_OUT == 0:
+        q.is_ready = True
+        n.ready.append(q)
+
+
+def on_wait_timeout(n: Node, client: i64, until_ms: i64) -> None:
+    """[V5] TIMER of a client that waits: it gets nothing."""
+    waiter = n.waiters.get(client)
+    if waiter is not None and waiter.until_ms == until_ms:
+        stop_waiting(n, client)
+        n.wakes.append(Wake(client, TIMED_OUT, [], False))  # V5.1
+
+
+def stop_waiting(n: Node, client: i64) -> None:
+    """[V6] Forget that the client waits (V6.1, V3.3); nothing when it does not."""
+    waiter = n.waiters.pop(client, None)
+    if waiter is None:
+        return
+    n.wait_bytes -= waiter.bytes_used
+    for name in waiter.queues:
+        q = n.queues.get(name)
+        if q is not None:
+            q.waiters.pop(client, None)
+            if q.demand is not None and len(q.waiters) == 0:
+                n.asks[name] = None  # perhaps nobody needs what was asked for
+
+
+def on_idle_check(n: Node, name: bytes) -> None:
+    """[M4] TIMER of a queue: drop it when nothing happened for the idle time."""
+    q = n.queues.get(name)
+    if q is None:
+        return
+    limit_ms = idle_limit_ms(n)
+    if q.policy is not None:
+        return  # a tube stays (T2.4)
+    is_idle = q.length == 0 and len(q.waiters) == 0 and q.pause == 0
+    if is_idle and q.atime_ms + limit_ms <= n.now_ms:
+        leave_queue(n, q)
+        return
+    at_ms = q.atime_ms + limit_ms if is_idle else n.now_ms + limit_ms
+    heappush(n.idle_checks, (at_ms, name))
+
+
+def on_memory_level(n: Node) -> None:
+    """[M4] When the memory level changed, idle queues are looked at sooner, or later."""
+    level = memory_level(n)
+    if level == n.idle_level:
+        return
+    n.idle_level = level
+    soon_ms = n.now_ms + idle_limit_ms(n)
+    checks: list[tuple[int, bytes]] = []
+    for at_ms, name in n.idle_checks:
+        checks.append((min(at_ms, soon_ms), name))
+    heapify(checks)
+    n.idle_checks = checks
+
+
+def idle_limit_ms(n: Node) -> i64:
+    """How long a queue may be idle: shorter when memory is short (M4.1)."""
+    level = memory_level(n)
+    limit_ms = n.limits.queue_idle_ms
+    if level == 1 and limit_ms > 10_000:
+        return 10_000
+    if level >= 2 and limit_ms > 2_000:
+        return 2_000
+    return limit_ms
+
+
+def memory_level(n: Node) -> i64:
+    """[M2] 0 below 75 % of the limit, 1 above, 2 above 95 %, 3 above all of it."""
+    limit = n.limits.memory_bytes
+    if limit == 0:
+        return 0
+    used = n.used_bytes()
+    if used * 4 <= limit * 3:
+        return 0
+    if used * 20 <= limit * 19:
+        return 1
+    return 2 if used <= limit else 3
+
+
+def check(n: Node) -> None:
+    """Assert that tables, queues, timers and ledger agree (tests and `DEBUG CHECK`)."""
+    check_table(n)
+    queued: dict[bytes, int] = {}
+    total: i64 = 0
+    acked: i64 = 0
+    leased: i64 = 0
+    for id, job in n.jobs.items():
+        assert job.id == id
+        assert job.slot >= 0, "job without a timer"
+        total += job_bytes(job)
+        if isinstance(job, Task):
+            total += TASK_BYTES
+        if job.state == ACKED:
+            acked += 1
+            assert id in n.acked, "acked job without its place"
+            assert len(job.body) == 0, "body of an acked job"
+            assert (job.flags & BODYLESS != 0) == (id in n.strays), "ack without a job"
+        if job.flags & LEASED and job.state == ACTIVE:
+            leased += 1
+        if job.state == QUEUED:
+            assert job.flags & LEASED == 0, "queued and leased"
+            queued[job.queue] = queued.get(job.queue, 0) + 1
+    for name, q in n.queues.items():
+        if q.policy is None or q.policy.is_counted(q):
+            assert q.length == queued.get(name, 0), "queue length"
+        assert len(q.peek(q.length + 1)) == q.length, "queue order list"
+    assert acked == len(n.acked), "acked jobs"
+    assert leased == n.leases.check(), "jobs of batches"
+    n.staging.check()
+    if n.policy is not None:
+        n.policy.check(n)
+    assert len(n.strays) == sum(n.stray_counts.values()), "acks without a job"
+    assert total == n.job_bytes, "bytes of jobs"
+    assert n.wheel.count == len(n.jobs), "timers"
+    assert n.ledger.balance(len(n.jobs)) == 0, "ledger"

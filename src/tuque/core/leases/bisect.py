@@ -1,0 +1,182 @@
+"""LEASE BEGIN, SPLIT and DEFER: how a client finds the job that its batches fail on (SPEC Y11).
+
+A batch keeps its number whatever it holds; here its jobs move to another number. Nothing is
+delivered by that, but what DEFER takes anew. Functions that may be refused answer an error's text.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.leases.commands import no_batch, take_jobs
+from tuque.core.leases.expiry import arm, begin_beats, reclaim, renew
+from tuque.core.node.node import Node
+from tuque.core.outbox.lease_records import tell_batch, tell_group
+from tuque.core.state.lease_groups import DEFERS_MAX, SPLITS_MAX, Batch, Group, is_leased
+
+MANY_HALVES: Final = b"ERR group '%s' has %d batches that are not committed: no more are made"
+
+
+@final
+class Begun:
+    """What BEGIN tells of a batch."""
+
+    def __init__(self) -> None:
+        self.times: i64 = 0  # how often work on it began, this one included
+        self.jobs: i64 = 0  # that it still has
+        self.half: i64 = 0  # positions with the first half of them; 0: there are no two
+        self.proof: i64 = 0  # Y11.2
+        self.error = b""
+
+
+def find_live(n: Node, client: i64, g: Group, seq: i64) -> bytes:
+    """Why there is no such batch; one that expired is taken up again (Y7.6)."""
+    b = g.batches.get(seq)
+    if b is None:
+        return no_batch(g, seq)
+    if b.is_expired:
+        reclaim(n, client, g, b)
+    renew(n, g)
+    return b""
+
+
+def on_begin(n: Node, client: i64, g: Group, seq: i64) -> Begun:
+    """[Y11] ON COMMAND LEASE BEGIN: work on a batch begins (Y11.1)."""
+    found = Begun()
+    found.error = find_live(n, client, g, seq)
+    if len(found.error) > 0:
+        return found
+    b = g.batches[seq]
+    if b.proof_at < 0:
+        b.proof_at = g.proofs
+        b.last_proof_at = g.proofs
+    if b.last_proof_at > b.proof_at:
+        found.proof = 2
+    elif g.proofs > b.proof_at:
+        found.proof = 1
+    b.last_proof_at = g.proofs
+    b.begun += 1
+    found.times = b.begun
+    for job in b.jobs:
+        if is_leased(job):
+            found.jobs += 1
+    found.half = half_of(b, found.jobs)
+    return found
+
+
+def half_of(b: Batch, jobs: i64) -> i64:
+    """After how many positions half of the jobs have come; 0 when there are no two."""
+    left: i64 = jobs // 2
+    if left == 0:
+        return 0
+    at: i64 = 0
+    for job in b.jobs:
+        at += 1
+        if is_leased(job):
+            left -= 1
+            if left == 0:
+                break
+    return at
+
+
+def on_split(n: Node, client: i64, g: Group, seq: i64, keep: i64, begun: i64) -> tuple[i64, bytes]:
+    """[Y11] ON COMMAND LEASE SPLIT: positions from `keep` on become the newest batch (Y11.3)."""
+    error = find_live(n, client, g, seq)
+    if len(error) > 0:
+        return 0, error
+    b = g.batches[seq]
+    if keep >= b.count:
+        return b.count, b""
+    if len(g.batches) >= SPLITS_MAX:
+        return 0, MANY_HALVES % (g.name, len(g.batches))
+    n.leases.bytes -= b.bytes_used()
+    rest = Batch(g.last_seq + 1, b.parts)
+    rest.jobs = b.jobs[keep:]
+    rest.begun = begun
+    rest.proof_at = b.proof_at
+    rest.last_proof_at = b.proof_at
+    b.jobs = b.jobs[:keep]
+    count(b)
+    count(rest)
+    g.last_seq = rest.seq
+    g.batches[rest.seq] = rest
+    n.leases.bytes += b.bytes_used() + rest.bytes_used()
+    n.leases.batches_made += 1
+    tell_moved(n, g, [b, rest])
+    return b.count, b""
+
+
+def count(b: Batch) -> None:
+    """Number and bytes of a batch whose jobs were changed."""
+    b.count = len(b.jobs)
+    b.body_bytes = 0
+    for job in b.jobs:
+        if is_leased(job):
+            b.body_bytes += len(job.body)
+
+
+def tell_moved(n: Node, g: Group, batches: list[Batch]) -> None:
+    """The journal hears of all of them in one frame (Y9.8)."""
+    records = n.records
+    if records is None:
+        return
+    tell_group(records, g)
+    for b in batches:
+        tell_batch(records, g, b, n.now_ms, False)
+    records.has_custody = True
+
+
+def on_defer(
+    n: Node, client: i64, g: Group, seq: i64, most: i64, body_bytes: i64
+) -> tuple[i64, bytes]:
+    """[Y11] ON COMMAND LEASE DEFER: others go before the jobs of a batch (Y11.4)."""
+    error = find_live(n, client, g, seq)
+    if len(error) > 0:
+        return 0, error
+    old = g.batches[seq]
+    if most > 0 and len(g.batches) < DEFERS_MAX and not n.is_leaving:
+        fresh = Batch(seq, old.parts)
+        take_jobs(n, client, g, fresh, most, body_bytes)
+        if len(fresh.jobs) > 0:
+            put_before(n, g, old, fresh)
+            return fresh.count, b""
+    later = [number for number in g.batches if number > seq]
+    if len(later) > 0:
+        rotate(n, client, g, [seq, *later])
+    return g.batches[seq].count, b""
+
+
+def put_before(n: Node, g: Group, old: Batch, fresh: Batch) -> None:
+    """The fresh batch takes the number of the old one, which becomes the newest."""
+    fresh.count = len(fresh.jobs)
+    g.last_seq += 1
+    g.batches[old.seq] = fresh
+    old.seq = g.last_seq
+    g.batches[old.seq] = old
+    n.leases.bytes += fresh.bytes_used()
+    n.leases.batches_made += 1
+    n.leases.jobs_leased += fresh.count
+    arm(n, g)
+    begin_beats(n, fresh.jobs)
+    records = n.records
+    if records is not None:
+        tell_group(records, g)
+        tell_batch(records, g, old, n.now_ms, False)
+        tell_batch(records, g, fresh, n.now_ms, True)
+
+
+def rotate(n: Node, client: i64, g: Group, numbers: list[int]) -> None:
+    """Each number gets the jobs of the next one, the last one those of the first."""
+    moved: list[Batch] = []
+    for number in numbers:
+        b = g.batches[number]
+        if b.is_expired:
+            reclaim(n, client, g, b)
+        moved.append(b)
+    first = moved.pop(0)
+    moved.append(first)
+    for i, number in enumerate(numbers):
+        b = moved[i]
+        b.seq = number
+        g.batches[number] = b
+    tell_moved(n, g, moved)

@@ -1,0 +1,448 @@
+"""LEASE: a group takes jobs in numbered batches and commits them (SPEC Y1, Y2, Y4, Y5).
+
+Every function that may be refused answers an error's text, empty when there is none.
+How rows are read is core/leases/fetch.py's, what time does to a lease core/leases/expiry.py's.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.deliver import on_poll
+from tuque.core.jobs.transitions import REQUEUE_NACK, remove
+from tuque.core.leases.expiry import arm, begin_beats, end_lease, give_back, give_back_all, renew
+from tuque.core.model import ledger
+from tuque.core.model.job import ACKED, ACTIVE, DELIVERED, LEASED, NACKED, WAIT_REPL, Job, set_state
+from tuque.core.model.work import TURN_WORK
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_OUT, Queue
+from tuque.core.outbox.lease_records import tell_batch, tell_gone, tell_group
+from tuque.core.replication.ack_gc import retire
+from tuque.core.state.lease_groups import (
+    BATCH_BYTES,
+    BATCHES_MAX,
+    GONE_BYTES,
+    GROUPS_MAX,
+    LIVE_BYTES,
+    Batch,
+    Group,
+    gone,
+    gone_bytes,
+    is_leased,
+)
+
+BATCH_MAX: Final = 100_000  # jobs, so that no command holds the others up for long (Y2.5)
+
+NOGROUP: Final = b"NOGROUP there is no group '%s' on this node: begin with LEASE OPEN"
+FENCED: Final = (
+    b"FENCED epoch %d of group '%s' is over, '%s' has opened it with epoch %d: "
+    b"stop, or take it over with LEASE OPEN"
+)
+AHEAD: Final = b"NOGROUP group '%s' has had no epoch %d here, its last is %d: LEASE OPEN it again"
+NOBATCH: Final = b"NOBATCH group '%s' has no batch %d: its last is %d, the next one must be %d"
+OVER: Final = b"NOBATCH batch %d of group '%s' was given up, its jobs are queued: take a new one"
+ACKED_BATCH: Final = b"ACKED batch %d of group '%s' is committed, as is all up to %d"
+FULL: Final = b"ERR group '%s' has %d batches that are not committed: LEASE COMMIT some first"
+MANY: Final = b"ERR this node has %d groups with a lease: LEASE RELEASE those that are not used"
+LEAVING: Final = b"LEAVING this node leaves the cluster and begins no batch: ask another one"
+TUBE_LEASED: Final = b"ERR '%s' is a tube: its tasks are taken one by one, not leased"
+IDLE_GROUP_MS: Final = 3_600_000  # a group without batches makes room for another after that
+
+
+def find(n: Node, name: bytes, epoch: i64) -> bytes:
+    """[Y1] Why a command of that epoch is refused (Y1.6, Y1.7); empty when it is not."""
+    g = n.leases.groups.get(name)
+    if g is None:
+        return NOGROUP % name
+    if epoch < g.epoch:
+        return FENCED % (epoch, name, g.owner, g.epoch)
+    return AHEAD % (name, epoch, g.epoch) if epoch > g.epoch else b""
+
+
+def check(n: Node, name: bytes, epoch: i64, seq: i64) -> bytes:
+    """[Y4] Why a COMMIT of that batch would be refused; empty: it would be done (Y4.2)."""
+    error = find(n, name, epoch)
+    if len(error) > 0:
+        return error
+    g = n.leases.groups[name]
+    if seq <= g.acked_seq or seq in g.batches:
+        return b""
+    return no_batch(g, seq)
+
+
+def no_batch(g: Group, seq: i64) -> bytes:
+    """Why there is no such batch (Y3.2)."""
+    if seq <= g.acked_seq:
+        return ACKED_BATCH % (seq, g.name, g.acked_seq)
+    if seq <= g.last_seq and seq > 0:
+        return OVER % (seq, g.name)
+    return NOBATCH % (g.name, seq, g.last_seq, g.last_seq + 1)
+
+
+def open_refusal(n: Node, queues: list[bytes]) -> bytes:
+    """Why the group may not be opened, before anything is done; empty when it may."""
+    for queue in queues:
+        q = n.queues.get(queue)
+        if q is not None and q.policy is not None:
+            return TUBE_LEASED % queue  # T1.6
+    return b""
+
+
+def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i64, bytes]:
+    """[Y1] ON COMMAND LEASE OPEN: the epoch, or 0 and why not."""
+    leases = n.leases
+    g = leases.groups.get(name)
+    error = open_refusal(n, queues)
+    if len(error) > 0:
+        return 0, error
+    if g is not None and g.owner == owner and g.queues == queues:
+        renew(n, g)
+        return g.epoch, b""  # Y1.1
+    if g is None and len(leases.groups) >= GROUPS_MAX and not make_room(n):
+        return 0, MANY % len(leases.groups)  # Y1.4
+    if g is not None:
+        end_lease(n, g)  # Y1.2
+        leases.bytes -= g.bytes_used()
+    epoch: i64 = n.now_ms
+    if epoch <= leases.last_epoch:
+        epoch = leases.last_epoch + 1
+    leases.last_epoch = epoch
+    g = Group(name, owner, queues, epoch)
+    g.used_ms = n.now_ms
+    leases.groups[name] = g
+    leases.bytes += g.bytes_used()
+    if n.records is not None:
+        tell_group(n.records, g)  # Y9.1
+        n.records.has_custody = True  # Y9.6
+    return epoch, b""
+
+
+def make_room(n: Node) -> bool:
+    """Forget the group that was not used for the longest time, if it has no batches (Y1.4)."""
+    idle: Group | None = None
+    for g in n.leases.groups.values():
+        if len(g.batches) == 0 and (idle is None or g.used_ms < idle.used_ms):
+            idle = g
+    if idle is None or idle.used_ms + IDLE_GROUP_MS > n.now_ms:
+        return False
+    forget_group(n, idle)
+    return True
+
+
+def forget_group(n: Node, g: Group) -> None:
+    """The group is unknown from now on; its epoch is never given out again."""
+    g.floor_seq = -1
+    if g.filling is not None:
+        n.leases.bytes -= gone_bytes(g.filling)
+        give_back_all(n, g.filling.jobs)
+        g.filling = None
+    for b in g.batches.values():
+        n.leases.bytes -= b.bytes_used()
+    g.batches = {}
+    n.leases.bytes -= g.bytes_used()
+    del n.leases.groups[g.name]
+    if n.records is not None:
+        tell_group(n.records, g)
+
+
+def on_next(
+    n: Node,
+    client: i64,
+    g: Group,
+    seq: i64,
+    count: i64,
+    body_bytes: i64,
+    parts: i64,
+    ttl_ms: i64,
+) -> tuple[i64, bytes]:
+    """[Y2] ON COMMAND LEASE NEXT: jobs in the batch, 0 when there is nothing; or an error."""
+    count_of, error = begin_next(n, g, seq)
+    if count_of >= 0 or len(error) > 0:
+        return max(count_of, 0), error
+    b = Batch(seq, parts)
+    most = min(count, BATCH_MAX)
+    is_new_ttl = begin_fill(n, g, ttl_ms)
+    take_jobs(n, client, g, b, most, body_bytes)
+    return end_next(n, g, b, most, is_new_ttl), b""
+
+
+def begin_next(n: Node, g: Group, seq: i64) -> tuple[i64, bytes]:
+    """How many jobs the batch has if it was made before; -1: it is to be made; or an error."""
+    b = g.batches.get(seq)
+    if b is not None:
+        renew(n, g)
+        return b.count, b""  # Y2.2
+    if seq != g.last_seq + 1:
+        return 0, no_batch(g, seq)  # Y2.3
+    if len(g.batches) >= BATCHES_MAX:
+        return 0, FULL % (g.name, len(g.batches))  # Y2.4
+    if n.is_leaving:
+        return 0, LEAVING  # Y8.3
+    return -1, b""
+
+
+def begin_fill(n: Node, g: Group, ttl_ms: i64) -> bool:
+    """The lease lives for its TTL from now on; whether that is another one than before."""
+    is_new_ttl = ttl_ms != g.ttl_ms
+    g.ttl_ms = ttl_ms
+    renew(n, g)
+    return is_new_ttl
+
+
+def end_next(n: Node, g: Group, b: Batch, most: i64, is_new_ttl: bool) -> i64:
+    """The batch has taken what it could: it is the group's newest now; how many jobs it has."""
+    seq = b.seq
+    if len(b.jobs) < most:
+        on_poll(n, g.queues, most - len(b.jobs))  # F1.1
+    if len(b.jobs) == 0:
+        if is_new_ttl and n.records is not None:
+            tell_group(n.records, g)
+        return 0  # Y2.6
+    b.count = len(b.jobs)
+    g.last_seq = seq
+    g.batches[seq] = b
+    n.leases.bytes += BATCH_BYTES + LIVE_BYTES * b.count
+    n.leases.batches_made += 1
+    n.leases.jobs_leased += b.count
+    arm(n, g)
+    begin_beats(n, b.jobs)
+    if n.records is not None:
+        if is_new_ttl:
+            tell_group(n.records, g)
+        tell_batch(n.records, g, b, n.now_ms, True)  # Y9.1
+    return b.count
+
+
+def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: i64) -> bool:
+    """[Y2] Fill the batch: one job from each queue in turn, the oldest first (Y2.1).
+
+    True: it can take no more, False: it has `count` jobs, or more in the next turn (V2.3).
+    """
+    names = g.queues
+    queues: list[Queue] = []
+    for i in range(len(names)):
+        q = n.queues.get(names[(g.turn + i) % len(names)])
+        if q is not None and q.pause & PAUSE_OUT == 0 and q.length > 0 and q.policy is None:
+            queues.append(q)
+    if len(names) > 1:
+        g.turn = (g.turn + 1) % len(names)
+    while len(queues) > 0:
+        has_dry = False
+        for q in queues:
+            job = q.first()
+            while job is not None and job.expire_ms <= n.now_ms:
+                if n.passed >= TURN_WORK:
+                    n.looks_later[q.name] = None
+                    return False
+                remove(n, job, ledger.EXPIRED)  # V2.3
+                n.passed += 1
+                job = q.first()
+            if job is None:
+                has_dry = True
+                continue
+            size: i64 = len(job.body)
+            if len(b.jobs) > 0 and b.body_bytes + size > body_bytes:
+                return True
+            q.pop()
+            lease_job(n, client, q, job)
+            b.jobs.append(job)
+            b.body_bytes += size
+            if len(b.jobs) >= count:
+                return False
+        if has_dry:
+            queues = [q for q in queues if q.length > 0]
+    return True
+
+
+def lease_job(n: Node, client: i64, q: Queue, job: Job) -> None:
+    """[V4, Y2] Hand a job that was just taken from its queue to a batch (Y2.1).
+
+    Its timer stands at its expiry already and stays there. The journal is the caller's.
+    """
+    set_state(job, ACTIVE)
+    now_ms = n.now_ms
+    if job.delivered_count == 0:
+        job.first_ms = now_ms
+    else:
+        n.redeliveries += 1
+    job.delivered_count += 1
+    n.deliveries += 1
+    job.last_ms = now_ms
+    job.flags |= DELIVERED | LEASED
+    job.qtime_ms = 0
+    q.jobs_out += 1
+    q.atime_ms = now_ms
+    if q.demand is not None:
+        q.demand.seen_ms = now_ms
+        if q.length == 0:
+            n.asks[q.name] = None  # F1.1
+    if n.events is not None:
+        n.events.delivered(now_ms, job, client)  # V4.5
+
+
+def commit(n: Node, name: bytes, epoch: i64, seq: i64, before: i64 = 0) -> i64:
+    """[Y4] ON COMMAND LEASE COMMIT, when `check` had nothing against it: jobs acked.
+
+    `before` is the number of jobs that `ack_some` acked for this command.
+    """
+    g = n.leases.groups[name]
+    assert g.epoch == epoch
+    renew(n, g)
+    if seq <= g.acked_seq:
+        return 0  # Y4.2
+    acked: i64 = 0
+    for number in list(g.batches):
+        if number > seq:
+            break
+        b = g.batches.pop(number)
+        n.leases.bytes -= b.bytes_used()
+        acked += ack_batch(n, b)  # Y4.1
+    g.acked_seq = seq
+    g.floor_seq = seq
+    if before + acked > 0:
+        g.proofs += 1  # Y11.2
+    if n.records is not None:
+        tell_group(n.records, g)
+    return acked
+
+
+def commit_later(n: Node, name: bytes, epoch: i64, seq: i64) -> list[Batch]:
+    """[Z2] As `commit`, for a PUBLISH: the batches whose jobs its caller acks with `ack_ending`.
+
+    The group's record stands for the acks of all of them (Z6.2).
+    """
+    g = n.leases.groups[name]
+    assert g.epoch == epoch
+    renew(n, g)
+    if seq <= g.acked_seq:
+        return []  # Y4.2
+    batches: list[Batch] = []
+    for number in list(g.batches):
+        if number <= seq:
+            batches.append(g.batches.pop(number))
+    n.leases.ending.extend(batches)
+    g.acked_seq = seq
+    g.floor_seq = seq
+    if any(has_work(n, b) for b in batches):
+        g.proofs += 1  # Y11.2
+    if n.records is not None:
+        tell_group(n.records, g)
+    return batches
+
+
+def ack_ending(n: Node, b: Batch, room: i64) -> i64:
+    """Ack up to `room` jobs of a batch that is over; how many were looked at."""
+    begun = b.freed
+    if not b.is_expired:
+        while b.freed < len(b.jobs) and b.freed - begun < room:
+            ack_leased(n, b.jobs[b.freed])
+            b.freed += 1
+    else:
+        while b.freed < len(b.ids) and b.freed - begun < room:
+            ack_known(n, b, b.freed)
+            b.freed += 1
+    if b.freed == b.count:
+        n.leases.ending.remove(b)
+        n.leases.bytes -= b.bytes_used()
+    return b.freed - begun
+
+
+def ack_some(n: Node, g: Group, seq: i64, room: i64) -> i64:
+    """Of what a COMMIT is about to ack, ack up to `room` jobs; how many that were (L2.2)."""
+    acked: i64 = 0
+    for number, b in g.batches.items():
+        if number > seq:
+            break
+        while b.freed < len(b.jobs) and acked < room:
+            job = b.jobs[b.freed]
+            b.freed += 1
+            if ack_leased(n, job):
+                acked += 1
+    return acked
+
+
+def ack_batch(n: Node, b: Batch) -> i64:
+    """Acknowledge the jobs of the batch that are still to be done, as ACKJOB does."""
+    acked: i64 = 0
+    for job in b.jobs:
+        if ack_leased(n, job):
+            acked += 1
+    for i in range(len(b.ids)):
+        if ack_known(n, b, i):
+            acked += 1
+    return acked
+
+
+def has_work(n: Node, b: Batch) -> bool:
+    """Whether a job of the batch is still to be acked."""
+    for job in b.jobs:
+        if is_leased(job):
+            return True
+    for i, id in enumerate(b.ids):
+        job_there = n.jobs.get(id) if b.marks[i] >= 0 else None
+        if job_there is not None and job_there.state != ACKED:
+            return True
+    return False
+
+
+def ack_leased(n: Node, job: Job) -> bool:
+    """Ack a job of a live batch; whether it was still the batch's."""
+    if not is_leased(job):
+        return False
+    job.flags &= 0xFF ^ LEASED
+    if n.events is not None:
+        n.events.acked(n.now_ms, job)
+    retire(n, job)
+    return True
+
+
+def ack_known(n: Node, b: Batch, i: i64) -> bool:
+    """Ack a job of an expired batch wherever it is on this node (Y7.5)."""
+    job = n.jobs.get(b.ids[i]) if b.marks[i] >= 0 else None
+    if job is None or job.state == ACKED or job.state == WAIT_REPL:
+        return False
+    if n.events is not None:
+        n.events.acked(n.now_ms, job)
+    retire(n, job)
+    return True
+
+
+def on_touch(n: Node, g: Group, ttl_ms: i64) -> i64:
+    """[Y5] ON COMMAND LEASE TOUCH: batches that are not committed (Y5.1). `ttl_ms` 0: as it was."""
+    if ttl_ms > 0 and ttl_ms != g.ttl_ms:
+        g.ttl_ms = ttl_ms
+        if n.records is not None:
+            tell_group(n.records, g)
+    renew(n, g)
+    return len(g.batches)
+
+
+def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, bytes]:
+    """[Y5] ON COMMAND LEASE NACK: jobs of a batch that went back into their queue (Y5.2)."""
+    b = g.batches.get(seq)
+    if b is None:
+        return 0, no_batch(g, seq)
+    renew(n, g)
+    wanted: dict[bytes, None] = {}
+    for id in ids:
+        wanted[id] = None
+    done: i64 = 0
+    for i, job in enumerate(b.jobs):
+        if job.id in wanted and is_leased(job):
+            b.jobs[i] = gone(job.id, NACKED)
+            n.leases.bytes += GONE_BYTES
+            job.flags &= 0xFF ^ LEASED
+            give_back(n, job, REQUEUE_NACK)
+            done += 1
+            if n.records is not None:
+                tell_gone(n.records, g, b, i, n.now_ms)  # Y9.7
+    return done, b""
+
+
+def on_release(n: Node, g: Group) -> i64:
+    """[Y5] ON COMMAND LEASE RELEASE: jobs put back; the group keeps its epoch (Y5.3)."""
+    g.used_ms = n.now_ms
+    done = end_lease(n, g)
+    if n.records is not None:
+        tell_group(n.records, g)
+    return done

@@ -1,0 +1,31 @@
+"""What an ADDJOB asks for, before and after its defaults (SPEC R1)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+
+class AddSpec:
+    """What an ADDJOB asks for; -1 where the client left the default."""
+
+    def __init__(self) -> None:
+        self.replicate: i64 = -1
+        self.delay_s: i64 = 0
+        self.retry_s: i64 = -1
+        self.ttl_s: i64 = -1
+        self.maxlen: i64 = 0
+        self.is_async = False
+        self.key = b""  # DEDUPE; empty: none
+        # of tubes only
+        self.pri: i64 = 0
+        self.has_pri = False
+        self.utube = b""
+        self.has_utube = False
+        # as the client said, before defaults
+        self.asked_replicate: i64 = -1
+        self.asked_retry_s: i64 = -1
+        self.asked_ttl_s: i64 = -1
+        self.key_ttl_ms: i64 = 86_400_000
+
+
+PLAIN: Final = AddSpec()  # no options given

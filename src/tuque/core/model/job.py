@@ -1,0 +1,177 @@
+"""One job: its fields, its four states and the arrows between them (SPEC G, state table).
+
+A Job names its queue, its holders and its client by value or number and never
+refers to a Node, Queue or client object: native instances are acyclic, so that
+the cyclic garbage collector can stay off in the server.
+"""
+
+from typing import Final
+
+from mypy_extensions import i32, i64, mypyc_attr, u8
+
+WAIT_REPL: Final = 0
+ACTIVE: Final = 1
+QUEUED: Final = 2
+ACKED: Final = 3
+
+STATE_NAMES: Final = [b"wait-repl", b"active", b"queued", b"acked"]
+
+#                     to: WAIT ACTV QUEU ACKD
+LEGAL: Final = bytes([0, 1, 0, 1,    # from wait-repl: R3.4 enough copies; A1.2 acked early
+                      0, 0, 1, 1,    # from active:    G3.3 its time came, NACK; A1.2 ack
+                      0, 1, 0, 1,    # from queued:    V4.1 delivered, G4.2 dequeue; A1.2 ack
+                      0, 0, 0, 0])  # acked is final  # fmt: skip
+
+# flags: facts about this copy of the job
+ANNOUNCE_QUEUED: Final = 1  # tell the other holders at the next enqueue
+ANNOUNCE_WILL: Final = 2  # tell the other holders shortly before it
+DELIVERED: Final = 4  # handed to a client at least once: at-most-once jobs stop here (V4.3)
+ONCE_QUEUED: Final = 8  # was in the queue before: the next enqueue is an additional delivery (G3.5)
+IN_TRANSIT: Final = 16  # at most once, on its way to another node: not to be handed out (F2.3)
+EXTERNAL: Final = 32  # copies are made elsewhere; this record only waits for them (R6)
+BODYLESS: Final = 64  # only the ack is known here, not the job (A3.4)
+LEASED: Final = 128  # active in a batch whose lease lives (Y2); its due time is 0
+
+# how a job left its batch: `Job.why`, and in the journal as the mark -1 less that (Y3.8)
+NACKED: Final = 1
+EXPIRED_OUT: Final = 2
+DEAD: Final = 3
+ENDED: Final = 4
+WHY_MAX: Final = 4
+
+# marks: what this process knows of an open job; they are not in the journal
+HELD: Final = 1  # active, and waits for the answers of its other holders (Q11)
+WAS_QUEUED: Final = 2  # held, and was queued before the restart
+STALE: Final = 4  # its due time is that of the journal: the other holders are asked first (Q11)
+OUT_HERE: Final = 8  # until its due time a worker has it, who got it or said WORKING here
+OUT_THERE: Final = 16  # until its due time a worker of another node has it
+
+# stands: how near a node is to handing the job out; the greater one serves it (Q12)
+STAND_DUE: Final = 1  # held, and due
+STAND_NEXT: Final = 2  # held, and was queued, or its delay ends here
+STAND_QUEUED: Final = 3
+
+
+@mypyc_attr(acyclic=True)
+class Job:
+    """A unit of work. Instants are ms on the node's clock; `ctime_ns` orders the queue.
+
+    A task of a tube is one, too (core/model/task.py).
+
+    Small fields stand together: compiled, the object then fits into 144 bytes.
+    """
+
+    id: bytes  # 40 bytes, see core/model/job_id.py
+    queue: bytes
+    body: bytes
+    state: u8
+    flags: u8
+    marks: u8  # see above; of an acked job: times its collection was tried (A6)
+    why: u8  # how it left the batch that it was leased in (Y3.8); 0: it did not, or nobody knows
+    repl: i32  # copies asked for
+    retry_s: i32  # 0: at most once
+    delay_s: i32
+    nacks: i32
+    deliveries: i32  # additional deliveries, as Disque counts them
+    delivered_count: i32  # times handed to a client by this node
+    slot_pos: i32  # place in its timer slot, see core/model/timer_wheel.py
+    slot: i32  # timer slot, -1 when no timer is set
+    place: i32  # in the node's table, see core/node/table.py
+    ctime_ns: i64
+    expire_ms: i64
+    qtime_ms: i64  # when it goes into its queue next; 0: never
+    first_ms: i64  # first delivery, 0: none yet
+    last_ms: i64  # latest delivery
+    holders: i64  # bit set of node slots that may have a copy; bit 0 is this node
+    confirmed: i64  # those that said so; of a held job: those that have answered (Q11)
+
+    def __init__(
+        self,
+        id: bytes,
+        queue: bytes,
+        body: bytes,
+        ctime_ns: i64,
+        expire_ms: i64,
+        retry_s: i32,
+        delay_s: i32,
+        repl: i32,
+    ) -> None:
+        self.id = id
+        self.queue = queue
+        self.body = body
+        self.state = ACTIVE
+        self.flags = 0
+        self.repl = repl
+        self.retry_s = retry_s
+        self.delay_s = delay_s
+        self.nacks = 0
+        self.deliveries = 0
+        self.delivered_count = 0
+        self.why = 0
+        self.marks = 0
+        self.slot_pos = 0
+        self.slot = -1
+        self.place = -1
+        self.ctime_ns = ctime_ns
+        self.expire_ms = expire_ms
+        self.qtime_ms = 0
+        self.first_ms = 0
+        self.last_ms = 0
+        self.holders = 1
+        self.confirmed = 1
+
+
+def set_state(job: Job, to: i64) -> None:
+    """Move the job along a legal arrow; an illegal one is a bug in the caller."""
+    assert LEGAL[i64(job.state) * 4 + to], "illegal state change"
+    job.state = u8(to)
+
+
+LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message may tell (B2.2)
+
+
+def moved_ns(at_ns: i64, jump_ms: i64) -> i64:
+    """An instant in ns after a jump of the clock; it stays where 64 bits can say it."""
+    moved: int = int(at_ns) + int(jump_ms) * 1_000_000
+    return min(max(moved, 0), LAST_NS)
+
+
+def stand_of(job: Job) -> i64:
+    """[Q12] How near this node is to handing the job out; 0: it does not mean to."""
+    if job.state == QUEUED:
+        return STAND_QUEUED
+    if job.state != ACTIVE or job.marks & HELD == 0:
+        return 0
+    if job.marks & WAS_QUEUED or job.flags & ONCE_QUEUED == 0:
+        return STAND_NEXT  # the due times of the others are a retry time behind this one
+    return STAND_DUE
+
+
+WILL_MS: Final = 500  # before its due time the other holders are asked (Q1)
+
+
+def awake_ms(job: Job) -> i64:
+    """When the job next needs its timer: its end, its next way into the queue (G7.1), or A6."""
+    at_ms = job.qtime_ms
+    if at_ms == 0 or job.state == QUEUED or job.state == WAIT_REPL:
+        return job.expire_ms
+    if job.state == ACTIVE:
+        if job.marks & HELD:
+            return job.expire_ms
+        if job.flags & ANNOUNCE_WILL:
+            at_ms -= WILL_MS
+    return at_ms if at_ms < job.expire_ms else job.expire_ms
+
+
+# What a job of the given body costs the process, in bytes (M1). Measured with one
+# million queued jobs (bench/memory.py): the object, its id, its share of the job
+# table, the ready list and a timer slot.
+JOB_BYTES: Final = 290
+BODY_OVERHEAD: Final = 33
+
+
+def job_bytes(job: Job) -> i64:
+    """Bytes the process spends on this job, within 15 % (M1)."""
+    body: i64 = len(job.body) + BODY_OVERHEAD
+    rounded: i64 = (body + 15) >> 4 << 4
+    return JOB_BYTES + rounded

@@ -1,0 +1,167 @@
+"""One task of a tube: a job with a number, a place in its tube and a holder (SPEC T).
+
+A Task lies in the job table under a job's id, in the wheel, in the ledger and in the memory
+account like any job; what may be done with it is its tube's policy (core/node/queue_policy.py). It
+names its tube and its session by value and number: native instances are acyclic.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i32, i64, mypyc_attr, u8
+
+from tuque.core.model.job import ACKED, ACTIVE, QUEUED, Job, moved_ns
+
+# statuses: the byte that clients see
+READY: Final = 114  # r
+TAKEN: Final = 116  # t
+DELAYED: Final = 126  # ~
+BURIED: Final = 33  # !
+DONE: Final = 45  # - only in answers
+
+STATUS_NAMES: Final = {
+    READY: b"READY",
+    TAKEN: b"TAKEN",
+    DELAYED: b"DELAYED",
+    BURIED: b"BURIED",
+    DONE: b"DONE",
+}
+
+# Every arrow between statuses and what it is taken for; 0 stands for outside (T4). docs show it.
+TRANSITIONS: Final = [
+    (0, b"put", READY),
+    (0, b"put with delay", DELAYED),
+    (READY, b"take", TAKEN),
+    (READY, b"bury", BURIED),
+    (READY, b"delete, ttl", DONE),
+    (TAKEN, b"ack, delete", DONE),
+    (TAKEN, b"release, ttr, session end", READY),
+    (TAKEN, b"release with delay", DELAYED),
+    (TAKEN, b"bury", BURIED),
+    (DELAYED, b"delay over", READY),
+    (DELAYED, b"bury", BURIED),
+    (DELAYED, b"delete", DONE),
+    (BURIED, b"kick", READY),
+    (BURIED, b"delete, ttl", DONE),
+]
+
+# what the body is, for those who answer with it
+BYTES: Final = 0
+TEXT: Final = 1
+MSGPACK: Final = 2  # one MessagePack value
+
+MAX_MS: Final = 3_153_600_000_000  # 100 years: longer stands for ever
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+
+# What a task costs beyond its job, its fields and its places in the tables of its tube (M1),
+# measured as in core/model/job.py.
+TASK_BYTES: Final = 165
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Task(Job):
+    """A job of a tube. Instants and times are ms on the node's clock."""
+
+    number: i64  # its id in the tube
+    status: u8
+    form: u8
+    listed: (
+        u8  # bits of the orders it stands in, perhaps no longer rightly (tubes/types/ordering.py)
+    )
+    pri: i64  # smaller goes first
+    subqueue: bytes
+    ttl_ms: i64
+    ttr_ms: i64
+    created_ms: i64
+    dead_ms: i64  # end of its life; FAR: none
+    token: i64  # of the take in force, or the last one
+    owner: i64  # session that holds it; 0: nobody's, taken with GETJOB
+    taken_ms: i64
+
+    def __init__(
+        self, id: bytes, queue: bytes, body: bytes, ctime_ns: i64, number: i64, pri: i64, form: i64
+    ) -> None:
+        # Job's fields are set here, too: calling its __init__ makes a task cost a tenth more
+        self.id = id
+        self.queue = queue
+        self.body = body
+        self.state = ACTIVE
+        self.flags = 0
+        self.repl = 1
+        self.retry_s = 1
+        self.delay_s = 0
+        self.nacks = 0
+        self.deliveries = 0
+        self.delivered_count = 0
+        self.marks = 0
+        self.slot_pos = 0
+        self.slot = -1
+        self.place = -1
+        self.ctime_ns = ctime_ns
+        self.expire_ms = 0
+        self.qtime_ms = 0
+        self.first_ms = 0
+        self.last_ms = 0
+        self.holders = 1
+        self.confirmed = 1
+        self.number = number
+        self.status = 0
+        self.form = u8(form)
+        self.listed = 0
+        self.pri = pri
+        self.subqueue = b""
+        self.ttl_ms = MAX_MS
+        self.ttr_ms = MAX_MS
+        self.created_ms = 0
+        self.dead_ms = FAR
+        self.token = 0
+        self.owner = 0
+        self.taken_ms = 0
+
+
+def state_of(status: i64) -> i64:
+    """What a status is among the states of jobs."""
+    if status == READY:
+        return QUEUED
+    if status == DONE:
+        return ACKED
+    return ACTIVE
+
+
+def arrow_table() -> bytes:
+    """For every pair of statuses, old * 128 + new, whether it is an arrow."""
+    table = bytearray(128 * 128)
+    for old, _, new in TRANSITIONS:
+        table[old * 128 + new] = 1
+    return bytes(table)
+
+
+ARROWS: Final = arrow_table()
+
+
+def is_arrow(old: i64, new: i64) -> bool:
+    """Whether a task may go from one status to the other (T4)."""
+    return ARROWS[old * 128 + new] != 0
+
+
+def whole_s(ms: i64) -> i32:
+    """Seconds, rounded up, within the fields of a job."""
+    if ms >= 0x7FFFFFFF * 1000:
+        return 0x7FFFFFFF  # as of most tasks: for ever
+    return i32((ms + 999) // 1000)
+
+
+def shift_task(task: Task, jump_ms: i64) -> None:
+    """The clock jumped between two starts: all instants move along (J5.8)."""
+    task.ctime_ns = moved_ns(task.ctime_ns, jump_ms)
+    task.created_ms += jump_ms
+    if task.dead_ms != FAR:
+        task.dead_ms += jump_ms
+    if task.taken_ms != 0:
+        task.taken_ms += jump_ms
+    task.expire_ms += jump_ms
+    if task.qtime_ms != 0:
+        task.qtime_ms += jump_ms
+    if task.first_ms != 0:
+        task.first_ms += jump_ms
+        task.last_ms += jump_ms

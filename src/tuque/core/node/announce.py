@@ -1,0 +1,137 @@
+"""What a node tells the other holders of its jobs (SPEC G3.8, Q1, V4.6).
+
+Nothing here is said of a job that has no other holder, nor of an at-most-once job:
+its only other holder is a node that it came from or goes to (core/federation/transfer.py).
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.job import ACTIVE, ANNOUNCE_WILL, WILL_MS, Job
+from tuque.core.msgs.bus import AnyMessage, Delivered, Holders, Queued, WillQueue, Working
+from tuque.core.node.node import Node
+from tuque.core.node.slots import introduce, say, slots_of
+
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+BEAT_MS: Final = 500  # deliveries of patient jobs are told together (V4.6)
+PATIENT_S: Final = 5  # RETRY above this can wait for a beat
+TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others know its end
+DENIED_MS: Final = 60_000  # longer than a message can be on its way
+DENIED_MAX: Final = 100_000
+IDS_MAX: Final = 1_000  # in one WILLQUEUE
+FIRST_MS: Final = 100  # J at the node that handed a job out is less
+
+
+def jitter_ms(n: Node) -> i64:
+    """J: 0..499 ms, so that holders do not act at the same instant; 0 for a node alone."""
+    return n.chance.below(500) if len(n.peers) > 1 else 0
+
+
+def jitter_first_ms(n: Node) -> i64:
+    """J at the node that handed the job out: 0..99 ms, so that it is the first to act again."""
+    return n.chance.below(FIRST_MS) if len(n.peers) > 1 else 0
+
+
+def jitter_behind_ms(n: Node) -> i64:
+    """J at a holder that was told of a delivery: 150..499 ms, behind the node that made it."""
+    return 150 + n.chance.below(350)
+
+
+def set_due(n: Node, job: Job, due_ms: i64) -> None:
+    """Let an active job be queued then; its other holders are asked shortly before (Q1).
+
+    What was known of the due time before counts no more: it is held no longer (Q11.3).
+    """
+    job.qtime_ms = due_ms
+    job.marks = 0
+    if job.holders != 1 and job.retry_s > 0:
+        job.flags |= ANNOUNCE_WILL
+    n.wheel.arm(job, n.now_ms)
+
+
+def say_holders(n: Node, job: Job, message: AnyMessage) -> None:
+    """Say it to every other holder."""
+    if job.retry_s > 0:
+        for slot in slots_of(job.holders):
+            say(n, slot, message)
+
+
+def tell_queued(n: Node, job: Job, how: i64) -> None:
+    """[G3.8, Q4] Tell the other holders that the job was put into the queue, or off (how 0)."""
+    say_holders(n, job, Queued(job.id, how))  # G3.8
+
+
+def tell_delivered(n: Node, job: Job) -> None:
+    """[V4.6] The other holders are told now, or within half a second if the job is still out."""
+    if job.retry_s <= PATIENT_S:
+        say_holders(n, job, Delivered(job.id, job.qtime_ms - n.now_ms))
+        return
+    if len(n.untold) == 0:
+        n.beat_ms = n.now_ms + BEAT_MS
+    n.untold[job.id] = None
+
+
+def tell_working(n: Node, job: Job, left_ms: i64) -> None:
+    """[Q8.6, Q6.2] Tell the other holders to leave the job alone for so long."""
+    say_holders(n, job, Working(job.id, left_ms))
+
+
+def on_will_timer(n: Node, job: Job) -> None:
+    """[Q1] TIMER 500 ms before the due time: the other holders are asked (Q1.1), once.
+
+    A node that slept over the due time gives them those 500 ms before it acts (Q1.2).
+    """
+    job.flags &= 0xFF ^ ANNOUNCE_WILL
+    was_said = False
+    for slot in slots_of(job.holders):
+        if say_will(n, slot, job.id):
+            was_said = True
+    if was_said and job.qtime_ms <= n.now_ms:
+        job.qtime_ms = n.now_ms + WILL_MS
+
+
+def say_will(n: Node, slot: i64, id: bytes) -> bool:
+    """WILLQUEUE, many of a turn in one message."""
+    outbox = n.peers[slot].outbox
+    if len(outbox) > 0:
+        last = outbox[len(outbox) - 1]
+        if isinstance(last, WillQueue) and len(last.ids) < IDS_MAX:
+            last.ids.append(id)
+            return True
+    return say(n, slot, WillQueue([id]))
+
+
+def deny(n: Node, id: bytes) -> None:
+    """Note that a node is told that there is no copy here: one may be on its way (R2.7)."""
+    n.denied.pop(id, None)
+    n.denied[id] = n.now_ms + DENIED_MS
+    for old in n.denied:
+        if n.denied[old] <= n.now_ms or len(n.denied) > DENIED_MAX:
+            del n.denied[old]
+        break
+
+
+def take_back(n: Node, job: Job) -> None:
+    """[R2] A copy came after others were told that there is none: HOLDERS follows (R2.7)."""
+    if n.denied.pop(job.id, 0) > n.now_ms and job.retry_s > 0:
+        for slot in slots_of(job.holders):
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, Holders(job.id, job.holders | 1))
+
+
+def announce_tick(n: Node) -> None:
+    """[V4.6] Half a second is over: tell of the jobs that are still out."""
+    if len(n.untold) == 0 or n.beat_ms > n.now_ms:
+        return
+    untold = n.untold
+    n.untold = {}
+    for id in untold:
+        job = n.jobs.get(id)
+        if job is not None and job.state == ACTIVE and job.qtime_ms > n.now_ms:
+            say_holders(n, job, Delivered(id, job.qtime_ms - n.now_ms))
+
+
+def announce_next_ms(n: Node) -> i64:
+    """The next instant at which `announce_tick` has something to do."""
+    return n.beat_ms if len(n.untold) > 0 else FAR

@@ -1,0 +1,241 @@
+"""The other nodes as the core sees them: slots, who is there, what waits to be said (SPEC K2).
+
+A node that is or was known has a slot; a set of nodes is a bit set of slots, bit 0 this
+node. Who belongs to the cluster and who answers is decided in cluster/; how messages
+travel is the shell's. A link belongs to one incarnation of a peer: messages of an older
+one never come here. Nor do members of a set that mean an older incarnation than the one
+known here: what that one had may be lost (K2.2).
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs.bus import AnyMessage, Slots
+from tuque.core.node.node import Node, Peer
+
+SLOTS: Final = 62  # bits of a set, this node's among them
+
+
+class TooManyNodes(Exception):
+    """There is no slot left for another node."""
+
+
+def slot_for(n: Node, node_id: bytes) -> i64:
+    """The slot of the node, a new one when it has none yet (K2.1). Raises TooManyNodes."""
+    slot = n.slot_of.get(node_id)
+    if slot is not None:
+        return slot
+    if len(n.peers) >= SLOTS:
+        raise TooManyNodes(f"a node can know {SLOTS - 1} others at most")
+    new = Peer(len(n.peers), node_id)
+    n.peers.append(new)
+    n.node_ids.append(node_id)
+    n.slot_of[node_id] = new.slot
+    return new.slot
+
+
+def slots_of(mask: i64) -> list[int]:
+    """The slots of a set, rising; without this node."""
+    slots: list[int] = []
+    slot: i64 = 1
+    mask >>= 1
+    while mask > 0:
+        if mask & 1:
+            slots.append(slot)
+        mask >>= 1
+        slot += 1
+    return slots
+
+
+def count_of(mask: i64) -> i64:
+    """How many nodes are in the set."""
+    count: i64 = 0
+    while mask > 0:
+        mask &= mask - 1
+        count += 1
+    return count
+
+
+def say(n: Node, slot: i64, message: AnyMessage) -> bool:
+    """Put a message into the peer's outbox; False when there is no link to it."""
+    peer = n.peers[slot]
+    if not peer.is_linked:
+        return False
+    if not peer.is_dirty:
+        peer.is_dirty = True
+        n.dirty_peers.append(peer)
+    peer.outbox.append(message)
+    return True
+
+
+def introduce(n: Node, slot: i64, mask: i64) -> None:
+    """See that the peer knows this node's slot numbers in the set, before a message uses them."""
+    peer = n.peers[slot]
+    new = mask & ~peer.told
+    if new == 0 or not peer.is_linked:
+        return
+    nodes: list[tuple[int, bytes, int]] = []
+    if new & 1:
+        nodes.append((0, n.node_id, n.lives.get(0, 0)))
+    for other in slots_of(new):
+        nodes.append((other, n.peers[other].node_id, n.lives.get(other, 0)))
+    peer.told |= new
+    say(n, slot, Slots(nodes))
+
+
+def on_slots(n: Node, slot: i64, m: Slots) -> None:
+    """[K2] ON RECV SLOTS: the peer's numbers for nodes (K2.1), each in one incarnation (K2.2)."""
+    peer = n.peers[slot]
+    peer.masks = {}
+    peer.wide_masks = {}
+    for number, node_id, life in m.nodes:
+        if 0 <= number < SLOTS and len(node_id) == 40:
+            peer.said[number] = (slot_for(n, node_id), life)
+            learn(n, peer, number)
+
+
+def learn(n: Node, peer: Peer, number: i64) -> None:
+    """Take the peer's number as what it said, unless that is an older incarnation (K2.2).
+
+    A newer one than is known here has restarted and was not met yet: what is said of it holds.
+    """
+    mine, life = peer.said[number]
+    known = n.lives.get(mine, 0)
+    if life == 0 or life >= known:
+        peer.theirs[number] = mine
+        if life > known and mine != 0:
+            n.losses.renewed |= 1 << mine
+            n.peers[mine].news_round = n.round
+    else:
+        peer.theirs.pop(number, None)  # K2.2
+
+
+def renew(n: Node, slot: i64, life: i64) -> None:
+    """[K2.2] The node has that incarnation from now on; sets that name another one mean less."""
+    n.lives[slot] = life
+    n.losses.renewed &= ~(1 << slot)
+    if n.records is not None:
+        n.records.rename(slot)
+    for peer in n.peers:
+        peer.told &= ~(1 << slot)
+        peer.masks = {}
+        for number, (mine, _) in peer.said.items():
+            if mine == slot:
+                learn(n, peer, number)
+
+
+def in_doubt(n: Node) -> i64:
+    """[K2.3] The nodes in doubt: the incarnation that is known here may be over.
+
+    One that answers a heartbeat begun after a newer one was named came back from an old disk.
+    """
+    if n.losses.renewed != 0:
+        for slot in slots_of(n.losses.renewed):
+            peer = n.peers[slot]
+            if peer.echoed_round > peer.news_round:
+                n.losses.renewed &= ~(1 << slot)
+    return n.losses.renewed
+
+
+def translate(n: Node, slot: i64, mask: i64) -> i64:
+    """A set in the peer's numbers as a set in this node's; forgotten and unknown nodes drop out."""
+    peer = n.peers[slot]
+    known = peer.masks.get(mask)
+    if known is None:
+        known = 0
+        rest = mask
+        number: i64 = 0
+        while rest > 0:
+            if rest & 1:
+                mine = peer.theirs.get(number)
+                if mine is not None:
+                    known |= 1 << mine
+            rest >>= 1
+            number += 1
+        if len(peer.masks) >= 4096:
+            peer.masks = {}
+        peer.masks[mask] = known
+    return known & ~n.forgotten
+
+
+def translate_all(n: Node, slot: i64, mask: i64) -> i64:
+    """As `translate`, but a node is meant whatever its incarnation: none may miss an ack."""
+    peer = n.peers[slot]
+    known = peer.wide_masks.get(mask)
+    if known is None:
+        known = 0
+        rest = mask
+        number: i64 = 0
+        while rest > 0:
+            if rest & 1:
+                said = peer.said.get(number)
+                if said is not None:
+                    known |= 1 << i64(said[0])
+            rest >>= 1
+            number += 1
+        if len(peer.wide_masks) >= 4096:
+            peer.wide_masks = {}
+        peer.wide_masks[mask] = known
+    return known & ~n.forgotten
+
+
+def translate_renewed(n: Node, slot: i64, mask: i64) -> i64:
+    """The members that `translate` leaves out as they are meant in an older incarnation (K2.2)."""
+    peer = n.peers[slot]
+    if len(peer.theirs) == len(peer.said):
+        return 0
+    return translate_all(n, slot, mask) & ~translate(n, slot, mask)
+
+
+def rank(job_id: bytes, node_id: bytes) -> bytes:
+    """Which of several nodes acts for a job: the one with the highest rank (Q4.3, K5.4)."""
+    return blake2b(job_id + node_id, digest_size=8).digest()
+
+
+def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
+    """Note whether the peer may be chosen for copies (K4.2)."""
+    bit: i64 = 1 << slot
+    if is_reachable:
+        n.reachable |= bit
+    else:
+        n.reachable &= ~bit
+    n.reachable_count = count_of(n.reachable)
+
+
+def set_expected(n: Node, slot: i64, is_expected: bool) -> None:
+    """Note whether copies may wait for the peer: it was away for a short time only (K4.4)."""
+    if is_expected:
+        n.expected |= 1 << slot
+    else:
+        n.expected &= ~(1 << slot)
+
+
+def may_reach(n: Node) -> i64:
+    """The nodes that can take copies now, or are expected to (K4.4)."""
+    return (n.reachable | n.expected) & ~n.forgotten
+
+
+def set_leaver(n: Node, slot: i64, is_leaver: bool) -> None:
+    """Note whether the peer would be reachable, but that it leaves: it can still be asked."""
+    if is_leaver:
+        n.leavers |= 1 << slot
+    else:
+        n.leavers &= ~(1 << slot)
+
+
+def clear_link(n: Node, slot: i64) -> None:
+    """The link is gone: what waited is dropped, and numbers must be introduced again."""
+    peer = n.peers[slot]
+    peer.is_linked = False
+    n.linked &= ~(1 << slot)
+    peer.outbox = []
+    peer.told = 0
+    peer.theirs = {}
+    peer.said = {}
+    peer.masks = {}
+    peer.wide_masks = {}
+    peer.echoed_round = 0
+    set_reachable(n, slot, False)
+    set_leaver(n, slot, False)

@@ -1,0 +1,74 @@
+"""The tables of jobs and queues: found by name, and walked in slices (SPEC S4, S5).
+
+Beside each dict stands a list of the same elements without gaps. An element knows its place in
+it; when one goes, the last one takes its place. A walk runs from the end to the start: what it
+has not met yet lies before it and can only move towards the start, so that it meets everything
+that is there throughout at least once, needs no copy, and goes on from a number.
+"""
+
+from mypy_extensions import i32, i64
+
+from tuque.core.model.job import Job
+from tuque.core.node.node import Node
+from tuque.core.node.queue import Queue, queue_bytes
+
+
+def enter_job(n: Node, job: Job) -> None:
+    """Put a job into the table; its id must be new there."""
+    job.place = i32(len(n.job_list))
+    n.job_list.append(job)
+    n.jobs[job.id] = job
+    n.jobs_of[job.queue] = n.jobs_of.get(job.queue, 0) + 1
+
+
+def leave_job(n: Node, job: Job) -> None:
+    """Take a job out of the table."""
+    del n.jobs[job.id]
+    left = n.jobs_of[job.queue] - 1
+    if left > 0:
+        n.jobs_of[job.queue] = left
+    else:
+        del n.jobs_of[job.queue]
+    last = n.job_list.pop()
+    if last is not job:
+        n.job_list[job.place] = last
+        last.place = job.place
+    job.place = -1
+
+
+def enter_queue(n: Node, q: Queue) -> None:
+    """Put a queue into the table; its name must be new there."""
+    q.place = len(n.queue_list)
+    n.queue_list.append(q)
+    n.queues[q.name] = q
+    n.queue_bytes += queue_bytes(q)
+
+
+def leave_queue(n: Node, q: Queue) -> None:
+    """Take a queue out of the table."""
+    del n.queues[q.name]
+    last = n.queue_list.pop()
+    if last is not q:
+        n.queue_list[q.place] = last
+        last.place = q.place
+    q.place = -1
+    n.queue_bytes -= queue_bytes(q)
+
+
+def check_table(n: Node) -> None:
+    """Assert that dicts and lists hold the same."""
+    assert len(n.job_list) == len(n.jobs), "places of jobs"
+    for i, job in enumerate(n.job_list):
+        assert i64(job.place) == i, "place of a job"
+        assert n.jobs[job.id] is job, "job without its name"
+    counts: dict[bytes, int] = {}
+    for job in n.job_list:
+        counts[job.queue] = counts.get(job.queue, 0) + 1
+    assert counts == n.jobs_of, "jobs of a queue"
+    assert len(n.queue_list) == len(n.queues), "places of queues"
+    total: i64 = 0
+    for i, q in enumerate(n.queue_list):
+        assert q.place == i, "place of a queue"
+        assert n.queues[q.name] is q, "queue without its name"
+        total += queue_bytes(q)
+    assert total == n.queue_bytes, "bytes of queues"

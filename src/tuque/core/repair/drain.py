@@ -1,0 +1,310 @@
+"""A leaving node gives away what it has (SPEC K7).
+
+A job is let go only when enough other nodes have said, after being asked, that they have
+it: what is believed of holders does not count here. A queued job first goes to one of
+them as if it had wished for it (F2), so that consumers do not wait for its retry time.
+The right to hand out an at-most-once job passes as in F2.3.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.federation.transfer import may_move, send_jobs, settle
+from tuque.core.jobs.transitions import dequeue, told_job, unregister
+from tuque.core.model import ledger
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    IN_TRANSIT,
+    ONCE_QUEUED,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+)
+from tuque.core.model.task import Task
+from tuque.core.msgs.bus import Enqueue, Holders, Left
+from tuque.core.node.announce import deny
+from tuque.core.node.node import Node
+from tuque.core.node.slots import count_of, introduce, say, slots_of
+from tuque.core.repair.node_loss import ask_others, begin_walk, lose_copy
+from tuque.core.replication.holders import note_gone, part, tell_holders
+from tuque.core.replication.probe import ask
+from tuque.core.replication.remote_add import on_offer_left
+from tuque.core.replication.rereplicate import choose_room, refill, send_repairs
+from tuque.core.state.lease_groups import is_leased
+from tuque.core.state.losses import COUNT, FAR, Leave
+
+STEP_JOBS: Final = 500  # begun in one turn
+OPEN_MAX: Final = 2_000  # begun and not gone
+ROUND_MS: Final = 1_000  # between two rounds over all jobs
+AGAIN_MS: Final = 1_000  # until a job that could not go on is tried again
+IDS_MAX: Final = 500  # in one LEFT
+
+
+def set_leaving(n: Node, is_leaving: bool) -> None:
+    """[K7] CLUSTER LEAVING yes|no: start or stop to give away (K7.4)."""
+    if is_leaving == n.is_leaving:
+        return
+    n.is_leaving = is_leaving
+    if n.policy is not None:
+        n.policy.on_reach(n)  # homes of tubes go, too
+    state = n.losses
+    state.leaves = {}
+    state.leave_ids = []
+    state.leave_pos = 0
+    state.leave_rests = []
+    state.round_ms = n.now_ms
+    if is_leaving:
+        state.short = {}
+        state.buckets = {}
+        state.rests = []
+    else:
+        begin_walk(n, COUNT, 0)
+
+
+def drain_left(n: Node) -> i64:
+    """[K7] Records that must go before the node is safe to stop (K7.3)."""
+    left: i64 = len(n.jobs)
+    return left if n.policy is None else left + n.policy.drain_left(n)
+
+
+def on_left(n: Node, slot: i64, m: Left) -> None:
+    """[K7, R3.4] ON RECV LEFT: the sender is no holder any more; repair follows (K7.5).
+
+    Of an acked job it stays one (K7.6).
+    """
+    for id in m.ids:
+        job = told_job(n, id)
+        if job is None:
+            n.tombs.let_go(id)
+            continue
+        if job.state == ACKED:
+            continue  # K7.6: it was told of the ack, and answers that
+        lose_copy(n, job, slot)
+        note_gone(n, slot, job)
+        if job.retry_s == 0:
+            settle(n, slot, id)
+            on_offer_left(n, slot, job)
+        elif job.state != WAIT_REPL:
+            part(n, job, job.holders, 0)  # K7.5
+            if n.peers[slot].is_leaving:
+                ask_others(n, job)  # K5.2: it counted those that stay, as far as it knew them
+
+
+# ---- giving away
+
+
+def others_of(n: Node) -> i64:
+    """The nodes of the cluster that stay."""
+    others: i64 = 0
+    for peer in n.peers:
+        if peer.slot != 0 and not peer.is_leaving:
+            others |= 1 << peer.slot
+    return others & ~n.forgotten
+
+
+def leave(n: Node, job: Job) -> None:
+    """[K7] Take the next step to get rid of the job (K7.2)."""
+    state = n.losses
+    if is_leased(job) or isinstance(job, Task):
+        state.leaves.pop(job.id, None)  # Y8.3: the next round meets it again
+        return
+    if job.state == ACKED or job.state == WAIT_REPL or job.retry_s == 0:
+        state.leaves.pop(job.id, None)
+        if job.retry_s == 0:
+            leave_once(n, job)
+        return
+    entry = state.leaves[job.id]
+    others = others_of(n)
+    if job.state == QUEUED and not give(n, job, entry, others):
+        rest(n, job)  # nobody is there to take it
+        return
+    kept = entry.kept & others & job.holders
+    needed: i64 = min(i64(job.repl), count_of(others))
+    if needed > 0 and count_of(kept) >= needed:
+        go(n, job, kept)
+        return
+    unasked = job.holders & others & n.linked & ~entry.kept & ~entry.asked
+    for slot in slots_of(unasked):
+        ask(n, slot, job.id, False)
+    entry.asked |= unasked
+    if entry.asked & n.linked == 0:
+        make_copies(n, job, entry, needed - count_of(kept))
+    rest(n, job)
+
+
+def leave_once(n: Node, job: Job) -> None:
+    """Of an at-most-once job the right to hand it out goes, then the job (F2.3).
+
+    One that was handed out is only remembered; nobody needs that here any more.
+    """
+    if job.state == ACKED or job.state == WAIT_REPL or job.flags & IN_TRANSIT:
+        return
+    if job.flags & DELIVERED:
+        drop(n, job)
+    elif may_move(n, job):
+        targets = choose_room(n, 0, 1)
+        if len(targets) > 0:
+            if job.state == QUEUED:
+                dequeue(n, job)
+            send_jobs(n, targets[0], job.queue, [job])
+
+
+def give(n: Node, job: Job, entry: Leave, others: i64) -> bool:
+    """Let another node serve the queued job, one that has it if possible; False: nobody can."""
+    targets = choose_room(n, ~(job.holders & others), 1)
+    if len(targets) == 0:
+        targets = choose_room(n, ~others | entry.refused, 1)
+    if len(targets) == 0:
+        entry.refused = 0
+        return False
+    dequeue(n, job)
+    send_jobs(n, targets[0], job.queue, [job])
+    return True
+
+
+def make_copies(n: Node, job: Job, entry: Leave, count: i64) -> None:
+    """Send the job to more nodes, and ask them whether they keep it."""
+    refill(n)
+    if count <= 0 or n.losses.budget <= 0 or n.losses.budget_bytes <= 0:
+        return
+    targets = choose_room(n, job.holders | entry.refused, count)
+    if len(targets) == 0:
+        entry.refused = 0
+        return
+    send_repairs(n, job, targets)
+    for slot in targets:
+        entry.asked |= 1 << i64(slot)
+        ask(n, slot, job.id, False)
+
+
+def go(n: Node, job: Job, kept: i64) -> None:
+    """Others have it: the job goes from here, and they are told (K7.2)."""
+    if job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0:
+        slots = slots_of(kept & n.linked)
+        if len(slots) > 0:
+            slot = slots[n.chance.below(len(slots))]
+            say(n, slot, Enqueue(job.id, max(1, job.qtime_ms - n.now_ms)))  # its delay goes on
+    deny(n, job.id)
+    holders = job.holders & ~1
+    for slot in slots_of(holders):
+        if holders & ~(1 << slot):  # the others may not have heard of copies made for this
+            introduce(n, slot, holders)
+            say(n, slot, Holders(job.id, holders))
+        say_left(n, slot, job.id)
+    part(n, job, job.holders, holders)  # K7.2
+    drop(n, job)
+
+
+def drain_link_up(n: Node, slot: i64) -> None:
+    """[K7] A link came up: jobs that were given away are told of, as the link before may not."""
+    untold = n.losses.parted.get(slot)
+    if untold is None:
+        return
+    for id, (end_ms, holders, _) in list(untold.items()):
+        if end_ms <= n.now_ms:
+            del untold[id]
+            continue
+        untold[id] = (end_ms, holders, n.round)
+        job = n.jobs.get(id)
+        if job is not None:
+            if job.state != ACKED:
+                tell_holders(n, job, 1 << slot)  # K7.5
+        elif holders != 0 and not n.tombs.has(id):
+            introduce(n, slot, holders)
+            say(n, slot, Holders(id, holders))  # K7.2
+            say_left(n, slot, id)
+
+
+def drop(n: Node, job: Job) -> None:
+    """The job is elsewhere."""
+    n.losses.leaves.pop(job.id, None)
+    unregister(n, job, ledger.MOVED)
+    if n.records is not None:
+        n.records.remove(job.id, ledger.MOVED)
+
+
+def say_left(n: Node, slot: i64, id: bytes) -> None:
+    """LEFT, many of a turn in one message."""
+    outbox = n.peers[slot].outbox
+    if len(outbox) > 0:
+        last = outbox[len(outbox) - 1]
+        if isinstance(last, Left) and len(last.ids) < IDS_MAX:
+            last.ids.append(id)
+            return
+    say(n, slot, Left([id]))
+
+
+def on_answer(n: Node, slot: i64, there: list[bytes], lacking: list[bytes]) -> None:
+    """A node said which of the jobs it has."""
+    leaves = n.losses.leaves
+    bit: i64 = 1 << slot
+    for id in lacking:
+        entry = leaves.get(id)
+        job = n.jobs.get(id)
+        if entry is not None and job is not None:
+            entry.asked &= ~bit
+            entry.refused |= bit
+            leave(n, job)
+    for id in there:
+        entry = leaves.get(id)
+        job = n.jobs.get(id)
+        if entry is not None and job is not None:
+            entry.asked &= ~bit
+            entry.kept |= bit
+            leave(n, job)
+
+
+def rest(n: Node, job: Job) -> None:
+    """Look at the job again after a while."""
+    heappush(n.losses.leave_rests, (n.now_ms + AGAIN_MS, job.id))
+
+
+# ---- time
+
+
+def drain_tick(n: Node) -> None:
+    """[K7] Begin with some more jobs, go on with those that rested (K7.2)."""
+    if not n.is_leaving or n.is_loading or drain_next_ms(n) > n.now_ms:
+        return
+    state = n.losses
+    looks: i64 = 0
+    while len(state.leave_rests) > 0 and state.leave_rests[0][0] <= n.now_ms and looks < STEP_JOBS:
+        _, id = heappop(state.leave_rests)
+        looks += 1
+        job = n.jobs.get(id)
+        entry = state.leaves.get(id)
+        if job is None:
+            state.leaves.pop(id, None)
+        elif entry is not None:
+            entry.asked &= n.linked
+            leave(n, job)
+    if state.leave_pos == len(state.leave_ids) and state.round_ms <= n.now_ms:
+        state.leave_ids = list(n.jobs)
+        state.leave_pos = 0
+        state.round_ms = n.now_ms + ROUND_MS
+    while state.leave_pos < len(state.leave_ids) and looks < STEP_JOBS:
+        if len(state.leaves) >= OPEN_MAX:
+            return
+        job = n.jobs.get(state.leave_ids[state.leave_pos])
+        state.leave_pos += 1
+        looks += 1
+        if job is not None and job.id not in state.leaves:
+            state.leaves[job.id] = Leave()
+            leave(n, job)
+
+
+def drain_next_ms(n: Node) -> i64:
+    """The next instant at which `drain_tick` has something to do."""
+    state = n.losses
+    if not n.is_leaving or n.is_loading or len(n.jobs) == 0:
+        return FAR
+    at_ms: i64 = state.round_ms
+    if state.leave_pos < len(state.leave_ids):
+        at_ms = n.now_ms if len(state.leaves) < OPEN_MAX else FAR
+    if len(state.leave_rests) > 0 and state.leave_rests[0][0] < at_ms:
+        at_ms = state.leave_rests[0][0]
+    return at_ms

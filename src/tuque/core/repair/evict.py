@@ -1,0 +1,55 @@
+"""What may be dropped when memory is short, and in which order (SPEC M3).
+
+Nothing that is owed to a client is ever dropped. First go at-most-once jobs that were
+delivered, oldest delivery first. Then what keeps acked jobs from coming back: at first
+where that costs nothing, acked jobs that other holders have not confirmed last. These
+leave a tombstone, which is smaller, and goes when all reachable nodes have heard of it.
+At-least-once jobs stay until acked or expired.
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import memory_level, remove
+from tuque.core.model import ledger
+from tuque.core.model.job import BODYLESS, Job
+from tuque.core.node.node import Node
+from tuque.core.replication.ack_gc import finish
+
+
+def make_room(n: Node, most: i64) -> bool:
+    """[M3] PROCEDURE evict: up to `most` records (M3.3) while above 95 %.
+
+    True when memory is at or below 100 % after it.
+    """
+    if n.limits.may_evict:
+        left = most
+        while left > 0 and memory_level(n) >= 2 and evict_one(n, left):
+            left -= 1
+    return memory_level(n) < 3
+
+
+def evict_one(n: Node, most: i64) -> bool:
+    """Drop the record that is missed least (M3.1), or some tombstones; False: there is none."""
+    if len(n.delivered_amo) > 0:
+        remove(n, oldest(n, n.delivered_amo), ledger.EVICTED)
+        return True
+    if len(n.peers) > 1 and n.tombs.evict(n.reachable, most) > 0:
+        return True
+    if len(n.strays) > 0:
+        for id in n.strays:
+            remove(n, n.jobs[id], ledger.EVICTED)
+            return True
+    if len(n.acked) > 0:
+        job = oldest(n, n.acked)
+        assert job.flags & BODYLESS == 0
+        finish(n, job, job.holders, ledger.EVICTED)
+        n.acks_evicted += 1
+        return True
+    return False
+
+
+def oldest(n: Node, ids: dict[bytes, None]) -> Job:
+    """The job that entered the table first."""
+    for id in ids:
+        return n.jobs[id]
+    raise AssertionError("nothing is left")

@@ -1,0 +1,332 @@
+"""Copies that were lost are made again; nodes that are gone leave the holder sets (SPEC K5, K6).
+
+A walk over all jobs takes a node out of the holders, or asks for what it should have. What
+becomes of jobs that have too few copies then is core/replication/rereplicate.py's.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.federation.transfer import lose_transits
+from tuque.core.jobs.transitions import told_job
+from tuque.core.model.job import ACKED, EXTERNAL, WAIT_REPL, Job
+from tuque.core.msgs.bus import Ask, Holders, Lack, SetAck
+from tuque.core.node.announce import TOMB_MS, deny
+from tuque.core.node.node import Node
+from tuque.core.node.slots import introduce, renew, say, slots_of
+from tuque.core.repair.settle import answer_claim, ask_queued, on_claims_heard, settle_link_up
+from tuque.core.replication.ack_gc import collect, forget_tombs, unconfirm
+from tuque.core.replication.holders import gone_from, is_back, learn_holder, note_gone, spare
+from tuque.core.replication.probe import answered, ask, ask_some, on_all_answered, stop_asking
+from tuque.core.replication.rereplicate import (
+    WINDOW_MS,
+    examine,
+    gain_copy,
+    recheck,
+    repair_some,
+    to_bucket,
+    wake_rested,
+)
+from tuque.core.state.losses import CHECK, COUNT, DOUBT, FAR, FORGET, RECHECK, SETTLE, STRIP, Walk
+
+STEP_JOBS: Final = 500  # looked at in one turn
+
+
+# ---- what happens to peers
+
+
+def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
+    """[K5] A link to the peer is about to come up; nothing happens if it is the one known.
+
+    `life` is a number that differs between incarnations (K2.2), `is_empty` says whether
+    this one began without jobs. To be called before anything that it says.
+    """
+    known = n.lives.get(slot, 0)
+    if life == known and life != 0:
+        return
+    renew(n, slot, life)
+    unconfirm(n, slot)  # A5.2, K5.1
+    stop_asking(n, slot)
+    n.losses.anew &= ~(1 << slot)
+    if is_empty:
+        n.losses.anew |= 1 << slot
+        n.peers[slot].sure_ms = n.now_ms  # nothing is queued there
+        lose_transits(n, slot)
+    if is_empty and known != 0:
+        n.losses.unsure &= ~(1 << slot)
+        begin_walk(n, STRIP, slot)  # K5.1
+        return
+    n.losses.doubted |= 1 << slot
+    begin_walk(n, CHECK if known != 0 else DOUBT, slot)  # K5.2
+
+
+def on_forget(n: Node, slot: i64) -> None:
+    """[K6] The peer was forgotten: it leaves the sets of every job (K6.2)."""
+    bit: i64 = 1 << slot
+    n.forgotten |= bit
+    stop_asking(n, slot)
+    n.losses.unsure &= ~bit
+    lose_transits(n, slot)
+    forget_tombs(n, slot)
+    n.losses.parted.pop(slot, None)
+    begin_walk(n, FORGET, slot)
+
+
+def begin_walk(n: Node, kind: i64, slot: i64) -> None:
+    """Look at all jobs there are, from the next tick on."""
+    ids = list(n.losses.short) if kind == RECHECK else list(n.jobs)
+    n.losses.walks.append(Walk(kind, slot, ids, n.is_loading))
+
+
+def begin_settling(n: Node, slot: i64) -> None:
+    """[Q11, Q12] A link came up: what is held or queued here may be so there."""
+    settle_link_up(n, slot)
+    since_ms = n.peers[slot].sure_ms
+    if since_ms < n.now_ms:
+        begin_walk(n, SETTLE, slot)
+        n.losses.walks[len(n.losses.walks) - 1].since_ms = since_ms
+
+
+def end_settling(n: Node, slot: i64) -> None:
+    """[Q12] A link is gone; what was said in the last moments may be lost with it (Q12.1).
+
+    To be called before questions are dropped: what was not asked is to be asked by the next link.
+    """
+    walks = n.losses.walks
+    is_done = True
+    for _ in range(len(walks)):
+        walk = walks.popleft()
+        if walk.kind == SETTLE and walk.slot == slot:
+            is_done = False
+        else:
+            walks.append(walk)
+    asking = n.losses.asking.get(slot)
+    if is_done and (asking is None or not asking.has_claims()):
+        n.peers[slot].sure_ms = n.now_ms - 2 * n.limits.node_timeout_ms
+
+
+def walk_some(n: Node, walk: Walk) -> None:
+    """Go on with a walk by some jobs."""
+    if walk.is_late:
+        walk.is_late = False
+        walk.ids = list(n.jobs)
+    end = walk.pos + STEP_JOBS
+    if end > len(walk.ids):
+        end = len(walk.ids)
+    bit: i64 = 1 << walk.slot
+    while walk.pos < end:
+        job = n.jobs.get(walk.ids[walk.pos])
+        walk.pos += 1
+        if job is None:
+            continue
+        if walk.kind == RECHECK:
+            recheck(n, job)
+        elif walk.kind == COUNT:
+            examine(n, job)
+        elif walk.kind == SETTLE:
+            if job.holders & bit:
+                ask_queued(n, walk.slot, job, walk.since_ms)
+        elif job.holders & bit:
+            visit(n, walk, job)
+    if walk.pos == len(walk.ids):
+        n.losses.walks.popleft()
+        if walk.slot not in n.losses.asking:
+            on_all_answered(n, walk.slot)
+
+
+def visit(n: Node, walk: Walk, job: Job) -> None:
+    """A job that the walk's node is believed to have."""
+    if job.state == ACKED:
+        if walk.kind == FORGET and n.forgotten & 1 << walk.slot:
+            leave_acked(n, job, 1 << walk.slot)  # K6.2
+        return
+    if walk.kind == STRIP or walk.kind == FORGET:
+        if job.id in walk.spared:
+            return
+        lose_copy(n, job, walk.slot)
+    if job.retry_s == 0:
+        if walk.kind != FORGET and n.records is not None:
+            n.records.holders(job)  # F2.3: custody goes on with this incarnation
+        return
+    if walk.kind == DOUBT:
+        ask(n, walk.slot, job.id, False)
+        examine(n, job)
+    else:
+        ask_others(n, job)
+
+
+def ask_others(n: Node, job: Job) -> None:
+    """[K5, K6, K7] A copy is gone: who is believed to have another one is asked for it (K5.2).
+
+    A node that took none (R2.4), or added the job for others (R6.1), may stand in the set.
+    """
+    for other in slots_of(job.holders & ~n.forgotten):
+        ask(n, other, job.id, False)  # K5.2
+
+
+def leave_acked(n: Node, job: Job, bits: i64) -> None:
+    """Take nodes out of the sets of an acked job; its collection may be complete then."""
+    job.holders &= ~bits
+    job.confirmed &= ~bits
+    if n.records is not None:
+        n.records.holders(job)
+    collect(n, job)
+
+
+def lose_copy(n: Node, job: Job, slot: i64) -> None:
+    """The node is known to have no copy of the open job."""
+    bit: i64 = 1 << slot
+    if job.holders & bit == 0:
+        return
+    is_news = gone_from(n, job.id) & bit == 0  # it counted as a copy (K5.7)
+    job.holders &= ~bit
+    if job.state == WAIT_REPL:
+        job.confirmed &= ~bit
+        adding = n.adding.get(job.id)
+        if adding is not None and adding.server_slot == slot and job.retry_s > 0:
+            adding.server_slot = 0  # R6.2: another one is drawn
+        return
+    if n.records is not None:
+        n.records.holders(job)
+    if job.retry_s == 0:
+        n.offers[job.queue] = None  # F2.3: nobody else may have it any more
+        return
+    examine(n, job)
+    short = n.losses.short.get(job.id)
+    if short is not None and (is_news or short.targets & bit):
+        short.targets &= ~bit
+        short.asked &= ~bit
+        if short.targets == 0 and short.at_ms != 0:
+            to_bucket(n, job, short)
+
+
+# ---- questions
+
+
+def on_ask(n: Node, slot: i64, m: Ask) -> None:
+    """[K5] ON RECV ASK (K5.2, K5.4); not answered while the journal is loaded."""
+    if n.is_loading:
+        return
+    lacking: list[bytes] = []
+    for i, id in enumerate(m.ids):
+        job = told_job(n, id)
+        if job is None or job.flags & EXTERNAL:
+            if n.tombs.has(id):
+                say(n, slot, SetAck(id, 0, TOMB_MS))
+            else:
+                lacking.append(id)
+                deny(n, id)
+            continue
+        if job.state == ACKED:
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))
+            continue
+        learn_holder(n, job, slot)
+        if i < len(m.stands):
+            answer_claim(n, slot, job, m.stands[i])
+        if m.is_short:
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, Holders(id, job.holders))  # K5.4
+            examine(n, job)
+    say(n, slot, Lack(m.number, lacking))
+
+
+def on_lack(n: Node, slot: i64, m: Lack) -> list[bytes]:
+    """[K5] ON RECV LACK: the sender leaves the holders (K5.2). Returns ids that it does have."""
+    for id in m.ids:
+        job = told_job(n, id)
+        if job is None or job.state == ACKED:
+            continue
+        short = n.losses.short.get(id)
+        if short is not None:
+            short.refused |= 1 << slot
+        lose_copy(n, job, slot)
+        note_gone(n, slot, job)
+    on_claims_heard(n, slot, m)
+    there = answered(n, slot, m)
+    on_there(n, slot, there)
+    return there
+
+
+def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
+    """The peer said that it has copies: of a repair, or when it was asked."""
+    state = n.losses
+    if len(state.walks) > 0:
+        for id in ids:
+            spare(n, id, 1 << slot)
+    if len(state.gone) > 0:
+        for id in ids:
+            is_back(n, slot, id)
+    if len(state.short) > 0:
+        for id in ids:
+            short = state.short.get(id)
+            job = n.jobs.get(id)
+            if short is not None and job is not None:
+                gain_copy(n, job, short, slot)
+
+
+# ---- time
+
+
+def repair_left(n: Node) -> i64:
+    """[K5] Jobs with too few copies, and copies that are still to be asked for (K5.5)."""
+    state = n.losses
+    left: i64 = len(state.short)
+    for walk in state.walks:
+        if walk.kind != RECHECK:
+            left += len(walk.ids) - walk.pos + (1 if walk.is_late else 0)
+    for asking in state.asking.values():
+        left += asking.left()
+    if state.unsure & n.linked & ~state.doubted:
+        left += 1
+    return left
+
+
+def repair_tick(n: Node) -> None:
+    """[K5, K6] Go on with walks, questions and repairs, by a bounded step."""
+    if n.is_loading:
+        return
+    state = n.losses
+    fresh = state.unsure & n.linked & ~state.doubted
+    if fresh != 0:
+        state.doubted |= fresh
+        for slot in slots_of(fresh):
+            begin_walk(n, DOUBT, slot)
+    if state.must_count and n.linked != 0:
+        state.must_count = False
+        begin_walk(n, COUNT, 0)
+    if state.reach != n.reachable:
+        state.reach = n.reachable
+        if len(state.short) > 0:
+            begin_walk(n, RECHECK, 0)
+    if len(state.walks) > 0:
+        walk_some(n, state.walks[0])
+    ask_some(n)
+    if len(state.short) > 0:
+        wake_rested(n)
+        repair_some(n)
+
+
+def repair_next_ms(n: Node) -> i64:
+    """The next instant at which `repair_tick` has something to do."""
+    state = n.losses
+    if n.is_loading:
+        return FAR
+    if len(state.walks) > 0 or state.unsure & n.linked & ~state.doubted:
+        return n.now_ms
+    if state.must_count and n.linked != 0:
+        return n.now_ms
+    at_ms = state.ask_ms
+    if len(state.short) == 0:
+        return at_ms
+    if state.reach != n.reachable:
+        return n.now_ms
+    if len(state.rests) > 0 and state.rests[0][0] < at_ms:
+        at_ms = state.rests[0][0]
+    for bucket in state.buckets.values():
+        if len(bucket) > 0:
+            if state.budget > 0 and state.budget_bytes > 0:
+                return n.now_ms
+            return min(at_ms, state.window_ms + WINDOW_MS)
+    return at_ms

@@ -1,0 +1,96 @@
+"""Acknowledgement and the end of jobs (SPEC A): ACKJOB, FASTACK, DELJOB, DEADLETTER.
+
+What the commands do here; how the other holders of a job hear of it is
+core/replication/ack_gc.py's.
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import policy_of, remove
+from tuque.core.model import ledger
+from tuque.core.model.add_spec import PLAIN
+from tuque.core.model.job import ACKED, BODYLESS, DEAD, WAIT_REPL, Job
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.core.replication.ack_gc import collect, count_all, finish, retire
+from tuque.core.replication.add import make_job, settle
+from tuque.core.replication.replicate import begin, send_async
+
+
+def on_ackjob(n: Node, id: bytes, client: i64 = -1) -> bool:
+    """[A3] ON COMMAND ACKJOB: the job is done (A3.1).
+
+    False when unknown (A3.3) or acked before (A3.2, A1.1).
+    """
+    job = n.jobs.get(id)
+    if job is None:
+        return False
+    if isinstance(job, Task):
+        return policy_of(n).ack(n, job, client)
+    if job.state == ACKED:
+        collect(n, job)
+        return False
+    if n.events is not None:
+        n.events.acked(n.now_ms, job)  # A1.5, while the body is there
+    retire(n, job)
+    return True
+
+
+def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
+    """[A7] ON COMMAND FASTACK: the job is done, and is over here and now (A7.1).
+
+    False when it is not known here (A7.2).
+    """
+    job = n.jobs.get(id)
+    if job is None:
+        return False
+    if isinstance(job, Task):
+        return policy_of(n).ack(n, job, client)
+    if job.flags & BODYLESS:
+        return False  # A7.1: an ack that was to be made sure stays one
+    was_acked = job.state == ACKED
+    if n.events is not None and not was_acked:
+        n.events.acked(n.now_ms, job)
+    count_all(n, job)
+    if job.holders == 1 and not was_acked:
+        retire(n, job)
+    else:
+        finish(n, job, job.holders)
+    return True
+
+
+def on_deljob(n: Node, id: bytes) -> bool:
+    """[A9] ON COMMAND DELJOB: the job goes from this node, whatever its state."""
+    job = n.jobs.get(id)
+    if job is None:
+        return False
+    if isinstance(job, Task):
+        policy_of(n).delete(n, job)
+        return True
+    remove(n, job, ledger.ADMIN_DELETED)  # A9.1
+    return True
+
+
+def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | None = None) -> Job:
+    """[Q10] ON COMMAND DEADLETTER: its body, or another, goes on in another queue; it is done.
+
+    The new job begins here, whatever else this node may not take: its body is here
+    already. Other nodes get copies of it in the same turn as they hear of the ack.
+    """
+    assert job.state != ACKED and job.state != WAIT_REPL
+    spec = settle(n, PLAIN)
+    dead = make_job(n, queue, job.body if body is None else body, spec)  # Q10.4
+    begin(n, dead)
+    if n.records is not None:
+        n.records.add(dead)
+    if spec.replicate > 1 and len(n.peers) > 1:
+        send_async(n, dead)
+    if n.events is not None:
+        n.events.dead(n.now_ms, job, reason)  # Q10.3
+    if isinstance(job, Task):
+        policy_of(n).finish(n, job)
+    else:
+        job.why = DEAD  # Y3.8
+        retire(n, job)  # Q10.2
+    n.dead_letters += 1
+    return dead

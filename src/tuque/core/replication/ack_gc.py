@@ -1,0 +1,425 @@
+"""The end of acked jobs on all their holders (SPEC A1, A2, A4-A6, A10).
+
+Who knows of an ack says SETACK to the other holders, which confirm with GOTACK. When
+every holder has confirmed, the job is over: DELJOB tells so, and a tombstone stays.
+Sets of nodes are compared and joined, never counted: whoever hears of a holder that it
+did not know asks that one too. Acks of jobs that are not known here are
+core/replication/orphan_acks.py's.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import FAR, producer_done, unregister
+from tuque.core.model import ledger
+from tuque.core.model.job import (
+    ACKED,
+    ANNOUNCE_WILL,
+    BODYLESS,
+    ENDED,
+    EXTERNAL,
+    IN_TRANSIT,
+    LEASED,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+    job_bytes,
+    set_state,
+)
+from tuque.core.model.task import Task
+from tuque.core.model.tombstones import ROUNDED_MS
+from tuque.core.msgs.bus import DelJob, GotAck, SetAck
+from tuque.core.node.node import Node, Peer, Retelling
+from tuque.core.node.slots import in_doubt, introduce, say, slots_of, translate_all
+from tuque.core.replication.orphan_acks import (
+    NOBODY,
+    ask_all,
+    count_stray,
+    end_stray,
+    on_stray_answer,
+)
+
+TRY_MS: Final = 1_000  # the first of the steps of A6, doubled each time
+TRY_MAX_MS: Final = 180_000
+OUTBOX_MAX: Final = 100_000  # messages of one turn to one node, above it acks wait for A6
+RETELL_MAX: Final = 2_000  # ids told again at once
+RETELL_PAUSE_MS: Final = 50
+OWED_MAX: Final = 100_000  # acks that wait for room in one link, above it they wait for A6
+SWEEP_MAX: Final = 10_000
+LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
+
+
+def retire(n: Node, job: Job) -> None:
+    """[A1, A2] The ack is recorded; without other holders its collection is complete at once."""
+    count_all(n, job)
+    if job.holders == 1:
+        if job.state == WAIT_REPL:
+            producer_done(n, job)
+        unregister(n, job, ledger.GC_ACKED)  # A2.1
+        if n.records is not None:
+            n.records.ack(job.id, job.expire_ms)  # A1.3
+        return
+    become_acked(n, job)
+    if n.records is not None:
+        n.records.ack_job(job)
+    collect(n, job)
+
+
+def count_all(n: Node, job: Job) -> None:
+    """[A1.7] Who has the custody of this copy is not known here: all nodes count as holders.
+
+    Whoever answers that the job is unknown keeps a tombstone: it cannot arrive there later.
+    """
+    if job.retry_s == 0 and job.flags & IN_TRANSIT:
+        job.holders |= ((1 << i64(len(n.peers))) - 1) & ~n.forgotten
+
+
+def become_acked(n: Node, job: Job) -> None:
+    """[A1] The job is done; its record is kept until the other holders know (A1.2)."""
+    if job.state == QUEUED:
+        set_state(job, ACKED)
+        n.queues[job.queue].left()
+    else:
+        if job.state == WAIT_REPL:
+            producer_done(n, job)  # A1.6
+        set_state(job, ACKED)
+    n.job_bytes -= job_bytes(job)
+    job.body = b""  # A1.4
+    n.job_bytes += job_bytes(job)
+    if job.flags & LEASED and job.why == 0:
+        job.why = ENDED  # Y3.8
+    job.flags &= 0xFF ^ (EXTERNAL | ANNOUNCE_WILL | LEASED)
+    job.holders |= 1
+    job.confirmed = 1
+    if job.retry_s == 0:
+        n.delivered_amo.pop(job.id, None)
+        n.custody.pop(job.id, None)
+    n.acked[job.id] = None
+    job.marks = 0  # tries
+    try_later(n, job)
+
+
+def restore_acked(n: Node, job: Job) -> None:
+    """[J5.5] An acked job of the journal that other holders must hear of, registered before."""
+    if job.state != ACKED:
+        set_state(job, ACKED)
+    n.acked[job.id] = None
+    if job.flags & BODYLESS:
+        count_stray(n, NOBODY, job.id)  # A3.4
+    job.confirmed = 1
+    job.qtime_ms = n.now_ms
+    n.wheel.arm(job, n.now_ms)
+
+
+def try_later(n: Node, job: Job) -> None:
+    """Set the next time at which the acked job is collected again (A6.1)."""
+    step_ms: i64 = TRY_MS << i64(job.marks)
+    if step_ms >= TRY_MAX_MS:
+        step_ms = TRY_MAX_MS
+    else:
+        job.marks += 1  # tries
+    job.qtime_ms = n.now_ms + step_ms + n.chance.below(500)
+    n.wheel.arm(job, n.now_ms)
+
+
+def unheard(n: Node, job: Job) -> i64:
+    """The holders that have not confirmed the ack in the incarnation they are in (A5.2, K2.3)."""
+    return job.holders & ~(job.confirmed & ~in_doubt(n)) & ~n.forgotten
+
+
+def collect(n: Node, job: Job) -> None:
+    """[A2] PROCEDURE collect an acked job: it ends, or those that do not know are told."""
+    job.confirmed |= 1
+    if job.flags & BODYLESS:
+        ask_all(n, job)
+        return
+    missing = unheard(n, job)
+    if missing == 0:
+        finish(n, job, job.holders)  # A2.1
+    else:
+        tell_acked(n, job, missing)  # A2.3
+
+
+def collect_if_complete(n: Node, job: Job) -> bool:
+    """End the collection when every holder has confirmed (A2.1); True when it ended."""
+    if unheard(n, job) != 0:
+        return False
+    finish(n, job, job.holders)
+    return True
+
+
+def may_hear(peer: Peer) -> bool:
+    """Whether the node can be told more in this turn; else the timer of A6 sees to it."""
+    return peer.is_linked and peer.has_room and len(peer.outbox) < OUTBOX_MAX
+
+
+def tell_acked(n: Node, job: Job, slots: i64) -> None:
+    """Say SETACK to those nodes."""
+    message = SetAck(job.id, job.holders, max(1, job.expire_ms - n.now_ms))
+    for slot in slots_of(slots):
+        peer = n.peers[slot]
+        if may_hear(peer):
+            introduce(n, slot, job.holders)
+            say(n, slot, message)
+        elif peer.is_linked:
+            owe(n, slot, job.id)
+
+
+def owe(n: Node, slot: i64, id: bytes) -> None:
+    """[A6.3] The link has no room for the ack: it is said when there is some."""
+    telling = n.retelling.get(slot)
+    if telling is None:
+        n.retelling[slot] = Retelling(slot, [id])
+        n.retell_ms = n.now_ms + RETELL_PAUSE_MS
+    elif len(telling.ids) - telling.next < OWED_MAX:
+        telling.ids.append(id)
+
+
+def tell_deleted(n: Node, job: Job, slots: i64) -> None:
+    """[A5.4, A7.1] Say DELJOB to those nodes."""
+    message = DelJob(job.id, job.holders, max(1, job.expire_ms - n.now_ms))
+    for slot in slots_of(slots & ~n.forgotten):
+        introduce(n, slot, job.holders)
+        say(n, slot, message)
+
+
+def tell_over(n: Node, slot: i64, id: bytes) -> None:
+    """Say DELJOB again, of a job that is a tombstone here; its time does not grow (B2.3)."""
+    bucket = n.tombs.ids[id]
+    left_ms = bucket.end_ms - ROUNDED_MS - n.now_ms
+    introduce(n, slot, bucket.nodes | 1)
+    say(n, slot, DelJob(id, bucket.nodes | 1, max(1, left_ms)))
+
+
+def finish(n: Node, job: Job, told: i64, cause: i64 = ledger.GC_ACKED) -> None:
+    """The job is over here and everywhere: DELJOB to the nodes of `told`, and a tombstone."""
+    if job.state == WAIT_REPL:
+        producer_done(n, job)
+    was_acked = job.state == ACKED
+    tell_deleted(n, job, told)  # A5.4
+    unregister(n, job, cause)
+    n.tombs.bury(job.id, job.expire_ms, job.holders & ~1 & ~n.forgotten, n.round)  # A2.2
+    if n.records is not None:
+        if was_acked:
+            n.records.remove(job.id, cause)
+        else:
+            n.records.ack(job.id, job.expire_ms)
+
+
+def on_gc_timer(n: Node, job: Job) -> None:
+    """[A6] TIMER of an acked job: try again, ever more rarely (A6.1)."""
+    if job.qtime_ms <= n.now_ms:
+        try_later(n, job)
+        collect(n, job)
+    else:
+        n.wheel.arm(job, n.now_ms)
+
+
+def unconfirm(n: Node, slot: i64) -> None:
+    """[A5.2] The node started anew: what it confirmed before does not count any more.
+
+    All at once, before anything else is heard. It is told anew when its link is up (A6.2).
+    """
+    for id in n.acked:
+        n.jobs[id].confirmed &= ~(1 << slot)
+
+
+def join(n: Node, job: Job, holders: i64) -> i64:
+    """Add to the holders of an acked job; those that are new and not confirmed."""
+    new = holders & ~n.forgotten & ~job.holders
+    if new == 0:
+        return 0
+    job.holders |= new
+    if n.records is not None:
+        n.records.holders(job)
+    return new & ~job.confirmed
+
+
+# ---- messages
+
+
+def on_setack(n: Node, slot: i64, m: SetAck) -> None:
+    """[A4] ON RECV SETACK. A set without members comes from a node that has no copy."""
+    if n.is_loading:
+        return  # A4.1
+    job = n.jobs.get(m.id)
+    named = translate_all(n, slot, m.holders)
+    bit: i64 = 1 << slot
+    if job is None:
+        expire_ms = n.now_ms + m.left_ms
+        if m.holders != 0:
+            n.tombs.keep(m.id, expire_ms)  # A4.1
+        elif not n.tombs.has(m.id):
+            n.tombs.add(m.id, expire_ms, linked(n), n.round)
+        say(n, slot, GotAck(m.id, False, 0))
+        return
+    if isinstance(job, Task):
+        say(n, slot, GotAck(m.id, False, 0))  # T1.4: only its home finishes it, when asked itself
+        return
+    if job.flags & BODYLESS:
+        say(n, slot, GotAck(m.id, False, 0))  # A5.3
+        if m.holders != 0:
+            end_stray(n, job, named)
+        return
+    if job.state != ACKED:
+        count_all(n, job)
+        job.holders |= named  # A4.2
+        become_acked(n, job)
+        if n.records is not None:
+            n.records.ack_job(job)
+    else:
+        join(n, job, named)
+    if m.holders != 0:
+        job.confirmed |= bit
+        if collect_if_complete(n, job):
+            return
+    introduce(n, slot, job.holders)
+    say(n, slot, GotAck(m.id, True, job.holders))  # A4.3
+    if job.holders & ~named & ~1 & ~bit != 0 or m.holders == 0:
+        collect(n, job)  # A4.4
+
+
+def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
+    """[A5] ON RECV GOTACK."""
+    job = n.jobs.get(m.id)
+    if job is None:
+        if not m.known and n.tombs.is_over(m.id):
+            tell_over(n, slot, m.id)  # its tombstone waits for that
+        return  # A5.1
+    if job.state != ACKED:
+        return
+    named = translate_all(n, slot, m.holders)
+    if job.flags & BODYLESS:
+        on_stray_answer(n, job, slot, m.known, named)
+        return
+    bit: i64 = 1 << slot
+    new = join(n, job, named)
+    if m.known or job.holders & bit:
+        job.confirmed |= bit  # A5.2
+    if not collect_if_complete(n, job):
+        tell_acked(n, job, new & ~bit)
+
+
+def on_deljob_message(n: Node, slot: i64, m: DelJob) -> None:
+    """[A10] ON RECV DELJOB."""
+    if n.is_loading:
+        if len(n.late_deletes) < LATE_MAX:
+            n.late_deletes[m.id] = (n.now_ms + m.left_ms, slot)  # A10.1
+        return
+    end_here(n, m.id, n.now_ms + m.left_ms, slot, translate_all(n, slot, m.holders), m.holders == 0)
+
+
+def end_here(n: Node, id: bytes, expire_ms: i64, slot: i64, named: i64, is_blind: bool) -> None:
+    """The job is over: it becomes a tombstone (A10.1). Holders that the sender did not name hear.
+
+    A sender that named none knows only of itself; then links that are down do not matter.
+    """
+    job = n.jobs.get(id)
+    bit: i64 = 1 << slot
+    if job is None:
+        if n.tombs.is_over(id):
+            return
+        others = (linked(n) if is_blind else named & ~1) | bit
+        n.tombs.bury(id, expire_ms, others & ~n.forgotten, n.round)
+        return
+    if isinstance(job, Task):
+        return  # T1.4
+    untold = job.holders & ~named
+    if job.state == ACKED:
+        untold |= job.confirmed  # they answered this node, and may wait for the end
+    untold &= ~1 & ~bit
+    job.holders |= named | bit | 1
+    finish(n, job, untold)
+
+
+def linked(n: Node) -> i64:
+    """The set of nodes with a link."""
+    mask: i64 = 0
+    for peer in n.peers:
+        if peer.is_linked:
+            mask |= 1 << peer.slot
+    return mask
+
+
+def on_loaded(n: Node) -> None:
+    """[A10.1] The journal is loaded: DELJOBs that came meanwhile are carried out."""
+    late = n.late_deletes
+    n.late_deletes = {}
+    for id, (expire_ms, slot) in late.items():
+        end_here(n, id, expire_ms, slot, 0, True)
+
+
+# ---- links and time
+
+
+def collect_link_up(n: Node, slot: i64) -> None:
+    """[A6] A link came up: the node is told of acks and ends that it may have missed (A6.2)."""
+    ids = n.tombs.owed_to(slot)
+    ids.extend(n.acked)
+    if len(ids) > 0:
+        n.retelling[slot] = Retelling(slot, ids)
+    else:
+        n.retelling.pop(slot, None)
+
+
+def retell(n: Node, telling: Retelling) -> bool:
+    """Tell a node some of what it may have missed; True when that was all."""
+    slot = telling.slot
+    peer = n.peers[slot]
+    if not peer.is_linked:
+        return True
+    bit: i64 = 1 << slot
+    end: i64 = min(len(telling.ids), telling.next + RETELL_MAX)
+    while telling.next < end:
+        if not may_hear(peer):
+            n.retell_ms = n.now_ms + RETELL_PAUSE_MS
+            return False
+        id = telling.ids[telling.next]
+        telling.next += 1
+        job = n.jobs.get(id)
+        if job is None:
+            bucket = n.tombs.ids.get(id)
+            if bucket is not None and bucket.waits & bit:
+                bucket.round = n.round  # its answer must come after this
+                tell_over(n, slot, id)
+        elif job.state == ACKED:
+            if job.flags & BODYLESS:
+                ask_all(n, job)
+            elif unheard(n, job) & bit:
+                tell_acked(n, job, bit)  # A6.2
+    return telling.next == len(telling.ids)
+
+
+def collect_tick(n: Node) -> None:
+    """[A6, A8] Go on telling; drop tombstones that every holder has heard of (A8.1)."""
+    if len(n.retelling) > 0 and n.retell_ms <= n.now_ms:
+        for slot, telling in list(n.retelling.items()):
+            if retell(n, telling):
+                del n.retelling[slot]
+    if n.tombs.is_empty():
+        return
+    for peer in n.peers:
+        if peer.echoed_round > 0 and peer.slot not in n.retelling:
+            n.tombs.on_echo(peer.slot, peer.echoed_round)
+    n.tombs.tick(n.now_ms, SWEEP_MAX)
+
+
+def collect_next_ms(n: Node) -> i64:
+    """The next instant at which `collect_tick` has something to do."""
+    at_ms: i64 = FAR
+    if len(n.retelling) > 0:
+        at_ms = n.retell_ms
+    if n.tombs.is_empty():
+        return at_ms
+    for peer in n.peers:
+        if peer.echoed_round > 0 and peer.slot not in n.retelling:
+            if n.tombs.is_heard(peer.slot, peer.echoed_round):
+                return n.now_ms
+    return min(at_ms, n.tombs.next_ms())
+
+
+def forget_tombs(n: Node, slot: i64) -> None:
+    """[K6.2] The node was forgotten: no tombstone waits for it any more."""
+    n.tombs.on_echo(slot, FAR)
+    n.retelling.pop(slot, None)

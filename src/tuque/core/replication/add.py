@@ -1,0 +1,143 @@
+"""ADDJOB: a job enters the broker (SPEC R1); copies elsewhere are replicate.py's."""
+
+from typing import Final
+
+from mypy_extensions import i32, i64
+
+from tuque.core.jobs.transitions import memory_level, register
+from tuque.core.model import ledger
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import Job
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.node.slots import count_of, may_reach
+from tuque.core.replication.replicate import begin, send_async, start_copies
+from tuque.core.replication.rereplicate import examine
+
+NOREPL: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
+AMO_ONE_COPY: Final = (
+    b"ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"
+)
+DELAY_BEYOND_TTL: Final = (
+    b"ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"
+)
+MAXLEN: Final = b"MAXLEN Queue is already longer than the specified MAXLEN count"
+NO_TUBE: Final = b"ERR '%s' is no tube: PRI and UTUBE mean nothing to a queue"
+PAUSED: Final = b"PAUSED Queue paused in input, try later"
+
+
+def settle(n: Node, spec: AddSpec) -> AddSpec:
+    """The spec with every default filled in (R1.1)."""
+    full = AddSpec()
+    full.ttl_s = spec.ttl_s if spec.ttl_s > 0 else n.limits.default_ttl_s
+    full.retry_s = spec.retry_s
+    if spec.retry_s < 0:
+        full.retry_s = full.ttl_s // 10
+        if full.retry_s > n.limits.default_retry_max_s:
+            full.retry_s = n.limits.default_retry_max_s
+        if full.retry_s < 1:
+            full.retry_s = 1
+    full.replicate = spec.replicate
+    if spec.replicate < 0:
+        full.replicate = n.reachable_count + (0 if n.is_leaving else 1)  # K4.3
+        if full.replicate < 1:
+            full.replicate = 1
+        if full.replicate > n.limits.default_replicate:
+            full.replicate = n.limits.default_replicate
+    full.delay_s = spec.delay_s
+    full.maxlen = spec.maxlen
+    full.is_async = spec.is_async
+    full.key = spec.key
+    full.key_ttl_ms = spec.key_ttl_ms
+    full.pri = spec.pri
+    full.has_pri = spec.has_pri
+    full.utube = spec.utube
+    full.has_utube = spec.has_utube
+    full.asked_replicate = spec.replicate
+    full.asked_retry_s = spec.retry_s
+    full.asked_ttl_s = spec.ttl_s
+    return full
+
+
+def must_be_external(n: Node) -> bool:
+    """Whether this node takes no copies now (R1.5)."""
+    return n.is_leaving or (n.limits.memory_bytes > 0 and memory_level(n) > 0)
+
+
+def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
+    """Why the node can't take the job, empty when it can (R1.3-R1.7). `spec` is settled."""
+    q = n.queues.get(queue)
+    if q is not None and q.policy is not None:
+        return q.policy.refusal(n, q, spec)
+    if spec.has_pri or spec.has_utube:
+        return NO_TUBE % queue  # T1.2
+    if spec.replicate > 1 and spec.retry_s == 0:
+        return AMO_ONE_COPY  # R1.3
+    if spec.delay_s >= spec.ttl_s:
+        return DELAY_BEYOND_TTL  # R1.4
+    is_external = must_be_external(n)
+    needed = spec.replicate if is_external else spec.replicate - 1
+    if needed > n.reachable_count and needed > count_of(may_reach(n)):
+        if not is_external or needed - 1 > count_of(may_reach(n)):
+            return NOREPL  # R1.5
+        reason = b"I'm leaving the cluster" if n.is_leaving else b"I'm out of memory"
+        return (
+            NOREPL
+            + b", since I'm unable to hold a copy of the message for the following reason: "
+            + reason
+        )
+    if q is not None:
+        if 0 < spec.maxlen <= q.length:
+            return MAXLEN  # R1.6
+        if q.pause & PAUSE_IN:
+            return PAUSED  # R1.7
+    return b""
+
+
+def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
+    """Make and register a new job; `begin` or copies elsewhere are to follow (R1.8)."""
+    q = n.queues.get(queue)
+    job = Job(
+        n.ids.make(spec.ttl_s, spec.retry_s),
+        queue if q is None else q.name,  # all jobs of a queue share one name object
+        body,
+        n.next_ctime_ns(),
+        n.now_ms + spec.ttl_s * 1000,
+        i32(spec.retry_s),
+        i32(spec.delay_s),
+        i32(spec.replicate),
+    )
+    register(n, job, ledger.CREATED)  # R1.8, G5.3
+    if n.events is not None:
+        n.events.added(n.now_ms, job)
+    return job
+
+
+def on_addjob(
+    n: Node,
+    queue: bytes,
+    body: bytes,
+    spec: AddSpec,
+    client: i64 = -1,
+    serial: i64 = 0,
+    timeout_ms: i64 = 0,
+) -> Job:
+    """[R1] ON COMMAND ADDJOB, accepted. In state wait-repl the producer waits for n.added."""
+    if n.policy is not None:
+        q = n.queues.get(queue)
+        if q is not None and q.policy is not None:
+            return q.policy.add(n, q, body, spec)
+    # as `refusal` saw it: the job itself may be what brings memory to the next level
+    is_external = len(n.peers) > 1 and must_be_external(n)
+    job = make_job(n, queue, body, spec)
+    if len(n.peers) > 1:
+        if is_external or (spec.replicate > 1 and not spec.is_async):
+            start_copies(n, job, client, serial, timeout_ms, is_external, spec.is_async)
+            return job
+    begin(n, job)  # R1.9
+    if n.records is not None:
+        n.records.add(job)
+    if spec.replicate > 1 and len(n.peers) > 1:
+        send_async(n, job)
+        examine(n, job)  # R1.10: of nodes that are away it lacks copies
+    return job

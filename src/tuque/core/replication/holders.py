@@ -1,0 +1,170 @@
+"""Which nodes may have a copy of a job (SPEC R4.2, K5.6): all of them are to know all.
+
+A holder that another does not know of would keep its copy when the job is over.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import told_job
+from tuque.core.model.job import ACKED, WAIT_REPL, Job
+from tuque.core.msgs.bus import Holders, SetAck
+from tuque.core.node.announce import TOMB_MS
+from tuque.core.node.node import Node
+from tuque.core.node.slots import introduce, say, slots_of, translate, translate_renewed
+from tuque.core.replication.ack_gc import collect
+from tuque.core.replication.probe import ask
+from tuque.core.state.losses import FORGET, STRIP, Gone
+
+GONE_MS: Final = 60_000  # longer than a message can be on its way
+GONE_MAX: Final = 100_000
+PARTED_MAX: Final = 100_000  # jobs of which one node is told again when it is linked
+CLEAN_EVERY: Final = 1_000
+
+
+def join_holders(n: Node, job: Job, holders: i64) -> bool:
+    """Add to the holders of a job; True when some were new."""
+    spare(n, job.id, holders)
+    joined = (job.holders | holders) & ~n.forgotten
+    if joined == job.holders:
+        return False
+    job.holders = joined
+    if job.state != WAIT_REPL and n.records is not None:
+        n.records.holders(job)
+    return True
+
+
+def spare(n: Node, id: bytes, nodes: i64) -> None:
+    """[K5.1] The nodes become holders after they began anew: walks that began then leave it."""
+    for walk in n.losses.walks:
+        if (walk.kind == STRIP or walk.kind == FORGET) and (nodes & ~n.forgotten) >> walk.slot & 1:
+            walk.spared[id] = None
+
+
+def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
+    """Another node names holders, perhaps itself too; True when some were new.
+
+    `told` are the holders, `named` is the same set in the other node's numbers. One that has
+    said itself that it has no copy is asked: what is told of it may be older (K5.7). Two groups
+    of holders that know only this node in common are told of each other (K5.6).
+    """
+    bit: i64 = 1 << slot
+    told |= doubtful(n, slot, job, named)
+    new = told & ~job.holders & ~bit
+    unsaid = job.holders & ~(told | bit | 1)
+    if told & bit:
+        is_back(n, slot, job.id)
+    if not join_holders(n, job, told):
+        return False
+    if job.state != ACKED:
+        for other in slots_of(new & gone_from(n, job.id) & ~n.forgotten):
+            ask(n, other, job.id, False)  # K5.7
+        if unsaid != 0 and job.state != WAIT_REPL and job.retry_s > 0:
+            tell_holders(n, job, unsaid | new | bit)  # K5.6
+    return True
+
+
+def doubtful(n: Node, slot: i64, job: Job, named: i64) -> i64:
+    """[K5.7] New holders that the other node means in an incarnation that is over, with a journal.
+
+    Who drops one and is known to the other node alone is in no group with it when that one dies.
+    """
+    if job.retry_s == 0 or job.state == WAIT_REPL:
+        return 0
+    renewed = translate_renewed(n, slot, named) & ~n.losses.anew & ~job.holders
+    if renewed != 0 and job.state != ACKED:
+        for other in slots_of(renewed):
+            note_gone(n, other, job)
+    return renewed
+
+
+def note_gone(n: Node, slot: i64, job: Job) -> None:
+    """[K5.7] The node says itself that it has no copy of the job."""
+    if job.retry_s == 0 or job.state == WAIT_REPL:
+        return
+    state = n.losses
+    gone = Gone(gone_from(n, job.id) | 1 << slot, n.now_ms + GONE_MS)
+    state.gone.pop(job.id, None)
+    state.gone[job.id] = gone
+    for old in state.gone:
+        if state.gone[old].until_ms <= n.now_ms or len(state.gone) > GONE_MAX:
+            del state.gone[old]
+        break
+
+
+def gone_from(n: Node, id: bytes) -> i64:
+    """[K5.7] The nodes that said lately that they have no copy of the job."""
+    gone = n.losses.gone.get(id)
+    return gone.nodes if gone is not None and gone.until_ms > n.now_ms else 0
+
+
+def is_back(n: Node, slot: i64, id: bytes) -> None:
+    """[K5.7] The node says itself that it has a copy of the job."""
+    if len(n.losses.gone) > 0:
+        gone = n.losses.gone.get(id)
+        if gone is not None:
+            gone.nodes &= ~(1 << slot)
+
+
+def learn_holder(n: Node, job: Job, slot: i64) -> None:
+    """[K5.6] A node turns out to have a copy: those that may not know of each other are told."""
+    others = job.holders & ~1
+    is_back(n, slot, job.id)
+    if join_holders(n, job, 1 << slot) and others and job.retry_s > 0 and job.state != ACKED:
+        tell_holders(n, job, others | 1 << slot)
+
+
+def tell_holders(n: Node, job: Job, nodes: i64) -> None:
+    """HOLDERS with all that may have the job."""
+    for slot in slots_of(nodes):
+        introduce(n, slot, job.holders | 1)
+        say(n, slot, Holders(job.id, job.holders | 1))
+
+
+def on_holders(n: Node, slot: i64, m: Holders) -> None:
+    """[R4.2] ON RECV HOLDERS: more nodes may have a copy."""
+    job = told_job(n, m.id)
+    if job is not None:
+        told = translate(n, slot, m.holders)
+        is_new = hear_holders(n, slot, job, told, m.holders)
+        if job.state == ACKED:
+            if is_new:
+                collect(n, job)
+        elif not is_new and job.state != WAIT_REPL and job.retry_s > 0:
+            if job.holders & ~(told | 1 << slot | 1):
+                tell_holders(n, job, 1 << slot)  # K5.6
+    elif n.tombs.has(m.id):
+        say(n, slot, SetAck(m.id, 0, TOMB_MS))
+
+
+def part(n: Node, job: Job, nodes: i64, holders: i64) -> None:
+    """Note whom the news of who has the job may not reach: it is told when it is linked again.
+
+    `holders` are those that have the job when this node has not; none when it stays here.
+    """
+    for slot in slots_of(nodes & ~n.forgotten):
+        untold = n.losses.parted.get(slot)
+        if untold is None:
+            untold = {}
+            n.losses.parted[slot] = untold
+        untold.pop(job.id, None)
+        if len(untold) % CLEAN_EVERY == CLEAN_EVERY - 1:
+            forget_told(n, slot)
+        if len(untold) < PARTED_MAX:
+            untold[job.id] = (job.expire_ms, holders, n.round)
+
+
+def forget_told(n: Node, slot: i64) -> None:
+    """The news that the node has heard need not be said again: it has answered what followed."""
+    untold = n.losses.parted.get(slot)
+    if untold is None:
+        return
+    echoed = n.peers[slot].echoed_round
+    heard: list[bytes] = []
+    for id in untold:
+        if untold[id][2] >= echoed:
+            break  # in the order of rounds
+        heard.append(id)
+    for id in heard:
+        del untold[id]

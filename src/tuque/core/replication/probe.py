@@ -1,0 +1,181 @@
+"""Questions to other nodes whether they have copies of jobs, and the answers (SPEC K5.2).
+
+They leave in batches, few at a time for each peer. A question that is not answered is put
+again; to a node without a link nothing is asked, and what it has is in doubt until there is
+one.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.job import stand_of
+from tuque.core.msgs.bus import Ask, Lack
+from tuque.core.node.node import Node
+from tuque.core.node.slots import say
+from tuque.core.state.losses import CHECK, DOUBT, FAR, Asking, Question
+
+BATCH_IDS: Final = 500
+BATCHES_OUT: Final = 4  # unanswered, for each peer
+AGAIN_MS: Final = 3_000  # a node that loads its journal does not answer
+FULL_MS: Final = 50  # until a link without room is tried again
+
+
+def ask(n: Node, slot: i64, id: bytes, is_short: bool) -> None:
+    """Have the peer asked for the job soon (`is_short`: too few copies are known)."""
+    state = n.losses
+    if not n.peers[slot].is_linked:
+        state.unsure |= 1 << slot
+        state.doubted &= ~(1 << slot)
+        return
+    asking = state.asking.get(slot)
+    if asking is None:
+        asking = Asking()
+        state.asking[slot] = asking
+    if is_short:
+        asking.short_ids.append(id)
+    else:
+        asking.ids.append(id)
+    if n.now_ms < state.ask_ms:
+        state.ask_ms = n.now_ms
+
+
+def ask_some(n: Node) -> None:
+    """Send what may be sent now."""
+    state = n.losses
+    if state.ask_ms > n.now_ms:
+        return
+    state.ask_ms = FAR
+    for slot, asking in list(state.asking.items()):
+        if not n.peers[slot].has_room:
+            look_at(n, n.now_ms + FULL_MS)
+            continue
+        repeat(n, asking)
+        while len(asking.questions) < BATCHES_OUT:
+            if len(asking.claims) > 0:
+                put_claims(n, slot, asking)
+            elif len(asking.short_ids) > 0:
+                put(n, slot, asking, True)
+            elif len(asking.ids) > 0:
+                put(n, slot, asking, False)
+            else:
+                break
+        for question in asking.questions.values():
+            look_at(n, question.sent_ms + AGAIN_MS)
+        if asking.left() == 0:
+            del state.asking[slot]
+            on_all_answered(n, slot)
+
+
+def look_at(n: Node, at_ms: i64) -> None:
+    """Have `ask_some` run then, or before."""
+    if at_ms < n.losses.ask_ms:
+        n.losses.ask_ms = at_ms
+
+
+def repeat(n: Node, asking: Asking) -> None:
+    """Questions without an answer wait to be put again."""
+    for number, question in list(asking.questions.items()):
+        if question.sent_ms + AGAIN_MS <= n.now_ms:
+            del asking.questions[number]
+            if question.is_claim:
+                asking.claims.extendleft(question.ids)
+            elif question.is_short:
+                asking.short_ids.extendleft(question.ids)
+            else:
+                asking.ids.extendleft(question.ids)
+
+
+def put(n: Node, slot: i64, asking: Asking, is_short: bool) -> None:
+    """Send one batch."""
+    waiting = asking.short_ids if is_short else asking.ids
+    ids: list[bytes] = []
+    while len(waiting) > 0 and len(ids) < BATCH_IDS:
+        id = waiting.popleft()
+        if id in n.jobs:
+            ids.append(id)
+    if len(ids) == 0:
+        return
+    state = n.losses
+    state.question += 1
+    asking.questions[state.question] = Question(ids, is_short, n.now_ms)
+    say(n, slot, Ask(state.question, ids, is_short))
+
+
+def claim(n: Node, slot: i64, id: bytes) -> None:
+    """[Q11, Q12] Have the peer asked whether this node may serve the job, before all else."""
+    if not n.peers[slot].is_linked:
+        return
+    asking = n.losses.asking.get(slot)
+    if asking is None:
+        asking = Asking()
+        n.losses.asking[slot] = asking
+    asking.claims.append(id)
+    look_at(n, n.now_ms)
+
+
+def put_claims(n: Node, slot: i64, asking: Asking) -> None:
+    """Send one batch about jobs that this node has queued, or holds, and in which state each is."""
+    ids: list[bytes] = []
+    stands = bytearray()
+    while len(asking.claims) > 0 and len(ids) < BATCH_IDS:
+        id = asking.claims.popleft()
+        job = n.jobs.get(id)
+        stand: i64 = stand_of(job) if job is not None else 0
+        if stand != 0:
+            ids.append(id)
+            stands.append(stand)
+    if len(ids) == 0:
+        return
+    state = n.losses
+    state.question += 1
+    asking.questions[state.question] = Question(ids, False, n.now_ms, True)
+    say(n, slot, Ask(state.question, ids, False, bytes(stands)))
+
+
+def repeat_soon(n: Node, slot: i64) -> None:
+    """The peer can answer again, as its journal is loaded: what it did not answer is put again."""
+    asking = n.losses.asking.get(slot)
+    if asking is not None:
+        for question in asking.questions.values():
+            question.sent_ms = n.now_ms - AGAIN_MS
+        look_at(n, n.now_ms)
+
+
+def on_all_answered(n: Node, slot: i64) -> None:
+    """The peer has answered everything: if it was in doubt, it is so no more."""
+    state = n.losses
+    bit: i64 = 1 << slot
+    if state.doubted & bit == 0:
+        return
+    for walk in state.walks:
+        if walk.slot == slot and walk.kind in (CHECK, DOUBT):
+            return
+    state.doubted &= ~bit
+    state.unsure &= ~bit
+    state.reach = -1  # look at the jobs that wait for repair
+
+
+def answered(n: Node, slot: i64, m: Lack) -> list[bytes]:
+    """The ids of the question that the peer does have; none for an older question."""
+    asking = n.losses.asking.get(slot)
+    if asking is None:
+        return []
+    question = asking.questions.pop(m.number, None)
+    if question is None:
+        return []
+    look_at(n, n.now_ms)
+    if len(m.ids) == 0:
+        return question.ids
+    lacking = set(m.ids)
+    return [id for id in question.ids if id not in lacking]
+
+
+def stop_asking(n: Node, slot: i64) -> None:
+    """The link is gone: what was not answered is in doubt until there is one again."""
+    state = n.losses
+    bit: i64 = 1 << slot
+    state.doubted &= ~bit
+    asking = state.asking.pop(slot, None)
+    if asking is not None and asking.left() > 0:
+        state.unsure |= bit

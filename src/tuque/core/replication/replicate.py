@@ -1,0 +1,485 @@
+"""Copies on other nodes before the producer gets its reply, and copies for others (SPEC R2-R8).
+
+The producer of a job in state wait-repl stands in `n.adding`; its answer goes to
+`n.added`. Steps of 50 ms are kept in the order they fall due, so that a job that is
+replicated in a millisecond costs one append and one pop.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from mypy_extensions import i32, i64
+
+from tuque.core.jobs.idempotent_add import adopt, on_add_over
+from tuque.core.jobs.transitions import (
+    FAR,
+    NOREPL_REMOVED,
+    enqueue,
+    memory_level,
+    register,
+    tell_producer,
+    told_job,
+    unregister,
+)
+from tuque.core.model import ledger
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    ANNOUNCE_WILL,
+    DELIVERED,
+    EXTERNAL,
+    IN_TRANSIT,
+    ONCE_QUEUED,
+    WAIT_REPL,
+    Job,
+    set_state,
+)
+from tuque.core.model.task import Task
+from tuque.core.msgs.bus import (
+    NO_REPLY,
+    REPAIR,
+    DelJob,
+    GotJob,
+    Holders,
+    Left,
+    Release,
+    ReplJob,
+    SetAck,
+)
+from tuque.core.node.announce import deny
+from tuque.core.node.node import Adding, Node
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.node.slots import count_of, introduce, may_reach, say, slots_of, translate
+from tuque.core.replication.ack_gc import collect
+from tuque.core.replication.holders import gone_from, hear_holders, learn_holder, spare
+from tuque.core.replication.remote_add import pass_on
+
+STEP_MS: Final = 50
+STEP_MAX_MS: Final = 2_000
+REPEATS_MAX: Final = 100  # messages of one turn to one peer; above it nothing is repeated
+FAILED_KEEP_MS: Final = 600_000  # how long a node that was away can be told that an add failed
+FAILED_MAX: Final = 100_000
+
+NOREPL_TIMEOUT: Final = (
+    b"NOREPL Timeout reached before replicating to the requested number of nodes"
+)
+NOREPL_REACH: Final = b"NOREPL Not enough reachable nodes for the requested replication level"
+
+# ---- at the origin
+
+
+def begin(n: Node, job: Job) -> None:
+    """[R1] The job is here to stay: it is queued, or armed for its delay (R1.9).
+
+    Another node may serve it already, if it waited for copies (R3.5).
+    """
+    is_served = job.qtime_ms > n.now_ms
+    if job.delay_s > 0 or is_served:
+        due_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000
+        if is_served:
+            job.flags |= ONCE_QUEUED
+        if due_ms > job.qtime_ms:
+            job.qtime_ms = due_ms
+        if job.holders != 1:
+            job.flags |= ANNOUNCE_WILL
+        n.wheel.arm(job, n.now_ms)
+    else:
+        enqueue(n, job)
+
+
+def start_copies(
+    n: Node,
+    job: Job,
+    client: i64,
+    serial: i64,
+    timeout_ms: i64,
+    is_external: bool,
+    is_async: bool,
+) -> None:
+    """[R1.10, R6] Send the new job to other nodes; the producer waits in n.adding.
+
+    An external job that nobody waits for (ASYNC) has its id at once; one copy is enough
+    for it to be passed on.
+    """
+    job.state = WAIT_REPL  # R1.10
+    wanted: i64 = i64(job.repl) - 1
+    if is_external:
+        job.flags |= EXTERNAL  # R6.1
+        job.holders = 0
+        job.confirmed = 0
+        wanted += 1
+    adding = Adding(job, -1 if is_async else client, serial, 0)
+    adding.needed = 1 if is_async else i64(job.repl)
+    n.adding[job.id] = adding
+    n.wheel.arm(job, n.now_ms)
+    send_copies(n, job, choose(n, job.holders, wanted), 0)
+    adding.sent_ms = n.now_ms
+    until_ms = n.now_ms + timeout_ms
+    if timeout_ms > 0 and not is_async:
+        adding.until_ms = until_ms
+        if timeout_ms <= STEP_MS:
+            heappush(n.add_ends, (until_ms, job.id))
+    n.add_steps.append((n.now_ms + STEP_MS, job.id))
+
+
+def send_async(n: Node, job: Job) -> None:
+    """[R1.10] Send the new job to other nodes without waiting for them (ASYNC)."""
+    send_copies(n, job, choose(n, job.holders, i64(job.repl) - 1), NO_REPLY)
+    if n.records is not None:
+        n.records.holders(job)
+
+
+def choose(n: Node, taken: i64, count: i64) -> list[int]:
+    """Up to `count` reachable nodes that are not taken, drawn at random."""
+    free = n.reachable & ~taken & ~1
+    slots = slots_of(free)
+    if len(slots) > count:
+        roomy = [slot for slot in slots if n.peers[slot].has_room]
+        if len(roomy) >= count:
+            slots = roomy  # B2.4: a slow link is spared as long as others will do
+        n.chance.shuffle(slots)
+        del slots[count:]
+    return slots
+
+
+def send_copies(n: Node, job: Job, slots: list[int], mode: i64) -> None:
+    """The nodes become holders, and are sent the job with all its holders."""
+    if len(slots) == 0:
+        return
+    for slot in slots:
+        job.holders |= 1 << i64(slot)
+        spare(n, job.id, 1 << i64(slot))
+    message = as_message(n, job, mode, copy_due_ms(n, job))
+    for slot in slots:
+        introduce(n, slot, job.holders | 1)
+        say(n, slot, message)
+
+
+def copy_of(n: Node, slot: i64, job: Job, mode: i64) -> ReplJob:
+    """The job as a message for that peer, its holders introduced."""
+    introduce(n, slot, job.holders | 1)
+    return as_message(n, job, mode, copy_due_ms(n, job))
+
+
+def copy_due_ms(n: Node, job: Job) -> i64:
+    """How long a new copy waits for this node to queue the job: its delay, then RETRY (R2.5)."""
+    left_ms: i64 = 0
+    if job.state == WAIT_REPL:
+        left_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
+    elif job.flags & (ONCE_QUEUED | DELIVERED) == 0:  # it is in its delay
+        left_ms = job.qtime_ms - n.now_ms
+    return (left_ms if left_ms > 0 else 0) + i64(job.retry_s) * 1000
+
+
+def as_message(n: Node, job: Job, mode: i64, due_ms: i64) -> ReplJob:
+    """The job with its times as what is left of them (B2.3).
+
+    `due_ms`: until the receiver queues its copy, or in YOURJOBS may hand it out.
+    """
+    left_ms = job.expire_ms - n.now_ms
+    return ReplJob(
+        job.id,
+        job.queue,
+        job.body,
+        job.ctime_ns,
+        left_ms if left_ms > 1 else 1,
+        due_ms if due_ms > 0 else 0,  # B2.6
+        job.retry_s,
+        job.delay_s,
+        job.repl,
+        job.nacks,
+        job.deliveries,
+        job.holders,
+        mode,
+    )
+
+
+def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
+    """[R3] ON RECV GOTJOB."""
+    bit: i64 = 1 << slot
+    for id in m.ids:
+        job = told_job(n, id)
+        if job is None:
+            if id in n.failed:
+                tell_failed(n, id, slot)  # R3.2
+            continue
+        if job.holders & bit == 0:
+            if job.state == WAIT_REPL:
+                job.holders |= bit
+            else:
+                learn_holder(n, job, slot)  # R3.1
+            if job.state == ACKED:
+                collect(n, job)
+                continue
+        if job.state != WAIT_REPL:  # R3.3
+            continue
+        job.confirmed |= bit  # R3.4
+        adding = n.adding.get(id)
+        if adding is not None and adding.server_slot == 0:
+            if count_of(job.confirmed & ~n.forgotten) >= adding.needed:
+                on_enough(n, adding)
+
+
+def on_enough(n: Node, adding: Adding) -> None:
+    """[R3.4, R6.2] As many copies as asked for exist: the producer gets its id."""
+    job = adding.job
+    if job.flags & EXTERNAL:
+        tell_producer(n, adding, b"")
+        pass_on(n, adding)
+        return
+    del n.adding[job.id]
+    tell_producer(n, adding, b"")
+    surplus = job.holders & ~job.confirmed & ~1
+    set_state(job, ACTIVE)
+    job.confirmed = 0
+    begin(n, job)
+    if n.records is not None:
+        n.records.add(job)
+    if surplus != 0:
+        for slot in slots_of(surplus):
+            introduce(n, slot, job.holders)
+            say(n, slot, Release([job.id], job.holders))
+
+
+def fail(n: Node, adding: Adding, error: bytes) -> None:
+    """[R5.2] The job is undone wherever it may be."""
+    job = adding.job
+    n.adding.pop(job.id, None)
+    on_add_over(n, adding, error if len(error) > 0 else NOREPL_REMOVED)  # Z4.5
+    tell_producer(n, adding, error)
+    untold: i64 = 0
+    left_ms = max(1, job.expire_ms - n.now_ms)
+    for slot in slots_of(job.holders):
+        introduce(n, slot, job.holders | 1)
+        if not say(n, slot, DelJob(job.id, job.holders, left_ms)):
+            untold |= 1 << i64(slot)
+    unregister(n, job, ledger.ADD_FAILED)
+    if n.events is not None:
+        n.events.deleted(n.now_ms, job, ledger.ADD_FAILED)
+    if len(n.failed) < FAILED_MAX:
+        end_ms = n.now_ms + FAILED_KEEP_MS
+        n.failed[job.id] = (end_ms if end_ms < job.expire_ms else job.expire_ms, untold)
+
+
+def tell_failed(n: Node, id: bytes, slot: i64) -> None:
+    """[R3.2] A node stored a job whose ADDJOB failed: it is told so again."""
+    until_ms, untold = n.failed[id]
+    say(n, slot, DelJob(id, 0, max(1, until_ms - n.now_ms)))
+    n.failed[id] = (until_ms, untold & ~(1 << slot))
+
+
+def copies_link_up(n: Node, slot: i64) -> None:
+    """[R5.2] A link came up: the peer is told of adds that failed while it was away."""
+    bit: i64 = 1 << slot
+    for id, (_, untold) in list(n.failed.items()):
+        if untold & bit:
+            tell_failed(n, id, slot)
+
+
+def forget_failed(n: Node) -> None:
+    """Drop what is too old to matter."""
+    for id, (until_ms, _) in list(n.failed.items()):
+        if until_ms > n.now_ms:
+            break  # nearly in the order of time
+        del n.failed[id]
+
+
+def on_producer_gone(n: Node, client: i64) -> None:
+    """[R7] The client went away: its ADDJOBs that wait are undone (R7.1)."""
+    for adding in list(n.adding.values()):
+        if adding.client == client and not adopt(n, adding):  # Z4.5
+            adding.client = -1
+            fail(n, adding, b"")
+
+
+def on_reach_changed(n: Node) -> None:
+    """[R5.3] Nodes came or went: producers whose copies cannot be made any more are told."""
+    if n.policy is not None:
+        n.policy.on_reach(n)
+    for adding in list(n.adding.values()):
+        possible = (adding.job.confirmed | may_reach(n)) & ~n.forgotten
+        is_short = count_of(possible) < adding.needed
+        if adding.client >= 0:
+            if is_short:
+                fail(n, adding, NOREPL_REACH)  # R5.3
+        elif adding.server_slot > 0:
+            pass_on(n, adding)
+        elif is_short and adding.publishing is not None:
+            adding.publishing.short += 1  # Z3.3
+            on_enough(n, adding)
+
+
+# ---- at the other nodes
+
+
+def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
+    """[R2] ON RECV REPLJOB."""
+    holders = translate(n, slot, m.holders) | (1 << slot) | 1
+    job = n.jobs.get(m.id)
+    if isinstance(job, Task):
+        return  # T1.4
+    if job is not None:
+        if job.state == ACKED:
+            introduce(n, slot, job.holders)
+            say(n, slot, SetAck(m.id, job.holders, max(1, job.expire_ms - n.now_ms)))  # R2.2
+            return
+        hear_holders(n, slot, job, holders, m.holders)  # R2.3
+        end_earlier(n, job, m)
+        confirm(n, slot, job, m.mode)
+        return
+    if n.tombs.has(m.id):
+        say(n, slot, SetAck(m.id, 0, max(1, m.left_ms)))
+        return
+    q = n.queues.get(m.queue)
+    is_paused = q is not None and q.pause & PAUSE_IN != 0
+    if n.is_leaving or n.is_loading or is_paused or memory_level(n) > 0:
+        return  # R2.4
+    job = job_of(n, m, q.name if q is not None else m.queue)
+    job.holders = holders
+    register(n, job, ledger.REPLICATED)  # R2.5
+    n.wheel.arm(job, n.now_ms)
+    if n.records is not None:
+        n.records.add(job)
+    hear_holders(n, slot, job, holders, m.holders)  # K5.7
+    confirm(n, slot, job, m.mode)
+
+
+def end_earlier(n: Node, job: Job, m: ReplJob) -> None:
+    """A copy's TTL grew by the time it was on its way: the earliest end is nearest (B2.3)."""
+    expire_ms = n.now_ms + m.left_ms
+    if expire_ms < job.expire_ms:
+        job.expire_ms = expire_ms
+        n.wheel.arm(job, n.now_ms)
+
+
+def confirm(n: Node, slot: i64, job: Job, mode: i64) -> None:
+    """GOTJOB to the sender of a copy if it waits for that; of a repair all holders hear."""
+    if mode & REPAIR:
+        for other in slots_of(job.holders):
+            say_got(n, other, job.id)  # R2.6
+    elif mode & NO_REPLY == 0:
+        say_got(n, slot, job.id)
+
+
+def job_of(n: Node, m: ReplJob, queue: bytes) -> Job:
+    """A copy as it is kept for others: active, to be queued only if they do not (R2.5)."""
+    job = Job(
+        m.id,
+        queue,
+        m.body,
+        m.ctime_ns,
+        n.now_ms + m.left_ms,
+        i32(m.retry_s),
+        i32(m.delay_s),
+        i32(m.repl),
+    )
+    job.nacks = i32(m.nacks)
+    job.deliveries = i32(m.deliveries)
+    job.confirmed = 0
+    if m.retry_s == 0:
+        job.flags = IN_TRANSIT  # its custody is elsewhere
+    else:
+        job.flags = ONCE_QUEUED | ANNOUNCE_WILL
+        due_ms: i64 = m.due_ms
+        if due_ms == 0:
+            due_ms = i64(m.retry_s) * 1000
+        job.qtime_ms = n.now_ms + due_ms + n.chance.below(500)
+    return job
+
+
+def say_got(n: Node, slot: i64, id: bytes) -> None:
+    """GOTJOB, many of a turn in one message."""
+    outbox = n.peers[slot].outbox
+    if len(outbox) > 0:
+        last = outbox[len(outbox) - 1]
+        if isinstance(last, GotJob):
+            last.ids.append(id)
+            return
+    say(n, slot, GotJob([id]))
+
+
+def on_release(n: Node, slot: i64, m: Release) -> None:
+    """[R3.4] ON RECV RELEASE: enough others have the job; a copy nobody needs goes."""
+    for id in m.ids:
+        job = told_job(n, id)
+        if job is None or job.state != ACTIVE or job.retry_s == 0:
+            continue
+        hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)
+        others = job.holders & ~1
+        if job.flags & DELIVERED or count_of(others & ~gone_from(n, id)) < i64(job.repl):
+            continue
+        deny(n, id)
+        for other in slots_of(others):
+            say(n, other, Left([id]))
+        unregister(n, job, ledger.MOVED)
+        if n.records is not None:
+            n.records.remove(id, ledger.MOVED)
+
+
+# ---- time
+
+
+def copies_tick(n: Node) -> None:
+    """[R4, R5] Run the 50 ms steps and timeouts that are due."""
+    now_ms = n.now_ms
+    while len(n.add_ends) > 0 and n.add_ends[0][0] <= now_ms:
+        _, id = heappop(n.add_ends)
+        adding = n.adding.get(id)
+        if adding is not None and adding.client >= 0:
+            fail(n, adding, NOREPL_TIMEOUT)  # R5.1
+    while len(n.add_steps) > 0 and n.add_steps[0][0] <= now_ms:
+        _, id = n.add_steps.popleft()
+        adding = n.adding.get(id)
+        if adding is not None:
+            on_add_step(n, adding)
+    if len(n.failed) > 0:
+        forget_failed(n)
+
+
+def copies_next_ms(n: Node) -> i64:
+    """The next instant at which `copies_tick` has something to do."""
+    at_ms: i64 = FAR
+    if len(n.add_steps) > 0:
+        at_ms = n.add_steps[0][0]
+    if len(n.add_ends) > 0 and n.add_ends[0][0] < at_ms:
+        at_ms = n.add_ends[0][0]
+    return at_ms
+
+
+def on_add_step(n: Node, adding: Adding) -> None:
+    """[R4] TIMER every 50 ms while a job waits for copies."""
+    job = adding.job
+    now_ms = n.now_ms
+    if adding.client >= 0 and adding.until_ms > 0:
+        if adding.until_ms <= now_ms:
+            fail(n, adding, NOREPL_TIMEOUT)
+            return
+        if adding.until_ms < now_ms + STEP_MS:
+            heappush(n.add_ends, (adding.until_ms, job.id))
+    n.add_steps.append((now_ms + STEP_MS, job.id))
+    is_due = now_ms - adding.sent_ms >= adding.step_ms
+    if is_due and adding.step_ms < STEP_MAX_MS:
+        adding.step_ms = min(adding.step_ms * 2, STEP_MAX_MS)
+    if adding.server_slot > 0:
+        if is_due:
+            pass_on(n, adding)
+        return
+    if count_of(job.confirmed & ~n.forgotten) >= adding.needed:
+        on_enough(n, adding)  # nodes that were forgotten do not count any more, others may do
+        return
+    asked = job.holders & ~job.confirmed & ~1
+    if count_of(job.holders) < 2 * i64(job.repl):
+        more = choose(n, job.holders, 1)  # R4.1
+        if len(more) > 0:
+            send_copies(n, job, more, 0)
+            for slot in slots_of(job.confirmed):
+                introduce(n, slot, job.holders | 1)
+                say(n, slot, Holders(job.id, job.holders))  # R4.2
+    if is_due and asked != 0:
+        adding.sent_ms = now_ms
+        message = as_message(n, job, 0, copy_due_ms(n, job))
+        for slot in slots_of(asked):
+            peer = n.peers[slot]
+            if peer.has_room and len(peer.outbox) < REPEATS_MAX:
+                introduce(n, slot, job.holders | 1)
+                say(n, slot, message)  # R4.3

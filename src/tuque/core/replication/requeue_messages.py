@@ -1,0 +1,206 @@
+"""What other holders tell of a job that is here too (SPEC Q3, Q4, Q9).
+
+The sender of any such message has a copy, so that it becomes a holder. A due time is
+only ever moved to a later instant: no message cuts a delay short.
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import dequeue, retry_due_ms, told_job
+from tuque.core.model.job import (
+    ACKED,
+    ACTIVE,
+    DELIVERED,
+    LEASED,
+    OUT_HERE,
+    OUT_THERE,
+    QUEUED,
+    STALE,
+    WAIT_REPL,
+    Job,
+)
+from tuque.core.msgs.bus import (
+    COUNT_DELIVERY,
+    COUNT_NACK,
+    HAS_QUEUED,
+    WAS_ASKED,
+    Delivered,
+    Moved,
+    Queued,
+    SetAck,
+    WillQueue,
+    Working,
+)
+from tuque.core.node.announce import FIRST_MS, TOMB_MS, jitter_behind_ms, set_due, tell_queued
+from tuque.core.node.node import Node
+from tuque.core.node.slots import introduce, rank, say
+from tuque.core.replication.holders import learn_holder, spare
+from tuque.core.replication.replicate import copy_due_ms
+from tuque.core.state.lease_groups import is_leased
+
+
+def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
+    """The job if it is open here, the sender among its holders (Q3.2).
+
+    Of one that is done the sender is told so (Q3.1, Q4.1, Q9.1); nothing is said of an
+    unknown one.
+    """
+    job = told_job(n, id)
+    if job is None:
+        if n.tombs.has(id):
+            say(n, slot, SetAck(id, 0, TOMB_MS))
+        return None
+    if job.state == WAIT_REPL:
+        return None
+    bit: i64 = 1 << slot
+    if job.holders & bit == 0:
+        learn_holder(n, job, slot)
+    else:
+        spare(n, id, bit)
+    if job.state == ACKED:
+        introduce(n, slot, job.holders | 1)
+        say(n, slot, SetAck(id, job.holders, max(1, job.expire_ms - n.now_ms)))
+        return None
+    return job
+
+
+def put_off(n: Node, job: Job, due_ms: i64) -> None:
+    """Move the due time of an active job that may be queued again, never to an earlier instant."""
+    if job.flags & LEASED:
+        return  # it has no due time (Y6.2)
+    if job.state == ACTIVE and job.retry_s > 0 and due_ms > job.qtime_ms:
+        set_due(n, job, due_ms)
+
+
+def is_awaited(n: Node, job: Job) -> bool:
+    """[Q11.5] Whether a holder of the loaded job may yet be linked: it was not asked."""
+    if n.held.until_ms <= n.now_ms:
+        return False  # after a standstill, before the next tick
+    return job.holders & n.held.starting & ~n.linked & ~1 & ~n.forgotten != 0
+
+
+def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
+    """[Q3] ON RECV WILLQUEUE: who has a job in its queue, or at a worker, says so (Q3.3)."""
+    for id in m.ids:
+        job = known_job(n, slot, id)
+        if job is None:
+            put_off_copy(n, slot, id)
+        elif job.state == QUEUED:
+            tell_queued(n, job, HAS_QUEUED)  # Q3.3
+        elif is_leased(job):
+            say(n, slot, Delivered(id, i64(job.retry_s) * 1000))  # Y8.2
+        elif left_here_ms(n, job) > 0:
+            say(n, slot, Delivered(id, left_here_ms(n, job)))
+        elif job.marks & STALE and is_awaited(n, job):
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, Moved(id, job.holders | 1, n.held.until_ms - n.now_ms))  # Q11.6
+
+
+def put_off_copy(n: Node, slot: i64, id: bytes) -> None:
+    """[Q3.1] A job that still waits for its copies here is not begun at one of them."""
+    adding = n.adding.get(id)
+    if adding is None or adding.server_slot > 0 or adding.job.qtime_ms != 0:
+        return  # another node serves it
+    job = adding.job
+    introduce(n, slot, job.holders)
+    say(n, slot, Moved(id, job.holders, copy_due_ms(n, job)))
+
+
+def hear_of_copy(n: Node, id: bytes, left_ms: i64) -> None:
+    """[R3.5] Another node serves a job that still waits for its copies here.
+
+    `left_ms`: so long a worker has it; 0: it is queued there.
+    """
+    adding = n.adding.get(id)
+    if adding is None or adding.job.retry_s == 0:
+        return
+    job = adding.job
+    if left_ms > 0:
+        job.flags |= DELIVERED
+    else:
+        left_ms = i64(job.retry_s) * 1000
+    due_ms = n.now_ms + left_ms + jitter_behind_ms(n)
+    if due_ms > job.qtime_ms:
+        job.qtime_ms = due_ms
+
+
+def left_here_ms(n: Node, job: Job) -> i64:
+    """[Q3.3] How long a worker who got the job here, or said WORKING here, still has it."""
+    left_ms: i64 = 0
+    if job.delivered_count > 0:
+        left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
+    if job.marks & OUT_HERE and job.qtime_ms - n.now_ms >= left_ms + FIRST_MS:
+        left_ms = job.qtime_ms - n.now_ms  # its worker said WORKING
+    return left_ms
+
+
+def keeps_worker(n: Node, slot: i64, job: Job) -> bool:
+    """[Q4.5, F3.6] Tell a node that serves the job by its own clock of the worker who has it here.
+
+    True if there is one: the job is not queued here, and the node takes it out of its queue.
+    """
+    if job.state != ACTIVE or job.retry_s == 0 or job.marks & OUT_HERE == 0:
+        return False
+    left_ms = left_here_ms(n, job)
+    if left_ms <= 0:
+        return False
+    say(n, slot, Working(job.id, left_ms))
+    return True
+
+
+def on_queued(n: Node, slot: i64, m: Queued) -> None:
+    """[Q4] ON RECV QUEUED."""
+    job = known_job(n, slot, m.id)
+    if job is None:
+        hear_of_copy(n, m.id, 0)
+        return
+    if m.how & COUNT_NACK:
+        job.nacks += 1  # Q4.2
+    elif m.how & COUNT_DELIVERY:
+        job.deliveries += 1
+    if m.how & HAS_QUEUED and m.how & (COUNT_NACK | WAS_ASKED) == 0 and keeps_worker(n, slot, job):
+        return  # Q4.5
+    n.untold.pop(m.id, None)
+    if job.state == QUEUED:
+        if m.how & HAS_QUEUED == 0:
+            return
+        if rank(m.id, n.node_id) > rank(m.id, n.peers[slot].node_id):
+            say(n, slot, Queued(m.id, HAS_QUEUED))
+            return
+        dequeue(n, job)  # Q4.3
+        if n.records is not None:
+            n.records.state(job)
+    put_off(n, job, retry_due_ms(n, job))  # Q4.4
+    job.marks &= 0xFF ^ (OUT_HERE | OUT_THERE)
+
+
+def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
+    """[Q9] ON RECV DELIVERED."""
+    job = known_job(n, slot, m.id)
+    if job is not None:
+        hear_of_worker(n, job, m.left_ms)
+    else:
+        hear_of_copy(n, m.id, m.left_ms)
+
+
+def on_working_message(n: Node, slot: i64, m: Working) -> None:
+    """[Q9] ON RECV WORKING."""
+    job = known_job(n, slot, m.id)
+    if job is None:
+        hear_of_copy(n, m.id, m.left_ms)
+        return
+    if job.state == QUEUED and job.retry_s > 0:
+        dequeue(n, job)
+        if n.records is not None:
+            n.records.state(job)
+    hear_of_worker(n, job, m.left_ms)
+
+
+def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
+    """The job is at a worker of another node for so long (Q9.2)."""
+    if job.retry_s > 0:
+        job.flags |= DELIVERED
+        due_ms = n.now_ms + left_ms + jitter_behind_ms(n)
+        if due_ms > job.qtime_ms and job.state == ACTIVE:
+            put_off(n, job, due_ms)
+            job.marks = OUT_THERE

@@ -1,0 +1,212 @@
+"""What a node keeps of writes that are not published yet, and of those that were (SPEC Z).
+
+Staged jobs stand in attempts, attempts in transactions. Nothing here is seen by consumers.
+Who may do what is core/transactions/stage.py's and core/transactions/publish.py's; this module only
+keeps.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i32, i64, mypyc_attr
+
+from tuque.core.state.lease_groups import Batch
+
+NAME_MAX: Final = 255  # bytes of txn, attempt and app (Z1.1)
+APPS_MAX: Final = 10_000  # Z2.9
+APP_KEEP_MS: Final = 30 * 86_400_000  # Z2.9
+PUBLISH_MAX: Final = 1_000_000  # jobs at once (Z2.8)
+
+# what they cost the process, in bytes, measured with 500,000 (M1)
+STAGED_BYTES: Final = 92
+ATTEMPT_BYTES: Final = 900
+APP_BYTES: Final = 260
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Staged:
+    """A job to be: what ADDJOB is told, without time and id."""
+
+    def __init__(
+        self,
+        queue: bytes,
+        body: bytes,
+        key: bytes,
+        key_ttl_ms: i64,
+        repl: i32,
+        retry_s: i32,
+        delay_s: i32,
+        ttl_s: i32,
+        maxlen: i32,
+    ) -> None:
+        self.queue = queue
+        self.body = body
+        self.key = key  # empty: none
+        self.key_ttl_ms = key_ttl_ms
+        self.repl = repl  # -1: the default, as it is when it is published
+        self.retry_s = retry_s
+        self.delay_s = delay_s
+        self.ttl_s = ttl_s
+        self.maxlen = maxlen  # 0: none
+
+
+def repl_of(job: Staged, default_repl: i64) -> i64:
+    """How many copies the job is to have, this node's among them."""
+    if job.repl > 0:
+        return i64(job.repl)
+    return 1 if job.retry_s == 0 else default_repl
+
+
+def staged_bytes(job: Staged) -> i64:
+    """Bytes the process spends on a staged job."""
+    body: i64 = (len(job.body) + 48) >> 4 << 4
+    key: i64 = (len(job.key) + 48) >> 4 << 4 if len(job.key) > 0 else 0
+    return STAGED_BYTES + body + key
+
+
+@final
+class Attempt:
+    """What one writer staged for a transaction. Jobs are only ever added."""
+
+    def __init__(self, txn: bytes, name: bytes) -> None:
+        self.txn = txn
+        self.name = name
+        self.jobs: list[Staged] = []
+        self.bytes: i64 = ATTEMPT_BYTES + len(txn) + len(name)
+        self.until_ms: i64 = 0  # dropped then (Z1.4)
+        self.is_named = False  # by the PUBLISH that is being done
+        self.is_gone = False
+
+
+@final
+class App:
+    """The last version that was published under a name."""
+
+    def __init__(self, version: i64, used_ms: i64) -> None:
+        self.version = version
+        self.used_ms = used_ms
+
+
+@final
+class Publishing:
+    """A PUBLISH that is done and whose jobs still wait for their copies (Z3)."""
+
+    def __init__(self, app: bytes, version: i64) -> None:
+        self.app = app
+        self.version = version
+        self.client: i64 = -1
+        self.serial: i64 = 0
+        self.count: i64 = 0  # the answer
+        self.ids: list[bytes] = []  # of jobs that need copies
+        self.sent: i64 = 0  # to so many of them copies are on their way
+        self.left: i64 = 0  # so many have not all of them
+        self.short: i64 = 0  # so many were queued with fewer
+        self.until_ms: i64 = 0
+        self.look_ms: i64 = 0  # when more are sent
+        self.repeats: list[tuple[int, int]] = []  # others that asked for the same: client, serial
+
+
+@final
+class PublishSpec:
+    """What a PUBLISH asks for; `group` empty: no batch is acked."""
+
+    def __init__(self, app: bytes, version: i64, txn: bytes, attempts: list[bytes]) -> None:
+        self.app = app
+        self.version = version
+        self.txn = txn
+        self.attempts = attempts
+        self.group = b""
+        self.epoch: i64 = 0
+        self.seq: i64 = 0
+
+
+@final
+class Publish:
+    """A PUBLISH that is being done: what it has looked at, and made, so far (Z2.11)."""
+
+    def __init__(self, spec: PublishSpec, client: i64, serial: i64) -> None:
+        self.spec = spec
+        self.client = client
+        self.serial = serial
+        self.found: list[Attempt] = []
+        self.has_begun = False
+        self.is_decided = False
+        self.value: i64 = 0  # the answer
+        self.error = b""  # or this one
+        self.default_repl: i64 = 0
+        # what was looked at
+        self.at: i64 = 0  # of `found`
+        self.place: i64 = 0  # of its jobs
+        self.chosen: list[Staged | None] = []  # None: its key is known, or it is made
+        self.ids: list[bytes] = []
+        self.fresh: dict[bytes, int] = {}  # keys, and the place of each in `chosen`
+        self.longer: dict[bytes, int] = {}  # jobs before this one, by queue with a MAXLEN
+        self.last = b""  # the queue that was looked at last
+        self.count: i64 = 0  # of jobs to make
+        self.has_new_key = False  # an ADDJOB came with a key of it meanwhile
+        self.awaited: dict[bytes, None] = {}  # not made yet, and an ADDJOB waits for their copies
+        # what was done
+        self.batches: list[Batch] = []  # whose jobs are still to be acked
+        self.first_ns: i64 = 0
+        self.now_ms: i64 = 0
+        self.made: i64 = 0  # of `chosen`
+        self.copying: Publishing | None = None
+
+    def look_again(self) -> None:
+        """Nothing was looked at yet."""
+        self.at = 0
+        self.place = 0
+        self.chosen = []
+        self.ids = []
+        self.fresh = {}
+        self.longer = {}
+        self.last = b""
+        self.count = 0
+        self.has_new_key = False
+
+
+@final
+class Staging:
+    """All attempts, apps and publications of a node."""
+
+    def __init__(self) -> None:
+        self.txns: dict[bytes, dict[bytes, Attempt]] = {}
+        self.apps: dict[bytes, App] = {}
+        self.ends: list[tuple[int, int, Attempt]] = []  # heap of (instant, serial, attempt)
+        self.serial: i64 = 0
+        self.bytes: i64 = 0
+        self.count: i64 = 0  # jobs
+        self.attempt_count: i64 = 0
+        self.dropping: list[list[Staged]] = []  # freed some at a time
+        self.publishing: list[Publishing] = []  # those that wait for copies
+        self.running: Publish | None = None  # the one that is being done
+        # since the start
+        self.published: i64 = 0  # PUBLISH that were done
+        self.repeated: i64 = 0  # that had been done before
+        self.jobs_published: i64 = 0
+        self.jobs_dropped: i64 = 0
+
+    def attempt(self, txn: bytes, name: bytes) -> Attempt | None:
+        """The attempt, if anything was staged in it."""
+        attempts = self.txns.get(txn)
+        return None if attempts is None else attempts.get(name)
+
+    def attempts(self) -> list[Attempt]:
+        """All of them, in the order they were begun in within a transaction."""
+        return [a for attempts in self.txns.values() for a in attempts.values()]
+
+    def check(self) -> None:
+        """Assert that counters agree with what there is."""
+        total: i64 = 0
+        count: i64 = 0
+        for a in self.attempts():
+            size: i64 = ATTEMPT_BYTES + len(a.txn) + len(a.name)
+            for job in a.jobs:
+                size += staged_bytes(job)
+            assert size == a.bytes and not a.is_gone, "bytes of an attempt"
+            total += size
+            count += len(a.jobs)
+        for name in self.apps:
+            total += APP_BYTES + len(name)
+        assert total == self.bytes and count == self.count, "staged jobs"
+        assert len(self.attempts()) == self.attempt_count, "attempts"

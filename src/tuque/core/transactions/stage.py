@@ -1,0 +1,202 @@
+"""STAGE: writes that nobody sees until they are published (SPEC Z1), and their timers.
+
+PUBLISH is core/transactions/publish.py's.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.idempotent_add import followers_tick, on_copies
+from tuque.core.node.node import Node
+from tuque.core.outbox.transaction_records import tell_app, tell_key, tell_stage_drop, tell_staged
+from tuque.core.state.staged import APP_BYTES, APP_KEEP_MS, Attempt, Staged, staged_bytes
+
+FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+NAMED_MS: Final = 1_000  # an attempt that is being published is looked at again after it
+STAGE_LEAVING: Final = b"LEAVING this node leaves the cluster and stages nothing: ask another one"
+
+
+def on_stage(n: Node, txn: bytes, name: bytes, ttl_ms: i64, job: Staged) -> i64:
+    """[Z1] ON COMMAND STAGE, accepted: jobs in the attempt so far (Z1.3)."""
+    a = n.staging.attempt(txn, name)
+    if a is None:
+        a = begin_attempt(n, txn, name)
+    a.until_ms = n.now_ms + ttl_ms  # Z1.4
+    if len(a.jobs) == 0:
+        watch(n, a)
+    position: i64 = len(a.jobs)
+    add_staged(n, a, job)
+    if n.records is not None:
+        tell_staged(n.records, a, position, job)
+    return position + 1
+
+
+def begin_attempt(n: Node, txn: bytes, name: bytes) -> Attempt:
+    """A new attempt, empty."""
+    a = Attempt(txn, name)
+    attempts = n.staging.txns.get(txn)
+    if attempts is None:
+        attempts = {}
+        n.staging.txns[txn] = attempts
+    attempts[name] = a
+    n.staging.bytes += a.bytes
+    n.staging.attempt_count += 1
+    return a
+
+
+def add_staged(n: Node, a: Attempt, job: Staged) -> None:
+    """One more job of the attempt; jobs of a queue share one name object."""
+    if len(a.jobs) > 0:
+        last = a.jobs[len(a.jobs) - 1]
+        if last.queue == job.queue:
+            job.queue = last.queue
+    size = staged_bytes(job)
+    a.jobs.append(job)
+    a.bytes += size
+    n.staging.bytes += size
+    n.staging.count += 1
+
+
+def watch(n: Node, a: Attempt) -> None:
+    """Look at the attempt when it may be over."""
+    n.staging.serial += 1
+    heappush(n.staging.ends, (a.until_ms, n.staging.serial, a))
+
+
+def drop_attempt(n: Node, a: Attempt) -> None:
+    """The attempt is gone; the journal is the caller's, its memory is freed some at a time."""
+    staging = n.staging
+    attempts = staging.txns[a.txn]
+    del attempts[a.name]
+    if len(attempts) == 0:
+        del staging.txns[a.txn]
+    a.is_gone = True
+    staging.bytes -= a.bytes
+    staging.count -= len(a.jobs)
+    staging.attempt_count -= 1
+    if len(a.jobs) > 0:
+        staging.dropping.append(a.jobs)
+        a.jobs = []
+    if len(staging.ends) > 1000 + 2 * staging.attempt_count:
+        ends: list[tuple[int, int, Attempt]] = []
+        for end in staging.ends:
+            if not end[2].is_gone:
+                ends.append(end)
+        heapify(ends)
+        staging.ends = ends
+
+
+def drop_txn(n: Node, txn: bytes) -> i64:
+    """All that is staged under the transaction goes; returns how many jobs."""
+    attempts = n.staging.txns.get(txn)
+    if attempts is None:
+        return 0
+    dropped: i64 = 0
+    for a in list(attempts.values()):
+        dropped += len(a.jobs)
+        drop_attempt(n, a)
+    if n.records is not None:
+        tell_stage_drop(n.records, txn, b"")
+    n.staging.jobs_dropped += dropped
+    return dropped
+
+
+def staging_tick(n: Node) -> None:
+    """[Z1, Z2, Z4] Drop attempts and keys that are over, some at a time."""
+    staging = n.staging
+    now_ms = n.now_ms
+    while len(staging.ends) > 0 and staging.ends[0][0] <= now_ms:
+        _, _, a = heappop(staging.ends)
+        if a.is_gone:
+            continue
+        if a.is_named and a.until_ms <= now_ms:
+            a.until_ms = now_ms + NAMED_MS  # Z2.11
+        if a.until_ms > now_ms:
+            watch(n, a)
+            continue
+        staging.jobs_dropped += len(a.jobs)
+        if n.records is not None:
+            tell_stage_drop(n.records, a.txn, a.name)
+        drop_attempt(n, a)  # Z1.4
+    if len(staging.dropping) > 0:
+        free_some(n)
+    n.keys.tick(now_ms, n.limits.timers_per_step)
+    followers_tick(n)
+
+
+def free_some(n: Node) -> None:
+    """Give back the memory of jobs that were staged."""
+    jobs = n.staging.dropping[len(n.staging.dropping) - 1]
+    most: i64 = n.limits.timers_per_step
+    if len(jobs) > most:
+        del jobs[len(jobs) - most :]
+    else:
+        n.staging.dropping.pop()
+
+
+def staging_next_ms(n: Node) -> i64:
+    """When `staging_tick` has something to do; FAR when never."""
+    if len(n.staging.dropping) > 0:
+        return n.now_ms
+    at_ms = n.keys.next_ms()
+    if len(n.staging.ends) > 0 and n.staging.ends[0][0] < at_ms:
+        at_ms = n.staging.ends[0][0]
+    return at_ms
+
+
+def forget_apps(n: Node) -> None:
+    """[Z2] Apps that were not used for 30 days make room (Z2.9)."""
+    for name, app in list(n.staging.apps.items()):
+        if app.used_ms + APP_KEEP_MS <= n.now_ms:
+            forget_app(n, name)
+
+
+def forget_app(n: Node, name: bytes) -> None:
+    """Nothing is known of the app any more."""
+    del n.staging.apps[name]
+    n.staging.bytes -= APP_BYTES + len(name)
+    if n.records is not None:
+        tell_app(n.records, name, -1, n.now_ms)
+
+
+def flush_staged(n: Node) -> None:
+    """[S7] Nothing is staged, published or kept any more (S7.1)."""
+    x = n.staging.running
+    n.staging.running = None
+    if x is not None and x.copying is not None:
+        on_copies(n, x.copying)
+    for b in n.leases.ending:
+        n.leases.bytes -= b.bytes_used()
+    n.leases.ending = []
+    for txn in list(n.staging.txns):
+        drop_txn(n, txn)
+    for name in list(n.staging.apps):
+        forget_app(n, name)
+    for full, kept in list(n.keys.kept.items()):
+        n.keys.drop(full)
+        if n.records is not None:
+            tell_key(n.records, full, kept.id, 0)
+    n.keys.ends = []
+
+
+def staging_figures(n: Node) -> dict[str, object]:
+    """[Z7] Figures for INFO (Z7.1)."""
+    staging = n.staging
+    return {
+        "staged_txns": len(staging.txns),
+        "staged_attempts": int(staging.attempt_count),
+        "staged_jobs": int(staging.count),
+        "staged_bytes": int(staging.bytes),
+        "staged_jobs_dropped": int(staging.jobs_dropped),
+        "publish_apps": len(staging.apps),
+        "publish_waiting": len(staging.publishing),
+        "publish_done": int(staging.published),
+        "publish_repeated": int(staging.repeated),
+        "publish_jobs": int(staging.jobs_published),
+        "dedupe_keys": len(n.keys.kept),
+        "dedupe_max_keys": int(n.limits.keys_max),
+        "dedupe_bytes": int(n.keys.bytes_used()),
+        "dedupe_hits": int(n.keys.hits),
+    }

@@ -1,0 +1,175 @@
+"""CLUSTER: look at and change who belongs to the cluster (SPEC S6, K3, K5, K6, K7)."""
+
+from __future__ import annotations
+
+from os import urandom
+from typing import Final
+
+from tuque.core.dispatch.flush import flush_all
+from tuque.core.jobs.deliver import wake_all
+from tuque.core.model.job_id import IdMaker
+from tuque.core.node.node import DATA_RESET, NODE_LEAVING
+from tuque.core.repair.drain import set_leaving
+from tuque.core.repair.node_loss import repair_left
+from tuque.server.admin.cluster_info import cluster_fields
+from tuque.server.bus.peers import NO_SECRET
+from tuque.server.config.config import is_loopback
+from tuque.server.replies.help import reply_help
+from tuque.server.sockets.resolver import is_literal
+from tuque.server.startup.joining import make_card
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server, log
+from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.resp import Status, strict_int
+
+WRONG: Final = b"ERR Wrong CLUSTER subcommand or number of arguments"
+BAD_LEAVING: Final = b"ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'"
+NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
+TOO_MANY: Final = b"ERR too many meetings are going on, see CLUSTER NODES"
+ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
+PORT_MAX: Final = 65_535
+BUS_OFFSET: Final = 10_000  # from the port of the clients to that of the bus
+HOST_MAX: Final = 255
+MEETINGS_MAX: Final = 64
+
+
+def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S6] CLUSTER subcommand [argument ...]."""
+    word = args[1].upper()
+    count = len(args)
+    if word == b"MEET" and count in (4, 5):
+        meet(s, args[2], args[3], args[4] if count == 5 else b"")
+        c.ok()
+    elif word == b"NODES" and count == 2:
+        c.reply(s.identity.line() + s.members.lines())
+    elif word == b"MYID" and count == 2:
+        c.reply(s.n.node_id)
+    elif word == b"INFO" and count == 2:
+        c.reply("".join([f"{key}:{value}\r\n" for key, value in cluster_fields(s).items()]))
+    elif word == b"SAVECONFIG" and count == 2:
+        save(s)
+        c.ok()
+    elif word == b"FORGET" and count == 3:
+        forget(s, args[2])
+        c.ok()
+    elif word == b"RESET" and count in (2, 3):
+        reset(s, args[2].upper() if count == 3 else b"SOFT")
+        c.ok()
+    elif word == b"LEAVING" and count == 2:
+        c.reply(Status("yes" if s.n.is_leaving else "no"))
+    elif word == b"LEAVING" and count == 3:
+        leave(s, args[2].lower())
+        c.ok()
+    elif word == b"REPAIR" and count == 2:
+        left = int(repair_left(s.n))
+        c.reply(left if left > 0 else Status("done"))  # K5.5, S6.7
+    elif word == b"HELP" and count == 2:
+        reply_help(s, c, b"CLUSTER")
+    else:
+        raise ArgError(WRONG)
+
+
+def meet(s: Server, host: bytes, port_word: bytes, bus_word: bytes) -> None:
+    """[K3] CLUSTER MEET host port [bus-port]: begin; CLUSTER NODES shows how it goes (K3.1)."""
+    port = strict_int(port_word)
+    if port is None:
+        raise ArgError(b"ERR Invalid TCP port specified: " + port_word)
+    bus_port = strict_int(bus_word) if bus_word else port + BUS_OFFSET
+    if bus_port is None:
+        raise ArgError(b"ERR Invalid TCP port specified: " + bus_word)
+    if not is_host(host) or not 1 <= port <= PORT_MAX or not 1 <= bus_port <= PORT_MAX:
+        raise ArgError(b"ERR Invalid node address specified: %s:%s" % (host, port_word))
+    if s.bus is None:
+        raise ArgError(NO_BUS)
+    name = host.decode()
+    if not s.bus.secret and is_literal(name) and not is_loopback(name):
+        raise ArgError(b"ERR " + NO_SECRET.encode())
+    if is_own_address(s, name, bus_port):
+        raise ArgError(ITSELF)
+    if len(s.members.meetings.going) >= MEETINGS_MAX:
+        raise ArgError(TOO_MANY)
+    s.members.meet(name, port, bus_port)
+
+
+def is_own_address(s: Server, name: str, bus_port: int) -> bool:
+    """Whether the bus of this node is known to be there (K3.3)."""
+    cfg = s.cfg
+    if s.bus is None or bus_port not in (int(s.bus.port), cfg.cluster_announce_bus_port):
+        return False
+    known = [*cfg.cluster_bind, *cfg.bind, cfg.cluster_announce_ip]
+    return is_loopback(name) or name in known
+
+
+def is_host(host: bytes) -> bool:
+    """Whether it may be an address or a host name."""
+    return 0 < len(host) <= HOST_MAX and all(33 <= byte <= 126 for byte in host)
+
+
+def forget(s: Server, id: bytes) -> None:
+    """[K6] CLUSTER FORGET: the node is out of the cluster, on all nodes before long (K6.1)."""
+    if len(id) != 40:
+        raise ArgError(b"ERR Invalid node identifier")
+    if id == s.n.node_id:
+        raise ArgError(b"ERR I tried hard but I can't forget myself...")
+    if not s.members.forget(id):
+        raise ArgError(b"ERR Unknown node " + id)
+    if s.bus is not None:
+        s.bus.close_stale()
+    save(s)
+
+
+def reset(s: Server, mode: bytes) -> None:
+    """CLUSTER RESET: jobs, queues and other nodes go; HARD also takes a new id, ends LEAVING."""
+    if mode not in (b"SOFT", b"HARD"):
+        raise ArgError(SYNTAX)
+    n = s.n
+    dropped = flush_all(n)
+    wake_all(n, DATA_RESET)
+    if s.bus is not None:
+        s.bus.close_links("this node was reset")
+    s.members.forget_all()
+    flush_all(n)  # a TUBE CREATE that waited for the others made its tube when they went
+    s.identity.renew(is_new_id=mode == b"HARD")
+    if mode == b"HARD":
+        set_leaving(n, False)
+        take_new_id(s)
+    s.members.renew(s.identity.life, s.identity.mark)
+    if s.bus is not None and s.bus.card is not None:
+        s.bus.card = make_card(s, s.bus, is_empty=True)
+    log.warning("CLUSTER RESET %s: %d jobs dropped", mode.decode(), dropped)
+    save(s)
+
+
+def take_new_id(s: Server) -> None:
+    """Be another node from now on; nobody knows it yet."""
+    n = s.n
+    del n.slot_of[n.node_id]
+    n.node_id = s.identity.node_id
+    n.slot_of[n.node_id] = 0
+    n.peers[0].node_id = n.node_id
+    n.node_ids[0] = n.node_id
+    n.ids = IdMaker(n.node_id, urandom(20), n.ids.key)
+    s.members.number = 0
+
+
+def leave(s: Server, word: bytes) -> None:
+    """[K7] CLUSTER LEAVING yes|no; those who wait for jobs are sent elsewhere (V7)."""
+    if word not in (b"yes", b"no"):
+        raise ArgError(BAD_LEAVING)
+    is_leaving = word == b"yes"
+    set_leaving(s.n, is_leaving)
+    s.settle_plain()
+    s.identity.is_leaving = is_leaving
+    if is_leaving:
+        wake_all(s.n, NODE_LEAVING)
+    save(s)
+
+
+def save(s: Server) -> None:
+    """Write nodes.conf; the change stands also when that fails, and the caller is told."""
+    try:
+        s.identity.save(s.members)
+    except OSError as error:
+        reason = str(error.strerror).encode()
+        raise ArgError(b"ERR error saving the cluster node config: " + reason) from None
+    s.members.is_changed = False

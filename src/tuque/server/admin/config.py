@@ -1,0 +1,165 @@
+"""CONFIG: read and change options while the server runs (SPEC C7.6, C5.4)."""
+
+from __future__ import annotations
+
+import resource
+from typing import Final
+
+from tuque.server.bus.figures import BusFigures
+from tuque.server.commands.dispatch import NOAUTH
+from tuque.server.config.config import config_get, config_set
+from tuque.server.config.options import ConfigError
+from tuque.server.config.patterns import MOST
+from tuque.server.config.rewrite import RewriteError, rewrite
+from tuque.server.replies.help import reply_help
+from tuque.server.replies.iproto_replies import end_waiting
+from tuque.server.startup.journaling import turn_off, turn_on
+from tuque.server.state.client import Client
+from tuque.server.state.iproto_connection import Wired
+from tuque.server.state.state import Figures, Server, apply_settings, log
+from tuque.server.state.tube_notices import leave_notices
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import set_read_only
+from tuque.wire.args import ArgError
+from tuque.wire.iproto import E_ACCESS
+
+LONG_PATTERN: Final = b"ERR a pattern has at most %d bytes: no option has a longer name"
+BAD_CONFIG: Final = b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"
+JOURNAL_FAILED: Final = b"ERR Unable to turn on AOF. Check server logs."
+SPARE_FILES: Final = 32  # descriptors that are no clients
+
+
+def cmd_config(s: Server, c: Client, args: list[bytes]) -> None:
+    """CONFIG GET pattern ... | SET name value | RESETSTAT | REWRITE."""
+    word = args[1].upper()
+    count = len(args)
+    if word not in (b"GET", b"SET", b"RESETSTAT", b"REWRITE", b"HELP"):
+        raise ArgError(BAD_CONFIG)
+    wants_more = word == b"GET" and count > 3
+    if not wants_more and count != {b"GET": 3, b"SET": 4}.get(word, 2):
+        raise ArgError(b"ERR Wrong number of arguments for CONFIG " + args[1])
+    if word == b"GET":
+        get(s, c, args[2:])
+    elif word == b"SET":
+        set_option(s, args[2], args[3])
+        c.ok()
+    elif word == b"RESETSTAT":
+        reset_figures(s)
+        c.ok()
+    elif word == b"REWRITE":
+        write_back(s)
+        c.ok()
+    else:
+        reply_help(s, c, b"CONFIG")
+
+
+def get(s: Server, c: Client, patterns: list[bytes]) -> None:
+    """Names and values that match any pattern, each once; a map in RESP3."""
+    found: dict[str, object] = {}
+    for pattern in patterns:
+        if len(pattern) > MOST:
+            raise ArgError(LONG_PATTERN % MOST)
+        if pattern == b"save":  # redis-benchmark asks for it by name; there are no snapshots
+            found["save"] = b""
+        for name, value in config_get(s.cfg, pattern.decode("utf-8", "replace")):
+            found[name] = value.encode("utf-8", "surrogateescape")
+    c.reply(found)
+
+
+def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
+    """[C7] Change one option, and what depends on it, or nothing (C7.9)."""
+    name = name_word.decode("utf-8", "replace").lower().replace("_", "-")
+    value = value_word.decode("utf-8", "surrogateescape")
+    if name == "maxclients":
+        check_files(value)
+    before = s.cfg.appendonly
+    try:
+        config_set(s.cfg, name, value)
+    except ConfigError as error:
+        raise ArgError(error.reply.encode("utf-8", "surrogateescape")) from None
+    apply_settings(s)
+    if name == "requirepass":
+        for client in s.clients.values():
+            lock_out(s, client)
+        for wired in s.wired.values():
+            shut_out(s, wired)
+    elif name == "read-only":
+        be_read_only(s)
+    elif name == "appendfsync" and s.committer is not None:
+        s.committer.set_policy(s.cfg.appendfsync)
+    elif name == "appendonly" and s.cfg.appendonly != before:
+        switch_journal(s, before)
+    log.info("CONFIG SET %s", name)
+
+
+def be_read_only(s: Server) -> None:
+    """[T19] Its tubes go elsewhere, or come to run again (T19.5)."""
+    set_read_only(s.n, tubes_of(s.n), s.cfg.read_only)
+
+
+def lock_out(s: Server, c: Client) -> None:
+    """[C5.4] The session begins anew: it must log in, and neither waits nor sees commands."""
+    c.is_authed = False
+    if len(s.password) == 0:
+        return
+    if c.is_monitor:
+        c.is_monitor = False
+        s.monitors.remove(c)
+    leave_notices(s, c, list(c.watched))
+    if c.is_blocked and c.chore is None:
+        s.unblock(c)
+        c.error(NOAUTH)
+        s.touch(c)
+        s.resumed.append(c)
+
+
+def shut_out(s: Server, w: Wired) -> None:
+    """[I5] A guest who may do nothing any more neither waits nor holds tasks (I5.9)."""
+    if w.user.is_admin or s.users.is_from_file:
+        return
+    s.trust(w, w.user)
+    end_waiting(s, w, E_ACCESS, NOAUTH)
+    s.leave_tubes(w.number)
+
+
+def check_files(word: str) -> None:
+    """Refuse more clients than the system gives descriptors; raise the soft limit if need be."""
+    if not word.isascii() or not word.isdigit():
+        return  # the option says what is wrong
+    needed = int(word) + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise ArgError(
+            b"ERR The operating system is not able to handle the specified number of clients, "
+            b"try with %d" % max(0, hard - SPARE_FILES)
+        )
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def switch_journal(s: Server, before: bool) -> None:
+    """Begin or end the journal; when that fails the option says what there is now."""
+    reason = turn_off(s) if before else turn_on(s)
+    if reason:
+        s.cfg.appendonly = s.committer is not None
+        log.error("CONFIG SET appendonly: %s", reason)
+        raise ArgError(JOURNAL_FAILED)
+
+
+def reset_figures(s: Server) -> None:
+    """CONFIG RESETSTAT: what INFO counts begins anew; jobs and their ledger do not."""
+    s.figures = Figures()
+    s.last_house_commands = 0
+    if s.bus is not None:
+        s.bus.figures = BusFigures()
+    for command in s.table.values():
+        command.calls = 0
+        command.usec_ns = 0
+
+
+def write_back(s: Server) -> None:
+    """[C7] CONFIG REWRITE (C7.8)."""
+    try:
+        rewrite(s.cfg)
+    except RewriteError as error:
+        raise ArgError(error.reply.encode("utf-8", "surrogateescape")) from None

@@ -1,0 +1,306 @@
+"""INFO: the figures of the server, by section (SPEC S8).
+
+Disque's sections and fields come first and in its order; what is ours follows them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tuque import __version__
+from tuque.core.jobs.transitions import memory_level
+from tuque.core.leases.info import lease_figures
+from tuque.core.model.ledger import CAUSES
+from tuque.core.transactions.stage import staging_figures
+from tuque.server.admin.cluster_info import bus_section, cluster_section
+from tuque.server.replies.load_share import load_share
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.server.tubes.admin import tube_figures
+from tuque.wire.args import SYNTAX, ArgError
+
+DISQUE_VERSION: Final = "1.0-rc1"  # whose commands these are
+
+TITLES: Final = {"cpu": "CPU"}
+
+JOURNAL_FIELDS: Final = (  # in Disque's order; the journal fills in what it has
+    "aof_current_size",
+    "aof_base_size",
+    "aof_pending_rewrite",
+    "aof_buffer_length",
+    "aof_rewrite_buffer_length",
+    "aof_pending_bio_fsync",
+    "aof_delayed_fsync",
+)
+
+Fields = dict[str, object]
+
+
+SECTION_WORK: Final = 20  # units for the fields of one section (L2.1)
+
+
+def cmd_info(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S8.1] INFO [section]."""
+    if len(args) > 2:
+        raise ArgError(SYNTAX)
+    wanted = args[1].decode("latin-1").lower() if len(args) == 2 else "default"
+    texts = []
+    for name, fields_of in SECTIONS.items():
+        in_default = wanted == "default" and name != "commandstats"
+        if wanted in (name, "all", "everything") or in_default:
+            s.n.work += SECTION_WORK
+            texts.append(section(name, fields_of(s)))
+    c.reply("\r\n".join(texts))
+
+
+def section(name: str, fields: Fields) -> str:
+    """One section: its title, a line for each field."""
+    lines = [f"{key}:{value}\r\n" for key, value in fields.items()]
+    return f"# {TITLES.get(name, name.title())}\r\n" + "".join(lines)
+
+
+def server(s: Server) -> Fields:
+    """What runs here, and since when."""
+    up_s = int(s.n.now_ms - s.start_ms) // 1000
+    return {
+        "disque_version": DISQUE_VERSION,
+        "disque_git_sha1": "00000000",
+        "disque_git_dirty": 0,
+        "disque_build_id": "0",
+        "os": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "arch_bits": 64 if sys.maxsize > 1 << 32 else 32,
+        "multiplexing_api": "epoll" if sys.platform == "linux" else "select",
+        "gcc_version": platform.python_compiler().rpartition(" ")[2],
+        "process_id": os.getpid(),
+        "run_id": s.run_id,
+        "tcp_port": s.cfg.port,
+        "iproto_port": s.cfg.iproto_port,
+        "uptime_in_seconds": up_s,
+        "uptime_in_days": up_s // 86400,
+        "hz": s.cfg.hz,
+        "executable": os.path.abspath(sys.argv[0] or sys.executable),
+        "config_file": s.cfg.config_file,
+        "tuque_version": __version__,
+        "python_version": platform.python_version(),
+        "node_id": s.n.node_id.decode(),
+        "is_leaving": int(s.n.is_leaving),
+    }
+
+
+def clients(s: Server) -> Fields:
+    """Connections."""
+    everyone = s.clients.values()
+    return {
+        "connected_clients": len(s.clients),
+        "client_longest_output_list": max(
+            [len(c.wire) + len(c.gated) + len(c.out) for c in everyone], default=0
+        ),
+        "client_biggest_input_buf": max(
+            [c.todo_bytes + c.reader.held_bytes() for c in everyone], default=0
+        ),
+        "blocked_clients": s.blocked,
+        "iproto_clients": len(s.wired),
+        "iproto_blocked_calls": len(s.takes) + sum([len(w.puts) for w in s.wired.values()]),
+        "maxclients": s.cfg.maxclients,
+        "closed_at_output_limit": s.figures.output_closed,
+        "closed_before_login": s.figures.strangers_closed,
+        "closed_at_command_deadline": s.figures.deadline_closed,
+    }
+
+
+def memory(s: Server) -> Fields:
+    """What the process holds, in bytes."""
+    used = int(s.n.used_bytes())
+    s.used_peak_bytes = max(s.used_peak_bytes, used)
+    rss = resident_bytes()
+    limit = int(s.n.limits.memory_bytes)
+    return {
+        "used_memory": used,
+        "used_memory_human": human(used),
+        "used_memory_rss": rss,
+        "used_memory_peak": s.used_peak_bytes,
+        "used_memory_peak_human": human(s.used_peak_bytes),
+        "mem_fragmentation_ratio": f"{rss / used if used else 0:.2f}",
+        "mem_allocator": "pymalloc",
+        "maxmemory": limit,
+        "maxmemory_human": human(limit),
+        "memory_level": memory_level(s.n),
+        "used_memory_jobs": int(s.n.job_bytes),
+        "used_memory_clients": int(s.n.other_bytes),
+    }
+
+
+def jobs(s: Server) -> Fields:
+    """Jobs on this node, and what was done with them since the start."""
+    n = s.n
+    return {
+        "registered_jobs": len(n.jobs),
+        "queued_jobs": sum([int(q.length) for q in n.queues.values()]),
+        "deliveries": n.deliveries,
+        "redeliveries": n.redeliveries,
+        "requeues": n.requeues,
+        "nacks": n.nacks,
+        "dead_letters": n.dead_letters,
+    }
+
+
+def queues(s: Server) -> Fields:
+    """Queues on this node."""
+    return {"registered_queues": len(s.n.queues)}
+
+
+def leases(s: Server) -> Fields:
+    """[Y10.2] Groups that take jobs in batches."""
+    return lease_figures(s.n)
+
+
+def staging(s: Server) -> Fields:
+    """[Z7.1] Staged jobs, publications and keys."""
+    return staging_figures(s.n)
+
+
+def tubes(s: Server) -> Fields:
+    """[T11] Tubes, their tasks, and who holds or waits (T11.5)."""
+    return tube_figures(s)
+
+
+def persistence(s: Server) -> Fields:
+    """The journal: Disque's names, then our own."""
+    fields: Fields = {
+        "loading": int(s.is_loading),
+        "aof_enabled": 0,
+        "aof_state": "off",
+        "aof_rewrite_in_progress": 0,
+        "aof_rewrite_scheduled": 0,
+        "aof_last_rewrite_time_sec": -1,
+        "aof_current_rewrite_time_sec": -1,
+        "aof_last_bgrewrite_status": "ok",
+        "aof_last_write_status": "ok",
+    }
+    if s.is_loading:
+        fields.update(loading(s))
+    elif s.committer is not None:
+        fields.update(dict.fromkeys(JOURNAL_FIELDS, 0))
+        fields.update(s.committer.info())
+    return fields
+
+
+def loading(s: Server) -> Fields:
+    """How far the load of the journal is; times in s."""
+    loader = None if s.committer is None else s.committer.loaded
+    total, done = (0, 0) if loader is None else (int(loader.total_bytes), int(loader.loaded_bytes))
+    spent_ms = max(0, int(s.n.now_ms - s.start_ms))
+    share = load_share(s.committer)
+    return {
+        "loading_start_time": s.start_ms // 1000,
+        "loading_total_bytes": total,
+        "loading_loaded_bytes": done,
+        "loading_loaded_perc": f"{share:.2f}",
+        "loading_eta_seconds": int(spent_ms * (100 - share) / share / 1000) if share else -1,
+    }
+
+
+def stats(s: Server) -> Fields:
+    """Traffic."""
+    figures = s.figures
+    ops, in_bytes, out_bytes = figures.rates()
+    return {
+        "total_connections_received": figures.connections,
+        "total_commands_processed": figures.commands,
+        "instantaneous_ops_per_sec": ops,
+        "total_net_input_bytes": figures.in_bytes,
+        "total_net_output_bytes": figures.out_bytes,
+        "instantaneous_input_kbps": f"{in_bytes / 1024:.2f}",
+        "instantaneous_output_kbps": f"{out_bytes / 1024:.2f}",
+        "rejected_connections": figures.rejected,
+        "protocol_errors": figures.broken,
+        "internal_errors": s.bugs.count,
+        "latest_fork_usec": 0,
+        "turns": figures.turns,
+    }
+
+
+def cpu(s: Server) -> Fields:
+    """Processor time in s."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "used_cpu_sys": f"{own.ru_stime:.2f}",
+        "used_cpu_user": f"{own.ru_utime:.2f}",
+        "used_cpu_sys_children": f"{children.ru_stime:.2f}",
+        "used_cpu_user_children": f"{children.ru_utime:.2f}",
+    }
+
+
+def commandstats(s: Server) -> Fields:
+    """Calls and time of each command that was called."""
+    fields: Fields = {}
+    for command in s.table.values():
+        if command.calls > 0:
+            spent_us = command.usec_ns // 1000
+            each_us = int(command.usec_ns) / 1000 / int(command.calls)
+            fields[f"cmdstat_{command.name.lower()}"] = (
+                f"calls={command.calls},usec={spent_us},usec_per_call={each_us:.2f}"
+            )
+    return fields
+
+
+def ledger(s: Server) -> Fields:
+    """[G9.2] Where jobs came from and went to; `balance` is 0 or there is a bug."""
+    fields: Fields = dict(zip(CAUSES, s.n.ledger.counts(), strict=True))
+    fields["live"] = len(s.n.jobs)
+    fields["balance"] = s.n.ledger.balance(len(s.n.jobs))
+    return fields
+
+
+def events(s: Server) -> Fields:
+    """[E1.3] The event stream."""
+    fields: Fields = {"events_enabled": int(s.eventlog is not None)}
+    if s.eventlog is not None and s.n.events is not None:
+        fields.update(s.eventlog.info(s.n.events))
+    return fields
+
+
+SECTIONS: Final[dict[str, Callable[[Server], Fields]]] = {
+    "server": server,
+    "clients": clients,
+    "memory": memory,
+    "jobs": jobs,
+    "queues": queues,
+    "persistence": persistence,
+    "stats": stats,
+    "cpu": cpu,
+    "commandstats": commandstats,
+    "ledger": ledger,
+    "events": events,
+    "leases": leases,
+    "staging": staging,
+    "tubes": tubes,
+    "cluster": cluster_section,
+    "bus": bus_section,
+}
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def human(size: int) -> str:
+    """Bytes with one letter for the unit."""
+    value = float(size)
+    for unit in ("B", "K", "M", "G"):
+        if value < 1024:
+            return f"{size}B" if unit == "B" else f"{value:.2f}{unit}"
+        value /= 1024
+    return f"{value:.2f}T"

@@ -1,0 +1,83 @@
+"""Which function answers which command: fills dispatch.HANDLERS.
+
+The commands of the job cycle that `dispatch.run` calls directly have no handler here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.server.admin.client import cmd_client
+from tuque.server.admin.cluster import cmd_cluster
+from tuque.server.admin.config import cmd_config
+from tuque.server.admin.debug import cmd_debug
+from tuque.server.admin.info import cmd_info
+from tuque.server.admin.monitor import cmd_latency, cmd_monitor, cmd_slowlog
+from tuque.server.admin.server import (
+    cmd_bgrewriteaof,
+    cmd_command,
+    cmd_loadjob,
+    cmd_shutdown,
+    cmd_time,
+)
+from tuque.server.commands.by_id import cmd_dequeue, cmd_enqueue, cmd_nack
+from tuque.server.commands.dispatch import HANDLERS, Handler, cmd_deadletter, cmd_working
+from tuque.server.commands.lease import cmd_lease
+from tuque.server.commands.scan import cmd_jscan, cmd_qscan
+from tuque.server.commands.session import (
+    cmd_auth,
+    cmd_echo,
+    cmd_hello,
+    cmd_ping,
+    cmd_quit,
+    cmd_reset,
+    cmd_select,
+)
+from tuque.server.commands.stage import cmd_publish, cmd_stage
+from tuque.server.commands.views import cmd_pause, cmd_qlen, cmd_qpeek, cmd_qstat, cmd_show
+from tuque.server.tubes.commands import cmd_tube
+
+COMMANDS: Final[dict[str, Handler]] = {
+    "nack": cmd_nack,
+    "enqueue": cmd_enqueue,
+    "dequeue": cmd_dequeue,
+    "working": cmd_working,
+    "deadletter": cmd_deadletter,
+    "show": cmd_show,
+    "qlen": cmd_qlen,
+    "qstat": cmd_qstat,
+    "qpeek": cmd_qpeek,
+    "pause": cmd_pause,
+    "lease": cmd_lease,
+    "stage": cmd_stage,
+    "publish": cmd_publish,
+    "tube": cmd_tube,
+    "jscan": cmd_jscan,
+    "qscan": cmd_qscan,
+    "hello": cmd_hello,
+    "ping": cmd_ping,
+    "echo": cmd_echo,
+    "auth": cmd_auth,
+    "quit": cmd_quit,
+    "reset": cmd_reset,
+    "select": cmd_select,
+    "client": cmd_client,
+    "cluster": cmd_cluster,
+    "info": cmd_info,
+    "time": cmd_time,
+    "command": cmd_command,
+    "config": cmd_config,
+    "shutdown": cmd_shutdown,
+    "bgrewriteaof": cmd_bgrewriteaof,
+    "loadjob": cmd_loadjob,
+    "monitor": cmd_monitor,
+    "slowlog": cmd_slowlog,
+    "latency": cmd_latency,
+    "debug": cmd_debug,
+}
+
+
+def register() -> None:
+    """Make every command known to the dispatcher; called once at start."""
+    for name, handler in COMMANDS.items():
+        HANDLERS[name.encode()] = handler

@@ -1,0 +1,101 @@
+"""TIME, COMMAND, SHUTDOWN, BGREWRITEAOF, LOADJOB (SPEC C7.6)."""
+
+from __future__ import annotations
+
+from time import time_ns
+from typing import Final
+
+from tuque.server.startup.journaling import save_for_restart
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server, log
+from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.commands import Command
+from tuque.wire.resp import Status
+
+BAD_COMMAND: Final = b"ERR Unknown subcommand or wrong number of arguments."
+SHUTDOWN_FAILED: Final = b"ERR Errors trying to SHUTDOWN. Check logs."
+LOADJOB_ONLY: Final = b"ERR LOADJOB is a special command only processed from AOF"
+
+
+def cmd_time(s: Server, c: Client, args: list[bytes]) -> None:
+    """TIME: unix seconds, microseconds."""
+    seconds, rest_ns = divmod(time_ns(), 1_000_000_000)
+    c.reply([b"%d" % seconds, b"%d" % (rest_ns // 1000)])
+
+
+def cmd_command(s: Server, c: Client, args: list[bytes]) -> None:
+    """COMMAND [COUNT | INFO name ... | DOCS [name ...] | LIST | GETKEYS ...]."""
+    word = args[1].upper() if len(args) > 1 else b""
+    if word == b"":
+        c.reply([command_row(command, c.resp3) for command in s.table.values()])
+    elif word == b"COUNT" and len(args) == 2:
+        c.reply(len(s.table))
+    elif word == b"INFO":
+        found = [s.table.get(name.upper()) for name in args[2:]]
+        c.reply([None if one is None else command_row(one, c.resp3) for one in found])
+    elif word == b"DOCS":
+        names = [name.upper() for name in args[2:]] or list(s.table)
+        docs = [s.table[name] for name in names if name in s.table]
+        c.reply({command.wire_name: command_docs(command) for command in docs})
+    elif word == b"LIST" and len(args) == 2:
+        c.reply([command.wire_name for command in s.table.values()])
+    elif word in (b"GETKEYS", b"GETKEYSANDFLAGS"):
+        raise ArgError(b"ERR The command has no key arguments")
+    else:
+        raise ArgError(BAD_COMMAND)
+
+
+def command_row(command: Command, resp3: bool) -> list[object]:
+    """Name, arity, flags, and three zeros: no command has keys.
+
+    Redis' clients, who speak RESP3, look for four lists more: categories, tips, keys, parts.
+    """
+    flags: list[object] = [Status(flag) for flag in command.flags]
+    row: list[object] = [command.wire_name, int(command.arity), flags, 0, 0, 0]
+    return [*row, [], [], [], []] if resp3 else row
+
+
+def command_docs(command: Command) -> dict[str, object]:
+    """What redis-cli shows as help and as a hint while one types."""
+    docs: dict[str, object] = {
+        "summary": command.summary,
+        "since": "1.0.0",
+        "group": command.group,
+    }
+    if command.syntax:
+        argument = {"name": command.syntax, "type": "string", "display_text": command.syntax}
+        docs["arguments"] = [argument]
+    return docs
+
+
+def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
+    """SHUTDOWN [REWRITE-AOF|SAVE|NOSAVE]: no reply, the connection ends with the server.
+
+    What REWRITE-AOF cannot save is not given up: the server goes on, and nothing runs after
+    the save (the pump looks at `stop_requested`), so that no job is handed out twice.
+    """
+    mode = args[1].upper() if len(args) == 2 else b""
+    if len(args) > 2 or mode not in (b"", b"REWRITE-AOF", b"SAVE", b"NOSAVE"):
+        raise ArgError(SYNTAX)
+    if mode == b"REWRITE-AOF" and not s.is_loading:
+        problem = save_for_restart(s)
+        if problem:
+            log.error("SHUTDOWN REWRITE-AOF: %s; the server goes on", problem)
+            raise ArgError(SHUTDOWN_FAILED)
+    s.stop_requested = "shutdown"
+    c.is_closing = True
+
+
+def cmd_bgrewriteaof(s: Server, c: Client, args: list[bytes]) -> None:
+    """BGREWRITEAOF: the journal is written anew in slices, beside the commands."""
+    if s.committer is None:
+        raise ArgError(b"ERR there is no journal to rewrite: CONFIG SET appendonly yes starts one")
+    if s.committer.is_rewriting():
+        raise ArgError(b"ERR Background append only file rewriting already in progress")
+    s.committer.ask_rewrite()
+    c.reply(Status("Background append only file rewriting started"))
+
+
+def cmd_loadjob(s: Server, c: Client, args: list[bytes]) -> None:
+    """LOADJOB is refused: it stands in logs of Disque only."""
+    raise ArgError(LOADJOB_ONLY)

@@ -1,0 +1,43 @@
+"""What went over the links to other nodes, for INFO (SPEC S8)."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs.bus import AnyMessage
+
+
+@final
+class BusFigures:
+    """Counters since the start; RESETSTAT zeroes them."""
+
+    def __init__(self) -> None:
+        self.in_bytes: i64 = 0
+        self.out_bytes: i64 = 0
+        self.in_frames: i64 = 0
+        self.out_frames: i64 = 0
+        self.in_messages: dict[type[AnyMessage], int] = {}
+        self.out_messages: dict[type[AnyMessage], int] = {}
+        self.accepted: i64 = 0
+        self.dialed: i64 = 0
+        self.joined: i64 = 0  # handshakes that were finished
+        self.refused: i64 = 0  # handshakes that failed: secret, version, time, identity
+        self.malformed: i64 = 0  # links closed because bytes did not decode
+        self.overfull: i64 = 0  # links closed because too much waited
+
+    def heard(self, messages: list[AnyMessage]) -> None:
+        """Count what came."""
+        self.in_frames += 1
+        count(self.in_messages, messages)
+
+    def said(self, messages: list[AnyMessage]) -> None:
+        """Count what was handed to a link."""
+        self.out_frames += 1
+        count(self.out_messages, messages)
+
+
+def count(counts: dict[type[AnyMessage], int], messages: list[AnyMessage]) -> None:
+    """Add the messages to the counts of their kinds."""
+    for message in messages:
+        kind = type(message)
+        counts[kind] = counts.get(kind, 0) + 1

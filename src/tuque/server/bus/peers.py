@@ -1,0 +1,477 @@
+"""The bus as the pump sees it: links to other nodes, dialled and accepted (SPEC B, K3, K4).
+
+Decides when bytes move: frames leave after the journal and before replies, a link that
+takes too little holds producers back, one that breaks a rule is closed. Who belongs to
+the cluster, whom to dial and which of two links stays is cluster/members.py's; how
+bytes become messages is wire/'s.
+"""
+
+import errno
+import os
+import socket
+from typing import Final, final
+
+import msgspec
+from mypy_extensions import i64
+
+from tuque.cluster.members import Members, Refused
+from tuque.core.dispatch.messages import on_message
+from tuque.core.jobs.transitions import check
+from tuque.core.msgs.bus import AnyMessage, Heartbeat, Refusal
+from tuque.core.node.node import Node
+from tuque.server.bus.figures import BusFigures
+from tuque.server.bus.link import READ_BYTES, Link
+from tuque.server.log.notes import Bugs, log, say_once
+from tuque.server.sockets.poller import IN, OUT, Poller
+from tuque.server.sockets.resolver import Resolver, is_literal
+from tuque.wire.bus import BusError
+from tuque.wire.handshake import NONCE_BYTES, Conn
+from tuque.wire.msgs.cards import Card
+
+HEAR_READS: Final = 256  # of one link at a time: 64 MiB
+BATCH: Final = 64  # connections taken from one socket in one turn
+YOUNG_MAX: Final = 128  # handshakes at the same time; more connections are closed at once
+HANDSHAKE_MS: Final = 2_000
+FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body there can be, and what is with it
+REASON_MAX: Final = 200  # characters of why the other end refuses
+SILENT: Final = "it closed the connection without a word: no bus of Tuque, or a full one"
+NO_BUS: Final = "nothing listens there; `cluster_bus_port` in its CLUSTER INFO is the port to meet"
+NO_SECRET: Final = "without a cluster-secret only nodes of this machine can be met"
+
+
+@final
+class Bus:
+    """All links of a node, in sockets that the pump's poller watches."""
+
+    def __init__(self, n: Node, members: Members, poller: Poller, secret: bytes) -> None:
+        self.n = n
+        self.members = members
+        self.poller = poller
+        self.secret = secret
+        self.card: Card | None = None  # what this node says of itself, once it is open
+        self.port: i64 = 0
+        self.limit_bytes: i64 = 64 << 20  # bus-buffer-limit
+        self.sockets: list[socket.socket] = []  # that listen
+        self.listeners: dict[int, socket.socket] = {}  # the same by descriptor, once it is open
+        self.links: dict[int, Link] = {}  # by descriptor
+        self.begun: i64 = 0  # links, from both ends
+        self.young: dict[int, Link] = {}  # those whose handshake is not done
+        self.by_slot: dict[int, Link] = {}
+        self.gate: list[Link] = []  # frames of theirs wait for the journal
+        self.crowded: i64 = 0  # links without room for more copies
+        self.resolver = Resolver()
+        self.lookups: list[tuple[str, int]] = []  # host and port to dial once it is looked up
+        self.figures = BusFigures()
+        self.bugs = Bugs()
+        self.heard: i64 = 0  # messages but heartbeats since the pump last slept (C8.4)
+
+    # ---- the pump's side
+
+    def open(self) -> None:
+        """Accept other nodes from now on, and dial those that are known."""
+        self.poller.add(self.resolver.wake_fd)
+        for sock in self.sockets:
+            self.listeners[sock.fileno()] = sock
+            self.poller.add(sock.fileno())
+
+    def on_ready(self, fd: i64, mask: i64) -> bool:
+        """A descriptor is ready; False when it is none of the bus."""
+        link = self.links.get(fd)
+        if link is None:
+            if fd in self.listeners:
+                self.accept(fd)
+            elif fd == self.resolver.wake_fd:
+                self.on_names()
+            else:
+                return False
+            return True
+        if link.is_connecting:
+            self.on_connected(link)
+        elif mask & OUT:
+            self.push(link)
+        if mask & ~OUT and not link.is_closed:
+            try:
+                self.read(link)
+            except Exception as error:
+                self.on_bug(link, error)
+        return True
+
+    def next_ms(self) -> i64:
+        """The next instant with something to do."""
+        at_ms = self.members.next_ms()
+        for link in self.young.values():
+            if link.deadline_ms < at_ms:
+                at_ms = link.deadline_ms
+        return at_ms
+
+    def tick(self) -> None:
+        """Timers: handshakes that take too long, heartbeats, dialling."""
+        if self.card is None:
+            return
+        now_ms = self.n.now_ms
+        for link in list(self.young.values()):
+            if link.deadline_ms <= now_ms:
+                what = "no connection" if link.is_connecting else "no handshake"
+                self.drop(link, f"{what} within 2 s")
+        for host, port in self.members.tick(now_ms):
+            self.dial(host, port)
+        for line in self.members.meetings.take_failed():
+            log.warning("CLUSTER MEET %s", line)
+        self.close_stale()
+
+    def close_stale(self) -> None:
+        """Close links to nodes that were forgotten, or are silent for long."""
+        stale = self.members.stale
+        self.members.stale = []
+        for slot in stale:
+            link = self.by_slot.get(slot)
+            if link is not None:
+                self.drop(link, "silent for too long, or forgotten")
+
+    def close_links(self, reason: str) -> None:
+        """Close all links; they are dialled again if the nodes are still known."""
+        for link in list(self.links.values()):
+            self.drop(link, reason)
+
+    def waiting_bytes(self) -> i64:
+        """Bytes that the links hold because nobody took them yet."""
+        total: i64 = 0
+        for link in self.links.values():
+            total += link.waiting_bytes
+        return total
+
+    def settle(self, seq: i64) -> None:
+        """[C8] One frame to each node that something was said to, once `seq` is durable (C8.2)."""
+        n = self.n
+        dirty = n.dirty_peers
+        if len(dirty) == 0:
+            return
+        n.dirty_peers = []
+        said: list[list[AnyMessage]] = []
+        for peer in dirty:
+            peer.is_dirty = False
+            said.append(peer.outbox)
+            peer.outbox = []
+        # what the core says because a link ends here is for the next turn
+        for i, peer in enumerate(dirty):
+            messages = said[i]
+            link = self.by_slot.get(peer.slot)
+            if link is not None and len(messages) > 0:
+                self.figures.said(messages)
+                self.put(link, link.conn.encode(messages), seq)
+
+    def put(self, link: Link, data: bytes, seq: i64) -> None:
+        """Send in order; what the socket does not take waits, within limits (C8.3)."""
+        if seq >= 0 and len(link.gated) == 0:
+            self.gate.append(link)
+        link.put(data, seq)
+        if len(link.wire) > 0 and not link.wants_write:
+            self.push(link)
+        else:
+            self.weigh(link)
+
+    def release(self, durable_seq: i64) -> None:
+        """Let out frames whose records are durable."""
+        gate = self.gate
+        self.gate = []
+        for link in gate:
+            if link.release(durable_seq) and not link.wants_write:
+                self.push(link)
+            if len(link.gated) > 0:
+                self.gate.append(link)
+
+    # ---- sockets
+
+    def accept(self, fd: i64) -> None:
+        """Take the connections that wait there; each has 2 s for its handshake (B1.1)."""
+        for _ in range(BATCH):
+            try:
+                sock, address = self.listeners[fd].accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                say_once(self.n.now_ms, f"bus: accept: {error.strerror}")
+                return
+            if len(self.young) >= YOUNG_MAX:
+                sock.close()
+                continue
+            self.figures.accepted += 1
+            self.add(sock, f"{address[0]}:{address[1]}", address[0], ("", 0))
+
+    def dial(self, host: str, port: i64) -> None:
+        """Connect without waiting; a name is looked up first, beside the pump."""
+        if is_literal(host):
+            self.connect(host, host, port)
+        else:
+            self.lookups.append((host, port))
+            self.resolver.ask(host)
+
+    def on_names(self) -> None:
+        """Names were looked up."""
+        for answer in self.resolver.take():
+            waiting = self.lookups
+            self.lookups = []
+            for host, port in waiting:
+                if host != answer.host:
+                    self.lookups.append((host, port))
+                elif answer.address:
+                    self.connect(answer.address, host, port)
+                else:
+                    self.members.meetings.fail(host, port, answer.error)
+
+    def connect(self, address: str, host: str, port: i64) -> None:
+        """Dial an address; the handshake follows when the other end has answered."""
+        if self.members.is_reached(address, port):
+            self.members.meetings.end(host, port)
+            return
+        if len(self.secret) == 0 and not (address == "::1" or address.startswith("127.")):
+            self.members.meetings.fail(host, port, NO_SECRET)
+            return
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self.members.meetings.fail(host, port, error.strerror or str(error))
+            return
+        sock.setblocking(False)
+        self.figures.dialed += 1
+        reason = sock.connect_ex((address, port))
+        if reason not in (0, errno.EINPROGRESS):
+            sock.close()
+            self.members.meetings.fail(host, port, why_unreached(reason))
+            return
+        link = self.add(sock, f"{address}:{port}", address, (host, port))
+        link.is_connecting = True
+        self.watch(link)
+
+    def add(self, sock: socket.socket, address: str, host: str, dialed: tuple[str, int]) -> Link:
+        """A connection begins its handshake (B1.1)."""
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        card = self.card
+        assert card is not None
+        is_dialer = dialed[1] != 0
+        if is_dialer and self.members.meetings.has(dialed[0], dialed[1]):
+            card = msgspec.structs.replace(card, is_meeting=True)
+        conn = Conn(is_dialer, card, self.secret, os.urandom(NONCE_BYTES), FRAME_MAX)
+        link = Link(sock, conn, address, host, dialed, self.n.now_ms + HANDSHAKE_MS)
+        self.begun += 1
+        link.number = self.begun
+        self.links[link.fd] = link
+        self.young[link.fd] = link
+        self.poller.add(link.fd)
+        link.put(conn.take_out(), -1)
+        if not is_dialer:
+            self.push(link)
+        return link
+
+    def watch(self, link: Link) -> None:
+        """Let the poller look for what may happen to the link."""
+        self.poller.watch(link.fd, IN | OUT if link.wants_write or link.is_connecting else IN)
+
+    def on_connected(self, link: Link) -> None:
+        """The other end answered, or did not."""
+        reason = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if reason != 0:
+            self.drop(link, why_unreached(reason))
+            return
+        link.is_connecting = False
+        self.watch(link)
+        self.push(link)
+
+    def hear_all(self) -> None:
+        """[G8] Hear what lies in the links, before anything else is done (G8.4)."""
+        for link in list(self.links.values()):
+            left = HEAR_READS
+            while left > 0 and link.has_bytes():
+                self.read(link)
+                left -= 1
+
+    def read(self, link: Link) -> None:
+        """[B2] Read what came; each whole frame is heard at once."""
+        try:
+            data = link.sock.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            is_silent = error.errno == errno.ECONNRESET and not link.conn.theirs
+            self.drop(link, SILENT if is_silent else error.strerror or str(error))
+            return
+        if len(data) == 0:
+            self.drop(link, "closed by the other end" if link.conn.theirs else SILENT)
+            return
+        self.figures.in_bytes += len(data)
+        try:
+            messages = link.conn.feed(data)
+        except BusError as broken:
+            self.on_broken(link, str(broken))
+            return
+        except Exception as fault:  # B2.5: only the link knew these bytes
+            self.bugs.tell(self.n.now_ms, f"in the bytes of {link.address}", fault)
+            self.on_broken(link, "internal error")
+            return
+        if link.slot < 0:
+            out = link.conn.take_out()
+            if len(out) > 0:
+                self.put(link, out, -1)
+            card = link.conn.peer
+            if card is not None and not link.is_closed:
+                if link.dialed[1] == 0:
+                    self.join(link, card)
+                elif len(messages) > 0:
+                    self.on_first(link, card, messages[0])
+        if len(messages) > 0 and not link.is_closed:
+            self.hear(link, messages)
+
+    def on_first(self, link: Link, card: Card, message: AnyMessage) -> None:
+        """The node that was dialled has proved itself, and speaks: it takes the link, or not."""
+        if isinstance(message, Refusal):
+            self.figures.refused += 1
+            self.drop(link, "".join([c for c in message.text[:REASON_MAX] if c.isprintable()]))
+        else:
+            self.join(link, card)
+
+    def on_broken(self, link: Link, reason: str) -> None:
+        """[B2] Bytes that are no handshake, or no frame, end the link and are counted (B2.2)."""
+        if link.slot < 0:
+            self.figures.refused += 1
+        else:
+            self.figures.malformed += 1
+        self.drop(link, reason)
+
+    def join(self, link: Link, card: Card) -> None:
+        """[K1] The other end has proved who it is: its link, or it is refused (K1.2).
+
+        The node that was dialled says a heartbeat at once, or why not; the one that dialled
+        waits for it (B1.3).
+        """
+        host = card.host if card.host else link.host
+        try:
+            self.check_order(link, card.node_id)
+            slot = self.members.on_joined(
+                card.node_id,
+                card.life,
+                card.mark,
+                card.is_empty,
+                host,
+                card.port,
+                card.bus_port,
+                link.dialed[1] != 0,
+                link.dialed,
+                card.is_meeting,
+            )
+        except Refused as error:
+            self.figures.refused += 1
+            if link.dialed[1] == 0:
+                self.put(link, link.conn.encode([Refusal(str(error))]), -1)
+            self.drop(link, str(error))
+            return
+        old = self.by_slot.get(slot)
+        if old is not None:
+            self.drop(old, "replaced by another link")
+        del self.young[link.fd]
+        link.slot = slot
+        self.by_slot[slot] = link
+        self.figures.joined += 1
+        log.info("bus: linked with %s at %s", card.node_id[:8].decode(), link.address)
+        self.n.peers[slot].version = link.conn.version
+        self.members.on_linked(slot)
+
+    def check_order(self, link: Link, node_id: bytes) -> None:
+        """[K1.2] Raise Refused if the same end dialled the present link later than this one."""
+        one = self.members.by_id.get(node_id)
+        if one is None:
+            return
+        old = self.by_slot.get(one.slot)
+        if old is not None and old.conn.is_dialer == link.conn.is_dialer:
+            if old.number > link.number:
+                raise Refused("there is a later link already")
+
+    def hear(self, link: Link, messages: list[AnyMessage]) -> None:
+        """What the peer says, in its order."""
+        self.figures.heard(messages)
+        n = self.n
+        slot = link.slot
+        for message in messages:
+            if isinstance(message, Heartbeat):
+                self.members.on_heartbeat(slot, message)
+            else:
+                self.heard += 1
+                on_message(n, slot, message)
+
+    def on_bug(self, link: Link, error: Exception) -> None:
+        """[C3.12] The core failed over what the peer said: the link ends, if the tables agree."""
+        self.bugs.tell(self.n.now_ms, f"in what {link.address} said", error)
+        check(self.n)
+        self.drop(link, "internal error")
+
+    def push(self, link: Link) -> None:
+        """Write what may be sent."""
+        if link.is_connecting:
+            return
+        try:
+            self.figures.out_bytes += link.push()
+        except OSError as error:
+            self.drop(link, error.strerror or str(error))
+            return
+        wants_write = len(link.wire) > 0
+        if wants_write != link.wants_write:
+            link.wants_write = wants_write
+            self.watch(link)
+        self.weigh(link)
+
+    def weigh(self, link: Link) -> None:
+        """[B2] Too much waits: no new copies for the peer, or the end of the link (B2.4)."""
+        if link.is_closed:
+            return
+        if link.excess_bytes() > self.limit_bytes:
+            self.figures.overfull += 1
+            self.drop(link, f"{link.waiting_bytes} bytes wait for it")
+            return
+        if link.slot < 0:
+            return
+        peer = self.n.peers[link.slot]
+        has_room = link.waiting_bytes * 4 <= self.limit_bytes
+        if has_room != peer.has_room:
+            peer.has_room = has_room
+            self.crowded += -1 if has_room else 1
+
+    def drop(self, link: Link, reason: str) -> None:
+        """Close the link; the other end knows by the end of the stream."""
+        if link.is_closed:
+            return
+        del self.links[link.fd]
+        self.poller.drop(link.fd)
+        link.close()
+        if link.slot < 0:
+            self.young.pop(link.fd, None)
+            where = link.address if link.dialed[1] != 0 else link.host
+            say_once(self.n.now_ms, f"bus: no link with {where}: {reason}")
+            if link.dialed[1] != 0:
+                self.members.meetings.fail(link.dialed[0], link.dialed[1], reason)
+            return
+        say_once(self.n.now_ms, f"bus: the link with {link.address} ended: {reason}")
+        peer = self.n.peers[link.slot]
+        if not peer.has_room:
+            peer.has_room = True
+            self.crowded -= 1
+        del self.by_slot[link.slot]
+        self.members.on_unlinked(link.slot)
+
+    def close(self) -> None:
+        """Close all sockets; what the kernel has taken still goes out."""
+        for link in list(self.links.values()):
+            self.poller.drop(link.fd)
+            link.close()
+        self.links = {}
+        self.by_slot = {}
+        for sock in self.sockets:
+            sock.close()
+        self.resolver.close()
+
+
+def why_unreached(number: i64) -> str:
+    """Why a connection did not come about, and what may help (K3.3)."""
+    reason = os.strerror(number)
+    return f"{reason}: {NO_BUS}" if number == errno.ECONNREFUSED else reason

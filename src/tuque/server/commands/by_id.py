@@ -1,0 +1,154 @@
+"""Commands about jobs that are named by their ids: ACKJOB, FASTACK, DELJOB, NACK, ENQUEUE, DEQUEUE.
+
+All ids are looked at before anything is done (SPEC C4.3). With more than a few both take several
+turns (L2.2).
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.requeue import on_dequeue, on_enqueue, on_nack
+from tuque.core.model.job_id import is_job_id, of_url
+from tuque.core.node.node import Node
+from tuque.core.replication.ack import on_ackjob, on_deljob, on_fastack
+from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastack
+from tuque.server.replies.chores import begin
+from tuque.server.replies.redirects import check_tasks
+from tuque.server.state.chore import Chore
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.wire.args import SYNTAX, ArgError, seconds_ms
+from tuque.wire.resp import int_reply
+
+BADID: Final = b"BADID Invalid Job ID format."
+FEW_IDS: Final = 500  # done at once, without being counted
+LOOKS: Final = 5  # ids that are looked at for one unit of work
+
+# the rows of these commands in the table
+ACKJOB: Final = 2
+FASTACK: Final = 3
+DELJOB: Final = 4
+NACK: Final = 5
+ENQUEUE: Final = 6
+DEQUEUE: Final = 7
+
+
+def check_ids(s: Server, args: list[bytes], first: i64) -> None:
+    """Every word from `first` on must look like a job id, of no task with its home elsewhere.
+
+    Else nothing is done. The form for URLs becomes the plain one.
+    """
+    i = first
+    while i < len(args):
+        if not is_job_id(args[i]):
+            args[i] = of_url(args[i])  # G6.6
+            if not is_job_id(args[i]):
+                raise ArgError(BADID)
+        i += 1
+    if s.n.policy is not None:
+        check_tasks(s, args, first)  # T17.3
+
+
+def on_id(n: Node, code: i64, id: bytes, client: i64, delay_ms: i64) -> bool:
+    """Do it to one job; whether that changed something."""
+    if code in (ACKJOB, FASTACK):
+        is_known = on_ackjob(n, id, client) if code == ACKJOB else on_fastack(n, id, client)
+        if not is_known and len(n.peers) > 1 and id not in n.jobs:
+            if code == ACKJOB:
+                on_unknown_ack(n, client, id)
+            else:
+                on_unknown_fastack(n, id)
+        return is_known
+    if code == DELJOB:
+        return on_deljob(n, id)
+    if code == NACK:
+        return on_nack(n, id, delay_ms, client)
+    return on_enqueue(n, id) if code == ENQUEUE else on_dequeue(n, id)
+
+
+@final
+class Ids(Chore):
+    """One of these commands with many ids."""
+
+    def __init__(
+        self, s: Server, c: Client, args: list[bytes], first: i64, code: i64, delay_ms: i64
+    ) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.args = args
+        self.looked = first  # the next word that is looked at
+        self.at = first  # the next one that is done
+        self.code = code
+        self.delay_ms = delay_ms
+        self.done: i64 = 0
+
+    def step(self, room: i64) -> bool:
+        """Look at all ids, then do it to each."""
+        n = self.s.n
+        size: i64 = len(self.args)
+        if self.looked < size:
+            end = min(self.looked + room * LOOKS, size)
+            words = self.args[self.looked : end]
+            check_ids(self.s, words, 0)
+            self.args[self.looked : end] = words
+            room -= (end - self.looked) // LOOKS
+            n.work += (end - self.looked) // LOOKS
+            self.looked = end
+        if self.looked < size:
+            return False
+        self.goes_on = True
+        end = min(self.at + room, size)
+        n.work += max(0, end - self.at)
+        while self.at < end:
+            if on_id(n, self.code, self.args[self.at], self.client.number, self.delay_ms):
+                self.done += 1
+            self.at += 1
+        return self.at == size
+
+    def tell(self) -> None:
+        """How many it was done to."""
+        self.client.out.append(int_reply(self.done))
+
+
+def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
+    """ACKJOB, FASTACK, DELJOB [id ...]: the reply is how many were known (A3, A7.3, A9)."""
+    each_id(s, c, args, 1, code, 0)
+
+
+def each_id(s: Server, c: Client, args: list[bytes], first: i64, code: i64, delay_ms: i64) -> None:
+    """Do it to every job named; the reply is how many it was done to."""
+    if len(args) > FEW_IDS:
+        begin(s, c, Ids(s, c, args, first, code, delay_ms))
+        return
+    check_ids(s, args, first)
+    done: i64 = 0
+    i = first
+    while i < len(args):
+        if on_id(s.n, code, args[i], c.number, delay_ms):
+            done += 1
+        i += 1
+    c.out.append(int_reply(done))
+
+
+def cmd_nack(s: Server, c: Client, args: list[bytes]) -> None:
+    """NACK [DELAY sec] [id ...] (Q6.4)."""
+    first: i64 = 1
+    delay_ms: i64 = 0
+    if len(args) > 1 and args[1].upper() == b"DELAY":
+        if len(args) == 2:
+            raise ArgError(SYNTAX)
+        delay_ms = seconds_ms(args[2])
+        first = 3
+    each_id(s, c, args, first, NACK, delay_ms)
+
+
+def cmd_enqueue(s: Server, c: Client, args: list[bytes]) -> None:
+    """ENQUEUE [id ...] (Q5.2)."""
+    each_id(s, c, args, 1, ENQUEUE, 0)
+
+
+def cmd_dequeue(s: Server, c: Client, args: list[bytes]) -> None:
+    """DEQUEUE [id ...] (Q7.2)."""
+    each_id(s, c, args, 1, DEQUEUE, 0)

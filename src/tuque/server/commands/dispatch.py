@@ -1,0 +1,395 @@
+"""One command: the checks in their order, the call into the core, the reply (SPEC C3).
+
+The commands of the job cycle live here; the others are in the modules that
+`tuque.server.admin.registry` names, as functions of (server, client, args).
+"""
+
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.deliver import on_getjob, on_poll, serve_ready, wait
+from tuque.core.jobs.idempotent_add import follow, keep_key, keys_refusal, must_wait, same_job
+from tuque.core.jobs.requeue import ACKED_ALREADY, NOJOB, on_working
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import ACKED, WAIT_REPL, Job
+from tuque.core.node.node import (
+    DATA_RESET,
+    GOT_JOBS,
+    HOME_MOVED,
+    NODE_LEAVING,
+    TIMED_OUT,
+    Node,
+    Wake,
+)
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.repair.evict import make_room
+from tuque.core.replication.ack import on_deadletter
+from tuque.core.replication.add import PAUSED, on_addjob, refusal, settle
+from tuque.server.commands.by_id import check_ids, cmd_ack
+from tuque.server.log.monitoring import feed_monitors, note_latency, note_slow
+from tuque.server.log.notes import warn_once
+from tuque.server.replies.faults import on_fault
+from tuque.server.replies.iproto_replies import tell_take as tell_iproto_take
+from tuque.server.replies.load_share import load_share
+from tuque.server.replies.producers import await_copies, keep_order, late_error
+from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
+from tuque.server.replies.tube_replies import tell_take
+from tuque.server.replies.tube_sync import hold_back
+from tuque.server.sockets.connection import LARGE_BYTES
+from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIPPING, Client
+from tuque.server.state.state import Server
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.policy import tubes_of
+from tuque.wire.args import (
+    SYNTAX,
+    ArgError,
+    addjob_options,
+    getjob_options,
+    timeout_ms,
+)
+from tuque.wire.bounds import LIGHT_WORK, bound_of
+from tuque.wire.commands import Command
+from tuque.wire.resp import bulk_head, int_reply
+
+CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # a global would be looked up each time
+
+Handler = Callable[[Server, Client, list[bytes]], None]
+HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.py
+
+# [C9] the first words of errors
+TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
+OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
+NOAUTH: Final = b"NOAUTH Authentication required."
+LOADING: Final = b"LOADING Disque is loading the dataset in memory, %d %% done"
+LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
+CONFLICT: Final = (
+    b"CONFLICT another node has the id of this one: stop one of the two, remove its nodes.conf "
+    b"and start it again"
+)
+
+TOO_MANY_WORDS: Final = b"ERR too many words for '%s': at most %d in one command"
+
+SMALL_WORDS: Final = 16
+NAME_BYTES: Final = 128  # of an unknown command's name are repeated to the client
+REASON_MAX: Final = 2048  # bytes; the event stream keeps less
+EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at the most
+HTTP_WORDS: Final = [b"POST", b"HOST:"]
+NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
+
+
+def execute(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C3] Run one command of a client that is neither blocked (C3.9) nor closing."""
+    command = s.by_name.get(args[0])
+    if command is None:
+        command = lookup(s, args[0])
+        if command is None:
+            unknown(s, c, args[0])
+            return
+    start_ns: i64 = CLOCK_NS()
+    written: i64 = len(c.out)
+    refused = refuse(s, c, command, args)
+    if refused is not None:
+        c.error(refused)
+    else:
+        if len(s.monitors) > 0:
+            feed_monitors(s, c, args)
+        c.commands += 1
+        c.command = command.name
+        try:
+            run(s, c, command, args)
+        except ArgError as error:
+            c.error(error.text)
+        except TubeError as refused_there:
+            c.error(refusal_text(s, refused_there))  # T17.3
+        except Exception as fault:
+            on_fault(s, c, command.name, written, fault)
+        spent_ns: i64 = CLOCK_NS() - start_ns
+        command.calls += 1
+        command.usec_ns += spent_ns
+        s.figures.commands += 1
+        if 0 <= s.slow_ns <= spent_ns:
+            note_slow(s, args, spent_ns)
+        if s.latency_ms > 0 and spent_ns >= s.latency_ms * 1_000_000:
+            note_latency(s, "fast-command" if command.is_fast else "command", spent_ns)
+    if c.reply_mode != REPLY_ON:
+        quiet(c, written)
+    if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
+        hold_back(s, tubes_of(s.n), c, written)  # T18.5
+    if len(c.holes) > 0:
+        keep_order(c, written)
+    if not c.is_dirty:
+        s.touch(c)
+    if len(s.n.ready) > 0:
+        serve_ready(s.n)
+    if len(s.n.wakes) > 0:
+        tell_wakes(s)
+
+
+def unknown(s: Server, c: Client, word: bytes) -> None:
+    """Answer a command that is none (C3.2), or close on HTTP (C2.7)."""
+    if word[:5].upper() in HTTP_WORDS:
+        warn_once(s.n.now_ms, c.address, "it speaks HTTP; did a web page send it here?")
+        s.figures.broken += 1
+        c.is_closing = True
+        s.touch(c)
+        return
+    written: i64 = len(c.out)
+    name = word[:NAME_BYTES].decode("utf-8", "backslashreplace")
+    c.error(b"ERR unknown command '%s'" % name.encode())
+    if c.reply_mode != REPLY_ON:
+        quiet(c, written)
+    s.touch(c)
+
+
+def lookup(s: Server, word: bytes) -> Command | None:
+    """The command of that name in any case; the spelling is kept for the next time."""
+    command = s.table.get(word.upper())
+    if command is not None and len(s.by_name) < 1000:
+        s.by_name[word] = command
+    return command
+
+
+def is_long(s: Server, args: list[bytes]) -> bool:
+    """[L2] Whether the command may be a long one: it waits when the turn has done much (L2.3)."""
+    command = s.by_name.get(args[0])
+    if command is None:
+        command = lookup(s, args[0])
+    if command is None:
+        return False
+    bound = bound_of(command.name, args)
+    return bound.work > LIGHT_WORK and not (command.code == 1 and is_small(args))
+
+
+def is_small(args: list[bytes]) -> bool:
+    """Whether a GETJOB asks for few jobs of few queues."""
+    if len(args) > SMALL_WORDS:
+        return False
+    for i in range(1, len(args) - 1):
+        if len(args[i + 1]) > 2 and args[i].upper() == b"COUNT":
+            return False
+    return True
+
+
+def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
+    """Why the command is not run at all, in the order of C3.3-C3.7, C3.11; None when it is."""
+    if not command.takes(len(args)):
+        return b"ERR wrong number of arguments for '%s' command" % command.wire_name
+    if len(args) > command.words:
+        return TOO_MANY_WORDS % (command.wire_name, command.words)  # L2.4
+    if len(s.password) > 0 and not c.is_authed and command.wire_name not in NO_AUTH_NEEDED:
+        return NOAUTH
+    if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 20 > s.n.limits.memory_bytes * 19:
+        if not make_room(s.n, EVICT_PER_COMMAND) and command.is_denyoom:
+            return OOM
+    if len(s.journal_error) > 0 and (command.is_write or command.name == "PING"):
+        return b"MISCONF Errors writing to the AOF file: " + s.journal_error.encode()
+    if s.is_loading and not command.is_loading:
+        return LOADING % int(load_share(s.committer))
+    if len(s.conflict) > 0 and (command.group in ("jobs", "queues") or command.name == "PING"):
+        return CONFLICT  # C3.11
+    return None
+
+
+def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
+    """Call the command; the frequent ones directly."""
+    code = command.code
+    if code == 0:
+        cmd_addjob(s, c, args)
+    elif code == 1:
+        cmd_getjob(s, c, args)
+    elif code <= 4:
+        cmd_ack(s, c, args, code)
+    else:
+        HANDLERS[command.wire_name](s, c, args)
+
+
+def quiet(c: Client, written: i64) -> None:
+    """CLIENT REPLY OFF and SKIP: drop what the command answered."""
+    if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
+        del c.out[written:]
+    if c.reply_mode == REPLY_SKIPPING:
+        c.reply_mode = REPLY_ON
+    elif c.reply_mode == REPLY_SKIP:
+        c.reply_mode = REPLY_SKIPPING
+
+
+def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
+    """ADDJOB queue body ms-timeout [options] (R1.1-R1.10)."""
+    n = s.n
+    if len(args) > 4:
+        spec = settle(n, addjob_options(args))
+    else:
+        if n.reachable_count != s.reachable_then:
+            s.settle_plain()
+        spec = s.plain_spec
+    wait_ms = timeout_ms(args[3])
+    if len(spec.key) > 0 and answer_same(s, c, args, spec, wait_ms):
+        return
+    refused = refusal(n, args[1], spec)
+    if len(refused) == 0 and s.is_crowded:
+        refused = late_error(s, spec)
+    if len(refused) > 0:
+        c.error(refused)
+        return
+    serial = c.first_serial + len(c.holes)
+    if len(spec.key) > 0 and len(keys_refusal(n, 1)) > 0:
+        raise ArgError(keys_refusal(n, 1))  # Z4.6
+    job = on_addjob(n, args[1], args[2], spec, c.number, serial, wait_ms)
+    if len(spec.key) > 0:
+        is_waiting = job.state == WAIT_REPL and not spec.is_async
+        keep_key(n, args[1], spec.key, spec.key_ttl_ms, job, is_waiting)
+    if job.state == WAIT_REPL and not spec.is_async:
+        await_copies(s, c)
+    else:
+        c.out.append(b"+%s\r\n" % job.id)
+
+
+def answer_same(s: Server, c: Client, args: list[bytes], spec: AddSpec, wait_ms: i64) -> bool:
+    """[Z4] Answer an ADDJOB whose key is known, now or when its job is safe (Z4.2, Z4.4)."""
+    n = s.n
+    id = same_job(n, args[1], spec.key)
+    if len(id) == 0:
+        return False
+    n.keys.hits += 1
+    if not spec.is_async and must_wait(n, id):
+        follow(n, id, c.number, c.first_serial + len(c.holes), wait_ms)
+        await_copies(s, c)
+    else:
+        c.out.append(b"+%s\r\n" % id)
+    return True
+
+
+def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
+    """[V1] ON COMMAND GETJOB [options] FROM queue ..."""
+    n = s.n
+    spec = getjob_options(args)
+    if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
+        return  # nobody would see the jobs: they stay queued (C7.3)
+    for name in spec.queues:
+        check_queue(s, name)  # T17.3
+    jobs = on_getjob(n, c.number, spec.queues, spec.count)
+    if len(jobs) > 0:
+        put_jobs(s, c, jobs, spec.with_counters)  # V1.3
+    elif spec.no_hang:
+        c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")  # V1.4
+        on_poll(n, spec.queues)
+    elif n.is_leaving:
+        c.error(LEAVING)  # V1.5
+    else:
+        if n.limits.memory_bytes > 0 and n.used_bytes() > n.limits.memory_bytes:
+            check_names(n, spec.queues)  # V1.7
+        until_ms: i64 = 0
+        if spec.timeout_ms > 0:
+            until_ms = n.now_ms + spec.timeout_ms
+        c.is_blocked = True
+        s.blocked += 1
+        wait(n, c.number, spec.queues, spec.count, spec.with_counters, until_ms)
+
+
+def check_names(n: Node, names: list[bytes]) -> None:
+    """[V1] Memory is used up: nobody waits for queues that would have to be made (V1.7)."""
+    for name in names:
+        if name not in n.queues:
+            raise ArgError(OOM)
+
+
+def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None:
+    """The reply of GETJOB."""
+    out = c.out
+    out.append(b"*%d\r\n" % len(jobs))
+    for job in jobs:
+        q = s.n.queues[job.queue]
+        out.append(q.reply_head7 if with_counters else q.reply_head)
+        out.append(job.id)
+        out.append(b"\r\n")
+        out.append(bulk_head(len(job.body)))
+        out.append(job.body)
+        if len(job.body) > LARGE_BYTES:
+            c.has_large = True
+        if with_counters:
+            out.append(
+                b"\r\n$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n"
+                % (job.nacks, job.deliveries)
+            )
+        else:
+            out.append(b"\r\n")
+
+
+def cmd_working(s: Server, c: Client, args: list[bytes]) -> None:
+    """WORKING id: the reply is the retry time (Q8.6)."""
+    check_ids(s, args, 1)
+    error = on_working(s.n, args[1], c.number)
+    if len(error) > 0:
+        c.error(error)
+    else:
+        c.out.append(int_reply(i64(s.n.jobs[args[1]].retry_s)))
+
+
+def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
+    """DEADLETTER id queue [REASON text] [BODY bytes] (Q10.1, Q10.4)."""
+    reason = b""
+    body: bytes | None = None
+    i = 3
+    while i < len(args):
+        word = args[i].upper()
+        if i + 1 == len(args):
+            raise ArgError(SYNTAX)
+        if word == b"REASON":
+            reason = args[i + 1]
+            if len(reason) > REASON_MAX:
+                raise ArgError(b"ERR REASON must be at most %d bytes" % REASON_MAX)
+        elif word == b"BODY":
+            body = args[i + 1]
+        else:
+            raise ArgError(SYNTAX)
+        i += 2
+    words = args[:2]
+    check_ids(s, words, 1)
+    job = s.n.jobs.get(words[1])
+    if job is None or job.state == WAIT_REPL:
+        raise ArgError(NOJOB)
+    if job.state == ACKED:
+        raise ArgError(ACKED_ALREADY)
+    q = s.n.queues.get(args[2])
+    if q is not None and q.policy is not None:
+        raise ArgError(TUBE_LETTERS % args[2])  # T1.6
+    if q is not None and q.pause & PAUSE_IN:
+        raise ArgError(PAUSED)
+    c.out.append(b"+%s\r\n" % on_deadletter(s.n, job, args[2], reason, body).id)
+
+
+def tell_wakes(s: Server) -> None:
+    """Answer clients whose waiting is over and let them run what they sent meanwhile."""
+    wakes = s.n.wakes
+    s.n.wakes = []
+    for wake in wakes:
+        c = s.by_number.get(wake.client)
+        if c is None and len(s.takes) > 0:
+            tell_iproto_take(s, wake)
+        if c is None or not c.is_blocked:
+            continue
+        c.is_blocked = False
+        s.blocked -= 1
+        c.last_ms = s.n.now_ms
+        tell(s, c, wake)
+        s.touch(c)
+        if len(c.todo) > 0 or c.reader.error:
+            s.resumed.append(c)
+
+
+def tell(s: Server, c: Client, wake: Wake) -> None:
+    """The reply of a GETJOB, or of a take, that waited."""
+    if c.is_taking:
+        tell_take(s, c, wake)
+    elif wake.why == GOT_JOBS:
+        put_jobs(s, c, wake.jobs, wake.with_counters)
+    elif wake.why == NODE_LEAVING:
+        c.error(LEAVING)
+    elif wake.why == HOME_MOVED:
+        c.error(moved_text(s, wake.queue))
+    else:
+        assert wake.why == TIMED_OUT or wake.why == DATA_RESET
+        c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")

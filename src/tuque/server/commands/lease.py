@@ -1,0 +1,237 @@
+"""LEASE: the words of its commands, and the core's answers (SPEC Y)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.core.leases.bisect import on_begin, on_defer, on_split
+from tuque.core.leases.commands import BATCH_MAX, check, find, on_lease_nack, on_touch, open_refusal
+from tuque.core.leases.fetch import WHYS, columns, on_fetch, on_gone, plain_rows
+from tuque.core.leases.info import lease_info
+from tuque.core.model.job_id import is_job_id, of_url
+from tuque.core.state.lease_groups import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
+from tuque.server.commands.by_id import BADID
+from tuque.server.commands.lease_chores import COMMIT, OPEN, RELEASE, Ending, Next
+from tuque.server.commands.views import flat
+from tuque.server.replies.chores import begin as begin_long
+from tuque.server.replies.help import reply_help
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.resp import strict_int
+
+WRONG: Final = b"ERR Wrong LEASE subcommand or number of arguments"
+COUNT_MAX: Final = 1_000_000
+BYTES_DEFAULT: Final = 64 << 20
+BYTES_MAX: Final = 1 << 31
+TTL_MIN_MS: Final = 1_000
+TTL_MAX_MS: Final = 86_400_000
+ROWS_DEFAULT: Final = 2_000
+ROW_BYTES_DEFAULT: Final = 8 << 20
+ROWS_MAX: Final = 5_000  # of one FETCH (Y3.9)
+COLUMNS_MAX: Final = 50_000
+FETCH_BYTES: Final = 32 << 20
+ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a look at a job of a batch
+NACKS_MAX: Final = 10_000
+NUMBER_MAX: Final = 1 << 52
+
+
+def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y] LEASE subcommand [argument ...]."""
+    word = args[1].upper()
+    count = len(args)
+    if word == b"FETCH" and count >= 6:
+        fetch(s, c, args)
+    elif word == b"NEXT" and count >= 7:
+        take_next(s, c, args)
+    elif word == b"COMMIT" and count == 5:
+        commit_batch(s, c, args)
+    elif word == b"TOUCH" and count in (4, 6):
+        touch(s, c, args)
+    elif word == b"OPEN" and count >= 5:
+        open_group(s, c, args)
+    elif word == b"NACK" and count >= 6:
+        nack(s, c, args)
+    elif word == b"RELEASE" and count == 4:
+        g = group(s, args)
+        begin_long(s, c, Ending(s, c, RELEASE, g.name, g.epoch, 0))
+    elif word == b"GONE" and count == 6:
+        gone(s, c, args)
+    elif word == b"BEGIN" and count == 5:
+        begin(s, c, args)
+    elif word == b"SPLIT" and count in (6, 8):
+        split(s, c, args)
+    elif word == b"DEFER" and count >= 5:
+        defer(s, c, args)
+    elif word == b"INFO" and count == 3:
+        known = s.n.leases.groups.get(args[2])
+        if known is None:
+            raise ArgError(find(s.n, args[2], 0))
+        c.reply(flat(lease_info(s.n, known)))
+    elif word == b"LIST" and count == 2:
+        c.reply(list(s.n.leases.groups))
+    elif word == b"HELP" and count == 2:
+        reply_help(s, c, b"LEASE")
+    else:
+        raise ArgError(WRONG)
+
+
+def number(word: bytes, name: str, least: int, most: int) -> int:
+    """An integer within the range, or an error that tells the range (Y1.5)."""
+    value = strict_int(word)
+    if value is None or value < least or value > most:
+        raise ArgError(f"ERR {name} must be a number from {least} to {most}".encode())
+    return int(value)
+
+
+def options(args: list[bytes], first: int, names: list[bytes]) -> dict[bytes, bytes]:
+    """Pairs of a word out of `names` and its value, to the end (Y1.5)."""
+    found: dict[bytes, bytes] = {}
+    for i in range(first, len(args), 2):
+        word = args[i].upper()
+        if word not in names or i + 1 == len(args):
+            raise ArgError(SYNTAX)
+        found[word] = args[i + 1]
+    return found
+
+
+def group(s: Server, args: list[bytes]) -> Group:
+    """The group and epoch that words 2 and 3 name, or why it cannot be (Y1.6, Y1.7)."""
+    epoch = number(args[3], "epoch", 1, NUMBER_MAX)
+    error = find(s.n, args[2], epoch)
+    if error:
+        raise ArgError(error)
+    return s.n.leases.groups[args[2]]
+
+
+def open_group(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y1] LEASE OPEN group owner queue [queue ...]."""
+    for word in args[2:4]:
+        if not 1 <= len(word) <= NAME_MAX:
+            raise ArgError(b"ERR a group and its owner have names of 1 to %d bytes" % NAME_MAX)
+    if len(args) - 4 > QUEUES_MAX or len(set(args[4:])) != len(args) - 4:
+        raise ArgError(b"ERR a group takes from 1 to %d queues, each named once" % QUEUES_MAX)
+    error = open_refusal(s.n, args[4:])
+    if error:
+        raise ArgError(error)
+    opening = Ending(s, c, OPEN, args[2], 0, 0)
+    opening.owner = args[3]
+    opening.queues = args[4:]
+    begin_long(s, c, opening)
+
+
+def take_next(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y2] LEASE NEXT group epoch seq COUNT n [BYTES b] [PARTS p] TTL ms."""
+    found = options(args, 5, [b"COUNT", b"BYTES", b"PARTS", b"TTL"])
+    if b"COUNT" not in found or b"TTL" not in found:
+        raise ArgError(SYNTAX)
+    count = number(found[b"COUNT"], "COUNT", 1, COUNT_MAX)
+    ttl_ms = number(found[b"TTL"], "TTL", TTL_MIN_MS, TTL_MAX_MS)
+    size = number(found.get(b"BYTES", b"%d" % BYTES_DEFAULT), "BYTES", 1, BYTES_MAX)
+    parts = number(found.get(b"PARTS", b"1"), "PARTS", 1, PARTS_MAX)
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    g = group(s, args)
+    begin_long(s, c, Next(s, c, g, seq, count, size, parts, ttl_ms))
+
+
+def fetch(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y3] LEASE FETCH group epoch seq part [FROM i] [COUNT k] [BYTES b] [COLUMNS]."""
+    words = [word for word in args[6:] if word.upper() != b"COLUMNS"]
+    is_columns = len(words) < len(args) - 6
+    found = options(words, 0, [b"FROM", b"COUNT", b"BYTES"])
+    start = number(found.get(b"FROM", b"0"), "FROM", 0, COUNT_MAX)
+    count = number(found.get(b"COUNT", b"%d" % ROWS_DEFAULT), "COUNT", 1, COUNT_MAX)
+    size = number(found.get(b"BYTES", b"%d" % ROW_BYTES_DEFAULT), "BYTES", 1, BYTES_MAX)
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    part = number(args[5], "part", 0, PARTS_MAX - 1)
+    g = group(s, args)
+    count = min(count, COLUMNS_MAX if is_columns else ROWS_MAX)  # Y3.9
+    size = min(size, FETCH_BYTES)
+    rows = on_fetch(s.n, c.number, g, seq, part, start, count, size, is_columns)
+    if rows.error:
+        raise ArgError(rows.error)
+    s.n.work += len(rows.jobs) // ROWS_OF_UNIT if is_columns else len(rows.jobs)
+    reply: list[object] = [int(rows.attempts), int(rows.total)]
+    if is_columns:
+        reply.extend([len(rows.jobs), int(rows.gone)])
+        reply.extend(columns(rows.jobs))
+    else:
+        reply.append(plain_rows(rows.jobs))
+    reply.append(int(rows.next))
+    c.reply(reply)
+
+
+def commit_batch(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y4] LEASE COMMIT group epoch seq."""
+    epoch = number(args[3], "epoch", 1, NUMBER_MAX)
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    error = check(s.n, args[2], epoch, seq)
+    if error:
+        raise ArgError(error)
+    begin_long(s, c, Ending(s, c, COMMIT, args[2], epoch, seq))
+
+
+def touch(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y5] LEASE TOUCH group epoch [TTL ms]."""
+    word = options(args, 4, [b"TTL"]).get(b"TTL")
+    ttl_ms = 0 if word is None else number(word, "TTL", TTL_MIN_MS, TTL_MAX_MS)
+    c.reply(int(on_touch(s.n, group(s, args), ttl_ms)))
+
+
+def gone(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y3] LEASE GONE group epoch seq part."""
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    part = number(args[5], "part", 0, PARTS_MAX - 1)
+    counts, error = on_gone(s.n, c.number, group(s, args), seq, part)
+    if error:
+        raise ArgError(error)
+    c.reply(flat({word.decode(): int(counts[why]) for why, word in enumerate(WHYS)}))
+
+
+def begin(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y11] LEASE BEGIN group epoch seq."""
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    found = on_begin(s.n, c.number, group(s, args), seq)
+    if found.error:
+        raise ArgError(found.error)
+    c.reply([int(found.times), int(found.jobs), int(found.half), int(found.proof)])
+
+
+def split(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y11] LEASE SPLIT group epoch seq keep [BEGUN times]."""
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    keep = number(args[5], "keep", 1, COUNT_MAX)
+    begun = number(options(args, 6, [b"BEGUN"]).get(b"BEGUN", b"0"), "BEGUN", 0, COUNT_MAX)
+    kept, error = on_split(s.n, c.number, group(s, args), seq, keep, begun)
+    if error:
+        raise ArgError(error)
+    c.reply(int(kept))
+
+
+def defer(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y11] LEASE DEFER group epoch seq [COUNT n] [BYTES b]."""
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    found = options(args, 5, [b"COUNT", b"BYTES"])
+    count = number(found.get(b"COUNT", b"0"), "COUNT", 0, BATCH_MAX)
+    size = number(found.get(b"BYTES", b"%d" % BYTES_DEFAULT), "BYTES", 1, BYTES_MAX)
+    jobs, error = on_defer(s.n, c.number, group(s, args), seq, count, size)
+    if error:
+        raise ArgError(error)
+    c.reply(int(jobs))
+
+
+def nack(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Y5] LEASE NACK group epoch seq id [id ...]."""
+    ids = [of_url(id) for id in args[5:]]
+    if len(ids) > NACKS_MAX:
+        raise ArgError(b"ERR LEASE NACK takes at most %d ids at once" % NACKS_MAX)
+    if not all(is_job_id(id) for id in ids):
+        raise ArgError(BADID)
+    seq = number(args[4], "seq", 1, NUMBER_MAX)
+    g = group(s, args)
+    b = g.batches.get(seq)
+    s.n.work += len(ids) + (0 if b is None else len(b.jobs) // ROWS_OF_UNIT)
+    done, error = on_lease_nack(s.n, g, seq, ids)
+    if error:
+        raise ArgError(error)
+    c.reply(int(done))

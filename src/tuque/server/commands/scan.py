@@ -1,0 +1,112 @@
+"""QSCAN and JSCAN: walk over queues and jobs in slices (SPEC S4, S5).
+
+The cursor is a place in the node's list of jobs or of queues. The walk goes from the end to the
+start, see core/node/table.py: it begins without a look at all of them, keeps nothing between two
+calls, and meets at least once what is there throughout.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.queries import job_matches, queue_matches, show
+from tuque.core.model.work import REPLY_BYTES
+from tuque.server.commands.views import flat
+from tuque.server.replies.chores import begin
+from tuque.server.state.chore import Chore
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.tubes.model.tube import Tube
+from tuque.wire.args import ScanSpec, scan_options
+from tuque.wire.resp import bulk_head, put_bulk, put_value
+
+LOOKS_PER_MATCH: Final = 10  # elements looked at for each one asked for, at most
+SHOWN_WORK: Final = 20  # units of work: all of a job is made into a reply
+NO_LIMIT: Final = 1 << 60
+
+
+@final
+class Scan(Chore):
+    """One call: what was found so far."""
+
+    def __init__(self, s: Server, c: Client, spec: ScanSpec, is_jobs: bool) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.spec = spec
+        self.is_jobs = is_jobs
+        self.pos: i64 = len(s.n.job_list) if is_jobs else len(s.n.queue_list)
+        if 0 < spec.cursor < self.pos:
+            self.pos = spec.cursor
+        self.most: i64 = NO_LIMIT if spec.busy_loop else spec.count
+        self.looks: i64 = NO_LIMIT
+        if self.most < NO_LIMIT // LOOKS_PER_MATCH:
+            self.looks = self.most * LOOKS_PER_MATCH
+        self.found: i64 = 0
+        self.out: list[bytes] = []
+
+    def step(self, room: i64) -> bool:
+        """[S4, S5] Go on towards the start of the list."""
+        n = self.s.n
+        size: i64 = len(n.job_list) if self.is_jobs else len(n.queue_list)
+        if self.pos > size:
+            self.pos = size  # what was there has gone
+        until = n.work + room
+        while self.pos > 0:
+            if self.found >= self.most or self.looks <= 0 or self.bytes_used > REPLY_BYTES:
+                return True
+            if n.work >= until:
+                return False
+            n.work += 1
+            self.pos -= 1
+            self.looks -= 1
+            if self.is_jobs:
+                self.look_at_job(self.pos)
+            else:
+                self.look_at_queue(self.pos)
+        return True
+
+    def look_at_job(self, at: i64) -> None:
+        """Keep the job's id, or all of it, when it passes the filters."""
+        n = self.s.n
+        job = n.job_list[at]
+        spec = self.spec
+        if not job_matches(job, spec.queue, spec.states):
+            return
+        self.found += 1
+        if spec.reply_all:
+            put_value(self.out, flat(show(n, job)), self.client.resp3)
+            n.work += SHOWN_WORK
+            self.bytes_used += 1_000 + len(job.body) + len(job.queue)
+        else:
+            self.out.append(b"+%s\r\n" % job.id)
+            self.bytes_used += 80
+
+    def look_at_queue(self, at: i64) -> None:
+        """Keep the queue's name when it passes the filters."""
+        q = self.s.n.queue_list[at]
+        spec = self.spec
+        type = q.type if isinstance(q, Tube) else b""
+        if spec.type is not None and spec.type != type:
+            return  # S4.3
+        if queue_matches(self.s.n, q, spec.min_len, spec.max_len, spec.import_rate):
+            self.found += 1
+            put_bulk(self.out, q.name)
+            self.bytes_used += 80 + len(q.name)
+
+    def tell(self) -> None:
+        """The next cursor (0: done) and what was found."""
+        cursor = b"%d" % self.pos
+        out = self.client.out
+        out.append(b"*2\r\n%s%s\r\n*%d\r\n" % (bulk_head(len(cursor)), cursor, self.found))
+        out.append(b"".join(self.out))
+
+
+def cmd_qscan(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S4] QSCAN: names of queues."""
+    begin(s, c, Scan(s, c, scan_options(args, False), False))
+
+
+def cmd_jscan(s: Server, c: Client, args: list[bytes]) -> None:
+    """[S5] JSCAN: ids of jobs as statuses, or all of each job."""
+    begin(s, c, Scan(s, c, scan_options(args, True), True))

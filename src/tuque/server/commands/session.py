@@ -1,0 +1,165 @@
+"""HELLO, AUTH, PING, QUIT, RESET, SELECT: the session of one client (SPEC C5, C7)."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+from tuque import __version__
+from tuque.cluster.member import PRIORITY_AVOID, PRIORITY_UP
+from tuque.server.commands.dispatch import NOAUTH
+from tuque.server.state.client import REPLY_ON, Client
+from tuque.server.state.state import Server
+from tuque.server.state.tube_notices import leave_notices
+from tuque.wire.args import NOT_INT, ArgError
+from tuque.wire.resp import strict_int
+
+USER: Final = b"default"  # the only one
+NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
+BAD_PASSWORD: Final = b"ERR invalid password"
+NOPROTO: Final = b"NOPROTO unsupported protocol version"
+BAD_NAME: Final = b"ERR Client names cannot contain spaces, newlines or special characters."
+HELLO_NOAUTH: Final = (
+    b"NOAUTH HELLO must be called with the client already authenticated, otherwise the "
+    b"HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and "
+    b"select the RESP protocol version at the same time"
+)
+
+
+def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C5] HELLO: Disque's list of nodes, or with a version Redis' greeting."""
+    if len(args) == 1:
+        if needs_auth(s, c):
+            raise ArgError(NOAUTH)
+        c.reply([1, s.n.node_id, *known_nodes(s)])  # C5.1
+        return
+    version = strict_int(args[1])
+    if version is None:
+        raise ArgError(b"ERR Protocol version is not an integer or out of range")
+    if version < 2 or version > 3:
+        raise ArgError(NOPROTO)
+    user, password, name = hello_options(args)
+    if password is not None:
+        log_in(s, c, user, password)
+    if needs_auth(s, c):
+        raise ArgError(HELLO_NOAUTH)
+    if name is not None:
+        c.name = name
+    c.resp3 = version == 3
+    if not c.resp3:
+        leave_notices(s, c, list(c.watched))
+    c.reply(
+        {
+            "server": "tuque",
+            "version": __version__,
+            "proto": int(version),
+            "id": int(c.number),
+            "mode": "standalone",
+            "role": "master",
+            "modules": [],
+        }
+    )
+
+
+def known_nodes(s: Server) -> list[list[bytes]]:
+    """[K8] Id, address, port and priority of each node (K8.1), this one first."""
+    priority = PRIORITY_AVOID if s.n.is_leaving or s.conflict else PRIORITY_UP
+    port = s.cfg.cluster_announce_port or s.cfg.port
+    rows = [[s.n.node_id, s.cfg.cluster_announce_ip.encode(), b"%d" % port, b"%d" % priority]]
+    for one in s.members.alive():
+        if one.host and one.port:
+            rows.append([one.node_id, one.host.encode(), b"%d" % one.port, b"%d" % one.priority()])
+    return rows
+
+
+def hello_options(args: list[bytes]) -> tuple[bytes, bytes | None, bytes | None]:
+    """User, password and name of `HELLO <version> ...`, None where not given."""
+    user, password, name = USER, None, None
+    i = 2
+    while i < len(args):
+        word = args[i].upper()
+        if word == b"AUTH" and i + 2 < len(args):
+            user, password = args[i + 1], args[i + 2]
+            i += 3
+        elif word == b"SETNAME" and i + 1 < len(args):
+            name = checked_name(args[i + 1], BAD_NAME)
+            i += 2
+        else:
+            raise ArgError(b"ERR Syntax error in HELLO option '%s'" % args[i])
+    return user, password, name
+
+
+def checked_name(name: bytes, error: bytes) -> bytes:
+    """The name when it has only printable characters and no space, else the error."""
+    if any(not 33 <= byte <= 126 for byte in name):
+        raise ArgError(error)
+    return name
+
+
+def needs_auth(s: Server, c: Client) -> bool:
+    """Whether the session must give the password first."""
+    return len(s.password) > 0 and not c.is_authed
+
+
+def log_in(s: Server, c: Client, user: bytes, password: bytes) -> None:
+    """[C5.3] Authenticate, or raise and leave the session unauthenticated."""
+    if len(s.password) == 0:
+        raise ArgError(NO_PASSWORD)
+    # both are compared in full, so that the time taken tells nothing
+    is_user = hmac.compare_digest(user, USER)
+    is_password = hmac.compare_digest(password, s.password)
+    c.is_authed = is_user and is_password
+    if not c.is_authed:
+        raise ArgError(BAD_PASSWORD)
+
+
+def cmd_auth(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C5.3] AUTH [user] password."""
+    if len(args) > 3:
+        raise ArgError(b"ERR wrong number of arguments for 'auth' command")
+    log_in(s, c, args[1] if len(args) == 3 else USER, args[len(args) - 1])
+    c.ok()
+
+
+def cmd_ping(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C7.1] PING [message]."""
+    if len(args) > 2:
+        raise ArgError(b"ERR wrong number of arguments for 'ping' command")
+    if len(args) == 2:
+        c.reply(args[1])
+    else:
+        c.out.append(b"+PONG\r\n")
+
+
+def cmd_echo(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C7.1] ECHO message: `redis-cli --pipe` ends its stream with one."""
+    c.reply(args[1])
+
+
+def cmd_quit(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C3.1] QUIT: +OK, and the end once it is sent."""
+    c.ok()
+    c.is_closing = True
+
+
+def cmd_reset(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C7.4] RESET: the session as it began."""
+    if c.is_monitor:
+        c.is_monitor = False
+        s.monitors.remove(c)
+    leave_notices(s, c, list(c.watched))
+    c.name = b""
+    c.resp3 = False
+    c.is_authed = False
+    c.reply_mode = REPLY_ON
+    c.out.append(b"+RESET\r\n")
+
+
+def cmd_select(s: Server, c: Client, args: list[bytes]) -> None:
+    """[C7.4] SELECT 0."""
+    index = strict_int(args[1])
+    if index is None:
+        raise ArgError(NOT_INT)
+    if index != 0:
+        raise ArgError(b"ERR DB index is out of range")
+    c.ok()

@@ -1,0 +1,144 @@
+"""STAGE and PUBLISH: their words, and the core's answers (SPEC Z)."""
+
+from typing import Final, final
+
+from mypy_extensions import i32, i64
+
+from tuque.core.model.add_spec import PLAIN, AddSpec
+from tuque.core.replication.add import AMO_ONE_COPY, DELAY_BEYOND_TTL, settle
+from tuque.core.state.staged import NAME_MAX, Publish, PublishSpec, Staged
+from tuque.core.transactions.publish import WAITS, drop_publish, publish_some
+from tuque.core.transactions.stage import STAGE_LEAVING, on_stage
+from tuque.server.replies.chores import begin
+from tuque.server.replies.producers import await_copies
+from tuque.server.state.chore import Chore
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.wire.args import SYNTAX, ArgError, addjob_options, ranged
+from tuque.wire.resp import int_reply
+
+TTL_MIN_MS: Final = 1_000
+TTL_MAX_MS: Final = 7 * 86_400_000
+NUMBER_MAX: Final = 1 << 52
+TUBE_STAGED: Final = b"ERR '%s' is a tube: writes to it are not staged"
+NAMED: Final = (
+    b"ERR attempt '%s' of transaction '%s' is being published: stage in another attempt, or later"
+)
+VERSION_MAX: Final = 1 << 62
+BAD_TTL: Final = b"ERR ttl-ms must be a number from 1000 to 604800000"
+BAD_VERSION: Final = b"ERR version must be a number from 0 to 4611686018427387904"
+BAD_EPOCH: Final = b"ERR epoch must be a number from 1 to 4503599627370496"
+BAD_SEQ: Final = b"ERR seq must be a number from 1 to 4503599627370496"
+NOT_ACK: Final = b"ERR a transaction is not named ACK: that is a word of PUBLISH"
+
+
+@final
+class Publication(Chore):
+    """[Z2] PUBLISH of many jobs: they are looked at, then all published, then made (Z2.11)."""
+
+    def __init__(self, s: Server, c: Client, spec: PublishSpec) -> None:
+        super().__init__(c)
+        self.s = s
+        self.client = c
+        self.work = Publish(spec, c.number, c.first_serial + len(c.holes))
+
+    def step(self, room: i64) -> bool:
+        """Look at the next jobs, or make them."""
+        x = self.work
+        try:
+            is_done = publish_some(self.s.n, x, room)
+        except Exception:
+            self.drop()
+            raise
+        self.goes_on = x.is_decided
+        if is_done and len(x.error) > 0:
+            raise ArgError(x.error)
+        return is_done
+
+    def drop(self) -> None:
+        """Nothing is published."""
+        drop_publish(self.s.n, self.work)
+
+    def tell(self) -> None:
+        """How many jobs, when they have their copies."""
+        c = self.client
+        if self.work.value != WAITS:
+            c.out.append(int_reply(self.work.value))
+        elif not c.is_closed:
+            serial = c.first_serial + len(c.holes)
+            await_copies(self.s, c)
+            if self.is_muted:
+                c.muted[serial] = None
+
+
+def check_name(name: bytes) -> None:
+    """Names of apps, transactions and attempts (Z1.1)."""
+    if not 1 <= len(name) <= NAME_MAX:
+        raise ArgError(b"ERR app, txn and attempt have names of 1 to 255 bytes")
+
+
+def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Z1] STAGE txn attempt ttl-ms queue body [options]: jobs in the attempt (Z1.3)."""
+    n = s.n
+    check_name(args[1])
+    check_name(args[2])
+    if args[1].upper() == b"ACK":
+        raise ArgError(NOT_ACK)
+    ttl_ms = ranged(args[3], TTL_MIN_MS, TTL_MAX_MS, BAD_TTL)
+    spec = addjob_options(args, 6) if len(args) > 6 else PLAIN
+    full = settle(n, spec)
+    if full.replicate > 1 and full.retry_s == 0:
+        raise ArgError(AMO_ONE_COPY)
+    if full.delay_s >= full.ttl_s:
+        raise ArgError(DELAY_BEYOND_TTL)
+    q = n.queues.get(args[4])
+    if q is not None and q.policy is not None:
+        raise ArgError(TUBE_STAGED % args[4])  # T1.6
+    if n.is_leaving:
+        raise ArgError(STAGE_LEAVING)
+    a = n.staging.attempt(args[1], args[2])
+    if a is not None and a.is_named:
+        raise ArgError(NAMED % (args[2], args[1]))  # Z2.11
+    c.out.append(int_reply(on_stage(n, args[1], args[2], ttl_ms, staged(args, spec, full))))
+
+
+def staged(args: list[bytes], spec: AddSpec, full: AddSpec) -> Staged:
+    """What is kept of a STAGE; the default of REPLICATE is found when it is published (Z2.7)."""
+    return Staged(
+        args[4],
+        args[5],
+        spec.key,
+        spec.key_ttl_ms,
+        i32(spec.replicate),
+        i32(full.retry_s),
+        i32(full.delay_s),
+        i32(full.ttl_s),
+        i32(full.maxlen),
+    )
+
+
+def cmd_publish(s: Server, c: Client, args: list[bytes]) -> None:
+    """[Z2] PUBLISH app version [ACK group epoch seq] txn [attempt ...]: jobs, -1: done before."""
+    check_name(args[1])
+    version = ranged(args[2], 0, VERSION_MAX, BAD_VERSION)
+    at: i64 = 3
+    is_acking = args[3].upper() == b"ACK"
+    if is_acking:
+        if len(args) < 8:
+            raise ArgError(SYNTAX)
+        at = 7
+    check_name(args[at])
+    attempts: list[bytes] = []
+    named: dict[bytes, None] = {}
+    for name in args[at + 1 :]:
+        check_name(name)
+        if name not in named:
+            named[name] = None
+            attempts.append(name)
+    spec = PublishSpec(args[1], version, args[at], attempts)
+    if is_acking:
+        check_name(args[4])
+        spec.group = args[4]
+        spec.epoch = ranged(args[5], 1, NUMBER_MAX, BAD_EPOCH)
+        spec.seq = ranged(args[6], 1, NUMBER_MAX, BAD_SEQ)
+    begin(s, c, Publication(s, c, spec))

@@ -1,0 +1,336 @@
+"""Find the effective options: default < file < environment < command line; then serve CONFIG.
+
+Decides precedence, origins and what may change while the server runs. The options themselves
+are the table in options.py; this module must not know what they do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tuque.server.config.disque_conf import Directive, looks_like_toml, read_directives
+from tuque.server.config.kinds import MASK, Secret
+from tuque.server.config.options import ALIASES, OPTIONS, Config, ConfigError, Opt, find_option
+from tuque.server.config.patterns import matches
+
+__all__ = [
+    "OPTIONS",
+    "Config",
+    "ConfigError",
+    "check_dir",
+    "config_get",
+    "config_set",
+    "from_tree",
+    "in_dir",
+    "listen_addresses",
+    "load",
+    "print_lines",
+    "sample_toml",
+]
+
+ENV_PREFIX = "TUQUE__"
+ENV_FAMILY = "TUQUE_"
+# Of the client, the console and the build: they are no mistakes in a server's environment.
+ENV_OF_OTHERS = frozenset(
+    (
+        "TUQUE_URL",
+        "TUQUE_PASSWORD",
+        "TUQUE_SPARK_TASKS",
+        "TUQUE_HISTFILE",
+        "TUQUE_INTERPRETED",
+        "TUQUE_EXPECT_COMPILED",
+    )
+)
+LOOPBACK = ("127.0.0.1", "::1")
+CLOSED = "with no requirepass only loopback addresses; set requirepass, or protected-mode no"
+PASSWORD_BYTES = 16  # at least, where other machines can try them
+WEAK = (
+    f"at least {PASSWORD_BYTES} bytes where other machines can connect; make one with "
+    "`openssl rand -base64 24`, or bind loopback addresses only, or set protected-mode no"
+)
+NO_SECRET = (
+    "without a cluster-secret only loopback addresses; "
+    "set cluster-secret or cluster-secret-file, the same on all nodes"
+)
+WIDE_ARGS = frozenset(("bind", "cluster_bind", "client_output_buffer_limit"))
+
+
+def load(
+    path: str | None = None,
+    env: Mapping[str, str] | None = None,
+    sets: Mapping[str, str] | None = None,
+) -> Config:
+    """Return the checked options of `path` (TOML, disque.conf, `-` = stdin), `env` and `sets`.
+
+    `sets` are `key=value` of the command line. Raises ConfigError with one clear line.
+    """
+    cfg = Config(bind=[], origin=dict.fromkeys(OPTIONS, "default"), warnings=[])
+    if path is not None:
+        _load_file(cfg, path)
+    for key, text in sorted((env or {}).items()):
+        if key.startswith(ENV_PREFIX):
+            name = key[len(ENV_PREFIX) :].replace("__", ".")
+            _put_text(cfg, find_option(name, f"from {key}"), text, key)
+        elif key.startswith(ENV_FAMILY) and key not in ENV_OF_OTHERS:
+            _take_misspelt(cfg, key, text)
+    for name, text in (sets or {}).items():
+        _put_text(cfg, find_option(name, "command line"), text, "command line")
+    _check(cfg)
+    return cfg
+
+
+def _take_misspelt(cfg: Config, key: str, text: str) -> None:
+    """Refuse an option spelt with one `_`; a name that is none of ours is only a warning.
+
+    Kubernetes puts TUQUE_PORT=tcp://... and its like into every container of a service `tuque`.
+    """
+    name = key[len(ENV_FAMILY) :].lower()
+    is_option = ALIASES.get(name, name) in OPTIONS
+    if is_option and "://" not in text:
+        hint = f"; write {ENV_PREFIX}{name.upper()}, with two underscores"
+        raise ConfigError(key, "", hint, "unknown", "in the environment")
+    cfg.warnings.append(f"{key} ignored: options in the environment begin with {ENV_PREFIX}")
+
+
+def _put_text(cfg: Config, opt: Opt, text: str, origin: str) -> None:
+    try:
+        value = opt.kind.parse(text)
+    except ValueError:
+        shown = MASK if isinstance(opt.kind, Secret) else text
+        raise ConfigError(opt.name, shown, opt.kind.allowed, where=f"from {origin}") from None
+    _put(cfg, opt, value, origin)
+
+
+def _put(cfg: Config, opt: Opt, value: Any, origin: str) -> None:
+    setattr(cfg, opt.field, value)
+    cfg.origin[opt.field] = origin
+    if opt.obsolete and value != opt.default:
+        cfg.warnings.append(f"{opt.name} has no effect ({origin}): {opt.obsolete}")
+
+
+def _load_file(cfg: Config, path: str) -> None:
+    if path == "-":
+        text, label, base = sys.stdin.read(), "stdin", Path.cwd()
+    else:
+        label, base = path, Path.cwd()
+        try:
+            text = Path(path).read_text("utf-8", "surrogateescape")
+        except OSError as err:
+            raise ConfigError("config file", path, f"a readable file ({err.strerror})") from None
+        cfg.config_file = str(Path(path).resolve())
+    suffix = Path(path).suffix.lower()
+    is_toml = suffix == ".toml" or (suffix != ".conf" and looks_like_toml(text))
+    cfg.config_syntax = "toml" if is_toml else "disque"
+    if is_toml:
+        _load_toml(cfg, text, label)
+        return
+    for directive in read_directives(text, label, base):
+        _load_directive(cfg, directive)
+
+
+def _load_toml(cfg: Config, text: str, label: str) -> None:
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as err:
+        raise ConfigError("config file", label, f"valid TOML ({err})") from None
+    for field, value in from_tree(tree, label).items():
+        _put(cfg, OPTIONS[field], value, label)
+
+
+def from_tree(tree: dict[str, Any], label: str) -> dict[str, Any]:
+    """Return the options that a TOML tree sets; ConfigError for unknown keys and bad values."""
+    found: dict[str, Any] = {}
+    for name, raw in _leaves(tree, ""):
+        opt = find_option(name, f"in {label}")
+        try:
+            found[opt.field] = opt.kind.from_toml(raw)
+        except ValueError:
+            shown = MASK if isinstance(opt.kind, Secret) else str(raw)
+            raise ConfigError(opt.name, shown, opt.kind.allowed, where=f"in {label}") from None
+    return found
+
+
+def _leaves(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """Walk the tables: `[events] dir = ...` is `events.dir`."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _load_directive(cfg: Config, line: Directive) -> None:
+    """Take one line of a disque.conf; a directive that is not known is only a warning."""
+    if line.name == "rename-command":
+        raise ConfigError(
+            line.name,
+            " ".join(line.args),
+            "remove the line: commands keep their names here; DEBUG has enable-debug-command",
+            where=line.where,
+        )
+    try:
+        opt = find_option(line.name)
+    except ConfigError:
+        cfg.warnings.append(f"{line.where}: unknown directive '{line.name}' ignored")
+        return
+    if not line.args or (len(line.args) > 1 and opt.field not in WIDE_ARGS):
+        raise ConfigError(opt.name, " ".join(line.args), "exactly one value", where=line.where)
+    _put_text(cfg, opt, " ".join(line.args), line.where)
+
+
+def _check(cfg: Config) -> None:
+    """Refuse what is right by itself but wrong together, and make `dir` absolute."""
+    cfg.dir = os.path.abspath(cfg.dir)
+    hard, soft, _ = cfg.client_output_buffer_limit
+    if hard and soft > hard:
+        shown = OPTIONS["client_output_buffer_limit"].kind.show(cfg.client_output_buffer_limit)
+        raise ConfigError("client-output-buffer-limit", shown, "a soft limit below the hard one")
+    cfg.is_open = not all(map(is_loopback, listen_addresses(cfg)))
+    if cfg.is_open and cfg.protected_mode and not cfg.requirepass:
+        raise ConfigError("bind", " ".join(cfg.bind), CLOSED, where=f"from {cfg.origin['bind']}")
+    if cfg.is_open and cfg.protected_mode and is_weak(cfg.requirepass):
+        where = f"from {cfg.origin['requirepass']}"
+        raise ConfigError("requirepass", MASK, WEAK, where=where)
+    check_bus(cfg)
+    if cfg.protected_mode and not cfg.bind and is_weak(cfg.requirepass):
+        cfg.warnings.append(f"requirepass is short, listening on loopback only: {WEAK}")
+    if cfg.config_syntax == "disque" and not cfg.bind and not cfg.requirepass:
+        cfg.warnings.append(
+            "no bind and no requirepass: listening on loopback only (Disque listens on all)"
+        )
+
+
+def is_weak(password: str) -> bool:
+    """[C1] Whether a password is shorter than one that strangers may try (C1.4)."""
+    return 0 < len(password.encode("utf-8", "surrogateescape")) < PASSWORD_BYTES
+
+
+def check_bus(cfg: Config) -> None:
+    """[B1] The bus may be reached from other machines only with a secret."""
+    if cfg.cluster_secret and cfg.cluster_secret_file:
+        raise ConfigError("cluster-secret-file", cfg.cluster_secret_file, "only one of the two")
+    if not cfg.cluster_secret and not cfg.cluster_secret_file:
+        if not all(map(is_loopback, cfg.cluster_bind)):
+            where = f"from {cfg.origin['cluster_bind']}"
+            raise ConfigError("cluster-bind", " ".join(cfg.cluster_bind), NO_SECRET, where=where)
+
+
+def cluster_secret(cfg: Config) -> bytes:
+    """The secret of the cluster, b"" when there is none; ConfigError when the file is no good."""
+    if not cfg.cluster_secret_file:
+        return cfg.cluster_secret.encode()
+    opt = OPTIONS["cluster_secret_file"]
+    try:
+        with open(in_dir(cfg, cfg.cluster_secret_file), "rb") as file:
+            secret = file.readline(1024).strip()
+    except OSError as err:
+        allowed = f"a file this user can read ({err.strerror})"
+        raise ConfigError(opt.name, cfg.cluster_secret_file, allowed) from None
+    if not 16 <= len(secret) <= 512:
+        allowed = "a file whose first line has 16..512 bytes"
+        raise ConfigError(opt.name, cfg.cluster_secret_file, allowed)
+    return secret
+
+
+def bus_addresses(cfg: Config, has_secret: bool) -> list[str]:
+    """Return the addresses of the bus; the first must work."""
+    if cfg.cluster_bind:
+        return _expanded(cfg.cluster_bind)
+    return listen_addresses(cfg) if has_secret else list(LOOPBACK)
+
+
+def is_loopback(address: str) -> bool:
+    """Say whether only this machine can reach `address`."""
+    return address in ("localhost", "::1") or address.startswith("127.")
+
+
+def listen_addresses(cfg: Config) -> list[str]:
+    """Return the addresses to listen on; the first must work, `::` and `::1` may be missing."""
+    if not cfg.bind:
+        is_closed = cfg.protected_mode and (not cfg.requirepass or is_weak(cfg.requirepass))
+        return list(LOOPBACK) if is_closed else ["0.0.0.0", "::"]
+    return _expanded(cfg.bind)
+
+
+def _expanded(names: list[str]) -> list[str]:
+    out: list[str] = []
+    for name in names:
+        out.extend(["0.0.0.0", "::"] if name == "*" else [name])
+    return out
+
+
+def in_dir(cfg: Config, name: str) -> str:
+    """Return the absolute path of a file option's value."""
+    return os.path.join(cfg.dir, name)
+
+
+def check_dir(cfg: Config) -> None:
+    """Make sure that `dir` is there and can be written; ConfigError otherwise."""
+    where = f"from {cfg.origin['dir']}"
+    if not os.path.isdir(cfg.dir):
+        raise ConfigError("dir", cfg.dir, "a directory that exists", where=where)
+    if not os.access(cfg.dir, os.W_OK | os.X_OK):
+        raise ConfigError("dir", cfg.dir, "a directory this user can write", where=where)
+
+
+def config_get(cfg: Config, pattern: str) -> list[tuple[str, str]]:
+    """Return name and value of each option that matches the glob, Disque's order first."""
+    glob = pattern.lower()
+    return [
+        (opt.name, opt.kind.show(getattr(cfg, field)))
+        for field, opt in OPTIONS.items()
+        if not opt.hidden and matches(glob, opt.name)
+    ]
+
+
+def config_set(cfg: Config, name: str, value: str) -> None:
+    """Change one option of the running server; ConfigError, and nothing changed, if it cannot."""
+    opt = find_option(name)
+    if opt.hidden:
+        raise ConfigError(name, value, "", "unknown")
+    if not opt.runtime:
+        raise ConfigError(opt.name, value, opt.kind.allowed, "immutable")
+    try:
+        parsed = opt.kind.parse(value)
+    except ValueError:
+        raise ConfigError(opt.name, value, opt.kind.allowed) from None
+    if opt.field == "requirepass" and not parsed and cfg.is_open and cfg.protected_mode:
+        raise ConfigError(opt.name, value, CLOSED)
+    if opt.field == "requirepass" and cfg.is_open and cfg.protected_mode and is_weak(parsed):
+        raise ConfigError(opt.name, MASK, WEAK, "weak")
+    setattr(cfg, opt.field, parsed)
+    cfg.origin[opt.field] = "CONFIG SET"
+
+
+def print_lines(cfg: Config) -> list[str]:
+    """Return the effective options as TOML, the origin of each as its comment."""
+    lines = []
+    for field, opt in OPTIONS.items():
+        if opt.obsolete and cfg.origin[field] == "default":
+            continue
+        value = getattr(cfg, field)
+        is_secret = isinstance(opt.kind, Secret)
+        literal = f'"{opt.kind.show(value)}"' if is_secret else opt.kind.toml(value)
+        lines.append(f"{opt.field} = {literal}  # {cfg.origin[field]}")
+    return lines
+
+
+def sample_toml() -> str:
+    """Return a file with every option at its default, commented out."""
+    blocks = [
+        "# Options of `tuque server`. Each line shows the default; remove the # to change it."
+    ]
+    for field, opt in OPTIONS.items():
+        if not opt.obsolete:
+            unit = f" [{opt.unit}]" if opt.unit else ""
+            when = "; CONFIG SET can change it" if opt.runtime else ""
+            blocks.append(
+                f"# {opt.help}{unit}\n# allowed: {opt.kind.allowed}{when}\n"
+                f"#{field} = {opt.kind.toml(opt.default)}"
+            )
+    return "\n\n".join(blocks) + "\n"

@@ -1,0 +1,175 @@
+"""Who this node is, kept in nodes.conf, which is locked as long as the server lives.
+
+Decides when the file is safe: written aside, synced, put in place. What stands in it is
+cluster/kept.py's, who the others are cluster/members.py's.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from secrets import token_bytes, token_hex
+
+from tuque.cluster.kept import BadNodes, Kept, parse_kept
+from tuque.cluster.members import Members
+from tuque.server.config.config import in_dir
+from tuque.server.config.options import Config
+from tuque.server.log.notes import log
+
+
+class IdentityError(Exception):
+    """The file cannot be used; the text names it and says what to do."""
+
+
+class Identity:
+    """The node's id, its life and its LEAVING flag, and the file that keeps them (if any)."""
+
+    def __init__(self, kept: Kept, cfg: Config, path: str = "", fd: int = -1) -> None:
+        self.kept = kept  # as the file had it
+        self.cfg = cfg  # its port is 0 until the server listens
+        self.path = path
+        self.fd = fd
+        self.is_new = False
+        self.node_id = kept.node_id  # 40 lower-case hex characters
+        self.is_leaving = kept.is_leaving
+        self.life = int(kept.life) + 1  # which start this is (K1.1)
+        self.mark = token_bytes(8)  # tells two nodes with one id apart (K1.3)
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def renew(self, is_new_id: bool) -> None:
+        """Begin another life, as this node or as a new one; the caller saves it."""
+        self.life += 1
+        self.mark = token_bytes(8)
+        if is_new_id:
+            self.node_id = token_hex(20).encode()
+            self.is_leaving = False
+
+    def line(self) -> str:
+        """The node's own line in CLUSTER NODES; the address is empty unless it is announced."""
+        flags = "myself,leaving" if self.is_leaving else "myself"
+        host = self.cfg.cluster_announce_ip
+        host = f"[{host}]" if ":" in host else host
+        port = self.cfg.cluster_announce_port or self.cfg.port
+        return f"{self.node_id.decode()} {host}:{port} {flags} 0 0 connected\n"
+
+    def text(self, members: Members | None) -> bytes:
+        """What the file shall hold."""
+        if members is None:
+            return f"{self.line()}vars life {self.life} number 0\n".encode()
+        return members.kept_text(self.line()).encode()
+
+    def save(self, members: Members | None = None) -> None:
+        """Replace the contents of the file, durably. Raises OSError, the old contents kept."""
+        if self._thread is not None:
+            self._thread.join()  # it has older contents
+        if self.path:
+            self._write(self.text(members))
+
+    def save_soon(self, members: Members) -> bool:
+        """Have it saved in a thread; False when that is still busy with the time before."""
+        if not self.path:
+            return True
+        if self._thread is not None and self._thread.is_alive():
+            return False
+        text = self.text(members)
+        self._thread = threading.Thread(target=self._write_and_tell, args=(text,), daemon=True)
+        self._thread.start()
+        return True
+
+    def _write_and_tell(self, text: bytes) -> None:
+        try:
+            self._write(text)
+        except OSError as error:
+            log.warning("cluster-config-file %s: %s", self.path, error.strerror)
+
+    def _write(self, text: bytes) -> None:
+        aside = self.path + ".new"
+        with self._lock:
+            fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.write(fd, text)
+                os.fsync(fd)
+                os.replace(aside, self.path)
+            except OSError:
+                os.close(fd)
+                raise
+            os.close(self.fd)
+            self.fd = fd
+            sync_directory(self.path)
+
+    def close(self) -> None:
+        """Close the file, which ends the lock."""
+        if self._thread is not None:
+            self._thread.join()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def new_kept() -> Kept:
+    """A node that was never started before."""
+    kept = Kept()
+    kept.node_id = token_hex(20).encode()
+    return kept
+
+
+def open_identity(cfg: Config) -> Identity:
+    """Lock and read the file; a missing or empty one is made with a new id.
+
+    Raises IdentityError when another server has it, or when it is not valid.
+    """
+    path = in_dir(cfg, cfg.cluster_config_file)
+    fd = -1
+    try:
+        fd = locked(path)
+        text = os.pread(fd, 1 << 20, 0)
+        is_new = not text.strip()
+        identity = Identity(new_kept() if is_new else parse_kept(text), cfg, path, fd)
+        identity.is_new = is_new
+        if is_new:
+            identity.save()
+    except BadNodes as error:
+        os.close(fd)
+        raise IdentityError(f"cluster-config-file {path}: {error}") from None
+    except OSError as failed:
+        if fd >= 0:
+            os.close(fd)
+        raise IdentityError(f"cluster-config-file {path}: {failed.strerror}") from None
+    return identity
+
+
+def locked(path: str) -> int:
+    """A descriptor of the file with its exclusive lock. Raises IdentityError when it is taken."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise IdentityError(
+                f"cluster-config-file {path} is in use by another server; "
+                "stop it, or give this one another dir or cluster-config-file"
+            ) from None
+        if is_in_place(path, fd):
+            return fd
+        os.close(fd)  # replaced by its owner between the open and the lock
+
+
+def is_in_place(path: str, fd: int) -> bool:
+    """Whether the path still leads to the open file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
+def sync_directory(path: str) -> None:
+    """Make the new name of the file durable."""
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

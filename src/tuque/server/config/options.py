@@ -1,0 +1,476 @@
+"""Every option of the server, once: type, unit, default, range, runtime flag and help.
+
+CONFIG GET/SET/REWRITE, `--help`, the sample file, the docs and all error texts are made from
+this table. An option `max_body_bytes` is called `max-body-bytes` wherever a person writes it.
+It must not know how values are found (config.py) or what the server does with them.
+"""
+
+# Annotations are read at run time to make the table: no `from __future__ import annotations`.
+import difflib
+from typing import Annotated, Any, Final, get_type_hints
+
+import msgspec
+
+from tuque.server.config.kinds import (
+    Addresses,
+    Bool,
+    Choice,
+    FileName,
+    Int,
+    KeepAlive,
+    Kind,
+    Memory,
+    Octal,
+    OutputLimit,
+    Secret,
+    Text,
+)
+
+MB: Final = 1 << 20
+GB: Final = 1 << 30
+
+
+class Opt:
+    """What is fixed about one option; `name` and `default` are filled in from the struct."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        help_line: str,
+        *,
+        unit: str = "",
+        runtime: bool = False,
+        hidden: bool = False,
+        obsolete: str = "",
+    ) -> None:
+        self.kind = kind
+        self.help = help_line
+        self.unit = unit
+        self.runtime = runtime
+        self.hidden = hidden  # Disque's CONFIG GET does not show it
+        self.obsolete = obsolete  # why it does nothing here; read, kept, and noted
+        self.field = ""
+        self.name = ""
+        self.default: Any = None
+
+
+class Config(msgspec.Struct, kw_only=True):
+    """The effective options of one server, and where each came from."""
+
+    # In the order of Disque's CONFIG GET; ours follow after `bind`.
+    requirepass: Annotated[
+        str,
+        Opt(Secret(512), "password that clients must send with AUTH; empty = none", runtime=True),
+    ] = ""
+    unixsocket: Annotated[str, Opt(Text(107), "path of a unix socket to listen on")] = ""
+    logfile: Annotated[str, Opt(Text(), "log to this file; empty = standard output")] = ""
+    pidfile: Annotated[str, Opt(Text(), "written when daemonized")] = "/var/run/tuque.pid"
+    maxmemory: Annotated[
+        int,
+        Opt(
+            Memory(),
+            "memory of jobs and clients together; 0 = unlimited",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = GB
+    maxmemory_samples: Annotated[
+        int,
+        Opt(Int(1), "", runtime=True, obsolete="eviction looks at the oldest jobs, not at samples"),
+    ] = 5
+    timeout: Annotated[
+        int,
+        Opt(
+            Int(0, 1 << 31),
+            "close clients that are idle this long; blocked ones stay; 0 = never",
+            unit="s",
+            runtime=True,
+        ),
+    ] = 0
+    auto_aof_rewrite_percentage: Annotated[
+        int,
+        Opt(Int(), "rewrite the journal when it grew by this; 0 = never", unit="%", runtime=True),
+    ] = 100
+    auto_aof_rewrite_min_size: Annotated[
+        int, Opt(Memory(), "never rewrite a smaller journal by itself", unit="bytes", runtime=True)
+    ] = 64 * MB
+    slowlog_log_slower_than: Annotated[
+        int,
+        Opt(Int(-1), "SLOWLOG keeps commands slower than this; -1 = none", unit="us", runtime=True),
+    ] = 10000
+    latency_monitor_threshold: Annotated[
+        int, Opt(Int(), "LATENCY keeps events of this length; 0 = off", unit="ms", runtime=True)
+    ] = 0
+    slowlog_max_len: Annotated[
+        int, Opt(Int(0, 1_000_000), "entries kept by SLOWLOG", runtime=True)
+    ] = 128
+    port: Annotated[
+        int,
+        Opt(
+            Int(0, 65535), "TCP port of the clients; 0 = any free one, or none beside a unixsocket"
+        ),
+    ] = 7711
+    tcp_backlog: Annotated[int, Opt(Int(0, 65535), "connections waiting for accept")] = 511
+    databases: Annotated[int, Opt(Int(1), "", obsolete="a broker has no databases")] = 16
+    maxclients: Annotated[
+        int, Opt(Int(1, 10_000_000), "connected clients at most", runtime=True)
+    ] = 10000
+    watchdog_period: Annotated[
+        int,
+        Opt(Int(), "", unit="ms", runtime=True, obsolete="LATENCY shows long turns of the loop"),
+    ] = 0
+    hz: Annotated[
+        int,
+        Opt(
+            Int(1, 500, clamp=True),
+            "kept for tools that ask; timers here fire at their deadline",
+            unit="1/s",
+            runtime=True,
+        ),
+    ] = 10
+    cluster_node_timeout: Annotated[
+        int, Opt(Int(1), "a node silent this long is suspected", unit="ms", runtime=True)
+    ] = 15000
+    tcp_keepalive: Annotated[
+        int,
+        Opt(KeepAlive(), "probe silent connections after this; 0 = never", unit="s", runtime=True),
+    ] = 300
+    no_appendfsync_on_rewrite: Annotated[
+        bool, Opt(Bool(), "do not fsync while a rewrite runs (a crash may lose that time)")
+    ] = False
+    daemonize: Annotated[bool, Opt(Bool(), "run in the background")] = False
+    activerehashing: Annotated[
+        bool, Opt(Bool(), "", runtime=True, obsolete="tables here never rehash by steps")
+    ] = True
+    aof_rewrite_incremental_fsync: Annotated[
+        bool, Opt(Bool(), "", runtime=True, obsolete="a rewrite always syncs in steps")
+    ] = True
+    aof_load_truncated: Annotated[
+        bool,
+        Opt(Bool(), "cut a torn end of the journal at start; no = refuse to start", runtime=True),
+    ] = True
+    aof_enqueue_jobs_once: Annotated[
+        bool,
+        Opt(Bool(), "", runtime=True, obsolete="queued jobs come back queued from every journal"),
+    ] = False
+    maxmemory_policy: Annotated[
+        str,
+        Opt(Choice("acks", "noeviction"), "what may be dropped when memory is short", runtime=True),
+    ] = "acks"
+    loglevel: Annotated[
+        str,
+        Opt(Choice("debug", "verbose", "notice", "warning"), "least level logged", runtime=True),
+    ] = "notice"
+    appendfsync: Annotated[
+        str,
+        Opt(Choice("always", "everysec", "no"), "when the journal reaches the disk", runtime=True),
+    ] = "everysec"
+    syslog_facility: Annotated[
+        str,
+        Opt(
+            Choice("user", *(f"local{one}" for one in range(8))),
+            "",
+            obsolete="logs go to standard output or logfile; systemd carries them on",
+        ),
+    ] = "local0"
+    appendonly: Annotated[
+        bool, Opt(Bool(), "keep a journal on disk, so that jobs survive a restart", runtime=True)
+    ] = False
+    dir: Annotated[str, Opt(Text(), "directory of all files with relative names")] = "."
+    client_output_buffer_limit: Annotated[
+        tuple[int, int, int],
+        Opt(
+            OutputLimit(),
+            "close clients that leave more than this unread",
+            unit="bytes, bytes, s",
+            runtime=True,
+        ),
+    ] = (256 * MB, 64 * MB, 60)
+    unixsocketperm: Annotated[int, Opt(Octal(), "permissions of the unix socket; 0 = umask")] = 0
+    bind: Annotated[
+        list[str],
+        Opt(Addresses(), "addresses to listen on; empty = loopback, or all once a password is set"),
+    ] = []
+    # Disque has these without showing them.
+    syslog_enabled: Annotated[
+        bool,
+        Opt(
+            Bool(),
+            "",
+            hidden=True,
+            obsolete="logs go to standard output or logfile; systemd carries them on",
+        ),
+    ] = False
+    syslog_ident: Annotated[
+        str,
+        Opt(
+            Text(),
+            "",
+            hidden=True,
+            obsolete="logs go to standard output or logfile; systemd carries them on",
+        ),
+    ] = "tuque"
+    appendfilename: Annotated[
+        str,
+        Opt(
+            FileName(),
+            "",
+            hidden=True,
+            obsolete="the journal is the directory appenddirname; "
+            "`tuque journal import` reads an AOF of Disque",
+        ),
+    ] = "disque.aof"
+    cluster_config_file: Annotated[
+        str, Opt(FileName(), "where a node keeps its name and the cluster, in dir", hidden=True)
+    ] = "nodes.conf"
+    # Ours.
+    protected_mode: Annotated[bool, Opt(Bool(), "without a password listen on loopback only")] = (
+        True
+    )
+    appenddirname: Annotated[str, Opt(FileName(), "directory of the journal, in dir")] = "journal"
+    journal_segment_bytes: Annotated[
+        int, Opt(Memory(64 << 10, GB), "a journal segment is closed at this size", unit="bytes")
+    ] = 64 * MB
+    queue_idle_time: Annotated[
+        int,
+        Opt(
+            Int(1, 1 << 31),
+            "forget an empty queue that nobody used this long (10 s and 2 s when memory is short)",
+            unit="s",
+            runtime=True,
+        ),
+    ] = 300
+    dedupe_max_keys: Annotated[
+        int,
+        Opt(
+            Int(0, 1 << 31),
+            "keys of ADDJOB ... DEDUPE kept at most; more are refused (each some 350 bytes)",
+            runtime=True,
+        ),
+    ] = 1_000_000
+    tubes_max: Annotated[
+        int,
+        Opt(Int(1, 10_000), "tubes that a node knows at most; more are refused", runtime=True),
+    ] = 10_000
+    command_deadline: Annotated[
+        int,
+        Opt(
+            Int(0, 86400),
+            "close clients that take longer to send one command; 0 = never",
+            unit="s",
+            runtime=True,
+        ),
+    ] = 30
+    default_ttl: Annotated[
+        int, Opt(Int(1, 1 << 31), "TTL of jobs added without one", unit="s", runtime=True)
+    ] = 86400
+    default_retry_max: Annotated[
+        int,
+        Opt(
+            Int(1, 1 << 31),
+            "longest RETRY of jobs added without one (else TTL/10)",
+            unit="s",
+            runtime=True,
+        ),
+    ] = 300
+    default_replicate: Annotated[
+        int, Opt(Int(1, 255), "copies of jobs added without REPLICATE, at most", runtime=True)
+    ] = 3
+    max_body_bytes: Annotated[
+        int, Opt(Memory(1, 512 * MB), "largest body of a job", unit="bytes", runtime=True)
+    ] = 64 * MB
+    client_query_buffer_limit: Annotated[
+        int,
+        Opt(
+            Memory(MB, GB),
+            "largest command a client may send, all arguments",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = 128 * MB
+    cluster_enabled: Annotated[
+        bool, Opt(Bool(), "let other nodes in: listen on the bus; no = a node that stays alone")
+    ] = True
+    cluster_port: Annotated[
+        int,
+        Opt(
+            Int(0, 65535),
+            "TCP port of the bus; 0 = port + 10000, or any free one where port is 0 or above 55535",
+        ),
+    ] = 0
+    cluster_bind: Annotated[
+        list[str],
+        Opt(
+            Addresses(),
+            "addresses of the bus; empty = as the clients' with a cluster secret, else loopback",
+        ),
+    ] = []
+    cluster_secret: Annotated[
+        str,
+        Opt(
+            Secret(512, least_bytes=16),
+            "what all nodes of a cluster know and nobody else; empty = nodes of this machine only",
+            hidden=True,
+        ),
+    ] = ""
+    cluster_secret_file: Annotated[
+        str, Opt(Text(), "read the cluster secret from the first line of this file")
+    ] = ""
+    cluster_announce_ip: Annotated[
+        str,
+        Opt(
+            Text(255), "address or name at which other nodes reach this one; empty = they find out"
+        ),
+    ] = ""
+    cluster_announce_port: Annotated[
+        int, Opt(Int(0, 65535), "port at which clients reach this node; 0 = the one it listens on")
+    ] = 0
+    cluster_announce_bus_port: Annotated[
+        int, Opt(Int(0, 65535), "bus port for the other nodes; 0 = the one it listens on")
+    ] = 0
+    bus_buffer_limit: Annotated[
+        int,
+        Opt(
+            Memory(MB, 1 << 40),
+            "close a link to a node when more than this waits for it; "
+            "ADDJOB waits from a quarter of it",
+            unit="bytes",
+            runtime=True,
+        ),
+    ] = 64 * MB
+    bus_busy_poll: Annotated[
+        int,
+        Opt(
+            Int(0, 1000),
+            "busy-wait for peers at most so long before sleeping; 0 = off",
+            unit="us",
+            runtime=True,
+        ),
+    ] = 200
+    repair_rate: Annotated[
+        int,
+        Opt(Int(1, 1_000_000), "lost copies made again at most", unit="jobs/s", runtime=True),
+    ] = 5_000
+    iproto_port: Annotated[
+        int,
+        Opt(
+            Int(0, 65535),
+            "TCP port for clients of Tarantool's queue, on the addresses of `bind`; 0 = none "
+            "(theirs is 3301)",
+        ),
+    ] = 0
+    iproto_users_file: Annotated[
+        str,
+        Opt(
+            Text(),
+            "who may log in over IPROTO: lines of name, password, maybe `all`; empty = only guest",
+        ),
+    ] = ""
+    read_only: Annotated[
+        bool,
+        Opt(Bool(), "be no home of tubes: those here move to other nodes", runtime=True),
+    ] = False
+    enable_debug_command: Annotated[
+        str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")
+    ] = "local"
+    events: Annotated[bool, Opt(Bool(), "write what happens to jobs as segments for Spark")] = False
+    events_dir: Annotated[str, Opt(Text(), "directory of the event segments")] = "events"
+    events_roll_rows: Annotated[
+        int, Opt(Int(1000, 100_000_000), "rows after which an event segment is closed")
+    ] = 100_000
+    events_roll_seconds: Annotated[
+        int, Opt(Int(1, 86400), "time after which an event segment is closed", unit="s")
+    ] = 60
+    events_buffer: Annotated[
+        int,
+        Opt(Int(1000, 100_000_000), "events held in memory (200 B each); more are dropped"),
+    ] = 262_144
+    events_keep_bytes: Annotated[
+        int,
+        Opt(Memory(), "sealed event segments kept; the oldest go first; 0 = all", unit="bytes"),
+    ] = 10 * GB
+    events_keep_days: Annotated[
+        int, Opt(Int(0, 36_500), "days (UTC) of sealed event segments kept; 0 = all", unit="days")
+    ] = 0
+
+    # Not options: where the values came from.
+    origin: dict[str, str] = {}
+    warnings: list[str] = []
+    config_file: str = ""
+    config_syntax: str = ""
+    is_any_port: bool = False  # `port` was 0, and is what the system chose
+    is_open: bool = False  # since the start it listens where other machines can reach it
+
+
+class ConfigError(ValueError):
+    """A value that cannot be used, in one line: key, value, where it stands, what is allowed.
+
+    `reason` is `bad`, `weak`, `unknown` or `immutable`.
+    """
+
+    def __init__(
+        self, name: str, value: str, allowed: str, reason: str = "bad", where: str = ""
+    ) -> None:
+        self.name, self.value, self.allowed = name, value, allowed
+        self.reason, self.where = reason, where
+        super().__init__(self._line())
+
+    def _line(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        if self.reason == "unknown":
+            return f"unknown option '{self.name}'{place}{self.allowed}"
+        if self.reason == "immutable":
+            return f"{self.name}: cannot be changed while the server runs{place}"
+        value = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.value
+        )
+        return f"{self.name}: '{value}' is not allowed{place}; allowed: {self.allowed}"
+
+    @property
+    def reply(self) -> str:
+        """Disque's error line for CONFIG SET, without the leading `-`."""
+        if self.reason == "bad":
+            return f"ERR Invalid argument '{self.value}' for CONFIG SET '{self.name}'"
+        if self.reason == "weak":
+            return f"ERR CONFIG SET {self.name}: {self.allowed}"
+        return f"ERR Unsupported CONFIG parameter: {self.name}"
+
+
+def _table() -> dict[str, Opt]:
+    """Read the struct once: field name to option, in the order of the struct."""
+    table: dict[str, Opt] = {}
+    hints = get_type_hints(Config, include_extras=True)
+    defaults = Config()
+    for field in Config.__struct_fields__:
+        for extra in getattr(hints[field], "__metadata__", ()):
+            if isinstance(extra, Opt):
+                extra.field, extra.name = field, field.replace("_", "-")
+                extra.default = getattr(defaults, field)
+                extra.help = extra.help or f"no effect: {extra.obsolete}"
+                table[field] = extra
+    return table
+
+
+OPTIONS: Final = _table()
+
+# How §-like keys of a sectioned TOML file read: [journal] fsync = "always".
+ALIASES: Final = {
+    "journal_enabled": "appendonly",
+    "journal_fsync": "appendfsync",
+    "journal_dir": "appenddirname",
+    "events_enabled": "events",
+    "server_port": "port",
+    "server_bind": "bind",
+    "server_dir": "dir",
+}
+
+
+def find_option(name: str, where: str = "") -> Opt:
+    """Return the option called `name` (`-`, `_` and `.` read the same); ConfigError if none is."""
+    field = name.strip().lower().replace("-", "_").replace(".", "_")
+    field = ALIASES.get(field, field)
+    if field in OPTIONS:
+        return OPTIONS[field]
+    near = difflib.get_close_matches(field, list(OPTIONS), 1)
+    hint = f"; did you mean '{OPTIONS[near[0]].name}'?" if near else ""
+    raise ConfigError(name, "", hint, "unknown", where)

@@ -1,0 +1,71 @@
+"""What other users of the machine may do with the files of a server (SPEC C1.5, C1.6).
+
+Looks at the file system only; how long a password must be is config.py's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from tuque.server.config.config import in_dir
+from tuque.server.config.options import Config, ConfigError
+
+OTHERS_WRITE = stat.S_IWOTH
+OTHERS_READ = stat.S_IROTH
+
+
+def check_places(cfg: Config) -> None:
+    """[C1] Refuse directories that everybody on this machine can write (C1.5).
+
+    Whoever writes there can put another journal or node id in place. A sticky directory, like
+    /tmp, lets nobody replace the files of others.
+    """
+    if not cfg.protected_mode:
+        return
+    for name in ("dir", "appenddirname", "events_dir"):
+        path = cfg.dir if name == "dir" else in_dir(cfg, getattr(cfg, name))
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            continue  # it is made with the rights it needs
+        if mode & OTHERS_WRITE and not mode & stat.S_ISVTX:
+            allowed = (
+                "a directory that not everybody on this machine can write: "
+                f"`chmod o-w {path}`, or set protected-mode no"
+            )
+            raise ConfigError(name.replace("_", "-"), path, allowed)
+
+
+def readable_secrets(cfg: Config) -> list[str]:
+    """[C1] A line about each file with secrets that everybody can read (C1.6)."""
+    has_secret = cfg.requirepass or cfg.cluster_secret
+    files = [
+        (cfg.config_file if has_secret else "", "the configuration file"),
+        (cfg.cluster_secret_file, "cluster-secret-file"),
+        (cfg.iproto_users_file, "iproto-users-file"),
+    ]
+    told = []
+    for name, what in files:
+        path = in_dir(cfg, name) if name else ""
+        if path and may_others_read(path):
+            told.append(
+                f"{what} {path} has passwords, and everybody on this machine can read it: "
+                f"`chmod o= {path}`"
+            )
+    return told
+
+
+def may_others_read(path: str) -> bool:
+    """Whether the file is there, and readable to all."""
+    try:
+        return os.stat(path).st_mode & OTHERS_READ != 0
+    except OSError:
+        return False
+
+
+def close_to_others(path: str) -> None:
+    """[C1] Take from others what they may do with the file; the group keeps its rights (C1.6)."""
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o007:
+        os.chmod(path, mode & ~0o007)

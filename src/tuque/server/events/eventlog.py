@@ -1,0 +1,325 @@
+"""The shell of the event stream (SPEC E): a thread that spools events, a process that writes them.
+
+The pump calls `flush` with what is full; the thread appends it to raw files (spool.py) and
+looks after the process (writer.py) that makes segments of them. Nothing makes the
+pump wait: when the disk is slow or full, core/outbox/events.py drops and counts. The server
+itself never needs pyarrow.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import tuque
+from tuque.core.outbox.events import ALL, Chunk, Events
+from tuque.server.events.spool import Spool
+
+EVENT_BYTES: Final = 1024  # of raw files for each event of the buffer: the writer may lag
+RETRY_S: Final = 1.0  # after a failed write, and between two starts of the writer process
+READY_S: Final = 120.0  # for the writer process to come up, with all that a kill left
+
+
+class EventLogError(Exception):
+    """Events cannot be written as configured; the text says what to do."""
+
+
+class EventLog:
+    """The event segments of one node in one directory.
+
+    `node` names the rows and files. A segment is sealed after `roll_rows` events or
+    `roll_seconds`; memory holds at most `buffer_rows` events. `keep_bytes` bounds the
+    sealed segments (0: no bound), the oldest go first; `keep_days` bounds their age. `address`
+    is what a report calls the node.
+    """
+
+    def __init__(
+        self,
+        directory: str | Path,
+        node: str,
+        *,
+        roll_rows: int = 100_000,
+        roll_seconds: float = 60.0,
+        buffer_rows: int = 262_144,
+        keep_bytes: int = 0,
+        keep_days: int = 0,
+        address: str = "",
+    ) -> None:
+        _ask_for_pyarrow()
+        self.directory = Path(directory)
+        self.node = re.sub(r"[^A-Za-z0-9.]", "_", node) or "_"
+        self.roll_rows = roll_rows
+        self.roll_seconds = roll_seconds
+        self.buffer_rows = buffer_rows
+        self.keep_bytes = keep_bytes
+        self.keep_days = keep_days
+        self.address = address
+        self.error = ""  # why events wait or are being lost; empty: they are not
+        self.restarts = 0  # of the writer process
+        self._figures: dict[str, int | str] = {}  # of the running writer
+        self._before = {"written": 0, "sealed": 0, "pruned": 0}  # of those that died
+        self._said = b""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if address:
+                (self.directory / f".name-{self.node}").write_text(f"{address}\n", "utf-8")
+            self._writer = self._start_writer()
+        except OSError as e:
+            raise EventLogError(f"events-dir {self.directory}: {e.strerror or e}") from e
+        self._await_ready()
+        self.recovered = self._figure("recovered")
+        self._first_seq = self._figure("next_seq")
+        self._spool = Spool(self.directory, self.node, max(1 << 20, buffer_rows * EVENT_BYTES))
+        self._given_back = 0  # chunks whose room the pump has again
+        self._finished = 0  # chunks the thread is done with
+        self._work: deque[Chunk] = deque()
+        self._stop = False
+        self._start_at = 0.0  # when the next writer process may start
+        self._wake_r, self._wake_w = os.pipe()
+        os.set_blocking(self._wake_r, False)
+        os.set_blocking(self._wake_w, False)
+        self._thread = threading.Thread(target=self._run, name="tuque-events", daemon=True)
+
+    def start(self, now_ms: int) -> Events:
+        """Start the thread; the Events for `node.events`, already marked as started."""
+        events = Events(self.buffer_rows, self._first_seq)
+        events.started(now_ms)
+        self._thread.start()
+        return events
+
+    def flush(self, events: Events, durable_seq: int = ALL) -> None:
+        """Hand over the full chunks that need no later journal record. Never waits."""
+        finished = self._finished  # read once: the thread counts on
+        events.wrote(finished - self._given_back)
+        self._given_back = finished
+        chunks = events.take(durable_seq)
+        if chunks:
+            self._work.extend(chunks)
+            self._nudge()
+
+    def close(self, events: Events, now_ms: int, timeout_s: float = 30.0) -> None:
+        """Mark the stop, write and seal everything, end the thread.
+
+        Raises EventLogError when the events could not be written in that time.
+        """
+        deadline = monotonic() + timeout_s
+        self._hand_over_all(events, deadline)
+        events.stopped(now_ms)
+        self._hand_over_all(events, deadline)
+        self._stop = True
+        self._nudge()
+        self._thread.join(max(0.0, deadline - monotonic()))
+        is_over = not self._thread.is_alive() and self._end_writer(deadline)
+        if not is_over or self.error or self._work:
+            raise EventLogError(
+                f"events-dir {self.directory}: {self.error or 'not written in time'}; "
+                "what is on disk is sealed at the next start"
+            )
+
+    @property
+    def written(self) -> int:
+        """Events in segments since the start."""
+        return self._before["written"] + self._figure("written")
+
+    @property
+    def sealed(self) -> int:
+        """Segments sealed since the start."""
+        return self._before["sealed"] + self._figure("sealed")
+
+    @property
+    def pruned(self) -> int:
+        """Segments removed since the start."""
+        return self._before["pruned"] + self._figure("pruned")
+
+    @property
+    def writer_pid(self) -> int:
+        """The process that writes the segments."""
+        return self._writer.pid
+
+    def info(self, events: Events) -> dict[str, int | str]:
+        """Counters for INFO."""
+        return {
+            "events_seq": events.seq,
+            "events_pending": events.pending_rows() + sum(c.rows for c in tuple(self._work)),
+            "events_written": self.written,
+            "events_dropped": events.dropped,
+            "events_segments_sealed": self.sealed,
+            "events_segments_recovered": self.recovered,
+            "events_segments_pruned": self.pruned,
+            "events_writer_pid": self._writer.pid,
+            "events_writer_restarts": self.restarts,
+            "events_error": self.error or str(self._figures.get("error", "")),
+        }
+
+    # the pump's side
+
+    def _nudge(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._wake_w, b".")
+
+    def _hand_over_all(self, events: Events, deadline: float) -> None:
+        """Wait for room until the thread has every event, or the time is over."""
+        while True:
+            events.cut()
+            self.flush(events)
+            if not events.pending_rows() or monotonic() >= deadline:
+                return
+            self._thread.join(0.005)
+
+    # the thread's side
+
+    def _run(self) -> None:
+        while not self._stop or self._work:
+            stream = self._writer.stdout
+            sources = [self._wake_r]
+            if stream is not None and not stream.closed:
+                sources.append(stream.fileno())
+            waits = bool(self._work) or len(sources) == 1
+            select.select(sources, [], [], RETRY_S if waits else None)
+            with suppress(BlockingIOError):
+                os.read(self._wake_r, 65_536)
+            self._hear()
+            if self._has_ended() and not self._stop:
+                self._restart()
+            self._write_out()
+            if self._stop and self.error:
+                break  # what the disk did not take is lost, and told
+        self._spool.close()
+
+    def _write_out(self) -> None:
+        """Append what waits to the raw files; `error` says why the disk did not take it."""
+        count = 0
+        try:
+            while self._work and self._spool.has_room():
+                self._spool.append(self._work[0])
+                self._work.popleft()
+                self._finished += 1
+                count += 1
+                self.error = ""
+        except OSError as e:
+            self.error = e.strerror or str(e)
+        if self._work and not self._spool.has_room():
+            self.error = "the segments are not written as fast as events come"
+        if count and self._writer.stdin is not None:
+            with suppress(OSError, ValueError):  # full: it is awake; closed: it is restarted
+                os.write(self._writer.stdin.fileno(), b".")
+
+    def _start_writer(self) -> subprocess.Popen[bytes]:
+        """Start the process; it finds out by itself what is to be done."""
+        root = str(Path(tuque.__file__).parents[1])
+        path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
+        writer = subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "tuque.server.events.writer"),
+                *(str(self.directory), self.node),
+                f"--roll-rows={self.roll_rows}",
+                f"--roll-seconds={self.roll_seconds}",
+                f"--keep-bytes={self.keep_bytes}",
+                f"--keep-days={self.keep_days}",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": path},
+            start_new_session=True,
+        )
+        assert writer.stdin is not None and writer.stdout is not None
+        os.set_blocking(writer.stdin.fileno(), False)
+        os.set_blocking(writer.stdout.fileno(), False)
+        return writer
+
+    def _await_ready(self) -> None:
+        """Wait until the process has sealed what a kill left and knows the next number."""
+        deadline = monotonic() + READY_S
+        while "next_seq" not in self._figures and monotonic() < deadline:
+            assert self._writer.stdout is not None
+            select.select([self._writer.stdout], [], [], 1.0)
+            self._hear()
+            if self._writer.poll() is not None and "next_seq" not in self._figures:
+                reason = self._figures.get("fatal", f"ended with {self._writer.returncode}")
+                raise EventLogError(f"events-dir {self.directory}: the event writer: {reason}")
+        if "next_seq" not in self._figures:
+            self._writer.kill()
+            raise EventLogError(f"events-dir {self.directory}: the event writer does not answer")
+
+    def _hear(self) -> None:
+        """Take in what the process says of itself."""
+        stream = self._writer.stdout
+        if stream is None or stream.closed:
+            return
+        with suppress(BlockingIOError):
+            data = os.read(stream.fileno(), 65_536)
+            if not data:
+                stream.close()
+            *lines, self._said = (self._said + data).split(b"\n")
+            if lines:
+                self._figures = json.loads(lines[-1])
+
+    def _has_ended(self) -> bool:
+        """Whether the process is gone."""
+        stream = self._writer.stdout
+        return stream is None or stream.closed
+
+    def _restart(self) -> None:
+        """Start the process again, once a second at most."""
+        if monotonic() < self._start_at:
+            return
+        self._start_at = monotonic() + RETRY_S
+        self._replace()
+
+    def _replace(self) -> None:
+        self._writer.kill()
+        self._writer.wait()
+        if self._writer.stdin is not None:
+            self._writer.stdin.close()
+        for name in self._before:
+            self._before[name] += self._figure(name)
+        self._figures, self._said = {}, b""
+        try:
+            self._writer = self._start_writer()
+            self.restarts += 1
+        except OSError as e:
+            self.error = f"the event writer does not start: {e.strerror or e}"
+
+    def _end_writer(self, deadline: float) -> bool:
+        """Have everything sealed; whether that was done in time."""
+        while monotonic() < deadline:
+            assert self._writer.stdin is not None
+            self._writer.stdin.close()
+            while monotonic() < deadline and not self._has_ended():
+                assert self._writer.stdout is not None
+                select.select([self._writer.stdout], [], [], 0.1)
+                self._hear()
+            if self._writer.wait() == 0:
+                return True
+            if self._figures.get("error"):
+                self.error = str(self._figures["error"])
+                return False
+            self._replace()  # it was killed
+        return False
+
+    def _figure(self, name: str) -> int:
+        return int(self._figures.get(name, 0))
+
+
+def _ask_for_pyarrow() -> None:
+    """Raise an error that says how to get it when it is not there."""
+    try:
+        is_there = importlib.util.find_spec("pyarrow") is not None
+    except ValueError:
+        is_there = False
+    if not is_there:
+        raise EventLogError(
+            "events=yes needs pyarrow: pip install 'tuque[spark]', or set events=no"
+        )

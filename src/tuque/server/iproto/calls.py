@@ -1,0 +1,279 @@
+"""One request of IPROTO: what type it is, whether it may be, what answers it (SPEC I4, I5)."""
+
+from time import perf_counter_ns
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.deliver import serve_ready
+from tuque.core.repair.evict import make_room
+from tuque.server.commands.dispatch import tell_wakes
+from tuque.server.iproto.queue import CFG, CREATE_TUBE, FUNCTIONS, run_eval, run_function
+from tuque.server.iproto.seen import note_spent, see
+from tuque.server.iproto.tubes import METHODS, PUT, READ_ONLY, run_method
+from tuque.server.replies.faults import look_into
+from tuque.server.replies.iproto_replies import put_values
+from tuque.server.replies.redirects import iproto_refusal
+from tuque.server.replies.tube_sync import hold_back_wired
+from tuque.server.state.iproto_connection import GUEST, Call, User, Wired
+from tuque.server.state.state import Server
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks.sessions import leave, session_for
+from tuque.wire.iproto import (
+    AUTH,
+    CALL,
+    CALL_16,
+    E_ACCESS,
+    E_JOURNAL,
+    E_LOADING,
+    E_MEMORY,
+    E_MSGPACK,
+    E_NO_PROC,
+    E_NO_SPACE,
+    E_NO_USER,
+    E_PASSWORD,
+    E_PROC,
+    E_READ_ONLY,
+    E_TYPE,
+    EVAL,
+    EXPRESSION,
+    FUNCTION,
+    ID,
+    PING,
+    SELECT,
+    SPACE,
+    SPACE_LAST,
+    USER,
+    IprotoError,
+    Request,
+    data_reply,
+    error_reply,
+    id_reply,
+    ok_reply,
+    proves,
+    type_name,
+)
+from tuque.wire.msgpack import BIN, INT, STR
+
+SCRAMBLE_BYTES: Final = 20
+ARGS_MAX: Final = 8  # more are not looked at
+TUBES: Final = b"queue.tube."
+NAME_KEPT: Final = 200
+NAMES_MAX: Final = 10_000
+EVICT_PER_CALL: Final = 1000  # records dropped before one call at the most
+CHANGING: Final = [CREATE_TUBE, CFG]
+
+# what a name below queue.tube means when it is no method
+NO_METHOD: Final = -1
+NO_RECEIVER: Final = -2  # queue.tube.name.method
+NO_FUNCTION: Final = -3  # queue.tube.name
+INTERNAL: Final = b"internal error, the log of the server says more"
+
+
+def answer(s: Server, w: Wired, request: Request) -> None:
+    """[I4] Run one request; what it says stands in `w.out`, now or when its waiting ends."""
+    s.figures.commands += 1
+    written = len(w.out)
+    start_ns: i64 = perf_counter_ns()
+    try:
+        if len(request.error) > 0:
+            raise IprotoError(E_MSGPACK, request.error)  # I2.5
+        run(s, w, request)
+    except IprotoError as error:
+        w.out.append(error_reply(request.sync, error.code, error.text))
+    except TubeError as refused:
+        told = iproto_refusal(s, tubes_of(s.n), refused)
+        w.out.append(error_reply(request.sync, told.code, told.text))
+    except Exception as fault:
+        look_into(s, f"in a request of {w.address}", fault)  # C3.12
+        del w.out[written:]
+        w.out.append(error_reply(request.sync, E_PROC, INTERNAL))
+    spent_ns: i64 = perf_counter_ns() - start_ns
+    if 0 <= s.slow_ns <= spent_ns or 0 < s.latency_ms * 1_000_000 <= spent_ns:
+        note_spent(s, request, spent_ns)
+    if s.n.policy is not None and len(tubes_of(s.n).to_sync) > 0:
+        hold_back_wired(s, tubes_of(s.n), w, request.sync, written)  # T18.5
+    if len(s.n.ready) > 0:
+        serve_ready(s.n)
+    if len(s.n.wakes) > 0:
+        tell_wakes(s)
+
+
+def run(s: Server, w: Wired, request: Request) -> None:
+    """Answer a request by its type. Raises IprotoError."""
+    type = request.type
+    if type in (CALL, CALL_16):
+        call(s, w, request)
+        return
+    if type == EVAL:
+        eval_text(s, w, request)
+        return
+    w.command = type_name(type)
+    if len(s.monitors) > 0:
+        see(s, w, request)
+    if type == PING:
+        w.out.append(ok_reply(request.sync))  # I4.1
+    elif type == SELECT:
+        select(w, request)
+    elif type == AUTH:
+        log_in(s, w, request)
+        w.out.append(ok_reply(request.sync))
+    elif type == ID:
+        w.out.append(id_reply(request.sync))  # I4.6
+    else:
+        raise IprotoError(E_TYPE, b"Unknown request type %d" % type)  # I4.7
+
+
+def select(w: Wired, request: Request) -> None:
+    """[I4] The tables of a schema are empty (I4.2), and there are no others (I4.3)."""
+    space = request.body.get(SPACE)
+    number = space.integer() if space is not None and space.kind == INT else 0
+    if number > SPACE_LAST:
+        raise IprotoError(E_NO_SPACE, b"Space '%d' does not exist" % number)
+    w.out.append(data_reply(request.sync, []))
+
+
+def log_in(s: Server, w: Wired, request: Request) -> None:
+    """[I5] ON REQUEST AUTH: be that user from now on, or guest after a failure (I5.4)."""
+    try:
+        user = proved_user(s, w, request)
+    except IprotoError:
+        become(s, w, s.users.guest)
+        raise
+    become(s, w, user)
+
+
+def proved_user(s: Server, w: Wired, request: Request) -> User:
+    """The user whose password the client knows (I5.2). Raises IprotoError (I5.4)."""
+    name = request.text(USER, b"user name")
+    told = request.arguments(2)
+    user = s.users.by_name.get(name)
+    if user is None:
+        raise IprotoError(E_NO_USER, b"User '%s' is not found" % name)
+    if len(told) == 0 and name == GUEST:
+        return user  # I5.3
+    if len(told) < 2 or told[1].kind not in (STR, BIN):
+        raise IprotoError(E_MSGPACK, b"Invalid MsgPack - authentication request body")
+    scramble = told[1].payload()
+    if len(scramble) != SCRAMBLE_BYTES:
+        raise IprotoError(E_MSGPACK, b"Invalid MsgPack - invalid scramble size")
+    if len(user.secret) == 0 or not proves(scramble, user.secret, w.salt):
+        raise IprotoError(E_PASSWORD, b"Incorrect password supplied for user '%s'" % name)
+    return user
+
+
+def become(s: Server, w: Wired, user: User) -> None:
+    """[I5] The connection is the user's; the session of another one is not (I5.8)."""
+    if user is w.user:
+        return
+    s.trust(w, user)
+    t = tubes_of(s.n)
+    leave(s.n, t, w.number)
+    if len(w.takes) > 0:
+        session_for(s.n, t, w.number, user.name)
+
+
+@final
+class Name:
+    """What a procedure's name means."""
+
+    def __init__(self, function: int, method: int, tube: bytes) -> None:
+        self.function = function  # of the queue; -1: a method of a tube
+        self.method = method
+        self.tube = tube
+
+
+NAMES: Final[dict[bytes, Name]] = {}  # found before; the same for every connection
+
+
+def call(s: Server, w: Wired, request: Request) -> None:
+    """[I4] ON REQUEST CALL: who may (I5.7), what it is (I4.4), the node's checks, the answer."""
+    word = request.text(FUNCTION, b"function name")
+    w.command = word
+    t = tubes_of(s.n)
+    is_granted = False
+    if not w.user.is_admin:
+        is_granted = t.rights.may(w.user.holders, word)
+        if not is_granted:
+            text = b"Execute access to function '%s' is denied for user '%s'"
+            raise IprotoError(E_ACCESS, text % (word, w.user.name))
+    name = NAMES.get(word)
+    if name is None:
+        name = look_up(word, is_granted)
+    one = Call(w, request.sync, request.type == CALL_16, request.arguments(ARGS_MAX))
+    if name.function >= 0:
+        check_node(s, name.function in CHANGING, name.function == CREATE_TUBE)
+        if len(s.monitors) > 0:
+            see(s, w, request)
+        finish(s, one, run_function(s, t, one, name.function))
+        return
+    tube = t.by_name.get(name.tube)
+    if tube is None or name.method == NO_METHOD:
+        raise IprotoError(E_NO_PROC, b"Procedure '%s' is not defined" % word)
+    if name.method == NO_RECEIVER:
+        raise IprotoError(E_PROC, b"attempt to index field 'raw' (a nil value)")
+    if name.method == NO_FUNCTION:
+        raise IprotoError(E_PROC, b"attempt to call a table value")
+    check_node(s, name.method not in READ_ONLY, name.method == PUT)
+    if len(s.monitors) > 0:
+        see(s, w, request)
+    finish(s, one, run_method(s, t, one, tube, name.method))
+
+
+def finish(s: Server, one: Call, found: list[bytes] | None) -> None:
+    """The values go out; None: the answer comes later. Then clients that wait are served (C3.8)."""
+    if found is not None:
+        put_values(one.w, one.sync, one.is_16, found)
+
+
+def look_up(word: bytes, is_granted: bool) -> Name:
+    """[I4] What the name of a procedure means; names of tubes with `.` or `:` mean none."""
+    function = FUNCTIONS.get(word, -1)
+    prefix, colon, method = word.rpartition(b":")
+    name = Name(function, NO_METHOD, b"")
+    if function >= 0:
+        pass
+    elif word.startswith(TUBES):
+        tube = prefix[len(TUBES) :] if colon else word[len(TUBES) :]
+        if b"." not in tube and b":" not in tube:
+            name.tube = tube
+            name.method = METHODS.get(method, NO_METHOD) if colon else NO_FUNCTION
+        elif not colon and tube.rpartition(b".")[2] in METHODS:
+            name.tube = tube.rpartition(b".")[0]
+            name.method = NO_RECEIVER
+    elif is_granted and colon:  # a prefix of the operator's own
+        name.tube = prefix.rpartition(b".")[2]
+        name.method = METHODS.get(method, NO_METHOD)
+        return name
+    if word.startswith(b"queue") and len(word) <= NAME_KEPT and len(NAMES) < NAMES_MAX:
+        NAMES[word] = name
+    return name
+
+
+def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
+    """[I4] What keeps a RESP command from being run keeps a call from it, too (I4.8)."""
+    n = s.n
+    if s.is_loading:
+        raise IprotoError(E_LOADING, b"Instance bootstrap hasn't finished yet")
+    if n.limits.memory_bytes > 0 and n.used_bytes() * 20 > n.limits.memory_bytes * 19:
+        if not make_room(n, EVICT_PER_CALL) and is_growing:
+            raise IprotoError(E_MEMORY, b"Failed to allocate memory: 'maxmemory' is used up")
+    if len(s.journal_error) > 0 and is_write:
+        raise IprotoError(E_JOURNAL, b"Failed to write to disk: " + s.journal_error.encode())
+    if len(s.conflict) > 0:
+        raise IprotoError(E_READ_ONLY, b"another node has the id of this one")
+
+
+def eval_text(s: Server, w: Wired, request: Request) -> None:
+    """[I4] ON REQUEST EVAL (I4.5)."""
+    text = request.text(EXPRESSION, b"expression")
+    if not w.user.is_admin:
+        told = b"Execute access to universe '' is denied for user '%s'"
+        raise IprotoError(E_ACCESS, told % w.user.name)
+    check_node(s, True, True)
+    w.command = b"eval"
+    if len(s.monitors) > 0:
+        see(s, w, request)
+    one = Call(w, request.sync, False, request.arguments(ARGS_MAX))
+    finish(s, one, run_eval(s, tubes_of(s.n), one, text, int(request.argument_count())))

@@ -1,0 +1,454 @@
+"""The shell of the journal as the pump sees it: commit, hold, rewrite (SPEC J4, J6).
+
+`commit` makes everything the core recorded in one turn one frame. Under `always` the thread
+writes what has gathered and syncs, so that all turns that came during one fsync share the
+next; under `everysec` and `no` the frame is written at once where it arises, and the thread
+syncs once a second, or never. The pump holds replies under `always` until `durable_seq` has
+reached what `commit` returned; `wake_fd` becomes readable when it may have.
+
+When the disk fails, `error` says so until it is well again. Frames wait in memory, up to a
+limit; beyond it, and after a failed fsync, they are dropped and the journal is rewritten
+from the jobs in memory as soon as the disk takes it.
+"""
+
+import os
+import time
+from typing import Final
+
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import Records
+from tuque.core.transactions.publish import finish_publish
+from tuque.server.journal.thread import (
+    ALWAYS,
+    BEGIN,
+    EVERYSEC,
+    FINISH,
+    FRAME,
+    NO,
+    NUDGE,
+    RETRY_S,
+    SLICE,
+    Item,
+    JournalThread,
+)
+from tuque.store.files.disk import Disk, LockedError, machine_boot_id
+from tuque.store.journal import LOCK, MANIFEST, Boot, JournalError, retire, write_file
+from tuque.store.replay import Loader
+from tuque.store.rewrite import Snapshot
+from tuque.store.writer import Journal, why
+
+REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more waits to be written
+REWRITE_RETRY_S: Final = 10.0  # after a rewrite failed, when writes go on without it
+LATE_MS: Final = 10  # what no reply waits for is synced so soon under `always` (J4.6)
+CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
+
+
+def boot_record(now_ms: int) -> Boot:
+    """How the clock that says `now_ms` stands to the machine's own."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return Boot(now_ms, machine_boot_id(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 10**6)
+    return Boot(now_ms, b"", 0)
+
+
+def lock_directory(disk: Disk, path: str, lock_name: str = LOCK) -> int:
+    """Make sure that only one server works in the directory; raises JournalError.
+
+    Returns a handle that holds the lock until it is closed or the process ends.
+    """
+    try:
+        disk.makedirs(path)
+        return disk.lock(f"{path}/{lock_name}")
+    except LockedError as e:
+        holder = f"process {e.pid}" if e.pid else "another process"
+        raise JournalError(
+            f"{path} is in use by {holder}; stop that server first, or give this one its own dir"
+        ) from e
+    except OSError as failed:
+        raise JournalError(
+            f"cannot write in {path}: {why(failed)}; the server needs a directory that it may write"
+        ) from failed
+
+
+LOAD_ONCE: Final = "load-once"
+
+
+def save_once(disk: Disk, path: str, n: Node) -> str:
+    """[J9] Planned restart without a journal: write all jobs for the next start.
+
+    Returns "" or the error.
+    """
+    committer = Committer(disk, path, n.node_id, n.now_ms)
+    try:
+        committer.lock()
+        committer.start_anew(n)
+        error = committer.finish_rewrite(n)
+        if error == "":
+            write_file(disk, f"{path}/{LOAD_ONCE}", b"the next start loads this journal\n")
+            disk.fsync_dir(path)
+    except (JournalError, OSError) as e:
+        error = str(e)
+    return committer.close(n.now_ms) or error
+
+
+def has_saved_once(disk: Disk, path: str) -> bool:
+    """Whether the last stop asked the next start to load, although there is no journal."""
+    return disk.exists(f"{path}/{LOAD_ONCE}") and disk.exists(f"{path}/{MANIFEST}")
+
+
+def forget_saved(disk: Disk, path: str, goes_on: bool) -> None:
+    """The saved jobs are loaded; call before serving, or a crash would load them again.
+
+    `goes_on`: a journal is on now and continues the files. Raises OSError.
+    """
+    if not goes_on:
+        retire(disk, path)
+    if disk.exists(f"{path}/{LOAD_ONCE}"):
+        disk.unlink(f"{path}/{LOAD_ONCE}")
+        disk.fsync_dir(path)
+
+
+class Committer:
+    """The journal of a running server. One thread calls all methods; the writer is its own.
+
+    Order of calls: `lock`; then `loader` stepped to its end and `start`, or `start_anew` when
+    the journal is turned on in a running server; `commit` and `on_turn` each turn; `close`.
+    With `threaded` False everything is written inside `commit` (tests, simulator).
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        node_id: bytes,
+        now_ms: int,
+        policy: str = EVERYSEC,
+        *,
+        threaded: bool = True,
+        segment_bytes: int = 64 << 20,
+        rewrite_percentage: int = 100,
+        rewrite_min_bytes: int = 64 << 20,
+        no_fsync_on_rewrite: bool = False,
+    ) -> None:
+        self.disk = disk
+        self.path = path
+        self.boot = boot_record(now_ms)
+        self.journal = Journal(disk, path, node_id, self.boot)
+        self.wake_fd = self._wake_write_fd = -1
+        if threaded and hasattr(os, "eventfd"):
+            self.wake_fd = self._wake_write_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        elif threaded:
+            self.wake_fd, self._wake_write_fd = os.pipe()
+            os.set_blocking(self.wake_fd, False)
+            os.set_blocking(self._wake_write_fd, False)
+        self.thread = JournalThread(
+            self.journal, policy, self._wake_write_fd, threaded, segment_bytes
+        )
+        self.thread.spare_rewrites = no_fsync_on_rewrite
+        self.rewrite_percentage = rewrite_percentage
+        self.rewrite_min_bytes = rewrite_min_bytes
+        self.seq = 0  # last record handed over
+        self.loaded: Loader | None = None
+        self._lock_handle = -1
+        self._put_bytes = 0
+        self._custody_seq = 0
+        self._late_ms = 0  # when the thread shall sync what the pump wrote and did not sync
+        self._wish = self._wish_seq = 0
+        # the rewrite
+        self._rewrite = 0  # number of the latest
+        self._snapshot: Snapshot | None = None  # while jobs are told
+        self._is_finishing = False
+        self._is_asked = False
+        self._started_at = 0.0
+        self._took_s = -1
+        self._retry_at = 0.0
+
+    @property
+    def durable_seq(self) -> int:
+        """The last record that a power cut leaves."""
+        return self.thread.durable_seq
+
+    @property
+    def error(self) -> str:
+        """Why writes must be refused now, "" when they need not."""
+        return self.thread.error
+
+    @property
+    def policy(self) -> str:
+        """When the journal is synced: no, everysec or always."""
+        return self.thread.policy
+
+    def take_notes(self) -> list[str]:
+        """Lines for the log since the last call."""
+        notes = self.thread.notes
+        if notes:
+            self.thread.notes = []
+        return notes
+
+    # Start and stop
+
+    def lock(self) -> None:
+        """Take the directory for this process; raises JournalError with the other's pid."""
+        self._lock_handle = lock_directory(self.disk, self.path)
+
+    def loader(self, may_cut: bool = True) -> Loader:
+        """What reads the journal; call `step(node, records)` until it says True."""
+        self.loaded = Loader(self.disk, self.path, self.boot, may_cut)
+        return self.loaded
+
+    def start(self, now_ms: int) -> None:
+        """Write on after the load. Raises JournalError when the directory takes no file."""
+        assert self.loaded is not None
+        seq = self.loaded.seq()
+        self.journal.start(self.loaded.manifest, seq, now_ms)
+        self.loaded = None
+        self.seq = seq
+        self.thread.start()
+
+    def start_anew(self, n: Node, seq: int = 0) -> None:
+        """[J6.5] Begin with the jobs the node has now: a rewrite tells them in the background.
+
+        Nothing counts before that is done. Raises JournalError.
+        """
+        self.journal.start_anew(seq)
+        self.seq = seq
+        self.thread.start()
+        self.start_rewrite(n, n.now_ms)
+
+    def close(self, now_ms: int, retired: bool = False) -> str:
+        """Write and sync what waits, stop the thread, free the directory; "" or the error.
+
+        `retired`: the node goes on without a journal (CONFIG SET appendonly no), so what the
+        files hold will be out of date and must not be loaded again.
+        """
+        error = self._finish(now_ms, retired) if self.thread.is_started else ""
+        if self._lock_handle >= 0:
+            self.disk.close(self._lock_handle)
+            self._lock_handle = -1
+        if self.wake_fd >= 0:
+            os.close(self.wake_fd)
+        if self._wake_write_fd != self.wake_fd:
+            os.close(self._wake_write_fd)
+        return error
+
+    def _finish(self, now_ms: int, retired: bool) -> str:
+        """Bring everything to the disk; "" or the error."""
+        if self.error == "":
+            records = Records()
+            records.close()
+            self.commit(records, now_ms)
+        if not self.thread.stop(CLOSE_S):
+            return f"the disk did not take the journal within {CLOSE_S:.0f} s"
+        self.journal.close()
+        if retired:
+            try:
+                retire(self.disk, self.path)
+            except OSError as e:
+                return f"{why(e)} retiring the journal in {self.path}"
+        return self.error
+
+    # The pump's side
+
+    def commit(self, records: Records, now_ms: int, is_binding: bool = False) -> int:
+        """Hand over what the core recorded this turn, as one frame.
+
+        Returns the number of the last record; the turn is durable when `durable_seq` is there.
+        Under `always` that may be at once, when `is_binding` says that replies wait (J4.5).
+        """
+        count = records.count
+        if count == 0:
+            return self.seq
+        seq = self.seq = self.seq + count
+        urgent = 0
+        if records.has_custody and self.thread.policy != NO:
+            self._custody_seq = seq
+            urgent = 1
+        pieces = records.take_pieces()
+        item = Item(FRAME, pieces[0], count, now_ms, urgent)
+        if len(pieces) > 1:
+            item.extend(pieces[1:])
+        self._put(item, is_binding)
+        return seq
+
+    def when_late(self, now_ms: int) -> int:
+        """[J4.6] Once a turn: have the thread sync what is left to it; when to look again.
+
+        0: nothing is left.
+        """
+        if not self.thread.is_late():
+            self._late_ms = 0
+        elif self._late_ms == 0:
+            self._late_ms = now_ms + LATE_MS
+        elif now_ms >= self._late_ms:
+            self._late_ms = 0
+            self._put(Item(NUDGE, b"", 0, 0))
+        return self._late_ms
+
+    def syncs_here(self) -> bool:
+        """[J4.5] Whether `commit` would sync at once, as things stand now."""
+        thread = self.thread
+        return thread.policy == ALWAYS and thread.is_idle() and thread.is_quick()
+
+    def must_hold(self, seq: int) -> bool:
+        """Whether replies that depend on record `seq` must wait.
+
+        Under `always` all do; under `everysec` those of a turn that handed out an
+        at-most-once job (for them the thread syncs at once).
+        """
+        thread = self.thread
+        if seq <= thread.durable_seq:
+            return False
+        return thread.policy == ALWAYS or self._custody_seq > thread.durable_seq
+
+    def has_wish(self, records: Records) -> bool:
+        """Whether the core wishes something new to be on the disk."""
+        return records.wish != self._wish
+
+    def note_wish(self, records: Records) -> None:
+        """What the core wishes to be on the disk was handed over by now; after `commit`."""
+        if records.wish != self._wish:
+            self._wish = records.wish
+            self._wish_seq = self.seq
+
+    def grant(self, records: Records) -> None:
+        """[T20] Tell the core when what it wished to be on the disk is there (T20.3, T20.4)."""
+        if records.granted < self._wish and not self.must_hold(self._wish_seq):
+            records.granted = self._wish
+
+    def on_wake(self) -> None:
+        """Empty `wake_fd`; look at `durable_seq` and `error` afterwards."""
+        try:
+            os.read(self.wake_fd, 8)
+        except BlockingIOError:
+            return
+
+    def set_policy(self, policy: str) -> None:
+        """Change when the journal is synced, from the next batch on."""
+        self.thread.policy = policy
+        self._put(Item(NUDGE, b"", 0, 0))
+
+    def waiting_bytes(self) -> int:
+        """Bytes handed over and not written yet."""
+        return self._put_bytes - self.thread.written_bytes
+
+    def _put(self, item: Item, is_binding: bool = False) -> None:
+        self._put_bytes += item.size
+        self.thread.put(item, is_binding)
+
+    # Rewriting, on the pump's side
+
+    def on_turn(self, n: Node, now_ms: int, budget: int = 2_000) -> None:
+        """Once a turn, after `commit`: start a rewrite that is due, go on with one that runs."""
+        if self._snapshot is not None or self._is_finishing:
+            self.rewrite_step(n, now_ms, budget)
+        elif n.staging.running is None and self._is_rewrite_due():
+            self.start_rewrite(n, now_ms)
+
+    def is_rewriting(self) -> bool:
+        """Whether a rewrite runs (Disque: aof_rewrite_in_progress)."""
+        return self._snapshot is not None or self._is_finishing
+
+    def ask_rewrite(self) -> None:
+        """Start a rewrite at the next turn (BGREWRITEAOF)."""
+        self._is_asked = True
+
+    def start_rewrite(self, n: Node, now_ms: int) -> bool:
+        """Begin a rewrite in the background; False when one runs already."""
+        if self.is_rewriting():
+            return False
+        finish_publish(n)  # a snapshot has all of it, or nothing (Z6.4)
+        if n.records is not None:
+            self.commit(n.records, now_ms)
+        self._is_asked = False
+        self._rewrite += 1
+        self._started_at = time.monotonic()
+        self._put(Item(BEGIN, b"", 0, now_ms, self.seq, self._rewrite))
+        self._snapshot = Snapshot(n)
+        return True
+
+    def rewrite_step(self, n: Node, now_ms: int, budget: int) -> None:
+        """Tell the snapshot about up to `budget` more jobs."""
+        thread = self.thread
+        if thread.done_rewrite == self._rewrite:
+            self._is_finishing = False
+            self._took_s = round(time.monotonic() - self._started_at)
+        elif thread.failed_rewrite == self._rewrite:
+            self._snapshot = None
+            self._is_finishing = False
+            patience_s = RETRY_S if self.journal.is_broken else REWRITE_RETRY_S
+            self._retry_at = time.monotonic() + patience_s
+        snapshot = self._snapshot
+        if snapshot is None or self.waiting_bytes() > REWRITE_BACKLOG_BYTES:
+            return
+        payload = snapshot.slice(n, budget)
+        if payload:
+            count = snapshot.record_count
+            item = Item(SLICE, payload, count, now_ms, snapshot.job_count, self._rewrite)
+            self._put(item)
+        if snapshot.is_done():
+            self._snapshot = None
+            self._is_finishing = True
+            self._put(Item(FINISH, b"", 0, now_ms, 0, self._rewrite))
+
+    def rewrite_now(self, n: Node, timeout_s: float = 600.0) -> str:
+        """Rewrite and wait for it (SHUTDOWN REWRITE-AOF); returns "" or what went wrong."""
+        self.finish_rewrite(n, timeout_s)  # one that runs began before the latest changes
+        self.start_rewrite(n, n.now_ms)
+        return self.finish_rewrite(n, timeout_s)
+
+    def finish_rewrite(self, n: Node, timeout_s: float = 600.0) -> str:
+        """Wait for the rewrite that runs; returns "" or what went wrong."""
+        deadline = time.monotonic() + timeout_s
+        while self.is_rewriting() and time.monotonic() < deadline:
+            self._step_and_wait(n)
+        if self.thread.done_rewrite == self._rewrite:
+            return ""
+        return self.journal.rewrite_error or self.error or "the rewrite did not finish in time"
+
+    def settle(self, n: Node) -> None:
+        """Before `close`: finish a rewrite without which the files do not count (J6.5, J9.2)."""
+        if self.journal.is_broken and self.is_rewriting():
+            self.finish_rewrite(n)
+
+    def _step_and_wait(self, n: Node) -> None:
+        self.rewrite_step(n, n.now_ms, 10_000)
+        if self._is_finishing or self.waiting_bytes() > REWRITE_BACKLOG_BYTES:
+            time.sleep(0.002)  # the thread's turn
+
+    def _is_rewrite_due(self) -> bool:
+        """After trouble as soon as the disk may take it; else when the journal grew enough."""
+        journal = self.journal
+        if journal.is_broken or self._is_asked:
+            return time.monotonic() >= self._retry_at
+        total = journal.total_bytes()
+        if self.rewrite_percentage == 0 or total < self.rewrite_min_bytes:
+            return False
+        growth = (total - journal.base_bytes) * 100 // max(journal.base_bytes, 1)
+        if growth < self.rewrite_percentage or self.error != "":
+            return False
+        return time.monotonic() >= self._retry_at
+
+    # For people
+
+    def info(self) -> dict[str, str | int]:
+        """The journal's lines of INFO persistence, beside Disque's names."""
+        journal = self.journal
+        return {
+            "aof_enabled": 1,
+            "aof_state": "wait-rewrite" if journal.is_broken else "on",
+            "aof_rewrite_in_progress": int(self.is_rewriting()),
+            "aof_rewrite_scheduled": int(self._is_asked),
+            "aof_last_rewrite_time_sec": self._took_s,
+            "aof_last_bgrewrite_status": "err" if journal.rewrite_error else "ok",
+            "aof_last_write_status": "err" if self.error else "ok",
+            "aof_current_size": journal.total_bytes(),
+            "aof_base_size": journal.base_bytes,
+            "aof_buffer_length": self.waiting_bytes(),
+            "aof_pending_bio_fsync": int(journal.synced_seq != journal.seq),
+            "journal_error": self.error,
+            "journal_records": self.seq,
+            "journal_durable_records": self.durable_seq,
+            "journal_fsyncs": self.thread.sync_count,
+            "journal_fsyncs_in_turn": self.thread.here_count,
+            "journal_fsync_ms_max": round(self.thread.sync_s_max * 1000),
+            "journal_rewrites": self.thread.done_rewrite,
+        }

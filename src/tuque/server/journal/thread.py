@@ -1,0 +1,397 @@
+"""The thread of the journal: takes items from an inbox, writes, syncs by policy.
+
+It decides how frames are joined, when to sync and how to go on after an error. What an
+item means is for store/writer.py; when there is one, for server/journal/committer.py.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from tuque.store.pace import Pace
+from tuque.store.writer import Journal
+
+OFF: Final = "off"
+NO: Final = "no"
+EVERYSEC: Final = "everysec"
+ALWAYS: Final = "always"
+
+BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
+JOIN_BYTES: Final = 1 << 20  # frames that wait are joined up to this size
+GATHER_S: Final = 0.002  # when not syncing each batch, the thread looks that often
+GATHER_SHARE: Final = 0.5  # of the last sync's time is spent on waiting for more to share it
+HERE_BYTES: Final = 1 << 18  # a larger frame is the thread's: checksum and write take long
+GATHER_S_MAX: Final = 0.002
+RETRY_S: Final = 1.0  # between tries to write on a failing disk
+MARK_S: Final = 1.0  # after a sync that nothing follows
+
+# kinds of items
+FRAME: Final = 0
+BEGIN: Final = 1  # of a rewrite
+SLICE: Final = 2
+FINISH: Final = 3
+NUDGE: Final = 4  # nothing to write: the policy changed, or the end has come
+
+
+class Item:
+    """Something for the writer.
+
+    `number` is the last record for BEGIN, the jobs for SLICE, 1 for a FRAME to sync at once.
+    """
+
+    __slots__ = ("count", "kind", "now_ms", "number", "pieces", "rewrite", "size")
+
+    def __init__(
+        self, kind: int, payload: bytes, count: int, now_ms: int, number: int = 0, rewrite: int = 0
+    ) -> None:
+        self.kind = kind
+        self.pieces = [payload]
+        self.size = len(payload)
+        self.count = count  # records in the payload
+        self.now_ms = now_ms
+        self.number = number
+        self.rewrite = rewrite  # which rewrite of this process it belongs to
+
+    def extend(self, pieces: list[bytes]) -> None:
+        """The payload goes on with these."""
+        self.pieces += pieces
+        self.size += sum(map(len, pieces))
+
+
+class JournalThread:
+    """Writes what `put` hands over, in a thread or (not `threaded`) at once."""
+
+    def __init__(
+        self, journal: Journal, policy: str, wake_fd: int, threaded: bool, segment_bytes: int
+    ) -> None:
+        self.journal = journal
+        self.policy = policy
+        self.wake_fd = wake_fd  # written to when the other side should look; -1: nobody waits
+        self.threaded = threaded
+        self.segment_bytes = segment_bytes
+        self.spare_rewrites = False  # no fsync while a rewrite runs
+        # read by the other side
+        self.durable_seq = 0
+        self.error = ""
+        self.notes: list[str] = []
+        self.written_bytes = 0  # of all payloads taken so far
+        self.failed_rewrite = 0
+        self.done_rewrite = 0
+        self.sync_count = 0
+        self.sync_s_max = 0.0
+        self.pace = Pace()
+        self.here_count = 0  # syncs by the other side
+        self.is_started = False
+        self.is_closing = False
+        # between the two: who has the lock may write; frames keep their order because the
+        # other side writes itself only when all it put before is taken
+        self._lock = threading.Lock()
+        self._put_count = 0
+        self._taken_count = 0
+        # its own
+        self._inbox: SimpleQueue[Item] = SimpleQueue()
+        self._queue: deque[Item] = deque()
+        self._queued_bytes = 0
+        self._queued_records = 0
+        self._expected_records = 0  # that may come for the next sync, judging by the last
+        self._last_sync_s = 0.0
+        self._finished_rewrite = 0
+        self._is_urgent = False  # a frame was written whose reply waits, whatever the policy
+        self._synced_at = time.monotonic()
+        self._roll_at = segment_bytes
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to work on the inbox."""
+        self.durable_seq = self.journal.synced_seq
+        self.is_started = True
+        if self.threaded:
+            self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+            self._thread.start()
+
+    def put(self, item: Item, is_binding: bool = False) -> None:
+        """Hand an item over.
+
+        A frame that no reply waits for is written here and now, unless the thread is busy:
+        a write to the page cache costs less than waking a thread, and a killed process
+        then loses nothing. Under `always` it is so on a disk that is quick, and synced too
+        when replies wait for it (`is_binding`, J4.5). The rest is the thread's.
+        """
+        if self.threaded and item.kind == FRAME:
+            must_sync = self.policy == ALWAYS
+            is_mine = self.is_quick() if must_sync else not item.number
+            if is_mine and self.is_idle() and self._lock.acquire(False):
+                try:
+                    if self.is_idle() and self._write_here(item, must_sync and is_binding):
+                        return
+                finally:
+                    self._lock.release()
+        self._put_count += 1
+        self._inbox.put(item)
+        if not self.threaded:
+            self._turn()
+
+    def is_quick(self) -> bool:
+        """[J4.5] Whether the disk is quick enough for syncs by the other side."""
+        return self.pace.is_quick(time.monotonic())
+
+    def is_idle(self) -> bool:
+        """Whether the thread has nothing to write."""
+        return self._put_count == self._taken_count
+
+    def is_late(self) -> bool:
+        """[J4.6] Whether something was written under `always` that nothing will sync."""
+        journal = self.journal
+        return self.policy == ALWAYS and self.is_idle() and journal.synced_seq != journal.seq
+
+    def _write_here(self, item: Item, must_sync: bool) -> bool:
+        """Write the frame in the caller's thread, and sync it; False leaves it to ours."""
+        journal = self.journal
+        if journal.is_broken or journal.size >= self._roll_at or item.size > HERE_BYTES:
+            return False
+        if self.policy == ALWAYS and (journal.is_rewriting or journal.error):
+            return False
+        was_synced = journal.synced_seq == journal.seq
+        was_marked = was_synced and not journal.must_mark()
+        if not journal.append(b"".join(item.pieces), item.count, item.now_ms):
+            return False
+        self.written_bytes += item.size
+        if must_sync:
+            self._sync(True)
+            self._expected_records = 0
+            if self._tell() and self.error:
+                self._wake()
+        if was_marked if must_sync else was_synced and self.policy == EVERYSEC:
+            self._put_count += 1
+            self._inbox.put(Item(NUDGE, b"", 0, 0))  # there is something to sync or mark again
+        return True
+
+    def stop(self, timeout_s: float) -> bool:
+        """Write and sync what waits and end the thread; False when the disk is too slow."""
+        self.is_closing = True
+        if self._thread is not None:
+            self._put_count += 1
+            self._inbox.put(Item(NUDGE, b"", 0, 0))
+            self._thread.join(timeout_s)
+            if self._thread.is_alive():
+                return False
+        self._turn()
+        self._sync()
+        self.journal.mark()
+        if self._tell():
+            self._wake()
+        return True
+
+    def _run(self) -> None:
+        """Body of the thread."""
+        while not self.is_closing:
+            try:
+                is_well = self._turn()
+            except Exception as e:  # a bug must not end durability in silence
+                with self._lock:
+                    self.journal.break_off(f"{type(e).__name__} in the journal: {e}")
+                    self._tell()
+                self._wake()
+                is_well = False
+            if not is_well:
+                time.sleep(RETRY_S)
+            elif not self._queue and self._inbox.empty():
+                self._rest()
+
+    def _turn(self) -> bool:
+        """Write what waits, sync by policy, tell. False after an error that a retry may mend."""
+        self._drain()
+        if self.policy == ALWAYS and self._queued_records < self._expected_records:
+            self._gather()
+        records = self._queued_records
+        with self._lock:
+            is_well = self._write_out()
+            if self._is_sync_due():
+                self._sync()
+                self._drain()
+                self._expected_records = (records + self._queued_records) * 9 // 10
+            elif self._is_mark_due():
+                self.journal.mark()
+            must_wake = self._tell()
+        if must_wake:
+            self._wake()
+        return is_well
+
+    def _drain(self) -> None:
+        """Take over what lies in the inbox."""
+        inbox = self._inbox
+        for _ in range(inbox.qsize()):
+            self._accept(inbox.get())
+
+    def _accept(self, item: Item) -> None:
+        self._queued_bytes += item.size
+        if item.kind == FRAME:
+            self._queued_records += item.count
+        self._queue.append(item)
+
+    def _gather(self) -> None:
+        """Wait a little for the clients that the last sync set free.
+
+        Without this two groups of clients form that take turns, and each sync serves half.
+        """
+        if not self.threaded or self.is_closing:
+            return
+        deadline = time.monotonic() + min(self._last_sync_s * GATHER_SHARE, GATHER_S_MAX)
+        while self._queued_records < self._expected_records and time.monotonic() < deadline:
+            time.sleep(0.0001)
+            self._drain()
+
+    def _rest(self) -> None:
+        """Sleep until there is an item, or an fsync is due."""
+        if self.policy != ALWAYS:
+            time.sleep(GATHER_S)  # what came while it was busy: one write for many turns
+            if not self._inbox.empty():
+                return
+        left: float | None = None
+        if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
+            left = max(self._synced_at + 1.0 - time.monotonic(), 0.0)
+        elif self.journal.must_mark():
+            left = max(self._synced_at + MARK_S - time.monotonic(), 0.0)
+        try:
+            item = self._inbox.get(timeout=left)
+        except Empty:
+            return
+        self._accept(item)
+
+    def _write_out(self) -> bool:
+        """Write what waits, in order. False after an error that a retry may mend."""
+        queue = self._queue
+        while queue:
+            item = queue[0]
+            if item.kind == FRAME:
+                if not self._write_frames():
+                    return False
+                continue
+            self._take()
+            self._step_rewrite(item)
+        return True
+
+    def _take(self) -> Item:
+        """Remove the first item of the queue and account for it."""
+        item = self._queue.popleft()
+        self._queued_bytes -= item.size
+        if item.kind == FRAME:
+            self._queued_records -= item.count
+        self.written_bytes += item.size
+        self._taken_count += 1
+        return item
+
+    def _step_rewrite(self, item: Item) -> None:
+        """One step of a rewrite."""
+        journal = self.journal
+        if item.kind == BEGIN:
+            done = journal.begin_rewrite(item.number, item.now_ms)
+        elif item.kind == SLICE:
+            done = journal.is_rewriting and journal.add_to_snapshot(
+                item.pieces[0], item.count, item.number, item.now_ms
+            )
+        elif item.kind == FINISH:
+            done = journal.is_rewriting and journal.finish_rewrite(item.now_ms)
+            if done:
+                self._finished_rewrite = item.rewrite
+        else:
+            return
+        if not done and self.failed_rewrite != item.rewrite:
+            self.failed_rewrite = item.rewrite
+            self.notes.append(f"journal rewrite failed: {journal.rewrite_error or journal.error}")
+
+    def _write_frames(self) -> bool:
+        """Join the frames at the head of the queue and write them as one."""
+        journal = self.journal
+        if journal.is_broken and not journal.is_rewriting:
+            self._drop_frames()
+            return True
+        parts: list[bytes] = []
+        size = records = now_ms = items = 0
+        for item in self._queue:
+            if item.kind != FRAME or (size and size + item.size > JOIN_BYTES):
+                break
+            parts += item.pieces
+            size += item.size
+            items += 1
+            records += item.count
+            now_ms = item.now_ms
+            if item.number:
+                self._is_urgent = True
+        if journal.size >= self._roll_at and not journal.is_broken:
+            self._roll_at = self.segment_bytes
+            if not journal.next_segment(now_ms):
+                self._roll_at += journal.size  # no room for a new one: go on in the old
+        payload = parts[0] if len(parts) == 1 else b"".join(parts)
+        if not journal.append(payload, records, now_ms):
+            if journal.is_broken or self._queued_bytes > BACKLOG_BYTES:
+                self._drop_frames()
+            return journal.is_broken
+        for _ in range(items):
+            self._take()
+        return True
+
+    def _drop_frames(self) -> None:
+        """Forget frames: nobody was promised them, and a rewrite from memory will follow."""
+        if not self.journal.is_broken:
+            self.journal.break_off(f"more than {BACKLOG_BYTES >> 20} MB wait for the disk")
+        while self._queue and self._queue[0].kind == FRAME:
+            self._take()
+
+    def _is_sync_due(self) -> bool:
+        """Whether the policy asks for a sync now."""
+        journal = self.journal
+        if journal.synced_seq == journal.seq or journal.is_broken:
+            return False
+        if self.policy == ALWAYS or self._is_urgent:
+            return True
+        if self.policy != EVERYSEC or (self.spare_rewrites and journal.is_rewriting):
+            return False
+        return time.monotonic() - self._synced_at >= 1.0
+
+    def _is_mark_due(self) -> bool:
+        """[J3.2] Whether nothing came for a while that would say that all is synced."""
+        if not self.threaded or self._queue or not self.journal.must_mark():
+            return False
+        return time.monotonic() - self._synced_at >= MARK_S
+
+    def _sync(self, here: bool = False) -> None:
+        """Sync, and remember how long it took; `here`: in the thread of the other side."""
+        started = time.monotonic()
+        self.journal.sync()
+        now = self._synced_at = time.monotonic()
+        self.sync_count += 1
+        self.here_count += here
+        took_s = self._last_sync_s = now - started
+        self.sync_s_max = max(self.sync_s_max, took_s)
+        self.pace.note(took_s, now, here)
+
+    def _tell(self) -> bool:
+        """Let the other side see how far it is; whether it may wait for that. Has the lock."""
+        journal = self.journal
+        changed = self.error != journal.error
+        if changed:
+            self.error = journal.error
+            self.notes.append(f"journal: {self.error}" if self.error else "journal: well again")
+        if self._finished_rewrite != self.done_rewrite:
+            self.done_rewrite = self._finished_rewrite
+            self.notes.append(
+                f"journal rewritten: {journal.snapshot_jobs} jobs, {journal.total_bytes()} bytes"
+            )
+        if journal.synced_seq != self.durable_seq:
+            self.durable_seq = journal.synced_seq
+            changed = changed or self.policy == ALWAYS or self._is_urgent
+            self._is_urgent = False
+        return changed
+
+    def _wake(self) -> None:
+        """Wake the other side."""
+        if self.wake_fd < 0:
+            return
+        try:
+            os.write(self.wake_fd, b"\1\0\0\0\0\0\0\0")
+        except BlockingIOError:
+            return

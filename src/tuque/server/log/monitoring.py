@@ -1,0 +1,181 @@
+"""What the server notices about itself: MONITOR lines, slow commands, latency (SPEC C7.5).
+
+Keeps bounded figures and knows how they are noted. How commands show them is in
+monitor.py; what is done about them is a person's decision.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import time, time_ns
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tuque.server.sockets.connection import Connection
+    from tuque.server.state.state import Server
+
+SHOWN_ARGS: Final = 64
+SHOWN_BYTES: Final = 1_024
+SLOW_ARGS_MAX: Final = 32
+SLOW_ARG_BYTES: Final = 128
+SLOW_BYTES_MAX: Final = 16 << 20  # of all entries; the oldest go first
+ENTRY_BYTES: Final = 300
+WORD_BYTES: Final = 60  # beside its text
+LATENCY_SAMPLES: Final = 160  # per event, one a second at most
+LATENCY_EVENTS: Final = 64
+REDACTED: Final = b"(redacted)"
+
+_SIGNS: Final = {92: "\\\\", 34: '\\"', 10: "\\n", 13: "\\r", 9: "\\t", 7: "\\a", 8: "\\b"}
+_QUOTED: Final = [
+    _SIGNS.get(byte, chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in range(256)
+]
+
+
+class SlowEntry:
+    """One command that took long: when (unix s), how long (us), its words, cut."""
+
+    def __init__(self, number: int, at_s: int, spent_us: int, words: list[bytes]) -> None:
+        self.number = number
+        self.at_s = at_s
+        self.spent_us = spent_us
+        self.words = words
+        self.bytes = ENTRY_BYTES + sum([len(word) + WORD_BYTES for word in words])
+
+
+class SlowLog:
+    """The latest slow commands, newest first; their numbers rise for ever."""
+
+    def __init__(self) -> None:
+        self.entries: deque[SlowEntry] = deque()
+        self.next_number = 0
+        self.bytes = 0  # memory of the entries, about
+
+    def note(self, at_s: int, spent_us: int, args: list[bytes], most: int) -> None:
+        """Add a command and keep the latest `most`."""
+        entry = SlowEntry(self.next_number, at_s, spent_us, cut_words(args))
+        self.entries.appendleft(entry)
+        self.bytes += entry.bytes
+        self.next_number += 1
+        while len(self.entries) > most or self.bytes > SLOW_BYTES_MAX:
+            self.bytes -= self.entries.pop().bytes
+
+    def clear(self) -> None:
+        """Forget all entries."""
+        self.entries.clear()
+        self.bytes = 0
+
+
+class LatencyEvent:
+    """Samples of one kind of event: (unix s, ms), the worst of each second."""
+
+    def __init__(self) -> None:
+        self.samples: deque[tuple[int, int]] = deque(maxlen=LATENCY_SAMPLES)
+        self.max_ms = 0
+
+    def note(self, at_s: int, spent_ms: int) -> None:
+        """Add a sample."""
+        self.max_ms = max(self.max_ms, spent_ms)
+        if self.samples and self.samples[-1][0] == at_s:
+            self.samples[-1] = (at_s, max(spent_ms, self.samples[-1][1]))
+        else:
+            self.samples.append((at_s, spent_ms))
+
+
+class Latency:
+    """Samples by name of event, in the order in which the events first happened."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, LatencyEvent] = {}
+
+    def note(self, name: str, at_s: int, spent_ms: int) -> None:
+        """Add a sample; beyond LATENCY_EVENTS names new ones are not kept."""
+        event = self.events.get(name)
+        if event is None:
+            if len(self.events) >= LATENCY_EVENTS:
+                return
+            event = self.events[name] = LatencyEvent()
+        event.note(at_s, spent_ms)
+
+
+def look(s: Server) -> None:
+    """Housekeeping: the peak of memory."""
+    s.used_peak_bytes = max(s.used_peak_bytes, int(s.n.used_bytes()))
+
+
+def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:
+    """[C7.5] Show a command to every monitor: `+<s>.<us> [<address>] "word" ...`.
+
+    Monitors that speak RESP3 are Redis' clients: they want a database before the address.
+    """
+    seconds, rest_ns = divmod(time_ns(), 1_000_000_000)
+    words = " ".join([quoted(word) for word in shown_words(without_secrets(args))])
+    stamp = f"+{seconds}.{rest_ns // 1000:06d}"
+    for monitor in s.monitors:
+        if not monitor.is_closed:
+            where = f"0 {c.address}" if monitor.resp3 else c.address
+            monitor.out.append(f"{stamp} [{where}] {words}\r\n".encode())
+            s.touch(monitor)
+
+
+def note_slow(s: Server, args: list[bytes], spent_ns: int) -> None:
+    """Put a command into the slow log."""
+    most = s.cfg.slowlog_max_len
+    s.slowlog.note(int(time()), spent_ns // 1000, without_secrets(args), most)
+
+
+def note_latency(s: Server, event: str, spent_ns: int) -> None:
+    """Note that something took `spent_ns`; only what reaches the threshold is kept."""
+    spent_ms = spent_ns // 1_000_000
+    if 0 < s.latency_ms <= spent_ms:
+        s.latency.note(event, int(time()), spent_ms)
+
+
+def without_secrets(args: list[bytes]) -> list[bytes]:
+    """The words with passwords replaced: those of AUTH, HELLO AUTH, CONFIG SET of a secret."""
+    name = args[0].upper()
+    if name == b"AUTH":
+        return [args[0]] + [REDACTED] * (len(args) - 1)
+    if name == b"HELLO":
+        words = list(args)
+        for i in range(2, len(words) - 1):
+            if words[i].upper() == b"AUTH":
+                words[i + 1 : i + 3] = [REDACTED] * len(words[i + 1 : i + 3])
+                break
+        return words
+    if (
+        name == b"CONFIG"
+        and len(args) > 3
+        and args[2].lower().replace(b"_", b"-") in (b"requirepass", b"cluster-secret")
+    ):
+        return [*args[:3], *[REDACTED] * (len(args) - 3)]
+    return args
+
+
+def shown_words(args: list[bytes]) -> list[bytes]:
+    """The words as monitors see them: at most 64, of at most 1024 bytes each (C7.10)."""
+    if len(args) <= SHOWN_ARGS and all(len(word) <= SHOWN_BYTES for word in args):
+        return args
+    return cut_words(args, SHOWN_ARGS, SHOWN_BYTES)
+
+
+def quoted(word: bytes) -> str:
+    """A word in double quotes with C escapes."""
+    return '"' + "".join([_QUOTED[byte] for byte in word]) + '"'
+
+
+def cut_words(
+    args: list[bytes], words_max: int = SLOW_ARGS_MAX, bytes_max: int = SLOW_ARG_BYTES
+) -> list[bytes]:
+    """At most so many words, of at most so many bytes; by default as the slow log keeps them."""
+    words = args
+    if len(args) > words_max:
+        words = args[: words_max - 1]
+    cut = [
+        word
+        if len(word) <= bytes_max
+        else word[:bytes_max] + b"... (%d more bytes)" % (len(word) - bytes_max)
+        for word in words
+    ]
+    if len(args) > words_max:
+        cut.append(b"... (%d more arguments)" % (len(args) - words_max + 1))
+    return cut

@@ -1,0 +1,59 @@
+"""Whether a turn reads on before it syncs the journal itself, for more to share the sync (J4.7)."""
+
+import os
+import time
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.server.loop.lookout import HAS_CORES
+from tuque.server.sockets.poller import Poller
+from tuque.server.state.state import Server
+
+NONE: Final[list[tuple[int, int]]] = []
+MOST_NS: Final = 1_000_000  # a turn reads on at most so long
+SHARE: Final = 2  # of the last sync's time, its half, is spent on waiting
+EXPECTED: Final = 9  # tenths of the replies that the last sync freed are waited for
+
+
+@final
+class Gather:
+    """Looks for more within a turn."""
+
+    def __init__(self, s: Server, poller: Poller) -> None:
+        self.s = s
+        self.poller = poller
+        self.freed: i64 = 0  # replies that the last sync freed, about
+        self.sync_ns: i64 = 0  # what it took
+        self.began_ns: i64 = 0  # of this turn
+
+    def more(self, binding: i64) -> list[tuple[int, int]]:
+        """[J4.7] What else is ready, and how; empty: sync now. `binding`: counted before."""
+        records = self.s.n.records
+        committer = self.s.committer
+        if committer is None or records is None:
+            return NONE
+        came: i64 = records.binding_count - binding
+        if came == 0 or not committer.syncs_here():
+            return NONE
+        now_ns: i64 = time.monotonic_ns()
+        if self.began_ns == 0:
+            self.began_ns = now_ns
+        end_ns = self.began_ns + MOST_NS
+        idle_ns = now_ns + self.sync_ns // SHARE
+        while True:
+            if now_ns >= end_ns:
+                return NONE
+            ready = self.poller.wait(0)
+            if len(ready) > 0:
+                return ready
+            if not HAS_CORES or now_ns >= idle_ns or 10 * came >= EXPECTED * self.freed:
+                return NONE
+            os.sched_yield()
+            now_ns = time.monotonic_ns()
+
+    def on_synced(self, freed: i64, took_ns: i64) -> None:
+        """The turn has synced."""
+        self.freed = freed
+        self.sync_ns = took_ns
+        self.began_ns = 0

@@ -1,0 +1,146 @@
+"""Housekeeping between turns: idle and slow clients, figures for INFO. Not on the hot path."""
+
+from __future__ import annotations
+
+import ctypes
+
+from tuque.core.jobs.transitions import on_memory_level
+from tuque.server.log.monitoring import look
+from tuque.server.log.notes import warn_once
+from tuque.server.sockets.connection import Connection
+from tuque.server.state.client import Client
+from tuque.server.state.iproto_connection import GUEST, Wired
+from tuque.server.state.state import Server, log
+from tuque.tubes.policy import tubes_of
+
+SHRINK_JOBS = 1_000  # a smaller table is not worth a look
+EVENT_BYTES = 200  # a buffered event
+STRANGER_BYTES = 1 << 20  # of commands that did not run, of one who has not logged in (C2.9)
+STRANGER_REPLY_BYTES = 65_536  # unread by one who has not logged in (C2.9)
+MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
+CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
+
+
+def keep_house(s: Server) -> None:
+    """[C2] Close clients beyond a deadline and take the samples of the moment.
+
+    Of very many clients each round looks at some: with 10,000 a deadline is seen 2 s late.
+    """
+    now_ms = s.n.now_ms
+    heard_ms = now_ms - s.idle_close_ms if s.idle_close_ms > 0 else 0
+    late = s.survey.next(s.clients, heard_ms)
+    if len(s.wired) > 0:
+        late += s.wired_survey.next(s.wired, heard_ms)
+    for c in late:
+        reason = overdue(s, c, now_ms)
+        if reason:
+            warn_once(now_ms, c.address, reason)
+            s.doomed.append(c)
+    buffers = (len(s.clients) + len(s.wired)) * CLIENT_BYTES
+    buffers += s.survey.bytes + s.wired_survey.bytes
+    buffers += s.slowlog.bytes
+    if s.n.events is not None:
+        buffers += s.n.events.pending_rows() * EVENT_BYTES
+    if s.committer is not None:
+        buffers += s.committer.waiting_bytes()
+    if s.bus is not None:
+        buffers += s.bus.waiting_bytes()
+    s.n.other_bytes = buffers
+    on_memory_level(s.n)
+    s.figures.sample(now_ms)
+    look(s)
+    live = len(s.n.jobs)
+    s.jobs_peak = max(s.jobs_peak, live)
+    if s.jobs_peak > SHRINK_JOBS and live < s.jobs_peak // 4:
+        give_back(s)
+        s.jobs_peak = live
+
+
+def give_back(s: Server) -> None:
+    """Return memory of a past peak: a table never shrinks by itself, nor does the heap (M1.3)."""
+    s.n.jobs = dict(s.n.jobs)
+    s.n.delivered_amo = dict(s.n.delivered_amo)
+    if TRIM is not None:
+        TRIM(0)
+
+
+def find_trim() -> ctypes._NamedFuncPointer | None:
+    """glibc's malloc_trim, None elsewhere."""
+    try:
+        found: ctypes._NamedFuncPointer = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+TRIM = find_trim()
+
+
+def leaves_too_much(s: Server, c: Connection) -> bool:
+    """[C2.6] Whether the unread replies pass the hard limit; notes since when the soft one."""
+    waiting = c.wire_bytes + c.held_bytes
+    if waiting > STRANGER_REPLY_BYTES and is_stranger(s, c):
+        warn_once(s.n.now_ms, c.address, "its replies are unread, and it has not logged in")
+        s.figures.strangers_closed += 1
+        return True
+    if waiting > MONITOR_BYTES and isinstance(c, Client) and c.is_monitor:
+        warn_once(s.n.now_ms, c.address, "it monitors, and does not read")
+        s.figures.output_closed += 1
+        return True  # C7.11
+    if 0 < s.out_hard < waiting:
+        warn_once(s.n.now_ms, c.address, "its unread replies pass the hard limit")
+        s.figures.output_closed += 1
+        return True
+    if 0 < s.out_soft < waiting:
+        if c.soft_since_ms == 0:
+            c.soft_since_ms = s.n.now_ms
+    else:
+        c.soft_since_ms = 0
+    return False
+
+
+def note_unrun(s: Server, c: Connection, most: int) -> None:
+    """[C2.9] The client is closed for the commands that wait: more than `most` bytes."""
+    warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
+    if is_stranger(s, c):
+        s.figures.strangers_closed += 1
+
+
+def unread_limit(s: Server, c: Client) -> int:
+    """Bytes of commands that came and did not run that a client may have (C2.9)."""
+    if len(s.password) > 0 and not c.is_authed:
+        return STRANGER_BYTES
+    return s.query_limit
+
+
+def is_stranger(s: Server, c: Connection) -> bool:
+    """Whether the client has to log in first, or as a guest may call nothing (C2.9)."""
+    if isinstance(c, Client):
+        return len(s.password) > 0 and not c.is_authed
+    if not isinstance(c, Wired) or c.user.is_admin or c.user.name != GUEST:
+        return False
+    return s.n.policy is None or not tubes_of(s.n).rights.has_any(c.user.holders)
+
+
+def overdue(s: Server, c: Connection, now_ms: int) -> str:
+    """Why the client must be closed now, empty when it may stay."""
+    if s.half_close_ms > 0 and c.half_since_ms > 0:
+        is_late = now_ms - c.half_since_ms > s.half_close_ms
+        if is_late and not c.is_waiting() and not c.is_busy():
+            s.figures.deadline_closed += 1
+            return f"half a command for more than {s.half_close_ms // 1000} s"
+    if c.soft_since_ms > 0 and now_ms - c.soft_since_ms > s.out_soft_ms:
+        s.figures.output_closed += 1
+        return f"more than {s.out_soft} bytes unread for {s.out_soft_ms // 1000} s"
+    if s.idle_close_ms > 0 and not c.is_waiting() and not c.is_busy():
+        if isinstance(c, Client) and c.is_monitor:
+            return ""
+        if now_ms - c.last_ms > s.idle_close_ms:
+            return f"idle for more than {s.idle_close_ms // 1000} s"
+    return ""
+
+
+def log_notes(notes: list[str]) -> None:
+    """Write what the journal has to say to the log."""
+    for note in notes:
+        log.info("%s", note)

@@ -1,0 +1,66 @@
+"""What the server does when its process stood still: stopped, suspended, or busy for too long.
+
+Nothing that was said of tubes before leaves after it: another node may be their home (SPEC T19.7).
+"""
+
+from mypy_extensions import i64
+
+from tuque.core.node.standstill import has_stood, set_time
+from tuque.server.loop.outlet import Outlet
+from tuque.server.sockets.clock import steady_ms
+from tuque.server.sockets.connection import Connection
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server, log
+from tuque.tubes.failover.standstill import run_any
+from tuque.tubes.policy import tubes_of
+
+
+def begin_turn(s: Server, outlet: Outlet) -> None:
+    """[G8] Set the node's time, and notice a standstill before anything is read (G8.4)."""
+    n = s.n
+    before = n.standstills
+    is_stale = set_time(n, steady_ms() + s.clock_offset_ms)
+    if n.standstills == before:
+        return
+    closed = drop_unsent(s, outlet) if is_stale else 0
+    if s.bus is not None:
+        s.bus.hear_all()
+    log.warning(
+        "the process stood still for %d ms, longer than cluster-node-timeout; "
+        "its tubes wait for an answer of other nodes; %d connections closed",
+        n.stood_ms,
+        closed,
+    )
+
+
+def end_replies(s: Server, outlet: Outlet) -> None:
+    """[T19] Before replies leave: drop them if the process stood still in this turn (T19.7)."""
+    n = s.n
+    if not has_stood(n, steady_ms() + s.clock_offset_ms):
+        return
+    if run_any(tubes_of(n)):
+        drop_unsent(s, outlet)  # the next turn begins with the rest
+
+
+def drop_unsent(s: Server, outlet: Outlet) -> i64:
+    """Close the connections that are owed an answer that was given, and not sent; how many."""
+    count: i64 = 0
+    for c in list(s.clients.values()):
+        if is_owed(c) or has_answers(c):
+            outlet.close(c)
+            count += 1
+    for w in list(s.wired.values()):
+        if is_owed(w):
+            outlet.close(w)
+            count += 1
+    return count
+
+
+def is_owed(c: Connection) -> bool:
+    """Whether bytes for the client were not given to the socket yet."""
+    return len(c.out) + len(c.gated) + len(c.wire) > 0
+
+
+def has_answers(c: Client) -> bool:
+    """Whether answers wait behind one that is not there yet."""
+    return any(hole is not None for hole in c.holes)

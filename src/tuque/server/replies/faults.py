@@ -1,0 +1,44 @@
+"""Errors that are bugs of ours: what is said, and whether the node may go on (SPEC C3.12).
+
+Whatever a command or the bytes of a client raise is told to that client or ends its connection.
+The node goes on if its tables still agree; if they do not, it stops: what it holds is not what
+it thinks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.core.jobs.transitions import check
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+
+INTERNAL: Final = b"ERR internal error, the log of the server says more"
+
+
+def on_fault(s: Server, c: Client, name: str, written: int, error: Exception) -> None:
+    """The command raised what it must not raise. AssertionError when the node must stop."""
+    look_into(s, f"in {name}, asked by {c.address}", error)
+    del c.out[written:]
+    if c.is_blocked and c.chore is None and c.number not in s.n.waiters:
+        c.is_blocked = False
+        s.blocked -= 1
+    c.error(INTERNAL)
+
+
+def look_into(s: Server, what: str, error: Exception) -> None:
+    """Count and log an error of ours. AssertionError when the node's tables do not agree."""
+    s.bugs.tell(s.n.now_ms, what, error)
+    check(s.n)
+
+
+def drop_turn(s: Server) -> None:
+    """Forget what the turn that broke off did: no client was told of it, nothing is recorded."""
+    if s.n.records is not None and s.committer is not None:
+        s.n.records.take()
+        s.n.records = None
+    s.restart_after_ms = -1
+    for c in s.clients.values():
+        c.out = []
+    for w in s.wired.values():
+        w.out = []

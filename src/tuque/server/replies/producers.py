@@ -1,0 +1,213 @@
+"""Producers that wait for copies: replies in the order of the commands, room on the links.
+
+The ADDJOBs of one connection are replicated side by side. Each that waits leaves a hole
+in the replies of its client; what is answered behind it stays there until the hole is
+filled, so that replies go out in the order of the commands. Any other command waits
+until all holes are filled. When the links to other nodes are full, ADDJOBs that need
+copies are not run until there is room or their timeout is over (SPEC B2.4).
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import FAR
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.node.node import Node
+from tuque.core.node.slots import slots_of
+from tuque.core.replication.add import must_be_external, settle
+from tuque.core.replication.replicate import NOREPL_TIMEOUT
+from tuque.server.bus.peers import Bus
+from tuque.server.state.client import (
+    HELD_MANY,
+    HELD_ORDER,
+    HELD_ROOM,
+    NOT_HELD,
+    REPLY_OFF,
+    REPLY_SKIPPING,
+    Client,
+)
+from tuque.server.state.state import Server
+from tuque.wire.args import ArgError, addjob_options, timeout_ms
+from tuque.wire.resp import error_reply, int_reply
+
+HOLES_MAX: Final = 10_000  # replies of one client that wait; it may add more when half are out
+KEEP_MS: Final = 200  # between two writes of nodes.conf
+BESIDE: Final = [b"ACK", b"RELEASE", b"TOUCH", b"BURY", b"KICK", b"DELETE"]
+STALL_MS: Final = 1_000  # a producer that lacks room looks again after it
+
+
+def await_copies(s: Server, c: Client) -> None:
+    """[R1.10] The ADDJOB that has just begun is answered when its copies are made."""
+    if len(c.holes) == 0:
+        s.blocked += 1
+    if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
+        c.muted[c.first_serial + len(c.holes)] = None
+    c.holes.append(None)
+
+
+def keep_order(c: Client, written: i64) -> None:
+    """What was answered at once goes behind the replies that are still to come."""
+    if len(c.out) > written:
+        c.holes.append(b"".join(c.out[written:]))
+        del c.out[written:]
+
+
+def tell_added(s: Server) -> None:
+    """Answer producers whose waiting is over, as far as the order of their replies allows."""
+    added = s.n.added
+    s.n.added = []
+    for one in added:
+        c = s.by_number.get(one.client)
+        if c is None:
+            continue
+        at: i64 = one.serial - c.first_serial
+        if at < c.holes_head or at >= len(c.holes):
+            continue  # it was undone
+        if len(c.muted) > 0 and one.serial in c.muted:
+            del c.muted[one.serial]
+            c.holes[at] = b""
+        elif len(one.error) > 0:
+            c.holes[at] = error_reply(one.error)
+        elif len(one.id) == 0:
+            c.holes[at] = int_reply(one.count)  # of a PUBLISH (Z3.1)
+        else:
+            c.holes[at] = b"+%s\r\n" % one.id
+        if at == c.holes_head:
+            let_follow(s, c)
+
+
+def let_follow(s: Server, c: Client) -> None:
+    """The first hole is filled: it is answered, and all behind it up to the next one."""
+    holes = c.holes
+    count: i64 = len(holes)
+    i = c.holes_head
+    while i < count:
+        reply = holes[i]
+        if reply is None:
+            break
+        c.out.append(reply)
+        i += 1
+    c.holes_head = i
+    c.last_ms = s.n.now_ms
+    s.touch(c)
+    if i == count:
+        c.first_serial += count
+        c.holes_head = 0
+        holes.clear()
+        s.blocked -= 1
+        if c.held == HELD_ORDER or c.held == HELD_MANY or c.reader.error:
+            go_on(s, c)
+        return
+    if i >= HOLES_MAX:  # a pipeline without an end: forget what was answered
+        del holes[:i]
+        c.first_serial += i
+        c.holes_head = 0
+    if c.held == HELD_MANY and (count - i) * 2 < HOLES_MAX:
+        go_on(s, c)
+
+
+def go_on(s: Server, c: Client) -> None:
+    """The next command may run (again)."""
+    c.held = NOT_HELD
+    s.resumed.append(c)
+
+
+def must_wait(s: Server, c: Client, args: list[bytes]) -> bool:
+    """Whether the next command has to wait for ADDJOBs before it, or for room; notes which."""
+    if args[0] != b"ADDJOB" and args[0].upper() != b"ADDJOB":
+        if len(c.holes) == 0:
+            return False
+        if not runs_beside(args):
+            c.held = HELD_ORDER
+            return True
+    if len(c.holes) - c.holes_head >= HOLES_MAX:
+        c.held = HELD_MANY
+        return True
+    if s.is_crowded and not runs_beside(args) and must_stall(s, c, args):
+        c.held = HELD_ROOM
+        return True
+    return False
+
+
+def runs_beside(args: list[bytes]) -> bool:
+    """[T15] Whether it may run while copies of others are made: a change in a tube (T15.11)."""
+    if len(args) < 4 or args[0].upper() != b"TUBE":
+        return False
+    word = args[1].upper()
+    if word == b"PUT":
+        return all(args[i].upper() != b"TIMEOUT" for i in range(4, len(args), 2))
+    return word in BESIDE and (word != b"KICK" or len(args[3]) <= 3)
+
+
+def must_stall(s: Server, c: Client, args: list[bytes]) -> bool:
+    """[B2.4] Whether the ADDJOB needs copies, there is no room for them, and it may still wait."""
+    n = s.n
+    try:
+        spec = s.plain_spec if len(args) == 4 else settle(n, addjob_options(args))
+        wait_ms = timeout_ms(args[3]) if len(args) > 3 else 0
+    except ArgError:
+        return False  # it gets its error
+    if not lacks_room(n, spec):
+        c.stalled_ms = 0
+        return False
+    if c.stalled_ms == 0:
+        c.stalled_ms = n.now_ms
+    look_ms = n.now_ms + STALL_MS
+    if wait_ms > 0:
+        end_ms = max(c.stalled_ms, c.came_ms) + wait_ms
+        if end_ms <= n.now_ms:
+            return False  # too late: it is run, and refused
+        look_ms = min(look_ms, end_ms)
+    s.stalled[c.number] = look_ms
+    return True
+
+
+def lacks_room(n: Node, spec: AddSpec) -> bool:
+    """Whether nodes for all copies are reachable, but too few links to them take more now."""
+    needed = spec.replicate if must_be_external(n) else spec.replicate - 1
+    if needed < 1 or needed > n.reachable_count:
+        return False
+    count: i64 = 0
+    for slot in slots_of(n.reachable):
+        if n.peers[slot].has_room:
+            count += 1
+    return count < needed
+
+
+def late_error(s: Server, spec: AddSpec) -> bytes:
+    """[R5.1] The error of an ADDJOB that found no room until its timeout; empty when it has."""
+    return NOREPL_TIMEOUT if lacks_room(s.n, spec) else b""
+
+
+def next_stall_ms(s: Server) -> i64:
+    """When a stalled producer is looked at again; FAR when there is none."""
+    at_ms: i64 = FAR
+    for look_ms in s.stalled.values():
+        if look_ms < at_ms:
+            at_ms = look_ms
+    return at_ms
+
+
+def wake_stalled(s: Server) -> None:
+    """Run the producers that lack room again: all when the links have it, else those due."""
+    for number, look_ms in list(s.stalled.items()):
+        if s.is_crowded and look_ms > s.n.now_ms:
+            continue
+        del s.stalled[number]
+        c = s.by_number.get(number)
+        if c is not None and c.held == HELD_ROOM:
+            go_on(s, c)
+
+
+def look_at_bus(s: Server, bus: Bus) -> None:
+    """Timers of the links, and what producers must know of them."""
+    n = s.n
+    if bus.next_ms() <= n.now_ms:
+        bus.tick()
+    s.is_crowded = bus.crowded > 0
+    s.conflict = s.members.conflict
+    if s.members.is_changed and s.keep_ms <= n.now_ms:
+        s.keep_ms = n.now_ms + KEEP_MS
+        if s.identity.save_soon(s.members):
+            s.members.is_changed = False

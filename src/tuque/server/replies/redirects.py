@@ -1,0 +1,158 @@
+"""Where the home of a tube is, and what is said to those who ask elsewhere (SPEC T17, T19).
+
+Every command about a tube, or about a task of one, passes here before it does anything.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.server.state.client import Client
+from tuque.server.state.state import Server
+from tuque.tubes.model.errors import NOT_TAKEN, PAUSED, HomeError, TubeError
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.replication.leadership import needs_home, refusal_of
+from tuque.wire.iproto import E_READ_ONLY, IprotoError
+
+NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
+READ_ONLY: Final = b"Can't modify data because this instance is in read-only mode"
+
+# [T15.5] texts by which a first word is found that is not ERR
+BEGINS: Final[list[tuple[bytes, bytes]]] = [(b"Task ", b"NOTASK "), (b"Tube not found", b"NOTUBE ")]
+WRONG: Final[list[bytes]] = [b" queue does not support touch", b" exists with the type "]
+# [C9] these have it already
+WORDED: Final[list[bytes]] = [b"NOQUORUM ", b"READONLY ", b"NOREPL ", b"LEAVING "]
+
+
+def join_address(host: bytes, port: int) -> bytes:
+    """`host:port`, an IPv6 address in brackets."""
+    return b"[%s]:%d" % (host, port) if b":" in host else b"%s:%d" % (host, port)
+
+
+def address_of(s: Server, node_id: bytes, c: Client | None = None) -> bytes:
+    """Where clients of RESP find the node; `:0` when that is not known.
+
+    Of this node itself: what it announces, else where the asking client has found it.
+    """
+    if node_id == s.n.node_id:
+        host = s.cfg.cluster_announce_ip.encode()
+        if len(host) == 0 and c is not None:
+            host = own_host(c)
+        return join_address(host, int(s.members.port))
+    one = s.members.by_id.get(node_id)
+    return b":0" if one is None else join_address(one.host.encode(), int(one.port))
+
+
+def own_host(c: Client) -> bytes:
+    """The address of this machine that the client has connected to; empty for a unix socket."""
+    try:
+        name = c.sock.getsockname()
+    except OSError:
+        return b""
+    return str(name[0]).encode() if isinstance(name, tuple) else b""
+
+
+def iproto_address_of(s: Server, t: Tubes, node_id: bytes) -> bytes:
+    """[T17] Where clients of IPROTO find the node; the port 0 when it has none (T17.4)."""
+    one = s.members.by_id.get(node_id)
+    if one is None:
+        return b":0"
+    return join_address(one.host.encode(), int(t.ports.get(one.slot, 0)))
+
+
+def refusal_text(s: Server, error: TubeError) -> bytes:
+    """[T15.5] The refusal with the first word that RESP clients look at."""
+    text = error.text
+    if isinstance(error, HomeError):
+        return b"TUBEHOME %s %s" % (address_of(s, error.node_id), text)  # T17.3
+    if text == NOT_TAKEN:
+        return b"NOTTAKEN " + text
+    if text == PAUSED:
+        return b"PAUSED " + text
+    for begin, word in BEGINS:
+        if text.startswith(begin):
+            return word + text
+    for part in WRONG:
+        if part in text:
+            return b"WRONGTUBE " + text
+    for begin in WORDED:
+        if text.startswith(begin):
+            return text
+    return b"ERR " + text
+
+
+def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
+    """[T13] The refusal as IPROTO has it: a code, and a text without a first word (T17.4)."""
+    if isinstance(error, HomeError):
+        where = iproto_address_of(s, t, error.node_id)
+        text = READ_ONLY + b": the home of tube '%s' is %s" % (error.tube, where)
+        return IprotoError(E_READ_ONLY, text)
+    text = error.text
+    for begin in WORDED:
+        if text.startswith(begin):
+            text = text[len(begin) :]
+    if error.text.startswith(b"READONLY ") or error.text.startswith(b"NOQUORUM "):
+        text = READ_ONLY + b": " + text  # T17.4, T19.5
+    return IprotoError(int(error.code), text)
+
+
+def check_queue(s: Server, name: bytes) -> None:
+    """[T17] A queue that is a tube takes commands at its home (T17.3). Raises TubeError."""
+    n = s.n
+    if n.policy is None or len(tubes_of(n).by_name) == 0:
+        return
+    q = n.queues.get(name)
+    if q is not None and isinstance(q, Tube):
+        needs_home(n, tubes_of(n), q)
+
+
+def moved_text(s: Server, name: bytes) -> bytes:
+    """[T20] What is told to who waits for a tube whose home moves (T20.2)."""
+    t = tubes_of(s.n)
+    tube = t.by_name.get(name)
+    if tube is None:
+        return NO_SUCH % name
+    return refusal_text(s, refusal_of(s.n, t, tube))
+
+
+def moved_error(s: Server, name: bytes) -> IprotoError:
+    """The same for a call of IPROTO."""
+    t = tubes_of(s.n)
+    tube = t.by_name.get(name)
+    if tube is None:
+        return IprotoError(E_READ_ONLY, READ_ONLY)
+    return iproto_refusal(s, t, refusal_of(s.n, t, tube))
+
+
+def check_tasks(s: Server, args: list[bytes], first: i64) -> None:
+    """[T17] Jobs that are tasks are changed and shown at the home of their tube (T17.3)."""
+    n = s.n
+    if n.policy is None:
+        return
+    t = tubes_of(n)
+    if len(t.by_name) == 0:
+        return
+    seen = b""  # mostly they are all of one tube
+    i = first
+    while i < len(args):
+        task = task_of_id(n, t, args[i])
+        if task is not None and task.queue is not seen:
+            seen = task.queue
+            tube = t.by_name.get(seen)
+            if tube is not None:
+                needs_home(n, t, tube)
+        i += 1
+
+
+def task_of_id(n: Node, t: Tubes, id: bytes) -> Task | None:
+    """The task under that job id, here or as a copy."""
+    job = n.jobs.get(id)
+    if job is None:
+        if len(t.copies_by_id) == 0:
+            return None
+        return t.copies_by_id.get(id)
+    return job if isinstance(job, Task) else None

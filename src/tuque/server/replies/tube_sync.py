@@ -1,0 +1,152 @@
+"""Answers that wait until enough nodes have the change (SPEC T18.5).
+
+The core notes which tubes with SYNC a command has changed. What the command said is held back here
+until the copies are confirmed, or for `cluster-node-timeout` at most: RESP clients have a hole in
+their replies meanwhile, as producers do, calls of IPROTO are answered in any order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import FAR
+from tuque.server.replies.producers import await_copies, let_follow
+from tuque.server.state.client import HOLE, PUT, WIRED, Client, Pending
+from tuque.server.state.iproto_connection import Wired
+from tuque.server.state.state import Server
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.replication.leadership import synced
+from tuque.wire.iproto import error_reply as iproto_error
+from tuque.wire.resp import error_reply
+
+LATE: Final = b"NOREPL done here, but not yet on %d nodes"
+E_LATE: Final = 7
+
+
+def hold_back(s: Server, t: Tubes, c: Client, written: i64) -> None:
+    """A command changed tubes with SYNC: what it said from `written` on waits for copies."""
+    lacking = take_lacking(s, t)
+    if len(lacking) == 0 or len(c.out) == written:
+        return  # all is there, or nobody reads the answer
+    one = enter(s, lacking, HOLE, c.number, c.first_serial + len(c.holes))
+    one.reply = b"".join(c.out[written:])
+    del c.out[written:]
+    await_copies(s, c)
+
+
+def hold_back_wired(s: Server, t: Tubes, w: Wired, sync: int, written: i64) -> None:
+    """The same for a call of IPROTO."""
+    lacking = take_lacking(s, t)
+    if len(lacking) == 0 or len(w.out) == written:
+        return
+    one = enter(s, lacking, WIRED, w.number, sync)
+    one.reply = b"".join(w.out[written:])
+    del w.out[written:]
+    w.uncopied += 1
+
+
+def take_lacking(s: Server, t: Tubes) -> list[tuple[bytes, int]]:
+    """The tubes that the call has changed and too few nodes have, with the number of the change."""
+    changed = t.to_sync
+    t.to_sync = {}
+    found: list[tuple[bytes, int]] = []
+    for name, tube in changed.items():
+        if synced(s.n, t, tube) < tube.seq:
+            found.append((name, tube.seq))
+    return found
+
+
+def enter(
+    s: Server, lacking: list[tuple[bytes, int]], kind: i64, client: i64, serial: i64
+) -> Pending:
+    """Wait until these changes are on enough nodes."""
+    one = Pending(kind, client, serial, s.n.now_ms + s.members.timeout_ms)
+    one.rest = lacking
+    queue_up(s, one)
+    return one
+
+
+def queue_up(s: Server, one: Pending) -> None:
+    """Wait for the first of what is left."""
+    name, one.seq = one.rest.pop(0)
+    line = s.syncing.get(name)
+    if line is None:
+        line = deque()
+        s.syncing[name] = line
+    line.append(one)
+
+
+def tell_synced(s: Server, t: Tubes) -> None:
+    """Answer those whose copies are made, and those whose time is over."""
+    for name in list(s.syncing):
+        line = s.syncing[name]
+        tube = t.by_name.get(name)
+        done: i64 = FAR if tube is None else synced(s.n, t, tube)
+        needed = 1 if tube is None else int(tube.sync)
+        while len(line) > 0:
+            one = line[0]
+            if one.seq > done and one.until_ms > s.n.now_ms:
+                break
+            line.popleft()
+            if one.seq > done:
+                tell(s, one, LATE % needed)
+            elif len(one.rest) > 0:
+                queue_up(s, one)
+            else:
+                tell(s, one, b"")
+        if len(line) == 0:
+            del s.syncing[name]
+
+
+def next_sync_ms(s: Server) -> i64:
+    """When the next of those who wait is told that it takes too long."""
+    at_ms: i64 = FAR
+    for line in s.syncing.values():
+        if line[0].until_ms < at_ms:
+            at_ms = line[0].until_ms
+    return at_ms
+
+
+def tell(s: Server, one: Pending, error: bytes) -> None:
+    """What was held back goes out, or the error does."""
+    if one.kind == WIRED:
+        w = s.wired_by_number.get(one.client)
+        if w is not None:
+            w.uncopied -= 1
+            text = error.partition(b" ")[2]
+            w.out.append(iproto_error(one.serial, E_LATE, text) if error else one.reply)
+            w.last_ms = s.n.now_ms
+            s.touch(w)
+        return
+    c = s.by_number.get(one.client)
+    if c is None:
+        return
+    reply = error_reply(error) if error else one.reply
+    if one.kind == PUT:
+        tell_late_put(s, c, one.serial, reply)
+        return
+    at: i64 = one.serial - c.first_serial
+    if at < c.holes_head or at >= len(c.holes) or c.holes[at] is not None:
+        return  # it was undone
+    c.muted.pop(one.serial, None)
+    c.holes[at] = reply
+    if at == c.holes_head:
+        let_follow(s, c)
+
+
+def tell_late_put(s: Server, c: Client, serial: i64, reply: bytes) -> None:
+    """A put that had to wait for room, then for copies, is answered."""
+    if not c.is_putting or c.put_serial != serial:
+        return
+    c.is_putting = False
+    c.is_blocked = False
+    s.blocked -= 1
+    c.last_ms = s.n.now_ms
+    if not c.is_put_muted:
+        c.out.append(reply)
+    s.touch(c)
+    if len(c.todo) > 0 or c.reader.error:
+        s.resumed.append(c)

@@ -1,0 +1,96 @@
+"""The bus in the life of the server: who the node is, its sockets, when it opens (SPEC B1, K1)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from tuque.cluster.members import Members
+from tuque.core.repair.drain import set_leaving
+from tuque.server.bus.peers import Bus
+from tuque.server.config.config import cluster_secret
+from tuque.server.config.identity import Identity, IdentityError
+from tuque.server.config.options import Config
+from tuque.server.loop.pump import Pump
+from tuque.server.sockets.listen import BUS_OFFSET, open_bus_sockets
+from tuque.server.state.state import Server, apply_settings, log
+from tuque.wire.msgs.cards import Card
+
+
+def id_key(secret: bytes) -> bytes:
+    """[G6] The key under which the ids of the cluster's jobs are proved (G6.5)."""
+    return blake2b(secret, digest_size=32, person=b"tuque id").digest() if secret else b""
+
+
+def take_identity(s: Server, identity: Identity) -> None:
+    """[K1] Be that node, and know the others that its file tells of (K1.1)."""
+    s.identity = identity
+    members = Members(s.n, identity.life, identity.mark, s.cfg.cluster_node_timeout)
+    members.number = identity.kept.number
+    for one in identity.kept.nodes:
+        members.restore(one.node_id, one.host, one.port, one.bus_port, one.number)
+    s.members = members
+
+
+def prepare_bus(pump: Pump) -> None:
+    """Take the port of the bus and store that a new life begins, before anybody hears of it.
+
+    Raises ListenError, ConfigError and IdentityError.
+    """
+    s = pump.s
+    cfg = s.cfg
+    secret = cluster_secret(cfg)
+    s.n.ids.key = id_key(secret)
+    s.members.port = cfg.cluster_announce_port or cfg.port
+    if not cfg.cluster_enabled:
+        s.n.others = 0  # it stays alone, whoever it knew
+        return
+    bus = Bus(s.n, s.members, pump.poller, secret)
+    bus.sockets = open_bus_sockets(cfg, len(secret) > 0)
+    bus.bugs = s.bugs
+    bus.port = bus.sockets[0].getsockname()[1]
+    s.bus = bus
+    apply_settings(s)
+    try:
+        s.identity.save(s.members)  # K1.1
+    except OSError as error:
+        path = s.identity.path
+        raise IdentityError(f"cluster-config-file {path}: {error.strerror}") from None
+
+
+def make_card(s: Server, bus: Bus, is_empty: bool) -> Card:
+    """What this node says of itself to others."""
+    cfg = s.cfg
+    return Card(
+        node_id=s.n.node_id,
+        life=s.identity.life,
+        mark=s.identity.mark,
+        is_empty=is_empty,
+        port=s.members.port,
+        bus_port=cfg.cluster_announce_bus_port or int(bus.port),
+        host=cfg.cluster_announce_ip,
+    )
+
+
+def is_port_chosen(cfg: Config) -> bool:
+    """Whether the operator said where the bus is (B1.4)."""
+    return cfg.cluster_port > 0 or cfg.cluster_announce_bus_port > 0
+
+
+def open_bus(pump: Pump) -> None:
+    """Let other nodes in, and dial those that are known; the jobs are loaded."""
+    s = pump.s
+    if s.identity.is_leaving:
+        set_leaving(s.n, True)
+    bus = s.bus
+    if bus is None:
+        return
+    bus.card = make_card(s, bus, not s.n.remembers)
+    bus.open()
+    log.info("The bus listens on port %d", bus.port)
+    if 0 < s.members.port != bus.port - BUS_OFFSET and not is_port_chosen(s.cfg):
+        log.warning(
+            "the bus is not 10000 above the clients' port: CLUSTER MEET needs it as a third "
+            "argument, `CLUSTER MEET <host> %d %d`; cluster-port makes it a fixed one",
+            s.members.port,
+            bus.port,
+        )

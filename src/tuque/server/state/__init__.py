@@ -1,0 +1,4 @@
+"""Everything one server has: its node, clients, settings and figures.
+
+Must not know: commands.
+"""

@@ -1,0 +1,277 @@
+"""Everything one server has: its node, clients, settings and figures.
+
+Dispatch and the command modules work on it, the pump drives it. No logic here.
+"""
+
+from __future__ import annotations
+
+import socket
+from array import array
+from collections import deque
+from secrets import token_hex
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.cluster.kept import Kept
+from tuque.cluster.members import Members
+from tuque.core.jobs.transitions import stop_waiting
+from tuque.core.model.add_spec import PLAIN, AddSpec
+from tuque.core.model.job import Job
+from tuque.core.node.node import Node
+from tuque.core.replication.add import settle
+from tuque.core.replication.replicate import on_producer_gone
+from tuque.server.bus.peers import Bus
+from tuque.server.config.config import Config
+from tuque.server.config.identity import Identity
+from tuque.server.events.eventlog import EventLog
+from tuque.server.journal.committer import Committer
+from tuque.server.log.monitoring import Latency, SlowLog
+from tuque.server.log.notes import Bugs, log
+from tuque.server.sockets.connection import Connection
+from tuque.server.state.chore import Chore
+from tuque.server.state.client import NOT_HELD, Client, Pending, Survey
+from tuque.server.state.iproto_connection import GUEST, STRANGER_BYTES, Take, User, Users, Wired
+from tuque.server.state.tube_notices import Notices
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks.sessions import forget_puts, on_client_gone
+from tuque.wire.commands import Command, table
+
+__all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
+
+SAMPLES: Final = 16
+FRAME_SLACK: Final = 1 << 20  # a frame of IPROTO may be larger than a body by it
+FAR_OFF: Final = 1 << 50  # a setting beyond it means the same; sums with it stay inside 64 bits
+
+
+@final
+class Figures:
+    """Counters for INFO; RESETSTAT zeroes them."""
+
+    def __init__(self) -> None:
+        self.connections: i64 = 0
+        self.rejected: i64 = 0
+        self.commands: i64 = 0
+        self.in_bytes: i64 = 0
+        self.out_bytes: i64 = 0
+        self.turns: i64 = 0
+        self.output_closed: i64 = 0  # clients closed at the output limit
+        self.strangers_closed: i64 = 0  # clients closed at the limits of those not logged in
+        self.deadline_closed: i64 = 0  # clients closed with half a command
+        self.broken: i64 = 0  # clients closed because they broke the protocol
+        self.samples = array("q", bytes(SAMPLES * 4 * 8))  # a ring, so that nothing is allocated
+        self.sample_count: i64 = 0
+
+    def sample(self, now_ms: i64) -> None:
+        """Keep the newest samples of commands, bytes in and bytes out, for rates."""
+        at = self.sample_count % SAMPLES * 4
+        self.samples[at] = now_ms
+        self.samples[at + 1] = self.commands
+        self.samples[at + 2] = self.in_bytes
+        self.samples[at + 3] = self.out_bytes
+        self.sample_count += 1
+
+    def rates(self) -> tuple[int, int, int]:
+        """Commands, bytes in and bytes out per second over the samples."""
+        count = self.sample_count
+        if count < 2:
+            return 0, 0, 0
+        last = (count - 1) % SAMPLES * 4
+        first = count % SAMPLES * 4 if count >= SAMPLES else 0
+        kept = self.samples
+        span_ms = max(1, kept[last] - kept[first])
+        return (
+            max(0, (kept[last + 1] - kept[first + 1]) * 1000 // span_ms),
+            max(0, (kept[last + 2] - kept[first + 2]) * 1000 // span_ms),
+            max(0, (kept[last + 3] - kept[first + 3]) * 1000 // span_ms),
+        )
+
+
+@final
+class Server:
+    """The state of one server process."""
+
+    def __init__(self, cfg: Config, node: Node) -> None:
+        self.cfg = cfg
+        self.n = node
+        self.table = table()
+        self.by_name: dict[bytes, Command] = {}  # as clients typed it, to find it at once
+        self.clients: dict[int, Client] = {}  # by file descriptor
+        self.by_number: dict[int, Client] = {}
+        self.next_number: i64 = 1
+        self.dirty: list[Connection] = []  # have something to write
+        self.resumed: list[Client] = []  # were unblocked, have commands to run
+        self.doomed: list[Connection] = []  # to be closed at the end of the turn
+        self.monitors: list[Client] = []
+        self.blocked: i64 = 0  # clients that wait for jobs, or for copies of their own
+        self.stalled: dict[int, int] = {}  # producers that lack room: when to look again
+        self.is_crowded = False  # some link has no room for more copies (B2.4)
+        self.paused_until_ms: i64 = 0  # CLIENT PAUSE
+        self.figures = Figures()
+        self.bugs = Bugs()
+        self.survey = Survey()
+        self.wired_survey = Survey()
+        self.slowlog = SlowLog()
+        self.latency = Latency()
+        self.chores: list[Chore] = []  # long commands that are being done
+        self.used_peak_bytes = 0
+        self.run_id = token_hex(20)
+        kept = Kept()
+        kept.node_id = node.node_id
+        self.identity = Identity(kept, cfg)  # not kept, until replaced
+        self.members = Members(node, 1, self.identity.mark, cfg.cluster_node_timeout)
+        self.last_house_commands: i64 = 0
+        self.jobs_peak: i64 = 0  # most jobs since memory was last given back
+        self.committer: Committer | None = None
+        self.journal_error = ""  # why writes are refused, empty when they are not (J6)
+        self.eventlog: EventLog | None = None
+        self.bus: Bus | None = None  # none: the node stays alone
+        self.conflict = ""  # why this node must not serve: another has its id (K1.3)
+        self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
+        self.keep_ms: i64 = 0  # nodes.conf is not written before
+        self.reachable_then: i64 = 0  # how many nodes `plain_spec` counts on
+        self.is_loading = False
+        self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
+        self.stop_requested = ""  # why the pump shall end: "shutdown", "signal", "restart"
+        self.restart_after_ms: i64 = -1
+        # instants
+        self.start_ms: i64 = node.now_ms
+        self.clock_offset_ms: i64 = 0  # now_ms = steady_ms() + this
+        self.begin_doors(node)
+        self.begin_settings()
+
+    def begin_doors(self, node: Node) -> None:
+        """Who comes through the other door, and who hears of tubes."""
+        self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
+        self.wired_by_number: dict[int, Wired] = {}
+        self.takes: dict[int, Take] = {}  # of theirs that wait, by the number they wait under
+        self.users = Users()  # who may log in there
+        self.notices = Notices()  # who hears of changes in tubes
+        self.syncing: dict[bytes, deque[Pending]] = {}  # answers that wait for copies, by tube
+        self.uuid = uuid_of(node.node_id)  # what greetings call this node
+
+    def begin_settings(self) -> None:
+        """Settings that the hot path reads; `apply_settings` fills them in."""
+        self.password = b""
+        self.slow_ns: i64 = 10_000_000  # SLOWLOG threshold, < 0: off
+        self.latency_ms: i64 = 0  # LATENCY threshold, 0: off
+        self.max_bulk: i64 = 512 << 20
+        self.busy_poll_ns: i64 = 0  # C8.4
+        self.out_hard: i64 = 0
+        self.out_soft: i64 = 0
+        self.out_soft_ms: i64 = 0
+        self.query_limit: i64 = 1 << 30
+        self.idle_close_ms: i64 = 0
+        self.half_close_ms: i64 = 0
+
+    def unblock(self, c: Client) -> None:
+        """The client waits no more (V6.1, R7.1); nothing when it does not wait."""
+        if c.is_blocked:
+            c.is_blocked = False
+            if c.chore is not None:
+                c.chore = None  # it goes on, or ends when the client is closed (L2.2)
+                return
+            self.blocked -= 1
+            stop_waiting(self.n, c.number)
+            c.is_taking = False
+            c.is_homing = False
+            if c.is_putting:
+                c.is_putting = False
+                forget_puts(tubes_of(self.n), c.number)
+        if len(c.holes) > 0:
+            c.first_serial += len(c.holes)
+            c.holes = []
+            c.holes_head = 0
+            c.muted = {}
+            self.blocked -= 1
+            on_producer_gone(self.n, c.number)
+        if c.held != NOT_HELD:
+            c.held = NOT_HELD
+            self.stalled.pop(c.number, None)
+
+    def trust(self, w: Wired, user: User) -> None:
+        """[I5] The connection is this user's from now on; a stranger's frames are small (I2.3)."""
+        w.user = user
+        is_known = user.is_admin or user.name != GUEST
+        w.reader.limit_bytes = self.max_bulk + FRAME_SLACK if is_known else STRANGER_BYTES
+
+    def part(self, w: Wired) -> None:
+        """[I6] An IPROTO connection is closed: its waiting ends, its session goes on or not."""
+        self.unwait(w)
+        del self.wired[w.fd]
+        del self.wired_by_number[w.number]
+
+    def unwait(self, w: Wired) -> None:
+        """[I7] The calls of the connection that wait end without an answer (I7.5)."""
+        for number in w.takes:
+            del self.takes[number]
+            stop_waiting(self.n, number)
+        w.takes = {}
+        if len(w.puts) > 0:
+            w.puts = {}
+            forget_puts(tubes_of(self.n), w.number)
+        w.claims = {}
+
+    def leave_tubes(self, number: i64) -> None:
+        """[T8] A connection is closed: it leaves its session."""
+        if self.n.policy is not None:
+            on_client_gone(self.n, tubes_of(self.n), number)
+
+    def settle_plain(self) -> None:
+        """Find the options of an ADDJOB without any anew: REPLICATE counts who is there (R1.1)."""
+        self.reachable_then = self.n.reachable_count
+        self.plain_spec = settle(self.n, PLAIN)
+
+    def touch(self, c: Connection) -> None:
+        """Note that the connection has something to write."""
+        if not c.is_dirty and not c.is_closed:
+            c.is_dirty = True
+            self.dirty.append(c)
+
+
+def apply_settings(s: Server) -> None:
+    """Copy the configuration to where the hot path and the core look it up."""
+    cfg = s.cfg
+    limits = s.n.limits
+    limits.memory_bytes = min(cfg.maxmemory, FAR_OFF)
+    limits.may_evict = cfg.maxmemory_policy == "acks"
+    limits.queue_idle_ms = cfg.queue_idle_time * 1000
+    limits.default_ttl_s = cfg.default_ttl
+    limits.default_retry_max_s = cfg.default_retry_max
+    limits.default_replicate = cfg.default_replicate
+    limits.keys_max = min(cfg.dedupe_max_keys, FAR_OFF)
+    limits.tubes_max = cfg.tubes_max
+    s.n.idle_level = -1  # look at idle queues with the time that counts now
+    limits.repair_per_second = cfg.repair_rate
+    s.settle_plain()
+    s.password = cfg.requirepass.encode()
+    if not s.users.is_from_file:
+        s.users.guest.is_admin = len(s.password) == 0  # I5.5
+    slow_us = min(cfg.slowlog_log_slower_than, FAR_OFF)
+    s.slow_ns = slow_us * 1000 if slow_us >= 0 else -1
+    s.latency_ms = min(cfg.latency_monitor_threshold, FAR_OFF // 1000)
+    s.max_bulk = cfg.max_body_bytes
+    hard, soft, seconds = cfg.client_output_buffer_limit
+    s.out_hard = min(hard, FAR_OFF)
+    s.out_soft = min(soft, FAR_OFF)
+    s.out_soft_ms = min(seconds, FAR_OFF) * 1000
+    s.query_limit = cfg.client_query_buffer_limit
+    s.idle_close_ms = cfg.timeout * 1000
+    s.half_close_ms = cfg.command_deadline * 1000
+    s.members.timeout_ms = min(cfg.cluster_node_timeout, FAR_OFF)
+    s.n.limits.node_timeout_ms = s.members.timeout_ms
+    s.busy_poll_ns = cfg.bus_busy_poll * 1000
+    if s.bus is not None:
+        s.bus.limit_bytes = min(cfg.bus_buffer_limit, FAR_OFF)
+
+
+def uuid_of(node_id: bytes) -> bytes:
+    """The node's id as the text of a UUID of version 4 (I1.1): its first 32 digits, but for two."""
+    kind = b"89ab"[int(node_id[16:17], 16) & 3 :][:1]
+    third, fourth = b"4" + node_id[13:16], kind + node_id[17:20]
+    return b"-".join([node_id[:8], node_id[8:12], third, fourth, node_id[20:32]])
+
+
+def job_of(s: Server, id: bytes) -> Job | None:
+    """The job of that id on this node."""
+    return s.n.jobs.get(id)

@@ -1,0 +1,193 @@
+"""TUBE HOME and STATE, and answers about homes that come later (SPEC T15.10, T17 to T21)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tuque.server.replies.iproto_replies import put_values
+from tuque.server.replies.redirects import NO_SUCH, address_of, iproto_refusal, refusal_text
+from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client
+from tuque.server.state.state import Server, log
+from tuque.server.state.tube_notices import leave_notices
+from tuque.tubes.failover.switchover import move_home, take_home
+from tuque.tubes.model.errors import HomeError, TubeError
+from tuque.tubes.model.registry import HomeDone, Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.leadership import lag_of, state_of_node, state_of_tube
+from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.iproto import error_reply
+
+NO_NODE: Final = b"ERR no node %s"
+MANY_NODES: Final = b"ERR several nodes are called %s"
+NOT_HERE: Final = b"ERR FORCE is for the node that is to be the home: say it to %s"
+
+
+def tube_of(t: Tubes, name: bytes) -> Tube:
+    """The tube of that name, wherever its home is; `-NOTUBE` when there is none."""
+    tube = t.by_name.get(name)
+    if tube is None:
+        raise ArgError(NO_SUCH % name)
+    return tube
+
+
+def state(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T19] TUBE STATE [tube]: of the tube here, or of the node (T19.1)."""
+    if len(args) == 2:
+        c.reply(state_of_node(s.n, t))
+    else:
+        c.reply(state_of_tube(tube_of(t, args[2])))
+
+
+def home(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
+    """[T15] TUBE HOME tube [node [FORCE]]: where it is, a move (T20), or a failover (T21)."""
+    tube = tube_of(t, args[2])
+    if len(args) == 3:
+        c.reply(home_of(s, c, t, tube))
+        return
+    node_id = node_named(s, args[3])
+    serial = c.put_serial + 1
+    if len(args) == 5:
+        if args[4].upper() != b"FORCE":
+            raise ArgError(SYNTAX)
+        if node_id != s.n.node_id:
+            raise ArgError(NOT_HERE % address_of(s, node_id))
+        take_home(s.n, t, tube, c.number, serial)
+    elif move_home(s.n, t, tube, node_id, c.number, serial):
+        c.ok()
+        return
+    await_home(s, c)
+
+
+def home_of(s: Server, c: Client, t: Tubes, tube: Tube) -> dict[str, object]:
+    """[T15] Where the tube is at home, and how far its copies are (T15.10)."""
+    node_id = home_id(s, tube)
+    copies: list[object] = []
+    for follower, lag, is_complete in lag_of(s.n, t, tube):
+        copies.append([follower, address_of(s, follower, c), int(lag), int(is_complete)])
+    return {
+        "tube": tube.name,
+        "home": node_id,
+        "address": address_of(s, node_id, c),
+        "epoch": int(tube.epoch),
+        "state": state_of_tube(tube),
+        "sync": int(tube.sync),
+        "changes": int(tube.seq),
+        "conflict": tube.conflict,
+        "copies": copies,
+    }
+
+
+def home_id(s: Server, tube: Tube) -> bytes:
+    """The node id of the home; a tube that nobody told of is this node's."""
+    return tube.home if len(tube.home) > 0 else s.n.node_id
+
+
+def node_named(s: Server, word: bytes) -> bytes:
+    """[T20] The node that is meant: its id, the first characters, or host:port (T20.1)."""
+    if len(word) == 0:
+        raise ArgError(NO_NODE % word)
+    found: list[bytes] = []
+    ids = [s.n.node_id] + [one.node_id for one in s.members.alive()]
+    for node_id in ids:
+        if node_id.startswith(word.lower()) or address_of(s, node_id) == word:
+            found.append(node_id)
+    own = address_of(s, s.n.node_id)
+    if len(found) == 0 and own.startswith(b":") and is_own_address(word, own):
+        return s.n.node_id
+    if len(found) == 0:
+        raise ArgError(NO_NODE % word)
+    if len(found) > 1:
+        raise ArgError(MANY_NODES % word)
+    return found[0]
+
+
+def is_own_address(word: bytes, own: bytes) -> bool:
+    """Whether it is this node's port at a name of this machine that says nothing of others."""
+    host = word[: -len(own)]
+    return word.endswith(own) and host in (b"127.0.0.1", b"localhost", b"[::1]")
+
+
+# answers that come later
+
+
+def await_home(s: Server, c: Client) -> None:
+    """The command of the client is answered when it is done; nothing more of it runs before."""
+    c.put_serial += 1
+    c.is_homing = True
+    c.is_put_muted = c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING
+    c.is_blocked = True
+    s.blocked += 1
+
+
+def tell_homes(s: Server, t: Tubes) -> None:
+    """Answer who waited for a claim or a move; say in the log what became of homes."""
+    if len(t.notes) > 0:
+        for line in t.notes:
+            log.warning("%s", line)
+        t.notes = []
+    if len(t.news) > 0:
+        for line in t.news:
+            log.info("%s", line)
+        t.news = []
+    if len(t.home_done) == 0:
+        return
+    done = t.home_done
+    t.home_done = []
+    for one in done:
+        c = s.by_number.get(one.client)
+        if c is not None:
+            if c.is_homing and c.put_serial == one.serial:
+                tell_client(s, c, one)
+            continue
+        w = s.wired_by_number.get(one.client)
+        asked = None if w is None else w.claims.pop(one.serial, None)
+        if w is not None and asked is not None:
+            if len(one.error) > 0:
+                told = iproto_refusal(s, t, error_of(one))
+                w.out.append(error_reply(asked.sync, told.code, told.text))
+            else:
+                put_values(w, asked.sync, asked.is_16, [])  # I3.2
+            w.last_ms = s.n.now_ms
+            s.touch(w)
+
+
+def send_watchers_away(s: Server, t: Tubes) -> None:
+    """[T16] Who is subscribed to a tube that has moved is told where it is, and no more (T16.5)."""
+    for name in list(s.notices.watchers):
+        tube = t.by_name.get(name)
+        if tube is None or tube.is_mine:
+            continue
+        at = address_of(s, tube.home)
+        size = len(name)
+        words = b">3\r\n$9\r\ntube-home\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (size, name, len(at), at)
+        for number in list(s.notices.watchers[name]):
+            c = s.by_number.get(number)
+            if c is not None:
+                c.out.append(words)
+                s.touch(c)
+                leave_notices(s, c, [name])
+
+
+def tell_client(s: Server, c: Client, one: HomeDone) -> None:
+    """A RESP client has its answer."""
+    c.is_homing = False
+    c.is_blocked = False
+    s.blocked -= 1
+    c.last_ms = s.n.now_ms
+    if not c.is_put_muted:
+        if len(one.error) > 0:
+            c.error(refusal_text(s, error_of(one)))
+        elif len(one.values) > 0:
+            c.reply(dict(one.values))  # T21.3
+        else:
+            c.ok()
+    s.touch(c)
+    if len(c.todo) > 0 or c.reader.error:
+        s.resumed.append(c)
+
+
+def error_of(one: HomeDone) -> TubeError:
+    """The refusal in the answer."""
+    if len(one.node_id) > 0 and one.tube is not None:
+        return HomeError(one.tube.name, one.node_id)
+    return TubeError(one.code, one.error)

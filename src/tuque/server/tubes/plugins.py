@@ -1,0 +1,141 @@
+"""Types of tubes and callbacks that installed packages bring (SPEC T3.5-T3.7, T16.4).
+
+They are found by their names as entry points; nothing that comes over a connection is ever run,
+imported or looked up as anything but such a name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Final, cast
+
+from tuque.server.log.notes import log
+from tuque.server.state.tube_notices import Callback
+from tuque.tubes.model.driver_guard import DriverFailed, Guarded, summary_of, why_stopped
+from tuque.tubes.model.errors import LUA, NO_DRIVER, TubeError
+from tuque.tubes.model.registry import BUILT_IN, Tubes
+from tuque.tubes.policy import tubes_of
+from tuque.tubes.tasks.drivers import register_driver
+
+if TYPE_CHECKING:
+    from tuque.server.state.state import Server
+    from tuque.tubes.types.driver import Driver
+
+DRIVERS: Final = "tuque.tube_drivers"
+CALLBACKS: Final = "tuque.tube_callbacks"
+NO_LOAD: Final = "the %s '%s' cannot be loaded: %s"
+
+# [T3.7] where a type stands
+IS_BUILT_IN: Final = "built-in"
+IS_LOADED: Final = "loaded"
+IS_INSTALLED: Final = "installed"  # to be registered
+IS_FAILED: Final = "failed"  # installed, and could not be loaded
+IS_MISSING: Final = "missing"  # tubes of it wait
+
+
+def load_plugins(s: Server) -> None:
+    """[T3] All types and callbacks, at the start; one that is no good is left out and logged."""
+    for entry in entry_points(group=DRIVERS):
+        try:
+            load_driver(s, entry)
+        except TubeError as error:
+            log.error("%s %s: %s", DRIVERS, entry.name, error.text.decode())
+    for entry in entry_points(group=CALLBACKS):
+        try:
+            callback = loaded(entry)
+        except TubeError as error:
+            log.error("%s %s: %s", CALLBACKS, entry.name, error.text.decode())
+            continue
+        s.notices.callbacks[entry.name.encode()] = cast(Callback, callback)
+
+
+def load_driver(s: Server, entry: EntryPoint) -> None:
+    """Register the type that the entry point names. Raises TubeError."""
+    name = entry.name.encode()
+    t = tubes_of(s.n)
+    try:
+        factory = cast("Callable[[], Driver]", loaded(entry))
+        try:
+            register_driver(s.n, t, name, factory)
+        except DriverFailed as failed:
+            raise not_loaded(entry, failed.error) from failed.error
+    except TubeError as error:
+        if name not in t.drivers:
+            s.notices.failed[name] = error.text
+        raise
+    s.notices.failed.pop(name, None)
+    s.notices.origins[name] = origin(entry)
+
+
+def loaded(entry: EntryPoint) -> object:
+    """What the entry point names. Raises TubeError when it cannot be had, or cannot be called."""
+    try:
+        found: object = entry.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, too: it ends no node (T3.8)
+        raise not_loaded(entry, error) from error
+    if not callable(found):
+        raise not_loaded(entry, TypeError("it is nothing to call"))
+    return found
+
+
+def not_loaded(entry: EntryPoint, error: BaseException) -> TubeError:
+    """The error for the caller; the log has the whole of it."""
+    log.error("cannot load %s %s", entry.group, entry.name, exc_info=error)
+    what = "driver" if entry.group == DRIVERS else "callback"
+    text = NO_LOAD % (what, entry.name, summary_of(error))
+    return TubeError(LUA, text.encode("utf-8", "backslashreplace"))
+
+
+def origin(entry: EntryPoint) -> str:
+    """Where a type comes from, for people: module, class and package."""
+    package = "" if entry.dist is None else f" ({entry.dist.name} {entry.dist.version})"
+    return entry.value + package
+
+
+def register_installed(s: Server, name: bytes) -> None:
+    """[T3] ON register_driver: a type that was installed after the start (T3.6). TubeError."""
+    importlib.invalidate_caches()
+    for entry in entry_points(group=DRIVERS):
+        if entry.name.encode() == name:
+            load_driver(s, entry)
+            log.info("tubes may have the type %s now: %s", entry.name, origin(entry))
+            return
+    if name in tubes_of(s.n).drivers:
+        register_driver(s.n, tubes_of(s.n), name, nothing)  # it says why not
+    raise TubeError(LUA, NO_DRIVER % name)
+
+
+def nothing() -> Driver:
+    """No driver is made of it."""
+    raise AssertionError("a type that is there was registered again")
+
+
+def listing(s: Server, t: Tubes) -> list[list[object]]:
+    """[T3] Each type, where it stands and comes from, its tubes, those that are stopped (T3.7)."""
+    counts: dict[bytes, int] = {}
+    stopped: dict[bytes, list[list[object]]] = {}
+    for tube in t.by_name.values():
+        counts[tube.type] = counts.get(tube.type, 0) + 1
+        if isinstance(tube.driver, Guarded):
+            why = why_stopped(tube.type, tube.driver)
+            if why:
+                stopped.setdefault(tube.type, []).append([tube.name, why])
+    known: dict[bytes, tuple[str, str]] = {}
+    for name in t.drivers:
+        word = IS_BUILT_IN if name in BUILT_IN else IS_LOADED
+        known[name] = (word, s.notices.origins.get(name, ""))
+    for entry in entry_points(group=DRIVERS):
+        name = entry.name.encode()
+        if name not in known:
+            known[name] = (IS_FAILED if name in s.notices.failed else IS_INSTALLED, origin(entry))
+    for name in counts:
+        known.setdefault(name, (IS_MISSING, ""))
+    rows: list[list[object]] = []
+    for name, (word, where) in known.items():
+        why_not = s.notices.failed.get(name, b"") if word == IS_FAILED else b""
+        rows.append([name, word, where, counts.get(name, 0), stopped.get(name, []), why_not])
+    return rows

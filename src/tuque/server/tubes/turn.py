@@ -1,0 +1,53 @@
+"""What the end of a turn means for tubes: answers that were due, and what other nodes are told."""
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import FAR
+from tuque.server.replies.iproto_replies import tell_puts
+from tuque.server.replies.tube_replies import tell_puts_resp
+from tuque.server.replies.tube_sync import next_sync_ms, tell_synced
+from tuque.server.state.state import Server
+from tuque.server.state.tube_notices import tell_changes
+from tuque.server.tubes.homes import send_watchers_away, tell_homes
+from tuque.tubes.policy import tubes_of
+
+
+def end_turn(s: Server) -> None:
+    """Answer who waited for room, copies or homes; then let subscribers and nodes know (T18.2)."""
+    n = s.n
+    if n.policy is None:
+        return
+    t = tubes_of(n)
+    tell_puts_resp(s, t)
+    tell_puts(s, t)
+    if len(s.syncing) > 0:
+        tell_synced(s, t)
+    t.synced_changed = False
+    if len(t.notes) + len(t.news) + len(t.home_done) > 0:
+        tell_homes(s, t)
+    if len(t.told) > 0:
+        tell_changes(s, t)
+    if len(s.notices.watchers) > 0:
+        send_watchers_away(s, t)
+    t.turn_end(n)
+
+
+def next_turn_ms(s: Server) -> i64:
+    """When a turn has something to do here, though nothing comes."""
+    if s.n.policy is None:
+        return FAR
+    t = tubes_of(s.n)
+    if len(t.told) > 0 or len(t.home_done) > 0:
+        return s.n.now_ms
+    return next_sync_ms(s) if len(s.syncing) > 0 else FAR
+
+
+def has_left(s: Server) -> bool:
+    """Whether a connection that was closed at the end of a turn left something to be done.
+
+    The tasks of a session go back with its last connection (T8.2).
+    """
+    records = s.n.records
+    if len(s.n.ready) > 0:
+        return True
+    return records is not None and records.count > 0 and s.committer is not None

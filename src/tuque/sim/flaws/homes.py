@@ -1,0 +1,262 @@
+"""Promises about homes of tubes, each broken by a switch of switches.py (SPEC T17 to T21)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tuque.core.model.task import FAR
+from tuque.core.node import standstill
+from tuque.core.node.node import Node
+from tuque.server.replies import tube_sync
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.flaws.switches import Flaw, Patch, everywhere
+from tuque.tubes.failover import activation, conflicts, switchover
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.replica_state import Move
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication import leadership, send
+from tuque.tubes.replication.send import record_home
+from tuque.tubes.tasks import ops
+
+
+def leases_never_end() -> list[Patch]:
+    """A home that nobody hears goes on."""
+
+    def renew_lease(n: Node, t: Tubes) -> None:
+        t.lease_ms = FAR
+
+    return everywhere(leadership.renew_lease, renew_lease)
+
+
+def standstills_are_not_noticed() -> list[Patch]:
+    """A process that stood still goes on with what it believed before."""
+
+    def unnoticed(n: Node, now_ms: int) -> bool:
+        return False
+
+    return everywhere(standstill.has_stood, unnoticed)
+
+
+def force_does_not_wait() -> list[Patch]:
+    """A forced home runs at once, whether the other one still lives or not."""
+
+    def may_run_forced(n: Node, tube: Tube) -> bool:
+        return True
+
+    return everywhere(switchover.may_run_forced, may_run_forced)
+
+
+def disk_is_not_awaited() -> list[Patch]:
+    """The next epoch is told before the disk has it: nothing is held back for it."""
+
+    def ask_sync(n: Node, t: Tubes, tube: Tube) -> None:
+        if n.records is not None:
+            record_home(n.records, tube)
+        tube.wish = 1
+        t.pending.append(tube)
+        t.must_look = True
+
+    def is_granted(n: Node, t: Tubes, tube: Tube) -> bool:
+        return True
+
+    def reserve_changes(n: Node, tube: Tube) -> None:  # else it brings the epoch to the disk
+        if n.records is not None:
+            tube.seq_reserved = tube.seq + send.SEQ_RESERVE
+            record_home(n.records, tube)
+
+    patches = everywhere(send.reserve_changes, reserve_changes)
+    patches += everywhere(activation.is_granted, is_granted)
+    return patches + everywhere(activation.ask_sync, ask_sync)
+
+
+def numbers_do_not_jump() -> list[Patch]:
+    """A forced home goes on with the number after the last that it knows."""
+    return [(switchover, "NUMBER_GAP", 0)]
+
+
+def copies_are_not_awaited() -> list[Patch]:
+    """With SYNC a call is answered before other nodes have it."""
+
+    def take_lacking(s: Any, t: Tubes) -> list[tuple[bytes, int]]:
+        t.to_sync = {}
+        return []
+
+    return everywhere(tube_sync.take_lacking, take_lacking)
+
+
+def given_too_early() -> list[Patch]:
+    """A home is given away before the new one has all tasks, and that one takes it as it is."""
+    sound = switchover.on_yours
+
+    def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
+        if not move.is_given:
+            switchover.give(n, t, tube, move)
+
+    def on_yours(n: Node, t: Tubes, slot: int, m: Any) -> None:
+        tube = t.by_name.get(m.name)
+        if tube is not None and not tube.is_mine and m.epoch > tube.epoch:
+            tube.seq, tube.copy_epoch, tube.is_complete = m.seq, m.epoch - 1, True
+        sound(n, t, slot, m)
+
+    return everywhere(switchover.step_move, step_move) + everywhere(sound, on_yours)
+
+
+def pauses_stay_behind() -> list[Patch]:
+    """What a home tells of a pause is not kept: the next home knows nothing of it."""
+
+    def renew_pause(n: Node, at: Any) -> None:
+        return
+
+    return everywhere(conflicts.renew_pause, renew_pause)
+
+
+def pauses_are_not_looked_at() -> list[Patch]:
+    """A tube that is paused in output gives its tasks out."""
+    return [(ops, "PAUSE_OUT", 0)]
+
+
+# ---- plans in which they show
+
+
+def three_homes(seed: int, nodes: int = 3, **options: Any) -> Plan:
+    """A tube on several nodes whose clients go where its home is."""
+    plan = Plan(seed=f"homes {nodes} {seed}", nodes=nodes, chaos_ms=16_000, policy="always")
+    tube: dict[str, Any] = {"tube": "t0", "type": "fifottl", "node": 0, "ttr": 3_000}
+    plan.ops.append(Op(0, "tube", tube | options))
+    for i in range(3):
+        shared: dict[str, Any] = {"tube": "t0", "node": i % nodes, "for_ms": 15_000}
+        plan.ops.append(Op(10 + i, "tube_producer", {
+            "client": f"p{i}", "idle_ms": 120, **shared,
+        }))  # fmt: skip
+        plan.ops.append(Op(100 + i, "tube_worker", {
+            "client": f"w{i}", "many": 2, "work_ms": 100, "idle_ms": 40, "timeout": 500, **shared,
+        }))  # fmt: skip
+    plan.ops.append(Op(60, "add", {
+        "client": "j", "node": 0, "queue": "q", "retry": 5, "ttl": 120, "repl": 1,
+    }))  # fmt: skip
+    return plan
+
+
+def order(plan: Plan) -> Plan:
+    """The plan with its operations in time."""
+    plan.is_faultless = not plan.faults
+    plan.ops.sort(key=lambda op: op.at_ms)
+    return plan
+
+
+def movers(seed: int) -> Plan:
+    """Switchover after switchover."""
+    plan = three_homes(seed)
+    plan.ops.append(Op(500, "tube_mover", {
+        "client": "v", "tube": "t0", "node": 0, "for_ms": 14_000, "idle_ms": 700,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def paused(seed: int) -> Plan:
+    """Switchover after switchover of a tube that is paused now and then."""
+    plan = movers(seed)
+    plan.seed = f"paused {seed}"
+    plan.ops.append(Op(600, "tube_pauser", {
+        "client": "z", "tube": "t0", "node": 0, "for_ms": 14_000, "idle_ms": 500, "hold_ms": 1_500,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def cut_off(seed: int) -> Plan:
+    """The home is cut off, its connections break, and another node takes the tube by force."""
+    plan = three_homes(seed)
+    plan.seed, plan.faults = f"cut off {seed}", ["cut", "break"]
+    for k in range(2):
+        at_ms = 2_000 + 7_000 * k
+        cut = {"a": [k], "b": [1 - k, 2], "for_ms": 5_500}
+        plan.ops.append(Op(at_ms, "cut", cut))
+        for i in range(3):
+            plan.ops.append(Op(at_ms + i, "break", {"node": k}))
+        plan.ops.append(Op(at_ms + 10, "tube_forcer", {
+            "client": f"f{k}", "tube": "t0", "node": 2, "for_ms": 30_000, "wait_ms": 150,
+        }))  # fmt: skip
+    return order(plan)
+
+
+def stood_still(seed: int) -> Plan:
+    """Of two nodes the home stands still, and the other one takes the tube by force."""
+    plan = three_homes(seed, 2)
+    plan.seed, plan.faults, plan.node_timeout_ms = f"stood still {seed}", ["pause"], 1_000
+    for k in range(2):
+        plan.ops.append(Op(2_000 + 8_000 * k, "tube_forcer", {
+            "client": f"f{k}", "tube": "t0", "node": 1 - k, "for_ms": 30_000, "wait_ms": 1_500,
+            "still_ms": 6_500,
+        }))  # fmt: skip
+    return order(plan)
+
+
+def two_and_power(seed: int) -> Plan:
+    """Two nodes; the tube moves all the time, one loses its power and is cut off afterwards."""
+    plan = three_homes(seed, 2)
+    plan.seed, plan.policy = f"two and power {seed}", "everysec"
+    plan.faults, plan.node_timeout_ms, plan.sync_us = ["power", "cut"], 1_000, 400_000
+    plan.ops.append(Op(500, "tube_mover", {
+        "client": "v", "tube": "t0", "node": 0, "for_ms": 14_000, "idle_ms": 300,
+    }))  # fmt: skip
+    for k in range(3):
+        at_ms = 2_000 + 5_000 * k
+        plan.ops.append(Op(at_ms, "crash", {
+            "node": k % 2, "how": "power", "back": "disk", "fuse": 0, "down_ms": 50,
+        }))  # fmt: skip
+        plan.ops.append(Op(at_ms + 1, "cut", {"a": [0], "b": [1], "for_ms": 4_000}))
+    return order(plan)
+
+
+def power_and_moves(seed: int) -> Plan:
+    """The tube moves all the time, and one node after the other loses its power."""
+    plan = three_homes(seed, 2)
+    plan.seed, plan.policy = f"power and moves {seed}", "everysec"
+    plan.faults, plan.node_timeout_ms, plan.sync_us = ["power"], 1_000, 200_000
+    plan.ops.append(Op(500, "tube_mover", {
+        "client": "v", "tube": "t0", "node": 0, "for_ms": 14_000, "idle_ms": 100,
+    }))  # fmt: skip
+    for k in range(6):
+        plan.ops.append(Op(1_500 + 2_350 * k, "crash", {
+            "node": k % 2, "how": "power", "back": "disk", "fuse": 0, "down_ms": 50,
+        }))  # fmt: skip
+    return order(plan)
+
+
+def behind(seed: int, **options: Any) -> Plan:
+    """What the home tells of copies takes long; the home ends, and another node takes the tube."""
+    plan = three_homes(seed, **options)
+    plan.seed, plan.faults, plan.node_timeout_ms = f"behind {seed}", ["slow", "kill"], 5_000
+    for k in (1, 2):
+        for at_ms in (1_000, 9_000):
+            plan.ops.append(Op(at_ms, "slow", {
+                "a": 0, "b": k, "extra_ms": 3_000, "for_ms": 2_500,
+            }))  # fmt: skip
+    plan.ops.append(Op(2_500, "tube_forcer", {
+        "client": "f", "tube": "t0", "node": 1, "for_ms": 30_000, "kill": "kill",
+        "down_ms": 12_000, "wait_ms": 500,
+    }))  # fmt: skip
+    return order(plan)
+
+
+def behind_in_sync(seed: int) -> Plan:
+    """The same, with calls that are answered when two nodes have them."""
+    return behind(seed, sync=2)
+
+
+HOME_FLAWS: Final = [
+    Flaw("t12", "leases of homes never end", leases_never_end, 20, cut_off),
+    Flaw("t13", "a forced home runs at once", force_does_not_wait, 30, cut_off),
+    Flaw("t14", "an epoch is told before it is safe", disk_is_not_awaited, 20, power_and_moves),
+    Flaw("t15", "numbers are given again after a failover", numbers_do_not_jump, 20, behind),
+    Flaw("t16", "SYNC is not awaited", copies_are_not_awaited, 20, behind_in_sync),
+    Flaw("t17", "a home is given away before all is copied", given_too_early, 10, movers),
+    Flaw("t19", "a pause stays behind when the home moves", pauses_stay_behind, 5, paused),
+    Flaw("t20", "a paused tube gives its tasks out", pauses_are_not_looked_at, 5, paused),
+    Flaw("t21", "a standstill is not noticed", standstills_are_not_noticed, 10, stood_still),
+]
+HOME_RULES: Final = {
+    "t12": "tube-twice", "t13": "tube-twice", "t14": "tube-home", "t15": "tube-number",
+    "t16": "tube-sync", "t17": "tube-home", "t19": "tube-pause", "t20": "tube-pause",
+    "t21": "tube-stood",
+}  # fmt: skip

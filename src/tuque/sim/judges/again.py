@@ -1,0 +1,178 @@
+"""Jobs that come again: why each one did, and whether it had to (SPEC Q11, Q12).
+
+Two judges. When nodes were restarted, and no frame was lost or slow, a job comes again before its
+RETRY only if nobody is left who knew that it was out. When all faults are over for a while, no
+job is in the queues of two nodes that are linked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuque.core.model.job import ACTIVE, OUT_HERE, OUT_THERE, QUEUED, Job
+from tuque.core.model.task import Task
+from tuque.sim.engine.history import OK, OLD_DISK, Add, Delivery
+
+if TYPE_CHECKING:
+    from tuque.sim.machines.machine import Machine
+    from tuque.sim.machines.shell import Shell
+    from tuque.sim.runs.cluster import Cluster
+
+RESTARTS: Final = {"kill", "power", "reformat", "rolling", "rewrite", "queue_pause"}
+SETTLED_MS: Final = 2_000  # a link that is so old has settled what its ends have
+LOOKS_MS: Final = 2_500  # between two looks at queues: a job may be in two for a moment
+SLACK_MS: Final = 100
+ASKED: Final = ("NACK", "ENQUEUE", "DEQUEUE")
+CAUSES: Final = (
+    "asked for", "RETRY over", "at the same moment", "who knew was gone", "cut off or slow",
+    "too early",
+)  # fmt: skip
+
+
+class Again:
+    """Both judges of one seed, and the figures of the score-card."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.history = cluster.history
+        self.world = cluster.world
+        self.history.on_again = self.on_again
+        self.twice: dict[bytes, set[str]] = {}  # queued at several nodes at the last look
+
+    # ---- too early
+
+    def on_again(self, add: Add, now: Delivery) -> None:
+        """A job that comes back was handed out again a moment ago: count why."""
+        cause = self.cause(add, now)
+        self.history.count(f"again: {cause}")
+        if cause != "too early":
+            return
+        before = add.deliveries[-2]
+        self.history.find(
+            "early-again",
+            f"{add.token!r} came again at {now.node} after "
+            f"{(now.at_us - before.at_us) / 1e6:.3f} s, RETRY {add.retry_s}, "
+            f"while {before.node} had handed it out",
+        )
+
+    def cause(self, add: Add, now: Delivery) -> str:
+        """Why a job came again, one of CAUSES."""
+        before = add.deliveries[-2]
+        plan = self.cluster.plan
+        if add.asked_for(*ASKED) or add.was_leased:
+            return "asked for"
+        slack_us = 50_000 + 2 * plan.delay_us + 80 * plan.sync_us
+        if now.at_us - before.at_us >= add.retry_s * 1_000_000 - slack_us:
+            return "RETRY over"
+        is_odd = plan.rates_ppm or plan.memory_bytes or plan.bus_limit_bytes < 1 << 20
+        if now.made_us - before.made_us < 5_000 + 4 * plan.delay_us:
+            return "at the same moment"
+        if not set(plan.faults) <= RESTARTS or is_odd:
+            return "cut off or slow"
+        self.history.count("early redeliveries looked at")
+        giver = self.machine(now.node)
+        if giver is None or giver.shell is None:
+            return "who knew was gone"
+        if any(self.knew(giver, giver.shell, m, add, before) for m in self.cluster.machines):
+            return "too early"
+        return "who knew was gone"
+
+    def machine(self, name: str) -> Machine | None:
+        """The machine of that name."""
+        return next((m for m in self.cluster.machines if m.name == name), None)
+
+    def knew(self, giver: Machine, at: Shell, m: Machine, add: Add, before: Delivery) -> bool:
+        """Whether the machine could have told the giver that a worker has the job."""
+        is_young = self.world.now_us - at.born_us < self.timeout_us() - SLACK_MS * 1000
+        if m.shell is None:
+            return m.name == before.node and is_young and self.is_coming(m)
+        job = m.shell.n.jobs.get(add.id)
+        if m.shell.n.is_loading or job is None:
+            return False
+        if m is giver:
+            return m.name == before.node and at.born_us < before.made_us
+        if not is_young and not self.has_settled(at, m):
+            return False
+        if m.name == before.node:  # it may have heard meanwhile that the giver has it
+            age_ms = (self.world.now_us - before.made_us) // 1000
+            return bool(m.shell.n.now_ms - job.last_ms < age_ms + SLACK_MS)
+        is_told = at.born_us > before.at_us and m.shell.born_us < before.made_us
+        return is_told and self.is_out(m.shell, job)
+
+    def timeout_us(self) -> int:
+        """How long a restarted node waits for others."""
+        return self.cluster.plan.node_timeout_ms * 1000
+
+    def is_coming(self, m: Machine) -> bool:
+        """Whether all must wait for the machine: it just went down, as everybody who is up."""
+        if self.world.now_us - m.died_us > self.timeout_us():
+            return False
+        shells = [o.shell for o in self.cluster.machines if o.shell is not None]
+        return all(shell.born_us >= m.died_us for shell in shells)
+
+    def is_out(self, shell: Shell, job: Job) -> bool:
+        """Whether the node knows that a worker has the job, for some time yet."""
+        is_out = job.state == ACTIVE and job.marks & (OUT_HERE | OUT_THERE) != 0
+        return is_out and job.qtime_ms > shell.n.now_ms + SLACK_MS
+
+    def has_settled(self, at: Shell, m: Machine) -> bool:
+        """Whether the two have been linked for long enough."""
+        one = at.links.members.by_id.get(m.node_id)
+        if one is None or not one.is_linked:
+            return False
+        return bool(at.n.now_ms - one.linked_ms > SETTLED_MS)
+
+    # ---- queued twice
+
+    def look(self) -> dict[bytes, set[str]]:
+        """The jobs that lie in the queues of several nodes that are linked: at which."""
+        places: dict[bytes, list[Machine]] = {}
+        for m in self.cluster.machines:
+            if m.shell is None or m.shell.n.is_loading:
+                continue
+            for id, job in m.shell.n.jobs.items():
+                if job.state == QUEUED and job.retry_s > 0 and not isinstance(job, Task):
+                    self.history.count("queued jobs looked at")
+                    places.setdefault(id, []).append(m)
+        found: dict[bytes, set[str]] = {}
+        for id, machines in places.items():
+            pairs = [(m, o) for m in machines for o in machines if m is not o and is_linked(m, o)]
+            linked = {m.name for m, o in pairs if is_holder(m, id, o) or is_holder(o, id, m)}
+            add = self.history.by_id.get(id)
+            if pairs and not linked and add is not None and add.excuse == OLD_DISK:
+                self.history.count("queued at two holders that do not know each other")
+            elif pairs:
+                found[id] = linked or {m.name for m, _ in pairs}
+        return found
+
+    def judge_queues(self, is_last: bool) -> None:
+        """The faults have been over for a while; what is twice at both looks stays so."""
+        found = self.look()
+        if is_last:
+            for id, names in found.items():
+                add = self.history.by_id.get(id)
+                if names & self.twice.get(id, set()) and add is not None and add.outcome == OK:
+                    self.history.find("queued-twice", f"{add.token!r} is queued at {sorted(names)}")
+        self.twice = found
+
+
+def is_holder(m: Machine, id: bytes, other: Machine) -> bool:
+    """Whether the first node takes the other for a holder of the job.
+
+    Two holders of which neither knows the other cannot settle anything. That takes a copy of an
+    old disk: the holders that it names are gone, and those who have the job since do not know it.
+    """
+    if m.shell is None:
+        return False
+    slot = m.shell.n.slot_of.get(other.node_id)
+    return slot is not None and bool(m.shell.n.jobs[id].holders >> slot & 1)
+
+
+def is_linked(m: Machine, other: Machine) -> bool:
+    """Whether the first has had a link to the other for a while."""
+    if m.shell is None:
+        return False
+    one = m.shell.links.members.by_id.get(other.node_id)
+    if one is None or not one.is_linked:
+        return False
+    return bool(m.shell.n.now_ms - one.linked_ms > SETTLED_MS)

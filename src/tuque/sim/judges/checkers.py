@@ -1,0 +1,277 @@
+"""Judges that look from above while a seed runs: tables after turns, copies at every death.
+
+They know what no node can know: all memories, all disks and what every client was told.
+What must hold in the end is judged in verdicts.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuque.core.federation.transfer import is_in_transit
+from tuque.core.jobs.transitions import memory_level
+from tuque.core.model.job import ACKED, WAIT_REPL, Job
+from tuque.core.model.tombstones import OVER
+from tuque.core.repair.node_loss import repair_left
+from tuque.sim.engine.disk import WINDOW_US
+from tuque.sim.engine.history import OK, OLD_DISK, Add
+from tuque.sim.judges.rare import look_at_death, look_at_node
+
+if TYPE_CHECKING:
+    from tuque.core.node.node import Node
+    from tuque.sim.machines.machine import Machine
+    from tuque.sim.machines.shell import Shell
+    from tuque.sim.runs.cluster import Cluster
+
+ENDED: Final = ("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER", "COMMIT")
+
+
+def transits_over(n: Node) -> dict[bytes, bool]:
+    """At-most-once jobs in a node that is loaded, of which others said that they have them."""
+    return {id: True for slot, m in n.late_answers for id in m.ids if is_on_way(n, id, slot)}
+
+
+def is_on_way(n: Node, id: bytes, slot: int) -> bool:
+    """Whether the job is there, and was sent to that node."""
+    job = n.jobs.get(id)
+    return job is not None and is_in_transit(n, job, slot)
+
+
+class Watcher:
+    """Sees all nodes of a seed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.history = cluster.history
+        self.world = cluster.world
+        self.chance = self.world.stream("checks")
+        self.next_check = 1
+        self.settled_us = 0  # after the heal: the last instant at which something was missing
+
+    def on_fault(self, kind: str, machines: list[Machine]) -> None:
+        """A fault happens; it is effective when there is work that it can hit."""
+        self.history.count(f"fault {kind}")
+        for m in machines:
+            if m.shell is not None and (m.shell.n.jobs or m.shell.n.adding):
+                self.history.count(f"effective {kind}")
+                return
+
+    # ---- every turn
+
+    def on_turn(self, machine: Machine, shell: Shell) -> None:
+        """A node ended a turn."""
+        n = shell.n
+        if self.cluster.phase == "heal" and not self.is_settled(n):
+            self.settled_us = self.world.now_us
+        self.history.count("ledgers")
+        if n.ledger.balance(len(n.jobs)) != 0:
+            self.history.find("ledger", f"{machine.name}: the ledger is off {n.ledger.counts()}")
+        if len(n.tombs.ids) > 0:
+            self.look_at_tombs(machine, shell)
+        self.next_check -= 1
+        if self.next_check <= 0:
+            self.next_check = 1 + self.chance.randrange(self.cluster.plan.check_every)
+            self.check_tables(machine, shell)
+
+    def is_settled(self, n: Node) -> bool:
+        """Whether the node is loaded, linked to all others and has nothing to repair."""
+        return not n.is_loading and n.linked == n.others & ~n.forgotten and repair_left(n) == 0
+
+    def look_at_tombs(self, machine: Machine, shell: Shell) -> None:
+        """Who says that a job is over everywhere must be right."""
+        ids = shell.n.tombs.ids
+        newest = next(reversed(ids))
+        if newest == shell.newest_tomb:
+            return
+        for id in reversed(ids):
+            if id == shell.newest_tomb:
+                break
+            add = self.history.by_id.get(id)
+            if add is None or ids[id].kind != OVER or add.outcome != OK:
+                continue
+            if add.asked_for("FASTACK", "DELJOB") or add.excuse or add.ack_excuse:
+                continue
+            if any(m.evicted_acks(m.shell) for m in self.cluster.machines):
+                continue
+            self.history.count("ends looked at")
+            for m in self.cluster.machines:
+                if not m.may_hand_out(id) or m.was_forgotten or m.has_weak_disk():
+                    continue
+                if m.has_copy(id):
+                    self.history.find(
+                        "unsafe-end",
+                        f"{machine.name} says {add.token!r} is over, {m.name} has it unacked",
+                    )
+        shell.newest_tomb = newest
+
+    def check_tables(self, machine: Machine, shell: Shell) -> None:
+        """The node's own check of its tables, and rare states on the way."""
+        self.history.count("table checks")
+        try:
+            shell.check()
+        except AssertionError as error:
+            self.history.find("ledger", f"{machine.name}: {error!r}")
+        look_at_node(shell)
+
+    # ---- the death of a process
+
+    def on_death(self, machine: Machine, shell: Shell, how: str, back: str) -> None:
+        """A process ended: count the copies and acks that went with its memory."""
+        look_at_death(machine, shell)
+        policy = machine.settings.policy
+        is_kept = back == "disk" and policy in ("always", "everysec")
+        is_kept = is_kept and not machine.had_disk_fault and not machine.clock.jumps
+        self.cluster.leasing.on_death(machine, shell, is_kept)
+        self.cluster.tubing.on_death(machine, shell, how, back)
+        for id, job in shell.n.jobs.items():
+            add = self.add_of(id, job)
+            if add is None:
+                continue
+            if job.state != ACKED and id not in machine.kept and not machine.is_drained:
+                self.lose_copy(machine, shell, add, job, back)
+        for add in self.history.adds.values():
+            if add.id and add.asked_for(*ENDED):
+                self.lose_ack(machine, add, back)
+            if back == "old" and add.id:
+                add.excuse = OLD_DISK
+            if machine.settings.policy != "always" and add.id in machine.kept:
+                if add.id not in shell.n.jobs:
+                    add.ack_excuse = f"{machine.name} had given it away, which was not synced yet"
+                elif machine.lost_holders(shell.n, add.id):
+                    add.ack_excuse = f"{machine.name} lost the record of who else has it"
+            if machine.settings.policy == "no" and add.id in machine.kept and add.retry_s == 0:
+                add.excuse = "a hand-out was not synced, as the policy says"
+
+    def on_loaded(self, machine: Machine, shell: Shell, arrived: dict[bytes, bool]) -> None:
+        """A journal is loaded: what lay on the disk is there, but for what has expired.
+
+        `arrived` came from the disk, too, and went on with the end of the load: another node
+        had said meanwhile that it has it (F3.5).
+        """
+        if machine.is_off and machine.clock.jumps:
+            self.end_acks(machine, shell)
+        machine.is_off = False
+        if shell.n.jobs:
+            self.world.sometimes("restart with jobs from the disk")
+        self.cluster.tubing.on_loaded(machine, shell)
+        for id in machine.kept:
+            add = self.history.by_id.get(id)
+            if add is None or id in shell.n.jobs or id in arrived or self.is_over(add):
+                continue
+            if machine.clock.jumps or shell.n.tombs.has(id):
+                add.excuse = "the clock was set while the node was down"
+            else:
+                self.history.find("not-on-disk", f"{add.token!r} was not loaded from the disk")
+
+    def end_acks(self, machine: Machine, shell: Shell) -> None:
+        """Records of acks end as jobs do: a clock that was set may have ended the last (J5.8)."""
+        for add in self.history.adds.values():
+            if add.id and add.asked_for(*ENDED):
+                knows = shell.knows_ack(add.id)
+                if not knows and not any(m.knows_ack(add.id) for m in self.cluster.machines):
+                    add.ack_excuse = f"{machine.name} was the last to know, and its clock was set"
+
+    def add_of(self, id: bytes, job: Job) -> Add | None:
+        """What a client asked for that became this job."""
+        add = self.history.by_id.get(id)
+        if add is None and job.body:
+            add = self.history.adds.get(job.body[: job.body.find(b">") + 1])
+        return add
+
+    def lose_copy(self, machine: Machine, shell: Shell, add: Add, job: Job, back: str) -> None:
+        """A copy went with a memory; the budget is W - 1 between two times of W copies."""
+        others = sum(1 for m in self.cluster.machines if m.has_copy(job.id))
+        if others + 1 >= add.repl:
+            add.losses = 0
+        add.losses += 1
+        self.history.count("copies lost")
+        came_again = machine.name in add.lost_by
+        add.lost_by.add(machine.name)
+        if back != "disk" or machine.had_disk_fault or machine.clock.jumps:
+            return
+        is_origin = add.node == machine.name and add.outcome == OK and job.state != WAIT_REPL
+        if not is_origin or machine.has_left or add.asked_for(*ENDED) or add.is_async:
+            return
+        if add.is_external:
+            return  # it was added to others, and came here later: perhaps a moment ago (F2)
+        if machine.disk_since_us > add.done_us:
+            return  # that disk is gone, and another node gave it again
+        if came_again:
+            return  # it was judged when it was lost first; a repair made this copy since (K5.3)
+        if job.retry_s == 0 and (job.holders != 1 or job.id in shell.n.custody):
+            return  # it went to another node, and is back since a moment ago
+        journal = shell.journal
+        if journal is None or self.world.now_us > add.expiry_us() - 5_000_000:
+            return
+        age_us = self.world.now_us - add.done_us
+        if machine.settings.policy == "always":
+            self.history.find("not-on-disk", f"{add.token!r} was not on the disk of {machine.name}")
+        elif machine.settings.policy == "everysec":
+            self.history.count("everysec losses")
+            self.history.note_most("everysec loss", age_us - journal.stall_us)
+            if age_us > WINDOW_US + journal.stall_us:
+                self.history.find("window", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
+
+    def lose_ack(self, machine: Machine, add: Add, back: str) -> None:
+        """An ack may go with the only memory that knew it, or with an unsynced end of a log."""
+        if add.id in machine.kept and (machine.settings.policy != "always" or back == "old"):
+            add.ack_excuse = f"{machine.name} lost the record of the ack"
+        elif back != "disk" or machine.settings.policy != "always":
+            if not any(m.knows_ack(add.id) for m in self.cluster.machines):
+                add.ack_excuse = f"{machine.name} was the last to know"
+
+    # ---- admin
+
+    def on_safe_to_stop(self, machine: Machine) -> None:
+        """A leaving node said that it is safe to stop it: it holds nothing that matters."""
+        self.history.count("drains")
+        self.world.sometimes("a node is drained")
+        for id in machine.shell.n.jobs if machine.shell is not None else ():
+            add = self.history.by_id.get(id)
+            if add is not None and machine.has_copy(id) and not self.is_over(add):
+                self.history.find("drain", f"{machine.name} still has {add.token!r}")
+        self.judge_copies("drain", machine)
+
+    def on_repaired(self) -> None:
+        """All nodes say that repair is done: each job has its copies."""
+        self.history.count("repairs done")
+        self.judge_copies("repair", None)
+
+    def judge_copies(self, rule: str, leaver: Machine | None) -> None:
+        """Each job that was not lost has W copies, or as many as there are nodes for them."""
+        able = [
+            m for m in self.cluster.machines
+            if m.shell is not None and m is not leaver and not m.shell.n.is_leaving
+            and not m.shell.is_paused and memory_level(m.shell.n) == 0
+        ]  # fmt: skip
+        if len(able) < len(self.cluster.machines) - (leaver is not None):
+            return
+        if leaver is not None and any(m.was_forgotten for m in self.cluster.machines):
+            return  # one that is up may be no member again yet
+        for add in self.history.adds.values():
+            if add.outcome != OK or add.retry_s == 0 or add.is_async or self.is_over(add):
+                continue
+            copies = self.copies(add, leaver)
+            wanted = min(add.repl, len(able))
+            if leaver is not None:
+                # What others lost is repaired, and does not make a leaver unsafe; it gave to
+                # those that stayed while it left, perhaps not to all that stay now (K7.2).
+                wanted -= add.losses
+                wanted = min(wanted, len(self.cluster.machines) - self.cluster.leaving_most)
+            if 0 < copies < wanted and self.is_quiet(add):
+                self.history.find(rule, f"{add.token!r} has {copies} copies of {wanted}")
+            self.history.count(f"{rule} copies checked")
+
+    def is_quiet(self, add: Add) -> bool:
+        """Whether nothing about the job is under way."""
+        return self.world.now_us - add.done_us > 500_000
+
+    def is_over(self, add: Add) -> bool:
+        """Whether the job may be gone rightly."""
+        if add.asked_for(*ENDED) or add.excuse or self.history.are_times_off:
+            return True
+        return self.world.now_us > add.asked_us + add.ttl_s * 1_000_000 - 2_000_000
+
+    def copies(self, add: Add, leaver: Machine | None = None) -> int:
+        """Nodes with a copy that could be delivered."""
+        return sum(1 for m in self.cluster.machines if m is not leaver and m.has_copy(add.id))

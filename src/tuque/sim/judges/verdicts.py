@@ -1,0 +1,288 @@
+"""What must hold when the faults are over, when all is drained, and at the end (S, L)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tuque.core.model.job import ACKED, DELIVERED
+from tuque.core.model.task import Task
+from tuque.core.model.tombstones import CUSTODY
+from tuque.core.model.tombstones import OPEN as WAITS_FOR_DELJOB
+from tuque.core.node.queue import PAUSE_OUT
+from tuque.sim.engine.history import OK, OPEN, REFUSED, Add, Delivery
+from tuque.sim.judges.checkers import ENDED, Watcher
+
+if TYPE_CHECKING:
+    from tuque.sim.machines.machine import Machine
+    from tuque.sim.runs.cluster import Cluster
+
+GRACE_US: Final = 8_000_000  # after the heal: until nobody delivers an acked job again
+SERVED_US: Final = 3_000_000  # a waiting client gets a job that lies elsewhere
+ANSWER_US: Final = 1_200_000  # beyond an ADDJOB's own timeout
+NO_EFFECT: Final = ("MAXLEN", "PAUSED", "OOM", "BADID", "syntax")
+# in seeds with nothing else even a job that is handed out once must not get lost
+ROUTINE: Final = {
+    "queue_pause", "rewrite", "leaving", "slow", "cut", "one_way", "break", "pause", "hostile",
+    "poke", "memory",
+}  # fmt: skip
+GENTLE: Final = {"queue_pause", "rewrite", "leaving"}  # here an ack is final at once
+IDLE_MESSAGES: Final = 40  # nodes at rest may say so many things in REST_MS
+
+
+class Verdicts:
+    """The judges of the later phases."""
+
+    def __init__(self, cluster: Cluster, watcher: Watcher) -> None:
+        self.cluster = cluster
+        self.watcher = watcher
+        self.history = cluster.history
+        self.world = cluster.world
+        self.unserved_us: dict[bytes, int] = {}  # queue -> since when somebody waits in vain
+        self.said = 0
+        self.probes: list[Add] = []
+
+    # ---- healed
+
+    def on_healed(self) -> None:
+        """All is well for a while: nothing may be missing."""
+        if not self.cluster.is_whole():
+            self.history.find("add-fails", "the nodes do not see each other after the heal")
+        self.cluster.leasing.find_ids()
+        for add in self.history.adds.values():
+            self.judge_loss(add)
+            self.judge_answer(add)
+
+    def judge_loss(self, add: Add) -> None:
+        """A job that was added and is not over exists somewhere."""
+        if add.outcome != OK or add.retry_s == 0 or add.is_async:
+            return
+        self.history.count("jobs checked for loss")
+        if self.watcher.is_over(add) or self.watcher.copies(add) > 0:
+            return
+        copies = add.repl
+        # Who leaves gives its copies away to those that stay, however few these are (K7.2).
+        if self.cluster.leaving_most:
+            stay = sum(not m.was_forgotten for m in self.cluster.machines)
+            copies = min(copies, max(1, stay - self.cluster.leaving_most))
+        if add.losses <= copies - 1:
+            self.history.find(
+                "lost", f"{add.token!r} is gone: {add.losses} copies were lost, W = {add.repl}"
+            )
+        else:
+            self.history.count("losses beyond the budget")
+
+    def judge_answer(self, add: Add) -> None:
+        """Every ADDJOB of a connection that lives was answered."""
+        if add.outcome == OPEN and not add.is_lost:
+            if add.timeout_ms == 0 or not self.cluster.plan.is_faultless:
+                return
+            self.history.find("no-answer", f"ADDJOB of {add.token!r} was never answered")
+        elif self.cluster.plan.is_faultless and add.done_us and add.timeout_ms:
+            took_us = add.done_us - add.asked_us
+            self.history.count("answer times checked")
+            if took_us > add.timeout_ms * 1000 + ANSWER_US and not self.is_behind(add):
+                self.history.find(
+                    "no-answer", f"{add.token!r} was answered after {took_us / 1e6:.3f} s"
+                )
+
+    def is_behind(self, add: Add) -> bool:
+        """Whether one that may wait longer was before it at the node: answers keep their order.
+
+        Such a one waits for a node whose queue is paused, and all that were pipelined behind it.
+        """
+        return any(
+            (other.timeout_ms == 0 or other.timeout_ms > add.timeout_ms)
+            and other.node == add.node
+            and other.asked_us < add.asked_us
+            and (other.done_us == 0 or other.done_us >= add.done_us)
+            for other in self.history.adds.values()
+        )
+
+    # ---- while draining
+
+    def look_for_waiting(self) -> None:
+        """A client that waits gets a job that lies on any node."""
+        now_us = self.world.now_us
+        wanted: dict[bytes, bool] = {}
+        there: dict[bytes, bool] = {}
+        for m in self.cluster.machines:
+            if m.shell is None or m.shell.n.is_leaving:
+                continue
+            for waiter in m.shell.n.waiters.values():
+                for name in waiter.queues:
+                    q = m.shell.n.queues.get(name)
+                    if q is None or not q.pause & PAUSE_OUT:
+                        wanted[name] = True
+            for name, q in m.shell.n.queues.items():
+                if q.policy is not None:
+                    continue  # a tube: some tasks wait for others of it (judge.py)
+                if q.length > 0 and not q.pause & PAUSE_OUT:
+                    there[name] = True
+        for name in list(self.unserved_us):
+            if name not in wanted or name not in there:
+                del self.unserved_us[name]
+        for name in wanted:
+            self.history.count("looks for waiting")
+            if name in there:
+                since_us = self.unserved_us.setdefault(name, now_us)
+                if now_us - since_us > SERVED_US:
+                    self.history.find("in-vain", f"clients wait on {name!r} though it has jobs")
+                    self.unserved_us[name] = now_us
+
+    # ---- drained
+
+    def on_drained(self) -> None:
+        """Everything there was must have been delivered, nothing acked again."""
+        for add in self.probes:
+            self.history.count("probes")
+            if add.outcome != OK:
+                self.history.find(
+                    "add-fails", f"ADDJOB failed though all nodes are there: {add.error}"
+                )
+        for add in self.history.adds.values():
+            self.judge_ack(add)
+            self.judge_retry(add)
+            self.judge_custody(add)
+            if add.outcome == REFUSED and any(w in add.error for w in NO_EFFECT):
+                self.history.count("refusals checked")
+                if add.deliveries or (self.watcher.copies(add) and add.id):
+                    self.history.find(
+                        "false-error", f"{add.token!r} was refused and is there: {add.error}"
+                    )
+            if add.outcome == OK and add.retry_s > 0 and not self.watcher.is_over(add):
+                due_us = add.asked_us + add.delay_s * 1_000_000
+                if self.watcher.copies(add) > 0 and due_us < self.cluster.healed_us:
+                    self.history.find("undelivered", f"{add.token!r} was not delivered and acked")
+
+    def judge_ack(self, add: Add) -> None:
+        """An ack that was answered is final once the faults are over."""
+        acked_us = add.acked_us()
+        if not acked_us or add.retry_s == 0 or add.ack_excuse or add.excuse:
+            return
+        if add.asked_for("DELJOB"):
+            return  # it may have taken away the record of the ack
+        if any(m.evicted_acks(m.shell) for m in self.cluster.machines):
+            return
+        limit_us = self.cluster.healed_us + GRACE_US
+        if set(self.cluster.plan.faults) <= GENTLE:
+            limit_us = 1_000_000
+        self.history.count("acks checked")
+        for d in add.deliveries:
+            if d.at_us > max(limit_us, acked_us + 1_000_000 + 20 * self.cluster.plan.delay_us):
+                self.history.find(
+                    "came-back",
+                    f"{add.token!r} came again at {d.node} at {d.at_us / 1e6:.3f} s, "
+                    f"acked at {acked_us / 1e6:.3f} s",
+                )
+                return
+
+    def was_given(self, add: Add) -> bool:
+        """Whether a node handed the job out, be it into a connection that was broken by then."""
+        shells = [m.shell for m in self.cluster.machines if m.shell is not None]
+        jobs = [shell.n.jobs.get(add.id) for shell in shells]
+        if not any(jobs) and any(m.evicted(m.shell) for m in self.cluster.machines):
+            return True  # evicted, as only one that was handed out may be (M3.2)
+        return any(job is not None and job.flags & DELIVERED for job in jobs)
+
+    def judge_custody(self, add: Add) -> None:
+        """Without a crash an at-most-once job is handed out in the end, too."""
+        if add.outcome != OK or add.retry_s > 0 or not set(self.cluster.plan.faults) <= ROUTINE:
+            return
+        if self.watcher.is_over(add) or add.asked_for("DEQUEUE") or add.was_leased:
+            return
+        if add.asked_us + add.delay_s * 1_000_000 < self.cluster.healed_us:
+            self.history.count("custodies checked")
+            if not add.deliveries and not self.was_given(add):
+                self.history.find("custody", f"{add.token!r} was never handed out")
+
+    def judge_retry(self, add: Add) -> None:
+        """Without faults two deliveries are at least RETRY apart."""
+        if not self.cluster.plan.is_faultless or add.retry_s == 0:
+            return
+        if add.asked_for("NACK", "ENQUEUE", "DEQUEUE") or add.was_leased:
+            return
+        self.history.count("retries checked")
+        slack_us = 50_000 + 2 * self.cluster.plan.delay_us
+        if self.cluster.plan.policy != "off":
+            # The word to the other holders may have waited for the disk, behind another sync.
+            slack_us += 80 * self.cluster.plan.sync_us
+        for before, after in zip(add.deliveries, add.deliveries[1:], strict=False):
+            apart_us = after.at_us - before.at_us
+            if apart_us < add.retry_s * 1_000_000 - slack_us and not self.is_unheard(before, after):
+                self.history.find(
+                    "early-retry",
+                    f"{add.token!r} came again after {apart_us / 1e6:.3f} s, RETRY {add.retry_s}: "
+                    f"{before.node} at {before.at_us / 1e6:.3f}, then {after.node}",
+                )
+
+    def is_unheard(self, one: Delivery, other: Delivery) -> bool:
+        """Whether two nodes handed a job out before either could know of the other's delivery.
+
+        Both came to the due time, one J behind the other; what the first said of it waited for
+        its disk (C8.3), as its answer did, until the second had handed the job out, too.
+        """
+        first, second = (one, other) if one.made_us <= other.made_us else (other, one)
+        return one.node != other.node and second.made_us < first.at_us
+
+    # ---- the end
+
+    def on_rest(self) -> None:
+        """All is done; from here on nodes have nothing to say but that they live."""
+        self.said = self.messages()
+
+    def is_left_over(self, id: bytes, kind: int) -> bool:
+        """Whether the tombstone should have gone by now; not those that nobody promised to end.
+
+        One that waits for DELJOB stays until the TTL is over when the node that would have said
+        it lost its memory (A4.1). An ack that comes when the job has expired leaves one for the
+        2 minutes that such an ack lives (A3.4): its collection may end before it is spread.
+        """
+        if kind == WAITS_FOR_DELJOB and any(m.has_lost_memory for m in self.cluster.machines):
+            return False
+        add = self.history.by_id.get(id)
+        if kind == WAITS_FOR_DELJOB and add is not None and add.expiry_us() < self.world.now_us:
+            return False
+        return kind != CUSTODY and not (add is not None and add.asked_for("DELJOB"))
+
+    def open_jobs(self, machine: Machine) -> int:
+        """Jobs that the node would still deliver."""
+        jobs = machine.shell.n.jobs.values() if machine.shell is not None else ()
+        return sum(1 for job in jobs if job.state != ACKED and not isinstance(job, Task))
+
+    def messages(self) -> int:
+        """Messages of the core that nodes sent so far."""
+        return sum(m.messages() for m in self.cluster.machines)
+
+    def on_end(self) -> None:
+        """Nothing may be left, nobody spins, something was checked."""
+        self.cluster.leasing.on_end()
+        self.cluster.tubing.on_end()
+        is_over = all(self.watcher.is_over(a) for a in self.history.adds.values() if a.id)
+        # jobs of an old disk may lie there, and their holders speak of them
+        is_over = is_over and not any(self.open_jobs(m) for m in self.cluster.machines)
+        said = self.messages() - self.said
+        self.history.count("messages at rest", said)
+        if is_over and said > IDLE_MESSAGES * len(self.cluster.machines):
+            self.history.find("restless", f"nodes at rest said {said} things")
+        for m in self.cluster.machines:
+            if m.shell is None:
+                continue
+            self.watcher.check_tables(m, m.shell)
+            n = m.shell.n
+            for id, job in n.jobs.items():
+                add = self.history.by_id.get(id)
+                if job.state == ACKED and (add is None or add.asked_for(*ENDED)):
+                    token = add.token if add is not None else id
+                    self.history.find("leftover", f"{m.name} still keeps the ack of {token!r}")
+            tombs = sum(1 for id, b in n.tombs.ids.items() if self.is_left_over(id, int(b.kind)))
+            for what, left in (("tombstones", tombs), ("producers", len(n.adding)),
+                               ("waiting clients", len(n.waiters)),
+                               ("gates", len(m.shell.gate))):  # fmt: skip
+                self.history.count("looks for leftovers")
+                if left:
+                    self.history.find("leftover", f"{m.name} still has {left} {what}")
+        if len(self.history.adds) == len(self.probes):
+            self.history.find("empty", "no client did anything: this seed checks nothing")
+        for what in ("adds ok", "deliveries", "ledgers", "table checks"):
+            if self.history.counts.get(what, 0) == 0:
+                self.history.find("empty", f"no {what}: this seed checks nothing")

@@ -1,0 +1,251 @@
+"""One seed: machines, network, clients and checkers, put together and run through its phases.
+
+1 setup: all nodes up and linked. 2 chaos: the plan's operations. 3 heal: all faults end, all
+nodes are up. 4 drain: consumers at every node take and ack what there is. 5 rest: nothing
+may be left but what has to be.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from tuque.sim.engine.history import History
+from tuque.sim.engine.network import Network
+from tuque.sim.engine.plan import Op, Plan
+from tuque.sim.engine.world import World
+from tuque.sim.judges.again import LOOKS_MS, Again
+from tuque.sim.judges.checkers import Watcher
+from tuque.sim.judges.leasing import Leasing
+from tuque.sim.judges.verdicts import Verdicts
+from tuque.sim.machines.machine import Machine
+from tuque.sim.machines.session import LOST
+from tuque.sim.plans.tube_swarm import last_clients
+from tuque.sim.tube_judges.homes import look_for_home
+from tuque.sim.tube_judges.judge import Tubing
+from tuque.sim.workload.admin import ADMIN, leave, meet_all, set_writable, take_back
+from tuque.sim.workload.faults import apply
+from tuque.sim.workload.lessees import Lessee
+from tuque.sim.workload.programs import Person, Worker
+from tuque.sim.workload.publishers import Publisher, Repeater
+from tuque.sim.workload.scripts import Script
+from tuque.sim.workload.tube_clients import TubeMeddler, TubeProducer, TubeWorker
+from tuque.sim.workload.tube_movers import TubeForcer, TubeMover, TubePauser, TubeRescuer
+
+SETUP_MS: Final = 8_000
+HEAL_MS: Final = 12_000  # until all are linked again and repairs are done
+DRAIN_MS: Final = 25_000
+REST_MS: Final = 12_000
+NARROW_BYTES: Final = 1 << 16  # a link that holds less has no room for another job now and then
+# what is sent may arrive that much later; the time to live of a copy counts from its arrival
+TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
+TRAVEL_US: Final = 20_000_000
+LATE_FRAME: Final = 20  # times the usual delay: one frame that was late, and some hops besides
+SLOW_DISK_US: Final = 3_000_000  # a frame waits for the fsync of its turn, and one before it
+SCRIPTS: Final[dict[str, type[Script]]] = {
+    "lessee": Lessee,
+    "publisher": Publisher,
+    "repeater": Repeater,
+    "tube_producer": TubeProducer,
+    "tube_worker": TubeWorker,
+    "tube_meddler": TubeMeddler,
+    "tube_mover": TubeMover,
+    "tube_pauser": TubePauser,
+    "tube_forcer": TubeForcer,
+    "tube_rescuer": TubeRescuer,
+}
+
+
+class Cluster:
+    """Everything in one seed."""
+
+    def __init__(self, plan: Plan, trace: bool = False) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        if trace:
+            self.world.trace = []
+        self.history = History(self.world)
+        self.history.clock_slack_us = 60_000 if plan.rates_ppm else 0
+        late = bool(TRAVEL & set(plan.faults))
+        self.history.travel_slack_us = TRAVEL_US if late else LATE_FRAME * plan.delay_us
+        if "disk" in plan.faults:
+            self.history.travel_slack_us += SLOW_DISK_US
+        self.net = Network(self.world, plan.split_rate, plan.delay_us)
+        self.machines = [Machine(self, i, plan) for i in range(plan.nodes)]
+        self.people: dict[str, Person] = {}
+        self.watcher = Watcher(self)
+        self.leasing = Leasing(self)
+        self.tubing = Tubing(self)
+        self.verdicts = Verdicts(self, self.watcher)
+        self.again = Again(self)
+        self.healed_us = 0
+        self.phase = "setup"
+        self.leaving: set[str] = set()  # machines that were told to leave, and not yet to stay
+        self.leaving_most = 0  # so many at the same time
+
+    def person(self, name: str) -> Person:
+        """The client of that name."""
+        found = self.people.get(name)
+        if found is None:
+            found = Person(self, name)
+            self.people[name] = found
+        return found
+
+    def run(self) -> None:
+        """Run the seed from start to end; what is wrong is in the history's findings."""
+        for machine in self.machines:
+            machine.start()
+        meet_all(self)
+        self.wait_ms(SETUP_MS)
+        if not self.is_whole():
+            self.history.find("add-fails", "the nodes did not find each other")
+        self.phase = "chaos"
+        start_ms = SETUP_MS
+        for op in self.plan.ops:
+            self.world.at((start_ms + op.at_ms) * 1000, partial(self.apply, op))
+        self.wait_ms(self.plan.chaos_ms)
+        self.heal()
+        self.wait_ms(HEAL_MS - LOOKS_MS)
+        self.again.judge_queues(False)
+        self.wait_ms(LOOKS_MS)
+        self.again.judge_queues(True)
+        self.history.note_most("settling", max(0, self.watcher.settled_us - self.healed_us))
+        self.verdicts.on_healed()
+        self.phase = "drain"
+        self.drain()
+        self.verdicts.on_drained()
+        self.phase = "rest"
+        self.wait_ms(REST_MS // 2)
+        self.verdicts.on_rest()
+        self.wait_ms(REST_MS // 2)
+        self.verdicts.on_end()
+
+    def wait_ms(self, span_ms: int) -> None:
+        """Let time pass."""
+        self.world.run(self.world.now_us + span_ms * 1000)
+
+    def apply(self, op: Op) -> None:
+        """An operation of the plan is due."""
+        self.world.note(f"op {op.kind} {op.args}")
+        if op.kind == "add":
+            self.person(op.args["client"]).add(op.args)
+        elif op.kind == "worker":
+            name = op.args["client"]
+            worker = Worker(self, name, op.args)
+            self.people[name] = worker
+            worker.begin()
+        elif op.kind == "tube":
+            pass  # its clients know it, and make it
+        elif op.kind in SCRIPTS:
+            self.begin(op.kind, op.args)
+        elif op.kind == "poke":
+            self.person(op.args["client"]).poke(op.args)
+        elif self.phase == "chaos":
+            if op.kind in ADMIN:
+                ADMIN[op.kind](self, op.args)
+            else:
+                apply(self, op)
+
+    def begin(self, kind: str, args: dict[str, Any]) -> None:
+        """A client begins to do what its script says."""
+        script = SCRIPTS[kind](self, args["client"], args)
+        self.people[script.name] = script
+        script.begin()
+
+    def is_whole(self) -> bool:
+        """Whether every node is up and linked to every other."""
+        count = len(self.machines) - 1
+        return all(m.shell is not None and m.shell.links.linked() == count for m in self.machines)
+
+    def heal(self) -> None:
+        """End all faults; everybody is up from now on."""
+        self.phase = "heal"
+        self.world.note("heal")
+        self.net.heal()
+        for machine in self.machines:
+            machine.fuse = 0
+            machine.disk.capacity = 1 << 60
+            machine.disk.write_errors = machine.disk.fsync_errors = 0
+            machine.settings.sync_us = self.plan.sync_us
+            shell = machine.shell
+            if shell is not None and shell.journal is not None:
+                shell.journal.sync_us = self.plan.sync_us
+            if shell is None:
+                machine.start()
+            elif shell.is_paused:
+                machine.go_on(shell)
+            self.set_right(machine)
+        for machine in self.machines:
+            if machine.was_forgotten:
+                self.world.after(1_000_000, partial(take_back, self, machine))
+        self.healed_us = self.world.now_us
+        if "clock" in self.plan.faults and any(
+            "bcast" in op.args.get("words", ()) for op in self.plan.ops
+        ):
+            # What was said to all goes by clocks (P3.2). By one that was set it may come later than
+            # the `none` that a node was told, and be newer: all know of it when all are linked.
+            self.world.after(HEAL_MS * 500, self.unpause_all)
+
+    def set_right(self, machine: Machine) -> None:
+        """Undo what people did: nobody leaves, no queue is paused, memory is as it was."""
+        machine.settings.memory_bytes = 0
+        self.person("boss").session(machine.name).close()
+        if machine.shell is not None:
+            machine.shell.n.limits.memory_bytes = 0
+            leave(machine, False)
+            set_writable(machine, True)
+            for queue in self.queues():
+                self.unpause(machine, queue)
+
+    def unpause_all(self) -> None:
+        """PAUSE none, of all queues at all nodes."""
+        for machine in self.machines:
+            for queue in self.queues():
+                self.unpause(machine, queue)
+
+    def unpause(self, machine: Machine, queue: str) -> None:
+        """PAUSE none, again until the node takes it: it may still be loading."""
+
+        def on_reply(reply: object) -> None:
+            if reply is LOST or isinstance(reply, Exception):
+                self.world.after(200_000, partial(self.unpause, machine, queue))
+
+        boss = self.person("boss").session(machine.name)
+        boss.ask([b"PAUSE", queue.encode(), b"none"], on_reply)
+
+    def queues(self) -> list[str]:
+        """All queues that anybody used."""
+        return sorted({add.queue.decode() for add in self.history.adds.values()} | {"probe"})
+
+    def probe(self, machine: Machine) -> None:
+        """Now that all is well, a job with as many copies as there are nodes can be added."""
+        person = self.person("probe")
+        person.session(machine.name).close()
+        wait_ms = 2_000
+        if self.plan.bus_limit_bytes < NARROW_BYTES:
+            wait_ms = 10_000  # B2.4: it waits until all links have room
+        args = {
+            "node": machine.index, "queue": "probe", "retry": 60, "ttl": 120,
+            "timeout": wait_ms, "repl": len(self.machines),
+        }  # fmt: skip
+        self.verdicts.probes.append(person.add(args))
+
+    def drain(self) -> None:
+        """Consumers at every node take what there is, and ack it; each node can be added to."""
+        for machine in self.machines:
+            args = {
+                "node": machine.index, "queues": self.queues(), "for_ms": DRAIN_MS, "count": 5,
+                "timeout": 1000, "work_ms": 20, "p_else": 0.3,
+            }  # fmt: skip
+            worker = Worker(self, f"drain{machine.index}", args)
+            self.people[worker.name] = worker
+            worker.begin()
+            self.probe(machine)
+        for kind, last in last_clients(self.plan, DRAIN_MS):
+            self.begin(kind, last)
+        end_us = self.world.now_us + DRAIN_MS * 1000
+        while self.world.now_us < end_us:
+            self.wait_ms(500)
+            self.verdicts.look_for_waiting()
+            for facts in self.tubing.facts.values():
+                look_for_home(self, facts)

@@ -1,0 +1,289 @@
+"""The score-card: figures with their denominators, as a table for people and as JSON.
+
+A zero is worth what was looked at: next to each "0 lost" stands how many were checked.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+from tuque.sim.judges.again import CAUSES
+from tuque.sim.judges.rare import RARE
+from tuque.sim.runs.seeds import Outcome
+
+# promise -> what was checked for it
+CHECKED = {
+    "lost": "jobs checked for loss",
+    "not-on-disk": "copies lost",
+    "window": "everysec losses",
+    "twice": "amo deliveries",
+    "custody": "custodies checked",
+    "came-back": "acks checked",
+    "damage": "deliveries",
+    "after-ttl": "deliveries",
+    "before-delay": "delays checked",
+    "early-retry": "retries checked",
+    "early-again": "early redeliveries looked at",
+    "queued-twice": "queued jobs looked at",
+    "ledger": "ledgers",
+    "unsafe-end": "ends looked at",
+    "drain": "drain copies checked",
+    "repair": "repair copies checked",
+    "ack-refused": "ACKJOB",
+    "false-error": "refusals checked",
+    "undelivered": "jobs checked for loss",
+    "leftover": "looks for leftovers",
+    "in-vain": "looks for waiting",
+    "no-answer": "answer times checked",
+    "add-fails": "probes",
+    "lease": "batches",
+    "fetch": "second readings",
+    "commit": "COMMIT ok",
+    "leased": "hand-outs beside leases",
+    "fence": "COMMITs of a fenced epoch",
+    "once": "rows and keys checked",
+    "publish-part": "publications checked",
+    "staged-seen": "STAGE ok",
+    "restless": "looks for leftovers",
+    "tube-arrow": "tube changes",
+    "tube-held": "tube takes",
+    "tube-fence": "calls of holders",
+    "tube-order": "tube takes",
+    "tube-number": "tube puts",
+    "tube-time": "tube timers",
+    "tube-full": "tube puts",
+    "tube-disk": "ends of homes",
+    "tube-session": "sessions without connections",
+    "tube-count": "looks into tubes",
+    "tube-wait": "looks for waiting takes",
+    "tube-turn": "turns of puts and takes",
+    "tube-pause": "looks at pauses",
+    "tube-twice": "looks for second homes",
+    "tube-stood": "looks at homes that stood still",
+    "tube-home": "switchovers",
+    "tube-sync": "synced ops looked for",
+}
+TEXTS = {
+    "internal": "internal errors",
+    "lost": "jobs lost within the budget",
+    "not-on-disk": "jobs not on the disk though promised (always)",
+    "window": "jobs lost beyond the window (everysec)",
+    "twice": "at-most-once jobs handed out twice",
+    "custody": "at-most-once jobs lost without a crash",
+    "came-back": "jobs back after their ack",
+    "damage": "ghosts and damage",
+    "after-ttl": "deliveries after the TTL",
+    "before-delay": "deliveries before the delay",
+    "early-retry": "retries too early, without faults",
+    "early-again": "jobs back before their RETRY after restarts, though a node knew",
+    "queued-twice": "jobs in the queues of two linked nodes after the heal",
+    "ledger": "ledgers or tables that do not agree",
+    "unsafe-end": "unsafe ends of collections",
+    "drain": "drains that were not safe to stop",
+    "repair": "repairs that were not done",
+    "ack-refused": "acks refused for memory",
+    "false-error": "errors that lied",
+    "undelivered": "jobs never delivered after the heal",
+    "leftover": "things left in the end",
+    "in-vain": "clients that waited in vain",
+    "no-answer": "ADDJOBs without answer in time",
+    "add-fails": "ADDJOBs that failed though all was well",
+    "restless": "nodes that never rest",
+    "lease": "batches that changed",
+    "fetch": "readings of a batch that differ",
+    "commit": "COMMITs that did too little or too much",
+    "leased": "leased jobs that others got",
+    "fence": "fenced epochs that committed",
+    "once": "rows and keys that were written twice",
+    "publish-part": "versions published in part",
+    "staged-seen": "staged rows that were seen",
+    "tube-arrow": "tasks that went where no arrow leads",
+    "tube-held": "tasks that two had, or two of a sub-queue",
+    "tube-fence": "calls that were done for the wrong hands",
+    "tube-order": "tasks that were taken before others",
+    "tube-number": "numbers of tasks given twice",
+    "tube-time": "tasks that came back or ended early or late",
+    "tube-full": "tubes with more tasks than their capacity",
+    "tube-disk": "tubes that a disk has not as was promised",
+    "tube-session": "tasks that left a session that lives, or late",
+    "tube-count": "tubes that are not what their changes tell",
+    "tube-wait": "takes that waited in vain",
+    "tube-turn": "takes and puts that went before those that came before",
+    "tube-pause": "tubes that were not paused as somebody had said",
+    "tube-twice": "things done in a tube by two homes at a time",
+    "tube-stood": "homes that went on after a standstill though another one had begun",
+    "tube-home": "tubes without a home, or not what they were before",
+    "tube-sync": "ops with SYNC that are lost after a failover",
+    "empty": "seeds that checked nothing",
+}
+# the rules that let two homes of a tube run at a time
+TWO_HOMES = {
+    "T19.4": "with disks lost",
+    "T20.3": "after a power cut under appendfsync no",
+    "T21.1": "of two nodes, by force",
+}
+
+
+class Score:
+    """Adds up outcomes."""
+
+    def __init__(self) -> None:
+        self.seeds = 0
+        self.clean = 0
+        self.faultless = 0
+        self.counts: dict[str, int] = {}
+        self.calm: dict[str, int] = {}  # those of seeds without faults
+        self.settling_us: list[int] = []
+        self.everysec_us = 0  # the oldest job lost under everysec, beyond the stall of its disk
+        self.seen: dict[str, int] = {}
+        self.broken: dict[str, int] = {}
+        self.failed: list[tuple[str, list[str]]] = []
+        self.events = 0
+        self.true_us = 0
+        self.wall_s = 0.0
+
+    def take(self, one: Outcome) -> None:
+        """One seed more."""
+        self.seeds += 1
+        self.faultless += not one.faults
+        self.events += one.events
+        self.true_us += one.true_us
+        self.wall_s += one.wall_s
+        for what, count in one.counts.items():
+            self.counts[what] = self.counts.get(what, 0) + count
+            if not one.faults:
+                self.calm[what] = self.calm.get(what, 0) + count
+        for what, count in one.seen.items():
+            self.seen[what] = self.seen.get(what, 0) + count
+        if "settling" in one.most:
+            self.settling_us.append(one.most["settling"])
+        self.everysec_us = max(self.everysec_us, one.most.get("everysec loss", 0))
+        if one.findings:
+            self.failed.append((one.seed, one.findings))
+            for text in one.findings:
+                rule = text.split(" ", 1)[0]
+                self.broken[rule] = self.broken.get(rule, 0) + 1
+        else:
+            self.clean += 1
+
+    def homes(self) -> str:
+        """What moves of homes did to tubes: what is promised never to happen, and what may."""
+        counts, broken = self.counts, self.broken
+        synced = counts.get("synced ops looked for", 0)
+        allowed = [(rule, text, counts.get(f"takes {rule}", 0)) for rule, text in TWO_HOMES.items()]
+        doubled = [
+            f"{counts.get(f'doubled takes {rule}', 0)} {text} ({rule})" for rule, text, _ in allowed
+        ]
+        return (
+            f"switchovers          {counts.get('switchovers', 0)} "
+            f"({counts.get('failovers by force', 0)} by force), "
+            f"doubled takes {counts.get('doubled takes', 0)} "
+            f"of {counts.get('takes of one home', 0)} where one home is promised (T20.4), "
+            f"lost synced ops {broken.get('tube-sync', 0)} of {synced}\n"
+            f"where two may run    doubled takes of {sum(takes for _, _, takes in allowed)}: "
+            f"{', '.join(doubled)}"
+        )
+
+    def again(self) -> str:
+        """How often a job came more than once."""
+        counts, calm = self.counts, self.calm
+        often, all_often = calm.get("redeliveries", 0), counts.get("redeliveries", 0)
+        given, all_given = calm.get("deliveries", 0), counts.get("deliveries", 0)
+        return (
+            f"redeliveries         {often} of {given} without faults (RETRY, NACK; for others see "
+            f"early-retry), {all_often - often} of {all_given - given} with faults\n"
+            "by cause             "
+            + ", ".join(f"{cause} {counts.get(f'again: {cause}', 0)}" for cause in CAUSES)
+        )
+
+    def settling(self) -> str:
+        """How long nodes took after the heal to be linked, and to have all copies again."""
+        return (
+            f"settled after        {nth(self.settling_us, 50) / 1e6:.2f} s (p50), "
+            f"{nth(self.settling_us, 99) / 1e6:.2f} s (p99) from the heal"
+        )
+
+    def window(self) -> str:
+        """What everysec lost."""
+        return (
+            f"everysec             {self.counts.get('everysec losses', 0)} jobs lost, the oldest "
+            f"{self.everysec_us / 1e6:.2f} s before the crash (and what its fsync took)"
+        )
+
+    def failure_rate(self) -> str:
+        """How many seeds fail, at most (95 %)."""
+        if self.failed or not self.clean:
+            share = 100 * len(self.failed) / max(1, self.seeds)
+            return f"failure rate         {share:.2f} % of seeds"
+        return f"failure rate         below {300 / self.clean:.2f} % of seeds (95 %)"
+
+    def never_met(self) -> list[str]:
+        """Rare states that no seed met."""
+        return [state for state in RARE if state not in self.seen]
+
+    def as_json(self, first: int, elapsed_s: float) -> str:
+        """All figures."""
+        figures: dict[str, Any] = {
+            "commit": commit(),
+            "first_seed": first,
+            "seeds": self.seeds,
+            "clean": self.clean,
+            "failure_rate_below": round(3 / max(self.clean, 1), 5) if not self.failed else None,
+            "simulated_s": round(self.true_us / 1e6),
+            "elapsed_s": round(elapsed_s, 1),
+            "events": self.events,
+            "broken": self.broken,
+            "settled_p50_us": nth(self.settling_us, 50),
+            "settled_p99_us": nth(self.settling_us, 99),
+            "everysec_oldest_us": self.everysec_us,
+            "counts_without_faults": dict(sorted(self.calm.items())),
+            "never_met": self.never_met(),
+            "counts": dict(sorted(self.counts.items())),
+            "sometimes": dict(sorted(self.seen.items())),
+            "failed": self.failed,
+        }
+        return json.dumps(figures, indent=1)
+
+    def table(self, elapsed_s: float) -> str:
+        """The figures for people."""
+        lines = [
+            f"seeds                {self.seeds} ({self.clean} clean, {self.faultless} faultless)",
+            f"simulated            {self.true_us / 3.6e9:.2f} h, {self.events} events",
+            f"speed                {self.seeds / elapsed_s:.2f} seeds/s, "
+            f"{self.true_us / 1e6 / elapsed_s:.0f} simulated s/s",
+        ]
+        lines += [self.failure_rate(), self.again(), self.settling(), self.window(), self.homes()]
+        lines.append("")
+        for rule, text in TEXTS.items():
+            checked = self.counts.get(CHECKED.get(rule, ""), 0)
+            of = f" of {checked}" if rule in CHECKED else ""
+            lines.append(f"{rule:12} {self.broken.get(rule, 0):6}{of:12}  {text}")
+        lines += ["", "faults that hit work in flight (of those that happened):"]
+        for what in sorted(self.counts):
+            if what.startswith("fault "):
+                kind = what[6:]
+                hit = self.counts.get(f"effective {kind}", 0)
+                lines.append(f"  {kind:28} {hit:6} of {self.counts[what]}")
+        never = self.never_met()
+        lines += ["", f"rare states that were met: {len(RARE) - len(never)} of {len(RARE)}"]
+        lines += [f"  {what:56} {self.seen[what]}" for what in RARE if what in self.seen]
+        lines += ["never met:"] * bool(never) + [f"  {what}" for what in never]
+        return "\n".join(lines)
+
+
+def nth(figures: list[int], percent: int) -> int:
+    """The figure that so many percent of all do not exceed; 0 of none."""
+    ordered = sorted(figures)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else 0
+
+
+def commit() -> str:
+    """What is being tested, as git names it; "" where there is no git."""
+    try:
+        command = ["git", "rev-parse", "--short", "HEAD"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,143 @@
+"""Run seeds: one, many on several processes, again to compare; and what each brought."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+
+import msgspec
+
+from tuque.sim.engine.plan import Plan
+from tuque.sim.engine.world import Spinning
+from tuque.sim.flaws.published import MUTATIONS
+from tuque.sim.plans.swarm import draw
+from tuque.sim.runs.cluster import Cluster
+
+
+class Outcome(msgspec.Struct):
+    """What one seed brought."""
+
+    seed: str
+    findings: list[str]  # "lost at 3.2 s: ..."
+    counts: dict[str, int]
+    most: dict[str, int]  # us
+    seen: dict[str, int]
+    events: int
+    true_us: int
+    wall_s: float
+    digest: str
+    faults: list[str]
+    nodes: int
+    trace: list[str] = []
+
+    def rules(self) -> list[str]:
+        """The names of the promises that were broken, each once."""
+        return sorted({text.split(" ", 1)[0] for text in self.findings})
+
+
+class Listener(logging.Handler):
+    """Takes what the nodes write to their logs; an internal error is a finding."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self.cluster = cluster
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A line for the log."""
+        self.cluster.world.note(f"log: {record.getMessage()}")
+        if record.exc_info and isinstance(record.exc_info[1], Exception):
+            self.cluster.history.find("internal", describe(record.exc_info[1]))
+
+
+def describe(error: Exception) -> str:
+    """An exception and where it came from, in one line."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    at = f"{where.filename.rpartition('tuque/')[2]}:{where.lineno}"
+    return f"{type(error).__name__} {error} in {where.name} ({at})"
+
+
+def run_plan(
+    plan: Plan, trace: bool = False, tweak: Callable[[Cluster], None] | None = None
+) -> Outcome:
+    """Run a plan to its end; a node that stops by itself is a finding, too."""
+    started = time.perf_counter()
+    cluster = Cluster(plan, trace)
+    if tweak is not None:
+        tweak(cluster)
+    history, world = cluster.history, cluster.world
+    log = logging.getLogger("tuque")
+    log.handlers[:] = [Listener(cluster)]
+    log.propagate = False
+    log.setLevel(logging.WARNING)
+    try:
+        cluster.run()
+    except Spinning as error:
+        history.find("restless", f"the seed does not end: {error}")
+    except Exception as error:
+        history.find("internal", describe(error))
+        if world.trace is not None:
+            world.trace += traceback.format_exc().splitlines()
+    finally:
+        log.handlers[:] = []
+        log.propagate = True
+    return Outcome(
+        plan.seed,
+        [str(one) for one in history.findings],
+        history.counts,
+        history.most,
+        world.seen,
+        world.events,
+        world.now_us,
+        time.perf_counter() - started,
+        world.digest(),
+        plan.faults,
+        plan.nodes,
+        world.trace or [],
+    )
+
+
+def run_seed(
+    seed: int, mutation: str = "", trace: bool = False, with_tubes: bool = True
+) -> Outcome:
+    """Run a seed as the swarm draws it, perhaps with a known flaw put back."""
+    if not mutation:
+        return run_plan(draw(seed, True, with_tubes), trace)
+    flaw = MUTATIONS[mutation]
+    with flaw.on():
+        return run_plan(flaw.plan(seed), trace)
+
+
+def run_many(
+    first: int, count: int, jobs: int, minutes: float, mutation: str = ""
+) -> Iterator[Outcome]:
+    """Run seeds first, first+1, ...: `count` of them, or as many as `minutes` allow."""
+    until = time.monotonic() + minutes * 60 if minutes else 0.0
+    seeds = iter(range(first, first + count if not minutes else first + (1 << 30)))
+    if jobs == 1:
+        for seed in seeds:
+            if until and time.monotonic() > until:
+                return
+            yield run_seed(seed, mutation)
+        return
+    with ProcessPoolExecutor(jobs, initializer=_begin) as pool:
+        running = {pool.submit(run_seed, seed, mutation) for seed in _some(seeds, jobs * 2)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for one in done:
+                yield one.result()
+                if not until or time.monotonic() < until:
+                    running |= {pool.submit(run_seed, seed, mutation) for seed in _some(seeds, 1)}
+
+
+def _some(seeds: Iterator[int], count: int) -> list[int]:
+    """The next few seeds."""
+    return [seed for _, seed in zip(range(count), seeds, strict=False)]
+
+
+def _begin() -> None:
+    """A process of the pool: objects of a seed die by themselves, rings of them now and then."""
+    gc.set_threshold(100_000, 50, 50)

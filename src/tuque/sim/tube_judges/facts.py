@@ -1,0 +1,160 @@
+"""What clients know of a tube: its options, their puts, what was given out under which token.
+
+Numbers and instants of the node are not needed here; a task is known by the word its body
+begins with. What the node did, in its own order, is in mirror.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tuque.core.model.task import MAX_MS
+from tuque.sim.engine.history import OPEN
+
+TIMED: Final = ("fifottl", "limfifottl", "utubettl")
+KEYED: Final = ("utube", "utubettl")
+ENDS_TAKEN: Final = ("fifottl", "limfifottl")  # ttl ends a task that is TAKEN, too (T6.2)
+
+
+class Put:
+    """One put that a client asked for."""
+
+    def __init__(self, token: bytes, body: bytes, asked_us: int, args: dict[str, Any]) -> None:
+        self.token = token
+        self.body = body
+        self.asked_us = asked_us
+        self.args = args
+        self.outcome = OPEN
+        self.error = ""
+        self.number = -1  # of its task, once the node was seen to have it
+        self.is_lost = False  # with the memory or the unsynced records of its home
+        self.timeout_ms: int = args.get("timeout", 0)
+
+
+class Call:
+    """Something asked of one task: ack, release, ..."""
+
+    def __init__(self, verb: str, number: int, token: int, asked_us: int) -> None:
+        self.verb = verb
+        self.number = number
+        self.token = token  # 0: the session only
+        self.asked_us = asked_us
+        self.delay_ms = 0
+        self.is_over = False
+
+
+class State:
+    """What a tube was like when a node ceased to be its home, or ended."""
+
+    def __init__(
+        self, statuses: dict[int, int], next_number: int, is_exact: bool, is_whole: bool
+    ) -> None:
+        self.statuses = statuses
+        self.next_number = next_number
+        self.is_exact = is_exact  # else the disk is not known, or the memory is gone
+        self.is_whole = is_whole  # nothing was lost by a crash
+
+
+class Line:
+    """One tube in all its homes, from the one where it was made (T17.1)."""
+
+    def __init__(self) -> None:
+        self.epoch = 0  # the highest under which a node did anything
+        self.epoch_us = 0  # when a node began with it
+        self.homes: dict[int, str] = {}  # by epoch
+        self.state: State | None = None  # when the last home ended
+        self.mirror: Any = None  # of that home: what it did, and what clients know of it
+        self.takers: dict[int, object] = {}  # token -> who was given the task under it
+        self.newest_token = 0  # of all takes that were seen
+        self.told_tokens: dict[str, int] = {}  # by node: the newest that a client was told there
+        self.top_number = -1  # the highest that clients were told
+        self.top_us = 0  # when
+        self.pause = -1  # how its last home had it paused; -1: that is not known
+        self.is_lost = False  # its home lost its memory of it
+        # the rule by which two homes may run: of two nodes one was told that the other one is dead
+        # (T21.1), or no node that was heard knows of the newest home, its disk is gone (T19.4)
+        self.excuse = ""
+        self.up_us = 0  # when it was last seen to run
+        self.states: dict[str, int] = {}  # by node, T19
+
+    def tokens_of(self, who: object) -> list[int]:
+        """Tokens under which those hands were given anything."""
+        return [token for token, taker in self.takers.items() if taker == who]
+
+
+class Facts:
+    """One tube as its clients know it."""
+
+    def __init__(self, name: str, args: dict[str, Any]) -> None:
+        self.name = name
+        self.key = name.encode()
+        self.type: str = args["type"]
+        self.is_temporary: bool = args.get("temporary", False)
+        self.capacity: int = args.get("capacity", 0) if self.type == "limfifottl" else 0
+        self.ttl_ms: int = args.get("ttl", MAX_MS)
+        self.ttr_ms: int = args.get("ttr", self.ttl_ms)
+        self.pri: int = args.get("pri", 0)
+        self.is_timed = self.type in TIMED
+        self.is_keyed = self.type in KEYED
+        self.ends_taken = self.type in ENDS_TAKEN
+        self.puts: dict[bytes, Put] = {}
+        self.by_job: dict[bytes, int] = {}  # number by job id
+        self.calls: dict[int, list[Call]] = {}  # by number of the task
+        self.mass_us: dict[str, int] = {}  # when RELEASEALL, KICK, TRUNCATE was asked last
+        self.lines: dict[tuple[bytes, int], Line] = {}  # by maker and the instant it was made
+        self.loaded: set[tuple[bytes, int]] = set()  # as well: those that a disk brought back
+        self.is_plain = False  # it was never made, and there are jobs of that name
+        self.created_us = 0  # when a client was told that it is there
+        self.home = ""  # the node where clients found it last
+        self.sync: int = args.get("sync", 1)
+        self.pauses: list[Any] = []  # PAUSE commands that were asked for
+        self.forced: dict[str, int] = {}  # nodes told to take it by force, and when
+
+    def words(self) -> list[bytes]:
+        """TUBE CREATE."""
+        words = [b"TUBE", b"CREATE", self.key, self.type.encode(), b"IFNOTEXISTS"]
+        if self.is_temporary:
+            words.append(b"TEMPORARY")
+        if self.ttl_ms < MAX_MS:
+            words += [b"TTL", seconds(self.ttl_ms)]
+        if self.ttr_ms != self.ttl_ms:
+            words += [b"TTR", seconds(self.ttr_ms)]
+        if self.pri:
+            words += [b"PRI", b"%d" % self.pri]
+        if self.capacity:
+            words += [b"CAPACITY", b"%d" % self.capacity]
+        if self.sync > 1:
+            words += [b"SYNC", b"%d" % self.sync]
+        return words
+
+    def new_put(self, asked_us: int, args: dict[str, Any]) -> Put:
+        """A put is about to be asked for."""
+        token = b"{%s %d}" % (self.key, len(self.puts))
+        body = token + b"." * args.get("size", 0)
+        put = Put(token, body, asked_us, args)
+        self.puts[token] = put
+        return put
+
+    def put_of(self, body: bytes) -> Put | None:
+        """What was asked for with that body."""
+        return self.puts.get(body[: body.find(b"}") + 1])
+
+    def ask(self, call: Call) -> Call:
+        """A call is about to be sent."""
+        self.calls.setdefault(call.number, []).append(call)
+        return call
+
+    def asked(self, number: int, since_us: int, *verbs: str) -> list[Call]:
+        """Calls about the task that may have been done since then."""
+        calls = self.calls.get(number, [])
+        return [c for c in calls if c.verb in verbs and (not c.is_over or c.asked_us >= since_us)]
+
+
+def seconds(ms: int) -> bytes:
+    """Milliseconds as a word."""
+    return b"%d.%03d" % (ms // 1000, ms % 1000)
+
+
+def lasting(asked_ms: int, default_ms: int) -> int:
+    """A time that was asked for, or the default; 100 years at most."""
+    return min(asked_ms if asked_ms >= 0 else default_ms, MAX_MS)

@@ -1,0 +1,4 @@
+"""Clients, operators and bad luck.
+
+Must not know: what is a fault of the node.
+"""

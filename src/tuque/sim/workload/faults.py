@@ -1,0 +1,160 @@
+"""Bad luck: what the operations of a plan do to machines, disks, clocks and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tuque.sim.engine.plan import Op
+
+if TYPE_CHECKING:
+    from tuque.sim.machines.machine import Machine
+    from tuque.sim.runs.cluster import Cluster
+
+Args = dict[str, Any]
+
+
+def apply(cluster: Cluster, op: Op) -> None:
+    """Let the operation happen now."""
+    FAULTS[op.kind](cluster, op.args)
+
+
+def machine_of(cluster: Cluster, args: Args) -> Machine:
+    """The machine that the operation is about."""
+    at: int = args["node"]
+    return cluster.machines[at % len(cluster.machines)]
+
+
+def crash(cluster: Cluster, args: Args) -> None:
+    """A process ends: now, or before the k-th thing it does from now on."""
+    m = machine_of(cluster, args)
+    if m.shell is None:
+        return
+    how = {"how": args["how"], "back": args["back"], "down_ms": args["down_ms"]}
+    kind = BACKS.get(args["back"], f"crash by {args['how']}")
+    cluster.watcher.on_fault(kind, [m])
+    if args.get("fuse"):
+        m.fuse = args["fuse"]
+        m.fuse_args = how
+    else:
+        m.die(**how)
+
+
+def pause(cluster: Cluster, args: Args) -> None:
+    """A process stands still."""
+    m = machine_of(cluster, args)
+    cluster.watcher.on_fault("pause", [m])
+    m.pause(args["for_ms"])
+
+
+def cut(cluster: Cluster, args: Args) -> None:
+    """Lines between groups of nodes are cut, both ways or one way, and healed later."""
+    pairs: list[tuple[str, str]] = []
+    count = len(cluster.machines)
+    for a in args["a"]:
+        for b in args["b"]:
+            pairs.append((f"n{a % count}", f"n{b % count}"))
+            if not args.get("one_way"):
+                pairs.append((f"n{b % count}", f"n{a % count}"))
+    kind = "cut in one direction" if args.get("one_way") else "cut"
+    cluster.watcher.on_fault(kind, [cluster.machines[i % count] for i in args["a"]])
+    for a, b in pairs:
+        cluster.net.set_cut(a, b, True)
+    cluster.world.after(args["for_ms"] * 1000, partial(uncut, cluster, pairs))
+
+
+def uncut(cluster: Cluster, pairs: list[tuple[str, str]]) -> None:
+    """The lines work again."""
+    for a, b in pairs:
+        cluster.net.set_cut(a, b, False)
+
+
+def slow(cluster: Cluster, args: Args) -> None:
+    """A line is slow for a while."""
+    count = len(cluster.machines)
+    line = cluster.net.line(f"n{args['a'] % count}", f"n{args['b'] % count}")
+    line.extra_us = args["extra_ms"] * 1000
+    cluster.watcher.on_fault("slow line", [cluster.machines[args["a"] % count]])
+    cluster.world.after(args["for_ms"] * 1000, partial(setattr, line, "extra_us", 0))
+
+
+def break_conns(cluster: Cluster, args: Args) -> None:
+    """Connections of a node break; some of what was on its way is lost."""
+    m = machine_of(cluster, args)
+    cluster.watcher.on_fault("broken connections", [m])
+    for a, b in list(cluster.net.conns):
+        if (a.is_open or b.is_open) and m.name in a.label.split("-"):
+            if cluster.net.chance.random() < 0.5:
+                cluster.net.break_conn(a, b)
+
+
+def clock(cluster: Cluster, args: Args) -> None:
+    """The wall clock of a machine jumps."""
+    m = machine_of(cluster, args)
+    cluster.watcher.on_fault("clock jump", [m])
+    m.set_clock(args["jump_ms"])
+
+
+def disk(cluster: Cluster, args: Args) -> None:
+    """The disk of a machine is full, fails, or is slow for a while."""
+    m = machine_of(cluster, args)
+    what = args["what"]
+    cluster.watcher.on_fault(f"disk {what}", [m])
+    m.had_disk_fault = True
+    if what == "full":
+        m.disk.capacity = m.disk.used() + 200
+    elif what == "write":
+        m.disk.write_errors = 2
+    elif what == "fsync":
+        m.disk.fsync_errors = 1
+    elif m.shell is not None and m.shell.journal is not None:
+        m.shell.journal.sync_us = 400_000
+    cluster.world.after(args["for_ms"] * 1000, partial(mend_disk, cluster, m))
+
+
+def mend_disk(cluster: Cluster, m: Machine) -> None:
+    """The disk is well again."""
+    m.disk.capacity = 1 << 60
+    m.disk.write_errors = m.disk.fsync_errors = 0
+    if m.shell is not None and m.shell.journal is not None:
+        m.shell.journal.sync_us = cluster.plan.sync_us
+
+
+def backup(cluster: Cluster, args: Args) -> None:
+    """A copy of the disk is put aside."""
+    m = machine_of(cluster, args)
+    m.old_disk = m.disk.copy()
+    m.old_conf = m.conf
+
+
+def rewrite(cluster: Cluster, args: Args) -> None:
+    """The journal of a node is rewritten."""
+    m = machine_of(cluster, args)
+    if m.shell is not None and m.shell.journal is not None:
+        m.shell.wants_rewrite = True
+        m.shell.wake()
+
+
+def memory(cluster: Cluster, args: Args) -> None:
+    """A node's memory limit changes."""
+    m = machine_of(cluster, args)
+    cluster.watcher.on_fault("memory limit", [m])
+    m.settings.memory_bytes = args["bytes"]
+    if m.shell is not None:
+        m.shell.n.limits.memory_bytes = args["bytes"]
+
+
+BACKS: Final = {"empty": "crash with the disk lost", "old": "crash and an old disk"}
+FAULTS: Final[dict[str, Callable[[Cluster, Args], None]]] = {
+    "crash": crash,
+    "pause": pause,
+    "cut": cut,
+    "slow": slow,
+    "break": break_conns,
+    "clock": clock,
+    "disk": disk,
+    "rewrite": rewrite,
+    "memory": memory,
+    "backup": backup,
+}

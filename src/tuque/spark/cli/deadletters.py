@@ -1,0 +1,134 @@
+"""`tuque triage` and `tuque replay`: dead letters from the command line."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from tuque.client.sync import Client
+from tuque.client.url import URL_VARIABLE
+from tuque.errors import Error
+from tuque.spark.cli.running import told
+from tuque.spark.history import deadletters
+from tuque.spark.history.duck import DuckEngine
+
+Command = Callable[..., None]
+WIDTH = 60  # of a reason in the table
+
+
+def _options(command: Command) -> Command:
+    """The options that both commands have."""
+    for option in reversed(
+        [
+            click.option("--url", help=f"The broker (default: {URL_VARIABLE}, else this machine)."),
+            click.option(
+                "--queue",
+                "queues",
+                multiple=True,
+                help="Name or pattern of a queue of dead letters; by default *.dead.",
+            ),
+            click.option(
+                "--events",
+                type=click.Path(path_type=Path),
+                help="Directory of the servers' events: they tell the reasons.",
+            ),
+            click.option(
+                "--where",
+                default="",
+                help="Only letters for which this SQL is true; columns: letter, queue, task, args, "
+                "size, died_at, and from the events reason, job_id, from_queue.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def _letters(
+    url: str | None, queues: tuple[str, ...], events: Path | None
+) -> Iterator[tuple[Client, DuckEngine]]:
+    """A client and the table of letters; what fails is one line."""
+    place = events or Path.cwd()
+    with told(place), tempfile.TemporaryDirectory(prefix="tuque-letters-") as scratch:
+        try:
+            with Client(url) as client, DuckEngine() as engine:
+                names = deadletters.dead_queues(client, queues)
+                segments = deadletters.segments(events, Path(scratch))
+                deadletters.look(engine, client, names, segments)
+                yield client, engine
+        except Error as e:
+            raise click.ClickException(str(e)) from e
+
+
+@click.command()
+@_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def triage(
+    url: str | None, queues: tuple[str, ...], events: Path | None, where: str, as_json: bool
+) -> None:
+    """Show the dead letters of a node by queue, task and reason, most first."""
+    with _letters(url, queues, events) as (_, engine):
+        found = deadletters.groups(engine, where)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    if not found:
+        click.echo("no dead letters")
+        return
+    width = max(len("queue"), *(len(row["queue"]) for row in found))
+    tasks = max(len("task"), *(len(row["task"]) for row in found))
+    click.echo(f"{'letters':>8}  {'queue':<{width}}  {'task':<{tasks}}  {'last':<19}  reason")
+    for row in found:
+        click.echo(
+            f"{row['letters']:>8}  {row['queue']:<{width}}  {row['task']:<{tasks}}  "
+            f"{row['last_at'][:19]}  {_short(row['reason'])}"
+        )
+
+
+@click.command()
+@_options
+@click.option("--to", default="", help="Queue to put them into; by default where they came from.")
+@click.option("--round", "round_", default=1, show_default=True, help="Replay kept letters anew.")
+@click.option("--keep", is_flag=True, help="Leave the letters where they are.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+def replay(
+    url: str | None,
+    queues: tuple[str, ...],
+    events: Path | None,
+    where: str,
+    to: str,
+    round_: int,
+    keep: bool,
+    dry_run: bool,
+) -> None:
+    """Put the bodies of dead letters into queues again.
+
+    Run twice it adds no letter twice: each has a key made of its id and the round. Exit status 1
+    when the broker refused some; those stay.
+    """
+    with _letters(url, queues, events) as (client, engine):
+        chosen = deadletters.chosen(engine, where)
+        ways = Counter((one["queue"], deadletters.target_of(one, to)) for one in chosen)
+        for (queue, target), count in sorted(ways.items()):
+            click.echo(f"{count} from {queue} to {target}")
+        if dry_run:
+            click.echo(f"{len(chosen)} letters would be replayed")
+            return
+        done = deadletters.replay(client, chosen, to, round_, keep)
+    click.echo(f"{done.added} of {done.found} letters replayed")
+    for line in done.refused[:10]:
+        click.echo(f"refused: {line}", err=True)
+    if done.refused:
+        raise click.ClickException(f"{len(done.refused)} letters were refused and stay")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

@@ -1,0 +1,93 @@
+"""What the charts of the report show, as the page's script takes it (report.js).
+
+Knows no HTML. A series has a value for each bucket of time; `""` are all queues, other keys are
+places of queues with a line of their own, `"-1"` all others together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tuque.spark.history.pipeline import Figures
+
+ALL: Final = ""
+OTHERS: Final = "-1"
+COUNTS: Final = ("added", "delivered", "acked", "redelivered", "dead")
+LATENCIES: Final = ("wait", "process")
+
+
+def data(found: Figures) -> dict[str, Any]:
+    """All that the script needs, fit for JSON."""
+    named = names(found)
+    series = {key: _series(found, key) for key in (ALL, *named)}
+    return {
+        "first": found.first_s,
+        "width": found.width_s,
+        "buckets": buckets(found),
+        "queues": list(named),
+        "labels": named,
+        "series": series,
+        "causes": [
+            [_key(found, row["queue"]), row["cause"], row["returns"]] for row in found.returns
+        ],
+        "kills": [
+            {"node": node_name(found, node), "s": round(at_s, 3)} for node, at_s in found.kills
+        ],
+    }
+
+
+def names(found: Figures) -> dict[str, str]:
+    """Keys and names of the queues that can be chosen, the largest first."""
+    chosen = {str(place): name for place, name in enumerate(found.shown)}
+    rest = len(found.queues) - len(found.shown)
+    if rest > 0:
+        chosen[OTHERS] = f"{rest} other queues" if rest > 1 else "1 other queue"
+    return chosen
+
+
+def node_name(found: Figures, node: str) -> str:
+    """host:port if the node told it, else the begin of its id."""
+    return found.names.get(node) or (node if len(node) <= 16 else node[:8])
+
+
+def buckets(found: Figures) -> int:
+    """Points on the time axis."""
+    return (found.last_s - found.first_s) // found.width_s + 1
+
+
+def _key(found: Figures, queue: str) -> str:
+    return str(found.shown.index(queue)) if queue in found.shown else OTHERS
+
+
+def _series(found: Figures, key: str) -> dict[str, list[Any]]:
+    """The series of one queue, of all others, or of all."""
+    count = buckets(found)
+    series: dict[str, list[Any]] = {name: [0] * count for name in COUNTS}
+    for row in found.rates:
+        if key in (ALL, str(row["place"])):
+            for name in COUNTS:
+                series[name][row["bucket"]] += row[name]
+    series["open"] = _levels(found, key)
+    for what in LATENCIES:
+        for i in range(3):
+            series[f"{what}{i}"] = [None] * count
+    for row in found.latencies:
+        if key != (ALL if row["place"] is None else str(row["place"])):
+            continue
+        for what in LATENCIES:
+            for i, value in enumerate(row[f"{what}_ms"] or []):
+                series[f"{what}{i}"][row["bucket"]] = float(f"{value:.4g}")
+    return series
+
+
+def _levels(found: Figures, key: str) -> list[int]:
+    """Open jobs at the end of each bucket; the last one are those that are open now."""
+    changes = [0] * buckets(found)
+    for row in found.changes:
+        if key in (ALL, str(row["place"])):
+            changes[min(row["bucket"], len(changes) - 1)] += row["change"]
+    level, levels = 0, []
+    for change in changes:
+        level += change
+        levels.append(level)
+    return levels

@@ -1,0 +1,194 @@
+"""Dead letters: what there is in the queues for them, why it is there, and back it goes.
+
+The bodies are asked of the broker; why a job died stands only in the events. The event of a
+letter's adding and that of its job's death follow one another (SPEC Q10), which joins the two.
+Needs no Spark: there are rarely more letters than one process can look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tuque.client.sync import Client
+from tuque.errors import Error
+from tuque.spark.engines import read_events
+from tuque.spark.errors import StreamError
+from tuque.spark.history import pipeline
+from tuque.spark.history.duck import DuckEngine
+from tuque.worker.tasks.codec import BadBody, decode
+from tuque.worker.tasks.task import DEAD_SUFFIX
+
+if TYPE_CHECKING:
+    from tuque.client.api import JobInfo
+
+STEP: Final = 500  # letters that are sent together
+PAGE: Final = 1000
+KNOWN_S: Final = 30 * 86_400  # how long a replay is remembered
+NO_TASK: Final = "(no task call)"
+NOT_KNOWN: Final = "(not in the events)"
+
+TABLE: Final = """
+CREATE TABLE found (letter VARCHAR, queue VARCHAR, task VARCHAR, args VARCHAR, size INT,
+                    died_at TIMESTAMP)
+"""
+# Why letters are there: the event behind the one that added the letter, on the same node.
+WHY: Final = """
+CREATE VIEW why AS
+SELECT a.job_id AS letter, d.job_id AS job_id, d.queue AS from_queue, d.reason AS reason
+FROM (SELECT node, seq, job_id, queue, reason FROM events WHERE event = 'dead') d
+JOIN (SELECT node, seq, job_id FROM events WHERE event = 'added') a
+  ON a.node = d.node AND a.seq = d.seq - 1
+"""
+NO_WHY: Final = """
+CREATE VIEW why AS
+SELECT NULL::VARCHAR AS letter, NULL::VARCHAR AS job_id, NULL::VARCHAR AS from_queue,
+       NULL::VARCHAR AS reason WHERE false
+"""
+LETTERS: Final = f"""
+CREATE TABLE letters AS
+SELECT f.letter, f.queue, f.task, f.args, f.size, f.died_at, w.job_id, w.from_queue,
+       coalesce(w.reason, '{NOT_KNOWN}') AS reason
+FROM found f LEFT JOIN why w ON w.letter = f.letter
+"""
+GROUPS: Final = """
+SELECT count(*) AS letters, queue, task, reason,
+       CAST(min(died_at) AS VARCHAR) AS first_at, CAST(max(died_at) AS VARCHAR) AS last_at,
+       min(letter) AS example
+FROM letters WHERE {where}
+GROUP BY queue, task, reason ORDER BY letters DESC, queue, task, reason
+"""
+CHOSEN: Final = """
+SELECT letter, queue, coalesce(from_queue, '') AS from_queue FROM letters WHERE {where}
+ORDER BY died_at, letter
+"""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did."""
+
+    found: int
+    added: int  # again or already, which only the broker knows
+    refused: list[str]  # errors, one each
+
+
+def dead_queues(client: Client, patterns: tuple[str, ...]) -> list[str]:
+    """The queues for dead letters that a node has, those of the patterns only."""
+    wanted = patterns or (f"*{DEAD_SUFFIX}",)
+    return sorted(
+        {name for name in client.qscan() if any(fnmatchcase(name, one) for one in wanted)}
+    )
+
+
+def look(
+    engine: DuckEngine, client: Client, queues: list[str], events: pipeline.Segments | None
+) -> int:
+    """Make the table `letters` of what is queued there; gives how many there are."""
+    engine.base.execute(TABLE)
+    total = 0
+    for queue in queues:
+        for page in _pages(client.jscan(queue=queue, states=["queued"], full=True, count=PAGE)):
+            engine.base.executemany("INSERT INTO found VALUES (?, ?, ?, ?, ?, ?)", page)
+            total += len(page)
+    if events is None:
+        engine.base.execute(NO_WHY)
+    else:
+        read_events(engine, events.sealed + events.hot)
+        engine.base.execute(WHY)
+    engine.base.execute(LETTERS)
+    return total
+
+
+def groups(engine: DuckEngine, where: str) -> list[dict[str, Any]]:
+    """Letters by queue, task and reason, most first; StreamError for a bad condition."""
+    return _asked(engine, GROUPS, where)
+
+
+def chosen(engine: DuckEngine, where: str) -> list[dict[str, Any]]:
+    """The letters that fulfil the condition, oldest first."""
+    return _asked(engine, CHOSEN, where)
+
+
+def target_of(letter: dict[str, Any], to: str) -> str:
+    """Where a letter goes: as asked, else where its job was, else the name without `.dead`."""
+    queue: str = letter["queue"]
+    return to or letter["from_queue"] or queue.removesuffix(DEAD_SUFFIX)
+
+
+def replay(
+    client: Client, letters: list[dict[str, Any]], to: str, round_: int, keep: bool
+) -> Replayed:
+    """Add the bodies again and take the letters away.
+
+    Each is added with a key made of its id and the round, so one that was added by a replay
+    that broke off is not added again.
+    """
+    added, refused = 0, []
+    for at in range(0, len(letters), STEP):
+        part = letters[at : at + STEP]
+        pipe = client.pipeline()
+        for letter in part:
+            pipe.show(letter["letter"])
+        shown = pipe.execute()
+        alive = [
+            (letter, info) for letter, info in zip(part, shown, strict=True) if _is_queued(info)
+        ]
+        for letter, info in alive:
+            key = f"{letter['letter']}/{round_}"
+            queue = target_of(letter, to)
+            pipe.addjob(queue, info.body, dedupe=key, dedupe_ttl=KNOWN_S)
+        results = pipe.execute(raise_on_error=False) if alive else []
+        done = []
+        for (letter, _), result in zip(alive, results, strict=True):
+            if isinstance(result, Error):
+                refused.append(f"{letter['letter']}: {result}")
+            else:
+                done.append(letter["letter"])
+        if done and not keep:
+            client.ackjob(*done)
+        added += len(done)
+    return Replayed(len(letters), added, refused)
+
+
+def _is_queued(info: JobInfo | None) -> bool:
+    """Whether the letter is still there for us: nobody else took or removed it meanwhile."""
+    return info is not None and info.state == "queued" and info.body is not None
+
+
+def _asked(engine: DuckEngine, query: str, where: str) -> list[dict[str, Any]]:
+    try:
+        return engine.rows(query.format(where=f"({where})" if where else "true"))
+    except engine.failure as e:
+        raise StreamError(f"--where {where!r}: {str(e).splitlines()[0]}") from e
+
+
+def _pages(found: Iterator[JobInfo]) -> Iterator[list[tuple[Any, ...]]]:
+    page: list[tuple[Any, ...]] = []
+    for info in found:
+        page.append(_row(info))
+        if len(page) == PAGE:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+def _row(info: JobInfo) -> tuple[Any, ...]:
+    body = info.body or b""
+    died_at = datetime.fromtimestamp(info.ctime_ns / 1e9, UTC).replace(tzinfo=None)
+    try:
+        call = decode(body)
+        task, args = call.task, repr((call.args, call.kwargs))[:500]
+    except BadBody:
+        task, args = NO_TASK, repr(body[:500])
+    return info.id, info.queue, task, args, len(body), died_at
+
+
+def segments(directory: Path | None, scratch: Path) -> pipeline.Segments | None:
+    """The events of that directory, if one is given."""
+    return None if directory is None else pipeline.find_segments(directory, scratch)

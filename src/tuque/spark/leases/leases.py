@@ -1,0 +1,422 @@
+"""What a stream leases, on one node or several: offsets, admission, acknowledgement, heartbeats.
+
+The driver's side of `mode=lease`, without Spark: an offset says for each node, by its id, which
+batch is the last one, `{"<node>": [epoch, seq], ...}`. A batch is acknowledged when the offset
+that ends with it is the start of the next one, since then Spark's commit log has it.
+
+A node that is away keeps its place in the offset, and the others go on. What one node does not
+know any more (it lost its memory, or gave the batch up after its lease) is opened anew there: its
+jobs may come again, none is lost. How rows of a batch are read is parts.py's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from tuque.client.commands.leases import LeaseInfo
+from tuque.client.sync import Client
+from tuque.client.url import Address
+from tuque.errors import Error, Fenced, Leaving, NoBatch, NoGroup, ReplyError
+from tuque.spark.errors import SourceError
+from tuque.spark.leases.nodes import PAUSE_S, AwayError, Node
+from tuque.spark.options.source import SourceOptions
+
+Offset = dict[str, list[int]]
+OTHER_QUEUES: Final = (
+    "the group was opened with the queues {queues}; with ackOn=commit they cannot be changed, "
+    "since batches may not be acknowledged yet. Run the query once with ackOn=next, then with both"
+)
+KNOWN: Final = (
+    "group {group!r} of {node} was read by a query with another checkpoint, and this one has none "
+    "yet. Another query takes another group. If the checkpoint is lost, takeover=true goes on with "
+    "what was not acknowledged; a file sink (Parquet, Delta) then needs a new path, since it "
+    "leaves out batches whose numbers it has already"
+)
+
+
+class Place:
+    """The group on one node."""
+
+    def __init__(self, id: str, node: Node) -> None:
+        self.id = id
+        self.node = node
+        self.epoch = 0  # under which this process leases; 0: not opened yet
+        self.logged = 0  # the epoch that the offset has; 0: none
+        self.seq = 0  # of the last batch in the offset, of this epoch
+        self.acked: list[int] = []  # what was acknowledged last
+        self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
+        self.leased: dict[tuple[int, int], int] = {}  # of those, by epoch and batch
+        self.has_beats = False
+        self.is_checked = False  # its group has the queues of the options
+
+
+class Leases:
+    """All places of a group, in the one process of the driver that plans a query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self.owner = uuid.uuid4().hex
+        self.places: dict[str, Place] = {}
+        self.unmet = [self._node(address) for address in options.broker.seeds]
+        self.is_limited = False  # Trigger.AvailableNow: to what is there at its start
+        self.has_others = False  # nodes of the cluster that are not leased from
+        self._is_whole = options.is_whole_cluster
+        self._is_new = False  # the query began without a checkpoint
+        self.begun: dict[tuple[str, int, int], bool] = {}  # batches tried; True: put aside
+        self._asked_s = 0.0  # when the nodes are asked for other nodes again
+
+    # ---- nodes
+
+    def _node(self, address: Address) -> Node:
+        return Node(self.options.broker, address, self.options.retry_timeout_ms)
+
+    def meet(self) -> None:
+        """Learns the ids of nodes that were away, and with nodes=cluster of new ones."""
+        for node in list(self.unmet):
+            with suppress(AwayError):
+                self._add(node.try_now(lambda c: c.hello()).id, node)
+                self.unmet = [other for other in self.unmet if other is not node]
+        is_alone = len(self.places) < 2 and not self._is_whole  # then it asks in any case
+        if is_alone or time.monotonic() < self._asked_s:
+            return
+        for place in list(self.places.values()):
+            try:
+                others = place.node.try_now(lambda c: c.hello()).nodes
+            except AwayError:
+                continue
+            if self._is_whole:
+                for other in (node for node in others if node.host):
+                    self._add(other.id, self._node(Address(other.host, other.port)))
+            self.has_others = any(other.id not in self.places for other in others)
+            self._asked_s = time.monotonic() + self.options.heartbeat_ms / 1000
+            return
+
+    def _add(self, id: str, node: Node) -> None:
+        if id not in self.places:
+            self.places[id] = Place(id, node)
+            self.unmet = [other for other in self.unmet if other.address != node.address]
+
+    def _until_heard(self, ask: Callable[[], bool]) -> None:
+        """Asks until some node answered; SourceError when none does for retryTimeout."""
+        until_s = time.monotonic() + self.options.retry_timeout_ms / 1000
+        while True:
+            self.meet()
+            if ask():
+                return
+            if time.monotonic() > until_s:
+                raise SourceError(f"no node answers for retryTimeout: {self._why_away()}")
+            time.sleep(PAUSE_S)
+
+    def _why_away(self) -> str:
+        nodes = [*self.unmet, *(place.node for place in self.places.values())]
+        return "; ".join(f"{node.address}: {node.why_away}" for node in nodes if node.why_away)
+
+    def place_of(self, id: str) -> Place | None:
+        """The place of a node that an offset names; None: it is none of the given."""
+        found: list[Place] = []
+
+        def ask() -> bool:
+            if id in self.places:
+                found.append(self.places[id])
+            return bool(found) or not self.unmet
+
+        self._until_heard(ask)
+        return found[0] if found else None
+
+    # ---- the next batch
+
+    def limit_to_now(self) -> None:
+        """Sets the end: what is queued now, and what the group has leased and not logged.
+
+        All nodes of the cluster count, and are leased from, unless the options say which.
+        """
+        self.is_limited = True
+        self._is_whole = self._is_whole or self.options.may_widen
+
+        def ask() -> bool:
+            heard = False
+            for place in self.places.values():
+                with suppress(AwayError):
+                    self._count(place)
+                    heard = True
+            return heard
+
+        self._until_heard(ask)
+
+    def _count(self, place: Place) -> None:
+        queues, group = self.options.queues, self.options.group
+        left = place.node.try_now(lambda c: sum(c.qlen(name) for name in queues))
+        with suppress(ReplyError):  # no such group yet
+            found = place.node.try_now(lambda c: c.lease_info(group))
+            place.leased = {(found.epoch, batch.seq): batch.jobs for batch in found.batches}
+            left += sum(place.leased.values())
+        place.left = left
+
+    def latest(self, start: Offset, most: int) -> Offset:
+        """Acknowledges all up to `start`, then leases up to `most` jobs; `start` if there are
+        none. SourceError when all nodes stay away, or another query has the group.
+        """
+        check(start)
+        self._is_new = self._is_new or not start
+        end = {id: at for id, at in start.items() if id in self.places or self.unmet}
+
+        def ask() -> bool:
+            places = [place for place in self.places.values() if self._take_up(place, start)]
+            self._take(places, most, end)
+            return any(not place.node.why_away for place in places)
+
+        self._until_heard(ask)
+        found = dict(sorted(end.items()))
+        return start if found == start else found
+
+    def _take(self, places: list[Place], most: int, end: Offset) -> None:
+        """Leases a batch on each node that has jobs, and notes it in `end`.
+
+        The last one may take all that is left to take, if there are nodes that are not leased
+        from: what it lacks it asks of them (F1.1). Else nodes would ask each other.
+        """
+        lefts = [self._left(place, most) for place in places]
+        planned = lefts
+        if len(places) > 1:
+            queued = [
+                min(left, self._queued(place)) for place, left in zip(places, lefts, strict=True)
+            ]
+            planned = shares(queued, most)
+        total = sum(planned)
+        asked = sorted(zip(planned, lefts, places, strict=True), key=lambda item: -item[0])
+        for i, (count, left, place) in enumerate(asked):
+            may_take = min(count, most)
+            if self.has_others and i == len(asked) - 1:
+                may_take = min(left, most)
+            if may_take > 0:
+                share = max(1, self.options.max_bytes * count // total if total else 0)
+                taken = self._next(place, may_take, share, len(places))
+                most -= taken
+                if taken:
+                    end[place.id] = [place.epoch, place.seq + 1]
+
+    def _left(self, place: Place, most: int) -> int:
+        return min(most, place.left or 0) if self.is_limited else most
+
+    def _take_up(self, place: Place, start: Offset) -> bool:
+        """Acknowledges what the offset has of the node, opens the group; False: it is away."""
+        at = start.get(place.id, [0, 0])
+        epoch, seq = at
+        place.logged = epoch
+        for key in [key for key in place.leased if key[0] == epoch and key[1] <= seq]:
+            # What Spark has logged, and may do again, is no job to come.
+            place.left = (place.left or 0) - place.leased.pop(key)
+        try:
+            if not place.epoch and not epoch:
+                self._refuse_known(place)
+                self._open(place, self.owner)
+            elif place.epoch in (0, epoch):
+                self._follow(place, epoch)
+                place.seq = seq
+                if self.options.is_acked_on_next:
+                    self._ack(place, at)
+                self._check_queues(place, epoch)
+        except AwayError:
+            return False
+        return True
+
+    def _refuse_known(self, place: Place) -> None:
+        """SourceError when a query without a checkpoint finds its group used by another one.
+
+        What a driver leased that died before its first offset was logged was never read.
+        """
+        if self.options.takes_over or not self._is_new:
+            return
+        try:
+            found = place.node.try_now(lambda c: c.lease_info(self.options.group))
+        except NoGroup:
+            return
+        is_read = any(batch.attempts for batch in found.batches)
+        if found.acked_seq or found.last_seq > 1 or is_read:
+            raise SourceError(KNOWN.format(group=found.group, node=place.node.address))
+
+    def _check_queues(self, place: Place, epoch: int) -> None:
+        """Opens the group anew when it was opened with other queues than the options have.
+
+        All that Spark has logged is acknowledged by then. What was leased since goes back.
+        """
+        if place.is_checked or place.epoch != epoch:
+            return
+        found = place.node.try_now(lambda c: c.lease_info(self.options.group))
+        if found.epoch == epoch and sorted(found.queues) != sorted(self.options.queues):
+            if not self.options.is_acked_on_next:
+                raise SourceError(OTHER_QUEUES.format(queues=", ".join(found.queues)))
+            self._open(place, heir(epoch))
+        place.is_checked = True
+
+    def _ack(self, place: Place, at: list[int]) -> None:
+        """Acknowledges the batches up to there, once."""
+        if place.acked == at or not at[0]:
+            return
+        epoch, seq = at
+        self._sure(place, lambda c: c.lease_commit(self.options.group, epoch, seq))
+        place.acked = at
+
+    def _sure(self, place: Place, call: Callable[[Client], int]) -> int | None:
+        """The answer; None: the node does not know our batches any more, and was opened anew.
+
+        SourceError FENCED when another query has the group.
+        """
+        try:
+            return place.node.try_now(call)
+        except (NoGroup, NoBatch):
+            pass
+        except Fenced as err:
+            found = place.node.try_now(lambda c: c.lease_info(self.options.group))
+            if found.owner != heir(place.logged):
+                raise fenced(self.options.group, err) from err
+        self._open(place, self._heir(place))
+        return None
+
+    def _heir(self, place: Place) -> str:
+        return heir(place.logged) if place.logged else self.owner
+
+    def _open(self, place: Place, owner: str) -> None:
+        options = self.options
+        epoch = place.node.try_now(lambda c: c.lease_open(options.group, owner, *options.queues))
+        place.epoch, place.seq = epoch, 0
+        self._beat(place)
+
+    def _queued(self, place: Place) -> int:
+        """Jobs that the node's next batch may have; those of a batch that is there already."""
+        group = self.options.group
+        try:
+            found = place.node.try_now(lambda c: c.lease_info(group))
+            if found.epoch != place.epoch:
+                self._sure(place, lambda c: c.lease_touch(group, place.epoch))
+                return 0
+        except NoGroup:
+            self._open(place, self._heir(place))
+            return 0
+        except AwayError:
+            return 0
+        ready = [batch.jobs for batch in found.batches if batch.seq == place.seq + 1]
+        return ready[0] if ready else found.queued
+
+    def _info(self, place: Place) -> LeaseInfo | None:
+        try:
+            return place.node.try_now(lambda c: c.lease_info(self.options.group))
+        except (ReplyError, AwayError):
+            return None
+
+    def _next(self, place: Place, count: int, max_bytes: int, nodes: int) -> int:
+        """Leases the node's next batch: jobs in it, 0 when there are none or it is away."""
+        options = self.options
+        parts = max(1, options.partitions // nodes)
+
+        def ask(client: Client) -> int:
+            return client.lease_next(
+                *(options.group, place.epoch, place.seq + 1, count),
+                ttl_ms=options.lease_timeout_ms,
+                max_bytes=max_bytes,
+                parts=parts,
+            )
+
+        try:
+            taken = self._sure(place, ask)
+            if taken is None:
+                taken = place.node.try_now(ask)
+        except (AwayError, Leaving):
+            return 0
+        if place.left is not None and taken:
+            place.leased.pop((place.epoch, place.seq + 1), None)
+            place.left -= taken
+        return taken
+
+    def acknowledge(self, end: Offset) -> None:
+        """With ackOn=commit: Spark says that all up to there is done."""
+        if self.options.is_acked_on_next:
+            return
+        for id, at in end.items():
+            place = self.places.get(id)
+            if place is not None and place.epoch == at[0]:
+                with suppress(AwayError):  # the next one acknowledges this one, too
+                    self._ack(place, at)
+
+    # ---- what keeps a lease alive, and what is told of it
+
+    def follow(self, id: str, epoch: int) -> Place | None:
+        """The node's place, leased under that epoch from now on; None: it is not given."""
+        place = self.place_of(id)
+        if place is not None and place.epoch in (0, epoch):
+            self._follow(place, epoch)
+        return place
+
+    def _follow(self, place: Place, epoch: int) -> None:
+        place.epoch = epoch
+        self._beat(place)
+
+    def _beat(self, place: Place) -> None:
+        if not place.has_beats:
+            place.has_beats = True
+            known = (weakref.ref(self), place, self._node(place.node.address), self.options)
+            name = f"heartbeat {self.options.group} {place.node.address}"
+            threading.Thread(target=beats, args=known, name=name, daemon=True).start()
+
+    def backlog(self) -> dict[str, int] | None:
+        """For the progress of the query; None when no node has the group."""
+        infos = [found for place in self.places.values() if (found := self._info(place))]
+        if not infos:
+            return None
+        return {
+            "backlog": sum(found.queued for found in infos),
+            "leased": sum(batch.jobs for found in infos for batch in found.batches),
+            "oldest_ms": max(found.oldest_ms for found in infos),
+            "nodes": len(infos),
+            "nodes_away": len(self.unmet) + len(self.places) - len(infos),
+        }
+
+
+def beats(leases: weakref.ref[Leases], place: Place, node: Node, options: SourceOptions) -> None:
+    """Renews the lease of one node until the query, or the process of its driver, is gone."""
+    while leases() is not None:
+        time.sleep(options.heartbeat_ms / 1000)
+        with suppress(Error, AwayError):  # the query itself is told why
+            node.try_now(lambda c: c.lease_touch(options.group, place.epoch))
+    node.close()
+
+
+def fenced(group: str, err: Fenced) -> SourceError:
+    """What became of a query that lost its group."""
+    return SourceError(
+        f"FENCED: another query has opened group {group!r}, which is for one running query; a "
+        f"second start() of a stream, or one without its checkpoint, is another query, too ({err})"
+    )
+
+
+def heir(epoch: int) -> str:
+    """Who opens a group after an epoch that the node forgot: the same after a restart of the
+    driver, which finds the old epoch in its checkpoint."""
+    return f"after {epoch}"
+
+
+def shares(queued: Sequence[int], most: int) -> list[int]:
+    """Up to `most` jobs of what each node has: as even as can be, nothing left over in vain."""
+    found = [0] * len(queued)
+    open_ends = sorted(range(len(queued)), key=lambda i: queued[i])
+    while open_ends:
+        i = open_ends.pop(0)
+        found[i] = min(queued[i], most // (len(open_ends) + 1))
+        most -= found[i]
+    return found
+
+
+def check(offset: Offset) -> None:
+    """Raises SourceError when an offset is none of ours."""
+    for id, at in offset.items():
+        if not (isinstance(at, list) and len(at) == 2 and all(isinstance(n, int) for n in at)):
+            raise SourceError(
+                f"the checkpoint has {id}: {at!r}, which is no node with epoch and batch: "
+                "it was written by another source, or with another mode"
+            )

@@ -1,0 +1,91 @@
+"""Connections to the nodes that a stream reads from, and what it means that one is away.
+
+Knows nothing of leases, offsets or Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tuque.client.retry import Retry
+from tuque.client.sync import Client
+from tuque.client.url import Address, Settings
+from tuque.errors import ConnectionError, Loading, MaxClients
+from tuque.spark.errors import SourceError
+from tuque.spark.options.source import url_of
+
+T = TypeVar("T")
+PAUSE_S: Final = 0.25  # between two tries of a node that is away
+REST_RATIO: Final = 10  # a node that makes others wait for nothing is left alone that much longer
+AWAY: Final = (ConnectionError, OSError, Loading, MaxClients)
+
+
+class AwayError(Exception):
+    """The node does not answer now."""
+
+
+class Node:
+    """One node, by its address; connects when it is asked something."""
+
+    def __init__(self, broker: Settings, address: Address, retry_timeout_ms: int) -> None:
+        self.address = address
+        self._settings = msgspec.structs.replace(
+            broker, seeds=(address,), discover=False, retry=Retry(attempts=0)
+        )
+        self._retry_s = retry_timeout_ms / 1000
+        self._client: Client | None = None
+        self._until_s = 0.0  # it is not tried before
+        self.why_away = ""  # what came of the last try; empty: an answer
+
+    def ask(self, call: Callable[[Client], T]) -> T:
+        """The answer, also of a node that is away for a while.
+
+        SourceError when it stays away for as long as retryTimeout says; ReplyError when it says
+        no.
+        """
+        until_s = time.monotonic() + self._retry_s
+        while True:
+            try:
+                return self._once(call)
+            except AWAY as err:
+                if time.monotonic() > until_s:
+                    raise SourceError(f"{self.address} does not answer: {err}") from err
+                time.sleep(PAUSE_S)
+
+    def try_now(self, call: Callable[[Client], T]) -> T:
+        """The answer; AwayError at once when there is none, or was none a moment ago."""
+        began_s = time.monotonic()
+        if began_s < self._until_s:
+            raise AwayError(f"{self.address} does not answer")
+        try:
+            return self._once(call)
+        except AWAY as err:
+            now_s = time.monotonic()
+            self._until_s = now_s + max(PAUSE_S, REST_RATIO * (now_s - began_s))
+            raise AwayError(f"{self.address} does not answer: {err}") from err
+
+    def _once(self, call: Callable[[Client], T]) -> T:
+        if self._client is None:
+            self._client = Client(url_of(self._settings))
+        try:
+            found = call(self._client)
+        except AWAY as err:
+            self.why_away = str(err) or type(err).__name__
+            raise
+        self.why_away = ""
+        return found
+
+    def close(self) -> None:
+        """Forgets the connection."""
+        if self._client is not None:
+            with suppress(OSError):
+                self._client.close()
+        self._client = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_client": None, "_until_s": 0.0}

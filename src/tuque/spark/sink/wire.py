@@ -1,0 +1,280 @@
+"""Connections of a writer: bytes out, lines in, again after a failure until a deadline.
+
+Every command that a writer sends is answered by one line, so answers are counted, not parsed. A
+worker process of Spark lives longer than a task: its connections are kept, one per broker and
+process. What is sent again after a lost connection is for the mode to say: ADDJOB may then have
+been done twice, STAGE is done anew under another attempt's name.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tuque.client.url import Address, Settings
+from tuque.spark.errors import SinkError
+from tuque.spark.sink.columns import Run, count_of
+
+CONNECT_S: Final = 5.0
+ANSWER_S: Final = 30.0  # beyond the time that a command itself may take
+RECEIVE_BYTES: Final = 1 << 16
+PAUSE_S: Final = (0.02, 1.0)  # first and longest span between tries
+# Refusals that say that nothing was done and that time may help.
+LATER: Final = (b"LOADING", b"LEAVING", b"OOM", b"PAUSED", b"NOREPL", b"MAXCLIENTS")
+
+_kept: dict[tuple[str, int, bool, str, int], Wire] = {}
+
+
+class Wire:
+    """A connection whose answers are lines."""
+
+    def __init__(self, address: Address, sock: socket.socket, key: tuple[str, int]) -> None:
+        self.address = address
+        self.key = key
+        self._sock = sock
+
+    def send(self, data: bytes, answer_s: float) -> None:
+        """Hand all of it to the network; `answer_s` bounds this and each wait for an answer."""
+        self._sock.settimeout(answer_s)
+        self._sock.sendall(data)
+
+    def lines(self, count: int) -> bytes:
+        """The next `count` lines; OSError when they do not come."""
+        parts: list[bytes] = []
+        while count > 0:
+            data = self._sock.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError(f"{self.address} closed the connection")
+            parts.append(data)
+            count -= data.count(b"\n")
+        return b"".join(parts)
+
+    def is_stale(self) -> bool:
+        """Whether it was closed while it lay idle."""
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class Broker:
+    """The node that a task or a driver writes to; another one only when several are named."""
+
+    def __init__(self, settings: Settings, retry_timeout_s: float, answer_s: float) -> None:
+        self._settings = settings
+        self._retry_timeout_s = retry_timeout_s
+        self._answer_s = answer_s + ANSWER_S
+        self._wire: Wire | None = None
+        self._rng = random.Random()
+
+    def ask(self, command: bytes) -> bytes:
+        """The answer to a command that may be sent again; SinkError when none comes in time."""
+        until_s = time.monotonic() + self._retry_timeout_s
+        tries = 0
+        while True:
+            try:
+                self.send(command)
+                answer = self.lines(1).rstrip(b"\r\n")
+                if not answer[1:].startswith(LATER) or answer[:1] != b"-":
+                    return answer
+                why = answer[1:].decode(errors="replace")
+            except OSError as e:
+                why = self.lost(e)
+            tries = self.pause(tries, until_s, why)
+
+    def send(self, data: bytes) -> None:
+        """Send over the kept connection, or a new one. OSError when that fails."""
+        if self._wire is None:
+            self._wire = self._open()
+        self._wire.send(data, self._answer_s)
+
+    def lines(self, count: int) -> bytes:
+        """The answers to what was sent last."""
+        assert self._wire is not None
+        return self._wire.lines(count)
+
+    def lost(self, error: OSError) -> str:
+        """Forget the connection; what to say of it."""
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+        return f"{self._settings.masked_url}: {error}"
+
+    def until_s(self) -> float:
+        """When to give up what goes wrong from now on."""
+        return time.monotonic() + self._retry_timeout_s
+
+    def pause(self, tries: int, until_s: float, why: str) -> int:
+        """Wait before the next try; SinkError when there must be none."""
+        first_s, longest_s = PAUSE_S
+        pause_s = self._rng.uniform(0.5, 1.0) * min(longest_s, first_s * 2.0 ** min(tries, 16))
+        if time.monotonic() + pause_s >= until_s:
+            raise SinkError(
+                f"the broker did not take it within retryTimeout "
+                f"({self._retry_timeout_s:g} s, {tries + 1} tries): {why}"
+            )
+        time.sleep(pause_s)
+        return tries + 1
+
+    def keep(self) -> None:
+        """Leave the connection to the next task of this process."""
+        if self._wire is None:
+            return
+        old = _kept.pop(self._key(self._wire.address), None)
+        if old is not None:
+            old.close()
+        _kept[self._key(self._wire.address)] = self._wire
+        self._wire = None
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+    def _key(self, address: Address) -> tuple[str, int, bool, str, int]:
+        # The process too: a forked worker must not share its parent's connection.
+        return (address.host, address.port, self._settings.tls, self._settings.user, os.getpid())
+
+    def _open(self) -> Wire:
+        """A connection to the first node named that answers."""
+        error: OSError = ConnectionError("no node is named")
+        for address in self._settings.seeds:
+            kept = _kept.pop(self._key(address), None)
+            if kept is not None:
+                if not kept.is_stale():
+                    return kept
+                kept.close()
+            try:
+                return _connected(address, self._settings)
+            except OSError as e:
+                error = e
+        raise error
+
+
+def _connected(address: Address, settings: Settings) -> Wire:
+    """A new connection that is logged in; SinkError when the broker does not let us in."""
+    if address.port == 0:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(CONNECT_S)
+        sock.connect(address.host)
+    else:
+        sock = socket.create_connection(address, CONNECT_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if settings.tls:
+            context = ssl.create_default_context(cafile=settings.cafile or None)
+            sock = context.wrap_socket(sock, server_hostname=address.host)
+    wire = Wire(address, sock, (address.host, address.port))
+    if settings.password:
+        login = [settings.user, settings.password] if settings.user else [settings.password]
+        wire.send(command(b"AUTH", *(word.encode() for word in login)), CONNECT_S)
+        answer = wire.lines(1)
+        if not answer.startswith(b"+"):
+            wire.close()
+            raise SinkError(f"{address}: {answer[1:].decode(errors='replace').strip()}")
+    return wire
+
+
+class Sender:
+    """Sends chunks one after the other, each while the next is being built.
+
+    `head` gives the words that begin every command of a chunk, and how many they are; it is asked
+    again when a chunk is sent again. `on_done` is told the rows of each chunk that is in.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        head: Callable[[], tuple[int, bytes]],
+        on_done: Callable[[int], None],
+        whole: bool,
+    ) -> None:
+        self._broker = broker
+        self._head = head
+        self._on_done = on_done
+        self._whole = whole  # after a refusal of some rows the whole chunk is sent again
+        self._chunk: list[Run] = []
+        self._error: OSError | None = None
+
+    def put(self, chunk: list[Run]) -> None:
+        """Send a chunk when the one before it is in."""
+        self.settle()
+        self._chunk = chunk
+        self._send()
+
+    def settle(self) -> None:
+        """Wait until what was sent is in, sending again what is not."""
+        if not self._chunk:
+            return
+        tries, until_s = 0, 0.0
+        while True:
+            why = self._outcome()
+            if not why:
+                return
+            until_s = until_s or self._broker.until_s()
+            tries = self._broker.pause(tries, until_s, why)
+            self._send()
+
+    def _send(self) -> None:
+        count, head = self._head()
+        parts: list[bytes] = []
+        for words, tails in self._chunk:
+            start = b"*%d\r\n%b" % (count + words, head)
+            parts += (start, start.join(tails))
+        self._error = None
+        try:
+            self._broker.send(b"".join(parts))
+        except OSError as e:
+            self._error = e
+
+    def _outcome(self) -> str:
+        """Empty when the chunk is in; else why it must be sent again, what is left in `_chunk`."""
+        count = count_of(self._chunk)
+        try:
+            if self._error is not None:
+                raise self._error
+            answers = self._broker.lines(count)
+        except OSError as e:
+            return self._broker.lost(e)
+        if answers[:1] != b"-" and b"\n-" not in answers:
+            self._chunk = []
+            self._on_done(count)
+            return ""
+        lines = answers.split(b"\r\n")
+        refused = [at for at in range(count) if lines[at][:1] == b"-"]
+        for at in refused:
+            if not lines[at][1:].startswith(LATER):
+                self._broker.close()
+                raise SinkError(
+                    f"the broker refused a row: {lines[at][1:].decode('utf-8', 'replace')}"
+                )
+        if not self._whole:
+            self._on_done(count - len(refused))
+            self._chunk = _only(self._chunk, set(refused))
+        return lines[refused[0]][1:].decode(errors="replace")
+
+
+def command(*words: bytes) -> bytes:
+    """One command as an array of bulks."""
+    parts = [b"*%d\r\n" % len(words)]
+    parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+    return b"".join(parts)
+
+
+def _only(chunk: list[Run], wanted: set[int]) -> list[Run]:
+    """The rows of a chunk at these positions."""
+    found: list[Run] = []
+    at = 0
+    for words, tails in chunk:
+        kept = [tail for i, tail in enumerate(tails, at) if i in wanted]
+        at += len(tails)
+        if kept:
+            found.append((words, kept))
+    return found

@@ -1,0 +1,4 @@
+"""Which node is a tube's home, how that changes, and how tubes come back (SPEC T14, T17-T22).
+
+Must not know: sockets, files.
+"""

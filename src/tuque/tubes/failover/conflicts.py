@@ -1,0 +1,268 @@
+"""What other nodes tell of tubes is taken as true, or not (SPEC T17).
+
+Of two homes the one with the higher epoch is; of two tubes that were made apart under one name,
+the one whose maker has the lower node id.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.deliver import set_pause
+from tuque.core.msgs.bus import TubeAt, TubesTold
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.core.node.slots import say
+from tuque.core.outbox.tube_records import tell_tube_drop
+from tuque.tubes.failover.activation import lose_home, send_away
+from tuque.tubes.failover.load_unload import put_all_away
+from tuque.tubes.failover.switchover import on_home_told
+from tuque.tubes.model.errors import shown
+from tuque.tubes.model.registry import Dropped, Tubes
+from tuque.tubes.model.replica_state import INIT
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.catalog import (
+    IS_ASIDE,
+    IS_DROPPED,
+    IS_RUNNING,
+    IS_TEMPORARY,
+    PAUSE_SHIFT,
+    READ_ONLY,
+    announce,
+    announce_gone,
+    at_of,
+    bury_tube,
+    gone_at,
+    record_gone,
+    told,
+)
+from tuque.tubes.replication.receive import ask_copies, remove_copies
+from tuque.tubes.replication.send import record_home
+from tuque.tubes.tasks.admin import enter_tube, leave_tube
+from tuque.tubes.tasks.transitions import record_tube
+from tuque.tubes.types.driver import Absent
+
+ASIDE_MAX: Final = 10_000  # tubes that others of their name stand before
+
+
+def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
+    """[T17] ON RECV TUBES (T17.2)."""
+    bit: i64 = 1 << slot
+    if m.flags & READ_ONLY:
+        t.read_only |= bit
+    else:
+        t.read_only &= ~bit
+    t.ports[slot] = m.port
+    for at in m.tubes:
+        if at.flags & IS_DROPPED:
+            on_told_gone(n, t, slot, at)
+        else:
+            on_told_tube(n, t, slot, at)
+    if m.is_all:
+        t.heard |= bit
+    t.must_look = True
+
+
+def is_same(tube: Tube, at: TubeAt) -> bool:
+    """Whether both are one tube, not only of one name."""
+    return tube.maker == at.maker and tube.made_ns == at.made_ns
+
+
+def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
+    """A tube was dropped: what is here of it goes (T17.6)."""
+    t.aside.pop((at.maker, at.made_ns), None)
+    tube = t.by_name.get(at.name)
+    if tube is None:
+        return
+    if not is_same(tube, at):
+        tube.apart &= ~(1 << slot)  # T20.1
+        say(n, slot, told(t, False, [at_of(n, tube)]))  # T17.6: it is the only one there now
+        return
+    if tube.epoch > at.epoch:
+        return
+    gone = Dropped(at.maker, at.made_ns, at.epoch)
+    forget_tube(n, t, tube)
+    bury_tube(t, at.name, gone)
+    if n.records is not None:
+        record_gone(n.records, at.name, gone)
+    announce_gone(n, t, at.name, gone, slot)
+
+
+def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The tube and what is here of it goes; a plain queue has its name."""
+    if tube.is_mine:
+        lose_home(n, t, tube, tube.home, tube.epoch)
+    send_away(n, t, tube)
+    put_all_away(n, t, tube)
+    remove_copies(n, t, tube)
+    leave_tube(n, t, tube)
+    if n.records is not None:
+        tell_tube_drop(n.records, tube.name)
+
+
+def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
+    """A tube, as another node knows it."""
+    gone = t.dropped.get(at.name)
+    if gone is not None and gone.maker == at.maker and gone.made_ns == at.made_ns:
+        say(n, slot, told(t, False, [gone_at(at.name, gone)]))
+        return
+    tube = t.by_name.get(at.name)
+    if tube is not None and not is_same(tube, at):
+        tube.apart |= 1 << slot  # T20.1
+        if not is_behind(n, t, slot, at):
+            on_conflict(n, t, slot, tube, at)
+        return
+    by_home = n.peers[slot].node_id == at.home
+    if tube is not None and at.flags & IS_ASIDE == 0:
+        tube.apart &= ~(1 << slot)
+    if tube is None:
+        tube = learn_tube(n, t, at)
+        announce(n, t, [tube], slot)
+    elif at.epoch > tube.epoch or (at.epoch == tube.epoch and at.home > tube.home):  # T19.4
+        on_new_home(n, t, slot, tube, at)
+    elif at.epoch < tube.epoch:
+        announce_to(n, t, slot, tube)
+        return
+    if tube.home != at.home:
+        return
+    if by_home and tube.is_owed and at.epoch == tube.epoch:
+        if at.flags & IS_RUNNING:
+            on_home_told(t, tube)
+        else:
+            announce_to(n, t, slot, tube)
+    if by_home:
+        tube.heard_ms = n.now_ms
+        if tube.told_seq < at.seq:
+            tube.told_seq = at.seq
+        if not tube.is_mine:
+            renew_tube(n, tube, at)
+    if by_home or not tube.is_asking:
+        ask_copies(n, t, tube)
+
+
+def renew_pause(n: Node, at: TubeAt) -> None:
+    """The tube, which has its home elsewhere, is paused as was told (T17.7).
+
+    That is told by its home, or with a higher epoch: who knows of that knows how the home before
+    had paused it, since each told it on one link before it told of the next one.
+    """
+    set_pause(n, at.name, at.flags >> PAUSE_SHIFT & (PAUSE_IN | PAUSE_OUT))
+
+
+def renew_tube(n: Node, tube: Tube, at: TubeAt) -> None:
+    """What may change of a tube while its home stays (T17.2)."""
+    renew_pause(n, at)
+    is_changed = tube.on_task_change != at.words[3]
+    tube.on_task_change = at.words[3]
+    if tube.next_number < at.next_number:
+        tube.next_number = at.next_number
+        is_changed = is_changed or tube.is_temporary
+    if is_changed and n.records is not None:
+        tube.reserved = tube.next_number
+        record_tube(n.records, tube)
+
+
+def announce_to(n: Node, t: Tubes, slot: i64, tube: Tube) -> None:
+    """The node at the slot is behind; when the tube was given to it, it must hear that again."""
+    if tube.is_owed and n.peers[slot].node_id == tube.home:
+        t.owing.append((tube, slot))
+        t.must_look = True
+
+
+def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
+    """[T17] A higher epoch: the home is there (T17.1)."""
+    if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
+        note_lost(t, tube, at)  # T21.4
+    lose_home(n, t, tube, at.home, at.epoch)
+    renew_pause(n, at)
+    tube.told_seq = at.seq
+    if n.records is not None:
+        record_home(n.records, tube)
+    announce(n, t, [tube], slot)
+
+
+def note_lost(t: Tubes, tube: Tube, at: TubeAt) -> None:
+    """[T21] Log and count the changes that were here only; of those before a start nobody knows."""
+    is_sure = at.begin_seq >= tube.loaded_seq
+    lost = tube.seq - max(at.begin_seq, tube.loaded_seq)
+    t.changes_lost += lost
+    more = "" if is_sure else ", and perhaps some before the last start,"
+    t.notes.append(
+        f"tube {shown(tube.name)}: {at.home[:8].decode()} is its home now (epoch {at.epoch}); "
+        f"{lost} changes{more} were here only and are dropped"
+    )
+
+
+def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
+    """[T17] Two tubes of one name that were made apart (T17.5), or one made again (T17.6)."""
+    is_theirs = at.made_ns > tube.made_ns if at.maker == tube.maker else at.maker < tube.maker
+    if tube.is_mine or not is_theirs:
+        tube.conflict = at.home  # its tasks are nowhere else, even if its maker made it again
+        return
+    conflict = b"" if at.maker == tube.maker else tube.home
+    set_aside(t, at_of(n, tube))
+    forget_tube(n, t, tube)
+    learned = learn_tube(n, t, at)
+    learned.conflict = conflict
+    announce(n, t, [learned], slot)
+    ask_copies(n, t, learned)
+
+
+def set_aside(t: Tubes, at: TubeAt) -> None:
+    """This node goes by another tube of that name: it remembers the home of this one (T17.5)."""
+    known = (at.maker, at.made_ns)
+    at.flags |= IS_ASIDE
+    t.aside.pop(known, None)
+    t.aside[known] = at
+    if len(t.aside) > ASIDE_MAX:
+        for oldest in t.aside:
+            del t.aside[oldest]
+            break
+
+
+def is_behind(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
+    """Whether the node knows less of a tube that was set aside here: it is told (T17.1)."""
+    known = t.aside.get((at.maker, at.made_ns))
+    if known is None:
+        return False
+    if at.epoch < known.epoch:
+        say(n, slot, told(t, False, [known]))
+        return True
+    if at.epoch > known.epoch:
+        set_aside(t, at)
+    return False
+
+
+def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
+    """A tube that was not known here; it is nobody's home here, whoever says so (T22.2)."""
+    factory = t.drivers.get(at.words[0])
+    driver = Absent() if factory is None else factory()
+    tube = Tube(at.name, 0, n.now_ms, t.next_tube, at.words[0], driver)
+    tube.storage_mode = at.words[1]
+    tube.engine = at.words[2]
+    tube.on_task_change = at.words[3]
+    tube.is_temporary = at.flags & IS_TEMPORARY != 0
+    tube.ttl_ms = at.ttl_ms
+    tube.ttr_ms = at.ttr_ms
+    tube.pri = at.pri
+    tube.capacity = at.capacity
+    tube.next_number = at.next_number
+    tube.reserved = at.next_number
+    tube.sync = at.sync
+    tube.maker = at.maker
+    tube.made_ns = at.made_ns
+    tube.home = at.home
+    tube.epoch = at.epoch
+    tube.state = INIT
+    tube.is_mine = False
+    tube.is_local = False
+    tube.is_complete = tube.is_temporary
+    tube.copy_epoch = 0
+    tube.told_seq = at.seq
+    enter_tube(n, t, tube)
+    send_away(n, t, tube)
+    if n.records is not None:
+        record_tube(n.records, tube)
+        record_home(n.records, tube)
+    renew_pause(n, at)
+    return tube

@@ -1,0 +1,346 @@
+"""What happens to homes by messages, links and time (SPEC T17 to T21): who decides is called here.
+
+Once something has changed that homes depend on, all tubes of which this node is the home are
+looked at: they begin to run, end to run, go on with a switchover, or are given away.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR
+from tuque.core.msgs.bus import (
+    TubeClaim,
+    TubeClaimed,
+    TubeCopy,
+    TubeGot,
+    TubeMessage,
+    TubesTold,
+    TubeYours,
+)
+from tuque.core.node.node import Node
+from tuque.core.node.slots import say, slots_of
+from tuque.tubes.failover.activation import is_granted, start, step_shifts, wait_here
+from tuque.tubes.failover.claims import ALIVE, FREE, IN_USE, KNOWN, askable, can_serve, finish_claim
+from tuque.tubes.failover.conflicts import on_told
+from tuque.tubes.failover.load_unload import turn_back
+from tuque.tubes.failover.standstill import make_sure
+from tuque.tubes.failover.switchover import (
+    begin_move,
+    decide_force,
+    decide_move,
+    may_be_home,
+    may_run_forced,
+    on_force_answer,
+    on_forced,
+    on_given,
+    on_yours,
+    say_yours,
+    step_move,
+)
+from tuque.tubes.model.registry import Claim, Tubes
+from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.catalog import announce, tell_all, tell_nodes, told
+from tuque.tubes.replication.leadership import BUS_VERSION, is_alone, knows_enough, renew_lease
+from tuque.tubes.replication.receive import on_copy
+from tuque.tubes.replication.send import on_got
+from tuque.tubes.tasks.admin import is_in_use
+from tuque.tubes.tasks.transitions import reserve_tokens
+
+AGAIN_MS: Final = 1_000  # until homes that should be elsewhere are looked at again
+HELD_MS: Final = 10  # until copies are told again that a link had no room for
+
+
+# ---- messages
+
+
+def on_tube_message(n: Node, t: Tubes, slot: i64, m: TubeMessage) -> None:
+    """[B3] ON RECV anything about tubes. While the journal is read it waits."""
+    if n.is_loading:
+        t.later.append((slot, m))
+    elif isinstance(m, TubeCopy):
+        on_copy(n, t, slot, m)
+    elif isinstance(m, TubeGot):
+        on_got(n, t, slot, m)
+    elif isinstance(m, TubesTold):
+        on_told(n, t, slot, m)
+    elif isinstance(m, TubeYours):
+        on_yours(n, t, slot, m)
+    elif isinstance(m, TubeClaim):
+        on_claim(n, t, slot, m)
+    else:
+        on_claimed(n, t, slot, m)
+
+
+def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
+    """[T17] ON RECV TUBE-CLAIM: the name is free, or not (T17.5); what is here (T20.1, T21.1)."""
+    tube = t.by_name.get(m.name)
+    answer: i64 = FREE
+    copy_epoch: i64 = 0
+    seq: i64 = 0
+    is_complete = False
+    if tube is not None and len(m.maker) > 0 and is_other(tube, m):
+        answer = KNOWN  # of that one no copy is here (T17.5)
+        aside = t.aside.get((m.maker, m.made_ns))
+        if aside is not None and aside.epoch >= m.epoch:
+            answer = ALIVE
+    elif tube is not None:
+        copy_epoch = tube.copy_epoch
+        seq = tube.seq
+        is_complete = tube.is_complete
+        if m.is_move:
+            answer = can_serve(tube)
+        elif m.epoch == 0:
+            answer = KNOWN
+            announce(n, t, [tube], -1)
+        elif tube.is_mine or tube.epoch >= m.epoch:
+            answer = ALIVE
+    elif m.epoch == 0 and is_in_use(n, m.name):
+        answer = IN_USE
+    elif m.epoch == 0:
+        for claim in list(t.claims.values()):
+            if claim.name == m.name and claim.epoch == 0:
+                if n.node_id < n.peers[slot].node_id:
+                    answer = KNOWN
+                else:
+                    claim.home = n.peers[slot].node_id
+    say(n, slot, TubeClaimed(m.name, m.number, answer, copy_epoch, seq, is_complete))
+
+
+def is_other(tube: Tube, m: TubeClaim) -> bool:
+    """Whether the claim is about another tube of that name."""
+    return tube.maker != m.maker or tube.made_ns != m.made_ns
+
+
+def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
+    """[T17] ON RECV TUBE-CLAIMED: when all have answered, it is decided (T17.5, T20.1, T21.1)."""
+    claim = t.claims.get(m.number)
+    bit: i64 = 1 << slot
+    if claim is None or claim.name != m.name or claim.waiting & bit == 0:
+        return
+    claim.waiting &= ~bit
+    claim.answer = m.answer
+    if claim.moving is not None:
+        pass  # its answer is all
+    elif claim.epoch != 0:
+        on_force_answer(n, t, slot, claim, m)
+    elif m.answer != FREE:
+        claim.home = n.peers[slot].node_id
+        if m.answer == IN_USE:
+            claim.refused = b"in use"
+    close_claims(n, t)
+
+
+def close_claims(n: Node, t: Tubes) -> None:
+    """Decide what waits for nobody any more."""
+    for number in list(t.claims):
+        claim = t.claims[number]
+        if claim.waiting & askable(n) == 0:
+            del t.claims[number]
+            decide(n, t, claim)
+
+
+def decide(n: Node, t: Tubes, claim: Claim) -> None:
+    """All that can be reached have answered."""
+    moving = claim.moving
+    if moving is not None:
+        decide_move(n, t, claim, moving)
+    elif claim.epoch == 0:
+        finish_claim(n, t, claim)
+    else:
+        decide_force(n, t, claim)
+
+
+# ---- links
+
+
+def homes_link_up(n: Node, t: Tubes, slot: i64) -> None:
+    """[T17] A link is open: what is known here is told (T17.2)."""
+    if not n.is_loading and n.peers[slot].version >= BUS_VERSION:
+        tell_all(n, t, slot)
+    t.must_look = True
+
+
+def homes_link_down(n: Node, t: Tubes, slot: i64) -> None:
+    """The link is gone: what the node has, or wants, is asked anew."""
+    bit: i64 = 1 << slot
+    t.heard &= ~bit
+    t.read_only &= ~bit
+    t.later = [entry for entry in t.later if entry[0] != slot]
+    node_id = n.peers[slot].node_id
+    for tube in t.by_name.values():
+        follower = tube.followers.get(slot)
+        if follower is not None:
+            follower.is_open = False
+            follower.walk = None
+        if tube.home == node_id:
+            tube.is_asking = False
+    for claim in t.claims.values():
+        claim.waiting &= ~bit
+    close_claims(n, t)
+    t.must_look = True
+
+
+def homes_loaded(n: Node, t: Tubes) -> None:
+    """[T22] The journal is loaded: what was heard meanwhile is heard, others are told (T22.1)."""
+    reserve_tokens(n, t)  # T5.1
+    t.must_look = True
+    for slot in slots_of(n.linked & ~n.forgotten):
+        if n.peers[slot].version >= BUS_VERSION:
+            tell_all(n, t, slot)
+    later = t.later
+    t.later = []
+    for slot, m in later:
+        on_tube_message(n, t, slot, m)
+
+
+# ---- time
+
+
+def homes_tick(n: Node, t: Tubes) -> None:
+    """[T19] Look at homes when something changed that they depend on, or it is time."""
+    if n.is_loading:
+        return
+    t.shift_room = t.shift_tasks
+    if n.round != t.round or t.must_look:
+        renew_lease(n, t)
+    if t.stood_ms > 0:
+        make_sure(n, t)  # T19.7
+    is_expired = n.now_ms > t.lease_ms
+    if is_expired != t.is_expired:
+        t.is_expired = is_expired
+        t.must_look = True
+    if len(t.pending) > 0:
+        look_at_pending(n, t)
+    if t.must_look or t.look_ms <= n.now_ms:
+        look_at_homes(n, t)
+    if len(t.shifting) > 0:
+        step_shifts(n, t)
+
+
+def homes_next_ms(n: Node, t: Tubes) -> i64:
+    """When `homes_tick` next has something to do."""
+    if n.is_loading:
+        return FAR  # `homes_loaded` looks at them
+    now_ms = n.now_ms
+    if t.must_look or n.round != t.round or len(t.shifting) > 0:
+        return now_ms
+    if (now_ms > t.lease_ms) != t.is_expired:
+        return now_ms
+    at_ms = t.look_ms
+    if t.lease_ms < at_ms and not t.is_expired:
+        at_ms = t.lease_ms + 1
+    for tube in t.pending:
+        if n.records is None or n.records.granted >= tube.wish or n.records.wish < tube.wish:
+            return now_ms
+    if len(t.changed) > 0:
+        return min(at_ms, now_ms + HELD_MS) if t.is_held else now_ms
+    return at_ms
+
+
+def look_at_pending(n: Node, t: Tubes) -> None:
+    """[T20] What waited for the disk goes on (T20.3, T20.4)."""
+    pending = t.pending
+    t.pending = []
+    for tube in pending:
+        if tube.wish == 0:
+            continue  # another home was heard of meanwhile
+        if not is_granted(n, t, tube):
+            t.pending.append(tube)
+            continue
+        tube.wish = 0
+        t.must_look = True
+        if tube.is_mine:
+            on_forced(t, tube)
+        elif tube.is_owed:
+            on_given(n, t, tube)
+
+
+def look_at_homes(n: Node, t: Tubes) -> None:
+    """Look at all homes, and at what this node must tell."""
+    t.must_look = False
+    t.look_ms = FAR
+    if not t.is_read_only:
+        t.was_writable = True
+    if t.flags_changed:
+        t.flags_changed = False
+        tell_nodes(n, told(t, False, []), -1)
+    owing = t.owing
+    t.owing = []
+    for tube, slot in owing:
+        if tube.is_owed and tube.wish == 0:
+            say_yours(n, t, tube, slot)
+    if len(t.claims) > 0:
+        close_claims(n, t)
+    for tube in list(t.by_name.values()):
+        if tube.is_mine or tube.move is not None:
+            look_at(n, t, tube)
+
+
+def look_at(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T19] One tube that has its home here."""
+    move = tube.move
+    if move is not None:
+        step_move(n, t, tube, move)
+        if tube.move is not None:
+            later(t, move.until_ms)
+        return
+    if tube.wish != 0:
+        return
+    is_free = not is_alone(n) and tube.run_ms == 0 and not tube.is_unsure
+    if (t.is_read_only or n.is_leaving) and is_free:
+        slot = new_home_of(n, t, tube)
+        if slot > 0:
+            begin_move(n, t, tube, slot, -1, 0)  # T19.5
+            later(t, n.now_ms)
+            return
+        later(t, n.now_ms + AGAIN_MS)
+    may_run = not t.is_read_only and n.now_ms <= t.lease_ms and not tube.is_unsure
+    if tube.state == RUNNING or tube.state == ENDING:
+        if not may_run or tube.state == ENDING:
+            wait_here(n, t, tube)  # T19.3
+        return
+    if not may_run:
+        turn_back(t, tube)
+        return
+    if tube.shift is not None:
+        return  # T19.6: looked at again when all are out, runs when all are in
+    if tube.run_ms == 0 and not knows_enough(n, t, tube):
+        return
+    if tube.run_ms != 0 and not may_run_forced(n, tube):
+        assert tube.state == STARTUP, "forced, and not about to run"
+        if tube.run_ms > 0:
+            later(t, tube.run_ms)
+        return
+    start(n, t, tube)
+
+
+def later(t: Tubes, at_ms: i64) -> None:
+    """Look again then."""
+    if at_ms < t.look_ms:
+        t.look_ms = at_ms
+
+
+def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:
+    """The node that may be its home and has all of it with the least lag; 0: none (T19.5)."""
+    able: i64 = 0  # set of slots that may be its home
+    serving: i64 = 0  # and where tasks would be given out
+    for slot in slots_of(n.reachable & n.others):
+        if may_be_home(n, t, tube, slot):
+            able |= 1 << slot
+            follower = tube.followers.get(slot)
+            if follower is None or not follower.is_stopped:
+                serving |= 1 << slot
+    best: i64 = 0
+    least: i64 = FAR
+    for slot in slots_of(serving if serving != 0 else able):
+        if tube.is_temporary:
+            return slot
+        follower = tube.followers.get(slot)
+        if follower is not None and follower.is_complete and follower.is_open:
+            lag = tube.seq - follower.got
+            if lag < least:
+                least = lag
+                best = slot
+    return best

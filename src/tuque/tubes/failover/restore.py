@@ -1,0 +1,134 @@
+"""Homes and copies come back from the journal, and go into a snapshot (SPEC T22).
+
+A tube whose home is here runs at once when there is no other node; else it waits for what the
+others know (T19.4), and its tasks are copies until then.
+"""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import Task
+from tuque.core.node.node import Node
+from tuque.core.outbox.placement_records import (
+    COMPLETE,
+    FOREIGN,
+    GONE,
+    MINE,
+    OWED,
+    HomeRecord,
+    tell_tube_holder,
+)
+from tuque.core.outbox.records import TUBE_HOLDER, Records
+from tuque.tubes.model.registry import Dropped, Tubes
+from tuque.tubes.model.replica_state import INIT, RUNNING, Held
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.catalog import bury_tube, record_gone
+from tuque.tubes.replication.leadership import is_alone
+from tuque.tubes.replication.receive import hold, keep_copy
+from tuque.tubes.replication.send import record_home
+
+
+@final
+class HomeLog:
+    """The homes as far as the journal was read."""
+
+    def __init__(self) -> None:
+        self.homes: dict[bytes, HomeRecord] = {}
+        self.held: dict[bytes, dict[int, Held]] = {}
+        self.gone: dict[bytes, HomeRecord] = {}
+
+    def apply(self, kind: i64, r: HomeRecord) -> None:
+        """Apply one record."""
+        if kind == TUBE_HOLDER:
+            held = self.held.get(r.name)
+            if held is None:
+                held = {}
+                self.held[r.name] = held
+            held[r.number] = Held(r.uuid, r.user)
+        elif r.flags & GONE:
+            self.gone[r.name] = copied(r)
+        else:
+            before = self.homes.get(r.name)
+            if before is not None and before.copy_epoch != r.copy_epoch:
+                self.held.pop(r.name, None)  # their numbers were another home's
+            self.homes[r.name] = copied(r)
+
+    def on_drop(self, name: bytes) -> None:
+        """The tube is not here any more: dropped, or set aside for another one (T17.5)."""
+        self.homes.pop(name, None)
+        self.held.pop(name, None)
+
+    def restore(self, n: Node, t: Tubes, tube: Tube) -> None:
+        """[T22] The home of a tube that is about to be entered."""
+        r = self.homes.get(tube.name)
+        if r is None:  # written before there were homes
+            tube.home = n.node_id
+            tube.maker = n.node_id
+        else:
+            tube.home = r.home
+            tube.maker = r.maker
+            tube.made_ns = r.made_ns
+            tube.epoch = r.epoch
+            tube.seq = r.seq
+            tube.seq_reserved = r.seq
+            tube.loaded_seq = r.seq
+            tube.copy_epoch = r.copy_epoch
+            tube.told_seq = r.told_seq
+            tube.sync = r.sync
+            tube.is_mine = r.flags & MINE != 0 and r.home == n.node_id
+            tube.is_complete = r.flags & COMPLETE != 0
+            tube.is_owed = r.flags & OWED != 0
+        is_foreign = r is not None and r.flags & FOREIGN != 0
+        tube.is_local = tube.is_mine and not is_foreign  # T20.5
+        tube.state = RUNNING if tube.is_local and is_alone(n) else INIT
+        for number, held in self.held.get(tube.name, {}).items():
+            hold(t, tube, number, held.uuid, held.user)
+
+    def restore_gone(self, t: Tubes) -> None:
+        """Tubes that were dropped are remembered."""
+        for name, r in self.gone.items():
+            bury_tube(t, name, Dropped(r.maker, r.made_ns, r.epoch))
+
+
+def copied(r: HomeRecord) -> HomeRecord:
+    """The record, for as long as it is needed."""
+    kept = HomeRecord()
+    kept.name = r.name
+    kept.epoch = r.epoch
+    kept.seq = r.seq
+    kept.copy_epoch = r.copy_epoch
+    kept.told_seq = r.told_seq
+    kept.made_ns = r.made_ns
+    kept.sync = r.sync
+    kept.flags = r.flags
+    kept.maker = r.maker
+    kept.home = r.home
+    return kept
+
+
+def restore_copy(t: Tubes, tube: Tube, task: Task) -> bool:
+    """[T22] A task of a tube that does not run here; False: it is here already."""
+    if task.number in tube.copies or task.id in t.copies_by_id:
+        return False
+    if tube.next_number <= task.number:
+        tube.next_number = task.number + 1
+    if tube.is_local and task.owner != 0:
+        tube.owners[task.owner] = None
+    keep_copy(t, tube, task)
+    return True
+
+
+def tell_homes(n: Node, t: Tubes, records: Records) -> None:
+    """[T22] Homes at the begin of a snapshot, after their tubes; the tubes that are gone."""
+    for tube in t.by_name.values():
+        record_home(records, tube)
+        for number, held in tube.held.items():
+            tell_tube_holder(records, tube.name, number, held.uuid, held.user)
+    for name, gone in t.dropped.items():
+        record_gone(records, name, gone)
+
+
+def copies_of(t: Tubes) -> list[Task]:
+    """All copies that are here."""
+    return list(t.copies_by_id.values())

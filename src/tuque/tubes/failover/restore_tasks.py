@@ -1,0 +1,281 @@
+"""Tubes, tasks and sessions come back from the journal, and go into a snapshot (SPEC T14).
+
+Records are applied in order while it is read. Tubes enter the node before its jobs, and each
+task then takes its place. Telling the same again changes nothing.
+"""
+
+from heapq import heappush
+from typing import Final, final
+
+from mypy_extensions import i64, u8
+
+from tuque.core.decode.records import Record
+from tuque.core.decode.tubes import TaskRecord, renew_task, task_of
+from tuque.core.model import ledger
+from tuque.core.model.job import DELIVERED, Job
+from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task, state_of
+from tuque.core.node.node import Node
+from tuque.core.outbox.records import GRANT, SESSION, TASK_ADD, TASK_STATE, TUBE, TUBE_DROP, Records
+from tuque.core.outbox.tube_records import tell_grant, tell_session, tell_task, tell_tube_cfg
+from tuque.tubes.failover.restore import HomeLog, restore_copy, tell_homes
+from tuque.tubes.model.errors import shown
+from tuque.tubes.model.grants import Rights
+from tuque.tubes.model.registry import Session, Tubes
+from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.tasks.admin import enter_tube, keep_rights
+from tuque.tubes.tasks.sessions import enter_session
+from tuque.tubes.tasks.transitions import arm, enter, record_tube
+from tuque.tubes.types.driver import NO_TYPE, Absent, Driver
+
+TOKEN_GAP: Final = 1 << 20  # takes that a torn end of the journal may have told
+
+
+@final
+class Draft:
+    """A tube as far as the journal was read."""
+
+    def __init__(self, r: TaskRecord) -> None:
+        self.names = r.names
+        self.number = r.number
+        self.next_number = r.next_number
+        self.ttl_ms = r.ttl_ms
+        self.ttr_ms = r.ttr_ms
+        self.pri = r.pri
+        self.capacity = r.capacity
+        self.is_temporary = r.flag
+
+
+@final
+class TubeLog:
+    """The tubes as far as the journal was read; tasks lie among the jobs."""
+
+    def __init__(self) -> None:
+        self.drafts: dict[bytes, Draft] = {}
+        self.sessions: dict[int, Session] = {}
+        self.waiting: list[Session] = []  # until all is loaded
+        self.rights = Rights()
+        self.homes = HomeLog()
+        self.session_serial: i64 = 0
+        self.token: i64 = 0
+        self.token_reserved: i64 = 0
+        self.ttr_ms: i64 = 0
+        self.in_replicaset = False
+        self.has_cfg = False
+
+    def take(self, kind: i64, r: Record, jobs: dict[bytes, Job]) -> None:
+        """Apply one record of any kind from TUBE on."""
+        if kind <= GRANT:
+            self.apply(kind, r.task, jobs)
+        else:
+            self.homes.apply(kind, r.home)
+
+    def apply(self, kind: i64, r: TaskRecord, jobs: dict[bytes, Job]) -> None:
+        """Apply one record; what it says of tasks is done to them."""
+        if kind == TASK_STATE:
+            job = jobs.get(r.id)
+            if isinstance(job, Task):
+                renew_task(job, r)
+                self.seen(job)
+        elif kind == TASK_ADD:
+            job = jobs.get(r.id)
+            if isinstance(job, Task):
+                renew_task(job, r)
+            else:
+                job = task_of(r)
+                jobs[r.id] = job
+            self.seen(job)
+        elif kind == TUBE:
+            draft = self.drafts.get(r.queue)
+            numbered: i64 = 0
+            if draft is not None and draft.number == r.number:
+                numbered = draft.next_number
+            draft = Draft(r)
+            if draft.next_number < numbered:
+                draft.next_number = numbered
+            self.drafts[r.queue] = draft
+        elif kind == TUBE_DROP:
+            self.drafts.pop(r.queue, None)
+            self.homes.on_drop(r.queue)
+            for one in self.rights.listing(r.queue):
+                self.rights.set(one.holder, one.tube, one.prefix, 0)
+        elif kind == GRANT:
+            self.rights.set(r.user, r.queue, r.prefix, r.bits)
+        elif kind == SESSION:
+            self.on_session(r)
+        else:
+            self.ttr_ms = r.ttr_ms
+            self.in_replicaset = r.flag
+            if self.token_reserved < r.token:
+                self.token_reserved = r.token
+            self.has_cfg = True
+
+    def seen(self, task: Task) -> None:
+        """Numbers that were given are not given again."""
+        draft = self.drafts.get(task.queue)
+        if draft is not None and draft.next_number <= task.number:
+            draft.next_number = task.number + 1
+        if task.token > self.token:
+            self.token = task.token
+        if task.owner > self.session_serial:
+            self.session_serial = task.owner
+
+    def on_session(self, r: TaskRecord) -> None:
+        """A session is there, or over."""
+        if r.number > self.session_serial:
+            self.session_serial = r.number
+        if r.flag:
+            self.sessions.pop(r.number, None)
+        else:
+            self.sessions[r.number] = Session(r.number, r.uuid, r.user)
+
+    def is_empty(self) -> bool:
+        """Whether nothing was told of tubes."""
+        return len(self.drafts) + len(self.homes.gone) == 0 and not self.has_cfg
+
+    def restore(self, n: Node, t: Tubes) -> list[str]:
+        """[T14] Enter tubes and sessions, before tasks are; lines for the log."""
+        notes: list[str] = []
+        t.ttr_ms = self.ttr_ms
+        t.in_replicaset = self.in_replicaset
+        token = self.token + TOKEN_GAP
+        if token < self.token_reserved:
+            token = self.token_reserved
+        if token < n.now_ms * 1000:
+            token = n.now_ms * 1000
+        if t.token < token:
+            t.token = token  # T5.1
+        if t.session_serial < self.session_serial:
+            t.session_serial = self.session_serial
+        for name, draft in self.drafts.items():
+            if name in t.by_name:
+                continue
+            factory = t.drivers.get(draft.names[1])
+            if factory is None:
+                notes.append(NO_TYPE % (shown(name), shown(draft.names[1])))
+                factory = Absent  # T14.5
+            tube = made(n, draft, factory())
+            self.homes.restore(n, t, tube)
+            enter_tube(n, t, tube)
+        self.homes.restore_gone(t)
+        for one in self.rights.listing(b""):
+            if one.tube in t.by_name:
+                keep_rights(t, one.holder, one.tube, one.prefix, one.bits)
+        if self.in_replicaset and self.ttr_ms > 0:
+            for session in self.sessions.values():
+                if session.number in t.sessions:
+                    continue  # it lives: only the data were loaded again
+                enter_session(t, session)
+                self.waiting.append(session)
+        return notes
+
+    def begin_sessions(self, n: Node, t: Tubes) -> None:
+        """[T14] All is loaded: from now on the sessions can be joined again (T14.3)."""
+        for session in self.waiting:
+            session.until_ms = n.now_ms + self.ttr_ms
+            heappush(t.session_ends, (session.until_ms, session.number))
+        self.waiting = []
+
+
+def made(n: Node, draft: Draft, driver: Driver) -> Tube:
+    """The tube as it was told."""
+    tube = Tube(draft.names[0], 0, n.now_ms, draft.number, draft.names[1], driver)
+    tube.storage_mode = draft.names[2]
+    tube.engine = draft.names[3]
+    tube.on_task_change = draft.names[4]
+    tube.next_number = draft.next_number
+    tube.reserved = draft.next_number
+    tube.ttl_ms = draft.ttl_ms
+    tube.ttr_ms = draft.ttr_ms
+    tube.pri = draft.pri
+    tube.capacity = draft.capacity
+    tube.is_temporary = draft.is_temporary
+    return tube
+
+
+def restore_task(n: Node, t: Tubes, task: Task) -> bool:
+    """[T14] A task comes back in its status; False: its tube is gone, or it is here (T14.2)."""
+    tube = t.by_name.get(task.queue)
+    if tube is None or task.number in tube.tasks or task.id in n.jobs:
+        return False
+    if tube.state != RUNNING:
+        return restore_copy(t, tube, task)
+    if task.ctime_ns > n.last_ctime_ns and task.ctime_ns // 1_000_000 <= n.now_ms:
+        n.last_ctime_ns = task.ctime_ns
+    task.queue = tube.name
+    if task.status == TAKEN and task.owner != 0 and task.owner not in t.sessions:
+        if 0 < task.qtime_ms <= n.now_ms:
+            tube.calls.ttr += 1
+        else:
+            tube.calls.release += 1
+        task.deliveries += 1
+        task.owner = 0
+        task.status = u8(READY)
+        task.qtime_ms = 0
+    take_in(n, t, tube, task)
+    return True
+
+
+def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """A task of the journal or of a copy takes its place at home, in its status."""
+    if tube.driver.is_timed:
+        task.dead_ms = task.created_ms + task.ttl_ms
+    if task.delivered_count > 0:
+        task.flags |= DELIVERED
+    tube.calls.loaded += 1
+    enter(n, tube, task, ledger.LOADED)
+    if tube.next_number <= task.number:
+        tube.next_number = task.number + 1
+    settle_in(t, tube, task)
+    arm(n, t, task, task.qtime_ms)
+
+
+def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
+    """The tables of the tube know the task in its status."""
+    used = tube.driver.bytes_used
+    task.state = u8(state_of(i64(task.status)))
+    if task.status == READY:
+        tube.length += 1
+        tube.driver.enter(task)
+    elif task.status == TAKEN:
+        tube.taken += 1
+        tube.driver.held(task)
+        session = t.sessions.get(task.owner)
+        if session is not None:
+            session.taken[task.id] = task
+    elif task.status == DELAYED:
+        tube.delayed += 1
+    else:
+        assert task.status == BURIED
+        tube.buried += 1
+        tube.graves.push(task)
+    t.bytes_used += tube.driver.bytes_used - used
+
+
+# ---- snapshots
+
+
+def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:
+    """[T14] Tubes, sessions and configuration as they are at the begin of a snapshot."""
+    if t.token_reserved < t.token:  # given while nothing was written
+        t.token_reserved = t.token
+    tell_tube_cfg(records, t.ttr_ms, t.in_replicaset, t.token_reserved)
+    for tube in t.by_name.values():
+        record_tube(records, tube)
+    tell_homes(n, t, records)
+    for one in t.rights.listing(b""):
+        tell_grant(records, one.holder, one.tube, one.prefix, one.bits)
+    if t.in_replicaset:
+        for session in t.sessions.values():
+            tell_session(
+                records, session.number, session.until_ms, False, session.uuid, session.user
+            )
+
+
+def tell_task_of(t: Tubes, task: Task, records: Records) -> bool:
+    """Tell a task, or a copy, as it is; False when it is gone, or its tube is temporary."""
+    tube = t.by_name.get(task.queue)
+    if tube is None or tube.is_temporary or tube.find(task.number) is not task:
+        return False
+    tell_task(records, task)
+    return True

@@ -1,0 +1,64 @@
+"""A home whose process stood still hears from others before it goes on (SPEC T19.7)."""
+
+from tuque.core.node.node import Node
+from tuque.tubes.failover.activation import wait_here
+from tuque.tubes.model.errors import LUA, STOOD_MEANWHILE
+from tuque.tubes.model.registry import HomeDone, Tubes
+from tuque.tubes.model.replica_state import ENDING, INIT, RUNNING
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.leadership import has_heard_since
+
+
+def on_standstill(n: Node, t: Tubes) -> bool:
+    """[T19] The process stood still: its homes wait (T19.7).
+
+    True when a tube ran here, so that what was said of it and not sent yet may be wrong now.
+    """
+    t.stood_ms = n.now_ms
+    t.must_look = True
+    did_run = False
+    for tube in list(t.by_name.values()):
+        if not tube.is_mine or tube.state == INIT:
+            continue  # T19.4: it waits for the others anyway
+        did_run = did_run or runs_here(tube)
+        tube.is_unsure = True
+        if tube.state == RUNNING:
+            wait_here(n, t, tube)
+    end_claims(t)
+    return did_run
+
+
+def runs_here(tube: Tube) -> bool:
+    """Whether it did something here until now."""
+    return tube.is_mine and (tube.state == RUNNING or tube.state == ENDING)
+
+
+def run_any(t: Tubes) -> bool:
+    """Whether this node runs a tube."""
+    return any(runs_here(tube) for tube in t.by_name.values())
+
+
+def end_claims(t: Tubes) -> None:
+    """What other nodes have answered is old: who waits for it is told to ask again."""
+    claims = t.claims
+    t.claims = {}
+    for claim in claims.values():
+        done = HomeDone(claim.client, claim.serial, None)
+        done.error = STOOD_MEANWHILE
+        done.code = LUA
+        t.home_done.append(done)
+
+
+def make_sure(n: Node, t: Tubes) -> None:
+    """[T19] Tubes whose home has been heard of by enough nodes may run again (T19.7)."""
+    if t.stood_ms == 0 or not has_heard_since(n, t):
+        return
+    t.stood_ms = 0
+    for tube in t.by_name.values():
+        tube.is_unsure = False
+    t.must_look = True
+
+
+def may_be_forced(tube: Tube) -> bool:
+    """[T21] Whether it is at home here, and waits for an operator or for others (T21.1)."""
+    return tube.is_mine and tube.wish == 0 and (tube.state == INIT or tube.is_unsure)

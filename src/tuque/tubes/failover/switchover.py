@@ -1,0 +1,407 @@
+"""Homes move: planned switchovers, and failover by command (SPEC T20, T21).
+
+A planned one copies until the new home has all on its disk, records the next epoch here, and
+hands over when this disk has that. A forced one records the next epoch at the new home, and waits
+until a home that may still live must know that it is none.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR
+from tuque.core.msgs.bus import TubeClaimed, TubeYours
+from tuque.core.node.node import Node
+from tuque.core.node.slots import count_of, say, slots_of
+from tuque.tubes.failover.activation import (
+    ask_sync,
+    end_waits,
+    keep_holders,
+    send_away,
+    set_home_state,
+    stop,
+    wait_here,
+)
+from tuque.tubes.failover.claims import (
+    ALIVE,
+    DRIVER_FAILED,
+    KNOWN,
+    TYPE_MISSING,
+    ask_nodes,
+    ask_target,
+)
+from tuque.tubes.failover.load_unload import turn_back
+from tuque.tubes.failover.standstill import may_be_forced
+from tuque.tubes.model.driver_guard import why_stopped
+from tuque.tubes.model.errors import (
+    FAILED_THERE,
+    FEW_NODES,
+    HOME_ALIVE,
+    LATER_COPY,
+    LUA,
+    MOVE_BROKEN,
+    MOVE_SLOW,
+    MOVE_UNSURE,
+    MOVING,
+    NO_HOME_THERE,
+    NO_NODE,
+    NO_TUBE,
+    NO_TYPE_THERE,
+    NODE_READ_ONLY,
+    READ_ONLY,
+    HomeError,
+    TubeError,
+    shown,
+)
+from tuque.tubes.model.registry import Claim, HomeDone, Tubes
+from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP, Move
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.catalog import announce
+from tuque.tubes.replication.leadership import BUS_VERSION, needs_home, others_of
+from tuque.tubes.replication.send import ask_surely, mark_changed
+from tuque.tubes.tasks.transitions import RESERVE, record_tube, reserve_tokens
+from tuque.tubes.types.driver import NO_TYPE, Absent
+
+MOVE_MS: Final = 10_000  # a switchover that takes longer is given up (T20.2)
+TASKS_A_MS: Final = 100  # and may take one ms more for each so many tasks
+NUMBER_GAP: Final = 1_000_000  # numbers that a lost home may have given (T21.3)
+TOKEN_GAP: Final = 1 << 20
+
+
+def move_home(n: Node, t: Tubes, tube: Tube, node_id: bytes, client: i64, serial: i64) -> bool:
+    """[T20] ON TUBE HOME tube node: True when nothing is to be done, else the answer comes later.
+
+    First the node is asked whether it could serve the tube, which goes on meanwhile (T20.1).
+    Raises TubeError.
+    """
+    needs_home(n, t, tube)
+    if node_id == n.node_id:
+        return True
+    ask_target(n, t, tube, target_of(n, t, tube, node_id), client, serial)
+    return False
+
+
+def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
+    """The slot of the node, when the tube may move there now. Raises TubeError (T20.1)."""
+    needs_home(n, t, tube)
+    if tube.move is not None:
+        raise TubeError(LUA, MOVING % tube.name)
+    slot = n.slot_of.get(node_id)
+    if slot is None or n.linked >> i64(slot) & 1 == 0:
+        raise TubeError(LUA, NO_NODE)
+    if not may_be_home(n, t, tube, slot):
+        raise TubeError(LUA, NO_HOME_THERE)
+    return slot
+
+
+def decide_move(n: Node, t: Tubes, claim: Claim, tube: Tube) -> None:
+    """[T20] The node has answered, or cannot any more: the tube moves, or why not (T20.1)."""
+    try:
+        if t.by_name.get(tube.name) is not tube:
+            raise TubeError(LUA, NO_TUBE)
+        needs_home(n, t, tube)
+        if claim.answer < 0:
+            raise TubeError(LUA, MOVE_BROKEN % tube.name)
+        if claim.answer == TYPE_MISSING:
+            text = NO_TYPE_THERE % (claim.target, tube.type, tube.name, tube.type)
+            raise TubeError(LUA, text)
+        if claim.answer == DRIVER_FAILED:
+            raise TubeError(LUA, FAILED_THERE % (claim.target, tube.type, tube.name))
+        slot = target_of(n, t, tube, claim.target)
+        begin_move(n, t, tube, slot, claim.client, claim.serial)
+    except TubeError as error:
+        done = HomeDone(claim.client, claim.serial, tube)
+        done.error = error.text
+        done.code = error.code
+        if isinstance(error, HomeError):
+            done.node_id = error.node_id
+        t.home_done.append(done)
+
+
+def may_be_home(n: Node, t: Tubes, tube: Tube, slot: i64) -> bool:
+    """Whether the node could take the home of the tube now (T20.1)."""
+    bit: i64 = 1 << slot
+    if n.reachable & bit == 0 or t.read_only & bit or tube.apart & bit:
+        return False
+    return t.heard & bit != 0 and n.peers[slot].version >= BUS_VERSION
+
+
+def begin_move(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i64) -> None:
+    """[T20] The tube is ENDING; the new home is to get the rest (T20.2)."""
+    node_id = n.peers[slot].node_id
+    count: i64 = len(tube.tasks) + len(tube.copies)
+    limit_ms = MOVE_MS + count // TASKS_A_MS
+    tube.move = Move(slot, node_id, client, serial, n.now_ms, limit_ms)
+    if tube.state == RUNNING:
+        stop(n, t, tube)
+    turn_back(t, tube)
+    send_away(n, t, tube)
+    mark_changed(t, tube)
+    t.must_look = True
+
+
+def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
+    """Go on with a switchover: the new home has all, has it on its disk, or is too slow."""
+    if move.is_given:
+        if move.until_ms <= n.now_ms:
+            answer(t, tube, move, MOVE_UNSURE % tube.name)
+            move.until_ms = FAR
+        return
+    peer = n.peers[move.slot]
+    if not peer.is_linked or not may_be_home(n, t, tube, move.slot):
+        give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
+    elif move.until_ms <= n.now_ms:
+        give_up(n, t, tube, move, MOVE_SLOW % (tube.name, move.limit_ms // 1000))
+    elif n.now_ms > t.lease_ms or tube.is_unsure:
+        give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
+    elif tube.is_temporary or move.on_disk_seq == tube.seq:
+        give(n, t, tube, move)
+    else:
+        follower = tube.followers.get(move.slot)
+        if follower is not None and follower.is_complete and follower.got == tube.seq:
+            if move.asked_seq != tube.seq:
+                move.asked_seq = tube.seq
+                ask_surely(n, t, tube, move.slot)
+
+
+def give_up(n: Node, t: Tubes, tube: Tube, move: Move, why: bytes) -> None:
+    """[T20] Nothing was given away: the tube runs again under its epoch (T20.2)."""
+    tube.move = None
+    answer(t, tube, move, why)
+    if not is_waiting(tube):
+        wait_here(n, t, tube)
+    t.must_look = True
+
+
+def is_waiting(tube: Tube) -> bool:
+    """Whether it neither runs nor ends to run."""
+    return tube.state not in (RUNNING, ENDING)
+
+
+def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
+    """[T20] The next epoch is recorded; TUBE-YOURS goes out when the disk has it (T20.3)."""
+    move.is_given = True
+    t.homes_moved += 1
+    node = move.node_id[:8].decode()
+    t.news.append(f"tube {shown(tube.name)}: its home goes to {node} (epoch {tube.epoch + 1})")
+    if t.in_replicaset:
+        keep_holders(n, t, tube)
+    tube.is_local = False
+    tube.is_mine = False
+    tube.is_owed = True
+    tube.epoch += 1
+    tube.home = move.node_id
+    tube.told_seq = tube.seq
+    tube.followers = {}
+    ask_sync(n, t, tube)
+
+
+def on_given(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T20] The disk has it: the tube is WAITING here, whatever becomes of the message (T20.3)."""
+    if not is_waiting(tube):
+        wait_here(n, t, tube)
+    slot = n.slot_of.get(tube.home)
+    if slot is not None:
+        say_yours(n, t, tube, slot)
+    announce(n, t, [tube], -1 if slot is None else slot)
+
+
+def say_yours(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
+    """TUBE-YOURS, now or again."""
+    if n.peers[slot].version >= BUS_VERSION:
+        say(
+            n,
+            slot,
+            TubeYours(
+                tube.name,
+                tube.maker,
+                tube.made_ns,
+                tube.epoch,
+                tube.seq,
+                tube.next_number,
+                t.token,
+            ),
+        )
+
+
+def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
+    """[T20] ON RECV TUBE-YOURS: this node is the home, if it has all (T20.4)."""
+    tube = t.by_name.get(m.name)
+    if tube is None or tube.maker != m.maker or tube.made_ns != m.made_ns:
+        return
+    if tube.is_mine or m.epoch < tube.epoch:
+        return
+    if m.epoch == tube.epoch and tube.home != n.node_id:
+        return
+    is_whole = tube.is_complete and tube.seq == m.seq and tube.copy_epoch == m.epoch - 1
+    if not is_whole and not tube.is_temporary:
+        return  # T22.2: it lost them since
+    if tube.next_number < m.next_number:
+        tube.next_number = m.next_number
+    if t.token < m.token:
+        t.token = m.token
+    become_home(n, t, tube, m.epoch)
+
+
+def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
+    """The tube is STARTUP here, until the disk has the epoch."""
+    end_waits(t, tube)  # it was given away, and nobody took it
+    t.news.append(f"tube {shown(tube.name)}: its home is this node now (epoch {epoch})")
+    if isinstance(tube.driver, Absent):
+        t.notes.append(NO_TYPE % (shown(tube.name), shown(tube.type)))  # T14.5
+    tube.before_epoch = tube.copy_epoch
+    tube.begin_seq = tube.seq
+    tube.epoch = epoch
+    tube.home = n.node_id
+    tube.is_mine = True
+    tube.is_owed = False
+    tube.is_unsure = False
+    tube.is_asking = False
+    tube.followers = {}
+    tube.trail_end = -1
+    tube.seq_reserved = 0
+    if tube.state != STARTUP:
+        set_home_state(tube, STARTUP)
+    if n.records is not None:
+        tube.reserved = tube.next_number + RESERVE
+        record_tube(n.records, tube)  # numbers that were given elsewhere are not given again
+        if t.token >= t.token_reserved:
+            reserve_tokens(n, t)  # nor tokens
+    ask_sync(n, t, tube)
+
+
+def on_home_told(t: Tubes, tube: Tube) -> None:
+    """[T20] The new home says that it runs: the switchover is done (T20.4)."""
+    tube.is_owed = False
+    move = tube.move
+    if move is not None and move.is_given:
+        tube.move = None
+        answer(t, tube, move, b"")
+
+
+def answer(t: Tubes, tube: Tube, move: Move, error: bytes) -> None:
+    """Tell who asked for the move how it ended, once."""
+    if move.client >= 0:
+        done = HomeDone(move.client, move.serial, tube)
+        done.error = error
+        done.code = LUA
+        t.home_done.append(done)
+        move.client = -1
+
+
+# ---- by force
+
+
+def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
+    """[T21] ON TUBE HOME tube node FORCE, at that node: others are asked what they have (T21.1).
+
+    The answer comes in `t.home_done`. Raises TubeError.
+    """
+    if t.is_read_only:
+        raise TubeError(READ_ONLY, NODE_READ_ONLY)
+    may_force = not tube.is_mine or may_be_forced(tube)
+    if not may_force and tube.run_ms == 0:
+        raise TubeError(LUA, HOME_ALIVE % tube.name)
+    is_moving = tube.move is not None and not tube.move.is_given
+    if is_moving or not may_force:
+        raise TubeError(LUA, MOVING % tube.name)
+    claim = ask_nodes(n, t, tube.name, client, serial, tube.epoch + 1)
+    if claim.waiting == 0:
+        del t.claims[claim.number]
+        decide_force(n, t, claim)
+
+
+def on_force_answer(n: Node, t: Tubes, slot: i64, claim: Claim, m: TubeClaimed) -> None:
+    """A node said whether it is the home, and what it has."""
+    tube = t.by_name.get(claim.name)
+    if tube is None or len(claim.refused) > 0:
+        return
+    if m.answer == ALIVE:
+        claim.refused = HOME_ALIVE % tube.name
+        return
+    if m.answer == KNOWN:
+        claim.apart |= 1 << slot
+        return
+    is_later = m.copy_epoch > tube.copy_epoch
+    if m.copy_epoch == tube.copy_epoch:
+        if m.is_complete == tube.is_complete:
+            is_later = m.seq > tube.seq
+        else:
+            is_later = m.is_complete
+    if is_later:
+        claim.refused = LATER_COPY % (n.peers[slot].node_id, tube.name)
+
+
+def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
+    """[T21] All have answered: this node is the home, or the error says why not (T21.1)."""
+    done = HomeDone(claim.client, claim.serial, None)
+    done.code = LUA
+    tube = t.by_name.get(claim.name)
+    others = others_of(n)
+    total = 1 + count_of(others)
+    reached = 1 + count_of(n.reachable & others)
+    if tube is None or tube.epoch >= claim.epoch or (tube.is_mine and not may_be_forced(tube)):
+        done.error = MOVING % claim.name
+    elif len(claim.refused) > 0:
+        done.error = claim.refused
+    elif reached * 2 <= total and total != 2:
+        done.error = FEW_NODES % (reached, total)
+    if len(done.error) > 0 or tube is None:
+        t.home_done.append(done)
+        return
+    done.tube = tube
+    missing = max(0, tube.told_seq - tube.seq)
+    tube.next_number += NUMBER_GAP
+    done.values = [
+        (b"home", n.node_id),
+        (b"epoch", b"%d" % (tube.epoch + 1)),
+        (b"copy", b"complete" if tube.is_complete else b"incomplete"),
+        (b"changes-missing", b"%d" % missing),
+        (b"last-heard-ms", b"%d" % (n.now_ms - tube.heard_ms if tube.heard_ms > 0 else -1)),
+        (b"next-id", b"%d" % tube.next_number),
+        (b"stopped", why_stopped(tube.type, tube.driver).encode()),
+    ]
+    token = t.token + TOKEN_GAP
+    t.token = token if token > n.now_ms * 1000 else n.now_ms * 1000
+    tube.apart = claim.apart
+    tube.run_ms = -1
+    if total <= 2 and reached < 2:
+        tube.run_ms = n.now_ms + 2 * n.limits.node_timeout_ms
+    if total == 1:
+        tube.run_ms = 0
+    if tube.home != n.node_id:
+        node = tube.home[:8].decode()
+        t.notes.append(f"tube {shown(tube.name)}: its home {node} was given up by command")
+    become_home(n, t, tube, claim.epoch)
+    t.forced[tube.name] = done
+    announce(n, t, [tube], -1)
+
+
+def on_forced(t: Tubes, tube: Tube) -> None:
+    """The disk has the epoch: the command is answered."""
+    done = t.forced.pop(tube.name, None)
+    if done is not None:
+        t.home_done.append(done)
+
+
+def may_run_forced(n: Node, tube: Tube) -> bool:
+    """[T21] Whether a home that may still live must know by now that it is none (T21.2).
+
+    It does, when it says so itself, or when more than half of all nodes have known of the new
+    epoch for twice cluster-node-timeout: none of them has told it since that it is there.
+    """
+    others = others_of(n)
+    total = 1 + count_of(others)
+    knowing: i64 = 1
+    apart: i64 = 0
+    for slot in slots_of(others):
+        follower = tube.followers.get(slot)
+        if follower is not None and follower.known >= tube.epoch:
+            knowing += 1
+        elif tube.apart >> i64(slot) & 1:
+            apart += 1  # it has no copy that it could run
+    if knowing + apart == total:
+        tube.run_ms = 0
+    elif knowing * 2 > total and tube.run_ms < 0:
+        tube.run_ms = n.now_ms + 2 * n.limits.node_timeout_ms
+    return 0 <= tube.run_ms <= n.now_ms

@@ -1,0 +1,89 @@
+"""What callers of tubes ask for and are told: options, change notices (SPEC T1, T2, T12)."""
+
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from tuque.core.model.task import Task
+
+PRI_DEFAULT: Final = -(1 << 62)
+CHANGES_MAX: Final = 1000  # notices kept a tube
+
+
+class TubeOptions:
+    """Options of a tube; -1 where the creator left the default (T1)."""
+
+    def __init__(self) -> None:
+        self.temporary = False
+        self.if_not_exists = False
+        self.ttl_ms: i64 = -1
+        self.ttr_ms: i64 = -1
+        self.pri: i64 = PRI_DEFAULT
+        self.capacity: i64 = 0  # 0: no limit
+        self.storage_mode = b""
+        self.engine = b""
+        self.on_task_change = b""  # name of a callback of the server
+        self.sync: i64 = 1  # nodes that must have a change before it is answered (T18.5)
+
+
+@mypyc_attr(acyclic=True)
+class PutSpec:
+    """Options of a put; -1, PRI_DEFAULT or None where the producer left the default (T5)."""
+
+    def __init__(self) -> None:
+        self.ttl_ms: i64 = -1
+        self.ttr_ms: i64 = -1
+        self.delay_ms: i64 = -1
+        self.pri: i64 = PRI_DEFAULT
+        self.utube: bytes | None = None
+        self.timeout_ms: i64 = 0  # limfifottl: how long to wait for room
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Change:
+    """One change of a task, as pollers read it; `seq` counts the changes of its tube."""
+
+    def __init__(self, seq: i64, event: bytes, number: i64, status: i64, at_ms: i64) -> None:
+        self.seq = seq
+        self.event = event
+        self.number = number
+        self.status = status
+        self.at_ms = at_ms
+
+
+@final
+class Told:
+    """A change for subscribers and callbacks of a tube."""
+
+    def __init__(self, tube: bytes, change: Change, task: Task) -> None:
+        self.tube = tube
+        self.change = change
+        self.task = task
+
+
+@final
+class PutDone:
+    """A put that waited for room is over; without a task it found none (T7)."""
+
+    def __init__(self, client: i64, serial: i64, task: Task | None) -> None:
+        self.client = client
+        self.serial = serial
+        self.task = task
+        self.moved = b""  # the tube, when its home is another node now (T17.3)
+
+
+@final
+class Putter:
+    """A put that waits for room (T7)."""
+
+    def __init__(
+        self, body: bytes, form: i64, spec: PutSpec, client: i64, serial: i64, until_ms: i64
+    ) -> None:
+        self.body = body
+        self.form = form
+        self.spec = spec
+        self.client = client
+        self.serial = serial
+        self.until_ms = until_ms
+        self.is_over = False

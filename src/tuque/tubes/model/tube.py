@@ -1,0 +1,228 @@
+"""One tube: its tasks, counters, options and notices of change (SPEC T).
+
+A Queue in the table of queues; its READY tasks are ordered by its driver. Plain jobs that get
+here from elsewhere (they were on their way when the tube was made) lie in the order of a plain
+queue behind them.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.job import Job
+from tuque.core.model.task import BURIED, MAX_MS, Task
+from tuque.core.node.queue import Queue
+from tuque.core.node.queue_policy import Policy
+from tuque.tubes.model.changes import SHEET_CHANGES, Sheet
+from tuque.tubes.model.options import CHANGES_MAX, Change, Putter
+from tuque.tubes.model.replica_state import RUNNING, Follower, Held, Move, Shift
+from tuque.tubes.types.driver import Driver
+from tuque.tubes.types.ordering import BURIED_BIT, Order
+
+TUBE_BYTES: Final = 4000
+CHANGE_BYTES: Final = 18
+TRAIL_BYTES: Final = 40  # a change that followers may still have to be told of
+
+
+@final
+class Calls:
+    """What was done with the tasks of one tube since the process started (T11)."""
+
+    def __init__(self) -> None:
+        self.ack: i64 = 0
+        self.bury: i64 = 0
+        self.delete: i64 = 0
+        self.kick: i64 = 0
+        self.put: i64 = 0
+        self.release: i64 = 0
+        self.take: i64 = 0
+        self.touch: i64 = 0
+        self.ttl: i64 = 0
+        self.ttr: i64 = 0
+        self.delay: i64 = 0
+        self.done: i64 = 0  # tasks that are over: acked, deleted, dead
+        self.truncated: i64 = 0
+        self.moved: i64 = 0  # deleted by other means: eviction, dead letters
+        self.loaded: i64 = 0  # came from the journal
+
+
+class Tube(Queue):
+    """A queue with a policy, a driver and numbered tasks. Times are ms."""
+
+    def __init__(
+        self, name: bytes, serial: i64, now_ms: i64, number: i64, type: bytes, driver: Driver
+    ) -> None:
+        super().__init__(name, serial, now_ms)
+        self.number = number  # of the tube
+        self.type = type
+        self.driver = driver
+        # options
+        self.is_temporary = False
+        self.ttl_ms: i64 = MAX_MS
+        self.ttr_ms: i64 = MAX_MS
+        self.pri: i64 = 0
+        self.capacity: i64 = 0
+        self.storage_mode = b""
+        self.engine = b""
+        self.on_task_change = b""
+        # tasks
+        self.tasks: dict[int, Task] = {}  # by number
+        self.next_number: i64 = 0
+        self.reserved: i64 = 0  # of a temporary tube: numbers below it are in the journal as used
+        self.graves = Order(BURIED, BURIED_BIT)
+        self.taken: i64 = 0
+        self.delayed: i64 = 0
+        self.buried: i64 = 0
+        self.plain: i64 = 0  # queued jobs that are no tasks
+        self.drops: i64 = 0  # that go on: nobody puts or takes meanwhile (T2.8)
+        self.calls = Calls()
+        self.putters: deque[Putter] = deque()  # wait for room, first come first
+        self.waiting_puts: i64 = 0  # of them, without those that are over
+        # notices
+        self.subscribers: i64 = 0
+        self.change_seq: i64 = 0
+        self.sheets: list[Sheet] = []  # full ones, oldest first
+        self.sheet = Sheet()
+        self.begin_home()
+
+    def begin_home(self) -> None:
+        """Where it is at home, and who has copies (T17 to T22)."""
+        self.state: i64 = RUNNING
+        self.is_mine = True  # this node is the home, and has the tasks
+        self.home = b""  # node id
+        self.epoch: i64 = 1
+        self.maker = b""  # the node that made it; with `made_ns` no other tube has the same
+        self.made_ns: i64 = 0
+        self.sync: i64 = 1  # nodes that must have a change before it is answered
+        self.conflict = b""  # home of another tube of this name
+        self.seq: i64 = 0  # of the last change that is here
+        # as home
+        self.trail: list[int] = []  # of the last changes: task number * 2, 1 more for a put
+        self.trail_base: i64 = 0  # the change before the first that was put into it
+        self.trail_end: i64 = 0  # the last one in it
+        self.loaded_seq: i64 = 0  # the number that it began with at the start
+        self.seq_reserved: i64 = 0  # the journal knows that numbers up to it may be in use
+        self.is_changed = False  # stands in the list of those to be told of
+        self.followers: dict[int, Follower] = {}  # by slot
+        self.before_epoch: i64 = 0  # the home before ended with `begin_seq` of that epoch
+        self.begin_seq: i64 = 0
+        self.move: Move | None = None
+        self.shift: Shift | None = None  # its tasks are on their way
+        self.is_owed = False  # given away, and the new home has not said yet that it is
+        self.wish: i64 = 0  # it goes on when the journal has granted this one; 0: none
+        self.is_unsure = False  # the node stood still: others may have another home (T19.7)
+        self.run_ms: i64 = 0  # not before (T21.2); -1: nobody can tell yet
+        self.apart: i64 = 0  # set of slots that go by another tube of its name (T20.1, T21.2)
+        # elsewhere
+        self.copies: dict[int, Task] = {}  # by number
+        self.copy_epoch: i64 = 1  # in which `seq` counts
+        self.is_complete = True  # the copy has all tasks
+        self.is_asking = False  # waits for the home to tell from where the copy ends
+        self.unseen: dict[int, None] = {}  # numbers that the walk has not told yet
+        self.is_local = True  # owners of copies are sessions of this node
+        self.owners: dict[int, None] = {}  # those sessions, by number
+        self.held: dict[int, Held] = {}  # sessions at the home, by its numbers
+        self.told_seq: i64 = 0  # the newest change that the home told of
+        self.heard_ms: i64 = 0  # when the home was last heard
+
+    def set_policy(self, policy: Policy) -> None:
+        """From now on core asks it about this queue."""
+        self.policy = policy
+
+    def ready_count(self) -> i64:
+        """Tasks that are READY, in busy sub-queues too."""
+        return self.length - self.plain
+
+    def bytes_used(self) -> i64:
+        """What the tube costs beside its tasks (M1)."""
+        used = TUBE_BYTES + CHANGE_BYTES * self.notices() + TRAIL_BYTES * len(self.trail)
+        return used + self.driver.bytes_used
+
+    def find(self, number: i64) -> Task | None:
+        """The task of that number, whether this node is the home or has a copy."""
+        task = self.tasks.get(number)
+        return task if task is not None else self.copies.get(number)
+
+    def is_full(self) -> bool:
+        """Whether a put must wait, or is refused (T7)."""
+        return self.driver.has_room_limit and self.capacity > 0 and len(self.tasks) >= self.capacity
+
+    def note(self, event: i64, number: i64, status: i64, now_ms: i64) -> i64:
+        """Keep a notice of a change among the last ones (T12); how many more bytes that takes."""
+        self.change_seq += 1
+        sheet = self.sheet
+        sheet.add(event, number, status, now_ms)
+        if sheet.count < SHEET_CHANGES:
+            return CHANGE_BYTES
+        self.sheets.append(sheet)
+        self.sheet = Sheet()
+        if len(self.sheets) * SHEET_CHANGES <= CHANGES_MAX:
+            return CHANGE_BYTES
+        del self.sheets[0]
+        return CHANGE_BYTES - CHANGE_BYTES * SHEET_CHANGES
+
+    def noted(self, first: i64, most: i64) -> list[Change]:
+        """Up to `most` notices of those kept, from the number `first` on."""
+        found: list[Change] = []
+        seq = self.change_seq - self.notices()
+        for sheet in [*self.sheets, self.sheet]:
+            size = sheet.count
+            if first < seq + size and len(found) < most:
+                sheet.read(seq, first, most, found)
+            seq += size
+        return found
+
+    def notices(self) -> i64:
+        """How many are kept: the last `CHANGES_MAX`, and some more."""
+        count: i64 = len(self.sheets)
+        return count * SHEET_CHANGES + self.sheet.count
+
+    # jobs that are no tasks
+
+    def push(self, job: Job) -> None:
+        """A plain job got here."""
+        self.plain += 1
+        super().push(job)
+
+    def pop(self) -> Job | None:
+        """Take the first plain job; tasks are the driver's."""
+        job = super().pop()
+        if job is not None:
+            self.plain -= 1
+        return job
+
+    def left(self) -> None:
+        """A queued plain job left out of turn."""
+        self.plain -= 1
+        super().left()
+
+    def compact(self) -> None:
+        """Drop stale entries of plain jobs."""
+        self.items = super().peek(self.length)
+        self.head = 0
+        self.back = []
+
+    def strays(self) -> list[Job]:
+        """Take all plain jobs out, in order."""
+        found: list[Job] = []
+        job = self.pop()
+        while job is not None:
+            found.append(job)
+            job = self.pop()
+        return found
+
+    def peek(self, most: i64) -> list[Job]:
+        """The first `most` tasks in order, then plain jobs; nothing changed."""
+        found: list[Job] = []
+        for task in self.driver.listing():
+            if len(found) == most:
+                break
+            found.append(task)
+        if self.plain > 0 and len(found) < most:
+            found.extend(super().peek(most - len(found)))
+        return found
+
+    def peek_last(self, most: i64) -> list[Job]:
+        """The last `most`, last first; nothing changed."""
+        return self.peek(self.length)[: -most - 1 : -1]

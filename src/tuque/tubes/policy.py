@@ -1,0 +1,354 @@
+"""The policy of tubes: what core's procedures do with tasks, and a tube's timers (SPEC T1, T6)."""
+
+from heapq import heappop
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.add_spec import AddSpec
+from tuque.core.model.job import Job, awake_ms
+from tuque.core.model.task import BURIED, BYTES, DELAYED, FAR, READY, TAKEN, Task, state_of
+from tuque.core.msgs.bus import TubeMessage
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_IN, Queue
+from tuque.core.replication.add import MAXLEN, PAUSED
+from tuque.tubes.failover.conflicts import forget_tube
+from tuque.tubes.failover.controller import (
+    homes_link_down,
+    homes_link_up,
+    homes_loaded,
+    homes_next_ms,
+    homes_tick,
+    on_tube_message,
+)
+from tuque.tubes.failover.invariants import check_homes
+from tuque.tubes.failover.restore_tasks import restore_task
+from tuque.tubes.failover.standstill import on_standstill
+from tuque.tubes.model.errors import LEAVING
+from tuque.tubes.model.grants import GRANT_BYTES
+from tuque.tubes.model.options import PutDone, PutSpec
+from tuque.tubes.model.registry import PUT_BYTES, SESSION_BYTES, Tubes
+from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.catalog import announce
+from tuque.tubes.replication.leadership import needs_copies
+from tuque.tubes.replication.send import tell_copies
+from tuque.tubes.tasks import ops
+from tuque.tubes.tasks.admin import remove_tube
+from tuque.tubes.tasks.sessions import session_for, sessions_tick
+from tuque.tubes.tasks.transitions import admit, forget, insert, on_task_timer
+
+NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or more"
+NO_COPIES: Final = b"ERR '%s' is a tube: SYNC says which copies count, REPLICATE is 1"
+NO_OPTION: Final = b"ERR '%s' is a tube of type %s: it has no %s"
+NOT_TAKEN: Final = b"NOTTAKEN Task was not taken"
+PLAIN: Final = PutSpec()  # no options given
+
+
+@final
+class TubePolicy(Tubes):
+    """The hooks of core/node/queue_policy.py."""
+
+    def tube_of(self, task: Task) -> Tube:
+        """The tube of a task that is in the tables."""
+        return self.by_name[task.queue]
+
+    def refusal(self, n: Node, q: Queue, spec: AddSpec) -> bytes:
+        """[T1] Why ADDJOB to a tube is refused (T1.2)."""
+        assert isinstance(q, Tube)
+        needs_copies(n, self, q)
+        if spec.asked_retry_s == 0:
+            return NO_RETRY_0 % q.name
+        if spec.asked_replicate > 1:
+            return NO_COPIES % q.name
+        option = b""
+        if not q.driver.is_timed:
+            if spec.delay_s > 0:
+                option = b"DELAY"
+            elif spec.asked_ttl_s > 0:
+                option = b"TTL"
+            elif spec.has_pri:
+                option = b"PRI"
+        if spec.has_utube and not q.driver.is_keyed:
+            option = b"UTUBE"
+        if len(option) > 0:
+            return NO_OPTION % (q.name, q.type, option)
+        if n.is_leaving:
+            return LEAVING
+        ops.settle(n, self)
+        if q.is_full() or 0 < spec.maxlen <= q.length:
+            return MAXLEN
+        return PAUSED if q.pause & PAUSE_IN or q.drops > 0 else b""
+
+    def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
+        """[T1] ADDJOB means put (T1.1): its options are the task's, defaults the tube's."""
+        assert isinstance(q, Tube)
+        if spec.asked_ttl_s <= 0 and spec.asked_retry_s <= 0 and spec.delay_s <= 0:
+            if not spec.has_pri and not spec.has_utube:
+                return insert(n, self, q, body, BYTES, PLAIN)
+        wanted = PutSpec()
+        if spec.asked_ttl_s > 0:
+            wanted.ttl_ms = spec.asked_ttl_s * 1000
+        if spec.asked_retry_s > 0:
+            wanted.ttr_ms = spec.asked_retry_s * 1000
+        if spec.delay_s > 0:
+            wanted.delay_ms = spec.delay_s * 1000
+        if spec.has_pri:
+            wanted.pri = spec.pri
+        if spec.has_utube:
+            wanted.utube = spec.utube
+        return insert(n, self, q, body, BYTES, wanted)
+
+    def take(self, n: Node, q: Queue, client: i64) -> Task | None:
+        """[T1] GETJOB, or one that waited is served: take (T1.3)."""
+        assert isinstance(q, Tube)
+        if q.state != RUNNING or n.now_ms > self.lease_ms or q.drops > 0:
+            return None  # T19.2, T2.8
+        ops.settle(n, self)
+        owner: i64 = 0
+        if len(n.waiters) > 0:
+            waiter = n.waiters.get(client)
+            if waiter is not None and waiter.taker >= 0:
+                owner = session_for(n, self, waiter.taker).number
+        return ops.take_first(n, self, q, client, owner)
+
+    def ack(self, n: Node, task: Task, client: i64) -> bool:
+        """[T1] ACKJOB, FASTACK: ack (T1.4)."""
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
+        if not ops.may_finish(self, task, client):
+            return False
+        ops.finish(n, self, tube, task)
+        return True
+
+    def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
+        """[T1] NACK: release (T1.4)."""
+        tube = self.tube_of(task)
+        needs_copies(n, self, tube)
+        if not ops.may_finish(self, task, client):
+            return False
+        ops.give_up(n, self, tube, task, delay_ms)
+        return True
+
+    def working(self, n: Node, task: Task, client: i64) -> bytes:
+        """[T1] WORKING: more time (T1.4)."""
+        needs_copies(n, self, self.tube_of(task))
+        if not ops.may_finish(self, task, client):
+            return NOT_TAKEN
+        ops.work_on(n, self, self.tube_of(task), task)
+        return b""
+
+    def enqueue(self, n: Node, task: Task) -> bool:
+        """[T1] ENQUEUE: kick that task (T1.5)."""
+        needs_copies(n, self, self.tube_of(task))
+        if task.status != BURIED:
+            return False
+        ops.unbury(n, self, self.tube_of(task), task)
+        return True
+
+    def delete(self, n: Node, task: Task) -> None:
+        """[T1] DELJOB: delete (T1.5)."""
+        needs_copies(n, self, self.tube_of(task))
+        ops.remove_task(n, self, self.tube_of(task), task)
+
+    def finish(self, n: Node, task: Task) -> None:
+        """[T1] DEADLETTER took the body: the task is done (T1.5)."""
+        tube = self.tube_of(task)
+        events = n.events
+        n.events = None  # its event is `dead`
+        ops.finish(n, self, tube, task)
+        n.events = events
+
+    def forget(self, n: Node, task: Task) -> None:
+        """The task leaves the table of jobs."""
+        forget(n, self, self.tube_of(task), task)
+
+    def restore(self, n: Node, task: Task) -> bool:
+        """[T14] A task comes back from the journal."""
+        return restore_task(n, self, task)
+
+    def on_timer(self, n: Node, task: Task) -> None:
+        """The task's instant has come."""
+        tube = self.tube_of(task)
+        if tube.state == RUNNING:
+            on_task_timer(n, self, tube, task)
+        else:
+            n.wheel.set(task, n.now_ms, n.now_ms)  # T19.6: again, until it runs
+
+    def tick(self, n: Node) -> None:
+        """Overdue tasks, sessions without connections, puts that found no room."""
+        homes_tick(n, self)
+        ops.settle(n, self)
+        sessions_tick(n, self)
+        while len(self.put_ends) > 0 and self.put_ends[0][0] <= n.now_ms:
+            _, _, putter, tube = heappop(self.put_ends)
+            if not putter.is_over:
+                self.end_put(tube, putter)  # T7.3
+                self.put_done.append(PutDone(putter.client, putter.serial, None))
+            while len(tube.putters) > 0 and tube.putters[0].is_over:
+                tube.putters.popleft()
+
+    def next_ms(self, n: Node) -> i64:
+        """When `tick` next has something to do."""
+        if len(self.overdue) > 0 or len(self.sessions_over) > 0:
+            return n.now_ms
+        at_ms = homes_next_ms(n, self)
+        if len(self.session_ends) > 0 and self.session_ends[0][0] < at_ms:
+            at_ms = self.session_ends[0][0]
+        if len(self.put_ends) > 0 and self.put_ends[0][0] < at_ms:
+            at_ms = self.put_ends[0][0]
+        return at_ms
+
+    def on_pause(self, n: Node, q: Queue) -> None:
+        """[T17] The other nodes are told how the tube is paused (T17.7); puts may go on (P2.1)."""
+        assert isinstance(q, Tube)
+        admit(n, self, q)
+        if n.others != 0:
+            announce(n, self, [q], -1)
+
+    def flush(self, n: Node) -> None:
+        """[S7.1] Drop every tube; for other nodes it is no drop, they keep theirs (T17.6)."""
+        for tube in list(self.by_name.values()):
+            if tube.state == RUNNING and n.others == 0:
+                remove_tube(n, self, tube)
+            else:
+                forget_tube(n, self, tube)
+        self.dropped = {}
+
+    # the cluster
+
+    def on_message(self, n: Node, slot: i64, m: TubeMessage) -> None:
+        """A node says something about tubes."""
+        on_tube_message(n, self, slot, m)
+
+    def on_link_up(self, n: Node, slot: i64) -> None:
+        """A link was opened."""
+        homes_link_up(n, self, slot)
+
+    def on_link_down(self, n: Node, slot: i64) -> None:
+        """A link is gone."""
+        homes_link_down(n, self, slot)
+
+    def on_reach(self, n: Node) -> None:
+        """Another set of nodes is reachable, or belongs to the cluster."""
+        self.must_look = True
+
+    def on_standstill(self, n: Node) -> bool:
+        """The process stood still."""
+        return on_standstill(n, self)
+
+    def turn_end(self, n: Node) -> None:
+        """Followers are told what changed in this turn."""
+        if len(self.changed) > 0:
+            tell_copies(n, self)
+
+    def after_load(self, n: Node) -> None:
+        """The journal is loaded."""
+        homes_loaded(n, self)
+
+    def drain_left(self, n: Node) -> i64:
+        """[K7] Tubes that have their home here, when there is another node (K7.3)."""
+        count: i64 = 0
+        if n.others != 0:
+            for tube in self.by_name.values():
+                if tube.is_mine or tube.wish != 0:
+                    count += 1
+        return count
+
+    def is_counted(self, q: Queue) -> bool:
+        """Whether the queue has all that the table of jobs says of it; not on the way out."""
+        assert isinstance(q, Tube)
+        return q.shift is None or q.shift.is_in
+
+    def check(self, n: Node) -> None:
+        """Assert that tubes, sessions and tasks agree (T3.4, T7.1, T8.4, T11.3)."""
+        held: i64 = 0
+        used: i64 = 0
+        tasks: i64 = 0
+        for name, tube in self.by_name.items():
+            assert n.queues[name] is tube, "tube is not the queue of its name"
+            held += check_tube(n, self, tube)
+            used += tube.bytes_used()
+            puts: i64 = 0
+            for putter in tube.putters:
+                if not putter.is_over:
+                    puts += 1
+                    used += PUT_BYTES + len(putter.body)
+            assert puts == tube.waiting_puts, "puts that wait"
+            tasks += len(tube.tasks)
+        for job in n.jobs.values():
+            if isinstance(job, Task):
+                tasks -= 1
+        assert tasks == 0, "tasks without a tube"
+        for number, session in self.sessions.items():
+            assert session.number == number and self.by_uuid[session.uuid] is session
+            held -= len(session.taken)
+            for id, task in session.taken.items():
+                assert task.id == id and task.owner == number, "task of another session"
+                assert n.jobs.get(id) is task, "taken task is gone"
+        assert held == 0, "taken tasks of sessions"
+        used += SESSION_BYTES * len(self.sessions) + GRANT_BYTES * self.rights.count
+        used += check_homes(n, self)
+        assert used == self.bytes_used, "bytes of tubes"
+        grants = self.rights.listing(b"")
+        assert len(grants) == self.rights.count, "grants"
+        for one in grants:
+            assert one.tube in self.by_name and one.bits != 0, "grant on a tube that is gone"
+
+
+def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
+    """Assert that one tube's tables agree; how many tasks sessions hold."""
+    counts = {READY: 0, TAKEN: 0, DELAYED: 0, BURIED: 0}
+    held: i64 = 0
+    taken: list[Task] = []
+    is_out = tube.shift is not None and not tube.shift.is_in  # T19.6
+    for number, task in tube.tasks.items():
+        assert task.number == number < tube.next_number, "number of a task"
+        assert n.jobs.get(task.id) is task, "task is no job"
+        if tube.shift is not None and task.owner != 0:
+            session = t.sessions.get(task.owner)
+            if session is None:
+                assert is_out or task in tube.shift.orphans, "holder that is over"
+                held -= 1
+        if is_out:
+            if task.owner != 0:
+                held += 1
+            continue
+        counts[task.status] += 1
+        assert task.state == state_of(i64(task.status)), "state and status"
+        if task.status == TAKEN:
+            taken.append(task)
+            assert 0 < task.token <= t.token, "token of a take"
+            if task.owner != 0:
+                held += 1
+                if tube.shift is None:
+                    assert task.id in t.sessions[task.owner].taken, "holder does not know"
+        else:
+            assert task.owner == 0, "holder of a task that nobody took"
+        if task.status == READY or task.status == BURIED:
+            assert task.qtime_ms == 0, "timer of a task"
+            assert task.dead_ms == FAR or awake_ms(task) >= task.dead_ms, "end of a task"
+        elif task.qtime_ms != 0:
+            assert awake_ms(task) == task.qtime_ms, "timer of a task that comes back"
+    assert counts[READY] == tube.ready_count(), "READY tasks"
+    assert counts[TAKEN] == tube.taken, "TAKEN tasks"
+    assert counts[DELAYED] == tube.delayed, "DELAYED tasks"
+    assert counts[BURIED] == tube.buried == len(tube.graves.listing()), "BURIED tasks"
+    assert len(tube.driver.listing()) == tube.ready_count(), "order of READY tasks"
+    tube.driver.check(taken)
+    calls = tube.calls
+    gone = calls.done + calls.truncated + calls.moved
+    assert calls.put + calls.loaded == len(tube.tasks) + gone, "conservation"
+    if tube.driver.has_room_limit and tube.capacity > 0:
+        assert len(tube.tasks) <= tube.capacity, "capacity"
+    return held
+
+
+def tubes_of(n: Node) -> Tubes:
+    """The tubes of the node; from the first call on it has some."""
+    policy = n.policy
+    if policy is None:
+        policy = TubePolicy(n.ids.seed)
+        n.policy = policy
+    assert isinstance(policy, Tubes)
+    return policy

@@ -1,0 +1,133 @@
+"""What this node tells others of tubes: where they are at home, and which are gone (SPEC T17)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs.bus import TubeAt, TubesTold
+from tuque.core.node.node import Node
+from tuque.core.node.slots import say, slots_of
+from tuque.core.outbox.placement_records import GONE, HomeRecord, tell_tube_home
+from tuque.core.outbox.records import Records
+from tuque.tubes.model.registry import Dropped, Tubes
+from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.leadership import BUS_VERSION
+
+# flags of TubeAt
+IS_TEMPORARY: Final = 1
+IS_DROPPED: Final = 2
+IS_RUNNING: Final = 4  # at the sender
+PAUSE_SHIFT: Final = 3  # the two bits from here on: how it is paused (T17.7)
+IS_ASIDE: Final = 32  # the sender goes by another tube of that name (T17.5)
+
+# flags of TubesTold
+READ_ONLY: Final = 1
+
+TOLD_TUBES: Final = 1_000  # in one message
+DROPPED_MAX: Final = 10_000  # tubes that are gone and remembered
+
+
+def at_of(n: Node, tube: Tube) -> TubeAt:
+    """The tube as it is known here."""
+    flags = tube.pause << PAUSE_SHIFT
+    if tube.is_temporary:
+        flags |= IS_TEMPORARY
+    if tube.is_mine and tube.state == RUNNING:
+        flags |= IS_RUNNING
+    return TubeAt(
+        tube.name,
+        tube.maker,
+        tube.made_ns,
+        tube.home,
+        tube.epoch,
+        tube.seq if tube.is_mine else max(tube.seq, tube.told_seq),
+        tube.begin_seq,
+        tube.sync,
+        tube.ttl_ms,
+        tube.ttr_ms,
+        tube.pri,
+        tube.capacity,
+        tube.next_number,
+        flags,
+        [tube.type, tube.storage_mode, tube.engine, tube.on_task_change],
+    )
+
+
+def gone_at(name: bytes, gone: Dropped) -> TubeAt:
+    """A tube that was dropped."""
+    words = [b"", b"", b"", b""]
+    return TubeAt(
+        name, gone.maker, gone.made_ns, gone.maker, gone.epoch, 0, 0, 1, 0, 0, 0, 0, 0,
+        IS_DROPPED, words,
+    )  # fmt: skip
+
+
+def told(t: Tubes, is_all: bool, tubes: list[TubeAt]) -> TubesTold:
+    """The message."""
+    return TubesTold(is_all, READ_ONLY if t.is_read_only else 0, t.port, tubes)
+
+
+def tell_all(n: Node, t: Tubes, slot: i64) -> None:
+    """[T17] A link is open: the other end hears of every tube (T17.2), and of those gone (T17.6).
+
+    The last message says that it was all.
+    """
+    tubes: list[TubeAt] = []
+    for name, gone in t.dropped.items():
+        tubes.append(gone_at(name, gone))
+    for tube in t.by_name.values():
+        tubes.append(at_of(n, tube))
+        if len(tubes) >= TOLD_TUBES:
+            say(n, slot, told(t, False, tubes))
+            tubes = []
+    for at in t.aside.values():
+        tubes.append(at)
+        if len(tubes) >= TOLD_TUBES:
+            say(n, slot, told(t, False, tubes))
+            tubes = []
+    say(n, slot, told(t, True, tubes))
+
+
+def announce(n: Node, t: Tubes, tubes: list[Tube], but: i64) -> None:
+    """[T17] Something about the tubes is new: all are told (T17.2) but the slot `but`."""
+    found: list[TubeAt] = []
+    for tube in tubes:
+        found.append(at_of(n, tube))
+    tell_nodes(n, told(t, False, found), but)
+
+
+def announce_gone(n: Node, t: Tubes, name: bytes, gone: Dropped, but: i64) -> None:
+    """[T17] The tube was dropped (T17.6)."""
+    tell_nodes(n, told(t, False, [gone_at(name, gone)]), but)
+
+
+def tell_nodes(n: Node, m: TubesTold, but: i64) -> None:
+    """Say it to all that understand it."""
+    if n.is_loading:
+        return
+    for slot in slots_of(n.linked & ~n.forgotten):
+        if slot != but and n.peers[slot].version >= BUS_VERSION:
+            say(n, slot, m)
+
+
+def record_gone(records: Records, name: bytes, gone: Dropped) -> None:
+    """The journal hears that the tube was dropped, not only set aside for another one."""
+    r = HomeRecord()
+    r.name = name
+    r.epoch = gone.epoch
+    r.made_ns = gone.made_ns
+    r.maker = gone.maker
+    r.home = gone.maker
+    r.flags = GONE
+    tell_tube_home(records, r)
+
+
+def bury_tube(t: Tubes, name: bytes, gone: Dropped) -> None:
+    """Remember that the tube is gone; the oldest are forgotten when there are too many (L1)."""
+    t.dropped.pop(name, None)
+    t.dropped[name] = gone
+    if len(t.dropped) > DROPPED_MAX:
+        for oldest in t.dropped:
+            del t.dropped[oldest]
+            break

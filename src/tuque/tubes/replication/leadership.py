@@ -1,0 +1,246 @@
+"""Whether this node is a tube's home now, and may say so (SPEC T17, T19).
+
+`needs_home` stands at the head of every call that does something to a tube. A home works on a
+lease: it knows that half of all nodes, itself counted, have heard it within cluster-node-timeout
+(T19.3). What moves a home is in switchover.py, what starts and stops one in activation.py.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import FAR
+from tuque.core.node.node import Node
+from tuque.core.node.slots import count_of, slots_of
+from tuque.tubes.model.errors import (
+    LOST,
+    NO_QUORUM,
+    NODE_READ_ONLY,
+    NOREPL,
+    NOT_YET,
+    READ_ONLY,
+    STOOD,
+    HomeError,
+    TubeError,
+)
+from tuque.tubes.model.registry import BEATS, Tubes
+from tuque.tubes.model.replica_state import ENDING, INIT, RUNNING, STARTUP, STATE_NAMES, WAITING
+from tuque.tubes.model.tube import Tube
+
+BUS_VERSION: Final = 2  # of nodes that know of homes
+
+
+def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T17] Raise TubeError unless the tube is RUNNING here (T17.3, T19.2)."""
+    if tube.state != RUNNING or n.now_ms > t.lease_ms:
+        raise refusal_of(n, t, tube)
+
+
+def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T18] As `needs_home`, for a change that `sync` nodes must have (T18.5)."""
+    if tube.state != RUNNING or n.now_ms > t.lease_ms:
+        raise refusal_of(n, t, tube)
+    if tube.sync > 1:
+        if n.reachable_count + 1 < tube.sync:
+            raise TubeError(READ_ONLY, NOREPL)
+        t.to_sync[tube.name] = tube
+
+
+def needs_job(n: Node, t: Tubes, id: bytes) -> None:
+    """[T17] Raise TubeError if this node has only a copy of the task with that job id (T17.3)."""
+    if len(t.copies_by_id) > 0:
+        task = t.copies_by_id.get(id)
+        if task is not None:
+            raise refusal_of(n, t, t.by_name[task.queue])
+
+
+def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
+    """Why the tube does nothing here."""
+    if not tube.is_mine:
+        if tube.home == n.node_id:
+            return TubeError(READ_ONLY, LOST % (tube.name, tube.name))
+        return HomeError(tube.name, tube.home)
+    move = tube.move
+    if move is not None:
+        return HomeError(tube.name, move.node_id)
+    if t.is_read_only:
+        return TubeError(READ_ONLY, NODE_READ_ONLY)
+    if tube.is_unsure:
+        return TubeError(READ_ONLY, STOOD % (tube.name, n.stood_ms, tube.name, n.node_id))
+    if n.now_ms > t.lease_ms:
+        reached, total = reach_of(n, t)
+        return TubeError(READ_ONLY, NO_QUORUM % (tube.name, reached, total))
+    return TubeError(READ_ONLY, NOT_YET % (tube.name, STATE_NAMES[tube.state]))
+
+
+def needs_writable(t: Tubes) -> None:
+    """[T19] Raise TubeError when the node is read-only (T19.5)."""
+    if t.is_read_only:
+        raise TubeError(READ_ONLY, NODE_READ_ONLY)
+
+
+# ---- what people ask
+
+
+def state_of_tube(tube: Tube) -> bytes:
+    """[T19] The state of the tube at this node (T19.1)."""
+    return STATE_NAMES[tube.state]
+
+
+def state_of_node(n: Node, t: Tubes) -> bytes:
+    """[T19] Whether this node may be the home of tubes (T19.1)."""
+    if n.is_loading or (t.is_read_only and not t.was_writable):
+        return STATE_NAMES[INIT]
+    if t.is_read_only or n.now_ms > t.lease_ms:
+        for tube in t.by_name.values():
+            if tube.state == ENDING:
+                return STATE_NAMES[ENDING]
+        return STATE_NAMES[WAITING]
+    for tube in t.by_name.values():
+        if tube.is_unsure:
+            return STATE_NAMES[WAITING]  # T19.7
+        if tube.is_mine and tube.state != RUNNING and tube.state != ENDING:
+            return STATE_NAMES[STARTUP]
+    return STATE_NAMES[RUNNING]
+
+
+def homeless(n: Node, t: Tubes) -> list[bytes]:
+    """[T11] Tubes whose home does not answer this node, or was lost with its memory (T11.5)."""
+    there = n.reachable | n.leavers
+    found: list[bytes] = []
+    for name, tube in t.by_name.items():
+        if tube.is_mine:
+            if tube.is_unsure:
+                found.append(name)  # T19.7
+        elif tube.home == n.node_id:
+            found.append(name)  # T22.2
+        else:
+            slot = n.slot_of.get(tube.home)
+            if slot is None or there >> i64(slot) & 1 == 0:
+                found.append(name)
+    return found
+
+
+def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
+    """[T18] For each follower how many changes it has not confirmed, and whether its copy is whole.
+
+    At other nodes than the home what this node itself lacks of what it was told (T18.4).
+    """
+    if tube.is_temporary:
+        return []  # T15.10
+    if not tube.is_mine:
+        missing = tube.told_seq - tube.seq
+        return [(n.node_id, missing if missing > 0 else 0, tube.is_complete)]
+    found: list[tuple[bytes, i64, bool]] = []
+    for slot in slots_of(n.others & ~n.forgotten):
+        follower = tube.followers.get(slot)
+        got: i64 = 0 if follower is None else follower.got
+        is_complete = follower is not None and follower.is_complete
+        lag = tube.seq - got
+        found.append((n.peers[slot].node_id, lag if lag > 0 else 0, is_complete))
+    return found
+
+
+def synced(n: Node, t: Tubes, tube: Tube) -> i64:
+    """[T18] The last change that `sync` nodes have, this one among them (T18.5)."""
+    if tube.sync <= 1:
+        return tube.seq
+    got: list[int] = []
+    for follower in tube.followers.values():
+        if follower.is_complete:
+            got.append(follower.got)
+    if len(got) < tube.sync - 1:
+        return 0
+    got.sort(reverse=True)
+    return got[tube.sync - 2]
+
+
+def set_read_only(n: Node, t: Tubes, yes: bool) -> None:
+    """[T19] `read-only`: homes go to other nodes, or wait (T19.5)."""
+    if yes == t.is_read_only:
+        return
+    t.is_read_only = yes
+    t.must_look = True
+    t.flags_changed = True
+
+
+# ---- the lease
+
+
+def others_of(n: Node) -> i64:
+    """The other nodes of the cluster."""
+    return n.others & ~n.forgotten
+
+
+def is_alone(n: Node) -> bool:
+    """Whether there is no other node."""
+    return n.others & ~n.forgotten == 0
+
+
+def reach_of(n: Node, t: Tubes) -> tuple[int, int]:
+    """How many nodes have heard this one within cluster-node-timeout, and how many there are."""
+    others = others_of(n)
+    reached = 1
+    for slot in slots_of(others):
+        if said_ms(n, t, slot) + n.limits.node_timeout_ms >= n.now_ms:
+            reached += 1
+    return reached, int(1 + count_of(others))
+
+
+def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
+    """When the newest heartbeat was said that the node has answered; 0: long ago.
+
+    A node that loads answers, too: it counts when it has told what it knows (T17.2).
+    """
+    if t.heard >> slot & 1 == 0 and n.peers[slot].version >= BUS_VERSION:
+        return 0
+    echo = n.peers[slot].echoed_round
+    if echo <= 0 or echo > t.round or t.round - echo >= BEATS:
+        return 0
+    return t.beats[echo % BEATS]
+
+
+def renew_lease(n: Node, t: Tubes) -> None:
+    """[T19] Half of all nodes, this one among them, have heard it: it may be home (T19.3)."""
+    if n.round != t.round:
+        t.round = n.round
+        t.beats[n.round % BEATS] = n.now_ms
+    others = others_of(n)
+    needed = (count_of(others) + 2) // 2 - 1
+    if needed == 0:
+        t.lease_ms = FAR
+        return
+    timeout_ms = n.limits.node_timeout_ms
+    if t.lease_ms == FAR:
+        t.lease_ms = n.now_ms + timeout_ms  # until now nobody had to be asked
+    times: list[int] = []
+    for slot in slots_of(others):
+        times.append(said_ms(n, t, slot))
+    times.sort(reverse=True)
+    until_ms: i64 = times[needed - 1] + timeout_ms
+    if until_ms > t.lease_ms:
+        t.lease_ms = until_ms
+
+
+def knows_enough(n: Node, t: Tubes, tube: Tube) -> bool:
+    """Whether half of all nodes have told what they know of homes, after a start both (T19.4)."""
+    others = others_of(n)
+    total = 1 + count_of(others)
+    told = 1 + count_of(t.heard & others)
+    if total == 2 and tube.state == INIT:
+        return told == 2
+    return told * 2 >= total
+
+
+def has_heard_since(n: Node, t: Tubes) -> bool:
+    """[T19] Whether half of all nodes have answered since this one stood still (T19.7).
+
+    This one is counted, and of two nodes both must be there.
+    """
+    others = others_of(n)
+    total = 1 + count_of(others)
+    answered = 1
+    for slot in slots_of(others):
+        if said_ms(n, t, slot) >= t.stood_ms:
+            answered += 1
+    return answered == total if total == 2 else answered * 2 >= total

@@ -1,0 +1,311 @@
+"""Copies of tasks at a node that is not the home of their tube (SPEC T18, the follower's side).
+
+A copy is a Task that lies in no other table than its tube's `copies` and `copies_by_id`: no
+command hands it out, no timer acts on it. Its instants are on this node's clock; who holds it is
+a number of the home's (`tube.held` says which session that is).
+"""
+
+from typing import Final
+
+from librt.strings import read_i32_le
+from mypy_extensions import i64
+
+from tuque.core.decode.tubes import TaskRecord, decode_task, renew_task, task_of
+from tuque.core.jobs.transitions import unregister
+from tuque.core.model import ledger
+from tuque.core.model.job import BODYLESS, job_bytes, moved_ns
+from tuque.core.model.task import FAR, TASK_BYTES, Task
+from tuque.core.msgs.bus import TubeCopy, TubeGot
+from tuque.core.node.node import Node
+from tuque.core.node.slots import say
+from tuque.core.outbox.placement_records import tell_tube_holder
+from tuque.core.outbox.records import TASK_ADD, TASK_STATE
+from tuque.core.outbox.tube_records import tell_task, tell_task_state
+from tuque.tubes.model.driver_guard import why_stopped
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.replica_state import Held
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.leadership import BUS_VERSION
+from tuque.tubes.replication.send import (
+    BEGINS,
+    ENDS,
+    ON_DISK,
+    START,
+    STOPPED,
+    SURE,
+    WALK,
+    WHOLE,
+    record_home,
+)
+
+COPY_BYTES: Final = 200  # of a copy in the tables of copies (M1)
+HELD_BYTES: Final = 300
+COUNT_MAX: Final = 1 << 30  # deliveries, nacks: as wire/bus.py has it for jobs
+
+
+def keep_copy(t: Tubes, tube: Tube, task: Task) -> None:
+    """The task is a copy from now on."""
+    task.queue = tube.name
+    tube.copies[task.number] = task
+    t.copies_by_id[task.id] = task
+    t.bytes_used += copy_bytes(task)
+
+
+def drop_copy(t: Tubes, tube: Tube, task: Task) -> None:
+    """The copy is none any more."""
+    del tube.copies[task.number]
+    t.copies_by_id.pop(task.id, None)
+    t.bytes_used -= copy_bytes(task)
+
+
+def copy_bytes(task: Task) -> i64:
+    """What a copy costs."""
+    return job_bytes(task) + TASK_BYTES + COPY_BYTES
+
+
+def hold(t: Tubes, tube: Tube, number: i64, uuid: bytes, user: bytes) -> bool:
+    """A session at the home; False when that was known."""
+    held = tube.held.get(number)
+    if held is not None and held.uuid == uuid and held.user == user:
+        return False
+    if held is None:
+        t.bytes_used += HELD_BYTES
+    tube.held[number] = Held(uuid, user)
+    return True
+
+
+def forget_held(t: Tubes, tube: Tube) -> None:
+    """No session at the home is known any more."""
+    t.bytes_used -= HELD_BYTES * len(tube.held)
+    tube.held = {}
+
+
+# ---- asking
+
+
+def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T18] Tell the home which change of which epoch is here (T18.3)."""
+    slot = n.slot_of.get(tube.home)
+    if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
+        return  # T19.6: asked when all are copies
+    peer = n.peers[slot]
+    if peer.is_linked and peer.version >= BUS_VERSION:
+        tube.is_asking = True
+        say(n, slot, got_of(tube, START))
+
+
+def tell_served(n: Node, tube: Tube) -> None:
+    """[T19] Tasks would be given out here from now on: the home hears of it (T19.5)."""
+    slot = n.slot_of.get(tube.home)
+    if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
+        return
+    if tube.is_asking and not tube.is_temporary:
+        return  # it will, when this node confirms what it is told
+    if n.peers[slot].is_linked and n.peers[slot].version >= BUS_VERSION:
+        say(n, slot, got_of(tube, 0))
+
+
+def got_of(tube: Tube, flags: i64) -> TubeGot:
+    """What this node has of the tube."""
+    if tube.is_complete:
+        flags |= WHOLE
+    if len(why_stopped(tube.type, tube.driver)) > 0:
+        flags |= STOPPED
+    return TubeGot(
+        tube.name, tube.maker, tube.made_ns, tube.epoch, tube.copy_epoch, tube.seq, flags
+    )
+
+
+# ---- hearing
+
+
+def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
+    """[T18] ON RECV TUBE-COPY: taken as a whole, or not at all (T18.2)."""
+    tube = t.by_name.get(m.name)
+    if tube is None or tube.maker != m.maker or tube.made_ns != m.made_ns:
+        return
+    if tube.is_mine or m.epoch != tube.epoch or n.peers[slot].node_id != tube.home:
+        return  # of a home that is none any more
+    if tube.shift is not None:
+        return  # T19.6: nothing was asked for yet
+    tube.heard_ms = n.now_ms
+    if tube.told_seq < m.to_seq:
+        tube.told_seq = m.to_seq
+    if not fits(tube, m):
+        if not tube.is_asking:
+            ask_copies(n, t, tube)
+        return
+    changes = changes_in(m.records)
+    if changes is None or not are_known(t, tube, changes):
+        tube.is_complete = False
+        ask_copies(n, t, tube)
+        return
+    if m.flags & BEGINS:
+        tube.is_complete = False
+        tube.unseen = dict.fromkeys(tube.copies)
+    tube.is_asking = False
+    if tube.copy_epoch != m.epoch:
+        tube.copy_epoch = m.epoch
+        forget_held(t, tube)  # T20.5: another home numbers its sessions anew, and tells who holds
+        if n.records is not None:
+            record_home(n.records, tube)
+    tube.seq = m.to_seq
+    if tube.next_number < m.next_number:
+        tube.next_number = m.next_number
+    apply(n, t, tube, m, changes)
+    if m.flags & ENDS:
+        unseen = tube.unseen
+        tube.unseen = {}
+        for number in unseen:
+            remove_copy(n, t, tube, number)
+        tube.is_complete = True
+        tube.told_seq = m.to_seq
+    if n.records is not None:
+        record_home(n.records, tube)
+        if m.flags & SURE:
+            n.records.has_custody = True
+    say(n, slot, got_of(tube, ON_DISK if m.flags & SURE else 0))
+
+
+def fits(tube: Tube, m: TubeCopy) -> bool:
+    """Whether it goes on from what is here."""
+    if m.flags & BEGINS:
+        return True
+    if m.from_seq != tube.seq or (m.flags & WALK != 0) == tube.is_complete:
+        return False
+    return m.epoch == tube.copy_epoch or tube.is_asking
+
+
+def changes_in(records: bytes) -> list[TaskRecord] | None:
+    """The records in it; None when a byte of them is wrong."""
+    found: list[TaskRecord] = []
+    at: i64 = 0
+    end: i64 = len(records)
+    while at < end:
+        if end - at < 5:
+            return None
+        size: i64 = i64(read_i32_le(records, at))
+        at += 4
+        if size < 1 or size > end - at:
+            return None
+        kind: i64 = records[at]
+        if kind != TASK_ADD and kind != TASK_STATE:
+            return None
+        r = TaskRecord()
+        r.is_whole = kind == TASK_ADD
+        if not decode_task(kind, records, at + 1, at + size, r) or not is_sane_record(r):
+            return None
+        found.append(r)
+        at += size
+    return found
+
+
+def is_sane_record(r: TaskRecord) -> bool:
+    """Whether a task can be like that: times move along with the clock, counters grow (B2.1)."""
+    for number in (r.pri, r.created_ms, r.ttl_ms, r.ttr_ms, r.qtime_ms, r.number, r.token, r.owner):
+        if number < 0 or number > FAR:
+            return False
+    for instant in (r.taken_ms, r.first_ms, r.last_ms):
+        if instant < 0 or instant > FAR:
+            return False
+    return max(r.nacks, r.deliveries, r.delivered_count) < COUNT_MAX
+
+
+def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
+    """Whether each change is whole, or of a task that is here or comes before it.
+
+    A job id stands for one number of one tube: told otherwise it is damaged.
+    """
+    new: dict[bytes, int] = {}
+    for r in changes:
+        task = t.copies_by_id.get(r.id)
+        is_other = task is not None and task.queue != tube.name
+        if r.is_whole:
+            number: int = r.number
+            if task is not None and task.number != r.number:
+                is_other = True
+            if is_other or r.queue != tube.name or new.get(r.id, number) != number:
+                return False
+            new[r.id] = number
+        elif is_other or (task is None and r.id not in new):
+            return False
+    return True
+
+
+def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: list[TaskRecord]) -> None:
+    """Do to the copies what was told, and tell the journal."""
+    jump_ms: i64 = n.now_ms - m.now_ms
+    records = n.records
+    for number, uuid, user in m.sessions:
+        if hold(t, tube, number, uuid, user) and records is not None:
+            tell_tube_holder(records, tube.name, number, uuid, user)
+    is_walk = m.flags & WALK != 0
+    tube.is_local = False
+    for r in changes:
+        shift_record(r, jump_ms)
+        if r.is_whole:
+            old = tube.copies.get(r.number)
+            if old is not None:
+                drop_copy(t, tube, old)
+                if old.id != r.id and records is not None:
+                    records.remove(old.id, ledger.MOVED)  # T18.6: else it comes back
+            end_stray_ack(n, r.id)
+            task = task_of(r)
+            keep_copy(t, tube, task)
+            if tube.next_number <= task.number:
+                tube.next_number = task.number + 1
+            if records is not None:
+                tell_task(records, task)
+        else:
+            known = t.copies_by_id[r.id]
+            renew_task(known, r)
+            task = known
+            if records is not None:
+                tell_task_state(records, task, True)
+        if is_walk:
+            tube.unseen.pop(task.number, None)
+        if task.token > t.token:
+            t.token = task.token  # T20.5
+    for gone in m.gone:
+        remove_copy(n, t, tube, gone)
+
+
+def end_stray_ack(n: Node, id: bytes) -> None:
+    """An ack that came before the copy was taken for that of a job; it does nothing (T1.4)."""
+    job = n.jobs.get(id)
+    if job is not None and job.flags & BODYLESS:
+        unregister(n, job, ledger.GC_ACKED)
+        if n.records is not None:
+            n.records.remove(id, ledger.GC_ACKED)
+
+
+def remove_copy(n: Node, t: Tubes, tube: Tube, number: i64) -> None:
+    """The task is over at home."""
+    task = tube.copies.get(number)
+    tube.unseen.pop(number, None)
+    if task is not None:
+        drop_copy(t, tube, task)
+        if n.records is not None:
+            n.records.remove(task.id, ledger.MOVED)
+
+
+def remove_copies(n: Node, t: Tubes, tube: Tube) -> None:
+    """All copies go."""
+    for number in list(tube.copies):
+        remove_copy(n, t, tube, number)
+    tube.unseen = {}
+    forget_held(t, tube)
+
+
+def shift_record(r: TaskRecord, jump_ms: i64) -> None:
+    """Instants of another clock as they are on this one; none gets below 0, or none."""
+    if r.is_whole:
+        r.created_ms = max(0, r.created_ms + jump_ms)
+        r.ctime_ns = moved_ns(r.ctime_ns, jump_ms)
+    if r.qtime_ms != 0:
+        r.qtime_ms = max(1, r.qtime_ms + jump_ms)
+    if r.taken_ms != 0:
+        r.taken_ms = max(1, r.taken_ms + jump_ms)
+    if r.first_ms != 0:
+        r.first_ms = max(1, r.first_ms + jump_ms)
+        r.last_ms = max(1, r.last_ms + jump_ms)

@@ -1,0 +1,325 @@
+"""What changes in a tube is told to the nodes that have copies (SPEC T18, the home's side).
+
+Each change at home has a number; the last 65,536 are remembered by the task that changed. At the
+end of a turn each follower is told what those tasks are like now. One that has missed more is
+told of all tasks, in pieces, in the order of their numbers.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.msgs.bus import TubeCopy, TubeGot
+from tuque.core.node.node import Node
+from tuque.core.node.slots import say
+from tuque.core.outbox.placement_records import (
+    COMPLETE,
+    FOREIGN,
+    MINE,
+    OWED,
+    HomeRecord,
+    tell_tube_home,
+)
+from tuque.core.outbox.records import Records
+from tuque.core.outbox.tube_records import tell_task, tell_task_state
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.replica_state import Follower, Walk
+from tuque.tubes.model.tube import TRAIL_BYTES, Tube
+from tuque.tubes.replication.leadership import BUS_VERSION
+
+TRAIL_MAX: Final = 65_536
+SEQ_RESERVE: Final = 65_536  # numbers of changes that a restart may leave out
+COPY_BYTES: Final = 262_144  # about so much in one TUBE-COPY
+COPY_CHANGES: Final = 16_384
+WALK_TASKS: Final = 4_096
+
+# flags of TubeCopy
+WALK: Final = 1  # a piece of a walk, or said while one goes on
+BEGINS: Final = 2  # the walk begins: what is not told until its end is over
+ENDS: Final = 4
+SURE: Final = 8  # TUBE-GOT must wait for the disk (T20.3)
+
+# flags of TubeGot
+WHOLE: Final = 1  # the copy is complete
+START: Final = 2  # tell from there on
+ON_DISK: Final = 4  # the answer to SURE
+STOPPED: Final = 8  # nobody would get a task at the sender (T19.5)
+
+
+def trace(n: Node, tube: Tube, number: i64, is_new: bool) -> None:
+    """[T18] A task changed, and there are other nodes: they will be told (T18.2)."""
+    t = n.policy
+    assert isinstance(t, Tubes)
+    trail = tube.trail
+    if tube.trail_end != tube.seq - 1:  # changes before it were nobody's concern
+        t.bytes_used -= TRAIL_BYTES * len(trail)
+        trail = []
+        tube.trail = trail
+        tube.trail_base = tube.seq - 1
+    tube.trail_end = tube.seq
+    entry = number * 2 + 1 if is_new else number * 2
+    if len(trail) < TRAIL_MAX:
+        trail.append(entry)
+        t.bytes_used += TRAIL_BYTES
+    else:
+        trail[(tube.seq - 1 - tube.trail_base) % TRAIL_MAX] = entry
+    if tube.seq >= tube.seq_reserved:
+        reserve_changes(n, tube)
+    mark_changed(t, tube)
+
+
+def reserve_changes(n: Node, tube: Tube) -> None:
+    """The disk knows that the next numbers of changes may be in use, before one is told (T18.7).
+
+    With custody the frames of this turn wait for that, also under `everysec`.
+    """
+    if n.records is not None:
+        tube.seq_reserved = tube.seq + SEQ_RESERVE
+        record_home(n.records, tube)
+        n.records.has_custody = True
+
+
+def mark_changed(t: Tubes, tube: Tube) -> None:
+    """Followers are to be told of something."""
+    if not tube.is_changed:
+        tube.is_changed = True
+        t.changed.append(tube)
+
+
+def trail_from(tube: Tube) -> i64:
+    """The oldest change after which all changes are known."""
+    if tube.trail_end != tube.seq:
+        return tube.seq
+    return tube.seq - len(tube.trail)
+
+
+def record_home(records: Records, tube: Tube) -> None:
+    """The journal hears where the home is, and what is here (T22.1)."""
+    r = HomeRecord()
+    r.name = tube.name
+    r.epoch = tube.epoch
+    r.seq = tube.seq
+    if tube.is_mine and tube.seq_reserved > tube.seq:
+        r.seq = tube.seq_reserved
+    r.copy_epoch = tube.copy_epoch
+    r.told_seq = tube.told_seq
+    r.made_ns = tube.made_ns
+    r.sync = tube.sync
+    r.maker = tube.maker
+    r.home = tube.home
+    r.flags = MINE if tube.is_mine else 0
+    if tube.is_mine and not tube.is_local:
+        r.flags |= FOREIGN
+    if tube.is_complete:
+        r.flags |= COMPLETE
+    if tube.is_owed:
+        r.flags |= OWED
+    tell_tube_home(records, r)
+
+
+# ---- what followers say
+
+
+def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
+    """[T18] ON RECV TUBE-GOT: what a follower has (T18.2), or from where to go on (T18.3)."""
+    tube = t.by_name.get(m.name)
+    if tube is None or tube.maker != m.maker or tube.made_ns != m.made_ns:
+        return
+    follower = tube.followers.get(slot)
+    if follower is None:
+        follower = Follower(slot)
+        tube.followers[slot] = follower
+    if m.known > follower.known:
+        follower.known = m.known
+        t.must_look = True
+    if not tube.is_mine or m.known > tube.epoch:
+        return
+    follower.is_stopped = m.flags & STOPPED != 0
+    is_whole = m.flags & WHOLE != 0
+    if m.flags & START:
+        if tube.seq > tube.seq_reserved:  # there was nobody to tell of the last changes
+            reserve_changes(n, tube)
+        begin_telling(tube, follower, m.epoch, m.seq, is_whole)
+        mark_changed(t, tube)
+    elif m.epoch == tube.epoch and m.seq <= tube.seq:
+        follower.got = m.seq
+        follower.is_complete = is_whole
+        if m.flags & ON_DISK and tube.move is not None and tube.move.slot == slot:
+            tube.move.on_disk_seq = m.seq
+    t.synced_changed = True
+    if tube.move is not None:
+        t.must_look = True
+
+
+def begin_telling(tube: Tube, follower: Follower, epoch: i64, seq: i64, is_whole: bool) -> None:
+    """Tell the follower what changed since, or of everything (T18.3)."""
+    follower.is_open = True
+    follower.is_new = True
+    is_known = epoch == tube.epoch or (epoch == tube.before_epoch and seq == tube.begin_seq)
+    if is_whole and is_known and trail_from(tube) <= seq <= tube.seq:
+        follower.walk = None
+        follower.cursor = seq
+        follower.got = seq
+        follower.is_complete = True
+        return
+    follower.walk = Walk()
+    follower.got = 0
+    follower.is_complete = False
+
+
+# ---- the end of a turn
+
+
+def tell_copies(n: Node, t: Tubes) -> None:
+    """[T18] Tell followers what changed, as much as their links take (T18.2, T18.4)."""
+    changed = t.changed
+    t.changed = []
+    t.is_held = False
+    for tube in changed:
+        tube.is_changed = False
+        if tube.is_mine and not tube.is_temporary:
+            tell_followers(n, t, tube)
+
+
+def tell_followers(n: Node, t: Tubes, tube: Tube) -> None:
+    """One piece for each follower; the same bytes for those that are equally far."""
+    last: TubeCopy | None = None
+    last_from: i64 = -1
+    for slot, follower in tube.followers.items():
+        peer = n.peers[slot]
+        if not follower.is_open or not peer.is_linked or peer.version < BUS_VERSION:
+            continue
+        if not peer.has_room:
+            t.is_held = True
+            mark_changed(t, tube)
+            continue
+        walk = follower.walk
+        if walk is not None:
+            tell_walk(n, t, tube, follower, walk)
+            if follower.walk is not None:
+                mark_changed(t, tube)
+        elif follower.cursor < trail_from(tube):
+            begin_telling(tube, follower, 0, 0, False)
+            mark_changed(t, tube)
+        elif follower.cursor < tube.seq or follower.is_new:
+            follower.is_new = False
+            if last is None or last_from != follower.cursor:
+                last_from = follower.cursor
+                last = changes_of(n, t, tube, follower.cursor, None)
+            say(n, slot, last)
+            follower.cursor = last.to_seq
+        if follower.cursor < tube.seq:
+            mark_changed(t, tube)
+
+
+def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) -> TubeCopy:
+    """What the tasks are like now that changed after that, as many as go into one message."""
+    records = t.scratch
+    writer = records.writer
+    seen: dict[int, None] = {}
+    gone: list[int] = []
+    owners: dict[int, None] = {}
+    trail = tube.trail
+    base = tube.trail_base
+    seq = from_seq
+    most = from_seq + COPY_CHANGES
+    while seq < tube.seq and seq < most and len(writer) < COPY_BYTES:
+        entry: i64 = trail[(seq - base) % TRAIL_MAX]
+        seq += 1
+        number = entry >> 1
+        if number in seen:
+            continue
+        seen[number] = None
+        if walk is not None and walk.next_number <= number < walk.end_number:
+            continue  # the walk will tell it
+        task = tube.find(number)
+        if task is None:
+            gone.append(number)
+            continue
+        if entry & 1:
+            tell_task(records, task)
+        else:
+            tell_task_state(records, task, True)
+        if task.owner != 0:
+            owners[task.owner] = None
+    return copy_of(n, t, tube, from_seq, seq, 0, gone, owners)
+
+
+def copy_of(
+    n: Node,
+    t: Tubes,
+    tube: Tube,
+    from_seq: i64,
+    to_seq: i64,
+    flags: i64,
+    gone: list[int],
+    owners: dict[int, None],
+) -> TubeCopy:
+    """The message with the records that were gathered."""
+    sessions: list[tuple[int, bytes, bytes]] = []
+    if t.in_replicaset:
+        for number in owners:
+            session = t.sessions.get(number)
+            if session is not None:
+                sessions.append((number, session.uuid, session.user))
+    return TubeCopy(
+        tube.name,
+        tube.maker,
+        tube.made_ns,
+        tube.epoch,
+        from_seq,
+        to_seq,
+        n.now_ms,
+        tube.next_number,
+        flags,
+        t.scratch.take(),
+        gone,
+        sessions,
+    )
+
+
+def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> None:
+    """A piece of a walk, and before it what changed of the tasks that were told."""
+    flags: i64 = WALK
+    follower.is_new = False
+    if walk.is_fresh:
+        walk.is_fresh = False
+        walk.numbers = list(tube.tasks) + list(tube.copies)
+        walk.numbers.sort()
+        walk.end_number = tube.next_number
+        follower.cursor = tube.seq
+        flags |= BEGINS
+    elif follower.cursor < tube.seq:
+        if follower.cursor < trail_from(tube):  # more changed meanwhile than is remembered
+            begin_telling(tube, follower, 0, 0, False)
+            return
+        changes = changes_of(n, t, tube, follower.cursor, walk)
+        changes.flags = WALK
+        say(n, follower.slot, changes)
+        follower.cursor = changes.to_seq
+    records = t.scratch
+    owners: dict[int, None] = {}
+    count: i64 = 0
+    end: i64 = len(walk.numbers)
+    while walk.pos < end and count < WALK_TASKS and records.size() < COPY_BYTES:
+        number: i64 = walk.numbers[walk.pos]
+        walk.pos += 1
+        walk.next_number = number + 1
+        count += 1
+        task = tube.find(number)
+        if task is not None:
+            tell_task(records, task)
+            if task.owner != 0:
+                owners[task.owner] = None
+    if walk.pos == end:
+        walk.next_number = walk.end_number
+        if follower.cursor == tube.seq:
+            flags |= ENDS
+            follower.walk = None
+    seq = follower.cursor
+    say(n, follower.slot, copy_of(n, t, tube, seq, seq, flags, [], owners))
+
+
+def ask_surely(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
+    """Ask the follower to confirm when its disk has all (T20.3)."""
+    say(n, slot, copy_of(n, t, tube, tube.seq, tube.seq, SURE, [], {}))

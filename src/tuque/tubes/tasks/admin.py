@@ -1,0 +1,366 @@
+"""Tubes are made, counted, emptied and dropped; rights on them (SPEC T2, T10, T11)."""
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.core.jobs.transitions import get_queue
+from tuque.core.model import ledger
+from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task
+from tuque.core.node.node import Node
+from tuque.core.node.slots import count_of
+from tuque.core.node.table import enter_queue, leave_queue
+from tuque.core.outbox.tube_records import tell_grant, tell_tube_cfg, tell_tube_drop
+from tuque.tubes.model import changes
+from tuque.tubes.model.errors import (
+    BAD_NAME,
+    BAD_SYNC,
+    BAD_TTR,
+    CONSUMERS,
+    DOTTED,
+    EMPTY_NAME,
+    EXISTS,
+    LONG_NAME,
+    LONG_OPTION,
+    LUA,
+    MANY_GRANTS,
+    NO_ENGINE,
+    NO_TUBE,
+    NO_VINYL,
+    NO_VINYL_BUFFER,
+    OTHER_TYPE,
+    TAKEN_TASKS,
+    TEMPORARY,
+    TEMPORARY_SYNC,
+    TUBES_MAX,
+    UNKNOWN_TYPE,
+    TubeError,
+)
+from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
+from tuque.tubes.model.options import PRI_DEFAULT, PutDone, TubeOptions
+from tuque.tubes.model.registry import Dropped, Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.catalog import announce, announce_gone, bury_tube, record_gone
+from tuque.tubes.replication.leadership import (
+    needs_copies,
+    needs_home,
+    needs_writable,
+    others_of,
+    refusal_of,
+)
+from tuque.tubes.replication.send import record_home
+from tuque.tubes.tasks.ops import settle
+from tuque.tubes.tasks.sessions import record_session
+from tuque.tubes.tasks.transitions import clamp, end, give_back, record_tube, reserve_tokens
+from tuque.tubes.types.driver import Driver
+from tuque.tubes.types.ordering import key_of
+
+NAME_MAX: Final = 512
+WORD_MAX: Final = 255
+GRANTS_MAX: Final = 5_000
+NAME_TOO_LONG: Final = 9
+UNKNOWN_ENGINE: Final = 57
+
+
+def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, user: bytes) -> Tube:
+    """[T2] ON create_tube. Raises TubeError; with `if_not_exists` the tube that is there."""
+    tube = t.by_name.get(name)
+    if tube is not None and o.if_not_exists:
+        if tube.type != type:
+            raise TubeError(LUA, OTHER_TYPE % (name, tube.type))
+        if not tube.is_mine:
+            raise refusal_of(n, t, tube)  # T17.5
+        return tube
+    factory = may_create(n, t, name, type, o)
+    tube = Tube(name, 0, n.now_ms, t.next_tube, type, factory())
+    tube.is_temporary = o.temporary
+    tube.ttl_ms = clamp(o.ttl_ms, tube.ttl_ms)
+    tube.ttr_ms = clamp(o.ttr_ms, tube.ttl_ms)
+    tube.pri = 0 if o.pri == PRI_DEFAULT else o.pri
+    tube.capacity = o.capacity
+    tube.storage_mode = o.storage_mode
+    tube.engine = o.engine
+    tube.on_task_change = o.on_task_change
+    tube.home = n.node_id
+    tube.maker = n.node_id
+    tube.made_ns = n.now_ms * 1_000_000 + tube.number
+    tube.sync = o.sync
+    enter_tube(n, t, tube)
+    if n.records is not None:
+        record_tube(n.records, tube)  # T14.1
+        record_home(n.records, tube)
+        if t.token >= t.token_reserved:
+            reserve_tokens(n, t)  # T5.1: no take has to wait for it
+    if n.others != 0:
+        announce(n, t, [tube], -1)
+    return tube
+
+
+def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> Callable[[], Driver]:
+    """Raise TubeError when there can be no new tube of that kind here; what makes its driver."""
+    if t.is_read_only:
+        needs_writable(t)
+    if t.in_replicaset and o.temporary:
+        raise TubeError(LUA, TEMPORARY)
+    factory = t.drivers.get(type)
+    if factory is None:
+        raise TubeError(LUA, UNKNOWN_TYPE % type)
+    check_options(name, type, o)
+    nodes = 1 + count_of(others_of(n))
+    if o.sync < 1 or o.sync > nodes:
+        raise TubeError(LUA, BAD_SYNC % nodes)
+    if o.sync > 1 and o.temporary:
+        raise TubeError(LUA, TEMPORARY_SYNC)  # T18.5
+    if name in t.by_name or is_in_use(n, name):
+        raise TubeError(LUA, EXISTS % name)
+    if len(t.by_name) >= n.limits.tubes_max:
+        raise TubeError(LUA, TUBES_MAX % (len(t.by_name), n.limits.tubes_max))  # T2.7
+    return factory
+
+
+def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
+    """Raise TubeError for a name or an option that no tube may have."""
+    if len(name) == 0:
+        raise TubeError(BAD_NAME, EMPTY_NAME)
+    if len(name) > NAME_MAX:
+        raise TubeError(NAME_TOO_LONG, LONG_NAME % (name[:32] + b"..."))
+    if len(o.storage_mode) > WORD_MAX or len(o.on_task_change) > WORD_MAX:
+        raise TubeError(LUA, LONG_OPTION)
+    if o.engine not in (b"", b"memtx", b"vinyl"):
+        raise TubeError(UNKNOWN_ENGINE, NO_ENGINE % o.engine)
+    if o.engine == b"vinyl":
+        if type == b"limfifottl":
+            raise TubeError(LUA, NO_VINYL)
+        if type.startswith(b"utube") and o.storage_mode == b"ready_buffer":
+            raise TubeError(LUA, NO_VINYL_BUFFER)
+
+
+def is_in_use(n: Node, name: bytes) -> bool:
+    """Whether a plain queue of that name has anything: then it stays one (T2.3)."""
+    return name in n.jobs_of
+
+
+def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The tube takes the place of its name in the table; who waits there, waits for it."""
+    if tube.number >= t.next_tube:
+        t.next_tube = tube.number + 1
+    q = n.queues.get(tube.name)
+    if q is None:
+        n.queue_serial += 1
+        tube.serial = n.queue_serial
+    else:
+        leave_queue(n, q)
+        tube.serial = q.serial
+        tube.waiters = q.waiters
+        tube.pause = q.pause
+        tube.demand = q.demand
+        job = q.pop()
+        while job is not None:  # of a tube that another node made
+            tube.push(job)
+            job = q.pop()
+    tube.policy = t
+    enter_queue(n, tube)
+    t.by_name[tube.name] = tube
+    t.bytes_used += tube.bytes_used()
+
+
+def truncate(n: Node, t: Tubes, tube: Tube) -> i64:
+    """[T5] ON truncate: every task is gone, whoever holds it. Returns how many."""
+    needs_copies(n, t, tube)
+    return clear(n, t, tube)
+
+
+def clear(n: Node, t: Tubes, tube: Tube) -> i64:
+    """Every task that is here is gone."""
+    count: i64 = 0
+    for task in list(tube.tasks.values()):
+        tube.calls.truncated += 1
+        if n.events is not None:
+            n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
+        end(n, t, tube, task, ledger.ADMIN_DELETED, changes.TRUNCATE)
+        count += 1
+    return count
+
+
+def release_all(n: Node, t: Tubes, tube: Tube) -> i64:
+    """[T5] ON release_all: every TAKEN task is READY again, whoever holds it."""
+    needs_copies(n, t, tube)
+    settle(n, t)
+    count: i64 = 0
+    for task in list(tube.tasks.values()):
+        if task.status == TAKEN:
+            give_back(n, t, tube, task)
+            count += 1
+    return count
+
+
+def drop(n: Node, t: Tubes, tube: Tube) -> None:
+    """[T2] ON drop: the tube and its tasks are gone. Refused while somebody waits or holds."""
+    may_drop(n, t, tube)
+    remove_tube(n, t, tube)
+
+
+def may_drop(n: Node, t: Tubes, tube: Tube) -> None:
+    """Raise TubeError when the tube may not be dropped now."""
+    if t.by_name.get(tube.name) is not tube:
+        raise TubeError(LUA, NO_TUBE)
+    needs_home(n, t, tube)
+    if len(tube.waiters) > 0:
+        raise TubeError(LUA, CONSUMERS)
+    if tube.taken > 0:
+        raise TubeError(LUA, TAKEN_TASKS)
+
+
+def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The tube and its tasks are gone; a plain queue takes its place for those who wait."""
+    while len(tube.putters) > 0:
+        putter = tube.putters.popleft()
+        if not putter.is_over:
+            t.end_put(tube, putter)
+            t.put_done.append(PutDone(putter.client, putter.serial, None))
+    clear(n, t, tube)
+    gone = Dropped(tube.maker, tube.made_ns, tube.epoch)
+    leave_tube(n, t, tube)
+    bury_tube(t, tube.name, gone)
+    if n.others != 0:
+        announce_gone(n, t, tube.name, gone, -1)  # T17.6
+    if n.records is not None:
+        tell_tube_drop(n.records, tube.name)
+        record_gone(n.records, tube.name, gone)
+
+
+def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
+    """The tube leaves the tables; its tasks have gone before."""
+    forget_rights(t, tube.name)
+    del t.by_name[tube.name]
+    leave_queue(n, tube)
+    t.bytes_used -= tube.bytes_used()
+    tube.policy = None
+    if len(tube.waiters) > 0 or tube.plain > 0 or tube.pause != 0:
+        q = get_queue(n, tube.name)
+        q.waiters = tube.waiters
+        q.pause = tube.pause
+        for job in tube.strays():
+            q.push(job)
+
+
+def has_status(tube: Tube, status: i64) -> bool:
+    """Whether any task of the tube has that status."""
+    if status == READY:
+        return tube.ready_count() > 0
+    if status == TAKEN:
+        return tube.taken > 0
+    return tube.delayed > 0 if status == DELAYED else tube.buried > 0
+
+
+def tasks_by_state(tube: Tube, status: i64, most: i64) -> list[Task]:
+    """Up to `most` tasks with that status, by (pri, number)."""
+    found = [task for task in tube.tasks.values() if task.status == status]
+    found.sort(key=key_of)
+    return found[:most]
+
+
+def statistics(t: Tubes, tube: Tube) -> dict[str, dict[str, int]]:
+    """[T11] How many tasks have which status, and what was done since the start."""
+    calls = tube.calls
+    counts = {
+        "ack": int(calls.ack),
+        "bury": int(calls.bury),
+        "delete": int(calls.delete),
+        "kick": int(calls.kick),
+        "put": int(calls.put),
+        "release": int(calls.release),
+        "take": int(calls.take),
+        "touch": int(calls.touch),
+        "ttl": int(calls.ttl),
+        "ttr": int(calls.ttr),
+        "delay": int(calls.delay),
+    }
+    if tube.type == b"utubettl":
+        counts["delayed"] = int(calls.delay)
+    tasks = {
+        "taken": int(tube.taken),
+        "ready": int(tube.ready_count()),
+        "buried": int(tube.buried),
+        "delayed": int(tube.delayed),
+        "done": int(calls.done),
+        "total": len(tube.tasks),
+    }
+    return {"tasks": tasks, "calls": counts}
+
+
+def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> None:
+    """[T10] ON cfg; None leaves a setting as it is. Raises TubeError."""
+    if ttr_ms is not None and ttr_ms < 0:
+        raise TubeError(LUA, BAD_TTR % (ttr_ms // 1000))
+    if ttr_ms is not None:
+        t.ttr_ms = clamp(ttr_ms, 0)
+    if in_replicaset is not None:
+        for tube in t.by_name.values():
+            if tube.is_temporary and in_replicaset:
+                in_replicaset = False
+                break
+        t.in_replicaset = in_replicaset
+    if n.records is not None:
+        tell_tube_cfg(n.records, t.ttr_ms, t.in_replicaset, t.token_reserved)
+        if in_replicaset:
+            for session in t.sessions.values():
+                record_session(n, t, session, False)
+
+
+def grant(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes = PREFIX) -> None:
+    """[T10] The holder may call functions of the tube from now on (T10.3). Raises TubeError."""
+    if b"." in tube.name or b":" in tube.name:
+        raise TubeError(LUA, DOTTED % tube.name)
+    if len(prefix) > WORD_MAX:
+        raise TubeError(LUA, LONG_OPTION)
+    before = t.rights.bits(holder, tube.name, prefix)
+    if before == 0 and t.rights.count >= GRANTS_MAX:
+        raise TubeError(LUA, MANY_GRANTS % GRANTS_MAX)  # T10.5
+    set_rights(n, t, holder, tube.name, prefix, bits | before)
+
+
+def revoke(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes | None) -> i64:
+    """[T10] These rights end, under that prefix or any (T10.4). Returns how many grants changed."""
+    count: i64 = 0
+    for one in t.rights.listing(tube.name):
+        if one.holder != holder or (prefix is not None and one.prefix != prefix):
+            continue
+        if one.bits & bits != 0:
+            set_rights(n, t, holder, tube.name, one.prefix, one.bits & ~bits)
+            count += 1
+    return count
+
+
+def set_rights(n: Node, t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
+    """The holder has just these rights on the tube under the prefix, in the journal, too."""
+    if bits == t.rights.bits(holder, tube, prefix):
+        return
+    keep_rights(t, holder, tube, prefix, bits)
+    if n.records is not None:
+        tell_grant(n.records, holder, tube, prefix, bits)
+
+
+def keep_rights(t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
+    """Change the table of rights and count its bytes."""
+    before = t.rights.count
+    t.rights.set(holder, tube, prefix, bits)
+    t.bytes_used += GRANT_BYTES * (t.rights.count - before)
+
+
+def forget_rights(t: Tubes, tube: bytes) -> None:
+    """The tube is dropped, and its grants with it (T10.4); the record of the drop says so."""
+    for one in t.rights.listing(tube):
+        keep_rights(t, one.holder, tube, one.prefix, 0)
+
+
+def status_of(word: bytes) -> i64:
+    """The status of that name, 0 when there is none."""
+    if word == b"READY":
+        return READY
+    if word == b"TAKEN":
+        return TAKEN
+    if word == b"DELAYED":
+        return DELAYED
+    return BURIED if word == b"BURIED" else 0

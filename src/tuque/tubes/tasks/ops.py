@@ -1,0 +1,334 @@
+"""What callers do with tasks: put, take, touch, ack, release, peek, bury, kick, delete (SPEC T5).
+
+Every function may raise TubeError; nothing was done then. `client` is the number of a
+connection: its session is made when it first matters (T8). A task that a function returns is
+the live one; after ack and delete it is out of all tables and its status is DONE.
+
+A take that finds nothing may wait: `wait` enters the client among those that wait in GETJOB;
+the shell gets a Wake with the task, or with why there is none.
+"""
+
+from heapq import heapify, heappush
+
+from mypy_extensions import i64
+
+from tuque.core.jobs import deliver
+from tuque.core.model import ledger
+from tuque.core.model.job import awake_ms
+from tuque.core.model.task import BURIED, DELAYED, FAR, MAX_MS, TAKEN, Task, whole_s
+from tuque.core.model.work import TURN_WORK
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
+from tuque.tubes.model import changes
+from tuque.tubes.model.errors import LUA, NO_TOUCH, PAUSED, TubeError, not_found, not_taken
+from tuque.tubes.model.options import PutSpec, Putter
+from tuque.tubes.model.registry import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
+from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.leadership import needs_copies, needs_home
+from tuque.tubes.tasks.sessions import session_for
+from tuque.tubes.tasks.transitions import (
+    arm,
+    change,
+    clamp,
+    end,
+    expire,
+    hand_out,
+    insert,
+    make_ready,
+    on_task_timer,
+    record,
+    tell,
+)
+
+
+def settle(n: Node, t: Tubes) -> None:
+    """End what was over already when it was set: a ttl or ttr of 0."""
+    while len(t.overdue) > 0:
+        overdue = t.overdue
+        t.overdue = []
+        for task in overdue:
+            tube = t.by_name.get(task.queue)
+            if tube is not None and tube.tasks.get(task.number) is task:
+                if tube.state == RUNNING:  # else its timer knows, too (T19.6)
+                    on_task_timer(n, t, tube, task)
+
+
+def put(
+    n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec, client: i64, serial: i64
+) -> Task | None:
+    """[T5] ON put. None: the tube is full (T7).
+
+    With `spec.timeout_ms` > 0 the answer comes in `t.put_done` then, with client and serial.
+    """
+    needs_copies(n, t, tube)
+    settle(n, t)
+    if tube.pause & PAUSE_IN or tube.drops > 0:
+        raise TubeError(LUA, PAUSED)
+    if not tube.is_full():
+        return insert(n, t, tube, body, form, spec)
+    if spec.timeout_ms > 0:
+        timeout_ms = clamp(spec.timeout_ms, 0)
+        putter = Putter(body, form, spec, client, serial, n.now_ms + timeout_ms)
+        tube.putters.append(putter)
+        tube.waiting_puts += 1
+        t.bytes_used += PUT_BYTES + len(body)
+        t.put_serial += 1
+        heappush(t.put_ends, (putter.until_ms, t.put_serial, putter, tube))
+        if len(t.put_ends) > t.put_ends_most:
+            drop_put_ends(t)
+    return None
+
+
+def drop_put_ends(t: Tubes) -> None:
+    """Forget the ends of puts that found room before: they may lie far ahead."""
+    t.put_ends = [entry for entry in t.put_ends if not entry[2].is_over]
+    heapify(t.put_ends)
+    t.put_ends_most = 2 * len(t.put_ends) + PUT_ENDS_STALE
+
+
+def take(n: Node, t: Tubes, tube: Tube, client: i64) -> Task | None:
+    """[T5] ON take: the first task that may be taken, or None.
+
+    Clients that wait are served before (T9.1).
+    """
+    needs_home(n, t, tube)
+    settle(n, t)
+    if tube.is_ready:
+        hand_over(n, tube)
+    if tube.pause & PAUSE_OUT or tube.drops > 0:
+        return None
+    return take_first(n, t, tube, client, session_for(n, t, client).number)
+
+
+def take_first(n: Node, t: Tubes, tube: Tube, client: i64, owner: i64) -> Task | None:
+    """Hand out the driver's first task, never one whose life is over (T6.1)."""
+    task = tube.driver.first()
+    while task is not None and task.dead_ms <= n.now_ms:
+        if n.passed >= TURN_WORK:
+            n.looks_later[tube.name] = None  # V2.3
+            return None
+        n.passed += 1
+        expire(n, t, tube, task)
+        task = tube.driver.first()
+    if task is not None:
+        hand_out(n, t, tube, task, client, owner)
+    return task
+
+
+def wait(n: Node, t: Tubes, tube: Tube, client: i64, until_ms: i64, number: i64 = -1) -> None:
+    """Let the client wait for a task of its session (0: for ever); the answer is a Wake.
+
+    `number` is what it waits under when one connection has several such takes.
+    """
+    waiting = client if number < 0 else number
+    deliver.wait(n, waiting, [tube.name], 1, False, until_ms, client)
+
+
+def hand_over(n: Node, tube: Tube) -> None:
+    """Serve those who wait for the tube as far as there are tasks for them (T9.1)."""
+    while tube.length > 0 and len(tube.waiters) > 0 and tube.pause & PAUSE_OUT == 0:
+        client: i64 = -1
+        for first in tube.waiters:
+            client = first
+            break
+        if not deliver.serve(n, n.waiters[client]):
+            return
+
+
+def find(n: Node, t: Tubes, tube: Tube, number: i64) -> Task | None:
+    """The task of that number as it is now: what is due for it is done before."""
+    settle(n, t)
+    task = tube.tasks.get(number)
+    if task is not None and awake_ms(task) <= n.now_ms:
+        on_task_timer(n, t, tube, task)
+        task = tube.tasks.get(number)
+    return task
+
+
+def need(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
+    """The task of that number, whatever its status."""
+    task = find(n, t, tube, number)
+    if task is None:
+        raise not_found(number)
+    return task
+
+
+def own(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64) -> Task:
+    """The task if the client's session holds it, by that take (T8.4); 0: by any."""
+    task = find(n, t, tube, number)
+    session = session_for(n, t, client)
+    if task is None or task.status != TAKEN or task.owner != session.number:
+        raise not_taken()
+    if token != 0 and task.token != token:
+        raise not_taken()
+    return task
+
+
+def touch(
+    n: Node, t: Tubes, tube: Tube, client: i64, number: i64, increment_ms: i64, token: i64 = 0
+) -> Task | None:
+    """[T5] ON touch: more time. None: nothing done, the increment was not above 0."""
+    needs_copies(n, t, tube)
+    if increment_ms <= 0:
+        return None
+    task = own(n, t, tube, client, number, token)
+    tube.calls.touch += 1
+    if not tube.driver.is_timed:
+        raise TubeError(LUA, NO_TOUCH % tube.type)
+    increment_ms = clamp(increment_ms, 0)
+    task.ttl_ms = longer(task.ttl_ms, increment_ms)
+    task.dead_ms = task.created_ms + task.ttl_ms
+    task.ttr_ms = longer(task.ttr_ms, increment_ms)
+    task.retry_s = whole_s(task.ttr_ms)
+    arm(n, t, task, task.qtime_ms + increment_ms)
+    record(n, tube, task)
+    tell(n, t, tube, task, changes.TOUCH)
+    return task
+
+
+def longer(time_ms: i64, increment_ms: i64) -> i64:
+    """A time that grew; far beyond 100 years it grows no more."""
+    time_ms += increment_ms
+    if time_ms > 2 * MAX_MS:
+        return 2 * MAX_MS
+    return time_ms
+
+
+def ack(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64 = 0) -> Task:
+    """[T5] ON ack: the task is done, and gone."""
+    needs_copies(n, t, tube)
+    task = own(n, t, tube, client, number, token)
+    finish(n, t, tube, task)
+    return task
+
+
+def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The task is done."""
+    tube.calls.ack += 1
+    tube.calls.done += 1
+    if n.events is not None:
+        n.events.acked(n.now_ms, task)
+    end(n, t, tube, task, ledger.GC_ACKED, changes.ACK)
+
+
+def release(
+    n: Node, t: Tubes, tube: Tube, client: i64, number: i64, delay_ms: i64, token: i64 = 0
+) -> Task:
+    """[T5] ON release: back to its old place, or there after the delay."""
+    needs_copies(n, t, tube)
+    task = own(n, t, tube, client, number, token)
+    give_up(n, t, tube, task, delay_ms)
+    return task
+
+
+def give_up(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
+    """The holder gives the task back."""
+    tube.calls.release += 1
+    task.nacks += 1
+    n.nacks += 1
+    if delay_ms > 0 and tube.driver.is_timed:
+        delay_ms = clamp(delay_ms, 0)
+        task.ttl_ms = longer(task.ttl_ms, delay_ms)
+        task.dead_ms = task.created_ms + task.ttl_ms
+        change(n, t, tube, task, DELAYED)
+        arm(n, t, task, n.now_ms + delay_ms)
+        record(n, tube, task)
+        tell(n, t, tube, task, changes.RELEASE)
+    else:
+        make_ready(n, t, tube, task, changes.RELEASE)
+    if n.events is not None:
+        n.events.nacked(n.now_ms, task)
+
+
+def peek(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
+    """[T5] ON peek: nothing changes."""
+    needs_home(n, t, tube)
+    return need(n, t, tube, number)
+
+
+def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
+    """[T5] ON bury: out of the way until kick, whoever holds it; with a token only by that take."""
+    needs_copies(n, t, tube)
+    task = need(n, t, tube, number)
+    if token != 0 and (task.status != TAKEN or task.token != token):
+        raise not_taken()
+    if task.status == BURIED:
+        return task
+    change(n, t, tube, task, BURIED)
+    arm(n, t, task, 0)
+    tube.calls.bury += 1
+    record(n, tube, task)
+    tell(n, t, tube, task, changes.BURY)
+    return task
+
+
+def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
+    """[T5] ON kick: up to `count` buried tasks are READY again, by (pri, number)."""
+    needs_copies(n, t, tube)
+    settle(n, t)
+    done: i64 = 0
+    while done < count:
+        task = tube.graves.first()
+        if task is None:
+            break
+        if task.dead_ms <= n.now_ms:
+            expire(n, t, tube, task)
+            n.work += 1
+            continue
+        unbury(n, t, tube, task)
+        done += 1
+    return done
+
+
+def unbury(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """A buried task is READY again."""
+    tube.calls.kick += 1
+    make_ready(n, t, tube, task, changes.KICK)
+
+
+def delete(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
+    """[T5] ON delete: the task is gone, whoever holds it."""
+    needs_copies(n, t, tube)
+    task = need(n, t, tube, number)
+    remove_task(n, t, tube, task)
+    return task
+
+
+def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The task is deleted."""
+    tube.calls.delete += 1
+    tube.calls.done += 1
+    if n.events is not None:
+        n.events.deleted(n.now_ms, task, ledger.ADMIN_DELETED)
+    end(n, t, tube, task, ledger.ADMIN_DELETED, changes.DELETE)
+
+
+def may_finish(t: Tubes, task: Task, client: i64) -> bool:
+    """Whether ACKJOB, NACK and WORKING of that client are about this take (T1.4)."""
+    if task.status != TAKEN:
+        return False
+    if task.owner == 0:
+        return True
+    session = t.by_client.get(client)
+    return session is not None and session.number == task.owner
+
+
+def work_on(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """WORKING: the time to work on the task begins anew, never shorter (T1.4)."""
+    ttr_ms = task.ttr_ms
+    if ttr_ms >= MAX_MS:
+        ttr_ms = n.limits.default_retry_max_s * 1000
+    at_ms = n.now_ms + ttr_ms
+    if tube.driver.ends_taken and task.dead_ms != FAR and task.dead_ms < at_ms:
+        at_ms = task.dead_ms
+    if task.qtime_ms != 0 and at_ms > task.qtime_ms:
+        arm(n, t, task, at_ms)
+        record(n, tube, task)
+    tube.calls.touch += 1
+    tell(n, t, tube, task, changes.TOUCH)
+
+
+def session_of_task(t: Tubes, task: Task) -> Session | None:
+    """Who holds the task."""
+    return t.sessions.get(task.owner) if task.owner != 0 else None

@@ -1,0 +1,56 @@
+"""Sums over all tubes of a node, for INFO (SPEC T11.5): one walk, of at most 10,000 (T2.7)."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from tuque.core.node.node import Node
+from tuque.tubes.model.driver_guard import why_stopped
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.replica_state import RUNNING
+from tuque.tubes.replication.leadership import lag_of
+
+
+@final
+class Totals:
+    """What all tubes have together."""
+
+    def __init__(self) -> None:
+        self.tasks: i64 = 0
+        self.ready: i64 = 0
+        self.taken: i64 = 0
+        self.delayed: i64 = 0
+        self.buried: i64 = 0
+        self.waiting_takes: i64 = 0
+        self.waiting_puts: i64 = 0
+        self.subscribers: i64 = 0
+        self.running: i64 = 0
+        self.stopped: i64 = 0
+        self.copies: i64 = 0
+        self.lag: i64 = 0  # the greatest of a follower
+
+
+def totals_of(n: Node, t: Tubes) -> Totals:
+    """[T11] Look at every tube once (T11.5)."""
+    found = Totals()
+    for tube in t.by_name.values():
+        found.tasks += len(tube.tasks)
+        found.ready += tube.ready_count()
+        found.taken += tube.taken
+        found.delayed += tube.delayed
+        found.buried += tube.buried
+        found.waiting_takes += len(tube.waiters)
+        found.waiting_puts += tube.waiting_puts
+        found.subscribers += tube.subscribers
+        found.copies += len(tube.copies)
+        if not tube.is_mine:
+            continue
+        if tube.state == RUNNING:
+            found.running += 1
+        if len(why_stopped(tube.type, tube.driver)) > 0:
+            found.stopped += 1
+        if n.others != 0 and not tube.is_temporary:
+            for _, lag, _ in lag_of(n, t, tube):
+                if lag > found.lag:
+                    found.lag = lag
+    return found

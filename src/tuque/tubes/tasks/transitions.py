@@ -1,0 +1,375 @@
+"""Changes of a task's status: tables, timers, counters, journal, notices (SPEC T4).
+
+Every change goes through `change`, which keeps the tube, its driver and the session of the
+holder equal to the task. Who may ask for one is ops.py's.
+"""
+
+from typing import Final
+
+from mypy_extensions import i32, i64, u8
+
+from tuque.core.jobs.transitions import drop_task, mark_ready, register
+from tuque.core.model import ledger
+from tuque.core.model.job import ACKED, DELIVERED
+from tuque.core.model.task import (
+    BURIED,
+    DELAYED,
+    DONE,
+    FAR,
+    MAX_MS,
+    READY,
+    TAKEN,
+    TASK_BYTES,
+    Task,
+    is_arrow,
+    state_of,
+    whole_s,
+)
+from tuque.core.node.node import Node
+from tuque.core.node.queue import PAUSE_IN
+from tuque.core.outbox.events import REQUEUE_COMMAND, REQUEUE_TIMEOUT
+from tuque.core.outbox.records import Records
+from tuque.core.outbox.tube_records import tell_task, tell_task_state, tell_tube, tell_tube_cfg
+from tuque.tubes.model import changes
+from tuque.tubes.model.options import PRI_DEFAULT, Change, PutDone, PutSpec, Told
+from tuque.tubes.model.registry import Tubes
+from tuque.tubes.model.tube import Tube
+from tuque.tubes.replication.send import trace
+
+TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart leaves out
+RESERVE: Final = 999  # numbers of a temporary tube that a restart may leave out
+
+
+def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
+    """Move the task along an arrow; timers, journal and notices are the caller's."""
+    old = i64(task.status)
+    assert is_arrow(old, to), "illegal change of status"
+    driver = tube.driver
+    used = driver.bytes_used
+    if to == TAKEN:
+        driver.took(task)
+    task.status = u8(to)
+    task.state = u8(state_of(to))
+    if old == READY:
+        tube.length -= 1
+        if to != TAKEN:
+            driver.left(task)
+    elif old == DELAYED:
+        tube.delayed -= 1
+    elif old == BURIED:
+        tube.buried -= 1
+        tube.graves.left()
+    if to == READY:
+        tube.length += 1
+        driver.enter(task)
+        if len(tube.waiters) > 0:
+            mark_ready(n, tube)
+    elif to == TAKEN:
+        tube.taken += 1
+    elif to == DELAYED:
+        tube.delayed += 1
+    elif to == BURIED:
+        tube.buried += 1
+        tube.graves.push(task)
+    if old == TAKEN:
+        tube.taken -= 1
+        if task.owner != 0:
+            disown(t, task)
+        driver.freed(task)
+        if len(tube.waiters) > 0 and tube.length > 0:
+            mark_ready(n, tube)  # its sub-queue may have more
+    t.bytes_used += driver.bytes_used - used
+
+
+def disown(t: Tubes, task: Task) -> None:
+    """No session holds the task any more."""
+    session = t.session_of_number(task.owner)
+    if session is not None:
+        del session.taken[task.id]
+    task.owner = 0
+
+
+def arm(n: Node, t: Tubes, task: Task, at_ms: i64) -> None:
+    """Set the timer: a TAKEN or DELAYED task waits for `at_ms` (0: for ever), others for its end.
+
+    `expire_ms` is not before that, since ttl ends neither of these (T6.2).
+    """
+    if task.status == READY or task.status == BURIED:
+        at_ms = 0
+    elif at_ms > n.now_ms + MAX_MS:
+        at_ms = n.now_ms + MAX_MS
+    task.qtime_ms = at_ms
+    end_ms = task.dead_ms
+    if end_ms == FAR or (at_ms == 0 and task.status == TAKEN):
+        end_ms = n.now_ms + MAX_MS
+    if end_ms < at_ms:
+        end_ms = at_ms
+    task.expire_ms = end_ms
+    if at_ms == 0:
+        at_ms = end_ms
+    if at_ms <= n.now_ms:
+        t.overdue.append(task)
+    n.wheel.set(task, at_ms, n.now_ms)
+
+
+def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
+    """Notice of a change for pollers, subscribers and the tube's callback (T12)."""
+    status = i64(task.status)
+    t.bytes_used += tube.note(event, task.number, status, n.now_ms)
+    if tube.subscribers > 0 or len(tube.on_task_change) > 0:
+        seq = tube.change_seq - 1
+        change = Change(seq, changes.EVENTS[event], task.number, status, n.now_ms)
+        t.told.append(Told(tube.name, change, task))
+
+
+def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
+    """The journal hears of the task's new state (T14.1); `binds`: the reply waits for it."""
+    if tube.is_temporary:
+        return
+    if n.records is not None:
+        tell_task_state(n.records, task, binds)
+    tube.seq += 1  # T18.2
+    if n.others != 0:
+        trace(n, tube, task.number, False)
+
+
+def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> None:
+    """The task is over: it leaves all tables; what histories hear of it is the caller's."""
+    let_go(n, t, tube, task)
+    drop_task(n, task, cause)
+    if not tube.is_temporary:
+        if n.records is not None:
+            n.records.remove(task.id, cause)
+        tube.seq += 1
+        if n.others != 0:
+            trace(n, tube, task.number, False)
+    tell(n, t, tube, task, event)
+    if len(tube.putters) > 0:
+        admit(n, t, tube)
+
+
+def forget(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """[G2] The task leaves the table of jobs by a command about all jobs (T11.3)."""
+    let_go(n, t, tube, task)
+    tube.calls.moved += 1
+
+
+def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The tube forgets the task."""
+    change(n, t, tube, task, DONE)
+    task.state = ACKED
+    del tube.tasks[task.number]
+    n.job_bytes -= TASK_BYTES
+
+
+def make_ready(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
+    """The task goes back among those that may be taken, to its old place (T4.3)."""
+    change(n, t, tube, task, READY)
+    arm(n, t, task, 0)
+    record(n, tube, task)
+    tell(n, t, tube, task, event)
+
+
+def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """The life of the task is over (T6.1)."""
+    calls = tube.calls
+    calls.ttl += 1
+    calls.delete += 1
+    calls.done += 1
+    if n.events is not None:
+        n.events.expired(n.now_ms, task)
+    end(n, t, tube, task, ledger.EXPIRED, changes.TTL)
+
+
+def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """[T6] TIMER of a task: its ttl, its ttr or its delay is over."""
+    now_ms = n.now_ms
+    if (task.status == TAKEN or task.status == DELAYED) and 0 < task.qtime_ms <= now_ms:
+        if task.status == TAKEN:
+            tube.calls.ttr += 1  # T6.3
+            task.deliveries += 1
+            n.requeues += 1
+            make_ready(n, t, tube, task, changes.TTR)
+            if n.events is not None:
+                n.events.requeued(now_ms, task, REQUEUE_TIMEOUT)
+        else:
+            tube.calls.delay += 1  # T6.4
+            make_ready(n, t, tube, task, changes.DELAY)
+    if (task.status == READY or task.status == BURIED) and task.dead_ms <= now_ms:
+        expire(n, t, tube, task)
+    elif task.status != DONE:
+        n.wheel.arm(task, now_ms)
+
+
+def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64) -> None:
+    """The task, which the driver's `first` gave, is TAKEN by the session from now on (T5.1)."""
+    change(n, t, tube, task, TAKEN)
+    now_ms = n.now_ms
+    t.token += 1
+    if t.token > t.token_reserved:
+        reserve_tokens(n, t)
+    task.token = t.token
+    task.taken_ms = now_ms
+    task.owner = owner
+    if owner != 0:
+        session = t.session_of_number(owner)
+        if session is not None:
+            session.taken[task.id] = task
+    if task.delivered_count == 0:
+        task.first_ms = now_ms
+    else:
+        n.redeliveries += 1
+    task.delivered_count += 1
+    n.deliveries += 1
+    task.last_ms = now_ms
+    task.flags |= DELIVERED
+    arm(n, t, task, return_ms(n, tube, task))
+    tube.calls.take += 1
+    tube.jobs_out += 1
+    tube.atime_ms = now_ms
+    record(n, tube, task, t.in_replicaset)  # else lost in a crash it is only taken again
+    tell(n, t, tube, task, changes.TAKE)
+    if n.events is not None:
+        n.events.delivered(now_ms, task, client)
+
+
+def reserve_tokens(n: Node, t: Tubes) -> None:
+    """The journal knows that the next tokens may be in use, before one of them is (T5.1)."""
+    records = n.records
+    if records is not None:
+        t.token_reserved = t.token + TOKEN_RESERVE
+        tell_tube_cfg(records, t.ttr_ms, t.in_replicaset, t.token_reserved)
+        records.has_custody = True
+
+
+def return_ms(n: Node, tube: Tube, task: Task) -> i64:
+    """When a task that is TAKEN now comes back by itself; 0: never (T6.3).
+
+    One that no session holds comes back like a job, after the default retry time at the latest.
+    """
+    ttr_ms = task.ttr_ms
+    if task.owner == 0 and ttr_ms >= MAX_MS:
+        ttr_ms = n.limits.default_retry_max_s * 1000
+    elif not tube.driver.is_timed and task.owner != 0:
+        return 0
+    at_ms = n.now_ms + ttr_ms
+    if tube.driver.ends_taken and task.dead_ms < at_ms:
+        return task.dead_ms
+    return at_ms
+
+
+def give_back(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
+    """A TAKEN task is released by its session's end, RELEASE_ALL or a start (T4.3)."""
+    tube.calls.release += 1
+    n.requeues += 1
+    task.deliveries += 1
+    make_ready(n, t, tube, task, changes.RELEASE)
+    if n.events is not None:
+        n.events.requeued(n.now_ms, task, REQUEUE_COMMAND)
+
+
+# ---- puts
+
+
+def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec) -> Task:
+    """[T5] PROCEDURE insert: a new task with the next number (T2.1), READY or DELAYED."""
+    now_ms = n.now_ms
+    number = tube.next_number
+    tube.next_number = number + 1
+    is_timed = tube.driver.is_timed
+    ttl_ms = clamp(spec.ttl_ms, tube.ttl_ms)
+    ttr_ms = clamp(spec.ttr_ms, tube.ttr_ms)
+    delay_ms: i64 = 0
+    pri: i64 = 0
+    if is_timed:
+        delay_ms = clamp(spec.delay_ms, 0)
+        pri = tube.pri
+        if spec.pri != PRI_DEFAULT:
+            pri = spec.pri
+    id = n.ids.make(i64(whole_s(ttl_ms)), 1)
+    task = Task(id, tube.name, body, n.next_ctime_ns(), number, pri, form)
+    if tube.driver.is_keyed and spec.utube is not None:
+        task.subqueue = spec.utube
+    task.created_ms = now_ms
+    task.ttr_ms = ttr_ms
+    task.retry_s = whole_s(ttr_ms) if ttr_ms > 0 else i32(1)
+    if is_timed:
+        task.ttl_ms = ttl_ms + delay_ms
+        task.dead_ms = now_ms + task.ttl_ms
+        if delay_ms > 0:
+            task.delay_s = whole_s(delay_ms)
+    enter(n, tube, task, ledger.CREATED)
+    tube.calls.put += 1
+    tube.jobs_in += 1
+    tube.atime_ms = now_ms
+    if delay_ms > 0:
+        change(n, t, tube, task, DELAYED)
+        arm(n, t, task, now_ms + delay_ms)
+    else:
+        change(n, t, tube, task, READY)
+        arm(n, t, task, 0)
+    if n.events is not None:
+        n.events.added(now_ms, task)
+    record_new(n, tube, task)
+    tell(n, t, tube, task, changes.PUT)
+    return task
+
+
+def enter(n: Node, tube: Tube, task: Task, cause: i64) -> None:
+    """Put a task without a status into the tables."""
+    register(n, task, cause)
+    n.job_bytes += TASK_BYTES
+    tube.tasks[task.number] = task
+
+
+def clamp(asked_ms: i64, default_ms: i64) -> i64:
+    """A time as asked for, from 0 to 100 years; -1 stands for the default."""
+    if asked_ms == -1:
+        return default_ms
+    if asked_ms < 0:
+        return 0
+    if asked_ms > MAX_MS:
+        return MAX_MS
+    return asked_ms
+
+
+def admit(n: Node, t: Tubes, tube: Tube) -> None:
+    """There may be room: puts that wait are done, first come first (T7.2, P2.1)."""
+    if tube.drops > 0:
+        return
+    while len(tube.putters) > 0 and not tube.is_full() and tube.pause & PAUSE_IN == 0:
+        putter = tube.putters.popleft()
+        if not putter.is_over:
+            task = insert(n, t, tube, putter.body, putter.form, putter.spec)
+            t.end_put(tube, putter)
+            t.put_done.append(PutDone(putter.client, putter.serial, task))
+
+
+def record_new(n: Node, tube: Tube, task: Task) -> None:
+    """The journal hears of the new task; of a temporary tube, what numbers are used (T14.1)."""
+    if not tube.is_temporary:
+        if n.records is not None:
+            tell_task(n.records, task)
+        tube.seq += 1
+        if n.others != 0:
+            trace(n, tube, task.number, True)
+    elif n.records is not None and tube.next_number > tube.reserved:
+        tube.reserved = tube.next_number + RESERVE
+        record_tube(n.records, tube)
+
+
+def record_tube(records: Records, tube: Tube) -> None:
+    """The journal hears of the tube (T14.1)."""
+    next_number = tube.reserved if tube.is_temporary else tube.next_number
+    names = [tube.name, tube.type, tube.storage_mode, tube.engine, tube.on_task_change]
+    tell_tube(
+        records,
+        tube.number,
+        next_number,
+        tube.ttl_ms,
+        tube.ttr_ms,
+        tube.pri,
+        tube.capacity,
+        tube.is_temporary,
+        names,
+    )

@@ -1,0 +1,166 @@
+"""The order of READY tasks, or of buried ones: ascending (pri, number).
+
+Tasks mostly arrive in that order and lie in a list; those that come back, or go before
+others, lie in a heap. A task that leaves out of turn only changes its status: the stale
+entry is passed over when it reaches the head. Knows nothing of tubes.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr, u8
+
+from tuque.core.model.task import Task
+
+# bits: a task may stand in orders of different bits
+READY_BIT: Final = 1
+BURIED_BIT: Final = 2
+HEAD_BIT: Final = 4
+GUARD_BIT: Final = 8
+DRIVER_BITS: Final = READY_BIT | HEAD_BIT | GUARD_BIT  # of orders that go with the driver
+
+SLACK: Final = 64  # stale entries that do not matter
+_GONE: Final = Task(b"", b"", b"", 0, -1, 0, 0)  # fills slots already taken
+
+Key = tuple[int, int]
+Entry = tuple[int, int, Task]
+
+_NONE: Final[list[Entry]] = []  # most lines never have a heap; nothing is put into this one
+
+
+def key_of(task: Task) -> Key:
+    """Sort key of the order."""
+    return task.pri, task.number
+
+
+@mypyc_attr(acyclic=True)
+class Line:
+    """Tasks that were put in, first ones first; each stands here once, marked with `bit`."""
+
+    def __init__(self, bit: i64) -> None:
+        self.bit = u8(bit)
+        self.items: list[Task] = []
+        self.head: i64 = 0
+        self.back: list[Entry] = _NONE
+
+    def add(self, task: Task) -> None:
+        """Put a task in its place, unless it stands there already."""
+        if task.listed & self.bit:
+            return
+        task.listed |= self.bit
+        items = self.items
+        size: i64 = len(items)
+        if size == self.head or is_before(items[size - 1], task):
+            items.append(task)
+            return
+        if self.back is _NONE:
+            self.back = []
+        heappush(self.back, (task.pri, task.number, task))
+
+    def top(self) -> Task | None:
+        """The first of all that stand here."""
+        back = self.back
+        items = self.items
+        if self.head < len(items):
+            task = items[self.head]
+            if len(back) == 0 or not is_before(back[0][2], task):
+                return task
+        if len(back) > 0:
+            return back[0][2]
+        return None
+
+    def drop(self, task: Task) -> None:
+        """Take out the one that `top` gives."""
+        task.listed &= ~self.bit
+        items = self.items
+        head = self.head
+        if head < len(items) and items[head] is task:
+            items[head] = _GONE
+            head += 1
+            if head == len(items):
+                items.clear()
+                head = 0
+            elif head >= 1024 and head * 2 >= len(items):
+                del items[:head]
+                head = 0
+            self.head = head
+        else:
+            heappop(self.back)
+
+    def size(self) -> i64:
+        """How many stand here."""
+        size: i64 = len(self.items) - self.head + len(self.back)
+        return size
+
+    def replace(self, tasks: list[Task]) -> None:
+        """Only these stand here from now on, in this order."""
+        for i in range(self.head, len(self.items)):
+            self.items[i].listed &= ~self.bit
+        for entry in self.back:
+            entry[2].listed &= ~self.bit
+        for task in tasks:
+            task.listed |= self.bit
+        self.items = tasks
+        self.head = 0
+        self.back = _NONE
+
+
+@mypyc_attr(acyclic=True)
+class Order(Line):
+    """Tasks with the status `wanted`."""
+
+    def __init__(self, wanted: i64, bit: i64) -> None:
+        super().__init__(bit)
+        self.wanted = wanted
+        self.count: i64 = 0
+
+    def push(self, task: Task) -> None:
+        """Put a task in its place; its status is `wanted` already."""
+        self.count += 1
+        self.add(task)
+
+    def first(self) -> Task | None:
+        """The first task, nothing changed; None when there is none."""
+        task = self.top()
+        while task is not None and task.status != self.wanted:
+            self.drop(task)
+            task = self.top()
+        return task
+
+    def took(self, task: Task) -> None:
+        """The one that `first` gave goes; the caller changes its status."""
+        self.count -= 1
+        self.drop(task)
+
+    def left(self) -> None:
+        """A task left out of turn: its status is another one already."""
+        self.count -= 1
+        if self.size() > 2 * self.count + SLACK:
+            self.compact()
+
+    def compact(self) -> None:
+        """Drop stale entries: they keep tasks in memory that are gone."""
+        self.replace(self.listing())
+
+    def listing(self) -> list[Task]:
+        """All tasks in order, nothing changed."""
+        found: list[Task] = []
+        i = self.head
+        while i < len(self.items):
+            task = self.items[i]
+            if task.status == self.wanted:
+                found.append(task)
+            i += 1
+        if len(self.back) > 0:
+            for entry in self.back:
+                if entry[2].status == self.wanted:
+                    found.append(entry[2])
+            found.sort(key=key_of)
+        return found
+
+
+def is_before(a: Task, b: Task) -> bool:
+    """Whether `a` goes first."""
+    if a.pri != b.pri:
+        return a.pri < b.pri
+    return a.number < b.number

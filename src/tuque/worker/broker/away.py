@@ -1,0 +1,94 @@
+"""Decides which queues a worker leaves alone for a while: those whose tube has no home to ask now.
+
+A tube that moves, or whose home is down, must not keep the worker from the other queues. A move is
+over in a moment and nobody needs to know; what lasts longer is one story in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from tuque.errors import ConnectionError, Error, NoQuorum, ReadOnly, TubeHome
+from tuque.worker.tasks.policy import Backoff
+
+log: Final = logging.getLogger("tuque.worker")
+
+AGAIN: Final = Backoff(first_s=0.02, max_s=2.0, jitter=0.5)
+TELL_AFTER_S: Final = 2.0
+
+
+class _Story:
+    """One queue without a home: since when, how often it was tried, when it is tried next."""
+
+    __slots__ = ("due_at", "failures", "is_told", "since")
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        self.failures = 0
+        self.due_at = 0.0
+        self.is_told = False
+
+
+class Away:
+    """The queues that are left alone, each until its own time."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._stories: dict[str, _Story] = {}
+
+    def failed(self, queue: str, err: Error, node: str) -> bool:
+        """Notes a call about a queue that failed; False when that is not about its home.
+
+        `node` is the node in use as "host:port", "" when there is none.
+        """
+        if not is_about_home(err, node):
+            return False
+        now = time.monotonic()
+        story = self._stories.setdefault(queue, _Story(now))
+        if now < story.due_at:
+            return True
+        story.failures += 1
+        story.due_at = now + AGAIN.delay_s(story.failures, self._rng)
+        if not story.is_told and now - story.since >= TELL_AFTER_S:
+            story.is_told = True
+            log.warning(
+                "queue %s cannot be reached for %.1f s: %s; the others go on",
+                queue,
+                now - story.since,
+                err,
+            )
+        return True
+
+    def answered(self, queue: str) -> None:
+        """Notes a call about a queue that was answered."""
+        story = self._stories.pop(queue, None) if self._stories else None
+        if story is not None and story.is_told:
+            log.warning("queue %s is back after %.1f s", queue, time.monotonic() - story.since)
+
+    def here(self, queues: Iterable[str]) -> list[str]:
+        """Those of the queues that may be asked now."""
+        if not self._stories:
+            return list(queues)
+        now = time.monotonic()
+        return [
+            name
+            for name in queues
+            if (story := self._stories.get(name)) is None or story.due_at <= now
+        ]
+
+    def wait_s(self, queues: Iterable[str]) -> float:
+        """Seconds until the first of the queues may be asked."""
+        now = time.monotonic()
+        dues = [story.due_at for name in queues if (story := self._stories.get(name))]
+        return max(0.0, min(dues, default=now) - now)
+
+
+def is_about_home(err: Error, node: str) -> bool:
+    """True if another queue may well be answered: a tube's home refused, or is another node."""
+    if isinstance(err, ConnectionError):
+        return node != "" and err.node not in ("", node)
+    return isinstance(err, TubeHome | NoQuorum | ReadOnly)

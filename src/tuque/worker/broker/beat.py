@@ -1,0 +1,132 @@
+"""Heartbeats: a WORKING for each job held, often enough that none is delivered a second time.
+
+Covers the jobs that run and those that wait in the buffer. A delivery does not say how long the
+retry time is, so the first WORKING comes early and its answer sets the pace of the next ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tuque import aio
+from tuque.errors import ConnectionError, Error, NoJob, TooLate
+from tuque.worker.broker.away import is_about_home
+from tuque.worker.broker.link import Link, pause
+from tuque.worker.tasks.policy import beat_after_s, is_at_most_once
+
+log: Final = logging.getLogger("tuque.worker")
+
+BEATS_PER_CALL: Final = 200
+
+
+class Heart:
+    """The due times of the jobs held, and the loop that keeps them."""
+
+    def __init__(self, client: aio.Client, link: Link, on_gone: Callable[[str], None]) -> None:
+        self._client = client
+        self._link = link
+        self._on_gone = on_gone
+        self._due: list[tuple[float, str]] = []
+        self._due_of: dict[str, float] = {}
+        self._wake = asyncio.Event()
+        link.on_back.append(self.beat_all)
+
+    def hold(self, job_id: str) -> None:
+        """Begins to beat for a job that was just delivered, if it would be delivered again.
+
+        One that is delivered once at most needs no beats, and must not be given up because
+        another node of the cluster, after a move, does not know it.
+        """
+        if is_at_most_once(job_id):
+            return
+        after_s = beat_after_s(None)
+        assert after_s is not None
+        self._plan(job_id, time.monotonic() + after_s)
+
+    def beat_now(self, job_id: str) -> None:
+        """Claims a job at once; one for which the beats have ended is left alone."""
+        if job_id in self._due_of:
+            self._plan(job_id, time.monotonic())
+
+    def beat_all(self) -> None:
+        """After an outage: the retry times went on, so claim everything again."""
+        for job_id in list(self._due_of):
+            self.beat_now(job_id)
+
+    def release(self, job_id: str) -> None:
+        """Ends the beats of a job."""
+        self._due_of.pop(job_id, None)
+
+    def _plan(self, job_id: str, due_at: float) -> None:
+        self._due_of[job_id] = due_at
+        heapq.heappush(self._due, (due_at, job_id))
+        if self._due[0][0] == due_at:
+            self._wake.set()
+
+    def _take_due(self, now: float) -> list[str]:
+        """The jobs whose beat is due; outdated entries of the heap fall out on the way."""
+        found: list[str] = []
+        while self._due and self._due[0][0] <= now and len(found) < BEATS_PER_CALL:
+            due_at, job_id = heapq.heappop(self._due)
+            if self._due_of.get(job_id) == due_at:
+                found.append(job_id)
+        return found
+
+    async def loop(self) -> None:
+        """Beats for as long as the worker lives."""
+        while True:
+            self._wake.clear()
+            now = time.monotonic()
+            due = self._take_due(now)
+            if due:
+                await self._beat(due)
+            elif self._due:
+                await pause(self._due[0][0] - now, self._wake)
+            else:
+                await self._wake.wait()
+
+    async def _beat(self, job_ids: list[str]) -> None:
+        """One WORKING for each job in one round trip; what failed is due again after a wait."""
+        try:
+            pipeline = self._client.pipeline()
+            for job_id in job_ids:
+                pipeline.working(job_id)
+            answers = await pipeline.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, ConnectionError) and not is_about_home(
+                    answer, self._client.node
+                ):
+                    raise answer
+        except Error as err:
+            wait_s = self._link.failed("WORKING", err)
+            for job_id in job_ids:
+                if job_id in self._due_of:
+                    self._plan(job_id, time.monotonic() + wait_s)
+            return
+        self._link.answered()
+        for job_id, answer in zip(job_ids, answers, strict=True):
+            if job_id in self._due_of:
+                self._on_answer(job_id, answer)
+
+    def _on_answer(self, job_id: str, answer: object) -> None:
+        if isinstance(answer, int):
+            after_s = beat_after_s(answer)
+            if after_s is None:
+                self.release(job_id)
+            else:
+                self._plan(job_id, time.monotonic() + after_s)
+        elif isinstance(answer, NoJob):
+            self.release(job_id)
+            self._on_gone(job_id)
+        elif isinstance(answer, TooLate):
+            log.warning("job %s: %s; it may be delivered again while it runs", job_id, answer)
+            self.release(job_id)
+        else:
+            if not (isinstance(answer, Error) and is_about_home(answer, self._client.node)):
+                log.warning("WORKING %s: %s", job_id, answer)
+            self._plan(job_id, time.monotonic() + 1.0)

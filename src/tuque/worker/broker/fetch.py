@@ -1,0 +1,95 @@
+"""Decides which queues a worker asks for jobs, in which order, and where it waits for them.
+
+All that the first queue has comes before the second is asked. When none has any, it waits at one
+node after the other: tubes have their homes at different ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from tuque import aio
+from tuque.client.api import Job
+from tuque.errors import Error
+from tuque.worker.broker.away import Away, is_about_home
+from tuque.worker.broker.link import pause
+
+POLL_MS: Final = (
+    1000  # how long one GETJOB waits; also the longest time an idle worker takes to stop
+)
+REGROUP_S: Final = 0.02  # a tube moved while it was waited for: the next round finds where to
+
+
+class Fetcher:
+    """The queues of a worker in the order of their priority; `accept` gets the jobs."""
+
+    def __init__(
+        self,
+        client: aio.Client,
+        queues: tuple[str, ...],
+        away: Away,
+        accept: Callable[[list[Job]], None],
+        until: asyncio.Event,
+    ) -> None:
+        self._client = client
+        self._queues = queues
+        self._away = away
+        self._accept = accept
+        self._until = until
+        self._waits = 0  # how often it waited for jobs
+
+    async def fetch(self, want: int) -> None:
+        """Takes up to `want` jobs, or waits for some for a while.
+
+        Raises what a node in use refuses; a queue that has no home now is left out.
+        """
+        queues = self._away.here(self._queues)
+        if len(self._queues) > 1 and await self._take_in_order(queues, want):
+            return
+        queues = self._away.here(queues)
+        if queues:
+            await self._wait(queues, want)
+        else:
+            await pause(self._away.wait_s(self._queues), self._until)
+
+    async def _take_in_order(self, queues: list[str], want: int) -> bool:
+        """Takes what there is; True if there was any."""
+        got = 0
+        for queue in queues:
+            try:
+                jobs = await self._client.getjob(
+                    queue, count=want - got, nohang=True, withcounters=True
+                )
+            except Error as err:
+                if not self._away.failed(queue, err, self._client.node):
+                    raise
+                continue
+            self._away.answered(queue)
+            got += len(jobs)
+            self._accept(jobs)
+            if got >= want:
+                break
+        return got > 0
+
+    async def _wait(self, queues: list[str], want: int) -> None:
+        """Waits for jobs of the queues that one node has, another time for those of another."""
+        groups = self._client.home_groups(queues)
+        self._waits += 1
+        group = groups[self._waits % len(groups)]
+        try:
+            jobs = await self._client.getjob(
+                *group, timeout_ms=POLL_MS // len(groups), count=want, withcounters=True
+            )
+        except Error as err:
+            if not is_about_home(err, self._client.node):
+                raise
+            if len(group) == 1:
+                self._away.failed(group[0], err, self._client.node)
+            else:  # which of them it was is found when each is asked
+                await pause(REGROUP_S, self._until)
+            return
+        for queue in group:
+            self._away.answered(queue)
+        self._accept(jobs)

@@ -1,0 +1,83 @@
+"""The worker's tie to its broker: how long to wait after a failed call, and what the log says.
+
+Every loop of the worker makes its own calls and reports here how they went, so that one outage is
+one story in the log: lost, still waiting, back after so many seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tuque.errors import ConnectionError, Error
+from tuque.worker.tasks.policy import Backoff
+
+log: Final = logging.getLogger("tuque.worker")
+
+RECONNECT: Final = Backoff(first_s=0.1, max_s=5.0, jitter=0.5)
+
+
+class Link:
+    """Whether the broker answers, and since when not."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._failures = 0
+        self._lost_at = 0.0
+        self._retry_at = 0.0
+        self.last_answer_at = time.monotonic()
+        self.on_back: list[Callable[[], None]] = []
+
+    @property
+    def is_lost(self) -> bool:
+        return self._failures > 0
+
+    def failed(self, what: str, err: Error) -> float:
+        """Notes a failed call; returns the seconds to wait before the next one.
+
+        Several loops may fail in the same outage: only a failure after the last wait has run out
+        makes the wait longer.
+        """
+        now = time.monotonic()
+        if now < self._retry_at:
+            return self._retry_at - now
+        if not self._failures:
+            self._lost_at = now
+            state = "lost" if isinstance(err, ConnectionError) else "refuses"
+            log.warning("broker %s (%s): %s; trying again until it is back", state, what, err)
+        self._failures += 1
+        wait_s = RECONNECT.delay_s(self._failures, self._rng)
+        self._retry_at = now + wait_s
+        if self._failures > 1:
+            log.info(
+                "still no broker after %.1f s (%s: %s), next try in %.1f s",
+                now - self._lost_at,
+                type(err).__name__,
+                err,
+                wait_s,
+            )
+        return wait_s
+
+    def answered(self) -> None:
+        """Notes a call that was answered; ends an outage."""
+        self.last_answer_at = time.monotonic()
+        if not self._failures:
+            return
+        log.warning("broker is back after %.1f s", self.last_answer_at - self._lost_at)
+        self._failures = 0
+        self._retry_at = 0.0
+        for tell in self.on_back:
+            tell()
+
+
+async def pause(wait_s: float, until: asyncio.Event) -> None:
+    """Waits that long, or until the event is set."""
+    try:
+        async with asyncio.timeout(wait_s):
+            await until.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,219 @@
+"""Tells the broker what became of jobs: one ACKJOB for all that are done, NACKs, dead letters.
+
+Takes settlements from the worker and keeps each until the broker has answered it, over any outage.
+While one batch is on its way the next one gathers, so that batches grow with the load and nothing
+waits for a batch to fill. What is about a tube without a home waits without holding up the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from tuque import aio
+from tuque.errors import (
+    Acked,
+    ConnectionError,
+    Error,
+    Leaving,
+    Loading,
+    Misconf,
+    NoJob,
+    NoQuorum,
+    ReadOnly,
+    TubeHome,
+)
+from tuque.worker.broker.away import Away, is_about_home
+from tuque.worker.broker.link import Link, pause
+from tuque.worker.tasks.policy import Ack, Backoff, Dead, Nack, Settlement
+
+log: Final = logging.getLogger("tuque.worker")
+
+ACKS_PER_CALL: Final = 500
+# the broker did nothing and will do it later
+NOT_NOW: Final = (Leaving, Loading, Misconf, TubeHome, NoQuorum, ReadOnly)
+AFTER_REFUSAL: Final = Backoff(first_s=5.0, max_s=60.0)
+
+
+class Settler:
+    """Settlements that the broker has not confirmed yet, and the loop that tells it."""
+
+    def __init__(
+        self,
+        client: aio.Client,
+        link: Link,
+        away: Away,
+        on_settled: Callable[[Settlement], None],
+        rng: random.Random,
+        queue_of: Callable[[str], str],
+    ) -> None:
+        self._client = client
+        self._link = link
+        self._away = away
+        self._on_settled = on_settled
+        self._rng = rng
+        self._queue_of = queue_of
+        self._acks: dict[str, deque[Ack]] = {}  # by queue
+        self._others: deque[Nack | Dead] = deque()
+        self._work = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._never = asyncio.Event()
+
+    def put(self, settlement: Settlement) -> None:
+        """Takes over a settlement; `on_settled` is called once the broker knows."""
+        if isinstance(settlement, Ack):
+            queue = self._queue_of(settlement.job_id)
+            self._acks.setdefault(queue, deque()).append(settlement)
+        else:
+            self._others.append(settlement)
+        self._empty.clear()
+        self._work.set()
+
+    @property
+    def pending(self) -> int:
+        return sum(map(len, self._acks.values())) + len(self._others)
+
+    async def drained(self) -> None:
+        """Returns when nothing is left to tell."""
+        await self._empty.wait()
+
+    async def loop(self) -> None:
+        """Tells the broker for as long as the worker lives."""
+        while True:
+            await self._work.wait()
+            try:
+                told = await self._acknowledge()
+                told = await self._tell_one() or told
+            except Error as err:
+                await pause(self._link.failed("settling jobs", err), self._never)
+                continue
+            if told:
+                self._link.answered()
+            elif self.pending:
+                await self._wait_for_homes()
+            if not self.pending:
+                self._work.clear()
+                self._empty.set()
+
+    async def _wait_for_homes(self) -> None:
+        """Waits when all that is left is about queues that are away; what comes ends it."""
+        self._work.clear()
+        queues = {*self._acks, *(self._queue_of(other.job_id) for other in self._others)}
+        await pause(self._away.wait_s(queues), self._work)
+        self._work.set()
+
+    async def _acknowledge(self) -> bool:
+        """Sends the acks that have gathered, to one node after the other; True if some were taken.
+
+        Any refusal is tried again: a done job stays done.
+        """
+        told = False
+        for queues in self._client.home_groups(self._away.here(self._acks)):
+            told = await self._acknowledge_of(queues) or told
+        return told
+
+    async def _acknowledge_of(self, queues: list[str]) -> bool:
+        """Sends the acks of these queues together, one by one when that is refused for a home."""
+        told = False
+        while batch := list(islice(self._acks_of(queues), ACKS_PER_CALL)):
+            try:
+                await self._client.ackjob(*(ack.job_id for _, ack in batch))
+            except Error as err:
+                if not is_about_home(err, self._client.node):
+                    raise
+                if len(queues) > 1:
+                    return any([await self._acknowledge_of([queue]) for queue in queues]) or told
+                self._away.failed(queues[0], err, self._client.node)
+                return told
+            told = True
+            for queue in queues:
+                self._away.answered(queue)
+            for queue, ack in batch:
+                self._acks[queue].popleft()
+                self._on_settled(ack)
+            self._acks = {queue: acks for queue, acks in self._acks.items() if acks}
+        return told
+
+    def _acks_of(self, queues: list[str]) -> Iterator[tuple[str, Ack]]:
+        """The acks of these queues with the queue of each, oldest first within a queue."""
+        return ((queue, ack) for queue in queues for ack in self._acks.get(queue, ()))
+
+    async def _tell_one(self) -> bool:
+        """Sends the oldest NACK with all that go with it, or the oldest dead letter.
+
+        True if the broker knows of one more.
+        """
+        here = self._away.here(self._queue_of(other.job_id) for other in self._others)
+        first = next((one for one in self._others if self._queue_of(one.job_id) in here), None)
+        if first is None:
+            return False
+        queue = self._queue_of(first.job_id)
+        try:
+            if isinstance(first, Dead):
+                await self._tell_dead(first)
+            else:
+                await self._tell_nacks(queue, first.delay_s)
+        except Error as err:
+            if not self._away.failed(queue, err, self._client.node):
+                raise
+            return False
+        self._away.answered(queue)
+        return True
+
+    async def _tell_dead(self, dead: Dead) -> None:
+        replacement = await self._bury(dead)
+        self._others.remove(dead)
+        if replacement is None:
+            self._on_settled(dead)
+        else:
+            self._others.append(replacement)
+
+    async def _tell_nacks(self, queue: str, delay_s: float | None) -> None:
+        """Sends all NACKs of a queue with that delay."""
+        batch = [
+            other
+            for other in self._others
+            if isinstance(other, Nack)
+            and other.delay_s == delay_s
+            and self._queue_of(other.job_id) == queue
+        ]
+        await self._give_back(batch, delay_s)
+        for nack in batch:
+            self._others.remove(nack)
+            self._on_settled(nack)
+
+    async def _give_back(self, batch: list[Nack], delay_s: float | None) -> None:
+        ids = [nack.job_id for nack in batch]
+        try:
+            await self._client.nack(*ids, delay=delay_s)
+        except (ConnectionError, *NOT_NOW):
+            raise
+        except Error as err:
+            log.error("NACK of %s refused: %s; its retry time brings it back", ", ".join(ids), err)
+
+    async def _bury(self, dead: Dead) -> Nack | Dead | None:
+        """Sends a dead letter; what to do instead when the broker refuses it."""
+        try:
+            new_id = await self._client.deadletter(
+                dead.job_id, dead.queue, dead.reason, body=dead.body
+            )
+        except (NoJob, Acked) as err:
+            # it was told before, and only the answer was lost; or somebody was faster
+            log.warning("job %s went to no %s: %s", dead.job_id, dead.queue, err)
+            return None
+        except (ConnectionError, *NOT_NOW):
+            raise
+        except Error as err:
+            if dead.body is not None:
+                return replace(dead, body=None)  # too long for the broker, or an older one
+            log.error("job %s cannot go to %s: %s", dead.job_id, dead.queue, err)
+            return Nack(dead.job_id, AFTER_REFUSAL.delay_s(1, self._rng))
+        log.warning("job %s is dead, as %s in %s: %s", dead.job_id, new_id, dead.queue, dead.reason)
+        return None

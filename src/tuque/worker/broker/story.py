@@ -1,0 +1,88 @@
+"""What the log of a worker tells of its jobs: how each ended, and sums now and then.
+
+Jobs and attempts are counted apart: a job that fails twice and then succeeds is one done and two
+failed attempts. A traceback is shown once, not for each try of the same failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, OrderedDict
+from typing import Final
+
+from tuque.worker.tasks.policy import Ack, Nack, Outcome, Settlement
+
+log: Final = logging.getLogger("tuque.worker")
+
+TOLD_EVERY_S: Final = 10.0
+TRACES_KEPT: Final = 100
+TRACE_AGAIN_S: Final = 60.0  # the same traceback is shown once in so long a time
+
+DONE: Final = "done"
+DEAD: Final = "dead"
+FAILED: Final = "failed attempts"
+PUT_OFF: Final = "put off"
+GIVEN_BACK: Final = "given back"
+GONE: Final = "gone"
+ORDER: Final = (DONE, DEAD, FAILED, PUT_OFF, GIVEN_BACK, GONE)
+
+
+class Story:
+    """The sums of one worker, and the tracebacks that it showed."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._traces: OrderedDict[str, float] = OrderedDict()
+
+    def summary(self, since: Counter[str] | None = None) -> str:
+        """The sums on one line, or what was added to them."""
+        counts = self.counts if since is None else self.counts - since
+        return ", ".join(f"{counts[what]:,} {what}" for what in ORDER if counts[what]) or "no jobs"
+
+    def ended(
+        self, name: str, number: int, outcome: Outcome, then: Settlement, took_s: float
+    ) -> None:
+        """Tells how one attempt ended, and what comes next."""
+        if isinstance(then, Ack):
+            self.counts[DONE] += 1
+            log.debug("%s done in %.3f s", name, took_s)
+            return
+        what = "asked to run later" if outcome.kind == "retry" else "failed"
+        self.counts[PUT_OFF if outcome.kind == "retry" else FAILED] += 1
+        if isinstance(then, Nack):
+            after = f"next try in {then.delay_s or 0:.1f} s"
+        else:
+            after = f"no more tries, it goes to {then.queue}"
+        log.warning(
+            "%s %s (attempt %d): %s; %s%s",
+            name,
+            what,
+            number,
+            outcome.text,
+            after,
+            self._shown(outcome.trace),
+        )
+
+    def _shown(self, trace: str) -> str:
+        """A traceback for the log, when it was not shown a short while ago."""
+        if not trace:
+            return ""
+        now = time.monotonic()
+        shown_at = self._traces.get(trace)
+        if shown_at is not None and now - shown_at < TRACE_AGAIN_S:
+            return " (traceback as before)"
+        self._traces[trace] = now
+        self._traces.move_to_end(trace)
+        if len(self._traces) > TRACES_KEPT:
+            self._traces.popitem(last=False)
+        return f"\n{trace.rstrip()}"
+
+    async def loop(self) -> None:
+        """Tells what was done, now and then, for as long as the worker lives."""
+        while True:
+            before = self.counts.copy()
+            await asyncio.sleep(TOLD_EVERY_S)
+            if self.counts != before:
+                log.info("in the last %.0f s: %s", TOLD_EVERY_S, self.summary(before))

@@ -1,0 +1,4 @@
+"""Where jobs run: threads, an event loop, child processes.
+
+Must not know: brokers.
+"""

@@ -1,0 +1,107 @@
+"""The child process of the process pool: reads calls from a socket, runs them, answers outcomes.
+
+Started by process_pool.py, which calls `main` with target, app dir, file descriptor and URL. It
+lives no longer than its parent: when the socket ends it leaves, at once if it is in the middle of a
+job, because the broker will give that job to another worker.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import struct
+import sys
+import threading
+from typing import Final
+
+import msgspec
+
+from tuque.worker.pools.execute import describe, of_pipe, run_call
+from tuque.worker.tasks.app import load_app
+from tuque.worker.tasks.policy import DONE, Outcome
+
+HEADER: Final = struct.Struct("!I")
+
+
+def frame(payload: bytes) -> bytes:
+    """A payload with its length in front, as both ends send it."""
+    return HEADER.pack(len(payload)) + payload
+
+
+def read_exactly(sock: socket.socket, count: int) -> bytes | None:
+    """That many bytes, or None when the other end is gone."""
+    parts = bytearray()
+    while len(parts) < count:
+        try:
+            part = sock.recv(count - len(parts))
+        except OSError:
+            return None
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+class Inbox:
+    """The calls that have come, and whether one is being run."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._calls: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.is_busy = False
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def next(self) -> bytes | None:
+        """Waits for a call; None when there will be no more."""
+        self.is_busy = False
+        payload = self._calls.get()
+        self.is_busy = True
+        return payload
+
+    def _receive(self) -> None:
+        """Takes calls off the socket for as long as the parent lives."""
+        while (header := read_exactly(self._sock, HEADER.size)) is not None:
+            payload = read_exactly(self._sock, HEADER.unpack(header)[0])
+            if payload is None:
+                break
+            self._calls.put(payload)
+        if self.is_busy:
+            os._exit(0)
+        self._calls.put(None)
+
+
+def _ignore(signum: int, stack: object) -> None:
+    """Signals of a terminal or a service reach the whole group; the parent decides what they mean.
+
+    A function, because an ignored signal would stay ignored in programs that tasks start.
+    """
+
+
+def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
+    """Answers once when the app is loaded, then once for each call, until the parent is gone."""
+    try:
+        app = load_app(target, app_dir)
+    except BaseException as err:
+        sock.sendall(frame(msgspec.msgpack.encode(Outcome("crashed", describe(err)))))
+        return
+    if url:
+        app.use(url)
+    inbox = Inbox(sock)
+    sock.sendall(frame(msgspec.msgpack.encode(DONE)))
+    while (payload := inbox.next()) is not None:
+        call = of_pipe(payload)
+        outcome = run_call(app.tasks[call.envelope.task], call)
+        sys.stdout.flush()
+        try:
+            sock.sendall(frame(msgspec.msgpack.encode(outcome)))
+        except OSError:
+            os._exit(0)
+
+
+def main(arguments: list[str]) -> None:
+    target, app_dir, fd, url = arguments
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
+        signal.signal(number, _ignore)
+    serve(target, app_dir, socket.socket(fileno=int(fd)), url)

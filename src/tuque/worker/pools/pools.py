@@ -1,0 +1,165 @@
+"""Where jobs run: in threads of this process, or as coroutines on a loop of their own.
+
+A pool takes calls one by one and answers each with an `Outcome`; it decides how a time limit is
+held. Tasks never run on the worker's own loop, so that a task that blocks delays no heartbeat.
+Child processes are in process_pool.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import queue
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from tuque.worker.pools.execute import Call, await_call, over_limit_text, run_call
+from tuque.worker.tasks.policy import Outcome
+from tuque.worker.tasks.task import Task
+
+log: Final = logging.getLogger("tuque.worker")
+
+Tasks = dict[str, Task[..., Any]]
+
+
+class Pool(Protocol):
+    """What the worker needs of a pool. `run` is called for at most `concurrency` jobs at a time."""
+
+    async def start(self) -> None:
+        """Makes the pool ready; raises when it cannot be."""
+
+    async def run(self, call: Call) -> Outcome:
+        """Runs one job to its end, whatever that is."""
+
+    async def stop(self) -> bool:
+        """Ends what still runs where that is possible; False when threads are left behind."""
+
+
+class ThreadPool:
+    """Threads. Python cannot end one from outside: a job over its limit is reported, no more."""
+
+    def __init__(self, tasks: Tasks, concurrency: int) -> None:
+        self._tasks = tasks
+        self._concurrency = concurrency
+        self._calls: queue.SimpleQueue[tuple[Call, asyncio.Future[Outcome]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._threads: list[threading.Thread] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._busy = 0
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        for number in range(self._concurrency):
+            # daemons: one that never ends must not keep the process from ending
+            thread = threading.Thread(target=self._work, name=f"task-{number + 1}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    async def run(self, call: Call) -> Outcome:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Outcome] = loop.create_future()
+        alarm: asyncio.TimerHandle | None = None
+        if call.time_limit_s is not None:
+            alarm = loop.call_later(call.time_limit_s, _report_long_run, call)
+        self._busy += 1
+        done.add_done_callback(self._on_done)
+        self._calls.put((call, done))
+        try:
+            return await asyncio.shield(done)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    def _on_done(self, _: asyncio.Future[Outcome]) -> None:
+        self._busy -= 1
+
+    async def stop(self) -> bool:
+        for _ in self._threads:
+            self._calls.put(None)
+        return self._busy == 0
+
+    def _work(self) -> None:
+        """A thread's life; its jobs' outcomes go back to the loop that asked."""
+        assert self._loop is not None
+        while (item := self._calls.get()) is not None:
+            call, done = item
+            outcome = run_call(self._tasks[call.envelope.task], call)
+            try:
+                self._loop.call_soon_threadsafe(_resolve, done, outcome)
+            except RuntimeError:
+                return  # the loop is closed: the worker left without this job
+
+
+class AsyncPool:
+    """Coroutines on one loop in a thread of its own; plain functions run in threads beside it.
+
+    `at_end` is awaited on that loop when the pool stops: it closes what belongs to the loop.
+    """
+
+    def __init__(
+        self, tasks: Tasks, concurrency: int, at_end: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._tasks = tasks
+        self._at_end = at_end
+        self._threads = ThreadPool(tasks, concurrency)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._spin, name="task-loop", daemon=True)
+        self._running: set[concurrent.futures.Future[Outcome]] = set()
+
+    async def start(self) -> None:
+        await self._threads.start()
+        self._thread.start()
+
+    async def run(self, call: Call) -> Outcome:
+        task = self._tasks[call.envelope.task]
+        if not task.is_async:
+            return await self._threads.run(call)
+        running = asyncio.run_coroutine_threadsafe(await_call(task, call), self._loop)
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return await asyncio.wrap_future(running)
+
+    async def stop(self) -> bool:
+        idle = await self._threads.stop()
+        for running in list(self._running):
+            running.cancel()
+        closing = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(closing), timeout=1.0)
+        except TimeoutError:
+            return False  # a task blocks the loop, or will not be cancelled
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        return idle
+
+    async def _end(self) -> None:
+        """Cancels every other task of the pool's loop and waits until they are gone."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._at_end()
+
+    def _spin(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+
+def _resolve(done: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not done.done():
+        done.set_result(outcome)
+
+
+def _report_long_run(call: Call) -> None:
+    log.error(
+        "job %s (%s) %s; a thread cannot be ended: use --pool process for limits that hold",
+        call.attempt.job_id,
+        call.attempt.task,
+        over_limit_text(call.time_limit_s),
+    )

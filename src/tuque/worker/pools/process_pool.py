@@ -1,0 +1,227 @@
+"""Child processes as a pool: a job over its time limit is ended, and a child that dies is replaced.
+
+Children are started afresh, never forked from a process with threads, and are talked to in msgpack
+over a socket pair. What they run is in child.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import signal
+import socket
+import subprocess
+import sys
+from typing import Final
+
+import msgspec
+
+from tuque.errors import ConfigError
+from tuque.worker.pools.child import HEADER, frame
+from tuque.worker.pools.execute import Call, over_limit_text, to_pipe
+from tuque.worker.tasks.policy import Backoff, Outcome
+
+log: Final = logging.getLogger("tuque.worker")
+
+START_LIMIT_S: Final = 60.0
+LEAVE_LIMIT_S: Final = 1.0
+# a child finds the modules that this process finds, whatever put them on its path
+BOOT: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from tuque.worker.pools.child import main; main(sys.argv[2:])"
+)
+RESTART: Final = Backoff(first_s=0.2, max_s=10.0)
+
+_outcome_decoder: Final = msgspec.msgpack.Decoder(Outcome)
+
+
+class Child:
+    """One child process and the socket to it."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.process = process
+        self.reader = reader
+        self.writer = writer
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    async def answer(self) -> Outcome:
+        """The next outcome; IncompleteReadError or OSError when the child is gone."""
+        (length,) = HEADER.unpack(await self.reader.readexactly(HEADER.size))
+        return _outcome_decoder.decode(await self.reader.readexactly(length))
+
+    async def end(self) -> int:
+        """Kills the child if it still lives; returns its exit code, negative for a signal."""
+        self.writer.close()
+        self.process.kill()  # does nothing to one that has ended by itself
+        return await asyncio.to_thread(self.process.wait)
+
+    async def leave(self) -> int:
+        """Lets an idle child end in order, as the end of its socket tells it to."""
+        self.writer.close()
+        try:
+            return await asyncio.to_thread(self.process.wait, LEAVE_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return await self.end()
+
+
+class ProcessPool:
+    """As many child processes as jobs may run at a time."""
+
+    def __init__(self, target: str, app_dir: str, url: str | None, concurrency: int) -> None:
+        self._target = target
+        self._app_dir = app_dir
+        self._url = url or ""
+        self._concurrency = concurrency
+        self._idle: asyncio.Queue[Child] = asyncio.Queue()
+        self._children: set[Child] = set()
+        self._restarts: set[asyncio.Task[None]] = set()
+        self._rng = random.Random()
+        self._stopping = False
+
+    @property
+    def pids(self) -> list[int]:
+        return sorted(child.pid for child in self._children)
+
+    async def start(self) -> None:
+        spawned = await asyncio.gather(
+            *(self._spawn() for _ in range(self._concurrency)), return_exceptions=True
+        )
+        for child in spawned:
+            if isinstance(child, Child):
+                self._idle.put_nowait(child)
+        for failure in spawned:
+            if isinstance(failure, BaseException):
+                await self.stop()
+                if isinstance(failure, OSError):
+                    raise ConfigError(f"cannot start child processes: {failure}") from failure
+                raise failure
+
+    async def run(self, call: Call) -> Outcome:
+        request = frame(to_pipe(call))  # this may raise: no child is taken yet
+        child = await self._idle.get()
+        try:
+            async with asyncio.timeout(call.time_limit_s):
+                child.writer.write(request)
+                await child.writer.drain()
+                outcome = await child.answer()
+        except TimeoutError:
+            await self._replace(child)
+            return Outcome("timeout", over_limit_text(call.time_limit_s))
+        except (asyncio.IncompleteReadError, OSError):
+            code = await self._replace(child)
+            return Outcome("crashed", f"the child process {ending(code)}")
+        except asyncio.CancelledError:
+            await self._discard(child)
+            raise
+        except Exception:  # its answer could not be read
+            await self._replace(child)
+            raise
+        self._idle.put_nowait(child)
+        return outcome
+
+    async def stop(self) -> bool:
+        self._stopping = True
+        for restart in list(self._restarts):
+            restart.cancel()
+        await asyncio.gather(*self._restarts, return_exceptions=True)
+        idle = [self._idle.get_nowait() for _ in range(self._idle.qsize())]
+        busy = self._children.difference(idle)
+        self._children.clear()
+        await asyncio.gather(*(child.leave() for child in idle), *(child.end() for child in busy))
+        return True
+
+    async def _spawn(self) -> Child:
+        """Starts one child and waits until it has loaded the app; ConfigError when it cannot."""
+        ours, theirs = socket.socketpair()
+        try:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    BOOT,
+                    json.dumps(sys.path),
+                    self._target,
+                    self._app_dir,
+                    str(theirs.fileno()),
+                    self._url,
+                ],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        child = Child(process, reader, writer)
+        self._children.add(child)
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                ready = await child.answer()
+        except TimeoutError:
+            await self._discard(child)
+            raise ConfigError(
+                f"a child process was not ready after {START_LIMIT_S:.0f} s"
+            ) from None
+        except (asyncio.IncompleteReadError, OSError):
+            code = await self._discard(child)
+            raise ConfigError(f"a child process {ending(code)} while it loaded the app") from None
+        except asyncio.CancelledError:
+            await self._discard(child)
+            raise
+        if ready.kind != "done":
+            await self._discard(child)
+            raise ConfigError(f"a child process could not load the app: {ready.text}")
+        return child
+
+    async def _discard(self, child: Child) -> int:
+        self._children.discard(child)
+        return await child.end()
+
+    async def _replace(self, child: Child) -> int:
+        """Ends a child and has another one started in the background; the old one's exit code."""
+        pid = child.pid
+        code = await self._discard(child)
+        if not self._stopping:
+            log.warning("child process %d %s; another one is started", pid, ending(code))
+            restart = asyncio.create_task(self._restart())
+            self._restarts.add(restart)
+            restart.add_done_callback(self._restarts.discard)
+        return code
+
+    async def _restart(self) -> None:
+        """Starts a child, however often that takes."""
+        failures = 0
+        while True:
+            try:
+                child = await self._spawn()
+            except (ConfigError, OSError) as err:
+                failures += 1
+                wait_s = RESTART.delay_s(failures, self._rng)
+                log.error("%s; next try in %.1f s", err, wait_s)
+                await asyncio.sleep(wait_s)
+                continue
+            log.info("child process %d is ready", child.pid)
+            self._idle.put_nowait(child)
+            return
+
+
+def ending(code: int) -> str:
+    """How a process ended, for a sentence whose subject it is."""
+    if code < 0:
+        try:
+            return f"was ended by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was ended by signal {-code}"
+    return f"left with exit code {code}"

@@ -1,0 +1,108 @@
+"""The parent of a worker process: starts another one when a task ended it, and passes signals on.
+
+It decides nothing about jobs: the table of jobs (box.py) passes from one process to the next.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+from tuque.worker.pools.process_pool import ending
+from tuque.worker.process.box import LOADING, WORKING, Box
+from tuque.worker.tasks.policy import Backoff
+
+log: Final = logging.getLogger("tuque.worker")
+
+BOOT: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from tuque.worker.main import worker; worker(sys.argv[2:], prog_name='tuque worker')"
+)
+PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1)
+RESTART: Final = Backoff(first_s=0.2, max_s=30.0)
+STEADY_S: Final = 60.0  # a process that lived so long was no failed start
+
+
+class Supervisor:
+    """One worker process after the other, until one ends in order."""
+
+    def __init__(self, arguments: list[str], places: int) -> None:
+        self._arguments = arguments
+        self._box = Box.made(places)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_stopping = False
+
+    def run(self) -> int:
+        """The exit code of the last process."""
+        for number in PASSED_ON:
+            signal.signal(number, self._pass_on)
+        rng = random.Random()
+        failures = 0
+        while True:
+            began = time.monotonic()
+            code = self._run_one()
+            if self._box.phase != WORKING:
+                return exit_code(code)
+            self._box.ended = ending(code)
+            held = len(self._box.entries())
+            log.error("the worker process %s; it held %d jobs", self._box.ended, held)
+            if self._stops():
+                return self._give_back()
+            failures = 1 if time.monotonic() - began > STEADY_S else failures + 1
+            if failures > 1:  # the jobs in the table have retry times
+                wait_until(time.monotonic() + RESTART.delay_s(failures - 1, rng), self._stops)
+                if self._stops():
+                    return self._give_back()
+
+    def _give_back(self) -> int:
+        """Has a last process tell the broker about the jobs in the table; its exit code."""
+        if not self._box.entries() or self._box.is_last:
+            return 1
+        self._box.is_last = True
+        return exit_code(self._run_one())
+
+    def _stops(self) -> bool:
+        return self._is_stopping
+
+    def _run_one(self) -> int:
+        self._box.phase = LOADING
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                BOOT,
+                json.dumps(sys.path),
+                *self._arguments,
+                f"--box={self._box.passed()}",
+            ],
+            pass_fds=(self._box.fd,),
+            process_group=0,  # a terminal's signals reach it through this process, once
+        )
+        return self._process.wait()
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self._is_stopping = True
+        process = self._process
+        if process is not None and process.returncode is None:
+            os.kill(process.pid, number)
+
+
+def exit_code(code: int) -> int:
+    """The exit code of a process as a shell shows it, also when a signal ended it."""
+    return code if code >= 0 else 128 - code
+
+
+def wait_until(until: float, stops: Callable[[], bool]) -> None:
+    """Waits until that monotonic time, or until told to stop."""
+    while time.monotonic() < until and not stops():
+        time.sleep(0.05)

@@ -1,0 +1,198 @@
+"""An app: the tasks of one program by name, and the clients through which they are enqueued.
+
+Decides which client a caller gets; knows nothing of how jobs are fetched and run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, ParamSpec, TypeVar, Unpack, overload
+
+from tuque import aio
+from tuque.client.sync import Client
+from tuque.errors import ConfigError
+from tuque.worker.tasks.task import OptionChanges, Options, Task, check_names
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_URL: Final = "tuque://127.0.0.1:7711"
+URL_VARIABLE: Final = "TUQUE_URL"
+
+
+class App:
+    """The tasks of a program.
+
+    `broker` is a URL or a client the caller keeps; None means the URL of the environment variable
+    TUQUE_URL, else the default node of this machine. Nothing connects before the first job.
+    """
+
+    def __init__(self, broker: str | Client | None = None, *, queue: str = "default") -> None:
+        self._lock = threading.Lock()
+        self._given: Client | None = None
+        self._client: Client | None = None
+        self._aio: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aio.Client] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._url: str | None = None
+        if isinstance(broker, Client):
+            self._given = broker
+        elif broker is None or isinstance(broker, str):
+            self._url = broker
+        else:
+            raise TypeError(f"App takes a URL or a tuque.Client, not {broker!r}")
+        self.queue = queue
+        self.tasks: dict[str, Task[..., Any]] = {}
+
+    @property
+    def url(self) -> str | None:
+        """Where the broker is; None when the app was built around a client."""
+        if self._given is not None:
+            return None
+        return self._url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+
+    def use(self, url: str) -> None:
+        """Talks to another broker from now on; what was built around a client lets go of it."""
+        with self._lock:
+            self._given = None
+            self._url = url
+            old, self._client = self._client, None
+            self._aio.clear()
+        if old is not None:
+            old.close()
+
+    @property
+    def client(self) -> Client:
+        """The client of this app, shared by its threads."""
+        with self._lock:
+            if self._given is not None:
+                return self._given
+            if self._client is None:
+                self._client = Client(self.url or DEFAULT_URL)
+            return self._client
+
+    @property
+    def aio_client(self) -> aio.Client:
+        """The client of this app for the running event loop."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            client = self._aio.get(loop)
+            if client is None:
+                if self.url is None:
+                    raise ConfigError(
+                        "this app was built around a client; asyncio needs an App with a URL"
+                    )
+                client = self._aio[loop] = aio.Client(self.url)
+            return client
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues of the tasks, each once, in the order of the tasks."""
+        return list(dict.fromkeys(task.defaults.queue for task in self.tasks.values()))
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self, /, *, name: str | None = None, **options: Unpack[OptionChanges]
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        **options: Unpack[OptionChanges],
+    ) -> Any:
+        """Makes a task of a function: `@app.task` or `@app.task(queue="mail", retry_s=60)`.
+
+        The keywords are the fields of `Options`. The name is that of module and function, unless
+        one is given; two tasks of one name are a ValueError. An argument whose type cannot be
+        resolved here and now is a TypeError.
+        """
+        scope = sys._getframe(1).f_locals  # for annotations that name classes of a function
+
+        def register(function: Callable[..., Any]) -> Task[..., Any]:
+            return self._register(function, name, options, scope)
+
+        return register if function is None else register(function)
+
+    def _register(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        options: OptionChanges,
+        scope: Mapping[str, Any],
+    ) -> Task[..., Any]:
+        check_names(options)
+        full = name or f"{_module_of(function)}.{function.__qualname__}"
+        if full in self.tasks:
+            raise ValueError(f"there is a task {full} already")
+        options.setdefault("queue", self.queue)
+        task = Task(self, function, full, Options(**options), scope)
+        self.tasks[full] = task
+        return task
+
+    def close(self) -> None:
+        """Closes the client the app made; one that was given to it stays open."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """Closes the client of the running event loop."""
+        client = self._aio.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+
+def _module_of(function: Callable[..., Any]) -> str:
+    """The name under which a worker will import the function's module, even from a script."""
+    if function.__module__ != "__main__":
+        return function.__module__
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name:
+        return str(spec.name)
+    return Path(getattr(main, "__file__", None) or "__main__").stem
+
+
+def load_app(target: str, app_dir: str = ".") -> App:
+    """The app named `module:attribute` (`app` when no attribute is named).
+
+    `app_dir` is put in front of the import path. ConfigError says what could not be found; an
+    error inside the module comes through as it is.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not module_name:
+        raise ConfigError(f"'{target}': name the app as module:app")
+    directory = os.path.abspath(app_dir)
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as err:
+        if err.name is None or not f"{module_name}.".startswith(f"{err.name}."):
+            raise
+        raise ConfigError(
+            f"there is no module '{module_name}' in {directory} or on the import path; "
+            "--app-dir says where to look"
+        ) from None
+    app: Any = module
+    for part in (attribute or "app").split("."):
+        app = getattr(app, part, None)
+    if not isinstance(app, App):
+        raise ConfigError(
+            f"module '{module_name}' has no tuque.worker.App named '{attribute or 'app'}'"
+        )
+    return app

@@ -1,0 +1,82 @@
+"""Timers: never early, at most 16 ms late, cancelled without a trace (SPEC G)."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tuque.core.model.job import Job
+from tuque.core.model.timer_wheel import FAR, Wheel
+
+START = 1_800_000_000_000
+LATE_MS = 16
+
+
+def job_due(number: int, at_ms: int) -> Job:
+    """A job whose only timer is its end."""
+    return Job(b"%040d" % number, b"q", b"", number, at_ms, 1, 0, 1)
+
+
+WAITS = st.one_of(
+    st.integers(0, 300),
+    st.integers(0, 200_000),
+    st.integers(0, 20_000_000),
+    st.integers(0, 2**31 * 1000),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(WAITS, st.booleans()), min_size=1, max_size=40))
+def test_every_timer_fires_once_in_time(waits: list[tuple[int, bool]]) -> None:
+    """Each armed job fires within 16 ms after its instant; a cancelled one never."""
+    wheel = Wheel()
+    now = START
+    expected = {}
+    for number, (wait_ms, cancelled) in enumerate(waits):
+        job = job_due(number, now + wait_ms)
+        wheel.arm(job, now)
+        if cancelled:
+            wheel.cancel(job)
+        else:
+            expected[job.id] = job.expire_ms
+    assert wheel.count == len(expected)
+    for _ in range(10_000):
+        at = wheel.next_ms()
+        if at == FAR:
+            break
+        now = max(now, at)
+        for job in wheel.due(now, 7):
+            due = expected.pop(job.id)
+            assert due <= now <= due + LATE_MS
+    assert not expected
+    assert wheel.count == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), WAITS), min_size=1, max_size=80))
+def test_moving_timers_leaves_no_entry_behind(moves: list[tuple[int, int]]) -> None:
+    """Re-arming moves the one entry of a job; entries and `count` agree."""
+    wheel = Wheel()
+    jobs = [job_due(number, START + 10**12) for number in range(10)]
+    armed = set()
+    for which, wait_ms in moves:
+        jobs[which].expire_ms = START + wait_ms
+        wheel.arm(jobs[which], START)
+        armed.add(which)
+    held = [job for slot in wheel.slots.values() for job in slot]
+    assert len(held) == len(armed) == wheel.count
+    assert {id(job) for job in held} == {id(jobs[which]) for which in armed}
+
+
+def test_a_burst_is_dealt_out_in_bounded_steps() -> None:
+    """Ten thousand timers of one far slot never make one call longer than asked."""
+    wheel = Wheel()
+    for number in range(10_000):
+        wheel.arm(job_due(number, START + 50_000 + number % 300), START)
+    now, fired = START, 0
+    while wheel.next_ms() != FAR:
+        now = max(now, wheel.next_ms())
+        some = wheel.due(now, 100)
+        assert len(some) <= 100
+        fired += len(some)
+    assert fired == 10_000
