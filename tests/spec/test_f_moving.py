@@ -128,6 +128,28 @@ def test_other_holders_learn_of_a_move() -> None:
         assert 10_000 <= lab.nodes[i].jobs[id].qtime_ms - lab.now_ms < 10_500
 
 
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_who_serves_a_job_tells_the_holders_that_its_sender_does_not_reach(is_silent: bool) -> None:
+    """F3.7 QUEUED that counts nothing goes to the other holders of an ALO job that is enqueued so,
+    but not to the sender: MOVED does not come to those that the sender has no link to, or one that
+    is about to end, and one of them may have the job in its queue (Q4.3) or at a worker (Q4.5)."""
+    lab = Lab(3)
+    ids = adds(lab, 0, 16, replicate=3)
+    for a, b in ((0, 2), (2, 0)):
+        (lab.hold if is_silent else lab.cut)(a, b)
+    lab.pass_ms(11_000)
+    assert all(lab.states_of(id) == [QUEUED, ACTIVE, QUEUED] for id in ids)
+    out = lab.get(2)
+    wish(lab, 1, 0, 8)
+    lab.log.clear()
+    given = [id for id in ids if lab.nodes[0].jobs[id].state == ACTIVE]
+    assert len(given) == 8
+    assert set(out) <= set(given), "the oldest of them"
+    for id in given:
+        states = lab.states_of(id)
+        assert states[1:].count(QUEUED) == (id not in out), "two queues, or one beside a worker"
+
+
 def test_moved_is_no_delivery() -> None:
     """F4.1 As Q9 without the counting as delivered, and the new holder is added."""
     lab = Lab(3)
@@ -224,8 +246,9 @@ def test_a_known_copy_takes_over() -> None:
 @pytest.mark.parametrize("why", ["pause", "memory", "leaving"])
 @pytest.mark.parametrize("retry_s", [0, 10])
 def test_what_is_refused_goes_back(why: str, retry_s: int) -> None:
-    """F3.3 The job is enqueued silently. If the queue is paused in, memory is at level 2 or above,
-    or this node leaves or loads, it is refused in GOTJOBS, and an unknown one is not registered."""
+    """F3.3 The job is enqueued; no counter grows. If the queue is paused in, memory is at level 2
+    or above, or this node leaves or loads, it is refused in GOTJOBS, and an unknown one is not
+    registered."""
     lab = Lab(2)
     other = lab.nodes[0]
     (id,) = adds(lab, 1, 1, retry_s=retry_s)

@@ -26,7 +26,17 @@ from tuque.core.jobs.transitions import (
 )
 from tuque.core.model import ledger
 from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, STALE, Job
-from tuque.core.msgs.bus import CUSTODY, GotJobs, Left, Moved, ReplJob, SetAck, YourJobs
+from tuque.core.msgs.bus import (
+    CUSTODY,
+    HAS_QUEUED,
+    GotJobs,
+    Left,
+    Moved,
+    Queued,
+    ReplJob,
+    SetAck,
+    YourJobs,
+)
 from tuque.core.node.announce import deny, jitter_behind_ms, set_due
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN
@@ -140,6 +150,17 @@ def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
     if n.records is not None:
         n.records.add(job)
     hear_holders(n, slot, job, job.holders, m.holders)  # K5.7
+    tell_served(n, slot, job)
+
+
+def tell_served(n: Node, slot: i64, job: Job) -> None:
+    """[F3.7] The job from that node is queued here: the other holders hear it from here, too.
+
+    What its sender tells them is lost where the two have no link, or one that is about to end.
+    """
+    if job.retry_s > 0:
+        for other in slots_of(job.holders & ~(1 << slot)):
+            say(n, other, Queued(job.id, HAS_QUEUED))
 
 
 def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -> i64:
@@ -162,6 +183,7 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
         enqueue(n, job)
         if n.records is not None:
             n.records.state(job)
+        tell_served(n, slot, job)
         return 1
     return 0
 
