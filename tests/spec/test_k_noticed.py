@@ -11,7 +11,7 @@ from told_events import Told
 from tuque.core.dispatch.timers import next_timer_ms
 from tuque.core.federation.transfer import send_jobs
 from tuque.core.jobs.deliver import set_pause
-from tuque.core.jobs.requeue import on_nack
+from tuque.core.jobs.requeue import on_dequeue, on_nack
 from tuque.core.jobs.transitions import dequeue
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
 from tuque.core.model.tombstones import Tombs
@@ -328,3 +328,67 @@ def test_an_end_is_told_where_the_job_is_queued() -> None:
         assert n.events is not None
         told += [i for kind in Told(n.events.open).kinds if kind == EXPIRED]
     assert told == [server]
+
+
+@pytest.mark.parametrize("how", ["new there", "known there", "nacked", "settled"])
+def test_an_end_is_told_once_where_the_job_went(how: str) -> None:
+    """E1.6 (cluster) A node that gave the job to another one (F2), or heard last that another one
+    has it in its queue, writes no expired: the other one does."""
+    lab = Lab(2)
+    for n in lab.nodes:
+        n.events = Events(1000, 1)
+    copies_of = 1 if how == "new there" else 2
+    ids = [lab.add(0, replicate=copies_of, retry_s=12, ttl_s=24) for _ in range(8)]
+    if how == "settled":
+        lab.pass_ms(11_000)  # node 1 has heard long ago that they are queued
+        lab.cut(0, 1)
+        lab.pass_ms(2_000)
+        assert lab.states_of(ids[0]) == [QUEUED, QUEUED]
+        lab.heal()
+        lab.pass_ms(100)
+    elif how == "nacked":
+        for _ in ids:
+            lab.get(0)
+        lab.nodes[1].now_ms = lab.now_ms
+        assert all(on_nack(lab.nodes[1], id, -1) for id in ids)
+    else:
+        lab.pass_ms(13_000)  # the due time after this one is after the end
+        for id in ids:
+            dequeue(lab.nodes[0], lab.nodes[0].jobs[id])
+        send_jobs(lab.nodes[0], lab.slot(0, 1), b"q", [lab.nodes[0].jobs[id] for id in ids])
+    lab.run()
+    servers = {id: lab.states_of(id).index(QUEUED) for id in ids}
+    assert all(sorted(lab.states_of(id)) == [ACTIVE, QUEUED] for id in ids)
+    lab.pass_ms(25_000)
+    assert ends_of(lab) == sorted(servers.items())
+
+
+def test_the_origin_tells_the_end_of_a_job_that_is_queued_nowhere() -> None:
+    """E1.5 (cluster) added is written by the origin, acked where the client said ACKJOB, expired
+    where the job is queued or was handed out, else by the origin"""
+    lab = Lab(2)
+    for n in lab.nodes:
+        n.events = Events(1000, 1)
+    ids = [lab.add(0, replicate=2, retry_s=12, ttl_s=6) for _ in range(8)]
+    for id in ids:
+        dequeue(lab.nodes[0], lab.nodes[0].jobs[id])
+    send_jobs(lab.nodes[0], lab.slot(0, 1), b"q", [lab.nodes[0].jobs[id] for id in ids])
+    lab.run()
+    for id in ids:
+        assert on_dequeue(lab.nodes[1], id)
+    lab.run()
+    assert lab.states_of(ids[0]) == [ACTIVE, ACTIVE]
+    lab.pass_ms(7_000)
+    assert ends_of(lab) == [(id, 0) for id in sorted(ids)]
+
+
+def ends_of(lab: Lab) -> list[tuple[bytes, int]]:
+    """The jobs of which an event `expired` was written, and by which node."""
+    told = []
+    for i, n in enumerate(lab.nodes):
+        assert n.events is not None
+        rows = Told(n.events.open)
+        told += [
+            (id, i) for id, kind in zip(rows.job_ids, rows.kinds, strict=True) if kind == EXPIRED
+        ]
+    return sorted(told)

@@ -25,7 +25,7 @@ from tuque.core.jobs.transitions import (
     unregister,
 )
 from tuque.core.model import ledger
-from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, STALE, Job
+from tuque.core.model.job import ACKED, ACTIVE, IN_TRANSIT, ONCE_QUEUED, QUEUED_THERE, STALE, Job
 from tuque.core.msgs.bus import (
     CUSTODY,
     HAS_QUEUED,
@@ -75,6 +75,7 @@ def send_jobs(n: Node, slot: i64, name: bytes, jobs: list[Job]) -> None:
             n.wheel.arm(job, n.now_ms)
         else:
             set_due(n, job, retry_due_ms(n, job))
+            job.marks = QUEUED_THERE  # E1.6
             messages.append(as_message(n, job, 0, 0))
             for other in slots_of(others):
                 introduce(n, other, job.holders | 1)

@@ -20,6 +20,7 @@ from tuque.core.model.job import (
     LEASED,
     ONCE_QUEUED,
     QUEUED,
+    QUEUED_THERE,
     WAIT_REPL,
     Job,
     job_bytes,
@@ -196,9 +197,11 @@ def tells_end(n: Node, job: Job, cause: i64) -> bool:
     """Whether this node writes the event of a job's end: one row a job, not one a copy (E1.5)."""
     if job.state == ACKED:
         return False
-    if job.holders == 1 or job.state == QUEUED or job.delivered_count > 0:
+    if job.holders == 1 or job.state == QUEUED or cause != ledger.EXPIRED:
         return True
-    if cause != ledger.EXPIRED:
+    if job.state == ACTIVE and job.marks & QUEUED_THERE:
+        return False  # E1.6
+    if job.delivered_count > 0:
         return True
     return job.flags & DELIVERED == 0 and job.id[2:10] == n.node_id[:8]
 

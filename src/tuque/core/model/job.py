@@ -45,6 +45,7 @@ WAS_QUEUED: Final = 2  # held, and was queued before the restart
 STALE: Final = 4  # its due time is that of the journal: the other holders are asked first (Q11)
 OUT_HERE: Final = 8  # until its due time a worker has it, who got it or said WORKING here
 OUT_THERE: Final = 16  # until its due time a worker of another node has it
+QUEUED_THERE: Final = 32  # until its due time another node has it in its queue (E1.6)
 
 # stands: how near a node is to handing the job out; the greater one serves it (Q12)
 STAND_DUE: Final = 1  # held, and due

@@ -22,6 +22,7 @@ from tuque.core.model.job import (
     OUT_HERE,
     OUT_THERE,
     QUEUED,
+    QUEUED_THERE,
     STALE,
     STAND_DUE,
     WAIT_REPL,
@@ -186,6 +187,7 @@ def give_way(n: Node, job: Job) -> None:
         if n.records is not None:
             n.records.state(job)
     put_off(n, job, retry_due_ms(n, job))  # Q12.3
+    job.marks |= QUEUED_THERE  # E1.6
 
 
 def since_of(job: Job) -> i64:

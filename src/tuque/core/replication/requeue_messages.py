@@ -15,6 +15,7 @@ from tuque.core.model.job import (
     OUT_HERE,
     OUT_THERE,
     QUEUED,
+    QUEUED_THERE,
     STALE,
     WAIT_REPL,
     Job,
@@ -171,7 +172,9 @@ def on_queued(n: Node, slot: i64, m: Queued) -> None:
         if n.records is not None:
             n.records.state(job)
     put_off(n, job, retry_due_ms(n, job))  # Q4.4
-    job.marks &= 0xFF ^ (OUT_HERE | OUT_THERE)
+    job.marks &= 0xFF ^ (OUT_HERE | OUT_THERE | QUEUED_THERE)
+    if m.how & HAS_QUEUED:
+        job.marks |= QUEUED_THERE  # E1.6
 
 
 def on_delivered(n: Node, slot: i64, m: Delivered) -> None:
