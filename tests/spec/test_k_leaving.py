@@ -378,3 +378,15 @@ def test_a_copy_that_was_released_does_not_count() -> None:
         lab.release(0, b)
     drain(lab, 0)
     assert len(copies(lab, id)) == 2
+
+
+def test_a_node_that_loads_is_not_safe_to_stop() -> None:
+    """K7.3 INFO shows what is left. When that is 0 the node is safe to stop: its data may be thrown
+    away. It is not 0 while the journal is loaded."""
+    lab = Lab(2)
+    n = lab.nodes[0]
+    n.is_loading = True  # it was killed while it gave away, and has read nothing yet
+    lab.leave(0)
+    assert drain_left(n) == 1
+    n.is_loading = False
+    assert drain_left(n) == 0

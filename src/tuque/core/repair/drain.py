@@ -67,7 +67,7 @@ def set_leaving(n: Node, is_leaving: bool) -> None:
 
 def drain_left(n: Node) -> i64:
     """[K7] Records that must go before the node is safe to stop (K7.3)."""
-    left: i64 = len(n.jobs)
+    left: i64 = len(n.jobs) + (1 if n.is_loading else 0)
     return left if n.policy is None else left + n.policy.drain_left(n)
 
 
