@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -32,6 +34,24 @@ def test_a_seed_run_twice_is_the_same_event_for_event() -> None:
         one, two = run_seed(seed), run_seed(seed)
         assert one.events > 1000
         assert (one.digest, one.events, one.counts) == (two.digest, two.events, two.counts)
+
+
+def test_what_other_threads_log_is_no_part_of_a_seed() -> None:
+    """A client that a test before has left warns whenever it likes."""
+    alone = run_seed(2).digest
+    ended = threading.Event()
+
+    def warn() -> None:
+        while not ended.wait(0.001):
+            logging.getLogger("tuque.client").warning("a node is away")
+
+    other = threading.Thread(target=warn)
+    other.start()
+    try:
+        assert run_seed(2).digest == alone
+    finally:
+        ended.set()
+        other.join()
 
 
 def test_the_order_of_hashes_changes_nothing() -> None:

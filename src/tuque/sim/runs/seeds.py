@@ -45,9 +45,12 @@ class Listener(logging.Handler):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
         self.cluster = cluster
+        self.thread = logging.makeLogRecord({}).thread  # this one
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A line for the log."""
+        """A line for the log. Other threads of the process are no part of the seed."""
+        if record.thread != self.thread:
+            return
         self.cluster.world.note(f"log: {record.getMessage()}")
         if record.exc_info and isinstance(record.exc_info[1], Exception):
             self.cluster.history.find("internal", describe(record.exc_info[1]))
