@@ -41,7 +41,7 @@ setup-dev: ## make .venv with all that tests, lint and benches need
 demo: setup-spark ## run three nodes, workers and crashes over the standard library, then the Spark report
 	@$(PY) -m tuque.demo $(ARGS)
 
-check: lint types ## style, types, layers, golden traces and the rules of the core, in under a minute
+check: lint types ## style, types, layers, golden traces and the rules of the core
 	@$(SOURCES) $(PY) $(PYTEST) -m "not slow" tests/golden tests/house tests/core tests/spec $(ARGS)
 
 test: setup-dev ## run the tests on the sources (interpreted), but for the slow ones

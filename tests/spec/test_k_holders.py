@@ -24,11 +24,12 @@ def believed(lab: Lab, i: int, id: bytes) -> list[int]:
 
 @pytest.mark.parametrize("word", ["ask", "willqueue"])
 def test_holders_that_have_one_node_in_common_are_told(word: str) -> None:
-    """K5.6 A node that a holder did not know as one, and that asks or tells about the job, is told
-    of the other holders with HOLDERS, and they of it
+    """K5.6 When a holder hears about a job from a node that it did not know as a holder, it sends
+    HOLDERS to that node and to the other holders
 
-    K5.6 Who is told of holders that it did not know, and knows of others that were not named,
-    tells all of these, too."""
+    K5.6 A node that learns of new holders, and knows of others that were not named, sends
+    HOLDERS to all of these.
+    """
     lab = Lab(4)
     id = lab.add(0, replicate=4, retry_s=100)
     for i, known in ((0, (0, 1)), (1, (0, 1)), (2, (2, 3)), (3, (2, 3))):
@@ -48,10 +49,11 @@ def test_holders_that_have_one_node_in_common_are_told(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["holders", "gotjob"])
 def test_two_copies_that_were_made_at_the_same_time(word: str) -> None:
-    """K5.6 Who is told of holders that it did not know, and knows of others that were not named,
-    tells all of these, too.
+    """K5.6 A node that learns of new holders, and knows of others that were not named, sends
+    HOLDERS to all of these.
 
-    R3.1 One that was none has its copy from another node: K5.6."""
+    R3.1 One that was none has its copy from another node: K5.6.
+    """
     lab = Lab(4)
     id = lab.add(0, replicate=4, retry_s=5)
     for i, known in ((0, (0, 1, 3)), (1, (0, 1, 3)), (2, (2, 3)), (3, (2, 3))):
@@ -170,7 +172,9 @@ def test_who_is_named_in_a_life_that_is_over_is_asked(word: str, *, has_it: bool
 
 
 def test_two_that_know_the_same_say_nothing() -> None:
-    """K5.6 Who gets HOLDERS for an open ALO job and knows of more answers with HOLDERS."""
+    """K5.6 A node that gets HOLDERS for an open ALO job and knows of more holders answers with
+    HOLDERS.
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=100)
     lab.log.clear()

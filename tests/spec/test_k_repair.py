@@ -339,8 +339,8 @@ def test_all_holders_hear_of_the_new_one() -> None:
 
 
 def test_a_holder_that_was_away_hears_of_the_new_one() -> None:
-    """K5.6 So a holder that is not linked when copies are made (K5.3) is told with HOLDERS by the
-    node that made them when it is linked again."""
+    """K5.6 A holder that is not linked when copies are made (K5.3) gets HOLDERS from the node that
+    made them once they are linked again."""
     lab = Lab(4)
     ids = [id for _ in range(20) if copies(lab, id := lab.add(0, replicate=3)) == [0, 1, 2]]
     lab.isolate(2)

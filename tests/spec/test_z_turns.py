@@ -57,9 +57,9 @@ def finish(n: Node, x: Publish, room: int = 100) -> int:
 
 
 def test_many_turns(wired: Wired) -> None:
-    """Z2.11 A PUBLISH of many jobs takes several turns (L2.2). First each job is looked at (Z2.5,
-    Z2.6), and nothing is done; the command stops if its connection closes. Then, in one turn, all
-    of it is published: version, batches and the record of Z6.2.
+    """Z2.11 A PUBLISH of many jobs takes several turns (L2.2). First it checks each job (Z2.5,
+    Z2.6) and changes nothing; the command stops if its connection closes. Then one turn
+    publishes everything: version, batches and the record of Z6.2.
     """
     n, line = wired.box.n, wired.line()
     fill(wired, MANY, b"in")
@@ -78,7 +78,7 @@ def test_many_turns(wired: Wired) -> None:
 
 @pytest.mark.parametrize("when", ["looking", "making"])
 def test_client_goes(wired: Wired, when: str) -> None:
-    """Z2.11 First each job is looked at (Z2.5, Z2.6), and nothing is done; the command stops if its
+    """Z2.11 First it checks each job (Z2.5, Z2.6) and changes nothing; the command stops if its
     connection closes.
     """
     n, line, other = wired.box.n, wired.line(), wired.line()
@@ -107,10 +107,10 @@ def test_client_goes(wired: Wired, when: str) -> None:
 @pytest.mark.parametrize("how", CAUSES)
 @pytest.mark.parametrize("when", ["looking", "decided", "half"])
 def test_restart_meanwhile(when: str, how: str) -> None:
-    """Z2.11 From then on nothing takes it back, a crash neither.
+    """Z2.11 From then on it is final, also after a crash.
 
-    Z6.2 A cut leaves all of it or nothing; the record of the group is in the same frame, and acks
-    on load what its batches still had.
+    Z6.2 A cut leaves all of it or nothing; the record of the group is in the same frame,
+    and acks on load what its batches still had.
     """
     kept = Kept()
     box, n = kept.box, kept.box.n
@@ -189,7 +189,7 @@ def test_keys_that_come_meanwhile(box: Box) -> None:
 
 
 def test_one_after_the_other(box: Box) -> None:
-    """Z2.11 One PUBLISH is done after the other."""
+    """Z2.11 PUBLISH commands run one after the other."""
     n = box.n
     stage_many(n, 500)
     x, y = begun(n), begun(n)

@@ -155,9 +155,9 @@ def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
 
 
 def tell_served(n: Node, slot: i64, job: Job) -> None:
-    """[F3.7] The job from that node is queued here: the other holders hear it from here, too.
+    """[F3.7] Send QUEUED for the job that came from that node to its other holders.
 
-    What its sender tells them is lost where the two have no link, or one that is about to end.
+    The sender's own message is lost if it has no link to them, or one that is about to end.
     """
     if job.retry_s > 0:
         for other in slots_of(job.holders & ~(1 << slot)):

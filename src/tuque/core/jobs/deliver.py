@@ -74,7 +74,7 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
 def has_live_head(n: Node, q: Queue) -> bool:
     """Whether the queue has a job to give, though enough expired ones were passed over (V2.3).
 
-    If it has another expired one, the queue is looked at again in the next turn.
+    If the next one has expired as well, the search goes on in the next turn.
     """
     job = q.first()
     if job is not None and job.expire_ms <= n.now_ms:

@@ -29,8 +29,8 @@ delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holder
 follows; without it this node is the only one. Sets are of slots of core/node/slots.py.
 The instant of a PAUSE is there when its bits have the bit 8, new in version 4.
 PEER to TOMB and the bit 2 are new in version 2. The records of leases and of staged jobs, new
-in version 3, are told in core/outbox/lease_records.py and core/outbox/transaction_records.py, those
-of tubes, new in version 4, in core/outbox/tube_records.py and core/outbox/placement_records.py. In
+in version 3, are in core/outbox/lease_records.py and core/outbox/transaction_records.py, those of
+tubes, new in version 4, in core/outbox/tube_records.py and core/outbox/placement_records.py. In
 version 5 a LEASE_BATCH may tell of some positions only, and why a job left its batch.
 """
 

@@ -1,7 +1,7 @@
 """The journal's records of tubes and tasks, encoded at the moment of change (SPEC T14, J2).
 
-They follow the rules of core/outbox/records.py: absolute, each complete in itself. A task that is
-over is told with REMOVE. Layout, after length and kind:
+They follow the rules of core/outbox/records.py: absolute, each complete in itself. The end
+of a task is a REMOVE. Layout, after length and kind:
 
     TUBE       number i64, next number i64, ttl_ms i64, ttr_ms i64, pri i64, capacity i64,
                is temporary u8, lengths of five names u16 each: name, type, storage mode,

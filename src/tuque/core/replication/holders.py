@@ -45,9 +45,9 @@ def spare(n: Node, id: bytes, nodes: i64) -> None:
 def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
     """Another node names holders, perhaps itself too; True when some were new.
 
-    `told` are the holders, `named` is the same set in the other node's numbers. One that has
-    said itself that it has no copy is asked: what is told of it may be older (K5.7). Two groups
-    of holders that know only this node in common are told of each other (K5.6).
+    `told` are the holders, `named` is the same set in the other node's numbers. A node
+    that said that it has no copy is asked: the news of it may be older (K5.7). Two groups of
+    holders that share only this node learn of each other (K5.6).
     """
     bit: i64 = 1 << slot
     told |= doubtful(n, slot, job, named)
