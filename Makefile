@@ -19,8 +19,8 @@ FIND_PYTHON = for one in $${PYTHON:-} python3.11 python3 python3.12 python3.13 p
 KEEPING = -u PYTHONHOME -u PYTHONDONTWRITEBYTECODE
 SOURCES = env $(KEEPING) PYTHONPATH="$(CURDIR)/src"
 INSTALLED = env $(KEEPING) -u PYTHONPATH
-# Two processes for each core, since tests wait more than they compute; what takes long comes first.
-PYTEST = -m pytest -q -n $$((2 * $(JOBS))) --dist loadgroup --no-loadscope-reorder
+# Two processes for each core, since tests wait more than they compute; tests/support/shares.py shares out.
+PYTEST = -m pytest -q -n $$((2 * $(JOBS)))
 # What the compiler touches, and who talks to it; the users' side is Python in both runs.
 COMPILED_TESTS = $(addprefix tests/,server core tubes wire store iproto spec golden compat \
 	e2e sim/test_sim_seeds.py console/test_build.py)

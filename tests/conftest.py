@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,13 +22,15 @@ settings.load_profile("tuque")
 FIRST = ("spark", "e2e", "sim", "worker", "client", "console")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs a file, since a module shares its nodes; and all that share a Spark."""
-    for item in items:
-        name = item.path.relative_to(ROOT).as_posix()
-        if "spark" in getattr(item, "fixturenames", ()):
-            name = "spark"
-        item.add_marker(pytest.mark.xdist_group(name))
+    """What takes long comes first."""
     order = {f"tests/{name}": place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: order.get(item.nodeid.rsplit("/", 1)[0], len(FIRST)))
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Which process runs which test."""
+    from shares import Shares
+
+    return Shares(config, log)
