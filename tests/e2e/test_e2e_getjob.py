@@ -84,7 +84,7 @@ def test_what_is_sent_while_blocked_runs_afterwards(wire: Wire, other: Wire) -> 
 
 
 def test_a_fault_behind_a_waiting_command_is_answered_after_it(wire: Wire, other: Wire) -> None:
-    """C2.4 Commands before it are answered first."""
+    """C2.4 The commands before it are answered first."""
     wire.raw(encode("GETJOB", "FROM", "faulty") + b"*x\r\n")
     wait_until_blocked(other, "faulty")
     assert wire.is_quiet(0.05)

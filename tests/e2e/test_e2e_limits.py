@@ -59,7 +59,7 @@ def test_a_body_over_the_limit(make_server: MakeServer) -> None:
 
 
 def test_a_client_that_is_sending_a_body_over_the_limit_reads_why(make_server: MakeServer) -> None:
-    """C2.10 So a client that is sending a body over the limit reads the error."""
+    """C2.10 So a client that is still sending a body over the limit can read the error."""
     server = make_server("--set", "max-body-bytes=1mb")
     why = "20971520 is over max-body-bytes .1048576.; send less, or raise it with CONFIG SET"
     body = b"x" * (20 * MB)
@@ -80,8 +80,8 @@ def test_a_client_that_is_sending_a_body_over_the_limit_reads_why(make_server: M
 
 
 def test_who_stays_after_such_an_error_is_closed_in_time(make_server: MakeServer) -> None:
-    """C2.10 After an error of C2.4 the node sends no more, and throws away what the client still
-    sends, until the client closes or `command-deadline` is over.
+    """C2.10 After an error of C2.4 the node sends no more. It discards what the client still sends
+    until the client closes or `command-deadline` is over.
     """
     server = make_server("--set", "max-body-bytes=1mb", "--set", "command-deadline=1")
     wire = server.wire()

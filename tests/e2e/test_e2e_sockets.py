@@ -61,7 +61,7 @@ def test_bodies_of_all_sizes(shared: RealServer, size: int) -> None:
 
 
 def test_byte_by_byte(shared: RealServer) -> None:
-    """C2.3 Any cut of the stream into pieces gives the same commands."""
+    """C2.3 The commands do not depend on how the stream is split into reads."""
     data = encode("ADDJOB", "bytes", "a\r\nb", 0) + b"QLEN bytes\r\n" + encode("PING", "")
     with Wire(shared.port) as wire:
         for i in range(len(data)):

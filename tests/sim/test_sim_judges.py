@@ -274,7 +274,9 @@ def test_a_clock_that_was_set_may_end_the_record_of_an_ack(*, is_set: bool, time
 def test_a_delivery_is_early_where_the_one_before_was_known(
     first: tuple[str, int, int], second: tuple[str, int, int], *, is_early: bool
 ) -> None:
-    """C8.3 (cluster) The same holds for the frames to other nodes."""
+    """C8.3 (cluster) The same holds for frames to other nodes, also where only custody is synced
+    (J4.4).
+    """
     cluster = Cluster(Plan(seed="early", nodes=2, policy="always"))
     add = cluster.history.new_add(b"q", 20, "n0")
     add.retry_s = 1

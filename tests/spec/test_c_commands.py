@@ -11,8 +11,8 @@ PING = b"*1\r\n$4\r\nPING\r\n"
 
 
 def test_ping(box: Box) -> None:
-    """C7.1 PING answers `+PONG`, or its one argument as a bulk; more: `-ERR wrong number of
-    arguments for 'ping' command`.
+    """C7.1 PING replies `+PONG`, or its one argument as a bulk. More arguments: `-ERR wrong number
+    of arguments for 'ping' command`.
     """
     assert box.run("PING") == "PONG"
     assert box.run("PING", "x") == b"x"
@@ -21,8 +21,8 @@ def test_ping(box: Box) -> None:
 
 def test_client(box: Box) -> None:
     """C7.2 CLIENT LIST, GETNAME, SETNAME, ID, SETINFO, INFO, KILL, PAUSE, REPLY, TRACKING OFF,
-    NO-EVICT, NO-TOUCH are answered; another one: `-ERR Syntax error, try CLIENT (LIST | KILL
-    ip:port | GETNAME | SETNAME connection-name)`.
+    NO-EVICT and NO-TOUCH are supported. Another subcommand: `-ERR Syntax error, try CLIENT (LIST |
+    KILL ip:port | GETNAME | SETNAME connection-name)`.
     """
     assert box.run("CLIENT", "SETNAME", "me") == "OK"
     assert b"name=me " in box.run("CLIENT", "LIST")
@@ -44,7 +44,7 @@ def test_client(box: Box) -> None:
 
 
 def test_reply_off(box: Box) -> None:
-    """C7.3 After CLIENT REPLY OFF commands run without replies; GETJOB then takes nothing, because
+    """C7.3 After CLIENT REPLY OFF commands run without replies. GETJOB then takes nothing, because
     its jobs would be lost.
     """
     box.add()
@@ -61,8 +61,8 @@ def test_reply_off(box: Box) -> None:
 
 
 def test_reset_and_select(box: Box) -> None:
-    """C7.4 RESET brings the session back to C1.2 and answers `+RESET`. SELECT 0 answers `+OK`,
-    another number `-ERR DB index is out of range`.
+    """C7.4 RESET returns the session to C1.2 and replies `+RESET`. SELECT 0 replies `+OK`; another
+    number: `-ERR DB index is out of range`.
     """
     box.run("HELLO", 3, "SETNAME", "me")
     assert box.run("RESET") == "RESET"
@@ -72,8 +72,8 @@ def test_reset_and_select(box: Box) -> None:
 
 
 def test_monitor(box: Box) -> None:
-    """C7.5 MONITOR answers `+OK` and then one line per command of any client,
-    `+<s>.<us> [<address>] "word" ...`
+    """C7.5 MONITOR replies `+OK` and then sends one line per command of any client, `+<s>.<us>
+    [<address>] "word" ...`.
     """
     watcher = box.session()
     assert watcher("MONITOR") == "OK"
@@ -87,8 +87,8 @@ def test_monitor(box: Box) -> None:
 
 
 def test_config_get(box: Box) -> None:
-    """C7.7 CONFIG GET takes one pattern or more and gives each option that fits once. `requirepass`
-    and other secrets are shown as `********`, or empty when they are not set.
+    """C7.7 CONFIG GET takes one or more patterns and returns each matching option once.
+    `requirepass` and other secrets are shown as `********`, or as empty if they are not set.
     """
     assert box.run("CONFIG", "GET", "requirepass") == [b"requirepass", b""]
     assert box.run("CONFIG", "GET", "hz", "h?", "none") == [b"hz", b"10"]
@@ -99,8 +99,8 @@ def test_config_get(box: Box) -> None:
 
 
 def test_every_command_is_answered(box: Box) -> None:
-    """C7.6 TIME, COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY, CONFIG, DEBUG, SHUTDOWN and
-    BGREWRITEAOF answer as docs/commands.md says.
+    """C7.6 docs/commands.md specifies TIME, COMMAND [COUNT|INFO|DOCS|LIST], SLOWLOG, LATENCY,
+    CONFIG, DEBUG, SHUTDOWN and BGREWRITEAOF.
     """
     direct = {"ADDJOB", "GETJOB", "ACKJOB", "FASTACK", "DELJOB"}
     names = [name for name, *_ in ROWS]
@@ -115,7 +115,7 @@ def test_every_command_is_answered(box: Box) -> None:
 
 
 def test_one_write_for_many_commands(wired: Wired) -> None:
-    """C8.1 All sockets that have bytes are read; all commands in them run, connection by
+    """C8.1 The node reads all sockets that have input, and runs all commands, connection by
     connection.
     """
     one, two = wired.line(), wired.line()
@@ -147,8 +147,8 @@ def test_first_words(box: Box) -> None:
 
 
 def test_pipelined_replies_leave_together(wired: Wired) -> None:
-    """C8.2 Then what the journal must hold is handed to its writer, then the bus frames leave,
-    then replies, one write per connection.
+    """C8.2 Then it hands the journal records to their writer, then sends the bus frames, then the
+    replies, with one write per connection.
     """
     line: Line = wired.line()
     line.sock.sendall(PING * 500)

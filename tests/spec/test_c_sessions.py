@@ -14,9 +14,7 @@ PING = b"*1\r\n$4\r\nPING\r\n"
 
 
 def test_too_many_clients() -> None:
-    """C1.1 Above `maxclients` the connection gets `-ERR max number of clients reached` and is
-    closed.
-    """
+    """C1.1 Above `maxclients` a connection gets `-ERR max number of clients reached` and is closed."""
     wired = Wired(maxclients="2")
     first, _ = wired.line(), wired.line()
     assert wired.line().read() == b"-ERR max number of clients reached\r\n<closed>"
@@ -25,8 +23,8 @@ def test_too_many_clients() -> None:
 
 
 def test_a_refused_client_that_sends_at_once() -> None:
-    """C1.7 What the client sends until then is thrown away, so that a client that sends at once
-    reads the error.
+    """C1.7 What the client sends until then is discarded, so that a client that sends at once can
+    read the error.
     """
     wired = Wired(maxclients="1")
     wired.line()
@@ -61,7 +59,7 @@ def test_a_refused_client_that_stays() -> None:
 
 
 def test_a_new_session() -> None:
-    """C1.2 A session starts with RESP2, no name, replies on, and not authenticated if
+    """C1.2 A session starts with RESP2, no name and replies on. It starts unauthenticated if
     `requirepass` is set.
     """
     box = Box(requirepass="secret")
@@ -74,7 +72,7 @@ def test_a_new_session() -> None:
 
 
 def test_protected_mode() -> None:
-    """C1.3 In protected mode without a password the server listens on this machine only; a start
+    """C1.3 In protected mode without a password the server listens on this machine only. A start
     with another address fails with an error that says how to allow it.
     """
     with pytest.raises(ConfigError, match="requirepass"):
@@ -95,9 +93,9 @@ def test_protected_mode() -> None:
     ],
 )
 def test_requests(wired: Wired, data: bytes, reply: bytes) -> None:
-    """C2.1 Requests are RESP arrays of bulk strings, or inline commands ended by `\\n` or
-    `\\r\\n`. Inline double quotes know `\\n \\r \\t \\b \\a \\xHH \\\\ \\"`, single quotes know
-    `\\'`.
+    """C2.1 Requests are RESP arrays of bulk strings, or inline commands that end in `\\n` or
+    `\\r\\n`. In inline commands double quotes accept `\\n \\r \\t \\b \\a \\xHH \\\\ \\"`,
+    single quotes accept `\\'`.
     """
     assert wired.line().ask(data) == reply
 
@@ -109,7 +107,7 @@ def test_nothing_is_skipped(wired: Wired, nothing: bytes) -> None:
 
 
 def test_any_cut(wired: Wired) -> None:
-    """C2.3 Any cut of the stream into pieces gives the same commands."""
+    """C2.3 The commands do not depend on how the stream is split into reads."""
     stream = PING + b"PING 'a b'\r\n" + b"*2\r\n$4\r\nPING\r\n$3\r\nx\r\n\r\n"
     whole = wired.line().ask(stream)
     for cut in range(1, len(stream), 3):
@@ -142,8 +140,8 @@ def test_any_cut(wired: Wired) -> None:
     ],
 )
 def test_broken_streams(wired: Wired, data: bytes, error: bytes) -> None:
-    """C2.4 A stream that breaks the format gets one of the errors below and is closed. Commands
-    before it are answered first; it changes nothing.
+    """C2.4 A stream that breaks the format gets one of the errors below, and the connection is
+    closed. The commands before it are answered first. The broken command changes nothing.
     """
     line = wired.line()
     reply = line.ask(PING + data)
@@ -153,8 +151,8 @@ def test_broken_streams(wired: Wired, data: bytes, error: bytes) -> None:
 
 
 def test_half_a_command() -> None:
-    """C2.5 A command that was begun and not finished within `command-deadline` seconds closes the
-    connection.
+    """C2.5 If a command is not complete within `command-deadline` seconds of its first byte, the
+    connection is closed.
     """
     wired = Wired(command_deadline="5")
     line, other = wired.line(), wired.line()
@@ -181,8 +179,8 @@ def test_idle_clients() -> None:
 
 
 def test_a_client_that_does_not_read() -> None:
-    """C2.6 A client that does not read its replies is closed when they pass the hard limit, or
-    stay above the soft limit for its seconds (`client-output-buffer-limit`).
+    """C2.6 A client that does not read its replies is closed when they exceed the hard limit, or
+    exceed the soft limit for the configured number of seconds (`client-output-buffer-limit`).
     """
     wired = Wired(client_output_buffer_limit="normal 8mb 0 0")
     line = wired.line()
@@ -204,7 +202,9 @@ def test_a_client_that_does_not_read() -> None:
 
 
 def test_quit(wired: Wired) -> None:
-    """C3.1 `QUIT`: `+OK`, close after it is sent; what was pipelined after it is dropped."""
+    """C3.1 `QUIT`: `+OK`; the connection is closed after that is sent. Commands pipelined after
+    QUIT are dropped.
+    """
     assert wired.line().ask(PING + b"QUIT\r\n" + PING) == b"+PONG\r\n+OK\r\n<closed>"
 
 
@@ -229,7 +229,7 @@ def test_arity(box: Box) -> None:
 
 
 def test_authentication_comes_third() -> None:
-    """C3.4 A password is set, the session is not authenticated and the command is not AUTH or
+    """C3.4 A password is set, the session is not authenticated, and the command is neither AUTH nor
     HELLO: `-NOAUTH Authentication required.`
     """
     box = Box(requirepass="secret")
@@ -268,7 +268,7 @@ def test_misconf(box: Box) -> None:
 
 
 def test_loading(box: Box) -> None:
-    """C3.7 The journal is being loaded and the command is not allowed then: `-LOADING Disque is
+    """C3.7 The journal is still loading and the command is not allowed then: `-LOADING Disque is
     loading the dataset in memory, <p> % done`.
     """
     box.server.is_loading = True
@@ -283,8 +283,8 @@ def test_loading(box: Box) -> None:
 
 
 def test_monitors_see_it_first(box: Box) -> None:
-    """C3.8 The command runs: monitors see it first; then slow log, latency and statistics count
-    it; then waiting clients are served (V3).
+    """C3.8 The command runs. First monitors see it; afterwards the slow log, latency and statistics
+    count it, and waiting clients are served (V3).
     """
     watcher = box.session()
     assert watcher("MONITOR") == "OK"
@@ -298,8 +298,8 @@ def test_monitors_see_it_first(box: Box) -> None:
 
 
 def test_input_of_a_blocked_client_is_kept(wired: Wired) -> None:
-    """C3.9 While a client is blocked, or all are paused by CLIENT PAUSE, its input is kept and
-    runs afterwards in order.
+    """C3.9 While a client is blocked, or while CLIENT PAUSE is in force, its input is kept and runs
+    later in order.
     """
     waiting, other = wired.line(), wired.line()
     assert waiting.ask(b"GETJOB FROM q\r\nPING a\r\n") == b""
@@ -315,7 +315,7 @@ def test_input_of_a_blocked_client_is_kept(wired: Wired) -> None:
 
 @pytest.mark.parametrize("word", ["", " 1", "1 ", "1x", "0x1", "1.0", str(1 << 63), "٣"])
 def test_integers(box: Box, word: str) -> None:
-    """C4.2 An integer is an optional sign and decimal digits, inside 64 bits. An empty string,
+    """C4.2 An integer is an optional sign and decimal digits, within 64 bits. An empty string,
     spaces or trailing bytes are not an integer: `-ERR value is not an integer or out of range`.
     """
     error = "ERR value is not an integer or out of range"
@@ -324,7 +324,7 @@ def test_integers(box: Box, word: str) -> None:
 
 
 def test_ids_are_checked_first(box: Box) -> None:
-    """C4.3 Commands with several ids check all ids first (G6.3). No ids at all give `:0`."""
+    """C4.3 Commands with several ids check all ids first (G6.3)."""
     job_id = box.add()
     assert box.run("ACKJOB", job_id, "x").startswith("BADID")
     assert box.state(job_id) == "queued"
@@ -333,7 +333,7 @@ def test_ids_are_checked_first(box: Box) -> None:
 
 
 def test_error_text_is_one_line(box: Box) -> None:
-    """C4.5 In an error text that repeats what a client sent, line ends become spaces."""
+    """C4.5 If an error repeats text that a client sent, line ends become spaces."""
     box.run.raw()
     from tuque.server.commands.dispatch import execute
 
@@ -344,8 +344,8 @@ def test_error_text_is_one_line(box: Box) -> None:
 
 
 def test_hello_of_disque(box: Box) -> None:
-    """C5.1 `HELLO` without argument answers as Disque: an array of `:1`, the node id, and for each
-    known node an array of id, address, port and priority, all bulk strings.
+    """C5.1 `HELLO` without an argument replies as Disque does: an array of `:1`, the node id, and
+    for each known node an array of id, address, port and priority, all bulk strings.
     """
     reply = box.run("HELLO")
     assert reply[:2] == [1, NODE_ID]
@@ -355,8 +355,8 @@ def test_hello_of_disque(box: Box) -> None:
 
 
 def test_hello_of_redis(box: Box) -> None:
-    """C5.2 `HELLO 2|3 [AUTH user password] [SETNAME name]` sets the protocol and answers as Redis
-    does with server, version, proto, id, mode, role, modules. Another version: `-NOPROTO
+    """C5.2 `HELLO 2|3 [AUTH user password] [SETNAME name]` sets the protocol and replies as Redis
+    does, with server, version, proto, id, mode, role, modules. Another version: `-NOPROTO
     unsupported protocol version`.
     """
     flat = box.run("HELLO", 2, "SETNAME", "me")
@@ -395,8 +395,8 @@ def test_a_new_password(box: Box) -> None:
 
 
 def test_resp3(box: Box) -> None:
-    """C6.1 After `HELLO 3` both null forms are written `_`, HELLO, CONFIG GET, COMMAND DOCS and
-    TUBE INFO, STATISTICS and CFG are maps, and everything else is as in RESP2.
+    """C6.1 After `HELLO 3` both nulls are written `_`. HELLO, CONFIG GET, COMMAND DOCS and TUBE
+    INFO, STATISTICS and CFG are maps. Everything else is as in RESP2.
     """
     box.run("HELLO", 3)
     assert box.run("SHOW", "D-12345678-123456789012345678901234-0001") is NULL
@@ -418,7 +418,7 @@ def test_resp3(box: Box) -> None:
     ],
 )
 def test_null_forms(wired: Wired, command: bytes, null: bytes) -> None:
-    """C6.2 Before it, a null bulk is `$-1`, a null array `*-1`, an empty array `*0`; each command
+    """C6.2 In RESP2 a null bulk is `$-1`, a null array `*-1`, an empty array `*0`. Each command
     says which one it uses.
     """
     assert wired.line().ask(command + b"\r\n") == null

@@ -51,13 +51,13 @@ def test_counts_have_64_bits(box: Box, most: str) -> None:
 def test_config_set_takes_what_the_file_takes(
     box: Box, name: str, value: str, shown: bytes
 ) -> None:
-    """C7.9 CONFIG SET takes a value in every form in which the file takes it"""
+    """C7.9 CONFIG SET takes a value in every form that the file accepts:"""
     assert box.run("CONFIG", "SET", name, value) == "OK"
     assert box.run("CONFIG", "GET", name) == [name.encode(), shown]
 
 
 def test_what_config_set_cannot_change(box: Box) -> None:
-    """C7.9 What cannot change while the server runs: `-ERR Unsupported CONFIG parameter:
+    """C7.9 An option that cannot change while the server runs: `-ERR Unsupported CONFIG parameter:
     <name>`.
     """
     assert box.run("CONFIG", "SET", "dir", "/tmp") == "ERR Unsupported CONFIG parameter: dir"

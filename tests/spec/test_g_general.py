@@ -18,7 +18,7 @@ from tuque.core.outbox.records import Records
 
 
 def test_lookup(box: Box) -> None:
-    """G1.1 A job is found by its 40-byte id; an id that is not known gives nothing."""
+    """G1.1 A job is found by its 40-byte id. An unknown id gives nothing."""
     job_id = box.add()
     assert box.show(job_id)["id"] == job_id
     other = job_id[:20] + b"A" * 15 + job_id[35:]
@@ -30,8 +30,8 @@ def test_lookup(box: Box) -> None:
     [("ack", "gc_acked"), ("ttl", "expired"), ("del", "admin_deleted"), ("evict", "evicted")],
 )
 def test_a_job_leaves_with_a_cause(box: Box, way_out: str, cause: str) -> None:
-    """G2.1 A record leaves the node with one cause out of: gc-acked, expired, moved, deleted,
-    evicted, add-failed. The ledger counts it under that cause.
+    """G2.1 A record leaves the node with exactly one cause: gc-acked, expired, moved, deleted,
+    evicted or add-failed. The ledger counts it under that cause.
     """
     job_id = box.add(TTL=10, RETRY=0)
     if way_out == "ack":
@@ -49,7 +49,7 @@ def test_a_job_leaves_with_a_cause(box: Box, way_out: str, cause: str) -> None:
 
 
 def test_an_unknown_cause_is_a_fault() -> None:
-    """G9.1 For each cause of G5.1 and G2.1 there is a counter."""
+    """G9.1 Each cause of G5.1 and G2.1 has a counter."""
     book = ledger.Ledger()
     with pytest.raises(AssertionError):
         book.enter(ledger.EXPIRED)
@@ -58,7 +58,7 @@ def test_an_unknown_cause_is_a_fault() -> None:
 
 
 def test_the_ledger_balances(box: Box) -> None:
-    """G9.1 created + imported + replicated + loaded equals jobs known plus all that left."""
+    """G9.1 created + imported + replicated + loaded equals the jobs known plus all that left."""
     ids = [box.add(TTL=10) for _ in range(10)]
     box.run("ACKJOB", *ids[:3])
     box.run("DELJOB", *ids[3:5])
@@ -69,7 +69,7 @@ def test_the_ledger_balances(box: Box) -> None:
 
 
 def test_a_queued_job_that_leaves_leaves_its_queue(box: Box) -> None:
-    """G2.2 If the job is queued it is taken out of its queue first."""
+    """G2.2 If the job is queued, it is first taken out of its queue."""
     first, second = box.add(), box.add()
     box.run("DELJOB", first)
     assert box.qlen() == 1
@@ -85,7 +85,7 @@ def test_a_job_that_leaves_has_no_timer(box: Box) -> None:
 
 
 def test_removal_is_recorded(box: Box) -> None:
-    """G2.5 The journal gets a record of the removal."""
+    """G2.5 The removal is recorded in the journal."""
     job_id = box.add()
     assert box.n.records is not None
     box.n.records.take()
@@ -94,8 +94,8 @@ def test_removal_is_recorded(box: Box) -> None:
 
 
 def test_removal_is_an_event(box: Box) -> None:
-    """G2.6 If it expired the event `expired` is written, if it was deleted or evicted the event
-    `deleted` (E).
+    """G2.6 The event `expired` is written if the job expired, `deleted` if it was deleted or
+    evicted (E).
     """
     old, gone = box.add(TTL=10), box.add()
     box.run("DELJOB", gone)
@@ -105,7 +105,7 @@ def test_removal_is_an_event(box: Box) -> None:
 
 
 def test_enqueue_does_nothing_twice(box: Box) -> None:
-    """G3.1 Nothing happens if the job is already queued or acked, or if it is AMO and has been
+    """G3.1 Nothing happens if the job is already queued or acked, or if it is AMO and was
     delivered.
     """
     queued = box.add()
@@ -118,8 +118,8 @@ def test_enqueue_does_nothing_twice(box: Box) -> None:
 
 
 def test_queue_order(box: Box) -> None:
-    """G3.2 The job is inserted in its queue by its order key: creation time, then id. The queue is
-    created if it does not exist.
+    """G3.2 The job enters its queue at its order key: creation time, then id. A queue that does not
+    exist is created.
     """
     ids = [box.add() for _ in range(5)]
     taken = box.get(count=3)
@@ -143,9 +143,9 @@ def test_due_time_after_enqueue(box: Box) -> None:
 
 
 def test_first_enqueue_is_silent(box: Box) -> None:
-    """G3.5 If the job is to be announced (it has been in this queue before, or is a copy) its
-    counter grows: `nacks` after a NACK, else `additional-deliveries`. Otherwise this first
-    enqueue is silent and the next one will be announced.
+    """G3.5 If this enqueue is announced (the job has been in this queue before, or is a copy), its
+    counter grows: `nacks` after a NACK, else `additional-deliveries`. Otherwise this first enqueue
+    is silent and the next one will be announced.
     """
     job_id = box.add(DELAY=5, RETRY=10)
     box.pass_ms(5_100)
@@ -160,8 +160,8 @@ def test_first_enqueue_is_silent(box: Box) -> None:
 
 
 def test_enqueue_serves_and_counts(box: Box) -> None:
-    """G3.6 The queue's `jobs-in` grows, its idle time starts anew, and clients that wait for it
-    are served (V3) unless it is paused out.
+    """G3.6 The queue's `jobs-in` grows and its idle time restarts. Clients that wait for the queue
+    are served (V3), unless its output is paused.
     """
     consumer = box.session()
     assert consumer("GETJOB", "FROM", "q") is None
@@ -174,7 +174,7 @@ def test_enqueue_serves_and_counts(box: Box) -> None:
 
 
 def test_requeue_is_recorded(box: Box) -> None:
-    """G3.7 The journal gets a record of the new state."""
+    """G3.7 The new state is recorded in the journal."""
     job_id = box.add()
     box.get()
     assert box.n.records is not None
@@ -191,7 +191,7 @@ def test_dequeue(box: Box) -> None:
 
 
 def test_dequeue_makes_active(box: Box) -> None:
-    """G4.2 It is taken out of its queue and becomes active."""
+    """G4.2 The job leaves its queue and becomes active."""
     job_id = box.add()
     box.run("DEQUEUE", job_id)
     assert box.state(job_id) == "active"
@@ -199,8 +199,8 @@ def test_dequeue_makes_active(box: Box) -> None:
 
 
 def test_register_counts_the_cause() -> None:
-    """G5.1 A job enters the node with one cause out of: created, imported, replicated, loaded. The
-    ledger counts it under that cause.
+    """G5.1 A job enters the node with exactly one cause: created, imported, replicated or loaded.
+    The ledger counts it under that cause.
     """
     n = Node(NODE_ID, b"s", START_MS)
     for cause in (ledger.CREATED, ledger.IMPORTED, ledger.REPLICATED, ledger.LOADED):
@@ -210,12 +210,12 @@ def test_register_counts_the_cause() -> None:
 
 
 def test_every_record_lists_its_node(box: Box) -> None:
-    """G5.2 This node is in the holder set of every record it has."""
+    """G5.2 This node is in the holder set of every record that it has."""
     assert box.show(box.add())["nodes-delivered"] == [NODE_ID]
 
 
 def test_an_added_job_is_recorded_whole(box: Box) -> None:
-    """G5.3 The journal gets the whole job; the event `added` is written if it was created here."""
+    """G5.3 the event `added` is written if the job was created here."""
     assert box.n.records is not None
     box.n.records.take()
     job_id = box.add(queue="a queue", body="the body")
@@ -237,7 +237,9 @@ def test_form_of_an_id(box: Box) -> None:
 
 
 def test_ids_of_a_group(box: Box) -> None:
-    """G6.5 The first 14 are random and shared by up to 128 ids, the 2 after them count these."""
+    """G6.5 The first 14 characters are random and shared by up to 128 ids; the next 2 count these
+    ids.
+    """
     ids = [box.add() for _ in range(129)]
     assert len({id[:25] for id in ids[:128]}) == 1
     assert len({id[25:27] for id in ids[:128]}) == 128
@@ -290,14 +292,14 @@ def test_bad_id(box: Box, word: str) -> None:
 
 def test_only_the_form_of_an_id_is_looked_at() -> None:
     """G6.3 An argument is an id if it is 40 bytes long with `D` at 0 and `-` at 1, 10 and 35;
-    nothing else is looked at.
+    nothing else is checked.
     """
     assert is_job_id(b"D-\x00234567!-\xff23456789012345678901234-zzzz")
 
 
 def test_creation_time_grows(box: Box) -> None:
-    """G6.4 Creation time is the ms clock x 1,000,000; if that is not greater than the last one
-    given out, it is the last one plus 1.
+    """G6.4 Creation time is the clock in ms x 1,000,000. If that is not greater than the last
+    creation time, it is the last one plus 1.
     """
     first = box.show(box.add())["ctime"]
     second = box.show(box.add())["ctime"]
@@ -308,8 +310,8 @@ def test_creation_time_grows(box: Box) -> None:
 
 
 def test_one_timer(box: Box) -> None:
-    """G7.1 A job has one timer; it stands at the earlier of its expiry and, while it is active and
-    the due time is not 0, its due time.
+    """G7.1 A job has one timer, set to its expiry. While the job is active and its due time is not
+    0, the timer is set to the due time if that is earlier.
     """
     job_id = box.add(TTL=100, RETRY=30)
     assert box.show(job_id)["next-awake-within"] == 100_000
@@ -340,7 +342,7 @@ def test_due_time_runs_q2(box: Box) -> None:
 
 
 def test_a_queued_job_has_only_its_expiry(box: Box) -> None:
-    """G7.4 A queued job that is alone in its cluster has no due time to act on: only its expiry is
+    """G7.4 A queued job without other holders needs no action at its due time: only its expiry is
     armed.
     """
     job_id = box.add(TTL=1000, RETRY=1)
@@ -351,7 +353,7 @@ def test_a_queued_job_has_only_its_expiry(box: Box) -> None:
 
 
 def test_no_wake_without_a_deadline(box: Box) -> None:
-    """G7.5 The node sleeps until the earliest timer of all; it does not wake up to look."""
+    """G7.5 The node sleeps until the earliest of all timers; it does not poll."""
     assert next_timer_ms(box.n) == FAR
     box.add(TTL=3600, RETRY=3600)
     box.get()
@@ -366,9 +368,9 @@ def test_no_wake_without_a_deadline(box: Box) -> None:
 
 
 def test_clock_is_given_from_outside() -> None:
-    """G8.1 Now is the wall clock at start plus the time since then by the machine's steady clock,
-    which nobody sets and which counts while the machine is suspended, where the system has such a
-    one. It never goes back while the node runs.
+    """G8.1 Now is the wall clock at start plus the time since then by the machine's steady clock.
+    Nobody sets that clock; where the system has one that counts while the machine is suspended,
+    that one is used. Now never goes back while the node runs.
     """
     from tuque.server.loop.pump import Pump
 
@@ -386,7 +388,7 @@ def test_clock_is_given_from_outside() -> None:
 
 @pytest.mark.parametrize("option", ["TTL", "RETRY", "DELAY"])
 def test_no_option_wraps(box: Box, option: str) -> None:
-    """G8.2 All deadlines are 64-bit milliseconds. No option can make one wrap."""
+    """G8.2 All deadlines are 64-bit milliseconds. No option can make one overflow."""
     most = (1 << 31) - 1
     words = ["ADDJOB", "q", "b", 0, "TTL", most, "RETRY", 1, option, most - (option == "DELAY")]
     job_id = box.run(*words).encode()

@@ -216,8 +216,9 @@ def test_a_worker_who_gave_the_job_back_is_no_reason() -> None:
 
 
 def test_a_job_that_was_put_off_is_announced_when_it_is_queued() -> None:
-    """G3.8 a job that was delivered before, or put off by a pause (Q2.2), is announced even if none
-    did."""
+    """G3.8 It is sent without a counter if the job was delivered before or postponed by a pause
+    (Q2.2).
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=100)
     assert lab.get(0) == [id]

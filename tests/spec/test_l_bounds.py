@@ -323,7 +323,7 @@ def test_names_that_clients_wait_for_are_memory() -> None:
 
 
 def test_patterns_of_config_get(wired: Wired) -> None:
-    """C7.7 It takes at most 32 patterns, of at most 128 bytes each."""
+    """C7.7 It takes at most 32 patterns of at most 128 bytes each."""
     line = wired.line()
     long = b"ERR a pattern has at most 128 bytes: no option has a longer name"
     assert str(value(wired, line, encode("CONFIG", "GET", "*" * 129))[0]).encode() == long
@@ -333,8 +333,9 @@ def test_patterns_of_config_get(wired: Wired) -> None:
 
 
 def test_before_the_log_in() -> None:
-    """C2.9 A client that has to log in and has not, or an IPROTO guest without any right, is closed
-    when more than 64 KiB of replies wait for it, or more than 1 MiB of commands that did not run.
+    """C2.9 A client that must authenticate and has not, or an IPROTO guest without any right, is
+    closed if more than 64 KiB of its replies are unread or more than 1 MiB of its commands have not
+    run.
     """
     wired = Wired(
         requirepass="a password of some length", client_output_buffer_limit="normal 0 0 0"
@@ -356,8 +357,8 @@ def test_before_the_log_in() -> None:
 
 
 def test_a_monitor_that_does_not_read(wired: Wired) -> None:
-    """C7.11 A client in MONITOR that leaves more than 8 MiB unread is closed, whatever
-    client-output-buffer-limit allows.
+    """C7.11 A client in MONITOR with more than 8 MiB of unread replies is closed, whatever
+    `client-output-buffer-limit` allows.
     """
     server, line, monitor = wired.box.server, wired.line(), wired.line()
     assert monitor.ask(b"MONITOR\r\n") == b"+OK\r\n"
@@ -373,7 +374,7 @@ def test_a_monitor_that_does_not_read(wired: Wired) -> None:
 
 
 def test_commands_before_the_log_in() -> None:
-    """C2.9 INFO counts both (`closed_before_login`)."""
+    """C2.9 INFO counts both in `closed_before_login`."""
     wired = Wired(requirepass="a password of some length")
     server = wired.box.server
     line = wired.line()

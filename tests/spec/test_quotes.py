@@ -28,12 +28,24 @@ def quotes() -> list[tuple[str, str]]:
     return found
 
 
-def test_quotes_stand_in_spec() -> None:
+def steps_of_spec() -> dict[str, str]:
+    """Text of every step, with its indented lines and without the dashes of sub-items."""
     steps: dict[str, str] = {}
+    number = ""
     for line in (ROOT / "SPEC.md").read_text("utf-8").splitlines():
         step = re.match(r"^- ([A-Z]\d+\.\d+) (.+)$", line)
         if step:
-            steps[step[1]] = plain(step[2])
+            number = step[1]
+            steps[number] = plain(step[2])
+        elif number and line.startswith("  "):
+            steps[number] += " " + plain(line).removeprefix("- ")
+        else:
+            number = ""
+    return steps
+
+
+def test_quotes_stand_in_spec() -> None:
+    steps = steps_of_spec()
     found = quotes()
     assert len(found) > 150
     wrong = []

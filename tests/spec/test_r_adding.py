@@ -59,7 +59,9 @@ def test_configured_defaults() -> None:
 
 
 def test_last_option_wins(box: Box) -> None:
-    """C4.1 Command and option names are read in any case. A repeated option: the last one wins."""
+    """C4.1 Command and option names are case-insensitive. If an option is repeated, the last one
+    wins.
+    """
     job_id = box.run("addJob", "q", "b", "0", "ttl", "5", "Retry", "9", "TTL", "77").encode()
     assert box.show(job_id)["ttl"] == 77
 
@@ -189,7 +191,7 @@ def test_delayed(box: Box) -> None:
 
 @pytest.mark.parametrize(("queue", "body"), [("", ""), ("\x00\r\n", "\xff\x00"), ("q", "x" * 9999)])
 def test_any_bytes(box: Box, queue: str, body: str) -> None:
-    """C4.4 Queue names and bodies are any bytes, also none."""
+    """C4.4 Queue names and bodies are any bytes, and may be empty."""
     name, data = queue.encode("latin-1"), body.encode("latin-1")
     job_id = box.run("ADDJOB", name, data, "0").encode()
     assert box.run("GETJOB", "FROM", name) == [[name, job_id, data]]

@@ -32,8 +32,9 @@ def told(lab: Lab, i: int) -> list[bytes]:
 
 
 def test_ids_prove_the_cluster() -> None:
-    """G6.5 The last 8 of the 24 characters are a keyed code over the rest under a key made of
-    the cluster secret; it is checked before anything is stored for an unknown id."""
+    """G6.5 The last 8 of the 24 characters are a keyed code over the other 16; the key is derived
+    from the cluster secret. The code is checked before anything is stored for an unknown id.
+    """
     lab = Lab(1)
     ids = [lab.nodes[0].ids.make(3600, 1 + i % 2) for i in range(300)]
     assert len(set(ids)) == 300
@@ -438,8 +439,9 @@ def test_producer_that_goes_away() -> None:
 
 
 def test_removed_while_waiting() -> None:
-    """G2.4 A producer that waits for it gets `-NOREPL job removed (expired?) before the requested
-    replication level was achieved`."""
+    """G2.4 (cluster) A producer that waits for the job gets `-NOREPL job removed (expired?) before
+    the requested replication level was achieved`.
+    """
     lab = Lab(2)
     lab.hold(1, 0)
     lab.try_add(0, b"q", replicate=2, ttl_s=1, timeout_ms=0)

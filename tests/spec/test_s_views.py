@@ -108,7 +108,7 @@ def test_qstat_oldest(box: Box) -> None:
 
 
 def test_ids_for_urls(box: Box) -> None:
-    """G6.6 Every command that takes an id accepts its URL form, too: `_` replaces `-` at positions
+    """G6.6 Every command that takes an id also accepts its URL form: `_` replaces `-` at positions
     1, 10 and 35; from 11 to 34 `-` replaces `+` and `_` replaces `/`.
     """
     ids = [box.add() for _ in range(60)]

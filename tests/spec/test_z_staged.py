@@ -389,7 +389,7 @@ def test_freed_some_at_a_time(box: Box, count: int) -> None:
 
 
 def test_what_was_flushed_wakes_nobody(box: Box) -> None:
-    """G7.5 The node sleeps until the earliest timer of all; it does not wake up to look."""
+    """G7.5 The node sleeps until the earliest of all timers; it does not poll."""
     box.run("ADDJOB", "q", "body", 0, "DEDUPE", "k", "DEDUPETTL", 60_000)
     box.run("DEBUG", "FLUSHALL")
     assert next_timer_ms(box.n) > box.n.now_ms + 60_000

@@ -46,7 +46,7 @@ def test_maps(value: dict[bytes, object]) -> None:
 
 @given(st.text(max_size=30))
 def test_a_status_or_error_is_one_line(text: str) -> None:
-    """C4.5 In an error text that repeats what a client sent, line ends become spaces."""
+    """C4.5 If an error repeats text that a client sent, line ends become spaces."""
     for data in (written(Status(text), False), error_reply(text.encode())):
         assert data.count(b"\r\n") == 1
         assert data.count(b"\n") == data.count(b"\r") == 1
