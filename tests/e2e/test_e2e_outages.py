@@ -18,7 +18,7 @@ def queued(outages: Outages) -> int:
 
 
 def test_a_killed_cluster_hands_out_each_job_once(tmp_path: Path) -> None:
-    """Q11.4 When nobody is waited for, a job that was queued before is queued."""
+    """Q11.4 When no reply is missing, a job that was queued before the restart is queued."""
     outages = Outages(tmp_path, 3, retry_s=RETRY_S)
     try:
         outages.cluster.start()

@@ -218,8 +218,9 @@ def test_a_job_that_went_on_at_the_end_of_the_load_was_on_the_disk(
 
 @pytest.mark.parametrize(("outcome", "count"), [(OK, 1), (OPEN, 0), (REFUSED, 0)])
 def test_a_job_whose_adding_may_fail_may_leave_its_batch(outcome: str, count: int) -> None:
-    """R5.2 DELJOB goes to every holder, to one that is not linked when it is linked again, and the
-    record is unregistered with cause add-failed."""
+    """R5.2 DELJOB goes to every holder; an unlinked holder gets it when it is linked again. The
+    record is unregistered with cause add-failed.
+    """
     cluster = Cluster(Plan(seed="commit", nodes=1))
     judge, m = cluster.leasing, cluster.machines[0]
     add = cluster.history.new_add(b"q", 20, m.name)

@@ -445,8 +445,9 @@ def test_what_show_tells() -> None:
 
 
 def test_dead_letter_of_a_job_with_copies() -> None:
-    """Q10.2 (cluster) The new job begins here also when this node takes no copies, and copies go
-    out as with ASYNC."""
+    """Q10.2 (cluster) This node adds the new job even when it takes no copies; copies are sent as
+    with ASYNC.
+    """
     for is_leaving in (False, True):
         lab = Lab(3)
         id = spread(lab, 3)

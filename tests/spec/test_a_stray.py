@@ -149,8 +149,9 @@ def test_a_record_without_a_job_is_no_copy() -> None:
 
 
 def test_a_copy_does_not_come_to_a_record() -> None:
-    """R2.2 A tombstone or acked record for the id: answer SETACK with the holder set known here,
-    none for a tombstone; store nothing and do not count as a copy."""
+    """R2.2 This node has a tombstone or an acked record for the id: it replies with SETACK and the
+    holder set that it knows (none for a tombstone). It stores nothing and does not count as a copy.
+    """
     lab = Lab(3)
     id = spread(lab, 1)
     lab.hold(2, 0)

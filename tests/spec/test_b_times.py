@@ -105,10 +105,11 @@ def add(lab: Lab, **options: int) -> bytes:
 def test_a_copy_waits_for_the_delay_and_one_retry_time(
     is_async: int, delay_s: int, wait_s: int
 ) -> None:
-    """R2.5 Its due time is the remaining delay plus retry + J from now for an ALO job
+    """R2.5 The due time of an ALO job is now + the remaining delay + retry + J.
 
     B2.6 REPLJOB says how long the receiver waits for others to queue the job before it does so
-    itself."""
+    itself.
+    """
     lab = Lab(2)
     id = add(lab, replicate=2, retry_s=10, delay_s=delay_s, is_async=is_async)
     on_way_s = ON_WAY_MS / 1000 if is_async and delay_s else 0
@@ -116,7 +117,7 @@ def test_a_copy_waits_for_the_delay_and_one_retry_time(
 
 
 def test_a_copy_of_a_job_that_was_fetched_at_once() -> None:
-    """R2.5 Its due time is the remaining delay plus retry + J from now for an ALO job"""
+    """R2.5 The due time of an ALO job is now + the remaining delay + retry + J."""
     lab = Lab(2)
     lab.wait(0, client=9)
     id = add(lab, replicate=2, retry_s=10, is_async=1)
@@ -127,7 +128,7 @@ def test_a_copy_of_a_job_that_was_fetched_at_once() -> None:
 
 
 def test_a_copy_of_a_dead_letter() -> None:
-    """R2.5 Its due time is the remaining delay plus retry + J from now for an ALO job"""
+    """R2.5 The due time of an ALO job is now + the remaining delay + retry + J."""
     lab = Lab(2)
     old = lab.add(0, replicate=2, retry_s=10)
     dead: list[Job] = []
@@ -155,8 +156,9 @@ def test_a_copy_that_is_sent_again() -> None:
 
 @pytest.mark.parametrize("state", ["queued", "at a worker", "delayed", "leased"])
 def test_a_repaired_copy_has_the_due_time_of_its_sender(state: str) -> None:
-    """R2.5 A copy made by repair (K5.3) takes over the due time that the sender has, or in its
-    first delay that of the other copies."""
+    """R2.5 A copy made by repair (K5.3) takes the due time of the sender. During its first delay it
+    takes that of the other copies.
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=30, delay_s=20 if state == "delayed" else 0)
     if state == "at a worker":

@@ -14,7 +14,9 @@ PING = b"*1\r\n$4\r\nPING\r\n"
 
 
 def test_too_many_clients() -> None:
-    """C1.1 Above `maxclients` a connection gets `-ERR max number of clients reached` and is closed."""
+    """C1.1 Above `maxclients` a connection gets `-ERR max number of clients reached` and is
+    closed.
+    """
     wired = Wired(maxclients="2")
     first, _ = wired.line(), wired.line()
     assert wired.line().read() == b"-ERR max number of clients reached\r\n<closed>"

@@ -13,7 +13,7 @@ def box() -> Box:
 
 
 def test_a_look_makes_no_queue(box: Box) -> None:
-    """V1.4 None and NOHANG: a null array; no queue is made."""
+    """V1.4 No job and NOHANG: a null array; no queue is created."""
     assert box.run("GETJOB", "NOHANG", "FROM", "q") is NULL
     box.run("ADDJOB", "later", "b", 0, "DELAY", 5)
     assert box.run("QSCAN") == [b"0", []]

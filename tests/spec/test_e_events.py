@@ -44,8 +44,7 @@ def test_one_row_an_event(box: Box) -> None:
 
 
 def test_why_a_job_is_queued_again(box: Box) -> None:
-    """Q2.3 The event `requeued` is written with the cause timeout, unless it was a delay that
-    ended.
+    """Q2.3 The event `requeued` is written with the cause timeout, unless a delay ended.
 
     Q5.2 The event `requeued` is written with the cause command.
 

@@ -294,7 +294,7 @@ def test_times_do_not_grow_on_the_way(retry_s: int) -> None:
 
 
 def test_long_delays_are_long_everywhere() -> None:
-    """R2.5 Its due time is the remaining delay plus retry + J from now for an ALO job"""
+    """R2.5 The due time of an ALO job is now + the remaining delay + retry + J."""
     lab = Lab(2)
     for delay_s in (4_294_967, 4_294_968, 50 * 86_400, (1 << 31) - 2):
         id = lab.add(0, replicate=2, retry_s=60, delay_s=delay_s, ttl_s=(1 << 31) - 1)

@@ -134,7 +134,8 @@ def test_an_external_job_finds_another_server() -> None:
     """K5.1 If the node says that it began without a journal, and another incarnation of it was
     known, it leaves the holders of every job that is not acked.
 
-    R6.2 If the node drawn is no longer linked another one is drawn, but never for an AMO job."""
+    R6.2 If the chosen node is no longer linked, another one is chosen, but never for an AMO job.
+    """
     lab = Lab(4)
     lab.nodes[0].is_leaving = True
     lab.hold(1, 0)

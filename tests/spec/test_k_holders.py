@@ -52,7 +52,7 @@ def test_two_copies_that_were_made_at_the_same_time(word: str) -> None:
     """K5.6 A node that learns of new holders, and knows of others that were not named, sends
     HOLDERS to all of these.
 
-    R3.1 One that was none has its copy from another node: K5.6.
+    R3.1 If it was not a holder, another node gave it the copy: K5.6 applies.
     """
     lab = Lab(4)
     id = lab.add(0, replicate=4, retry_s=5)
@@ -284,8 +284,9 @@ def test_who_has_heard_it_is_not_told_again() -> None:
 
 @pytest.mark.parametrize("late", [1, 2])
 def test_who_was_asked_first_and_has_its_copy_late_knows_the_others(late: int) -> None:
-    """R6.2 The others that were asked for a copy of an ALO job get HOLDERS, too: who was asked
-    first, and has its copy late, would know nobody but this node, and end the job alone."""
+    """R6.2 The other nodes that were asked for a copy of an ALO job get HOLDERS too. Otherwise a
+    node whose copy arrives late would know only this node, and would end the job alone.
+    """
     lab = Lab(3)
     lab.nodes[0].is_leaving = True
     other = 3 - late

@@ -149,7 +149,8 @@ def test_a_job_at_a_worker_keeps_its_time() -> None:
     """K7.2 more copies are made (K5.3), until as many nodes that stay have answered that they
     have it
 
-    R2.5 A copy made by repair (K5.3) takes over the due time that the sender has"""
+    R2.5 A copy made by repair (K5.3) takes the due time of the sender.
+    """
     lab = Lab(2)
     id = lab.add(0, retry_s=20, replicate=1)
     assert lab.get(0) == [id]

@@ -116,7 +116,7 @@ def test_only_its_own_word_counts(*, is_there: bool) -> None:
 
 
 def test_a_holder_that_told_late_is_known_after_a_restart() -> None:
-    """R3.1 The sender, in its present incarnation, is added to the holders.
+    """R3.1 The sender joins the holders in its current incarnation.
 
     J2.3 The whole job names its holders unless this node is the only one.
     """
@@ -151,9 +151,10 @@ def test_news_of_leaving_that_were_heard_are_not_kept() -> None:
 
 
 def test_failed_adds_are_forgotten() -> None:
-    """R3.2 The job's ADDJOB failed within the last 10 minutes: DELJOB is sent back so that the
-    copy does not live on. Another job that is unknown here: nothing, since it may have been passed
-    on."""
+    """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB, so that
+    the copy does not survive. For any other unknown job nothing happens: this node may have passed
+    it on.
+    """
     lab = Lab(2)
     lab.hold(1, 0)
     job, refused = lab.try_add(0, b"q", replicate=2, timeout_ms=300)
@@ -177,8 +178,9 @@ def test_what_has_ended_is_not_owed() -> None:
 
 
 def test_more_held_jobs_than_one_turn_looks_at() -> None:
-    """Q11.2 A held job waits for an answer of each other holder that is linked and not suspected,
-    failed or loading."""
+    """Q11.2 A held job waits for a reply of each other holder that is linked and not suspected,
+    failed or loading.
+    """
     lab = Lab(2)
     jobs = []
     for _ in range(SWEEP_JOBS + 5):
@@ -200,7 +202,9 @@ def test_more_held_jobs_than_one_turn_looks_at() -> None:
 
 
 def test_a_worker_who_gave_the_job_back_is_no_reason() -> None:
-    """Q4.5 and a worker has the job who got it or said WORKING here"""
+    """Q4.5 the message says that the sender has the job queued now, no client asked for that with
+    NACK or ENQUEUE, and a worker got the job from this node or sent WORKING here.
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=100)
     assert lab.get(0) == [id]
@@ -246,8 +250,9 @@ def test_a_delay_outlives_a_refusal() -> None:
 
 
 def test_who_was_asked_for_others_knows_all_that_were() -> None:
-    """R6.2 The others that were asked for a copy of an ALO job get HOLDERS, too: who was asked
-    first, and has its copy late, would know nobody but this node, and end the job alone."""
+    """R6.2 The other nodes that were asked for a copy of an ALO job get HOLDERS too. Otherwise a
+    node whose copy arrives late would know only this node, and would end the job alone.
+    """
     lab = Lab(3)
     lab.nodes[0].is_leaving = True
     id = lab.add(0, replicate=2, retry_s=100)
@@ -257,7 +262,7 @@ def test_who_was_asked_for_others_knows_all_that_were() -> None:
 
 
 def test_the_offer_of_a_delayed_job_is_answered_each_time() -> None:
-    """R8.1 ENQUEUED answers, also when it is said again."""
+    """R8.1 The reply is ENQUEUED, also to a repeated ENQUEUE."""
     lab = Lab(2)
     lab.nodes[0].is_leaving = True
     job, refused = lab.try_add(0, b"q", replicate=1, retry_s=0, delay_s=60)

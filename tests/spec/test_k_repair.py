@@ -356,8 +356,8 @@ def test_a_holder_that_was_away_hears_of_the_new_one() -> None:
 
 
 def test_copies_keep_their_times_and_counts() -> None:
-    """R2.5 A copy made by repair (K5.3) takes over the due time that the sender has, or in its
-    first delay that of the other copies."""
+    """R2.5 A copy made by repair (K5.3) takes the due time of the sender. During its first delay it
+    takes that of the other copies."""
     lab = Lab(3)
     waits, late = lab.add(0, replicate=3, retry_s=60), lab.add(0, b"l", replicate=3, delay_s=100)
     assert lab.get(0) == [waits]

@@ -300,7 +300,7 @@ def test_qpeek_has_a_bound(wired: Wired) -> None:
 
 
 def test_names_that_clients_wait_for_are_memory() -> None:
-    """V1.7 While memory is above 100 % a GETJOB that would wait for a queue that does not exist
+    """V1.7 While memory is above 100 %, a GETJOB that would wait for a queue that does not exist
     gets the error of C3.5.
     """
     wired = Wired(maxmemory="2mb")

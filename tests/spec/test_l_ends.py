@@ -138,9 +138,9 @@ def test_a_session_ends_in_pieces(wired: Wired) -> None:
 
 @pytest.mark.parametrize("command", [b"GETJOB FROM q", b"GETJOB NOHANG FROM q", b"LEASE NEXT"])
 def test_expired_jobs_at_the_head(wired: Wired, command: bytes) -> None:
-    """V2.3 All takes together pass over 5,000 of them in a turn, and one each; a queue or a tube
-    that has another one then gives nothing until the next turn. Who waits is served then, LEASE
-    NEXT goes on then, NOHANG gets nothing.
+    """V2.3 All takes of a turn together skip at most 5,000 expired jobs, and one more each. A queue
+    or tube with another expired job gives nothing until the next turn. In the next turn waiting
+    clients are served and LEASE NEXT continues; a GETJOB with NOHANG gets nothing.
     """
     n, line = wired.box.n, wired.line()
     n.limits.timers_per_step = 1  # takes find what timers have not removed yet

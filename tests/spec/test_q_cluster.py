@@ -52,8 +52,9 @@ def queue_silently(lab: Lab, i: int, id: bytes) -> None:
 
 
 def test_holders_are_asked_before() -> None:
-    """Q1.1 If the job is active, ALO and has other holders, WILLQUEUE goes to them, once for a
-    due time."""
+    """Q1.1 If the job is active, ALO and has other holders, WILLQUEUE goes to them, once per due
+    time.
+    """
     lab = Lab(3)
     ids = [lab.add(0, replicate=3, retry_s=1) for _ in range(20)]
     once = lab.add(0, replicate=1, retry_s=0)
@@ -93,8 +94,9 @@ def test_questions_travel_together() -> None:
 
 
 def test_a_node_that_slept_asks_first() -> None:
-    """Q1.2 A node that comes to it only after the due time, since it was stopped, gives those it
-    asked 500 ms before it goes on with Q2."""
+    """Q1.2 A node that runs this timer only after the due time, because it was stopped, waits 500
+    ms for the replies before it continues with Q2.
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=10)
     assert lab.get(0) == [id]
@@ -117,7 +119,7 @@ def test_a_node_that_slept_asks_first() -> None:
     [WillQueue([b""]), Queued(b"", HAS_QUEUED), Delivered(b"", 5_000), Working(b"", 5_000)],
 )
 def test_who_asks_for_a_done_job_is_told(message: AnyMessage) -> None:
-    """Q3.1 A tombstone or acked record: SETACK with its holder set to the sender."""
+    """Q3.1 A tombstone or acked record: the reply is SETACK with its holder set."""
     # Q4.1, Q9.1 say the same
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)
@@ -161,10 +163,11 @@ def test_who_tells_becomes_a_holder(kind: str) -> None:
 
 
 def test_who_has_it_queued_answers_all() -> None:
-    """Q3.3 Queued here: QUEUED goes to all other holders. Handed out here less than retry ago, or
-    WORKING was said here: DELIVERED with the rest of that time, or of what WORKING here made of it,
-    goes to the sender. A node answers for its own workers only, so that two nodes can't put a job
-    off for ever."""
+    """Q3.3 Queued here: QUEUED goes to all other holders. Delivered here less than retry ago, or
+    postponed by WORKING here: DELIVERED goes to the sender, with the rest of that time or of what
+    WORKING set. A node replies only for its own workers, so that two nodes cannot postpone a job
+    forever.
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)
     lab.log.clear()
@@ -189,8 +192,9 @@ def test_who_has_it_queued_answers_all() -> None:
 
 
 def test_nack_at_another_holder_cuts_no_first_delay() -> None:
-    """Q6.1 The same jobs as in Q5.1 are put back, except one that still is in its first delay,
-    which NACK does not cut short."""
+    """Q6.1 The same jobs as in Q5.1 are put back, except a job in its first delay: NACK does not
+    shorten that.
+    """
     lab = Lab(2)
     ids = [lab.add(0, replicate=2, delay_s=3) for _ in range(20)]  # J differs
     lab.pass_ms(2_999)
@@ -222,9 +226,10 @@ def test_counters_travel() -> None:
 
 
 def test_one_of_two_keeps_it() -> None:
-    """Q4.3 Queued here too: the node whose rank for this job is lower dequeues it (G4), but only
-    if the message says that the other has it queued now; the other one answers QUEUED, counting
-    nothing. Rank is a hash over job id and node id."""
+    """Q4.3 Queued here too: if the message says that the sender has the job queued now, the node
+    with the lower rank for this job dequeues it (G4). The other node replies with QUEUED without a
+    counter. Rank is a hash over job id and node id.
+    """
     lab = Lab(2)
     winners = []
     for _ in range(40):
@@ -256,8 +261,9 @@ def test_rank_is_even() -> None:
 
 @pytest.mark.parametrize("kind", ["queued", "put off", "delivered", "working"])
 def test_no_message_cuts_a_delay_short(kind: str) -> None:
-    """Q4.4 The due time of an active ALO job becomes the later of what it was and now + retry + J.
-    A delay is never shortened."""
+    """Q4.4 The due time of an active ALO job becomes the later of its old value and now + retry +
+    J. A delay is never shortened.
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=1, delay_s=3_600)
     before = [n.jobs[id].qtime_ms for n in lab.nodes]
@@ -277,8 +283,9 @@ def test_no_message_cuts_a_delay_short(kind: str) -> None:
 
 
 def test_due_times_move_to_later_instants() -> None:
-    """Q4.4 The due time of an active ALO job becomes the later of what it was and now + retry +
-    J."""
+    """Q4.4 The due time of an active ALO job becomes the later of its old value and now + retry +
+    J.
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=20)
     lab.pass_ms(15_000)
@@ -287,9 +294,10 @@ def test_due_times_move_to_later_instants() -> None:
 
 
 def test_nack_with_delay_is_told() -> None:
-    """Q6.2 With DELAY the job stays active and its due time becomes now + DELAY; at that time it is
-    enqueued without growing a counter again. (cluster) The other holders count the NACK, and
-    leave the job alone for DELAY + retry + J (Q9)."""
+    """Q6.2 With DELAY the job stays active and its due time becomes now + DELAY. At that time it is
+    enqueued, and no counter grows again. (cluster) The other holders count the NACK and do not act
+    on the job for DELAY + retry + J (Q9).
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=2)
     assert lab.get(0) == [id]
@@ -310,9 +318,10 @@ def test_nack_with_delay_is_told() -> None:
 
 
 def test_dequeue_is_told() -> None:
-    """Q7.1 Each job that is queued here becomes active (G4); an ALO job gets the due time now +
-    retry + J. (cluster) QUEUED that says neither counter nor queue tells the other holders to do so
-    too (Q4.4)."""
+    """Q7.1 Each job that is queued here becomes active (G4). An ALO job gets the due time now +
+    retry + J. (cluster) QUEUED, with neither a counter nor the sign that the job is queued, makes
+    the other holders do the same (Q4.4).
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)
     lab.pass_ms(9_000)
@@ -328,8 +337,9 @@ def test_dequeue_is_told() -> None:
 
 
 def test_working_is_told() -> None:
-    """Q8.6 The reply is the retry time in seconds. (cluster) WORKING goes to all other holders,
-    with the time that is left."""
+    """Q8.6 The reply is the retry time in seconds. (cluster) WORKING with the time left goes to all
+    other holders.
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10, ttl_s=1_000)
     assert lab.get(0) == [id]
@@ -344,9 +354,10 @@ def test_working_is_told() -> None:
 
 
 def test_working_takes_it_out_of_other_queues() -> None:
-    """Q9.2 An ALO job counts as delivered; if it is queued here and the message is WORKING it is
-    dequeued; the due time of an active one becomes the later of what it was and now + the time left
-    in the message + J."""
+    """Q9.2 An ALO job counts as delivered. If it is queued here and the message is WORKING, it is
+    dequeued. The due time of an active job becomes the later of its old value and now + the time
+    left in the message + J.
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=10)
     assert lab.get(0) == [id]
@@ -402,8 +413,10 @@ def test_nothing_is_delivered_twice_without_a_fault(retry_s: int) -> None:
 
 @pytest.mark.parametrize("first_dies", [False, True])
 def test_working_right_after_the_delivery_elsewhere(first_dies: bool) -> None:
-    """Q8.3 Another holder may have handed the job out, and may have died before it told (V4.6). So
-    an ALO job counts as delivered here unless it waits for its copies or is in its first delay"""
+    """Q8.3 (cluster) Another holder may have delivered the job and died before it announced that
+    (V4.6). So an ALO job counts as delivered here unless it waits for its copies or is in its first
+    delay.
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=2, retry_s=10)
     other = next(i for i in (1, 2) if id in lab.nodes[i].jobs)
@@ -421,7 +434,7 @@ def test_working_right_after_the_delivery_elsewhere(first_dies: bool) -> None:
 
 
 def test_working_on_a_copy_that_was_queued_meanwhile() -> None:
-    """Q8.5 If the job is queued again it is dequeued (G4)."""
+    """Q8.5 If the job is queued again, it is dequeued (G4)."""
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=2)
     lab.hold(0, 1)
@@ -436,7 +449,8 @@ def test_working_on_a_copy_that_was_queued_meanwhile() -> None:
 
 def test_working_on_what_nobody_can_have() -> None:
     """Q8.3 So an ALO job counts as delivered here unless it waits for its copies or is in its first
-    delay, and an AMO job if its custody is elsewhere."""
+    delay. An AMO job counts as delivered if its custody is elsewhere.
+    """
     lab = Lab(3)
     late = lab.add(0, replicate=3, retry_s=10, delay_s=60)
     for i in range(3):

@@ -10,7 +10,7 @@ UNKNOWN = "D-12345678-123456789012345678901234-05a1"
 
 
 def test_delivered_at_most_once_job_is_left_alone(box: Box) -> None:
-    """Q2.1 An AMO job that has been delivered is left alone."""
+    """Q2.1 An AMO job that was delivered is not touched."""
     job_id = box.add(RETRY=0, DELAY=2)
     box.pass_ms(2_100)
     assert box.get() == [job_id]
@@ -19,10 +19,10 @@ def test_delivered_at_most_once_job_is_left_alone(box: Box) -> None:
 
 
 def test_paused_in_puts_the_retry_off(box: Box) -> None:
-    """Q2.2 If the queue is paused in: an ALO job gets the due time now + retry + J and stays
-    active
+    """Q2.2 If the input of the queue is paused: An ALO job stays active with the due time now +
+    retry + J.
 
-    Q2.2 an AMO job is queued all the same, since it would be lost otherwise.
+    Q2.2 An AMO job is queued all the same, since it would be lost otherwise.
     """
     often = box.add(RETRY=10)
     once = box.add(RETRY=0, DELAY=10)
@@ -40,7 +40,7 @@ def test_paused_in_puts_the_retry_off(box: Box) -> None:
 
 def test_retry_time(box: Box) -> None:
     """Q2.3 Otherwise the job is enqueued (G3). The event `requeued` is written with the cause
-    timeout, unless it was a delay that ended.
+    timeout, unless a delay ended.
     """
     job_id = box.add(RETRY=10, DELAY=1)
     box.pass_ms(1_100)
@@ -51,8 +51,9 @@ def test_retry_time(box: Box) -> None:
 
 
 def test_enqueue_command(box: Box) -> None:
-    """Q5.1 For each id: a job that is active here and not (AMO and delivered) is enqueued (G3),
-    also before its delay is over and also when the queue is paused in. Others are skipped.
+    """Q5.1 Each job that is active here, and not both AMO and delivered, is enqueued (G3), even
+    before its delay is over and even while the input of the queue is paused. Other jobs are
+    skipped.
     """
     delayed, once = box.add(DELAY=100), box.add(DELAY=100, RETRY=0)
     taken, queued = box.add("r"), box.add("s")
@@ -75,8 +76,8 @@ def test_enqueue_counts_and_tells(box: Box) -> None:
 
 
 def test_nack(box: Box) -> None:
-    """Q6.1 The same jobs as in Q5.1 are put back, except one that still is in its first delay,
-    which NACK does not cut short. The counter that grows is `nacks`, always.
+    """Q6.1 The same jobs as in Q5.1 are put back, except a job in its first delay: NACK does not
+    shorten that. The counter that grows is always `nacks`.
     """
     taken, delayed = box.add(), box.add(DELAY=100)
     dequeued = box.add("r")
@@ -93,8 +94,8 @@ def test_nack(box: Box) -> None:
 
 @pytest.mark.parametrize(("delay", "ms"), [("2", 2000), ("0.25", 250), ("1.5", 1500), (".5", 500)])
 def test_nack_with_delay(box: Box, delay: str, ms: int) -> None:
-    """Q6.2 With DELAY the job stays active and its due time becomes now + DELAY; at that time it
-    is enqueued without growing a counter again.
+    """Q6.2 With DELAY the job stays active and its due time becomes now + DELAY. At that time it is
+    enqueued, and no counter grows again.
     """
     job_id = box.add(RETRY=100)
     box.get()
@@ -142,7 +143,7 @@ def test_nack_delay_beyond_expiry(box: Box) -> None:
 
 
 def test_nack_counts_and_tells(box: Box) -> None:
-    """Q6.4 The reply is the number of jobs put back or put off. The event `nacked` is written."""
+    """Q6.4 The reply is the number of jobs put back or postponed. The event `nacked` is written."""
     one, two = box.add(), box.add()
     box.get(count=2)
     assert box.run("NACK", one, one) == 1
@@ -154,7 +155,7 @@ def test_nack_counts_and_tells(box: Box) -> None:
 
 
 def test_dequeue(box: Box) -> None:
-    """Q7.1 Each job that is queued here becomes active (G4); an ALO job gets the due time now +
+    """Q7.1 Each job that is queued here becomes active (G4). An ALO job gets the due time now +
     retry + J.
     """
     job_id = box.add(RETRY=10)
@@ -217,8 +218,8 @@ def test_working_undelivered(box: Box) -> None:
 
 
 def test_working_too_late(box: Box) -> None:
-    """Q8.4 More than half of the job's life is over: `-TOOLATE Half of job TTL already elapsed,
-    you are no longer allowed to postpone the next delivery.`
+    """Q8.4 More than half of the job's TTL is over: `-TOOLATE Half of job TTL already elapsed, you
+    are no longer allowed to postpone the next delivery.`
     """
     job_id = box.add(TTL=100, RETRY=60)
     box.get()
@@ -232,8 +233,8 @@ def test_working_too_late(box: Box) -> None:
 
 
 def test_working_puts_the_retry_off(box: Box) -> None:
-    """Q8.5 If the job is queued again it is dequeued (G4). The due time of an ALO job becomes the
-    later of what it was and now + retry + J.
+    """Q8.5 If the job is queued again, it is dequeued (G4). The due time of an ALO job becomes the
+    later of its old value and now + retry + J.
     """
     job_id = box.add(RETRY=10)
     box.get()
@@ -259,8 +260,8 @@ def test_working_reply(box: Box) -> None:
 
 
 def test_deadletter_errors(box: Box) -> None:
-    """Q10.1 Errors as in Q8.1 and Q8.2; a target queue that is paused in: `-PAUSED Queue paused in
-    input, try later`; REASON over 2048 bytes: `-ERR REASON must be at most 2048 bytes`.
+    """Q10.1 Errors as in Q8.1 and Q8.2. The input of the target queue is paused: `-PAUSED Queue
+    paused in input, try later`. REASON over 2048 bytes: `-ERR REASON must be at most 2048 bytes`.
     """
     job_id = box.add()
     assert box.run("DEADLETTER", "x", "dead") == "BADID Invalid Job ID format."
@@ -278,7 +279,7 @@ def test_deadletter_errors(box: Box) -> None:
 
 def test_deadletter(box: Box) -> None:
     """Q10.2 In one step a new job with the same body and default options is added to the target
-    queue (R1.8, R1.9) and the old job is acked (A1).
+    queue (R1.8, R1.9), and the old job is acked (A1).
     """
     job_id = box.add(body="bad", RETRY=9, TTL=99)
     box.get()
@@ -291,7 +292,7 @@ def test_deadletter(box: Box) -> None:
 
 
 def test_deadletter_with_another_body(box: Box) -> None:
-    """Q10.4 With BODY the new job has these bytes as its body in place of the old one."""
+    """Q10.4 With BODY the new job has these bytes as its body."""
     job_id = box.add(body="bad")
     box.get()
     assert box.run("DEADLETTER", job_id, "dead", "BODY") == "ERR syntax error"
@@ -315,7 +316,7 @@ def test_deadletter_event(box: Box) -> None:
 
 
 def test_nothing_of_an_unknown_job(box: Box) -> None:
-    """Q5.1 Others are skipped."""
+    """Q5.1 Other jobs are skipped."""
     for command in ("ENQUEUE", "NACK", "DEQUEUE"):
         assert box.run(command, UNKNOWN) == 0
     assert box.run("SHOW", UNKNOWN) is NULL

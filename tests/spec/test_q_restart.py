@@ -41,7 +41,7 @@ def restart(lab: Lab, i: int, down_ms: int = 0) -> None:
 
 
 def test_a_killed_cluster_queues_each_job_once() -> None:
-    """Q11.4 When nobody is waited for, a job that was queued before is queued."""
+    """Q11.4 When no reply is missing, a job that was queued before the restart is queued."""
     lab = Lab(3, has_journal=True)
     ids = [lab.add(0, replicate=3, retry_s=10) for _ in range(40)]
     outage(lab, 13_000)
@@ -55,8 +55,9 @@ def test_a_killed_cluster_queues_each_job_once() -> None:
 
 
 def test_a_restarted_node_asks_before_it_queues() -> None:
-    """Q11.1 A loaded ALO job with other holders that was queued, or whose due time is over, is
-    held: it is active and has no timer but its expiry."""
+    """Q11.1 A loaded ALO job with other holders is held if it was queued or if its due time is
+    over: it is active, and its only timer is its expiry.
+    """
     lab = Lab(3, has_journal=True)
     ids = [lab.add(0, replicate=3, retry_s=3) for _ in range(20)]
     restart(lab, 1, 4_500)
@@ -69,8 +70,9 @@ def test_a_restarted_node_asks_before_it_queues() -> None:
 
 
 def test_at_the_latest_after_a_node_timeout() -> None:
-    """Q11.2 Those without a link are waited for until `cluster-node-timeout` after the load, but
-    not one that a linked node reports as suspected or failed."""
+    """Q11.2 For a holder without a link it waits until `cluster-node-timeout` after the load,
+    unless a linked node reports that holder as suspected or failed.
+    """
     lab = Lab(3, has_journal=True)
     id, other = lab.add(0, replicate=3, retry_s=30), lab.add(0, replicate=1, retry_s=30)
     restart(lab, 0)
@@ -84,8 +86,9 @@ def test_at_the_latest_after_a_node_timeout() -> None:
 
 
 def test_who_is_said_to_be_away_is_not_waited_for() -> None:
-    """Q11.2 Those without a link are waited for until `cluster-node-timeout` after the load, but
-    not one that a linked node reports as suspected or failed."""
+    """Q11.2 For a holder without a link it waits until `cluster-node-timeout` after the load,
+    unless a linked node reports that holder as suspected or failed.
+    """
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3, retry_s=30)
     restart(lab, 0)
@@ -98,7 +101,7 @@ def test_who_is_said_to_be_away_is_not_waited_for() -> None:
 
 
 def test_a_worker_elsewhere_keeps_its_job() -> None:
-    """Q12.2 WORKING with the time left, if as far as this node knows a worker has the job."""
+    """Q12.2 WORKING with the time left, if a worker has the job as far as this node knows."""
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3, retry_s=10)
     lab.pass_ms(25_000)  # the others were told that 0 has it queued; their journals were not
@@ -115,7 +118,7 @@ def test_a_worker_elsewhere_keeps_its_job() -> None:
 
 
 def test_hearsay_of_a_worker_counts_after_a_restart() -> None:
-    """Q12.2 WORKING with the time left, if as far as this node knows a worker has the job."""
+    """Q12.2 WORKING with the time left, if a worker has the job as far as this node knows."""
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3, retry_s=10)
     lab.pass_ms(25_000)
@@ -133,8 +136,7 @@ def test_hearsay_of_a_worker_counts_after_a_restart() -> None:
 
 
 def test_a_due_time_of_the_journal_may_be_old() -> None:
-    """Q11.1 A later due time of the journal is not acted on either: the job is held when Q1 would
-    be said."""
+    """Q11.1 A job with a later due time is held as soon as WILLQUEUE would be due (Q1)."""
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3, retry_s=10)
     lab.pass_ms(6_000)
@@ -169,8 +171,9 @@ def test_a_due_time_that_is_not_over_elsewhere() -> None:
 
 @pytest.mark.parametrize("is_nacked", [False, True])
 def test_a_delay_ends_in_time_after_a_restart(is_nacked: bool) -> None:
-    """Q12.1 With each id stands how near the sender is to handing the job out: it is queued; it is
-    held, and was queued or has a delay that ends here; or it is held and due."""
+    """Q12.1 With each id the sender says how close it is to delivering the job: the job is queued;
+    it is held and was queued, or has a delay that ends here; or it is held and due.
+    """
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3, retry_s=60, delay_s=0 if is_nacked else 8)
     if is_nacked:
@@ -212,8 +215,9 @@ def test_commands_end_a_hold(command: str) -> None:
 
 
 def test_links_settle_who_serves_a_job() -> None:
-    """Q12.3 If none of these is said the sender serves the job: it is dequeued here, and the due
-    time becomes the later of what it was and now + retry + J."""
+    """Q12.3 If none of these is sent, the sender serves the job: this node dequeues it, and its due
+    time becomes the later of its old value and now + retry + J.
+    """
     lab = Lab(3)
     ids = [lab.add(0, replicate=3, retry_s=2) for _ in range(510)]
     for i in range(3):
@@ -236,7 +240,7 @@ def test_links_settle_who_serves_a_job() -> None:
 
 
 def test_what_was_known_before_is_not_asked_again() -> None:
-    """Q12.1 What was queued before that, it has heard of."""
+    """Q12.1 the node knows of what was queued before that."""
     lab = Lab(2)
     old = lab.add(0, replicate=2, retry_s=600)
     lab.pass_ms(2 * TIMEOUT_MS + 1_000)
@@ -250,9 +254,10 @@ def test_what_was_known_before_is_not_asked_again() -> None:
 
 
 def test_a_link_that_ends_again_is_settled_by_the_next() -> None:
-    """Q12.1 ASK goes to the node for each held job that it may have, and for each ALO job that it
-    may have and that was queued here later than 2 x `cluster-node-timeout` before the last link
-    ended."""
+    """Q12.1 ASK goes to the node for each held job that the node may have. It also goes for each
+    ALO job that the node may have and that was queued here later than 2 x `cluster-node-timeout`
+    before the last link ended:
+    """
     lab = Lab(2)
     ids = [lab.add(0, replicate=2, retry_s=2) for _ in range(600)]
     lab.isolate(1)
@@ -270,8 +275,9 @@ def test_a_link_that_ends_again_is_settled_by_the_next() -> None:
 
 
 def test_a_loading_node_is_asked_when_it_is_loaded() -> None:
-    """Q11.2 A held job waits for an answer of each other holder that is linked and not suspected,
-    failed or loading."""
+    """Q11.2 A held job waits for a reply of each other holder that is linked and not suspected,
+    failed or loading.
+    """
     lab = Lab(2, has_journal=True)
     id = lab.add(0, replicate=2, retry_s=30)
     restart(lab, 0)
@@ -300,9 +306,10 @@ def test_old_nodes_answer_too() -> None:
 
 
 def test_a_node_where_the_worker_said_working_answers() -> None:
-    """Q3.3 Queued here: QUEUED goes to all other holders. Handed out here less than retry ago, or
-    WORKING was said here: DELIVERED with the rest of that time, or of what WORKING here made of it,
-    goes to the sender."""
+    """Q3.3 Queued here: QUEUED goes to all other holders. Delivered here less than retry ago, or
+    postponed by WORKING here: DELIVERED goes to the sender, with the rest of that time or of what
+    WORKING set.
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)
     assert lab.get(0) == [id]
@@ -319,9 +326,9 @@ def test_a_node_where_the_worker_said_working_answers() -> None:
 
 @pytest.mark.parametrize("client", ["", "NACK", "ENQUEUE"])
 def test_a_worker_keeps_its_job(client: str) -> None:
-    """Q4.5 The message says that the other has it queued now, though no client asked for that by
-    NACK or ENQUEUE, and a worker has the job who got it or said WORKING here: WORKING with the time
-    left goes to the sender instead of all this."""
+    """Q4.5 the message says that the sender has the job queued now, no client asked for that with
+    NACK or ENQUEUE, and a worker got the job from this node or sent WORKING here.
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=10)
     assert lab.get(0) == [id]
@@ -344,9 +351,10 @@ def test_a_worker_keeps_its_job(client: str) -> None:
 
 @pytest.mark.parametrize("replicate", [2, 3])
 def test_who_gave_it_is_waited_for(replicate: int) -> None:
-    """Q11.5 MOVED tells when a holder would queue the job, not whether a worker has it. While
+    """Q11.5 MOVED says when a holder would queue the job, but not whether a worker has it. While
     another holder without a link is waited for, the job is held again at the due time that MOVED
-    sets."""
+    set.
+    """
     # Q11.6: with two copies node 0 or 1 has it from the other one
     lab = Lab(3, has_journal=True)
     ids = [lab.add(2, replicate=replicate, retry_s=9, delay_s=1) for _ in range(20)]
@@ -369,9 +377,10 @@ def test_who_gave_it_is_waited_for(replicate: int) -> None:
 
 @pytest.mark.parametrize("over_ms", [-1, 0, 3_000])
 def test_who_asks_is_put_off_while_the_giver_is_awaited(over_ms: int) -> None:
-    """Q11.6 To a WILLQUEUE about a loaded job of which another holder without a link is waited for,
-    and which no worker has from here, MOVED is answered, with the time until Q11.2 ends: the asker
-    may have its copy from here, and knows no more."""
+    """Q11.6 A WILLQUEUE may ask about a loaded job that still waits for another holder without a
+    link and that no worker got from this node. The reply is MOVED with the time until Q11.2 ends:
+    the asker may have its copy from this node, and know no more.
+    """
     lab = Lab(3, has_journal=True)
     id = lab.add(2, replicate=3, retry_s=20, delay_s=1)
     lab.isolate(0)
@@ -388,8 +397,9 @@ def test_who_asks_is_put_off_while_the_giver_is_awaited(over_ms: int) -> None:
 
 @pytest.mark.parametrize("delay_ms", [0, 6_000])
 def test_what_a_worker_said_outlives_a_restart(delay_ms: int) -> None:
-    """Q11.7 A later due time of the journal, of a job that counts as delivered, is that of a worker
-    who has the job from here, or said WORKING here: Q3.3, Q4.5 and Q12.2 go by it."""
+    """Q11.7 If a loaded job counts as delivered and has a later due time, a worker got it from this
+    node or sent WORKING here. Q3.3, Q4.5 and Q12.2 go by that.
+    """
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3, retry_s=10)
     assert lab.get(0) == [id]
@@ -410,8 +420,9 @@ def test_what_a_worker_said_outlives_a_restart(delay_ms: int) -> None:
 
 
 def test_a_job_of_an_older_journal_is_left_to_the_worker_that_said_working() -> None:
-    """Q11.7 A later due time of the journal, of a job that counts as delivered, is that of a worker
-    who has the job from here, or said WORKING here: Q3.3, Q4.5 and Q12.2 go by it."""
+    """Q11.7 If a loaded job counts as delivered and has a later due time, a worker got it from this
+    node or sent WORKING here. Q3.3, Q4.5 and Q12.2 go by that.
+    """
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3, retry_s=20)
     lab.isolate(0)  # its journal has the job as queued

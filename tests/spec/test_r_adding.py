@@ -31,7 +31,7 @@ MOST = (1 << 31) - 1
     ],
 )
 def test_option_errors(box: Box, words: list[str], error: str) -> None:
-    """R1.1 Options are read from left to right; the first bad one decides the error. An unknown
+    """R1.1 Options are read from left to right; the first invalid one decides the error. An unknown
     word, or a last word that needs a value: `-ERR syntax error`.
     """
     assert box.run("ADDJOB", "q", "b", "0", *words) == error
@@ -114,16 +114,16 @@ SINCE = ", since I'm unable to hold a copy of the message for the following reas
 
 
 def test_not_enough_nodes(box: Box) -> None:
-    """R1.5 Fewer are expected (K4.4): `-NOREPL Not enough reachable nodes for the requested
-    replication level`
+    """R1.5 If fewer are expected (K4.4): `-NOREPL Not enough reachable nodes for the requested
+    replication level`.
     """
     assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "2") == NOREPL
     assert box.run("ADDJOB", "q", "b", "0", "REPLICATE", "3", "ASYNC") == NOREPL
 
 
 def test_no_own_copy_while_leaving(box: Box) -> None:
-    """R1.5 This node takes no copy while it leaves the cluster or memory is at level 1 or above
-    (M2): external replication (R6).
+    """R1.5 This node takes no copy itself while it leaves the cluster or memory is at level 1 or
+    above (M2): external replication (R6).
     """
     box.n.is_leaving = True
     assert box.run("ADDJOB", "q", "b", "0") == NOREPL + SINCE + "I'm leaving the cluster"
@@ -131,8 +131,8 @@ def test_no_own_copy_while_leaving(box: Box) -> None:
 
 
 def test_no_own_copy_when_memory_is_short(box: Box) -> None:
-    """R1.5 if it is exactly the missing own copy, followed by `, since I'm unable to hold a copy
-    of the message for the following reason: ` and `I'm leaving the cluster` or `I'm out of
+    """R1.5 If only the missing own copy is the reason, this follows: `, since I'm unable to hold a
+    copy of the message for the following reason: ` and `I'm leaving the cluster` or `I'm out of
     memory`.
     """
     box.add()
@@ -141,8 +141,8 @@ def test_no_own_copy_when_memory_is_short(box: Box) -> None:
 
 
 def test_maxlen(box: Box) -> None:
-    """R1.6 MAXLEN is given and the local queue is at least that long: `-MAXLEN Queue is already
-    longer than the specified MAXLEN count`.
+    """R1.6 MAXLEN is given and the local queue has at least that many jobs: `-MAXLEN Queue is
+    already longer than the specified MAXLEN count`.
     """
     box.add(MAXLEN=1)
     reply = box.run("ADDJOB", "q", "b", "0", "MAXLEN", "1")
@@ -153,14 +153,14 @@ def test_maxlen(box: Box) -> None:
 
 
 def test_paused_in(box: Box) -> None:
-    """R1.7 The local queue is paused in: `-PAUSED Queue paused in input, try later`."""
+    """R1.7 The input of the local queue is paused: `-PAUSED Queue paused in input, try later`."""
     box.run("PAUSE", "q", "in")
     assert box.run("ADDJOB", "q", "b", "0") == "PAUSED Queue paused in input, try later"
     assert not box.n.jobs
 
 
 def test_added_job(box: Box) -> None:
-    """R1.8 The job is made with a new id (G6), expiry now + TTL, and this node as holder, and is
+    """R1.8 The job gets a new id (G6), expires at now + TTL, has this node as holder, and is
     registered with cause created (G5).
     """
     job = box.job(box.add(TTL=100))
@@ -171,15 +171,15 @@ def test_added_job(box: Box) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"ASYNC": True}, {"REPLICATE": 1}])
 def test_queued_at_once(box: Box, options: dict[str, int]) -> None:
-    """R1.9 With REPLICATE 1, or ASYNC, it is active at once; with a DELAY its due time is now +
-    DELAY, else it is enqueued (G3). The reply is the id as a status.
+    """R1.9 With REPLICATE 1 or ASYNC the job is active at once. With a DELAY its due time is now +
+    DELAY; otherwise it is enqueued (G3). The reply is the id as a status.
     """
     job_id = box.add(**options)
     assert box.state(job_id) == "queued"
 
 
 def test_delayed(box: Box) -> None:
-    """R1.9 with a DELAY its due time is now + DELAY"""
+    """R1.9 With a DELAY its due time is now + DELAY;"""
     job_id = box.add(DELAY=60, RETRY=5)
     assert box.state(job_id) == "active"
     assert box.show(job_id)["next-requeue-within"] == 60_000

@@ -7,13 +7,11 @@ import itertools
 import pytest
 from cluster_lab import Lab
 
-from tuque.core.federation.transfer import send_jobs
 from tuque.core.model.job import ACTIVE, IN_TRANSIT, QUEUED, WAIT_REPL
 from tuque.core.model.job_id import is_genuine
 from tuque.core.model.ledger import ADD_FAILED
-from tuque.core.msgs.bus import Ask, DelJob, Enqueue, GotJob, Holders, Release, ReplJob, SetAck
+from tuque.core.msgs.bus import DelJob, Enqueue, GotJob, Holders, Release, ReplJob, SetAck
 from tuque.core.node.queue import PAUSE_IN
-from tuque.core.node.slots import introduce, say
 from tuque.core.replication.ack import on_ackjob, on_deljob
 from tuque.core.replication.replicate import copy_of, on_producer_gone
 
@@ -47,8 +45,9 @@ def test_ids_prove_the_cluster() -> None:
 
 
 def test_producer_waits_for_the_copies() -> None:
-    """R1.10 Otherwise the state is wait-repl; REPLJOB goes to n - 1 reachable nodes drawn at
-    random, which become holders; the producer waits, with its timeout armed (R5)."""
+    """R1.10 (cluster) Otherwise the state is wait-repl. REPLJOB goes to n - 1 randomly chosen
+    reachable nodes, which become holders. The producer waits, and its timeout is armed (R5).
+    """
     lab = Lab(5)
     job, _ = lab.try_add(0, b"q", replicate=3)
     assert job is not None
@@ -64,7 +63,7 @@ def test_producer_waits_for_the_copies() -> None:
 
 
 def test_async_does_not_wait() -> None:
-    """R1.10 ASYNC sends the same and does not wait."""
+    """R1.10 ASYNC sends the same messages and does not wait."""
     lab = Lab(3)
     job, _ = lab.try_add(0, b"q", replicate=3, is_async=1)
     assert job is not None
@@ -76,8 +75,9 @@ def test_async_does_not_wait() -> None:
 
 
 def test_acked_is_not_copied_again() -> None:
-    """R2.2 A tombstone or acked record for the id: answer SETACK with the holder set known here,
-    none for a tombstone; store nothing and do not count as a copy."""
+    """R2.2 This node has a tombstone or an acked record for the id: it replies with SETACK and the
+    holder set that it knows (none for a tombstone). It stores nothing and does not count as a copy.
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=2, retry_s=10)
     holder = next(i for i in (1, 2) if id in lab.nodes[i].jobs)
@@ -97,8 +97,9 @@ def test_acked_is_not_copied_again() -> None:
 
 
 def test_known_job_joins_holders() -> None:
-    """R2.3 The job is known: its holder set becomes the union of both. GOTJOB is sent unless the
-    sender asked for none."""
+    """R2.3 The job is known: its holder set becomes the union of both sets. GOTJOB is sent unless
+    the sender asked for no reply.
+    """
     lab = Lab(3)
     lab.isolate(2)
     id = lab.add(0, replicate=2)
@@ -118,8 +119,9 @@ def test_known_job_joins_holders() -> None:
 
 @pytest.mark.parametrize("why", ["memory", "leaving", "loading", "paused"])
 def test_who_takes_no_copy(why: str) -> None:
-    """R2.4 Memory is at level 1 or above, this node leaves or loads, or the queue is paused in:
-    drop it; no GOTJOB."""
+    """R2.4 Memory is at level 1 or above, this node leaves or loads, or the input of the queue is
+    paused: the job is dropped without GOTJOB.
+    """
     lab = Lab(2)
     other = lab.nodes[1]
     if why == "memory":
@@ -142,8 +144,9 @@ def test_who_takes_no_copy(why: str) -> None:
 
 
 def test_a_copy_is_active_and_waits_longer() -> None:
-    """R2.5 Its due time is the remaining delay plus retry + J from now for an ALO job; an AMO copy
-    has no custody and due time 0."""
+    """R2.5 The due time of an ALO job is now + the remaining delay + retry + J. An AMO copy has no
+    custody and due time 0.
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=10, delay_s=5)
     copy = lab.nodes[1].jobs[id]
@@ -161,7 +164,7 @@ def test_a_copy_is_active_and_waits_longer() -> None:
 
 
 def test_late_answer_makes_a_holder() -> None:
-    """R3.1 The sender, in its present incarnation, is added to the holders."""
+    """R3.1 The sender joins the holders in its current incarnation."""
     lab = Lab(4)
     lab.hold(1, 0)
     lab.hold(2, 0)
@@ -175,11 +178,11 @@ def test_late_answer_makes_a_holder() -> None:
 
 
 def test_failed_add_is_undone_everywhere() -> None:
-    """R3.2 The job's ADDJOB failed within the last 10 minutes: DELJOB is sent back so that the
-    copy does not live on.
+    """R3.2 If the ADDJOB of the job failed within the last 10 minutes, the reply is DELJOB, so that
+    the copy does not survive.
 
-    R5.2 DELJOB goes to every holder, to one that is not linked when it is linked again, and
-    the record is unregistered with cause add-failed.
+    R5.2 DELJOB goes to every holder; an unlinked holder gets it when it is linked again. The record
+    is unregistered with cause add-failed.
     """
     lab = Lab(2)
     lab.hold(1, 0)
@@ -209,9 +212,9 @@ def test_failed_add_is_undone_everywhere() -> None:
 
 
 def test_enough_copies() -> None:
-    """R3.4 The sender is added to the confirmed set. When that set has n members the state
-    becomes active; due time or enqueue as in R1.9; the producer gets its id; the confirmed
-    set is emptied;
+    """R3.4 The sender joins the confirmed set. When that set has n members, the state becomes
+    active, R1.9 sets the due time or enqueues the job, the producer gets its id, and the confirmed
+    set is emptied.
 
     R3.3 The job is not in wait-repl: nothing more.
     """
@@ -231,8 +234,9 @@ def test_enough_copies() -> None:
 
 
 def test_surplus_is_released() -> None:
-    """R3.4 holders that did not confirm get RELEASE: a copy of an ALO job that was not handed out
-    is dropped there if n others have it, and LEFT goes to those."""
+    """R3.4 Holders that did not confirm get RELEASE: such a holder drops its copy of an ALO job
+    that was not delivered if n others have one, and sends LEFT to them.
+    """
     lab = Lab(4)
     for i in (1, 2, 3):
         lab.hold(i, 0)
@@ -256,11 +260,10 @@ def test_surplus_is_released() -> None:
 
 
 def test_one_more_node_every_50_ms() -> None:
-    """R4.1 One more reachable node that is not a holder becomes one, as long as there are fewer
-    than 2n holders.
+    """R4.1 One more reachable node becomes a holder, while there are fewer than 2n holders.
 
-    R4.2 REPLJOB goes to it, and HOLDERS with the new set to those that confirmed, which join
-    it to theirs.
+    R4.2 REPLJOB goes to it. HOLDERS with the new set goes to the nodes that confirmed; they merge
+    it into theirs.
     """
     lab = Lab(6)
     for i in range(1, 6):
@@ -288,8 +291,9 @@ def test_one_more_node_every_50_ms() -> None:
 
 
 def test_resend_backs_off() -> None:
-    """R4.3 To a holder that did not answer REPLJOB is repeated after 50, 100, 200 ms and so on, at
-    most every 2 s, and only when the link's send buffer has room."""
+    """R4.3 REPLJOB is repeated to a holder that did not reply after 50, 100, 200 ms and so on, at
+    most every 2 s, and only while the send buffer of the link has room.
+    """
     lab = Lab(2)
     lab.hold(1, 0)
     lab.try_add(0, b"q", replicate=2, timeout_ms=0)
@@ -307,8 +311,9 @@ def test_resend_backs_off() -> None:
 
 
 def test_unreachable_copies_fail_at_once() -> None:
-    """R5.3 If so few nodes are expected (K4.4) that n copies cannot be reached, the producer gets
-    the error of R1.5 without waiting longer. A timeout of 0 therefore ends too."""
+    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the producer gets the
+    error of R1.5 without further waiting. So an ADDJOB with timeout 0 ends too.
+    """
     lab = Lab(3)
     lab.hold(1, 0)
     job, _ = lab.try_add(0, b"q", replicate=3, timeout_ms=0)
@@ -322,12 +327,10 @@ def test_unreachable_copies_fail_at_once() -> None:
 
 
 def test_external_replication() -> None:
-    """R6.1 This node sends REPLJOB to n other nodes and is not a holder; the rest is as R1.10.
+    """R6.1 This node sends REPLJOB to n other nodes and does not become a holder.
 
-    R6.2 When n nodes confirmed (with ASYNC: one), the producer gets its id and one of them,
-    drawn at random, gets HOLDERS with all that were asked, and ENQUEUE with the remaining delay
-    and custody of an AMO job; the ENQUEUE is repeated until ENQUEUED answers it. Then the record
-    here is unregistered with cause moved.
+    R6.2 ENQUEUE is repeated until ENQUEUED replies to it. Then the record here is unregistered
+    with cause moved.
     """
     for retry_s in (10, 0):
         lab = Lab(3)
@@ -343,10 +346,10 @@ def test_external_replication() -> None:
 
 
 def test_enqueue_is_repeated_until_answered() -> None:
-    """R8.1 ENQUEUED answers, also when it is said again.
+    """R8.1 The reply is ENQUEUED, also to a repeated ENQUEUE.
 
-    R8.2 For an AMO job the message passes custody: this node may hand it out, and says so in
-    its journal before it answers.
+    R8.2 For an AMO job the message transfers custody: this node may deliver the job, and records
+    that in its journal before it replies.
     """
     lab = Lab(2)
     lab.nodes[0].is_leaving = True
@@ -367,9 +370,9 @@ def test_enqueue_is_repeated_until_answered() -> None:
 
 @pytest.mark.parametrize("retry_s", [0, 5])
 def test_an_offer_to_a_node_that_lost_the_job_ends(retry_s: int) -> None:
-    """R8.4 Unknown and without a tombstone: LEFT answers, unless the journal is still being
-    loaded. The sender draws another node for an ALO job (R6.2). An AMO job may have been handed
-    out there: nobody else gets it, and its record is unregistered with cause moved."""
+    """R8.4 If the job is unknown and has no tombstone, the reply is LEFT, unless the journal is
+    still loading. The sender then chooses another node for an ALO job (R6.2).
+    """
     lab = Lab(3)
     lab.nodes[0].is_leaving = True
     job, _ = lab.try_add(0, b"q", replicate=1 if retry_s == 0 else 2, retry_s=retry_s)
@@ -391,7 +394,7 @@ def test_an_offer_to_a_node_that_lost_the_job_ends(retry_s: int) -> None:
 
 
 def test_delay_is_passed_on() -> None:
-    """R8.1 with delay 0 it is enqueued silently (G3), else its due time is now + delay."""
+    """R8.1 with delay 0 it is enqueued silently (G3), otherwise its due time is now + delay."""
     lab = Lab(2)
     lab.nodes[0].is_leaving = True
     id = lab.add(0, replicate=1, retry_s=0, delay_s=3)
@@ -402,8 +405,9 @@ def test_delay_is_passed_on() -> None:
 
 
 def test_paused_queue_does_not_refuse_custody() -> None:
-    """R8.3 A queue paused in does not refuse it: the job waits as active and the due time is moved
-    by retry (ALO) or 1 s (AMO)."""
+    """R8.3 A paused input does not refuse the job. The job waits as active, and its due time is
+    postponed by retry (ALO) or 1 s (AMO).
+    """
     from tuque.core.jobs.deliver import set_pause
 
     lab = Lab(2)
@@ -423,7 +427,7 @@ def test_paused_queue_does_not_refuse_custody() -> None:
 
 
 def test_producer_that_goes_away() -> None:
-    """R7.1 A client that disconnects while its ADDJOB waits: as R5.2."""
+    """R7.1 A client disconnects while its ADDJOB waits: as R5.2."""
     lab = Lab(2)
     lab.hold(1, 0)
     job, _ = lab.try_add(0, b"q", replicate=2, client=9)
@@ -449,53 +453,3 @@ def test_removed_while_waiting() -> None:
     assert told(lab, 0) == [
         b"NOREPL job removed (expired?) before the requested replication level was achieved"
     ]
-
-
-def test_a_copy_that_crosses_a_farewell() -> None:
-    """R2.7 A copy of an ALO job that comes within 60 s after this node has said that it has none
-    (LEFT, or the answer to ASK) was on its way then: HOLDERS with this node in it follows to the
-    other holders."""
-    for asked in (False, True):
-        lab = Lab(3)
-        id = lab.add(0, replicate=3, retry_s=2)
-        n = lab.nodes[0]
-        job, slot = n.jobs[id], lab.slot(0, 1)
-        job.repl = lab.nodes[1].jobs[id].repl = 2
-        if asked:
-            on_deljob(lab.nodes[1], id)
-            say(n, slot, Ask(7, [id], False))
-        else:
-            introduce(n, slot, job.holders | 1)
-            say(n, slot, Release([id], job.holders))
-        send_jobs(n, slot, b"q", [n.queues[b"q"].pop() or job])
-        job.state = ACTIVE
-        lab.hold(1, 0)
-        lab.run()
-        assert lab.states_of(id)[1] == QUEUED
-        lab.release(1, 0)
-        lab.run()
-        assert job.holders >> slot & 1
-        assert lab.nodes[2].jobs[id].holders >> lab.slot(2, 1) & 1
-        assert lab.get(1) == [id]
-        on_ackjob(n, id)
-        lab.run()
-        assert lab.holders_of(id) == []
-
-
-def test_holders_of_a_job_that_is_done() -> None:
-    """R2.7 A node that has a tombstone answers HOLDERS with SETACK."""
-    lab = Lab(3)
-    id = lab.add(0, replicate=3, retry_s=2)
-    lab.isolate(2)
-    lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))
-    lab.nodes[1].jobs[id].holders &= ~(1 << lab.slot(1, 2))
-    on_ackjob(lab.nodes[0], id)
-    lab.run()
-    lab.heal()
-    lab.run()
-    assert lab.holders_of(id) == [2]
-    other = lab.nodes[2]
-    introduce(other, lab.slot(2, 0), other.jobs[id].holders)
-    say(other, lab.slot(2, 0), Holders(id, other.jobs[id].holders))
-    lab.run()
-    assert lab.holders_of(id) == []

@@ -49,8 +49,9 @@ def test_a_node_that_restarts_is_waited_for(replicate: int) -> None:
 
 
 def test_a_node_that_is_away_for_longer_is_not_waited_for() -> None:
-    """R5.3 If so few nodes are expected (K4.4) that n copies cannot be reached, the producer gets
-    the error of R1.5 without waiting longer."""
+    """R5.3 If so few nodes are expected (K4.4) that n copies are impossible, the producer gets the
+    error of R1.5 without further waiting.
+    """
     lab = Lab(2)
     expect(lab, 0, 1)
     lab.die(1)
@@ -64,8 +65,9 @@ def test_a_node_that_is_away_for_longer_is_not_waited_for() -> None:
 
 
 def test_with_async_the_copy_is_made_when_the_node_is_back() -> None:
-    """R1.10 ASYNC sends the same and does not wait; copies for which no node is reachable are made
-    when one is (K5.3)."""
+    """R1.10 ASYNC sends the same messages and does not wait. Copies for which no node is reachable
+    are made as soon as one is (K5.3).
+    """
     lab = Lab(2)
     expect(lab, 0, 1)
     lab.die(1)
@@ -100,8 +102,9 @@ def test_one_that_takes_no_copies_waits_too() -> None:
 
 @pytest.mark.parametrize("is_leaving", [False, True])
 def test_copies_wait_with_their_producer(*, is_leaving: bool) -> None:
-    """Q3.1 In wait-repl MOVED answers, with the time that a new copy would wait (R2.5), unless
-    another node serves the job."""
+    """Q3.1 In wait-repl: the reply is MOVED with the time that a new copy would wait (R2.5), unless
+    another node serves the job.
+    """
     lab = Lab(4)
     lab.nodes[0].is_leaving = is_leaving
     expect(lab, 0, 2)
@@ -126,8 +129,9 @@ def test_copies_wait_with_their_producer(*, is_leaving: bool) -> None:
 
 
 def test_copies_do_not_wait_for_an_origin_that_is_gone() -> None:
-    """Q3.1 In wait-repl MOVED answers, with the time that a new copy would wait (R2.5), unless
-    another node serves the job."""
+    """Q3.1 In wait-repl: the reply is MOVED with the time that a new copy would wait (R2.5), unless
+    another node serves the job.
+    """
     lab = Lab(3)
     expect(lab, 0, 2)
     lab.die(2)
@@ -142,9 +146,10 @@ def test_copies_do_not_wait_for_an_origin_that_is_gone() -> None:
 @pytest.mark.parametrize("delay_s", [0, 20])
 @pytest.mark.parametrize("word", ["queued", "delivered", "working", "cut off"])
 def test_what_a_copy_began_meanwhile_is_not_begun_again(word: str, delay_s: int) -> None:
-    """R3.5 Of an ALO job that waits for its copies another node says that it has queued it (also
-    with ASK), or that a worker has it: it is not queued when it has them, and its due time is what
-    was said, or the end of its delay, if that is later."""
+    """R3.5 While an ALO job waits for its copies, another node may report that it has queued the
+    job (also with ASK) or that a worker has it. The job is then not queued when it has its copies.
+    Its due time is the reported one, or the end of its delay if that is later.
+    """
     lab = Lab(3)
     expect(lab, 0, 2)
     lab.die(2)

@@ -12,8 +12,9 @@ from tuque.core.jobs.requeue import on_enqueue
 from tuque.core.jobs.transitions import dequeue
 from tuque.core.model.job import ACTIVE, DELIVERED, QUEUED
 from tuque.core.model.tombstones import Tombs
-from tuque.core.msgs.bus import GotJobs, Left, Queued, Release, YourJobs
-from tuque.core.replication.ack import on_ackjob
+from tuque.core.msgs.bus import Ask, GotJobs, Holders, Left, Queued, Release, YourJobs
+from tuque.core.node.slots import introduce, say
+from tuque.core.replication.ack import on_ackjob, on_deljob
 
 
 def test_the_first_enqueue_is_silent() -> None:
@@ -60,7 +61,9 @@ def test_the_timeout_between_two_steps() -> None:
 
 
 def test_a_surplus_copy_at_a_worker_stays() -> None:
-    """R3.4 a copy of an ALO job that was not handed out is dropped there if n others have it"""
+    """R3.4 such a holder drops its copy of an ALO job that was not delivered if n others have one,
+    and sends LEFT to them.
+    """
     lab = Lab(4)
     for i in (1, 2, 3):
         lab.hold(i, 0)
@@ -124,7 +127,7 @@ def test_a_tombstone_that_waits_for_deljob_replaces_a_shorter_one() -> None:
 
 
 def test_every_copy_knows_all_holders() -> None:
-    """R1.10 REPLJOB goes to n - 1 reachable nodes drawn at random, which become holders"""
+    """R1.10 REPLJOB goes to n - 1 randomly chosen reachable nodes, which become holders."""
     lab = Lab(4)
     lab.isolate(3)
     lab.log.clear()
@@ -149,3 +152,54 @@ def test_only_what_is_on_its_way_is_sent_again_and_to_the_same_node() -> None:
     lab.run()
     assert set(sent(lab, YourJobs)) <= {(0, 1)} and (1, 0) in sent(lab, GotJobs)
     assert lab.states_of(id) == [-1, QUEUED, -1]
+
+
+def test_a_copy_that_crosses_a_farewell() -> None:
+    """R2.7 If a copy of an ALO job arrives within 60 s after this node said that it has none (LEFT,
+    or the answer to ASK), the copy was in flight then. This node sends HOLDERS, with itself in the
+    set, to the other holders.
+    """
+    for asked in (False, True):
+        lab = Lab(3)
+        id = lab.add(0, replicate=3, retry_s=2)
+        n = lab.nodes[0]
+        job, slot = n.jobs[id], lab.slot(0, 1)
+        job.repl = lab.nodes[1].jobs[id].repl = 2
+        if asked:
+            on_deljob(lab.nodes[1], id)
+            say(n, slot, Ask(7, [id], False))
+        else:
+            introduce(n, slot, job.holders | 1)
+            say(n, slot, Release([id], job.holders))
+        send_jobs(n, slot, b"q", [n.queues[b"q"].pop() or job])
+        job.state = ACTIVE
+        lab.hold(1, 0)
+        lab.run()
+        assert lab.states_of(id)[1] == QUEUED
+        lab.release(1, 0)
+        lab.run()
+        assert job.holders >> slot & 1
+        assert lab.nodes[2].jobs[id].holders >> lab.slot(2, 1) & 1
+        assert lab.get(1) == [id]
+        on_ackjob(n, id)
+        lab.run()
+        assert lab.holders_of(id) == []
+
+
+def test_holders_of_a_job_that_is_done() -> None:
+    """R2.7 A node that has a tombstone replies to HOLDERS with SETACK."""
+    lab = Lab(3)
+    id = lab.add(0, replicate=3, retry_s=2)
+    lab.isolate(2)
+    lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))
+    lab.nodes[1].jobs[id].holders &= ~(1 << lab.slot(1, 2))
+    on_ackjob(lab.nodes[0], id)
+    lab.run()
+    lab.heal()
+    lab.run()
+    assert lab.holders_of(id) == [2]
+    other = lab.nodes[2]
+    introduce(other, lab.slot(2, 0), other.jobs[id].holders)
+    say(other, lab.slot(2, 0), Holders(id, other.jobs[id].holders))
+    lab.run()
+    assert lab.holders_of(id) == []

@@ -16,8 +16,9 @@ def sent(lab: Lab, kind: type) -> list[tuple[int, int]]:
 
 
 def test_deliveries_are_told() -> None:
-    """V4.6 (cluster) The other holders of an ALO job are told with DELIVERED (Q9): at once, or if
-    retry is above 5 s within half a second, and then only if the job is still out."""
+    """V4.6 (cluster) The other holders of an ALO job get DELIVERED (Q9): at once, or if retry is
+    above 5 s within half a second, and then only if a worker still has the job.
+    """
     lab = Lab(3)
     hasty = lab.add(0, b"hasty", replicate=3, retry_s=5)
     lab.get(0, b"hasty")
@@ -38,8 +39,9 @@ def test_deliveries_are_told() -> None:
 
 
 def test_jobs_that_are_done_at_once_cost_no_word() -> None:
-    """V4.6 (cluster) The other holders of an ALO job are told with DELIVERED (Q9): at once, or if
-    retry is above 5 s within half a second, and then only if the job is still out."""
+    """V4.6 (cluster) The other holders of an ALO job get DELIVERED (Q9): at once, or if retry is
+    above 5 s within half a second, and then only if a worker still has the job.
+    """
     lab = Lab(3)
     for _ in range(200):
         id = lab.add(0, replicate=3, retry_s=60)
@@ -52,7 +54,9 @@ def test_jobs_that_are_done_at_once_cost_no_word() -> None:
 
 
 def test_at_most_once_is_not_told() -> None:
-    """V4.6 (cluster) The other holders of an ALO job are told with DELIVERED (Q9): at once"""
+    """V4.6 (cluster) The other holders of an ALO job get DELIVERED (Q9): at once, or if retry is
+    above 5 s within half a second, and then only if a worker still has the job.
+    """
     lab = Lab(2)
     lab.wait(1)
     lab.add(0, replicate=1, retry_s=0)
@@ -62,8 +66,9 @@ def test_at_most_once_is_not_told() -> None:
 
 
 def test_who_waits_asks_the_others() -> None:
-    """V1.6 Otherwise the client waits in each of the named queues once, in order of arrival, and
-    the queues exist from now on. (cluster) F1 runs for each of them."""
+    """V1.6 Otherwise the client waits once in each of the named queues, in order of arrival, and
+    the queues are created. (cluster) F1 runs for each of them.
+    """
     lab = Lab(3)
     wait(lab.nodes[2], 7, [b"a", b"b"], 1, False, 0)
     lab.run()

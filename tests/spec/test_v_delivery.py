@@ -28,7 +28,7 @@ def test_syntax(box: Box, words: list[str]) -> None:
 
 
 def test_all_after_from_are_queues(box: Box) -> None:
-    """V1.1 Options come before FROM in any order; everything after FROM is a queue name."""
+    """V1.1 Options precede FROM in any order; everything after FROM is a queue name."""
     job_id = box.add("COUNT")
     reply = box.run("GETJOB", "COUNT", 5, "NOHANG", "FROM", "NOHANG", "COUNT", "2")
     assert reply == [[b"COUNT", job_id, b"body"]]
@@ -51,7 +51,7 @@ def test_count_errors(box: Box, count: str) -> None:
     ],
 )
 def test_timeout_errors(box: Box, timeout: str, error: str) -> None:
-    """V1.2 TIMEOUT: errors as in R1.2; 0 or absent means wait for ever."""
+    """V1.2 TIMEOUT: errors as in R1.2;"""
     assert box.run("GETJOB", "TIMEOUT", timeout, "FROM", "q") == error
     waiting = box.session()
     assert waiting("GETJOB", "TIMEOUT", 0, "FROM", "q") is None
@@ -61,8 +61,8 @@ def test_timeout_errors(box: Box, timeout: str, error: str) -> None:
 
 
 def test_reply_form(box: Box) -> None:
-    """V1.3 the reply is an array of jobs, each an array of queue, id, body, and with WITHCOUNTERS
-    also `nacks`, its count, `additional-deliveries`, its count.
+    """V1.3 If there is at least one, the reply is an array of jobs. Each job is an array of queue,
+    id and body, and with WITHCOUNTERS also `nacks`, its count, `additional-deliveries`, its count.
     """
     job_id = box.add(body="b1")
     assert box.run("GETJOB", "FROM", "q") == [[b"q", job_id, b"b1"]]
@@ -72,7 +72,7 @@ def test_reply_form(box: Box) -> None:
 
 
 def test_nohang(box: Box) -> None:
-    """V1.4 None and NOHANG: a null array."""
+    """V1.4 No job and NOHANG: a null array;"""
     box.run.raw()
     box.run("GETJOB", "NOHANG", "FROM", "nothing")
     from tuque.server.commands.dispatch import execute
@@ -85,7 +85,7 @@ LEAVING = "LEAVING This node is leaving the cluster, please connect to a differe
 
 
 def test_leaving(box: Box) -> None:
-    """V1.5 None and this node leaves: `-LEAVING This node is leaving the cluster, please connect
+    """V1.5 No job and this node leaves: `-LEAVING This node is leaving the cluster, please connect
     to a different one`.
     """
     job_id = box.add()
@@ -96,8 +96,8 @@ def test_leaving(box: Box) -> None:
 
 
 def test_wait(box: Box) -> None:
-    """V1.6 Otherwise the client waits in each of the named queues once, in order of arrival, and
-    the queues exist from now on.
+    """V1.6 Otherwise the client waits once in each of the named queues, in order of arrival, and
+    the queues are created.
     """
     waiting = box.session()
     assert waiting("GETJOB", "FROM", "a", "b", "a") is None
@@ -107,8 +107,8 @@ def test_wait(box: Box) -> None:
 
 
 def test_rounds(box: Box) -> None:
-    """V2.1 The queues are visited from left to right, one job from each, in rounds, until COUNT is
-    reached or a round gave nothing. A name may stand twice.
+    """V2.1 The queues are visited in rounds from left to right, one job from each, until COUNT is
+    reached or a round gave nothing. A queue may be named twice.
     """
     a, b, c = box.add("q1"), box.add("q1"), box.add("q2")
     assert box.get("q1", "q2", "q1", count=10) == [a, c, b]
@@ -118,7 +118,7 @@ def test_rounds(box: Box) -> None:
 
 
 def test_paused_out_gives_nothing(box: Box) -> None:
-    """V2.2 A queue paused out gives nothing."""
+    """V2.2 A queue whose output is paused gives nothing."""
     job_id = box.add()
     box.run("PAUSE", "q", "out")
     assert box.get() == []
@@ -128,7 +128,7 @@ def test_paused_out_gives_nothing(box: Box) -> None:
 
 
 def test_expired_is_not_handed_out(box: Box) -> None:
-    """V2.3 A queue gives its oldest job by order key. One that has expired is not handed out but
+    """V2.3 A queue gives its oldest job by order key. An expired job is not delivered but
     unregistered (G7.2).
     """
     old, young = box.add(TTL=5), box.add(TTL=50)
@@ -139,8 +139,8 @@ def test_expired_is_not_handed_out(box: Box) -> None:
 
 
 def test_served_in_the_same_step(box: Box) -> None:
-    """V3.1 It runs after each command and each timer that queued a job or cleared an output pause,
-    in the order in which queues became ready.
+    """V3.1 This procedure runs after each command and each timer that queued a job or cleared an
+    output pause. It takes the queues in the order in which they became ready.
     """
     by_command, by_timer, by_pause = box.session(), box.session(), box.session()
     late = box.add("t", DELAY=5)
@@ -169,7 +169,7 @@ def test_longest_waiting_first(box: Box) -> None:
 
 
 def test_woken_client_gets_up_to_count(box: Box) -> None:
-    """V3.2 It gets up to its COUNT jobs out of all its queues (V2), in the reply form of V1.3."""
+    """V3.2 It gets up to COUNT jobs out of all its queues (V2), in the reply form of V1.3."""
     ids = [box.add() for _ in range(4)]
     box.get(count=4)
     waiting, second = box.session(), box.session()
@@ -183,7 +183,7 @@ def test_woken_client_gets_up_to_count(box: Box) -> None:
 
 
 def test_served_client_leaves_all_lists(box: Box) -> None:
-    """V3.3 Served from one queue it leaves the waiting lists of all."""
+    """V3.3 A client that was served from one queue leaves the waiting lists of all."""
     waiting = box.session()
     waiting("GETJOB", "FROM", "a", "b")
     box.add("a")
@@ -194,8 +194,8 @@ def test_served_client_leaves_all_lists(box: Box) -> None:
 
 
 def test_delivered_job_is_active(box: Box) -> None:
-    """V4.1 The job leaves the queue and becomes active; `jobs-out` grows and the queue's idle time
-    starts anew.
+    """V4.1 The job leaves the queue and becomes active; `jobs-out` grows and the idle time of the
+    queue restarts.
     """
     job_id = box.add()
     box.pass_ms(5_000)
@@ -207,7 +207,7 @@ def test_delivered_job_is_active(box: Box) -> None:
 
 
 def test_delivery_is_counted(box: Box) -> None:
-    """V4.2 It counts as delivered; first and last delivery times are noted."""
+    """V4.2 The job counts as delivered; the times of its first and last delivery are kept."""
     job = box.job(box.add(RETRY=1))
     box.pass_ms(100)
     box.get()
@@ -231,7 +231,7 @@ def test_retry_runs_from_the_delivery(box: Box) -> None:
 
 
 def test_at_most_once_is_delivered_once(box: Box) -> None:
-    """V4.3 That of an AMO job is 0: it will never be queued again."""
+    """V4.3 That of an AMO job becomes 0: the job will never be queued again."""
     job_id = box.add(RETRY=0, TTL=100)
     assert box.get() == [job_id]
     box.run("NACK", job_id)
@@ -244,7 +244,7 @@ def test_at_most_once_is_delivered_once(box: Box) -> None:
 
 
 def test_delivery_is_recorded(box: Box) -> None:
-    """V4.4 The journal gets the new state."""
+    """V4.4 The new state is recorded in the journal."""
     assert box.n.records is not None
     for retry in (0, 10):
         job_id = box.add(RETRY=retry)
@@ -261,8 +261,8 @@ def test_delivery_is_an_event(box: Box) -> None:
 
 
 def test_timeout(box: Box) -> None:
-    """V5.1 At its timeout the client gets a null array and leaves all waiting lists. The timeout
-    has its own deadline; it does not depend on how many clients there are.
+    """V5.1 At its timeout the client gets a null array and leaves all waiting lists. Each timeout
+    has its own timer, so it does not depend on the number of clients.
     """
     crowd = [box.session() for _ in range(300)]
     for session in crowd:
@@ -280,7 +280,7 @@ def test_timeout(box: Box) -> None:
 
 
 def test_an_old_timeout_does_not_hit_a_new_wait(box: Box) -> None:
-    """V5.1 The timeout has its own deadline"""
+    """V5.1 Each timeout has its own timer, so it does not depend on the number of clients."""
     waiting = box.session()
     waiting("GETJOB", "TIMEOUT", 100, "FROM", "q")
     box.add()
@@ -293,8 +293,8 @@ def test_an_old_timeout_does_not_hit_a_new_wait(box: Box) -> None:
 
 
 def test_disconnect_while_waiting(box: Box) -> None:
-    """V6.1 A client that disconnects while it waits leaves all waiting lists; it is never handed a
-    job after that.
+    """V6.1 A client that disconnects while it waits leaves all waiting lists. No job is delivered
+    to it after that.
     """
     from tuque.core.jobs.transitions import stop_waiting
 
@@ -318,7 +318,7 @@ def test_starting_to_leave(box: Box) -> None:
 
 
 def test_flushall_while_waiting(box: Box) -> None:
-    """V7.1 DEBUG FLUSHALL and CLUSTER RESET give them a null array."""
+    """V7.1 On DEBUG FLUSHALL and CLUSTER RESET they get a null array."""
     for words in (("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET")):
         waiting = box.session()
         waiting("GETJOB", "FROM", "q")
@@ -329,7 +329,7 @@ def test_flushall_while_waiting(box: Box) -> None:
 
 def test_lost_reply_counts_as_delivery(box: Box) -> None:
     """V6.2 A reply that was made and could not be sent counts as a delivery: an ALO job comes back
-    after retry, an AMO job is gone.
+    after retry, an AMO job is lost.
     """
     often, once = box.add(RETRY=5), box.add(RETRY=0)
     leaver = box.session()
