@@ -60,7 +60,7 @@ def test_replies_held_under_always_are_let_go_when_the_policy_is_weakened(
 
 def test_an_epoch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept]) -> None:
     """Y9.6 So does the reply of an OPEN that gave a new epoch (Y1.2): after a crash of the machine
-    the group has none that is older.
+    the group has no older one.
     """
     kept = make_kept("everysec")
     box = kept.box
@@ -74,8 +74,8 @@ def test_an_epoch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept
 
 
 def test_a_batch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept]) -> None:
-    """Y9.5 The reply that tells of a batch that was made or leased anew waits for the sync of its
-    record under `always` and `everysec`, as in J4.4: its number may stand in a checkpoint.
+    """Y9.5 A reply that reveals a batch that was made or leased again waits for the sync of its
+    record under `always` and `everysec`, as in J4.4, because its number may be in a checkpoint.
     """
     kept = make_kept("everysec")
     box = kept.box

@@ -54,8 +54,8 @@ def test_drawing_without_them_leaves_the_rest_as_it_is() -> None:
 
 
 def test_only_what_was_not_synced_may_be_added_again() -> None:
-    """Z6.5 Under `everysec` a crash of the machine may take the keys and versions of the last
-    second with their jobs (promise 1)
+    """Z6.5 Under `everysec` a crash of the machine may lose the keys and versions of the last
+    second together with their jobs (promise 1).
     """
     cluster = Cluster(draw(1))
     m = cluster.machines[0]

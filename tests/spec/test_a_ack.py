@@ -31,7 +31,7 @@ def test_ack_twice(box: Box) -> None:
 
 
 def test_ack_dequeues(box: Box) -> None:
-    """A1.2 It is dequeued if queued, and the state becomes acked."""
+    """A1.2 If the job is queued, it is dequeued. The state becomes acked."""
     job_id = box.add()
     job = box.job(job_id)
     box.run("ACKJOB", job_id)
@@ -41,7 +41,9 @@ def test_ack_dequeues(box: Box) -> None:
 
 
 def test_ack_record(box: Box) -> None:
-    """A1.3 The journal gets an ack record: id and expiry. On reload it is a tombstone."""
+    """A1.3 An ack record, id and expiry, goes into the journal. On reload it becomes a
+    tombstone.
+    """
     job_id = box.add(TTL=50)
     job = box.job(job_id)
     records_of(box)
@@ -61,7 +63,7 @@ def test_ack_frees(box: Box) -> None:
 
 
 def test_ack_event(box: Box) -> None:
-    """A1.5 The event `acked` is written, unless DEADLETTER asked for it."""
+    """A1.5 The event `acked` is written, unless DEADLETTER caused the ack."""
     acked, dead = box.add(), box.add()
     box.run("ACKJOB", acked)
     box.run("DEADLETTER", dead, "d")
@@ -70,7 +72,7 @@ def test_ack_event(box: Box) -> None:
 
 
 def test_alone_collection_is_complete(box: Box) -> None:
-    """A2.1 A node that is alone is done here at once."""
+    """A2.1 For a job without other holders this ends the collection at once."""
     job_id = box.add()
     box.get()
     box.run("ACKJOB", job_id)
@@ -101,7 +103,7 @@ def test_acked_is_final(box: Box) -> None:
 
 
 def test_unknown_id(box: Box) -> None:
-    """A3.3 An unknown id does not count; alone, nothing happens."""
+    """A3.3 An unknown id does not count. On a node that is alone nothing else happens."""
     before = box.n.used_bytes()
     assert box.run("ACKJOB", *[UNKNOWN[:-6] + f"{i:01x}-05a1" for i in range(16)]) == 0
     assert box.run("ACKJOB") == 0
@@ -110,7 +112,7 @@ def test_unknown_id(box: Box) -> None:
 
 
 def test_fastack(box: Box) -> None:
-    """A7.1 Known: the job is acked (A1) and unregistered with cause gc-acked here and now."""
+    """A7.1 Known: the job is acked (A1) and at once unregistered here with cause gc-acked."""
     job_id = box.add()
     assert box.run("FASTACK", job_id) == 1
     assert box.n.ledger.gc_acked == 1

@@ -82,7 +82,7 @@ def test_an_ack_ends_the_job_everywhere() -> None:
 
 
 def test_two_holders_need_no_third_word() -> None:
-    """A4.3 A sender that named holders is confirmed; if A2.1 holds then, the answer is DELJOB
+    """A4.3 A sender that named holders is confirmed. If A2.1 then holds, the reply is DELJOB
     (A5.4)."""
     lab = Lab(2)
     id = spread(lab, 2)
@@ -92,8 +92,8 @@ def test_two_holders_need_no_third_word() -> None:
 
 
 def test_a_holder_that_is_away_is_waited_for() -> None:
-    """A2.1 If every holder, except nodes that were forgotten, is confirmed, the job is
-    unregistered with cause gc-acked."""
+    """A2.1 If every holder is confirmed, forgotten nodes aside, the job is unregistered with cause
+    gc-acked."""
     lab = Lab(3)
     id = spread(lab, 3, retry_s=1)
     lab.isolate(2)
@@ -143,7 +143,8 @@ def test_producer_gets_its_id() -> None:
 
 
 def test_an_external_job_is_acked_where_it_was_added() -> None:
-    """A4.2 Known: the holder sets are joined; wait-repl counts as complete (A1.6); A1."""
+    """A4.2 Known: the holder sets are merged. A job in wait-repl counts as complete (A1.6). Then
+    A1."""
     lab = Lab(3)
     lab.nodes[0].is_leaving = True
     lab.hold(1, 0)
@@ -164,8 +165,9 @@ def test_an_external_job_is_acked_where_it_was_added() -> None:
 @pytest.mark.parametrize("is_fast", [False, True])
 @pytest.mark.parametrize("is_there", [False, True])
 def test_an_ack_finds_the_custody(is_fast: bool, is_there: bool) -> None:
-    """A1.7 (cluster) At a copy of an AMO job that has not the custody all nodes but forgotten ones
-    become holders first"""
+    """A1.7 (cluster) If this node has a copy of an AMO job without custody, it first adds every
+    known node, except forgotten ones, to the holder set: custody may have moved to a node that this
+    one does not know as a holder (R6.2, F2.3)."""
     lab = Lab(4)
     lab.isolate(3)
     id = external_twice(lab)
@@ -205,8 +207,7 @@ def test_acked_again() -> None:
 
 
 def test_who_knows_of_more_holders_asks_them() -> None:
-    """A4.4 If the set known here has other members that the sender did not name, this node
-    collects too (A2)."""
+    """A4.4 If this node knows holders that the sender did not name, it collects too (A2)."""
     lab = Lab(4)
     id = spread(lab, 3)
     lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))
@@ -222,7 +223,7 @@ def test_who_knows_of_more_holders_asks_them() -> None:
 
 
 def test_answers_that_mean_nothing() -> None:
-    """A5.1 Unknown, or not acked: nothing"""
+    """A5.1 If the job is unknown or not acked, nothing happens."""
     lab = Lab(2)
     id = spread(lab, 2)
     say(lab, 1, 0, GotAck(id, True, 3))
@@ -233,7 +234,7 @@ def test_answers_that_mean_nothing() -> None:
 
 
 def test_who_is_no_holder_does_not_confirm() -> None:
-    """A5.2 The sender, in its present incarnation, is confirmed if it said known, or if it is a
+    """A5.2 The sender is confirmed in its current incarnation if it said known, or if it is a
     holder that has left a tombstone."""
     lab = Lab(4)
     id = spread(lab, 2)
@@ -252,7 +253,8 @@ def test_who_is_no_holder_does_not_confirm() -> None:
 
 
 def test_tries_become_rare() -> None:
-    """A6.1 A2 again after 1, 2, 4, ... 180 s + J, until it is done or the job expires."""
+    """A6.1 A2 is repeated after 1, 2, 4, ... 180 s + J, until the collection is done or the job
+    expires."""
     lab = Lab(2)
     id = spread(lab, 2, ttl_s=3600)
     lab.hold(1, 0)
@@ -274,8 +276,8 @@ def test_tries_become_rare() -> None:
 
 
 def test_a_link_that_comes_up_is_used_at_once() -> None:
-    """A6.2 When a link comes up the node behind it is told at once what it may have missed: SETACK
-    of acked jobs that it has not confirmed, DELJOB of tombstones that wait for it."""
+    """A6.2 When a link comes up, its node at once gets what it may have missed: SETACK of acked
+    jobs that it has not confirmed, and DELJOB of tombstones that wait for it."""
     lab = Lab(3)
     ids = [spread(lab, 3) for _ in range(20)]
     lab.isolate(2)
@@ -292,7 +294,8 @@ def test_a_link_that_comes_up_is_used_at_once() -> None:
 
 
 def test_many_missed_ends() -> None:
-    """A6.2 When a link comes up the node behind it is told at once what it may have missed"""
+    """A6.2 When a link comes up, its node at once gets what it may have missed: SETACK of acked
+    jobs that it has not confirmed, and DELJOB of tombstones that wait for it."""
     lab = Lab(2)
     n = lab.nodes[0]
     ids = [lab.add(0, replicate=2) for _ in range(30)]
@@ -313,7 +316,7 @@ def test_many_missed_ends() -> None:
 
 
 def test_fastack_ends_at_once() -> None:
-    """A7.1 Known: the job is acked (A1) and unregistered with cause gc-acked here and now.
+    """A7.1 Known: the job is acked (A1) and at once unregistered here with cause gc-acked.
     (cluster) DELJOB goes to every other holder."""
     lab = Lab(3)
     id = spread(lab, 3)
@@ -338,8 +341,7 @@ def test_deleting_a_copy_says_nothing() -> None:
 
 @pytest.mark.parametrize("state", ["queued", "active", "acked", "wait-repl", "unknown"])
 def test_deljob_ends_any_state(state: str) -> None:
-    """A10.1 The job, if known, is unregistered with cause gc-acked, whatever its state; a
-    tombstone is left"""
+    """A10.1 If the job is known, it is unregistered with cause gc-acked, whatever its state."""
     lab = Lab(3)
     if state == "wait-repl":
         job, _ = lab.try_add(0, b"q", replicate=2)
@@ -367,8 +369,8 @@ def test_deljob_ends_any_state(state: str) -> None:
 
 
 def test_deljob_reaches_holders_the_sender_did_not_know() -> None:
-    """A10.1 Holders that the sender did not name, and nodes that have confirmed the ack to this
-    one, get DELJOB too."""
+    """A10.1 DELJOB also goes to holders that the sender did not name, and to nodes that have
+    confirmed the ack to this one."""
     lab = Lab(4)
     id = spread(lab, 3)
     lab.nodes[0].jobs[id].holders &= ~(1 << lab.slot(0, 2))
@@ -379,8 +381,8 @@ def test_deljob_reaches_holders_the_sender_did_not_know() -> None:
 
 
 def test_journal_of_an_ack() -> None:
-    """A1.3 (cluster) While other holders must hear of the ack the record names them, and a reload
-    goes on with A2."""
+    """A1.3 (cluster) While other holders must still learn of the ack, the record names them, and a
+    reload resumes A2."""
     lab = Lab(3)
     id = spread(lab, 3)
     for n in lab.nodes:
@@ -446,8 +448,7 @@ def test_what_show_tells() -> None:
 
 def test_dead_letter_of_a_job_with_copies() -> None:
     """Q10.2 (cluster) This node adds the new job even when it takes no copies; copies are sent as
-    with ASYNC.
-    """
+    with ASYNC."""
     for is_leaving in (False, True):
         lab = Lab(3)
         id = spread(lab, 3)
@@ -483,7 +484,7 @@ def test_many_acks_in_a_turn() -> None:
 
 
 def test_moved_clocks_are_no_acks() -> None:
-    """A5.1 Unknown, or not acked: nothing"""
+    """A5.1 If the job is unknown or not acked, nothing happens."""
     lab = Lab(2)
     id = spread(lab, 2)
     say(lab, 1, 0, Queued(id, 0))

@@ -57,8 +57,9 @@ def test_f1_an_importer_is_a_holder() -> None:
 
 
 def test_f1_every_holder_is_asked() -> None:
-    """A2.1 If every holder, except nodes that were forgotten, is confirmed, the job is
-    unregistered with cause gc-acked."""
+    """A2.1 If every holder is confirmed, forgotten nodes aside, the job is unregistered with cause
+    gc-acked.
+    """
     # Flaw-F1: copies on 0 and 1, fetched at 2, which acks while 1 is away.
     lab = Lab(3)
     id = moved(lab, 2)
@@ -82,8 +83,9 @@ def test_f1_every_holder_is_asked() -> None:
 
 @pytest.mark.parametrize("who", [[0, 1], [1, 0], [0], [1]])
 def test_f4_an_ack_outlives_restarts(who: list[int]) -> None:
-    """A1.3 (cluster) While other holders must hear of the ack the record names them, and a reload
-    goes on with A2."""
+    """A1.3 (cluster) While other holders must still learn of the ack, the record names them, and a
+    reload resumes A2.
+    """
     # Flaw-F4: all that know of the ack start anew from their journals, then the third comes back.
     lab = Lab(3, has_journal=True)
     id = spread(lab, 3, retry_s=1)
@@ -152,8 +154,7 @@ def test_f5_heartbeats_do_not_open_the_door() -> None:
 
 
 def test_f6_sets_not_sizes() -> None:
-    """A4.4 If the set known here has other members that the sender did not name, this node
-    collects too (A2)."""
+    """A4.4 If this node knows holders that the sender did not name, it collects too (A2)."""
     # Flaw-F6: 0 believes {0, 1, 2}, 1 believes {0, 1, 3}: as many, and not the same.
     lab = Lab(4)
     id = spread(lab, 4, retry_s=1)
@@ -170,7 +171,9 @@ def test_f6_sets_not_sizes() -> None:
 
 
 def test_f6_deljob_does_not_destroy_what_is_known() -> None:
-    """A10.1 Holders that the sender did not name"""
+    """A10.1 DELJOB also goes to holders that the sender did not name, and to nodes that have
+    confirmed the ack to this one.
+    """
     # Flaw-F6: FASTACK at 0, which does not know that 1 gave a copy to 2.
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
@@ -187,8 +190,9 @@ def test_f6_deljob_does_not_destroy_what_is_known() -> None:
 
 
 def test_f9_a_leaving_node_passes_acks_on() -> None:
-    """A3.4 a leaving one makes it, and is not safe to stop before it has ended (K7.3): a node that
-    it told may die before it has written the ack down."""
+    """A3.4 A leaving node makes the record, and is not safe to stop before the record has ended
+    (K7.3): a node that it informed may die before it has recorded the ack.
+    """
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     assert lab.get(0) == [id]
@@ -201,7 +205,7 @@ def test_f9_a_leaving_node_passes_acks_on() -> None:
 
 
 def test_f9_a_node_short_of_memory_passes_acks_on() -> None:
-    """A3.4 A node at memory level 2 forwards the SETACK and makes no record"""
+    """A3.4 At memory level 2 the node only forwards the SETACK and makes no record;"""
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     assert lab.get(0) == [id]
@@ -215,7 +219,9 @@ def test_f9_a_node_short_of_memory_passes_acks_on() -> None:
 
 
 def test_f10_forged_ids_cost_nothing() -> None:
-    """A3.4 (cluster) Unknown, ALO by its TTL field, and its keyed code is right"""
+    """A3.4 (cluster) An unknown id whose TTL field says ALO and whose keyed code is right: the node
+    makes a record without a body in state acked, at most 1000 at a time for one client.
+    """
     lab = Lab(3)
     n = lab.nodes[0]
     lab.isolate(2)
@@ -230,7 +236,7 @@ def test_f10_forged_ids_cost_nothing() -> None:
 
 
 def test_f10_the_ack_of_a_long_job_does_not_end_before_it() -> None:
-    """A3.4 The record ends at the latest 2 minutes after the TTL field says."""
+    """A3.4 It ends at the latest 2 minutes after the time that the TTL field gives."""
     lab = Lab(3)
     id = spread(lab, 2, ttl_s=90, retry_s=30)
     lab.isolate(2)
@@ -258,7 +264,9 @@ def test_f11_a_forgotten_node_is_not_waited_for() -> None:
 
 
 def test_f11_while_it_is_forgotten() -> None:
-    """A2.1 If every holder, except nodes that were forgotten, is confirmed"""
+    """A2.1 If every holder is confirmed, forgotten nodes aside, the job is unregistered with cause
+    gc-acked.
+    """
     # Sets that arrive late still name the node.
     lab = Lab(3)
     id = spread(lab, 3)
@@ -273,7 +281,7 @@ def test_f11_while_it_is_forgotten() -> None:
 
 
 def test_f17_a_loading_node_vouches_for_nothing() -> None:
-    """A4.1 A node that still loads its journal answers nothing."""
+    """A4.1 A node that still loads its journal does not reply."""
     lab = Lab(2)
     id = spread(lab, 2, retry_s=1)
     other = lab.nodes[1]
@@ -298,7 +306,7 @@ def test_f17_a_loading_node_vouches_for_nothing() -> None:
 
 
 def test_f17_deljob_while_loading() -> None:
-    """A10.1 A node that loads keeps the id and applies it at the end."""
+    """A10.1 A node that is loading keeps the id and applies it at the end."""
     lab = Lab(3)
     id, other = spread(lab, 3), spread(lab, 3)
     n = lab.nodes[1]
@@ -318,7 +326,7 @@ def test_f17_deljob_while_loading() -> None:
 
 
 def test_the_ack_and_its_copies_cross() -> None:
-    """A5.2 The holder sets are joined"""
+    """A5.2 The holder sets are merged."""
     # The job is acked at its origin while the producer waits; copies answer later, in any order.
     for released in ([1, 2, 3], [3, 2, 1], [2, 1, 3]):
         lab = Lab(4)
@@ -339,7 +347,7 @@ def test_the_ack_and_its_copies_cross() -> None:
 
 
 def test_a_copy_that_answers_late_is_told() -> None:
-    """A5.2 The holder sets are joined"""
+    """A5.2 The holder sets are merged."""
     # GOTJOB of a node that the acked record does not name: it has a copy, and must hear.
     lab = Lab(4)
     id = spread(lab, 3, retry_s=1)
@@ -355,7 +363,7 @@ def test_a_copy_that_answers_late_is_told() -> None:
 
 
 def test_f6_what_the_sender_knew_is_kept() -> None:
-    """A4.2 Known: the holder sets are joined"""
+    """A4.2 Known: the holder sets are merged."""
     # The acking node alone knows of the copy at 2, and dies.
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
@@ -375,7 +383,9 @@ def test_f6_what_the_sender_knew_is_kept() -> None:
 
 
 def test_f11_at_the_moment_of_forgetting() -> None:
-    """A2.1 If every holder, except nodes that were forgotten, is confirmed"""
+    """A2.1 If every holder is confirmed, forgotten nodes aside, the job is unregistered with cause
+    gc-acked.
+    """
     # The walk that takes the node out of all sets has not come to this job yet.
     lab = Lab(2)
     id = spread(lab, 2)
@@ -387,7 +397,7 @@ def test_f11_at_the_moment_of_forgetting() -> None:
 
 
 def test_f6_a_node_that_started_anew_is_asked() -> None:
-    """A5.2 The holder sets are joined"""
+    """A5.2 The holder sets are merged."""
     # 0 has the copy of the new life of 2; 1 has not met that life yet. The ack is said at 1.
     lab = Lab(3)
     lab.die(2)

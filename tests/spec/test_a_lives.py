@@ -31,7 +31,7 @@ def name_newer(lab: Lab, a: int, b: int) -> None:
 
 
 def test_a_holder_that_restarted_elsewhere_is_waited_for() -> None:
-    """A5.2 What a node in doubt confirmed does not count (K2.3)."""
+    """A5.2 A confirmation of a node in doubt does not count (K2.3)."""
     lab, id = half_done()
     lab.die(1)
     lab.link(1, 2)  # 0 has not met the new life of 1, to which 2 gives a copy once more
@@ -47,8 +47,10 @@ def test_a_holder_that_restarted_elsewhere_is_waited_for() -> None:
 
 
 def test_a_hello_ends_all_confirmations_at_once() -> None:
-    """A5.2 What a node confirmed ends with its incarnation: when it is met in another one, for all
-    jobs at once, before anything else is heard"""
+    """A5.2 A confirmation ends with the incarnation of its node: when the node appears in another
+    incarnation, all its confirmations end before any other message of it is read, and SETACK is
+    sent to it again (A6.2).
+    """
     lab, id = half_done()
     n = lab.nodes[0]
     lab.die(1)

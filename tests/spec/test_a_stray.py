@@ -24,8 +24,9 @@ def stray_ack(lab: Lab, i: int, id: bytes, client: int = 1) -> None:
 
 
 def test_an_ack_anywhere_ends_the_job() -> None:
-    """A5.3 A record without body: it is unregistered as soon as one node that is a holder has
-    taken over"""
+    """A5.3 A record without a body is unregistered as soon as one holder has taken over, or all
+    nodes have replied to the same question.
+    """
     lab = Lab(4)
     id = spread(lab, 2, retry_s=1)
     stray_ack(lab, 3, id)
@@ -36,9 +37,10 @@ def test_an_ack_anywhere_ends_the_job() -> None:
 
 
 def test_a_holder_that_is_away_hears_of_it() -> None:
-    """A3.4 (cluster) Unknown, ALO by its TTL field, and its keyed code is right: a record without
-    a body in state acked is made, at most 1000 at a time for one client, and SETACK that names no
-    holders goes to all nodes."""
+    """A3.4 (cluster) An unknown id whose TTL field says ALO and whose keyed code is right: the node
+    makes a record without a body in state acked, at most 1000 at a time for one client. It sends
+    SETACK without holders to all nodes.
+    """
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     lab.isolate(2)
@@ -54,7 +56,7 @@ def test_a_holder_that_is_away_hears_of_it() -> None:
 
 @pytest.mark.parametrize("kind", ["amo", "forged", "alone", "buried"])
 def test_ids_that_are_worth_no_record(kind: str) -> None:
-    """A3.3 An unknown id does not count; alone, nothing happens."""
+    """A3.3 An unknown id does not count. On a node that is alone nothing else happens."""
     lab = Lab(1 if kind == "alone" else 3)
     n = lab.nodes[0]
     id = n.ids.make(3600, 0 if kind == "amo" else 1)
@@ -89,7 +91,7 @@ def test_a_client_has_so_many_records() -> None:
 
 
 def test_the_record_ends_with_the_ttl_of_the_id() -> None:
-    """A3.4 The record ends at the latest 2 minutes after the TTL field says."""
+    """A3.4 It ends at the latest 2 minutes after the time that the TTL field gives."""
     lab = Lab(2)
     lab.isolate(1)
     id = lab.nodes[0].ids.make(600, 1)
@@ -102,7 +104,9 @@ def test_the_record_ends_with_the_ttl_of_the_id() -> None:
 
 
 def test_all_must_answer_the_same_question() -> None:
-    """A5.3 or all nodes have answered the same question."""
+    """A5.3 A record without a body is unregistered as soon as one holder has taken over, or all
+    nodes have replied to the same question.
+    """
     lab = Lab(3)
     id = lab.nodes[0].ids.make(600, 1)
     lab.isolate(2)
@@ -121,8 +125,9 @@ def test_all_must_answer_the_same_question() -> None:
 
 
 def test_a_record_without_a_job_is_no_copy() -> None:
-    """A5.3 A node that itself has only such a record counts as unknown; for it a holder that says
-    SETACK has taken over."""
+    """A5.3 A node that itself has only such a record counts as unknown; for it, a holder that sends
+    SETACK has taken over.
+    """
     lab = Lab(4)
     lab.isolate(3)
     id = lab.nodes[0].ids.make(600, 1)
@@ -168,8 +173,9 @@ def test_a_copy_does_not_come_to_a_record() -> None:
 
 @pytest.mark.parametrize("why", ["leaving", "memory"])
 def test_who_forwards(why: str) -> None:
-    """A3.4 A node at memory level 2 forwards the SETACK and makes no record, and its 0 promises
-    nothing"""
+    """A3.4 At memory level 2 the node only forwards the SETACK and makes no record; its reply 0
+    promises nothing.
+    """
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     n = lab.nodes[2]
@@ -187,7 +193,9 @@ def test_who_forwards(why: str) -> None:
 
 
 def test_tombstones_of_questions_do_not_stay() -> None:
-    """A4.1 if the sender named no holders, until all linked nodes have answered a heartbeat."""
+    """A4.1 If the sender named no holders, it stays until all linked nodes have replied to a
+    heartbeat.
+    """
     lab = Lab(4)
     n = lab.nodes[0]
     lab.isolate(3)
@@ -199,8 +207,9 @@ def test_tombstones_of_questions_do_not_stay() -> None:
 
 
 def test_fastack_of_an_unknown_job() -> None:
-    """A7.2 Unknown: does not count. (cluster) If its keyed code is right DELJOB goes to all nodes,
-    once."""
+    """A7.2 Unknown: does not count. (cluster) If its keyed code is right, DELJOB goes to all nodes,
+    once.
+    """
     lab = Lab(4)
     id = spread(lab, 2)
     n = lab.nodes[3]
@@ -219,7 +228,7 @@ def test_fastack_of_an_unknown_job() -> None:
 
 
 def test_fastack_after_ack_of_an_unknown_job() -> None:
-    """A7.1 An ack of an unknown job that this node makes sure of (A3.4) goes on as it was."""
+    """A7.1 If this node is spreading the ack of an unknown job (A3.4), that continues."""
     lab = Lab(3)
     id = spread(lab, 2, retry_s=1)
     holders = lab.holders_of(id)
@@ -234,7 +243,7 @@ def test_fastack_after_ack_of_an_unknown_job() -> None:
 
 
 def test_an_ack_of_an_unknown_job_survives_its_node() -> None:
-    """A3.4 It is in the journal before the reply, and goes on after a restart."""
+    """A3.4 The record is in the journal before the reply, and survives a restart."""
     for is_rewritten in (False, True):
         lab = Lab(3, has_journal=True)
         id = spread(lab, 2, retry_s=1)
@@ -280,8 +289,9 @@ def test_deleting_a_record_without_a_job() -> None:
 
 
 def test_who_never_had_it_is_no_reason_to_forget() -> None:
-    """A5.3 A record without body: it is unregistered as soon as one node that is a holder has
-    taken over, or all nodes have answered the same question."""
+    """A5.3 A record without a body is unregistered as soon as one holder has taken over, or all
+    nodes have replied to the same question.
+    """
     lab = Lab(3)
     id = spread(lab, 1, retry_s=1)
     lab.hold(0, 2)
@@ -296,8 +306,9 @@ def test_who_never_had_it_is_no_reason_to_forget() -> None:
 
 
 def test_a_link_without_room_is_asked_again_soon() -> None:
-    """A6.3 SETACK that a link has no room for is said as soon as there is some; the ack of an
-    unknown job (A3.4) is then asked for anew, after 200 to 400 ms."""
+    """A6.3 If a link has no room for a SETACK, the message is sent as soon as there is room. For an
+    ack of an unknown job (A3.4) the question then starts again, after 200 to 400 ms.
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=1, retry_s=100)
     peer = lab.nodes[2].peers[lab.slot(2, 0)]
@@ -311,7 +322,7 @@ def test_a_link_without_room_is_asked_again_soon() -> None:
 
 
 def test_a_link_without_room_is_waited_for() -> None:
-    """A6.3 SETACK that a link has no room for is said as soon as there is some"""
+    """A6.3 If a link has no room for a SETACK, the message is sent as soon as there is room."""
     lab = Lab(2)
     id = spread(lab, 2, retry_s=100)
     peer = lab.nodes[0].peers[lab.slot(0, 1)]

@@ -23,9 +23,10 @@ def counts(lab: Lab) -> list[int]:
 
 
 def test_they_go_when_all_have_answered() -> None:
-    """A8.1 A tombstone is kept for an acked job that had other holders until each of them has
-    answered a heartbeat begun after the collection, or until the job's expiry, rounded up to 33 s,
-    if one of them cannot be reached."""
+    """A8.1 A tombstone is kept for an acked job that had other holders, until each of them has
+    replied to a heartbeat that began after the collection. If one of them is unreachable, it is
+    kept until the job's expiry, rounded up to 33 s.
+    """
     # A2.2 A tombstone stays until A8 says it may go.
     lab = Lab(3)
     id = spread(lab, 3)
@@ -41,7 +42,9 @@ def test_they_go_when_all_have_answered() -> None:
 
 
 def test_an_answer_from_before_does_not_count() -> None:
-    """A8.1 until each of them has answered a heartbeat begun after the collection"""
+    """A8.1 A tombstone is kept for an acked job that had other holders, until each of them has
+    replied to a heartbeat that began after the collection.
+    """
     lab = Lab(2)
     lab.beat()
     id = spread(lab, 2)
@@ -55,7 +58,7 @@ def test_an_answer_from_before_does_not_count() -> None:
 
 
 def test_a_node_that_is_away_keeps_them_until_the_expiry() -> None:
-    """A8.1 or until the job's expiry, rounded up to 33 s, if one of them cannot be reached."""
+    """A8.1 If one of them is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
     lab = Lab(3)
     id = spread(lab, 3, ttl_s=100)
     lab.isolate(2)
@@ -91,7 +94,7 @@ def test_a_forgotten_node_keeps_none() -> None:
 
 @pytest.mark.parametrize("way", ["copy", "import"])
 def test_nothing_comes_to_life(way: str) -> None:
-    """A8.2 No message, import, timer or reload makes a job out of an id that has a tombstone."""
+    """A8.2 No message, import, timer or reload creates a job from an id that has a tombstone."""
     lab = Lab(3)
     id = spread(lab, 2)
     copy = copy_of(lab.nodes[0], lab.slot(0, 1), lab.nodes[0].jobs[id], 0)
@@ -127,7 +130,9 @@ def test_a_node_that_was_waited_for_in_vain_can_answer_later() -> None:
 
 
 def test_sweeping_is_done_in_pieces() -> None:
-    """A8.1 until each of them has answered a heartbeat begun after the collection"""
+    """A8.1 A tombstone is kept for an acked job that had other holders, until each of them has
+    replied to a heartbeat that began after the collection.
+    """
     # Sets, rounds and ends differ, and the table shrinks in bounded steps.
     tombs = Tombs()
     for i in range(1000):
@@ -239,7 +244,9 @@ def test_flush_drops_all() -> None:
 
 
 def test_an_end_that_was_missed_is_told_before_it_is_forgotten() -> None:
-    """A6.2 When a link comes up the node behind it is told at once what it may have missed"""
+    """A6.2 When a link comes up, its node at once gets what it may have missed: SETACK of acked
+    jobs that it has not confirmed, and DELJOB of tombstones that wait for it.
+    """
     # Answers to heartbeats that were sent before DELJOB could leave mean nothing.
     lab = Lab(2)
     id = lab.add(0, replicate=2)
@@ -266,7 +273,7 @@ def test_an_end_that_was_missed_is_told_before_it_is_forgotten() -> None:
 
 
 def test_custody_outlives_an_end() -> None:
-    """A8.2 No message, import, timer or reload makes a job out of an id that has a tombstone."""
+    """A8.2 No message, import, timer or reload creates a job from an id that has a tombstone."""
     # An at-most-once job that was here: who sent it may send it again until it says LEFT.
     tombs = Tombs()
     tombs.keep_custody(b"once", 60_000)
@@ -285,8 +292,7 @@ def test_custody_outlives_an_end() -> None:
 
 
 def test_who_asks_late_leaves_nothing_open() -> None:
-    """A5.1 Unknown, or not acked: nothing, except that a sender to which the job is unknown gets
-    DELJOB if it is over here."""
+    """A5.1 Exception: a sender that does not know a job that has ended here gets DELJOB."""
     for beats in (0, 1):
         lab = Lab(4)
         id = spread(lab, 3)
@@ -312,7 +318,7 @@ def test_who_asks_late_leaves_nothing_open() -> None:
 
 
 def test_ends_that_are_told_again_go_out() -> None:
-    """A8.1 or until the job's expiry, rounded up to 33 s, if one of them cannot be reached."""
+    """A8.1 If one of them is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
     # Links come and go, and each node tells the others what they may have missed: nothing
     # grows by that, neither their number nor their time.
     lab = Lab(4)
@@ -331,8 +337,9 @@ def test_ends_that_are_told_again_go_out() -> None:
 
 
 def test_who_answered_a_second_collector_hears_the_end() -> None:
-    """A10.1 Holders that the sender did not name, and nodes that have confirmed the ack to this
-    one, get DELJOB too."""
+    """A10.1 DELJOB also goes to holders that the sender did not name, and to nodes that have
+    confirmed the ack to this one.
+    """
     lab = Lab(4)
     id = spread(lab, 4)
     lab.hold(3, 0)

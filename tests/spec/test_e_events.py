@@ -48,7 +48,7 @@ def test_why_a_job_is_queued_again(box: Box) -> None:
 
     Q5.2 The event `requeued` is written with the cause command.
 
-    Y7.2 the event `requeued` is written with the cause lease.
+    Y7.2 The event `requeued` is written with the cause lease.
     """
     one = box.add(RETRY=5)
     box.get()

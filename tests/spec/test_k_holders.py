@@ -323,7 +323,9 @@ def test_the_node_that_handed_a_job_out_acts_first() -> None:
 
 
 def test_a_leaving_node_remembers_an_ack_until_others_have_it() -> None:
-    """A3.4 a leaving one makes it, and is not safe to stop before it has ended (K7.3)"""
+    """A3.4 A leaving node makes the record, and is not safe to stop before the record has ended
+    (K7.3): a node that it informed may die before it has recorded the ack.
+    """
     lab = Lab(2)
     id = lab.add(0, replicate=1, retry_s=1)
     lab.cut(0, 1)

@@ -169,7 +169,7 @@ def test_failed_adds_are_forgotten() -> None:
 
 
 def test_what_has_ended_is_not_owed() -> None:
-    """A8.1 or until the job's expiry, rounded up to 33 s, if one of them cannot be reached."""
+    """A8.1 If one of them is unreachable, it is kept until the job's expiry, rounded up to 33 s."""
     tombs = Tombs()
     tombs.bury(b"id", 10_000, 0b10, 3)
     assert tombs.owed_to(1) == [b"id"]
@@ -282,8 +282,10 @@ def test_the_offer_of_a_delayed_job_is_answered_each_time() -> None:
 
 
 def test_the_ack_of_a_job_that_is_served_here_asks_nobody() -> None:
-    """A1.7 At a copy of an AMO job that has not the custody all nodes but forgotten ones become
-    holders first"""
+    """A1.7 (cluster) If this node has a copy of an AMO job without custody, it first adds every
+    known node, except forgotten ones, to the holder set: custody may have moved to a node that this
+    one does not know as a holder (R6.2, F2.3).
+    """
     lab = Lab(3)
     id = lab.add(0, replicate=1, retry_s=0)
     assert lab.get(0) == [id]
@@ -294,7 +296,7 @@ def test_the_ack_of_a_job_that_is_served_here_asks_nobody() -> None:
 
 
 def test_a_holder_that_an_answer_names_is_told_at_once() -> None:
-    """A5.2 The holder sets are joined"""
+    """A5.2 The holder sets are merged."""
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=100)
     lab.cut(1, 2)

@@ -393,9 +393,9 @@ def test_commands_before_the_log_in() -> None:
 
 
 def test_a_large_batch_is_taken_in_pieces(wired: Wired) -> None:
-    """Y2.7 A large batch is taken in several turns (L2.2), and is the group's batch when it has all
-    its jobs; a NEXT of another connection waits for that. If the lease ends before, its jobs go
-    back.
+    """Y2.7 A large batch is taken over several turns (L2.2), and becomes the group's batch when it
+    has all its jobs. A NEXT of another connection waits for that. If the lease ends first, its jobs
+    go back.
     """
     n = wired.box.n
     fill(wired, 12_000)

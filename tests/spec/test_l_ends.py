@@ -54,11 +54,12 @@ def test_a_lease_ends_in_pieces(box: Box) -> None:
 
 @pytest.mark.parametrize("word", ["FETCH", "COMMIT", "RELEASE", "OPEN", "FLUSH"])
 def test_a_command_while_a_lease_ends(box: Box, word: str) -> None:
-    """Y7.5 COMMIT of an expired batch acks its jobs wherever they are by then on this node: they
-    were processed.
+    """Y7.5 COMMIT of an expired batch acks its jobs wherever they are by then on this node, because
+    they were processed.
 
-    Y7.6 FETCH of an expired batch leases it anew: jobs that are queued here and that nobody had
-    since are taken back, which is a delivery; others are gone (Y3.5).
+    Y7.6 FETCH of an expired batch leases it again. Jobs that are queued here and that no other
+    client got since are taken again, which counts as a delivery. The others have left the batch
+    (Y3.5).
     """
     n = box.n
     g, _ = ended(box)

@@ -40,8 +40,9 @@ def pauses(lab: Lab) -> list[int]:
 
 
 def test_broadcast_reaches_every_node() -> None:
-    """P1.7 (cluster) With `bcast` PAUSE goes to every linked node, also when no other word changes
-    the state."""
+    """P1.7 (cluster) With `bcast` PAUSE goes to every linked node, even if no other word changes
+    the state.
+    """
     lab = Lab(3)
     pause(lab, 0, PAUSE_IN, bcast=False)
     assert pauses(lab) == [PAUSE_IN, 0, 0]
@@ -53,9 +54,10 @@ def test_broadcast_reaches_every_node() -> None:
 
 
 def test_later_nodes_are_told() -> None:
-    """P1.8 (cluster) It is told again whenever a link comes up, with the instant of the command, so
-    that nodes that were away or join later have it too. The journal keeps that a pause was
-    broadcast."""
+    """P1.8 (cluster) PAUSE is sent again whenever a link comes up, with the instant of the command,
+    so that nodes that were away or join later get it too. The journal records that a pause was
+    broadcast.
+    """
     lab = Lab(3)
     lab.isolate(2)
     pause(lab, 0, PAUSE_OUT)
@@ -74,7 +76,7 @@ def test_later_nodes_are_told() -> None:
 
 
 def test_a_restart_keeps_that_it_was_for_all(kept: Kept) -> None:
-    """P1.8 The journal keeps that a pause was broadcast."""
+    """P1.8 The journal records that a pause was broadcast."""
     kept.box.run("PAUSE", "q", "in", "bcast")
     kept.box.run("PAUSE", "r", "out")
     for _ in range(2):
@@ -88,7 +90,7 @@ def test_a_restart_keeps_that_it_was_for_all(kept: Kept) -> None:
 
 @pytest.mark.parametrize("bits", [PAUSE_IN, PAUSE_OUT])
 def test_who_is_paused_does_not_ask(bits: int) -> None:
-    """P2.3 A node does not ask for jobs of a queue it has paused in or out."""
+    """P2.3 A node does not ask for jobs of a queue whose input or output it has paused."""
     lab = Lab(2)
     pause(lab, 0, bits, bcast=False)
     lab.wait(0)
@@ -102,7 +104,9 @@ def test_who_is_paused_does_not_ask(bits: int) -> None:
 
 
 def test_paused_out_gives_nothing() -> None:
-    """P2.3 Out: NEEDJOBS is not answered."""
+    """P2.3 With a paused output the node gives nothing for NEEDJOBS. A node does not ask for jobs
+    of a queue whose input or output it has paused.
+    """
     lab = Lab(2)
     id = lab.add(1, replicate=1)
     pause(lab, 1, PAUSE_OUT, bcast=False)
@@ -114,8 +118,9 @@ def test_paused_out_gives_nothing() -> None:
 
 
 def test_it_is_not_sent_on() -> None:
-    """P3.1 The state is replaced as in P1; it is not sent on, but told to nodes that link later
-    (P1.8)."""
+    """P3.1 The state is replaced as in P1. It is not forwarded, but sent to nodes that link later
+    (P1.8).
+    """
     lab = Lab(3)
     lab.cut(0, 2)
     pause(lab, 0, PAUSE_IN)
@@ -163,8 +168,10 @@ def set_ahead(lab: Lab, i: int) -> None:
 
 
 def test_a_pause_is_ended_by_a_node_whose_clock_is_behind() -> None:
-    """P1.9 The instant of a PAUSE is what the clock of its node says, but always later than that of
-    the last one of that queue known there: a pause can be ended by a node whose clock is behind."""
+    """P1.9 (cluster) The instant of a PAUSE comes from the clock of its node, but is always later
+    than that of the last PAUSE of that queue known there. So a node whose clock is behind can end a
+    pause.
+    """
     lab = Lab(3)
     set_ahead(lab, 0)
     pause(lab, 0, PAUSE_OUT)
@@ -179,7 +186,7 @@ def test_a_pause_is_ended_by_a_node_whose_clock_is_behind() -> None:
 
 @pytest.mark.parametrize("is_rewritten", [False, True])
 def test_the_instant_of_a_pause_is_in_the_journal(is_rewritten: bool) -> None:
-    """P1.9 The journal keeps it, also that of a command that ended a pause."""
+    """P1.9 The journal keeps the instant, also that of a command that ended a pause."""
     lab = Lab(3, has_journal=True)
     set_ahead(lab, 0)
     pause(lab, 0, PAUSE_OUT)
@@ -205,7 +212,7 @@ def test_the_instant_of_a_pause_is_in_the_journal(is_rewritten: bool) -> None:
 
 
 def test_the_end_of_a_pause_is_kept_where_there_was_none(kept: Kept) -> None:
-    """P1.9 The journal keeps it, also that of a command that ended a pause."""
+    """P1.9 The journal keeps the instant, also that of a command that ended a pause."""
     kept.box.run("PAUSE", "q", "none", "bcast")
     before = kept.box.n.pauses[b"q"].stamp_ns
     kept.restart()
@@ -213,8 +220,9 @@ def test_the_end_of_a_pause_is_kept_where_there_was_none(kept: Kept) -> None:
 
 
 def test_instants_do_not_move_with_the_clock(kept: Kept) -> None:
-    """P1.9 It does not move when the clock jumps (J5.8): it is compared with those of other
-    nodes."""
+    """P1.9 It does not move when the clock jumps (J5.8), because it is compared with the instants
+    of other nodes.
+    """
     kept.box.run("PAUSE", "q", "in", "bcast")
     before = kept.box.n.pauses[b"q"].stamp_ns
     assert before > 0
@@ -246,7 +254,7 @@ def test_a_pause_that_came_while_the_journal_was_loaded_is_later() -> None:
 
 @pytest.mark.parametrize("other", [0, PAUSE_IN])
 def test_of_two_of_one_instant_one_counts_everywhere(other: int) -> None:
-    """P3.2 Of two of the same instant the one that pauses more counts, everywhere."""
+    """P3.2 If two have the same instant, every node keeps the one that pauses more."""
     lab = Lab(4)
     set_ahead(lab, 0)
     pause(lab, 0, PAUSE_IN)

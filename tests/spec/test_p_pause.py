@@ -30,8 +30,8 @@ def test_bad_word(box: Box) -> None:
     ],
 )
 def test_words_add_up(box: Box, words: list[str], state: str) -> None:
-    """P1.2 The words add up from nothing; `none` drops what was added so far. The result replaces
-    the old state.
+    """P1.2 each word adds to it, and `none` clears what was added so far. The result replaces the
+    old state.
     """
     box.run("PAUSE", "q", "out")
     assert box.run("PAUSE", "q", *words) == state
@@ -46,7 +46,7 @@ def test_state_changes_nothing(box: Box) -> None:
 
 
 def test_no_queue_for_nothing(box: Box) -> None:
-    """P1.3 A queue that does not exist is made only if the result is not none."""
+    """P1.3 A queue that does not exist is created only if the result is not none."""
     assert box.run("PAUSE", "q", "none") == "none"
     assert box.run("PAUSE", "q", "state") == "none"
     assert box.run("QSTAT", "q") is NULL
@@ -55,15 +55,15 @@ def test_no_queue_for_nothing(box: Box) -> None:
 
 
 def test_reply(box: Box) -> None:
-    """P1.4 The reply is the state after it, as a status: `none`, `in`, `out` or `all`."""
+    """P1.4 The reply is the resulting state, as a status: `none`, `in`, `out` or `all`."""
     reply = box.run("PAUSE", "q", "in", "out")
     assert isinstance(reply, Status)
     assert reply == "all"
 
 
 def test_pause_is_recorded_and_kept(box: Box) -> None:
-    """P1.5 The state is in the journal and survives a restart. A paused queue is never removed for
-    idleness.
+    """P1.5 The state is in the journal and survives a restart. A paused queue is never removed as
+    idle.
     """
     assert box.n.records is not None
     box.run("PAUSE", "q", "in")
@@ -86,8 +86,8 @@ def test_clearing_serves(box: Box) -> None:
 
 
 def test_what_in_stops(box: Box) -> None:
-    """P2.1 In: ADDJOB (R1.7), DEADLETTER into it (Q10.1), the due time of ALO jobs (Q2.2). Not:
-    ENQUEUE, NACK, imports on their way.
+    """P2.1 A paused input stops ADDJOB (R1.7), DEADLETTER into the queue (Q10.1) and the due time
+    of ALO jobs (Q2.2). It does not stop ENQUEUE, NACK and imports in flight.
     """
     job_id = box.add(RETRY=5)
     box.run("PAUSE", "q", "in")
@@ -102,8 +102,8 @@ def test_what_in_stops(box: Box) -> None:
 
 
 def test_what_out_stops(box: Box) -> None:
-    """P2.2 Out: GETJOB gets nothing from it and waiting clients are not woken. QPEEK, QLEN and
-    SHOW are not affected.
+    """P2.2 With a paused output GETJOB gets nothing from the queue, and waiting clients are not
+    served. QPEEK, QLEN and SHOW are not affected.
     """
     waiting = box.session()
     waiting("GETJOB", "FROM", "q")

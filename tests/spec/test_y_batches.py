@@ -14,7 +14,9 @@ from tuque.core.state.lease_groups import GROUPS_MAX
 
 
 def test_opened_again(box: Box) -> None:
-    """Y1.1 The same owner and the same queues: the epoch that the group has; its batches stay."""
+    """Y1.1 With the same owner and the same queues the reply is the current epoch of the group; its
+    batches stay.
+    """
     id = box.add()
     g = Lessee(box)
     g.next(1)
@@ -25,9 +27,8 @@ def test_opened_again(box: Box) -> None:
 
 @pytest.mark.parametrize("change", [{"owner": "you"}, {"queues": ("q", "r")}])
 def test_opened_anew(box: Box, change: dict[str, object]) -> None:
-    """Y1.2 Otherwise the group gets a new epoch. The old one is fenced: its batches that are not
-    committed are over, and their jobs go back into their queues as in Y7.2. Numbers of batches
-    begin at 1 again.
+    """Y1.2 Otherwise the group gets a new epoch. The old epoch is fenced: its uncommitted batches
+    end, and their jobs go back into their queues as in Y7.2. Batch numbers restart at 1.
     """
     id = box.add()
     g = Lessee(box)
@@ -58,8 +59,8 @@ def test_names(box: Box) -> None:
 
 
 def test_groups_have_an_end(box: Box) -> None:
-    """Y1.4 A node has at most 1000 groups. Beyond that the group without batches that was unused
-    for the longest time, an hour at least, is forgotten; if there is none: an error.
+    """Y1.4 A node has at most 1000 groups. Beyond that, the group without batches that was unused
+    for the longest time, at least an hour, is removed. If there is none, the reply is an error.
     """
     box.add(TTL=100_000)
     kept = Lessee(box, name="kept")
@@ -106,8 +107,8 @@ def test_words(box: Box) -> None:
 
 def test_epochs(box: Box) -> None:
     """Y1.6 An epoch is greater than any that this node gave out before, also before a restart, and
-    not less than now in ms. A command with an older epoch than the group's: `-FENCED`, and who has
-    the group now.
+    not less than now in ms. A command with an older epoch than the group's gets `-FENCED` with the
+    current owner of the group.
     """
     a = Lessee(box, name="a")
     b = Lessee(box, name="b")
@@ -122,7 +123,7 @@ def test_epochs(box: Box) -> None:
 
 
 def test_unknown_group(box: Box) -> None:
-    """Y1.7 Unknown group, or an epoch that it has not reached: `-NOGROUP`."""
+    """Y1.7 Unknown group, or an epoch later than the group's: `-NOGROUP`."""
     g = Lessee(box)
     assert word(box.run("LEASE", "TOUCH", "g", g.epoch + 1)) == "NOGROUP"
     for words in (("NEXT", 1, "COUNT", 1, "TTL", 1000), ("FETCH", 1, 0), ("COMMIT", 1), ("TOUCH",)):
@@ -131,9 +132,8 @@ def test_unknown_group(box: Box) -> None:
 
 
 def test_taken_in_turn(box: Box) -> None:
-    """Y2.1 Up to n jobs are taken from the queues of the group in turn, from each the oldest first,
-    as in V2. Each is delivered (V4) to the batch `seq`, under a lease: it is active and has no due
-    time.
+    """Y2.1 Up to n jobs are taken from the queues of the group in turn, the oldest first, as in V2.
+    Each is delivered (V4) to the batch `seq` under a lease: it is active and has no due time.
     """
     q = [box.add("q", f"q{i}") for i in range(4)]
     r = [box.add("r", f"r{i}") for i in range(2)]
@@ -175,7 +175,7 @@ def test_expired_jobs_are_passed_over(box: Box) -> None:
 
 
 def test_asked_again(box: Box) -> None:
-    """Y2.2 A batch that is there already: the same answer as the first time, nothing is taken."""
+    """Y2.2 If the batch exists, the reply is the same as the first time, and nothing is taken."""
     for _ in range(9):
         box.add()
     g = Lessee(box)
@@ -186,7 +186,7 @@ def test_asked_again(box: Box) -> None:
 
 
 def test_numbers_follow(box: Box) -> None:
-    """Y2.3 A new one must have the number after the last one, else `-NOBATCH`; a committed one:
+    """Y2.3 A new batch must have the number after the last one, else `-NOBATCH`. A committed batch:
     `-ACKED`.
     """
     for _ in range(9):
@@ -203,8 +203,9 @@ def test_numbers_follow(box: Box) -> None:
 
 
 def test_sixteen_batches(box: Box) -> None:
-    """Y2.4 A group with 16 or more batches that are not committed gets no new one by NEXT; SPLIT
-    may make up to 48 (Y11.3), and DEFER one more (Y11.4)."""
+    """Y2.4 A group with 16 or more uncommitted batches gets no new one by NEXT; SPLIT may make up
+    to 48 (Y11.3), and DEFER one more (Y11.4).
+    """
     for _ in range(20):
         box.add()
     g = Lessee(box)
@@ -216,8 +217,8 @@ def test_sixteen_batches(box: Box) -> None:
 
 
 def test_batches_have_a_size(box: Box) -> None:
-    """Y2.5 A batch has at most 100,000 jobs, and bodies of at most b bytes together, but one job at
-    least.
+    """Y2.5 A batch has at most 100,000 jobs, and bodies of at most b bytes together, but at least
+    one job.
     """
     for size in (100, 60, 40, 1):
         box.add(body="x" * size)
@@ -236,7 +237,7 @@ def test_batches_have_a_size(box: Box) -> None:
 
 
 def test_nothing_there(box: Box) -> None:
-    """Y2.6 The reply is the number of jobs in the batch. 0 says that no batch was made; its number
+    """Y2.6 The reply is the number of jobs in the batch. 0 means that no batch was made; its number
     is still free.
     """
     g = Lessee(box)
@@ -248,8 +249,8 @@ def test_nothing_there(box: Box) -> None:
 
 
 def test_commit(box: Box) -> None:
-    """Y4.1 The jobs of all batches up to `seq` that are still theirs are acked as by ACKJOB, in one
-    step; the reply is their number.
+    """Y4.1 The jobs of all batches up to `seq` that are still in their batch are acked as by
+    ACKJOB, in one step. The reply is their number.
     """
     ids = [box.add() for _ in range(6)]
     g = Lessee(box)
@@ -265,9 +266,7 @@ def test_commit(box: Box) -> None:
 
 
 def test_commit_again(box: Box) -> None:
-    """Y4.2 Committed before: 0. A batch that is over without having been committed: `-NOBATCH`, and
-    nothing is acked.
-    """
+    """Y4.2 0. A batch that ended without a commit: `-NOBATCH`, and nothing is acked."""
     for _ in range(4):
         box.add()
     g = Lessee(box)
@@ -284,8 +283,8 @@ def test_commit_again(box: Box) -> None:
 
 
 def test_touch(box: Box) -> None:
-    """Y5.1 TOUCH begins the time of the lease anew (Y7.1), with TTL a new one. The reply is the
-    number of batches that are not committed.
+    """Y5.1 TOUCH restarts the time of the lease (Y7.1); with TTL it also sets a new one. The reply
+    is the number of uncommitted batches.
     """
     box.add()
     box.add()
@@ -303,8 +302,9 @@ def test_touch(box: Box) -> None:
 
 
 def test_nack(box: Box) -> None:
-    """Y5.2 NACK puts those of the ids that the batch has back into their queues, counted as in
-    Q6.1, out of the batch. At most 10,000 ids. The reply is their number.
+    """Y5.2 NACK puts the named jobs that are in the batch back into their queues, counted as in
+    Q6.1; they leave the batch. It takes at most 10,000 ids. The reply is the number of jobs put
+    back.
     """
     ids = [box.add() for _ in range(4)]
     g = Lessee(box)
@@ -322,8 +322,8 @@ def test_nack(box: Box) -> None:
 
 
 def test_release(box: Box) -> None:
-    """Y5.3 RELEASE puts all jobs of all batches back as in Y7.2; the batches are over, the epoch
-    stays. The reply is the number of jobs put back.
+    """Y5.3 RELEASE puts all jobs of all batches back as in Y7.2. The batches end, the epoch stays.
+    The reply is the number of jobs put back.
     """
     ids = [box.add() for _ in range(4)]
     g = Lessee(box)

@@ -30,9 +30,8 @@ def lease(lab: Lab, i: int, count: int = 100, ttl_ms: int = 60_000) -> Group:
 
 @pytest.mark.parametrize(("retry_s", "first_ms"), [(4, 0), (10, 500)])
 def test_other_holders_are_told(retry_s: int, first_ms: int) -> None:
-    """Y8.1 The other holders of an ALO job are told with WORKING to leave it alone for its retry
-    time: half a second after it was leased, or at once if retry is at most 5 s, and then every half
-    of its retry time.
+    """Y8.1 half a second after the lease began, or at once if retry is at most 5 s, and then every
+    half of the retry time.
     """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=retry_s)
@@ -86,8 +85,8 @@ def test_nobody_else_hands_it_out() -> None:
 
 
 def test_after_the_lease() -> None:
-    """Y7.2 Then its ALO jobs go back into their queues, also into one that is paused in, counted as
-    additional deliveries; the event `requeued` is written with the cause lease.
+    """Y7.2 Then its ALO jobs go back into their queues, even if the input of a queue is paused.
+    They count as additional deliveries. The event `requeued` is written with the cause lease.
     """
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=10)
@@ -113,7 +112,7 @@ def test_release_with_other_holders() -> None:
 
 
 def test_a_question_about_it() -> None:
-    """Y8.2 WILLQUEUE about a leased job is answered with DELIVERED and its whole retry time."""
+    """Y8.2 The reply to a WILLQUEUE about a leased job is DELIVERED with its whole retry time."""
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=10)
     lease(lab, 0)
@@ -200,8 +199,8 @@ def test_restart_with_other_holders() -> None:
 
 
 def test_a_leaving_node() -> None:
-    """Y8.3 A node that leaves begins no batch (`-LEAVING`); leased jobs stay with it until their
-    lease ends.
+    """Y8.3 A leaving node begins no batch (`-LEAVING`). Leased jobs stay with it until their lease
+    ends.
     """
     lab = Lab(3)
     ids = [lab.add(0, replicate=2, retry_s=10) for _ in range(5)]

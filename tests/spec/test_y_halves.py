@@ -30,9 +30,9 @@ def batches(g: Lessee) -> list[int]:
 
 
 def test_how_jobs_left(box: Box) -> None:
-    """Y3.8 `LEASE GONE group epoch seq part` tells how many jobs of a part are no longer the
-    batch's, by how they left it: `nacked` (Y5.2), `expired`, `dead` (DEADLETTER), `ended` (acked
-    or deleted by id), `elsewhere` (handed out to others after the lease ended, or not known).
+    """Y3.8 `LEASE GONE group epoch seq part` replies with the number of jobs of a part that left
+    the batch, by cause: `nacked` (Y5.2), `expired`, `dead` (DEADLETTER), `ended` (acked or deleted
+    by id), `elsewhere` (delivered to others after the lease ended, or unknown).
     """
     ids = [box.add(TTL=60 if number < 5 else 2) for number in range(6)]
     g = Lessee(box)
@@ -49,7 +49,7 @@ def test_how_jobs_left(box: Box) -> None:
 
 
 def test_how_jobs_left_an_expired_batch(box: Box) -> None:
-    """Y3.8 An expired batch is leased anew first (Y7.6)."""
+    """Y3.8 An expired batch is first leased again (Y7.6)."""
     early = box.add(TTL=3)
     first, second = box.add(), box.add()
     g = Lessee(box)
@@ -67,9 +67,9 @@ def test_how_jobs_left_an_expired_batch(box: Box) -> None:
 
 
 def test_work_begins(box: Box) -> None:
-    """Y11.1 BEGIN counts how often work on the batch began. The reply: that number, jobs that the
-    batch still has, after how many positions the first half of them has come (0 when there are no
-    two), and proof (Y11.2).
+    """Y11.1 BEGIN counts how often work on the batch began. The reply has four numbers: that count;
+    the jobs that are still in the batch; the number of positions that contain the first half of
+    them (0 when there are fewer than two); and proof (Y11.2).
     """
     ids = [box.add() for _ in range(5)]
     g = Lessee(box)
@@ -85,9 +85,9 @@ def test_work_begins(box: Box) -> None:
 
 
 def test_proof(box: Box) -> None:
-    """Y11.2 Proof is 0, or 1 when a COMMIT acked jobs since the batch was begun for the first time,
-    or 2 when one did so before the batch was begun the last time: then it failed though other
-    batches could be worked on.
+    """Y11.2 Proof is 1 if a COMMIT acked jobs since the batch was begun for the first time. It is 2
+    if a COMMIT did so before the batch was begun the last time: the batch then failed while other
+    batches could be processed.
     """
     for _ in range(3):
         box.add()
@@ -103,7 +103,7 @@ def test_proof(box: Box) -> None:
 
 @pytest.mark.parametrize("way", ["commit", "publish", "expired"])
 def test_every_commit_is_a_proof(box: Box, way: str) -> None:
-    """Y11.2 Proof is 0, or 1 when a COMMIT acked jobs since the batch was begun for the first time
+    """Y11.2 Proof is 1 if a COMMIT acked jobs since the batch was begun for the first time.
 
     PUBLISH with ACK commits too (Z2.1), and the jobs of an expired batch are acked as well (Y7.5).
     """
@@ -125,10 +125,10 @@ def test_every_commit_is_a_proof(box: Box, way: str) -> None:
 
 
 def test_a_batch_is_split(box: Box) -> None:
-    """Y11.3 SPLIT leaves the batch its first keep positions. The others become the newest batch,
-    under the number after the last one; it counts as begun so many times, and its first time is
-    that of the batch. The reply is the number of positions that the batch has. A batch that has no
-    more than keep: nothing changes.
+    """Y11.3 SPLIT leaves the batch its first `keep` positions. The others become the newest batch,
+    with the number after the last one. The new batch counts as begun `times` times, and keeps the
+    first begin time of the old one. The reply is the number of positions that the old batch has. If
+    the batch has no more than `keep` positions, nothing changes.
     """
     ids = [box.add() for _ in range(5)]
     g = Lessee(box)
@@ -146,7 +146,7 @@ def test_a_batch_is_split(box: Box) -> None:
 
 
 def test_halves_have_an_end(box: Box) -> None:
-    """Y11.3 A group with 48 batches that are not committed is not split further."""
+    """Y11.3 A group with 48 uncommitted batches is not split further."""
     for _ in range(60):
         box.add()
     g = Lessee(box)
@@ -163,8 +163,8 @@ def test_halves_have_an_end(box: Box) -> None:
 
 
 def test_others_go_first_however_many_jobs_failed_alone(box: Box) -> None:
-    """Y11.4 With n above 0 and fewer than 49 batches that are not committed, up to n jobs are
-    taken as in Y2.1 under its number, and what it had becomes the newest batch.
+    """Y11.4 If n is above 0 and the group has fewer than 49 uncommitted batches, up to n jobs are
+    taken as in Y2.1 under the batch's number, and its former jobs become the newest batch.
     """
     bad = [box.add() for _ in range(48)]
     g = Lessee(box)
@@ -186,9 +186,9 @@ def test_others_go_first_however_many_jobs_failed_alone(box: Box) -> None:
 
 
 def test_others_go_first(box: Box) -> None:
-    """Y11.4 DEFER puts others before the jobs of the batch. With n above 0 and fewer than 49
-    batches that are not committed, up to n jobs are taken as in Y2.1 under its number, and what it
-    had becomes the newest batch.
+    """Y11.4 DEFER puts other jobs in front of those of the batch. If n is above 0 and the group has
+    fewer than 49 uncommitted batches, up to n jobs are taken as in Y2.1 under the batch's number,
+    and its former jobs become the newest batch.
     """
     old = [box.add() for _ in range(2)]
     g = Lessee(box)
@@ -203,8 +203,9 @@ def test_others_go_first(box: Box) -> None:
 
 
 def test_batches_change_places(box: Box) -> None:
-    """Y11.4 If there are none, each later batch goes one number down, and what the batch had gets
-    the last of these numbers. The reply is the number of positions that the batch has then.
+    """Y11.4 If there are no such jobs, each later batch moves one number down, and the former jobs
+    of the batch get the last of these numbers. The reply is the number of positions that the batch
+    has then.
     """
     ids = [box.add() for _ in range(4)]
     g = Lessee(box)
@@ -220,8 +221,8 @@ def test_batches_change_places(box: Box) -> None:
 
 @pytest.mark.parametrize("verb", ["BEGIN", "SPLIT", "DEFER"])
 def test_an_expired_batch_is_leased_anew(box: Box, verb: str) -> None:
-    """Y11.5 An expired batch is leased anew first (Y7.6). Jobs that move to another number are not
-    delivered again.
+    """Y11.5 An expired batch is first leased again (Y7.6). Moving a job to another batch number is
+    not a delivery.
     """
     ids = [box.add() for _ in range(2)]
     g = Lessee(box)

@@ -25,9 +25,9 @@ def kinds_of(payload: bytes) -> list[str]:
 
 
 def test_records(kept: Kept) -> None:
-    """Y9.1 Records are lease-group (all of a group but its batches), lease-batch (ids, and which
-    delivery of each job the batch has) and lease-drop. They are absolute (J2.2) and binding: a
-    reply waits for them as J4.2 says.
+    """Y9.1 The records are lease-group (a group without its batches), lease-batch (ids, and which
+    delivery of each job belongs to the batch) and lease-drop. They are absolute (J2.2) and binding:
+    replies wait for them as J4.2 says.
     """
     records = kept.box.n.records = Records()
     kept.box.run = kept.box.sessions[0]
@@ -95,8 +95,8 @@ def test_applied_twice(kept: Kept) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "crash", "power"])
 def test_load(kept: Kept, how: str) -> None:
-    """Y9.3 On load groups, epochs and batches come back. A lease that lived lives for its TTL from
-    then; its jobs are not queued by the load.
+    """Y9.3 A load restores groups, epochs and batches. A lease that was in force runs for its TTL
+    from then on; the load does not queue its jobs.
     """
     ids = [kept.box.add(body=f"b{i}") for i in range(5)]
     once = kept.box.add("r", RETRY=0)
@@ -159,7 +159,7 @@ def test_epochs_after_a_restart(kept: Kept) -> None:
 
 def test_an_epoch_that_was_answered_is_there() -> None:
     """Y9.6 So does the reply of an OPEN that gave a new epoch (Y1.2): after a crash of the machine
-    the group has none that is older.
+    the group has no older one.
     """
     kept = Kept("everysec")
     first = Lessee(kept.box, owner="first")
@@ -202,7 +202,7 @@ def test_a_job_without_its_batch(kept: Kept) -> None:
 
 
 def test_snapshot(kept: Kept) -> None:
-    """Y9.4 A snapshot has all leases as they were when its segment began."""
+    """Y9.4 A snapshot has all leases as of the start of its segment."""
     ids = [kept.box.add() for _ in range(6)]
     g = Lessee(kept.box)
     g.next(1, 2)
@@ -223,8 +223,8 @@ def test_snapshot(kept: Kept) -> None:
 
 
 def test_a_batch_that_was_answered_is_there() -> None:
-    """Y9.5 The reply that tells of a batch that was made or leased anew waits for the sync of its
-    record under `always` and `everysec`, as in J4.4: its number may stand in a checkpoint.
+    """Y9.5 A reply that reveals a batch that was made or leased again waits for the sync of its
+    record under `always` and `everysec`, as in J4.4, because its number may be in a checkpoint.
     """
     kept = Kept("everysec")
     id = kept.box.add()
@@ -238,8 +238,8 @@ def test_a_batch_that_was_answered_is_there() -> None:
 
 
 def test_how_jobs_left_is_known_after_a_restart(kept: Kept) -> None:
-    """Y9.7 A job that NACK took out of a batch is a record of its position: after a restart it is
-    known as nacked.
+    """Y9.7 If NACK took a job out of a batch, a record names its position: after a restart the job
+    is known as nacked.
     """
     ids = [kept.box.add(TTL=60 if number else 2) for number in range(4)]
     g = Lessee(kept.box)
@@ -261,8 +261,8 @@ def test_how_jobs_left_is_known_after_a_restart(kept: Kept) -> None:
 
 
 def test_halves_come_back(kept: Kept) -> None:
-    """Y9.8 What SPLIT and DEFER changed is one frame: all batches as they are then. How often they
-    were begun is not in the journal.
+    """Y9.8 SPLIT and DEFER write one frame with all batches as they are afterwards. The counts of
+    BEGIN are not in the journal.
     """
     ids = [kept.box.add() for _ in range(4)]
     g = Lessee(kept.box)
@@ -281,9 +281,9 @@ def test_halves_come_back(kept: Kept) -> None:
 
 
 def test_a_new_ttl_comes_back(kept: Kept) -> None:
-    """Y5.1 TOUCH begins the time of the lease anew (Y7.1), with TTL a new one.
+    """Y5.1 TOUCH restarts the time of the lease (Y7.1); with TTL it also sets a new one.
 
-    Y9.3 A lease that lived lives for its TTL from then
+    Y9.3 A lease that was in force runs for its TTL from then on;
     """
     kept.box.add()
     g = Lessee(kept.box)
@@ -295,7 +295,7 @@ def test_a_new_ttl_comes_back(kept: Kept) -> None:
 
 
 def test_a_move_is_no_delivery(kept: Kept) -> None:
-    """Y11.5 Jobs that move to another number are not delivered again."""
+    """Y11.5 Moving a job to another batch number is not a delivery."""
     ids = [kept.box.add() for _ in range(4)]
     g = Lessee(kept.box)
     g.next(1, ttl=60_000)

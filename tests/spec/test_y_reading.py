@@ -31,8 +31,8 @@ def test_parts(box: Box, jobs: int, parts: int) -> None:
 
 
 def test_no_such_batch(box: Box) -> None:
-    """Y3.2 A batch that was committed: `-ACKED`. One that was released, fenced off or forgotten, or
-    never made, and a part that it has not: `-NOBATCH`.
+    """Y3.2 A batch that was released, fenced, removed or never made, or a part that it does not
+    have: `-NOBATCH`.
     """
     for _ in range(3):
         box.add()
@@ -48,9 +48,8 @@ def test_no_such_batch(box: Box) -> None:
 
 
 def test_attempts(box: Box) -> None:
-    """Y3.3 The reply begins with attempts, how often the batch was begun to be read (the most often
-    read part counts, FROM 0 counts), and the number of positions of the part. It ends with the
-    position to go on from.
+    """Y3.3 The reply begins with attempts and the number of positions of the part, and ends with
+    the position to continue from.
     """
     for _ in range(6):
         box.add()
@@ -65,8 +64,8 @@ def test_attempts(box: Box) -> None:
 
 
 def test_rows_have_a_limit(box: Box) -> None:
-    """Y3.4 At most k rows (2000), and bodies of at most b bytes together (8 MiB), but one row at
-    least.
+    """Y3.4 The reply has at most k rows (2000), and bodies of at most b bytes together (8 MiB), but
+    at least one row.
     """
     for _ in range(2001):
         box.add(body="x" * 100)
@@ -80,9 +79,9 @@ def test_rows_have_a_limit(box: Box) -> None:
 
 
 def test_rows(box: Box) -> None:
-    """Y3.5 A row is id, queue, body, added (ms), expiry (ms), deliveries with this one, nacks,
-    priority (0). A job that is no longer the batch's, since it expired, was acked, deleted, given
-    back or handed out elsewhere, is a row of its id and a null: positions stay.
+    """Y3.5 A row is id, queue, body, added (ms), expiry (ms), deliveries including this one, nacks,
+    priority (0). A job that left the batch, because it expired, was acked, deleted, put back or
+    delivered elsewhere, gives a row of its id and a null: positions stay the same.
     """
     ids = [box.add(body=f"b{i}", TTL=5 if i == 4 else 60, DELAY=1) for i in range(5)]
     box.pass_ms(1100)
@@ -102,9 +101,9 @@ def test_rows(box: Box) -> None:
 
 
 def test_columns(box: Box) -> None:
-    """Y3.6 With COLUMNS such jobs are passed over. Then stand, for the rows: their number, the
-    number passed over, ids (40 bytes each), names of queues, index into these, ends of the bodies,
-    the bodies, added, expiry, deliveries, nacks, priority. Instants are 8 bytes, other numbers 4,
+    """Y3.6 With COLUMNS such jobs are skipped. The reply then has, for the rows: their number, the
+    number skipped, ids (40 bytes each), names of queues, indexes into these, ends of the bodies,
+    the bodies, added, expiry, deliveries, nacks, priority. Instants have 8 bytes, other numbers 4,
     little-endian, without gaps.
     """
     q = [box.add("q", "x" * i) for i in range(4)]
@@ -136,7 +135,7 @@ def test_columns(box: Box) -> None:
 
 
 def test_reading_changes_nothing(box: Box) -> None:
-    """Y3.7 Reading changes nothing but attempts and Y7.1."""
+    """Y3.7 Reading changes nothing but attempts and the time of the lease (Y7.1)."""
     box.add()
     g = Lessee(box)
     g.next(1)
@@ -150,7 +149,7 @@ def test_reading_changes_nothing(box: Box) -> None:
 
 
 def test_acks_of_others(box: Box) -> None:
-    """Y6.1 ACKJOB, FASTACK, DELJOB and DEADLETTER do what they do; the job is out of its batch."""
+    """Y6.1 ACKJOB, FASTACK, DELJOB and DEADLETTER work as usual; the job leaves its batch."""
     ids = [box.add(body="x" * 1000) for _ in range(5)]
     g = Lessee(box)
     g.next(1)
@@ -164,8 +163,8 @@ def test_acks_of_others(box: Box) -> None:
 
 
 def test_others_leave_it_alone(box: Box) -> None:
-    """Y6.2 ENQUEUE, NACK and DEQUEUE leave it alone and do not count it. WORKING: `-NOTDELIVERED
-    Job is leased: LEASE TOUCH and LEASE FETCH extend its lease.`
+    """Y6.2 ENQUEUE, NACK and DEQUEUE skip the job and do not count it. WORKING: `-NOTDELIVERED Job
+    is leased: LEASE TOUCH and LEASE FETCH extend its lease.`
     """
     id = box.add(RETRY=1)
     g = Lessee(box)
@@ -182,8 +181,8 @@ def test_others_leave_it_alone(box: Box) -> None:
 
 @pytest.mark.parametrize("word", ["OPEN", "NEXT", "FETCH", "COMMIT", "TOUCH", "NACK"])
 def test_every_command_keeps_the_lease(box: Box, word: str) -> None:
-    """Y7.1 The lease of a group ends when no OPEN, NEXT, FETCH, COMMIT, TOUCH or NACK came for its
-    TTL, that of the last NEXT or TOUCH.
+    """Y7.1 The lease of a group ends when no OPEN, NEXT, FETCH, COMMIT, TOUCH or NACK arrived for
+    its TTL, the one of the last NEXT or TOUCH.
     """
     ids = [box.add() for _ in range(4)]
     g = Lessee(box)
@@ -227,8 +226,8 @@ def test_a_shorter_ttl(box: Box, how: str) -> None:
 
 
 def test_expiry(box: Box) -> None:
-    """Y7.2 Then its ALO jobs go back into their queues, also into one that is paused in, counted as
-    additional deliveries; the event `requeued` is written with the cause lease.
+    """Y7.2 Then its ALO jobs go back into their queues, even if the input of a queue is paused.
+    They count as additional deliveries. The event `requeued` is written with the cause lease.
     """
     ids = [box.add() for _ in range(3)]
     g = Lessee(box)
@@ -273,7 +272,7 @@ def test_leased_jobs_are_not_evicted(box: Box) -> None:
 
 
 def test_ids_are_kept(box: Box) -> None:
-    """Y7.4 The ids of an expired batch are kept for 10 TTLs more; then it is over."""
+    """Y7.4 The ids of an expired batch are kept for 10 more TTLs;"""
     box.add()
     g = Lessee(box)
     g.next(1)
@@ -286,8 +285,8 @@ def test_ids_are_kept(box: Box) -> None:
 
 
 def test_commit_of_an_expired_batch(box: Box) -> None:
-    """Y7.5 COMMIT of an expired batch acks its jobs wherever they are by then on this node: they
-    were processed.
+    """Y7.5 COMMIT of an expired batch acks its jobs wherever they are by then on this node, because
+    they were processed.
     """
     ids = [box.add() for _ in range(3)]
     g = Lessee(box)
@@ -300,8 +299,9 @@ def test_commit_of_an_expired_batch(box: Box) -> None:
 
 
 def test_reclaim(box: Box) -> None:
-    """Y7.6 FETCH of an expired batch leases it anew: jobs that are queued here and that nobody had
-    since are taken back, which is a delivery; others are gone (Y3.5).
+    """Y7.6 FETCH of an expired batch leases it again. Jobs that are queued here and that no other
+    client got since are taken again, which counts as a delivery. The others have left the batch
+    (Y3.5).
     """
     ids = [box.add() for _ in range(4)]
     g = Lessee(box)
@@ -334,10 +334,10 @@ def test_expired_twice(box: Box) -> None:
 
 
 def test_info(box: Box) -> None:
-    """Y10.1 `LEASE INFO group`: names and values: group, owner, epoch, queues, last-seq, acked-seq,
-    ttl-ms, left-ms (0 when nothing is leased), batches (of each number, jobs, bytes of bodies,
-    attempts, expired 0 or 1), queued (jobs in its queues now), oldest-ms (age of the oldest of
-    them).
+    """Y10.1 `LEASE INFO group` replies with names and values: group, owner, epoch, queues,
+    last-seq, acked-seq, ttl-ms, left-ms (0 when nothing is leased), batches (of each: number, jobs,
+    bytes of bodies, attempts, expired 0 or 1), queued (jobs in its queues now), oldest-ms (age of
+    the oldest of them).
     """
     for i in range(5):
         box.add(body="x" * i)
@@ -386,8 +386,8 @@ def test_bytes_of_what_only_a_batch_knows(box: Box) -> None:
 
 
 def test_figures(box: Box) -> None:
-    """Y10.2 INFO has section Leases: groups, batches, jobs in batches whose lease lives, bytes they
-    use (they count as used memory), and since the start batches made, jobs leased and batches that
+    """Y10.2 INFO has a section Leases: groups, batches, jobs in batches under a live lease, and the
+    bytes they use (part of used memory); since the start also batches made, jobs leased and batches
     expired.
     """
     for _ in range(5):

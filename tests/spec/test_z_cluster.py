@@ -53,7 +53,7 @@ def answers(lab: Lab, i: int) -> list[tuple[int, bytes, bytes]]:
 
 
 def test_default_of_copies_when_published() -> None:
-    """Z2.7 A job staged without REPLICATE has the default of R1.1 at the time of PUBLISH."""
+    """Z2.7 A job staged without REPLICATE gets the default of R1.1 as of PUBLISH."""
     lab = Lab(3)
     stage(lab, 0)
     lab.isolate(2)
@@ -67,8 +67,8 @@ def test_default_of_copies_when_published() -> None:
 
 
 def test_answer_when_all_have_their_copies() -> None:
-    """Z3.1 The jobs that are to have copies are in state wait-repl, and each is queued when it has
-    them (R3.4); the reply comes when all have.
+    """Z3.1 Jobs that need copies are in state wait-repl. Each is queued when it has them (R3.4);
+    the reply comes when all have them.
     """
     lab = Lab(3)
     stage(lab, 0, 5)
@@ -91,7 +91,7 @@ def test_answer_when_all_have_their_copies() -> None:
 @pytest.mark.parametrize("is_rewritten", [False, True])
 def test_restart_while_copies_are_made(is_rewritten: bool) -> None:
     """Z3.1 They are in the journal from Z2.1 on: a restart queues them with the copies that they
-    have. A PUBLISH of the same version meanwhile waits for the same, and gets -1.
+    have. Meanwhile a PUBLISH of the same version waits for the same event and gets -1.
     """
     lab = Lab(3, has_journal=True)
     stage(lab, 0, 3)
@@ -113,7 +113,7 @@ def test_restart_while_copies_are_made(is_rewritten: bool) -> None:
 
 
 def test_copies_are_metered() -> None:
-    """Z3.2 Copies are sent as the links have room."""
+    """Z3.2 Copies are sent while the links have room."""
     lab = Lab(2)
     stage(lab, 0, SEND_JOBS + 10)
     lab.nodes[0].peers[lab.slot(0, 1)].has_room = False
@@ -134,9 +134,9 @@ def test_copies_are_metered() -> None:
 
 @pytest.mark.parametrize("is_away", [True, False])
 def test_copies_cannot_be_had(is_away: bool) -> None:
-    """Z3.3 After 30 s without a copy to send, or when so few nodes are expected (K4.4) that the
-    copies cannot be had, the jobs are queued with those they have. The reply is then `-NOREPL`, and
-    says that all are published; so does -1 when PUBLISH is said again.
+    """Z3.3 After 30 s in which no copy could be sent, or if so few nodes are expected (K4.4) that
+    the copies are impossible, the jobs are queued with the copies that they have. The reply is then
+    `-NOREPL`, and says that all jobs are published.
     """
     assert COPIES_MS == 30_000
     lab = Lab(3)
@@ -198,8 +198,8 @@ def add(lab: Lab, client: int, serial: int = 0, timeout_ms: int = 5000) -> Job |
 
 
 def test_second_waits_for_the_first() -> None:
-    """Z4.4 While the first one still waits for copies the second one waits too, within its own
-    timeout (`-NOREPL`), and gets the same answer.
+    """Z4.4 (cluster) While the first job still waits for copies, the second ADDJOB waits too,
+    within its own timeout (`-NOREPL`), and gets the same reply.
     """
     lab = Lab(3)
     lab.hold(2, 0)
@@ -240,8 +240,8 @@ def test_key_in_the_journal_when_safe() -> None:
 
 
 def test_key_of_a_failed_job() -> None:
-    """Z4.5 A job whose ADDJOB fails gives its key free, and all that wait for it get the error. If
-    the first producer goes away another one that waits takes its place.
+    """Z4.5 (cluster) A job whose ADDJOB fails releases its key, and all that wait for it get the
+    error. If the first producer disconnects, another one that waits takes its place.
     """
     lab = Lab(3)
     lab.hold(2, 0)

@@ -80,9 +80,9 @@ def test_records(kept: Kept) -> None:
 
 
 def test_publish_is_one_record(kept: Kept) -> None:
-    """Z6.2 A PUBLISH is one record. It stands for all its jobs, which are made again out of what is
-    staged. A cut leaves all of it or nothing; the record of the group is in the same frame, and
-    acks on load what its batches still had.
+    """Z6.2 A PUBLISH is one record, which stands for all its jobs: a load makes them again from the
+    staged ones. A truncated journal has all of it or nothing. The record of the group is in the
+    same frame; on load it acks the jobs that its batches still had.
     """
     box = kept.box
     taken = [box.run("ADDJOB", "in", str(i), 0).encode() for i in range(3)]
@@ -133,7 +133,7 @@ def test_publish_is_one_record(kept: Kept) -> None:
 
 @pytest.mark.parametrize("how", CAUSES)
 def test_all_comes_back(kept: Kept, how: str) -> None:
-    """Z6.3 On load all of it comes back, but what is over."""
+    """Z6.3 A load restores all of it, except what is over."""
     box = kept.box
     stage(box, "1")
     box.run("STAGE", "t", "short", 1000, "q", "b")
@@ -185,7 +185,7 @@ def rewrite_until_done(kept: Kept) -> None:
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 6, 9, 12])
 def test_snapshot(kept: Kept, steps: int) -> None:
-    """Z6.4 A snapshot has staged jobs, versions and keys as they were when its segment began."""
+    """Z6.4 A snapshot has staged jobs, versions and keys as of the start of its segment."""
     box = kept.box
     for i in range(12):
         stage(box, str(i))

@@ -25,8 +25,8 @@ def bodies(box: Box, queue: str = "q") -> list[bytes]:
 
 
 def test_names(box: Box) -> None:
-    """Z1.1 txn and attempt are any 1 to 255 bytes; no transaction is named ACK. ttl-ms is 1,000 to
-    604,800,000.
+    """Z1.1 txn and attempt are any 1 to 255 bytes; a transaction cannot be named ACK. ttl-ms is
+    1,000 to 604,800,000.
     """
     assert box.run("STAGE", b"\0" * 255, b"\xff" * 255, 1000, "q", "b") == 1
     assert box.run("STAGE", "t", "a", 604_800_000, "q", "b") == 1
@@ -45,8 +45,8 @@ def test_names(box: Box) -> None:
 
 
 def test_options(box: Box) -> None:
-    """Z1.2 Options, their errors and R1.3 and R1.4 are those of ADDJOB; DELAY and TTL count from
-    PUBLISH on. ASYNC is none: `-ERR syntax error`.
+    """Z1.2 Options, their errors, R1.3 and R1.4 are as in ADDJOB. DELAY and TTL count from PUBLISH
+    on. ASYNC is not an option of STAGE: `-ERR syntax error`.
     """
     assert stage(box, "b", "a", "ASYNC") == "ERR syntax error"
     for options in (
@@ -73,8 +73,8 @@ def test_options(box: Box) -> None:
 
 
 def test_nobody_sees_it(box: Box) -> None:
-    """Z1.3 The job is kept in the attempt, after those that were staged there before. Nobody sees
-    it. The reply is the number of jobs in the attempt.
+    """Z1.3 The job is kept in the attempt, after those that were staged there before. It is
+    invisible to all other commands. The reply is the number of jobs in the attempt.
     """
     assert [stage(box), stage(box), stage(box, "b", "other"), stage(box)] == [1, 2, 1, 3]
     assert bodies(box) == [] and box.qlen() == 0 and len(box.n.jobs) == 0
@@ -82,7 +82,7 @@ def test_nobody_sees_it(box: Box) -> None:
 
 
 def test_dropped_after_its_time(box: Box) -> None:
-    """Z1.4 An attempt is dropped when nothing was staged in it for the ttl-ms of its last STAGE."""
+    """Z1.4 An attempt is dropped if nothing was staged in it for the ttl-ms of its last STAGE."""
     stage(box)
     stage(box, "b", "other")
     box.pass_ms(59_999)
@@ -97,10 +97,10 @@ def test_dropped_after_its_time(box: Box) -> None:
 
 
 def test_leaving(box: Box) -> None:
-    """Z1.5 A node that leaves stages nothing (`-LEAVING`).
+    """Z1.5 A leaving node stages nothing (`-LEAVING`).
 
     Z2.10 PUBLISH is accepted at every memory level, and the node takes its own copy of each job:
-    what is staged counts already.
+    staged jobs already count as used memory.
     """
     stage(box)
     box.n.is_leaving = True
@@ -112,10 +112,10 @@ def test_leaving(box: Box) -> None:
 
 
 def test_published_at_once(box: Box) -> None:
-    """Z2.1 All jobs of the named attempts are added as by ADDJOB, in the order of the attempts
-    named and then of their STAGE; version becomes the last one of app; with ACK the batches are
-    committed as by LEASE COMMIT. All of this, or nothing. The other attempts of txn are dropped.
-    The reply is the number of jobs added.
+    """Z2.1 All jobs of the named attempts are added as by ADDJOB, in the order of the named
+    attempts and then of their STAGE. version becomes the last one of app. With ACK the batches are
+    committed as by LEASE COMMIT. All of this happens, or nothing. The other attempts of txn are
+    dropped. The reply is the number of jobs added.
     """
     for body, attempt in (("1", "a"), ("2", "b"), ("3", "a"), ("4", "c")):
         stage(box, body, attempt)
@@ -142,8 +142,8 @@ def test_clients_that_wait_get_it(box: Box) -> None:
 
 
 def test_version_is_published_once(box: Box) -> None:
-    """Z2.2 A version not above the last one of app was published before: -1, and what is staged
-    under txn is dropped.
+    """Z2.2 If version is not above the last one of app, it was published before: the reply is -1,
+    and what is staged under txn is dropped.
     """
     stage(box)
     assert box.run("PUBLISH", "app", 5, "t", "a") == 1
@@ -158,8 +158,9 @@ def test_version_is_published_once(box: Box) -> None:
 
 
 def test_attempt_not_there(box: Box) -> None:
-    """Z2.3 An attempt that is not there: `-NOSTAGE`, and nothing is done. One that is named twice
-    counts once. Without attempts version becomes the last one of app, and 0 is the reply.
+    """Z2.3 An attempt that does not exist: `-NOSTAGE`, and nothing is done. An attempt that is
+    named twice counts once. Without attempts version becomes the last one of app, and the reply is
+    0.
     """
     stage(box)
     assert word(box.run("PUBLISH", "app", 1, "t", "a", "b")) == "NOSTAGE"
@@ -172,8 +173,8 @@ def test_attempt_not_there(box: Box) -> None:
 
 
 def test_batch_refused(box: Box) -> None:
-    """Z2.4 LEASE COMMIT of that batch would be refused (Y1.6, Y1.7, Y4.2): its error, and nothing
-    is done. A batch committed before is none to refuse.
+    """Z2.4 If LEASE COMMIT of that batch would be refused (Y1.6, Y1.7, Y4.2), the reply is its
+    error, and nothing is done. A batch that was committed before does not count as refused.
     """
     stage(box)
     box.add("in")
@@ -190,9 +191,9 @@ def test_batch_refused(box: Box) -> None:
 
 
 def test_job_refused(box: Box) -> None:
-    """Z2.5 One of the jobs would be refused for R1.6 or R1.7, or because fewer nodes are
-    reachable than its copies need: that error, and nothing is done; what is staged stays. MAXLEN
-    counts the jobs before it in the same PUBLISH.
+    """Z2.5 If one of the jobs would be refused under R1.6 or R1.7, or because too few nodes are
+    reachable for its copies, the reply is that error and nothing is done. What is staged stays.
+    MAXLEN also counts the preceding jobs of the same PUBLISH.
     """
     box.run("STAGE", "t", "a", 60_000, "r", "b")
     stage(box, "1", "a", "MAXLEN", 2)
@@ -209,8 +210,8 @@ def test_job_refused(box: Box) -> None:
 
 
 def test_keys_within_a_publish(box: Box) -> None:
-    """Z2.6 A staged job whose key is known (Z4), or is that of a job before it, is left out, and
-    not counted.
+    """Z2.6 A staged job whose key is known (Z4), or is that of a preceding job, is skipped and not
+    counted.
     """
     box.run("ADDJOB", "q", "first", 0, "DEDUPE", "k")
     stage(box, "1", "a", "DEDUPE", "k")
@@ -223,7 +224,7 @@ def test_keys_within_a_publish(box: Box) -> None:
 
 
 def test_limits_of_publish(box: Box) -> None:
-    """Z2.8 At most 1,000,000 jobs at once. app is any 1 to 255 bytes, version 0 to 2^62."""
+    """Z2.8 One PUBLISH has at most 1,000,000 jobs. app is any 1 to 255 bytes, version 0 to 2^62."""
     assert PUBLISH_MAX == 1_000_000
     stage(box)
     a = box.n.staging.txns[b"t"][b"a"]
@@ -237,8 +238,8 @@ def test_limits_of_publish(box: Box) -> None:
 
 
 def test_apps_have_an_end(box: Box) -> None:
-    """Z2.9 The last version of an app is kept for 30 days after its last use, of at most 10,000
-    apps; then a new one is refused.
+    """Z2.9 The last version of an app is kept for 30 days after its last use. At most 10,000 apps
+    are kept; then a new one is refused.
     """
     assert APPS_MAX == 10_000
     for i in range(APPS_MAX):
@@ -270,10 +271,11 @@ def test_dedupe_words(box: Box) -> None:
 
 
 def test_same_key_same_job(box: Box) -> None:
-    """Z4.2 A job that came with this queue and key at most so many ms ago, as it was said then: its
-    id, whatever became of it, and no second job. R1.5 to R1.7 are not looked at.
+    """Z4.2 If a job was added with this queue and key no longer ago than the DEDUPETTL given then,
+    the reply is its id, whatever became of that job, and no second job is added. R1.5 to R1.7 are
+    not checked.
 
-    Z4.3 Otherwise the job is added, and the key is kept with its id from then on.
+    Z4.3 Otherwise the job is added, and the key is kept with its id.
     """
 
     def add(queue: str = "q", key: bytes = b"k", **options: int) -> object:
@@ -302,8 +304,8 @@ def test_same_key_same_job(box: Box) -> None:
 
 
 def test_keys_have_an_end(box: Box) -> None:
-    """Z4.6 At most `dedupe-max-keys` (1,000,000) keys are kept; beyond it ADDJOB with a new one,
-    and PUBLISH of such, are refused: `-OOM`, and what to do.
+    """Z4.6 At most `dedupe-max-keys` (1,000,000) keys are kept. Beyond that, an ADDJOB or PUBLISH
+    with a new key is refused with `-OOM` and what to do.
     """
     assert box.n.limits.keys_max == 1_000_000
     box.run("CONFIG", "SET", "dedupe-max-keys", 2)
@@ -323,7 +325,7 @@ def test_keys_have_an_end(box: Box) -> None:
 
 def test_memory(box: Box) -> None:
     """Z5.1 Staged jobs, apps and keys count as used memory (M1). STAGE is refused at level 3, as
-    ADDJOB is (M2.3). Nothing of it is evicted.
+    ADDJOB is (M2.3). None of them is evicted.
     """
     n = box.n
     before = n.used_bytes()
@@ -342,9 +344,9 @@ def test_memory(box: Box) -> None:
 
 
 def test_figures(box: Box) -> None:
-    """Z7.1 INFO has section Staging: transactions, attempts, jobs and bytes that are staged, apps,
-    PUBLISHes done, repeated and waiting for copies, jobs published and dropped since the start,
-    keys, their limit and bytes, and how often a key was known.
+    """Z7.1 INFO has a section Staging: transactions, attempts, jobs and bytes that are staged;
+    apps; PUBLISHes done, repeated and waiting for copies; jobs published and dropped since the
+    start; keys, their limit and bytes, and how often a key was known.
     """
     for attempt in ("a", "b", "b"):
         stage(box, "b", attempt)

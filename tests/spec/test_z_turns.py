@@ -57,9 +57,9 @@ def finish(n: Node, x: Publish, room: int = 100) -> int:
 
 
 def test_many_turns(wired: Wired) -> None:
-    """Z2.11 A PUBLISH of many jobs takes several turns (L2.2). First it checks each job (Z2.5,
-    Z2.6) and changes nothing; the command stops if its connection closes. Then one turn
-    publishes everything: version, batches and the record of Z6.2.
+    """Z2.11 A PUBLISH of many jobs takes several turns (L2.2), in three phases: It checks each job
+    (Z2.5, Z2.6) and changes nothing. The command stops if its connection closes. One turn publishes
+    everything: version, batches and the record of Z6.2.
     """
     n, line = wired.box.n, wired.line()
     fill(wired, MANY, b"in")
@@ -78,7 +78,7 @@ def test_many_turns(wired: Wired) -> None:
 
 @pytest.mark.parametrize("when", ["looking", "making"])
 def test_client_goes(wired: Wired, when: str) -> None:
-    """Z2.11 First it checks each job (Z2.5, Z2.6) and changes nothing; the command stops if its
+    """Z2.11 It checks each job (Z2.5, Z2.6) and changes nothing. The command stops if its
     connection closes.
     """
     n, line, other = wired.box.n, wired.line(), wired.line()
@@ -109,8 +109,8 @@ def test_client_goes(wired: Wired, when: str) -> None:
 def test_restart_meanwhile(when: str, how: str) -> None:
     """Z2.11 From then on it is final, also after a crash.
 
-    Z6.2 A cut leaves all of it or nothing; the record of the group is in the same frame,
-    and acks on load what its batches still had.
+    Z6.2 A truncated journal has all of it or nothing. The record of the group is in the same frame;
+    on load it acks the jobs that its batches still had.
     """
     kept = Kept()
     box, n = kept.box, kept.box.n
@@ -144,7 +144,7 @@ def test_restart_meanwhile(when: str, how: str) -> None:
 
 
 def test_snapshot_meanwhile() -> None:
-    """Z6.4 A snapshot has staged jobs, versions and keys as they were when its segment began."""
+    """Z6.4 A snapshot has staged jobs, versions and keys as of the start of its segment."""
     kept = Kept()
     n = kept.box.n
     stage_many(n, 200)
@@ -165,9 +165,9 @@ def test_snapshot_meanwhile() -> None:
 
 def test_keys_that_come_meanwhile(box: Box) -> None:
     """Z2.11 Meanwhile STAGE into one of its attempts is refused (`-ERR attempt '<attempt>' of
-    transaction '<txn>' is being published: ...`), its attempts are not dropped for their time, a
-    key of it that an ADDJOB brings first belongs to that ADDJOB, and one that is published answers
-    with its job's id at once.
+    transaction '<txn>' is being published: ...`), and its attempts do not time out. If an ADDJOB
+    brings one of its keys first, the key belongs to that ADDJOB. A key that was published replies
+    with the id of its job at once.
     """
     n = box.n
     stage_many(n, 1_000, b"a", b"k")
@@ -189,7 +189,7 @@ def test_keys_that_come_meanwhile(box: Box) -> None:
 
 
 def test_one_after_the_other(box: Box) -> None:
-    """Z2.11 PUBLISH commands run one after the other."""
+    """Z2.11 PUBLISH commands run one after another."""
     n = box.n
     stage_many(n, 500)
     x, y = begun(n), begun(n)
@@ -227,8 +227,8 @@ def test_flushed_meanwhile(box: Box, when: str) -> None:
 
 
 def test_lease_lost_meanwhile(box: Box) -> None:
-    """Z2.4 LEASE COMMIT of that batch would be refused (Y1.6, Y1.7, Y4.2): its error, and nothing
-    is done.
+    """Z2.4 If LEASE COMMIT of that batch would be refused (Y1.6, Y1.7, Y4.2), the reply is its
+    error, and nothing is done.
     """
     n = box.n
     [box.add("in") for _ in range(50)]
@@ -246,8 +246,8 @@ def test_lease_lost_meanwhile(box: Box) -> None:
 
 
 def test_copies_of_a_part() -> None:
-    """Z3.1 The jobs that are to have copies are in state wait-repl, and each is queued when it has
-    them (R3.4); the reply comes when all have.
+    """Z3.1 Jobs that need copies are in state wait-repl. Each is queued when it has them (R3.4);
+    the reply comes when all have them.
     """
     lab = Lab(3)
     n = lab.nodes[0]
