@@ -81,7 +81,7 @@ def test_nothing_acknowledged_is_lost_by_kills(make_server: MakeServer) -> None:
 
 
 def test_kill_during_rewrites(make_server: MakeServer) -> None:
-    """J6.4 A crash at any step leaves the old or the new journal, complete."""
+    """J6.4 After a crash at any step either the old or the new journal is complete."""
     server = make_server(*ALWAYS)
     for _ in range(3):
         wire = server.wire()
@@ -250,8 +250,8 @@ def test_the_journal_is_switched_on_in_the_background(make_server: MakeServer) -
 
 
 def test_damage_in_an_idle_journal_stops_the_start(make_server: MakeServer) -> None:
-    """J5.2 Damage anywhere else stops the start with a text that names the file, the place and the
-    command that mends it.
+    """J5.2 Damage anywhere else stops the start with a text that names the file, the offset and the
+    command that repairs it.
     """
     server = make_server("--appendonly", "yes", "--appendfsync", "everysec")
     wire = server.wire()

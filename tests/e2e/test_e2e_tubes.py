@@ -195,7 +195,9 @@ def test_a_waiting_getjob_gets_what_is_put(wire: Wire, other: Wire) -> None:
 
 
 def test_views_of_a_tube(wire: Wire) -> None:
-    """T1.7 SHOW, JSCAN, QLEN, QPEEK, QSTAT, QSCAN and PAUSE see tubes as queues."""
+    """T1.7 SHOW, JSCAN, QLEN, QPEEK, QSTAT, QSCAN and PAUSE treat tubes as queues: READY is
+    queued;
+    """
     make(wire, "seen", "utubettl")
     ids = [wire.add("seen", f"b{n}", "PRI", 9 - n, "UTUBE", "k") for n in range(3)]
     late = wire.add("seen", "late", "DELAY", 60)

@@ -105,7 +105,7 @@ def test_files_of_a_given_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["rename", "fsync", "unlink"])
 def test_killed_it_goes_on(tmp_path: Path, call: str) -> None:
-    """E5.2 A run that is killed leaves every event there once (E5.1); the next one goes on."""
+    """E5.2 A run that is killed leaves every event there once (E5.1); the next run continues."""
     before = filled(tmp_path)
     code = (
         "import os, sys; from pathlib import Path\n"
@@ -130,8 +130,8 @@ def test_killed_it_goes_on(tmp_path: Path, call: str) -> None:
 
 
 def test_streams_that_cannot_be_seen_are_waited_for(tmp_path: Path) -> None:
-    """E5.3 One whose checkpoint was removed is forgotten; one whose checkpoint cannot be seen from
-    where compaction runs has read nothing.
+    """E5.3 If the checkpoint was removed, the stream is forgotten. If it cannot be seen from where
+    compaction runs, the stream counts as having read nothing.
     """
     before = filled(tmp_path)
     compact(tmp_path, "2026-01-02", 0.0)
@@ -187,7 +187,7 @@ def test_the_command_needs_no_spark(tmp_path: Path) -> None:
 
 def test_old_days_go(tmp_path: Path) -> None:
     """E4.2 Sealing removes the oldest segments beyond `events-keep-bytes`, never the newest, and
-    those of days that ended more than `events-keep-days` ago. 0: none.
+    those of days that ended more than `events-keep-days` ago.
     """
     filled(tmp_path)
     noon_s = (date(2026, 1, 3) - date(1970, 1, 1)).days * 86_400 + 43_200

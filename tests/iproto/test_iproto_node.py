@@ -45,7 +45,7 @@ def test_texts_of_errors_are_text(box: IprotoBox) -> None:
     [(1.0005, 1001), (0.9999, 1000), (1e-9, 1), (0.1, 100), (1.1, 1100), (2, 2000), (0.0015, 2)],
 )
 def test_times_are_rounded_up(seconds: float, ms: int) -> None:
-    """I6.2 Times are seconds, whole or not, rounded up to 1 ms."""
+    """I6.2 Times are seconds, fractions allowed, rounded up to 1 ms."""
     data = msgspec.msgpack.encode(seconds)
     assert ms_of(Value(data, 0, len(data))) == ms
 

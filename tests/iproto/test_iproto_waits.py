@@ -315,7 +315,7 @@ def test_a_take_ends_with_the_right_to_it(guarded: IprotoBox) -> None:
 
 
 def test_a_take_of_who_logs_in_meanwhile(guarded: IprotoBox) -> None:
-    """I7.3 What it takes belongs to the session that its connection has then."""
+    """I7.3 The task belongs to the session that the connection has when it is taken."""
     admin, guest, bob = login(guarded, "admin"), guarded.conn(), login(guarded, "bob")
     admin.call("queue.create_tube", "t", "fifo")
     admin.call("queue.tube.t:grant_role", "public", {"call": True})

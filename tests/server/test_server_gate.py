@@ -92,8 +92,9 @@ def test_a_batch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept]
 
 
 def test_frames_wait_also_while_the_journal_fails(make_kept: Callable[[str], Kept]) -> None:
-    """J6.6 (cluster) Meanwhile nothing is said to other nodes that would have to wait for the
-    sync of a record (J4.2, J4.4), nor anything after it"""
+    """J6.6 (cluster) Meanwhile no message that would have to wait for the sync of a record (J4.2,
+    J4.4) is sent to other nodes, nor any message after it: a node that cannot write falls silent,
+    and is suspected (K4.1)."""
     kept = make_kept("always")
     box = kept.box
     producer = box.connect()

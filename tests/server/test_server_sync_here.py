@@ -98,9 +98,8 @@ def quick(tmp_path: Path) -> Iterator[Quick]:
 
 
 def test_a_quick_disk_is_synced_by_the_pump(quick: Quick) -> None:
-    """J4.5 Under `always` the pump itself writes and syncs the records that replies wait for, if
-    the thread has nothing to do, the journal is well and not being rewritten, and the disk is
-    quick."""
+    """J4.5 Under `always` the pump itself writes and syncs the records that replies wait for if the
+    thread is idle, the journal works and is not being rewritten, and the disk is fast."""
     producer = quick.box.connect()
     committer = quick.kept.committer
     wait_for(lambda: quick.is_at_rest() and quick.turn(producer, ADD) and quick.mine() > 0)
@@ -165,8 +164,7 @@ def test_what_follows_a_frame_of_the_thread_does_not_overtake_it(quick: Quick) -
 
 def test_a_failed_sync_of_the_pump_acknowledges_nothing(quick: Quick) -> None:
     """J6.1 If a write or sync fails, writes and PING get `-MISCONF Errors writing to the AOF file:
-    <reason>` until the journal is well again. Nothing that could not be made durable is
-    acknowledged under `always`."""
+    <reason>` until the journal works again."""
     box = quick.box
     producer, other = box.connect(), box.connect()
     quick.disk.is_bad = True
@@ -206,8 +204,8 @@ def test_a_failed_write_of_the_pump_is_tried_again_by_the_thread(quick: Quick) -
 
 
 def test_what_nobody_waits_for_is_synced_with_the_next_or_by_the_thread(quick: Quick) -> None:
-    """J4.6 On a quick disk, records that no reply waits for (J4.3) are written by the pump too. The
-    next sync covers them; if none follows within 10 ms, the thread is asked for one."""
+    """J4.6 On a fast disk the pump also writes records that no reply waits for (J4.3). The next
+    sync covers them; if none follows within 10 ms, the pump asks the thread for one."""
     committer = quick.kept.committer
     wire = quick.box.connect()
     assert quick.box.say(wire, ADD * 2) or quick.kept.turns_until_answered(wire)
@@ -253,8 +251,8 @@ def test_the_journal_is_the_same_whoever_wrote_it(quick: Quick, tmp_path: Path) 
 
 
 def test_more_that_has_come_shares_the_sync(quick: Quick) -> None:
-    """J4.7 Before the pump syncs itself, it reads for up to 1 ms what else has come, so that it
-    shares the sync."""
+    """J4.7 Before the pump syncs itself, it reads for up to 1 ms what else has arrived, so that
+    more commands share the sync."""
     first, second = quick.box.connect(), quick.box.connect()
     gather = Gather(quick.box.server, quick.box.pump.poller)
     records = quick.box.n.records

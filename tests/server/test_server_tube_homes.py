@@ -109,7 +109,7 @@ def test_where_a_tube_is_at_home(tube: Door) -> None:
 
 
 def test_a_temporary_tube_has_no_copies(tube: Door) -> None:
-    """T15.10 of a temporary tube, which has none, none."""
+    """T15.10 A temporary tube has no replicas."""
     tube("TUBE CREATE tmp fifo TEMPORARY")
     for name, count in ((b"t", 1), (b"tmp", 0)):
         flat = tube.value("TUBE HOME", name)

@@ -82,7 +82,7 @@ def test_words_that_are_wrong(tube: Door) -> None:
     [("1", 1000), ("0.5", 500), ("0.0001", 1), (".25", 250), ("1.0010000", 1001), ("7.", 7000)],
 )
 def test_seconds_are_rounded_up_to_a_ms(tube: Door, word: str, ms: int) -> None:
-    """T15.2 Seconds are digits with at most one point, a part of a ms is rounded up."""
+    """T15.2 Seconds are digits with at most one point. Parts of a ms are rounded up;"""
     tube(f"TUBE PUT t b DELAY {word}")
     task = tube.n.policy.by_name[b"t"].tasks[0]  # type: ignore[union-attr]  # of tests only
     assert task.qtime_ms == tube.n.now_ms + ms
@@ -147,7 +147,7 @@ def test_first_words_of_refusals(tube: Door) -> None:
 
 
 def test_a_late_call_of_an_older_take(tube: Door) -> None:
-    """T5.2 With a token they are for that take only: a late call of an older take of the same
+    """T5.2 With a token they work only for that take: a late call of an older take of the same
     session is refused. bury takes a token, too.
     """
     tube("TUBE PUT t x")
@@ -199,7 +199,8 @@ def test_statistics_and_settings(tube: Door) -> None:
 
 
 def test_info_of_all_tubes(door: Door) -> None:
-    """T11.5 INFO has section Tubes."""
+    """T11.5 INFO has a section Tubes: tubes, tasks by status, sessions, takes and puts that wait,
+    subscribers, notices that callbacks lost, and bytes used besides the tasks."""
     told_at_first = door.info("tubes")
     assert told_at_first.pop("tubes_state") == "INIT"
     assert told_at_first.pop("tubes_homeless_names") == ""
@@ -345,7 +346,8 @@ def test_puts_that_wait_count_as_memory(door: Door) -> None:
 
 
 def test_grant(tube: Door) -> None:
-    """T10.3 grant allows a user functions of one tube by name."""
+    """T10.3 grant gives a user named functions of one tube: call gives put, take, touch, ack,
+    release, peek, bury, kick and delete, and identify and statistics;"""
     assert tube("TUBE GRANT t bob CALL") == b"-ERR User 'bob' is not found\r\n"
     assert tube("TUBE GRANT t guest PREFIX my.q CALL") == b"+OK\r\n"
     assert tube.value("TUBE GRANTS t") == [[b"t", b"user", b"guest", [b"call"], b"my.q"]]

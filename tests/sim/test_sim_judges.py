@@ -201,8 +201,8 @@ def moving_plan() -> Plan:
 def test_a_job_that_went_on_at_the_end_of_the_load_was_on_the_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """F3.5 While this node loads it neither refuses an AMO job nor answers GOTJOBS: it may have the
-    very job in its journal. Both are heard when all is loaded."""
+    """F3.5 While this node loads, it neither refuses an AMO job nor answers GOTJOBS: the same job
+    may be in its journal. Both are processed when the load is done;"""
     found: list[dict[bytes, bool]] = []
 
     def note(n: Node) -> dict[bytes, bool]:

@@ -83,10 +83,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Figures:
 
 
 def test_redelivered_is_one_number(found: pipeline.Figures) -> None:
-    """H6.1 A redelivery is an event delivered that is not the first one of its job, on whichever
-    node, in the order of ts, node, seq. Its cause is the last nacked or requeued of the job before
-    it. The totals, the bars, the causes and the rows of queues and jobs count these. A copy that
-    went back into a queue and was not handed out again is none.
+    """H6.1 A redelivery is an event delivered that is not the first one of its job, on any node, in
+    the order of ts, node, seq. Its cause is the last nacked or requeued of the job before it. The
+    totals, the bars, the causes and the rows of queues and jobs count these. A copy that went back
+    into a queue and was not delivered again does not count.
     """
     told = charts.data(found)
     assert found.total["redelivered"] == 5
@@ -112,7 +112,7 @@ def test_each_choice_of_a_queue_adds_up(found: pipeline.Figures) -> None:
 
 def test_open_jobs_end_at_the_open_ones(found: pipeline.Figures) -> None:
     """H6.2 Open jobs at an instant are those added less those ended by then. The last value is the
-    number of open jobs of the totals, for each queue and for all.
+    number of open jobs in the totals, for each queue and for all.
     """
     told = charts.data(found)
     assert told["series"][""]["open"][-1] == found.total["open"] == 0
@@ -123,7 +123,7 @@ def test_open_jobs_end_at_the_open_ones(found: pipeline.Figures) -> None:
 
 
 def test_process_times_of_table_and_chart_are_the_same(found: pipeline.Figures) -> None:
-    """H6.3 Wait and process times of charts and tables are those of H1.3, of the same jobs."""
+    """H6.3 Wait and process times in charts and tables are those of H1.3, of the same jobs."""
     told = charts.data(found)
     for what in charts.LATENCIES:
         most = found.total[f"{what}_ms"][3]
@@ -133,8 +133,8 @@ def test_process_times_of_table_and_chart_are_the_same(found: pipeline.Figures) 
 
 
 def test_reasons_are_grouped(found: pipeline.Figures) -> None:
-    """H6.4 Reasons of dead letters are one where they differ only in a path, an address, a job's
-    id, or a number of four digits or more.
+    """H6.4 Reasons of dead letters count as equal if they differ only in a path, an address, a job
+    id, or a number of four or more digits.
     """
     rows = [(row["reason"], row["jobs"]) for row in found.dead]
     assert rows == [
@@ -144,6 +144,6 @@ def test_reasons_are_grouped(found: pipeline.Figures) -> None:
 
 
 def test_nodes_have_their_addresses(found: pipeline.Figures) -> None:
-    """H6.5 A node is called by the address that it wrote into `.name-NODE`."""
+    """H6.5 A node is named by the address in `.name-NODE`."""
     assert found.names == {"n1": "n1:7711", "n2": "n2:7711"}
     assert "n1:7711" in report.html_page(found)

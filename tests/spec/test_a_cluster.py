@@ -403,9 +403,9 @@ def test_journal_of_an_ack() -> None:
 
 
 def test_one_event_for_a_job() -> None:
-    """E1.5 (cluster) added is written by the origin, acked where the client said ACKJOB, expired
-    where the job is queued or was handed out, else by the origin: one row for a job, not one for
-    each copy."""
+    """E1.5 (cluster) added is written by the origin, acked by the node that got ACKJOB, expired by
+    the node where the job is queued or was delivered, else by the origin: one row per job, not one
+    per copy."""
     lab = Lab(3)
     for n in lab.nodes:
         n.events = Events(100, 1)

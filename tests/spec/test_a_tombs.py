@@ -177,8 +177,8 @@ def test_open_ones_end_with_deljob() -> None:
 
 def test_order_of_eviction() -> None:
     """M3.1 (cluster) tombstones that all reachable holders know; (cluster) acked records without a
-    body; (cluster) the oldest acked jobs, counted: they end as with FASTACK (A7.1), and leave a
-    tombstone."""
+    body; (cluster) the oldest acked jobs: these are counted, end as with FASTACK (A7.1), and leave
+    a tombstone;"""
     lab = Lab(3)
     ids = [lab.add(0, replicate=3) for _ in range(4)]
     once = lab.add(0, replicate=1, retry_s=0)

@@ -22,8 +22,8 @@ def test_a_look_makes_no_queue(box: Box) -> None:
 @pytest.mark.parametrize("scan", ["QSCAN", "JSCAN"])
 @pytest.mark.parametrize("cursor", ["-1", "-9223372036854775808", "9223372036854775808"])
 def test_a_cursor_that_no_scan_gave(box: Box, scan: str, cursor: str) -> None:
-    """S4.2 A first word that is neither a number nor an option, or a valued option in last place:
-    `-ERR invalid cursor or option name`. So is a number below 0.
+    """S4.2 A first word that is neither a number nor an option, or an option without its value at
+    the end: `-ERR invalid cursor or option name`. So is a number below 0.
     """
     assert box.run(scan, cursor) == "ERR invalid cursor or option name"
 

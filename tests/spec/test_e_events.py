@@ -14,9 +14,9 @@ from tuque.core.outbox.events import KIND_NAMES, Events
 
 
 def test_one_row_an_event(box: Box) -> None:
-    """E1.1 With `events yes` each of added, delivered, acked, nacked, requeued, expired, dead,
+    """E1.1 With `events yes` each of added, delivered, acked, nacked, requeued, expired, dead and
     deleted is one row: a number that grows by one per node (E2), time, node, event, queue, id,
-    which delivery, consumer.
+    number of the delivery, consumer.
     """
     one = box.add(RETRY=5)
     box.pass_ms(100)
@@ -68,8 +68,8 @@ def test_why_a_job_is_queued_again(box: Box) -> None:
 
 
 def test_ends_tell_it_all(box: Box) -> None:
-    """E1.2 acked, expired, dead and deleted carry due (added and delay), first and last delivery
-    time, the counts, size and delay, so that a reader needs no join.
+    """E1.2 acked, expired, dead and deleted also have due (added and delay), first and last
+    delivery time, the counts, size and delay, so that a reader needs no join.
     """
     box.run("DELJOB", box.add())
     job_id = box.add(RETRY=1)
@@ -91,8 +91,8 @@ def test_ends_tell_it_all(box: Box) -> None:
 
 
 def test_the_broker_never_waits(box: Box) -> None:
-    """E1.3 The broker never waits for the stream. When its buffers are full an event is dropped
-    and counted; INFO shows the count.
+    """E1.3 The broker never waits for the stream. If its buffers are full, an event is dropped and
+    counted; INFO shows the count.
     """
     box.n.events = Events(100, 1)
     for _ in range(500):
@@ -103,8 +103,8 @@ def test_the_broker_never_waits(box: Box) -> None:
 
 
 def test_segments_are_named_when_complete(box: Box, tmp_path: Path) -> None:
-    """E1.4 A segment that is being written has a name that begins with a dot; it is renamed when it
-    is complete.
+    """E1.4 The name of a segment that is being written begins with a dot; the segment is renamed
+    when it is complete.
     """
     pytest.importorskip("pyarrow")
     from tuque.server.events.segments import HotSegment, seal
@@ -144,7 +144,7 @@ def rows_of(directory: Path) -> list[tuple[int, str]]:
 
 
 def test_the_stream_tells_of_starts_and_stops(tmp_path: Path) -> None:
-    """E2.2 Numbers go on over restarts, after the last one that is in a segment of this node."""
+    """E2.2 Numbers continue over restarts, after the last one in a segment of this node."""
     pytest.importorskip("pyarrow")
     from tuque.server.events.eventlog import EventLog
 
@@ -155,7 +155,7 @@ def test_the_stream_tells_of_starts_and_stops(tmp_path: Path) -> None:
 
 
 def test_a_dropped_event_leaves_a_gap(box: Box) -> None:
-    """E2.3 An event that is dropped uses up its number: the reader sees the gap."""
+    """E2.3 A dropped event uses its number: the reader sees the gap."""
     box.n.events = events = Events(100, 1)
     for _ in range(500):
         box.add()

@@ -48,7 +48,7 @@ def block(lab: Lab, i: int, client: int) -> None:
 
 def test_a_client_that_waits_makes_the_node_ask() -> None:
     """F1.1 Causes: a client waits for a queue without a job, or found none with NOHANG; a fetch
-    emptied a queue that imports; jobs that were sent did not serve all who wait."""
+    emptied a queue that imports; the jobs received did not serve all waiting clients."""
     lab = Lab(3)
     lab.wait(0)
     assert asked(lab) == [(0, 1, 1), (0, 2, 1)]
@@ -84,7 +84,7 @@ def test_an_emptied_queue_imports_more() -> None:
 
 def test_all_who_wait_are_served() -> None:
     """F1.1 Causes: a client waits for a queue without a job, or found none with NOHANG; a fetch
-    emptied a queue that imports; jobs that were sent did not serve all who wait."""
+    emptied a queue that imports; the jobs received did not serve all waiting clients."""
     lab = Lab(2)
     for _ in range(30):
         lab.add(1, replicate=1)
@@ -96,8 +96,8 @@ def test_all_who_wait_are_served() -> None:
 
 @pytest.mark.parametrize("why", ["leaving", "memory", "pause"])
 def test_who_does_not_ask(why: str) -> None:
-    """F1.2 Nothing is asked while this node leaves, memory is at level 2 or above, or the queue is
-    paused in or out here; what was asked is taken back."""
+    """F1.2 Nothing is asked while this node leaves, memory is at level 2 or above, or the input or
+    output of the queue is paused here;"""
     lab = Lab(2)
     n = lab.nodes[0]
 
@@ -133,7 +133,7 @@ def test_who_does_not_ask(why: str) -> None:
 
 def test_sources_are_asked_for_more() -> None:
     """F1.3 Nodes that sent jobs of this queue in the last 5 s are sources. NEEDJOBS goes to them
-    with count = the larger of import rate / sources and clients that wait, within 5..100."""
+    with count = the larger of import rate / sources and waiting clients, within 5..100."""
     lab = Lab(3)
     for _ in range(400):
         lab.add(1, replicate=1)
@@ -160,7 +160,9 @@ def test_sources_are_asked_for_more() -> None:
 
 
 def test_others_are_asked_for_one() -> None:
-    """F1.4 If clients wait, or looked, NEEDJOBS goes to all other linked nodes too"""
+    """F1.4 If clients wait, or looked, NEEDJOBS also goes to all other linked nodes, with
+    count 1.
+    """
     lab = Lab(3)
     lab.add(1, replicate=1)
     lab.wait(0)
@@ -171,10 +173,10 @@ def test_others_are_asked_for_one() -> None:
 
 
 def test_wishes_stand() -> None:
-    """F1.5 NEEDJOBS is a wish that stands at the node that was asked until it sends jobs, count 0
-    takes it back, the link ends or 10 minutes are over; it is said again after 4. A node where a
-    wish stands is not asked again. Count 0 is sent 200 ms after the last client that waited
-    went."""
+    """F1.5 NEEDJOBS is a standing request at the node that gets it. It ends when that node sends
+    jobs, a count of 0 withdraws it, the link ends or 10 minutes are over; it is renewed after 4. A
+    node with a standing request is not asked again. Count 0 is sent 200 ms after the last waiting
+    client left."""
     lab = Lab(2)
     lab.wait(0, client=1)
     lab.wait(0, client=2)
@@ -195,8 +197,8 @@ def test_wishes_stand() -> None:
 
 
 def test_a_wish_without_an_end_ends() -> None:
-    """F1.5 NEEDJOBS is a wish that stands at the node that was asked until it sends jobs, count 0
-    takes it back, the link ends or 10 minutes are over"""
+    """F1.5 NEEDJOBS is a standing request at the node that gets it. It ends when that node sends
+    jobs, a count of 0 withdraws it, the link ends or 10 minutes are over;"""
     lab = Lab(2)
     say(lab.nodes[0], lab.slot(0, 1), NeedJobs(b"q", 1, True))
     lab.run()
@@ -208,8 +210,8 @@ def test_a_wish_without_an_end_ends() -> None:
 
 
 def test_a_new_link_is_asked_anew() -> None:
-    """F1.5 NEEDJOBS is a wish that stands at the node that was asked until it sends jobs, count 0
-    takes it back, the link ends"""
+    """F1.5 NEEDJOBS is a standing request at the node that gets it. It ends when that node sends
+    jobs, a count of 0 withdraws it, the link ends or 10 minutes are over;"""
     lab = Lab(3)
     lab.wait(0)
     lab.isolate(0)
@@ -221,8 +223,8 @@ def test_a_new_link_is_asked_anew() -> None:
 
 
 def test_steps_between_asks_are_capped() -> None:
-    """F1.6 Between two asks for a queue are 0, 25, 50, ... at most 1600 ms. Jobs that come and
-    links that come up start the steps anew. Exponents are capped."""
+    """F1.6 Between two requests for a queue there are 0, 25, 50, ... at most 1600 ms. Jobs that
+    arrive and links that come up reset the steps. Exponents are capped."""
     lab = Lab(2)
     times: list[int] = []
     for _ in range(4_000):  # hours of clients that come and go
@@ -242,7 +244,7 @@ def test_steps_between_asks_are_capped() -> None:
 
 
 def test_the_count_is_cut() -> None:
-    """F2.1 The count is cut to 1..100; 0 ends the wish."""
+    """F2.1 The count is limited to 1..100; 0 ends the request."""
     lab = Lab(2)
     for _ in range(300):
         lab.add(1, b"long", replicate=1)
@@ -275,7 +277,9 @@ def test_the_link_is_looked_at_first() -> None:
 
 
 def test_clients_here_come_first() -> None:
-    """F2.1 The wish is served now or when jobs are queued that no client here waits for."""
+    """F2.1 The request is served at once, or when jobs are queued for which no client here
+    waits.
+    """
     lab = Lab(2)
     lab.wait(1, client=1)
     lab.wait(0, client=2)
@@ -287,9 +291,9 @@ def test_clients_here_come_first() -> None:
 
 
 def test_an_importing_node_keeps_what_nobody_waits_for() -> None:
-    """F2.1 nor if no client waits at the sender while this node imports the queue and a client here
-    looked for jobs in the last 200 ms: jobs must not go to and fro between nodes whose clients are
-    at work."""
+    """F2.1 Nor is it if no client waits at the sender while this node imports the queue and a
+    client here looked for jobs in the last 200 ms: jobs must not move to and fro between nodes with
+    busy clients."""
     lab = Lab(3)
     for _ in range(20):
         lab.add(2, replicate=1)
@@ -312,7 +316,7 @@ def test_an_importing_node_keeps_what_nobody_waits_for() -> None:
 
 
 def test_jobs_do_not_go_to_and_fro() -> None:
-    """F2.1 jobs must not go to and fro between nodes whose clients are at work."""
+    """F2.1 jobs must not move to and fro between nodes with busy clients."""
     lab = Lab(3)
     for _ in range(40):
         lab.add(2, replicate=1)
@@ -404,7 +408,7 @@ def lease(lab: Lab, i: int, seq: int, count: int) -> int:
 
 
 def test_a_lease_looks_for_what_it_lacks() -> None:
-    """F1.1 A LEASE NEXT that took fewer jobs than it may looked for those that it lacked."""
+    """F1.1 A LEASE NEXT that took fewer jobs than it may counts as a look for the missing ones."""
     lab = Lab(3)
     for node in (1, 2):
         for _ in range(1000):
@@ -415,7 +419,7 @@ def test_a_lease_looks_for_what_it_lacks() -> None:
 
 
 def test_how_long_a_lease_lacks() -> None:
-    """F1.3 What a LEASE NEXT lacked counts as clients do, for 200 ms."""
+    """F1.3 The jobs that a LEASE NEXT lacked count as waiting clients for 200 ms."""
     lab = Lab(2)
     lab.add(0, replicate=1)
     assert lease(lab, 0, 1, 500) == 1, "it goes on with what there is"

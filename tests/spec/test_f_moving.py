@@ -62,8 +62,8 @@ def holders(lab: Lab, i: int, id: bytes) -> set[int]:
 
 @pytest.mark.parametrize("has_nack", [False, True])
 def test_a_job_that_is_out_is_not_queued(has_nack: bool) -> None:
-    """F3.6 A worker has the known job, who got it or said WORKING here, and the frame knows of no
-    NACK more: it is not enqueued, and WORKING with the time left goes to the sender."""
+    """F3.6 If a worker has the known job from this node or sent WORKING here, and the frame shows
+    no further NACK, the job is not enqueued; the sender gets WORKING with the time left."""
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=10)
     assert lab.get(0) == [id]
@@ -85,8 +85,8 @@ def test_a_job_that_is_out_is_not_queued(has_nack: bool) -> None:
     [(10, 5, 5), (9, 5, 4), (3, 5, 1), (1, 1, 1), (1, 7, 1), (300, 100, 100), (0, 3, 0)],
 )
 def test_half_of_the_queue(length: int, count: int, given: int) -> None:
-    """F2.2 It gives count jobs, or half of the queue if that is less, at least one, oldest first.
-    The sender becomes a holder of each before the frame is made, and the frame names all
+    """F2.2 The node gives count jobs, or half of the queue if that is less, at least one, oldest
+    first. The sender becomes a holder of each before the frame is made, and the frame names all
     holders."""
     lab = Lab(3)
     ids = adds(lab, 1, length)
@@ -112,8 +112,8 @@ def test_a_copy_stays_and_waits() -> None:
 
 
 def test_other_holders_learn_of_a_move() -> None:
-    """F2.4 MOVED with the new holder goes to all other holders; they add it and put their due time
-    off to now + retry + J."""
+    """F2.4 MOVED with the new holder goes to all other holders. They add it and postpone their due
+    time to now + retry + J."""
     lab = Lab(4)
     lab.isolate(3)
     id = lab.add(0, replicate=3, retry_s=10)
@@ -130,9 +130,9 @@ def test_other_holders_learn_of_a_move() -> None:
 
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_who_serves_a_job_tells_the_holders_that_its_sender_does_not_reach(is_silent: bool) -> None:
-    """F3.7 QUEUED that counts nothing goes to the other holders of an ALO job that is enqueued so,
-    but not to the sender: MOVED does not come to those that the sender has no link to, or one that
-    is about to end, and one of them may have the job in its queue (Q4.3) or at a worker (Q4.5)."""
+    """F3.7 If an ALO job is enqueued this way, QUEUED without a counter goes to its other holders,
+    except the sender. MOVED may not reach holders without a stable link to the sender, and one of
+    them may have the job queued (Q4.3) or at a worker (Q4.5)."""
     lab = Lab(3)
     ids = adds(lab, 0, 16, replicate=3)
     for a, b in ((0, 2), (2, 0)):
@@ -151,7 +151,7 @@ def test_who_serves_a_job_tells_the_holders_that_its_sender_does_not_reach(is_si
 
 
 def test_moved_is_no_delivery() -> None:
-    """F4.1 As Q9 without the counting as delivered, and the new holder is added."""
+    """F4.1 As Q9, but the job does not count as delivered, and the new holder is added."""
     lab = Lab(3)
     lab.isolate(2)
     id = lab.add(0, replicate=2, retry_s=10, delay_s=100)
@@ -166,8 +166,8 @@ def test_moved_is_no_delivery() -> None:
 
 
 def test_a_job_that_moves_takes_all_clocks_with_it() -> None:
-    """F2.4 MOVED with the new holder goes to all other holders; they add it and put their due time
-    off to now + retry + J."""
+    """F2.4 MOVED with the new holder goes to all other holders. They add it and postpone their due
+    time to now + retry + J."""
     # A job goes from 1 to 0 to 4 while node 2 has a copy: 2 must hear from the one that has it
     # queued now, or two nodes hand it out with no fault at all.
     lab = Lab(5)
@@ -202,7 +202,7 @@ def test_the_importer_answers_for_the_origin() -> None:
 
 
 def test_what_is_done_is_not_imported() -> None:
-    """F3.1 A tombstone or acked record: SETACK to the sender, for an AMO job GOTJOBS; the job is
+    """F3.1 A tombstone or acked record: the sender gets SETACK, for an AMO job GOTJOBS; the job is
     not imported."""
     lab = Lab(2)
     (id,) = adds(lab, 1, 1)
@@ -215,8 +215,8 @@ def test_what_is_done_is_not_imported() -> None:
 
 @pytest.mark.parametrize("retry_s", [0, 10])
 def test_an_import_is_written_down(retry_s: int) -> None:
-    """F3.2 Known: holder sets are joined. Unknown: registered with cause imported, this node and
-    the sender in the holder set. It is in the journal before it is confirmed."""
+    """F3.2 Known: the holder sets are merged. Unknown: the job is registered with cause imported,
+    with this node and the sender in the holder set. It is in the journal before it is confirmed."""
     lab = Lab(2)
     records = Records(lab.nodes[0].node_ids)
     lab.nodes[0].records = records
@@ -229,7 +229,7 @@ def test_an_import_is_written_down(retry_s: int) -> None:
 
 
 def test_a_known_copy_takes_over() -> None:
-    """F3.2 Known: holder sets are joined."""
+    """F3.2 Known: the holder sets are merged."""
     lab = Lab(3)
     lab.isolate(2)
     id = lab.add(0, replicate=2, retry_s=10)
@@ -246,9 +246,9 @@ def test_a_known_copy_takes_over() -> None:
 @pytest.mark.parametrize("why", ["pause", "memory", "leaving"])
 @pytest.mark.parametrize("retry_s", [0, 10])
 def test_what_is_refused_goes_back(why: str, retry_s: int) -> None:
-    """F3.3 The job is enqueued; no counter grows. If the queue is paused in, memory is at level 2
-    or above, or this node leaves or loads, it is refused in GOTJOBS, and an unknown one is not
-    registered."""
+    """F3.3 The job is enqueued; no counter grows. If the input of the queue is paused, memory is at
+    level 2 or above, or this node leaves or loads, GOTJOBS refuses the job, and an unknown one is
+    not registered;"""
     lab = Lab(2)
     other = lab.nodes[0]
     (id,) = adds(lab, 1, 1, retry_s=retry_s)
@@ -306,8 +306,9 @@ def test_long_delays_are_long_everywhere() -> None:
 
 
 def test_custody_goes_over_once() -> None:
-    """F2.3 AMO jobs are in transit: journaled, not to be handed out here, until GOTJOBS says that
-    the sender has them; then they are unregistered with cause moved, and LEFT is sent."""
+    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
+    sender has them. Then they are unregistered with cause moved, and LEFT is sent when that is on
+    disk as J4.4 says."""
     lab = Lab(2)
     records = Records(lab.nodes[1].node_ids)
     lab.nodes[1].records = records
@@ -351,7 +352,7 @@ def lose(lab: Lab, lost: str) -> bytes:
 @pytest.mark.parametrize("state", ["queued", "handed out", "deleted", "acked"])
 def test_lost_words_are_repeated(lost: str, state: str) -> None:
     """F2.3 Unanswered YOURJOBS and GOTJOBS of AMO jobs are repeated to the same node when a link
-    comes up; a node that has had the job says so again."""
+    comes up; a node that has had the job confirms it again."""
     lab = Lab(3)
     if state == "queued":
         wish(lab, 0, 1, 1)
@@ -382,7 +383,7 @@ def test_lost_words_are_repeated(lost: str, state: str) -> None:
 
 
 def test_a_job_goes_on_only_after_left() -> None:
-    """F2.3 An AMO job goes on to a third node only after LEFT."""
+    """F2.3 An AMO job moves on to a third node only after LEFT."""
     lab = Lab(3)
     wish(lab, 0, 1, 1)
     id = lose(lab, "answer")
@@ -424,7 +425,7 @@ def test_every_step_of_a_transfer_may_be_the_last(steps: int) -> None:
 
 
 def test_a_node_without_memory_is_not_trusted() -> None:
-    """F2.3 If it started anew without memory, AMO jobs in transit to it stay as they are until they
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay as they are until they
     expire."""
     lab = Lab(2)
     lab.wait(0)
@@ -444,7 +445,7 @@ def test_a_node_without_memory_is_not_trusted() -> None:
 
 @pytest.mark.parametrize("why", ["expired", "evicted", "deleted"])
 def test_a_job_that_ended_is_not_taken_again(why: str) -> None:
-    """F2.3 a node that has had the job says so again."""
+    """F2.3 a node that has had the job confirms it again."""
     lab = Lab(2)
     lab.wait(0)
     id = lose(lab, "answer")
@@ -457,7 +458,8 @@ def test_a_job_that_ended_is_not_taken_again(why: str) -> None:
 
 
 def test_a_restart_keeps_jobs_in_transit() -> None:
-    """F2.3 AMO jobs are in transit: journaled, not to be handed out here"""
+    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
+    sender has them."""
     lab = Lab(2)
     n = lab.nodes[1]
     job = Job(n.ids.make(60, 0), b"q", b"", 1, lab.now_ms + 60_000, 0, 0, 1)
@@ -474,7 +476,7 @@ def test_a_restart_keeps_jobs_in_transit() -> None:
 
 
 def test_a_job_added_elsewhere_moves_on() -> None:
-    """F2.3 An AMO job goes on to a third node only after LEFT."""
+    """F2.3 An AMO job moves on to a third node only after LEFT."""
     lab = Lab(3)
     origin = lab.nodes[0]
     origin.is_leaving = True
@@ -489,8 +491,8 @@ def test_a_job_added_elsewhere_moves_on() -> None:
 
 
 def test_a_copy_without_custody_may_get_it() -> None:
-    """F2.3 AMO jobs are in transit: journaled, not to be handed out here, until GOTJOBS says that
-    the sender has them"""
+    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
+    sender has them."""
     lab = Lab(3)
     id = external_twice(lab)
     lab.wait(2)

@@ -32,9 +32,9 @@ def restart(lab: Lab, i: int, rewrite: bool = False) -> None:
 
 @pytest.mark.parametrize("rewrite", [False, True])
 def test_sets_mean_the_same_nodes(rewrite: bool) -> None:
-    """J2.3 (cluster) Sets in records are of slots; a slot is named with its node id before its
-    first use by each process. What is loaded means the same nodes, whatever their slots are now.
-    The whole job names its holders unless this node is the only one."""
+    """J2.3 (cluster) Sets in records are sets of slots. Each process names a slot with its node id
+    before it first uses it, so that a load finds the same nodes, whatever their slots are now. The
+    add record names the holders unless this node is the only one."""
     lab = Lab(5, has_journal=True)
     ids = [lab.add(0, replicate=3) for _ in range(20)]
     held = {id: lab.holders_of(id) for id in ids}
@@ -60,7 +60,7 @@ def test_sets_mean_the_same_nodes(rewrite: bool) -> None:
 
 
 def test_a_change_of_holders_is_kept() -> None:
-    """J5.11 (cluster) Holders come back."""
+    """J5.11 (cluster) Holders are restored."""
     lab = Lab(4, has_journal=True)
     id = lab.add(0, replicate=3)
     new = next(k for k in (1, 2, 3) if id not in lab.nodes[k].jobs)
@@ -78,7 +78,7 @@ def test_a_change_of_holders_is_kept() -> None:
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_lost_meanwhile(victim: int) -> None:
-    """J5.11 They may have lost their copies meanwhile: they are asked when there is a link
+    """J5.11 They may have lost their copies meanwhile, so they are asked when there is a link
     (K5.2)."""
     lab = Lab(2, has_journal=True)
     id = lab.add(0, replicate=2)
@@ -93,7 +93,7 @@ def test_lost_meanwhile(victim: int) -> None:
 
 
 def test_custody_on_its_way_survives() -> None:
-    """J5.11 An AMO job in transit is not handed out, but offered again to the same node (F2.3)."""
+    """J5.11 An AMO job in transit is not delivered, but offered again to the same node (F2.3)."""
     for rewrite in (False, True):
         lab = Lab(3, has_journal=True)
         lab.wait(1)
@@ -117,10 +117,10 @@ def test_custody_on_its_way_survives() -> None:
 
 
 def test_custody_is_not_offered_to_another_life() -> None:
-    """F2.3 If it started anew without memory, AMO jobs in transit to it stay as they are until
-    they expire.
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay as they are until they
+    expire.
 
-    J5.11 An AMO job in transit is not handed out"""
+    J5.11 An AMO job in transit is not delivered, but offered again to the same node (F2.3)."""
     for is_kept in (True, False):
         lab = Lab(2, has_journal=True)
         lab.wait(1)
@@ -141,8 +141,8 @@ def test_custody_is_not_offered_to_another_life() -> None:
 
 @pytest.mark.parametrize("is_same", [True, False])
 def test_custody_is_not_offered_to_another_life_that_was_met_while_loading(is_same: bool) -> None:
-    """F3.5 What was in transit to a node that is met meanwhile, and has started anew without
-    memory since, stays as it is (F2.3)."""
+    """F3.5 Jobs in transit to a node that meanwhile appears as restarted without memory stay as
+    they are (F2.3)."""
     lab = Lab(2, has_journal=True)
     lab.wait(1)
     lab.hold(1, 0)  # it has it, and nobody knows
@@ -169,8 +169,8 @@ def test_custody_is_not_offered_to_another_life_that_was_met_while_loading(is_sa
 
 
 def test_a_loading_node_does_not_refuse_what_it_may_have() -> None:
-    """F3.5 While this node loads it neither refuses an AMO job nor answers GOTJOBS: it may have
-    the very job in its journal."""
+    """F3.5 While this node loads, it neither refuses an AMO job nor answers GOTJOBS: the same job
+    may be in its journal."""
     lab = Lab(2, has_journal=True)
     lab.wait(1)
     lab.hold(1, 0)  # node 1 has it, and node 0 does not know
@@ -196,8 +196,8 @@ def test_a_loading_node_does_not_refuse_what_it_may_have() -> None:
 
 
 def test_a_loading_node_says_of_nothing_that_it_has_left() -> None:
-    """F3.5 Both are heard when all is loaded, and what J5.11 offers again is said then to those
-    that are linked already."""
+    """F3.5 Both are processed when the load is done; what J5.11 offers again is then sent to the
+    nodes that are already linked."""
     lab = Lab(2, has_journal=True)
     lab.wait(1)
     lab.hold(1, 0)
@@ -223,7 +223,7 @@ def test_a_loading_node_says_of_nothing_that_it_has_left() -> None:
 
 
 def test_a_copy_without_custody_stays_one() -> None:
-    """J5.11 An AMO job in transit is not handed out"""
+    """J5.11 An AMO job in transit is not delivered, but offered again to the same node (F2.3)."""
     lab = Lab(2, has_journal=True)
     lab.nodes[0].is_leaving = True  # external: node 1 keeps it, node 0 may still give it away
     lab.hold(1, 0)
@@ -240,7 +240,7 @@ def test_a_copy_without_custody_stays_one() -> None:
 
 @pytest.mark.parametrize("rewrite", [False, True])
 def test_acks_go_on_being_collected(rewrite: bool) -> None:
-    """J5.12 (cluster) An acked job that other holders must hear of goes on being collected"""
+    """J5.12 (cluster) The collection of an acked job that other holders must learn of continues."""
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3)
     lab.cut(0, 2)
@@ -259,8 +259,8 @@ def test_acks_go_on_being_collected(rewrite: bool) -> None:
 
 
 def test_what_is_done_leaves_a_tombstone() -> None:
-    """J5.12 one that is done leaves a tombstone for them, as does an AMO job that another node may
-    send again."""
+    """J5.12 A job whose collection is done leaves a tombstone for them, as does an AMO job that
+    another node may send again."""
     lab = Lab(2, has_journal=True)
     id = lab.add(0, replicate=2)
     assert on_ackjob(lab.nodes[0], id)
@@ -291,7 +291,8 @@ def test_what_is_done_leaves_a_tombstone() -> None:
 
 
 def test_slots_are_named_again_by_a_rewrite() -> None:
-    """J2.3 a slot is named with its node id before its first use by each process."""
+    """J2.3 Each process names a slot with its node id before it first uses it, so that a load finds
+    the same nodes, whatever their slots are now."""
     lab = Lab(3, has_journal=True)
     first = lab.add(0, replicate=3)
     on_ackjob(lab.nodes[0], first)
@@ -304,10 +305,11 @@ def test_slots_are_named_again_by_a_rewrite() -> None:
 
 
 def test_custody_belongs_to_one_life() -> None:
-    """F2.3 If it started anew without memory, AMO jobs in transit to it stay as they are until
-    they expire.
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay as they are until they
+    expire.
 
-    J2.3 a slot is named with its node id before its first use by each process."""
+    J2.3 Each process names a slot with its node id before it first uses it, so that a load finds
+    the same nodes, whatever their slots are now."""
     lab = Lab(2, has_journal=True)
     lab.wait(1)
     lab.hold(0, 1)
@@ -330,7 +332,7 @@ def test_custody_belongs_to_one_life() -> None:
 
 
 def test_too_few_copies_are_noticed_after_a_restart() -> None:
-    """J5.11 Holders come back."""
+    """J5.11 (cluster) Holders are restored."""
     lab = Lab(4, has_journal=True)
     lab.isolate(3)
     id = lab.add(0, replicate=3)
@@ -347,7 +349,7 @@ def test_too_few_copies_are_noticed_after_a_restart() -> None:
 
 
 def test_nothing_is_told_twice_by_a_reload() -> None:
-    """J2.2 Applying it twice is the same as applying it once."""
+    """J2.2 Applying it twice has the same effect as applying it once."""
     lab = Lab(3, has_journal=True)
     id, acked = lab.add(0, replicate=3), lab.add(0, replicate=3)
     lab.isolate(2)

@@ -15,7 +15,7 @@ from tuque.store.journal import HEADER_BYTES, MAGIC, JournalError, decode_header
 
 def test_files(kept: Kept) -> None:
     """J1.1 A journal is a directory: segments, at most one complete snapshot, a lock, and a
-    manifest that alone says what counts.
+    manifest that alone says which files count.
     """
     kept.box.add()
     manifest = read_manifest(kept.disk, PATH)
@@ -36,7 +36,7 @@ def test_files(kept: Kept) -> None:
 
 def test_headers(kept: Kept) -> None:
     """J1.2 Each file begins with a header: magic, format version, number, first record number, a
-    random salt, the node id, and how the wall clock stood to the machine's own clock.
+    random salt, the node id, and the offset between the wall clock and the machine's steady clock.
     """
     data = kept.disk.read(segment(kept), 0, HEADER_BYTES)
     assert data.startswith(MAGIC)
@@ -51,7 +51,7 @@ def test_headers(kept: Kept) -> None:
 
 
 def test_lock(tmp_path: object) -> None:
-    """J1.3 A second process on the same directory is refused, with the number of the first."""
+    """J1.3 A second process on the same directory is refused, with the process id of the first."""
     kept = Kept()
     second = Committer(kept.disk, PATH, NODE_ID, START_MS, threaded=False)
     with pytest.raises(JournalError, match="in use by"):
@@ -61,10 +61,10 @@ def test_lock(tmp_path: object) -> None:
 
 def test_kinds_of_records(kept: Kept) -> None:
     """J2.1 Records are: add (the whole job), state (state, due time, counters, flags), ack (id and
-    expiry), remove (id and cause), pause (queue, bits and the instant of the command), and for the
+    expiry), remove (id and cause), pause (queue, bits and the instant of the command). For the
     cluster: peer (slot, node id and incarnation), holders (the set), acked (id, expiry and the set
-    that must hear of it), tomb (id and expiry); those of leases are in Y9.1, those of staged
-    writes in Z6.1. Nothing else is carried out on load."""
+    that must learn of it), tomb (id and expiry). The records of leases are in Y9.1, those of staged
+    writes in Z6.1. Nothing else is executed on load."""
     records = Records()
     kept.box.n.records = records
     session = kept.box.sessions[0]
@@ -84,8 +84,8 @@ def test_kinds_of_records(kept: Kept) -> None:
 
 
 def test_twice_is_once(kept: Kept) -> None:
-    """J2.2 A record is absolute: instants, not spans. Applying it twice is the same as applying it
-    once.
+    """J2.2 A record is absolute: it has instants, not durations. Applying it twice has the same
+    effect as applying it once.
     """
     job_id = kept.box.add(DELAY=50)
     taken = kept.box.add("r", RETRY=30)
@@ -147,7 +147,8 @@ def test_off_writes_nothing() -> None:
 )
 def test_policies(policy: str, how: str, survives: bool) -> None:
     """J4.2 `always`: a reply that reveals a change waits for the sync of its record (C8.3).
-    `everysec`: written each turn, synced once a second in a thread. `no`: written, never synced.
+    `everysec`: records are written each turn and synced once a second in a thread. `no`: they are
+    written, never synced.
     """
     kept = Kept(policy)
     job_id = kept.box.add()
@@ -158,8 +159,8 @@ def test_policies(policy: str, how: str, survives: bool) -> None:
 
 
 def test_first_delivery_binds_nobody() -> None:
-    """J4.3 Under `always` the reply of a first delivery of an ALO job need not wait: without its
-    record the job would only be delivered once more.
+    """J4.3 Under `always` the reply to a first delivery of an ALO job need not wait: if its record
+    is lost, the job is only delivered once more.
     """
     box = Box()
     box.add(RETRY=10)
@@ -176,7 +177,7 @@ def test_first_delivery_binds_nobody() -> None:
 
 @pytest.mark.parametrize("policy", ["always", "everysec"])
 def test_custody_is_durable_before_the_reply(policy: str) -> None:
-    """J4.4 The reply of a delivery of an AMO job waits for the sync of its record under `always`
+    """J4.4 The reply to a delivery of an AMO job waits for the sync of its record under `always`
     and `everysec`.
     """
     kept = Kept(policy)

@@ -19,7 +19,7 @@ from tuque.store.replay import READING, RESTORING, Loader
 
 
 def test_torn_tail(kept: Kept) -> None:
-    """J5.1 A torn tail of the last segment is cut off and reported; with `aof-load-truncated no`
+    """J5.1 A torn tail of the last segment is truncated and reported; with `aof-load-truncated no`
     the start fails instead. The tail begins where reading fails, and no whole frame follows it.
     """
     job_id = kept.box.add()
@@ -46,8 +46,8 @@ def damage(kept: Kept) -> None:
 
 
 def test_damage_stops_the_start(kept: Kept) -> None:
-    """J5.2 Damage anywhere else stops the start with a text that names the file, the place and the
-    command that mends it. It is never skipped in silence.
+    """J5.2 Damage anywhere else stops the start with a text that names the file, the offset and the
+    command that repairs it. It is never skipped silently.
     """
     damage(kept)
     with pytest.raises(JournalError, match=r"journal-.*offset \d+.*tuque journal repair"):
@@ -56,8 +56,8 @@ def test_damage_stops_the_start(kept: Kept) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "crash", "power"])
 def test_jobs_come_back(kept: Kept, how: str) -> None:
-    """J5.3 A job that was queued is queued again, in its order. A job that was delivered or delayed
-    waits for its stored due time; a past one is due at once. Counters come back.
+    """J5.3 A job that was queued is queued again in its order. A job that was delivered or delayed
+    waits for its stored due time; a past one is due at once. Counters are restored.
     """
     box = kept.box
     ids = [box.add() for _ in range(3)]
@@ -80,10 +80,10 @@ def test_jobs_come_back(kept: Kept, how: str) -> None:
 
 
 def test_an_end_after_a_restart_tells_of_the_deliveries_before_it(kept: Kept) -> None:
-    """E1.2 acked, expired, dead and deleted carry due (added and delay), first and last delivery
-    time, the counts, size and delay, so that a reader needs no join.
+    """E1.2 acked, expired, dead and deleted also have due (added and delay), first and last
+    delivery time, the counts, size and delay, so that a reader needs no join.
 
-    J5.3 Counters come back.
+    J5.3 Counters are restored.
     """
     id = kept.box.add(RETRY=40)
     for _ in range(2):
@@ -102,8 +102,8 @@ def test_an_end_after_a_restart_tells_of_the_deliveries_before_it(kept: Kept) ->
 
 @pytest.mark.parametrize("how", ["stop", "crash", "power"])
 def test_at_most_once_comes_back(kept: Kept, how: str) -> None:
-    """J5.4 An AMO job that was never handed out is queued, or delayed as before. One that was
-    handed out stays active until it expires, is acked or evicted.
+    """J5.4 An AMO job that was never delivered is queued, or delayed as before. A delivered one
+    stays active until it expires, is acked or evicted.
     """
     gone, queued = kept.box.add(RETRY=0), kept.box.add(RETRY=0)
     delayed = kept.box.add("d", RETRY=0, DELAY=30, TTL=90)
@@ -120,8 +120,8 @@ def test_at_most_once_comes_back(kept: Kept, how: str) -> None:
 
 
 def test_acked_and_expired_stay_away(kept: Kept) -> None:
-    """J5.5 A job that expired meanwhile is not brought back, nor is an acked id, whatever comes
-    after its ack.
+    """J5.5 A job that expired meanwhile is not restored, nor is an acked id, whatever follows its
+    ack.
     """
     old, acked, kept_id = kept.box.add(TTL=5), kept.box.add(), kept.box.add()
     job = kept.box.job(acked)
@@ -138,7 +138,8 @@ def test_acked_and_expired_stay_away(kept: Kept) -> None:
 
 
 def test_what_expired_is_not_counted_as_loaded(kept: Kept) -> None:
-    """J5.5 A job that expired meanwhile is not brought back"""
+    """J5.5 A job that expired meanwhile is not restored, nor is an acked id, whatever follows its
+    ack."""
     kept.box.add(TTL=5)
     kept.box.add()
     kept.committer.close(kept.box.n.now_ms)
@@ -152,7 +153,7 @@ def test_what_expired_is_not_counted_as_loaded(kept: Kept) -> None:
 
 
 def test_pauses_come_back(kept: Kept) -> None:
-    """J5.6 Pauses come back."""
+    """J5.6 Pauses are restored."""
     kept.box.run("PAUSE", "q", "in")
     kept.box.run("PAUSE", "r", "out")
     kept.box.run("PAUSE", "r", "none")
@@ -162,7 +163,7 @@ def test_pauses_come_back(kept: Kept) -> None:
 
 
 def test_loading_is_told(box: Box) -> None:
-    """J5.7 While loading INFO shows the progress and C3.7 applies."""
+    """J5.7 During the load INFO shows the progress and C3.7 applies."""
     box.server.is_loading = True
     assert b"loading:1\r\n" in box.run("INFO", "persistence")
     assert box.run("QLEN", "q").startswith("LOADING")
@@ -172,8 +173,8 @@ def test_loading_is_told(box: Box) -> None:
 
 @pytest.mark.parametrize("jump_ms", [86_400_000, -86_400_000])
 def test_clock_jump(kept: Kept, jump_ms: int) -> None:
-    """J5.8 If the wall clock jumped between two starts all instants move with it: a jump expires
-    nothing and fires nothing early.
+    """J5.8 If the wall clock jumped between two starts, all instants are shifted with it: a jump
+    expires nothing and fires nothing early.
     """
     job_id = kept.box.add(TTL=100, DELAY=50)
     kept.restart(off_ms=10_000, jump_ms=jump_ms)
@@ -182,7 +183,7 @@ def test_clock_jump(kept: Kept, jump_ms: int) -> None:
 
 
 def test_write_errors(kept: Kept) -> None:
-    """J6.1 Nothing that could not be made durable is acknowledged under `always`."""
+    """J6.1 Under `always` nothing is acknowledged that is not durable."""
     job_id = kept.box.add()
     kept.disk.capacity = kept.disk.used() + 10
     kept.box.sessions[0]("ADDJOB", "q", "b", 0)
@@ -199,7 +200,7 @@ def test_write_errors(kept: Kept) -> None:
 
 
 def test_rewrite(kept: Kept) -> None:
-    """J6.3 changes meanwhile go to the segments after it."""
+    """J6.3 Changes meanwhile go to the segments after it."""
     ids = [kept.box.add() for _ in range(30)]
     assert kept.committer.start_rewrite(kept.box.n, kept.box.n.now_ms)
     for i in range(40):
@@ -213,8 +214,8 @@ def test_rewrite(kept: Kept) -> None:
 
 
 def test_crash_at_every_step_of_a_rewrite() -> None:
-    """J6.4 The new manifest takes effect only when the snapshot is complete and synced. A crash at
-    any step leaves the old or the new journal, complete.
+    """J6.4 The new manifest takes effect only when the snapshot is complete and synced. After a
+    crash at any step either the old or the new journal is complete.
     """
     from tuque.store.files.disk import PowerCut
 
@@ -238,9 +239,8 @@ def test_crash_at_every_step_of_a_rewrite() -> None:
 
 
 def test_check_and_repair(kept: Kept) -> None:
-    """J7.1 `tuque journal check` reads everything and changes nothing. `tuque journal repair` sets
-    what can't be read aside in a file beside it and leaves a record of how many records are
-    missing.
+    """J7.1 `tuque journal check` reads everything and changes nothing. `tuque journal repair` moves
+    what cannot be read into a separate file and leaves a record of how many records are missing.
     """
     damage(kept)
     before = {name: bytes(file.data) for name, file in kept.disk.names.items()}
@@ -284,8 +284,8 @@ def test_import() -> None:
 
 
 def test_planned_restart_without_a_journal() -> None:
-    """J9.1 `SHUTDOWN REWRITE-AOF` writes the whole state, also when the journal is off, and the
-    next start loads it, once, also when the journal is off.
+    """J9.1 `SHUTDOWN REWRITE-AOF` writes the whole state, and the next start loads it, once; both
+    also when the journal is off.
     """
     box = Box()
     often, once = box.add(), box.add(RETRY=0)

@@ -57,7 +57,7 @@ def longer(data: bytes, by: int) -> bytes:
 
 
 def test_sound_records_are_read() -> None:
-    """J2.2 A record is absolute: instants, not spans."""
+    """J2.2 A record is absolute: it has instants, not durations."""
     for kind, data in whole().items():
         assert decode(data, 0, Record()) == len(data), kind
 
@@ -78,8 +78,8 @@ Change = Callable[[bytes], bytes]
     ],
 )
 def test_what_cannot_be_is_refused(kind: str, change: Change) -> None:
-    """J5.2 Damage anywhere else stops the start with a text that names the file, the place and the
-    command that mends it. It is never skipped in silence.
+    """J5.2 Damage anywhere else stops the start with a text that names the file, the offset and the
+    command that repairs it. It is never skipped silently.
     """
     with pytest.raises(BadRecord):
         decode(change(whole()[kind]), 0, Record())

@@ -91,7 +91,7 @@ def test_custody_given_to_a_forgotten_node_stays_there() -> None:
 
 
 def test_what_came_from_a_lost_node_may_be_passed_on() -> None:
-    """F2.3 If it started anew without memory, AMO jobs in transit to it stay as they are until they
+    """F2.3 If it restarted without memory, AMO jobs in transit to it stay as they are until they
     expire.
 
     Those that came from it are this node's alone."""

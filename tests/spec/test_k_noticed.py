@@ -118,7 +118,7 @@ def test_only_its_own_word_counts(*, is_there: bool) -> None:
 def test_a_holder_that_told_late_is_known_after_a_restart() -> None:
     """R3.1 The sender joins the holders in its current incarnation.
 
-    J2.3 The whole job names its holders unless this node is the only one.
+    J2.3 The add record names the holders unless this node is the only one.
     """
     lab = Lab(3, has_journal=True)
     lab.isolate(2)
@@ -236,7 +236,7 @@ def test_a_job_that_was_put_off_is_announced_when_it_is_queued() -> None:
 
 
 def test_a_delay_outlives_a_refusal() -> None:
-    """F2.3 If the sender refuses, jobs are queued here again."""
+    """F2.3 If the sender refuses, the jobs are queued here again."""
     lab = Lab(2)
     id = lab.add(0, replicate=1, retry_s=0, delay_s=10)
     set_pause(lab.nodes[1], b"q", PAUSE_IN)
@@ -322,8 +322,9 @@ def test_no_more_copies_than_the_default() -> None:
 
 
 def test_an_end_is_told_where_the_job_is_queued() -> None:
-    """E1.5 (cluster) added is written by the origin, acked where the client said ACKJOB, expired
-    where the job is queued or was handed out, else by the origin"""
+    """E1.5 (cluster) added is written by the origin, acked by the node that got ACKJOB, expired by
+    the node where the job is queued or was delivered, else by the origin: one row per job, not one
+    per copy."""
     lab = Lab(3)
     for n in lab.nodes:
         n.events = Events(100, 1)
@@ -340,8 +341,8 @@ def test_an_end_is_told_where_the_job_is_queued() -> None:
 
 @pytest.mark.parametrize("how", ["new there", "known there", "nacked", "settled"])
 def test_an_end_is_told_once_where_the_job_went(how: str) -> None:
-    """E1.6 (cluster) A node that gave the job to another one (F2), or heard last that another one
-    has it in its queue, writes no expired: the other one does."""
+    """E1.6 (cluster) A node that gave the job to another one (F2), or whose last news is that
+    another node has it queued, writes no expired: the other node writes it."""
     lab = Lab(2)
     for n in lab.nodes:
         n.events = Events(1000, 1)
@@ -372,8 +373,9 @@ def test_an_end_is_told_once_where_the_job_went(how: str) -> None:
 
 
 def test_the_origin_tells_the_end_of_a_job_that_is_queued_nowhere() -> None:
-    """E1.5 (cluster) added is written by the origin, acked where the client said ACKJOB, expired
-    where the job is queued or was handed out, else by the origin"""
+    """E1.5 (cluster) added is written by the origin, acked by the node that got ACKJOB, expired by
+    the node where the job is queued or was delivered, else by the origin: one row per job, not one
+    per copy."""
     lab = Lab(2)
     for n in lab.nodes:
         n.events = Events(1000, 1)

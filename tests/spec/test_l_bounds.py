@@ -230,8 +230,8 @@ def test_statistics_of_many_tubes(wired: Wired) -> None:
 
 
 def test_tubes_are_not_without_end(wired: Wired) -> None:
-    """T2.7 A node that knows `tubes-max` tubes (10,000; those of other nodes count) makes no more:
-    `<n> tubes are known here, and tubes-max is <m>: drop tubes that nobody needs`.
+    """T2.7 A node that knows `tubes-max` tubes (10,000; those of other nodes count) creates no
+    more: `<n> tubes are known here, and tubes-max is <m>: drop tubes that nobody needs`.
     """
     line = wired.line()
     assert line.ask(b"CONFIG SET tubes-max 2\r\n") == b"+OK\r\n"
@@ -247,10 +247,10 @@ def test_tubes_are_not_without_end(wired: Wired) -> None:
 
 
 def test_a_pause_during_a_drop(wired: Wired) -> None:
-    """T2.8 While a drop of many tasks goes on (L2.2) puts and takes are answered as if the tube was
-    paused. PAUSE means what comes after it: a drop leaves the name paused as PAUSE said last
-    (T17.7), and a restart meanwhile finds the tube with the tasks that are left, paused by PAUSE
-    only.
+    """T2.8 While a drop of many tasks is running (L2.2), puts and takes are answered as if the tube
+    were paused. PAUSE then applies to what comes after the drop: the drop leaves the name paused as
+    the last PAUSE said (T17.7). If the node restarts meanwhile, the tube has its remaining tasks,
+    and only PAUSE pauses it.
     """
     n, dropper, other = wired.box.n, wired.line(), wired.line()
     other.ask(b"TUBE CREATE t fifo\r\n")

@@ -16,7 +16,7 @@ def fill(box: Box, percent: int) -> None:
 
 
 def test_counted_as_it_changes(box: Box) -> None:
-    """M1.1 It is counted as it changes and stays within 15 % of the truth."""
+    """M1.1 It is counted as it changes, and stays within 15 % of the truth."""
     box.run("ACKJOB", box.add())  # the queue stays, and counts
     start = box.n.used_bytes()
     ids = [box.add(body="x" * 1000) for _ in range(100)]
@@ -27,7 +27,7 @@ def test_counted_as_it_changes(box: Box) -> None:
 
 
 def test_no_limit() -> None:
-    """M1.2 `maxmemory` 0 means no limit: level 0 always."""
+    """M1.2 `maxmemory` 0 means no limit: the level is always 0."""
     box = Box(maxmemory="0")
     box.n.base_bytes = 1 << 50
     assert memory_level(box.n) == 0
@@ -39,7 +39,7 @@ def test_no_limit() -> None:
     ("percent", "level"), [(74, 0), (75, 0), (76, 1), (95, 1), (96, 2), (100, 2), (101, 3)]
 )
 def test_levels(box: Box, percent: int, level: int) -> None:
-    """M2.1 Level 1 above 75 % of `maxmemory`: this node takes no new copies: ADDJOB replicates
+    """M2.1 Level 1, above 75 % of `maxmemory`: this node takes no new copies. ADDJOB replicates
     externally (R1.5), REPLJOB is refused.
     """
     box.n.limits.memory_bytes = 1_000_000
@@ -50,7 +50,7 @@ def test_levels(box: Box, percent: int, level: int) -> None:
 
 
 def test_level_2_evicts(box: Box) -> None:
-    """M2.2 Level 2 above 95 %: also eviction before each command (M3)."""
+    """M2.2 Level 2, above 95 %: also eviction before each command (M3)."""
     once = box.add(RETRY=0)
     box.get()
     fill(box, 94)
@@ -62,7 +62,7 @@ def test_level_2_evicts(box: Box) -> None:
 
 
 def test_level_3_refuses(box: Box) -> None:
-    """M2.3 Level 3 above 100 % when eviction did not help: commands that add are refused (C3.5)."""
+    """M2.3 Level 3, above 100 % after eviction: commands that add are refused (C3.5)."""
     job_id = box.add()
     box.get()
     fill(box, 101)
@@ -101,8 +101,8 @@ def test_noeviction() -> None:
 
 
 def test_order_of_eviction(box: Box) -> None:
-    """M3.1 Policy `acks`, while above 95 %, in this order: AMO jobs that were delivered, oldest
-    delivery first
+    """M3.1 Policy `acks`, while above 95 %, evicts in this order: delivered AMO jobs, oldest
+    delivery first;
     """
     ids = [box.add(f"q{i}", RETRY=0) for i in range(4)]
     for i in (2, 0, 3, 1):
@@ -114,7 +114,7 @@ def test_order_of_eviction(box: Box) -> None:
 
 
 def test_what_is_owed_is_kept(box: Box) -> None:
-    """M3.2 An ALO job that is not acked is never evicted, nor an AMO job that was not delivered."""
+    """M3.2 An unacked ALO job is never evicted, nor is an AMO job that was not delivered."""
     often, once = box.add(), box.add(RETRY=0)
     delivered = box.add("r")
     box.get("r")
@@ -125,7 +125,7 @@ def test_what_is_owed_is_kept(box: Box) -> None:
 
 
 def test_one_run_is_bounded(box: Box) -> None:
-    """M3.3 One run evicts for at most a fixed number of jobs; the next command goes on. Cause
+    """M3.3 One run evicts a limited number of jobs; the next command continues. The cause is
     evicted.
     """
     for _ in range(2500):
@@ -141,8 +141,8 @@ def test_one_run_is_bounded(box: Box) -> None:
 
 @pytest.mark.parametrize(("percent", "limit_s"), [(0, 300), (80, 10), (120, 2)])
 def test_idle_queues(box: Box, percent: int, limit_s: int) -> None:
-    """M4.1 A queue without jobs, waiting clients and pause is removed when nothing was put in or
-    taken out for `queue-idle-time` seconds (300), 10 s at level 1, 2 s at level 2 and above.
+    """M4.1 A queue without jobs, waiting clients and pause is removed if no job entered or left it
+    for `queue-idle-time` seconds (300), 10 s at level 1, 2 s at level 2 and above.
     """
     waiting = box.session()
     waiting("GETJOB", "FROM", "waited")

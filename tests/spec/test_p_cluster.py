@@ -232,7 +232,7 @@ def test_instants_do_not_move_with_the_clock(kept: Kept) -> None:
 
 
 def test_flushall_forgets_pauses(kept: Kept) -> None:
-    """S7.1 What PAUSE said of these is forgotten here."""
+    """S7.1 The pauses of these queues are forgotten here."""
     kept.box.run("PAUSE", "q", "in", "bcast")
     kept.box.run("PAUSE", "r", "out")
     rewrite(kept)

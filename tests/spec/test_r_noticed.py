@@ -92,9 +92,9 @@ def given_away(lab: Lab) -> bytes:
 
 
 def test_custody_that_went_is_gone_from_the_journal() -> None:
-    """F2.3 AMO jobs are in transit: journaled, not to be handed out here, until GOTJOBS says that
-    the sender has them; then they are unregistered with cause moved, and LEFT is sent when that is
-    on disk as J4.4 says."""
+    """F2.3 AMO jobs are in transit: journaled and not delivered here until GOTJOBS says that the
+    sender has them. Then they are unregistered with cause moved, and LEFT is sent when that is on
+    disk as J4.4 says."""
     lab = Lab(2, has_journal=True)
     id = given_away(lab)
     assert lab.states_of(id) == [-1, QUEUED]
@@ -103,7 +103,7 @@ def test_custody_that_went_is_gone_from_the_journal() -> None:
 
 
 def test_it_goes_on_when_left_comes() -> None:
-    """F2.3 An AMO job goes on to a third node only after LEFT."""
+    """F2.3 An AMO job moves on to a third node only after LEFT."""
     lab = Lab(3)
     lab.hold(1, 0)
     id = given_away(lab)

@@ -87,8 +87,8 @@ def test_qstat(box: Box) -> None:
 
 
 def test_qstat_oldest(box: Box) -> None:
-    """S2.4 oldest is the age of the oldest job that is queued here, in seconds since it was made,
-    its delay included; 0 when none is queued.
+    """S2.4 oldest is the age in seconds of the oldest job queued here, since its creation, delay
+    included; 0 if none is queued.
     """
 
     def oldest() -> object:
@@ -129,7 +129,7 @@ def test_ids_for_urls(box: Box) -> None:
 
 def test_qpeek(box: Box) -> None:
     """S3.1 `QPEEK queue count`: up to count jobs as in V1.3 without counters, oldest first; a
-    negative count gives the newest first. Nothing there, or count 0: an empty array. The queue
+    negative count gives the newest first. An empty queue, or count 0: an empty array. The queue
     does not change.
     """
     assert box.run("QPEEK", "q", 5) == []
@@ -156,7 +156,7 @@ def scan(box: Box, *words: str | int) -> list[object]:
 
 
 def test_qscan(box: Box) -> None:
-    """S4.1 the next cursor and queue names; cursor 0 begins and ends. A queue that is there
+    """S4.1 the next cursor and queue names. Cursor 0 begins and ends the scan. A queue that exists
     throughout is returned at least once.
     """
     for i in range(250):
@@ -173,7 +173,7 @@ def test_qscan(box: Box) -> None:
 
 
 def test_qscan_while_queues_come_and_go(box: Box) -> None:
-    """S4.1 A queue that is there throughout is returned at least once."""
+    """S4.1 A queue that exists throughout is returned at least once."""
     for i in range(100):
         box.add(f"stay{i}")
         box.run("PAUSE", f"go{i}", "in")
@@ -206,14 +206,15 @@ def test_qscan_while_queues_come_and_go(box: Box) -> None:
 )
 def test_scan_errors(box: Box, command: str, words: list[str], error: str) -> None:
     """S4.2 COUNT below 1: `-ERR COUNT must be a number greater than zero`. A second cursor: `-ERR
-    syntax error`. A first word that is neither a number nor an option, or a valued option in
-    last place: `-ERR invalid cursor or option name`.
+    syntax error`. A first word that is neither a number nor an option, or an option without its
+    value at the end: `-ERR invalid cursor or option name`.
     """
     assert box.run(command, *words) == error
 
 
 def test_jscan(box: Box) -> None:
-    """S5.1 ids as statuses, or with REPLY ALL what SHOW gives. Several states are an or."""
+    """S5.1 ids as statuses, or with REPLY ALL the reply of SHOW. Several states are combined with
+    or."""
     queued = [box.add() for _ in range(30)]
     active = [box.add("r", DELAY=9) for _ in range(20)]
     assert set(scan(box, "JSCAN", "COUNT", 3)) == {*queued, *active}
@@ -228,8 +229,8 @@ def test_jscan(box: Box) -> None:
 
 
 def test_jscan_errors(box: Box) -> None:
-    """S5.2 Errors as S4.2; bad state: `-ERR Invalid job state name`; bad reply type: `-ERR Invalid
-    REPLY type, try ID or ALL`.
+    """S5.2 Errors as in S4.2. Bad state: `-ERR Invalid job state name`. Bad reply type: `-ERR
+    Invalid REPLY type, try ID or ALL`.
     """
     assert box.run("JSCAN", "STATE", "lost") == "ERR Invalid job state name"
     assert box.run("JSCAN", "REPLY", "some") == "ERR Invalid REPLY type, try ID or ALL"
@@ -237,8 +238,8 @@ def test_jscan_errors(box: Box) -> None:
 
 def test_cluster(box: Box) -> None:
     """S6.1 A cluster of one answers MYID, NODES, INFO (`cluster_state:ok`, 1 known node, 0
-    reachable, size 1), SAVECONFIG, LEAVING, RESET; FORGET of itself: `-ERR I tried hard but I
-    can't forget myself...`; unknown: `-ERR Unknown node <id>`; other: `-ERR Wrong CLUSTER
+    reachable, size 1), SAVECONFIG, LEAVING and RESET. FORGET of itself: `-ERR I tried hard but I
+    can't forget myself...`; unknown node: `-ERR Unknown node <id>`; other: `-ERR Wrong CLUSTER
     subcommand or number of arguments`.
     """
     me = NODE_ID.decode()
@@ -258,8 +259,8 @@ def test_cluster(box: Box) -> None:
 
 
 def test_cluster_leaving(box: Box) -> None:
-    """S6.2 `CLUSTER LEAVING yes|no` sets the flag, also on a node that is alone; then R1.5 and
-    V1.5 hold.
+    """S6.2 `CLUSTER LEAVING yes|no` sets the flag, also on a node that is alone; then R1.5 and V1.5
+    apply.
     """
     assert box.run("CLUSTER", "LEAVING") == "no"
     assert box.run("CLUSTER", "LEAVING", "yes") == "OK"
@@ -283,8 +284,8 @@ def test_flushall(box: Box) -> None:
 
 @pytest.mark.parametrize(("allowed", "reply"), [("no", "DENIED"), ("local", "OK"), ("yes", "OK")])
 def test_who_may_debug(allowed: str, reply: str) -> None:
-    """S7.2 `enable-debug-command` (no, local, yes) says who may use DEBUG; others get an error
-    that begins with `DENIED`. Subcommands that crash the process are refused to all.
+    """S7.2 `enable-debug-command` (no, local, yes) says who may use DEBUG; other clients get an
+    error that begins with `DENIED`. Subcommands that crash the process are refused to all.
     """
     box = Box(enable_debug_command=allowed)
     assert box.run("DEBUG", "FLUSHALL").startswith(reply)
@@ -299,7 +300,8 @@ def test_who_may_debug(allowed: str, reply: str) -> None:
 
 def test_info(box: Box) -> None:
     """S8.1 The sections of Disque with their fields, then ours: the ledger (G9), memory levels,
-    events; under Memory `used_memory_jobs`, and `used_memory_clients` for what else is counted
+    events. Section Memory has `used_memory_jobs`, and `used_memory_clients` for everything else:
+    clients, queues, journal and events not yet written.
     """
     text = box.run("INFO").decode()
     titles = [line[2:] for line in text.split("\r\n") if line.startswith("# ")]

@@ -65,7 +65,8 @@ def test_a_cut_while_it_begins_leaves_what_was_there_before(keep: int) -> None:
 
 
 def test_a_stop_finishes_it_first() -> None:
-    """J6.5 and a stop finishes it first"""
+    """J6.5 Meanwhile a crash leaves what was there before, replies that wait for a sync (J4.2,
+    J4.4) wait for the snapshot, and a stop first completes it."""
     lab, ids = switched_on("everysec")
     lab.committer.settle(lab.n)
     assert lab.committer.close(lab.n.now_ms) == ""
@@ -83,7 +84,7 @@ def test_it_is_switched_off_before_it_has_begun() -> None:
 
 @pytest.mark.parametrize("fails", ["segment", "snapshot", "fsync"])
 def test_a_failure_is_told_and_tried_again(fails: str) -> None:
-    """J6.5 If it fails, J6.1 holds and it is tried again each second."""
+    """J6.5 If it fails, J6.1 applies and it is retried each second."""
     lab = Lab()
     ids = [other_job(lab) for _ in range(9)]
     lab.committer.lock()

@@ -59,8 +59,8 @@ def loaded(disk: MemoryDisk, boot_id: bytes) -> Lab:
 @pytest.mark.parametrize("policy", ["everysec", "always"])
 @pytest.mark.parametrize("boot_id", [b"boot of the test", NEXT_BOOT])
 def test_every_flipped_byte_of_an_idle_journal_stops_the_start(policy: str, boot_id: bytes) -> None:
-    """J5.2 Damage anywhere else stops the start with a text that names the file, the place and the
-    command that mends it. It is never skipped in silence.
+    """J5.2 Damage anywhere else stops the start with a text that names the file, the offset and the
+    command that repairs it. It is never skipped silently.
     """
     lab, offsets = written(5, policy, marked=True)
     files, path = files_of(lab)
@@ -87,7 +87,7 @@ def test_every_flipped_byte_of_an_idle_journal_stops_the_start(policy: str, boot
 
 @pytest.mark.parametrize("marked", [True, False])
 def test_every_cut_of_the_end_loads_what_was_whole(marked: bool) -> None:
-    """J5.1 A torn tail of the last segment is cut off and reported."""
+    """J5.1 A torn tail of the last segment is truncated and reported;"""
     lab, offsets = written(6, "everysec", marked=marked)
     files, path = files_of(lab)
     ends = [*offsets[1:6], *(offsets[6:] or [len(files[path])])]
@@ -139,7 +139,8 @@ def test_after_a_power_cut_only_what_was_not_synced_may_have_holes() -> None:
 
 
 def test_a_stop_says_that_all_is_synced() -> None:
-    """J3.2 When nothing follows a sync for a second, and at an orderly stop, a mark says it."""
+    """J3.2 If nothing follows a sync for a second, and at an orderly stop, a mark says so: a frame
+    without records, synced too."""
     for policy in ("no", "everysec", "always"):
         lab = Lab(policy=policy)
         lab.start()
@@ -189,7 +190,7 @@ def test_a_mark_without_room_is_left_out() -> None:
 
 def test_a_start_syncs_what_it_continues() -> None:
     """J5.10 A start syncs the segment that it continues: what a killed process wrote may not be on
-    the disk yet.
+    disk yet.
     """
     lab, _ = written(3, "everysec")
     lab.disk.process_crash()

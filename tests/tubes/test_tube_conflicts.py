@@ -59,7 +59,7 @@ def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube(
 
 
 def test_the_home_of_another_tube_of_that_name_does_not_stop_a_force() -> None:
-    """T21.1 The home of another tube of that name (T17.5) does not count."""
+    """T21.1 The leader of another tube of that name (T17.5) does not count."""
     lab = HomesLab(4)
     lab.isolate(3)
     lab.make(0)
@@ -81,8 +81,9 @@ def test_the_home_of_another_tube_of_that_name_does_not_stop_a_force() -> None:
 
 
 def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> None:
-    """T21.2 until all nodes but those that said that they go by another tube of its name know of
-    the epoch."""
+    """T21.2 The next epoch is recorded and sent as in T20.4, but the tube stays STARTUP until all
+    nodes know of the epoch, except those that reported that they follow another tube of its name.
+    """
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
     lab.put(0)

@@ -16,7 +16,8 @@ from tuque.tubes.tasks import admin, ops
 
 
 def test_drop_is_told_later_too() -> None:
-    """T17.6 drop tells the others, now or when they are linked again: their copies go."""
+    """T17.6 drop is sent to the other nodes, at once or when they are linked again: they delete
+    their replicas."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     lab.put(0)
@@ -38,7 +39,7 @@ def test_drop_is_told_later_too() -> None:
 
 
 def test_two_tubes_of_one_name() -> None:
-    """T17.5 Two nodes without a link can make tubes of one name; each goes on at its home."""
+    """T17.5 Two nodes without a link can create tubes of one name."""
     lab = HomesLab(3)
     lab.isolate(1)
     lab.make(0)
@@ -75,7 +76,7 @@ def test_two_claims_of_one_name() -> None:
 
 
 def test_copies_wait_for_room() -> None:
-    """T18.4 A full send buffer (B2.4) holds the copies back; nothing is lost by it."""
+    """T18.4 A full send buffer (B2.4) delays replication; nothing is lost by it."""
     lab = HomesLab(2)
     lab.make(0)
     lab.nodes[0].peers[lab.slot(0, 1)].has_room = False
@@ -127,7 +128,8 @@ def test_a_walk_after_too_many_changes() -> None:
 
 
 def test_sync_copies() -> None:
-    """T18.5 With fewer than n nodes reachable it is refused before it does anything."""
+    """T18.5 If fewer than n nodes are reachable, it is refused before it does anything: `-NOREPL
+    Not enough reachable nodes for the requested replication level`."""
     lab = HomesLab(3)
     lab.make(0, sync=3)
     lab.hold(2, 0)
@@ -154,7 +156,9 @@ def test_sync_copies() -> None:
 
 
 def test_a_rewrite_keeps_copies() -> None:
-    """T22.1 Record tube-home: name, epoch, home, number of the last change, complete or not."""
+    """T22.1 Record tube-home has name, epoch, leader, number of the last change, and
+    completeness.
+    """
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     for i in range(20):
@@ -195,7 +199,9 @@ def test_instants_are_on_the_clock_of_the_copy() -> None:
 
 
 def test_a_number_that_was_given_again() -> None:
-    """T18.6 a follower drops the copy it has under that number, from its journal, too."""
+    """T18.6 A follower then deletes the task that it has under that number, from its journal
+    too.
+    """
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
     lab.put(0, b"lost")

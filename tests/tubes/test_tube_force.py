@@ -12,7 +12,8 @@ from tuque.tubes.types.fifo import Fifo
 
 
 def test_force_after_the_home_died() -> None:
-    """T21.1 It is for a home that cannot be reached."""
+    """T21.1 It is for a leader that cannot be reached, or for this node if it is the leader and
+    waits since its start (T19.4) or a standstill (T19.7)."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     for i in range(10):
@@ -47,7 +48,8 @@ def test_force_after_the_home_died() -> None:
 
 
 def test_a_home_that_was_overtaken() -> None:
-    """T21.4 A former home that comes back finds the higher epoch, is WAITING."""
+    """T21.4 A former leader that comes back finds the higher epoch, is WAITING (INIT, if it was
+    restarted), and replaces what it has by a replica of the new leader's tasks."""
     lab = HomesLab(3)
     lab.make(0)
     for _ in range(3):
@@ -76,7 +78,8 @@ def test_a_home_that_was_overtaken() -> None:
 
 
 def test_a_later_copy_stops_a_force() -> None:
-    """T21.1 It is refused while a reachable node has a later copy: the error says which."""
+    """T21.1 It is refused while this node can reach the leader, while it reaches no more than half
+    of all nodes, and while a reachable node has a later replica; the error names that node."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -92,7 +95,7 @@ def test_a_later_copy_stops_a_force() -> None:
 
 
 def test_a_copy_at_a_node_that_leaves_stops_a_force() -> None:
-    """T21.1 A node that leaves is asked, too."""
+    """T21.1 A leaving node is asked too."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0)
@@ -105,7 +108,8 @@ def test_a_copy_at_a_node_that_leaves_stops_a_force() -> None:
 
 
 def test_a_force_needs_more_than_half() -> None:
-    """T21.1 It is refused while this node reaches no more than half of all nodes."""
+    """T21.1 It is refused while this node can reach the leader, while it reaches no more than half
+    of all nodes, and while a reachable node has a later replica;"""
     lab = HomesLab(4)
     lab.make(0)
     lab.isolate(0)
@@ -116,8 +120,7 @@ def test_a_force_needs_more_than_half() -> None:
 
 
 def test_of_two_nodes_one_is_enough() -> None:
-    """T21.1 Of two nodes one is enough: the command itself is the word that the other one is
-    dead."""
+    """T21.1 Of two nodes one is enough: the command itself asserts that the other one is dead."""
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
     lab.put(0)
@@ -133,7 +136,9 @@ def test_of_two_nodes_one_is_enough() -> None:
 
 
 def test_a_home_of_two_nodes_restarts_without_the_other() -> None:
-    """T19.4 of two nodes until the other one has, or the home is told by force to be it (T21)."""
+    """T19.4 Of two nodes, the other one must have sent it, or the leadership must be forced
+    (T21).
+    """
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
     lab.put(0)
@@ -152,7 +157,8 @@ def test_a_home_of_two_nodes_restarts_without_the_other() -> None:
 
 
 def test_a_node_without_its_journal_is_no_home() -> None:
-    """T22.2 A node that begins without a journal has no copies and is no home."""
+    """T22.2 A node that starts without a journal has no replicas and leads no tube, whatever other
+    nodes say."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -172,7 +178,7 @@ def test_a_node_without_its_journal_is_no_home() -> None:
 
 
 def test_a_tube_of_which_nobody_has_a_copy_goes_on_empty() -> None:
-    """T21.1 A node without a copy takes the tube without tasks when no node that it reaches has
+    """T21.1 A node without a replica takes the tube without tasks if no node that it reaches has
     one."""
     lab = HomesLab(3)
     lab.make(0)
@@ -192,8 +198,8 @@ def test_a_tube_of_which_nobody_has_a_copy_goes_on_empty() -> None:
 
 
 def test_yours_for_a_node_that_lost_its_copy() -> None:
-    """T22.2 A node that begins without a journal has no copies and is no home, whatever others
-    say."""
+    """T22.2 A node that starts without a journal has no replicas and leads no tube, whatever other
+    nodes say."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -254,8 +260,8 @@ def test_who_asked_for_a_move_is_told_when_it_came_otherwise() -> None:
 
 
 def test_force_at_a_node_without_the_type() -> None:
-    """T21.1 A node where nobody would get a task (T20.1) takes the tube as well: it keeps the
-    tasks, takes puts, and the reply says so."""
+    """T21.1 A node that could deliver no task (T20.1) takes the tube as well: it keeps the tasks,
+    accepts puts, and the reply says so."""
     lab = HomesLab(3)
     register_driver(lab.nodes[0], lab.t(0), b"late", Fifo)
     lab.make(0, b"late")

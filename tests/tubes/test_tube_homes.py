@@ -16,7 +16,7 @@ from tuque.tubes.replication.send import BEGINS
 
 
 def test_every_node_knows_of_every_tube() -> None:
-    """T17.2 Every node knows of every tube its name, type, options, home and epoch."""
+    """T17.2 Every node knows the name, type, options, leader and epoch of every tube."""
     lab = HomesLab(3)
     lab.make(0, b"fifottl", ttr_ms=1234, pri=7)
     for i in range(3):
@@ -37,7 +37,8 @@ def test_elsewhere_a_command_names_the_home() -> None:
 
 
 def test_every_other_node_holds_a_copy() -> None:
-    """T18.1 Every other node holds a copy of every task of a tube that is not temporary."""
+    """T18.1 Every other node has a replica of every tube that is not temporary: of each task the
+    number, status, body, times, token and the uuid of the session that holds it."""
     lab = HomesLab(3)
     lab.make(0, b"utubettl")
     for i in range(30):
@@ -54,7 +55,8 @@ def test_every_other_node_holds_a_copy() -> None:
 
 
 def test_a_planned_switchover() -> None:
-    """T20.4 The new home is STARTUP: it records the epoch, takes the tasks into its tables."""
+    """T20.4 The new leader is STARTUP: it records the epoch, loads the tasks into its tables, and
+    is RUNNING when the epoch is on disk."""
     lab = HomesLab(3)
     lab.make(0)
     for i in range(10):
@@ -86,7 +88,7 @@ def test_a_name_that_another_node_uses_is_refused() -> None:
 
 
 def test_numbers_go_on_after_a_move_and_a_crash() -> None:
-    """T20.5 Tokens and numbers go on above all that were given."""
+    """T20.5 Tokens and numbers continue above all that were given."""
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
     lab.live(600)
@@ -111,7 +113,7 @@ def test_numbers_go_on_after_a_move_and_a_crash() -> None:
 @example(b"\x00" * 53, 0)  # the number of a task under the job id of another
 @given(st.binary(max_size=400), st.integers(0, 3))
 def test_records_of_others_are_read_with_care(junk: bytes, cut: int) -> None:
-    """T18.2 A follower takes one whole TUBE-COPY or nothing."""
+    """T18.2 A follower applies a whole TUBE-COPY or nothing."""
     assert changes_in(junk) is None or junk == b""
     lab = HomesLab(2)
     lab.make(0)

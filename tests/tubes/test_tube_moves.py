@@ -22,7 +22,8 @@ from tuque.tubes.tasks.sessions import identify
 
 
 def test_a_home_that_reaches_too_few_waits() -> None:
-    """T19.3 A home is WAITING while it reaches fewer than half of all nodes."""
+    """T19.3 A leader is WAITING while it reaches fewer than half of all nodes, because the others
+    may have a new leader (T21)."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -43,7 +44,7 @@ def test_a_home_that_reaches_too_few_waits() -> None:
 
 
 def test_who_waits_is_told_the_same() -> None:
-    """T17.3 Who waits when the home moves is told the same."""
+    """T17.3 Clients that wait when the leadership moves get the same error."""
     lab = HomesLab(2)
     lab.make(0, b"limfifottl", capacity=1)
     n, t, tube = lab.nodes[0], lab.t(0), lab.tube(0)
@@ -98,7 +99,8 @@ def test_a_switchover_that_takes_too_long() -> None:
 
 
 def test_a_switchover_of_many_tasks_may_take_longer() -> None:
-    """T20.2 10 s more for each million tasks."""
+    """T20.2 If that takes more than 10 s, plus 10 s for each million tasks, or the link breaks, the
+    tube runs again under its old epoch (through WAITING and STARTUP): nothing was given away."""
     lab = HomesLab(3)
     lab.make(0)
     lab.live(1000)
@@ -239,7 +241,8 @@ def test_a_node_that_leaves_gives_its_tubes_away() -> None:
 
 
 def test_sessions_go_with_their_tasks() -> None:
-    """T20.5 A TAKEN task stays TAKEN if its session is shared (`in_replicaset` at both nodes)."""
+    """T20.5 A TAKEN task stays TAKEN if its session is shared (`in_replicaset` on both nodes): its
+    client identifies itself at the new leader within `ttr`."""
     lab = HomesLab(2)
     lab.make(0)
     for i in range(2):
@@ -263,7 +266,8 @@ def test_sessions_go_with_their_tasks() -> None:
 
 
 def test_a_number_of_a_session_means_nothing_at_another_home() -> None:
-    """T20.5 A TAKEN task stays TAKEN if its session is shared (`in_replicaset` at both nodes)."""
+    """T20.5 A TAKEN task stays TAKEN if its session is shared (`in_replicaset` on both nodes): its
+    client identifies itself at the new leader within `ttr`."""
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
     lab.put(0)
@@ -284,7 +288,7 @@ def test_a_number_of_a_session_means_nothing_at_another_home() -> None:
 
 
 def test_others_are_released_at_the_new_home() -> None:
-    """T20.5 Others are released there, those of GETJOB stay until their time."""
+    """T20.5 Other TAKEN tasks are released there; those of GETJOB stay until their time."""
     lab = HomesLab(2)
     lab.make(0, b"utubettl")
     for _ in range(3):
@@ -300,7 +304,7 @@ def test_others_are_released_at_the_new_home() -> None:
 
 
 def test_a_temporary_tube_moves_without_tasks() -> None:
-    """T20.5 The tasks of a temporary tube stay at the node where they were put (T18.1)."""
+    """T20.5 The tasks of a temporary tube stay on the node where they were put (T18.1)."""
     lab = HomesLab(2)
     lab.make(0, temporary=True)
     lab.put(0)
@@ -366,7 +370,7 @@ def lab_client(lab: HomesLab, i: int, owner: int) -> int:
 
 
 def test_a_session_that_ends_while_the_tube_waits() -> None:
-    """T19.2 what was due is due when it runs again."""
+    """T19.2 what became due is due when the tube runs again."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -384,8 +388,8 @@ def test_a_session_that_ends_while_the_tube_waits() -> None:
 
 
 def test_a_node_that_stood_still_does_nothing() -> None:
-    """T19.3 The home looks at this before each command: a node that stood still does nothing with
-    what it believed before."""
+    """T19.3 The leader checks this before each command, so that after a standstill it does not act
+    on old knowledge."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -404,7 +408,7 @@ def test_a_node_that_stood_still_does_nothing() -> None:
 
 
 def test_tokens_go_on_at_once() -> None:
-    """T20.5 Tokens and numbers go on above all that were given."""
+    """T20.5 Tokens and numbers continue above all that were given."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0)
@@ -423,7 +427,8 @@ def test_tokens_go_on_at_once() -> None:
 
 
 def test_a_node_that_is_asked_and_goes() -> None:
-    """T20.1 before anything ends the node itself is asked."""
+    """T20.1 Before anything ends the node itself is asked with TUBE-CLAIM, and the error says what
+    to do there."""
     lab = HomesLab(3)
     lab.make(0)
     lab.live(1000)

@@ -52,7 +52,7 @@ def test_a_pause_moves_with_the_tube(bits: int, has_journal: bool) -> None:
 
 
 def test_a_pause_outlives_restarts_of_copies() -> None:
-    """T17.7 each keeps that, also in its journal, for when it is the home."""
+    """T17.7 Each keeps it, also in its journal, for the time when it leads the tube."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     pause(lab, 0, BOTH)
@@ -68,7 +68,7 @@ def test_a_pause_outlives_restarts_of_copies() -> None:
 
 
 def test_a_pause_after_a_failover() -> None:
-    """T17.7 after a failover (T21) the tube is paused as the lost home had last told."""
+    """T17.7 After a failover (T21) the tube is paused as the lost leader last sent."""
     lab = HomesLab(3)
     lab.make(0)
     pause(lab, 0, BOTH)
@@ -101,7 +101,7 @@ def test_who_was_away_hears_of_it_with_the_new_home() -> None:
 
 
 def test_only_the_home_tells_of_a_pause() -> None:
-    """T17.7 BCAST adds nothing, and what other nodes tell with PAUSE (P3) changes no tube."""
+    """T17.7 BCAST has no effect, and a PAUSE message of another node (P3) changes no tube."""
     lab = HomesLab(3)
     set_pause(lab.nodes[0], b"t", PAUSE_OUT)
     pause_queue(lab.nodes[1], b"t", PAUSE_IN, True)  # of a plain queue, older than the tube

@@ -90,7 +90,7 @@ def test_tubes_share_a_turn() -> None:
 
 
 def test_nothing_is_done_to_tasks_on_their_way() -> None:
-    """T19.6 Nothing is done to a task on its way (T19.2)."""
+    """T19.6 A task that is being moved is not changed (T19.2), and the move is not recorded."""
     lab = lab_with_tasks()
     assert not lab.move(0, 1)
     on_the_way(lab, 0, is_in=False)
@@ -112,7 +112,7 @@ def test_nothing_is_done_to_tasks_on_their_way() -> None:
 
 
 def test_what_is_due_meanwhile() -> None:
-    """T19.2 Elsewhere time goes on: what was due is due when it runs again."""
+    """T19.2 what became due is due when the tube runs again."""
     lab = lab_with_tasks(0)
     for i in range(TASKS):
         lab.put(0, ttl_ms=3000, delay_ms=2000 if i % 2 else 0)

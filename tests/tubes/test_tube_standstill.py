@@ -19,7 +19,7 @@ def stood(lab: HomesLab, span_ms: int = 6_000) -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_a_home_that_stood_still_does_nothing_before_it_has_heard(count: int) -> None:
-    """T19.7 After a standstill (G8.4) each tube that has its home here is WAITING."""
+    """T19.7 After a standstill (G8.4) each tube that this node leads is WAITING."""
     lab = HomesLab(count)
     lab.make(0)
     for _ in range(3):
@@ -57,7 +57,8 @@ def test_a_home_that_stood_still_does_nothing_before_it_has_heard(count: int) ->
 
 
 def test_answers_from_before_are_no_answers() -> None:
-    """T19.7 have answered heartbeats that were said since."""
+    """T19.7 It waits until half of all nodes, this one counted, have sent their catalog (T17.2) and
+    have replied to heartbeats sent since."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0)
@@ -78,8 +79,8 @@ def test_answers_from_before_are_no_answers() -> None:
 
 
 def test_of_two_nodes_an_operator_decides() -> None:
-    """T21.1 or for this node when it is the home and waits since its start (T19.4) or a standstill
-    (T19.7)."""
+    """T21.1 It is for a leader that cannot be reached, or for this node if it is the leader and
+    waits since its start (T19.4) or a standstill (T19.7)."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0)
@@ -105,7 +106,8 @@ def test_of_two_nodes_an_operator_decides() -> None:
 
 
 def test_a_home_that_is_about_to_run_is_not_forced() -> None:
-    """T21.1 It is refused while the home can be reached from here."""
+    """T21.1 It is refused while this node can reach the leader, while it reaches no more than half
+    of all nodes, and while a reachable node has a later replica;"""
     lab = HomesLab(3, has_journal=True)
     lab.make(1)
     lab.live(1_000)
@@ -136,7 +138,7 @@ def test_a_short_standstill_is_none() -> None:
 
 
 def test_what_is_asked_of_others_is_asked_again() -> None:
-    """T19.7 A CREATE, a switchover or a failover that waits for answers is refused, and did
+    """T19.7 A CREATE, a switchover or a failover that waits for replies is refused, and did
     nothing."""
     lab = HomesLab(3)
     lab.make(0)

@@ -33,7 +33,7 @@ def status(tube: Tube, number: int = 0) -> int:
 
 @pytest.mark.parametrize("type", TIMED)
 def test_touch_adds_to_the_present_time_and_for_good(home: Home, type: str) -> None:
-    """T5.4 touch adds its increment to the present time, to ttl and to ttr for good."""
+    """T5.4 touch adds its increment to the time of this take, and permanently to ttl and ttr."""
     tube = home.make(type, ttl_ms=7000, ttr_ms=2000)
     home.put(tube)
     home.take(tube)
@@ -114,7 +114,8 @@ def test_kick_passes_over_what_is_dead(home: Home, type: str) -> None:
 
 
 def test_working_begins_the_time_anew(home: Home) -> None:
-    """T1.4 WORKING begins the time to work on the task anew."""
+    """T1.4 ACKJOB and FASTACK are ack, NACK is release, WORKING restarts the time to work on the
+    task."""
     tube = home.make("utubettl", ttr_ms=2000)
     first, second = home.put(tube, utube=b"a"), home.put(tube, utube=b"b")
     on_getjob(home.n, 7, [b"t"], 1)

@@ -27,7 +27,8 @@ def late(lab: HomesLab, *where: int) -> None:
 
 @pytest.mark.parametrize("temporary", [False, True])
 def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
-    """T20.1 Nor one where nobody would get a task of the tube, since its type is missing there."""
+    """T20.1 Nor may a node that could deliver no task of the tube, since its type is missing there
+    (T14.5) or its driver failed (T3.8)."""
     lab = HomesLab(2)
     register_driver(lab.nodes[0], lab.t(0), b"late", Fifo)
     lab.make(0, b"late", temporary=temporary)
@@ -77,8 +78,8 @@ def test_no_move_to_a_node_where_the_driver_failed() -> None:
 
 @pytest.mark.parametrize("temporary", [False, True])
 def test_a_node_that_is_emptied_asks_for_the_type(temporary: bool) -> None:
-    """T19.5 one where nobody would get a task (T20.1; TUBE-GOT tells that) only while all are
-    like that."""
+    """T19.5 A node that could deliver no task (T20.1; TUBE-GOT reports that) is chosen only if all
+    are like that."""
     lab = HomesLab(4)
     for i in (0, 3):
         register_driver(lab.nodes[i], lab.t(i), b"late", Fifo)
@@ -137,8 +138,8 @@ class Once(Driver):
 
 
 def test_a_driver_that_failed_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T3.8 nobody gets a task of it until it runs anew (T19: after a start, or when its home has
-    moved or waited)."""
+    """T3.8 It delivers no task until it runs again (T19: after a start, or after its leadership
+    moved or was suspended)."""
     lab = HomesLab(3)
     for i in range(3):
         register_driver(lab.nodes[i], lab.t(i), b"once", Once)
