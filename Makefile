@@ -86,8 +86,9 @@ lint: setup-dev ## check style, sizes, names and the layers
 types: setup-dev ## check types, strictly
 	@$(VENV)/bin/mypy
 
-docs: setup-dev ## write the pages that are made from the tables
+docs: setup-dev ## write what is made: pages from the tables, the client for threads from that for asyncio
 	@$(PY) tools/docs.py
+	@$(PY) tools/faces.py
 
 build: ## make wheels in dist/: one for each Python 3.11+ of this machine, and a pure one
 	@python="$$($(FIND_PYTHON))"; "$$python" tools/wheels.py $(ARGS)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuque.client.transport.conn import Conn, greeting, read_greeting
-from tuque.client.url import parse
+from tuque.client.url import Address, parse
 from tuque.errors import Loading, NoAuth, ProtocolError, ReplyError
 
 REPLIES: list[tuple[bytes, Any]] = [
@@ -25,12 +25,13 @@ REPLIES: list[tuple[bytes, Any]] = [
     (b"_\r\n", None),
     (b"%1\r\n+a\r\n:1\r\n", {b"a": 1}),
 ]
+NODE = Address("h", 1)
 PUSH = b">2\r\n+invalidate\r\n*0\r\n"
 
 
 @given(st.lists(st.sampled_from(REPLIES), max_size=8), st.data())
 def test_any_split_gives_the_same_answers(asked: list[tuple[bytes, Any]], data: Any) -> None:
-    conn = Conn("n")
+    conn = Conn(NODE)
     conn.pack([("PING",)] * len(asked))
     stream = b"".join(raw + PUSH for raw, _ in asked)
     got = []
@@ -43,7 +44,7 @@ def test_any_split_gives_the_same_answers(asked: list[tuple[bytes, Any]], data: 
 
 
 def test_pack_is_resp() -> None:
-    conn = Conn("n")
+    conn = Conn(NODE)
     assert conn.pack([("ADDJOB", b"q\r\n", "é", 5)]) == (
         b"*4\r\n$6\r\nADDJOB\r\n$3\r\nq\r\n\r\n$2\r\n\xc3\xa9\r\n$1\r\n5\r\n"
     )
@@ -51,7 +52,7 @@ def test_pack_is_resp() -> None:
 
 
 def test_errors_come_typed_also_inside_arrays() -> None:
-    conn = Conn("h:1")
+    conn = Conn(NODE)
     conn.pack([("A",), ("B",)])
     first, second = conn.feed(b"-LOADING wait\r\n*2\r\n-ERR no\r\n:1\r\n")
     assert isinstance(first, Loading)
@@ -60,13 +61,13 @@ def test_errors_come_typed_also_inside_arrays() -> None:
 
 
 def test_what_nobody_asked_for_is_an_error() -> None:
-    conn = Conn("n")
+    conn = Conn(NODE)
     with pytest.raises(ProtocolError, match="nobody asked"):
         conn.feed(b"+OK\r\n")
 
 
 def test_what_is_not_resp_is_an_error() -> None:
-    conn = Conn("n")
+    conn = Conn(NODE)
     conn.pack([("PING",)])
     with pytest.raises(ProtocolError, match="does not speak RESP"):
         conn.feed(b"HTTP/1.1 400 Bad Request\r\n")

@@ -293,7 +293,7 @@ def test_a_wait_for_ever_is_asked_in_slices(
     connect: Connect, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("sync", "aio"):
-        monkeypatch.setattr(f"tuque.client.{module}.SLICE_S", 0.07)
+        monkeypatch.setattr(f"tuque.client.{module}.runner.SLICE_S", 0.07)
     job = f"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n{ID}\r\n$1\r\nb\r\n".encode()
     node.answers["GETJOB"] = in_turn(b"*-1\r\n", b"*-1\r\n", b"", job)
     client = connect(node.url, retry=FAST)
@@ -307,7 +307,7 @@ def test_a_wait_outlives_a_link_that_died_without_a_word(
     connect: Connect, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("sync", "aio"):
-        monkeypatch.setattr(f"tuque.client.{module}.SLICE_S", 0.05)
+        monkeypatch.setattr(f"tuque.client.{module}.runner.SLICE_S", 0.05)
     job = f"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n{ID}\r\n$1\r\nb\r\n".encode()
     node.answers["GETJOB"] = in_turn(None, None, job)
     client = connect(node.url, timeout=1.0)

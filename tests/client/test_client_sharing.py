@@ -16,7 +16,9 @@ import pytest
 from client_nodes import Connect, ScriptedNode, until
 
 from tuque import Client, aio
-from tuque.client.transport import sockets, streams
+from tuque.client.aio.pool import Pool as AsyncPool
+from tuque.client.sync.pool import Pool
+from tuque.client.transport.sockets import Waiter
 from tuque.errors import NoNode, Timeout
 
 
@@ -137,9 +139,9 @@ def test_an_aio_client_moves_to_another_loop(node: ScriptedNode) -> None:
 
 
 def test_a_slot_granted_too_late_is_passed_on() -> None:
-    pool = sockets.Pool(1)
+    pool = Pool(1)
     pool.take(0.0)
-    late = sockets._Waiter()
+    late = Waiter()
     pool._slots.wait(late)
     pool.give(None)
     pool._leave(late)
@@ -148,10 +150,19 @@ def test_a_slot_granted_too_late_is_passed_on() -> None:
         pool.take(0.0)
 
 
+@pytest.mark.parametrize("kind", [Pool, AsyncPool])
+def test_a_slot_may_come_back_while_its_thread_takes_another(kind: type[Pool]) -> None:
+    """As when the garbage collector closes what holds a connection."""
+    pool = kind(None)
+    with pool._lock:
+        assert pool._lock.acquire(blocking=False)
+        pool._lock.release()
+
+
 @pytest.mark.parametrize("granted_first", [True, False])
 def test_a_slot_granted_to_a_cancelled_task_is_passed_on(granted_first: bool) -> None:
     async def race() -> None:
-        pool = streams.Pool(1)
+        pool = AsyncPool(1)
         await pool.take(0.0)
         waiting = asyncio.create_task(pool.take(time.monotonic() + 10))
         await asyncio.sleep(0)

@@ -410,6 +410,22 @@ def test_a_subscription_ends_with_its_node(tmp_path: Path) -> None:
         node.stop()
 
 
+def test_a_subscription_for_asyncio_begins_with_its_block(real_node: RealNode, name: str) -> None:
+    async def run() -> None:
+        async with tuque.aio.Client(real_node.url) as client:
+            await client.tube(name).create("fifo")
+            changes = client.tube(name).subscribe()
+            await changes.close()
+            with pytest.raises(RuntimeError, match="begins with its `async with` block"):
+                await changes.get(0)
+            async with changes:
+                await changes.close()
+                with pytest.raises(Closed):
+                    await changes.get(5)
+
+    asyncio.run(run())
+
+
 def test_a_pipeline(real_node: RealNode, name: str) -> None:
     with Client(real_node.url) as client:
         client.tube(name).create("fifo")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from tuque.client.api import Arg, Reply, Text
-from tuque.client.commands import admin, calls, drivers, leases, rights, tubes, writes
+from tuque.client.api import Arg, Reply, Text, to_text
+from tuque.client.commands import admin, calls, drivers, homes, leases, rights, tubes, writes
 from tuque.client.commands.calls import Call
 from tuque.client.transport.face import as_method
-from tuque.client.tube import QueuedTube
 from tuque.errors import Error, ProtocolError, ReplyError
 
 P = ParamSpec("P")
@@ -24,6 +23,17 @@ def _queued(build: Callable[P, Call[Any]]) -> Callable[Concatenate[Q, P], Q]:
         return self
 
     as_method(build, method, "the pipeline")
+    return method
+
+
+def _tube_queued(
+    build: Callable[Concatenate[Text, P], Call[Any]],
+) -> Callable[Concatenate[QueuedTube[Q], P], Q]:
+    def method(self: QueuedTube[Q], /, *args: P.args, **kwargs: P.kwargs) -> Q:
+        self.pipeline.queue(build(self.name, *args, **kwargs))
+        return self.pipeline
+
+    as_method(build, method, "the pipeline", skips=1)
     return method
 
 
@@ -108,6 +118,39 @@ class Queued:
     cluster_repair = _queued(admin.cluster_repair)
     bgrewriteaof = _queued(admin.bgrewriteaof)
     execute_command = _queued(admin.execute)
+
+
+class QueuedTube(Generic[Q]):
+    """A tube of a pipeline: every method adds a call and gives the pipeline back."""
+
+    def __init__(self, pipeline: Q, name: Text) -> None:
+        self.pipeline = pipeline
+        self.name = name if isinstance(name, str) else to_text(name)
+
+    create = _tube_queued(tubes.create)
+    put = _tube_queued(tubes.put)
+    take = _tube_queued(tubes.take)
+    ack = _tube_queued(tubes.ack)
+    release = _tube_queued(tubes.release)
+    touch = _tube_queued(tubes.touch)
+    bury = _tube_queued(tubes.bury)
+    kick = _tube_queued(tubes.kick)
+    peek = _tube_queued(tubes.peek)
+    delete = _tube_queued(tubes.delete)
+    tasks_by_state = _tube_queued(tubes.tasks_by_state)
+    truncate = _tube_queued(tubes.truncate)
+    release_all = _tube_queued(tubes.release_all)
+    drop = _tube_queued(tubes.drop)
+    info = _tube_queued(tubes.info)
+    statistics = _tube_queued(tubes.statistics)
+    changes = _tube_queued(tubes.changes)
+    grant = _tube_queued(rights.grant)
+    state = _tube_queued(homes.state)
+    home = _tube_queued(homes.home)
+    move = _tube_queued(homes.move)
+    take_over = _tube_queued(homes.take_over)
+    revoke = _tube_queued(rights.revoke)
+    grants = _tube_queued(rights.grants)
 
 
 def batches(pending: list[Call[Any]]) -> Iterator[list[Call[Any]]]:

@@ -12,11 +12,11 @@ from typing import Any
 
 import hiredis
 
-from tuque.client.api import Arg, Hello, Reply
+from tuque.client.api import Arg, Hello, Reply, to_bytes
 from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
-from tuque.client.url import Settings
-from tuque.errors import ProtocolError, ReplyError, reply_error
+from tuque.client.url import Address, Settings
+from tuque.errors import Closed, Error, ProtocolError, ReplyError, Timeout, reply_error
 
 _NOTHING = object()
 
@@ -24,10 +24,13 @@ _NOTHING = object()
 class Conn:
     """The protocol state of a connection: what was asked and is not answered yet."""
 
-    def __init__(self, node: str) -> None:
-        self.node = node
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.node = str(address)
+        self.session = ""  # of tubes, as far as it was asked for
         self.unanswered = 0
-        self.pushed: deque[list[Reply]] | None = None  # a list: somebody wants them
+        self.pushed: deque[list[Reply]] = deque()
+        self._keeps_pushed = False
         self._reader = hiredis.Reader(
             protocolError=ProtocolError,
             replyError=self._reply_error,
@@ -46,7 +49,7 @@ class Conn:
         replies: list[Reply] = []
         while (reply := self._next()) is not _NOTHING:
             if isinstance(reply, hiredis.PushNotification):
-                if self.pushed is not None:
+                if self._keeps_pushed:
                     self.pushed.append(list(reply))
                 continue
             if self.unanswered == 0:
@@ -54,6 +57,20 @@ class Conn:
             self.unanswered -= 1
             replies.append(reply)
         return replies
+
+    def keep_pushed(self) -> None:
+        """Keeps the messages that the node pushes from now on."""
+        self._keeps_pushed = True
+
+    def closed(self, reason: str) -> Closed:
+        """The error of a connection that is lost."""
+        return Closed(f"{self.node}: {reason}", node=self.node)
+
+    def failed(self, error: OSError, due: str) -> Error:
+        """An error of the operating system as ours; `due` is what did not come, if time ran out."""
+        if isinstance(error, TimeoutError):
+            return Timeout(f"{due} from {self.node} in time", node=self.node)
+        return self.closed(error.strerror or str(error))
 
     def _reply_error(self, text: str) -> ReplyError:
         return reply_error(text, node=self.node)
@@ -87,6 +104,11 @@ def joining(sessions: Iterable[str]) -> Iterator[tuple[Arg, ...]]:
     for session in sessions:
         yield "TUBE", "IDENTIFY", session
     yield "TUBE", "IDENTIFY"
+
+
+def subscribing(tube: str) -> list[tuple[Arg, ...]]:
+    """The commands after which changes of the tube are pushed."""
+    return [("HELLO", 3), ("TUBE", "SUBSCRIBE", to_bytes(tube))]
 
 
 def raise_errors(replies: list[Reply]) -> None:

@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("tuque.client")
 
+INFINITE = math.inf
 # A long wait is asked in slices, so that a link that died without a word is noticed.
 SLICE_S = 30.0
 SHORTEST_CONNECT_S = 0.05
@@ -70,7 +71,8 @@ class Face:
     def __repr__(self) -> str:
         state = " closed" if self._is_closed else ""
         kind = type(self)
-        return f"<{kind.__module__}.{kind.__qualname__} {self.settings.masked_url}{state}>"
+        home = kind.__module__.removesuffix(".client")  # the package, which users import
+        return f"<{home}.{kind.__qualname__} {self.settings.masked_url}{state}>"
 
     @property
     def node(self) -> str:
@@ -91,7 +93,7 @@ class Face:
         """
         grace_s = max(self._grace_s(call) for call in asked)
         deadline_s = self._deadline_s(asked, now_s)
-        if deadline_s == math.inf:  # the answer may take for ever
+        if deadline_s == INFINITE:  # the answer may take for ever
             deadline_s = now_s + grace_s
         return Tries(
             self.settings.retry,
@@ -127,7 +129,7 @@ class Face:
 
     def _deadline_s(self, asked: list[Call[Any]], now_s: float) -> float:
         """When calls sent now must be answered: what they ask the node to wait, and the timeout."""
-        waits_s = sum(math.inf if call.wait_s is None else call.wait_s for call in asked)
+        waits_s = sum(INFINITE if call.wait_s is None else call.wait_s for call in asked)
         return now_s + waits_s + max(self._grace_s(call) for call in asked)
 
     def _answer_by_s(

@@ -34,7 +34,7 @@ class Slots(Generic[C, W]):
         self._waiters.append(waiter)
 
     def leave(self, waiter: W) -> bool:
-        """Gives up waiting; False when a slot was handed over already."""
+        """Gives up waiting; False when it stands in the queue no longer."""
         try:
             self._waiters.remove(waiter)
         except ValueError:

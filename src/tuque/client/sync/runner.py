@@ -1,34 +1,32 @@
-"""The client for threads: the method table over blocking sockets; threads may share it."""
+# Made from src/tuque/client/aio/runner.py by tools/faces.py: change that, and run make docs.
+"""How a call of the client for threads runs: which connection, what after a failure."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-import warnings
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, TypeVar
 
 from tuque.client import pipeline
-from tuque.client.api import Hello, Reply, Text
-from tuque.client.commands import admin, calls, drivers, leases, rights, tubes, writes
+from tuque.client.api import Hello, Reply, to_text
+from tuque.client.commands import admin
 from tuque.client.commands.calls import Call
-from tuque.client.retry import Retry
 from tuque.client.routing.follow import LIMIT_S
-from tuque.client.scans import Scans
-from tuque.client.transport.conn import greeting, read_greeting
+from tuque.client.sync.pool import Pool
+from tuque.client.transport.conn import greeting, joining, read_greeting
 from tuque.client.transport.face import (
+    INFINITE,
     JOIN_S,
     SHORTEST_WAIT_S,
     SLICE_S,
-    as_method,
+    Face,
     log,
     no_answer,
     no_node,
 )
-from tuque.client.transport.sockets import INFINITE, Link, Pool
-from tuque.client.tube import Tube
-from tuque.client.url import Address, settings
+from tuque.client.transport.sockets import Link
+from tuque.client.url import Address, Settings
 from tuque.errors import (
     Closed,
     ConnectionError,
@@ -41,157 +39,16 @@ from tuque.errors import (
     TubeHome,
 )
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _method(build: Callable[P, Call[T]]) -> Callable[Concatenate[Client, P], T]:
-    def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(build(*args, **kwargs))
+class Runner(Face):
+    """The part of a client that runs calls, over connections of its own."""
 
-    as_method(build, method, "its result")
-    return method
-
-
-class Client(Scans):
-    """A client for one broker or cluster; connects at the first call, reconnects by itself.
-
-    Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
-    bounds every call beyond the time it asks the node to wait, and the search for a node alone; a
-    call may bring its own.
-    """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        timeout: float | None = None,
-        connect_timeout: float | None = None,
-        retry: Retry | None = None,
-        max_connections: int | None = None,
-        name: str | None = None,
-        follow: bool | None = None,
-        discover: bool | None = None,
-    ) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._pid = 0
-        super().__init__(
-            settings(
-                url,
-                timeout=timeout,
-                connect_timeout=connect_timeout,
-                retry=retry,
-                max_connections=max_connections,
-                name=name,
-                follow=follow,
-                discover=discover,
-            )
-        )
+        super().__init__(settings)
         self._start_afresh()
-
-    @classmethod
-    def from_url(cls, url: str) -> Self:
-        return cls(url)
-
-    def __enter__(self) -> Self:
-        self._check_open()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the idle connections now and those in use when their calls end."""
-        self._is_closed = True
-        if self._pid:
-            for pool in self._pools():
-                pool.close_idle()
-
-    def _pools(self) -> list[Pool]:
-        elsewhere = [pool for pools in self._elsewhere.values() for pool in pools]
-        return [self._pool, self._blocking, *elsewhere]
-
-    def __del__(self) -> None:
-        if self._is_closed or self._pid != os.getpid():
-            return
-        if any(pool.open_count for pool in self._pools()):
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-            self.close()
-
-    def pipeline(self) -> Pipeline:
-        """Gathers calls and sends them together."""
-        return Pipeline(self)
-
-    def tube(self, name: Text) -> Tube:
-        """A tube by its name, whether there is one or not."""
-        return Tube(self, name)
-
-    def tube_identify(self, uuid: Text | None = None, *, timeout: float | None = None) -> str:
-        """The uuid of the session that holds the tasks taken; with `uuid` it joins that one."""
-        found = self.run(tubes.identify(uuid, timeout=timeout))
-        self._on_identified(found)
-        return found
-
-    # The method table
-
-    addjob = _method(calls.addjob)
-    getjob = _method(calls.getjob)
-    ackjob = _method(calls.ackjob)
-    fastack = _method(calls.fastack)
-    deljob = _method(calls.deljob)
-    nack = _method(calls.nack)
-    enqueue = _method(calls.enqueue)
-    dequeue = _method(calls.dequeue)
-    working = _method(calls.working)
-    deadletter = _method(calls.deadletter)
-    show = _method(calls.show)
-    qlen = _method(calls.qlen)
-    qstat = _method(calls.qstat)
-    qpeek = _method(calls.qpeek)
-    pause = _method(calls.pause)
-    lease_open = _method(leases.lease_open)
-    lease_next = _method(leases.lease_next)
-    lease_fetch = _method(leases.lease_fetch)
-    lease_columns = _method(leases.lease_columns)
-    lease_commit = _method(leases.lease_commit)
-    lease_touch = _method(leases.lease_touch)
-    lease_nack = _method(leases.lease_nack)
-    lease_release = _method(leases.lease_release)
-    lease_gone = _method(leases.lease_gone)
-    lease_begin = _method(leases.lease_begin)
-    lease_split = _method(leases.lease_split)
-    lease_defer = _method(leases.lease_defer)
-    lease_info = _method(leases.lease_info)
-    lease_list = _method(leases.lease_list)
-    stage = _method(writes.stage)
-    publish = _method(writes.publish)
-    tube_list = _method(tubes.tube_list)
-    tube_state = _method(tubes.tube_state)
-    tube_grants = _method(rights.tube_grants)
-    tube_drivers = _method(drivers.tube_drivers)
-    register_tube_driver = _method(drivers.register_tube_driver)
-    tube_statistics = _method(tubes.tube_statistics)
-    tube_cfg = _method(tubes.tube_cfg)
-    ping = _method(admin.ping)
-    hello = _method(admin.hello)
-    time = _method(admin.time)
-    info = _method(admin.info)
-    config_get = _method(admin.config_get)
-    config_set = _method(admin.config_set)
-    config_rewrite = _method(admin.config_rewrite)
-    config_resetstat = _method(admin.config_resetstat)
-    client_list = _method(admin.client_list)
-    cluster_nodes = _method(admin.cluster_nodes)
-    cluster_info = _method(admin.cluster_info)
-    cluster_myid = _method(admin.cluster_myid)
-    cluster_meet = _method(admin.cluster_meet)
-    cluster_forget = _method(admin.cluster_forget)
-    cluster_leaving = _method(admin.cluster_leaving)
-    cluster_repair = _method(admin.cluster_repair)
-    bgrewriteaof = _method(admin.bgrewriteaof)
-    shutdown = _method(admin.shutdown)
-    execute = _method(admin.execute)
-
-    # How a call runs
 
     def run(self, call: Call[T]) -> T:
         """Sends a call, tries again where that is safe, and gives its typed result."""
@@ -268,7 +125,7 @@ class Client(Scans):
         `at` is a node that must be asked first.
         """
         self._check_open()
-        self._check_fork()
+        self._check_owner()
         may_block = any(call.may_block for call in asked)
         if self._is_to_move(asked):
             self._move()
@@ -319,12 +176,21 @@ class Client(Scans):
             raise replies.pop()
 
     def _join(self, link: Link, asked: list[Call[Any]], deadline_s: float) -> None:
-        """Makes a connection one of this client's session of tubes."""
+        """Makes a connection one of the session that the calls need, the first the node knows."""
         with self._joining:
             wanted = self._sessions_for(link.address, asked)
-            if not link.session or wanted[:1] != [link.session]:
-                link.join(wanted, min(deadline_s, time.monotonic() + JOIN_S))
-                self._on_joined(link.address, link.session, wanted)
+            if link.session and wanted[:1] == [link.session]:
+                return
+            until_s = min(deadline_s, time.monotonic() + JOIN_S)
+            replies: list[Reply] = []
+            for words in joining(wanted):
+                replies.clear()
+                link.exchange([words], replies, until_s)
+                if not isinstance(replies[0], Error):
+                    link.session = to_text(replies[0])
+                    self._on_joined(link.address, link.session, wanted)
+                    return
+            raise replies[0]
 
     def dedicated(self, at: Address | None = None) -> Link:
         """A connection outside the pools, greeted; the caller closes it.
@@ -332,7 +198,7 @@ class Client(Scans):
         `at` is the node it goes to, where it must be a certain one.
         """
         self._check_open()
-        self._check_fork()
+        self._check_owner()
         deadline_s = time.monotonic() + self.settings.timeout_s
         return self._connect(deadline_s) if at is None else self._visit(at, deadline_s)
 
@@ -431,10 +297,21 @@ class Client(Scans):
             link.close()
             raise
 
-    def _check_fork(self) -> None:
-        """In a child of a fork the sockets are the parent's: drops them without a word on them."""
-        if self._pid != os.getpid():
+    def _pools(self) -> list[Pool]:
+        elsewhere = [pool for pools in self._elsewhere.values() for pool in pools]
+        return [self._pool, self._blocking, *elsewhere]
+
+    def _close_idle(self) -> None:
+        for pool in self._pools():
+            pool.close_idle()
+
+    def _check_owner(self) -> None:
+        """Drops connections that belong to the parent process, after a fork."""
+        if not self._is_mine():
             self._start_afresh()
+
+    def _is_mine(self) -> bool:
+        return self._pid == os.getpid()
 
     def _start_afresh(self) -> None:
         self._pool = Pool(self.settings.max_connections)
@@ -444,30 +321,3 @@ class Client(Scans):
         self._joining = threading.Lock()
         self._rng.seed()  # a forked child must not draw what its parent draws
         self._pid = os.getpid()
-
-
-class Pipeline(pipeline.Queued):
-    """Calls sent together at `execute`, or at the end of a `with` block that ends well."""
-
-    def __init__(self, client: Client) -> None:
-        super().__init__()
-        self._client = client
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        if kind is None and len(self):
-            self.execute()
-
-    def execute(self, *, raise_on_error: bool = True) -> list[Any]:
-        """Sends the calls and gives their results in order, kept in `results` too.
-
-        The first error among them is raised, or with `raise_on_error=False` left in its place. When
-        not a single answer came, that error is raised in either case.
-        """
-        asked = self._taken()
-        self.results = self._client.run_all(asked) if asked else []
-        if raise_on_error:
-            pipeline.raise_first(asked, self.results)
-        return self.results

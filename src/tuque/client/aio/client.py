@@ -1,0 +1,194 @@
+"""The client for asyncio: the method table over one event loop; tasks may share it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from tuque.client import pipeline
+from tuque.client.aio.scans import Scans
+from tuque.client.aio.tube import Tube
+from tuque.client.api import Text
+from tuque.client.commands import admin, calls, drivers, leases, rights, tubes, writes
+from tuque.client.commands.calls import Call
+from tuque.client.retry import Retry
+from tuque.client.transport.face import as_method
+from tuque.client.url import settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _method(
+    build: Callable[P, Call[T]],
+) -> Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]:
+    async def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.run(build(*args, **kwargs))
+
+    as_method(build, method, "its result")
+    return method
+
+
+class Client(Scans):
+    """A client for one broker or cluster; connects at the first call, reconnects by itself.
+
+    Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
+    bounds every call beyond the time it asks the node to wait, and the search for a node alone; a
+    call may bring its own. A task cancelled in a call loses the call's answer, and a job that was
+    on its way comes back later.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        timeout: float | None = None,
+        connect_timeout: float | None = None,
+        retry: Retry | None = None,
+        max_connections: int | None = None,
+        name: str | None = None,
+        follow: bool | None = None,
+        discover: bool | None = None,
+    ) -> None:
+        super().__init__(
+            settings(
+                url,
+                timeout=timeout,
+                connect_timeout=connect_timeout,
+                retry=retry,
+                max_connections=max_connections,
+                name=name,
+                follow=follow,
+                discover=discover,
+            )
+        )
+
+    @classmethod
+    def from_url(cls, url: str) -> Self:
+        return cls(url)
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the idle connections now and those in use when their calls end."""
+        self._is_closed = True
+        if self._is_mine():  # asyncio only
+            self._close_idle()
+        await asyncio.sleep(0)  # asyncio only: the loop closes the sockets in its next turn
+        # threads only: self._close_idle()
+
+    def __del__(self) -> None:
+        if self._is_closed or self._pid != os.getpid():
+            return
+        if any(pool.open_count for pool in self._pools()):
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+            self._close_idle()
+
+    def pipeline(self) -> Pipeline:
+        """Gathers calls and sends them together."""
+        return Pipeline(self)
+
+    def tube(self, name: Text) -> Tube:
+        """A tube by its name, whether there is one or not."""
+        return Tube(self, name)
+
+    async def tube_identify(self, uuid: Text | None = None, *, timeout: float | None = None) -> str:
+        """The uuid of the session that holds the tasks taken; with `uuid` it joins that one."""
+        found = await self.run(tubes.identify(uuid, timeout=timeout))
+        self._on_identified(found)
+        return found
+
+    # The method table
+
+    addjob = _method(calls.addjob)
+    getjob = _method(calls.getjob)
+    ackjob = _method(calls.ackjob)
+    fastack = _method(calls.fastack)
+    deljob = _method(calls.deljob)
+    nack = _method(calls.nack)
+    enqueue = _method(calls.enqueue)
+    dequeue = _method(calls.dequeue)
+    working = _method(calls.working)
+    deadletter = _method(calls.deadletter)
+    show = _method(calls.show)
+    qlen = _method(calls.qlen)
+    qstat = _method(calls.qstat)
+    qpeek = _method(calls.qpeek)
+    pause = _method(calls.pause)
+    lease_open = _method(leases.lease_open)
+    lease_next = _method(leases.lease_next)
+    lease_fetch = _method(leases.lease_fetch)
+    lease_columns = _method(leases.lease_columns)
+    lease_commit = _method(leases.lease_commit)
+    lease_touch = _method(leases.lease_touch)
+    lease_nack = _method(leases.lease_nack)
+    lease_release = _method(leases.lease_release)
+    lease_gone = _method(leases.lease_gone)
+    lease_begin = _method(leases.lease_begin)
+    lease_split = _method(leases.lease_split)
+    lease_defer = _method(leases.lease_defer)
+    lease_info = _method(leases.lease_info)
+    lease_list = _method(leases.lease_list)
+    stage = _method(writes.stage)
+    publish = _method(writes.publish)
+    tube_list = _method(tubes.tube_list)
+    tube_state = _method(tubes.tube_state)
+    tube_grants = _method(rights.tube_grants)
+    tube_drivers = _method(drivers.tube_drivers)
+    register_tube_driver = _method(drivers.register_tube_driver)
+    tube_statistics = _method(tubes.tube_statistics)
+    tube_cfg = _method(tubes.tube_cfg)
+    ping = _method(admin.ping)
+    hello = _method(admin.hello)
+    time = _method(admin.time)
+    info = _method(admin.info)
+    config_get = _method(admin.config_get)
+    config_set = _method(admin.config_set)
+    config_rewrite = _method(admin.config_rewrite)
+    config_resetstat = _method(admin.config_resetstat)
+    client_list = _method(admin.client_list)
+    cluster_nodes = _method(admin.cluster_nodes)
+    cluster_info = _method(admin.cluster_info)
+    cluster_myid = _method(admin.cluster_myid)
+    cluster_meet = _method(admin.cluster_meet)
+    cluster_forget = _method(admin.cluster_forget)
+    cluster_leaving = _method(admin.cluster_leaving)
+    cluster_repair = _method(admin.cluster_repair)
+    bgrewriteaof = _method(admin.bgrewriteaof)
+    shutdown = _method(admin.shutdown)
+    execute = _method(admin.execute)
+
+
+class Pipeline(pipeline.Queued):
+    """Calls sent together at `execute`, or at the end of an `async with` block that ends well."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is None and len(self):
+            await self.execute()
+
+    async def execute(self, *, raise_on_error: bool = True) -> list[Any]:
+        """Sends the calls and gives their results in order, kept in `results` too.
+
+        The first error among them is raised, or with `raise_on_error=False` left in its place. When
+        not a single answer came, that error is raised in either case.
+        """
+        asked = self._taken()
+        self.results = await self._client.run_all(asked) if asked else []
+        if raise_on_error:
+            pipeline.raise_first(asked, self.results)
+        return self.results

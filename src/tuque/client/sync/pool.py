@@ -1,0 +1,60 @@
+# Made from src/tuque/client/aio/pool.py by tools/faces.py: change that, and run make docs.
+"""The connections of a client to one node: at most so many, and those that wait for one."""
+
+from __future__ import annotations
+
+import threading
+
+from tuque.client.transport.slots import Slots
+from tuque.client.transport.sockets import Link, Waiter
+from tuque.errors import Timeout
+
+
+class Pool:
+    """Slots for connections: waits fairly, and not for ever, for a free one."""
+
+    def __init__(self, limit: int | None) -> None:
+        self._slots: Slots[Link, Waiter] = Slots(limit)
+        self._lock = threading.RLock()  # never held over a wait; the collector may come back here
+
+    def take(self, deadline_s: float) -> Link | None:
+        """A slot, with an idle connection if there is one; Timeout when none gets free in time."""
+        with self._lock:
+            taken, link = self._slots.take()
+            if taken:
+                return link
+            waiter = Waiter()
+            self._slots.wait(waiter)
+        try:
+            return waiter.wait(deadline_s)
+        except BaseException as e:
+            self._leave(waiter)
+            if isinstance(e, TimeoutError):
+                raise Timeout("all connections of this client stayed busy", retryable=True) from e
+            raise
+
+    def give(self, link: Link | None) -> None:
+        """Returns a slot, and the connection if it may be used again."""
+        with self._lock:
+            while (waiter := self._slots.give(link)) is not None:
+                if waiter.grant(link):
+                    return
+
+    def close_idle(self) -> int:
+        """Closes the idle connections; gives how many there were."""
+        with self._lock:
+            idle = self._slots.drain()
+        for link in idle:
+            link.close()
+        return len(idle)
+
+    @property
+    def open_count(self) -> int:
+        return self._slots.in_use + len(self._slots.idle)
+
+    def _leave(self, waiter: Waiter) -> None:
+        """Gives up waiting; a slot that came in the last moment goes to the next."""
+        with self._lock:
+            self._slots.leave(waiter)
+        if waiter.is_granted:
+            self.give(waiter.link)

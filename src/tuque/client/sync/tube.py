@@ -1,0 +1,168 @@
+# Made from src/tuque/client/aio/tube.py by tools/faces.py: change that, and run make docs.
+"""A tube as an object; made from `commands.tubes`.
+
+The tasks that it takes are held by the session of its client, over all of its connections: when the
+client is closed, or its last connection is lost, the node gives them to others.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+
+from tuque.client.api import Reply, Text, to_text
+from tuque.client.commands import homes, rights, tubes
+from tuque.client.commands.calls import Call
+from tuque.client.commands.tubes import TubeChange, TubeTask
+from tuque.client.transport.conn import raise_errors, subscribing
+from tuque.client.transport.face import as_method
+from tuque.client.transport.sockets import Link
+from tuque.errors import NotTaken, TubeHome
+
+if TYPE_CHECKING:
+    from tuque.client.sync.client import Client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOOK_S = 0.2  # between two looks for changes
+
+
+def _method(
+    build: Callable[Concatenate[Text, P], Call[T]],
+) -> Callable[Concatenate[Tube, P], T]:
+    def method(self: Tube, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.client.run(build(self.name, *args, **kwargs))
+
+    as_method(build, method, "its result", skips=1)
+    return method
+
+
+class Tube:
+    """A tube of a `Client`; threads may share it."""
+
+    def __init__(self, client: Client, name: Text) -> None:
+        self.client = client
+        self.name = name if isinstance(name, str) else to_text(name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self.client!r}>"
+
+    create = _method(tubes.create)
+    put = _method(tubes.put)
+    take = _method(tubes.take)
+    ack = _method(tubes.ack)
+    release = _method(tubes.release)
+    touch = _method(tubes.touch)
+    bury = _method(tubes.bury)
+    kick = _method(tubes.kick)
+    peek = _method(tubes.peek)
+    delete = _method(tubes.delete)
+    tasks_by_state = _method(tubes.tasks_by_state)
+    truncate = _method(tubes.truncate)
+    release_all = _method(tubes.release_all)
+    drop = _method(tubes.drop)
+    info = _method(tubes.info)
+    statistics = _method(tubes.statistics)
+    changes = _method(tubes.changes)
+    grant = _method(rights.grant)
+    state = _method(homes.state)
+    home = _method(homes.home)
+    move = _method(homes.move)
+    take_over = _method(homes.take_over)
+    revoke = _method(rights.revoke)
+    grants = _method(rights.grants)
+
+    @contextmanager
+    def taking(
+        self, wait: float | None = None, *, delay: float | None = None
+    ) -> Iterator[TubeTask | None]:
+        """Takes a task for a `with` block: acknowledged at its end, released if it raises.
+
+        `delay` seconds, then others may have a released one; None instead of a task as in `take`.
+        """
+        task = self.take(wait)
+        try:
+            yield task
+        except BaseException:
+            if task is not None:
+                with suppress(NotTaken):  # the block settled it, or was too slow
+                    self.release(task, delay=delay)
+            raise
+        if task is not None:
+            self.ack(task)
+
+    def subscribe(self) -> Changes:
+        """The changes from now on, pushed by the node over a connection of their own."""
+        return Changes(self)
+
+    def watch(self, after: int | None = None, *, every: float = LOOK_S) -> Iterator[TubeChange]:
+        """The changes from now on, or after number `after`, for ever; looks `every` seconds.
+
+        A gap in their `seq` tells that more changed between two looks than the node keeps.
+        """
+        if after is None:
+            info = self.info()
+            after = info.changes - 1
+        seen = after
+        while True:
+            found = self.changes(seen, count=1000)
+            for change in found:
+                seen = change.seq
+                yield change
+            if not found:
+                time.sleep(every)
+
+
+class Changes:
+    """Changes of a tube as they happen; close it, or use it in a `with` block.
+
+    Closed when the connection is lost: `Tube.changes` then tells what was missed.
+    """
+
+    def __init__(self, tube: Tube) -> None:
+        self._tube = tube
+        self._link = self._begun()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the subscription."""
+        self._link.close()
+
+    def get(self, wait: float | None = None) -> TubeChange:
+        """The next change; Timeout when there is none within `wait` seconds."""
+        ends_s = math.inf if wait is None else time.monotonic() + wait
+        return tubes.pushed_change(self._link.next_pushed(ends_s))
+
+    def __iter__(self) -> Iterator[TubeChange]:
+        while True:
+            yield self.get()
+
+    def _begun(self) -> Link:
+        """A connection with the subscription, to the home of the tube."""
+        client = self._tube.client
+        try:
+            return self._subscribed(client.dedicated())
+        except TubeHome as e:
+            return self._subscribed(client.dedicated(client.home_to_try(e)))
+
+    def _subscribed(self, link: Link) -> Link:
+        replies: list[Reply] = []
+        limit_s = self._tube.client.settings.timeout_s
+        try:
+            link.keep_pushed()
+            commands = subscribing(self._tube.name)
+            link.exchange(commands, replies, time.monotonic() + limit_s)
+            raise_errors(replies)
+        except BaseException:
+            link.close()
+            raise
+        return link
