@@ -63,7 +63,7 @@ def works_of(box: IprotoBox, conn: Conn) -> list[int]:
 
 
 def test_every_call_stays_within_the_bound(box: IprotoBox) -> None:
-    """L2.7 A call of IPROTO has the bound of the command that does the same."""
+    """L2.7 An IPROTO call has the bound of the corresponding command."""
     conn = box.conn()
     fill(box, conn)
     t = tubes_of(box.server.n)
@@ -82,8 +82,8 @@ def test_every_call_stays_within_the_bound(box: IprotoBox) -> None:
 
 
 def test_many_long_calls_of_one_connection(box: IprotoBox) -> None:
-    """L2.7 At most 4 long calls of one connection go on side by side; its later requests wait
-    meanwhile.
+    """L2.7 At most 4 long calls of one connection run concurrently; meanwhile its later requests
+    wait.
     """
     conn = box.conn()
     fill(box, conn)

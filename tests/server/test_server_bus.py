@@ -188,8 +188,8 @@ def test_a_newer_life_replaces_the_link(node: Node) -> None:
 
 
 def test_a_link_that_is_ready_late_replaces_no_later_one(node: Node) -> None:
-    """K1.2 Of two that the same end dialled the one that was begun later is the link, whichever is
-    ready first: what lies in the other is older."""
+    """K1.2 Of two links that the same end dialled, the one that was begun later counts, whichever
+    is ready first: what is in the other one is older."""
     first, second, third = Stranger(node), Stranger(node), Stranger(node)
     assert second.join()
     assert not first.join()

@@ -247,8 +247,7 @@ def test_f10_the_ack_of_a_long_job_does_not_end_before_it() -> None:
 
 
 def test_f11_a_forgotten_node_is_not_waited_for() -> None:
-    """K6.2 It is taken out of the holders and confirmed sets of every job, collection (A2) goes
-    on without it"""
+    """K6.2 The node leaves the holders and confirmed sets of every job."""
     lab = Lab(3)
     before, after = spread(lab, 3), spread(lab, 3)
     lab.isolate(2)

@@ -63,7 +63,8 @@ def test_a_hello_ends_all_confirmations_at_once() -> None:
 
 
 def test_a_word_of_the_life_before_comes_late() -> None:
-    """K2.3 It is so until it is met in another incarnation"""
+    """K2.3 The doubt ends when the node is met in another incarnation, or has replied to a
+    heartbeat begun since: then the incarnation known here is the later one (K1.2)."""
     lab, id = half_done()
     n, slot = lab.nodes[0], lab.slot(0, 1)
     lab.link(0, 2)
@@ -78,8 +79,8 @@ def test_a_word_of_the_life_before_comes_late() -> None:
 
 
 def test_an_old_disk_is_the_later_life() -> None:
-    """K2.3 or has answered a heartbeat that was begun since: then the one known here is the later
-    (K1.2)."""
+    """K2.3 The doubt ends when the node is met in another incarnation, or has replied to a
+    heartbeat begun since: then the incarnation known here is the later one (K1.2)."""
     lab, id = half_done()
     lab.beat()
     lab.link(0, 2)
@@ -109,8 +110,8 @@ def test_a_question_to_all_that_a_life_before_answered() -> None:
 
 
 def test_who_was_forgotten_and_joins_again_is_asked() -> None:
-    """K6.2 Acked ones that this has not come to when the node joins again (K6.3) keep it, as not
-    confirmed."""
+    """K6.2 Acked jobs that this scan has not reached when the node joins again (K6.3) keep it, as
+    not confirmed."""
     lab, id = half_done()
     n, slot = lab.nodes[0], lab.slot(0, 1)
     lab.die(1)

@@ -73,8 +73,7 @@ def test_a_node_that_is_away_keeps_them_until_the_expiry() -> None:
 
 
 def test_a_forgotten_node_keeps_none() -> None:
-    """K6.2 It is taken out of the holders and confirmed sets of every job, collection (A2) goes
-    on without it"""
+    """K6.2 The node leaves the holders and confirmed sets of every job."""
     lab = Lab(3)
     ids = [spread(lab, 3) for _ in range(2)]
     lab.isolate(2)

@@ -107,8 +107,7 @@ def test_a_copy_waits_for_the_delay_and_one_retry_time(
 ) -> None:
     """R2.5 The due time of an ALO job is now + the remaining delay + retry + J.
 
-    B2.6 REPLJOB says how long the receiver waits for others to queue the job before it does so
-    itself.
+    B2.6 REPLJOB: how long the receiver waits for others to queue the job before it does so itself.
     """
     lab = Lab(2)
     id = add(lab, replicate=2, retry_s=10, delay_s=delay_s, is_async=is_async)
@@ -140,7 +139,7 @@ def test_a_copy_of_a_dead_letter() -> None:
 
 
 def test_a_copy_that_is_sent_again() -> None:
-    """B2.6 REPLJOB says how long the receiver waits for others to queue the job before it does so
+    """B2.6 REPLJOB: how long the receiver waits for others to queue the job before it does so
     itself."""
     lab = Lab(2)
     lab.hold(0, 1)
@@ -183,7 +182,7 @@ def test_a_repaired_copy_has_the_due_time_of_its_sender(state: str) -> None:
 
 @pytest.mark.parametrize(("delay_s", "state"), [(0, QUEUED), (20, ACTIVE)])
 def test_a_job_that_is_given_away(delay_s: int, state: int) -> None:
-    """B2.6 YOURJOBS and ENQUEUE say after how long the receiver may hand the job out, 0 at once."""
+    """B2.6 YOURJOBS and ENQUEUE: after how long the receiver may deliver the job, 0 at once."""
     lab = Lab(2)
     once = lab.add(0, replicate=1, retry_s=0, delay_s=delay_s)
     id = lab.add(0, replicate=1, retry_s=30, delay_s=delay_s)
@@ -201,7 +200,7 @@ def test_a_job_that_is_given_away(delay_s: int, state: int) -> None:
 @pytest.mark.parametrize(("delay_s", "state"), [(0, QUEUED), (20, ACTIVE)])
 @pytest.mark.parametrize("retry_s", [0, 30])
 def test_a_job_that_was_added_for_others(retry_s: int, delay_s: int, state: int) -> None:
-    """B2.6 YOURJOBS and ENQUEUE say after how long the receiver may hand the job out, 0 at once."""
+    """B2.6 YOURJOBS and ENQUEUE: after how long the receiver may deliver the job, 0 at once."""
     lab = Lab(2)
     lab.leave(0)
     start_ms = lab.now_ms
@@ -226,7 +225,7 @@ def alone_ms(lab: Lab, kind: type[Message], id: bytes) -> int:
 
 @pytest.mark.parametrize("retry_s", [4, 30])
 def test_a_job_at_a_worker_is_left_alone(retry_s: int) -> None:
-    """B2.6 DELIVERED, WORKING and MOVED say how long the receiver leaves the job alone."""
+    """B2.6 DELIVERED, WORKING and MOVED: how long the receiver does not act on the job."""
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=retry_s)
     assert lab.get(0) == [id]
@@ -246,7 +245,7 @@ def test_a_job_at_a_worker_is_left_alone(retry_s: int) -> None:
 
 
 def test_a_leased_job_is_left_alone() -> None:
-    """B2.6 DELIVERED, WORKING and MOVED say how long the receiver leaves the job alone."""
+    """B2.6 DELIVERED, WORKING and MOVED: how long the receiver does not act on the job."""
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=4)
     lease(lab, 0)
@@ -255,7 +254,7 @@ def test_a_leased_job_is_left_alone() -> None:
 
 
 def test_a_job_that_moved_is_left_alone() -> None:
-    """B2.6 DELIVERED, WORKING and MOVED say how long the receiver leaves the job alone."""
+    """B2.6 DELIVERED, WORKING and MOVED: how long the receiver does not act on the job."""
     lab = Lab(3)
     id = lab.add(0, replicate=2, retry_s=30)
     (other,) = (i for i in (1, 2) if id in lab.nodes[i].jobs)
@@ -266,7 +265,7 @@ def test_a_job_that_moved_is_left_alone() -> None:
 
 
 def test_the_end_is_remembered_as_long_as_the_job_would_have_lived() -> None:
-    """B2.6 SETACK and DELJOB say how long the receiver remembers that the job is over."""
+    """B2.6 SETACK and DELJOB: how long the receiver remembers that the job is over."""
     lab = Lab(3)
     id = lab.add(0, replicate=2, retry_s=30, ttl_s=1000)
     other = next(i for i in (1, 2) if id not in lab.nodes[i].jobs)
@@ -283,7 +282,8 @@ def test_the_end_is_remembered_as_long_as_the_job_would_have_lived() -> None:
 
 
 def test_no_time_is_below_zero() -> None:
-    """B2.1 every field against what it may hold before a rule sees it."""
+    """B2.1 Counts are checked against the bytes left before anything is allocated, and every field
+    against its range before a rule sees it."""
     lab = Lab(2)
     for command in (on_fastack, on_ackjob):
         id = lab.add(0, replicate=2, retry_s=30, ttl_s=60)

@@ -14,8 +14,8 @@ from tuque.core.replication.ack import on_ackjob
 
 
 def test_a_forgotten_node_leaves_all_sets() -> None:
-    """K6.2 It is taken out of the holders and confirmed sets of every job, collection (A2) goes on
-    without it, and jobs that lack copies then are repaired (K5.3)."""
+    """K6.2 The node leaves the holders and confirmed sets of every job. Collection (A2) continues
+    without it, and jobs that then lack copies are repaired (K5.3)."""
     lab = Lab(4)
     acked, kept = lab.add(0, replicate=4), [lab.add(0, replicate=3) for _ in range(20)]
     lab.die(3)
@@ -34,8 +34,8 @@ def test_a_forgotten_node_leaves_all_sets() -> None:
 
 @pytest.mark.parametrize("why", ["took none", "added it for others"])
 def test_holders_by_belief_are_asked_when_one_is_forgotten(why: str) -> None:
-    """K5.2 Holders are asked so too when one of them is forgotten (K6.2) or has left (K7.5): a node
-    that took no copy (R2.4), or added the job for others (R6.1), may stand among them."""
+    """K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): the
+    holder set may name a node that took no copy (R2.4) or added the job for others (R6.1)."""
     lab = Lab(4)
     if why == "took none":
         for i in (1, 2):
@@ -63,10 +63,10 @@ def test_holders_by_belief_are_asked_when_one_is_forgotten(why: str) -> None:
 
 
 def test_custody_given_to_a_forgotten_node_stays_there() -> None:
-    """K6.2 AMO jobs on their way to it stay as they are until they expire: it may have handed them
-    out.
+    """K6.2 AMO jobs in transit to it stay as they are until they expire: it may have delivered
+    them.
 
-    K5.1 AMO jobs on their way to it stay as they are (F2.3)."""
+    K5.1 AMO jobs in transit to the node stay as they are (F2.3)."""
     for is_forgotten in (True, False):
         lab = Lab(3)
         lab.wait(1)
@@ -108,7 +108,7 @@ def test_what_came_from_a_lost_node_may_be_passed_on() -> None:
 
 
 def test_adds_go_on_without_it() -> None:
-    """K6.2 It is taken out of the holders and confirmed sets of every job"""
+    """K6.2 The node leaves the holders and confirmed sets of every job."""
     lab = Lab(5)
     for k in (2, 3, 4):
         lab.hold(k, 0)
@@ -132,7 +132,7 @@ def test_adds_go_on_without_it() -> None:
 
 def test_an_external_job_finds_another_server() -> None:
     """K5.1 If the node says that it began without a journal, and another incarnation of it was
-    known, it leaves the holders of every job that is not acked.
+    known, it leaves the holders of every unacked job.
 
     R6.2 If the chosen node is no longer linked, another one is chosen, but never for an AMO job.
     """

@@ -75,8 +75,9 @@ def test_two_copies_that_were_made_at_the_same_time(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["lack", "left", "later"])
 def test_old_news_do_not_bring_a_lost_copy_back(word: str) -> None:
-    """K5.7 A node that said itself within the last 60 s that it has no copy of an ALO job (LACK,
-    LEFT), and that another node names as a holder all the same, becomes one and is asked"""
+    """K5.7 If a node itself said within the last 60 s that it has no copy of an ALO job (LACK,
+    LEFT), and another node still names it as a holder, it becomes one and is asked as in K5.2: the
+    other node's knowledge may be older."""
     lab = Lab(4)
     lab.isolate(3)
     id = lab.add(0, replicate=3, retry_s=100)
@@ -128,9 +129,9 @@ def test_a_copy_that_came_again_is_believed() -> None:
 @pytest.mark.parametrize("has_it", [True, False])
 @pytest.mark.parametrize("word", ["repljob", "holders"])
 def test_who_is_named_in_a_life_that_is_over_is_asked(word: str, *, has_it: bool) -> None:
-    """K5.7 The same goes for a node that another one names in an older incarnation than the one
-    known here and that began anew with a journal: who names it may have met it last before that,
-    be the only one that knows both, and die."""
+    """K5.7 The same holds for a node that is named in an older incarnation than the one known here
+    and that restarted with a journal: the naming node may have met it last before that, be the only
+    one that knows both, and die."""
     lab = Lab(3, has_journal=True)
     lab.cut(0, 1)
     id = lab.add(0, replicate=2, retry_s=100)
@@ -185,7 +186,8 @@ def test_two_that_know_the_same_say_nothing() -> None:
 
 
 def test_who_leaves_names_the_copies_that_were_made_for_it() -> None:
-    """K7.2 HOLDERS with the nodes that have it and LEFT go to all holders"""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the nodes
+    that have the job and LEFT go to all holders, and the job is unregistered with cause moved."""
     lab = Lab(3)
     lab.cut(1, 2)
     id = lab.add(2, replicate=2, retry_s=100)
@@ -202,12 +204,12 @@ def test_who_leaves_names_the_copies_that_were_made_for_it() -> None:
 def test_a_holder_that_was_away_hears_who_has_the_job_now(
     *, is_linked: bool, is_stopped: bool
 ) -> None:
-    """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
-    when it is linked again: it may have acked the job, and must not take it for over while a node
-    that it never heard of has a copy.
+    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
+    linked again: it may have acked the job, and must not take it as over while an unknown node has
+    a copy.
 
-    K7.5 Who gets it for an open ALO job says HOLDERS to the other holders when their links come up
-    again: the sender may be stopped by then."""
+    K7.5 For an open ALO job, the receiver sends HOLDERS to the other holders when their links come
+    up again: the sender may be stopped by then."""
     lab = Lab(3)
     lab.wait(2)
     id = lab.add(0, retry_s=10, replicate=1)
@@ -244,8 +246,9 @@ def test_a_holder_that_was_away_hears_who_has_the_job_now(
 
 
 def test_a_holder_that_was_away_hears_who_left() -> None:
-    """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
-    when it is linked again"""
+    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
+    linked again: it may have acked the job, and must not take it as over while an unknown node has
+    a copy."""
     lab = Lab(3)
     lab.wait(2)
     id = lab.add(0, retry_s=100, replicate=1)
@@ -261,8 +264,9 @@ def test_a_holder_that_was_away_hears_who_left() -> None:
 
 
 def test_who_has_heard_it_is_not_told_again() -> None:
-    """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
-    when it is linked again"""
+    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
+    linked again: it may have acked the job, and must not take it as over while an unknown node has
+    a copy."""
     lab = Lab(4)
     id = lab.add(0, retry_s=100, replicate=4)
     lab.leave(0)

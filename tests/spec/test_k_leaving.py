@@ -28,8 +28,7 @@ def drain(lab: Lab, i: int, limit_ms: int = 30_000) -> int:
 
 @pytest.mark.parametrize("repl", [1, 2, 3])
 def test_nothing_is_lost_with_it(repl: int) -> None:
-    """K7.3 INFO shows what is left. When that is 0 the node is safe to stop: its data may be thrown
-    away."""
+    """K7.3 INFO shows how much is left. At 0 the node is safe to stop: its data may be deleted."""
     lab = Lab(4)
     ids = [lab.add(k % 4, retry_s=60, replicate=repl) for k in range(60)]
     late = [lab.add(k % 4, b"late", delay_s=50, replicate=repl) for k in range(20)]
@@ -57,7 +56,7 @@ def test_nothing_is_lost_with_it(repl: int) -> None:
 
 
 def test_it_only_gives() -> None:
-    """K7.1 A leaving node takes no copies, answers GETJOB from what it has, and does not ask for
+    """K7.1 A leaving node takes no copies, serves GETJOB from its own jobs, and does not ask for
     jobs."""
     lab = Lab(3)
     for b in (1, 2):
@@ -75,7 +74,7 @@ def test_it_only_gives() -> None:
 
 
 def test_queued_jobs_can_be_fetched_elsewhere_at_once() -> None:
-    """K7.2 It gives away what it has. A queued ALO job goes to another node to serve (F2.2)."""
+    """K7.2 It gives away its jobs. A queued ALO job goes to another node to serve (F2.2)."""
     lab = Lab(3)
     ids = [lab.add(0, retry_s=300, replicate=2) for _ in range(30)]
     lab.log.clear()
@@ -86,8 +85,9 @@ def test_queued_jobs_can_be_fetched_elsewhere_at_once() -> None:
 
 def test_only_what_was_asked_counts() -> None:
     """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
-    nodes that stay have answered that they have it as REPLICATE asks for, or all of them if these
-    are fewer; a GOTJOB is no answer, since RELEASE may have crossed it."""
+    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
+    nodes if these are fewer. A GOTJOB does not count as a reply, since RELEASE may have crossed it.
+    """
     lab = Lab(4)
     id = lab.add(0, replicate=2)
     n = lab.nodes[0]
@@ -109,11 +109,11 @@ def test_only_what_was_asked_counts() -> None:
 
 
 def test_holders_by_belief_are_asked_when_one_has_left() -> None:
-    """K7.5 LEFT: its sender is no holder any more of these jobs, which are repaired if copies are
+    """K7.5 LEFT: its sender is no longer a holder of these jobs, which are repaired if copies are
     missing (K5.3).
 
-    K5.2 Holders are asked so too when one of them is forgotten (K6.2) or has left (K7.5): a node
-    that took no copy (R2.4), or added the job for others (R6.1), may stand among them."""
+    K5.2 Holders are also asked when one of them is forgotten (K6.2) or has left (K7.5): the holder
+    set may name a node that took no copy (R2.4) or added the job for others (R6.1)."""
     lab = Lab(4)
     lab.leave(0)
     id = lab.add(0, replicate=3)
@@ -129,8 +129,8 @@ def test_holders_by_belief_are_asked_when_one_has_left() -> None:
 
 
 def test_a_delay_goes_on_elsewhere() -> None:
-    """K7.2 Then its first delay, if it still runs, goes on at one of them (R8), HOLDERS with the
-    nodes that have it and LEFT go to all holders, and it is unregistered with cause moved."""
+    """K7.2 Then a first delay that still runs continues at one of them (R8), HOLDERS with the nodes
+    that have the job and LEFT go to all holders, and the job is unregistered with cause moved."""
     lab = Lab(3)
     id = lab.add(0, delay_s=30, retry_s=100, replicate=2)
     moved = lab.nodes[0].ledger.moved
@@ -146,8 +146,9 @@ def test_a_delay_goes_on_elsewhere() -> None:
 
 
 def test_a_job_at_a_worker_keeps_its_time() -> None:
-    """K7.2 more copies are made (K5.3), until as many nodes that stay have answered that they
-    have it
+    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
+    nodes if these are fewer.
 
     R2.5 A copy made by repair (K5.3) takes the due time of the sender.
     """
@@ -165,7 +166,7 @@ def test_a_job_at_a_worker_keeps_its_time() -> None:
 
 
 def test_at_most_once_jobs_pass() -> None:
-    """K7.2 AMO jobs pass as in F2.3; one that was handed out is just unregistered."""
+    """K7.2 AMO jobs are passed on as in F2.3; a delivered one is just unregistered."""
     lab = Lab(2)
     out, there = lab.add(0, retry_s=0, replicate=1), lab.add(0, retry_s=0, replicate=1)
     assert lab.get(0) == [out]
@@ -181,7 +182,7 @@ def test_at_most_once_jobs_pass() -> None:
 
 
 def test_acked_jobs_are_collected_first() -> None:
-    """K7.2 Acked jobs are collected as ever."""
+    """K7.2 Acked jobs are collected as usual."""
     lab = Lab(3)
     id = lab.add(0, replicate=3)
     lab.isolate(2)
@@ -195,7 +196,7 @@ def test_acked_jobs_are_collected_first() -> None:
 
 
 def test_a_stop_of_leaving() -> None:
-    """K7.4 With `no` it stops giving away, and counts copies anew (K5.3)."""
+    """K7.4 With `no` the node stops giving away jobs, and counts copies anew (K5.3)."""
     lab = Lab(3)
     lab.nodes[0].limits.repair_per_second = 50
     ids = [lab.add(0, replicate=1) for _ in range(100)]
@@ -223,7 +224,7 @@ def test_a_stop_of_leaving() -> None:
 
 
 def test_nobody_to_give_to() -> None:
-    """K7.2 It gives away what it has."""
+    """K7.2 It gives away its jobs."""
     alone = Lab(1)
     id = alone.add(0, replicate=1)
     alone.leave(0)
@@ -244,7 +245,9 @@ def test_nobody_to_give_to() -> None:
 
 
 def test_two_leave_at_once() -> None:
-    """K7.2 until as many nodes that stay have answered that they have it as REPLICATE asks for"""
+    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
+    nodes if these are fewer."""
     lab = Lab(4)
     ids = [lab.add(k % 4, replicate=2) for k in range(40)]
     lab.leave(0)
@@ -255,7 +258,7 @@ def test_two_leave_at_once() -> None:
 
 
 def test_left_is_heard() -> None:
-    """K7.5 LEFT: its sender is no holder any more of these jobs, which are repaired if copies are
+    """K7.5 LEFT: its sender is no longer a holder of these jobs, which are repaired if copies are
     missing (K5.3).
 
     K7.6 LEFT for an acked job does not end its collection"""
@@ -285,8 +288,8 @@ def test_left_is_heard() -> None:
 
 
 def test_a_surplus_copy_that_comes_back_is_not_over() -> None:
-    """K7.6 the sender may have been sent the job once more since, and may be handing it out. It
-    stays a holder until it answers SETACK (A5.2), starts anew or is forgotten (K6.2)."""
+    """K7.6 the sender may have received the job again since, and may be delivering it. It stays a
+    holder until it replies to SETACK (A5.2), restarts or is forgotten (K6.2)."""
     lab = Lab(3)
     for i in (1, 2):
         lab.hold(i, 0)
@@ -343,7 +346,9 @@ def test_a_full_node_is_passed_over() -> None:
 
 
 def test_a_node_that_goes_away_meanwhile() -> None:
-    """K7.2 until as many nodes that stay have answered that they have it as REPLICATE asks for"""
+    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
+    nodes if these are fewer."""
     lab = Lab(4)
     ids = [lab.add(0, replicate=2) for _ in range(30)]
     lab.hold(2, 0)
@@ -362,8 +367,10 @@ def test_a_node_that_goes_away_meanwhile() -> None:
 
 
 def test_a_copy_that_was_released_does_not_count() -> None:
-    """K7.2 until as many nodes that stay have answered that they have it as REPLICATE asks for,
-    or all of them if these are fewer; a GOTJOB is no answer, since RELEASE may have crossed it."""
+    """K7.2 Then its other holders are asked (K5.2) and more copies are made (K5.3), until as many
+    remaining nodes as REPLICATE asks for have replied that they have the job, or all remaining
+    nodes if these are fewer. A GOTJOB does not count as a reply, since RELEASE may have crossed it.
+    """
     lab = Lab(4)
     for b in (1, 2, 3):
         lab.hold(0, b)
@@ -382,8 +389,8 @@ def test_a_copy_that_was_released_does_not_count() -> None:
 
 
 def test_a_node_that_loads_is_not_safe_to_stop() -> None:
-    """K7.3 INFO shows what is left. When that is 0 the node is safe to stop: its data may be thrown
-    away. It is not 0 while the journal is loaded."""
+    """K7.3 INFO shows how much is left. At 0 the node is safe to stop: its data may be deleted. The
+    number is not 0 while the journal is loading."""
     lab = Lab(2)
     n = lab.nodes[0]
     n.is_loading = True  # it was killed while it gave away, and has read nothing yet

@@ -59,9 +59,9 @@ def expected(party: Party, at: int) -> list[int]:
 
 
 def test_who_is_expected() -> None:
-    """K4.4 A node that restarts is expected until it was not heard for `cluster-node-timeout`, and
-    one that loads its journal as long as it is heard. One that was not heard yet counts from when
-    it became known here."""
+    """K4.4 A restarting node is expected until it was silent for `cluster-node-timeout`; a node
+    that loads its journal is expected while it sends heartbeats. For a node that was never heard
+    from, the time counts from when this node learned of it."""
     party = met(3)
     assert expected(party, 0) == [1, 2]
     party.die(2)
@@ -107,8 +107,8 @@ def test_a_higher_incarnation_replaces_a_lower_one() -> None:
 
 
 def test_an_old_disk_waits_for_the_newer_life_to_be_silent() -> None:
-    """K1.2 A lower one is refused as long as the higher is alive; when that is silent for
-    `cluster-node-timeout` it replaces it, as a node that was restored from an old disk."""
+    """K1.2 A lower one is refused while the higher one is alive. If that is silent for
+    `cluster-node-timeout`, the lower one replaces it, as for a node restored from an old disk."""
     party = met(2)
     party.die(1)
     party.restart(1)
@@ -130,8 +130,8 @@ def test_an_old_disk_waits_for_the_newer_life_to_be_silent() -> None:
 
 
 def test_two_nodes_with_one_id() -> None:
-    """K1.3 The same id with two incarnations of the same count alive at once is a conflict: who
-    sees both tells so in its heartbeats, gives them no copies, and both nodes refuse service."""
+    """K1.3 Two live incarnations of one id with the same count are a conflict. A node that sees
+    both says so in its heartbeats and gives them no copies."""
     party = met(2)
     twin = Guest(1, party.now_ms)
     twin.members.mark = b"anothers"
@@ -151,9 +151,9 @@ def test_two_nodes_with_one_id() -> None:
 
 
 def test_a_node_from_an_old_disk_is_no_twin_of_its_dead_life() -> None:
-    """K1.3 They are alive at once when a heartbeat of one comes after the other was refused; a
-    link that is only still there may be one whose end died, as a node restored from an old disk
-    counts from where that disk was."""
+    """K1.3 Both are alive if a heartbeat of one arrives after the other was refused. A link that
+    still exists does not prove that: its end may be dead, since a node restored from an old disk
+    counts on from that disk."""
     party = met(2)
     party.guests[1].is_up = False  # and nobody is told: its end of the link was lost on the way
     restored = Guest(1, party.now_ms)
@@ -170,7 +170,7 @@ def test_a_node_from_an_old_disk_is_no_twin_of_its_dead_life() -> None:
 
 
 def test_slots_are_told_before_they_are_used() -> None:
-    """K2.1 In memory a node is a slot number, and a set of nodes a bit set.
+    """K2.1 In memory a node is a slot number, and a set of nodes is a bit set.
 
     K2.2 Before a message names a set, SLOTS says which node in which incarnation each number
     means.
@@ -190,8 +190,8 @@ def test_slots_are_told_before_they_are_used() -> None:
 
 
 def test_meeting_one_is_meeting_all() -> None:
-    """K3.2 A node learns the others from the heartbeats of the one it met; each dials each. Of two
-    links between two nodes the one dialled by the lower id stays."""
+    """K3.2 A node learns of the others from the heartbeats of the node that it met; each dials
+    each. Of two links between two nodes, the one dialled by the lower id stays."""
     party = met(5)
     for a in party.guests:
         for b in a.linked:
@@ -205,8 +205,8 @@ def test_meeting_one_is_meeting_all() -> None:
 
 
 def test_a_meeting_shows_how_it_goes() -> None:
-    """K3.1 `CLUSTER MEET host port`: names and addresses are allowed. The reply comes at once;
-    `CLUSTER NODES` shows the handshake and why it failed."""
+    """K3.1 `CLUSTER MEET host port` accepts names and addresses. The reply comes at once; `CLUSTER
+    NODES` shows the handshake and why it failed."""
     party = Party(2)
     party.guests[1].is_up = False
     party.meet(0, 1)
@@ -236,7 +236,7 @@ def test_dials_back_off() -> None:
 
 
 def test_links_that_end_at_once_back_off_too() -> None:
-    """K3.2 a link that ends within a second of its beginning was no better than that."""
+    """K3.2 A link that ends within a second counts as a failed dial."""
     party = met(2)
     party.unlink(*party.guests)
     party.pass_ms(200)
@@ -249,9 +249,9 @@ def test_links_that_end_at_once_back_off_too() -> None:
 
 
 def test_silence_is_suspected_and_a_majority_calls_it_failed() -> None:
-    """K4.1 A node that was not heard for `cluster-node-timeout` is suspected; when more than half
-    of all nodes, this one among them, said so within twice that time it has failed. A heartbeat
-    of its own ends both."""
+    """K4.1 A node that was silent for `cluster-node-timeout` is suspected. It has failed when more
+    than half of all nodes, this one among them, have suspected it within twice that time. Its next
+    heartbeat ends both."""
     party = met(3)
     party.die(2)
     party.pass_ms(TIMEOUT_MS // 2)
@@ -292,7 +292,7 @@ def test_a_silent_link_is_closed() -> None:
 
 
 def test_who_is_reachable() -> None:
-    """K4.2 Reachable is: linked, not suspected, not failed, not leaving, not loading.
+    """K4.2 A node is reachable if it is linked and is not suspected, failed, leaving or loading.
 
     K4.3 The default of REPLICATE counts the reachable nodes and this one, unless it leaves.
     """
@@ -313,8 +313,8 @@ def test_who_is_reachable() -> None:
 
 
 def test_heartbeats_answer_each_other() -> None:
-    """K4.1 A heartbeat goes over each link ten times in `cluster-node-timeout`, every 100 ms to
-    1 s, with a rising number and the newest number heard from that peer."""
+    """K4.1 A heartbeat goes over each link ten times per `cluster-node-timeout`, every 100 ms to 1
+    s, with a rising number and the newest number received from that peer."""
     party = met(2)
     a, b = party.guests
     before = a.members.sent
@@ -325,8 +325,8 @@ def test_heartbeats_answer_each_other() -> None:
 
 
 def test_forgetting_spreads_and_stays() -> None:
-    """K6.1 The node is removed under a number, odd for out and even for in, that spreads with the
-    heartbeats; a lower number never brings it back."""
+    """K6.1 The node is removed under a number, odd for out and even for in, which spreads with the
+    heartbeats. A lower number never brings the node back."""
     party = met(4)
     party.die(3)
     gone = party.guests[3].n.node_id
@@ -345,8 +345,9 @@ def test_forgetting_spreads_and_stays() -> None:
 
 
 def test_a_forgotten_node_comes_back_empty_or_not_at_all() -> None:
-    """K6.3 A node that was forgotten joins with a higher number when it is met again, but only in
-    a new incarnation that began without jobs."""
+    """K6.3 A forgotten node joins with a higher number when it is met again, but only in a new
+    incarnation that began without jobs: nobody could say any more whether the jobs that it kept
+    were acked."""
     party = met(3)
     party.die(2)
     party.guests[0].members.forget(party.guests[2].n.node_id)
@@ -366,8 +367,8 @@ def test_a_forgotten_node_comes_back_empty_or_not_at_all() -> None:
 
 
 def test_a_reset_node_is_alone_until_it_is_met() -> None:
-    """K6.3 A node that was reset (CLUSTER RESET) is in a new incarnation too, and no member for
-    the others until one of them meets it."""
+    """K6.3 A reset node (CLUSTER RESET) also has a new incarnation, and the others do not count it
+    as a member until one of them meets it."""
     party = met(3)
     guest = party.guests[2]
     guest.members.forget_all()
@@ -381,7 +382,8 @@ def test_a_reset_node_is_alone_until_it_is_met() -> None:
 
 
 def test_priorities() -> None:
-    """K8.1 1; no link 5; suspected 10; failed or leaving 100. Nodes in handshake are not listed."""
+    """K8.1 without a link 5; suspected 10; failed or leaving 100. Nodes in handshake are not
+    listed."""
     party = met(3)
     one = party.member(0, 2)
     assert one.priority() == 1

@@ -30,7 +30,7 @@ from tuque.core.state.losses import DOUBT, Walk
 
 
 def test_a_node_that_refused_is_tried_again() -> None:
-    """K5.3 Without a node to send it to the job waits until one can be reached."""
+    """K5.3 Without a node to send to, the job waits until one is reachable."""
     lab = Lab(2)
     id = lab.add(0, replicate=2)
     lab.die(1)
@@ -45,8 +45,8 @@ def test_a_node_that_refused_is_tried_again() -> None:
 
 
 def test_who_said_before_that_it_has_none_is_not_waited_for() -> None:
-    """K5.3 One that says nothing for a second is asked as in K5.2; if it has none another one is
-    taken."""
+    """K5.3 A node that is silent for a second is asked as in K5.2; if it has no copy, another one
+    is chosen."""
     lab = Lab(4)
     lab.isolate(2)
     lab.isolate(3)
@@ -63,8 +63,8 @@ def test_who_said_before_that_it_has_none_is_not_waited_for() -> None:
 
 
 def test_a_node_without_memory_is_not_brought_back_by_who_met_it_last_before() -> None:
-    """K2.2 members in an older incarnation than the one known here drop out, so that what a
-    restarted node has lost does not come back by hearsay, or are asked (K5.7)"""
+    """K2.2 A member in an older incarnation than the one known here is removed, so that hearsay
+    does not restore what a restarted node has lost, or it is asked (K5.7)."""
     lab = Lab(3)
     lab.cut(0, 1)
     id = lab.add(0, replicate=2, retry_s=100)
@@ -78,7 +78,7 @@ def test_a_node_without_memory_is_not_brought_back_by_who_met_it_last_before() -
 
 
 def test_a_forgotten_node_owes_no_answer() -> None:
-    """K5.5 `CLUSTER REPAIR` shows how many jobs wait for repair or for an answer to ASK."""
+    """K5.5 `CLUSTER REPAIR` shows how many jobs wait for repair or for a reply to ASK."""
     lab = Lab(3)
     id = lab.add(0, replicate=2, retry_s=100)
     other = next(i for i in (1, 2) if id in lab.nodes[i].jobs)
@@ -92,7 +92,7 @@ def test_a_forgotten_node_owes_no_answer() -> None:
 
 
 def test_who_has_answered_is_believed_while_others_are_gone_through() -> None:
-    """K5.2 what is believed counts no longer."""
+    """K5.2 What was believed before no longer counts."""
     lab = Lab(3)
     state, one, two = lab.nodes[0].losses, lab.slot(0, 1), lab.slot(0, 2)
     state.unsure = state.doubted = 1 << one | 1 << two
@@ -104,7 +104,7 @@ def test_who_has_answered_is_believed_while_others_are_gone_through() -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_only_its_own_word_counts(*, is_there: bool) -> None:
-    """K5.7 Until it says itself that it has one it does not count as a copy."""
+    """K5.7 It does not count as a copy until it says itself that it has one."""
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=100)
     n, slot = lab.nodes[0], lab.slot(0, 2)
@@ -135,8 +135,9 @@ def test_a_holder_that_told_late_is_known_after_a_restart() -> None:
 
 
 def test_news_of_leaving_that_were_heard_are_not_kept() -> None:
-    """K7.2 A holder that has not heard them, since its link ended or there was none, is told both
-    when it is linked again"""
+    """K7.2 A holder that missed HOLDERS and LEFT, because it had no link, gets both when it is
+    linked again: it may have acked the job, and must not take it as over while an unknown node has
+    a copy."""
     lab = Lab(2)
     n, slot = lab.nodes[0], lab.slot(0, 1)
     id = lab.add(0, replicate=2)

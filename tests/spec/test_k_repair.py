@@ -48,8 +48,8 @@ def by_rank(lab: Lab, id: bytes, among: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("repl", [2, 3])
 def test_rolling_restart_loses_nothing(repl: int) -> None:
-    """K5.5 `CLUSTER REPAIR` shows how many jobs wait for repair or for an answer to ASK. When
-    all nodes say 0, the next node may be restarted."""
+    """K5.5 `CLUSTER REPAIR` shows how many jobs wait for repair or for a reply to ASK. When all
+    nodes show 0, the next node may be restarted."""
     lab = Lab(3)
     ids = [lab.add(k % 3, retry_s=5, replicate=repl) for k in range(30)]
     for i in (0, 1, 2, 0):
@@ -62,8 +62,8 @@ def test_rolling_restart_loses_nothing(repl: int) -> None:
 
 
 def test_any_node_takes_the_copy() -> None:
-    """K5.3 of the holders that can be reached the one with the highest rank sends REPLJOB to as
-    many reachable nodes that are no holders, any of them."""
+    """K5.3 The reachable holder with the highest rank sends REPLJOB to as many reachable nodes as
+    are missing, chosen from those that are not holders."""
     lab = Lab(4)
     ids = [lab.add(0, replicate=3) for _ in range(40)]
     lab.die(1)
@@ -83,7 +83,7 @@ def test_any_node_takes_the_copy() -> None:
 
 
 def test_acked_jobs_are_kept_until_the_node_knows() -> None:
-    """K5.1 Acked ones keep it, as not confirmed: it makes a tombstone (A4.1) before they go."""
+    """K5.1 Acked jobs keep it, as not confirmed: it makes a tombstone (A4.1) before the jobs go."""
     lab = Lab(3)
     id = lab.add(0, replicate=3)
     lab.die(1)
@@ -99,8 +99,7 @@ def test_acked_jobs_are_kept_until_the_node_knows() -> None:
 
 
 def test_what_is_sent_to_a_new_life_stays() -> None:
-    """K5.1 A job that it is sent, or is said to have, from then on keeps it, though the others are
-    still gone through."""
+    """K5.1 AMO jobs in transit to the node stay as they are (F2.3)."""
     lab = Lab(2)
     lab.add(0, b"other", replicate=2, retry_s=100)
     id = lab.add(0, replicate=1, retry_s=100)
@@ -121,7 +120,7 @@ def test_what_is_sent_to_a_new_life_stays() -> None:
 
 
 def test_what_a_node_said_of_an_ack_is_gone_with_it() -> None:
-    """K5.1 Acked ones keep it, as not confirmed: it makes a tombstone (A4.1) before they go."""
+    """K5.1 Acked jobs keep it, as not confirmed: it makes a tombstone (A4.1) before the jobs go."""
     lab = Lab(3)
     id = lab.add(0, replicate=3)
     lab.isolate(2)
@@ -135,8 +134,8 @@ def test_what_a_node_said_of_an_ack_is_gone_with_it() -> None:
 
 
 def test_who_is_met_for_the_first_time_has_lost_nothing() -> None:
-    """K5.2 Of the ALO jobs that it may have, all other holders are asked with ASK whether they
-    have them, and so is the node itself"""
+    """K5.2 For the ALO jobs that the node may have, this node asks all other holders with ASK
+    whether they have them."""
     lab = Lab(3)
     id = lab.add(0, replicate=3)
     n, slot = lab.nodes[0], lab.slot(0, 1)
@@ -149,10 +148,10 @@ def test_who_is_met_for_the_first_time_has_lost_nothing() -> None:
 
 
 def test_nothing_comes_back_by_hearsay() -> None:
-    """K2.2 A node is a member of a set in one incarnation. Before a message names a set, SLOTS
-    says which node in which incarnation each number means; members in an older incarnation than
-    the one known here drop out, so that what a restarted node has lost does not come back by
-    hearsay"""
+    """K2.2 A node is a member of a set in one incarnation. Before a message names a set, SLOTS says
+    which node in which incarnation each number means. A member in an older incarnation than the one
+    known here is removed, so that hearsay does not restore what a restarted node has lost, or it is
+    asked (K5.7)."""
     lab = Lab(3)
     id = lab.add(0, replicate=3)
     lab.die(1)
@@ -174,7 +173,8 @@ def test_nothing_comes_back_by_hearsay() -> None:
 
 
 def test_who_restarted_is_a_member_before_it_is_met() -> None:
-    """K2.2 one in a newer incarnation has restarted, and is a member before it is met."""
+    """K2.2 A member in a newer incarnation has restarted, and counts as a member before this node
+    has met it."""
     lab = Lab(3)
     lab.die(1)
     lab.link(0, 1)  # node 2 has not met the new life of node 1
@@ -194,10 +194,10 @@ def test_who_restarted_is_a_member_before_it_is_met() -> None:
 
 
 def test_what_it_lacks_is_asked_for() -> None:
-    """K5.2 Of the ALO jobs that it may have, all other holders are asked with ASK whether they
-    have them, and so is the node itself if it began with a journal or is met for the first time;
-    what is believed counts no longer. LACK answers with the ids that are unknown there, and their
-    sender leaves the holders of these"""
+    """K5.2 For the ALO jobs that the node may have, this node asks all other holders with ASK
+    whether they have them. It also asks the node itself, if that began with a journal or is met for
+    the first time. What was believed before no longer counts. LACK replies with the ids that are
+    unknown there; its sender leaves the holders of these jobs."""
     lab = Lab(4, has_journal=True)
     ids = [lab.add(0, replicate=3) for _ in range(30)]
     gone, unlucky = [id for id in ids if copies(lab, id) == [0, 1, 2]][:2]
@@ -220,8 +220,7 @@ def test_what_it_lacks_is_asked_for() -> None:
 
 
 def test_a_silent_node_is_asked_again() -> None:
-    """K5.2 A node that loads does not answer; ASK is repeated every 3 s, and again when a link
-    comes up."""
+    """K5.2 A loading node does not reply. ASK is repeated every 3 s, and when a link comes up."""
     lab = Lab(2, has_journal=True)
     id = lab.add(0, replicate=2)
     lab.die(1)
@@ -248,7 +247,7 @@ def test_a_silent_node_is_asked_again() -> None:
 
 
 def test_acked_jobs_are_told_before_lack() -> None:
-    """K5.2 SETACK comes first for those that are acked. The sender of ASK becomes a holder."""
+    """K5.2 The sender of ASK becomes a holder."""
     lab = Lab(3, has_journal=True)
     id, other = lab.add(0, replicate=3), lab.add(0, replicate=2)
     lab.die(1)
@@ -289,8 +288,8 @@ def test_fewest_copies_first_at_a_limited_rate() -> None:
 
 
 def test_who_does_not_keep_it_is_asked_and_passed_over() -> None:
-    """K5.3 One that says nothing for a second is asked as in K5.2; if it has none another one is
-    taken."""
+    """K5.3 A node that is silent for a second is asked as in K5.2; if it has no copy, another one
+    is chosen."""
     lab = Lab(5)
     ids = [lab.add(0, replicate=3) for _ in range(30)]
     full = lab.nodes[4]
@@ -305,7 +304,7 @@ def test_who_does_not_keep_it_is_asked_and_passed_over() -> None:
 
 
 def test_a_job_waits_for_a_node_that_can_take_it() -> None:
-    """K5.3 Without a node to send it to the job waits until one can be reached."""
+    """K5.3 Without a node to send to, the job waits until one is reachable."""
     lab = Lab(4)
     lab.isolate(3)
     id = lab.add(0, replicate=3)
@@ -322,7 +321,7 @@ def test_a_job_waits_for_a_node_that_can_take_it() -> None:
 
 
 def test_all_holders_hear_of_the_new_one() -> None:
-    """K5.3 These become holders, and each that has stored the job says GOTJOB to all holders
+    """K5.3 These become holders, and each that has stored the job sends GOTJOB to all holders
     (R2.6).
 
     R2.6 A copy made by repair is confirmed to all holders."""
@@ -392,7 +391,7 @@ def test_at_most_once_jobs_are_not_copied() -> None:
 
 
 def test_the_next_rank_takes_over() -> None:
-    """K5.4 A holder that cannot be reached is passed over."""
+    """K5.4 An unreachable holder is skipped."""
     lab = Lab(4)
     id = lab.add(0, replicate=3)
     holders = copies(lab, id)
@@ -408,8 +407,8 @@ def test_the_next_rank_takes_over() -> None:
 
 
 def test_the_others_check() -> None:
-    """K5.4 The other holders count copies too. When a job lacks copies for 2 s, they ask the one
-    whose turn it is; it answers with HOLDERS, and looks at the job itself."""
+    """K5.4 The other holders count copies too. If a job lacks copies for 2 s, they ask the holder
+    whose turn it is; it replies with HOLDERS, and examines the job itself."""
     lab = Lab(4)
     for _ in range(20):
         id = lab.add(0, replicate=3)
@@ -427,7 +426,7 @@ def test_the_others_check() -> None:
 
 def test_a_walk_goes_on_while_jobs_change() -> None:
     """K5.1 If the node says that it began without a journal, and another incarnation of it was
-    known, it leaves the holders of every job that is not acked."""
+    known, it leaves the holders of every unacked job."""
     lab = Lab(3)
     ids = [lab.try_add(0, b"q", replicate=3, timeout_ms=0)[0] for _ in range(5_000)]
     lab.run()
@@ -450,8 +449,8 @@ def test_a_walk_goes_on_while_jobs_change() -> None:
 
 
 def test_who_knows_of_more_copies_says_so() -> None:
-    """K5.4 When a job lacks copies for 2 s, they ask the one whose turn it is; it answers with
-    HOLDERS, and looks at the job itself."""
+    """K5.4 If a job lacks copies for 2 s, they ask the holder whose turn it is; it replies with
+    HOLDERS, and examines the job itself."""
     lab = Lab(4)
     id = lab.add(0, replicate=3)
     first, second, third = by_rank(lab, id, copies(lab, id))
@@ -467,8 +466,8 @@ def test_who_knows_of_more_copies_says_so() -> None:
 
 
 def test_answers_in_order() -> None:
-    """K5.2 LACK answers with the ids that are unknown there, and their sender leaves the holders
-    of these; SETACK comes first for those that are acked."""
+    """K5.2 LACK replies with the ids that are unknown there; its sender leaves the holders of these
+    jobs."""
     lab = Lab(3)
     here, acked, gone = (lab.add(0, replicate=3) for _ in range(3))
     lab.isolate(2)
@@ -487,7 +486,7 @@ def test_answers_in_order() -> None:
 
 
 def test_who_is_not_helped_does_it_alone() -> None:
-    """K5.4 When it lacks copies for 10 s they repair it themselves."""
+    """K5.4 If the job lacks copies for 10 s, they repair it themselves."""
     lab = Lab(4)
     id = lab.add(0, replicate=3)
     _, second, third = by_rank(lab, id, copies(lab, id))

@@ -62,8 +62,8 @@ def value(wired: Wired, line: Line, command: bytes) -> tuple[Any, list[int], int
 
 
 def test_a_long_command_goes_on_in_the_next_turns(wired: Wired) -> None:
-    """L2.2 A long command goes on in the next turns. The later commands of its connection wait
-    meanwhile (C3.9), other connections are served, and it sees what they change.
+    """L2.2 A long command continues in the next turns. Meanwhile the later commands of its
+    connection wait (C3.9), and other connections are served; the command sees what they change.
     """
     ids = fill(wired, 12_000)
     line = wired.line()
@@ -87,8 +87,8 @@ def test_all_ids_are_looked_at_first(wired: Wired) -> None:
 
 
 def test_a_client_that_goes(wired: Wired) -> None:
-    """L2.2 When its connection closes, a command that has begun to change something goes on to its
-    end, another one stops.
+    """L2.2 If its connection closes, a command that has begun to change something runs to its end;
+    any other command stops.
     """
     n, server = wired.box.n, wired.box.server
     ids = fill(wired, 3 * TURN_WORK)
@@ -119,7 +119,7 @@ def test_a_client_that_goes(wired: Wired) -> None:
 
 
 def test_a_turn_has_its_share_for_long_commands_together(wired: Wired) -> None:
-    """L2.3 When a turn has done 5,000 units, a long command that comes then waits for the next
+    """L2.3 When a turn has done 5,000 units, a long command that then arrives waits for the next
     turn. Short ones, of at most 100 units, never wait.
     """
     fill(wired, 4_000)
@@ -165,9 +165,9 @@ def test_words(wired: Wired) -> None:
 
 
 def test_replies_end(wired: Wired) -> None:
-    """L2.5 A reply of many elements ends with the element that passes 4 MiB. GETJOB and QPEEK
-    answer fewer jobs then, LEASE FETCH fewer rows, JSCAN and QSCAN with a cursor, BUSYLOOP or
-    not, SLOWLOG GET fewer entries. GETJOB gives at most 5,000 jobs.
+    """L2.5 A reply of many elements ends with the element that passes 4 MiB. GETJOB and QPEEK then
+    return fewer jobs, LEASE FETCH fewer rows, JSCAN and QSCAN a cursor, BUSYLOOP or not, SLOWLOG
+    GET fewer entries. GETJOB returns at most 5,000 jobs.
     """
     body = b"x" * 1_000_000
     fill(wired, 8, b"big", body)
@@ -208,7 +208,7 @@ def test_slow_log_has_a_bound_in_bytes(wired: Wired) -> None:
 
 
 def test_statistics_of_many_tubes(wired: Wired) -> None:
-    """L2.2 A long command goes on in the next turns."""
+    """L2.2 A long command continues in the next turns."""
     n = wired.box.n
     line = wired.line()
     line.ask(b"TUBE CREATE first fifo\r\n")

@@ -37,7 +37,7 @@ def ended(box: Box) -> tuple[Lessee, list[bytes]]:
 
 def test_a_lease_ends_in_pieces(box: Box) -> None:
     """L2.6 The jobs of leases that end (Y7.2) and the tasks of sessions that end (T8.2) go back
-    2,000 in a turn, one lease and one session after the other; up to 1,000 go back at once.
+    2,000 in a turn, one lease and one session after another; up to 1,000 go back at once.
     """
     n = box.n
     g, ids = ended(box)
@@ -114,7 +114,7 @@ def taken(wired: Wired, count: int) -> Any:
 
 def test_a_session_ends_in_pieces(wired: Wired) -> None:
     """L2.6 The jobs of leases that end (Y7.2) and the tasks of sessions that end (T8.2) go back
-    2,000 in a turn, one lease and one session after the other; up to 1,000 go back at once.
+    2,000 in a turn, one lease and one session after another; up to 1,000 go back at once.
     """
     n, other = wired.box.n, wired.line()
     line = taken(wired, MANY)
@@ -165,9 +165,9 @@ def test_expired_jobs_at_the_head(wired: Wired, command: bytes) -> None:
 
 
 def test_a_turn_reads_only_so_much(wired: Wired) -> None:
-    """L2.8 All connections together read and run 512 KiB of requests in a turn, and one read of
-    64 KiB more; each command counts as 50 bytes more, and a body over 512 KiB again when it is
-    whole. So do the commands that waited. Those that are left are first in the next turn.
+    """L2.8 All connections together read and run 512 KiB of requests in a turn, plus one read of 64
+    KiB. Each command counts as 50 bytes more, and a body over 512 KiB counts again when it is
+    complete. Commands that waited count too. The remaining connections come first in the next turn.
     """
     lines = [wired.line() for _ in range(12)]
     figures = wired.box.server.figures
@@ -194,7 +194,9 @@ def test_a_turn_reads_only_so_much(wired: Wired) -> None:
 
 
 def test_a_turn_runs_only_so_much_of_what_waited(wired: Wired) -> None:
-    """L2.8 So do the commands that waited. Those that are left are first in the next turn."""
+    """L2.8 Commands that waited count too. The remaining connections come first in the next
+    turn.
+    """
     server, lines = wired.box.server, [wired.line() for _ in range(6)]
     server.paused_until_ms = server.n.now_ms + 600_000  # as CLIENT PAUSE does
     for line in lines:
@@ -212,9 +214,9 @@ def test_a_turn_runs_only_so_much_of_what_waited(wired: Wired) -> None:
 
 
 def test_one_large_body_in_a_turn(wired: Wired) -> None:
-    """L2.8 All connections together read and run 512 KiB of requests in a turn, and one read of
-    64 KiB more; each command counts as 50 bytes more, and a body over 512 KiB again when it is
-    whole.
+    """L2.8 All connections together read and run 512 KiB of requests in a turn, plus one read of 64
+    KiB. Each command counts as 50 bytes more, and a body over 512 KiB counts again when it is
+    complete.
     """
     lines = [wired.line() for _ in range(4)]
     command = encode("ADDJOB", "big", "x" * 2_000_000, 0)

@@ -15,7 +15,7 @@ def closed_with(wired: Wired, data: bytes, error: bytes) -> bool:
 
 
 def test_body() -> None:
-    """L1.1 Reaching a limit gives the answer in the last column and nothing worse."""
+    """L1.1 Reaching a limit has the effect in the last column and no other."""
     wired = Wired(max_body_bytes="1000")
     head = b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n"
     fits = head + b"$1000\r\n" + b"x" * 1000 + b"\r\n$1\r\n0\r\n"
@@ -32,13 +32,13 @@ def test_body() -> None:
 
 
 def test_lines_and_arguments(wired: Wired) -> None:
-    """L1.1 Reaching a limit gives the answer in the last column and nothing worse."""
+    """L1.1 Reaching a limit has the effect in the last column and no other."""
     assert closed_with(wired, b"*1048577\r\n", b"invalid multibulk length")
     assert closed_with(wired, b"a" * 70_000, b"too big inline request")
 
 
 def test_samples() -> None:
-    """L1.1 Reaching a limit gives the answer in the last column and nothing worse."""
+    """L1.1 Reaching a limit has the effect in the last column and no other."""
     wired = Wired(slowlog_max_len="5", slowlog_log_slower_than="0")
     line = wired.line()
     line.ask(PING * 50)

@@ -21,8 +21,8 @@ def expect(lab: Lab, a: int, b: int, is_expected: bool = True) -> None:
 
 @pytest.mark.parametrize("replicate", [2, 3])
 def test_a_node_that_restarts_is_waited_for(replicate: int) -> None:
-    """K4.4 Expected is a node of the cluster that is not suspected, not failed and not leaving: it
-    is reachable, or may be so soon."""
+    """K4.4 A node of the cluster is expected if it is not suspected, failed or leaving: it is
+    reachable, or may be so soon."""
     lab = Lab(3)
     for b in (1, 2):
         expect(lab, 0, b)

@@ -347,7 +347,7 @@ def test_a_proof_cannot_be_reflected_or_replayed() -> None:
 
 
 def test_little_is_read_before_the_proof() -> None:
-    """B1.1 Until then a frame is at most 1 KiB."""
+    """B1.1 Until then a frame has at most 1 KiB and the connection lives 2 s."""
     conn = Conn(False, card(b"b"), b"s", b"m" * 32)
     with pytest.raises(BusError):
         conn.feed((BEFORE_BYTES + 1).to_bytes(4, "big") + bytes(4))
@@ -394,8 +394,8 @@ def test_a_card_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
 
 
 def test_no_common_version() -> None:
-    """B1.2 The highest version both know is used; none in common closes the link with a logged
-    reason."""
+    """B1.2 The highest version that both know is used. Without a common version the link is closed
+    with a logged reason."""
     conn = Conn(False, card(b"b"), b"s", b"m" * 32)
     hello = msgspec.msgpack.encode(Hello(b"tuque bus", 3, 9, card(b"a"), b"n" * 32))
     with pytest.raises(BusError, match="no common version"):
