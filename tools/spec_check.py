@@ -4,7 +4,7 @@ Each rule of SPEC.md that is built must be named in the code (`[Q7]` in the docs
 function that carries it out), each built step of the sections G R V Q A must be named there too
 (`Q7.1` at the end of a line), and each built rule must be named in a test under tests/. A number
 named in code or tests must exist in SPEC.md. Rules and steps marked (cluster) are demanded once the
-server has links to peers.
+server has links to peers. A line of SPEC.md has at most 300 characters.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ SPAN = re.compile(r"([GCRVQAPMJSEFHKBLYZTI]\d{1,2})\.(\d{1,2})-\1\.(\d{1,2})")
 RULE_SPAN = re.compile(r"(?<![A-Za-z0-9_.-])([GCRVQAPMJSEFHKBLYZTI])(\d{1,2})-\1(\d{1,2})(?![\d.])")
 STEPS_DEMANDED = "GRVQA"
 CLUSTER = "(cluster)"
+LINE_MAX = 300
 
 
 class Spec:
@@ -40,6 +41,8 @@ class Spec:
         self.faults: list[str] = []
         rule = ""
         for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > LINE_MAX:
+                self.faults.append(f"SPEC.md:{number}: {len(line)} characters, at most {LINE_MAX}")
             found = RULE.match(line)
             if found:
                 rule = found[1]

@@ -33,3 +33,11 @@ def test_numbers_are_read_from_docstrings_and_line_ends() -> None:
 def test_a_gap_in_the_numbers_is_a_fault() -> None:
     spec = spec_check.Spec("### A1 ON COMMAND X\n- A1.1 one.\n- A1.3 three.\n", False)
     assert spec.faults
+
+
+def test_a_long_line_is_a_fault() -> None:
+    text = "### A1 PROCEDURE ack\n- A1.1 " + "x" * 293 + "\n"
+    assert spec_check.Spec(text, False).faults == []
+    assert spec_check.Spec(text.replace("x", "xx", 1), False).faults == [
+        "SPEC.md:2: 301 characters, at most 300"
+    ]

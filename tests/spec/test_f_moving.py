@@ -283,8 +283,7 @@ def test_sources() -> None:
 
 @pytest.mark.parametrize("retry_s", [0, 10])
 def test_times_do_not_grow_on_the_way(retry_s: int) -> None:
-    """B2.3 Times on the bus are remaining ms. A hop adds no more than the time that the frame was
-    in flight, or waited for the disk of its sender."""
+    """B2.3 Times on the bus are remaining ms."""
     lab = Lab(3)
     (id,) = adds(lab, 0, 1, retry_s=retry_s, ttl_s=100)
     ends = [lab.nodes[0].jobs[id].expire_ms]

@@ -99,7 +99,8 @@ def test_acked_jobs_are_kept_until_the_node_knows() -> None:
 
 
 def test_what_is_sent_to_a_new_life_stays() -> None:
-    """K5.1 AMO jobs in transit to the node stay as they are (F2.3)."""
+    """K5.1 Copies received or reported after the restart stay valid, even while the scan is
+    running."""
     lab = Lab(2)
     lab.add(0, b"other", replicate=2, retry_s=100)
     id = lab.add(0, replicate=1, retry_s=100)

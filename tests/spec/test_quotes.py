@@ -1,4 +1,4 @@
-"""Every sentence that a test of this folder quotes stands in SPEC.md as it is quoted."""
+"""Every sentence that a test of SPEC or of tubes quotes is in SPEC.md, word for word."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NUMBER = re.compile(r"^([A-Z]\d+\.\d+) ")
+FOLDERS = ("spec", "tubes")
+NUMBER = re.compile(r"^([A-Z]\d+\.\d+):? ")
 
 
 def plain(text: str) -> str:
@@ -16,9 +17,10 @@ def plain(text: str) -> str:
 
 
 def quotes() -> list[tuple[str, str]]:
-    """Name and text of every paragraph of a test's docstring here that quotes a step."""
+    """Name and text of every paragraph of a test's docstring that quotes a step."""
     found = []
-    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+    paths = [path for name in FOLDERS for path in (ROOT / "tests" / name).glob("test_*.py")]
+    for path in sorted(paths):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 text = ast.get_docstring(node) or ""

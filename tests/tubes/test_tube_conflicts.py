@@ -20,7 +20,9 @@ from tuque.tubes.tasks.admin import remove_tube
 
 
 def test_a_tube_made_again_by_a_node_that_forgot_it_takes_nothing_from_its_home() -> None:
-    """T17.5 ... each goes on at its home. T17.6 A home that has lost its memory drops nothing."""
+    """T17.5 Each continues as leader of its tube.
+
+    T17.6 A leader that has lost its memory drops nothing"""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -37,7 +39,7 @@ def test_a_tube_made_again_by_a_node_that_forgot_it_takes_nothing_from_its_home(
 
 
 def test_a_home_that_was_away_hears_of_its_end_though_others_go_by_another_tube() -> None:
-    """T17.5 Those who go by the other tube remember the epoch of this one."""
+    """T17.5 They remember epoch and leader of the other tube until they stop"""
     lab = HomesLab(5, has_journal=True)
     lab.isolate(0)
     lab.make(3)
@@ -104,7 +106,10 @@ def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> 
 
 
 def test_what_a_node_remembers_of_a_tube_is_not_what_it_goes_by() -> None:
-    """T21.2 also when that node tells what it knows of this tube."""
+    """T21.2 until all nodes know of the epoch, except those that reported that they follow another
+    tube of its name.
+
+    A node that set this tube aside counts as such, although it reports what it knows of it."""
     lab = HomesLab(3)
     lab.make(2)
     lab.put(2)
@@ -131,7 +136,8 @@ def test_what_a_node_remembers_of_a_tube_is_not_what_it_goes_by() -> None:
 
 @pytest.mark.parametrize("is_temporary", [False, True])
 def test_a_tube_does_not_move_to_who_goes_by_another_one(is_temporary: bool) -> None:
-    """T20.1 None that goes by another tube of that name (T17.5): it would never take this one."""
+    """T20.1 A node may not lead the tube if it is read-only or leaves, or follows another tube of
+    that name (T17.5): it would never accept this one."""
     lab = HomesLab(2)
     lab.isolate(0)
     for number in (0, 1):
@@ -152,8 +158,9 @@ def test_a_tube_does_not_move_to_who_goes_by_another_one(is_temporary: bool) -> 
 
 
 def test_a_force_hears_of_a_later_home_where_the_tube_was_set_aside() -> None:
-    """T17.5 Those who go by the other tube remember the epoch of this one; T21.1 It is
-    refused while the home can be reached from here."""
+    """T17.5 They remember epoch and leader of the other tube until they stop
+
+    T21.1 It is refused while this node can reach the leader"""
     lab = HomesLab(3)
     tube = lab.make(1)
     lab.live(1000)
@@ -174,8 +181,11 @@ def set_epoch(lab: HomesLab, epoch: int) -> TubeAt:
 
 
 def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:
-    """T17.5 each goes on at its home. T17.6 drop tells the others, now or when they are linked
-    again: nothing else does, not even a journal in which the tube ends."""
+    """T17.5 Each continues as leader of its tube.
+
+    T17.6 drop is sent to the other nodes, at once or when they are linked again
+
+    Nothing else is, not even a journal in which the tube ends."""
     lab = HomesLab(3, has_journal=True)
     lab.isolate(0)
     lab.make(0)
@@ -197,7 +207,8 @@ def test_a_tube_that_was_set_aside_for_another_one_was_not_dropped() -> None:
 def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
     say_it: Callable[..., None],
 ) -> None:
-    """T1.4 An ack or end of a job that another node tells of does nothing to a task."""
+    """T1.4 Messages of other nodes about a job do nothing to a task. An ack or end (A4, A10) and a
+    question (K5.2) are answered as for an unknown job"""
     lab = HomesLab(2)
     lab.make(0, temporary=True)
     task = lab.put(0)
@@ -212,7 +223,7 @@ def test_an_ack_at_a_node_that_does_not_know_the_task_does_nothing_to_it(
 
 
 def test_an_ack_that_is_faster_than_the_copy_does_nothing() -> None:
-    """T1.4 An ack or end of a job that another node tells of does nothing to a task."""
+    """T1.4 Messages of other nodes about a job do nothing to a task."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     lab.live(1000)

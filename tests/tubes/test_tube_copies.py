@@ -56,7 +56,7 @@ def test_two_tubes_of_one_name() -> None:
 
 
 def test_two_claims_of_one_name() -> None:
-    """T17.5 A node that claims the name itself and has the lower node id, refuses."""
+    """T17.5 or claims the name itself and has the lower node id."""
     lab = HomesLab(3)
     from tuque.tubes.failover.claims import claim_tube
     from tuque.tubes.model.options import TubeOptions
@@ -92,8 +92,9 @@ def test_copies_wait_for_room() -> None:
 
 
 def test_a_walk_after_too_many_changes() -> None:
-    """T18.3 If the home still knows what changed since (the last 65,536 changes), it tells that;
-    else it walks through all tasks, and the follower drops what it was not told of."""
+    """T18.3 If the leader still knows what changed since (the last 65,536 changes), it sends that.
+    Otherwise it scans all tasks, a bounded part in each turn, and the follower deletes the tasks
+    that it was not sent."""
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
     for _ in range(9_000):
@@ -181,7 +182,10 @@ def test_a_rewrite_keeps_copies() -> None:
 
 
 def test_instants_are_on_the_clock_of_the_copy() -> None:
-    """T18.1 number, status, body, times: on the clock of the node that has the copy."""
+    """T18.1 of each task the number, status, body, times, token and the uuid of the session that
+    holds it.
+
+    The times are on the clock of the node that has the replica."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0, delay_ms=9000)
@@ -230,8 +234,10 @@ def power_cut(lab: HomesLab, i: int) -> None:
 
 @pytest.mark.parametrize("moves", [0, 1, 2])
 def test_no_number_of_a_change_is_given_twice(moves: int) -> None:
-    """T18.7 A number above those of a home is on its disk before any of them is told to another
-    node, also under `everysec`; a start leaves out the numbers up to that one."""
+    """T18.7 A number above those of a leader is on its disk before any of them is sent to another
+    node, also under `everysec`.
+
+    T18.7 A start skips the numbers up to that one."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     lab.live(1000)
@@ -259,7 +265,10 @@ def test_no_number_of_a_change_is_given_twice(moves: int) -> None:
 
 
 def test_numbers_of_changes_that_were_told_to_nobody() -> None:
-    """T18.7 So it is with changes of a home that was alone, when another node comes."""
+    """T18.7 A number above those of a leader is on its disk before any of them is sent to another
+    node
+
+    So are those of a leader that was alone, when another node comes."""
     lab = HomesLab(2, has_journal=True)
     lab.isolate(1)
     lab.nodes[0].others = 0

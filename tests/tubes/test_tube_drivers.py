@@ -74,7 +74,7 @@ def test_a_type_has_one_driver() -> None:
 
 @pytest.mark.parametrize("type", [Fifo, UTube, UTubeTtl, LimFifoTtl])
 def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
-    """T3.6: "Tubes that wait for their type (T14.5) are served from then on"."""
+    """T3.6 Tubes that wait for their type (T14.5) are served from then on."""
     home = Home()
     n, t = home.n, home.t
     t.drivers[b"late"] = Absent
@@ -102,7 +102,9 @@ def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
 
 
 def test_a_taken_task_is_held_by_a_type_that_comes_later() -> None:
-    """T3.6: as after a start, a sub-queue with a TAKEN task is busy."""
+    """T3.6 Tubes that wait for their type (T14.5) are served from then on.
+
+    As after a start, a sub-queue with a TAKEN task is busy."""
     home = Home()
     n, t = home.n, home.t
     register_driver(n, t, b"late", UTube)
@@ -131,7 +133,7 @@ class Broken(Driver):
 
 
 def test_a_driver_that_fails_changes_nothing() -> None:
-    """T3.6: "and nothing has changed"."""
+    """T3.6 and nothing has changed."""
     home = Home()
     n, t = home.n, home.t
     t.drivers[b"late"] = Absent
@@ -191,7 +193,9 @@ class Faulty(Driver):
 def test_what_a_driver_raises_stops_its_tube_only(
     where: str, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T3.8: "stops that tube and nothing else", "whatever Python can raise, SystemExit too"."""
+    """T3.8 it stops that tube and nothing else.
+
+    T3.8 This holds for whatever Python can raise, SystemExit included"""
     monkeypatch.setattr(Faulty, "where", where)
     monkeypatch.setattr(Faulty, "raised", raised)
     home = Home()
@@ -226,7 +230,7 @@ def test_what_a_driver_raises_stops_its_tube_only(
 
 
 def test_who_runs_the_node_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T3.8: "but KeyboardInterrupt"."""
+    """T3.8 but not for KeyboardInterrupt."""
     monkeypatch.setattr(Faulty, "where", "first")
     monkeypatch.setattr(Faulty, "raised", KeyboardInterrupt)
     home = Home()
@@ -245,7 +249,8 @@ class Mute(BaseException):
 
 
 def test_a_driver_that_exits_where_it_is_made() -> None:
-    """T3.8: "what is raised when a type or a callback is loaded or registered: no node ends"."""
+    """T3.8 It also holds for what is raised when a type or a callback is loaded or registered: it
+    neither ends a node nor prevents its start."""
     home = Home()
     for error in (SystemExit(3), Mute(), AssertionError("oh")):
 
@@ -259,7 +264,9 @@ def test_a_driver_that_exits_where_it_is_made() -> None:
 
 
 def test_a_driver_that_cannot_be_made_later() -> None:
-    """T3.8: the type was fine when it was registered."""
+    """T3.8 it stops that tube and nothing else.
+
+    The type worked when it was registered."""
     home = Home()
     made: list[Driver] = []
 

@@ -220,7 +220,9 @@ def test_yours_for_a_node_that_lost_its_copy() -> None:
 
 
 def test_a_copy_that_shows_two_of_a_sub_queue() -> None:
-    """T18.2 what the tasks that changed are like now: a home by force takes the later one."""
+    """T18.2 the new state of the tasks that changed, in absolute records
+
+    A forced leader takes the later of two TAKEN tasks."""
     lab = HomesLab(3)
     lab.make(0, b"utube")
     for _ in range(2):
@@ -239,7 +241,9 @@ def test_a_copy_that_shows_two_of_a_sub_queue() -> None:
 
 
 def test_who_asked_for_a_move_is_told_when_it_came_otherwise() -> None:
-    """T21.4 A former home finds the higher epoch: a command that waits there is answered."""
+    """T21.4 A former leader that comes back finds the higher epoch
+
+    A command that waits there gets a reply."""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)

@@ -11,7 +11,7 @@ from door import Door
 
 
 def test_tasks_of_a_busy_sub_queue_end_a_round() -> None:
-    """V2.1: in rounds, until COUNT is reached or a round gave nothing"""
+    """V2.1 until COUNT is reached or a round gave nothing."""
     door = Door()
     assert door("TUBE CREATE u utube") == b"+OK\r\n"
     for body in ("first", "second"):

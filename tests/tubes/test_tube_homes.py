@@ -27,7 +27,7 @@ def test_every_node_knows_of_every_tube() -> None:
 
 
 def test_elsewhere_a_command_names_the_home() -> None:
-    """T17.3 Elsewhere than at home every command about the tube is refused."""
+    """T17.3 On other nodes every command about the tube or a task of it is refused"""
     lab = HomesLab(3)
     lab.make(0)
     with pytest.raises(HomeError) as e:
@@ -78,7 +78,8 @@ def test_a_planned_switchover() -> None:
 
 
 def test_a_name_that_another_node_uses_is_refused() -> None:
-    """T17.5 A node that has jobs of a plain queue of that name (T2.3) refuses."""
+    """T17.5 A node refuses if it knows a tube of that name, has jobs of a plain queue of that name
+    (T2.3)"""
     lab = HomesLab(2)
     lab.add(1, b"t", replicate=1)
     with pytest.raises(AssertionError, match="Space 't' already exists"):

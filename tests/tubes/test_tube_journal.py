@@ -130,7 +130,7 @@ def cut(files: dict[str, bytes], name: str, size: int) -> MemoryDisk:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_journal_cut_anywhere_has_no_hole(seed: int) -> None:
-    """T14.4: the tubes are as they were after some call, whatever was cut off."""
+    """T14.4 If a journal is truncated anywhere, the tubes are as they were after some call;"""
     home = Home(MemoryDisk(), START_MS)
     rng = random.Random(seed)
     name = segment(home.disk)
@@ -164,7 +164,7 @@ def test_a_snapshot_tells_it_all() -> None:
 
 
 def test_grants_outlive_a_restart() -> None:
-    """T10.3: "Grants add up, outlive a restart, and are in every snapshot"."""
+    """T10.3 Grants add up, survive a restart, and are in every snapshot."""
     home = Home(MemoryDisk(), START_MS)
     bob, tube = user_key(b"bob"), home.make(b"t", b"fifo")
     dropped = home.make(b"u", b"fifo")
@@ -212,7 +212,7 @@ def test_numbers_and_tokens_go_on_after_a_restart() -> None:
 
 
 def test_a_taken_task_is_ready_after_a_restart() -> None:
-    """T14.2: "A TAKEN one is READY, if the session that held it is over"."""
+    """T14.2 A TAKEN task becomes READY if the session that held it has ended;"""
     home = Home(MemoryDisk(), START_MS)
     tube = home.make(b"t", b"utube")
     home.put(tube, b"abc")
@@ -226,7 +226,7 @@ def test_a_taken_task_is_ready_after_a_restart() -> None:
 
 
 def test_a_task_of_getjob_stays_taken_until_its_time() -> None:
-    """T14.2: "those taken with GETJOB stay TAKEN until their time"."""
+    """T14.2 those taken with GETJOB stay TAKEN until their time."""
     home = Home(MemoryDisk(), START_MS)
     tube = home.make(b"t", b"utubettl")
     home.put(tube, b"abc", ttr_ms=5000)
@@ -243,7 +243,7 @@ def test_a_task_of_getjob_stays_taken_until_its_time() -> None:
 
 
 def test_shared_sessions_outlive_a_restart() -> None:
-    """T14.3: "Sessions outlive a restart only with in_replicaset"."""
+    """T14.3 Sessions survive a restart only with in_replicaset."""
     home = Home(MemoryDisk(), START_MS)
     admin.cfg(home.n, home.t, 3000, True)
     tube = home.make(b"t", b"fifo")
@@ -271,7 +271,7 @@ def test_shared_sessions_outlive_a_restart() -> None:
 
 
 def test_a_slow_load_takes_no_time_from_sessions() -> None:
-    """T14.3: "ttr of cfg to be joined again, from the end of the load on"."""
+    """T14.3 Clients can then join them again for ttr of cfg, counted from the end of the load."""
     home = Home(MemoryDisk(), START_MS)
     admin.cfg(home.n, home.t, 3000, True)
     tube = home.make(b"t", b"fifo")
@@ -290,7 +290,8 @@ def test_a_slow_load_takes_no_time_from_sessions() -> None:
 
 
 def test_a_take_binds_its_reply_in_a_replica_set_only() -> None:
-    """T14.1: "A take binds no reply (J4.2), but with in_replicaset"."""
+    """T14.1 A take binds no reply (J4.2), except with in_replicaset, and once in a million takes
+    (T5.1)."""
     home = Home(MemoryDisk(), START_MS)
     tube = home.make(b"t", b"fifo")
     for shared in (False, True):
@@ -308,7 +309,7 @@ def test_a_take_binds_its_reply_in_a_replica_set_only() -> None:
 
 
 def test_a_temporary_tube_comes_back_empty() -> None:
-    """T2.5: "only the definition and the numbers used are in the journal"."""
+    """T2.5 only the definition and the numbers used are in the journal"""
     home = Home(MemoryDisk(), START_MS)
     tube = home.make(b"t", b"fifottl", temporary=True)
     size = home.disk.size(segment(home.disk))
@@ -324,7 +325,7 @@ def test_a_temporary_tube_comes_back_empty() -> None:
 
 
 def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:
-    """T14.5: "nobody gets a task of it until its type is there (T3.6), or a start with it"."""
+    """T14.5 It delivers no task until its type is registered (T3.6) or the node starts with it."""
     home = Home(MemoryDisk(), START_MS)
     register_driver(home.n, home.t, b"mine", UTube)
     tube = home.make(b"t", b"mine")

@@ -61,7 +61,7 @@ def step(home: Home, tube: Tube, dice: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_first_of_many_sub_queues(home: Home, seed: int) -> None:
-    """T3.3: "among the tasks of sub-queues of which no task is TAKEN"."""
+    """T3.3 as fifo and fifottl, but only among sub-queues without a TAKEN task."""
     dice = random.Random(seed)
     tube = home.make("utubettl")
     for at in range(1500):

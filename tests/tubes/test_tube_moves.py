@@ -67,7 +67,8 @@ def test_who_waits_is_told_the_same() -> None:
 
 
 def test_a_switchover_whose_link_breaks() -> None:
-    """T20.2 When the link breaks, it runs again under the epoch it had: nothing was given away."""
+    """T20.2 or the link breaks, the tube runs again under its old epoch (through WAITING and
+    STARTUP): nothing was given away."""
     lab = HomesLab(3)
     lab.make(0)
     lab.live(1000)
@@ -85,7 +86,7 @@ def test_a_switchover_whose_link_breaks() -> None:
 
 
 def test_a_switchover_that_takes_too_long() -> None:
-    """T20.2 When that takes more than 10 s, and 10 s more for each million tasks, it stays."""
+    """T20.2 If that takes more than 10 s, plus 10 s for each million tasks"""
     lab = HomesLab(3)
     lab.make(0)
     lab.live(1000)
@@ -118,8 +119,9 @@ def test_a_switchover_of_many_tasks_may_take_longer() -> None:
 
 
 def test_an_epoch_is_on_the_disk_first() -> None:
-    """T20.3 only when the disk has them, under `everysec` too, TUBE-YOURS goes out; T20.4 is
-    RUNNING when the disk has the epoch."""
+    """T20.3 Only when they are on disk, under `everysec` too, TUBE-YOURS is sent.
+
+    T20.4 is RUNNING when the epoch is on disk."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     lab.put(0)
@@ -141,7 +143,8 @@ def test_an_epoch_is_on_the_disk_first() -> None:
 
 
 def test_yours_is_said_again() -> None:
-    """T20.3 From then on the tube is WAITING here, also after a restart; it is said again."""
+    """T20.3 From then on the tube is WAITING here, also after a restart, whatever became of the
+    message. It is sent again when a link opens (T17.2)."""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     lab.put(0)
@@ -165,7 +168,8 @@ def test_yours_is_said_again() -> None:
 
 
 def test_a_restart_of_the_home() -> None:
-    """T19.4 After a start a home waits until half of the nodes have told what they know."""
+    """T19.4 After a start a leader is INIT until half of the nodes, itself counted, have sent their
+    catalog"""
     lab = HomesLab(3, has_journal=True)
     lab.make(0)
     for _ in range(5):
@@ -187,7 +191,8 @@ def test_a_restart_of_the_home() -> None:
 
 
 def test_read_only_moves_homes() -> None:
-    """T19.5 `read-only yes`: a tube that has its home there moves to a node that may be home."""
+    """T19.5 `read-only yes` makes a node WAITING. A tube that it leads moves to a node that may
+    lead it (T20)"""
     lab = HomesLab(3)
     lab.make(0)
     lab.put(0)
@@ -205,7 +210,9 @@ def test_read_only_moves_homes() -> None:
 
 
 def test_read_only_without_another_node_waits() -> None:
-    """T19.5 as soon as there is one; `read-only no` makes it STARTUP, then RUNNING."""
+    """T19.5 as soon as there is one.
+
+    T19.5 `read-only no` makes it STARTUP, then RUNNING."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0)
@@ -224,7 +231,9 @@ def test_read_only_without_another_node_waits() -> None:
 
 
 def test_a_node_that_leaves_gives_its_tubes_away() -> None:
-    """T19.5 so do the tubes of a node that leaves (K7); K7.3 INFO shows what is left."""
+    """T19.5 The tubes of a leaving node (K7) move likewise.
+
+    K7.3 INFO shows how much is left."""
     lab = HomesLab(3)
     for name in (b"t", b"u", b"v"):
         lab.make(0, name=name)
@@ -323,7 +332,9 @@ def test_a_temporary_tube_moves_without_tasks() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_homes_move_under_load(seed: int) -> None:
-    """T20.4 Two nodes are never RUNNING for one tube; T20.5 every task keeps what it has."""
+    """T20.4 Two nodes are never RUNNING for one tube.
+
+    T20.5 Every task keeps its number, status, pri, times, token, body and job id."""
     rng = random.Random(seed)
     lab = HomesLab(3, has_journal=seed % 2 == 0, shift_tasks=rng.choice([1, 3, 2000]))
     lab.make(rng.randrange(3), rng.choice([b"fifo", b"fifottl", b"utube", b"utubettl"]))
@@ -465,7 +476,9 @@ def test_a_tube_that_is_dropped_while_a_node_is_asked() -> None:
 
 
 def test_a_name_that_would_forge_the_log() -> None:
-    """T20.4 Both nodes log it: each in one line."""
+    """T20.4 Both nodes log the move
+
+    Each logs one line, whatever the name."""
     lab = HomesLab(2)
     name = b"t\nfine \x1b[1m\xc3\xa9\xff"
     lab.make(0, name=name)

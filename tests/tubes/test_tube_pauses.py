@@ -29,7 +29,7 @@ def pauses(lab: HomesLab) -> list[int]:
 @pytest.mark.parametrize("bits", [PAUSE_IN, PAUSE_OUT, BOTH])
 @pytest.mark.parametrize("has_journal", [False, True])
 def test_a_pause_moves_with_the_tube(bits: int, has_journal: bool) -> None:
-    """T17.7 A pause of a tube is the home's and moves with the tube."""
+    """T17.7 A pause (P) of a tube belongs to its leader and moves with the leadership."""
     lab = HomesLab(3, has_journal)
     lab.make(0)
     lab.put(0)
@@ -86,7 +86,9 @@ def test_a_pause_after_a_failover() -> None:
 
 
 def test_who_was_away_hears_of_it_with_the_new_home() -> None:
-    """T17.7 the home tells every node (T17.2), also of a temporary tube."""
+    """T17.7 The leader sends the pause to every node (T17.2).
+
+    So it does with a temporary tube."""
     lab = HomesLab(3)
     lab.make(0, temporary=True)
     lab.live(1000)

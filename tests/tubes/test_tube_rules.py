@@ -44,7 +44,7 @@ def add(home: Home, queue: bytes, **options: object) -> Task:
 
 
 def test_addjob_is_a_put_with_its_options(home: Home) -> None:
-    """T1.1: "TTL is ttl, RETRY ttr, DELAY delay, PRI pri, UTUBE utube"."""
+    """T1.1 TTL is ttl, RETRY ttr, DELAY delay, PRI pri, UTUBE utube."""
     tube = home.make("utubettl", ttl_ms=90_000, ttr_ms=7000, pri=4)
     task = add(home, b"t")
     assert (task.ttl_ms, task.ttr_ms, task.pri, task.subqueue) == (90_000, 7000, 4, b"")
@@ -110,7 +110,8 @@ def test_addjob_to_a_full_or_paused_tube_is_refused(home: Home) -> None:
 
 
 def test_a_task_of_getjob_is_nobodys_and_comes_back(home: Home) -> None:
-    """T1.3: "they come back after ttr, one without ttr after the default retry time"."""
+    """T1.3 they come back after ttr; a task without ttr comes back after the default retry time of
+    ADDJOB."""
     tube = home.make("fifo")
     home.put(tube)
     (job,) = on_getjob(home.n, 1, [b"plain", b"t"], 5)
@@ -124,7 +125,7 @@ def test_a_task_of_getjob_is_nobodys_and_comes_back(home: Home) -> None:
 
 
 def test_commands_for_jobs_reach_only_tasks_of_nobody_or_of_the_caller(home: Home) -> None:
-    """T1.4: "TAKEN, and held by no session or by the caller's"."""
+    """T1.4 They act on a task that is TAKEN and held by no session or by the caller's."""
     tube = home.make("fifottl", ttr_ms=10_000)
     first, second = home.put(tube), home.put(tube)
     n = home.n
@@ -176,7 +177,7 @@ def test_a_tube_is_not_leased(home: Home) -> None:
 
 
 def test_views_see_a_queue(home: Home) -> None:
-    """T1.7: "READY is queued, TAKEN, DELAYED and BURIED are active"."""
+    """T1.7 READY is queued; TAKEN, DELAYED and BURIED are active."""
     tube = home.make("utubettl")
     a, b = home.put(tube, b"a", b"k"), home.put(tube, b"b", b"k")
     late = home.put(tube, b"c", b"k", delay_ms=5000)
@@ -195,7 +196,7 @@ def test_views_see_a_queue(home: Home) -> None:
 
 
 def test_a_job_that_was_on_its_way_is_no_task(home: Home) -> None:
-    """T1.8: "GETJOB gets them after the tasks, TAKE never"."""
+    """T1.8 GETJOB gets them after the tasks, TAKE never;"""
     tube = home.make("fifo")
     home.n.policy = None  # as it was when the job was sent
     tube.policy = None
@@ -275,7 +276,8 @@ def test_what_create_tube_refuses(home: Home) -> None:
 
 
 def test_drop(home: Home) -> None:
-    """T2.4: refused while somebody waits or holds."""
+    """T2.4 drop is refused while a client waits for a take (`There are consumers connected the
+    tube`) or holds a task"""
     tube = home.make("fifo")
     ops.wait(home.n, home.t, tube, 3, 0)
     refused(32, "There are consumers connected the tube", admin.drop, home.n, home.t, tube)
@@ -315,7 +317,7 @@ def test_the_table_of_transitions_is_the_law() -> None:
 
 
 def test_a_late_ack_of_an_older_take_is_refused(home: Home) -> None:
-    """T5.2: "a late call of an older take of the same session is refused"."""
+    """T5.2 a late call of an older take of the same session is refused."""
     tube = home.make("fifottl", ttr_ms=1000)
     task = home.put(tube)
     assert home.take(tube) == 0
@@ -342,7 +344,7 @@ def test_missing_tasks(home: Home) -> None:
 
 
 def test_a_uuid_is_good_for_its_user_only(home: Home) -> None:
-    """T8.3: "The UUID <text> is unknown." when it is over, or another user's."""
+    """T8.3 `The UUID <text> is unknown.` if the session has ended or belongs to another user."""
     n, t = home.n, home.t
     uuid = sessions.identify(n, t, 1, b"alice", None)
     assert len(uuid) == 16 and uuid[7] >> 4 == 4 and uuid[8] >> 6 == 2

@@ -46,7 +46,8 @@ def on_the_way(lab: HomesLab, i: int, is_in: bool, most: int = 50) -> None:
 
 
 def test_so_many_in_a_turn() -> None:
-    """T19.6 2000 of all tubes in a turn: STARTUP meanwhile, and RUNNING when all are in."""
+    """T19.6 A leader loads and unloads at most 2000 tasks per turn, across all tubes. Meanwhile the
+    tube is STARTUP, or ENDING or WAITING; it is RUNNING when all tasks are loaded."""
     lab = lab_with_tasks()
     picture = lab.picture(0)
     lab.begin(0, 1)
@@ -70,7 +71,9 @@ def test_so_many_in_a_turn() -> None:
 
 
 def test_tubes_share_a_turn() -> None:
-    """T19.6 of all tubes in a turn; a small one does not wait for a large one."""
+    """T19.6 A leader loads and unloads at most 2000 tasks per turn, across all tubes.
+
+    A small tube does not wait for a large one."""
     lab = lab_with_tasks(200)
     lab.make(0, name=b"small")
     for _ in range(5):
@@ -143,7 +146,9 @@ def shared(lab: HomesLab, count: int) -> bytes:
 
 
 def test_a_session_that_ends_meanwhile() -> None:
-    """T8.2 its tasks go back, when the tube runs: nothing is done to a task on its way."""
+    """T19.6 A task that is being moved is not changed (T19.2)
+
+    Tasks of a session that ended meanwhile are released when the tube runs (T8.2)."""
     lab = lab_with_tasks()
     uuid = shared(lab, 30)
     assert not lab.move(0, 1)
@@ -163,7 +168,9 @@ def test_a_session_that_ends_meanwhile() -> None:
 @pytest.mark.parametrize("is_in", [False, True])
 @pytest.mark.parametrize("has_sessions", [False, True])
 def test_a_crash_in_between(is_in: bool, has_sessions: bool) -> None:
-    """T19.6 nothing is recorded of it; T20.5 what sessions hold is theirs, or nobody's."""
+    """T19.6 and the move is not recorded.
+
+    T20.5 A TAKEN task stays TAKEN if its session is shared"""
     lab = lab_with_tasks(has_journal=True)
     uuid = shared(lab, 5) if has_sessions else b""
     picture = lab.picture(0)
@@ -185,7 +192,8 @@ def test_a_crash_in_between(is_in: bool, has_sessions: bool) -> None:
 
 
 def test_a_crash_before_holders_are_settled() -> None:
-    """T22.1 until a new home has settled that, tasks are held by sessions of the last one."""
+    """T22.1 Until a new leader has settled the holders (T19.6) it also says that sessions of the
+    last leader hold tasks."""
     lab = lab_with_tasks(1, has_journal=True)
     lab.make(1, name=b"other")
     lab.put(1, name=b"other")
@@ -212,7 +220,9 @@ def test_a_crash_before_holders_are_settled() -> None:
 
 
 def test_the_home_changes_its_mind() -> None:
-    """T20.2 it runs again under the epoch it had; T19.6 those on their way out go out first."""
+    """T20.2 the tube runs again under its old epoch
+
+    T19.6 If it resumes, the unload is completed first."""
     lab = lab_with_tasks(nodes=3)
     picture = lab.picture(0)
     lab.begin(0, 1)
@@ -230,7 +240,9 @@ def test_the_home_changes_its_mind() -> None:
 
 @pytest.mark.parametrize("why", ["lease", "read-only"])
 def test_a_home_that_may_not_run_meanwhile(why: str) -> None:
-    """T19.6 When it may not run, those that are in go out again; T19.3, T19.5."""
+    """T19.6 If the leadership moves away or is suspended, the loaded tasks are unloaded again.
+
+    It is suspended by T19.3 and T19.5."""
     lab = lab_with_tasks(nodes=3)
     shared(lab, 20)
     assert not lab.move(0, 1)
@@ -257,7 +269,9 @@ def test_a_home_that_may_not_run_meanwhile(why: str) -> None:
 
 @pytest.mark.parametrize("is_in", [False, True])
 def test_another_home_by_force_meanwhile(is_in: bool) -> None:
-    """T21.4 A former home drops what it has for a copy; T19.6 when all are out."""
+    """T21.4 and replaces what it has by a replica of the new leader's tasks.
+
+    T19.6 A follower asks for its replica (T18.3) when all tasks are unloaded."""
     lab = lab_with_tasks(nodes=3)
     shared(lab, 20)
     old = 1 if is_in else 0
@@ -285,7 +299,9 @@ def test_another_home_by_force_meanwhile(is_in: bool) -> None:
 
 @pytest.mark.parametrize("is_in", [False, True])
 def test_a_higher_epoch_meanwhile(is_in: bool) -> None:
-    """T19.6 When the home goes elsewhere those that are in go out; A follower asks when all are."""
+    """T19.6 If the leadership moves away or is suspended, the loaded tasks are unloaded again.
+
+    T19.6 A follower asks for its replica (T18.3) when all tasks are unloaded."""
     lab = lab_with_tasks(nodes=3)
     shared(lab, 20)
     old = 1 if is_in else 0
@@ -331,7 +347,9 @@ def test_a_drop_meanwhile(is_in: bool) -> None:
 
 
 def test_a_drop_at_the_new_home_meanwhile() -> None:
-    """T17.6 drop tells the others: their copies go; T19.6 it waits for nothing."""
+    """T17.6 they delete their replicas.
+
+    T19.6 A drop (T17.6) waits for nothing."""
     lab = lab_with_tasks()
     lab.t(0).shift_tasks = 1
     assert not lab.move(0, 1)
@@ -348,7 +366,9 @@ def test_a_drop_at_the_new_home_meanwhile() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_homes_change_all_the_time(seed: int) -> None:
-    """T20.4 Two nodes are never RUNNING for one tube; T20.5 every task keeps what it has."""
+    """T20.4 Two nodes are never RUNNING for one tube.
+
+    T20.5 Every task keeps its number, status, pri, times, token, body and job id."""
     rng = random.Random(f"shifts {seed}")
     lab = lab_with_tasks(30, seed % 2 == 0, rng.choice([b"fifottl", b"utubettl"]), 3)
     if seed % 3:

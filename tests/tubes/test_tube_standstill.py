@@ -126,7 +126,8 @@ def test_a_home_that_is_about_to_run_is_not_forced() -> None:
 
 
 def test_a_short_standstill_is_none() -> None:
-    """G8.4 longer than cluster-node-timeout."""
+    """G8.4 (cluster) A node stood still if more than `cluster-node-timeout` passed since it last
+    set its time"""
     lab = HomesLab(2)
     lab.make(0)
     lab.live(1_000)

@@ -98,7 +98,9 @@ def test_ttr_is_the_ttl_of_the_tube_unless_it_is_given(home: Home) -> None:
 
 @pytest.mark.parametrize("type", ["fifottl", "utubettl"])
 def test_kick_passes_over_what_is_dead(home: Home, type: str) -> None:
-    """T6.1 Then a READY or BURIED one is gone: no kick brings it back before its timer."""
+    """T6.1 A READY or BURIED task is then gone
+
+    No kick brings it back before its timer."""
     tube = home.make(type)
     for number, ttl_ms in enumerate((1000, 50_000, 1000, 50_000)):
         home.put(tube, ttl_ms=ttl_ms)

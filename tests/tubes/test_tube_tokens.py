@@ -24,7 +24,8 @@ def taken(home: Home, tube: Tube) -> int:
 
 
 def test_tokens_go_on_after_a_snapshot_when_the_clock_was_set_back() -> None:
-    """T5.1: "greater than any before on this node, ... wherever the clock was set meanwhile"."""
+    """T5.1 A token is greater than any before it on this node; with a journal this holds across
+    restarts, even if the clock was set back."""
     home = again(Home(MemoryDisk(), START_MS))
     token = taken(home, home.make(b"t", b"fifo"))
     home = again(home)  # tokens begin at the time of the start
@@ -38,7 +39,8 @@ def test_tokens_go_on_after_a_snapshot_when_the_clock_was_set_back() -> None:
 
 
 def test_a_take_that_the_disk_lost_leaves_its_token_used() -> None:
-    """T5.1: "a number above the tokens of a node is on its disk before the first is given"."""
+    """T5.1 For this, a number above all tokens in use is on disk before the first of them is given
+    out, also under `everysec`."""
     home = Home(MemoryDisk(), START_MS)
     tube = home.make(b"t", b"fifo")
     home.put(tube)
@@ -55,7 +57,8 @@ def test_a_take_that_the_disk_lost_leaves_its_token_used() -> None:
 
 
 def test_a_million_takes_are_recorded_in_time() -> None:
-    """T14.1: "A take binds no reply (J4.2), but ... once in a million takes"."""
+    """T14.1 A take binds no reply (J4.2), except with in_replicaset, and once in a million takes
+    (T5.1)."""
     home = Home(MemoryDisk(), START_MS)
     tube = home.make(b"t", b"fifo")
     first = taken(home, tube)

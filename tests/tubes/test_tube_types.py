@@ -100,7 +100,8 @@ def test_a_node_that_is_emptied_asks_for_the_type(temporary: bool) -> None:
 
 
 def test_a_home_that_has_not_the_type() -> None:
-    """T14.5 "or not at its new home (T19.5, T21), keeps its tasks and takes puts"."""
+    """T14.5 A tube whose type is no longer installed, or is not installed at its new leader (T19.5,
+    T21), keeps its tasks and accepts puts."""
     lab = HomesLab(3)
     late(lab)
     assert lab.take(0) is not None

@@ -27,7 +27,9 @@ def home() -> Home:
 
 
 def test_takes_are_served_in_the_order_they_came(home: Home) -> None:
-    """T9.1: "whatever their timeouts"; "a later take does not overtake them"."""
+    """T9.1 Clients that wait for a tube are served in order of arrival, whatever their timeouts.
+
+    T9.1 a later take does not overtake them."""
     tube = home.make("fifo")
     for client, ms in ((1, 0), (2, 10_000), (3, 5000), (4, 1000)):
         ops.wait(home.n, home.t, tube, client, home.n.now_ms + ms if ms else 0)
@@ -79,7 +81,9 @@ def test_puts_wait_for_room(home: Home) -> None:
 
 
 def test_puts_that_wait_go_on_waiting_in_a_pause(home: Home) -> None:
-    """P2.1: puts that wait for room in a tube wait on, and go in when the pause ends."""
+    """P2.1 Puts that wait for room in a tube continue to wait (T7.2).
+
+    They are done when the pause ends."""
     n, t = home.n, home.t
     tube = home.make("limfifottl", capacity=1)
     home.put(tube)
@@ -100,7 +104,9 @@ def test_puts_that_wait_go_on_waiting_in_a_pause(home: Home) -> None:
 
 
 def test_a_ttl_of_nothing(home: Home) -> None:
-    """T6.1: the put is answered, no take gets it."""
+    """T6.1 no take gets it any more.
+
+    The put is answered."""
     tube = home.make("fifottl")
     ops.wait(home.n, home.t, tube, 1, 0)
     assert chr(home.put(tube, ttl_ms=0).status) == "r"
@@ -162,7 +168,7 @@ def test_grants(home: Home) -> None:
 
 
 def test_evicted_and_deleted_by_other_means(home: Home) -> None:
-    """T11.3: "moved are those that left by a command about all jobs"."""
+    """T11.3 moved are the tasks that were removed by a command about all jobs."""
     tube = home.make("utube")
     remove(home.n, home.put(tube), 7)
     assert tube.calls.moved == 1
@@ -193,7 +199,8 @@ def test_changes(home: Home) -> None:
 
 
 def test_every_change_has_its_name(home: Home) -> None:
-    """T12.2: "put, take, touch, release, bury, kick, ttr, delay"; others "have the status `-`"."""
+    """T12.2 The events are put, take, touch, release, bury, kick, ttr, delay; ack, delete, truncate
+    and ttl have the status `-`."""
     n, t, tube = home.n, home.t, home.make("fifottl", ttr_ms=1000)
     tube.subscribers = 1
     home.put(tube, delay_ms=100)
@@ -224,7 +231,9 @@ def test_every_change_has_its_name(home: Home) -> None:
 
 
 def test_the_last_thousand_changes_whenever_one_looks(home: Home) -> None:
-    """T12.1: "The last 1000 of a tube can be read by number"; T11.4: each counts as memory."""
+    """T12.1 The last 1000 of a tube can be read by number.
+
+    T11.4 notices and puts that wait count as used memory (M1)."""
     tube = home.make("fifo")
     for count in range(1, 2600):
         home.put(tube)
@@ -241,7 +250,11 @@ def test_the_last_thousand_changes_whenever_one_looks(home: Home) -> None:
 
 
 def test_times_are_exact_before_the_timers_run(home: Home) -> None:
-    """T6.1: "no take gets it any more"; T6.3, T6.4: at its instant, timers late or not."""
+    """T6.1 no take gets it any more.
+
+    T6.3 never earlier
+
+    T6.4 A DELAYED task becomes READY after its delay, never earlier."""
     tube = home.make("fifottl")
     home.put(tube, ttl_ms=1000)
     home.put(tube, ttl_ms=5000, ttr_ms=1000)
