@@ -47,7 +47,7 @@ def test_the_incarnation_is_kept_before_the_bus_opens() -> None:
     ],
 )
 def test_a_bad_file_says_which_line(line: str, text: str) -> None:
-    """K1.1: a file that is not valid is refused with the line and the reason."""
+    """A file that is not valid is refused with the line and the reason (K1.1)."""
     with pytest.raises(BadNodes, match=text):
         parse_kept(("a" * 40 + " :7711 myself 0 0 connected\n" + line + "\n").encode())
 
@@ -268,7 +268,7 @@ def test_silence_is_suspected_and_a_majority_calls_it_failed() -> None:
 
 
 def test_one_of_two_is_never_failed() -> None:
-    """K4.1: in a cluster of two nobody else can say so."""
+    """In a cluster of two no other node can say so (K4.1)."""
     party = met(2)
     party.die(1)
     party.pass_ms(10_000)

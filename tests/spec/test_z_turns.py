@@ -209,7 +209,7 @@ def test_one_after_the_other(box: Box) -> None:
 
 @pytest.mark.parametrize("when", ["looking", "decided", "half"])
 def test_flushed_meanwhile(box: Box, when: str) -> None:
-    """S7.1: nothing is left of a PUBLISH that is being done."""
+    """Nothing is left of a PUBLISH that is being done (S7.1)."""
     n = box.n
     [box.add("in") for _ in range(50)]
     g = Lessee(box, "in")
