@@ -37,16 +37,8 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
         job = q.pop() if n.passed < TURN_WORK or has_live_head(n, q) else None
     if job is None:
         return None
-    set_state(job, ACTIVE)  # V4.1
+    count_delivery(n, q, job)  # V4.1, V4.2
     now_ms = n.now_ms
-    if job.delivered_count == 0:
-        job.first_ms = now_ms
-    else:
-        n.redeliveries += 1
-    job.delivered_count += 1
-    n.deliveries += 1
-    job.last_ms = now_ms
-    job.flags |= DELIVERED  # V4.2
     job.marks = OUT_HERE
     if job.retry_s > 0:
         job.qtime_ms = now_ms + i64(job.retry_s) * 1000  # V4.3: from now, not from the enqueue
@@ -58,17 +50,30 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     else:
         job.qtime_ms = 0
         n.delivered_amo[job.id] = None
-    q.jobs_out += 1
-    q.atime_ms = now_ms
-    if q.demand is not None:
-        q.demand.seen_ms = now_ms
-        if q.length == 0:
-            n.asks[q.name] = None  # F1.1
     if n.records is not None:
         n.records.state(job)  # V4.4
     if n.events is not None:
         n.events.delivered(now_ms, job, client)  # V4.5
     return job
+
+
+def count_delivery(n: Node, q: Queue, job: Job) -> None:
+    """A job that was just taken from its queue is active, and counted as delivered (V4.1, V4.2)."""
+    set_state(job, ACTIVE)
+    if job.delivered_count == 0:
+        job.first_ms = n.now_ms
+    else:
+        n.redeliveries += 1
+    job.delivered_count += 1
+    job.last_ms = n.now_ms
+    job.flags |= DELIVERED
+    n.deliveries += 1
+    q.jobs_out += 1
+    q.atime_ms = n.now_ms
+    if q.demand is not None:
+        q.demand.seen_ms = n.now_ms
+        if q.length == 0:
+            n.asks[q.name] = None  # F1.1
 
 
 def has_live_head(n: Node, q: Queue) -> bool:

@@ -8,11 +8,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tuque.core.jobs.deliver import on_poll
+from tuque.core.jobs.deliver import count_delivery, on_poll
 from tuque.core.jobs.transitions import REQUEUE_NACK, remove
 from tuque.core.leases.expiry import arm, begin_beats, end_lease, give_back, give_back_all, renew
 from tuque.core.model import ledger
-from tuque.core.model.job import ACKED, ACTIVE, DELIVERED, LEASED, NACKED, WAIT_REPL, Job, set_state
+from tuque.core.model.job import ACKED, LEASED, NACKED, WAIT_REPL, Job
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_OUT, Queue
@@ -259,25 +259,11 @@ def lease_job(n: Node, client: i64, q: Queue, job: Job) -> None:
 
     Its timer stands at its expiry already and stays there. The journal is the caller's.
     """
-    set_state(job, ACTIVE)
-    now_ms = n.now_ms
-    if job.delivered_count == 0:
-        job.first_ms = now_ms
-    else:
-        n.redeliveries += 1
-    job.delivered_count += 1
-    n.deliveries += 1
-    job.last_ms = now_ms
-    job.flags |= DELIVERED | LEASED
+    count_delivery(n, q, job)
+    job.flags |= LEASED
     job.qtime_ms = 0
-    q.jobs_out += 1
-    q.atime_ms = now_ms
-    if q.demand is not None:
-        q.demand.seen_ms = now_ms
-        if q.length == 0:
-            n.asks[q.name] = None  # F1.1
     if n.events is not None:
-        n.events.delivered(now_ms, job, client)  # V4.5
+        n.events.delivered(n.now_ms, job, client)  # V4.5
 
 
 def commit(n: Node, name: bytes, epoch: i64, seq: i64, before: i64 = 0) -> i64:

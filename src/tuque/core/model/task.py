@@ -93,6 +93,7 @@ class Task(Job):
         self.nacks = 0
         self.deliveries = 0
         self.delivered_count = 0
+        self.why = 0
         self.marks = 0
         self.slot_pos = 0
         self.slot = -1
