@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster_lab import Lab, copies
+from cluster_lab import Kept, Lab, copies
 from test_a_stray import stray_ack
+from test_k_repair import settle
 
 from tuque.core.model.job import ACKED, ACTIVE, QUEUED
 from tuque.core.msgs.bus import Ask, GotJob, Holders, Lack, Left, WillQueue
@@ -243,6 +244,63 @@ def test_a_holder_that_was_away_hears_who_has_the_job_now(
         lab.link(1, 2)
     lab.run()
     assert lab.states_of(id) == [-1, -1, -1]
+
+
+@pytest.mark.parametrize("how", ["reformatted", "forgotten"])
+def test_who_may_have_the_job_of_a_node_that_is_gone_hears_of_the_ack(how: str) -> None:
+    """K5.1 Each node without a link becomes a holder of the job and is asked as in K5.2. It does not
+    count as a copy until it says that it has one. Otherwise this node could end the job while
+    another one still has a copy.
+
+    K6.2 The nodes that are not linked here become holders as in K5.1.
+    """
+    lab = Lab(3, has_journal=True)
+    lab.wait(2)
+    id = lab.add(0, replicate=1, retry_s=100)
+    lab.isolate(0)
+    lab.leave(2)
+    lab.pass_ms(5_000)
+    assert copies(lab, id) == [0, 1] and drain_left(lab.nodes[2]) == 0
+    assert believed(lab, 0, id) == [0, 2]
+    lab.journals[2] = Kept(2)  # safe to stop: its data is thrown away
+    lab.die(2)
+    if how == "forgotten":
+        lab.forget(0, 2)
+    else:
+        lab.link(0, 2)
+    lab.run()
+    assert 1 in believed(lab, 0, id)
+    assert on_ackjob(lab.nodes[0], id)
+    lab.run()
+    for _ in range(3):
+        lab.beat()
+    assert lab.states_of(id)[0] == ACKED, "it waits for 1"
+    lab.link(0, 1)
+    lab.run()
+    assert lab.states_of(id) == [-1, -1, -1]
+
+
+def test_who_may_have_the_job_of_a_node_that_is_gone_and_has_it_not() -> None:
+    """K5.2 LACK replies with the ids that are unknown there; its sender leaves the holders of these
+    jobs."""
+    lab = Lab(4, has_journal=True)
+    ids = [lab.add(0, replicate=2, retry_s=100) for _ in range(9)]
+    other = lab.holders_of(ids[0])[1]
+    away = 1 + other % 3
+    third = 6 - other - away
+    lab.isolate(away)
+    lab.journals[other] = Kept(other)
+    lab.die(other)
+    lab.link(0, other)
+    lab.link(other, third)
+    assert settle(lab) < 5_000
+    assert len(copies(lab, ids[0])) == 2, "the copy is made again, though one node is away"
+    assert away in believed(lab, 0, ids[0])
+    lab.heal()
+    lab.run()
+    assert settle(lab) < 5_000
+    for id in ids:
+        assert believed(lab, 0, id) == copies(lab, id)
 
 
 def test_a_holder_that_was_away_hears_who_left() -> None:

@@ -17,7 +17,14 @@ from tuque.core.node.node import Node
 from tuque.core.node.slots import introduce, renew, say, slots_of
 from tuque.core.repair.settle import answer_claim, ask_queued, on_claims_heard, settle_link_up
 from tuque.core.replication.ack_gc import collect, forget_tombs, unconfirm
-from tuque.core.replication.holders import gone_from, is_back, learn_holder, note_gone, spare
+from tuque.core.replication.holders import (
+    gone_from,
+    is_back,
+    join_holders,
+    learn_holder,
+    note_gone,
+    spare,
+)
 from tuque.core.replication.probe import answered, ask, ask_some, on_all_answered, stop_asking
 from tuque.core.replication.rereplicate import (
     WINDOW_MS,
@@ -142,6 +149,7 @@ def visit(n: Node, walk: Walk, job: Job) -> None:
             leave_acked(n, job, 1 << walk.slot)  # K6.2
         return
     if walk.kind == STRIP or walk.kind == FORGET:
+        doubt_away(n, walk.slot, job)
         if job.id in walk.spared:
             return
         lose_copy(n, job, walk.slot)
@@ -154,6 +162,20 @@ def visit(n: Node, walk: Walk, job: Job) -> None:
         examine(n, job)
     else:
         ask_others(n, job)
+
+
+def doubt_away(n: Node, slot: i64, job: Job) -> None:
+    """[K5.1, K6.2] The node may have given its copy to nodes that are not linked here now (K7.2).
+
+    It was perhaps the only one that could tell; the job would be taken for over without them.
+    """
+    away = n.others & ~n.linked & ~n.forgotten & ~job.holders & ~(1 << slot)
+    if away == 0 or job.retry_s == 0 or job.state == WAIT_REPL:
+        return
+    join_holders(n, job, away)
+    for other in slots_of(away):
+        note_gone(n, other, job)
+        ask(n, other, job.id, False)
 
 
 def ask_others(n: Node, job: Job) -> None:
