@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tuque.core.federation import transfer
 from tuque.core.jobs import deliver
 from tuque.core.model.job import ACKED, Job
 from tuque.core.msgs.bus import SetAck
@@ -99,7 +100,40 @@ def stood_still_over_the_end(seed: int) -> Plan:
     return plan
 
 
+def moves_are_told_by_the_sender_alone() -> list[Patch]:
+    """F3.7: who serves a job from now on leaves it to the node that gave it to tell the others."""
+
+    def tell_served(n: Node, slot: int, job: Job) -> None:
+        return
+
+    return everywhere(transfer.tell_served, tell_served)
+
+
+def moved_beside_a_cut(seed: int) -> Plan:
+    """Jobs go from 0 to 1 while 2, which has no link to 0, has put them into its queue, too.
+
+    1 and 2 are linked all the time, so that nothing comes up that they would settle on. RETRY is
+    so long that no WILLQUEUE of 0 comes before the looks at all queues.
+    """
+    plan = Plan(seed=f"beside {seed}", nodes=3, chaos_ms=20_500, is_faultless=False)
+    plan.faults = ["cut"]
+    for i in range(30):
+        plan.ops.append(Op(10 * i, "add", {
+            "client": "p", "node": 0, "queue": "q", "repl": 3, "retry": 16, "ttl": 120,
+        }))  # fmt: skip
+    plan.ops.append(Op(1_000, "cut", {"a": [0], "b": [2], "for_ms": 19_000}))
+    plan.ops.append(Op(17_500, "worker", {
+        "client": "w", "node": 1, "queues": ["q"], "for_ms": 1_500,
+        "work_ms": 200 + seed % 3 * 100, "count": 1, "idle_ms": 100, "timeout": 500,
+    }))  # fmt: skip
+    return plan
+
+
 RULE_FLAWS: Final = [
     Flaw("r1", "holders that SETACK names are not joined", named_are_not_joined, 10, slow_answers),
     Flaw("r2", "jobs are handed out after their end", ends_are_late, 5, stood_still_over_the_end),
-]
+    Flaw(
+        "r3", "only the sender tells that a job moved", moves_are_told_by_the_sender_alone, 5,
+        moved_beside_a_cut,
+    ),
+]  # fmt: skip
