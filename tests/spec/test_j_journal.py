@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from journal_by_hand import BOOT_ID, PATH, Kept, segment
-from node_by_hand import NODE_ID, START_MS, Box
+from node_by_hand import NODE_ID, START_MS, Box, Err
 
 from tuque.core.decode.records import Record, decode
 from tuque.core.outbox.records import ACK, ADD, PAUSE, REMOVE, Records
@@ -159,19 +159,44 @@ def test_policies(policy: str, how: str, survives: bool) -> None:
 
 
 def test_first_delivery_binds_nobody() -> None:
-    """J4.3 Under `always` the reply to a first delivery of an ALO job need not wait: if its record
-    is lost, the job is only delivered once more.
+    """J4.3 Under `always` the reply to a first delivery of an ALO job, and to WORKING after it, need
+    not wait: if its record is lost, the job is only delivered once more.
     """
     box = Box()
-    box.add(RETRY=10)
+    job_id = box.add(RETRY=10)
     box.add("r", RETRY=0)
     records = box.n.records
     assert records is not None
     bound = records.binding_count
     box.get("q")
+    assert box.run("WORKING", job_id) == 10
     assert records.binding_count == bound
     box.get("r")
     assert records.binding_count == bound + 1
+    box.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ADDJOB", "q", "body", 0],
+        ["ACKJOB", "job"],
+        ["DELJOB", "job"],
+        ["NACK", "job"],
+        ["PAUSE", "q", "in"],
+    ],
+)
+def test_a_reply_that_reveals_a_change_waits_for_its_record(words: list[str | int]) -> None:
+    """J4.2 `always`: a reply that reveals a change waits for the sync of its record (C8.3)."""
+    box = Box()
+    job_id = box.add(RETRY=10)
+    assert box.get() == [job_id]
+    records = box.n.records
+    assert records is not None
+    bound = records.binding_count
+    reply = box.run(*[job_id if word == "job" else word for word in words])
+    assert not isinstance(reply, Err), reply
+    assert records.binding_count > bound
     box.close()
 
 
