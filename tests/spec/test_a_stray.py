@@ -324,13 +324,14 @@ def test_a_link_without_room_is_asked_again_soon() -> None:
 def test_a_link_without_room_is_waited_for() -> None:
     """A6.3 If a link has no room for a SETACK, the message is sent as soon as there is room."""
     lab = Lab(2)
-    id = spread(lab, 2, retry_s=100)
+    ids = [spread(lab, 2, retry_s=100) for _ in range(3)]
     peer = lab.nodes[0].peers[lab.slot(0, 1)]
     peer.has_room = False
-    assert on_ackjob(lab.nodes[0], id)
+    for id in ids:
+        assert on_ackjob(lab.nodes[0], id)
     lab.run()
     lab.pass_ms(4_000)  # the next step of A6 is far away
-    assert id in lab.nodes[1].jobs
+    assert all(id in lab.nodes[1].jobs for id in ids)
     peer.has_room = True
     lab.pass_ms(100)
-    assert lab.holders_of(id) == []
+    assert [lab.holders_of(id) for id in ids] == [[], [], []]

@@ -315,6 +315,25 @@ def test_an_importing_node_keeps_what_nobody_waits_for() -> None:
     assert lab.nodes[1].queues[b"q"].length == held - 2, "its own clients have gone"
 
 
+def test_who_found_nothing_has_looked_too() -> None:
+    """F2.1 Nor is it if no client waits at the sender while this node imports the queue and a
+    client here looked for jobs in the last 200 ms"""
+    lab = Lab(3)
+    lab.add(2, replicate=1)
+    lab.wait(1)
+    lab.pass_ms(300)
+    assert len(lab.served[1][7]) == 1, "it imports the queue"
+    assert poll(lab, 1) == []
+    say(lab.nodes[0], lab.slot(0, 1), NeedJobs(b"q", 1, False))
+    lab.run()
+    lab.log.clear()
+    lab.add(1, replicate=1)
+    lab.pass_ms(190)
+    assert [(a, b) for a, b, m in lab.log if isinstance(m, YourJobs)] == []
+    lab.pass_ms(20)
+    assert (1, 0) in [(a, b) for a, b, m in lab.log if isinstance(m, YourJobs)]
+
+
 def test_jobs_do_not_go_to_and_fro() -> None:
     """F2.1 jobs must not move to and fro between nodes with busy clients."""
     lab = Lab(3)

@@ -442,6 +442,24 @@ def test_producer_that_goes_away() -> None:
     assert ADD_FAILED == 9
 
 
+def test_a_producer_that_has_its_id_may_go_away() -> None:
+    """R6.2 When n nodes have confirmed (with ASYNC: one), the producer gets its id."""
+    lab = Lab(2)
+    lab.nodes[0].is_leaving = True
+    job, _ = lab.try_add(0, b"q", replicate=1, retry_s=10, client=9)
+    assert job is not None
+    lab.settle(0)
+    lab.carry()  # REPLJOB, GOTJOB
+    lab.hold(0, 1)
+    lab.run()
+    assert [one.client for one in lab.told[0]] == [9]
+    on_producer_gone(lab.nodes[0], 9)
+    lab.release(0, 1)
+    lab.run()
+    assert lab.states_of(job.id) == [-1, QUEUED]
+    assert len(lab.told[0]) == 1
+
+
 def test_removed_while_waiting() -> None:
     """G2.4 (cluster) A producer that waits for the job gets `-NOREPL job removed (expired?) before
     the requested replication level was achieved`.
