@@ -159,8 +159,8 @@ def test_policies(policy: str, how: str, survives: bool) -> None:
 
 
 def test_first_delivery_binds_nobody() -> None:
-    """J4.3 Under `always` the reply to a first delivery of an ALO job, and to WORKING after it, need
-    not wait: if its record is lost, the job is only delivered once more.
+    """J4.3 Under `always` the reply to a first delivery of an ALO job, and to WORKING after it,
+    need not wait: if its record is lost, the job is only delivered once more.
     """
     box = Box()
     job_id = box.add(RETRY=10)

@@ -248,8 +248,8 @@ def test_a_holder_that_was_away_hears_who_has_the_job_now(
 
 @pytest.mark.parametrize("how", ["reformatted", "forgotten"])
 def test_who_may_have_the_job_of_a_node_that_is_gone_hears_of_the_ack(how: str) -> None:
-    """K5.1 Each node without a link becomes a holder of the job and is asked as in K5.2. It does not
-    count as a copy until it says that it has one. Otherwise this node could end the job while
+    """K5.1 Each node without a link becomes a holder of the job and is asked as in K5.2. It does
+    not count as a copy until it says that it has one. Otherwise this node could end the job while
     another one still has a copy.
 
     K6.2 The nodes that are not linked here become holders as in K5.1.
