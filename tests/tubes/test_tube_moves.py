@@ -249,27 +249,6 @@ def test_a_node_that_leaves_gives_its_tubes_away() -> None:
         assert len(lab.picture(lab.runs_at(name)[0], name)) == 20
 
 
-def test_a_tube_on_its_way_counts_as_left() -> None:
-    """K7.3 The number is not 0 while the journal is loading, or while the new leader of a tube that was given away has not reported that it runs."""  # noqa: E501
-    lab = HomesLab(2, has_journal=True)
-    lab.make(0)
-    lab.live(1000)
-    lab.leave(0)
-    for _ in range(1000):
-        if lab.tube(0).is_owed:
-            break
-        lab.now_ms += 1
-        lab.step()
-    assert lab.tube(0).is_owed
-    lab.cut(0, 1)
-    lab.live(10_000)
-    assert drain_left(lab.nodes[0]) == 1
-    lab.heal()
-    lab.live(5000)
-    assert lab.runs_at() == [1]
-    assert drain_left(lab.nodes[0]) == 0
-
-
 def test_sessions_go_with_their_tasks() -> None:
     """T20.5 A TAKEN task stays TAKEN if its session is shared (`in_replicaset` on both nodes): its
     client identifies itself at the new leader within `ttr`."""

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 
+LONG_WORD: Final = 65_536  # bytes of a word that is no body (L2.9)
 ALL_WORDS: Final = 1_048_576  # what the protocol lets through (C2.4)
 FEW_WORDS: Final = 64  # options may be repeated, but not without end
 LIGHT_WORK: Final = 100  # units: a command within it never waits for the next turn (L2.3)
@@ -143,6 +144,30 @@ BOUNDS: Final[dict[str, Bound]] = {
     "DEBUG CHECK": Bound(2, WHOLE, SMALL, STOPS),
     "DEBUG": Bound(3, 64, SMALL, ONE),
 }
+
+
+# where a command has its body: any length that the protocol lets through
+BODIES: Final[dict[str, i64]] = {
+    "ADDJOB": 2,
+    "TUBE PUT": 3,
+    "STAGE": 5,
+    "LOADJOB": 1,
+    "PING": 1,
+    "ECHO": 1,
+}
+
+
+def long_word(name: str, args: list[bytes]) -> i64:
+    """[L2] The first word that is too long for its place, -1 when there is none (L2.9)."""
+    if name == "TUBE" and len(args) > 1 and args[1].upper() == b"PUT":
+        name = "TUBE PUT"
+    body: i64 = BODIES.get(name, -1)
+    for i in range(1, len(args)):
+        if len(args[i]) > LONG_WORD and i != body:
+            if name == "DEADLETTER" and args[i - 1].upper() == b"BODY":
+                continue
+            return i
+    return -1
 
 
 def bound_of(name: str, args: list[bytes]) -> Bound:

@@ -10,7 +10,8 @@ from typing import Final
 from mypy_extensions import i64
 
 from tuque.core.repair.evict import make_room
-from tuque.server.commands.dispatch import EVICT_PER_COMMAND, OOM
+from tuque.server.commands.by_id import OOM
+from tuque.server.commands.dispatch import EVICT_PER_COMMAND
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.tube_replies import await_room, put_none, put_task
