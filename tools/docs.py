@@ -145,16 +145,16 @@ def state_diagram() -> str:
 
 
 HOME_STATES = {
-    b"INIT": "not yet known whether this node is the home; it was not since its start",
-    b"STARTUP": "it becomes the home: the epoch is on its way to the disk, tasks to their tables",
-    b"RUNNING": "it is the home: all commands",
-    b"ENDING": "the home no longer than its copies need: what is on the way is copied",
-    b"WAITING": "another node is the home, or this one may not be it now",
+    b"INIT": "unknown whether this node is the leader; it was not since its start",
+    b"STARTUP": "it becomes the leader: it writes the epoch to disk and loads the tasks",
+    b"RUNNING": "it is the leader: all commands work",
+    b"ENDING": "it hands over the leadership: pending changes are replicated",
+    b"WAITING": "another node is the leader, or this one may not lead now",
 }
 
 
 def home_diagram() -> str:
-    """The states of a tube at a node, likewise."""
+    """The states of a tube on a node, likewise."""
     out = ["", "```mermaid", "stateDiagram-v2", "    [*] --> INIT"]
     for old, why, new in ARROWS:
         out.append(
@@ -173,7 +173,7 @@ def between(text: str, name: str, made: str) -> str:
 
 
 def tubes_md() -> str:
-    """The page of tubes as it is, with states of tasks and of homes made anew."""
+    """The page of tubes as it is, with the states of tasks and of leaders made anew."""
     text = (ROOT / "docs/tubes.md").read_text("utf-8")
     text = between(text, "states", state_diagram())
     return between(text, "homes", home_diagram())
@@ -197,9 +197,20 @@ def packages() -> list[str]:
     return found
 
 
-def rooms() -> str:
+def packages_md() -> str:
     """What each package holds and must not know, from its docstring."""
-    out = ["", "| Room | Holds | Must not know |", "|---|---|---|"]
+    out = [
+        "# Packages",
+        "",
+        MADE,
+        "",
+        "Source: the docstring of each package. In each list a package imports only those above",
+        "it; `pyproject.toml` has the lists, import-linter checks them. A package has at most 12",
+        "modules (`tools/tidy.py`). [ARCHITECTURE.md](../ARCHITECTURE.md) is the overview.",
+        "",
+        "| Package | Holds | Must not know |",
+        "|---|---|---|",
+    ]
     for name in packages():
         tree = ast.parse((SRC / name / "__init__.py").read_text("utf-8"))
         parts = (ast.get_docstring(tree) or "").split("\n\n")
@@ -207,18 +218,13 @@ def rooms() -> str:
         cells = [cell(" ".join(one.split())) for one in (parts[0], *unknown)]
         rest = cells[1].removeprefix("Must not know: ").rstrip(".") if unknown else ""
         out.append(f"| `{name}/` | {cells[0]} | {rest} |")
-    return "\n".join([*out, "", ""])
-
-
-def architecture_md() -> str:
-    """The page as it is, with the list of rooms made anew."""
-    return between((ROOT / "ARCHITECTURE.md").read_text("utf-8"), "rooms", rooms())
+    return "\n".join(out) + "\n"
 
 
 PAGES = {
-    "ARCHITECTURE.md": architecture_md,
     "docs/commands.md": commands_md,
     "docs/configuration.md": configuration_md,
+    "docs/packages.md": packages_md,
     "docs/tubes.md": tubes_md,
 }
 

@@ -17,13 +17,13 @@ STATE_NAMES: Final = [b"INIT", b"STARTUP", b"RUNNING", b"ENDING", b"WAITING"]
 
 # Every arrow between states and what it is taken for (T19). docs show it.
 ARROWS: Final = [
-    (INIT, b"it is the home, and enough nodes have told what they know", STARTUP),
-    (INIT, b"it is the home by YOURS or by command", STARTUP),
-    (STARTUP, b"the epoch is on the disk, the tasks are in their tables", RUNNING),
-    (STARTUP, b"another home has a higher epoch", WAITING),
+    (INIT, b"it is the leader, and enough nodes have sent their catalog", STARTUP),
+    (INIT, b"it is the leader by YOURS or by command", STARTUP),
+    (STARTUP, b"the epoch is on disk, the tasks are loaded", RUNNING),
+    (STARTUP, b"another leader has a higher epoch", WAITING),
     (RUNNING, b"TUBE HOME, read-only, leaving, too few nodes, a higher epoch", ENDING),
-    (ENDING, b"the home moved, or stays without running", WAITING),
-    (WAITING, b"it is the home (again)", STARTUP),
+    (ENDING, b"the leadership moved, or is suspended", WAITING),
+    (WAITING, b"it is the leader (again)", STARTUP),
 ]
 
 
