@@ -19,7 +19,7 @@ from tuque.core.msgs.bus import HAS_QUEUED, GotJob, Holders, Left, Queued, SetAc
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.outbox.events import EXPIRED, Events
 from tuque.core.repair.node_loss import repair_left
-from tuque.core.repair.settle import SWEEP_JOBS, keep
+from tuque.core.repair.settle import STEP_JOBS, SWEEP_JOBS, keep
 from tuque.core.replication.ack import on_ackjob, on_deljob
 from tuque.core.replication.holders import CLEAN_EVERY, gone_from, hear_holders, note_gone, part
 from tuque.core.replication.probe import ask, on_all_answered
@@ -197,6 +197,31 @@ def test_more_held_jobs_than_one_turn_looks_at() -> None:
     lab.pass_ms(3_500)
     assert n.held.sweep_ms > n.now_ms, "all of them were looked at, and are again in a second"
     assert next_timer_ms(n) > n.now_ms
+
+
+def test_jobs_that_a_node_is_still_to_be_asked_about_keep_their_places() -> None:
+    """Q11.2 A held job waits for a reply of each other holder that is linked and not suspected,
+    failed or loading."""
+    lab = Lab(2)
+    jobs = []
+    for _ in range(2 * STEP_JOBS + 3):
+        jobs.append(lab.try_add(0, b"q", replicate=2, retry_s=900, is_async=1)[0])
+    lab.run()
+    n = lab.nodes[0]
+    lab.hold(1, 0)
+    ids = []
+    for job in jobs:
+        assert job is not None
+        dequeue(n, job)
+        keep(n, job)
+        ids.append(job.id)
+    n.held.feeds = {lab.slot(0, 1): STEP_JOBS}  # it was asked about some of them
+    for id in ids[:STEP_JOBS]:
+        on_deljob(n, id)
+    n.held.sweep_ms = n.now_ms
+    lab.pass_ms(100)
+    questions = n.losses.asking[lab.slot(0, 1)].questions.values()
+    assert {id for one in questions for id in one.ids} == set(ids[STEP_JOBS:])
 
 
 # ---- who serves a job

@@ -282,6 +282,17 @@ def test_flushall(box: Box) -> None:
     assert box.n.ledger.admin_deleted == 1
 
 
+def test_flushall_drops_tubes(box: Box) -> None:
+    """S7.1 `DEBUG FLUSHALL` drops all jobs and queues with cause deleted."""
+    box.run("TUBE", "CREATE", "t", "fifo")
+    box.run("TUBE", "PUT", "t", "body")
+    assert box.run("TUBE", "LIST") == [b"t"]
+    assert box.run("DEBUG", "FLUSHALL") == "OK"
+    assert box.run("TUBE", "LIST") == []
+    assert not box.n.jobs
+    assert not box.n.queues
+
+
 @pytest.mark.parametrize(("allowed", "reply"), [("no", "DENIED"), ("local", "OK"), ("yes", "OK")])
 def test_who_may_debug(allowed: str, reply: str) -> None:
     """S7.2 `enable-debug-command` (no, local, yes) says who may use DEBUG; other clients get an

@@ -59,6 +59,7 @@ class Home:
     def make(self, name: bytes, type: bytes, temporary: bool = False) -> Tube:
         o = TubeOptions()
         o.temporary = temporary
+        o.on_task_change = b"on " + name
         o.capacity = 20 if type == b"limfifottl" else 0
         tube = admin.create_tube(self.n, self.t, name, type, o, b"")
         self.turn()

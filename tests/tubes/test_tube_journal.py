@@ -15,6 +15,7 @@ from tuque.core.model.job import Job
 from tuque.core.node.node import Node
 from tuque.core.outbox import records as rec
 from tuque.core.outbox.records import Records
+from tuque.core.outbox.tube_records import tell_task, tell_task_state
 from tuque.store.files.disk import MemoryDisk
 from tuque.store.replay import Loader
 from tuque.tubes.model.errors import TubeError
@@ -36,7 +37,14 @@ def facts(home: Home) -> State:
     for one in home.t.rights.listing(b""):
         found[b"%s on %s by %s" % (one.holder, one.tube, one.prefix)] = one.bits
     for name, tube in home.t.by_name.items():
-        found[name] = (tube.number, tube.type, tube.ttl_ms, tube.ttr_ms, tube.capacity)
+        found[name] = (
+            tube.number,
+            tube.type,
+            tube.ttl_ms,
+            tube.ttr_ms,
+            tube.capacity,
+            tube.on_task_change,
+        )
         if tube.is_temporary:
             continue
         found[name + b" next"] = tube.next_number
@@ -58,6 +66,7 @@ def facts(home: Home) -> State:
                 task.qtime_ms if status in "~t" else 0,
                 task.delivered_count,
                 task.nacks,
+                task.delay_s,
             )
     return found
 
@@ -78,9 +87,8 @@ def act(home: Home, rng: random.Random) -> None:
     try:
         if choice < 7 and not tube.is_full():
             spans = {"ttl_ms": rng.choice((-1, 3000, 90_000)), "ttr_ms": rng.choice((-1, 700))}
-            home.put(
-                tube, rng.randbytes(rng.randrange(30)), delay_ms=rng.choice((-1, 500)), **spans
-            )
+            delay_ms = rng.choice((-1, 500, 2500))
+            home.put(tube, rng.randbytes(rng.randrange(30)), delay_ms=delay_ms, **spans)
         elif choice < 12:
             ops.take(n, t, tube, client)
         elif choice == 12:
@@ -322,6 +330,30 @@ def test_a_temporary_tube_comes_back_empty() -> None:
     assert home.disk.size(segment(home.disk)) == size + first
     home = again(home)
     assert home.t.by_name[b"t"].is_temporary and not home.n.jobs
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["ttl_ms", "ttr_ms", "qtime_ms", "token", "owner", "nacks", "deliveries", "delivered_count"],
+)
+def test_a_number_below_zero_is_refused(field: str) -> None:
+    """The whole task, and what has changed in it."""
+    home = Home(MemoryDisk(), START_MS)
+    task = home.put(home.make(b"t", b"fifottl"))
+    for is_whole in (True, False):
+        for value in (0, -1):
+            setattr(task, field, value)
+            records = Records()
+            if is_whole:
+                tell_task(records, task)
+            else:
+                tell_task_state(records, task, True)
+            payload = records.take()
+            if value == 0:
+                assert back.decode(payload, 0, back.Record()) == len(payload)
+                continue
+            with pytest.raises(back.BadRecord):
+                back.decode(payload, 0, back.Record())
 
 
 def test_a_tube_whose_type_is_gone_keeps_its_tasks() -> None:
