@@ -6,6 +6,7 @@ Decides where options go, and what a wrong name and a missing package are told; 
 from __future__ import annotations
 
 import importlib
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +21,22 @@ EXTRAS: Final = {
     "duckdb": "report",
     "uvloop": "worker",
 }
+
+
+class FiniteRange(click.FloatRange):
+    """The number of an option, from `least` to `most`, never nan; `over`: more than `least`."""
+
+    def __init__(self, least: float = 0.0, most: float = 31_536_000.0, over: bool = False) -> None:
+        super().__init__(least, most, min_open=over)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number; click's own range lets nan pass."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no finite number", param, ctx)
+        return number
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Subcommands are imported when they are used: `tuque cli` never pays for the serv
 from __future__ import annotations
 
 import os
+import sys
 from typing import Final
 
 import click
@@ -70,8 +71,13 @@ def tuque() -> None:
 def main() -> None:
     """Run the program; the entry point of the package.
 
-    NO_COLOR switches off the colours of all commands.
+    NO_COLOR switches off the colours of all commands. What would go to a standard stream that is
+    closed is dropped.
     """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w"))
     tuque(prog_name="tuque", color=False if os.environ.get("NO_COLOR") else None)
 
 

@@ -11,7 +11,7 @@ from console_node import Run
 
 from tuque.console.cluster.programs import free_port
 from tuque.console.terminal.link import Link, Target
-from tuque.lazygroup import OptionsAnywhere
+from tuque.lazygroup import FiniteRange, OptionsAnywhere
 from tuque.main import tuque as program
 
 Path = tuple[str, ...]
@@ -113,3 +113,28 @@ def test_force_reaches_the_node_that_is_named(port: int, tuque: Run) -> None:
     assert b"the home of tube 'f' can be reached" in done.stderr
     assert link.call([b"TUBE", b"DROP", b"f"]) == "OK"
     link.close()
+
+
+def commands(command: click.Command, path: Path = ()) -> Iterator[tuple[Path, click.Command]]:
+    """Every command of the program that is no group."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands(found, (*path, name))
+
+
+def test_no_option_takes_nan_or_infinity() -> None:
+    numbers = []
+    for path, command in commands(program):
+        for param in command.params:
+            if isinstance(param.type, click.types.FloatParamType):
+                assert isinstance(param.type, FiniteRange), (path, param.name)
+                numbers.append((path, param.name))
+                for value in ("nan", "inf", "-inf", "-1"):
+                    with pytest.raises(click.BadParameter):
+                        param.type.convert(value, param, None)
+    assert (("cluster", "drain"), "timeout") in numbers

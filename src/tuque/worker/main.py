@@ -18,6 +18,7 @@ import click
 from tuque import aio
 from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
+from tuque.lazygroup import FiniteRange
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.box import LEAVING, Box
@@ -71,14 +72,14 @@ USR1       log what runs, write the stacks to stderr
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(0, 86_400),
+    type=FiniteRange(most=86_400),
     default=25.0,
     show_default=True,
     help="Seconds to finish in after TERM.",
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(over=True),
     help="Seconds a job may run, for tasks that do not say.",
 )
 @click.option("--max-jobs", type=click.IntRange(1), help="Stop after so many jobs.")

@@ -31,7 +31,7 @@ from tuque.console.cluster.view import (
 )
 from tuque.console.prompt.cli import target_of
 from tuque.console.terminal.link import Link, Target
-from tuque.lazygroup import OptionsAnywhere
+from tuque.lazygroup import FiniteRange, OptionsAnywhere
 
 F = TypeVar("F", bound=Callable[..., Any])
 POLL_S: Final = 0.2
@@ -54,7 +54,7 @@ def node_options(command: F) -> F:
 def limit_option(command: F) -> F:
     """How long to wait."""
     return click.option(
-        "--timeout", default=0.0, metavar="SECONDS", help="Give up after that long; 0: never."
+        "--timeout", type=FiniteRange(), default=0.0, help="Give up after that long; 0: never."
     )(command)
 
 
@@ -99,7 +99,13 @@ def status(host: str, port: int, url: str, password: str, as_json: bool) -> None
 
 @cluster.command()
 @node_options
-@click.option("--wait", default=10.0, show_default=True, help="Seconds to wait for the meeting.")
+@click.option(
+    "--wait",
+    type=FiniteRange(),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for the meeting.",
+)
 @click.argument("other", metavar="HOST:PORT")
 @click.argument("ports", metavar="[BUS_PORT]", nargs=-1, type=click.IntRange(1, 65535))
 def meet(
@@ -189,6 +195,8 @@ def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
 
     NODE_ID is its id or the start of it, as `status` shows it. What it had is copied again.
     """
+    if not node_id:
+        raise click.ClickException("NODE_ID is empty: give a node's id, or how it begins")
     with node_asked(host, port, url, password) as link:
         nodes = [node for node in known_nodes(link) if not node.is_meeting]
         found = [node for node in nodes if node.id.startswith(node_id)]

@@ -19,6 +19,7 @@ from tuque.console.terminal import format as show
 from tuque.console.terminal.facts import answers_facts, as_facts
 from tuque.console.terminal.hints import advice, describe
 from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
+from tuque.lazygroup import FiniteRange
 
 ENVIRONMENT: Final = ParameterSource.ENVIRONMENT
 COMMANDLINE: Final = ParameterSource.COMMANDLINE
@@ -141,7 +142,7 @@ def run_times(
 @click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD", help="Or TUQUE_PASSWORD.")
 @click.option("--user", default="", help="User name, with a password.")
 @click.option("-r", "--repeat", default=1, help="Do the command n times; -1 = for ever.")
-@click.option("-i", "--interval", default=0.0, help="Seconds between repeats.")
+@click.option("-i", "--interval", type=FiniteRange(), default=0.0, help="Seconds between repeats.")
 @click.option("-x", "stdin_last", is_flag=True, help="The last argument is standard input.")
 @click.option("-d", "delimiter", default="\\n", help="Between array elements without types.")
 @click.option(

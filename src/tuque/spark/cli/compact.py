@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from tuque.lazygroup import FiniteRange
 from tuque.spark.history.compact import CompactError, Done
 from tuque.spark.history.compact import compact as run
 
@@ -28,7 +29,7 @@ DIRECTORY: Final = click.Path(path_type=Path)
     "--grace",
     default=60.0,
     show_default=True,
-    type=click.FloatRange(0),
+    type=FiniteRange(),
     help="Minutes until the small files go, for readers that have them open. "
     "Streams that follow are waited for, however long that takes.",
 )

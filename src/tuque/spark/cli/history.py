@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from tuque.lazygroup import FiniteRange
 from tuque.spark.cli.progress import Progress
 from tuque.spark.cli.report import EVENTS, OUT
 from tuque.spark.cli.running import MEMORY, need_packages, on_duckdb, on_spark, told
@@ -37,7 +38,11 @@ def _options(command: Command) -> Command:
             click.option("--stream", is_flag=True, help="Follow the events and append (Spark)."),
             click.option("--once", is_flag=True, help="With --stream: end when all is read."),
             click.option(
-                "--every", default=10.0, show_default=True, help="Seconds from batch to batch."
+                "--every",
+                type=FiniteRange(over=True),
+                default=10.0,
+                show_default=True,
+                help="Seconds from batch to batch.",
             ),
             click.option(
                 "--files",

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from tuque.lazygroup import FiniteRange
 from tuque.spark.cli.progress import Progress
 from tuque.spark.cli.running import MEMORY, need_packages, on_duckdb, on_spark, told
 from tuque.spark.errors import NoEventsError
@@ -42,6 +43,7 @@ LOGS = ("*.jsonl", "*.json", "*.parquet")
 )
 @click.option(
     "--grace",
+    type=FiniteRange(),
     default=0.0,
     show_default=True,
     help="Seconds after its ack in which a job may still come (clocks that differ).",
