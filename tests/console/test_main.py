@@ -65,13 +65,12 @@ def test_a_missing_extra_is_named(package: str, extra: str) -> None:
     [
         ("spark report --events . --out x", "spark"),
         ("report --events . --out x", "report"),
-        ("spark compact events", "spark"),
         ("compact --events events", "report"),
         ("verify --events events --clients events", "report"),
         ("triage", "report"),
         ("spark silver --events events --out x", "spark"),
         ("spark silver --events events --out x --engine duckdb", "report"),
-        ("spark triage", "report"),
+        ("replay", "report"),
         ("spark submit x.py", "spark"),
     ],
 )

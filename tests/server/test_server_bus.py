@@ -290,7 +290,7 @@ def test_the_one_that_dialled_waits_for_the_other(node: Node) -> None:
         node.turns()
         sock, _ = listener.accept()
     with sock:
-        card = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "")
+        card = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "", False)
         conn = Conn(False, card, SECRET.encode(), bytes(32), 1 << 30)
         sock.settimeout(5)
         while conn.peer is None:

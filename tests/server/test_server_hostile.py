@@ -55,7 +55,7 @@ from tuque.wire.handshake import MAGIC, Conn
 from tuque.wire.msgs.cards import Card, Hello
 
 IS_COMPILED = not (tuque.core.model.job.__file__ or "").endswith(".py")
-CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "here")
+CARD = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "here", False)
 HELLO = msgspec.msgpack.encode(Hello(MAGIC, 1, 2, CARD, bytes(32)))
 NO_TEXT = HELLO.replace(b"\xa4here", b"\xa4h\xffre")  # a host that is not UTF-8
 NO_HELLOS = {
@@ -240,7 +240,7 @@ def test_no_message_about_a_job_does_anything_to_a_task(node: Node) -> None:
             copy, YourJobs(b"t", [copy, replace(copy, retry_s=0)]), GotJob([one]),
             Enqueue(one, 0), Enqueued([one]), Queued(one, 7), WillQueue([one]),
             Delivered(one, 5_000), Working(one, 5_000), Moved(one, 3, 5_000), Left([one]),
-            GotJobs([one], [one]), Holders(one, 3), Release([one], 3), Ask(1, [one], True),
+            GotJobs([one], [one]), Holders(one, 3), Release([one], 3), Ask(1, [one], True, b""),
             Lack(1, [one]), SetAck(one, 3, 5_000), GotAck(one, True, 3), DelJob(one, 3, 5_000),
         ]  # fmt: skip
         for message in told:

@@ -137,7 +137,7 @@ class There:
         node.turns()
         with self.sock:
             if secret:
-                card = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "")
+                card = Card(OTHER, 1, b"8 bytes.", True, 7711, 17711, "", False)
                 conn = Conn(False, card, secret.encode(), bytes(32))
                 conn.feed(self.sock.recv(4096))
                 said = conn.take_out()
@@ -146,7 +146,7 @@ class There:
 
 
 NEWER = msgspec.msgpack.encode(
-    Hello(MAGIC, 7, 9, Card(OTHER, 1, b"8 bytes.", True, 1, 2, ""), bytes(32))
+    Hello(MAGIC, 7, 9, Card(OTHER, 1, b"8 bytes.", True, 1, 2, "", False), bytes(32))
 )
 WRONG = {
     "no bus": (b"-ERR unknown command\r\n", "", "this is no node of Tuque, or one of another kind"),

@@ -18,7 +18,7 @@ from spark_history import START_MS, deliver, make_job, nack
 from tuque.core.model.job import Job
 from tuque.core.outbox.events import Events
 from tuque.server.events.eventlog import EventLog
-from tuque.spark.cli.group import spark as spark_group
+from tuque.spark.cli.verify import verify as verify_command
 from tuque.spark.engines import Engine, SparkEngine
 from tuque.spark.history.duck import DuckEngine
 from tuque.spark.verify import CHECKS, COLUMNS, Recorder, Verdict, verify
@@ -272,13 +272,13 @@ def test_the_command(world: World, tmp_path: Path, is_broken: bool) -> None:
     with DuckEngine() as duck:
         world.judge(duck)
     where = ["--clients", str(tmp_path / "clients.jsonl"), "--events", str(tmp_path / "events")]
-    result = CliRunner().invoke(spark_group, ["verify", *where, "--engine", "duckdb"])
+    result = CliRunner().invoke(verify_command, where)
     assert result.exit_code == int(is_broken), result.output
     assert ("BROKEN" if is_broken else "all is well") in result.output
     assert all(name in result.output for name in CHECKS)
 
 
 def test_no_log_is_a_clear_error(tmp_path: Path) -> None:
-    result = CliRunner().invoke(spark_group, ["verify", "--clients", str(tmp_path / "none")])
+    result = CliRunner().invoke(verify_command, ["--clients", str(tmp_path / "none")])
     assert result.exit_code == 2
     assert "no such file" in result.output

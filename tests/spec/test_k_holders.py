@@ -35,7 +35,7 @@ def test_holders_that_have_one_node_in_common_are_told(word: str) -> None:
     id = lab.add(0, replicate=4, retry_s=100)
     for i, known in ((0, (0, 1)), (1, (0, 1)), (2, (2, 3)), (3, (2, 3))):
         lab.nodes[i].jobs[id].holders = sum(1 << lab.slot(i, k) for k in known)
-    message = Ask(1, [id], False) if word == "ask" else WillQueue([id])
+    message = Ask(1, [id], False, b"") if word == "ask" else WillQueue([id])
     say(lab.nodes[2], lab.slot(2, 0), message)
     lab.run()
     assert believed(lab, 0, id) == [0, 1, 2, 3], "2 knew of 3, and answered with that"
@@ -87,7 +87,7 @@ def test_old_news_do_not_bring_a_lost_copy_back(word: str) -> None:
     lab.run()
     on_deljob(lab.nodes[2], id)
     if word == "lack":
-        say(lab.nodes[0], lab.slot(0, 2), Ask(1, [id], False))
+        say(lab.nodes[0], lab.slot(0, 2), Ask(1, [id], False, b""))
         say(lab.nodes[2], lab.slot(2, 0), Lack(0, [id]))
     else:
         say(lab.nodes[2], lab.slot(2, 0), Left([id]))

@@ -478,7 +478,7 @@ def test_answers_in_order() -> None:
     n, slot = lab.nodes[0], lab.slot(0, 1)
     unregister(n, n.jobs[gone], GC_ACKED)
     n.tombs.keep(gone, n.now_ms + 9_000)
-    on_ask(n, slot, Ask(7, [b"D" * 40, here, acked, gone], False))
+    on_ask(n, slot, Ask(7, [b"D" * 40, here, acked, gone], False, b""))
     said = [m for m in n.peers[slot].outbox if not isinstance(m, Slots)]
     assert [type(m) for m in said] == [SetAck, SetAck, Lack]
     assert [m.id for m in said if isinstance(m, SetAck)] == [acked, gone]

@@ -295,12 +295,12 @@ def test_a_loading_node_is_asked_when_it_is_loaded() -> None:
     assert queued_at(lab, id) == [0]
 
 
-def test_old_nodes_answer_too() -> None:
-    """A node of before that knows no stands says LACK only: the job is the asker's."""
+def test_a_question_without_stands_moves_no_job() -> None:
+    """K5.2 LACK answers with the ids that are unknown there"""
     lab = Lab(2, has_journal=True)
     id = lab.add(0, replicate=2, retry_s=30)
     lab.log.clear()
-    tell(lab, 0, 1, Ask(1, [id], False))
+    tell(lab, 0, 1, Ask(1, [id], False, b""))
     assert sent(lab, Queued) == [] and sent(lab, Working) == []
     assert lab.states_of(id) == [QUEUED, ACTIVE]
 

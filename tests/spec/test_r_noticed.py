@@ -167,7 +167,7 @@ def test_a_copy_that_crosses_a_farewell() -> None:
         job.repl = lab.nodes[1].jobs[id].repl = 2
         if asked:
             on_deljob(lab.nodes[1], id)
-            say(n, slot, Ask(7, [id], False))
+            say(n, slot, Ask(7, [id], False, b""))
         else:
             introduce(n, slot, job.holders | 1)
             say(n, slot, Release([id], job.holders))

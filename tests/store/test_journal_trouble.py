@@ -18,10 +18,10 @@ from tuque.store.journal import (
     HEADER_BYTES,
     VERSION,
     JournalError,
-    decode_header,
     decode_manifest,
     read_manifest,
 )
+from tuque.store.repair import check_dir
 
 
 def test_a_full_disk_stops_writes_with_a_clear_error_and_heals_by_itself() -> None:
@@ -177,31 +177,42 @@ def test_a_directory_that_takes_no_file(tmp_path: Path) -> None:
         lab.start()
 
 
-def test_a_newer_format_is_refused_and_left_alone() -> None:
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_another_format_is_refused_and_left_alone(version: int) -> None:
+    """J1.4 It refuses a file of another version, names that version and what to do, and changes no
+    file."""
     lab = Lab()
     lab.start()
     lab.add()
     lab.disk.process_crash()
     (name,) = [n for n in lab.disk.listdir(PATH) if n.endswith(".log")]
     data = lab.disk.file(f"{PATH}/{name}").data
-    header = decode_header(bytes(data), name)
-    assert header is not None
-    header.version = VERSION + 1
-    data[:HEADER_BYTES] = header.encode()
+    data[8:12] = version.to_bytes(4, "little")
+    data[124:HEADER_BYTES] = zlib.crc32(bytes(data[:124])).to_bytes(4, "little")
     files = {n: bytes(f.data) for n, f in lab.disk.names.items()}
-    told = f"version {VERSION + 1}, this program reads up to {VERSION}"
+    told = f"{name} has format version {version}, .*reads version {VERSION}; start the version"
     with pytest.raises(JournalError, match=told):
         restarted(lab.disk, START_MS)
+    with pytest.raises(JournalError, match=told):
+        check_dir(lab.disk, PATH)
     assert {n: bytes(f.data) for n, f in lab.disk.names.items()} == files
 
 
-def test_a_manifest_of_a_newer_format_is_refused() -> None:
-    text = b"tuque-journal %d\n" % (VERSION + 1)
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_manifest_of_another_format_is_refused(version: int) -> None:
+    """J1.4, and check and repair take it for no damage."""
+    text = b"tuque-journal %d\n" % version
     data = text + b"crc %08x\n" % zlib.crc32(text)
-    with pytest.raises(JournalError, match=f"version {VERSION + 1}"):
+    with pytest.raises(JournalError, match=f"version {version}"):
         decode_manifest(data, "manifest")
     with pytest.raises(JournalError, match="manifest is damaged; run: tuque journal repair"):
-        decode_manifest(data.replace(text, b"tuque-journal %d\n" % (VERSION + 2)), "manifest")
+        decode_manifest(data.replace(text, b"tuque-journal %d\n" % (version + 7)), "manifest")
+    lab = Lab()
+    lab.start()
+    lab.disk.process_crash()
+    lab.disk.file(f"{PATH}/manifest").data[:] = data
+    with pytest.raises(JournalError, match=f"version {version}"):
+        check_dir(lab.disk, PATH)
 
 
 def test_a_torn_tail_is_cut_or_refused_as_configured() -> None:

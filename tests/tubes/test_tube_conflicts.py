@@ -164,7 +164,7 @@ def test_a_force_hears_of_a_later_home_where_the_tube_was_set_aside() -> None:
     lab = HomesLab(3)
     tube = lab.make(1)
     lab.live(1000)
-    told = TubeClaim(b"t", 1, 3, tube.maker, tube.made_ns + 1)
+    told = TubeClaim(b"t", 1, 3, tube.maker, tube.made_ns + 1, False)
     for epoch, answer in ((2, KNOWN), (3, ALIVE)):
         lab.t(0).aside[tube.maker, tube.made_ns + 1] = set_epoch(lab, epoch)
         on_tube_message(lab.nodes[0], lab.t(0), lab.slot(0, 2), told)

@@ -93,7 +93,14 @@ OF_TUBES: st.SearchStrategy[AnyMessage] = st.one_of(
         port=st.just(3301),
         tubes=st.lists(TUBES, max_size=3),
     ),
-    st.builds(TubeClaim, name=NAMES, number=NUMBERS, epoch=NUMBERS),
+    st.builds(
+        TubeClaim,
+        name=NAMES,
+        number=NUMBERS,
+        epoch=NUMBERS,
+        maker=st.just(b""),
+        made_ns=st.just(0),
+    ),
     st.builds(TubeClaim, **WHICH, number=NUMBERS),
     st.builds(
         TubeClaimed,
@@ -148,7 +155,7 @@ PLACES = st.lists(st.integers(0, 1 << 16), max_size=12)
 
 def card(letter: bytes, life: int = 1) -> Card:
     """A node's card."""
-    return Card(letter * 40, life, letter * 8, True, 7711, 17711, "")
+    return Card(letter * 40, life, letter * 8, True, 7711, 17711, "", False)
 
 
 def pair(one: bytes = b"s", other: bytes = b"s") -> tuple[Conn, Conn]:
@@ -265,9 +272,9 @@ def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
         TubesTold(True, 0, 1, [tube_at(home=b"h" * 40)]),
         TubesTold(True, 0, 1, [tube_at(words=[b"fifo"])]),
         TubesTold(True, 0, 1, [tube_at(epoch=-1)]),
-        TubeClaim(b"n" * 513, 1, 0),
-        TubeClaim(b"n", 1, 1, b"h" * 40, 1),
-        TubeClaim(b"n", 1, 1, NODE, -1),
+        TubeClaim(b"n" * 513, 1, 0, b"", 0, False),
+        TubeClaim(b"n", 1, 1, b"h" * 40, 1, False),
+        TubeClaim(b"n", 1, 1, NODE, -1, False),
         TubeClaimed(b"n", -1, 0, 0, 0, True),
         TubeGot(b"n", NODE, 1, 1 << 62, 1, 1, 0),
         TubeYours(b"n", b"", 1, 1, 1, 1, 1),
@@ -394,13 +401,14 @@ def test_a_card_that_cannot_be_is_refused(bad: dict[str, object]) -> None:
 
 
 def test_no_common_version() -> None:
-    """B1.2 The highest version that both know is used. Without a common version the link is closed
-    with a logged reason."""
-    conn = Conn(False, card(b"b"), b"s", b"m" * 32)
-    hello = msgspec.msgpack.encode(Hello(b"tuque bus", 3, 9, card(b"a"), b"n" * 32))
-    with pytest.raises(BusError, match="no common version"):
-        conn.feed(head_of(hello, 0) + hello)
-    conn = Conn(False, card(b"b"), b"s", b"m" * 32)
-    hello = msgspec.msgpack.encode(Hello(b"tuque bus", 1, 9, card(b"a"), b"n" * 32))
-    conn.feed(head_of(hello, 0) + hello)
-    assert conn.version == 2
+    """B1.2 Each side names the versions of the bus that it speaks, now only 1. Without a common
+    version the link is closed with a logged reason."""
+    for least, most, is_fine in ((2, 9, False), (0, 0, False), (0, 1, True), (1, 9, True)):
+        conn = Conn(False, card(b"b"), b"s", b"m" * 32)
+        hello = msgspec.msgpack.encode(Hello(b"tuque bus", least, most, card(b"a"), b"n" * 32))
+        if is_fine:
+            conn.feed(head_of(hello, 0) + hello)
+            assert conn.heard is not None
+            continue
+        with pytest.raises(BusError, match=f"no common .*knows {least} to {most}, this node 1"):
+            conn.feed(head_of(hello, 0) + hello)

@@ -32,7 +32,7 @@ FROM (
          unix_micros(enqueued_at) AS due_us,
          unix_micros(first_delivered_at) AS first_us,
          unix_micros(last_delivered_at) AS last_us,
-         coalesce(delay_ms, CAST(0 AS BIGINT)) * 1000 AS delay_us
+         delay_ms * 1000 AS delay_us
   FROM counted WHERE job_id <> ''
 ) e
 """

@@ -11,7 +11,6 @@ from typing import Final
 ENDED: Final = "('acked', 'dead', 'deleted', 'expired')"
 
 # Every end in `events`, also when a job has several. Fit for a stream: no state.
-# An end that lacks its delay is of an older writer: such a job counts as due when added.
 ENDS: Final = f"""
 SELECT job_id, queue,
        timestamp_micros(due_us - delay_us) AS added_at,
@@ -32,7 +31,7 @@ FROM (
          unix_micros(enqueued_at) AS due_us,
          unix_micros(first_delivered_at) AS first_us,
          unix_micros(last_delivered_at) AS last_us,
-         coalesce(delay_ms, CAST(0 AS BIGINT)) * 1000 AS delay_us
+         delay_ms * 1000 AS delay_us
   FROM events WHERE event IN {ENDED}
 ) e
 """

@@ -18,11 +18,7 @@ from mypy_extensions import i64
 from tuque.store.files.disk import Disk
 from tuque.store.window import Windowed
 
-# Checklist for raising VERSION: (1) the new number is refused by older programs, so raise it
-# for any change that they would misread, and only then; (2) keep a reader for every older
-# version, chosen by SegmentHeader.version; (3) new files are written in the new version, old
-# ones are never changed in place; (4) add a file of the old version to tests/store.
-VERSION: Final = 5
+VERSION: Final = 1  # raise it with any change that this program would misread (J1.4)
 
 MAGIC: Final = b"TUQUEJL\n"
 SEGMENT: Final = 1
@@ -48,6 +44,16 @@ class JournalError(Exception):
     """The journal cannot be used as it is; the text says what is wrong and what to do."""
 
 
+class WrongVersion(JournalError):
+    """A file is of a format that this program does not read (J1.4)."""
+
+    def __init__(self, path: str, version: int) -> None:
+        super().__init__(
+            f"{path} has format version {version}, this program reads version {VERSION}; "
+            "start the version of Tuque that wrote it"
+        )
+
+
 @final
 class Boot:
     """How the server's clock stands to the machine's: wall time and time since its boot."""
@@ -69,7 +75,6 @@ class SegmentHeader:
     def __init__(
         self, kind: i64, number: i64, first_seq: i64, salt: bytes, node_id: bytes, boot: Boot
     ) -> None:
-        self.version: i64 = VERSION
         self.kind = kind
         self.number = number
         self.first_seq = first_seq  # of the first record in the file
@@ -84,7 +89,7 @@ class SegmentHeader:
         boot = self.boot
         fixed = _HEADER.pack(
             MAGIC,
-            self.version,
+            VERSION,
             self.kind,
             self.number,
             self.first_seq,
@@ -99,7 +104,7 @@ class SegmentHeader:
 
 
 def decode_header(data: bytes, name: str) -> SegmentHeader | None:
-    """The header, None when damaged; raises JournalError when it is of a newer version."""
+    """The header, None when damaged; raises WrongVersion."""
     if len(data) < HEADER_BYTES or data[:8] != MAGIC:
         return None
     data = data[:HEADER_BYTES]
@@ -109,14 +114,9 @@ def decode_header(data: bytes, name: str) -> SegmentHeader | None:
     _, version, kind, number, first_seq, salt, node_id, wall, boottime, boot_id = (
         _HEADER.unpack_from(data)
     )
-    if version > VERSION:
-        raise JournalError(
-            f"{name} has format version {version}, this program reads up to {VERSION}; "
-            "start the newer version of Tuque that wrote it"
-        )
-    header = SegmentHeader(kind, number, first_seq, salt, node_id, Boot(wall, boot_id, boottime))
-    header.version = version
-    return header
+    if version != VERSION:
+        raise WrongVersion(name, version)
+    return SegmentHeader(kind, number, first_seq, salt, node_id, Boot(wall, boot_id, boottime))
 
 
 def frame_header(
@@ -267,7 +267,7 @@ class Manifest:
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
-    """The manifest; raises JournalError when it is damaged or of a newer version."""
+    """The manifest; raises JournalError when it is damaged or of another version."""
     damaged = JournalError(f"{path} is damaged; run: tuque journal repair")
     head, mark, crc = data.rpartition(b"crc ")
     if mark == b"" or crc != b"%08x\n" % zlib.crc32(head):
@@ -276,10 +276,8 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
     words = lines[0].split() if lines else []
     if len(words) != 2 or words[0] != "tuque-journal" or not words[1].isdigit():
         raise damaged
-    if int(words[1]) > VERSION:
-        raise JournalError(
-            f"{path} has format version {words[1]}, this program reads up to {VERSION}"
-        )
+    if int(words[1]) != VERSION:
+        raise WrongVersion(path, int(words[1]))
     manifest = Manifest()
     for line in lines[1:]:
         words = line.split()

@@ -25,6 +25,7 @@ from tuque.store.journal import (
     JournalError,
     Manifest,
     SegmentHeader,
+    WrongVersion,
     decode_header,
     decode_manifest,
     frame_header,
@@ -101,7 +102,7 @@ class DirReport:
 
 
 def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
-    """Read the whole journal; raises JournalError when there is none or it is too new.
+    """Read the whole journal; raises JournalError when there is none or it is of another version.
 
     `boot_id` is that of the machine now, b"" when unknown: it tells a torn end (J5.9).
     """
@@ -111,9 +112,9 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
     if disk.exists(name):
         try:
             report.manifest = decode_manifest(disk.read(name, 0, disk.size(name)), name)
-        except JournalError as e:
-            if "version" in str(e):
-                raise
+        except WrongVersion:
+            raise
+        except JournalError:
             report.manifest_problem = "damaged"
             report.manifest = rebuilt_manifest(disk, path, numbered)
     elif len(numbered) > 0:

@@ -21,8 +21,7 @@ from tuque.wire.bus import BusError, FrameReader, frames_of, head_of, messages_o
 from tuque.wire.msgs.cards import HELLOS, Card, Hello, is_sane_card
 
 MAGIC: Final = b"tuque bus"
-VERSION_MIN: Final = 1
-VERSION_MAX: Final = 2
+VERSION: Final = 1
 BEFORE_BYTES: Final = 1024  # of a frame, until the other end has proved itself
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
@@ -43,11 +42,10 @@ class Conn:
         self.secret = secret
         self.limit_bytes = limit_bytes
         self.reader = FrameReader(BEFORE_BYTES)
-        self.mine = msgspec.msgpack.encode(Hello(MAGIC, VERSION_MIN, VERSION_MAX, card, nonce))
+        self.mine = msgspec.msgpack.encode(Hello(MAGIC, VERSION, VERSION, card, nonce))
         self.theirs = b""
         self.heard: Hello | None = None
         self.peer: Card | None = None
-        self.version: i64 = 0
         self.salt: i64 = 0
         self.out = head_of(self.mine, 0) + self.mine
 
@@ -93,15 +91,13 @@ class Conn:
             raise BusError(NO_NODE)
         if not is_sane_card(card):
             raise BusError("a HELLO whose fields are out of range")
-        version = min(VERSION_MAX, hello.version_max)
-        if version < max(VERSION_MIN, hello.version_min):  # B1.2
+        if not hello.version_min <= VERSION <= hello.version_max:  # B1.2
             raise BusError(
                 f"no common version of the bus: it knows {hello.version_min} to "
-                f"{hello.version_max}, this node {VERSION_MIN} to {VERSION_MAX}"
+                f"{hello.version_max}, this node {VERSION}"
             )
         if payload == self.mine:
             raise BusError("it sends back what this node says")
-        self.version = version
         self.heard = hello
         self.theirs = payload
         proof = self.proof_of(DIALER if self.is_dialer else ACCEPTOR)

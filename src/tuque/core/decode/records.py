@@ -27,7 +27,6 @@ from tuque.core.outbox.records import (
     GRANT,
     HAS_HISTORY,
     HAS_HOLDERS,
-    HAS_STAMP,
     HISTORY_BYTES,
     HOLDERS,
     LEASE_DROP,
@@ -142,18 +141,12 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
         r.b = read_i64_le(data, at + 1 + NODE_ID_BYTES)
         return at + 9 + NODE_ID_BYTES
     if kind == PAUSE:
-        need(at, 1, end)
+        need(at, 9, end)
         r.bits = data[at]
-        r.a = 0
-        at += 1
-        if r.bits & HAS_STAMP:
-            need(at, 8, end)
-            r.bits ^= HAS_STAMP
-            r.a = read_i64_le(data, at)
-            at += 8
-            if r.a <= 0:
-                raise BadRecord("instant of a pause out of range")
-        r.queue = data[at:end]
+        r.a = read_i64_le(data, at + 1)
+        if r.a < 0:
+            raise BadRecord("instant of a pause out of range")
+        r.queue = data[at + 9 : end]
         return end
     if END <= kind <= GAP:
         need(at, 16, end)

@@ -171,7 +171,7 @@ class Ask(Message, tag=19):
     number: int  # of the question, for its answer
     ids: list[bytes]
     is_short: bool  # the sender knows of too few copies: say which nodes have them (K5.4)
-    stands: bytes = b""  # of each job: how near the sender is to hand it out (Q12)
+    stands: bytes  # of each job: how near the sender is to hand it out (Q12)
 
 
 class Lack(Message, tag=20):
@@ -260,9 +260,9 @@ class TubeClaim(Message, tag=28):
     name: bytes
     number: int  # of the question, for its answer
     epoch: int  # 0: to make it; else that the sender, or with `is_move` the receiver, is home under
-    maker: bytes = b""  # which tube that is about; unknown to nodes of old
-    made_ns: int = 0
-    is_move: bool = False  # the sender is the home, and the receiver shall be; unknown as well
+    maker: bytes  # which tube that is about; empty: none that is known
+    made_ns: int
+    is_move: bool  # the sender is the home, and the receiver shall be
 
 
 class TubeClaimed(Message, tag=29):

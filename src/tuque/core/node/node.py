@@ -80,7 +80,6 @@ class Peer:
         self.has_room = True  # the send buffer takes more (B2.4)
         self.is_leaving = False
         self.is_dirty = False  # stands in n.dirty_peers
-        self.version: i64 = 2  # of the bus, on this link (B1.2)
         self.outbox: list[AnyMessage] = []  # said in this turn
         self.told: i64 = 0  # slots of this node that the peer knows, on this link
         self.theirs: dict[int, int] = {}  # its slots -> this node's
@@ -126,7 +125,7 @@ class Pausing:
 
     def __init__(self, bits: i64, stamp_ns: i64, is_bcast: bool) -> None:
         self.bits = bits
-        self.stamp_ns = stamp_ns  # 0: a journal of an older version did not keep it
+        self.stamp_ns = stamp_ns
         self.is_bcast = is_bcast  # for all nodes
 
 

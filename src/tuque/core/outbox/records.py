@@ -14,7 +14,7 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
     FIRST   id 40, state u8, flags u8, qtime_ms i64, instant of the only delivery i64
     ACK     id 40, expire_ms i64
     REMOVE  id 40, cause u8
-    PAUSE   bits u8, [instant of the command ns i64], queue
+    PAUSE   bits u8, instant of the command ns i64 (0: unknown), queue
     END     jobs i64, records i64        the last record of a snapshot
     GAP     records i64, bytes i64       what `journal repair` had to take out here
     CLOSE                                the server stopped in good order
@@ -27,15 +27,13 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
 where history, present when shape has the bit 1, is nacks i32, deliveries i32,
 delivered_count i32, first_ms i64, last_ms i64. With the bit 2 the set of holders i64
 follows; without it this node is the only one. Sets are of slots of core/node/slots.py.
-The instant of a PAUSE is there when its bits have the bit 8, new in version 4.
-PEER to TOMB and the bit 2 are new in version 2. The records of leases and of staged jobs, new
-in version 3, are in core/outbox/lease_records.py and core/outbox/transaction_records.py, those of
-tubes, new in version 4, in core/outbox/tube_records.py and core/outbox/placement_records.py. In
-version 5 a LEASE_BATCH may tell of some positions only, and why a job left its batch.
+The records of leases and of staged jobs are in core/outbox/lease_records.py and
+core/outbox/transaction_records.py, those of tubes in core/outbox/tube_records.py and
+core/outbox/placement_records.py.
 """
 
-# Checklist for a change of a layout: raise VERSION in store/journal.py, keep reading the
-# old layout (the reader knows the version of its file), extend tests/store/test_records.py.
+# Checklist for a change of a layout: raise VERSION in store/journal.py, extend
+# tests/store/test_records.py.
 
 from typing import Final, final
 
@@ -111,7 +109,6 @@ KIND_NAMES: Final = [
 
 HAS_HISTORY: Final = 1  # bits of a shape
 HAS_HOLDERS: Final = 2
-HAS_STAMP: Final = 8  # beside the bits of a pause
 
 HISTORY_BYTES: Final = 28
 ADD_BYTES: Final = 84  # kind to queue length, without history
@@ -329,15 +326,10 @@ class Records:
     def pause(self, queue: bytes, bits: i64, stamp_ns: i64) -> None:
         """The queue's pause is now `bits` (0: not paused), by a command of then (0: unknown)."""
         w = self.writer
-        if stamp_ns == 0:
-            write_i32_le(w, i32(2 + len(queue)))
-            w.append(PAUSE)
-            w.append(bits)
-        else:
-            write_i32_le(w, i32(10 + len(queue)))
-            w.append(PAUSE)
-            w.append(bits | HAS_STAMP)
-            write_i64_le(w, stamp_ns)
+        write_i32_le(w, i32(10 + len(queue)))
+        w.append(PAUSE)
+        w.append(bits)
+        write_i64_le(w, stamp_ns)
         w.write(queue)
         self.count += 1
         self.binding_count += 1

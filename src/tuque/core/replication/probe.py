@@ -99,7 +99,7 @@ def put(n: Node, slot: i64, asking: Asking, is_short: bool) -> None:
     state = n.losses
     state.question += 1
     asking.questions[state.question] = Question(ids, is_short, n.now_ms)
-    say(n, slot, Ask(state.question, ids, is_short))
+    say(n, slot, Ask(state.question, ids, is_short, b""))
 
 
 def claim(n: Node, slot: i64, id: bytes) -> None:

@@ -375,7 +375,6 @@ class Bus:
         self.by_slot[slot] = link
         self.figures.joined += 1
         log.info("bus: linked with %s at %s", card.node_id[:8].decode(), link.address)
-        self.n.peers[slot].version = link.conn.version
         self.members.on_linked(slot)
 
     def check_order(self, link: Link, node_id: bytes) -> None:

@@ -68,6 +68,7 @@ def make_card(s: Server, bus: Bus, is_empty: bool) -> Card:
         port=s.members.port,
         bus_port=cfg.cluster_announce_bus_port or int(bus.port),
         host=cfg.cluster_announce_ip,
+        is_meeting=False,
     )
 
 

@@ -282,7 +282,6 @@ class Links:
         link.until_us = 0
         link.slot = slot
         self.by_slot[slot] = link
-        self.n.peers[slot].version = link.conn.version
         self.members.on_linked(slot)
         self.shell.world.note(f"{self.shell.machine.name} is linked to {card.host}")
 

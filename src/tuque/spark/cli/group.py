@@ -21,26 +21,8 @@ SUBCOMMANDS: Final = {
     "gold": Entry(
         "tuque.spark.cli.history", "gold", "spark", "A table with one row per queue and minute."
     ),
-    "verify": Entry(
-        "tuque.spark.cli.verify", "verify", "spark", "Judge clients' logs by the broker's events."
-    ),
     "backfill": Entry(
         "tuque.spark.cli.backfill", "backfill", "spark", "Files or a table into queues."
-    ),
-    "triage": Entry(
-        "tuque.spark.cli.deadletters",
-        "triage",
-        "report",
-        "What is in dead-letter queues, and why.",
-    ),
-    "replay": Entry(
-        "tuque.spark.cli.deadletters",
-        "replay",
-        "report",
-        "Dead letters back into their queues.",
-    ),
-    "compact": Entry(
-        "tuque.spark.cli.compact", "compact", "spark", "Merge small event segments into big ones."
     ),
     "submit": Entry(
         "tuque.spark.cli.submit", "submit", "spark", "spark-submit with Tuque's Java and settings."

@@ -39,7 +39,9 @@ LOGS = ("*.jsonl", "*.json", "*.parquet")
 @click.option(
     "--engine",
     type=click.Choice(["spark", "duckdb"]),
-    help="duckdb: one machine, no Java. Default: duckdb, under `tuque spark` spark.",
+    default="duckdb",
+    show_default=True,
+    help="duckdb: one machine, no Java.",
 )
 @click.option(
     "--grace",
@@ -54,7 +56,7 @@ LOGS = ("*.jsonl", "*.json", "*.parquet")
 def verify(
     clients: tuple[Path, ...],
     events: Path | None,
-    engine: str | None,
+    engine: str,
     grace: float,
     is_open: bool,
     as_json: bool,
@@ -64,9 +66,6 @@ def verify(
 
     The columns of a log are in docs/histories.md; tuque.spark.verify.Recorder writes one.
     """
-    if engine is None:
-        parent = click.get_current_context().parent
-        engine = "spark" if parent is not None and parent.command.name == "spark" else "duckdb"
     progress = Progress(4 if events else 3)
     with told(Path.cwd()), tempfile.TemporaryDirectory(prefix="tuque-verify-") as scratch:
         need_packages(engine)

@@ -144,18 +144,14 @@ def _groups(run: list[Path], rows: int) -> Iterator[list[Path]]:
 
 
 def _merge(folder: Path, group: list[Path]) -> Path:
-    """Write the files of the group as one, durably, under its name by one rename.
-
-    A column that files of older versions lack is NULL there.
-    """
-    import pyarrow as pa
+    """Write the files of the group as one, durably, under its name by one rename."""
     import pyarrow.parquet as pq
 
     begin, end = span_of(group[0]), span_of(group[-1])
     assert begin is not None and end is not None
     target = folder / f"compact-{begin[0]}-{begin[1]:020d}-{end[2]:020d}.parquet"
     temporary = folder / f".tmp-{target.name}"
-    schema = pa.unify_schemas([_schema(path) for path in group])
+    schema = _schema(group)
     with pq.ParquetWriter(
         str(temporary), schema, compression="zstd", use_dictionary=_TEXTS
     ) as writer:
@@ -164,7 +160,7 @@ def _merge(folder: Path, group: list[Path]) -> Path:
         for path in group:
             with pq.ParquetFile(str(path)) as file:
                 for batch in file.iter_batches(BATCH_ROWS):
-                    waiting.append(_filled(batch, schema))
+                    waiting.append(batch)
                     count += batch.num_rows
                     if count >= GROUP_ROWS:
                         _put(writer, waiting, schema)
@@ -177,33 +173,28 @@ def _merge(folder: Path, group: list[Path]) -> Path:
     return target
 
 
-def _schema(path: Path) -> Any:
-    """The columns of a segment; raises CompactError when it is damaged, or none (E4.3)."""
+def _schema(group: list[Path]) -> Any:
+    """The columns of the segments; CompactError for one that is damaged, or is none (E4.3)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        columns = pq.read_schema(str(path))
-    except pa.ArrowInvalid as e:
-        raise CompactError(f"{path}: {e} {IF_DAMAGED}") from e
-    said = why_foreign(columns)
-    if said:
-        raise CompactError(f"{path}: {said}")
-    return columns
-
-
-def _filled(batch: Any, schema: Any) -> Any:
-    """The batch with all columns of the schema, in its order."""
-    import pyarrow as pa
-
-    if batch.schema.equals(schema):
-        return batch
-    have = set(batch.schema.names)
-    cells = [
-        batch.column(field.name) if field.name in have else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.record_batch(cells, names=schema.names)
+    first: Any = None
+    for path in group:
+        try:
+            columns = pq.read_schema(str(path))
+        except pa.ArrowInvalid as e:
+            raise CompactError(f"{path}: {e} {IF_DAMAGED}") from e
+        said = why_foreign(columns)
+        if said:
+            raise CompactError(f"{path}: {said}")
+        if first is None:
+            first = columns
+        elif not columns.equals(first):
+            raise CompactError(
+                f"{path}: its columns are not those of {group[0]}, so they cannot be merged; "
+                "move one of them out of the directory of the events"
+            )
+    return first
 
 
 def _put(writer: Any, batches: list[object], schema: object) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tuque.spark.errors import SparkJobError
 
-# what every segment has had since the first version, and which kind it is
+# by what a segment is known, and which kind each column is
 COLUMNS: Final = {
     "seq": "number",
     "ts": "instant",

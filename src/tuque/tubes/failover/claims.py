@@ -15,7 +15,6 @@ from tuque.tubes.model.errors import EXISTS, LUA, HomeError, TubeError
 from tuque.tubes.model.options import TubeOptions
 from tuque.tubes.model.registry import Claim, HomeDone, Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.leadership import BUS_VERSION
 from tuque.tubes.tasks.admin import create_tube, may_create
 from tuque.tubes.types.driver import Absent
 
@@ -67,9 +66,8 @@ def ask_nodes(n: Node, t: Tubes, name: bytes, client: i64, serial: i64, epoch: i
     maker = b"" if tube is None else tube.maker
     made_ns: i64 = 0 if tube is None else tube.made_ns
     for slot in slots_of(askable(n)):
-        if n.peers[slot].version >= BUS_VERSION:
-            if say(n, slot, TubeClaim(name, claim.number, epoch, maker, made_ns)):
-                claim.waiting |= 1 << slot
+        if say(n, slot, TubeClaim(name, claim.number, epoch, maker, made_ns, False)):
+            claim.waiting |= 1 << slot
     return claim
 
 

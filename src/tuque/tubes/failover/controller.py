@@ -42,7 +42,7 @@ from tuque.tubes.model.registry import Claim, Tubes
 from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce, tell_all, tell_nodes, told
-from tuque.tubes.replication.leadership import BUS_VERSION, is_alone, knows_enough, renew_lease
+from tuque.tubes.replication.leadership import is_alone, knows_enough, renew_lease
 from tuque.tubes.replication.receive import on_copy
 from tuque.tubes.replication.send import on_got
 from tuque.tubes.tasks.admin import is_in_use
@@ -157,7 +157,7 @@ def decide(n: Node, t: Tubes, claim: Claim) -> None:
 
 def homes_link_up(n: Node, t: Tubes, slot: i64) -> None:
     """[T17] A link is open: what is known here is told (T17.2)."""
-    if not n.is_loading and n.peers[slot].version >= BUS_VERSION:
+    if not n.is_loading:
         tell_all(n, t, slot)
     t.must_look = True
 
@@ -187,8 +187,7 @@ def homes_loaded(n: Node, t: Tubes) -> None:
     reserve_tokens(n, t)  # T5.1
     t.must_look = True
     for slot in slots_of(n.linked & ~n.forgotten):
-        if n.peers[slot].version >= BUS_VERSION:
-            tell_all(n, t, slot)
+        tell_all(n, t, slot)
     later = t.later
     t.later = []
     for slot, m in later:

@@ -57,7 +57,7 @@ from tuque.tubes.model.registry import Claim, HomeDone, Tubes
 from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP, Move
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce
-from tuque.tubes.replication.leadership import BUS_VERSION, needs_home, others_of
+from tuque.tubes.replication.leadership import needs_home, others_of
 from tuque.tubes.replication.send import ask_surely, mark_changed
 from tuque.tubes.tasks.transitions import RESERVE, record_tube, reserve_tokens
 from tuque.tubes.types.driver import NO_TYPE, Absent
@@ -123,7 +123,7 @@ def may_be_home(n: Node, t: Tubes, tube: Tube, slot: i64) -> bool:
     bit: i64 = 1 << slot
     if n.reachable & bit == 0 or t.read_only & bit or tube.apart & bit:
         return False
-    return t.heard & bit != 0 and n.peers[slot].version >= BUS_VERSION
+    return t.heard & bit != 0
 
 
 def begin_move(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i64) -> None:
@@ -208,20 +208,10 @@ def on_given(n: Node, t: Tubes, tube: Tube) -> None:
 
 def say_yours(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
     """TUBE-YOURS, now or again."""
-    if n.peers[slot].version >= BUS_VERSION:
-        say(
-            n,
-            slot,
-            TubeYours(
-                tube.name,
-                tube.maker,
-                tube.made_ns,
-                tube.epoch,
-                tube.seq,
-                tube.next_number,
-                t.token,
-            ),
-        )
+    yours = TubeYours(
+        tube.name, tube.maker, tube.made_ns, tube.epoch, tube.seq, tube.next_number, t.token
+    )
+    say(n, slot, yours)
 
 
 def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:

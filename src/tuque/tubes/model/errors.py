@@ -62,8 +62,7 @@ TEMPORARY_SYNC: Final = b"a temporary tube has no copies: SYNC must be 1"
 BAD_SYNC: Final = b"SYNC must be from 1 to the number of nodes, which is %d"
 NO_NODE: Final = b"no node of the cluster has that name, or it is not reachable"
 NO_HOME_THERE: Final = (
-    b"that node cannot be the home: it is read-only, leaves, goes by another tube of that name,"
-    b" or is too old"
+    b"that node cannot be the home: it is read-only, leaves, or goes by another tube of that name"
 )
 NO_TYPE_THERE: Final = (
     b"node %s has not the type '%s' of tube '%s', which stays: install its package there and tell"

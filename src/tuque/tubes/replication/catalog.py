@@ -12,7 +12,6 @@ from tuque.core.outbox.records import Records
 from tuque.tubes.model.registry import Dropped, Tubes
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.leadership import BUS_VERSION
 
 # flags of TubeAt
 IS_TEMPORARY: Final = 1
@@ -103,11 +102,11 @@ def announce_gone(n: Node, t: Tubes, name: bytes, gone: Dropped, but: i64) -> No
 
 
 def tell_nodes(n: Node, m: TubesTold, but: i64) -> None:
-    """Say it to all that understand it."""
+    """Say it to all linked nodes."""
     if n.is_loading:
         return
     for slot in slots_of(n.linked & ~n.forgotten):
-        if slot != but and n.peers[slot].version >= BUS_VERSION:
+        if slot != but:
             say(n, slot, m)
 
 

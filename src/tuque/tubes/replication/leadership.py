@@ -5,8 +5,6 @@ lease: it knows that half of all nodes, itself counted, have heard it within clu
 (T19.3). What moves a home is in switchover.py, what starts and stops one in activation.py.
 """
 
-from typing import Final
-
 from mypy_extensions import i64
 
 from tuque.core.model.task import FAR
@@ -26,8 +24,6 @@ from tuque.tubes.model.errors import (
 from tuque.tubes.model.registry import BEATS, Tubes
 from tuque.tubes.model.replica_state import ENDING, INIT, RUNNING, STARTUP, STATE_NAMES, WAITING
 from tuque.tubes.model.tube import Tube
-
-BUS_VERSION: Final = 2  # of nodes that know of homes
 
 
 def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
@@ -192,7 +188,7 @@ def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
 
     A node that loads answers, too: it counts when it has told what it knows (T17.2).
     """
-    if t.heard >> slot & 1 == 0 and n.peers[slot].version >= BUS_VERSION:
+    if t.heard >> slot & 1 == 0:
         return 0
     echo = n.peers[slot].echoed_round
     if echo <= 0 or echo > t.round or t.round - echo >= BEATS:

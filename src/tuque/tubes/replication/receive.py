@@ -25,7 +25,6 @@ from tuque.tubes.model.driver_guard import why_stopped
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Held
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.leadership import BUS_VERSION
 from tuque.tubes.replication.send import (
     BEGINS,
     ENDS,
@@ -88,8 +87,7 @@ def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
     slot = n.slot_of.get(tube.home)
     if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
         return  # T19.6: asked when all are copies
-    peer = n.peers[slot]
-    if peer.is_linked and peer.version >= BUS_VERSION:
+    if n.peers[slot].is_linked:
         tube.is_asking = True
         say(n, slot, got_of(tube, START))
 
@@ -101,7 +99,7 @@ def tell_served(n: Node, tube: Tube) -> None:
         return
     if tube.is_asking and not tube.is_temporary:
         return  # it will, when this node confirms what it is told
-    if n.peers[slot].is_linked and n.peers[slot].version >= BUS_VERSION:
+    if n.peers[slot].is_linked:
         say(n, slot, got_of(tube, 0))
 
 

@@ -25,7 +25,6 @@ from tuque.core.outbox.tube_records import tell_task, tell_task_state
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.replica_state import Follower, Walk
 from tuque.tubes.model.tube import TRAIL_BYTES, Tube
-from tuque.tubes.replication.leadership import BUS_VERSION
 
 TRAIL_MAX: Final = 65_536
 SEQ_RESERVE: Final = 65_536  # numbers of changes that a restart may leave out
@@ -187,7 +186,7 @@ def tell_followers(n: Node, t: Tubes, tube: Tube) -> None:
     last_from: i64 = -1
     for slot, follower in tube.followers.items():
         peer = n.peers[slot]
-        if not follower.is_open or not peer.is_linked or peer.version < BUS_VERSION:
+        if not follower.is_open or not peer.is_linked:
             continue
         if not peer.has_room:
             t.is_held = True

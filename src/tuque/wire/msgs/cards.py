@@ -25,7 +25,7 @@ class Card(msgspec.Struct, array_like=True, frozen=True):
     port: int  # for clients
     bus_port: int
     host: str  # that it wants to be reached at; empty: as it is seen
-    is_meeting: bool = False  # it dials because of a CLUSTER MEET
+    is_meeting: bool  # it dials because of a CLUSTER MEET
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True):

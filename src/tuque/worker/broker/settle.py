@@ -212,7 +212,7 @@ class Settler:
             raise
         except Error as err:
             if dead.body is not None:
-                return replace(dead, body=None)  # too long for the broker, or an older one
+                return replace(dead, body=None)  # too long for the broker
             log.error("job %s cannot go to %s: %s", dead.job_id, dead.queue, err)
             return Nack(dead.job_id, AFTER_REFUSAL.delay_s(1, self._rng))
         log.warning("job %s is dead, as %s in %s: %s", dead.job_id, new_id, dead.queue, dead.reason)
