@@ -18,6 +18,10 @@ import builtins
 
 MAY_BE_DONE = "no answer came: it may have been done"
 
+# [T17.3] Where the home of a tube is, and of which tube: a node writes it, `TubeHome` reads it.
+TUBE_HOME = "TUBEHOME %s Tube '%s' has its home there"
+_BEFORE_HOME, _BEFORE_TUBE, _BEHIND_TUBE = TUBE_HOME.split("%s")
+
 
 class Error(Exception):
     """Root of all errors of Tuque.
@@ -232,7 +236,12 @@ class TubeHome(ReplyError):
     @property
     def home(self) -> str:
         """The "host:port" of that node."""
-        return self.message.partition(" ")[2].partition(" ")[0]
+        return self.message.removeprefix(_BEFORE_HOME).partition(" ")[0]
+
+    @property
+    def tube(self) -> str:
+        """The name of the tube."""
+        return self.message.partition(_BEFORE_TUBE)[2].removesuffix(_BEHIND_TUBE)
 
 
 class NoQuorum(ReplyError):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tuque.client.transport.conn import Conn, greeting, read_greeting
 from tuque.client.url import Address, parse
-from tuque.errors import Loading, NoAuth, ProtocolError, ReplyError
+from tuque.errors import Loading, MaxClients, NoAuth, ProtocolError, ReplyError, reply_error
 
 REPLIES: list[tuple[bytes, Any]] = [
     (b"+OK\r\n", b"OK"),
@@ -97,3 +97,5 @@ def test_a_greeting_that_makes_the_connection_useless(
 def test_a_server_without_hello_is_good_enough() -> None:
     asked = greeting(parse("tuque://h"))
     assert read_greeting(asked, [ReplyError("ERR unknown command 'HELLO'")]) is None
+    with pytest.raises(MaxClients):
+        read_greeting(asked, [reply_error("ERR max number of clients reached")])

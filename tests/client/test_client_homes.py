@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 import pytest
 from client_nodes import Connect, ScriptedNode, Words, free_port, until
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tuque import Retry
 from tuque.client.commands import calls, tubes
 from tuque.client.commands import homes as tube_homes
 from tuque.client.commands.calls import Call
 from tuque.client.commands.homes import HomeInfo, TubeCopy, TubeLoss
-from tuque.client.routing.homes import Homes, address_of, tube_named, tubes_in
+from tuque.client.routing.homes import Homes, address_of, tubes_in
 from tuque.client.url import Address
-from tuque.errors import NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
+from tuque.errors import TUBE_HOME, NoQuorum, ReadOnly, ReplyError, TubeHome, reply_error
 
 THERE = "has its home there"
 TASK = b"*6\r\n:7\r\n+READY\r\n$1\r\nx\r\n:0\r\n$3\r\nD-1\r\n+bytes\r\n"
@@ -71,12 +73,23 @@ def test_which_tubes_a_call_is_about(call: Call[object], names: list[bytes]) -> 
     assert tubes_in(call) == names
 
 
+@given(st.text(min_size=1).map(lambda name: name.replace("\r", "").replace("\n", "")))
+@example("it's")
+@example("' has its home there")
+@example("Tube 'x' has its home there")
+@example("two words")
+def test_a_refusal_comes_back_as_it_was_written(name: str) -> None:
+    error = reply_error(TUBE_HOME % ("[::1]:7711", name))
+    assert isinstance(error, TubeHome)
+    assert (error.home, error.tube) == ("[::1]:7711", name)
+
+
 def test_what_a_refusal_says() -> None:
     error = reply_error("TUBEHOME [::1]:7711 Tube 'it's' has its home there", node="a:1")
     assert isinstance(error, TubeHome)
     assert (error.home, error.retryable, error.node) == ("[::1]:7711", True, "a:1")
     assert address_of(error.home) == Address("::1", 7711)
-    assert tube_named(str(error)) == b"it's"
+    assert error.tube == "it's"
     for text in ("", ":7", "h:", "h:0", "h:65536", "h:x", "h"):
         assert address_of(text) is None
     assert isinstance(reply_error("NOQUORUM Tube 't': this node reaches 1 of 3 nodes"), NoQuorum)

@@ -296,7 +296,8 @@ def test_a_loading_node_is_asked_when_it_is_loaded() -> None:
 
 
 def test_a_question_without_stands_moves_no_job() -> None:
-    """K5.2 LACK answers with the ids that are unknown there"""
+    """K5.2 LACK replies with the ids that are unknown there; its sender leaves the holders of these
+    jobs."""
     lab = Lab(2, has_journal=True)
     id = lab.add(0, replicate=2, retry_s=30)
     lab.log.clear()

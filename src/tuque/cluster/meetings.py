@@ -34,7 +34,8 @@ class Meetings:
 
     def __init__(self) -> None:
         self.going: dict[tuple[str, int], Meeting] = {}
-        self.error = ""  # where the latest one that failed wanted to go, and why
+        self.error_at = ("", 0)  # where the latest one that failed wanted to go
+        self.error = ""  # the same, and why
         self.failed: list[str] = []  # the same, until the log has it
 
     def lines(self) -> str:
@@ -59,7 +60,7 @@ class Meetings:
             elif now_ms >= meeting.until_ms and not meeting.is_told:
                 meeting.is_told = True
                 self.failed.append(f"{at[0]}:{at[1]} failed: {meeting.reason}")
-                self.error = f"{at[0]}:{at[1]} {meeting.reason}"
+                self.note_error(at, meeting.reason)
             elif now_ms >= meeting.until_ms + MEET_KEEP_MS:
                 del self.going[at]
         return found
@@ -69,7 +70,12 @@ class Meetings:
         meeting = self.going.get((host, bus_port))
         if meeting is not None:
             meeting.reason = reason
-            self.error = f"{host}:{bus_port} {reason}"
+            self.note_error((host, bus_port), reason)
+
+    def note_error(self, at: tuple[str, int], reason: str) -> None:
+        """The latest meeting that failed."""
+        self.error_at = at
+        self.error = f"{at[0]}:{at[1]} {reason}"
 
     def has(self, host: str, bus_port: i64) -> bool:
         """Whether the address is dialled because of a CLUSTER MEET."""
@@ -89,5 +95,5 @@ class Meetings:
 
     def forget_error(self, host: str, bus_port: i64) -> None:
         """The node at that address is met, or is met again."""
-        if self.error.startswith(f"{host}:{bus_port} "):
+        if self.error_at == (host, int(bus_port)):
             self.error = ""

@@ -12,7 +12,7 @@ import msgspec
 
 from tuque.client.api import Arg, Reply, Text, to_bytes, to_text
 from tuque.client.commands.calls import Call, pairs
-from tuque.errors import TubeHome
+from tuque.errors import TUBE_HOME, TubeHome
 
 TubeType: TypeAlias = Literal["fifo", "fifottl", "limfifottl", "utube", "utubettl"] | str
 TaskState: TypeAlias = Literal["READY", "TAKEN", "DELAYED", "BURIED"]
@@ -470,7 +470,7 @@ def pushed_change(message: list[Reply]) -> TubeChange:
     """A change as the node pushes it to subscribers; TubeHome when the tube has moved."""
     if message[0] == b"tube-home":
         name, at = to_text(message[1]), to_text(message[2])
-        raise TubeHome(f"TUBEHOME {at} Tube '{name}' has its home there")
+        raise TubeHome(TUBE_HOME % (at, name))
     _, _, seq, event, number, status, at_ms = message
     return TubeChange(seq, to_text(event), number, to_text(status), at_ms)
 

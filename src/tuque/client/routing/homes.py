@@ -19,7 +19,6 @@ from tuque.errors import ConnectionError, Error, TubeHome
 NAMES_MAX = 10_000
 OF_ONE_QUEUE = frozenset({"ADDJOB", "QLEN", "QPEEK", "QSTAT", "PAUSE"})
 OF_ONE_NODE = frozenset({"LIST", "CFG", "IDENTIFY", "HELP", "GRANT", "REVOKE", "GRANTS"})
-BEGIN, END = "Tube '", "' has its home there"
 
 
 class Homes:
@@ -54,7 +53,7 @@ class Homes:
         if not self.is_on or not isinstance(error, TubeHome):
             return None
         address = address_of(error.home)
-        name = tube_named(str(error))
+        name = to_bytes(error.tube)
         if address is not None and name and len(self._by_name) < NAMES_MAX:
             self._by_name = {**self._by_name, name: address}
         return address
@@ -117,12 +116,6 @@ def address_of(text: str) -> Address | None:
     if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
         return None
     return Address(host, int(port))
-
-
-def tube_named(text: str) -> bytes:
-    """The tube that a refusal is about, empty when it names none."""
-    begin, end = text.find(BEGIN), text.rfind(END)
-    return to_bytes(text[begin + len(BEGIN) : end]) if 0 <= begin < end else b""
 
 
 def _word(arg: Arg) -> str:

@@ -121,14 +121,10 @@ def raise_errors(replies: list[Reply]) -> None:
 def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:
     """The node's HELLO, None from a server without; raises what makes the connection useless."""
     for call, reply in zip(calls, replies, strict=True):
-        if isinstance(reply, ReplyError) and not (call.name == "HELLO" and _is_unknown(reply)):
+        is_unknown = call.name == "HELLO" and type(reply) is ReplyError and reply.code == "ERR"
+        if isinstance(reply, ReplyError) and not is_unknown:
             raise reply
     if isinstance(replies[-1], ReplyError):
         return None
     found: Hello = calls[-1].read(replies[-1])
     return found
-
-
-def _is_unknown(error: ReplyError) -> bool:
-    """True for the word of a server that has no such command, or another one of that name."""
-    return str(error).startswith(("ERR unknown command", "ERR wrong number of arguments"))

@@ -13,6 +13,7 @@ import click
 from tuque.console.cluster.view import ANSWER_S, ask, known_nodes
 from tuque.console.terminal.format import printable
 from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
+from tuque.errors import TubeHome, reply_error
 
 MOVE_S: Final = 600.0  # a move is answered when it is over; the node gives up by itself
 HOPS: Final = 3  # a tube may move while it is looked for
@@ -140,10 +141,10 @@ def move(link: Link, name: str, node: str) -> None:
             asked.close()
         if not isinstance(reply, ErrorReply):
             return
-        word, _, rest = reply.partition(" ")
-        if word != "TUBEHOME":
+        refusal = reply_error(reply)
+        if not isinstance(refusal, TubeHome):
             raise click.ClickException(f"{target}: {reply}")
-        target = at_address(rest.partition(" ")[0], link)
+        target = at_address(refusal.home, link)
     raise click.ClickException(f"the home of {name} moves: try again")
 
 

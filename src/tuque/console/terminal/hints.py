@@ -10,6 +10,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from tuque.errors import TubeHome, reply_error
+
 LOCAL = {
     "help": ("[command|@group]", "Show the commands, one command, or a group."),
     "connect": ("host port", "Go to another node."),
@@ -136,9 +138,9 @@ def advice(error: str, words: list[bytes]) -> str:
     wrong = ("wrong number of arguments", "syntax error", "subcommand or number of arguments")
     if any(what in error.lower() for what in wrong):
         return usage_of(row, words)
-    first, _, rest = error.partition(" ")
-    if first == "TUBEHOME":
-        host, _, port = rest.partition(" ")[0].rpartition(":")
+    refusal = reply_error(error)
+    if isinstance(refusal, TubeHome):
+        host, _, port = refusal.home.rpartition(":")
         host = host.strip("[]")
         return (
             f"ask the home: `tuque cli -h {host} -p {port}`, in the prompt `connect {host} {port}`"
@@ -146,4 +148,4 @@ def advice(error: str, words: list[bytes]) -> str:
     for said, what in TUBE_ADVICE.items():
         if name == "TUBE" and said in error:
             return what
-    return ADVICE.get(first, "")
+    return ADVICE.get(error.partition(" ")[0], "")

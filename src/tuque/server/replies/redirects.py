@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
+from tuque.errors import TUBE_HOME
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.tubes.model.errors import NOT_TAKEN, PAUSED, HomeError, TubeError
@@ -18,6 +19,7 @@ from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import needs_home, refusal_of
 from tuque.wire.iproto import E_READ_ONLY, IprotoError
 
+HOME: Final = TUBE_HOME.encode()
 NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
 READ_ONLY: Final = b"Can't modify data because this instance is in read-only mode"
 
@@ -68,7 +70,7 @@ def refusal_text(s: Server, error: TubeError) -> bytes:
     """[T15.5] The refusal with the first word that RESP clients look at."""
     text = error.text
     if isinstance(error, HomeError):
-        return b"TUBEHOME %s %s" % (address_of(s, error.node_id), text)  # T17.3
+        return HOME % (address_of(s, error.node_id), error.tube)  # T17.3
     if text == NOT_TAKEN:
         return b"NOTTAKEN " + text
     if text == PAUSED:

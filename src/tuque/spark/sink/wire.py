@@ -18,6 +18,16 @@ from collections.abc import Callable
 from typing import Final
 
 from tuque.client.url import Address, Settings
+from tuque.errors import (
+    Leaving,
+    Loading,
+    MaxClients,
+    NoReplica,
+    OutOfMemory,
+    Paused,
+    ReplyError,
+    reply_error,
+)
 from tuque.spark.errors import SinkError
 from tuque.spark.sink.columns import Run, count_of
 
@@ -26,7 +36,7 @@ ANSWER_S: Final = 30.0  # beyond the time that a command itself may take
 RECEIVE_BYTES: Final = 1 << 16
 PAUSE_S: Final = (0.02, 1.0)  # first and longest span between tries
 # Refusals that say that nothing was done and that time may help.
-LATER: Final = (b"LOADING", b"LEAVING", b"OOM", b"PAUSED", b"NOREPL", b"MAXCLIENTS")
+LATER: Final = (Loading, Leaving, OutOfMemory, Paused, NoReplica, MaxClients)
 
 _kept: dict[tuple[str, int, bool, str, int], Wire] = {}
 
@@ -75,17 +85,17 @@ class Broker:
         self._wire: Wire | None = None
         self._rng = random.Random()
 
-    def ask(self, command: bytes) -> bytes:
-        """The answer to a command that may be sent again; SinkError when none comes in time."""
+    def ask(self, command: bytes) -> ReplyError | None:
+        """Send a command that may be sent again; its refusal. SinkError when no answer comes."""
         until_s = time.monotonic() + self._retry_timeout_s
         tries = 0
         while True:
             try:
                 self.send(command)
-                answer = self.lines(1).rstrip(b"\r\n")
-                if not answer[1:].startswith(LATER) or answer[:1] != b"-":
-                    return answer
-                why = answer[1:].decode(errors="replace")
+                refusal = refusal_of(self.lines(1).rstrip(b"\r\n"))
+                if not isinstance(refusal, LATER):
+                    return refusal
+                why = str(refusal)
             except OSError as e:
                 why = self.lost(e)
             tries = self.pause(tries, until_s, why)
@@ -175,11 +185,16 @@ def _connected(address: Address, settings: Settings) -> Wire:
     if settings.password:
         login = [settings.user, settings.password] if settings.user else [settings.password]
         wire.send(command(b"AUTH", *(word.encode() for word in login)), CONNECT_S)
-        answer = wire.lines(1)
-        if not answer.startswith(b"+"):
+        refusal = refusal_of(wire.lines(1).rstrip(b"\r\n"))
+        if refusal is not None:
             wire.close()
-            raise SinkError(f"{address}: {answer[1:].decode(errors='replace').strip()}")
+            raise SinkError(f"{address}: {refusal}")
     return wire
+
+
+def refusal_of(line: bytes) -> ReplyError | None:
+    """The error that an answer is; None for another answer."""
+    return reply_error(line[1:].decode(errors="replace")) if line[:1] == b"-" else None
 
 
 class Sender:
@@ -248,17 +263,15 @@ class Sender:
             self._on_done(count)
             return ""
         lines = answers.split(b"\r\n")
-        refused = [at for at in range(count) if lines[at][:1] == b"-"]
-        for at in refused:
-            if not lines[at][1:].startswith(LATER):
+        refused = {at: why for at in range(count) if (why := refusal_of(lines[at]))}
+        for why in refused.values():
+            if not isinstance(why, LATER):
                 self._broker.close()
-                raise SinkError(
-                    f"the broker refused a row: {lines[at][1:].decode('utf-8', 'replace')}"
-                )
+                raise SinkError(f"the broker refused a row: {why}")
         if not self._whole:
             self._on_done(count - len(refused))
             self._chunk = _only(self._chunk, set(refused))
-        return lines[refused[0]][1:].decode(errors="replace")
+        return str(next(iter(refused.values())))
 
 
 def command(*words: bytes) -> bytes:

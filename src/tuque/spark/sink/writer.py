@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from tuque.errors import NoStage
 from tuque.spark.errors import SinkError
 from tuque.spark.options.sink import SinkOptions, parse
 from tuque.spark.sink.columns import Lease, Tails, check_schema, latest, lease_of
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 PUBLISH_S: Final = 600.0  # a million jobs and their copies
+GONE: Final = (
+    " (what was staged is gone: the broker was restarted without its journal, "
+    "or stageTtl passed before the batch ended)"
+)
 ONCE: Final = 1  # the only version of a name that is used once
 
 
@@ -208,20 +213,12 @@ def _publish(options: SinkOptions, written: list[Written]) -> None:
     broker = Broker(options.broker, options.retry_timeout_ms / 1000, PUBLISH_S)
     try:
         # Sent again when the answer was lost: then it is -1, done before.
-        answer = broker.ask(command(*words))
+        refusal = broker.ask(command(*words))
     finally:
         broker.close()
-    if not answer.startswith(b":"):
-        raise SinkError(_told_of(answer[1:].decode(errors="replace"), app, version))
-
-
-def _told_of(refusal: str, app: str, version: int) -> str:
-    if refusal.startswith("NOSTAGE"):
-        refusal += (
-            " (what was staged is gone: the broker was restarted without its journal, "
-            "or stageTtl passed before the batch ended)"
-        )
-    return f"the broker published nothing of {app} {version}: {refusal}"
+    if refusal is not None:
+        why = GONE if isinstance(refusal, NoStage) else ""
+        raise SinkError(f"the broker published nothing of {app} {version}: {refusal}{why}")
 
 
 def _txn(app: str, version: int) -> bytes:
