@@ -18,8 +18,10 @@ from tuque.core.model.task import DONE, STATUS_NAMES, TRANSITIONS  # noqa: E402 
 from tuque.server.config.kinds import Memory, memory_text  # noqa: E402  the path is set above
 from tuque.server.config.options import OPTIONS, Opt  # noqa: E402  the path is set above
 from tuque.tubes.model.replica_state import ARROWS, STATE_NAMES  # noqa: E402  the path is set above
-from tuque.wire.bounds import BOUNDS, WHOLE, Bound  # noqa: E402  the path is set above
+from tuque.wire.bound import WHOLE, Bound  # noqa: E402  the path is set above
+from tuque.wire.bounds import BOUNDS  # noqa: E402  the path is set above
 from tuque.wire.commands import ROWS  # noqa: E402  the path is set above
+from tuque.wire.tubes.table import PROCEDURES, Procedure  # noqa: E402  the path is set above
 
 MADE = "<!-- made by tools/docs.py; change the source named below and run it again -->"
 GROUPS = {
@@ -56,7 +58,25 @@ def commands_md() -> str:
             out += ["", f"### {name}", "", "```", *lines, "```", "", summary]
             out += ["", f"Arity {arity}; flags: {', '.join(flags.split())}."]
             out += ["", *bound_lines(name)]
+            if name == "TUBE":
+                out += ["", *procedure_lines()]
     return "\n".join(out) + "\n"
+
+
+def procedure_lines() -> list[str]:
+    """What each procedure of a tube does and answers, and its calls over IPROTO."""
+    out = ["| Subcommand | Does | Reply | Over IPROTO |", "|---|---|---|---|"]
+    for one in PROCEDURES:
+        silent = "" if one.is_told or not one.calls else "; nothing over IPROTO"
+        cells = [one.word, one.doc, one.reply + silent, in_iproto(one)]
+        out.append("| " + " | ".join(cells) + " |")
+    return out
+
+
+def in_iproto(one: Procedure) -> str:
+    """The calls of a procedure; methods are those of `queue.tube.<tube>:`."""
+    calls = one.call_syntax.replace(") ", ")` `")
+    return f"`{calls}`" if calls else ""
 
 
 def bound_lines(name: str) -> list[str]:
@@ -179,6 +199,65 @@ def tubes_md() -> str:
     return between(text, "homes", home_diagram())
 
 
+# the same in Python, and what Tarantool has where its queue module has no call
+IN_PYTHON = {
+    "CREATE": "`client.tube(name).create(type, if_not_exists=, temporary=, ttl=, ttr=, pri=, "
+    "capacity=, on_change=, sync=)`",
+    "PUT": "`tube.put(data, pri=, ttl=, ttr=, delay=, utube=, wait=)`",
+    "TAKE": "`tube.take()`, `tube.take(timeout)`",
+    "ACK": "`tube.ack(task)`",
+    "RELEASE": "`tube.release(task, delay=)`",
+    "TOUCH": "`tube.touch(task, increment)`",
+    "BURY": "`tube.bury(task)`",
+    "KICK": "`tube.kick(count)`",
+    "PEEK": "`tube.peek(id)`",
+    "DELETE": "`tube.delete(id)`",
+    "TASKS": "`tube.tasks_by_state(state, count=)`",
+    "TRUNCATE": "`tube.truncate()`",
+    "RELEASEALL": "`tube.release_all()`",
+    "DROP": "`tube.drop()`",
+    "INFO": "`tube.info()`",
+    "LIST": "`client.tube_list()`",
+    "STATISTICS": "`tube.statistics()`, `client.tube_statistics()`",
+    "STATE": "`client.tube_state()`, `tube.state()`",
+    "HOME": "`tube.home()`, `tube.move(node)`, `tube.take_over(node)`",
+    "CFG": "`client.tube_cfg(ttr=, in_replicaset=)`",
+    "IDENTIFY": "`client.tube_identify(uuid)`",
+    "CHANGES": "`tube.changes()`, `tube.watch()`",
+    "SUBSCRIBE": "`tube.subscribe()`",
+    "GRANT": "`tube.grant(user, role=, call=, truncate=, prefix=)`",
+    "REVOKE": "`tube.revoke(user, ...)`",
+    "GRANTS": "`tube.grants()`",
+    "DRIVERS": "`client.tube_drivers()`",
+    "REGISTERDRIVER": "a Python class of an installed package, [tube-drivers.md](tube-drivers.md)",
+    "grant_role": "`tube.grant(role, role=True, ...)`",
+    "on_task_change": "`create(on_change=)`",
+}
+IN_TARANTOOL = {
+    "HOME": "`box.cfg{read_only=}`",
+    "REVOKE": "`box.schema.user.revoke`",
+    "CHANGES": "`on_task_change(function)`",
+    "SUBSCRIBE": "`on_task_change(function)`",
+}
+IN_RESP = {"grant_role": "`TUBE GRANT tube role ROLE ...`", "on_task_change": "`ONCHANGE`"}
+
+
+def calls_table() -> str:
+    """Each procedure of a tube in Tarantool, RESP and Python."""
+    out = ["", "| Tarantool | RESP | Python |", "|---|---|---|"]
+    for one in PROCEDURES:
+        resp = f"`TUBE {one.syntax}`" if one.word else IN_RESP[one.name]
+        calls = in_iproto(one) or IN_TARANTOOL.get(one.name, "")
+        out.append("| " + " | ".join(map(cell, [calls, resp, IN_PYTHON.get(one.name, "")])) + " |")
+    return "\n".join([*out, "", ""])
+
+
+def from_tarantool_md() -> str:
+    """The page as it is, with the table of calls made anew."""
+    text = (ROOT / "docs/from-tarantool-queue.md").read_text("utf-8")
+    return between(text, "calls", calls_table())
+
+
 TOPS = ("core", "tubes", "cluster", "store", "wire", "server", "sim")
 USERS = ("client", "worker", "spark", "console", "demo")
 
@@ -224,6 +303,7 @@ def packages_md() -> str:
 PAGES = {
     "docs/commands.md": commands_md,
     "docs/configuration.md": configuration_md,
+    "docs/from-tarantool-queue.md": from_tarantool_md,
     "docs/packages.md": packages_md,
     "docs/tubes.md": tubes_md,
 }

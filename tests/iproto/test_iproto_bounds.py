@@ -7,11 +7,10 @@ from typing import Any
 from iproto_raw import Conn, IprotoBox
 
 from tuque.core.model.work import TURN_WORK
-from tuque.server.iproto.queue import FUNCTIONS
-from tuque.server.iproto.tubes import METHODS
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import admin, ops
+from tuque.wire.tubes.table import FUNCTIONS, METHODS
 
 TASKS = 6_000
 LARGEST: dict[bytes, list[Any]] = {

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from iproto_raw import IprotoBox, refused, tube
 
-from tuque.wire.iproto_args import ms_of
 from tuque.wire.msgpack import Value
+from tuque.wire.tubes.values import ms_of
 
 
 def test_register_driver(box: IprotoBox) -> None:

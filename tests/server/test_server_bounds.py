@@ -23,7 +23,8 @@ from tuque.core.transactions.stage import on_stage
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks import ops
-from tuque.wire.bounds import BOUNDS, LIGHT_WORK, WHOLE
+from tuque.wire.bound import WHOLE
+from tuque.wire.bounds import BOUNDS, LIGHT_WORK
 from tuque.wire.commands import ROWS
 
 JOBS = 100_000

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuque.core.jobs.transitions import check
-from tuque.server.tubes.commands import SUBCOMMANDS
 from tuque.tubes.policy import tubes_of
+from tuque.wire.tubes.table import WORDS as PROCEDURES
 
 TYPES = [b"fifo", b"fifottl", b"limfifottl", b"utube", b"utubettl", b"nix"]
 TUBES = [b"a", b"b", b"c", b"\xff"]
@@ -34,7 +34,7 @@ likely = st.one_of(
     ),
 )
 wild = st.tuples(
-    st.sampled_from(sorted(SUBCOMMANDS)), st.sampled_from(TUBES), st.sampled_from(VALUES)
+    st.sampled_from(sorted(PROCEDURES)), st.sampled_from(TUBES), st.sampled_from(VALUES)
 )
 waits = st.sampled_from([0, 1, 999, 1000, 3_000])
 steps = st.lists(st.tuples(st.one_of(likely, likely, wild), options, waits), max_size=40)

@@ -129,6 +129,15 @@ def test_forms(tube: Door) -> None:
     assert two_values == b"-ERR the body is not one MessagePack value\r\n"
 
 
+def test_words_are_read_before_the_tube(tube: Door) -> None:
+    """T15.1 All words are read, from left to right, before the tube is looked for."""
+    assert tube("TUBE ACK no x") == b"-ERR id must be a number from 0 to 4503599627370496\r\n"
+    assert tube("TUBE PUT no b FAST 1") == SYNTAX
+    bad = b"-ERR DELAY must be a number of seconds, 0 or more\r\n"
+    assert tube("TUBE RELEASE no 1 DELAY x TOKEN x") == bad
+    assert tube("TUBE RELEASE no 1 TOKEN 1") == b"-NOTUBE Tube 'no' not found\r\n"
+
+
 def test_first_words_of_refusals(tube: Door) -> None:
     """T15.5 Texts of T13 get the first word where one says it, else `ERR`."""
     assert tube("TUBE TAKE no") == b"-NOTUBE Tube 'no' not found\r\n"

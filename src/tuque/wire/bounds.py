@@ -6,40 +6,25 @@ and what becomes of more. Commands with subcommands have a row for each. Work is
 be longer than its bound by one element, and by a body where `has_body` says so.
 """
 
-from typing import Final, final
-
-from mypy_extensions import i64
+from typing import Final
 
 from tuque.core.model.work import REPLY_BYTES, TURN_WORK
+from tuque.wire.bound import (
+    ALL_WORDS,
+    CUT,
+    CUT_SLICED,
+    FEW_WORDS,
+    ONE,
+    REFUSED,
+    SLICED,
+    SMALL,
+    STOPS,
+    WHOLE,
+    Bound,
+)
+from tuque.wire.tubes.table import TUBE_BOUNDS
 
-LONG_WORD: Final = 65_536  # bytes of a word that is no body (L2.9)
-ALL_WORDS: Final = 1_048_576  # what the protocol lets through (C2.4)
-FEW_WORDS: Final = 64  # options may be repeated, but not without end
 LIGHT_WORK: Final = 100  # units: a command within it never waits for the next turn (L2.3)
-SMALL: Final = 16_384  # bytes of a reply without a list
-WHOLE: Final = -1  # units: all that the node has, in one turn; for operators only
-
-ONE: Final = "Does one thing"
-CUT: Final = "Cut: answers as much as fits"
-SLICED: Final = "Sliced: goes on in the next turns"
-CUT_SLICED: Final = "Sliced, and cut at the reply's bound: go on with the cursor"
-REFUSED: Final = "Refused: the error names the bound"
-STOPS: Final = "Everything else waits for it: see SPEC L2.6"
-
-
-@final
-class Bound:
-    """One row. `words` counts the name of the command; 0: its arity says it."""
-
-    def __init__(
-        self, words: i64, work: i64, reply: i64, beyond: str, has_body: bool = False
-    ) -> None:
-        self.words = words
-        self.work = work
-        self.reply = reply
-        self.beyond = beyond
-        self.has_body = has_body
-
 
 _ONE: Final = Bound(0, 1, SMALL, ONE)
 _OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED)
@@ -98,35 +83,7 @@ BOUNDS: Final[dict[str, Bound]] = {
     "LEASE INFO": Bound(3, 300, 262_144, ONE),
     "LEASE LIST": Bound(2, 1_000, 300_000, ONE),
     "LEASE HELP": Bound(2, 64, SMALL, ONE),
-    "TUBE CREATE": Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED),
-    "TUBE PUT": Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, True),
-    "TUBE TAKE": Bound(5, 1, SMALL, ONE, True),
-    "TUBE ACK": Bound(6, 1, SMALL, ONE, True),
-    "TUBE RELEASE": Bound(8, 1, SMALL, ONE, True),
-    "TUBE TOUCH": Bound(7, 1, SMALL, ONE, True),
-    "TUBE BURY": Bound(6, 1, SMALL, ONE, True),
-    "TUBE PEEK": Bound(4, 1, SMALL, ONE, True),
-    "TUBE DELETE": Bound(4, 1, SMALL, ONE, True),
-    "TUBE KICK": Bound(4, TURN_WORK, SMALL, SLICED),
-    "TUBE TRUNCATE": Bound(3, TURN_WORK, SMALL, SLICED),
-    "TUBE RELEASEALL": Bound(3, TURN_WORK, SMALL, SLICED),
-    "TUBE DROP": Bound(3, TURN_WORK, SMALL, SLICED),
-    "TUBE TASKS": Bound(6, 3 * TURN_WORK, REPLY_BYTES, CUT_SLICED, True),
-    "TUBE INFO": Bound(3, FEW_WORDS, SMALL, ONE),
-    "TUBE LIST": Bound(2, TURN_WORK, 2 * REPLY_BYTES, ONE),
-    "TUBE STATISTICS": Bound(3, TURN_WORK, 3 * REPLY_BYTES, SLICED),
-    "TUBE STATE": Bound(3, FEW_WORDS, SMALL, ONE),
-    "TUBE HOME": Bound(5, FEW_WORDS, SMALL, ONE),
-    "TUBE CFG": Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED),
-    "TUBE IDENTIFY": Bound(3, 1, SMALL, ONE),
-    "TUBE CHANGES": Bound(7, 1_000, 262_144, CUT),
-    "TUBE SUBSCRIBE": Bound(1_002, 1_002, SMALL, REFUSED),
-    "TUBE UNSUBSCRIBE": Bound(1_002, 1_002, SMALL, REFUSED),
-    "TUBE GRANT": Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED),
-    "TUBE REVOKE": Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED),
-    "TUBE GRANTS": Bound(3, TURN_WORK, 2 * REPLY_BYTES, ONE),
-    "TUBE DRIVERS": Bound(2, TURN_WORK, REPLY_BYTES, ONE),
-    "TUBE REGISTERDRIVER": Bound(3, FEW_WORDS, SMALL, ONE),
+    **TUBE_BOUNDS,
     "TUBE HELP": Bound(2, 64, SMALL, ONE),
     "CLIENT LIST": Bound(2, 2 * TURN_WORK, REPLY_BYTES, ONE),
     "CLIENT KILL": Bound(FEW_WORDS, 2 * TURN_WORK, SMALL, ONE),
@@ -144,30 +101,6 @@ BOUNDS: Final[dict[str, Bound]] = {
     "DEBUG CHECK": Bound(2, WHOLE, SMALL, STOPS),
     "DEBUG": Bound(3, 64, SMALL, ONE),
 }
-
-
-# where a command has its body: any length that the protocol lets through
-BODIES: Final[dict[str, i64]] = {
-    "ADDJOB": 2,
-    "TUBE PUT": 3,
-    "STAGE": 5,
-    "LOADJOB": 1,
-    "PING": 1,
-    "ECHO": 1,
-}
-
-
-def long_word(name: str, args: list[bytes]) -> i64:
-    """[L2] The first word that is too long for its place, -1 when there is none (L2.9)."""
-    if name == "TUBE" and len(args) > 1 and args[1].upper() == b"PUT":
-        name = "TUBE PUT"
-    body: i64 = BODIES.get(name, -1)
-    for i in range(1, len(args)):
-        if len(args[i]) > LONG_WORD and i != body:
-            if name == "DEADLETTER" and args[i - 1].upper() == b"BODY":
-                continue
-            return i
-    return -1
 
 
 def bound_of(name: str, args: list[bytes]) -> Bound:

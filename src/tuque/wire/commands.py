@@ -8,7 +8,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from tuque.wire.bounds import ALL_WORDS, BOUNDS
+from tuque.wire.bound import ALL_WORDS
+from tuque.wire.bounds import BOUNDS
+from tuque.wire.tubes.table import TUBE_SYNTAX
 
 
 @final
@@ -184,21 +186,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         -2,
         "write",
         "queues",
-        "CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
-        "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n] | "
-        "PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] "
-        "[FORM bytes|text|msgpack] | "
-        "TAKE tube [TIMEOUT sec] | ACK tube id [TOKEN t] | "
-        "RELEASE tube id [DELAY sec] [TOKEN t] | TOUCH tube id sec [TOKEN t] | "
-        "BURY tube id [TOKEN t] | KICK tube count | PEEK tube id | DELETE tube id | "
-        "TASKS tube state [COUNT n] | TRUNCATE tube | RELEASEALL tube | DROP tube | "
-        "INFO tube | LIST | STATISTICS [tube] | STATE [tube] | HOME tube [node [FORCE]] | "
-        "CFG [TTR sec] [INREPLICASET yes|no] | "
-        "IDENTIFY [uuid] | CHANGES tube [AFTER number] [COUNT n] | "
-        "SUBSCRIBE tube [tube ...] | UNSUBSCRIBE [tube ...] | "
-        "GRANT tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name] | "
-        "REVOKE tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name] | GRANTS [tube] | "
-        "DRIVERS | REGISTERDRIVER type",
+        TUBE_SYNTAX,
         "Tubes: queues with numbered tasks, priorities, sub-queues and a type.",
     ),
     (

@@ -8,14 +8,12 @@ from mypy_extensions import i64
 from tuque.core.jobs.deliver import serve_ready
 from tuque.core.repair.evict import make_room
 from tuque.server.commands.dispatch import tell_wakes
-from tuque.server.iproto.queue import CFG, CREATE_TUBE, FUNCTIONS, run_eval, run_function
 from tuque.server.iproto.seen import note_spent, see
-from tuque.server.iproto.tubes import METHODS, PUT, READ_ONLY, run_method
+from tuque.server.iproto.tubes import IprotoCall, run_function, run_method
 from tuque.server.replies.faults import look_into
-from tuque.server.replies.iproto_replies import put_values
 from tuque.server.replies.redirects import iproto_refusal
 from tuque.server.replies.tube_sync import hold_back_wired
-from tuque.server.state.iproto_connection import GUEST, Call, User, Wired
+from tuque.server.state.iproto_connection import GUEST, User, Wired
 from tuque.server.state.state import Server
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policy import tubes_of
@@ -55,6 +53,7 @@ from tuque.wire.iproto import (
     type_name,
 )
 from tuque.wire.msgpack import BIN, INT, STR
+from tuque.wire.tubes.table import FUNCTIONS, METHODS, Procedure
 
 SCRAMBLE_BYTES: Final = 20
 ARGS_MAX: Final = 8  # more are not looked at
@@ -62,12 +61,11 @@ TUBES: Final = b"queue.tube."
 NAME_KEPT: Final = 200
 NAMES_MAX: Final = 10_000
 EVICT_PER_CALL: Final = 1000  # records dropped before one call at the most
-CHANGING: Final = [CREATE_TUBE, CFG]
-
-# what a name below queue.tube means when it is no method
-NO_METHOD: Final = -1
-NO_RECEIVER: Final = -2  # queue.tube.name.method
-NO_FUNCTION: Final = -3  # queue.tube.name
+TABLES: Final = [b"queue", b"queue.driver"]
+TABLE: Final = b"attempt to call a table value"
+NO_LUA: Final = b"EVAL: there is no Lua here; create_tube and the test for a tube are understood"
+CREATE: Final = FUNCTIONS[b"queue.create_tube"]
+LIST: Final = FUNCTIONS[b"queue.tube"]
 INTERNAL: Final = b"internal error, the log of the server says more"
 
 
@@ -176,12 +174,13 @@ def become(s: Server, w: Wired, user: User) -> None:
 
 @final
 class Name:
-    """What a procedure's name means."""
+    """What the name of a call means: a procedure, of the queue or of a tube, or why none."""
 
-    def __init__(self, function: int, method: int, tube: bytes) -> None:
-        self.function = function  # of the queue; -1: a method of a tube
-        self.method = method
-        self.tube = tube
+    def __init__(self, p: Procedure | None) -> None:
+        self.p = p
+        self.is_method = p is None
+        self.tube = b""
+        self.why_not = b""  # of what is there, and is nothing to call
 
 
 NAMES: Final[dict[bytes, Name]] = {}  # found before; the same for every connection
@@ -201,50 +200,46 @@ def call(s: Server, w: Wired, request: Request) -> None:
     name = NAMES.get(word)
     if name is None:
         name = look_up(word, is_granted)
-    one = Call(w, request.sync, request.type == CALL_16, request.arguments(ARGS_MAX))
-    if name.function >= 0:
-        check_node(s, name.function in CHANGING, name.function == CREATE_TUBE)
-        if len(s.monitors) > 0:
-            see(s, w, request)
-        finish(s, one, run_function(s, t, one, name.function))
-        return
-    tube = t.by_name.get(name.tube)
-    if tube is None or name.method == NO_METHOD:
+    p = name.p
+    tube = t.by_name.get(name.tube) if name.is_method else None
+    if name.is_method and (tube is None or (p is None and len(name.why_not) == 0)):
         raise IprotoError(E_NO_PROC, b"Procedure '%s' is not defined" % word)
-    if name.method == NO_RECEIVER:
-        raise IprotoError(E_PROC, b"attempt to index field 'raw' (a nil value)")
-    if name.method == NO_FUNCTION:
-        raise IprotoError(E_PROC, b"attempt to call a table value")
-    check_node(s, name.method not in READ_ONLY, name.method == PUT)
+    args = request.arguments(ARGS_MAX)
+    if p is None:
+        raise IprotoError(E_PROC, name.why_not)
+    check_node(s, p.is_write, p.is_growing)
     if len(s.monitors) > 0:
         see(s, w, request)
-    finish(s, one, run_method(s, t, one, tube, name.method))
-
-
-def finish(s: Server, one: Call, found: list[bytes] | None) -> None:
-    """The values go out; None: the answer comes later. Then clients that wait are served (C3.8)."""
-    if found is not None:
-        put_values(one.w, one.sync, one.is_16, found)
+    one = IprotoCall(s, p, w, request.sync, request.type == CALL_16)
+    if tube is None:
+        run_function(one, args)
+    else:
+        run_method(one, args, tube)
 
 
 def look_up(word: bytes, is_granted: bool) -> Name:
     """[I4] What the name of a procedure means; names of tubes with `.` or `:` mean none."""
-    function = FUNCTIONS.get(word, -1)
+    name = Name(FUNCTIONS.get(word))
     prefix, colon, method = word.rpartition(b":")
-    name = Name(function, NO_METHOD, b"")
-    if function >= 0:
+    if name.p is not None:
         pass
+    elif word in TABLES:
+        name.is_method = False
+        name.why_not = TABLE
     elif word.startswith(TUBES):
         tube = prefix[len(TUBES) :] if colon else word[len(TUBES) :]
         if b"." not in tube and b":" not in tube:
             name.tube = tube
-            name.method = METHODS.get(method, NO_METHOD) if colon else NO_FUNCTION
+            if colon:
+                name.p = METHODS.get(method)
+            else:
+                name.why_not = TABLE
         elif not colon and tube.rpartition(b".")[2] in METHODS:
             name.tube = tube.rpartition(b".")[0]
-            name.method = NO_RECEIVER
+            name.why_not = b"attempt to index field 'raw' (a nil value)"
     elif is_granted and colon:  # a prefix of the operator's own
         name.tube = prefix.rpartition(b".")[2]
-        name.method = METHODS.get(method, NO_METHOD)
+        name.p = METHODS.get(method)
         return name
     if word.startswith(b"queue") and len(word) <= NAME_KEPT and len(NAMES) < NAMES_MAX:
         NAMES[word] = name
@@ -275,5 +270,11 @@ def eval_text(s: Server, w: Wired, request: Request) -> None:
     w.command = b"eval"
     if len(s.monitors) > 0:
         see(s, w, request)
-    one = Call(w, request.sync, False, request.arguments(ARGS_MAX))
-    finish(s, one, run_eval(s, tubes_of(s.n), one, text, int(request.argument_count())))
+    count = request.argument_count()
+    if count in (2, 3) and b"create_tube" in text:
+        p = CREATE
+    elif count == 1 and b"queue.tube[" in text and b"~= nil" in text.partition(b"queue.tube[")[2]:
+        p = LIST
+    else:
+        raise IprotoError(E_PROC, NO_LUA)
+    run_function(IprotoCall(s, p, w, request.sync, False), request.arguments(ARGS_MAX))

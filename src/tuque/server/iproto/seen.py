@@ -23,8 +23,8 @@ from tuque.wire.iproto import (
     Request,
     type_name,
 )
-from tuque.wire.iproto_args import shown
 from tuque.wire.msgpack import ARRAY, MAP, NIL, Value
+from tuque.wire.tubes.values import shown
 
 ARGS_MAX: Final = 32
 EVENT: Final = "iproto-request"

@@ -8,12 +8,11 @@ from mypy_extensions import i64
 
 from tuque.core.model.work import PIECE, TURN_WORK
 from tuque.server.replies.faults import INTERNAL, look_into, on_fault
-from tuque.server.replies.iproto_replies import put_values
 from tuque.server.replies.redirects import iproto_refusal, refusal_text
 from tuque.server.replies.tube_sync import hold_back, hold_back_wired
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client
-from tuque.server.state.iproto_connection import Call, Wired
+from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.policy import tubes_of
@@ -35,17 +34,16 @@ def begin(s: Server, c: Client, chore: Chore) -> None:
     s.chores.append(chore)
 
 
-def begin_call(s: Server, call: Call, chore: Chore) -> list[bytes] | None:
-    """The same for a call of IPROTO; None: it is answered later."""
+def begin_call(s: Server, w: Wired, sync: int, chore: Chore) -> None:
+    """The same for a call of IPROTO."""
     room = TURN_WORK - s.n.work
     if room > 0 and len(s.chores) == 0 and chore.step(room):
-        return chore.values()
-    chore.sync = call.sync
-    chore.is_16 = call.is_16
-    call.w.uncopied += 1  # it is waited for
-    call.w.chores += 1
+        chore.tell()
+        return
+    chore.sync = sync
+    w.uncopied += 1  # it is waited for
+    w.chores += 1
     s.chores.append(chore)
-    return None
 
 
 def run_chores(s: Server) -> None:
@@ -80,7 +78,7 @@ def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
         if not chore.step(room):
             w.last_ms = s.n.now_ms
             return
-        put_values(w, chore.sync, chore.is_16, chore.values())
+        chore.tell()
     except TubeError as refused:
         told = iproto_refusal(s, t, refused)
         w.out.append(error_reply(chore.sync, told.code, told.text))

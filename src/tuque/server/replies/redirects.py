@@ -17,6 +17,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.replication.leadership import needs_home, refusal_of
+from tuque.wire.args import ArgError
 from tuque.wire.iproto import E_READ_ONLY, IprotoError
 
 HOME: Final = TUBE_HOME.encode()
@@ -28,6 +29,14 @@ BEGINS: Final[list[tuple[bytes, bytes]]] = [(b"Task ", b"NOTASK "), (b"Tube not 
 WRONG: Final[list[bytes]] = [b" queue does not support touch", b" exists with the type "]
 # [C9] these have it already
 WORDED: Final[list[bytes]] = [b"NOQUORUM ", b"READONLY ", b"NOREPL ", b"LEAVING "]
+
+
+def tube_named(t: Tubes, name: bytes) -> Tube:
+    """The tube of that name; `-NOTUBE` when there is none (T15.5)."""
+    tube = t.by_name.get(name)
+    if tube is None:
+        raise ArgError(NO_SUCH % name)
+    return tube
 
 
 def join_address(host: bytes, port: int) -> bytes:

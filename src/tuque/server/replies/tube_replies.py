@@ -17,7 +17,7 @@ from tuque.tubes.model.options import PutDone
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.replication.leadership import synced
 from tuque.wire.resp import digits
-from tuque.wire.tube_args import FORM_NAMES
+from tuque.wire.tubes.words import FORMS as FORM_NAMES
 
 SHORT: Final = 1024  # bytes of a body that are rather copied than passed on
 # what stands between the values of a task, by status and by form

@@ -17,7 +17,6 @@ class Chore:
         self.goes_on = False  # to its end, also when the client has gone
         self.is_over = False
         self.sync = 0  # of a call of IPROTO
-        self.is_16 = False
 
     def step(self, room: i64) -> bool:
         """Go on for about `room` units, and count them in n.work; True: all is done.
@@ -30,8 +29,4 @@ class Chore:
         """It ends here: its client has gone, or it was refused or failed on the way."""
 
     def tell(self) -> None:
-        """Answer a RESP client: all is done."""
-
-    def values(self) -> list[bytes]:
-        """What a call of IPROTO returns."""
-        return []
+        """Answer: all is done."""

@@ -11,7 +11,6 @@ from mypy_extensions import i64
 from tuque.server.sockets.connection import Connection
 from tuque.tubes.model.grants import role_key, user_key
 from tuque.wire.iproto import FrameReader
-from tuque.wire.msgpack import Value
 
 GUEST: Final = b"guest"
 PUBLIC: Final = b"public"  # the role that everybody has
@@ -101,14 +100,3 @@ class Put:
     def __init__(self, sync: int, is_16: bool) -> None:
         self.sync = sync
         self.is_16 = is_16
-
-
-@final
-class Call:
-    """One call: who asks, in which words, and with what."""
-
-    def __init__(self, w: Wired, sync: int, is_16: bool, args: list[Value]) -> None:
-        self.w = w
-        self.sync = sync
-        self.is_16 = is_16
-        self.args = args

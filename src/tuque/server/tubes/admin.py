@@ -1,4 +1,4 @@
-"""TUBE: what operators ask, and what concerns the whole connection (SPEC T15, T16)."""
+"""What operators ask of tubes, and what concerns the whole connection (SPEC T15, T16)."""
 
 from __future__ import annotations
 
@@ -6,81 +6,63 @@ from typing import Final
 from urllib.parse import quote
 
 from tuque.core.model.task import MAX_MS, STATUS_NAMES
-from tuque.server.replies.chores import begin
+from tuque.server.replies.redirects import tube_named
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
 from tuque.server.state.tube_notices import leave_notices, watch
-from tuque.server.tubes.chores import DROP, LOOKS, RELEASE_ALL, TRUNCATE, Tasks, TubeChore
-from tuque.server.tubes.homes import await_home, home_id
+from tuque.server.tubes.call import OK, TubeCall
+from tuque.server.tubes.chores import LOOKS
+from tuque.server.tubes.homes import home_id
 from tuque.server.tubes.plugins import listing, register_installed
 from tuque.server.tubes.statistics import Statistics
-from tuque.server.tubes.words import USER, tube_here, tube_named
 from tuque.tubes.failover.claims import claim_tube
 from tuque.tubes.model.driver_guard import why_stopped
+from tuque.tubes.model.errors import LUA, TubeError
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
-from tuque.tubes.replication.leadership import homeless, state_of_node, state_of_tube
+from tuque.tubes.replication.catalog import announce
+from tuque.tubes.replication.leadership import homeless, needs_home, state_of_node, state_of_tube
 from tuque.tubes.tasks import admin
-from tuque.tubes.tasks.sessions import dashed, identify
+from tuque.tubes.tasks.sessions import identify
 from tuque.tubes.tasks.totals import Totals, totals_of
-from tuque.wire.args import ArgError, ranged
-from tuque.wire.tube_args import (
-    NUMBER_MAX,
-    create_options,
-    pairs,
-    span_ms,
-    state_of,
-    uuid_of,
-)
+from tuque.tubes.tasks.transitions import record_tube
+from tuque.wire.args import ArgError
 
-LISTED: Final = 100  # tasks, or changes, that are shown unless more are asked for
 HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
-LISTED_MAX: Final = 10_000
-BAD_COUNT: Final = b"ERR COUNT must be a number from 1 to 10000"
-BAD_AFTER: Final = b"ERR AFTER must be a number from -1 to 4503599627370496"
-BAD_FLAG: Final = b"ERR INREPLICASET must be yes or no"
 NEEDS_RESP3: Final = b"ERR TUBE SUBSCRIBE needs RESP3 (HELLO 3); in RESP2 poll TUBE CHANGES"
-NO_CALLBACK: Final = b"ERR no callback of this server is named '%s'"
+NO_CALLBACK: Final = b"no callback of this server is named '%s'"
 WATCHED_MAX: Final = 1_000  # tubes that one connection subscribes to
 
 
-def create(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE CREATE tube type [options]."""
-    o = create_options(args)
-    if o.on_task_change and o.on_task_change not in s.notices.callbacks:
-        raise ArgError(NO_CALLBACK % o.on_task_change)
-    if claim_tube(s.n, t, args[2], args[3], o, USER, c.number, c.put_serial + 1) is None:
-        await_home(s, c)  # other nodes are asked (T17.5)
+def create(call: TubeCall) -> None:
+    """[T2] A tube of that type and with these options."""
+    s = call.s
+    check_callback(s, call.on_change)
+    name, type, o = call.tube or b"", call.name or b"", call.tube_options()
+    made = claim_tube(s.n, call.t, name, type, o, call.user, call.client, call.serial())
+    if made is None:
+        call.await_home()  # other nodes are asked (T17.5)
     else:
-        c.ok()
+        call.value(OK)
 
 
-def drop(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE DROP tube."""
-    begin(s, c, TubeChore(s, t, c, tube_here(s, t, args[2]), DROP))
+def check_callback(s: Server, name: bytes) -> None:
+    """Whether the server has a callback of that name, or none is wanted (T16.4)."""
+    if len(name) > 0 and name not in s.notices.callbacks:
+        raise TubeError(LUA, NO_CALLBACK % name)
 
 
-def truncate(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE TRUNCATE tube: how many tasks are gone."""
-    begin(s, c, TubeChore(s, t, c, tube_here(s, t, args[2]), TRUNCATE))
-
-
-def release_all(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE RELEASEALL tube: how many taken tasks are READY again."""
-    begin(s, c, TubeChore(s, t, c, tube_here(s, t, args[2]), RELEASE_ALL))
-
-
-def count_of(found: dict[bytes, bytes]) -> int:
-    """The value of COUNT among the options."""
-    word = found.get(b"COUNT")
-    return LISTED if word is None else int(ranged(word, 1, LISTED_MAX, BAD_COUNT))
-
-
-def tasks(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE TASKS tube state [COUNT n]: tasks in that state, in the order of (pri, id)."""
-    status = state_of(args[3])
-    most = count_of(pairs(args, 4, [b"COUNT"]))
-    begin(s, c, Tasks(s, t, c, tube_here(s, t, args[2]), status, most))
+def on_task_change(call: TubeCall) -> None:
+    """[T16] Name the callback that hears of changes (T16.4); the answer is the name before."""
+    check_callback(call.s, call.on_change)
+    n, tube = call.n, call.at
+    before = tube.on_task_change
+    tube.on_task_change = call.on_change
+    if n.records is not None:
+        record_tube(n.records, tube)
+    if n.others != 0:
+        announce(n, call.t, [tube], -1)  # T17.2
+    call.value(before or None)
 
 
 def seconds(ms: int) -> int | str:
@@ -90,9 +72,9 @@ def seconds(ms: int) -> int | str:
     return ms // 1000 if ms % 1000 == 0 else f"{ms / 1000:.3f}"
 
 
-def info(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE INFO tube: options and figures."""
-    c.reply(info_of(s, tube_named(t, args[2])))
+def info(call: TubeCall) -> None:
+    """[T15] Options and figures of a tube (T15.4)."""
+    call.value(info_of(call.s, call.at))
 
 
 def info_of(s: Server, tube: Tube) -> dict[str, object]:
@@ -166,81 +148,86 @@ def homeless_figures(s: Server, t: Tubes | None) -> dict[str, object]:
     return {"tubes_homeless": len(names), "tubes_homeless_names": ",".join(shown)}
 
 
-def drivers(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE DRIVERS: the types of tubes (T3.7)."""
-    s.n.work += len(t.by_name) // LOOKS
-    c.reply(listing(s, t))
+def drivers(call: TubeCall) -> None:
+    """[T3] The types of tubes (T3.7)."""
+    call.n.work += len(call.t.by_name) // LOOKS
+    call.value(listing(call.s, call.t))
 
 
-def register_driver(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE REGISTERDRIVER type: from now on tubes may have it (T3.6)."""
-    register_installed(s, args[2])
-    c.ok()
+def register_driver(call: TubeCall) -> None:
+    """[T3] From now on tubes may have that type (T3.6)."""
+    register_installed(call.s, call.name or b"")
+    call.value(OK)
 
 
-def list_tubes(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE LIST: the names of all tubes."""
-    s.n.work += len(t.by_name) // LOOKS
-    c.reply(list(t.by_name))
+def list_tubes(call: TubeCall) -> None:
+    """[T15, I6] The names of all tubes, or whether there is one of that name."""
+    if call.name is not None:
+        call.value(call.name in call.t.by_name)
+        return
+    call.n.work += len(call.t.by_name) // LOOKS
+    call.value(list(call.t.by_name))
 
 
-def statistics(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T11] TUBE STATISTICS [tube]: the counters of one tube, or of each."""
-    if len(args) == 3:
-        c.reply(admin.statistics(t, tube_named(t, args[2])))
-    else:
-        begin(s, c, Statistics(s, t, c))
+def statistics(call: TubeCall) -> None:
+    """[T11] The counters of one tube, or of each."""
+    if call.tube is not None:
+        call.may_read(call.at)
+        call.value(admin.statistics(call.t, call.at))
+        return
+    for tube in call.t.by_name.values():
+        call.may_read(tube)
+    call.begin(Statistics(call))
 
 
-def cfg(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T10] TUBE CFG [TTR sec] [INREPLICASET yes|no]: the settings in force."""
-    found = pairs(args, 2, [b"TTR", b"INREPLICASET"])
-    ttr_ms = span_ms(found[b"TTR"], b"TTR") if b"TTR" in found else None
-    in_replicaset = None
-    if b"INREPLICASET" in found:
-        flag = found[b"INREPLICASET"].lower()
-        if flag not in (b"yes", b"no"):
-            raise ArgError(BAD_FLAG)
-        in_replicaset = flag == b"yes"
-    if found:
-        admin.cfg(s.n, t, ttr_ms, in_replicaset)
-    c.reply({"ttr": seconds(t.ttr_ms), "in-replicaset": "yes" if t.in_replicaset else "no"})
+def cfg(call: TubeCall) -> None:
+    """[T10] The settings in force."""
+    t = call.t
+    ttr_ms = call.ttr_ms if call.ttr_ms >= 0 else None
+    if call.options > 0:
+        admin.cfg(call.n, t, ttr_ms, call.in_replicaset)
+    call.value({"ttr": seconds(t.ttr_ms), "in-replicaset": "yes" if t.in_replicaset else "no"})
 
 
-def identify_client(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T8] TUBE IDENTIFY [uuid]: the uuid of the session, as text (T15.7)."""
-    uuid = uuid_of(args[2]) if len(args) == 3 else None
-    c.reply(dashed(identify(s.n, t, c.number, USER, uuid)))
+def identify_client(call: TubeCall) -> None:
+    """[T8] The uuid of the session, or of the one that the connection joins (T15.7)."""
+    call.uuid(identify(call.n, call.t, call.client, call.user, call.name))
 
 
-def changes(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T12] TUBE CHANGES tube [AFTER number] [COUNT n]: notices kept, oldest first (T16.1)."""
-    found = pairs(args, 3, [b"AFTER", b"COUNT"])
-    after = ranged(found.get(b"AFTER", b"-1"), -1, NUMBER_MAX, BAD_AFTER)
-    tube = tube_here(s, t, args[2])
+def changes(call: TubeCall) -> None:
+    """[T12] Notices kept, oldest first (T16.1)."""
+    tube = call.at
+    after = call.after
     if after >= tube.change_seq:
         after = -1  # told by an earlier life of this node
     rows: list[object] = []
-    for one in t.changes(tube, after, count_of(found)):
+    for one in call.t.changes(tube, after, call.count):
         row = [int(one.seq), one.event, int(one.number), STATUS_NAMES[one.status], int(one.at_ms)]
         rows.append(row)
-    c.reply(rows)
+    call.value(rows)
 
 
-def subscribe(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T16] TUBE SUBSCRIBE tube [tube ...]: to how many tubes the connection is subscribed."""
+def subscribe(call: TubeCall) -> None:
+    """[T16] To how many tubes the connection is subscribed."""
+    c = call.caller
+    assert isinstance(c, Client)
     if not c.resp3:
         raise ArgError(NEEDS_RESP3)
-    found = [tube_here(s, t, name) for name in args[2:]]
+    found: list[Tube] = []
+    for name in call.names:
+        found.append(tube_named(call.t, name))
+        needs_home(call.n, call.t, found[-1])
     new = {tube.name for tube in found if tube.name not in c.watched}
     if len(c.watched) + len(new) > WATCHED_MAX:
         raise ArgError(b"ERR a connection subscribes to at most %d tubes" % WATCHED_MAX)
     for tube in found:
-        watch(s, c, tube)
+        watch(call.s, c, tube)
     c.reply(len(c.watched))
 
 
-def unsubscribe(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T16] TUBE UNSUBSCRIBE [tube ...]: from these, or all; how many are left."""
-    leave_notices(s, c, args[2:] or list(c.watched))
+def unsubscribe(call: TubeCall) -> None:
+    """[T16] From these, or all; how many are left."""
+    c = call.caller
+    assert isinstance(c, Client)
+    leave_notices(call.s, c, call.names or list(c.watched))
     c.reply(len(c.watched))

@@ -1,7 +1,7 @@
 """TRUNCATE, RELEASEALL, DROP, KICK and TASKS of large tubes: a piece in each turn (SPEC L2).
 
-They are the same for RESP and for IPROTO. What happens to the tube meanwhile is seen: a task that
-was put after the command had begun is not truncated.
+What happens to the tube meanwhile is seen: a task that was put after the command had begun is not
+truncated.
 """
 
 from typing import Final, final
@@ -12,44 +12,34 @@ from tuque.core.jobs.transitions import mark_ready
 from tuque.core.model import ledger
 from tuque.core.model.task import TAKEN, Task
 from tuque.core.model.work import REPLY_BYTES
-from tuque.server.replies.iproto_replies import list_value, task_value
-from tuque.server.replies.tube_replies import put_tasks
-from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
-from tuque.server.state.client import Client
-from tuque.server.state.state import Server
+from tuque.server.tubes.call import OK, TubeCall
 from tuque.tubes.model import changes
 from tuque.tubes.model.errors import LUA, NO_TUBE, TubeError
-from tuque.tubes.model.registry import Tubes
-from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import needs_copies, needs_home
 from tuque.tubes.tasks import admin, ops
 from tuque.tubes.tasks.transitions import admit, end, give_back
 from tuque.tubes.types.ordering import key_of
-from tuque.wire.iproto import unsigned
-from tuque.wire.resp import int_reply
 
 TRUNCATE: Final = 0
 RELEASE_ALL: Final = 1
 DROP: Final = 2
 KICK: Final = 3
 LOOKS: Final = 4  # tasks, or tubes, that are looked at for one unit of work
-TRUE: Final = b"\xc3"
 
 
 @final
 class TubeChore(Chore):
     """One of the commands that change all tasks of a tube."""
 
-    def __init__(
-        self, s: Server, t: Tubes, c: Connection, tube: Tube, what: i64, count: i64 = 0
-    ) -> None:
-        super().__init__(c)
-        self.s = s
-        self.t = t
-        self.tube = tube
+    def __init__(self, call: TubeCall, what: i64) -> None:
+        super().__init__(call.caller)
+        self.call = call
+        self.n = call.n
+        self.t = call.t
+        self.tube = call.at
         self.what = what
-        self.count = count  # of KICK: how many
+        self.count = call.count  # of KICK: how many
         self.numbers: list[int] = []
         self.at: i64 = -1  # -1: not begun
         self.done: i64 = 0
@@ -57,7 +47,7 @@ class TubeChore(Chore):
 
     def step(self, room: i64) -> bool:
         """Do it to the next tasks."""
-        n = self.s.n
+        n = self.n
         tube = self.tube
         if self.t.by_name.get(tube.name) is not tube:
             raise TubeError(LUA, NO_TUBE)
@@ -87,10 +77,10 @@ class TubeChore(Chore):
         """Note which tasks there are; nobody puts or takes while a tube is dropped."""
         tube = self.tube
         if self.what == DROP:
-            admin.may_drop(self.s.n, self.t, tube)
+            admin.may_drop(self.n, self.t, tube)
             tube.drops += 1  # T2.8
         elif self.what == RELEASE_ALL:
-            ops.settle(self.s.n, self.t)
+            ops.settle(self.n, self.t)
         if self.what != RELEASE_ALL or tube.taken > 0:
             self.numbers = list(tube.tasks)
         self.at = 0
@@ -99,13 +89,13 @@ class TubeChore(Chore):
         """The tube is not dropped after all: puts and takes go on."""
         if self.what == DROP:
             self.tube.drops -= 1
-            admit(self.s.n, self.t, self.tube)
+            admit(self.n, self.t, self.tube)
             if len(self.tube.waiters) > 0:
-                mark_ready(self.s.n, self.tube)
+                mark_ready(self.n, self.tube)
 
     def change(self, task: Task) -> None:
         """Do it to one task."""
-        n, t, tube = self.s.n, self.t, self.tube
+        n, t, tube = self.n, self.t, self.tube
         if self.what == RELEASE_ALL:
             if task.status == TAKEN:
                 give_back(n, t, tube, task)
@@ -120,40 +110,31 @@ class TubeChore(Chore):
     def kick(self, room: i64) -> bool:
         """The next buried tasks."""
         wanted: i64 = min(self.count - self.done, room)
-        done = ops.kick(self.s.n, self.t, self.tube, wanted)
-        self.s.n.work += done
+        done = ops.kick(self.n, self.t, self.tube, wanted)
+        self.n.work += done
         self.done += done
         return done < wanted or self.done >= self.count
 
     def tell(self) -> None:
-        """RESP: how many, or OK for DROP."""
-        c = self.c
-        assert isinstance(c, Client)
+        """How many, or that it is done."""
         if self.what == DROP:
-            c.ok()
+            self.call.value(OK)
         else:
-            c.out.append(int_reply(self.done))
-
-    def values(self) -> list[bytes]:
-        """IPROTO: what the call returns."""
-        if self.what == KICK:
-            return [unsigned(int(self.done))]
-        return [TRUE] if self.what == DROP else []
+            self.call.value(int(self.done))
 
 
 @final
 class Tasks(Chore):
     """TASKS: the first tasks in a state, in the order of (pri, number)."""
 
-    def __init__(
-        self, s: Server, t: Tubes, c: Connection, tube: Tube, status: i64, most: i64
-    ) -> None:
-        super().__init__(c)
-        self.s = s
-        self.t = t
-        self.tube = tube
-        self.status = status
-        self.most = most
+    def __init__(self, call: TubeCall) -> None:
+        super().__init__(call.caller)
+        self.call = call
+        self.n = call.n
+        self.t = call.t
+        self.tube = call.at
+        self.status = call.status
+        self.most = call.count
         self.numbers: list[int] = []
         self.at: i64 = -1  # -1: not begun
         self.found: list[Task] = []
@@ -161,13 +142,13 @@ class Tasks(Chore):
     def step(self, room: i64) -> bool:
         """Look at the next tasks, and keep the first ones of all."""
         tube = self.tube
-        needs_home(self.s.n, self.t, tube)
+        needs_home(self.n, self.t, tube)
         if self.at < 0:
             self.at = 0
             if admin.has_status(tube, self.status):
                 self.numbers = list(tube.tasks)
         end: i64 = min(len(self.numbers), self.at + room * LOOKS)
-        self.s.n.work += (end - self.at) // LOOKS
+        self.n.work += (end - self.at) // LOOKS
         found = self.found
         while self.at < end:
             task = tube.tasks.get(self.numbers[self.at])
@@ -182,7 +163,7 @@ class Tasks(Chore):
     def result(self) -> list[Task]:
         """Those that are still in that state, as far as one reply holds them (L2.5)."""
         self.found.sort(key=key_of)
-        self.s.n.work += len(self.found)
+        self.n.work += len(self.found)
         rows: list[Task] = []
         size: i64 = 0
         for task in self.found:
@@ -194,9 +175,5 @@ class Tasks(Chore):
         return rows
 
     def tell(self) -> None:
-        """RESP: the tasks."""
-        put_tasks(self.c.out, self.result())
-
-    def values(self) -> list[bytes]:
-        """IPROTO: the same."""
-        return [list_value([task_value(task) for task in self.result()])]
+        """The tasks."""
+        self.call.tasks(self.result())

@@ -1,83 +1,73 @@
-"""TUBE GRANT, REVOKE and GRANTS: who of the users of IPROTO may call a tube (SPEC T10, T15)."""
+"""Who of the users of IPROTO may call a tube (SPEC T10, T15, I5)."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from tuque.server.replies.iproto_replies import end_takes
-from tuque.server.state.client import Client
-from tuque.server.state.state import Server
-from tuque.server.tubes.words import tube_named
-from tuque.tubes.model.grants import CALL, PREFIX, TRUNCATE, USER, role_key, user_key
-from tuque.tubes.model.registry import Tubes
+from tuque.server.tubes.call import OK, TubeCall
+from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.grants import CALL, TRUNCATE, USER, role_key, user_key
+from tuque.tubes.model.grants import PREFIX as OWN_PREFIX
 from tuque.tubes.tasks import admin
-from tuque.wire.args import SYNTAX, ArgError
-from tuque.wire.resp import int_reply
+from tuque.wire.iproto import E_NO_ROLE, E_NO_USER
 
-NO_USER: Final = b"ERR User '%s' is not found"
-NO_ROLE: Final = b"ERR Role '%s' is not found"
+NO_USER: Final = b"User '%s' is not found"
+NO_ROLE: Final = b"Role '%s' is not found"
 DENIED: Final = b"Execute access to function '%s.%s:take' is denied for user '%s'"
-BITS: Final = {b"CALL": CALL, b"TRUNCATE": TRUNCATE}
+NAMES: Final = {b"call": CALL, b"truncate": TRUNCATE}
 
 
-class Wish:
-    """The words behind the name of a user or role."""
-
-    def __init__(self, args: list[bytes]) -> None:
-        self.name = args[3]
-        self.is_role = False
-        self.bits = 0
-        self.prefix: bytes | None = None
-        at = 4
-        while at < len(args):
-            word = args[at].upper()
-            if word in BITS:
-                self.bits |= int(BITS[word])
-            elif word == b"ROLE":
-                self.is_role = True
-            elif word == b"PREFIX" and at + 1 < len(args):
-                at += 1
-                self.prefix = args[at]
-            else:
-                raise ArgError(SYNTAX)
-            at += 1
-
-    def holder(self) -> bytes:
-        """Whom it is about."""
-        return role_key(self.name) if self.is_role else user_key(self.name)
+def holder_of(call: TubeCall) -> bytes:
+    """Whom it is about: a user, or a role."""
+    name = call.name or b""
+    return role_key(name) if call.is_role else user_key(name)
 
 
-def grant_calls(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T10] TUBE GRANT tube name [ROLE] [CALL] [TRUNCATE] [PREFIX name] (T10.3)."""
-    tube = tube_named(t, args[2])
-    wish = Wish(args)
-    if wish.is_role and wish.name not in s.users.roles:
-        raise ArgError(NO_ROLE % wish.name)
-    if not wish.is_role and wish.name not in s.users.by_name:
-        raise ArgError(NO_USER % wish.name)
-    admin.grant(s.n, t, wish.holder(), tube, wish.bits, wish.prefix or PREFIX)
-    c.ok()
+def bits_of(call: TubeCall) -> i64:
+    """The rights that the caller names."""
+    return (CALL if call.may_call else 0) | (TRUNCATE if call.may_truncate else 0)
 
 
-def revoke_calls(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T10] TUBE REVOKE tube name [ROLE] [CALL] [TRUNCATE] [PREFIX name] (T10.4)."""
-    tube = tube_named(t, args[2])
-    wish = Wish(args)
-    bits = wish.bits or CALL | TRUNCATE
-    c.out.append(int_reply(admin.revoke(s.n, t, wish.holder(), tube, bits, wish.prefix)))
-    for w in list(s.wired.values()):
+def grant_calls(call: TubeCall) -> None:
+    """[T10] Let a user or a role call the tube (T10.3)."""
+    users = call.s.users
+    if call.is_role and call.name not in users.roles:
+        raise TubeError(E_NO_ROLE, NO_ROLE % (call.name or b""))
+    if not call.is_role and call.name not in users.by_name:
+        raise TubeError(E_NO_USER, NO_USER % (call.name or b""))
+    holder = holder_of(call)
+    admin.grant(call.n, call.t, holder, call.at, bits_of(call), call.prefix or OWN_PREFIX)
+    call.value(OK)
+
+
+def grant_role(call: TubeCall) -> None:
+    """[I5] The same for a role (I5.7)."""
+    call.is_role = True
+    grant_calls(call)
+
+
+def revoke_calls(call: TubeCall) -> None:
+    """[T10] Take rights back, all unless some are named (T10.4)."""
+    t, tube = call.t, call.at
+    bits = bits_of(call)
+    if bits == 0:
+        bits = CALL | TRUNCATE
+    call.value(int(admin.revoke(call.n, t, holder_of(call), tube, bits, call.prefix)))
+    for w in list(call.s.wired.values()):
         user = w.user
         if not user.is_admin and not t.rights.may_read(user.holders, tube.name):
-            end_takes(s, w, tube.name, DENIED % (PREFIX, tube.name, user.name))
+            end_takes(call.s, w, tube.name, DENIED % (OWN_PREFIX, tube.name, user.name))
 
 
-def grants(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T10] TUBE GRANTS [tube]: each grant with tube, kind and name of who has it (T10.5)."""
-    name = tube_named(t, args[2]).name if len(args) == 3 else b""
+def grants(call: TubeCall) -> None:
+    """[T10] Each grant with tube, kind and name of who has it (T10.5)."""
     rows: list[object] = []
-    for one in t.rights.listing(name):
+    for one in call.t.rights.listing(call.tube or b""):
         kind = b"user" if one.holder.startswith(USER) else b"role"
-        words = [word.lower() for word, bit in BITS.items() if one.bits & bit]
+        words = [word for word, bit in NAMES.items() if one.bits & bit]
         rows.append([one.tube, kind, one.holder[1:], words, one.prefix])
-    s.n.work += len(rows)
-    c.reply(rows)
+    call.n.work += len(rows)
+    call.value(rows)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from tuque.server.replies.iproto_replies import put_values
-from tuque.server.replies.redirects import NO_SUCH, address_of, iproto_refusal, refusal_text
+from tuque.server.replies.redirects import address_of, iproto_refusal, refusal_text
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server, log
 from tuque.server.state.tube_notices import leave_notices
+from tuque.server.tubes.call import OK, TubeCall
 from tuque.tubes.failover.switchover import move_home, take_home
 from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import lag_of, state_of_node, state_of_tube
-from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.args import ArgError
 from tuque.wire.iproto import error_reply
 
 NO_NODE: Final = b"ERR no node %s"
@@ -22,40 +23,28 @@ MANY_NODES: Final = b"ERR several nodes are called %s"
 NOT_HERE: Final = b"ERR FORCE is for the node that is to be the home: say it to %s"
 
 
-def tube_of(t: Tubes, name: bytes) -> Tube:
-    """The tube of that name, wherever its home is; `-NOTUBE` when there is none."""
-    tube = t.by_name.get(name)
-    if tube is None:
-        raise ArgError(NO_SUCH % name)
-    return tube
+def state(call: TubeCall) -> None:
+    """[T19] Of the tube here, or of the node (T19.1)."""
+    call.value(state_of_tube(call.at) if call.tube is not None else state_of_node(call.n, call.t))
 
 
-def state(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T19] TUBE STATE [tube]: of the tube here, or of the node (T19.1)."""
-    if len(args) == 2:
-        c.reply(state_of_node(s.n, t))
-    else:
-        c.reply(state_of_tube(tube_of(t, args[2])))
-
-
-def home(s: Server, c: Client, t: Tubes, args: list[bytes]) -> None:
-    """[T15] TUBE HOME tube [node [FORCE]]: where it is, a move (T20), or a failover (T21)."""
-    tube = tube_of(t, args[2])
-    if len(args) == 3:
-        c.reply(home_of(s, c, t, tube))
+def home(call: TubeCall) -> None:
+    """[T15] Where the home is, a move (T20), or a failover (T21)."""
+    s, t, tube = call.s, call.t, call.at
+    c = call.caller
+    assert isinstance(c, Client)
+    if call.name is None:
+        call.value(home_of(s, c, t, tube))
         return
-    node_id = node_named(s, args[3])
-    serial = c.put_serial + 1
-    if len(args) == 5:
-        if args[4].upper() != b"FORCE":
-            raise ArgError(SYNTAX)
+    node_id = node_named(s, call.name)
+    if call.is_forced:
         if node_id != s.n.node_id:
             raise ArgError(NOT_HERE % address_of(s, node_id))
-        take_home(s.n, t, tube, c.number, serial)
-    elif move_home(s.n, t, tube, node_id, c.number, serial):
-        c.ok()
+        take_home(s.n, t, tube, call.client, call.serial())
+    elif move_home(s.n, t, tube, node_id, call.client, call.serial()):
+        call.value(OK)
         return
-    await_home(s, c)
+    call.await_home()
 
 
 def home_of(s: Server, c: Client, t: Tubes, tube: Tube) -> dict[str, object]:

@@ -2,18 +2,11 @@
 
 from typing import Final, final
 
-import msgspec
 from mypy_extensions import i64
 
-from tuque.server.sockets.connection import Connection
 from tuque.server.state.chore import Chore
-from tuque.server.state.client import Client
-from tuque.server.state.iproto_connection import Wired
-from tuque.server.state.state import Server
-from tuque.tubes.model.registry import Tubes
+from tuque.server.tubes.call import TubeCall
 from tuque.tubes.tasks import admin
-from tuque.wire.iproto import map_head, string
-from tuque.wire.resp import put_value
 
 COST: Final = 10  # units for the 17 counters of one tube
 
@@ -22,10 +15,11 @@ COST: Final = 10  # units for the 17 counters of one tube
 class Statistics(Chore):
     """The counters of every tube; one that is dropped meanwhile is left out."""
 
-    def __init__(self, s: Server, t: Tubes, c: Connection) -> None:
-        super().__init__(c)
-        self.s = s
-        self.t = t
+    def __init__(self, call: TubeCall) -> None:
+        super().__init__(call.caller)
+        self.call = call
+        self.n = call.n
+        self.t = call.t
         self.names: list[bytes] = []
         self.at: i64 = -1  # -1: not begun
         self.count: i64 = 0
@@ -40,7 +34,7 @@ class Statistics(Chore):
 
     def put_some(self, parts: list[bytes], room: i64) -> bool:
         """As many as there is room for; True: those were the last ones."""
-        n, c = self.s.n, self.c
+        n = self.n
         until = n.work + room
         if self.at < 0:
             self.at = 0
@@ -55,23 +49,9 @@ class Statistics(Chore):
             if tube is None:
                 continue
             self.count += 1
-            found = admin.statistics(self.t, tube)
-            if isinstance(c, Client):
-                put_value(parts, name, c.resp3)
-                put_value(parts, found, c.resp3)
-            else:
-                parts.append(string(name))
-                parts.append(msgspec.msgpack.encode(found))
+            parts.append(self.call.pair(name, admin.statistics(self.t, tube)))
         return True
 
     def tell(self) -> None:
-        """RESP: a map by name."""
-        c = self.c
-        assert isinstance(c, Client)
-        c.out.append(b"%%%d\r\n" % self.count if c.resp3 else b"*%d\r\n" % (2 * self.count))
-        c.out.extend(self.parts)
-
-    def values(self) -> list[bytes]:
-        """IPROTO: the same."""
-        assert isinstance(self.c, Wired)
-        return [map_head(int(self.count)) + b"".join(self.parts)]
+        """A map by name."""
+        self.call.pairs(self.count, self.parts)

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from tuque.core.jobs.transitions import get_queue
 from tuque.core.model import ledger
-from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN, Task
+from tuque.core.model.task import BURIED, DELAYED, READY, TAKEN
 from tuque.core.node.node import Node
 from tuque.core.node.slots import count_of
 from tuque.core.node.table import enter_queue, leave_queue
@@ -54,7 +54,6 @@ from tuque.tubes.tasks.ops import settle
 from tuque.tubes.tasks.sessions import record_session
 from tuque.tubes.tasks.transitions import clamp, end, give_back, record_tube, reserve_tokens
 from tuque.tubes.types.driver import Driver
-from tuque.tubes.types.ordering import key_of
 
 NAME_MAX: Final = 512
 WORD_MAX: Final = 255
@@ -252,13 +251,6 @@ def has_status(tube: Tube, status: i64) -> bool:
     if status == TAKEN:
         return tube.taken > 0
     return tube.delayed > 0 if status == DELAYED else tube.buried > 0
-
-
-def tasks_by_state(tube: Tube, status: i64, most: i64) -> list[Task]:
-    """Up to `most` tasks with that status, by (pri, number)."""
-    found = [task for task in tube.tasks.values() if task.status == status]
-    found.sort(key=key_of)
-    return found[:most]
 
 
 def statistics(t: Tubes, tube: Tube) -> dict[str, dict[str, int]]:

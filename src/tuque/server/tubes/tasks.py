@@ -1,0 +1,114 @@
+"""What producers and workers do with tasks, from either door (SPEC T5, T15, I6)."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from tuque.server.tubes.call import TubeCall
+from tuque.server.tubes.chores import DROP, KICK, RELEASE_ALL, TRUNCATE, Tasks, TubeChore
+from tuque.tubes.model.errors import LEAVING, READ_ONLY, TubeError
+from tuque.tubes.model.options import PutSpec
+from tuque.tubes.tasks import ops
+
+FEW_KICKED: Final = 999  # as many run beside calls that wait for copies (T15.11)
+PLAIN: Final = PutSpec()  # no options given
+
+
+def put(call: TubeCall) -> None:
+    """[T5] A task, unless the tube is full; with a timeout it waits for room (T7)."""
+    spec = call.put_spec() if call.options > 0 else PLAIN
+    waits = spec.timeout_ms > 0
+    if waits:
+        call.may_wait()
+    task = ops.put(call.n, call.t, call.at, call.body, call.form, spec, call.client, call.serial())
+    if task is not None:
+        call.task(task)
+    elif waits:
+        call.await_room()
+    else:
+        call.no_task(is_full=True)
+
+
+def take(call: TubeCall) -> None:
+    """[T5] The next task; the call waits when there is none and it has time."""
+    if call.is_unread():
+        return
+    task = ops.take(call.n, call.t, call.at, call.client)
+    if task is not None:
+        call.task(task)
+    elif call.timeout_ms == 0:
+        call.no_task()
+    elif call.n.is_leaving:
+        raise TubeError(READ_ONLY, LEAVING)  # T15.6, I7.6
+    else:
+        call.may_wait()
+        call.await_task(i64(0) if call.timeout_ms < 0 else call.n.now_ms + call.timeout_ms)
+
+
+def ack(call: TubeCall) -> None:
+    """[T5] The task is done."""
+    call.task(ops.ack(call.n, call.t, call.at, call.client, call.number, call.token))
+
+
+def release(call: TubeCall) -> None:
+    """[T5] The task is READY or DELAYED."""
+    delay_ms: i64 = call.delay_ms if call.delay_ms > 0 else 0
+    call.task(ops.release(call.n, call.t, call.at, call.client, call.number, delay_ms, call.token))
+
+
+def touch(call: TubeCall) -> None:
+    """[T5] The task has more time; nothing is done for an increment of 0, or none."""
+    more_ms: i64 = call.timeout_ms if call.timeout_ms > 0 else 0
+    task = ops.touch(call.n, call.t, call.at, call.client, call.number, more_ms, call.token)
+    if task is None:
+        call.no_task()
+    else:
+        call.task(task)
+
+
+def bury(call: TubeCall) -> None:
+    """[T5] The task is BURIED."""
+    call.task(ops.bury(call.n, call.t, call.at, call.number, call.token))
+
+
+def peek(call: TubeCall) -> None:
+    """[T5] The task as it is."""
+    call.task(ops.peek(call.n, call.t, call.at, call.number))
+
+
+def delete(call: TubeCall) -> None:
+    """[T5] The task is DONE, whoever held it."""
+    call.task(ops.delete(call.n, call.t, call.at, call.number))
+
+
+def kick(call: TubeCall) -> None:
+    """[T5] Buried tasks are READY again; a count below 0 comes back as it is."""
+    if call.count < 0:
+        call.value(int(call.count))
+    elif call.count <= FEW_KICKED:
+        call.value(int(ops.kick(call.n, call.t, call.at, call.count)))
+    else:
+        call.begin(TubeChore(call, KICK))
+
+
+def truncate(call: TubeCall) -> None:
+    """[T2] All tasks are gone."""
+    call.begin(TubeChore(call, TRUNCATE))
+
+
+def release_all(call: TubeCall) -> None:
+    """[T2] All taken tasks are READY again."""
+    call.begin(TubeChore(call, RELEASE_ALL))
+
+
+def drop(call: TubeCall) -> None:
+    """[T2] The tube is gone."""
+    call.begin(TubeChore(call, DROP))
+
+
+def tasks(call: TubeCall) -> None:
+    """[T5] Tasks in a state, in the order of (pri, id)."""
+    if call.count == 0:
+        call.tasks([])
+    else:
+        call.begin(Tasks(call))

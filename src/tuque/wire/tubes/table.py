@@ -1,0 +1,257 @@
+"""The table of tube procedures (SPEC T15, I4, I6): one row for both doors.
+
+The words of TUBE, the calls of IPROTO, arity, HELP, COMMAND DOCS, bounds and docs/commands.md
+follow from it. `words` and `values` say how each argument is read.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.work import REPLY_BYTES, TURN_WORK
+from tuque.tubes.types.driver import Driver
+from tuque.wire.args import SYNTAX, ArgError
+from tuque.wire.bound import (
+    ALL_WORDS,
+    CUT,
+    CUT_SLICED,
+    FEW_WORDS,
+    ONE,
+    REFUSED,
+    SLICED,
+    SMALL,
+    Bound,
+)
+from tuque.wire.iproto import E_PROC, IprotoError
+from tuque.wire.msgpack import Value
+from tuque.wire.tubes.arguments import TubeArgs
+from tuque.wire.tubes.values import ARGUMENTS, Argument, options_of, read_data, task_number
+from tuque.wire.tubes.words import (
+    FLAG,
+    FORMS,
+    OPTIONS,
+    PLACES,
+    Word,
+    check_msgpack,
+    read_word,
+)
+
+NAMES_MAX: Final = 1_000  # tubes in one SUBSCRIBE
+WRONG: Final = b"ERR Wrong TUBE subcommand or number of arguments"
+ONE_TASK: Final = Bound(0, 1, SMALL, ONE, True)  # 0 words: as many as the syntax has
+ONE_THING: Final = Bound(0, FEW_WORDS, SMALL, ONE)
+FEW_OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED)
+SLICES: Final = Bound(0, TURN_WORK, SMALL, SLICED)
+MANY: Final = Bound(NAMES_MAX + 2, NAMES_MAX + 2, SMALL, REFUSED)
+LIST: Final = Bound(0, TURN_WORK, 2 * REPLY_BYTES, ONE)
+
+# syntax in RESP, in IPROTO, what it is, bound, reply, and what it does.
+# write, grow: it changes something, or adds tasks or tubes, for the checks before it (C3.5, I4.8)
+# home, known: its tube must be RUNNING here (T17.3), or known
+# session: it makes the caller a session (T8.1)
+# silent: its reply is nothing over IPROTO
+# fmt: off
+ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
+    ("CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
+     "[STORAGEMODE mode] [ENGINE engine] [ONCHANGE callback] [SYNC n]",
+     "queue.create_tube(name, type, {if_not_exists, temporary, ttl, ttr, pri, capacity, "
+     "storage_mode, engine, on_task_change, sync})",
+     "write grow silent", FEW_OPTIONS, "OK", "Make a tube of a type."),
+    ("PUT tube body [PRI n] [TTL sec] [TTR sec] [DELAY sec] [UTUBE key] [TIMEOUT sec] "
+     "[FORM bytes|text|msgpack]",
+     "put(data, {delay, ttl, ttr, pri, utube, timeout})", "write grow home",
+     Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED, True), "the task; null when the tube is full",
+     "Put a task into a tube; with TIMEOUT it waits for room."),
+    ("TAKE tube [TIMEOUT sec]", "take(timeout)", "write home session", ONE_TASK,
+     "the task; null when none came in time",
+     "Take the next task; without TIMEOUT it waits for ever."),
+    ("ACK tube id [TOKEN t]", "ack(id)", "write home session", ONE_TASK,
+     "the task", "Acknowledge a task that was taken: it is done."),
+    ("RELEASE tube id [DELAY sec] [TOKEN t]", "release(id, {delay})", "write home session",
+     ONE_TASK, "the task", "Give a task back that was taken, at once or after a delay."),
+    ("TOUCH tube id sec [TOKEN t]", "touch(id, increment)", "write home session", ONE_TASK,
+     "the task; null for 0 s", "Give a task that was taken more time."),
+    ("BURY tube id [TOKEN t]", "bury(id)", "write home", ONE_TASK,
+     "the task", "Lay a task aside until it is kicked."),
+    ("KICK tube count", "kick(count)", "write home", SLICES,
+     "how many tasks", "Make buried tasks ready again."),
+    ("PEEK tube id", "peek(id)", "home", ONE_TASK, "the task", "Look at a task."),
+    ("DELETE tube id", "delete(id)", "write home", ONE_TASK,
+     "the task", "Delete a task, whoever holds it."),
+    ("TASKS tube state [COUNT n]", "tasks_by_state(state, count)", "home",
+     Bound(0, 3 * TURN_WORK, REPLY_BYTES, CUT_SLICED, True), "the tasks",
+     "List tasks in a state, in the order of (pri, id)."),
+    ("TRUNCATE tube", "truncate()", "write home silent", SLICES,
+     "how many tasks", "Delete all tasks of a tube."),
+    ("RELEASEALL tube", "release_all()", "write home silent", SLICES,
+     "how many tasks", "Give back all tasks that are taken."),
+    ("DROP tube", "drop()", "write home", SLICES, "OK", "Remove a tube with all its tasks."),
+    ("INFO tube", "", "known", ONE_THING, "names and values", "Options and figures of a tube."),
+    ("LIST", "queue.tube(name)", "", LIST, "the names",
+     "The names of all tubes; over IPROTO also whether there is one of that name."),
+    ("STATISTICS [tube]", "queue.statistics(name) queue.stats(name)", "known",
+     Bound(0, TURN_WORK, 3 * REPLY_BYTES, SLICED), "names and numbers",
+     "Counters of one tube, or of each."),
+    ("STATE [tube]", "queue.state()", "known", ONE_THING, "the state",
+     "The state of a tube here, or of the node."),
+    ("HOME tube [node [FORCE]]", "", "write known", ONE_THING,
+     "names and values; with a node OK, with FORCE what may be lost",
+     "Where the home of a tube is; with a node, make that the home."),
+    ("CFG [TTR sec] [INREPLICASET yes|no]", "queue.cfg({ttr, in_replicaset})", "write silent",
+     Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED), "both settings",
+     "Show the settings of all tubes; with options, change them."),
+    ("IDENTIFY [uuid]", "queue.identify(uuid)", "", Bound(0, 1, SMALL, ONE),
+     "the uuid of the session", "The session of the connection; with a uuid, join that one."),
+    ("CHANGES tube [AFTER number] [COUNT n]", "", "home", Bound(0, 1_000, 262_144, CUT),
+     "the notices", "Read what changed in a tube, oldest first."),
+    ("SUBSCRIBE tube [tube ...]", "", "", MANY, "how many tubes it is subscribed to",
+     "Have changes of tubes pushed (RESP3)."),
+    ("UNSUBSCRIBE [tube ...]", "", "", MANY, "how many tubes it is subscribed to",
+     "End these subscriptions, or all."),
+    ("GRANT tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name]",
+     "grant(user, {call, truncate, prefix})", "write known silent", FEW_OPTIONS, "OK",
+     "Let a user or role of IPROTO call a tube."),
+    ("REVOKE tube user [ROLE] [CALL] [TRUNCATE] [PREFIX name]", "", "write known",
+     Bound(FEW_WORDS, TURN_WORK, SMALL, REFUSED), "how many grants changed", "Take rights back."),
+    ("GRANTS [tube]", "", "known", LIST, "the grants", "Who may call a tube, or any."),
+    ("DRIVERS", "", "", Bound(0, TURN_WORK, REPLY_BYTES, ONE), "the types",
+     "The types of tubes."),
+    ("REGISTERDRIVER type", "queue.register_driver(name, driver)", "silent", ONE_THING, "OK",
+     "Let tubes have a type whose package was installed just now."),
+    ("", "grant_role(role, {call, truncate, prefix})", "write known silent", FEW_OPTIONS, "OK",
+     "Let a role of IPROTO call a tube."),
+    ("", "on_task_change(callback)", "write home", ONE_THING, "the name before, or nil",
+     "Name the callback that hears of changes."),
+]
+# fmt: on
+
+
+@final
+class Procedure:
+    """One row, and how its arguments are read."""
+
+    def __init__(self, code: i64, row: tuple[str, str, str, Bound, str, str]) -> None:
+        self.code = code
+        self.syntax, self.call_syntax, marks, bound, self.reply, self.doc = row
+        self.word = self.syntax.partition(" ")[0]
+        # with `queue.`: not of one tube
+        self.calls = [one.partition("(")[0] for one in self.call_syntax.split(" ") if "(" in one]
+        self.name = self.word or self.calls[0]
+        self.is_write = "write" in marks
+        self.is_growing = "grow" in marks
+        self.is_home = "home" in marks
+        self.is_known = "known" in marks
+        self.has_session = "session" in marks
+        self.is_told = "silent" not in marks
+        self.is_strict = self.name == "CFG"  # IPROTO: another option is an error
+        self.is_put = self.name == "PUT"
+        self.has_id = False  # IPROTO: the id of a task comes first
+        self.takes_rest = "..." in self.syntax
+        self.places: list[Word] = []
+        self.options: dict[bytes, Word] = {}
+        self.values: list[Argument] = []
+        self.named: dict[bytes, Argument] = {}
+        self.least: i64 = 2
+        most: i64 = 2
+        if self.takes_rest:
+            self.least += 0 if "[tube" in self.syntax.partition(" ")[2][:5] else 1
+        else:
+            most += self.read_syntax()
+        self.most: i64 = ALL_WORDS if bound.words > 0 else most
+        words = bound.words if bound.words > 0 else most
+        self.bound = Bound(words, bound.work, bound.reply, bound.beyond, bound.has_body)
+        if self.calls:
+            self.read_call_syntax()
+
+    def read_syntax(self) -> i64:
+        """Find the words of the syntax; how many there may be."""
+        most: i64 = 0
+        for shown in self.syntax.split(" ")[1:]:
+            word = shown.strip("[]")
+            if word in OPTIONS:
+                self.options[word.encode()] = OPTIONS[word]
+                most += 1 if OPTIONS[word].kind == FLAG else 2
+            elif word in PLACES and (shown[0] == "[" or len(self.options) == 0):
+                self.places.append(PLACES[word])
+                most += 1
+                self.least += 0 if shown[0] == "[" else 1
+        return most
+
+    def read_call_syntax(self) -> None:
+        """Find the arguments of the call."""
+        name = self.calls[0].rpartition(".")[2]
+        inside = self.call_syntax.partition("(")[2].partition(")")[0]
+        places, _, named = inside.partition("{")
+        for one in places.replace(",", " ").split():
+            if one == "id":
+                self.has_id = True
+            elif one != "data":
+                self.values.append(ARGUMENTS.get(f"{name}.{one}") or ARGUMENTS[one])
+        for one in named.strip("}").replace(",", " ").split():
+            found = ARGUMENTS.get(f"{name}.{one}") or ARGUMENTS[one]
+            self.named[one.encode()] = found
+
+    def read_words(self, args: list[bytes], into: TubeArgs) -> None:
+        """[T15] The words after `TUBE word`; the tube is looked for later. Raises ArgError."""
+        count: i64 = len(args)
+        if count < self.least or count > self.most:
+            raise ArgError(WRONG)  # T15.1
+        if self.takes_rest:
+            into.names = args[2:]
+            return
+        at: i64 = 2
+        for place in self.places:
+            if at == count:
+                return
+            read_word(place, args[at], into)
+            at += 1
+        while at < count:
+            word = self.options.get(args[at]) or self.options.get(args[at].upper())
+            at += 1
+            if word is None:
+                raise ArgError(SYNTAX)
+            into.options += 1
+            if word.kind == FLAG:
+                setattr(into, word.field, True)
+                continue
+            if at == count:
+                raise ArgError(SYNTAX)
+            read_word(word, args[at], into)
+            at += 1
+        if into.form == FORMS[b"msgpack"]:
+            check_msgpack(into.body)
+
+    def read_values(self, args: list[Value], into: TubeArgs, driver: Driver | None) -> None:
+        """[I6] The arguments of a call, `driver` that of its tube. Raises IprotoError."""
+        first: i64 = 1 if self.has_id or self.is_put else 0
+        at: i64 = first
+        for place in self.values:
+            place.read_into(args[at] if at < len(args) else None, into)
+            at += 1
+        if self.has_id and into.timeout_ms != 0:  # a touch without an increment does nothing
+            into.number = task_number(args, self.has_session)
+        elif self.is_put:
+            read_data(args, into)
+        if len(self.named) == 0:
+            return
+        given = options_of(args, at)
+        if len(given) == 0:
+            return
+        into.options += 1
+        if self.is_strict:
+            for key in given:
+                if key not in self.named:
+                    raise IprotoError(E_PROC, b"Unknown option " + key)
+        for key, argument in self.named.items():
+            value = given.get(key)
+            if value is not None and (driver is None or argument.is_for(driver)):
+                argument.read_into(value, into)
+
+
+PROCEDURES: Final = [Procedure(code, row) for code, row in enumerate(ROWS)]
+WORDS: Final = {one.word.encode(): one for one in PROCEDURES if one.word}  # of RESP, after TUBE
+CALLS: Final = {call.encode(): one for one in PROCEDURES for call in one.calls}  # of IPROTO
+FUNCTIONS: Final = {call: one for call, one in CALLS.items() if call.startswith(b"queue.")}
+METHODS: Final = {call: one for call, one in CALLS.items() if call not in FUNCTIONS}  # of a tube
+TUBE_SYNTAX: Final = " | ".join([one.syntax for one in PROCEDURES if one.word])
+TUBE_BOUNDS: Final = {f"TUBE {one.word}": one.bound for one in PROCEDURES if one.word}

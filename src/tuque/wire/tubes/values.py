@@ -1,0 +1,347 @@
+"""Arguments of calls over IPROTO: Lua's values in, typed values or an error out (SPEC I6).
+
+What Tarantool's queue accepts is accepted, what it refuses is refused with its codes and
+texts; only NULL means the same as nothing everywhere, and a time that cannot be is the nearest
+one that can. Seconds come in, whole ms go out, rounded up.
+"""
+
+from collections.abc import Callable
+from math import ceil, floor, isnan
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import MSGPACK, TEXT
+from tuque.tubes.model.errors import BAD_UUID, NOT_FOUND
+from tuque.tubes.types.driver import Driver
+from tuque.wire.args import UTUBE_MAX
+from tuque.wire.iproto import E_FIELD_TYPE, E_KEY_COUNT, E_KEY_TYPE, E_PROC, IprotoError
+from tuque.wire.msgpack import ARRAY, BIN, BOOL, EXT, FLOAT, INT, MAP, NIL, STR, Value
+from tuque.wire.tubes.arguments import TubeArgs
+from tuque.wire.tubes.words import LISTED_MAX
+
+LISTED: Final = 1_000  # tasks, unless more are asked for
+LONG_MS: Final = 1 << 50  # as good as for ever; tubes have their own idea of it
+NUMBER_MAX: Final = (1 << 62) - 1  # of ids, priorities and counts here
+NO_NUMBER: Final = NUMBER_MAX  # an id that no task has
+OPTIONS_MAX: Final = 64  # known or not
+BAD_STATE: Final = b"the state must be one of r, t, ~ and !"
+NO_DRIVER: Final = (
+    b'tube control methods must contain functions "create_space" and "new": '
+    b"here a driver is a class of an installed package, and is named alone"
+)
+ROUNDING_MS: Final = 1e-6  # 1.1 s are 1100 ms, though 1.1 * 1000 is a bit more
+
+LUA_TYPES: Final = {
+    NIL: b"nil",
+    BOOL: b"boolean",
+    INT: b"number",
+    FLOAT: b"number",
+    STR: b"string",
+    BIN: b"string",
+    ARRAY: b"table",
+    MAP: b"table",
+    EXT: b"cdata",
+}
+
+
+def argument(args: list[Value], at: i64) -> Value | None:
+    """That argument; None when it is missing or NULL (I6.1)."""
+    if at >= len(args) or args[at].kind == NIL:
+        return None
+    return args[at]
+
+
+def task_number(args: list[Value], is_pair: bool) -> i64:
+    """[I6] The id of a task, the first argument; `is_pair`: in the words of ack, not of peek."""
+    if len(args) == 0:
+        wanted = 2 if is_pair else 1
+        text = b"Invalid key part count in an exact match (expected %d, got %d)"
+        raise IprotoError(E_KEY_COUNT, text % (wanted, wanted - 1))
+    number = args[0].integer() if args[0].kind == INT else -1
+    if number < 0:
+        text = b"Supplied key type of part %d does not match index part type: expected unsigned"
+        raise IprotoError(E_KEY_TYPE, text % (1 if is_pair else 0))
+    if number < NO_NUMBER:
+        return number
+    if not is_pair:
+        raise IprotoError(E_PROC, NOT_FOUND % number)
+    return NO_NUMBER
+
+
+def ms_of(value: Value, is_left: bool = True) -> i64:
+    """[I6] A time in seconds (I6.2); what is no number fails as Lua's comparison does (I6.3)."""
+    if value.kind == INT:
+        seconds = value.integer()
+        if seconds <= 0:
+            return 0
+        return seconds * 1000 if seconds < LONG_MS // 1000 else LONG_MS
+    if value.kind == FLOAT:
+        real = value.real()
+        if isnan(real) or real <= 0:
+            return 0
+        if real >= LONG_MS / 1000:
+            return LONG_MS
+        return max(1, ceil(real * 1000 - ROUNDING_MS))
+    other = LUA_TYPES[value.kind]
+    if is_left:
+        raise IprotoError(E_PROC, b"attempt to compare %s with number" % other)
+    raise IprotoError(E_PROC, b"attempt to compare number with %s" % other)
+
+
+def options_of(args: list[Value], at: i64) -> dict[bytes, Value]:
+    """[I6] The options at that place (I6.4); those that are NULL are left out (I6.1)."""
+    value = argument(args, at)
+    if value is None or value.kind == ARRAY or value.kind == STR or value.kind == BIN:
+        return {}
+    if value.kind != MAP:
+        text = b"attempt to index local 'opts' (a %s value)" % LUA_TYPES[value.kind]
+        raise IprotoError(E_PROC, text)
+    if value.size() > OPTIONS_MAX:
+        raise IprotoError(E_PROC, b"more than %d options" % OPTIONS_MAX)
+    found: dict[bytes, Value] = {}
+    for key, one in value.pairs().items():
+        if one.kind != NIL:
+            found[key] = one
+    return found
+
+
+def text(value: Value, text: bytes) -> bytes:
+    """A string, else error 32 with that text."""
+    if value.kind not in (STR, BIN):
+        raise IprotoError(E_PROC, text)
+    return value.payload()
+
+
+def space_name(value: Value) -> object:
+    """The name of a new tube."""
+    if value.kind not in (STR, BIN):
+        text = b"Supplied key type of part 0 does not match index part type: expected string"
+        raise IprotoError(E_KEY_TYPE, text)
+    return value.payload()
+
+
+def tube_asked(value: Value) -> object:
+    """The tube that is asked for, by nothing but a string."""
+    return text(value, b"argument #1 should be string or nil")
+
+
+def driver_name(value: Value) -> object:
+    """The name of a type that is installed."""
+    return text(value, NO_DRIVER)
+
+
+def driver_table(value: Value) -> object:
+    """The functions of a driver, which nobody can give (I6.9)."""
+    raise IprotoError(E_PROC, NO_DRIVER)
+
+
+def uuid_of(value: Value) -> object:
+    """The bytes of a uuid."""
+    return text(value, BAD_UUID)
+
+
+def string_of(value: Value) -> object:
+    """A string; what is none is not there."""
+    return value.payload() if value.kind in (STR, BIN) else None
+
+
+def is_set(value: Value) -> object:
+    """An option that is not false."""
+    return True if value.kind != BOOL or value.is_true() else None
+
+
+def state_of(value: Value) -> object:
+    """A state by its character."""
+    word = text(value, BAD_STATE)
+    if word not in (b"r", b"t", b"~", b"!"):
+        raise IprotoError(E_PROC, BAD_STATE)
+    return word[0]
+
+
+def delay(value: Value) -> object:
+    """A time that Lua compares the other way round (I6.3)."""
+    return ms_of(value, False)
+
+
+def new_ttr(value: Value) -> object:
+    """The ttr of sessions, which is checked."""
+    if value.kind not in (INT, FLOAT) or shown(value).startswith(b"-"):
+        raise IprotoError(E_PROC, b"Invalid value of ttr: " + shown(value))
+    return ms_of(value)
+
+
+def true_or_false(value: Value) -> object:
+    """A boolean, which is checked."""
+    if value.kind != BOOL:
+        raise IprotoError(E_PROC, b"Invalid value of in_replicaset: " + shown(value))
+    return value.is_true()
+
+
+def limit(value: Value) -> object:
+    """[I6] How many tasks kick is about."""
+    if value.kind not in (INT, FLOAT):
+        raise IprotoError(E_PROC, b"'for' limit must be a number")
+    return whole(value)
+
+
+def most(value: Value) -> object:
+    """How many tasks are listed."""
+    if value.kind not in (INT, FLOAT):
+        return LISTED
+    return max(0, min(int(whole(value)), LISTED_MAX))
+
+
+def capacity(value: Value) -> object:
+    """A count of 0 or more."""
+    return max(0, int(whole(value)))
+
+
+def priority(value: Value) -> object:
+    """[I6] A priority: a whole number that is not negative (I6.5)."""
+    number = -1
+    if value.kind == INT:
+        number = value.integer()
+    elif value.kind == FLOAT and value.real().is_integer():
+        number = int(value.real())
+    if number < 0:
+        text = b"Tuple field 6 type does not match one required by operation: expected unsigned"
+        raise IprotoError(E_FIELD_TYPE, text)
+    return number if number < NUMBER_MAX else NUMBER_MAX
+
+
+def whole(value: Value) -> i64:
+    """A count, rounded down (I6.11); compared like Lua does when it is no number."""
+    if value.kind == INT:
+        number = value.integer()
+    elif value.kind == FLOAT:
+        real = value.real()
+        if isnan(real):
+            return 0  # as of times (I6.2)
+        number = floor(max(-NUMBER_MAX, min(real, NUMBER_MAX)))  # inf // 1 would be NaN
+    else:
+        raise IprotoError(E_PROC, b"attempt to compare %s with number" % LUA_TYPES[value.kind])
+    return max(-NUMBER_MAX, min(number, NUMBER_MAX))
+
+
+def subqueue(value: Value) -> object:
+    """[I6] The name of a sub-queue: numbers and booleans by their text (I6.6)."""
+    if value.kind in (STR, BIN, INT, FLOAT, BOOL):
+        name = shown(value)
+        if len(name) > UTUBE_MAX:
+            raise IprotoError(E_PROC, b"utube must be at most %d bytes" % UTUBE_MAX)
+        return name
+    text = b"utube must be a string, a number or a boolean, not a %s" % LUA_TYPES[value.kind]
+    raise IprotoError(E_PROC, text)
+
+
+def shown(value: Value) -> bytes:
+    """A value as Lua's tostring has it."""
+    if value.kind in (STR, BIN):
+        return value.payload()
+    if value.kind == INT:
+        return b"%d" % value.integer()
+    if value.kind == FLOAT:
+        return f"{value.real():.14g}".encode()
+    if value.kind == BOOL:
+        return b"true" if value.is_true() else b"false"
+    return LUA_TYPES[value.kind]
+
+
+# which types of tubes have an option; for the others it means nothing (I6.4)
+ALL_TYPES: Final = 0
+TIMED: Final = 1
+KEYED: Final = 2
+LIMITED: Final = 3
+
+
+@final
+class Argument:
+    """How one value is read, and into which field, unless it is none."""
+
+    def __init__(
+        self,
+        field: str,
+        read: Callable[[Value], object],
+        types: i64 = ALL_TYPES,
+        missing: object = None,
+        sees_nil: bool = False,
+    ) -> None:
+        self.field = field
+        self.read = read
+        self.types = types
+        self.missing = missing  # what it is when nothing is said, or the error
+        self.sees_nil = sees_nil  # NULL is not the same as nothing (I6.1)
+
+    def is_for(self, driver: Driver) -> bool:
+        """Whether tubes of that type have it."""
+        if self.types == TIMED:
+            return driver.is_timed
+        if self.types == KEYED:
+            return driver.is_keyed
+        return self.types != LIMITED or driver.has_room_limit
+
+    def read_into(self, value: Value | None, into: TubeArgs) -> None:
+        """One argument. Raises IprotoError."""
+        if value is None or (value.kind == NIL and not self.sees_nil):
+            found = self.missing
+            if isinstance(found, IprotoError):
+                raise IprotoError(found.code, found.text)
+        else:
+            found = self.read(value)
+        if found is not None:
+            setattr(into, self.field, found)
+
+
+NO_NAME: Final = b"Invalid key part count in an exact match (expected 1, got 0)"
+# by name, and with its call where it means something else than in others
+ARGUMENTS: Final[dict[str, Argument]] = {
+    "create_tube.name": Argument("tube", space_name, missing=IprotoError(E_KEY_COUNT, NO_NAME)),
+    "type": Argument("name", shown, missing=b"nil"),
+    "user": Argument("name", shown, missing=b"nil"),
+    "role": Argument("name", shown, missing=b"nil"),
+    "uuid": Argument("name", uuid_of),
+    "statistics.name": Argument("tube", shown),
+    "tube.name": Argument("name", tube_asked, sees_nil=True),
+    "register_driver.name": Argument("name", driver_name, missing=IprotoError(E_PROC, NO_DRIVER)),
+    "driver": Argument("name", driver_table),
+    "callback": Argument("on_change", shown),
+    "timeout": Argument("timeout_ms", ms_of, LIMITED),
+    "increment": Argument("timeout_ms", ms_of, missing=0),
+    "state": Argument("status", state_of, missing=IprotoError(E_PROC, BAD_STATE)),
+    "tasks_by_state.count": Argument("count", most, missing=LISTED),
+    "kick.count": Argument("count", limit, missing=1, sees_nil=True),
+    "delay": Argument("delay_ms", delay, TIMED),
+    "put.ttl": Argument("ttl_ms", ms_of, TIMED),
+    "put.ttr": Argument("ttr_ms", ms_of, TIMED),
+    "put.pri": Argument("pri", priority, TIMED),
+    "utube": Argument("utube", subqueue, KEYED),
+    "ttl": Argument("ttl_ms", ms_of),
+    "ttr": Argument("ttr_ms", ms_of),
+    "pri": Argument("pri", priority),
+    "cfg.ttr": Argument("ttr_ms", new_ttr),
+    "in_replicaset": Argument("in_replicaset", true_or_false),
+    "capacity": Argument("capacity", capacity),
+    "sync": Argument("sync_nodes", whole),
+    "storage_mode": Argument("storage_mode", string_of),
+    "engine": Argument("engine", string_of),
+    "on_task_change": Argument("on_change", string_of),
+    "prefix": Argument("prefix", string_of),
+    "if_not_exists": Argument("if_not_exists", is_set),
+    "temporary": Argument("temporary", is_set),
+    "call": Argument("may_call", is_set),
+    "truncate": Argument("may_truncate", is_set),
+}
+
+
+def read_data(args: list[Value], into: TubeArgs) -> None:
+    """[I6] The data of a put keep their bytes (I6.7)."""
+    data = args[0]
+    if data.kind == BIN:
+        into.body = data.payload()
+    elif data.kind == STR:
+        into.form = TEXT
+        into.body = data.payload()
+    else:
+        into.form = MSGPACK
+        into.body = data.raw()

@@ -1,0 +1,183 @@
+"""Arguments of TUBE: words in, typed values or an error out (SPEC T15).
+
+Options are read from left to right: the first bad one decides the error, the last of a repeated
+one wins. Times are seconds in words, whole or not, and ms inside, rounded up.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from tuque.core.model.task import BURIED, BYTES, DELAYED, MAX_MS, MSGPACK, READY, TAKEN, TEXT
+from tuque.wire.args import UTUBE_MAX, ArgError, plain_int, ranged
+from tuque.wire.msgpack import MsgpackError, skip
+from tuque.wire.tubes.arguments import TubeArgs
+
+NUMBER_MAX: Final = 1 << 52
+LISTED_MAX: Final = 10_000  # tasks, or changes, in one answer
+SYNC_MAX: Final = 1_000  # the tubes know how many nodes there are
+DIGITS_MAX: Final = 40
+BAD_BODY: Final = b"ERR the body is not one MessagePack value"
+BAD_UUID: Final = b"ERR Invalid UUID format."
+NODES: Final = "SYNC must be a number from 1 to the number of nodes"
+
+# kinds of words; those of the frequent arguments first
+A_TUBE: Final = 0
+A_BODY: Final = 1
+AN_ID: Final = 2
+NUMBER: Final = 3
+SECONDS: Final = 4
+CHOICE: Final = 5
+FLAG: Final = 6
+A_UUID: Final = 7
+BYTES_OF: Final = 8
+
+STATES: Final[dict[bytes, int]] = {
+    b"READY": READY,
+    b"TAKEN": TAKEN,
+    b"DELAYED": DELAYED,
+    b"BURIED": BURIED,
+    b"R": READY,
+    b"T": TAKEN,
+    b"~": DELAYED,
+    b"!": BURIED,
+}
+FORMS: Final[dict[bytes, int]] = {b"bytes": BYTES, b"text": TEXT, b"msgpack": MSGPACK}
+
+
+@final
+class Word:
+    """How one argument is read, into which field, and the error for what it may not be."""
+
+    def __init__(
+        self,
+        field: str,
+        kind: i64 = BYTES_OF,
+        name: str = "",
+        least: i64 = 0,
+        most: i64 = NUMBER_MAX,
+        choices: dict[bytes, int] | None = None,
+        error: str = "",
+    ) -> None:
+        self.field = field
+        self.kind = kind
+        self.least = least
+        self.most = most
+        self.choices: dict[bytes, int] = choices or {}
+        if error == "" and kind == SECONDS:
+            error = f"{name} must be a number of seconds, 0 or more"
+        elif error == "" and kind == CHOICE:
+            shown = [one.decode() for one in self.choices if len(one) > 1]
+            error = f"{name} must be {', '.join(shown[:-1])} or {shown[-1]}"
+        elif error == "" and kind == BYTES_OF:
+            error = f"{name} must be at most {most} bytes"
+        elif error == "":
+            error = f"{name} must be a number from {least} to {most}"
+        self.error = b"ERR " + error.encode()
+
+
+# arguments known by their place
+PLACES: Final[dict[str, Word]] = {
+    "tube": Word("tube", A_TUBE),
+    "body": Word("body", A_BODY),
+    "id": Word("number", AN_ID, "id"),
+    "type": Word("name"),
+    "user": Word("name"),
+    "node": Word("name"),
+    "uuid": Word("name", A_UUID),
+    "sec": Word("timeout_ms", SECONDS, "the increment"),
+    "count": Word("count", NUMBER, "count"),
+    "state": Word("status", CHOICE, "state", choices=STATES),
+}
+OPTIONS: Final[dict[str, Word]] = {
+    "TOKEN": Word("token", NUMBER, "TOKEN", 1),
+    "TIMEOUT": Word("timeout_ms", SECONDS, "TIMEOUT"),
+    "DELAY": Word("delay_ms", SECONDS, "DELAY"),
+    "TTL": Word("ttl_ms", SECONDS, "TTL"),
+    "TTR": Word("ttr_ms", SECONDS, "TTR"),
+    "PRI": Word("pri", NUMBER, "PRI"),
+    "UTUBE": Word("utube", BYTES_OF, "UTUBE", 0, UTUBE_MAX),
+    "FORM": Word("form", CHOICE, "FORM", choices=FORMS),
+    "COUNT": Word("count", NUMBER, "COUNT", 1, LISTED_MAX),
+    "AFTER": Word("after", NUMBER, "AFTER", -1),
+    "CAPACITY": Word("capacity", NUMBER, "CAPACITY"),
+    "SYNC": Word("sync_nodes", NUMBER, "", 1, SYNC_MAX, None, NODES),
+    "STORAGEMODE": Word("storage_mode"),
+    "ENGINE": Word("engine"),
+    "ONCHANGE": Word("on_change"),
+    "INREPLICASET": Word("in_replicaset", CHOICE, "INREPLICASET", choices={b"yes": 1, b"no": 0}),
+    "PREFIX": Word("prefix"),
+    "IFNOTEXISTS": Word("if_not_exists", FLAG),
+    "TEMPORARY": Word("temporary", FLAG),
+    "ROLE": Word("is_role", FLAG),
+    "CALL": Word("may_call", FLAG),
+    "TRUNCATE": Word("may_truncate", FLAG),
+    "FORCE": Word("is_forced", FLAG),
+}
+
+
+def read_word(a: Word, word: bytes, into: TubeArgs) -> None:
+    """One argument. Raises ArgError."""
+    kind = a.kind
+    if kind == A_TUBE:
+        into.tube = word
+    elif kind == A_BODY:
+        into.body = word
+    elif kind == AN_ID:
+        into.number = ranged(word, 0, NUMBER_MAX, a.error)
+    elif kind == NUMBER:
+        setattr(into, a.field, ranged(word, a.least, a.most, a.error))
+    elif kind == SECONDS:
+        setattr(into, a.field, span_ms(word, a.error))
+    elif kind == CHOICE:
+        choice = a.choices.get(word.upper(), a.choices.get(word.lower()))
+        if choice is None:
+            raise ArgError(a.error)
+        setattr(into, a.field, bool(choice) if a.field == "in_replicaset" else choice)
+    elif len(word) > a.most:
+        raise ArgError(a.error)
+    else:
+        setattr(into, a.field, uuid_of(word) if kind == A_UUID else word)
+
+
+def span_ms(word: bytes, error: bytes) -> i64:
+    """Seconds as ms, a part of one rounded up; more than 100 years are 100 years (T15.2)."""
+    seconds = plain_int(word)
+    if 0 <= seconds < MAX_MS // 1000:
+        return seconds * 1000
+    whole, _, part = word.partition(b".")
+    digits = whole + part
+    if not digits.isdigit() or len(word) > DIGITS_MAX:
+        raise ArgError(error)
+    if len(whole.lstrip(b"0")) > 12:
+        return MAX_MS
+    ms = int(whole or b"0") * 1000 + int((part + b"000")[:3])
+    if len(part[3:].strip(b"0")) > 0:
+        ms += 1
+    return i64(ms) if ms < MAX_MS else MAX_MS
+
+
+def check_msgpack(body: bytes) -> None:
+    """Whether clients of Tarantool could read the body, which they get as it is."""
+    try:
+        end = skip(body, 0, len(body))
+    except MsgpackError:
+        end = -1
+    if end != len(body):
+        raise ArgError(BAD_BODY)
+
+
+def uuid_of(word: bytes) -> bytes:
+    """The 16 bytes of a uuid, given as they are or as text; its first groups are little-endian."""
+    if len(word) == 16:
+        return word
+    digits = word.replace(b"-", b"")
+    if len(word) != 36 or len(digits) != 32 or not is_hex(digits):
+        raise ArgError(BAD_UUID)
+    raw = bytes.fromhex(digits.decode())
+    return raw[3::-1] + raw[5:3:-1] + raw[7:5:-1] + raw[8:]
+
+
+def is_hex(digits: bytes) -> bool:
+    """Whether there is nothing but hexadecimal digits."""
+    return len(digits.lower().strip(b"0123456789abcdef")) == 0
