@@ -6,6 +6,7 @@ Subcommands are imported when they are used: `tuque cli` never pays for the serv
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Final
@@ -14,6 +15,8 @@ import click
 
 from tuque import __version__
 from tuque.lazygroup import Entry, LazyGroup
+
+FULL: Final = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO}  # of standard output
 
 SUBCOMMANDS: Final = {
     "server": Entry("tuque.server.main", "server", "spark", "Run a node."),
@@ -78,7 +81,14 @@ def main() -> None:
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w"))
-    tuque(prog_name="tuque", color=False if os.environ.get("NO_COLOR") else None)
+    try:
+        tuque(prog_name="tuque", color=False if os.environ.get("NO_COLOR") else None)
+    except OSError as error:
+        if error.errno not in FULL or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer cannot go out
+        click.echo(f"Error: the output could not be written: {error.strerror}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -142,3 +142,23 @@ def test_a_record_of_a_journal_fits_the_terminal() -> None:
         folded = line_of(row, width).splitlines()
         assert len(folded) > 1 and max(map(len, folded)) <= width
         assert " ".join(" ".join(folded).split()) == " ".join(line.split())
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("words", ["cluster status -p %d", "cli -p %d PING", "tubes -p %d"])
+def test_closed_standard_streams_are_no_error(port: int, words: str, closed: str) -> None:
+    command = f"{sys.executable} -m tuque {words % port} {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, check=False, timeout=DEADLINE_S
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("words", ["cluster status -p %d", "cli -p %d PING", "tubes -p %d"])
+def test_a_full_disk_is_told(port: int, words: str) -> None:
+    command = f"{sys.executable} -m tuque {words % port} > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, check=False, timeout=DEADLINE_S
+    )
+    told = b"Error: the output could not be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)

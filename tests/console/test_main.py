@@ -101,10 +101,3 @@ def test_without_its_packages_a_command_says_what_to_install(
 def test_the_tables_name_extras_that_there_are(entry: Entry) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert {entry.extra, *EXTRAS.values()} - {""} <= set(project["optional-dependencies"])
-
-
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-def test_closed_standard_streams_are_no_error(closed: str) -> None:
-    command = f"{sys.executable} -m tuque --help {closed}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, b"")

@@ -138,6 +138,8 @@ def test_list_of_clients(door: Door) -> None:
 def test_kill_by_address(door: Door) -> None:
     other = door.connect()
     assert door("CLIENT KILL 1.2.3.4:5") == b"-ERR No such client\r\n"
+    assert door('CLIENT KILL ADDR ""') == b":0\r\n"
+    assert door("CLIENT KILL ADDR 1.2.3.4:5") == b":0\r\n"
     assert door(f"CLIENT KILL {other.address}") == b"+OK\r\n"
     assert door.s.doomed == [other]
     assert door(f"CLIENT KILL {door.c.address}") == b"+OK\r\n"

@@ -185,7 +185,8 @@ def kill_matching(s: Server, c: Client, args: list[bytes]) -> None:
     """CLIENT KILL [ID n] [TYPE normal] [ADDR a] [SKIPME yes|no]."""
     if len(args) % 2 != 0:
         raise ArgError(SYNTAX)
-    number, address, skips_me = 0, b"", True
+    number, skips_me = 0, True
+    address: bytes | None = None
     for i in range(2, len(args), 2):
         word, value = args[i].upper(), args[i + 1]
         if word == b"ID":
@@ -206,7 +207,7 @@ def kill_matching(s: Server, c: Client, args: list[bytes]) -> None:
         other
         for other in connections(s)
         if (number in (0, int(other.number)))
-        and (not address or other.address.encode() == address)
+        and (address is None or other.address.encode() == address)
         and not (skips_me and other is c)
     ]
     c.reply(len(chosen))
