@@ -27,27 +27,27 @@ def test_one_read_takes_all_that_came(pair: Pair, size: int) -> None:
     data = bytes(i % 251 for i in range(size))
     for _ in range(3):
         other.sendall(data)
-        assert c.receive() == data
+        assert c.receive(READ_BYTES) == data
     with pytest.raises(BlockingIOError):
-        c.receive()
+        c.receive(READ_BYTES)
 
 
 def test_it_goes_back_to_short_pieces_when_little_comes(pair: Pair) -> None:
     c, other = pair
     other.sendall(b"x" * SHORT_READ)
-    assert c.receive() == b"x" * SHORT_READ
+    assert c.receive(READ_BYTES) == b"x" * SHORT_READ
     for i in range(SHORT_READS):
         assert c.ask == READ_BYTES, i
         other.sendall(b"short")
-        assert c.receive() == b"short"
+        assert c.receive(READ_BYTES) == b"short"
     assert c.ask == SHORT_READ
     other.sendall(b"y" * 1000)
-    assert c.receive() == b"y" * 1000
+    assert c.receive(READ_BYTES) == b"y" * 1000
 
 
 def test_the_end_is_told_after_what_came_before_it(pair: Pair) -> None:
     c, other = pair
     other.sendall(b"x" * SHORT_READ)
     other.close()
-    assert c.receive() == b"x" * SHORT_READ
-    assert c.receive() == b""
+    assert c.receive(READ_BYTES) == b"x" * SHORT_READ
+    assert c.receive(READ_BYTES) == b""

@@ -193,6 +193,30 @@ def test_a_turn_reads_only_so_much(wired: Wired) -> None:
     assert heard == set(range(12))
 
 
+def test_many_that_send_much_leave_time_for_one(wired: Wired) -> None:
+    """L2.8 When more than eight connections have sent something, a read takes at most half of an
+    equal share of the 512 KiB from each, and at least 1 KiB.
+    """
+    loud = [wired.line() for _ in range(100)]
+    for line in loud:
+        line.sock.setblocking(False)
+        line.sock.send(b"PING\r\n" * 10_000)
+    polite = wired.line()
+    polite.sock.setblocking(False)
+    for _ in range(4):
+        polite.sock.send(b"PING\r\n")
+        before = wired.box.server.figures.commands
+        heard = b""
+        while not heard:
+            wired.pump.turn(0)
+            try:
+                heard = polite.sock.recv(100)
+            except BlockingIOError:
+                pass
+        assert heard == b"+PONG\r\n"
+        assert wired.box.server.figures.commands - before <= 100 * 2_622 // 6 + 20_000
+
+
 def test_a_turn_runs_only_so_much_of_what_waited(wired: Wired) -> None:
     """L2.8 Commands that waited count too. The remaining connections come first in the next
     turn.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from node_by_hand import Wired
 
 PING = b"*1\r\n$4\r\nPING\r\n"
@@ -44,3 +45,77 @@ def test_samples() -> None:
     line.ask(PING * 50)
     assert line.ask(b"SLOWLOG LEN\r\n") == b":5\r\n"
     wired.close()
+
+
+def bulks(*words: bytes) -> bytes:
+    """The words as a request of RESP."""
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+
+
+LONG = b"n" * 65_537
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        ((b"ADDJOB", LONG, b"body", b"0"), 2),
+        ((b"GETJOB", b"FROM", LONG), 3),
+        ((b"PAUSE", LONG, b"in"), 2),
+        ((b"STAGE", b"t", b"a", b"60000", LONG, b"body"), 5),
+        ((b"LEASE", b"OPEN", b"g", b"o", LONG), 5),
+        ((b"TUBE", b"CREATE", LONG, b"fifo"), 3),
+        ((b"DEADLETTER", b"id", b"REASON", LONG), 4),
+        ((b"CLIENT", b"SETNAME", LONG), 3),
+        ((b"CONFIG", b"SET", LONG, b"1"), 3),
+    ],
+)
+def test_long_words(words: tuple[bytes, ...], at: int) -> None:
+    """L2.9 A word of a command has at most 65,536 bytes, unless it is a body"""
+    wired = Wired()
+    line = wired.line()
+    used = wired.box.n.used_bytes()
+    name = words[0].lower()
+    says = b"-ERR word %d of '%s' has 65537 bytes: at most 65536, only a body may have more\r\n"
+    assert line.ask(bulks(*words)) == says % (at, name)
+    assert (wired.box.n.queues, wired.box.n.used_bytes()) == ({}, used)
+    fits = tuple(word[:-1] if word is LONG else word for word in words)
+    assert b"ERR word" not in line.ask(bulks(*fits))
+    wired.close()
+
+
+def test_long_bodies(wired: Wired) -> None:
+    """L2.9 Bodies are those of ADDJOB, STAGE, TUBE PUT, DEADLETTER BODY and LOADJOB, and what PING
+    and ECHO return.
+    """
+    line = wired.line()
+    assert line.ask(bulks(b"ECHO", LONG)) == b"$65537\r\n" + LONG + b"\r\n"
+    assert line.ask(bulks(b"PING", LONG)) == b"$65537\r\n" + LONG + b"\r\n"
+    added = line.ask(bulks(b"ADDJOB", b"q", LONG, b"0"))
+    assert added.startswith(b"+D-")
+    assert line.ask(bulks(b"STAGE", b"t", b"a", b"60000", b"q", LONG)) == b":1\r\n"
+    assert line.ask(bulks(b"TUBE", b"CREATE", b"tube", b"fifo")) == b"+OK\r\n"
+    assert not line.ask(bulks(b"TUBE", b"PUT", b"tube", LONG)).startswith(b"-")
+    dead = bulks(b"DEADLETTER", added[1:41], b"dead", b"BODY", LONG)
+    assert not line.ask(dead).startswith(b"-")
+
+
+def test_names_and_errors(wired: Wired) -> None:
+    """L2.9 The name of a client and of its library has at most 1,024 bytes. An error has at most
+    4,096 bytes.
+    """
+    line = wired.line()
+    name = b"n" * 1024
+    assert line.ask(bulks(b"CLIENT", b"SETNAME", name)) == b"+OK\r\n"
+    for words in (
+        (b"CLIENT", b"SETNAME", name + b"n"),
+        (b"CLIENT", b"SETINFO", b"LIB-NAME", name + b"n"),
+        (b"HELLO", b"2", b"SETNAME", name + b"n"),
+    ):
+        says = b"-ERR the name has 1025 bytes: at most 1024\r\n"
+        assert line.ask(bulks(*words)) == says
+    assert line.ask(bulks(b"CLIENT", b"GETNAME")) == b"$1024\r\n" + name + b"\r\n"
+    long_error = line.ask(bulks(b"CONFIG", b"SET", b"hz", b"9" * 60_000))
+    assert long_error.startswith(b"-ERR Invalid argument '999")
+    assert len(long_error) == len(b"-...\r\n") + 4096
+    unknown = line.ask(bulks(b"CONFIG", b"SET", b"x" * 60_000, b"1"))
+    assert unknown == b"-ERR Unsupported CONFIG parameter: " + b"x" * 128 + b"...\r\n"

@@ -247,11 +247,11 @@ class TubePolicy(Tubes):
         homes_loaded(n, self)
 
     def drain_left(self, n: Node) -> i64:
-        """[K7] Tubes that have their home here, when there is another node (K7.3)."""
+        """[K7] Tubes that have their home here or are on their way to another node (K7.3)."""
         count: i64 = 0
         if n.others != 0:
             for tube in self.by_name.values():
-                if tube.is_mine or tube.wish != 0:
+                if tube.is_mine or tube.is_owed or tube.wish != 0:
                     count += 1
         return count
 

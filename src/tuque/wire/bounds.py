@@ -8,6 +8,8 @@ be longer than its bound by one element, and by a body where `has_body` says so.
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 from tuque.wire.bound import (
     ALL_WORDS,
@@ -24,6 +26,7 @@ from tuque.wire.bound import (
 )
 from tuque.wire.tubes.table import TUBE_BOUNDS
 
+LONG_WORD: Final = 65_536  # bytes of a word that is no body (L2.9)
 LIGHT_WORK: Final = 100  # units: a command within it never waits for the next turn (L2.3)
 
 _ONE: Final = Bound(0, 1, SMALL, ONE)
@@ -101,6 +104,30 @@ BOUNDS: Final[dict[str, Bound]] = {
     "DEBUG CHECK": Bound(2, WHOLE, SMALL, STOPS),
     "DEBUG": Bound(3, 64, SMALL, ONE),
 }
+
+
+# where a command has its body: any length that the protocol lets through
+BODIES: Final[dict[str, i64]] = {
+    "ADDJOB": 2,
+    "TUBE PUT": 3,
+    "STAGE": 5,
+    "LOADJOB": 1,
+    "PING": 1,
+    "ECHO": 1,
+}
+
+
+def long_word(name: str, args: list[bytes]) -> i64:
+    """[L2] The first word that is too long for its place, -1 when there is none (L2.9)."""
+    if name == "TUBE" and len(args) > 1 and args[1].upper() == b"PUT":
+        name = "TUBE PUT"
+    body: i64 = BODIES.get(name, -1)
+    for i in range(1, len(args)):
+        if len(args[i]) > LONG_WORD and i != body:
+            if name == "DEADLETTER" and args[i - 1].upper() == b"BODY":
+                continue
+            return i
+    return -1
 
 
 def bound_of(name: str, args: list[bytes]) -> Bound:

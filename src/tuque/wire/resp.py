@@ -4,7 +4,7 @@ Requests are read in one of three ways. A chunk that is one short, plainly encod
 command, as a client that waits for its reply sends it, is cut up by `one_plain`. hiredis
 takes a longer chunk of whole, plain commands. Anything else (a command cut in two, an
 inline command, odd or malformed encodings) goes to `StrictReader`, which is exact about
-limits and error texts. The three agree on every stream (tests/wire).
+limits and error texts (wire/strict_reader.py). The three agree on every stream (tests/wire).
 """
 
 import re
@@ -13,23 +13,16 @@ from typing import Final, final
 import hiredis
 from mypy_extensions import i64
 
-MAX_ARGS: Final = 1_048_576
+from tuque.wire.strict_reader import LONG_BULK, ProtocolError, StrictReader
+
 MAX_BULK: Final = 536_870_912
-MAX_LINE: Final = 65_536
 SMALL_ARGS: Final = 10  # before AUTH
 SMALL_BULK: Final = 16_384
-LARGE_BULK: Final = 262_144  # it is not copied more often than must be
-ARG_BYTES: Final = 48  # an argument takes in memory, beside itself
 
 # hiredis makes a list as long as a header says, so a header may not say much there.
 _LONG_ARRAY: Final = re.compile(rb"\*[0-9]{3}")
-_NO_LENGTH: Final = 1 << 60
 _SHORT: Final = 512  # bytes of a chunk that is cheaper to read here than through hiredis
 _MORE: Final = object()  # hiredis: not enough data
-
-
-class ProtocolError(Exception):
-    """The client broke the protocol; the text goes after `-ERR Protocol error: `."""
 
 
 class Status:
@@ -47,144 +40,6 @@ NULL_ARRAY: Final = NullArray()
 
 
 @final
-class StrictReader:
-    """Reads requests byte by byte from a buffer, inline commands too."""
-
-    def __init__(self, max_bulk: i64) -> None:
-        self.max_bulk = max_bulk
-        self.buf = b""
-        self.pos: i64 = 0
-        self.args_left: i64 = 0
-        self.args: list[bytes] = []
-        self.args_bytes: i64 = 0  # memory that they take
-        self.parts: list[bytes] = []  # chunks of a long bulk that is still coming
-        self.parts_bytes: i64 = 0
-        self.bulk_need: i64 = -1  # bytes of the current bulk with its CRLF, -1: header next
-
-    def feed(self, data: bytes) -> None:
-        """Add bytes received."""
-        if self.bulk_need >= 0:
-            lacking: i64 = self.bulk_need - self.parts_bytes
-            if len(data) < lacking or self.bulk_need < LARGE_BULK:
-                self.parts.append(data)
-                self.parts_bytes += len(data)
-                if self.parts_bytes < self.bulk_need:
-                    return
-                self.buf = b"".join(self.parts)
-            else:
-                self.end_large(data, lacking)
-            self.parts = []
-            self.parts_bytes = 0
-            self.pos = 0
-        elif self.pos == len(self.buf):
-            self.buf = data
-            self.pos = 0
-        else:
-            self.buf = self.buf[self.pos :] + data
-            self.pos = 0
-
-    def end_large(self, data: bytes, lacking: i64) -> None:
-        """The rest of a large bulk is in `data`: it is put together once, and not copied again."""
-        if lacking > 2:
-            self.parts.append(data[: lacking - 2])
-        elif lacking < 2:
-            last = self.parts.pop()  # the bulk's end came with it
-            self.parts.append(last[: len(last) - (2 - lacking)])
-        self.args.append(b"".join(self.parts))
-        self.args_bytes += ARG_BYTES + self.bulk_need
-        self.args_left -= 1
-        self.bulk_need = -1
-        self.buf = data[lacking:]
-
-    def is_empty(self) -> bool:
-        """Whether nothing is held back: the next byte starts a command."""
-        return self.args_left == 0 and self.pos == len(self.buf) and len(self.parts) == 0
-
-    def held_bytes(self) -> i64:
-        """Memory of what was received and not yet given out."""
-        return len(self.buf) - self.pos + self.parts_bytes + self.args_bytes
-
-    def next(self) -> list[bytes] | None:
-        """The next command (never empty), None when more bytes are needed."""
-        while True:
-            if self.args_left == 0 and len(self.args) == 0:
-                if self.pos >= len(self.buf):
-                    return None
-                if self.buf[self.pos] != 42:  # *
-                    line = self.line(b"too big inline request")
-                    if line is None:
-                        return None
-                    words = split_inline(line)
-                    if len(words) > 0:
-                        return words
-                    continue
-                line = self.line(b"too big mbulk count string")
-                if line is None:
-                    return None
-                count = length_of(line)
-                if count > MAX_ARGS:
-                    raise ProtocolError("invalid multibulk length")
-                if count <= 0:
-                    continue
-                self.args_left = count
-                self.args = []
-            if not self.fill():
-                return None
-            args = self.args
-            self.args = []
-            self.args_bytes = 0
-            return args
-
-    def fill(self) -> bool:
-        """Read the bulks of the current command; False when more bytes are needed."""
-        while self.args_left > 0:
-            if self.bulk_need < 0:
-                if self.pos >= len(self.buf):
-                    return False
-                first = self.buf[self.pos]
-                if first != 36:  # $
-                    raise ProtocolError(f"expected '$', got '{printable(first)}'")
-                line = self.line(b"too big bulk count string")
-                if line is None:
-                    return False
-                size = length_of(line)
-                if size > self.max_bulk and size != _NO_LENGTH:
-                    raise ProtocolError(too_big_bulk(size, self.max_bulk))
-                if size < 0 or size > self.max_bulk:
-                    raise ProtocolError("invalid bulk length")
-                self.bulk_need = size + 2
-            have: i64 = len(self.buf) - self.pos
-            if have < self.bulk_need:
-                if self.parts_bytes == 0 and have > 0:
-                    self.parts = [self.buf[self.pos :]]
-                    self.parts_bytes = have
-                    self.buf = b""
-                    self.pos = 0
-                return False
-            end = self.pos + self.bulk_need
-            self.args.append(self.buf[self.pos : end - 2])
-            self.args_bytes += ARG_BYTES + self.bulk_need
-            self.pos = end
-            self.bulk_need = -1
-            self.args_left -= 1
-        return True
-
-    def line(self, too_big: bytes) -> bytes | None:
-        """The line at the position without its end, None when it is not whole yet."""
-        end: i64 = self.buf.find(b"\n", self.pos)
-        size: i64 = (len(self.buf) if end < 0 else end) - self.pos
-        if size > MAX_LINE:
-            raise ProtocolError(too_big.decode())
-        if end < 0:
-            return None
-        line = self.buf[self.pos : end]
-        self.pos = end + 1
-        if line.endswith(b"\r"):
-            line = line[:-1]
-        return line
-
-
-@final
 class RequestReader:
     """The reader of one connection: the fastest of the three ways that fits each chunk."""
 
@@ -192,6 +47,7 @@ class RequestReader:
         self.max_bulk = max_bulk
         self.fast = hiredis.Reader(notEnoughData=_MORE)
         self.strict: StrictReader | None = None
+        self.has_long = False  # a command had a long word
         self.error = ""  # what broke the protocol, after the commands that `read` gave
 
     def read(self, data: bytes) -> list[list[bytes]]:
@@ -214,6 +70,7 @@ class RequestReader:
                 commands.append(command)
         except ProtocolError as error:
             self.error = str(error)
+        self.has_long = self.has_long or strict.has_long
         if strict.is_empty():
             self.strict = None
         return commands
@@ -261,6 +118,8 @@ class RequestReader:
         if at != size:
             self.fast = hiredis.Reader(notEnoughData=_MORE)
             return None
+        if size > LONG_BULK and not self.has_long:
+            self.has_long = True in [len(arg) > LONG_BULK for one in commands for arg in one]
         return commands
 
     def check_small(self) -> None:
@@ -344,94 +203,6 @@ def strict_int(word: bytes) -> i64 | None:
         value = value * 10 + digit
         i += 1
     return -value if negative else value
-
-
-def length_of(line: bytes) -> i64:
-    """The number of a `*` or `$` line in its one plain form; beyond any limit if it is not."""
-    size: i64 = len(line)
-    first: i64 = 2 if size > 1 and line[1] == 45 else 1
-    if first == size or size > 12 or (line[first] == 48 and size > 2):
-        return _NO_LENGTH
-    value: i64 = 0
-    i = first
-    while i < size:
-        digit: i64 = line[i] - 48
-        if digit < 0 or digit > 9:
-            return _NO_LENGTH
-        value = value * 10 + digit
-        i += 1
-    return value if first == 1 else -value
-
-
-def too_big_bulk(size: i64, most: i64) -> str:
-    """What is said of a bulk over the limit: Disque's words, then the option and what to do."""
-    return (
-        f"invalid bulk length: {size} is over max-body-bytes ({most}); "
-        "send less, or raise it with CONFIG SET (at most 512mb)"
-    )
-
-
-def printable(byte: i64) -> str:
-    """A byte as it may stand in an error text."""
-    if 32 <= byte < 127:
-        return chr(byte)
-    return f"\\x{byte:02x}"
-
-
-_ESCAPES: Final = {110: 10, 114: 13, 116: 9, 98: 8, 97: 7}  # n r t b a
-
-
-def split_inline(line: bytes) -> list[bytes]:
-    """The words of an inline command; double quotes know escapes, single quotes only \\'."""
-    words: list[bytes] = []
-    i: i64 = 0
-    size: i64 = len(line)
-    while True:
-        while i < size and line[i] in (32, 9, 11, 12, 13, 0):
-            i += 1
-        if i >= size:
-            return words
-        word = bytearray()
-        quote: i64 = 0
-        while i < size:
-            c: i64 = line[i]
-            if quote == 34 and c == 92 and i + 1 < size:
-                i = _escape(line, i, word)
-                continue
-            if quote == 39 and c == 92 and i + 1 < size and line[i + 1] == 39:
-                word.append(39)
-                i += 2
-                continue
-            if quote != 0 and c == quote:
-                if i + 1 < size and line[i + 1] not in (32, 9, 11, 12, 13):
-                    raise ProtocolError("unbalanced quotes in request")
-                quote = 0
-                i += 1
-                break
-            if quote == 0 and (c == 34 or c == 39):
-                quote = c
-            elif quote == 0 and c in (32, 9, 11, 12, 13, 0):
-                break
-            else:
-                word.append(c)
-            i += 1
-        if quote != 0:
-            raise ProtocolError("unbalanced quotes in request")
-        words.append(bytes(word))  # "" is an argument too
-
-
-def _escape(line: bytes, i: i64, word: bytearray) -> i64:
-    """Decode the escape at `i` (a backslash) into `word`; returns the next position."""
-    if i + 3 < len(line) and line[i + 1] == 120:
-        digits16 = line[i + 2 : i + 4]
-        if digits16.isalnum():  # int() takes signs, spaces and _ too
-            try:
-                word.append(int(digits16, 16))
-                return i + 4
-            except ValueError:
-                pass
-    word.append(_ESCAPES.get(line[i + 1], line[i + 1]))
-    return i + 2
 
 
 # ---- replies

@@ -68,7 +68,7 @@ def whole_lines(text: str) -> Iterable[str]:
 
 def split_words(line: str) -> list[bytes] | None:
     """Split a line like the node splits inline commands; None when a quote does not close."""
-    from tuque.wire.resp import ProtocolError, split_inline
+    from tuque.wire.strict_reader import ProtocolError, split_inline
 
     try:
         return split_inline(line.encode("utf-8", "surrogateescape"))

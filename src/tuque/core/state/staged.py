@@ -61,7 +61,7 @@ def staged_bytes(job: Staged) -> i64:
     """Bytes the process spends on a staged job."""
     body: i64 = (len(job.body) + 48) >> 4 << 4
     key: i64 = (len(job.key) + 48) >> 4 << 4 if len(job.key) > 0 else 0
-    return STAGED_BYTES + body + key
+    return STAGED_BYTES + body + key + len(job.queue)
 
 
 @final

@@ -21,6 +21,7 @@ from tuque.server.state.state import Server
 from tuque.wire.args import SYNTAX, ArgError, seconds_ms
 from tuque.wire.resp import int_reply
 
+OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 BADID: Final = b"BADID Invalid Job ID format."
 FEW_IDS: Final = 500  # done at once, without being counted
 LOOKS: Final = 5  # ids that are looked at for one unit of work
@@ -32,6 +33,20 @@ DELJOB: Final = 4
 NACK: Final = 5
 ENQUEUE: Final = 6
 DEQUEUE: Final = 7
+
+
+def check_room(n: Node, queues: list[bytes]) -> None:
+    """[V1] While memory is used up, no command makes a queue or a group (V1.7).
+
+    `queues`: those that would be made if they were not there; none: something else is new.
+    """
+    if n.limits.memory_bytes == 0 or n.used_bytes() <= n.limits.memory_bytes:
+        return
+    if len(queues) == 0:
+        raise ArgError(OOM)
+    for name in queues:
+        if name not in n.queues:
+            raise ArgError(OOM)
 
 
 def check_ids(s: Server, args: list[bytes], first: i64) -> None:

@@ -21,14 +21,13 @@ from tuque.core.node.node import (
     HOME_MOVED,
     NODE_LEAVING,
     TIMED_OUT,
-    Node,
     Wake,
 )
 from tuque.core.node.queue import PAUSE_IN
 from tuque.core.repair.evict import make_room
 from tuque.core.replication.ack import on_deadletter
 from tuque.core.replication.add import PAUSED, on_addjob, refusal, settle
-from tuque.server.commands.by_id import check_ids, cmd_ack
+from tuque.server.commands.by_id import OOM, check_ids, check_room, cmd_ack
 from tuque.server.log.monitoring import feed_monitors, note_latency, note_slow
 from tuque.server.log.notes import warn_once
 from tuque.server.replies.faults import on_fault
@@ -50,7 +49,7 @@ from tuque.wire.args import (
     getjob_options,
     timeout_ms,
 )
-from tuque.wire.bounds import LIGHT_WORK, bound_of
+from tuque.wire.bounds import LIGHT_WORK, LONG_WORD, bound_of, long_word
 from tuque.wire.commands import Command
 from tuque.wire.resp import bulk_head, int_reply
 
@@ -61,7 +60,6 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.p
 
 # [C9] the first words of errors
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
-OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 NOAUTH: Final = b"NOAUTH Authentication required."
 LOADING: Final = b"LOADING Disque is loading the dataset in memory, %d %% done"
 LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
@@ -70,6 +68,7 @@ CONFLICT: Final = (
     b"and start it again"
 )
 
+LONG_WORD_GIVEN: Final = b"ERR word %d of '%s' has %d bytes: at most %d, only a body may have more"
 TOO_MANY_WORDS: Final = b"ERR too many words for '%s': at most %d in one command"
 
 SMALL_WORDS: Final = 16
@@ -179,6 +178,10 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
         return b"ERR wrong number of arguments for '%s' command" % command.wire_name
     if len(args) > command.words:
         return TOO_MANY_WORDS % (command.wire_name, command.words)  # L2.4
+    if c.reader.has_long:
+        at = long_word(command.name, args)
+        if at >= 0:
+            return LONG_WORD_GIVEN % (at + 1, command.wire_name, len(args[at]), LONG_WORD)  # L2.9
     if len(s.password) > 0 and not c.is_authed and command.wire_name not in NO_AUTH_NEEDED:
         return NOAUTH
     if s.n.limits.memory_bytes > 0 and s.n.used_bytes() * 20 > s.n.limits.memory_bytes * 19:
@@ -279,21 +282,13 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     elif n.is_leaving:
         c.error(LEAVING)  # V1.5
     else:
-        if n.limits.memory_bytes > 0 and n.used_bytes() > n.limits.memory_bytes:
-            check_names(n, spec.queues)  # V1.7
+        check_room(n, spec.queues)  # V1.7
         until_ms: i64 = 0
         if spec.timeout_ms > 0:
             until_ms = n.now_ms + spec.timeout_ms
         c.is_blocked = True
         s.blocked += 1
         wait(n, c.number, spec.queues, spec.count, spec.with_counters, until_ms)
-
-
-def check_names(n: Node, names: list[bytes]) -> None:
-    """[V1] Memory is used up: nobody waits for queues that would have to be made (V1.7)."""
-    for name in names:
-        if name not in n.queues:
-            raise ArgError(OOM)
 
 
 def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None:

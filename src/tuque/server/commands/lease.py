@@ -10,7 +10,7 @@ from tuque.core.leases.fetch import WHYS, columns, on_fetch, on_gone, plain_rows
 from tuque.core.leases.info import lease_info
 from tuque.core.model.job_id import is_job_id, of_url
 from tuque.core.state.lease_groups import NAME_MAX, PARTS_MAX, QUEUES_MAX, Group
-from tuque.server.commands.by_id import BADID
+from tuque.server.commands.by_id import BADID, check_room
 from tuque.server.commands.lease_chores import COMMIT, OPEN, RELEASE, Ending, Next
 from tuque.server.commands.views import flat
 from tuque.server.replies.chores import begin as begin_long
@@ -111,6 +111,8 @@ def open_group(s: Server, c: Client, args: list[bytes]) -> None:
             raise ArgError(b"ERR a group and its owner have names of 1 to %d bytes" % NAME_MAX)
     if len(args) - 4 > QUEUES_MAX or len(set(args[4:])) != len(args) - 4:
         raise ArgError(b"ERR a group takes from 1 to %d queues, each named once" % QUEUES_MAX)
+    if args[2] not in s.n.leases.groups:
+        check_room(s.n, [])  # V1.7
     error = open_refusal(s.n, args[4:])
     if error:
         raise ArgError(error)

@@ -18,6 +18,8 @@ USER: Final = b"default"  # the only one
 NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
 BAD_PASSWORD: Final = b"ERR invalid password"
 NOPROTO: Final = b"NOPROTO unsupported protocol version"
+CLIENT_NAME_BYTES: Final = 1_024
+LONG_NAME: Final = b"ERR the name has %d bytes: at most %d"
 BAD_NAME: Final = b"ERR Client names cannot contain spaces, newlines or special characters."
 HELLO_NOAUTH: Final = (
     b"NOAUTH HELLO must be called with the client already authenticated, otherwise the "
@@ -90,7 +92,9 @@ def hello_options(args: list[bytes]) -> tuple[bytes, bytes | None, bytes | None]
 
 
 def checked_name(name: bytes, error: bytes) -> bytes:
-    """The name when it has only printable characters and no space, else the error."""
+    """The name if it is short, printable and without spaces; else raise ArgError."""
+    if len(name) > CLIENT_NAME_BYTES:
+        raise ArgError(LONG_NAME % (len(name), CLIENT_NAME_BYTES))  # L2.9
     if any(not 33 <= byte <= 126 for byte in name):
         raise ArgError(error)
     return name

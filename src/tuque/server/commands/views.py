@@ -8,7 +8,7 @@ from tuque.core.federation.request import pause_queue
 from tuque.core.jobs.queries import qpeek, qstat, show
 from tuque.core.model.work import TURN_WORK
 from tuque.core.node.queue import PAUSE_IN, PAUSE_NAMES, PAUSE_OUT
-from tuque.server.commands.by_id import check_ids
+from tuque.server.commands.by_id import check_ids, check_room
 from tuque.server.replies.redirects import check_queue
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
@@ -93,6 +93,8 @@ def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
     if not is_changed and q is not None:
         bits = q.pause
     if is_changed or is_bcast:
+        if bits != 0:
+            check_room(s.n, [args[1]])  # V1.7
         pause_queue(s.n, args[1], bits, is_bcast)  # P1.3, P1.5, P1.6, P1.7
     q = s.n.queues.get(args[1])
     c.reply(Status(PAUSE_NAMES[0 if q is None else q.pause].decode()))  # P1.4

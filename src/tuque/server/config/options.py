@@ -402,6 +402,9 @@ class Config(msgspec.Struct, kw_only=True):
     is_open: bool = False  # since the start it listens where other machines can reach it
 
 
+NAME_SHOWN: Final = 128  # characters of an unknown option that an error repeats
+
+
 class ConfigError(ValueError):
     """A value that cannot be used, in one line: key, value, where it stands, what is allowed.
 
@@ -467,6 +470,8 @@ ALIASES: Final = {
 
 def find_option(name: str, where: str = "") -> Opt:
     """Return the option called `name` (`-`, `_` and `.` read the same); ConfigError if none is."""
+    if len(name) > NAME_SHOWN:
+        raise ConfigError(name[:NAME_SHOWN] + "...", "", "", "unknown", where)
     field = name.strip().lower().replace("-", "_").replace(".", "_")
     field = ALIASES.get(field, field)
     if field in OPTIONS:

@@ -6,6 +6,8 @@ the rest has its turn after other connections had theirs.
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from tuque.server.iproto.calls import answer
 from tuque.server.loop.keeping import STRANGER_BYTES, is_stranger, note_unrun
 from tuque.server.loop.outlet import Outlet
@@ -31,11 +33,11 @@ class IprotoDoor:
         """Whether the next turn must not wait for a socket."""
         return len(self.stalled) > 0 and self.s.paused_until_ms <= self.s.n.now_ms
 
-    def read(self, w: Wired) -> None:
-        """[I2] Read what came and run the whole requests in it."""
+    def read(self, w: Wired, most: i64) -> None:
+        """[I2] Read what came, up to `most` bytes, and run the whole requests in it."""
         s = self.s
         try:
-            data = w.receive()
+            data = w.receive(most)
         except BlockingIOError:
             return
         except OSError:

@@ -382,7 +382,7 @@ class Pump:
                 self.share.late[int(w.fd)] = None
                 return
             try:
-                self.iproto.read(w)
+                self.iproto.read(w, self.share.each)
             except Exception as error:
                 self.outlet.on_bug(w, error)
 
@@ -390,7 +390,7 @@ class Pump:
         """[C2] Read what came and run the whole commands in it."""
         s = self.s
         try:
-            data = c.receive()
+            data = c.receive(self.share.each)
         except BlockingIOError:
             return
         except OSError:

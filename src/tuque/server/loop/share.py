@@ -4,9 +4,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from tuque.server.sockets.connection import READ_BYTES
 from tuque.server.state.state import Server
 
 TURN_READ: Final = 512 << 10  # bytes
+LEAST_READ: Final = 1_024  # bytes that each connection may send in a turn
 COMMAND_COST: Final = 50  # a command counts as so many more
 
 
@@ -18,6 +20,7 @@ class Share:
         self.s = s
         self.late: dict[int, None] = {}
         self.end: i64 = 0  # of `cost`
+        self.each: i64 = READ_BYTES  # may be read of one connection
         self.joined: i64 = 0  # bytes of large bodies that were put together
 
     def cost(self) -> i64:
@@ -39,7 +42,14 @@ class Share:
             self.joined += size
 
     def in_order(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The same, those first that were late the last time, the one that waits longest first."""
+        """The same, those first that were late the last time, the one that waits longest first.
+
+        Many connections are read in smaller pieces, so that all soon have their turn.
+        """
+        count: i64 = len(ready)
+        self.each = READ_BYTES
+        if count * READ_BYTES > TURN_READ:
+            self.each = max(LEAST_READ, TURN_READ // (2 * count))
         late = self.late
         if len(late) == 0:
             return ready

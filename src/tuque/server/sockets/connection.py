@@ -71,22 +71,24 @@ class Connection:
         """Memory of what was read and not run yet, about."""
         return 0
 
-    def receive(self) -> bytes:
-        """Read what came, up to 64 KB; empty at the end. Raises OSError."""
+    def receive(self, most: i64) -> bytes:
+        """Read what came, up to `most` bytes or 64 KB; empty at the end. Raises OSError."""
+        if most < self.ask:
+            return self.sock.recv(most)
         data = self.sock.recv(self.ask)
         if self.ask == SHORT_READ:
-            return data if len(data) < SHORT_READ else self.read_on(data)
+            return data if len(data) < SHORT_READ else self.read_on(data, most)
         self.short_reads = self.short_reads + 1 if len(data) < SHORT_READ else 0
         if self.short_reads == SHORT_READS:
             self.ask = SHORT_READ
         return data
 
-    def read_on(self, data: bytes) -> bytes:
+    def read_on(self, data: bytes, most: i64) -> bytes:
         """Much comes: read the rest of it too."""
         self.ask = READ_BYTES
         self.short_reads = 0
         try:
-            return data + self.sock.recv(READ_BYTES)
+            return data + self.sock.recv(most)
         except OSError:  # nothing more came, or it says so again next time
             return data
 

@@ -14,6 +14,7 @@ REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2  # the next command's reply is dropped
 REPLY_SKIPPING: Final = 3  # this command's
+ERROR_BYTES: Final = 4_096  # of an error, which may repeat what the client said
 LOOK: Final = 500  # clients looked at in one round of housekeeping
 
 # why the next command of a client does not run yet
@@ -130,6 +131,8 @@ class Client(Connection):
 
     def error(self, text: bytes) -> None:
         """Answer with an error; the text starts with its code and has no `-`."""
+        if len(text) > ERROR_BYTES:
+            text = text[:ERROR_BYTES] + b"..."  # L2.9
         self.out.append(error_reply(text))
 
     def ok(self) -> None:

@@ -6,7 +6,8 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import Task
 from tuque.core.repair.evict import make_room
-from tuque.server.commands.dispatch import EVICT_PER_COMMAND, OOM
+from tuque.server.commands.by_id import OOM
+from tuque.server.commands.dispatch import EVICT_PER_COMMAND
 from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
