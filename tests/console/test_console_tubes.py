@@ -57,7 +57,7 @@ def test_a_tube_that_gives_out_no_task() -> None:
     row |= {"ttl": "forever", "ttr": "forever", "stopped": "KeyError: 'oh'"}
     lines = table([row, {**row, "name": "u", "stopped": ""}]).splitlines()
     assert "RUNNING STOPPED" in lines[1] and "STOPPED" not in lines[2]
-    assert lines[3:] == ["t\\n gives out no task: KeyError: 'oh'"]
+    assert lines[3:] == ["t\\n delivers no task: KeyError: 'oh'"]
 
 
 def test_a_node_that_is_not_there(tuque: Run) -> None:

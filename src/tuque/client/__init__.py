@@ -1,6 +1,6 @@
 """The client: typed calls over RESP for threads (`sync`) and for asyncio (`aio`, its source).
 
-`commands` says what each call is on the wire, `transport` turns bytes into answers, `routing`,
+`commands` defines each call on the wire, `transport` turns bytes into replies, `routing`,
 `transport.slots` and `retry` decide; only `sync` and `aio`, over sockets and streams, do I/O.
 
 Must not know: the server.

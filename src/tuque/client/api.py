@@ -115,7 +115,7 @@ def to_bytes(value: Text) -> bytes:
 
 
 def to_text(value: bytes) -> str:
-    """UTF-8; what is not UTF-8 survives a round trip through `to_bytes`."""
+    """UTF-8; bytes that are not UTF-8 survive a round trip through `to_bytes`."""
     return value.decode("utf-8", "surrogateescape")
 
 

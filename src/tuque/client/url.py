@@ -35,7 +35,7 @@ class Address(NamedTuple):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a client is told once; times in seconds."""
+    """All settings of a client; times in seconds."""
 
     seeds: tuple[Address, ...]
     user: str = ""

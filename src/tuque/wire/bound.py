@@ -10,11 +10,11 @@ SMALL: Final = 16_384  # bytes of a reply without a list
 WHOLE: Final = -1  # units: all that the node has, in one turn; for operators only
 
 ONE: Final = "Does one thing"
-CUT: Final = "Cut: answers as much as fits"
-SLICED: Final = "Sliced: goes on in the next turns"
-CUT_SLICED: Final = "Sliced, and cut at the reply's bound: go on with the cursor"
+CUT: Final = "Cut: the reply has as much as fits"
+SLICED: Final = "Sliced: continues in the next turns"
+CUT_SLICED: Final = "Sliced, and cut at the reply's bound: continue with the cursor"
 REFUSED: Final = "Refused: the error names the bound"
-STOPS: Final = "Everything else waits for it: see SPEC L2.6"
+STOPS: Final = "Blocks all clients: see SPEC L2.6"
 
 
 @final

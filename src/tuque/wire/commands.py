@@ -68,7 +68,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "jobs",
         "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
         "[MAXLEN count] [ASYNC] [DEDUPE key [DEDUPETTL ms]] [PRI n] [UTUBE key]",
-        "Add a job to a queue; answers its id once enough nodes hold it.",
+        "Add a job to a queue; the reply is its id, once enough nodes have a copy.",
     ),
     (
         "GETJOB",
@@ -76,10 +76,17 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         _W,
         "jobs",
         "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]",
-        "Take jobs from queues; waits for one unless NOHANG is given.",
+        "Take jobs from queues; wait for one unless NOHANG is given.",
     ),
-    ("ACKJOB", -1, _W, "jobs", "[id ...]", "Acknowledge jobs: they are done everywhere."),
-    ("FASTACK", -1, _W, "jobs", "[id ...]", "Acknowledge jobs without making sure."),
+    ("ACKJOB", -1, _W, "jobs", "[id ...]", "Acknowledge jobs on all nodes."),
+    (
+        "FASTACK",
+        -1,
+        _W,
+        "jobs",
+        "[id ...]",
+        "Acknowledge jobs, without waiting for other nodes to confirm.",
+    ),
     ("DELJOB", -1, _W, "jobs", "[id ...]", "Delete jobs from this node only."),
     (
         "NACK",
@@ -87,7 +94,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write denyoom fast",
         "jobs",
         "[DELAY sec] [id ...]",
-        "Give jobs back undone; they are queued again at once or after the delay.",
+        "Put jobs back into their queues, at once or after the delay.",
     ),
     (
         "ENQUEUE",
@@ -95,16 +102,23 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write denyoom fast",
         "jobs",
         "[id ...]",
-        "Queue active jobs now, whatever their delay or retry time.",
+        "Queue active jobs now, regardless of their delay or retry time.",
     ),
-    ("DEQUEUE", -1, _W, "jobs", "[id ...]", "Take jobs out of their queue; they come back later."),
+    (
+        "DEQUEUE",
+        -1,
+        _W,
+        "jobs",
+        "[id ...]",
+        "Take jobs out of their queues until their retry time is over.",
+    ),
     (
         "WORKING",
         2,
         _W,
         "jobs",
         "id",
-        "Tell that a delivered job is still being worked on; answers its retry time in s.",
+        "Postpone the next delivery of a job being worked on; the reply is its retry time in s.",
     ),
     (
         "DEADLETTER",
@@ -112,9 +126,9 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         _W,
         "jobs",
         "id queue [REASON text] [BODY bytes]",
-        "Move a job that can't be done to another queue, as one step; answers the new id.",
+        "Move a failed job to a dead-letter queue, in one step; the reply is the new id.",
     ),
-    ("SHOW", 2, _R, "jobs", "id", "Everything this node knows of a job."),
+    ("SHOW", 2, _R, "jobs", "id", "Show a job."),
     (
         "JSCAN",
         -1,
@@ -123,7 +137,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue] [STATE state ...] [REPLY all|id]",
         "Iterate over jobs.",
     ),
-    ("QLEN", 2, _R, "queues", "queue", "Queued jobs of a queue on this node."),
+    ("QLEN", 2, _R, "queues", "queue", "Number of jobs queued on this node."),
     ("QSTAT", 2, _R, "queues", "queue", "Counters and state of a queue on this node."),
     (
         "QPEEK",
@@ -131,7 +145,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "readonly",
         "queues",
         "queue count",
-        "Look at queued jobs without taking them; a negative count shows the newest.",
+        "Show queued jobs without taking them; a negative count shows the newest.",
     ),
     (
         "QSCAN",
@@ -156,7 +170,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "jobs",
         "txn attempt ttl-ms queue body [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] "
         "[MAXLEN count] [DEDUPE key [DEDUPETTL ms]]",
-        "Keep a job for a transaction; nobody sees it until PUBLISH.",
+        "Stage a job in a transaction; it is invisible until PUBLISH.",
     ),
     (
         "PUBLISH",
@@ -164,7 +178,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "write",
         "jobs",
         "app version [ACK group epoch seq] txn [attempt ...]",
-        "Add all jobs of the named attempts at once, if the version is a new one.",
+        "Add all jobs of the named attempts at once, if the version is new.",
     ),
     (
         "LEASE",
@@ -197,11 +211,11 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "[2|3 [AUTH user password] [SETNAME name]]",
         "Nodes of the cluster; with a number, the protocol version to speak.",
     ),
-    ("PING", -1, "readonly fast", "connection", "[message]", "Answer PONG, or the message."),
-    ("ECHO", 2, "readonly fast", "connection", "message", "Answer the message."),
-    ("AUTH", -2, "readonly loading fast", "connection", "[user] password", "Give the password."),
+    ("PING", -1, "readonly fast", "connection", "[message]", "Reply PONG, or the message."),
+    ("ECHO", 2, "readonly fast", "connection", "message", "Reply with the message."),
+    ("AUTH", -2, "readonly loading fast", "connection", "[user] password", "Authenticate."),
     ("QUIT", -1, "loading fast", "connection", "", "Close the connection."),
-    ("RESET", 1, "loading fast", "connection", "", "Bring the connection back to its start."),
+    ("RESET", 1, "loading fast", "connection", "", "Reset the connection to its initial state."),
     ("SELECT", 2, "loading fast", "connection", "0", "There is one database, number 0."),
     (
         "CLIENT",
@@ -210,7 +224,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "connection",
         "LIST | KILL ... | GETNAME | SETNAME name | ID | INFO | PAUSE ms | REPLY ON|OFF|SKIP | "
         "SETINFO key value | TRACKING OFF | NO-EVICT ON|OFF",
-        "Look at and change client connections.",
+        "Show and change client connections.",
     ),
     (
         "CLUSTER",
@@ -219,9 +233,9 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "server",
         "NODES | INFO | MYID | MEET host port [bus-port] | FORGET id | LEAVING [yes|no] | REPAIR | "
         "RESET [SOFT|HARD] | SAVECONFIG",
-        "Look at and change the cluster.",
+        "Show and change the cluster.",
     ),
-    ("INFO", -1, "readonly loading", "server", "[section]", "Figures of this server."),
+    ("INFO", -1, "readonly loading", "server", "[section]", "Statistics of this server."),
     ("TIME", 1, "readonly fast", "server", "", "The server's clock: seconds and microseconds."),
     (
         "COMMAND",
@@ -247,7 +261,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "[REWRITE-AOF|SAVE|NOSAVE]",
         "Stop the server; with REWRITE-AOF jobs and queues come back at the next start.",
     ),
-    ("MONITOR", 1, "readonly admin", "server", "", "See every command as it runs."),
+    ("MONITOR", 1, "readonly admin", "server", "", "Show every command as it runs."),
     ("BGREWRITEAOF", 1, "readonly admin", "server", "", "Rewrite the journal in the background."),
     (
         "SLOWLOG",
@@ -271,7 +285,7 @@ ROWS: Final[list[tuple[str, int, str, str, str, str]]] = [
         "admin",
         "server",
         "FLUSHALL | LOADAOF | SLEEP sec | ERROR text | STRUCTSIZE | CHECK | RESTART [ms]",
-        "For tests and for those who look for faults.",
+        "For tests and debugging.",
     ),
     (
         "LOADJOB",

@@ -135,7 +135,7 @@ class Worker:
         self._room.set()
 
     def quiet(self) -> None:
-        """Stops fetching but stays, until it is told to stop."""
+        """Stops fetching, and waits for `stop`."""
         log.info("quiet: no more jobs are fetched")
         self._is_quiet = True
 
@@ -413,7 +413,7 @@ class Worker:
         self._room.set()
 
     def _on_gone(self, job_id: str) -> None:
-        """The broker does not know a job any more: somebody acked or deleted it, or it expired."""
+        """The broker no longer knows a job: another client acked or deleted it, or it expired."""
         held = self._held.get(job_id)
         if held is None:
             return

@@ -232,7 +232,7 @@ class Runner(Face):
             raise
 
     async def _visit(self, at: Address, deadline_s: float) -> Link:
-        """A new connection to the home of a tube."""
+        """A new connection to the leader of a tube."""
         try:
             link, _ = await self._open(at, self._connect_by_s(deadline_s, time.monotonic()))
         except (ConnectionError, Leaving, Loading, MaxClients) as e:

@@ -155,7 +155,7 @@ class Changes:
             yield await self.get()
 
     async def _begun(self) -> Link:
-        """A connection with the subscription, to the home of the tube."""
+        """A connection with the subscription, to the leader of the tube."""
         client = self._tube.client
         try:
             return await self._subscribed(await client.dedicated())

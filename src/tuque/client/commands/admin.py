@@ -14,7 +14,7 @@ def ping(*, timeout: float | None = None) -> Call[str]:
 
 
 def hello(*, timeout: float | None = None) -> Call[Hello]:
-    """Who the node is and whom it knows."""
+    """The node's identity and the nodes that it knows."""
     return Call(args=("HELLO",), parse=_hello, repeat=True, timeout_s=timeout)
 
 
@@ -91,7 +91,7 @@ def cluster_forget(node_id: Text, *, timeout: float | None = None) -> Call[bool]
 
 
 def cluster_leaving(leaving: bool | None = None, *, timeout: float | None = None) -> Call[bool]:
-    """Says, or with an argument sets, whether the node is about to leave; gives what holds now."""
+    """Returns, or with an argument sets, whether the node leaves; returns the current setting."""
     if leaving is None:
         return Call(args=("CLUSTER", "LEAVING"), parse=_is_yes, repeat=True, timeout_s=timeout)
     args = ("CLUSTER", "LEAVING", "yes" if leaving else "no")
@@ -105,7 +105,7 @@ def cluster_repair(*, timeout: float | None = None) -> Call[int]:
 
 
 def bgrewriteaof(*, timeout: float | None = None) -> Call[str]:
-    """Starts a rewrite of the journal; gives what the node says to it."""
+    """Starts a rewrite of the journal; returns the node's reply."""
     return Call(args=("BGREWRITEAOF",), parse=to_text, timeout_s=timeout)
 
 

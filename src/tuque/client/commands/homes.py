@@ -1,4 +1,4 @@
-"""The method table, homes of tubes: which node a tube lives at, and how it moves.
+"""The method table, leaders of tubes: which node leads a tube, and how the leadership moves.
 
 Builders as in tubes.py; nothing here does I/O or reads a clock.
 """
@@ -14,7 +14,7 @@ MOVE_S = 120.0  # a move is answered when it is over; the node gives up by itsel
 
 
 class TubeCopy(msgspec.Struct, frozen=True):
-    """The copy of a tube at one other node: `lag` is how many changes it has not confirmed."""
+    """The replica of a tube on another node: `lag` is how many changes it has not confirmed."""
 
     node: str
     address: str
@@ -23,11 +23,11 @@ class TubeCopy(msgspec.Struct, frozen=True):
 
 
 class HomeInfo(msgspec.Struct, frozen=True):
-    """Where a tube lives, as the node that was asked knows it.
+    """The leader of a tube, as the node that was asked knows it.
 
-    `home` is a node id, `epoch` counts the moves, `state` is that of the tube at the node asked,
-    `conflict` the id of another node that says it is the home, or "". `copies` is known at the home
-    only.
+    `home` is the leader's node id, `epoch` counts the moves, `state` is that of the tube on the
+    node asked, `conflict` the id of another node that claims the leadership, or "". Only the leader
+    knows `copies`.
     """
 
     tube: str
@@ -42,11 +42,11 @@ class HomeInfo(msgspec.Struct, frozen=True):
 
 
 class TubeLoss(msgspec.Struct, frozen=True):
-    """What a failover by force may have lost: changes that only the home before had.
+    """What a forced failover may have lost: changes that only the former leader had.
 
-    `missing` of them are known to be, `last_heard_ms` ago it was last heard of; what it did after
-    is not known. `next_number` is that of the next task; `stopped` is why nobody gets one at the
-    new home: its type is missing there, or failed; empty where all is well.
+    `missing` of them are known to be lost. The former leader was last heard from `last_heard_ms`
+    ago; its later changes are unknown. `next_number` is that of the next task. `stopped` says why
+    the new leader delivers no task (its type is missing or failed); empty if it does.
     """
 
     home: str
@@ -59,30 +59,30 @@ class TubeLoss(msgspec.Struct, frozen=True):
 
 
 def state(tube: Text, *, timeout: float | None = None) -> Call[str]:
-    """The state of the tube at its home: RUNNING, or on the way there or away."""
+    """The state of the tube on its leader: RUNNING, or in transition."""
     args = ("TUBE", "STATE", to_bytes(tube))
     return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
 
 
 def home(tube: Text, *, timeout: float | None = None) -> Call[HomeInfo]:
-    """Where the tube lives, and how far copies of it lag behind. NoTube."""
+    """The leader of the tube, and the lag of its replicas. NoTube."""
     args = ("TUBE", "HOME", to_bytes(tube))
     return Call(args=args, parse=_home, repeat=True, timeout_s=timeout)
 
 
 def move(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[None]:
-    """Makes another node the home: a node id, its beginning, or "host:port".
+    """Makes another node the leader: a node id, its first characters, or "host:port".
 
-    Answered when it is. ReplyError says why it is not; then nothing was given away.
+    Returns when it leads. ReplyError says why it does not; then nothing was given away.
     """
     args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node))
     return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
 
 
 def take_over(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[TubeLoss]:
-    """Makes the node that this client talks to the home of a tube whose home is lost.
+    """Makes the node that this client talks to the leader of a tube whose leader is lost.
 
-    `node` is that node's own id, or its address. What the lost home alone knew is lost.
+    `node` is that node's own id, or its address. Changes that only the lost leader had are lost.
     """
     args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node), "FORCE")
     return Call(args=args, parse=_loss, timeout_s=timeout)

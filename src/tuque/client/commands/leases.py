@@ -66,7 +66,7 @@ class LeaseColumns(msgspec.Struct, frozen=True):
 class LeaseGone(msgspec.Struct, frozen=True):
     """Jobs that left a batch before it was committed."""
 
-    elsewhere: int  # handed out to others after the lease ended, or nobody knows
+    elsewhere: int  # delivered to others after the lease ended, or unknown
     nacked: int
     expired: int
     dead: int  # DEADLETTER
@@ -192,7 +192,7 @@ def lease_gone(
 def lease_begin(
     group: Text, epoch: int, seq: int, *, timeout: float | None = None
 ) -> Call[LeaseBegun]:
-    """Notes that work on a batch begins, and tells how often it has."""
+    """Records that work on a batch begins, and returns how often it has begun."""
     args = ("LEASE", "BEGIN", to_bytes(group), epoch, seq)
     return Call(args=args, parse=_begun, repeat=True, timeout_s=timeout)
 
@@ -221,12 +221,13 @@ def lease_defer(
     max_bytes: int | None = None,
     timeout: float | None = None,
 ) -> Call[int]:
-    """Puts others before the jobs of a batch: up to `count` new ones, else those of later
-    batches. Gives how many positions the batch has then."""
+    """Puts other jobs in front of those of a batch: up to `count` new ones, else those of later
+    batches. Returns the number of positions that the batch has then.
+    """
     args: list[Arg] = ["LEASE", "DEFER", to_bytes(group), epoch, seq, "COUNT", count]
     if max_bytes is not None:
         args += ("BYTES", max_bytes)
-    # Said twice it puts others before these, too: no harm is done.
+    # Repeated, it puts others before these, too: that does no harm.
     return Call(args=tuple(args), parse=int, repeat=True, timeout_s=timeout)
 
 
@@ -239,7 +240,7 @@ def lease_commit(group: Text, epoch: int, seq: int, *, timeout: float | None = N
 def lease_touch(
     group: Text, epoch: int, *, ttl_ms: int | None = None, timeout: float | None = None
 ) -> Call[int]:
-    """Lets the lease live for its time from now; gives how many batches are not committed."""
+    """Restarts the time of the lease; returns the number of uncommitted batches."""
     args: list[Arg] = ["LEASE", "TOUCH", to_bytes(group), epoch]
     if ttl_ms is not None:
         args += ("TTL", ttl_ms)

@@ -1,4 +1,4 @@
-"""The method table, tubes: who of the users of IPROTO may call them.
+"""The method table, rights: which IPROTO users may call tubes.
 
 As in `tubes`, builders whose first argument is `tube` become methods of a `Tube` object.
 """
@@ -53,13 +53,13 @@ def revoke(
 
 
 def grants(tube: Text, *, timeout: float | None = None) -> Call[list[TubeGrant]]:
-    """Who may call the tube over IPROTO."""
+    """The users and roles that may call the tube over IPROTO."""
     args = ("TUBE", "GRANTS", to_bytes(tube))
     return Call(args=args, parse=_grants, repeat=True, timeout_s=timeout)
 
 
 def tube_grants(*, timeout: float | None = None) -> Call[list[TubeGrant]]:
-    """Who may call which tubes of this node over IPROTO."""
+    """The users and roles that may call tubes of this node over IPROTO, by tube."""
     return Call(args=("TUBE", "GRANTS"), parse=_grants, repeat=True, timeout_s=timeout)
 
 

@@ -189,9 +189,10 @@ def take(
 
 
 def ack(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
-    """The task is done, and gone. NotTaken if this client's session does not hold it (any more).
+    """Acknowledges the task, which is then gone. NotTaken if this client's session does not hold it
+    (any more).
 
-    Given the task itself, not its number, it is about that take only.
+    With a task, only this take of it is meant; with a number, whichever is in force.
     """
     return _about("ACK", tube, task, timeout, in_session=True)
 
@@ -199,7 +200,7 @@ def ack(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[Tube
 def release(
     tube: Text, task: TaskRef, *, delay: float | None = None, timeout: float | None = None
 ) -> Call[TubeTask]:
-    """Gives the task back undone, to its old place, or there after `delay` seconds. NotTaken."""
+    """Releases the task, to its old place, or there after `delay` seconds. NotTaken."""
     option = _given({"DELAY": _seconds(delay)})
     return _about("RELEASE", tube, task, timeout, option, in_session=True)
 
@@ -266,13 +267,13 @@ def truncate(tube: Text, *, timeout: float | None = None) -> Call[int]:
 
 
 def release_all(tube: Text, *, timeout: float | None = None) -> Call[int]:
-    """Gives back all taken tasks, whoever holds them; gives how many."""
+    """Releases all taken tasks, whoever holds them; returns how many."""
     args = ("TUBE", "RELEASEALL", to_bytes(tube))
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
 
 def drop(tube: Text, *, timeout: float | None = None) -> Call[None]:
-    """Removes the tube and its tasks; ReplyError while somebody waits for one or holds one."""
+    """Removes the tube and its tasks; ReplyError while a client waits for a task or holds one."""
     return Call(args=("TUBE", "DROP", to_bytes(tube)), parse=_nothing, timeout_s=timeout)
 
 
@@ -304,7 +305,7 @@ def tube_list(*, timeout: float | None = None) -> Call[list[str]]:
 
 
 def tube_state(*, timeout: float | None = None) -> Call[str]:
-    """The state of the node: RUNNING when it may be home of tubes."""
+    """The state of the node: RUNNING when it may lead tubes."""
     return Call(args=("TUBE", "STATE"), parse=to_text, repeat=True, timeout_s=timeout)
 
 

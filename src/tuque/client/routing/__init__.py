@@ -1,4 +1,5 @@
-"""Which node a call goes to: one at a time, the home of a tube, the node that makes most jobs.
+"""Which node a call goes to: one at a time, the leader of a tube, the node where most jobs are
+added.
 
 Must not know: sockets.
 """

@@ -230,7 +230,7 @@ class Runner(Face):
             raise
 
     def _visit(self, at: Address, deadline_s: float) -> Link:
-        """A new connection to the home of a tube."""
+        """A new connection to the leader of a tube."""
         try:
             link, _ = self._open(at, self._connect_by_s(deadline_s, time.monotonic()))
         except (ConnectionError, Leaving, Loading, MaxClients) as e:

@@ -147,7 +147,7 @@ class Changes:
             yield self.get()
 
     def _begun(self) -> Link:
-        """A connection with the subscription, to the home of the tube."""
+        """A connection with the subscription, to the leader of the tube."""
         client = self._tube.client
         try:
             return self._subscribed(client.dedicated())

@@ -40,7 +40,7 @@ T = TypeVar("T")
 log = logging.getLogger("tuque.client")
 
 INFINITE = math.inf
-# A long wait is asked in slices, so that a link that died without a word is noticed.
+# A long wait is cut into slices, so that a dead link is noticed.
 SLICE_S = 30.0
 SHORTEST_CONNECT_S = 0.05
 JOIN_S = 5.0  # for the answer that makes a connection one of a session of tubes
@@ -170,7 +170,7 @@ class Face:
         if isinstance(last, NotTaken):  # asked in the wrong session, while the tube was moving
             return asked[0].session in self._own and session != asked[0].session
         if isinstance(last, NoQuorum | ReadOnly):
-            self._homes.forget(address)  # others may know of another home
+            self._homes.forget(address)  # others may know another leader
             return True
         return isinstance(last, Leaving | Loading)
 

@@ -1,7 +1,8 @@
 """Counts the connections of a client: who may have one now, and who is next.
 
-A slot is the right to one connection. A freed slot goes straight to whoever waits longest, so that
-newcomers cannot overtake. It knows neither threads nor loops: who uses it brings lock and waiting.
+A slot is the right to one connection. A freed slot goes straight to the caller that has waited
+longest, so that newcomers cannot overtake it. This module knows neither threads nor loops: its
+users bring lock and wait.
 """
 
 from __future__ import annotations

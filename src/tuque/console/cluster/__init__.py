@@ -1,4 +1,4 @@
-"""`tuque cluster` and `tuque tubes`: what many nodes say, as one picture.
+"""`tuque cluster` and `tuque tubes`: the state of many nodes in one picture.
 
 Must not know: the server's inside.
 """

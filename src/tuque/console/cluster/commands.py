@@ -61,9 +61,9 @@ def limit_option(command: F) -> F:
 @click.group(cls=OptionsAnywhere, context_settings={"help_option_names": ["--help"]})
 @node_options
 def cluster(**_node: object) -> None:
-    """Start, see and change a cluster.
+    """Start, show and change a cluster.
 
-    The options name the node to ask; they may also stand behind the command.
+    The options name the node to ask; they may also follow the command.
     """
 
 
@@ -117,10 +117,10 @@ def meet(
     other: str,
     ports: tuple[int, ...],
 ) -> None:
-    """Let another node join the cluster of the node asked.
+    """Make another node join the cluster of the node asked.
 
-    It waits until they have met, or says why they have not. Without BUS_PORT the bus of the other
-    node is looked for 10000 above its port. HOST PORT [BUS_PORT] is the same.
+    It waits until they are linked, or says why they are not. Without BUS_PORT the bus of the other
+    node is expected 10000 above its port. HOST PORT [BUS_PORT] is the same.
     """
     other_host, bus_ports = place_of(other, ports)
     with node_asked(host, port, url, password) as link:
@@ -193,7 +193,7 @@ def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
 def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
     """Remove a node that will not come back.
 
-    NODE_ID is its id or the start of it, as `status` shows it. What it had is copied again.
+    NODE_ID is its id or the start of it, as `status` shows it. Its jobs are copied again.
     """
     if not node_id:
         raise click.ClickException("NODE_ID is empty: give a node's id, or how it begins")
@@ -212,14 +212,14 @@ def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
 @cluster.command()
 @node_options
 @click.option("--wait/--no-wait", default=True, help="Show the progress until it is done.")
-@click.option("--cancel", is_flag=True, help="Let the node stay after all.")
+@click.option("--cancel", is_flag=True, help="Cancel: the node stays.")
 @limit_option
 def drain(
     host: str, port: int, url: str, password: str, wait: bool, cancel: bool, timeout: float
 ) -> None:
-    """Let a node give away all it has and leave.
+    """Make a node give away all its jobs and leave.
 
-    When the command ends well the node is safe to stop, and its data may be thrown away.
+    When the command succeeds, the node is safe to stop, and its data may be deleted.
     """
     with node_asked(host, port, url, password) as link:
         ask(link, "CLUSTER", "LEAVING", "no" if cancel else "yes")

@@ -1,6 +1,6 @@
-"""`tuque tubes`: the tubes of a cluster, a line each, and where they have their homes.
+"""`tuque tubes`: the tubes of a cluster, one per line, and their leaders.
 
-Decides what a line holds; the figures are those of the tube's home (TUBE LIST, INFO, HOME).
+Decides what a line shows; the figures are those of the tube's leader (TUBE LIST, INFO, HOME).
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ TIMES: Final = ("ttl", "ttr")
 def tubes(
     context: click.Context, host: str, port: int, url: str, password: str, as_json: bool
 ) -> None:
-    """Show every tube: its type, home, tasks by state, and who waits.
+    """Show every tube: its type, home, tasks by state, and waiting clients.
 
-    LAG is how many changes the slowest copy lacks, with a + while one is not complete. WAITING is
-    how many takes and puts wait. Only a tube that is RUNNING at its home has figures. A tube that
-    gives out no task since its type is missing there, or failed, is marked STOPPED, and a line
-    below says why. Exit status 1 when the node does not answer.
+    The home of a tube is its leader. LAG is how many changes the slowest replica lacks, with a +
+    while one is incomplete. WAITING is how many takes and puts wait. Only a tube that is RUNNING
+    has figures. A tube that delivers no task, since its type is missing or failed, is marked
+    STOPPED, and a line below says why. Exit status 1 when the node does not answer.
     """
     if context.invoked_subcommand is not None:
         return
@@ -64,7 +64,7 @@ def tubes(
 
 @tubes.command()
 @node_options
-@click.option("--force", is_flag=True, help="The home is lost: NODE goes on with its copy.")
+@click.option("--force", is_flag=True, help="The home is lost: NODE takes over with its replica.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("name")
 @click.argument("node", required=False, default="")
@@ -78,13 +78,14 @@ def home(
     name: str,
     node: str,
 ) -> None:
-    """Show where the tube NAME has its home, or make NODE its home.
+    """Show the home of the tube NAME, its leader, or make NODE its home.
 
-    NODE is a node id, its beginning, or host:port. With --force the home that cannot be reached is
-    given up: what it alone knew is lost, and the answer says what is known of that.
+    NODE is a node id, its first characters, or host:port. With --force NODE takes over from a home
+    that cannot be reached: changes that only the old home had are lost, and the reply says what is
+    known of them.
     """
     if force and not node:
-        raise click.UsageError("--force wants NODE, too: the node that shall go on")
+        raise click.UsageError("--force needs NODE, too: the node that takes over")
     with node_asked(host, port, url, password) as link:
         if force:
             told = take_over(link, name, node)
@@ -175,7 +176,7 @@ def table(rows: list[dict[str, object]]) -> str:
     for row in rows:
         if row["state"] == "RUNNING" and row.get("stopped"):
             name, why = printable(str(row["name"])), printable(str(row["stopped"]))
-            said.append(f"{name} gives out no task: {why}")
+            said.append(f"{name} delivers no task: {why}")
     return "\n".join(said)
 
 

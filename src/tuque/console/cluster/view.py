@@ -202,7 +202,7 @@ def unwell(rows: list[Row]) -> list[str]:
 
 
 def homeless(rows: list[Row]) -> list[str]:
-    """Tubes that a node knows and whose home it cannot reach, a sentence each."""
+    """Tubes that a node knows and whose leader it cannot reach, a sentence each."""
     names = sorted({name for row in rows for name in row.homeless})
     return [
         f"tube {printable(name)}: its home cannot be reached; if that is lost for good: "

@@ -192,7 +192,7 @@ def decode_state(data: bytes, at: i64, r: TaskRecord) -> bool:
 
 
 def task_of(r: TaskRecord) -> Task:
-    """A task as a TASK_ADD tells it."""
+    """A task as a record TASK_ADD has it."""
     task = Task(r.id, r.queue, r.body, r.ctime_ns, r.number, r.pri, r.form)
     task.subqueue = r.subqueue
     task.created_ms = r.created_ms

@@ -107,10 +107,10 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
 
 
 def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
-    """Copies that a repair may wait for are there.
+    """Copies that a repair may wait for have arrived.
 
-    A drain waits for the answer to its question (K7.2): it may have told the node, before it
-    asked, to drop this very copy as one too many.
+    A drain waits for the reply to its question (K7.2): before it asked, it may have told the node
+    to drop this very copy as surplus.
     """
     state = n.losses
     if len(state.short) > 0 or len(state.walks) > 0 or len(state.gone) > 0:
@@ -118,7 +118,7 @@ def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
 
 
 def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
-    """[K4] A link to the peer was opened: what waited for it is said now (K4.2)."""
+    """[K4] A link to the peer was opened: messages that waited for it are sent now (K4.2)."""
     forget_told(n, slot)
     clear_link(n, slot)
     n.peers[slot].is_linked = True

@@ -143,7 +143,7 @@ def creation(job: Job) -> int:
 
 
 def is_sorted(jobs: list[Job]) -> bool:
-    """Whether the jobs already stand in the order they were made in."""
+    """Whether the jobs are already in the order of their creation."""
     last: i64 = -1
     for job in jobs:
         if job.ctime_ns < last:

@@ -43,7 +43,7 @@ from tuque.core.transactions.stage import staging_next_ms, staging_tick
 
 
 def on_job_timer(n: Node, job: Job) -> None:
-    """[G7, Q2] TIMER of a job: its life ends, or its time to be queued has come."""
+    """[G7, Q2] TIMER of a job: it expires, or its due time has come."""
     if isinstance(job, Task):
         policy_of(n).on_timer(n, job)
         return

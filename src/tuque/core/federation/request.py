@@ -25,14 +25,14 @@ from tuque.core.node.slots import say
 from tuque.core.state.demand import COUNT_HIGH, LINGER_MS, Demand, Wish
 
 WISH_MS: Final = 600_000  # a wish ends then by itself
-RENEW_MS: Final = 240_000  # and is said again long before
+RENEW_MS: Final = 240_000  # and is renewed long before
 STEP_LOW_MS: Final = 25  # between two asks without an import: doubled each time
 STEP_HIGH_MS: Final = 1_600
 FULL_MS: Final = 50  # until a link without room is tried again
 SWEEP_MS: Final = 30_000
 DEMANDS_MAX: Final = 100_000  # queues that other nodes may wish for
 GIVE_BYTES: Final = 1 << 20  # in one YOURJOBS, but for the last job
-SKIP_MAX: Final = 100  # at-most-once jobs passed over because they may not move yet
+SKIP_MAX: Final = 100  # at-most-once jobs skipped because they may not move yet
 
 PAUSES_MAX: Final = 10_000  # PAUSE commands remembered, above it the oldest that end a pause go
 PAUSES_TRIM: Final = 1_000
@@ -71,7 +71,7 @@ def look(n: Node, d: Demand) -> None:
 
 
 def ask(n: Node, d: Demand, wanted: i64, is_for_all: bool, is_waiting: bool) -> None:
-    """Send NEEDJOBS to all nodes, or the sources, where no such wish stands (F1.3, F1.4)."""
+    """Send NEEDJOBS to all nodes, or the sources, without such a standing request (F1.3, F1.4)."""
     now_ms = n.now_ms
     d.drop_sources(now_ms)
     peers = whom_to_ask(n, d, is_for_all, is_waiting)
@@ -93,7 +93,7 @@ def ask(n: Node, d: Demand, wanted: i64, is_for_all: bool, is_waiting: bool) -> 
 
 
 def whom_to_ask(n: Node, d: Demand, is_for_all: bool, is_waiting: bool) -> list[Peer]:
-    """Linked nodes where no wish stands: all, or only the sources when nobody looked."""
+    """Linked nodes without a standing request: all, or only the sources when no client looked."""
     peers: list[Peer] = []
     for peer in n.peers:
         if not peer.is_linked or not (is_for_all or peer.slot in d.sources):
@@ -105,7 +105,7 @@ def whom_to_ask(n: Node, d: Demand, is_for_all: bool, is_waiting: bool) -> list[
 
 
 def take_back(n: Node, d: Demand) -> None:
-    """NEEDJOBS with count 0 wherever a wish stands."""
+    """NEEDJOBS with count 0 to every node with a standing request."""
     for slot in d.asked:
         say(n, slot, NeedJobs(d.name, 0, False))
     d.asked = {}
@@ -191,7 +191,7 @@ def pick(n: Node, q: Queue, most: i64) -> list[Job]:
 
 
 def federate_link_up(n: Node, slot: i64) -> None:
-    """[F1] A link came up: nothing said before stands; the peer is asked and told anew."""
+    """[F1] A link came up: earlier requests are void; the peer is asked and informed again."""
     for d in n.demands.values():
         d.asked.pop(slot, None)
         d.wishes.pop(slot, None)
@@ -271,7 +271,7 @@ def federate_next_ms(n: Node) -> i64:
 def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:
     """[P1.7] ON COMMAND PAUSE: the new state here, and with BCAST on every node.
 
-    It is told to linked nodes now, to others when a link comes up (P1.8).
+    It is sent to linked nodes now, to others when a link comes up (P1.8).
     """
     stamp_ns = n.next_ctime_ns()
     known = n.pauses.get(name)
@@ -298,7 +298,7 @@ def apply_pause(n: Node, name: bytes, pausing: Pausing) -> None:
 
 
 def remember_pause(n: Node, name: bytes, pausing: Pausing) -> None:
-    """Keep what the last PAUSE of the queue said; too many that ended one are forgotten."""
+    """Keep the last PAUSE of the queue; too many that ended one are forgotten."""
     n.pauses.pop(name, None)
     n.pauses[name] = pausing
     if len(n.pauses) > PAUSES_MAX:

@@ -88,7 +88,7 @@ def send_jobs(n: Node, slot: i64, name: bytes, jobs: list[Job]) -> None:
 
 
 def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
-    """[F3] ON RECV YOURJOBS. Said again it changes nothing; the answer is the same."""
+    """[F3] ON RECV YOURJOBS. Repeated, it changes nothing; the reply is the same."""
     if n.is_loading:
         m = put_off_once(n, slot, m)
         if len(m.jobs) == 0:
@@ -196,7 +196,7 @@ def take_once(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) ->
         answer.ids.append(m.id)  # its custody came before
         return 0
     if job.flags & ONCE_QUEUED or job.id in n.custody:
-        return 0  # it was here and went on: nobody may send it back before this node let go
+        return 0  # it was here and moved on: no node may send it back before this one lets go
     if is_shut:
         answer.refused.append(m.id)
         return 0
@@ -286,9 +286,9 @@ def settle(n: Node, slot: i64, id: bytes) -> None:
 
 
 def lose_transits(n: Node, slot: i64) -> None:
-    """[F2.3] The node started anew without memory: nobody knows what it handed out.
+    """[F2.3] The node restarted without memory: what it delivered is unknown.
 
-    What is on its way to it is not sent again: it waits here for an ack or its expiry.
+    Jobs in transit to it are not sent again: they wait here for an ack or their expiry.
     """
     for id, to in list(n.custody.items()):
         if to == slot:
@@ -318,7 +318,9 @@ def repeat_custody(n: Node, slot: i64) -> None:
 
 
 def on_loaded_custody(n: Node) -> None:
-    """[F3.5] All is loaded: what was said meanwhile of at-most-once jobs is heard now."""
+    """[F3.5] The load is done: messages about at-most-once jobs that arrived meanwhile are
+    processed now.
+    """
     moves, answers = n.late_moves, n.late_answers
     n.late_moves, n.late_answers = [], []
     for slot, yours in moves:

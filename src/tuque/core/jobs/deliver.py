@@ -77,9 +77,9 @@ def count_delivery(n: Node, q: Queue, job: Job) -> None:
 
 
 def has_live_head(n: Node, q: Queue) -> bool:
-    """Whether the queue has a job to give, though enough expired ones were passed over (V2.3).
+    """Whether the queue has a job to give, though enough expired ones were skipped (V2.3).
 
-    If the next one has expired as well, the search goes on in the next turn.
+    If the next one has expired as well, the search continues in the next turn.
     """
     job = q.first()
     if job is not None and job.expire_ms <= n.now_ms:
@@ -89,9 +89,9 @@ def has_live_head(n: Node, q: Queue) -> bool:
 
 
 def look_again(n: Node) -> None:
-    """[V2] TIMER: who waits for queues with many expired jobs may have others now (V2.3).
+    """[V2] TIMER: clients that wait for queues with many expired jobs may get others now (V2.3).
 
-    Not in the turn that has passed over those before: its takes are done by now.
+    Not in the turn that skipped the earlier ones: its takes are done by now.
     """
     n.has_passed = not n.has_passed
     if n.has_passed:
@@ -137,10 +137,10 @@ def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job
 
 
 def take_from(n: Node, client: i64, queues: list[Queue], count: i64, jobs: list[Job]) -> None:
-    """Fill `jobs` by one of each queue in turn, up to `count` or what one reply holds (L2.5).
+    """Fill `jobs` with one of each queue in turn, up to `count` or what one reply holds (L2.5).
 
-    A queue that gives nothing is passed over from then on, whatever its length: of a tube, tasks
-    in busy sub-queues count (T1.7). `queues` is used up.
+    A queue that gives nothing is skipped from then on, whatever its length: in a tube, tasks of
+    busy sub-queues count (T1.7). `queues` is used up.
     """
     if count > TURN_WORK:
         count = TURN_WORK
@@ -172,9 +172,9 @@ def wait(
     until_ms: i64,
     taker: i64 = -1,
 ) -> None:
-    """Let the client wait (V1.6) until a job comes or `until_ms` passes (0: for ever).
+    """Make the client wait (V1.6) until a job comes or `until_ms` passes (0: no limit).
 
-    If the queue is a tube, the session of the client `taker` takes; -1: nobody's.
+    If the queue is a tube, the session of the client `taker` takes; -1: no session.
     """
     assert client not in n.waiters
     waiter = Waiter(client, queues, count, with_counters, until_ms, taker)
@@ -246,7 +246,7 @@ def serve_ready(n: Node) -> None:
                     client = first
                     break
                 if not serve(n, n.waiters[client]):
-                    break  # all had expired, or nobody may have what a tube has
+                    break  # all had expired, or no client may have what a tube has
 
 
 def serve(n: Node, waiter: Waiter) -> bool:
@@ -259,7 +259,7 @@ def serve(n: Node, waiter: Waiter) -> bool:
 
 
 def wake_all(n: Node, why: i64) -> None:
-    """[V7] Send every waiting client home (V7.1): the node leaves, or its data are reset."""
+    """[V7] End the wait of every client (V7.1): the node leaves, or its data are reset."""
     assert why in (NODE_LEAVING, DATA_RESET)
     for client in list(n.waiters):
         stop_waiting(n, client)
@@ -267,9 +267,9 @@ def wake_all(n: Node, why: i64) -> None:
 
 
 def set_pause(n: Node, name: bytes, bits: i64, is_bcast: bool = False, stamp_ns: i64 = 0) -> None:
-    """[P1] ON COMMAND PAUSE: replace the state (P1.2); clearing `out` serves those who wait.
+    """[P1] ON COMMAND PAUSE: replace the state (P1.2); clearing `out` serves waiting clients.
 
-    `stamp_ns` is the instant of the command (P1.9); with 0, none, only a change is written.
+    `stamp_ns` is the instant of the command (P1.9); if it is 0, only a change is recorded.
     """
     q = n.queues.get(name)
     if q is None and bits != 0:

@@ -1,6 +1,6 @@
-"""ADDJOB with a key: the same job is not added twice (SPEC Z4); who waits for what is added.
+"""ADDJOB with a key: the same job is not added twice (SPEC Z4).
 
-Decides who gets which id when. What is kept is core/state/dedupe_keys.py's.
+Decides which producer gets which id, and when. The keys are in core/state/dedupe_keys.py.
 """
 
 from heapq import heappop, heappush
@@ -59,7 +59,7 @@ def coming_job(n: Node, full: bytes) -> bytes:
 
 
 def must_wait(n: Node, id: bytes) -> bool:
-    """Whether somebody waits for the copies of the job, so that it is not safe yet (Z4.4)."""
+    """Whether a producer waits for the copies of the job, so that it is not safe yet (Z4.4)."""
     adding = n.adding.get(id)
     if adding is None:
         return n.staging.running is not None and id in n.staging.running.awaited
@@ -67,7 +67,7 @@ def must_wait(n: Node, id: bytes) -> bool:
 
 
 def follow(n: Node, id: bytes, client: i64, serial: i64, timeout_ms: i64) -> None:
-    """[Z4] The producer gets the answer of the one who was first (Z4.4)."""
+    """[Z4] The producer gets the reply of the first one (Z4.4)."""
     until_ms: i64 = n.now_ms + timeout_ms if timeout_ms > 0 else 0
     followers = n.keys.followers.get(id)
     if followers is None:
@@ -128,7 +128,7 @@ def on_copies(n: Node, p: Publishing) -> None:
 
 
 def adopt(n: Node, adding: Adding) -> bool:
-    """[Z4] The first producer went away, another one waits for the same job (Z4.5)."""
+    """[Z4] The first producer disconnected, another one waits for the same job (Z4.5)."""
     followers = n.keys.followers.get(adding.job.id)
     while followers is not None and len(followers) > 0:
         f = followers.pop(0)

@@ -120,7 +120,7 @@ def queue_matches(n: Node, q: Queue, min_len: i64, max_len: i64, import_rate: i6
 
 
 def job_matches(job: Job, queue: bytes | None, states: list[bytes]) -> bool:
-    """[S5] The filters of JSCAN; acks without a job are nobody's business (S5.1)."""
+    """[S5] The filters of JSCAN; acks without a job are not shown (S5.1)."""
     if job.flags & BODYLESS:
         return False
     if queue is not None and job.queue != queue:

@@ -128,9 +128,10 @@ def on_working(n: Node, id: bytes, client: i64 = -1) -> bytes:
 
 
 def may_be_at_work(n: Node, job: Job) -> bool:
-    """[Q8] Whether a worker may have the open job: the node that gave it may not have told (Q8.3).
+    """[Q8] Whether a worker may have the open job: the node that delivered it may not have
+    announced that (Q8.3).
 
-    One that goes by the id has it from there, or from the producer.
+    A worker that names the id has it from there, or from the producer.
     """
     if job.flags & DELIVERED:
         return True
@@ -142,7 +143,7 @@ def may_be_at_work(n: Node, job: Job) -> bool:
 
 
 def postpone(n: Node, job: Job) -> None:
-    """Start the retry time of a delivered job anew, never making it shorter (Q8.5)."""
+    """Restart the retry time of a delivered job, never making it shorter (Q8.5)."""
     if job.state == QUEUED:
         dequeue(n, job)
     if job.retry_s > 0:

@@ -118,7 +118,7 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
 
 
 def told_job(n: Node, id: bytes) -> Job | None:
-    """The job of that id that another node tells of; a task is this node's alone (T1.4)."""
+    """The job of that id named by another node; a task belongs to this node alone (T1.4)."""
     job = n.jobs.get(id)
     return None if isinstance(job, Task) else job
 
@@ -164,7 +164,7 @@ def end_custody(n: Node, job: Job, cause: i64) -> None:
 
 
 def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
-    """Answer the producer, once; nothing when nobody waits."""
+    """Answer the producer, once; nothing if no producer waits."""
     if adding.publishing is not None or len(n.keys.pending) + len(n.keys.followers) > 0:
         on_add_over(n, adding, error)
     if adding.client >= 0:
@@ -181,7 +181,7 @@ def producer_done(n: Node, job: Job) -> None:
 
 
 def remove(n: Node, job: Job, cause: i64) -> None:
-    """Unregister for a reason that is not an ack, and tell journal and events so."""
+    """Unregister for a reason that is not an ack; journal and events record the reason."""
     is_told = tells_end(n, job, cause)
     unregister(n, job, cause)
     if n.records is not None:
@@ -280,7 +280,7 @@ def retry_due_ms(n: Node, job: Job) -> i64:
 
 
 def mark_ready(n: Node, q: Queue) -> None:
-    """Note that the queue may have something for those who wait on it."""
+    """Note that the queue may have a job for waiting clients."""
     if not q.is_ready and q.pause & PAUSE_OUT == 0:
         q.is_ready = True
         n.ready.append(q)
@@ -305,7 +305,7 @@ def stop_waiting(n: Node, client: i64) -> None:
         if q is not None:
             q.waiters.pop(client, None)
             if q.demand is not None and len(q.waiters) == 0:
-                n.asks[name] = None  # perhaps nobody needs what was asked for
+                n.asks[name] = None  # perhaps no client needs what was asked for
 
 
 def on_idle_check(n: Node, name: bytes) -> None:

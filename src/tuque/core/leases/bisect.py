@@ -19,18 +19,18 @@ MANY_HALVES: Final = b"ERR group '%s' has %d batches that are not committed: no 
 
 @final
 class Begun:
-    """What BEGIN tells of a batch."""
+    """The reply of BEGIN about a batch."""
 
     def __init__(self) -> None:
         self.times: i64 = 0  # how often work on it began, this one included
         self.jobs: i64 = 0  # that it still has
-        self.half: i64 = 0  # positions with the first half of them; 0: there are no two
+        self.half: i64 = 0  # positions with the first half of them; 0: fewer than two
         self.proof: i64 = 0  # Y11.2
         self.error = b""
 
 
 def find_live(n: Node, client: i64, g: Group, seq: i64) -> bytes:
-    """Why there is no such batch; one that expired is taken up again (Y7.6)."""
+    """Why there is no such batch; an expired one is leased again (Y7.6)."""
     b = g.batches.get(seq)
     if b is None:
         return no_batch(g, seq)
@@ -65,7 +65,7 @@ def on_begin(n: Node, client: i64, g: Group, seq: i64) -> Begun:
 
 
 def half_of(b: Batch, jobs: i64) -> i64:
-    """After how many positions half of the jobs have come; 0 when there are no two."""
+    """The number of positions that contain half of the jobs; 0 if there are fewer than two."""
     left: i64 = jobs // 2
     if left == 0:
         return 0

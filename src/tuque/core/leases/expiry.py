@@ -149,7 +149,7 @@ def return_some(n: Node) -> None:
 
 
 def stop_returning(n: Node, b: Batch) -> None:
-    """The batch is leased anew: it keeps the jobs that are not back yet, if it may."""
+    """The batch is leased again: it keeps the jobs that are not back yet, if it may."""
     for i, back in enumerate(n.leases.returning):
         if back.batch is b:
             for job in back.jobs[back.at :]:
@@ -208,7 +208,7 @@ def give_back_all(n: Node, jobs: list[Job]) -> i64:
 
 
 def give_back(n: Node, job: Job, why: i64) -> bool:
-    """Queue a job whose lease was taken off; one of at most once is not handed out again."""
+    """Queue a job whose lease ended; an at-most-once job is not delivered again."""
     if job.retry_s > 0:
         requeue(n, job, why)  # Y7.2
         return True
@@ -219,7 +219,7 @@ def give_back(n: Node, job: Job, why: i64) -> bool:
 
 
 def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
-    """[Y7] An expired batch is read again: it gets its jobs that nobody else has had (Y7.6)."""
+    """[Y7] An expired batch is read again: it gets its jobs that no other client got (Y7.6)."""
     stop_returning(n, b)
     n.leases.bytes -= b.bytes_used()
     ids = b.ids
@@ -252,7 +252,7 @@ def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
 
 
 def why_gone(mark: i64, end_ms: i64, now_ms: i64) -> i64:
-    """How a job of an expired batch left it, as far as it can be told afterwards (Y3.8)."""
+    """How a job of an expired batch left it, as far as is known (Y3.8)."""
     if mark < 0:
         return -1 - mark
     return EXPIRED_OUT if 0 < end_ms <= now_ms else 0
@@ -277,7 +277,7 @@ def take_again(n: Node, client: i64, job: Job) -> None:
 
 
 def begin_beats(n: Node, jobs: list[Job]) -> None:
-    """[Y8] The other holders of leased jobs are told, now or soon, and then again (Y8.1)."""
+    """[Y8] The other holders of leased jobs get WORKING, now or soon, and then again (Y8.1)."""
     if len(n.peers) <= 1:
         return
     by_retry: dict[int, list[Job]] = {}
@@ -302,7 +302,7 @@ def has_room(n: Node) -> bool:
 
 
 def beats_tick(n: Node) -> None:
-    """[Y8] Tell the other holders of leased jobs to leave them alone, some at a time."""
+    """[Y8] Send WORKING to the other holders of leased jobs, some at a time."""
     leases = n.leases
     left = n.limits.timers_per_step
     while len(leases.beats) > 0 and leases.beats[0][0] <= n.now_ms and left > 0:

@@ -46,7 +46,7 @@ def on_fetch(
 ) -> Rows:
     """[Y3] ON COMMAND LEASE FETCH: up to `count` jobs of the part from position `start`.
 
-    With `is_columns` jobs that are gone are passed over and counted, else they are there.
+    With `is_columns` jobs that left are skipped and counted, else they are rows.
     """
     rows = Rows()
     b = g.batches.get(seq)

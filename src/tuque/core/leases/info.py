@@ -1,4 +1,4 @@
-"""What LEASE INFO and INFO tell of groups (SPEC Y10). Read only."""
+"""The replies of LEASE INFO and INFO about groups (SPEC Y10). Read only."""
 
 from mypy_extensions import i64
 

@@ -23,11 +23,11 @@ LEGAL: Final = bytes([0, 1, 0, 1,    # from wait-repl: R3.4 enough copies; A1.2 
                       0, 0, 0, 0])  # acked is final  # fmt: skip
 
 # flags: facts about this copy of the job
-ANNOUNCE_QUEUED: Final = 1  # tell the other holders at the next enqueue
-ANNOUNCE_WILL: Final = 2  # tell the other holders shortly before it
-DELIVERED: Final = 4  # handed to a client at least once: at-most-once jobs stop here (V4.3)
+ANNOUNCE_QUEUED: Final = 1  # announce the next enqueue to the other holders
+ANNOUNCE_WILL: Final = 2  # announce it shortly before to the other holders
+DELIVERED: Final = 4  # delivered at least once: at-most-once jobs stop here (V4.3)
 ONCE_QUEUED: Final = 8  # was in the queue before: the next enqueue is an additional delivery (G3.5)
-IN_TRANSIT: Final = 16  # at most once, on its way to another node: not to be handed out (F2.3)
+IN_TRANSIT: Final = 16  # at most once, in transit to another node: not to be delivered (F2.3)
 EXTERNAL: Final = 32  # copies are made elsewhere; this record only waits for them (R6)
 BODYLESS: Final = 64  # only the ack is known here, not the job (A3.4)
 LEASED: Final = 128  # active in a batch whose lease lives (Y2); its due time is 0
@@ -43,11 +43,11 @@ WHY_MAX: Final = 4
 HELD: Final = 1  # active, and waits for the answers of its other holders (Q11)
 WAS_QUEUED: Final = 2  # held, and was queued before the restart
 STALE: Final = 4  # its due time is that of the journal: the other holders are asked first (Q11)
-OUT_HERE: Final = 8  # until its due time a worker has it, who got it or said WORKING here
+OUT_HERE: Final = 8  # until its due time a worker has it, from this node or by WORKING here
 OUT_THERE: Final = 16  # until its due time a worker of another node has it
 QUEUED_THERE: Final = 32  # until its due time another node has it in its queue (E1.6)
 
-# stands: how near a node is to handing the job out; the greater one serves it (Q12)
+# ranks: how close a node is to delivering the job; the greater one serves it (Q12)
 STAND_DUE: Final = 1  # held, and due
 STAND_NEXT: Final = 2  # held, and was queued, or its delay ends here
 STAND_QUEUED: Final = 3
@@ -68,13 +68,13 @@ class Job:
     state: u8
     flags: u8
     marks: u8  # see above; of an acked job: times its collection was tried (A6)
-    why: u8  # how it left the batch that it was leased in (Y3.8); 0: it did not, or nobody knows
+    why: u8  # how it left the batch that it was leased in (Y3.8); 0: it did not, or unknown
     repl: i32  # copies asked for
     retry_s: i32  # 0: at most once
     delay_s: i32
     nacks: i32
     deliveries: i32  # additional deliveries, as Disque counts them
-    delivered_count: i32  # times handed to a client by this node
+    delivered_count: i32  # times delivered to a client by this node
     slot_pos: i32  # place in its timer slot, see core/model/timer_wheel.py
     slot: i32  # timer slot, -1 when no timer is set
     place: i32  # in the node's table, see core/node/table.py
@@ -84,7 +84,7 @@ class Job:
     first_ms: i64  # first delivery, 0: none yet
     last_ms: i64  # latest delivery
     holders: i64  # bit set of node slots that may have a copy; bit 0 is this node
-    confirmed: i64  # those that said so; of a held job: those that have answered (Q11)
+    confirmed: i64  # nodes that confirmed; of a held job: those that have replied (Q11)
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ def set_state(job: Job, to: i64) -> None:
     job.state = u8(to)
 
 
-LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message may tell (B2.2)
+LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message may have (B2.2)
 
 
 def moved_ns(at_ns: i64, jump_ms: i64) -> i64:

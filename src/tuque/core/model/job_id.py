@@ -93,7 +93,7 @@ def is_genuine(key: bytes, id: bytes) -> bool:
 
 
 def ttl_s_of(id: bytes) -> i64:
-    """The time to live that the id tells, whole minutes rounded up, in s; -1: at most once."""
+    """The TTL that the id shows, whole minutes rounded up, in s; -1: at most once."""
     field = int(id[36:40], 16)
     return (field + 1) * 60 if field & 1 else -1
 

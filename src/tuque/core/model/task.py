@@ -26,7 +26,7 @@ STATUS_NAMES: Final = {
     DONE: b"DONE",
 }
 
-# Every arrow between statuses and what it is taken for; 0 stands for outside (T4). docs show it.
+# Every transition between statuses and its cause; 0 means outside (T4). docs show it.
 TRANSITIONS: Final = [
     (0, b"put", READY),
     (0, b"put with delay", DELAYED),
@@ -44,12 +44,12 @@ TRANSITIONS: Final = [
     (BURIED, b"delete, ttl", DONE),
 ]
 
-# what the body is, for those who answer with it
+# what the body is, for replies with it
 BYTES: Final = 0
 TEXT: Final = 1
 MSGPACK: Final = 2  # one MessagePack value
 
-MAX_MS: Final = 3_153_600_000_000  # 100 years: longer stands for ever
+MAX_MS: Final = 3_153_600_000_000  # 100 years: longer means forever
 FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
 
 # What a task costs beyond its job, its fields and its places in the tables of its tube (M1),
@@ -75,7 +75,7 @@ class Task(Job):
     created_ms: i64
     dead_ms: i64  # end of its life; FAR: none
     token: i64  # of the take in force, or the last one
-    owner: i64  # session that holds it; 0: nobody's, taken with GETJOB
+    owner: i64  # session that holds it; 0: none, taken with GETJOB
     taken_ms: i64
 
     def __init__(

@@ -106,7 +106,7 @@ class Tombs:
         self.put(id, CUSTODY, 0, 0, expire_ms)
 
     def let_go(self, id: bytes) -> None:
-        """Nobody will send the at-most-once job again."""
+        """No node will send the at-most-once job again."""
         bucket = self.ids.get(id)
         if bucket is not None and bucket.kind == CUSTODY:
             del self.ids[id]

@@ -14,13 +14,13 @@ from tuque.core.node.node import Node
 from tuque.core.node.slots import introduce, say, slots_of
 
 FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
-BEAT_MS: Final = 500  # deliveries of patient jobs are told together (V4.6)
+BEAT_MS: Final = 500  # deliveries of patient jobs are announced together (V4.6)
 PATIENT_S: Final = 5  # RETRY above this can wait for a beat
 TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others know its end
 DENIED_MS: Final = 60_000  # longer than a message can be on its way
 DENIED_MAX: Final = 100_000
 IDS_MAX: Final = 1_000  # in one WILLQUEUE
-FIRST_MS: Final = 100  # J at the node that handed a job out is less
+FIRST_MS: Final = 100  # J at the node that delivered a job is less
 
 
 def jitter_ms(n: Node) -> i64:
@@ -29,12 +29,12 @@ def jitter_ms(n: Node) -> i64:
 
 
 def jitter_first_ms(n: Node) -> i64:
-    """J at the node that handed the job out: 0..99 ms, so that it is the first to act again."""
+    """J at the node that delivered the job: 0..99 ms, so that it is the first to act again."""
     return n.chance.below(FIRST_MS) if len(n.peers) > 1 else 0
 
 
 def jitter_behind_ms(n: Node) -> i64:
-    """J at a holder that was told of a delivery: 150..499 ms, behind the node that made it."""
+    """J at a holder that learned of a delivery: 150..499 ms, after the node that made it."""
     return 150 + n.chance.below(350)
 
 
@@ -58,12 +58,14 @@ def say_holders(n: Node, job: Job, message: AnyMessage) -> None:
 
 
 def tell_queued(n: Node, job: Job, how: i64) -> None:
-    """[G3.8, Q4] Tell the other holders that the job was put into the queue, or off (how 0)."""
+    """[G3.8, Q4] Announce to the other holders that the job was queued, or postponed (how 0)."""
     say_holders(n, job, Queued(job.id, how))  # G3.8
 
 
 def tell_delivered(n: Node, job: Job) -> None:
-    """[V4.6] The other holders are told now, or within half a second if the job is still out."""
+    """[V4.6] The other holders get DELIVERED now, or within half a second if a worker still has the
+    job.
+    """
     if job.retry_s <= PATIENT_S:
         say_holders(n, job, Delivered(job.id, job.qtime_ms - n.now_ms))
         return
@@ -73,7 +75,7 @@ def tell_delivered(n: Node, job: Job) -> None:
 
 
 def tell_working(n: Node, job: Job, left_ms: i64) -> None:
-    """[Q8.6, Q6.2] Tell the other holders to leave the job alone for so long."""
+    """[Q8.6, Q6.2] Tell the other holders not to act on the job for so long."""
     say_holders(n, job, Working(job.id, left_ms))
 
 
@@ -103,7 +105,7 @@ def say_will(n: Node, slot: i64, id: bytes) -> bool:
 
 
 def deny(n: Node, id: bytes) -> None:
-    """Note that a node is told that there is no copy here: one may be on its way (R2.7)."""
+    """Note that this node told another one that it has no copy: one may be in flight (R2.7)."""
     n.denied.pop(id, None)
     n.denied[id] = n.now_ms + DENIED_MS
     for old in n.denied:
@@ -113,7 +115,7 @@ def deny(n: Node, id: bytes) -> None:
 
 
 def take_back(n: Node, job: Job) -> None:
-    """[R2] A copy came after others were told that there is none: HOLDERS follows (R2.7)."""
+    """[R2] A copy came after this node said that it has none: HOLDERS follows (R2.7)."""
     if n.denied.pop(job.id, 0) > n.now_ms and job.retry_s > 0:
         for slot in slots_of(job.holders):
             introduce(n, slot, job.holders | 1)
@@ -121,7 +123,7 @@ def take_back(n: Node, job: Job) -> None:
 
 
 def announce_tick(n: Node) -> None:
-    """[V4.6] Half a second is over: tell of the jobs that are still out."""
+    """[V4.6] Half a second is over: announce the jobs that workers still have."""
     if len(n.untold) == 0 or n.beat_ms > n.now_ms:
         return
     untold = n.untold

@@ -17,7 +17,7 @@ from tuque.core.state.demand import Demand
 
 PAUSE_IN: Final = 1
 PAUSE_OUT: Final = 2
-PAUSE_BCAST: Final = 4  # in the journal: it was told to all nodes
+PAUSE_BCAST: Final = 4  # in the journal: it was broadcast to all nodes
 QUEUE_BYTES: Final = 750  # an empty queue: its object, lists, table entries
 PAUSE_NAMES: Final = [b"none", b"in", b"out", b"all"]
 

@@ -91,7 +91,7 @@ class Policy:
         raise AssertionError("no policy")
 
     def is_counted(self, q: Queue) -> bool:
-        """Whether the queue's length tells how many of its jobs are queued."""
+        """Whether the queue's length is the number of its queued jobs."""
         raise AssertionError("no policy")
 
     def check(self, n: Node) -> None:
@@ -121,7 +121,7 @@ class Policy:
         raise AssertionError("no policy")
 
     def turn_end(self, n: Node) -> None:
-        """The turn is over: what changed in it is told to other nodes. The shell calls it."""
+        """The turn is over: its changes are sent to other nodes. The shell calls it."""
         raise AssertionError("no policy")
 
     def after_load(self, n: Node) -> None:

@@ -205,7 +205,7 @@ def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
 
 
 def set_expected(n: Node, slot: i64, is_expected: bool) -> None:
-    """Note whether copies may wait for the peer: it was away for a short time only (K4.4)."""
+    """Note whether copies may wait for the peer: it was down for a short time only (K4.4)."""
     if is_expected:
         n.expected |= 1 << slot
     else:

@@ -180,7 +180,7 @@ class Events:
         write_i64_le(c.retry_raw, i64(job.retry_s) * 1000)
 
     def delivered(self, now_ms: i64, job: Job, consumer: i64) -> None:
-        """The job was handed to a client; its counters already include this delivery."""
+        """The job was delivered to a client; its counters already include this delivery."""
         c = self._row(DELIVERED, now_ms, job)
         if c is not None:
             write_i64_le(c.consumer_raw, consumer)
@@ -230,7 +230,7 @@ class Events:
         self._mark(STARTED, now_ms)
 
     def stopped(self, now_ms: i64) -> None:
-        """The node stops writing events; its absence tells an unclean stop."""
+        """The node stops writing events; if this is missing, the stop was unclean."""
         self._mark(STOPPED, now_ms)
 
     def cut(self) -> None:
@@ -323,7 +323,7 @@ class Events:
 
 
 def _stamps(c: Chunk, job: Job) -> None:
-    """The life of a job that ends, so that one event tells it all."""
+    """The history of a job that ends, so that one event has all of it."""
     delay_ms: i64 = i64(job.delay_s) * 1000
     write_i32_le(c.size_raw, i32(len(job.body)))
     write_i64_le(c.delay_raw, delay_ms)

@@ -23,7 +23,7 @@ from tuque.core.outbox.records import LEASE_BATCH, LEASE_DROP, LEASE_GROUP, Reco
 from tuque.core.state.lease_groups import Batch, Group, mark_of
 
 HOW_EXPIRED: Final = 1  # its jobs are back in their queues
-HOW_TAKEN: Final = 2  # its jobs were handed out at `at_ms`: the record says so of each of them
+HOW_TAKEN: Final = 2  # its jobs were delivered at `at_ms`: the record says so of each of them
 HOW_SOME: Final = 4  # only these positions changed
 
 GROUP_FIXED: Final = 53  # kind to the number of names

@@ -20,9 +20,9 @@ from tuque.core.outbox.records import NODE_ID_BYTES, TUBE_HOLDER, TUBE_HOME, Rec
 
 MINE: Final = 1  # flags: this node is the home, and has the tasks
 COMPLETE: Final = 2  # the copy has all tasks
-OWED: Final = 4  # it was given to a home that has not said yet that it is
+OWED: Final = 4  # it was given to a leader that has not confirmed yet
 GONE: Final = 8  # the tube was dropped
-FOREIGN: Final = 16  # this node is the home, and tasks still say who holds them at the last one
+FOREIGN: Final = 16  # this node leads it, and holders of tasks are those of the last leader
 
 HOME_FIXED: Final = 125
 HOLDER_FIXED: Final = 28

@@ -45,7 +45,7 @@ IDS_MAX: Final = 500  # in one LEFT
 
 
 def set_leaving(n: Node, is_leaving: bool) -> None:
-    """[K7] CLUSTER LEAVING yes|no: start or stop to give away (K7.4)."""
+    """[K7] CLUSTER LEAVING yes|no: start or stop giving away jobs (K7.4)."""
     if is_leaving == n.is_leaving:
         return
     n.is_leaving = is_leaving
@@ -72,7 +72,7 @@ def drain_left(n: Node) -> i64:
 
 
 def on_left(n: Node, slot: i64, m: Left) -> None:
-    """[K7, R3.4] ON RECV LEFT: the sender is no holder any more; repair follows (K7.5).
+    """[K7, R3.4] ON RECV LEFT: the sender is no longer a holder; repair follows (K7.5).
 
     Of an acked job it stays one (K7.6).
     """
@@ -82,7 +82,7 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
             n.tombs.let_go(id)
             continue
         if job.state == ACKED:
-            continue  # K7.6: it was told of the ack, and answers that
+            continue  # K7.6: it knows of the ack, and replies to that
         lose_copy(n, job, slot)
         note_gone(n, slot, job)
         if job.retry_s == 0:
@@ -120,7 +120,7 @@ def leave(n: Node, job: Job) -> None:
     entry = state.leaves[job.id]
     others = others_of(n)
     if job.state == QUEUED and not give(n, job, entry, others):
-        rest(n, job)  # nobody is there to take it
+        rest(n, job)  # no node can take it
         return
     kept = entry.kept & others & job.holders
     needed: i64 = min(i64(job.repl), count_of(others))
@@ -137,9 +137,9 @@ def leave(n: Node, job: Job) -> None:
 
 
 def leave_once(n: Node, job: Job) -> None:
-    """Of an at-most-once job the right to hand it out goes, then the job (F2.3).
+    """For an at-most-once job, custody goes first, then the job (F2.3).
 
-    One that was handed out is only remembered; nobody needs that here any more.
+    A delivered one is only remembered, and no longer needed here.
     """
     if job.state == ACKED or job.state == WAIT_REPL or job.flags & IN_TRANSIT:
         return
@@ -154,7 +154,7 @@ def leave_once(n: Node, job: Job) -> None:
 
 
 def give(n: Node, job: Job, entry: Leave, others: i64) -> bool:
-    """Let another node serve the queued job, one that has it if possible; False: nobody can."""
+    """Let another node serve the queued job, a holder if possible; False if none can."""
     targets = choose_room(n, ~(job.holders & others), 1)
     if len(targets) == 0:
         targets = choose_room(n, ~others | entry.refused, 1)
@@ -182,7 +182,7 @@ def make_copies(n: Node, job: Job, entry: Leave, count: i64) -> None:
 
 
 def go(n: Node, job: Job, kept: i64) -> None:
-    """Others have it: the job goes from here, and they are told (K7.2)."""
+    """Others have the job: it is removed here, and they are informed (K7.2)."""
     if job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0:
         slots = slots_of(kept & n.linked)
         if len(slots) > 0:
@@ -200,7 +200,9 @@ def go(n: Node, job: Job, kept: i64) -> None:
 
 
 def drain_link_up(n: Node, slot: i64) -> None:
-    """[K7] A link came up: jobs that were given away are told of, as the link before may not."""
+    """[K7] A link came up: announce jobs that were given away, in case the last link
+    missed that.
+    """
     untold = n.losses.parted.get(slot)
     if untold is None:
         return

@@ -96,9 +96,9 @@ def begin_settling(n: Node, slot: i64) -> None:
 
 
 def end_settling(n: Node, slot: i64) -> None:
-    """[Q12] A link is gone; what was said in the last moments may be lost with it (Q12.1).
+    """[Q12] A link is gone; its last messages may be lost (Q12.1).
 
-    To be called before questions are dropped: what was not asked is to be asked by the next link.
+    To be called before questions are dropped: the next link asks what was not asked.
     """
     walks = n.losses.walks
     is_done = True
@@ -167,7 +167,7 @@ def visit(n: Node, walk: Walk, job: Job) -> None:
 def doubt_away(n: Node, slot: i64, job: Job) -> None:
     """[K5.1, K6.2] The node may have given its copy to nodes that are not linked here now (K7.2).
 
-    It was perhaps the only one that could tell; the job would be taken for over without them.
+    It was perhaps the only one that knew them; without them the job would be taken as over.
     """
     away = n.others & ~n.linked & ~n.forgotten & ~job.holders & ~(1 << slot)
     if away == 0 or job.retry_s == 0 or job.state == WAIT_REPL:
@@ -179,9 +179,9 @@ def doubt_away(n: Node, slot: i64, job: Job) -> None:
 
 
 def ask_others(n: Node, job: Job) -> None:
-    """[K5, K6, K7] A copy is gone: who is believed to have another one is asked for it (K5.2).
+    """[K5, K6, K7] A copy is gone: nodes believed to have another one are asked for it (K5.2).
 
-    A node that took none (R2.4), or added the job for others (R6.1), may stand in the set.
+    The set may contain a node that took none (R2.4), or added the job for others (R6.1).
     """
     for other in slots_of(job.holders & ~n.forgotten):
         ask(n, other, job.id, False)  # K5.2
@@ -212,7 +212,7 @@ def lose_copy(n: Node, job: Job, slot: i64) -> None:
     if n.records is not None:
         n.records.holders(job)
     if job.retry_s == 0:
-        n.offers[job.queue] = None  # F2.3: nobody else may have it any more
+        n.offers[job.queue] = None  # F2.3: no other node may have it any more
         return
     examine(n, job)
     short = n.losses.short.get(job.id)

@@ -88,7 +88,7 @@ def keep(n: Node, job: Job) -> None:
 
 
 def hold_due(n: Node, job: Job) -> bool:
-    """[Q11.1] A due time of the journal has come: ask first. False when nobody can be asked."""
+    """[Q11.1] A due time of the journal has come: ask first. False if there is no node to ask."""
     job.confirmed = 0
     nodes = missing(n, job)
     if nodes == 0:
@@ -103,7 +103,7 @@ def hold_due(n: Node, job: Job) -> bool:
 
 
 def release(n: Node, job: Job) -> None:
-    """[Q11.4] All have answered who can: the job is queued, or goes on to its due time."""
+    """[Q11.4] All reachable holders have replied: the job is queued, or waits for its due time."""
     was_queued = job.marks & WAS_QUEUED != 0
     job.marks = 0
     job.confirmed = 0
@@ -206,13 +206,15 @@ def ask_queued(n: Node, slot: i64, job: Job, since_ms: i64) -> None:
 
 
 def settle_link_up(n: Node, slot: i64) -> None:
-    """A link came up: held jobs are asked about anew."""
+    """A link came up: ask about held jobs again."""
     n.held.able &= ~(1 << slot)
     n.held.feeds.pop(slot, None)
 
 
 def settle_tick(n: Node) -> None:
-    """[Q11] Go on asking about held jobs; let go what nobody is waited for, by bounded steps."""
+    """[Q11] Continue asking about held jobs; release those that wait for no node, in
+    bounded steps.
+    """
     h = n.held
     if n.is_loading or settle_next_ms(n) > n.now_ms:
         return
@@ -237,7 +239,7 @@ def settle_tick(n: Node) -> None:
 
 
 def begin_sweep(n: Node) -> None:
-    """Look at all held jobs soon: somebody may not be waited for any more."""
+    """Check all held jobs soon: some nodes may not be waited for any more."""
     h = n.held
     h.sweep_ms = 0
     if h.sweep_pos > 0:
@@ -267,7 +269,7 @@ def feed(n: Node, slot: i64) -> None:
 
 
 def sweep(n: Node) -> None:
-    """Look at some of the held jobs; those that wait for nobody go on."""
+    """Check some of the held jobs; release those that wait for no node."""
     h = n.held
     jobs = h.jobs
     pos = h.sweep_pos

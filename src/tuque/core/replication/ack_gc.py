@@ -43,7 +43,7 @@ from tuque.core.replication.orphan_acks import (
 TRY_MS: Final = 1_000  # the first of the steps of A6, doubled each time
 TRY_MAX_MS: Final = 180_000
 OUTBOX_MAX: Final = 100_000  # messages of one turn to one node, above it acks wait for A6
-RETELL_MAX: Final = 2_000  # ids told again at once
+RETELL_MAX: Final = 2_000  # ids sent again at once
 RETELL_PAUSE_MS: Final = 50
 OWED_MAX: Final = 100_000  # acks that wait for room in one link, above it they wait for A6
 SWEEP_MAX: Final = 10_000
@@ -67,9 +67,10 @@ def retire(n: Node, job: Job) -> None:
 
 
 def count_all(n: Node, job: Job) -> None:
-    """[A1.7] Who has the custody of this copy is not known here: all nodes count as holders.
+    """[A1.7] The custody of this copy is unknown here: all nodes count as holders.
 
-    Whoever answers that the job is unknown keeps a tombstone: it cannot arrive there later.
+    A node that replies that the job is unknown keeps a tombstone: the job cannot arrive there
+    later.
     """
     if job.retry_s == 0 and job.flags & IN_TRANSIT:
         job.holders |= ((1 << i64(len(n.peers))) - 1) & ~n.forgotten
@@ -129,7 +130,7 @@ def unheard(n: Node, job: Job) -> i64:
 
 
 def collect(n: Node, job: Job) -> None:
-    """[A2] PROCEDURE collect an acked job: it ends, or those that do not know are told."""
+    """[A2] PROCEDURE collect an acked job: it ends, or the nodes that do not know get SETACK."""
     job.confirmed |= 1
     if job.flags & BODYLESS:
         ask_all(n, job)
@@ -150,7 +151,7 @@ def collect_if_complete(n: Node, job: Job) -> bool:
 
 
 def may_hear(peer: Peer) -> bool:
-    """Whether the node can be told more in this turn; else the timer of A6 sees to it."""
+    """Whether the link takes more messages in this turn; else the timer of A6 retries."""
     return peer.is_linked and peer.has_room and len(peer.outbox) < OUTBOX_MAX
 
 
@@ -167,7 +168,7 @@ def tell_acked(n: Node, job: Job, slots: i64) -> None:
 
 
 def owe(n: Node, slot: i64, id: bytes) -> None:
-    """[A6.3] The link has no room for the ack: it is said when there is some."""
+    """[A6.3] The link has no room for the ack: it is sent when there is some."""
     telling = n.retelling.get(slot)
     if telling is None:
         n.retelling[slot] = Retelling(slot, [id])
@@ -217,9 +218,9 @@ def on_gc_timer(n: Node, job: Job) -> None:
 
 
 def unconfirm(n: Node, slot: i64) -> None:
-    """[A5.2] The node started anew: what it confirmed before does not count any more.
+    """[A5.2] The node restarted: what it confirmed before no longer counts.
 
-    All at once, before anything else is heard. It is told anew when its link is up (A6.2).
+    All at once, before any other message is read. SETACK is sent again when its link is up (A6.2).
     """
     for id in n.acked:
         n.jobs[id].confirmed &= ~(1 << slot)
@@ -354,7 +355,7 @@ def on_loaded(n: Node) -> None:
 
 
 def collect_link_up(n: Node, slot: i64) -> None:
-    """[A6] A link came up: the node is told of acks and ends that it may have missed (A6.2)."""
+    """[A6] A link came up: send the acks and ends that the node may have missed (A6.2)."""
     ids = n.tombs.owed_to(slot)
     ids.extend(n.acked)
     if len(ids) > 0:
@@ -364,7 +365,7 @@ def collect_link_up(n: Node, slot: i64) -> None:
 
 
 def retell(n: Node, telling: Retelling) -> bool:
-    """Tell a node some of what it may have missed; True when that was all."""
+    """Send a node some of what it may have missed; True when that was all."""
     slot = telling.slot
     peer = n.peers[slot]
     if not peer.is_linked:

@@ -19,7 +19,7 @@ from tuque.core.state.losses import FORGET, STRIP, Gone
 
 GONE_MS: Final = 60_000  # longer than a message can be on its way
 GONE_MAX: Final = 100_000
-PARTED_MAX: Final = 100_000  # jobs of which one node is told again when it is linked
+PARTED_MAX: Final = 100_000  # jobs whose holders one node gets again when it is linked
 CLEAN_EVERY: Final = 1_000
 
 
@@ -36,7 +36,7 @@ def join_holders(n: Node, job: Job, holders: i64) -> bool:
 
 
 def spare(n: Node, id: bytes, nodes: i64) -> None:
-    """[K5.1] The nodes become holders after they began anew: walks that began then leave it."""
+    """[K5.1] The nodes become holders after their restart: scans that began then skip them."""
     for walk in n.losses.walks:
         if (walk.kind == STRIP or walk.kind == FORGET) and (nodes & ~n.forgotten) >> walk.slot & 1:
             walk.spared[id] = None
@@ -66,9 +66,9 @@ def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
 
 
 def doubtful(n: Node, slot: i64, job: Job, named: i64) -> i64:
-    """[K5.7] New holders that the other node means in an incarnation that is over, with a journal.
+    """[K5.7] New holders that the other node names in an ended incarnation, with a journal.
 
-    Who drops one and is known to the other node alone is in no group with it when that one dies.
+    Dropping one could split the replicas: the sender may be their only common peer.
     """
     if job.retry_s == 0 or job.state == WAIT_REPL:
         return 0
@@ -108,7 +108,9 @@ def is_back(n: Node, slot: i64, id: bytes) -> None:
 
 
 def learn_holder(n: Node, job: Job, slot: i64) -> None:
-    """[K5.6] A node turns out to have a copy: those that may not know of each other are told."""
+    """[K5.6] A node turns out to have a copy: holders that may not know of each other get
+    HOLDERS.
+    """
     others = job.holders & ~1
     is_back(n, slot, job.id)
     if join_holders(n, job, 1 << slot) and others and job.retry_s > 0 and job.state != ACKED:
@@ -139,7 +141,7 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
 
 
 def part(n: Node, job: Job, nodes: i64, holders: i64) -> None:
-    """Note whom the news of who has the job may not reach: it is told when it is linked again.
+    """Note the nodes that may miss the new holder set: they get it when they are linked again.
 
     `holders` are those that have the job when this node has not; none when it stays here.
     """
@@ -156,7 +158,9 @@ def part(n: Node, job: Job, nodes: i64, holders: i64) -> None:
 
 
 def forget_told(n: Node, slot: i64) -> None:
-    """The news that the node has heard need not be said again: it has answered what followed."""
+    """The node has received the holder set, since it replied to what followed: no need to repeat
+    it.
+    """
     untold = n.losses.parted.get(slot)
     if untold is None:
         return

@@ -22,7 +22,7 @@ STRAYS_MAX: Final = 1_000  # records of one client
 BURST_MAX: Final = 10_000  # messages of one turn to one node, above it no more is asked
 TRY_MS: Final = 1_000
 FULL_MS: Final = 200  # until nodes are asked again when a link had no room
-FAST_KEEP_MS: Final = 60_000  # how long a job that nobody had is refused after FASTACK
+FAST_KEEP_MS: Final = 60_000  # how long a job that no node had is refused after FASTACK
 
 
 def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
@@ -65,7 +65,7 @@ def on_unknown_fastack(n: Node, id: bytes) -> None:
 
 
 def ask_each(n: Node, message: SetAck | DelJob) -> bool:
-    """Say it to every node, as far as links have room; True when all that can be are told."""
+    """Send it to every node, as far as links have room; True when all that can be have it."""
     are_told = True
     for peer in n.peers:
         if peer.is_linked and peer.has_room and len(peer.outbox) < BURST_MAX:
@@ -100,7 +100,7 @@ def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) 
 
 
 def end_stray(n: Node, job: Job, holders: i64) -> None:
-    """The ack is in the hands of those `holders`, or nobody has the job: the record goes."""
+    """Those `holders` have taken over the ack, or no node has the job: the record is removed."""
     unregister(n, job, ledger.GC_ACKED)  # A5.3
     if n.records is not None:
         n.records.ack(job.id, job.expire_ms)

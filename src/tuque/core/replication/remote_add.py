@@ -41,9 +41,10 @@ def pass_on(n: Node, adding: Adding) -> None:
 
 
 def tell_asked(n: Node, job: Job, nodes: i64) -> None:
-    """[R6.2] Who was asked for a copy before others knows them, also if its copy comes late.
+    """[R6.2] Send HOLDERS to a node that was asked for a copy before others, even if its copy is
+    late.
 
-    This node, which alone knows all of them, forgets the job.
+    This node, the only one that knows all of them, forgets the job.
     """
     for slot in slots_of(nodes):
         introduce(n, slot, job.holders)
@@ -62,9 +63,9 @@ def on_enqueued(n: Node, slot: i64, m: Enqueued) -> None:
 
 
 def on_offer_left(n: Node, slot: i64, job: Job) -> None:
-    """[R8.4] The node that an external at-most-once job was given to has it no more.
+    """[R8.4] The node that got an external at-most-once job no longer has it.
 
-    An earlier life of it may have handed it out: nobody else is asked.
+    An earlier incarnation may have delivered it: no other node is asked.
     """
     adding = n.adding.get(job.id)
     if adding is not None and adding.server_slot == slot:
@@ -73,7 +74,7 @@ def on_offer_left(n: Node, slot: i64, job: Job) -> None:
 
 
 def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
-    """[R8] ON RECV ENQUEUE. Said again it changes nothing; the answer is the same."""
+    """[R8] ON RECV ENQUEUE. Repeated, it changes nothing; the reply is the same."""
     job = n.jobs.get(m.id)
     if isinstance(job, Task):
         return  # T1.4
@@ -90,7 +91,7 @@ def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
             return
         job.flags &= 0xFF ^ (IN_TRANSIT | ONCE_QUEUED)  # R8.2
         if job.retry_s == 0:
-            job.holders = 1 | (1 << slot)  # other copies can't be handed out
+            job.holders = 1 | (1 << slot)  # other copies cannot be delivered
             n.custody[job.id] = slot
             if n.records is not None:
                 n.records.holders(job)

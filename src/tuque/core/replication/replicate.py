@@ -57,7 +57,7 @@ from tuque.core.replication.remote_add import pass_on
 STEP_MS: Final = 50
 STEP_MAX_MS: Final = 2_000
 REPEATS_MAX: Final = 100  # messages of one turn to one peer; above it nothing is repeated
-FAILED_KEEP_MS: Final = 600_000  # how long a node that was away can be told that an add failed
+FAILED_KEEP_MS: Final = 600_000  # how long a node that was down can be informed that an add failed
 FAILED_MAX: Final = 100_000
 
 NOREPL_TIMEOUT: Final = (
@@ -98,8 +98,8 @@ def start_copies(
 ) -> None:
     """[R1.10, R6] Send the new job to other nodes; the producer waits in n.adding.
 
-    An external job that nobody waits for (ASYNC) has its id at once; one copy is enough
-    for it to be passed on.
+    An external job without a waiting producer (ASYNC) has its id at once; one copy is enough to
+    pass it on.
     """
     job.state = WAIT_REPL  # R1.10
     wanted: i64 = i64(job.repl) - 1
@@ -262,14 +262,14 @@ def fail(n: Node, adding: Adding, error: bytes) -> None:
 
 
 def tell_failed(n: Node, id: bytes, slot: i64) -> None:
-    """[R3.2] A node stored a job whose ADDJOB failed: it is told so again."""
+    """[R3.2] A node stored a job whose ADDJOB failed: it gets DELJOB again."""
     until_ms, untold = n.failed[id]
     say(n, slot, DelJob(id, 0, max(1, until_ms - n.now_ms)))
     n.failed[id] = (until_ms, untold & ~(1 << slot))
 
 
 def copies_link_up(n: Node, slot: i64) -> None:
-    """[R5.2] A link came up: the peer is told of adds that failed while it was away."""
+    """[R5.2] A link came up: the peer gets DELJOB for adds that failed while it was down."""
     bit: i64 = 1 << slot
     for id, (_, untold) in list(n.failed.items()):
         if untold & bit:
@@ -285,7 +285,7 @@ def forget_failed(n: Node) -> None:
 
 
 def on_producer_gone(n: Node, client: i64) -> None:
-    """[R7] The client went away: its ADDJOBs that wait are undone (R7.1)."""
+    """[R7] The client disconnected: its waiting ADDJOBs are undone (R7.1)."""
     for adding in list(n.adding.values()):
         if adding.client == client and not adopt(n, adding):  # Z4.5
             adding.client = -1
@@ -293,7 +293,7 @@ def on_producer_gone(n: Node, client: i64) -> None:
 
 
 def on_reach_changed(n: Node) -> None:
-    """[R5.3] Nodes came or went: producers whose copies cannot be made any more are told."""
+    """[R5.3] Nodes came or went: producers whose copies are now impossible get their error."""
     if n.policy is not None:
         n.policy.on_reach(n)
     for adding in list(n.adding.values()):
@@ -399,7 +399,7 @@ def say_got(n: Node, slot: i64, id: bytes) -> None:
 
 
 def on_release(n: Node, slot: i64, m: Release) -> None:
-    """[R3.4] ON RECV RELEASE: enough others have the job; a copy nobody needs goes."""
+    """[R3.4] ON RECV RELEASE: enough others have the job; a surplus copy is dropped."""
     for id in m.ids:
         job = told_job(n, id)
         if job is None or job.state != ACTIVE or job.retry_s == 0:

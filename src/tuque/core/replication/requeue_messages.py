@@ -1,7 +1,7 @@
-"""What other holders tell of a job that is here too (SPEC Q3, Q4, Q9).
+"""Messages of other holders about a job that is here too (SPEC Q3, Q4, Q9).
 
-The sender of any such message has a copy, so that it becomes a holder. A due time is
-only ever moved to a later instant: no message cuts a delay short.
+The sender of any such message has a copy, so that it becomes a holder. A due time only moves to a
+later instant: no message cuts a delay short.
 """
 
 from mypy_extensions import i64
@@ -43,8 +43,7 @@ from tuque.core.state.lease_groups import is_leased
 def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
     """The job if it is open here, the sender among its holders (Q3.2).
 
-    Of one that is done the sender is told so (Q3.1, Q4.1, Q9.1); nothing is said of an
-    unknown one.
+    If it is done, the sender is informed (Q3.1, Q4.1, Q9.1); nothing is sent for an unknown one.
     """
     job = told_job(n, id)
     if job is None:
@@ -81,7 +80,7 @@ def is_awaited(n: Node, job: Job) -> bool:
 
 
 def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
-    """[Q3] ON RECV WILLQUEUE: who has a job in its queue, or at a worker, says so (Q3.3)."""
+    """[Q3] ON RECV WILLQUEUE: reply if the job is in the queue here, or at a worker (Q3.3)."""
     for id in m.ids:
         job = known_job(n, slot, id)
         if job is None:
@@ -126,19 +125,19 @@ def hear_of_copy(n: Node, id: bytes, left_ms: i64) -> None:
 
 
 def left_here_ms(n: Node, job: Job) -> i64:
-    """[Q3.3] How long a worker who got the job here, or said WORKING here, still has it."""
+    """[Q3.3] How long a worker that got the job here, or sent WORKING here, still has it."""
     left_ms: i64 = 0
     if job.delivered_count > 0:
         left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
     if job.marks & OUT_HERE and job.qtime_ms - n.now_ms >= left_ms + FIRST_MS:
-        left_ms = job.qtime_ms - n.now_ms  # its worker said WORKING
+        left_ms = job.qtime_ms - n.now_ms  # its worker sent WORKING
     return left_ms
 
 
 def keeps_worker(n: Node, slot: i64, job: Job) -> bool:
-    """[Q4.5, F3.6] Tell a node that serves the job by its own clock of the worker who has it here.
+    """[Q4.5, F3.6] Tell a node that serves the job by its own clock that a worker has it from here.
 
-    True if there is one: the job is not queued here, and the node takes it out of its queue.
+    True if so: the job is not queued here, and the node takes it out of its queue.
     """
     if job.state != ACTIVE or job.retry_s == 0 or job.marks & OUT_HERE == 0:
         return False

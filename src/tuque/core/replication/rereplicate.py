@@ -217,7 +217,7 @@ def repair_message(n: Node, job: Job) -> ReplJob:
 
 
 def wake_rested(n: Node) -> None:
-    """Jobs whose rest is over: silent nodes are asked, then all is looked at anew."""
+    """Jobs whose rest is over: silent nodes are asked, then all are examined again."""
     state = n.losses
     looks: i64 = 0
     while len(state.rests) > 0 and state.rests[0][0] <= n.now_ms and looks < STEP_JOBS:

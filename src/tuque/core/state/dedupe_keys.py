@@ -16,7 +16,7 @@ KEY_BYTES: Final = 310  # what one costs beside its text, measured, its job gone
 
 
 def full_key(queue: bytes, key: bytes) -> bytes:
-    """Queue and key as one: the last byte tells where the key begins."""
+    """Queue and key as one string: the last byte says where the key begins."""
     return queue + key + bytes([len(key)])
 
 
@@ -53,7 +53,7 @@ class Keys:
         self.hits: i64 = 0  # since the start
 
     def find(self, full: bytes, now_ms: i64) -> Kept | None:
-        """Who came with the key, as long as it is kept."""
+        """The job that was added with the key, while the key is kept."""
         found = self.kept.get(full)
         return found if found is not None and found.until_ms > now_ms else None
 

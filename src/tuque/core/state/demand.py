@@ -10,14 +10,14 @@ from mypy_extensions import i64
 
 SOURCE_MS: Final = 5_000  # a node that sent jobs is a source for so long (F1.3)
 BUCKET_MS: Final = 1_000  # the import rate is taken over the last one to two of these
-LINGER_MS: Final = 200  # a wish stands that long when nobody waits any more
+LINGER_MS: Final = 200  # a request stands that long when no client waits any more
 COUNT_LOW: Final = 5
 COUNT_HIGH: Final = 100
 
 
 @final
 class Wish:
-    """Clients of a node want jobs: as the one who asked, or the one who was asked, knows it."""
+    """A standing request of one node for jobs, as its sender or its receiver knows it."""
 
     def __init__(self, count: i64, until_ms: i64, is_waiting: bool) -> None:
         self.count = count
@@ -40,7 +40,7 @@ class Demand:
         self.old_count: i64 = 0
         self.asked_ms: i64 = 0  # when nodes were last asked
         self.step_ms: i64 = 0  # and how long they are left alone after that
-        self.idle_ms: i64 = 0  # since when nobody waits here; 0: somebody does
+        self.idle_ms: i64 = 0  # since when no client waits here; 0: one does
         self.poll_ms: i64 = 0  # when a client last looked without waiting, in vain
         self.lack: i64 = 1  # how many jobs too few it found then
         self.seen_ms: i64 = 0  # when a client here last looked, or was given a job

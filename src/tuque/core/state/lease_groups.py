@@ -29,7 +29,7 @@ EXPIRED_BYTES: Final = 132  # its id, mark and expiry, when the job itself may b
 
 @final
 class Batch:
-    """Jobs handed out together. Positions stay what they are, whatever becomes of the jobs."""
+    """Jobs delivered together. Positions do not change, whatever becomes of the jobs."""
 
     def __init__(self, seq: i64, parts: i64) -> None:
         self.seq = seq
@@ -74,7 +74,7 @@ def gone_cost(job: Job) -> i64:
 
 @final
 class Group:
-    """Who takes jobs of which queues, and what it has of them."""
+    """A group: its owner, its queues and its batches."""
 
     def __init__(self, name: bytes, owner: bytes, queues: list[bytes], epoch: i64) -> None:
         self.name = name
@@ -103,12 +103,12 @@ class Group:
 
 @final
 class Beat:
-    """Replicated jobs of one batch and one retry time: their other holders are told (Y8.1)."""
+    """Replicated jobs of one batch and one retry time: their other holders get WORKING (Y8.1)."""
 
     def __init__(self, jobs: list[Job], step_ms: i64) -> None:
         self.jobs = jobs
         self.step_ms = step_ms
-        self.next: i64 = 0  # of the jobs, the first that is still to be told of
+        self.next: i64 = 0  # of the jobs, the first that is still to be announced
 
 
 @final
@@ -180,7 +180,7 @@ def is_leased(job: Job) -> bool:
 
 
 def gone(id: bytes, why: i64) -> Job:
-    """What stands in a batch for a job that is no longer its own; `why` as `Job.why`."""
+    """The placeholder in a batch for a job that left it; `why` as `Job.why`."""
     job = Job(id, b"", b"", 0, 0, 0, 0, 0)
     job.state = ACKED
     job.flags = LEASED  # as one that ended in the batch

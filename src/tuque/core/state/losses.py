@@ -80,14 +80,14 @@ class Short:
     def __init__(self, now_ms: i64) -> None:
         self.since_ms = now_ms
         self.at_ms: i64 = 0
-        self.targets: i64 = 0  # set of nodes that were sent a copy and have not said anything
+        self.targets: i64 = 0  # set of nodes that got a copy and have not replied
         self.asked: i64 = 0  # those of them that were asked for it
         self.refused: i64 = 0  # set of nodes that did not keep one
 
 
 @final
 class Gone:
-    """Who said of a job, not long ago, that it has no copy (K5.7)."""
+    """The nodes that said of a job, not long ago, that they have no copy (K5.7)."""
 
     def __init__(self, nodes: i64, until_ms: i64) -> None:
         self.nodes = nodes
@@ -99,7 +99,7 @@ class Leave:
     """A job that a leaving node gives away."""
 
     def __init__(self) -> None:
-        self.kept: i64 = 0  # set of nodes that said that they have it
+        self.kept: i64 = 0  # set of nodes that confirmed that they have it
         self.asked: i64 = 0  # set of nodes that are to say so
         self.refused: i64 = 0  # set of nodes that did not keep a copy
 
@@ -126,9 +126,9 @@ class Losses:
         self.budget: i64 = 0  # copies that may still be sent in it
         self.budget_bytes: i64 = 0
         self.repaired: i64 = 0  # copies sent by repair since the start
-        self.gone: dict[bytes, Gone] = {}  # by job, what was said last at the end
+        self.gone: dict[bytes, Gone] = {}  # by job, the latest news at the end
         # by slot and job: what the node may not have heard of a holder that left, which is the end
-        # of the job, who has it, and the round in which that was said (K7)
+        # of the job: its holders, and the round in which that was said (K7)
         self.parted: dict[int, dict[bytes, tuple[int, int, int]]] = {}
         self.leaves: dict[bytes, Leave] = {}
         self.leave_ids: list[bytes] = []  # jobs of this round of leaving

@@ -1,4 +1,4 @@
-"""Writes that nobody sees until all of them are published at once (SPEC Z).
+"""Staged writes: invisible until all of them are published at once (SPEC Z).
 
 Must not know: sockets, Spark.
 """

@@ -96,7 +96,7 @@ class StageLog:
         )
 
     def on_published(self, r: StageRecord) -> list[Job]:
-        """All jobs of a publication, or none when it was told before (Z6.2)."""
+        """All jobs of a publication, or none if it was restored before (Z6.2)."""
         jobs: list[Job] = []
         app = self.apps.get(r.app)
         if app is not None and r.version <= app.version:

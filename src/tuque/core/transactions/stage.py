@@ -1,6 +1,6 @@
-"""STAGE: writes that nobody sees until they are published (SPEC Z1), and their timers.
+"""STAGE: writes that are invisible until they are published (SPEC Z1), and their timers.
 
-PUBLISH is core/transactions/publish.py's.
+PUBLISH is in core/transactions/publish.py.
 """
 
 from heapq import heapify, heappop, heappush

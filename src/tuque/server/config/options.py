@@ -147,7 +147,11 @@ class Config(msgspec.Struct, kw_only=True):
     ] = True
     aof_load_truncated: Annotated[
         bool,
-        Opt(Bool(), "cut a torn end of the journal at start; no = refuse to start", runtime=True),
+        Opt(
+            Bool(),
+            "truncate a torn end of the journal at start; no = refuse to start",
+            runtime=True,
+        ),
     ] = True
     aof_enqueue_jobs_once: Annotated[
         bool,
@@ -235,7 +239,7 @@ class Config(msgspec.Struct, kw_only=True):
         int,
         Opt(
             Int(1, 1 << 31),
-            "forget an empty queue that nobody used this long (10 s and 2 s when memory is short)",
+            "remove an empty queue unused for this long (10 s and 2 s when memory is short)",
             unit="s",
             runtime=True,
         ),
@@ -250,7 +254,7 @@ class Config(msgspec.Struct, kw_only=True):
     ] = 1_000_000
     tubes_max: Annotated[
         int,
-        Opt(Int(1, 10_000), "tubes that a node knows at most; more are refused", runtime=True),
+        Opt(Int(1, 10_000), "most tubes that a node knows; more are refused", runtime=True),
     ] = 10_000
     command_deadline: Annotated[
         int,
@@ -289,7 +293,7 @@ class Config(msgspec.Struct, kw_only=True):
         ),
     ] = 128 * MB
     cluster_enabled: Annotated[
-        bool, Opt(Bool(), "let other nodes in: listen on the bus; no = a node that stays alone")
+        bool, Opt(Bool(), "listen on the bus; no = a node without a cluster")
     ] = True
     cluster_port: Annotated[
         int,
@@ -309,7 +313,7 @@ class Config(msgspec.Struct, kw_only=True):
         str,
         Opt(
             Secret(512, least_bytes=16),
-            "what all nodes of a cluster know and nobody else; empty = nodes of this machine only",
+            "shared secret of all nodes of a cluster; empty = nodes of this machine only",
             hidden=True,
         ),
     ] = ""
@@ -342,7 +346,7 @@ class Config(msgspec.Struct, kw_only=True):
         int,
         Opt(
             Int(0, 1000),
-            "busy-wait for peers at most so long before sleeping; 0 = off",
+            "busy-poll for peers at most this long before sleeping; 0 = off",
             unit="us",
             runtime=True,
         ),
@@ -368,7 +372,7 @@ class Config(msgspec.Struct, kw_only=True):
     ] = ""
     read_only: Annotated[
         bool,
-        Opt(Bool(), "be no home of tubes: those here move to other nodes", runtime=True),
+        Opt(Bool(), "lead no tubes: those of this node move to other nodes", runtime=True),
     ] = False
     enable_debug_command: Annotated[
         str, Opt(Choice("no", "local", "yes"), "who may use DEBUG: nobody, loopback, all")

@@ -1,4 +1,4 @@
-"""What a worker and its broker say to each other: fetching, heartbeats, acks, dead letters.
+"""The protocol between a worker and its broker: fetching, heartbeats, acks, dead letters.
 
 Must not know: how a task runs.
 """

@@ -1,6 +1,6 @@
-"""The decisions of a worker as plain functions: how many jobs to fetch, and what becomes of one.
+"""The decisions of a worker as plain functions: how many jobs to fetch, and what becomes of each.
 
-No clock, no sockets; randomness comes in as an argument. run.py asks, and does what it is told.
+No clock, no sockets; randomness is an argument. run.py asks, and carries out the decision.
 """
 
 from __future__ import annotations

@@ -32,13 +32,13 @@ WHOLE_NUMBERS: Final = (
 
 
 def check_number(name: str, value: object) -> None:
-    """TypeError for what is no number of seconds."""
+    """TypeError unless the value is a number of seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is a number of seconds, not {value!r}")
 
 
 def check_delay(delay_s: float | None) -> None:
-    """TypeError or ValueError for what is no delay."""
+    """TypeError or ValueError unless the value is a delay."""
     if delay_s is None:
         return
     check_number("a delay", delay_s)
