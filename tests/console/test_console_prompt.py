@@ -23,7 +23,7 @@ def test_names_complete_then_words_of_the_syntax() -> None:
     assert "help" in [word for word, _ in completions("he")]
     assert [word for word, _ in completions("GETJOB NO")] == ["NOHANG"]
     assert "FROM" in [word for word, _ in completions("getjob NOHANG ")]
-    assert ("QLEN", "Queued jobs of a queue on this node.") in completions("help ql")
+    assert ("QLEN", "Number of jobs queued on this node.") in completions("help ql")
     assert completions("nosuch x") == []
 
 

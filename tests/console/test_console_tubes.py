@@ -146,7 +146,7 @@ def assert_home_is_lost(tuque: Run, port: int, at: list[str]) -> None:
     with client, pytest.raises(tuque_errors.Error, match="tuque tubes home mail NODE --force"):
         client.tube("mail").put(b"x")
     vague = tuque("tubes", "home", "mail", "--force", "-p", port)
-    assert vague.returncode == 2 and b"--force wants NODE" in vague.stderr
+    assert vague.returncode == 2 and b"--force needs NODE" in vague.stderr
 
 
 def home(tuque: Run, port: int) -> bytes:

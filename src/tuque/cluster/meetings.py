@@ -46,7 +46,7 @@ class Meetings:
         return text
 
     def begin(self, host: str, port: i64, bus_port: i64, now_ms: i64) -> None:
-        """[K3.1] Dial the node; a meeting with it that is going on begins anew."""
+        """[K3.1] Dial the node; a running handshake with it starts again."""
         self.forget_error(host, bus_port)
         self.going[(host, bus_port)] = Meeting(host, port, bus_port, now_ms)
 

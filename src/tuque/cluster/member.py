@@ -69,7 +69,7 @@ class Member:
         )
 
     def is_expected(self) -> bool:
-        """Whether it can take copies now, or soon: it starts anew, it may be, or loads (K4.4)."""
+        """Whether it can take copies now or soon: it may be restarting, or loads (K4.4)."""
         return not (
             self.is_suspected
             or self.is_failed
@@ -79,7 +79,7 @@ class Member:
         )
 
     def flags(self) -> i64:
-        """What this node tells others of it."""
+        """The entry about this node for others."""
         bits: i64 = 0
         if self.is_leaving:
             bits |= LEAVING

@@ -47,7 +47,7 @@ class StartError(Exception):
 
 
 def run(cfg: Config) -> int:
-    """Run a server until it is told to stop; the exit status."""
+    """Run a server until it is stopped; the exit status."""
     try:
         os.umask(0o077)
         check_dir(cfg)
@@ -144,7 +144,7 @@ def build(cfg: Config, identity: Identity) -> Pump:
 
 
 def prepare_tubes(s: Server) -> None:
-    """[T17] What other nodes are told of this one before it has loaded (T17.4, T19.5)."""
+    """[T17] What other nodes get about this one before it has loaded (T17.4, T19.5)."""
     t = tubes_of(s.n)
     t.port = s.cfg.iproto_port
     set_read_only(s.n, t, s.cfg.read_only)

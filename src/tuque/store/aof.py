@@ -37,7 +37,7 @@ BROKEN: Final = 5  # not RESP here
 
 
 class BadJob(Exception):
-    """A LOADJOB argument that is no job."""
+    """A LOADJOB argument that is not a job."""
 
 
 @final
@@ -86,7 +86,7 @@ class AofReader(Windowed):
         return OTHER
 
     def number(self, mark: bytes) -> i64:
-        """The number of a `*n` or `$n` line; -2 when cut off, -1 when it is no such line."""
+        """The number of a `*n` or `$n` line; -2 if truncated, -1 if it is no such line."""
         line = self.bytes_at(self.at, 16)
         end: i64 = line.find(b"\r\n")
         if end < 0:

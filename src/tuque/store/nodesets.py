@@ -90,7 +90,7 @@ class NodeSets:
 
 
 def translated(nodes: i64, bits: dict[int, int]) -> i64:
-    """The set with each bit moved as told; others drop out."""
+    """The set with each bit mapped; bits without a mapping are dropped."""
     moved: i64 = 0
     bit: i64 = 0
     while nodes > 0:

@@ -1,8 +1,7 @@
-"""How quick the disk was lately, and who syncs the journal under `always` (SPEC J4.5).
+"""How fast the disk was lately, and who syncs the journal under `always` (SPEC J4.5).
 
-A sync in the pump spares two wake-ups, but everybody waits for it. So the pump syncs only
-on a disk that has shown to be quick, and each sync that was not makes it wait longer
-before it tries again.
+A sync in the pump spares two wake-ups, but all clients wait for it. So the pump syncs only on a
+disk that has been fast, and waits longer after each sync that was slow.
 """
 
 from typing import Final, final

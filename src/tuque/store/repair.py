@@ -299,7 +299,7 @@ def check_frame(report: FileReport, scanner: FrameScanner) -> None:
 def repair_dir(disk: Disk, report: DirReport) -> list[str]:
     """Repair what the report names; returns lines that say what was done.
 
-    Nothing is thrown away: what is taken out of a file stays beside it.
+    Nothing is deleted: what is taken out of a file is kept beside it.
     """
     done: list[str] = []
     for file in report.files:

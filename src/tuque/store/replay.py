@@ -220,7 +220,7 @@ class Loader:
         self.payload_pos = 0
 
     def on_file_end(self) -> None:
-        """The file is read; a snapshot must have said so itself."""
+        """The file is read; a snapshot must have an end mark."""
         header = self.header
         if header is not None and header.kind == SNAPSHOT:
             if not self.is_ended:

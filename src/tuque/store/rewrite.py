@@ -91,7 +91,7 @@ class Snapshot:
         return records.take()
 
     def tell_tombs(self, n: Node, most: i64) -> None:
-        """Up to `most` tombstones that only their end or another node's word takes away."""
+        """Up to `most` tombstones that only their end or a message of another node removes."""
         end = self.tomb_pos + most
         if end > len(self.tombs):
             end = len(self.tombs)
@@ -132,7 +132,7 @@ class Snapshot:
                 tell_key(self.records, full, kept.id, kept.until_ms)
 
     def is_done(self) -> bool:
-        """Whether everything was told."""
+        """Whether everything was written."""
         if self.pos < len(self.jobs) or self.tomb_pos < len(self.tombs):
             return False
         return self.attempt_pos >= len(self.attempts) and self.key_pos >= len(self.keys)

@@ -118,7 +118,7 @@ class Journal:
         self.base_bytes = self.total_bytes()
 
     def sync_last(self, manifest: Manifest) -> None:
-        """[J5.10] What was loaded may lie in the page cache only, of a process that was killed."""
+        """[J5.10] What was loaded may be in the page cache only, written by a killed process."""
         count = len(manifest.segments)
         if count == 0:
             return
@@ -242,7 +242,7 @@ class Journal:
         return self.marked_seq != seq and self.synced_seq == seq and not self.is_broken
 
     def mark(self) -> None:
-        """[J3.2] Say in the segment that all is durable: later damage in it is no torn tail."""
+        """[J3.2] Mark in the segment that all is durable: later damage in it is not a torn tail."""
         if not self.must_mark():
             return
         seq = self.seq

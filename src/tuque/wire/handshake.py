@@ -81,7 +81,7 @@ class Conn:
                 self.on_proof(payload)
 
     def on_hello(self, payload: bytes) -> None:
-        """[B1.1] The other end says who it is; answer with the proof for this one."""
+        """[B1.1] The other end has identified itself; reply with the proof of this one."""
         try:
             hello = HELLOS.decode(payload)
         except Exception:  # B2.5: a decoder knows many ways to say that the bytes are none

@@ -94,7 +94,7 @@ class IprotoError(Exception):
 
 
 class BrokenStream(Exception):
-    """What comes are no frames: error `text` is told, and nothing more is read (I2.4)."""
+    """The input is not frames: error `text` is sent, and nothing more is read (I2.4)."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -205,7 +205,7 @@ class FrameReader:
 
 
 def request_of(data: bytes, at: i64, end: i64) -> Request:
-    """The request that lies there. Raises BrokenStream when its header is none (I2.4)."""
+    """The request at this place. Raises BrokenStream if its header is invalid (I2.4)."""
     try:
         fields, after = fields_of(data, at, end)
     except MsgpackError:
@@ -280,7 +280,9 @@ def data_reply(sync: int, found: list[bytes]) -> bytes:
 
 
 def tuples_of(found: list[bytes]) -> list[bytes]:
-    """[I3.3] The values as CALL_16 gives them: what is no array comes as an array of one."""
+    """[I3.3] The values as CALL_16 returns them: what is not an array is wrapped in an array of
+    one.
+    """
     return [one if kind_of(one[0]) == ARRAY else b"\x91" + one for one in found]
 
 

@@ -24,7 +24,7 @@ EXT: Final = 8
 
 
 class MsgpackError(Exception):
-    """The bytes are no MessagePack, or break a bound."""
+    """The bytes are not MessagePack, or break a bound."""
 
 
 def kind_of(head: i64) -> i64:

@@ -1,4 +1,4 @@
-"""What calls all of core: one message to its rule, every timer, jobs from the journal, FLUSHALL.
+"""The entry points of core: messages to their rules, timers, jobs from the journal, FLUSHALL.
 
 Must not know: sockets, files.
 """

@@ -1,4 +1,5 @@
-"""What a job is: its states, its id, its timers, its tombstone, and where it came from and went.
+"""The parts of a job: its states, its id, its timers, its tombstone, and its way in and out of the
+node.
 
 Must not know: nodes, queues and clients.
 """

@@ -1,4 +1,4 @@
-"""What the journal and the event stream must know of a change, encoded at the moment of the change.
+"""Journal records and events of a change, encoded at the moment of the change.
 
 Must not know: files, threads.
 """

@@ -1,4 +1,4 @@
-"""CLUSTER: look at and change who belongs to the cluster (SPEC S6, K3, K5, K6, K7)."""
+"""CLUSTER: show and change the membership of the cluster (SPEC S6, K3, K5, K6, K7)."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def reset(s: Server, mode: bytes) -> None:
 
 
 def take_new_id(s: Server) -> None:
-    """Be another node from now on; nobody knows it yet."""
+    """Take a new node id; no node knows it yet."""
     n = s.n
     del n.slot_of[n.node_id]
     n.node_id = s.identity.node_id
@@ -153,7 +153,7 @@ def take_new_id(s: Server) -> None:
 
 
 def leave(s: Server, word: bytes) -> None:
-    """[K7] CLUSTER LEAVING yes|no; those who wait for jobs are sent elsewhere (V7)."""
+    """[K7] CLUSTER LEAVING yes|no; waiting clients are redirected (V7)."""
     if word not in (b"yes", b"no"):
         raise ArgError(BAD_LEAVING)
     is_leaving = word == b"yes"

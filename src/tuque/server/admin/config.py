@@ -98,7 +98,7 @@ def be_read_only(s: Server) -> None:
 
 
 def lock_out(s: Server, c: Client) -> None:
-    """[C5.4] The session begins anew: it must log in, and neither waits nor sees commands."""
+    """[C5.4] The session is reset: it must authenticate, and neither waits nor sees commands."""
     c.is_authed = False
     if len(s.password) == 0:
         return
@@ -114,7 +114,7 @@ def lock_out(s: Server, c: Client) -> None:
 
 
 def shut_out(s: Server, w: Wired) -> None:
-    """[I5] A guest who may do nothing any more neither waits nor holds tasks (I5.9)."""
+    """[I5] A guest without any right neither waits nor holds tasks (I5.9)."""
     if w.user.is_admin or s.users.is_from_file:
         return
     s.trust(w, w.user)
@@ -147,7 +147,7 @@ def switch_journal(s: Server, before: bool) -> None:
 
 
 def reset_figures(s: Server) -> None:
-    """CONFIG RESETSTAT: what INFO counts begins anew; jobs and their ledger do not."""
+    """CONFIG RESETSTAT: the counters of INFO restart; jobs and their ledger do not."""
     s.figures = Figures()
     s.last_house_commands = 0
     if s.bus is not None:

@@ -1,4 +1,4 @@
-"""DEBUG: for tests and for those who look for faults (SPEC S7)."""
+"""DEBUG: for tests and debugging (SPEC S7)."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def may_debug(s: Server, c: Client) -> bool:
 
 
 def flush(s: Server) -> None:
-    """[S7.1] Drop all jobs and queues; those who wait get a null array."""
+    """[S7.1] Drop all jobs and queues; waiting clients get a null array."""
     dropped = flush_all(s.n)
     wake_all(s.n, DATA_RESET)
     log.warning("DEBUG FLUSHALL: %d jobs dropped", dropped)

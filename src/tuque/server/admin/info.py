@@ -166,7 +166,7 @@ def staging(s: Server) -> Fields:
 
 
 def tubes(s: Server) -> Fields:
-    """[T11] Tubes, their tasks, and who holds or waits (T11.5)."""
+    """[T11] Tubes, their tasks, holders and waiting clients (T11.5)."""
     return tube_figures(s)
 
 

@@ -87,7 +87,7 @@ def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_bgrewriteaof(s: Server, c: Client, args: list[bytes]) -> None:
-    """BGREWRITEAOF: the journal is written anew in slices, beside the commands."""
+    """BGREWRITEAOF: the journal is rewritten in slices, beside the commands."""
     if s.committer is None:
         raise ArgError(b"ERR there is no journal to rewrite: CONFIG SET appendonly yes starts one")
     if s.committer.is_rewriting():

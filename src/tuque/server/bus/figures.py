@@ -31,7 +31,7 @@ class BusFigures:
         count(self.in_messages, messages)
 
     def said(self, messages: list[AnyMessage]) -> None:
-        """Count what was handed to a link."""
+        """Count the frames handed to a link."""
         self.out_frames += 1
         count(self.out_messages, messages)
 

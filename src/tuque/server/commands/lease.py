@@ -77,7 +77,7 @@ def cmd_lease(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def number(word: bytes, name: str, least: int, most: int) -> int:
-    """An integer within the range, or an error that tells the range (Y1.5)."""
+    """An integer within the range, or an error that names the range (Y1.5)."""
     value = strict_int(word)
     if value is None or value < least or value > most:
         raise ArgError(f"ERR {name} must be a number from {least} to {most}".encode())

@@ -23,7 +23,9 @@ class IdentityError(Exception):
 
 
 class Identity:
-    """The node's id, its life and its LEAVING flag, and the file that keeps them (if any)."""
+    """The node's id, its incarnation and its LEAVING flag, and the file that keeps them
+    (if any).
+    """
 
     def __init__(self, kept: Kept, cfg: Config, path: str = "", fd: int = -1) -> None:
         self.kept = kept  # as the file had it
@@ -39,7 +41,7 @@ class Identity:
         self._thread: threading.Thread | None = None
 
     def renew(self, is_new_id: bool) -> None:
-        """Begin another life, as this node or as a new one; the caller saves it."""
+        """Begin a new incarnation, as this node or as a new one; the caller saves it."""
         self.life += 1
         self.mark = token_bytes(8)
         if is_new_id:

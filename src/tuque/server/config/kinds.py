@@ -90,7 +90,7 @@ class Text(Kind):
 
 
 class FileName(Text):
-    """A name without directories: the file lies in `dir`."""
+    """A name without directories: the file is in `dir`."""
 
     def __init__(self) -> None:
         super().__init__(255, "a file name without '/'")

@@ -16,10 +16,10 @@ OTHERS_READ = stat.S_IROTH
 
 
 def check_places(cfg: Config) -> None:
-    """[C1] Refuse directories that everybody on this machine can write (C1.5).
+    """[C1] Refuse world-writable directories (C1.5).
 
-    Whoever writes there can put another journal or node id in place. A sticky directory, like
-    /tmp, lets nobody replace the files of others.
+    Anyone who can write there can replace the journal or the node id. In a sticky directory, like
+    /tmp, nobody can replace the files of others.
     """
     if not cfg.protected_mode:
         return

@@ -122,7 +122,7 @@ def node_of(path: Path) -> str:
 
 
 def is_closed(path: Path) -> bool:
-    """Whether nobody appends to the file any more."""
+    """Whether no process appends to the file any more."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -205,7 +205,7 @@ def take_over_others(options: argparse.Namespace) -> int:
 
 
 def say(figures: dict[str, int | str]) -> None:
-    """Tell the server; a line that finds no room is left out, another follows."""
+    """Report to the server; a line that finds no room is dropped, another follows."""
     with suppress(BlockingIOError, BrokenPipeError):
         os.write(1, json.dumps(figures).encode() + b"\n")
 

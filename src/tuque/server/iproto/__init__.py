@@ -1,4 +1,4 @@
-"""One request of IPROTO: may it be, the procedure, the answer (SPEC I4-I6).
+"""One request of IPROTO: rights, the procedure, the reply (SPEC I4-I6).
 
 Must not know: RESP.
 """

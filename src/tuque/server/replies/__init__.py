@@ -1,4 +1,4 @@
-"""Answers at once and later: what waits for copies, who is sent elsewhere, long commands.
+"""Replies at once and later: commands that wait for copies, redirected clients, long commands.
 
 Must not know: the words of commands.
 """

@@ -1,7 +1,7 @@
-"""Long commands have their share of each turn, one after the other (SPEC L2).
+"""Long commands have their share of each turn, one after another (SPEC L2).
 
-A command that is longer than a turn goes on in the next ones. Its client is blocked meanwhile, as
-in a GETJOB that waits; all other clients are served.
+A command that is longer than a turn continues in the next ones. Meanwhile its client is blocked, as
+in a waiting GETJOB; all other clients are served.
 """
 
 from mypy_extensions import i64

@@ -1,8 +1,7 @@
-"""Errors that are bugs of ours: what is said, and whether the node may go on (SPEC C3.12).
+"""Bugs of ours: what is replied, and whether the node may go on (SPEC C3.12).
 
-Whatever a command or the bytes of a client raise is told to that client or ends its connection.
-The node goes on if its tables still agree; if they do not, it stops: what it holds is not what
-it thinks.
+An exception in a command or in the input of a client gives that client an error or ends its
+connection. The node goes on if its tables are consistent; otherwise it stops.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def look_into(s: Server, what: str, error: Exception) -> None:
 
 
 def drop_turn(s: Server) -> None:
-    """Forget what the turn that broke off did: no client was told of it, nothing is recorded."""
+    """Forget what the failed turn did: no client was told of it, nothing is recorded."""
     if s.n.records is not None and s.committer is not None:
         s.n.records.take()
         s.n.records = None

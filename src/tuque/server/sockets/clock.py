@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 
 def counts_suspend() -> bool:
-    """Whether there is a clock that goes on while the machine is suspended."""
+    """Whether there is a clock that counts while the machine is suspended."""
     try:
         time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     except (AttributeError, OSError):
@@ -20,5 +20,5 @@ CLOCK: Final = time.CLOCK_BOOTTIME if counts_suspend() else time.CLOCK_MONOTONIC
 
 
 def steady_ms() -> i64:
-    """Milliseconds since some instant of this boot, on a clock that nobody sets (G8.1)."""
+    """Milliseconds since some instant of this boot, on a clock that is never set (G8.1)."""
     return time.clock_gettime_ns(CLOCK) // 1_000_000

@@ -1,6 +1,6 @@
-"""A connection of whatever protocol: bytes on their way out, and the gate of the journal (C8).
+"""A connection of either protocol: output bytes, and the gate of the journal (C8).
 
-It knows neither what the bytes mean nor who is at the other end.
+It knows neither what the bytes mean nor which peer is at the other end.
 """
 
 import socket

@@ -1,4 +1,6 @@
-"""IPROTO in the life of the server: its users and its port, before anybody is served (SPEC I1)."""
+"""IPROTO at the start of the server: its users and its port, before any client is served
+(SPEC I1).
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ HASH_DIGITS: Final = 40
 
 
 class UsersError(ValueError):
-    """The file of users is no good; the text says where and why."""
+    """The users file is invalid; the text says where and why."""
 
 
 def read_users(path: str) -> Users:

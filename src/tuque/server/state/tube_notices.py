@@ -1,7 +1,7 @@
-"""Notices of changes in tubes: to those who subscribe, and to the tube's callback (SPEC T16).
+"""Notices of changes in tubes: to subscribers, and to the tube's callback (SPEC T16).
 
-Both hear of a change after the fact. A callback runs in a thread of its own, so that a slow or
-broken one holds up nobody; what it does not keep up with is lost, and the log says so.
+Both are notified after the change. A callback runs in its own thread, so that a slow or broken one
+blocks nothing; notices that it cannot keep up with are lost, and the log says so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Callback = Callable[[str, str, int, str, bytes], None]
 
 
 class Notices:
-    """Who wants to know of changes."""
+    """The subscribers."""
 
     def __init__(self) -> None:
         self.watchers: dict[bytes, dict[int, None]] = {}  # numbers of clients, by tube

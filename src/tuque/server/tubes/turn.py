@@ -1,4 +1,4 @@
-"""What the end of a turn means for tubes: answers that were due, and what other nodes are told."""
+"""The end of a turn for tubes: replies that are due, and messages to other nodes."""
 
 from mypy_extensions import i64
 
@@ -13,7 +13,9 @@ from tuque.tubes.policy import tubes_of
 
 
 def end_turn(s: Server) -> None:
-    """Answer who waited for room, copies or homes; then let subscribers and nodes know (T18.2)."""
+    """Answer clients that waited for room, replicas or leaders; then notify subscribers and nodes
+    (T18.2).
+    """
     n = s.n
     if n.policy is None:
         return

@@ -1,4 +1,4 @@
-"""Judges of tubes: what clients were told must be what the home did, in its order.
+"""Judges of tubes: replies to clients must match what the leader did, in its order.
 
 Must not know: how the world is made.
 """

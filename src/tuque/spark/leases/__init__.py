@@ -1,4 +1,4 @@
-"""What a stream takes from which node, when it is acknowledged, how a task reads it.
+"""What a stream takes from each node, when it is acknowledged, how a task reads it.
 
 Must not know: Spark.
 """

@@ -1,4 +1,4 @@
-"""What `format("tuque")` may be told; every mistake is found in the driver.
+"""The options of `format("tuque")`; every mistake is found in the driver.
 
 Must not know: Spark, connections.
 """

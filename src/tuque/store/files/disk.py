@@ -24,7 +24,7 @@ class LockedError(Exception):
 
 
 def machine_boot_id() -> bytes:
-    """What tells this boot of the machine from others; b"" where the system has no such id."""
+    """An id of this boot of the machine; b"" where the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return bytes.fromhex(file.read().strip().replace(b"-", b"").decode())
@@ -133,7 +133,7 @@ class Disk:
         return fd
 
     def salt(self) -> bytes:
-        """Eight bytes that nobody can guess."""
+        """Eight unpredictable bytes."""
         return os.urandom(8)
 
 

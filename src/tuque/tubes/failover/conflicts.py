@@ -1,7 +1,7 @@
-"""What other nodes tell of tubes is taken as true, or not (SPEC T17).
+"""Accepts or rejects tube metadata received from peers (SPEC T17).
 
-Of two homes the one with the higher epoch is; of two tubes that were made apart under one name,
-the one whose maker has the lower node id.
+If two nodes claim leadership, the higher epoch wins. Of two tubes created apart under one name, the
+one whose creator has the lower node id wins.
 """
 
 from typing import Final
@@ -150,7 +150,7 @@ def renew_pause(n: Node, at: TubeAt) -> None:
 
 
 def renew_tube(n: Node, tube: Tube, at: TubeAt) -> None:
-    """What may change of a tube while its home stays (T17.2)."""
+    """What may change of a tube while its leader stays (T17.2)."""
     renew_pause(n, at)
     is_changed = tube.on_task_change != at.words[3]
     tube.on_task_change = at.words[3]
@@ -170,7 +170,7 @@ def announce_to(n: Node, t: Tubes, slot: i64, tube: Tube) -> None:
 
 
 def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
-    """[T17] A higher epoch: the home is there (T17.1)."""
+    """[T17] A higher epoch: its node is the leader (T17.1)."""
     if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
         note_lost(t, tube, at)  # T21.4
     lose_home(n, t, tube, at.home, at.epoch)
@@ -182,7 +182,9 @@ def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
 
 
 def note_lost(t: Tubes, tube: Tube, at: TubeAt) -> None:
-    """[T21] Log and count the changes that were here only; of those before a start nobody knows."""
+    """[T21] Log and count the changes that only this node had; those before its last start are
+    unknown.
+    """
     is_sure = at.begin_seq >= tube.loaded_seq
     lost = tube.seq - max(at.begin_seq, tube.loaded_seq)
     t.changes_lost += lost
@@ -209,7 +211,7 @@ def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
 
 
 def set_aside(t: Tubes, at: TubeAt) -> None:
-    """This node goes by another tube of that name: it remembers the home of this one (T17.5)."""
+    """This node follows another tube of that name: it remembers the leader of this one (T17.5)."""
     known = (at.maker, at.made_ns)
     at.flags |= IS_ASIDE
     t.aside.pop(known, None)
@@ -221,7 +223,9 @@ def set_aside(t: Tubes, at: TubeAt) -> None:
 
 
 def is_behind(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
-    """Whether the node knows less of a tube that was set aside here: it is told (T17.1)."""
+    """Whether the peer knows less of a tube that was set aside here: then it gets the
+    news (T17.1).
+    """
     known = t.aside.get((at.maker, at.made_ns))
     if known is None:
         return False
@@ -234,7 +238,7 @@ def is_behind(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
 
 
 def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
-    """A tube that was not known here; it is nobody's home here, whoever says so (T22.2)."""
+    """A tube that was unknown here; this node does not lead it, whatever others say (T22.2)."""
     factory = t.drivers.get(at.words[0])
     driver = Absent() if factory is None else factory()
     tube = Tube(at.name, 0, n.now_ms, t.next_tube, at.words[0], driver)

@@ -1,4 +1,4 @@
-"""Assertions about homes and copies (`DEBUG CHECK`, SPEC T18, T19)."""
+"""Assertions about leaders and replicas (`DEBUG CHECK`, SPEC T18, T19)."""
 
 from mypy_extensions import i64
 

@@ -73,7 +73,9 @@ def step_in(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
 
 
 def settle_owners(n: Node, t: Tubes, tube: Tube, found: list[Task]) -> None:
-    """Sessions of this node hold what is TAKEN, or nobody does (T20.5); the tube goes on here."""
+    """Sessions of this node hold the TAKEN tasks, or no session does (T20.5); the tube
+    runs here.
+    """
     tube.copy_epoch = tube.epoch
     tube.is_complete = True
     tube.unseen = {}
@@ -134,7 +136,7 @@ def session_of(n: Node, t: Tubes, held: Held) -> Session:
 
 
 def release(tube: Tube, task: Task) -> None:
-    """The task is READY: nobody holds it any more."""
+    """The task is READY: no session holds it any more."""
     tube.calls.release += 1
     task.deliveries += 1
     task.owner = 0

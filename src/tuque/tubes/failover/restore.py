@@ -1,7 +1,7 @@
-"""Homes and copies come back from the journal, and go into a snapshot (SPEC T22).
+"""Leaders and replicas come back from the journal, and go into a snapshot (SPEC T22).
 
-A tube whose home is here runs at once when there is no other node; else it waits for what the
-others know (T19.4), and its tasks are copies until then.
+A tube led by this node runs at once if there is no other node; else it waits for the catalogs of
+the others (T19.4), and its tasks are replicated tasks until then.
 """
 
 from typing import final
@@ -31,7 +31,7 @@ from tuque.tubes.replication.send import record_home
 
 @final
 class HomeLog:
-    """The homes as far as the journal was read."""
+    """The leaders as far as the journal was read."""
 
     def __init__(self) -> None:
         self.homes: dict[bytes, HomeRecord] = {}
@@ -51,7 +51,7 @@ class HomeLog:
         else:
             before = self.homes.get(r.name)
             if before is not None and before.copy_epoch != r.copy_epoch:
-                self.held.pop(r.name, None)  # their numbers were another home's
+                self.held.pop(r.name, None)  # their numbers were those of another leader
             self.homes[r.name] = copied(r)
 
     def on_drop(self, name: bytes) -> None:
@@ -60,9 +60,9 @@ class HomeLog:
         self.held.pop(name, None)
 
     def restore(self, n: Node, t: Tubes, tube: Tube) -> None:
-        """[T22] The home of a tube that is about to be entered."""
+        """[T22] The leader of a tube that is about to be entered."""
         r = self.homes.get(tube.name)
-        if r is None:  # written before there were homes
+        if r is None:  # written before there were leaders
             tube.home = n.node_id
             tube.maker = n.node_id
         else:
@@ -120,7 +120,7 @@ def restore_copy(t: Tubes, tube: Tube, task: Task) -> bool:
 
 
 def tell_homes(n: Node, t: Tubes, records: Records) -> None:
-    """[T22] Homes at the begin of a snapshot, after their tubes; the tubes that are gone."""
+    """[T22] Leaders at the start of a snapshot, after their tubes; the tubes that are gone."""
     for tube in t.by_name.values():
         record_home(records, tube)
         for number, held in tube.held.items():

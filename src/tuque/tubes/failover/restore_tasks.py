@@ -28,7 +28,7 @@ from tuque.tubes.tasks.sessions import enter_session
 from tuque.tubes.tasks.transitions import arm, enter, record_tube
 from tuque.tubes.types.driver import NO_TYPE, Absent, Driver
 
-TOKEN_GAP: Final = 1 << 20  # takes that a torn end of the journal may have told
+TOKEN_GAP: Final = 1 << 20  # takes that a torn end of the journal may have had
 
 
 @final
@@ -130,7 +130,7 @@ class TubeLog:
             self.sessions[r.number] = Session(r.number, r.uuid, r.user)
 
     def is_empty(self) -> bool:
-        """Whether nothing was told of tubes."""
+        """Whether the journal had no tubes."""
         return len(self.drafts) + len(self.homes.gone) == 0 and not self.has_cfg
 
     def restore(self, n: Node, t: Tubes) -> list[str]:
@@ -217,7 +217,7 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
 
 
 def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """A task of the journal or of a copy takes its place at home, in its status."""
+    """A task of the journal or of a replica takes its place on the leader, in its status."""
     if tube.driver.is_timed:
         task.dead_ms = task.created_ms + task.ttl_ms
     if task.delivered_count > 0:
@@ -273,7 +273,9 @@ def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:
 
 
 def tell_task_of(t: Tubes, task: Task, records: Records) -> bool:
-    """Tell a task, or a copy, as it is; False when it is gone, or its tube is temporary."""
+    """Record a task, or a replicated one, as it is; False if it is gone, or its tube is
+    temporary.
+    """
     tube = t.by_name.get(task.queue)
     if tube is None or tube.is_temporary or tube.find(task.number) is not task:
         return False

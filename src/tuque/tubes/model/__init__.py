@@ -1,4 +1,4 @@
-"""What a tube is: options, counters, grants, changes, state of its replicas; all tubes of a node.
+"""State of tubes: options, counters, grants, changes, state of replicas; all tubes of a node.
 
 Must not know: when any of it changes.
 """

@@ -1,4 +1,4 @@
-"""What callers of tubes ask for and are told: options, change notices (SPEC T1, T2, T12)."""
+"""Options that callers of tubes give, and change notices that they get (SPEC T1, T2, T12)."""
 
 from typing import Final, final
 
@@ -70,7 +70,7 @@ class PutDone:
         self.client = client
         self.serial = serial
         self.task = task
-        self.moved = b""  # the tube, when its home is another node now (T17.3)
+        self.moved = b""  # the tube, when another node leads it now (T17.3)
 
 
 @final

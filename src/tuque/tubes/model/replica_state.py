@@ -1,4 +1,4 @@
-"""What a tube keeps for its other nodes, and of its other homes: plain data (SPEC T17 to T20)."""
+"""State of a tube's replicas and of its leadership: plain data (SPEC T17 to T20)."""
 
 from typing import Final, final
 
@@ -29,35 +29,35 @@ ARROWS: Final = [
 
 @final
 class Walk:
-    """A follower is told of all tasks, in the order of their numbers."""
+    """A scan that sends a follower all tasks, in the order of their numbers."""
 
     def __init__(self) -> None:
-        self.is_fresh = True  # nothing was told
+        self.is_fresh = True  # nothing was sent
         self.numbers: list[int] = []
         self.pos: i64 = 0
-        self.next_number: i64 = 0  # all below it were told
+        self.next_number: i64 = 0  # all below it were sent
         self.end_number: i64 = 0  # tasks from it on are newer than the walk
 
 
 @final
 class Follower:
-    """One other node that has a copy, as its home sees it."""
+    """Another node with a replica, as the leader sees it."""
 
     def __init__(self, slot: i64) -> None:
         self.slot = slot
-        self.cursor: i64 = 0  # changes up to it were told
+        self.cursor: i64 = 0  # changes up to it were sent
         self.got: i64 = 0  # and those were confirmed
         self.is_complete = False
-        self.is_open = False  # it has said on this link from where it wants to be told
-        self.is_new = False  # it was not yet told that it is heard
-        self.is_stopped = False  # nobody would get a task there (T19.5)
+        self.is_open = False  # it has said on this link from which change it needs them
+        self.is_new = False  # it was not yet told that its request arrived
+        self.is_stopped = False  # it could deliver no task (T19.5)
         self.walk: Walk | None = None
         self.known: i64 = 0  # newest epoch that it knows of
 
 
 @final
 class Held:
-    """A session that holds tasks at their home, as its copies know it (T20.5)."""
+    """A session that holds tasks on the leader, as the replicas know it (T20.5)."""
 
     def __init__(self, uuid: bytes, user: bytes) -> None:
         self.uuid = uuid
@@ -66,12 +66,12 @@ class Held:
 
 @final
 class Shift:
-    """The tasks of a tube are on their way into the tables of its home, or out of them (T19.6)."""
+    """The tasks of a tube are being loaded into the tables of its leader, or unloaded (T19.6)."""
 
     def __init__(self, numbers: list[int], is_in: bool) -> None:
         self.numbers = numbers  # of those that go, in their order
         self.is_in = is_in
-        self.is_settled = False  # in: who holds what is known, and copies become tasks
+        self.is_settled = False  # in: the holders are known, and replicated tasks become tasks
         self.pos: i64 = 0
         self.taken: list[Task] = []  # in: copies that are TAKEN, found so far
         self.orphans: list[Task] = []  # in: TAKEN by a session that is over
@@ -86,10 +86,10 @@ class Move:
     ) -> None:
         self.slot = slot
         self.node_id = node_id
-        self.client = client  # < 0: nobody waits for the answer
+        self.client = client  # < 0: no client waits for the reply
         self.serial = serial
         self.limit_ms = limit_ms  # it may take so long
         self.until_ms = now_ms + limit_ms
-        self.asked_seq: i64 = -1  # the change that the new home must have on its disk
+        self.asked_seq: i64 = -1  # the change that the new leader must have on its disk
         self.on_disk_seq: i64 = -1  # the change that it has there
         self.is_given = False  # the epoch is recorded: it cannot be taken back

@@ -22,7 +22,7 @@ from tuque.tubes.types.ordering import BURIED_BIT, Order
 
 TUBE_BYTES: Final = 4000
 CHANGE_BYTES: Final = 18
-TRAIL_BYTES: Final = 40  # a change that followers may still have to be told of
+TRAIL_BYTES: Final = 40  # a change that followers may still need
 
 
 @final
@@ -74,7 +74,7 @@ class Tube(Queue):
         self.taken: i64 = 0
         self.delayed: i64 = 0
         self.buried: i64 = 0
-        self.plain: i64 = 0  # queued jobs that are no tasks
+        self.plain: i64 = 0  # queued jobs that are not tasks
         self.drops: i64 = 0  # that go on: nobody puts or takes meanwhile (T2.8)
         self.calls = Calls()
         self.putters: deque[Putter] = deque()  # wait for room, first come first
@@ -87,15 +87,15 @@ class Tube(Queue):
         self.begin_home()
 
     def begin_home(self) -> None:
-        """Where it is at home, and who has copies (T17 to T22)."""
+        """The leader of the tube, and its replicas (T17 to T22)."""
         self.state: i64 = RUNNING
-        self.is_mine = True  # this node is the home, and has the tasks
+        self.is_mine = True  # this node is the leader, and has the tasks
         self.home = b""  # node id
         self.epoch: i64 = 1
         self.maker = b""  # the node that made it; with `made_ns` no other tube has the same
         self.made_ns: i64 = 0
         self.sync: i64 = 1  # nodes that must have a change before it is answered
-        self.conflict = b""  # home of another tube of this name
+        self.conflict = b""  # leader of another tube of this name
         self.seq: i64 = 0  # of the last change that is here
         # as home
         self.trail: list[int] = []  # of the last changes: task number * 2, 1 more for a put
@@ -103,28 +103,28 @@ class Tube(Queue):
         self.trail_end: i64 = 0  # the last one in it
         self.loaded_seq: i64 = 0  # the number that it began with at the start
         self.seq_reserved: i64 = 0  # the journal knows that numbers up to it may be in use
-        self.is_changed = False  # stands in the list of those to be told of
+        self.is_changed = False  # is in the list of those to be sent
         self.followers: dict[int, Follower] = {}  # by slot
-        self.before_epoch: i64 = 0  # the home before ended with `begin_seq` of that epoch
+        self.before_epoch: i64 = 0  # the last leader ended with `begin_seq` of that epoch
         self.begin_seq: i64 = 0
         self.move: Move | None = None
         self.shift: Shift | None = None  # its tasks are on their way
-        self.is_owed = False  # given away, and the new home has not said yet that it is
+        self.is_owed = False  # given away, and the new leader has not confirmed yet
         self.wish: i64 = 0  # it goes on when the journal has granted this one; 0: none
-        self.is_unsure = False  # the node stood still: others may have another home (T19.7)
-        self.run_ms: i64 = 0  # not before (T21.2); -1: nobody can tell yet
-        self.apart: i64 = 0  # set of slots that go by another tube of its name (T20.1, T21.2)
+        self.is_unsure = False  # the node stood still: others may have another leader (T19.7)
+        self.run_ms: i64 = 0  # not before (T21.2); -1: not known yet
+        self.apart: i64 = 0  # set of slots that follow another tube of its name (T20.1, T21.2)
         # elsewhere
         self.copies: dict[int, Task] = {}  # by number
         self.copy_epoch: i64 = 1  # in which `seq` counts
         self.is_complete = True  # the copy has all tasks
-        self.is_asking = False  # waits for the home to tell from where the copy ends
-        self.unseen: dict[int, None] = {}  # numbers that the walk has not told yet
+        self.is_asking = False  # waits for the leader to say where the replica ends
+        self.unseen: dict[int, None] = {}  # numbers that the scan has not sent yet
         self.is_local = True  # owners of copies are sessions of this node
         self.owners: dict[int, None] = {}  # those sessions, by number
-        self.held: dict[int, Held] = {}  # sessions at the home, by its numbers
-        self.told_seq: i64 = 0  # the newest change that the home told of
-        self.heard_ms: i64 = 0  # when the home was last heard
+        self.held: dict[int, Held] = {}  # sessions on the leader, by its numbers
+        self.told_seq: i64 = 0  # the newest change that the leader sent
+        self.heard_ms: i64 = 0  # when the leader was last heard from
 
     def set_policy(self, policy: Policy) -> None:
         """From now on core asks it about this queue."""
@@ -140,7 +140,7 @@ class Tube(Queue):
         return used + self.driver.bytes_used
 
     def find(self, number: i64) -> Task | None:
-        """The task of that number, whether this node is the home or has a copy."""
+        """The task of that number, whether this node leads the tube or has a replica."""
         task = self.tasks.get(number)
         return task if task is not None else self.copies.get(number)
 
@@ -178,7 +178,7 @@ class Tube(Queue):
         count: i64 = len(self.sheets)
         return count * SHEET_CHANGES + self.sheet.count
 
-    # jobs that are no tasks
+    # jobs that are not tasks
 
     def push(self, job: Job) -> None:
         """A plain job got here."""

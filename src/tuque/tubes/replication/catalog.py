@@ -1,4 +1,4 @@
-"""What this node tells others of tubes: where they are at home, and which are gone (SPEC T17)."""
+"""The catalog that this node sends to others: leaders of tubes, and dropped tubes (SPEC T17)."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ IS_TEMPORARY: Final = 1
 IS_DROPPED: Final = 2
 IS_RUNNING: Final = 4  # at the sender
 PAUSE_SHIFT: Final = 3  # the two bits from here on: how it is paused (T17.7)
-IS_ASIDE: Final = 32  # the sender goes by another tube of that name (T17.5)
+IS_ASIDE: Final = 32  # the sender follows another tube of that name (T17.5)
 
 # flags of TubesTold
 READ_ONLY: Final = 1
@@ -89,7 +89,7 @@ def tell_all(n: Node, t: Tubes, slot: i64) -> None:
 
 
 def announce(n: Node, t: Tubes, tubes: list[Tube], but: i64) -> None:
-    """[T17] Something about the tubes is new: all are told (T17.2) but the slot `but`."""
+    """[T17] The catalog has news: they go to all nodes (T17.2) except the slot `but`."""
     found: list[TubeAt] = []
     for tube in tubes:
         found.append(at_of(n, tube))

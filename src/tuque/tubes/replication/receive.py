@@ -63,7 +63,7 @@ def copy_bytes(task: Task) -> i64:
 
 
 def hold(t: Tubes, tube: Tube, number: i64, uuid: bytes, user: bytes) -> bool:
-    """A session at the home; False when that was known."""
+    """A session on the leader; False if it was known."""
     held = tube.held.get(number)
     if held is not None and held.uuid == uuid and held.user == user:
         return False
@@ -74,7 +74,7 @@ def hold(t: Tubes, tube: Tube, number: i64, uuid: bytes, user: bytes) -> bool:
 
 
 def forget_held(t: Tubes, tube: Tube) -> None:
-    """No session at the home is known any more."""
+    """No session on the leader is known any more."""
     t.bytes_used -= HELD_BYTES * len(tube.held)
     tube.held = {}
 
@@ -83,7 +83,7 @@ def forget_held(t: Tubes, tube: Tube) -> None:
 
 
 def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
-    """[T18] Tell the home which change of which epoch is here (T18.3)."""
+    """[T18] Report to the leader which change of which epoch is here (T18.3)."""
     slot = n.slot_of.get(tube.home)
     if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
         return  # T19.6: asked when all are copies
@@ -93,12 +93,12 @@ def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def tell_served(n: Node, tube: Tube) -> None:
-    """[T19] Tasks would be given out here from now on: the home hears of it (T19.5)."""
+    """[T19] From now on tasks could be delivered here: the leader learns of it (T19.5)."""
     slot = n.slot_of.get(tube.home)
     if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
         return
     if tube.is_asking and not tube.is_temporary:
-        return  # it will, when this node confirms what it is told
+        return  # it will, when this node confirms what it gets
     if n.peers[slot].is_linked:
         say(n, slot, got_of(tube, 0))
 
@@ -123,7 +123,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
     if tube is None or tube.maker != m.maker or tube.made_ns != m.made_ns:
         return
     if tube.is_mine or m.epoch != tube.epoch or n.peers[slot].node_id != tube.home:
-        return  # of a home that is none any more
+        return  # of a former leader
     if tube.shift is not None:
         return  # T19.6: nothing was asked for yet
     tube.heard_ms = n.now_ms
@@ -144,7 +144,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
     tube.is_asking = False
     if tube.copy_epoch != m.epoch:
         tube.copy_epoch = m.epoch
-        forget_held(t, tube)  # T20.5: another home numbers its sessions anew, and tells who holds
+        forget_held(t, tube)  # T20.5: a new leader numbers its sessions anew, and sends the holders
         if n.records is not None:
             record_home(n.records, tube)
     tube.seq = m.to_seq
@@ -231,7 +231,7 @@ def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
 
 
 def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: list[TaskRecord]) -> None:
-    """Do to the copies what was told, and tell the journal."""
+    """Apply the changes to the replica, and record them."""
     jump_ms: i64 = n.now_ms - m.now_ms
     records = n.records
     for number, uuid, user in m.sessions:
@@ -278,7 +278,7 @@ def end_stray_ack(n: Node, id: bytes) -> None:
 
 
 def remove_copy(n: Node, t: Tubes, tube: Tube, number: i64) -> None:
-    """The task is over at home."""
+    """The task has ended on the leader."""
     task = tube.copies.get(number)
     tube.unseen.pop(number, None)
     if task is not None:

@@ -1,8 +1,8 @@
-"""What changes in a tube is told to the nodes that have copies (SPEC T18, the home's side).
+"""Changes of a tube are sent to the nodes with replicas (SPEC T18, the leader's side).
 
-Each change at home has a number; the last 65,536 are remembered by the task that changed. At the
-end of a turn each follower is told what those tasks are like now. One that has missed more is
-told of all tasks, in pieces, in the order of their numbers.
+Each change on the leader has a number; the last 65,536 are remembered by the task that changed. At
+the end of a turn each follower gets the new state of those tasks. A follower that has missed more
+gets all tasks, in pieces, in the order of their numbers.
 """
 
 from typing import Final
@@ -33,24 +33,24 @@ COPY_CHANGES: Final = 16_384
 WALK_TASKS: Final = 4_096
 
 # flags of TubeCopy
-WALK: Final = 1  # a piece of a walk, or said while one goes on
-BEGINS: Final = 2  # the walk begins: what is not told until its end is over
+WALK: Final = 1  # a piece of a scan, or sent while one runs
+BEGINS: Final = 2  # the scan begins: what is not sent until its end is over
 ENDS: Final = 4
 SURE: Final = 8  # TUBE-GOT must wait for the disk (T20.3)
 
 # flags of TubeGot
 WHOLE: Final = 1  # the copy is complete
-START: Final = 2  # tell from there on
+START: Final = 2  # send from there on
 ON_DISK: Final = 4  # the answer to SURE
-STOPPED: Final = 8  # nobody would get a task at the sender (T19.5)
+STOPPED: Final = 8  # the sender could deliver no task (T19.5)
 
 
 def trace(n: Node, tube: Tube, number: i64, is_new: bool) -> None:
-    """[T18] A task changed, and there are other nodes: they will be told (T18.2)."""
+    """[T18] A task changed, and there are other nodes: they will get it (T18.2)."""
     t = n.policy
     assert isinstance(t, Tubes)
     trail = tube.trail
-    if tube.trail_end != tube.seq - 1:  # changes before it were nobody's concern
+    if tube.trail_end != tube.seq - 1:  # no follower needs changes before it
         t.bytes_used -= TRAIL_BYTES * len(trail)
         trail = []
         tube.trail = trail
@@ -79,7 +79,7 @@ def reserve_changes(n: Node, tube: Tube) -> None:
 
 
 def mark_changed(t: Tubes, tube: Tube) -> None:
-    """Followers are to be told of something."""
+    """Some followers have something to get."""
     if not tube.is_changed:
         tube.is_changed = True
         t.changed.append(tube)
@@ -93,7 +93,7 @@ def trail_from(tube: Tube) -> i64:
 
 
 def record_home(records: Records, tube: Tube) -> None:
-    """The journal hears where the home is, and what is here (T22.1)."""
+    """Record the leader, and what is here (T22.1)."""
     r = HomeRecord()
     r.name = tube.name
     r.epoch = tube.epoch
@@ -136,7 +136,7 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
     follower.is_stopped = m.flags & STOPPED != 0
     is_whole = m.flags & WHOLE != 0
     if m.flags & START:
-        if tube.seq > tube.seq_reserved:  # there was nobody to tell of the last changes
+        if tube.seq > tube.seq_reserved:  # there was no follower for the last changes
             reserve_changes(n, tube)
         begin_telling(tube, follower, m.epoch, m.seq, is_whole)
         mark_changed(t, tube)
@@ -151,7 +151,7 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
 
 
 def begin_telling(tube: Tube, follower: Follower, epoch: i64, seq: i64, is_whole: bool) -> None:
-    """Tell the follower what changed since, or of everything (T18.3)."""
+    """Send the follower what changed since, or everything (T18.3)."""
     follower.is_open = True
     follower.is_new = True
     is_known = epoch == tube.epoch or (epoch == tube.before_epoch and seq == tube.begin_seq)
@@ -170,7 +170,7 @@ def begin_telling(tube: Tube, follower: Follower, epoch: i64, seq: i64, is_whole
 
 
 def tell_copies(n: Node, t: Tubes) -> None:
-    """[T18] Tell followers what changed, as much as their links take (T18.2, T18.4)."""
+    """[T18] Send followers what changed, as much as their links take (T18.2, T18.4)."""
     changed = t.changed
     t.changed = []
     t.is_held = False
@@ -230,7 +230,7 @@ def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) 
             continue
         seen[number] = None
         if walk is not None and walk.next_number <= number < walk.end_number:
-            continue  # the walk will tell it
+            continue  # the scan will send it
         task = tube.find(number)
         if task is None:
             gone.append(number)
@@ -278,7 +278,7 @@ def copy_of(
 
 
 def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> None:
-    """A piece of a walk, and before it what changed of the tasks that were told."""
+    """A piece of a scan, and before it the changes of tasks that were sent."""
     flags: i64 = WALK
     follower.is_new = False
     if walk.is_fresh:

@@ -1,4 +1,4 @@
-"""What callers do with tasks and tubes (SPEC T2-T6, T8, T10, T11), and what changes then.
+"""Operations on tasks and tubes (SPEC T2-T6, T8, T10, T11), and their effects.
 
 Must not know: sockets, passwords.
 """

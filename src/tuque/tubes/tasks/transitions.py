@@ -171,7 +171,7 @@ def make_ready(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
 
 
 def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """The life of the task is over (T6.1)."""
+    """The task's life has ended (T6.1)."""
     calls = tube.calls
     calls.ttl += 1
     calls.delete += 1

@@ -49,11 +49,11 @@ class Driver:
         self.ready.took(task)
 
     def left(self, task: Task) -> None:
-        """A READY task is no longer READY, out of turn; its status has changed already."""
+        """A READY task left out of turn; its status has already changed."""
         self.ready.left()
 
     def freed(self, task: Task) -> None:
-        """A TAKEN task is no longer TAKEN; called after `enter` when it is READY again."""
+        """A TAKEN task is no longer TAKEN; called after `enter` if it is READY again."""
 
     def held(self, task: Task) -> None:
         """The task is TAKEN already: it came back so from the journal."""
@@ -69,7 +69,7 @@ class Driver:
 
 @final
 class Absent(Driver):
-    """Stands for a type that is not installed any more: nobody gets a task (T14.5)."""
+    """Placeholder for a type that is no longer installed: no task is delivered (T14.5)."""
 
     def __init__(self) -> None:
         super().__init__()

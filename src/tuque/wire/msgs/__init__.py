@@ -1,4 +1,4 @@
-"""Who a node says that it is (SPEC B1); msgspec makes the class, so it is not compiled.
+"""The identity that a node presents (SPEC B1); msgspec makes the class, so it is not compiled.
 
 Must not know: sockets.
 """

@@ -1,4 +1,4 @@
-"""Who a node says that it is, as the first frame of a link carries it (SPEC B1).
+"""The identity of a node, in the first frame of a link (SPEC B1).
 
 Classes that msgspec makes: this module stays uncompiled.
 """
@@ -16,12 +16,12 @@ HOST_MAX: Final = 255
 
 
 class Card(msgspec.Struct, array_like=True, frozen=True):
-    """Who a node is, in this life of it."""
+    """The identity of a node, in this incarnation."""
 
     node_id: bytes
     life: int  # how often it has started, counts from 1
-    mark: bytes  # 8 random bytes of this life
-    is_empty: bool  # it began this life without a journal
+    mark: bytes  # 8 random bytes of this incarnation
+    is_empty: bool  # it began this incarnation without a journal
     port: int  # for clients
     bus_port: int
     host: str  # that it wants to be reached at; empty: as it is seen

@@ -1,4 +1,4 @@
-"""A task ended the process: who ran, and what becomes of each job.
+"""A task ended the process: which jobs ran, and what becomes of each.
 
 Must not know: what a task does.
 """
