@@ -1,7 +1,7 @@
-"""Rows of files or of a table into queues, with a bar that tells how far it is.
+"""Rows of files or of a table into queues, with a progress bar.
 
-Tasks tell the rows they have written in datagrams; how many there will be is known from the
-files or asked of Spark. Both are only for the bar: what counts is what the sink did.
+Tasks send the number of rows written in datagrams; the total is known from the files or from Spark.
+Both are only for the bar: what counts is what the sink did.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FORMATS: Final = ("parquet", "csv", "json", "orc", "text")
 BAR: Final = 24
 LIVE_S: Final = 0.2
-PLAIN_S: Final = 5.0  # between lines when nobody looks at a terminal
+PLAIN_S: Final = 5.0  # between lines when the output is not a terminal
 
 
 def read(spark: SparkSession, place: str, kind: str) -> DataFrame:
@@ -41,7 +41,7 @@ def read(spark: SparkSession, place: str, kind: str) -> DataFrame:
 
 
 def kind_of(place: str) -> str:
-    """The format that the name of a file tells; parquet for all others."""
+    """The format that the name of a file shows; parquet for all others."""
     ending = place.rstrip("/").removesuffix(".gz").rpartition(".")[2].lower()
     return {"jsonl": "json", "ndjson": "json", "txt": "text"}.get(
         ending, ending if ending in FORMATS else "parquet"
@@ -160,7 +160,7 @@ def told(rows: int, expected: int, elapsed_s: float) -> str:
 
 @contextmanager
 def named(place: str) -> Iterator[None]:
-    """A failure of Spark becomes one line that names the place, or says what the sink said."""
+    """A failure of Spark becomes one line that names the place, or gives the error of the sink."""
     from pyspark.errors import PySparkException
 
     from tuque.spark.session import reason

@@ -1,6 +1,6 @@
-"""`format("tuque")`: what Spark asks for, handed to the modules that do it.
+"""`format("tuque")`: hands the calls of Spark to the modules that carry them out.
 
-Lives in the driver. Spark makes it by its name once `register(spark)` was called.
+Runs in the driver. Spark creates it by its name once `register(spark)` was called.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "tuque"
-OF_TABLES = "option."  # so Spark names options that stand in a CREATE TABLE
+OF_TABLES = "option."  # so Spark names options in a CREATE TABLE
 NO_TABLES = (
     "CREATE TABLE ... USING tuque would make a table that cannot be read: Spark keeps its options "
     "and gives none to the source. CREATE TEMPORARY VIEW ... USING tuque OPTIONS (...) works"

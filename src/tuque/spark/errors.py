@@ -10,7 +10,7 @@ IF_DAMAGED: Final = (
 
 
 def no_directory(path: Path) -> str:
-    """Why that is no directory of events."""
+    """Why that is not a directory of events."""
     return "a file, not the directory of the events" if path.exists() else "no such directory"
 
 

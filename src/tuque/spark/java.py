@@ -64,7 +64,7 @@ def find_java(env: Mapping[str, str] = os.environ) -> Java:
 
 
 def version_of(home: Path) -> int:
-    """The major version of the Java at that home; 0 if it is none."""
+    """The major version of the Java at that home; 0 if there is none."""
     try:
         release = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -52,13 +52,13 @@ class Recorder:
     def added(
         self, job_id: str, mark: str = "", queue: str = "", retry_s: int | None = None
     ) -> None:
-        """ADDJOB was answered; `retry_s` 0 says that the job may be handed out once at most."""
+        """ADDJOB replied; `retry_s` 0 says that the job may be delivered at most once."""
         self._write("added", queue=queue, job_id=job_id, mark=mark, retry_s=retry_s)
 
     def got(
         self, job_id: str, mark: str = "", queue: str = "", asked_us: int | None = None
     ) -> None:
-        """The job was handed out; `asked_us` is when this client asked (`now_us`)."""
+        """The job was delivered; `asked_us` is when this client asked (`now_us`)."""
         self._write("got", queue=queue, job_id=job_id, mark=mark, asked_us=asked_us)
 
     def acking(self, job_id: str) -> None:

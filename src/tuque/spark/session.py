@@ -95,7 +95,7 @@ def told(log: Path) -> Iterator[None]:
 
 
 def reason(text: str) -> str:
-    """The line of Spark's error, often a page long, that tells most: a file, or a cause."""
+    """The most useful line of Spark's error, often a page long: a file, or a cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["no reason given"]
     for mark in ("file:", "Caused by: "):
         for line in lines:
@@ -153,7 +153,7 @@ def defaults(scratch: Path, master: str | None = "local[*]") -> dict[str, str]:
 
 
 def _is_given(key: str) -> bool:
-    """Whether spark-submit was told that setting."""
+    """Whether spark-submit got that setting."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()  # a SparkConf reads the properties of the JVM

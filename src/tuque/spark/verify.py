@@ -89,7 +89,7 @@ SELECT coalesce(sum(is_job), 0) AS jobs, coalesce(sum(is_known), 0) AS known,
 FROM judged
 """
 
-# A job nobody added, unless it has the mark of an ADDJOB whose answer was lost.
+# A job that no client added, unless it has the mark of an ADDJOB whose reply was lost.
 UNEXPECTED: Final = """
 SELECT job_id FROM judged WHERE unexpected = 1 AND job_id NOT IN (
   SELECT g.job_id FROM clients g JOIN clients a ON g.mark = a.mark

@@ -87,7 +87,7 @@ class Held:
 
 
 class Worker:
-    """A worker of one process; `run` returns when it was told to stop and has done so."""
+    """A worker of one process; `run` returns when it was stopped and has finished."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Worker:
         await self._pool.start()
         if self._box is not None:
             self._box.phase = WORKING
-            if self._box.is_last:  # the broker may be away
+            if self._box.is_last:  # the broker may be down
                 asyncio.get_running_loop().call_later(self._settings.grace_s, self.stop)
         log.info(
             "worker ready: broker %s, queues %s, %d at a time, %d more fetched ahead, tasks: %d",
@@ -210,7 +210,7 @@ class Worker:
             return
 
     def _take_over(self, entries: list[Entry], jobs: list[tuple[Entry, Job]]) -> None:
-        """Goes on with the jobs of the process before, as their entries say."""
+        """Continues with the jobs of the last process, as their entries say."""
         if self._box is None:
             return
         for gone in {entry.job_id for entry in entries} - {job.id for _, job in jobs}:
@@ -441,7 +441,9 @@ class Worker:
         self._settle(held, settlement)
 
     async def _wind_down(self, fetching: asyncio.Task[None]) -> bool:
-        """Gives back what has not begun, waits for what runs, gives back the rest."""
+        """Gives back jobs that have not started, waits for the running ones, gives back
+        the rest.
+        """
         deadline = time.monotonic() + self._settings.grace_s
         aborted = asyncio.create_task(self._abort.wait())
         log.info(
@@ -462,7 +464,9 @@ class Worker:
         return await self._leave(deadline)
 
     async def _leave(self, deadline: float) -> bool:
-        """Ends the pool, gives back what was cut off, and has the broker told by the deadline."""
+        """Ends the pool, gives back what was interrupted, and reports all to the broker by the
+        deadline.
+        """
         self._is_leaving = True
         is_clean = await self._pool.stop()
         await asyncio.sleep(0)  # lets runs that just ended say so

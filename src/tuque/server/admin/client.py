@@ -216,7 +216,7 @@ def kill_matching(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def connections(s: Server) -> list[Connection]:
-    """Everybody who is connected, over RESP and IPROTO."""
+    """All connected clients, over RESP and IPROTO."""
     return [*s.clients.values(), *s.wired.values()]
 
 

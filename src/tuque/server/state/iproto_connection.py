@@ -19,7 +19,7 @@ STRANGER_BYTES: Final = 16_384  # the largest frame of one who may not call anyt
 
 @final
 class User:
-    """One who may log in."""
+    """A user of IPROTO."""
 
     def __init__(
         self, name: bytes, secret: bytes, is_admin: bool, roles: list[bytes] | None = None
@@ -84,7 +84,7 @@ class Wired(Connection):
 
 @final
 class Take:
-    """A take that waits, under a number of its own."""
+    """A waiting take, under its own number."""
 
     def __init__(self, conn: Wired, sync: int, is_16: bool, tube: bytes) -> None:
         self.conn = conn

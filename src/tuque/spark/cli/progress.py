@@ -1,4 +1,4 @@
-"""Tells a person how far a long pipeline is: a live line on a terminal, else one line a step."""
+"""Shows the progress of a long pipeline: a live line on a terminal, else one line per step."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def names(found: Figures) -> dict[str, str]:
 
 
 def node_name(found: Figures, node: str) -> str:
-    """host:port if the node told it, else the begin of its id."""
+    """host:port if the node reported it, else the start of its id."""
     return found.names.get(node) or (node if len(node) <= 16 else node[:8])
 
 

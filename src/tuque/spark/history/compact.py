@@ -117,7 +117,7 @@ def _small_ones(folder: Path) -> list[Path]:
 
 
 def _runs(paths: list[Path]) -> Iterator[list[Path]]:
-    """Files of one node without a gap of numbers: what lies in a gap may still be sealed."""
+    """Files of one node without a gap in the numbers: what is in a gap may still be sealed."""
     run: list[Path] = []
     for path in paths:
         span, last = span_of(path), span_of(run[-1]) if run else None

@@ -156,7 +156,7 @@ def replay(
 
 
 def _is_queued(info: JobInfo | None) -> bool:
-    """Whether the letter is still there for us: nobody else took or removed it meanwhile."""
+    """Whether the letter is still there: no other client took or removed it meanwhile."""
     return info is not None and info.state == "queued" and info.body is not None
 
 

@@ -22,7 +22,7 @@ NOTE: Final = ".stream-{key}.json"
 
 @dataclass(frozen=True)
 class Follower:
-    """A stream that was told of, and the segments that it has committed, by their names."""
+    """A registered stream, and the segments that it has committed, by their names."""
 
     note: Path
     checkpoint: str
@@ -45,7 +45,7 @@ def announce(events: Path, checkpoint: Path) -> None:
 
 
 def followers(events: Path) -> list[Follower]:
-    """The streams that were told of. A note that cannot be read is one that has read nothing."""
+    """The registered streams. One with an unreadable note counts as having read nothing."""
     found = []
     for note in sorted(events.glob(NOTE.format(key="*"))):
         try:

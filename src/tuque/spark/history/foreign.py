@@ -38,7 +38,7 @@ def check_segments(paths: Iterable[Path]) -> None:
 
 
 def why_foreign(columns: Any) -> str:
-    """Why a file with these columns, a pyarrow schema, is no segment; empty for one that is."""
+    """Why a file with these columns, a pyarrow schema, is not a segment; empty if it is."""
     for name, kind in COLUMNS.items():
         at = columns.get_field_index(name)
         found = columns.field(at).type if at >= 0 else None

@@ -36,7 +36,7 @@ class Segments:
     sealed: list[str]
     hot: list[str]
     running: frozenset[str] = frozenset()  # nodes that write here now
-    names: dict[str, str] = field(default_factory=dict)  # host:port of nodes that said so
+    names: dict[str, str] = field(default_factory=dict)  # host:port of nodes that reported it
 
     def size_bytes(self) -> int:
         """What Spark will read."""

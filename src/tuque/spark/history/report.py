@@ -95,7 +95,7 @@ def _part(name: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that cannot end the element it stands in."""
+    """JSON that cannot end the element that contains it."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -132,7 +132,7 @@ def run_stream(
 
 
 def _introduce(options: Options, say: Callable[[str], None]) -> None:
-    """[E5.3] Tell compaction of the stream, and `say` what was compacted before it came."""
+    """[E5.3] Register the stream for compaction, and `say` what was compacted before it came."""
     options.check()
     behind = [] if options.checkpoint.exists() else compacted(options.events)
     if behind:

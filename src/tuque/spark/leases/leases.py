@@ -77,7 +77,7 @@ class Leases:
         return Node(self.options.broker, address, self.options.retry_timeout_ms)
 
     def meet(self) -> None:
-        """Learns the ids of nodes that were away, and with nodes=cluster of new ones."""
+        """Learns the ids of nodes that were down, and with nodes=cluster of new ones."""
         for node in list(self.unmet):
             with suppress(AwayError):
                 self._add(node.try_now(lambda c: c.hello()).id, node)
@@ -205,12 +205,12 @@ class Leases:
         return min(most, place.left or 0) if self.is_limited else most
 
     def _take_up(self, place: Place, start: Offset) -> bool:
-        """Acknowledges what the offset has of the node, opens the group; False: it is away."""
+        """Acknowledges what the offset has of the node, opens the group; False if it is down."""
         at = start.get(place.id, [0, 0])
         epoch, seq = at
         place.logged = epoch
         for key in [key for key in place.leased if key[0] == epoch and key[1] <= seq]:
-            # What Spark has logged, and may do again, is no job to come.
+            # What Spark has logged, and may repeat, is no job to come.
             place.left = (place.left or 0) - place.leased.pop(key)
         try:
             if not place.epoch and not epoch:
@@ -311,7 +311,9 @@ class Leases:
             return None
 
     def _next(self, place: Place, count: int, max_bytes: int, nodes: int) -> int:
-        """Leases the node's next batch: jobs in it, 0 when there are none or it is away."""
+        """Leases the node's next batch; the number of its jobs, 0 if there are none or it
+        is down.
+        """
         options = self.options
         parts = max(1, options.partitions // nodes)
 
@@ -344,7 +346,7 @@ class Leases:
                 with suppress(AwayError):  # the next one acknowledges this one, too
                     self._ack(place, at)
 
-    # ---- what keeps a lease alive, and what is told of it
+    # ---- what keeps a lease alive, and what is reported of it
 
     def follow(self, id: str, epoch: int) -> Place | None:
         """The node's place, leased under that epoch from now on; None: it is not given."""
@@ -382,7 +384,7 @@ def beats(leases: weakref.ref[Leases], place: Place, node: Node, options: Source
     """Renews the lease of one node until the query, or the process of its driver, is gone."""
     while leases() is not None:
         time.sleep(options.heartbeat_ms / 1000)
-        with suppress(Error, AwayError):  # the query itself is told why
+        with suppress(Error, AwayError):  # the query itself gets the reason
             node.try_now(lambda c: c.lease_touch(options.group, place.epoch))
     node.close()
 

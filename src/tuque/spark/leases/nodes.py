@@ -1,4 +1,4 @@
-"""Connections to the nodes that a stream reads from, and what it means that one is away.
+"""Connections to the nodes that a stream reads from, and what happens when one is down.
 
 Knows nothing of leases, offsets or Spark.
 """
@@ -20,7 +20,7 @@ from tuque.spark.errors import SourceError
 from tuque.spark.options.source import url_of
 
 T = TypeVar("T")
-PAUSE_S: Final = 0.25  # between two tries of a node that is away
+PAUSE_S: Final = 0.25  # between two tries of a node that is down
 REST_RATIO: Final = 10  # a node that makes others wait for nothing is left alone that much longer
 AWAY: Final = (ConnectionError, OSError, Loading, MaxClients)
 

@@ -1,4 +1,4 @@
-"""Which names of options are whose: ours, Spark's, or nobody's; and lists of queue names.
+"""Which names of options are ours, Spark's, or unknown; and lists of queue names.
 
 Spark hands a source or sink every option that was given, its own among them. Names come in lower
 case, as Spark gives them.
@@ -29,7 +29,7 @@ _ESCAPED: Final = re.compile(r"\\([,\\])")
 
 
 def unknown(given: Iterable[str], names: Sequence[str], doing: str) -> str:
-    """What to say of the first option that nobody knows; empty when there is none."""
+    """What to say of the first unknown option; empty if there is none."""
     spelt = {name.lower(): name for name in (*names, *SPARK_NAMES)}
     for key in given:
         if key in spelt or key in PATHS or key.startswith(INTERNAL):

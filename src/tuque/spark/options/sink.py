@@ -1,4 +1,4 @@
-"""What `format("tuque")` may be told when it writes; every mistake is found in the driver.
+"""The options of `format("tuque")` for writing; every mistake is found in the driver.
 
 Knows nothing of rows, sockets or Spark. Names of options come in lower case, as Spark gives them.
 """
@@ -54,7 +54,7 @@ NAME_MAX: Final = 200  # bytes of txnAppId: a transaction's name is a little lon
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """All that a writer is told. Times of jobs are None when the broker's defaults apply."""
+    """All options of a writer. Times of jobs are None when the broker's defaults apply."""
 
     broker: Settings
     mode: Mode = "append"

@@ -1,4 +1,4 @@
-"""What `format("tuque")` may be told when it reads; every mistake is found in the driver.
+"""The options of `format("tuque")` for reading; every mistake is found in the driver.
 
 Knows nothing of jobs or batches. Names of options come in lower case, as Spark gives them.
 """
@@ -65,7 +65,7 @@ NO_OPTIONS: Final = (
     "CREATE TABLE ... USING tuque is read: make a view with CREATE TEMPORARY VIEW ... USING tuque "
     "OPTIONS (...) instead"
 )
-IDS_MOST: Final = 10_000  # of a batch, since they stand in the checkpoint
+IDS_MOST: Final = 10_000  # of a batch, since they are in the checkpoint
 STATES: Final = ("wait-repl", "active", "queued", "acked")
 ALL_QUEUES: Final = "*"
 UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -78,14 +78,14 @@ TEXT_COLUMNS: Final = COLUMNS.replace("body binary", "body string")  # with deco
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """All that a reader is told."""
+    """All options of a reader."""
 
     broker: Settings
     queues: tuple[str, ...]
     mode: str = "lease"
     group: str = ""
     is_whole_cluster: bool = False  # nodes that the given ones know are leased from, too
-    may_widen: bool = False  # so they are by Trigger.AvailableNow: nobody said otherwise
+    may_widen: bool = False  # set by Trigger.AvailableNow, not by the user
     takes_over: bool = False  # a group that another checkpoint has used
     is_text: bool = False  # bodies are decoded as UTF-8
     states: tuple[str, ...] = ("queued",)

@@ -50,7 +50,7 @@ ONCE: Final = 1  # the only version of a name that is used once
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     partition: int
     rows: int
@@ -177,7 +177,7 @@ def _write(
                 sender.put(chunk)
         sender.settle()
     except BaseException:
-        broker.close()  # answers may be on their way: nobody else must read them
+        broker.close()  # replies may be in flight: no other thread must read them
         raise
     broker.keep()
     return Written(task.partition, task.rows, app, version, tuple(task.attempts), lease)
@@ -226,7 +226,7 @@ def _txn(app: str, version: int) -> bytes:
 
 
 class Reporter:
-    """Tells the program that waits how many rows are in; a datagram that is lost is no harm."""
+    """Reports to the waiting program how many rows are in; a lost datagram does no harm."""
 
     def __init__(self, to: str) -> None:
         host, _, port = to.rpartition(":")

@@ -83,7 +83,7 @@ def of_lease(found: LeaseColumns, names: Sequence[str], node: str, lease: str) -
 
 
 def as_text(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with `body` as a string; bytes that are no UTF-8 become U+FFFD."""
+    """The rows with `body` as a string; bytes that are not UTF-8 become U+FFFD."""
     at = rows.schema.get_field_index("body")
     if at < 0:
         return rows

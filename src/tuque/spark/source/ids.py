@@ -35,7 +35,7 @@ class Taken:
         self.options = options
         self.node = node_of(options)
         self.acked: list[str] = []
-        self.kept: list[str] = []  # what WORKING is said of
+        self.kept: list[str] = []  # the jobs of WORKING
         self.end: IdsOffset | None = None  # the last answer; Spark may ask again
         self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
         self._wake = threading.Event()
@@ -66,7 +66,7 @@ class Taken:
         return self.end
 
     def _take(self, count: int) -> list[str]:
-        """A node that goes away in between keeps its jobs for their retry time."""
+        """A node that goes down in between keeps its jobs for their retry time."""
         jobs = self.node.ask(lambda c: c.getjob(*self.options.queues, count=count, nohang=True))
         return [job.id for job in jobs]
 
@@ -84,7 +84,7 @@ class Taken:
             self._ack(check(end))
 
     def keep(self, ids: list[str]) -> None:
-        """Keeps these jobs from being handed out to others, for as long as this process lives."""
+        """Keeps these jobs from being delivered to others, as long as this process lives."""
         self.kept = ids
         self._wake.set()
         if not self._has_beats:

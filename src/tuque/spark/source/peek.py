@@ -31,7 +31,7 @@ def nodes_of(options: SourceOptions) -> list[Address]:
 
 
 def deliveries(job: JobInfo) -> int:
-    """How often it was handed out, which follows from how often it came back."""
+    """The number of deliveries, which follows from how often the job came back."""
     return job.nacks + job.additional_deliveries + (job.state in ("active", "acked"))
 
 

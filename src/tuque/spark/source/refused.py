@@ -1,7 +1,7 @@
 """A stream whose options are wrong, and that says so.
 
-Spark's process of a source replaces an error of `streamReader` by one about a variable of its
-own (`UnboundLocalError`); errors of a reader's methods it passes on.
+Spark's process of a source replaces an error of `streamReader` by one about a variable of its own
+(`UnboundLocalError`); it passes on errors of a reader's methods.
 """
 
 from __future__ import annotations

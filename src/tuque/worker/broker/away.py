@@ -1,7 +1,7 @@
-"""Decides which queues a worker leaves alone for a while: those whose tube has no home to ask now.
+"""Decides which queues a worker skips for a while: those of tubes without a reachable leader.
 
-A tube that moves, or whose home is down, must not keep the worker from the other queues. A move is
-over in a moment and nobody needs to know; what lasts longer is one story in the log.
+A tube that moves, or whose leader is down, must not keep the worker from the other queues. A move
+is over in a moment and is not logged; what lasts longer is one story in the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TELL_AFTER_S: Final = 2.0
 
 
 class _Story:
-    """One queue without a home: since when, how often it was tried, when it is tried next."""
+    """One queue without a reachable leader: since when, how often it was tried, when next."""
 
     __slots__ = ("due_at", "failures", "is_told", "since")
 
@@ -41,7 +41,7 @@ class Away:
         self._stories: dict[str, _Story] = {}
 
     def failed(self, queue: str, err: Error, node: str) -> bool:
-        """Notes a call about a queue that failed; False when that is not about its home.
+        """Notes a call about a queue that failed; False when the failure is not about its leader.
 
         `node` is the node in use as "host:port", "" when there is none.
         """
@@ -88,7 +88,7 @@ class Away:
 
 
 def is_about_home(err: Error, node: str) -> bool:
-    """True if another queue may well be answered: a tube's home refused, or is another node."""
+    """True if another queue may work: the leader of a tube refused, or is another node."""
     if isinstance(err, ConnectionError):
         return node != "" and err.node not in ("", node)
     return isinstance(err, TubeHome | NoQuorum | ReadOnly)

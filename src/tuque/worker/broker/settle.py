@@ -42,7 +42,7 @@ AFTER_REFUSAL: Final = Backoff(first_s=5.0, max_s=60.0)
 
 
 class Settler:
-    """Settlements that the broker has not confirmed yet, and the loop that tells it."""
+    """Settlements that the broker has not confirmed yet, and the loop that sends them."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class Settler:
         return sum(map(len, self._acks.values())) + len(self._others)
 
     async def drained(self) -> None:
-        """Returns when nothing is left to tell."""
+        """Returns when nothing is left to report."""
         await self._empty.wait()
 
     async def loop(self) -> None:
-        """Tells the broker for as long as the worker lives."""
+        """Reports to the broker as long as the worker lives."""
         while True:
             await self._work.wait()
             try:
@@ -103,7 +103,7 @@ class Settler:
                 self._empty.set()
 
     async def _wait_for_homes(self) -> None:
-        """Waits when all that is left is about queues that are away; what comes ends it."""
+        """Waits when all that is left is about unreachable queues; new settlements end the wait."""
         self._work.clear()
         queues = {*self._acks, *(self._queue_of(other.job_id) for other in self._others)}
         await pause(self._away.wait_s(queues), self._work)
@@ -205,7 +205,7 @@ class Settler:
                 dead.job_id, dead.queue, dead.reason, body=dead.body
             )
         except (NoJob, Acked) as err:
-            # it was told before, and only the answer was lost; or somebody was faster
+            # it was done before, and only the reply was lost; or another client was faster
             log.warning("job %s went to no %s: %s", dead.job_id, dead.queue, err)
             return None
         except (ConnectionError, *NOT_NOW):

@@ -44,7 +44,7 @@ class Story:
     def ended(
         self, name: str, number: int, outcome: Outcome, then: Settlement, took_s: float
     ) -> None:
-        """Tells how one attempt ended, and what comes next."""
+        """Logs how one attempt ended, and what comes next."""
         if isinstance(then, Ack):
             self.counts[DONE] += 1
             log.debug("%s done in %.3f s", name, took_s)
@@ -80,7 +80,7 @@ class Story:
         return f"\n{trace.rstrip()}"
 
     async def loop(self) -> None:
-        """Tells what was done, now and then, for as long as the worker lives."""
+        """Logs now and then what was done, as long as the worker lives."""
         while True:
             before = self.counts.copy()
             await asyncio.sleep(TOLD_EVERY_S)

@@ -34,7 +34,7 @@ def inherited(box: Box) -> list[Entry]:
 
 
 async def jobs_of(client: aio.Client, entries: list[Entry]) -> list[tuple[Entry, Job]]:
-    """The jobs that the broker still counts as delivered that once; raises when it is away."""
+    """The jobs whose one delivery the broker still counts; raises when it is down."""
     found = []
     for at in range(0, len(entries), ASKED_AT_ONCE):
         some = entries[at : at + ASKED_AT_ONCE]
@@ -50,7 +50,7 @@ async def jobs_of(client: aio.Client, entries: list[Entry]) -> list[tuple[Entry,
 
 
 def is_ours(entry: Entry, info: JobInfo) -> bool:
-    """Whether the delivery is still the one in the table: nobody else got the job since."""
+    """Whether the delivery is still the one in the table: no other client got the job since."""
     number = info.nacks + info.additional_deliveries + 1
     return info.state == "active" and info.body is not None and number == entry.number
 

@@ -66,7 +66,7 @@ class Box:
         return cls(int(fd), ended, is_last == "last")
 
     def passed(self) -> str:
-        """How a child process is told of it."""
+        """How a child process learns of it."""
         return f"{self.fd}:{os.getpid()}:{'last' if self.is_last else ''}:{self.ended}"
 
     @property

@@ -64,7 +64,7 @@ class Supervisor:
                     return self._give_back()
 
     def _give_back(self) -> int:
-        """Has a last process tell the broker about the jobs in the table; its exit code."""
+        """Starts a last process that reports the jobs in the table to the broker; its exit code."""
         if not self._box.entries() or self._box.is_last:
             return 1
         self._box.is_last = True
@@ -103,6 +103,6 @@ def exit_code(code: int) -> int:
 
 
 def wait_until(until: float, stops: Callable[[], bool]) -> None:
-    """Waits until that monotonic time, or until told to stop."""
+    """Waits until that monotonic time, or until stopped."""
     while time.monotonic() < until and not stops():
         time.sleep(0.05)

@@ -51,7 +51,7 @@ class Envelope(msgspec.Struct, omit_defaults=True):
 
 
 class BadBody(Exception):
-    """A body that is no envelope; the text says what is wrong with it."""
+    """A body that is not an envelope; the text says what is wrong with it."""
 
 
 _json_encoder: Final = msgspec.json.Encoder()

@@ -111,7 +111,7 @@ Settlement = Ack | Nack | Dead
 def settle(
     job_id: str, outcome: Outcome, attempt: int, limits: Limits, rng: random.Random
 ) -> Settlement:
-    """What to tell the broker after a run; `attempt` counts deliveries from 1."""
+    """What to report to the broker after a run; `attempt` counts deliveries from 1."""
     if outcome.kind == "done":
         return Ack(job_id)
     if outcome.kind == "rejected":
@@ -141,7 +141,7 @@ def given_back(job_id: str, dead_letter: str, why: str) -> Settlement:
 
 
 def spent(attempt: int, limits: Limits) -> str | None:
-    """The reason not to run a job at all: each delivery before this one was in vain."""
+    """The reason not to run a job at all: all deliveries before this one failed."""
     if attempt <= limits.max_deliveries:
         return None
     return f"delivered {attempt - 1} times without success, the limit is {limits.max_deliveries}"

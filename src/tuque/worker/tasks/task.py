@@ -254,7 +254,7 @@ def check_whole_numbers(options: Options) -> None:
 
 
 def check_texts(options: Options) -> None:
-    """TypeError for a name that is no text, ValueError for one that cannot be sent."""
+    """TypeError for a name that is not text, ValueError for one that cannot be sent."""
     for name in TEXTS:
         value: object = getattr(options, name)
         if value is None:
@@ -268,7 +268,7 @@ def check_texts(options: Options) -> None:
 
 
 def check_names(options: OptionChanges) -> None:
-    """TypeError for a keyword that is no field of `Options`, naming those that are."""
+    """TypeError for a keyword that is not a field of `Options`, naming those that are."""
     unknown = [key for key in options if key not in Options.__dataclass_fields__]
     if unknown:
         known = ", ".join(Options.__dataclass_fields__)
@@ -284,7 +284,7 @@ def _changed(value: T, default: T) -> T | None:
 
 
 class _Asked(TypedDict):
-    """What addjob is told of a task's options."""
+    """The arguments of addjob from a task's options."""
 
     delay: int | None
     retry: int | None
