@@ -11,10 +11,15 @@ from tuque.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# For tables of some rows: classes that Spark would write, compile and load for each query, and plans
+# that it would change on the way, cost more than they bring.
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
 }
 
 
