@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 import hiredis
 
 import tuque.aio
@@ -234,17 +233,12 @@ class RealNode:
         self.url = f"tuque://127.0.0.1:{self.port}"
         self._directory = directory
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forked.Process | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "tuque", "server", "--port", str(self.port)]
-        command += ["--dir", str(self._directory), *self._options]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-        log = open(self._directory / "server.log", "ab")  # noqa: SIM115 - the process keeps it
-        with log:
-            self._process = subprocess.Popen(
-                command, env=environment, stdout=log, stderr=subprocess.STDOUT
-            )
+        words = ["server", "--port", str(self.port), "--dir", str(self._directory), *self._options]
+        with (self._directory / "server.log").open("ab") as log:
+            self._process = forked.start(words, log, PYTHONPATH=str(ROOT / "src"))
         ends = time.monotonic() + START_S
         with Client(self.url, timeout=0.5) as client:
             while True:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import forked
 
 from tuque.console.cluster.programs import free_port
 from tuque.console.terminal.link import Link, LinkError, Target
@@ -15,21 +16,12 @@ DEADLINE_S = 30.0
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
-def start_node(directory: Path, *flags: str, port: int = 0) -> tuple[subprocess.Popen[bytes], int]:
+def start_node(directory: Path, *flags: str, port: int = 0) -> tuple[forked.Process, int]:
     """Start a node and wait until it answers."""
     port = port or free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "tuque",
-        "server",
-        "--port",
-        str(port),
-        "--dir",
-        str(directory),
-    ]
+    words = ["server", "--port", str(port), "--dir", str(directory), *flags]
     with (directory / "node.log").open("wb") as log:
-        process = subprocess.Popen([*command, *flags], stdout=log, stderr=log)
+        process = forked.start(words, log)
     until = time.monotonic() + DEADLINE_S
     link = Link(Target(port=port))
     while True:
@@ -44,7 +36,7 @@ def start_node(directory: Path, *flags: str, port: int = 0) -> tuple[subprocess.
             time.sleep(0.02)
 
 
-def stop_node(process: subprocess.Popen[bytes]) -> None:
+def stop_node(process: forked.Process) -> None:
     process.terminate()
     try:
         process.wait(10)

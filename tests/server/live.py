@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import forked
 import pytest
 
 PATIENCE_S = 20.0
@@ -26,13 +25,11 @@ class Live:
             self.port = int(sock.getsockname()[1])
         self.process = self.start()
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> forked.Process:
         """Start it (again); it listens when this returns."""
-        command = [sys.executable, "-m", "tuque", "server", "--port", str(self.port)]
+        words = ["server", "--port", str(self.port), "--dir", str(self.here), *self.options]
         with (self.here / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "--dir", str(self.here), *self.options], stdout=log, stderr=log
-            )
+            self.process = forked.start(words, log)
         deadline = time.monotonic() + PATIENCE_S
         while True:
             assert self.process.poll() is None, (self.here / "log").read_text()

@@ -11,8 +11,8 @@ from tuque.spark import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# For tables of some rows: classes that Spark would write, compile and load for each query, and plans
-# that it would change on the way, cost more than they bring.
+# Tables have some rows here: to compile classes for each query, and to change its plan on the way,
+# would cost more than it brings.
 SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 from raw_resp import DEADLINE_S, Wire, wait_for
 
 READY = re.compile(r"ready to accept connections on port (\d+)")
@@ -25,7 +26,7 @@ class RealServer:
         self.port = 0
         self.bus_port = 0  # 0: not started yet, or no bus
         self.log_path = directory / "server.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forked.Process | None = None
         self.wires: list[Wire] = []
 
     @property
@@ -49,6 +50,9 @@ class RealServer:
         if self.bus_port:
             words += ["--cluster-port", str(self.bus_port)]
         with self.log_path.open("wb") as log:
+            if before is None:
+                self.process = forked.start(["server", *words, *map(str, flags)], log)
+                return
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tuque", "server", *words, *map(str, flags)],
                 stdin=subprocess.DEVNULL,

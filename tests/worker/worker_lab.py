@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+
+import forked
 
 import tuque
 from tuque import Client
@@ -35,13 +34,8 @@ class Program:
     def __init__(self, log: Path, *arguments: str, **env: str) -> None:
         self.log = log
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tuque", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=log.parent,
-                env={**os.environ, "PYTHONPATH": str(SOURCE), **env},
+            self.process = forked.start(
+                arguments, output, log.parent, **{"PYTHONPATH": str(SOURCE), **env}
             )
 
     @property

@@ -1,0 +1,210 @@
+"""Programs of ours as processes of their own, forked from one that has imported them already.
+
+To import a node takes a quarter of a second of a core, interpreted, and the tests start some
+hundred of them. A forked program begins where `python -m tuque` calls main(): with its own words,
+variables and output. Not for tests of the start itself, which use subprocess.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+PREPARED = {"server": "tuque.server.main", "worker": "tuque.worker.main"}
+TRACED = {"PYTHONFAULTHANDLER": "1"}  # SIGABRT shows where it stands
+HERE = str(Path(__file__).parent)
+READ_AT_START = ("PYTHON", "LD_", "MALLOC_")  # variables that a forked program cannot have anew
+NESTS_MAX = 4  # variables that are a test's own are not worth one
+SLICE_S = 0.05  # other threads may ask, too
+CAN_FORK = hasattr(os, "pidfd_open")
+
+
+class Forked:
+    """A program that runs or has ended; of subprocess.Popen what tests use."""
+
+    def __init__(self, nest: Nest, pid: int, args: Sequence[str]) -> None:
+        self.nest = nest
+        self.pid = pid
+        self.args = list(args)
+
+    @property
+    def returncode(self) -> int | None:
+        """As subprocess has it: below 0 for a signal."""
+        return self.nest.ended.get(self.pid)
+
+    def poll(self) -> int | None:
+        self.nest.hear(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        ends = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            left = SLICE_S if ends is None else min(SLICE_S, ends - time.monotonic())
+            if left <= 0:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+            self.nest.hear(left)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+Process = Forked | subprocess.Popen[bytes]
+
+
+class Nest:
+    """The process that forks, seen from the tests that ask it; it ends with them."""
+
+    def __init__(self, module: str, env: dict[str, str]) -> None:
+        self.ended: dict[int, int] = {}
+        self.lock = threading.RLock()
+        self.buffer = b""
+        self.line, its = socket.socketpair()
+        code = f"import sys; sys.path.append({HERE!r}); import forked; forked.serve()"
+        with its:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code, module, str(its.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+                env={**env, **TRACED},
+            )
+
+    def fork(self, words: Sequence[str], out: IO[Any], cwd: Path, env: dict[str, str]) -> Forked:
+        """Start the program."""
+        asked = json.dumps({"words": list(words), "env": env, "cwd": str(cwd)}).encode()
+        with self.lock:
+            self.line.settimeout(None)
+            socket.send_fds(self.line, [len(asked).to_bytes(4, "big")], [out.fileno()])
+            self.line.sendall(asked)
+            while not (forked := self.hear(None)):
+                pass
+        return Forked(self, forked[0], words)
+
+    def hear(self, timeout_s: float | None) -> list[int]:
+        """Take in what the other side says; ids of processes that it has forked."""
+        with self.lock:
+            self.line.settimeout(timeout_s)
+            try:
+                said = self.line.recv(4096)
+            except (BlockingIOError, TimeoutError):
+                return []
+            assert said, f"the process that forks ended with {self.process.wait()}"
+            *lines, self.buffer = (self.buffer + said).split(b"\n")
+            forked = []
+            for line in lines:
+                pid, code = json.loads(line)
+                if code is None:
+                    self.ended.pop(pid, None)  # an id of one that ended long ago
+                    forked.append(pid)
+                else:
+                    self.ended[pid] = code
+            return forked
+
+
+nests: dict[tuple[str, ...], Nest] = {}
+
+
+def start(words: Sequence[str], out: IO[Any], cwd: Path | None = None, **env: str) -> Process:
+    """`tuque WORDS` with its output and directory there and these variables, too."""
+    given = {**os.environ, **env}
+    module = PREPARED.get(words[0])
+    key = (str(module), *(f"{name}={text}" for name, text in sorted(at_start(given).items())))
+    if module is None or not CAN_FORK or (key not in nests and len(nests) == NESTS_MAX):
+        return subprocess.Popen(
+            [sys.executable, "-m", "tuque", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            cwd=cwd,
+            env={**given, **TRACED},
+        )
+    if key not in nests:
+        nests[key] = Nest(module, given)
+    return nests[key].fork(words, out, cwd or Path.cwd(), given)
+
+
+def at_start(env: dict[str, str]) -> dict[str, str]:
+    """The variables that a program reads before its first line."""
+    return {name: text for name, text in env.items() if name.startswith(READ_AT_START)}
+
+
+def serve() -> None:
+    """The process that forks, until its caller is gone; each child is the program it asked for."""
+    import_module(sys.argv[1])
+    gc.freeze()
+    program = import_module("tuque.main").main
+    if fork_on_request(socket.socket(fileno=int(sys.argv[2]))):
+        program()
+
+
+def fork_on_request(line: socket.socket) -> bool:
+    """True in each child, False in the parent at the end."""
+    running: dict[int, int] = {}  # pidfd -> pid
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(line, selectors.EVENT_READ)
+        while True:
+            for key, _ in waiting.select():
+                if key.fileobj is not line:
+                    waiting.unregister(key.fd)
+                    bury(line, running.pop(key.fd), key.fd)
+                    continue
+                size, fds, _, _ = socket.recv_fds(line, 4, 1)
+                if not size:
+                    for pid in running.values():
+                        os.kill(pid, signal.SIGKILL)
+                    return False
+                asked = json.loads(line.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
+                pid = os.fork()
+                if not pid:
+                    become(asked, fds[0], [line.detach(), *running])
+                    return True
+                os.close(fds[0])
+                pidfd = os.pidfd_open(pid)
+                running[pidfd] = pid
+                waiting.register(pidfd, selectors.EVENT_READ)
+                say(line, pid, None)
+
+
+def bury(line: socket.socket, pid: int, pidfd: int) -> None:
+    """It has ended: with what?"""
+    os.close(pidfd)
+    say(line, pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def say(line: socket.socket, pid: int, code: int | None) -> None:
+    """A process was forked (None), or ended."""
+    line.sendall(json.dumps([pid, code]).encode() + b"\n")
+
+
+def become(asked: dict[str, Any], out: int, not_its: list[int]) -> None:
+    """In the child: words, variables, output and directory of the program, and nothing else."""
+    for fd in not_its:
+        os.close(fd)
+    for fd in (1, 2):
+        os.dup2(out, fd)
+    os.close(out)
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    sys.argv = [sys.argv[0], *asked["words"]]
