@@ -14,6 +14,7 @@ from spark_history import write_history
 from tuque import Client
 
 if TYPE_CHECKING:
+    from hist_built import Built
     from pyspark.sql import SparkSession
 
 
@@ -46,3 +47,14 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("events")
     write_history(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def of_spark(spark: SparkSession, history: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """What Spark makes of that history."""
+    from hist_built import build_all
+
+    from tuque.spark.engines import SparkEngine
+
+    place = tmp_path_factory.mktemp("of_spark")
+    return build_all(SparkEngine(spark, place / "kept"), history, place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,23 +12,18 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("duckdb")
 
+from hist_built import TABLES, Built, build_all
 from hist_cluster import write_cluster_history
 from hist_rows import same_rows
 
 from tuque.spark import gold
-from tuque.spark.engines import Engine, SparkEngine
-from tuque.spark.history import pipeline
+from tuque.spark.engines import SparkEngine
 from tuque.spark.history.duck import DuckEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-@contextmanager
-def quiet(_: str) -> Iterator[None]:
-    yield
 
 
 @pytest.fixture(
@@ -40,43 +34,40 @@ def both(
     history: Path,
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
-) -> Iterator[list[tuple[Engine, pipeline.Figures, Path]]]:
-    """Each engine after the whole pipeline, its figures, and where its tables are."""
+) -> Iterator[list[Built]]:
+    """Each engine after the whole pipeline."""
     place = tmp_path_factory.mktemp("both")
-    if request.param == "cluster":
+    one: Built
+    if request.param == "one node":
+        one = request.getfixturevalue("of_spark")
+    else:
         history = place / "events"
         write_cluster_history(history)
-    segments = pipeline.find_segments(history, place / "scratch")
+        one = build_all(SparkEngine(spark, place / "kept"), history, place / "spark")
+    for table in TABLES:  # other tests name theirs so, too
+        one.engine.view(table, f"SELECT * FROM parquet.`{one.out / table}`")
     with DuckEngine(threads=2) as duck:
-        done = []
-        engine: Engine
-        for name, engine in (("spark", SparkEngine(spark, place / "kept")), ("duckdb", duck)):
-            out = place / name
-            pipeline.build(engine, segments, out, quiet)
-            pipeline.build_silver(engine, segments.sealed, out)
-            pipeline.build_gold(engine, segments.sealed, out)
-            done.append((engine, pipeline.figures(engine, segments, quiet), out))
-        yield done
+        yield [one, build_all(duck, history, place / "duckdb")]
 
 
-@pytest.mark.parametrize("table", ["jobs", "seconds", "silver", "gold"])
-def test_tables(both: list[tuple[Engine, pipeline.Figures, Path]], table: str) -> None:
-    found = [engine.rows(f"SELECT * FROM {table}") for engine, _, _ in both]
+@pytest.mark.parametrize("table", TABLES)
+def test_tables(both: list[Built], table: str) -> None:
+    found = [one.engine.rows(f"SELECT * FROM {table}") for one in both]
     assert found[0], "an empty table proves nothing"
     same_rows(*found)
 
 
-def test_backlog(both: list[tuple[Engine, pipeline.Figures, Path]]) -> None:
+def test_backlog(both: list[Built]) -> None:
     found = []
-    for engine, _, _ in both:
-        engine.view("minutes", "SELECT * FROM gold")
-        found.append(engine.rows(gold.BACKLOG))
+    for one in both:
+        one.engine.view("minutes", "SELECT * FROM gold")
+        found.append(one.engine.rows(gold.BACKLOG))
     same_rows(*found)
     assert all(row["backlog"] is not None for row in found[0])
 
 
-def test_figures(both: list[tuple[Engine, pipeline.Figures, Path]]) -> None:
-    (_, one, _), (_, other, _) = both
+def test_figures(both: list[Built]) -> None:
+    one, other = (built.figures for built in both)
     for field in fields(one):
         a, b = getattr(one, field.name), getattr(other, field.name)
         if field.name in ("queues", "rates", "changes", "latencies", "returns", "dead"):
@@ -94,11 +85,9 @@ def close(a: Any, b: Any) -> bool:
     return bool(a == (pytest.approx(b) if isinstance(a, float) else b))
 
 
-def test_files_are_read_by_the_other_engine(
-    both: list[tuple[Engine, pipeline.Figures, Path]], spark: SparkSession
-) -> None:
-    (_, _, of_spark), (_, _, of_duck) = both
-    for table in ("jobs", "seconds", "silver", "gold"):
+def test_files_are_read_by_the_other_engine(both: list[Built], spark: SparkSession) -> None:
+    of_spark, of_duck = (built.out for built in both)
+    for table in TABLES:
         one = spark.read.parquet(str(of_spark / table))
         other = spark.read.parquet(str(of_duck / table)).select(one.columns)
         assert [f.dataType for f in one.schema] == [f.dataType for f in other.schema], table

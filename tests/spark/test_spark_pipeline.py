@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hist_built import Built, quiet
 from spark_history import NODE, START_MS, job_id, make_job
 
 pytest.importorskip("pyspark")
@@ -35,20 +34,9 @@ def at(ms: float | None) -> datetime | None:
     return None if ms is None else T0 + timedelta(milliseconds=ms)
 
 
-@contextmanager
-def quiet(_: str) -> Iterator[None]:
-    yield
-
-
-@pytest.fixture(scope="module")
-def built(
-    spark: SparkSession, history: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, pipeline.Figures]:
-    out = tmp_path_factory.mktemp("out")
-    segments = pipeline.find_segments(history, out / "scratch")
-    engine = SparkEngine(spark, out / "scratch")
-    pipeline.build(engine, segments, out, quiet)
-    return out, pipeline.figures(engine, segments, quiet)
+@pytest.fixture
+def built(of_spark: Built) -> tuple[Path, pipeline.Figures]:
+    return of_spark.out, of_spark.figures
 
 
 def table(spark: SparkSession, path: Path, order: str) -> list[dict[str, Any]]:
