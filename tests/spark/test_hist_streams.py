@@ -71,11 +71,11 @@ def rows(spark: SparkSession, table: Path) -> list[dict[str, Any]]:
 
 
 def at_once(spark: SparkSession, events: Path, out: Path) -> dict[str, list[dict[str, Any]]]:
-    """Both tables, computed at once."""
-    engine = SparkEngine(spark, out / "kept")
+    """Both tables, computed at once, as test_hist_engines.py shows for either engine."""
     files = [str(path) for path in sorted(events.rglob("events-*.parquet"))]
-    pipeline.build_silver(engine, files, out)
-    pipeline.build_gold(engine, files, out)
+    with DuckEngine(threads=2) as duck:
+        pipeline.build_silver(duck, files, out)
+        pipeline.build_gold(duck, files, out)
     return {table: rows(spark, out / table) for table in ("silver", "gold")}
 
 
@@ -88,6 +88,19 @@ def minute_of(row: dict[str, Any]) -> datetime:
 @pytest.fixture(scope="module")
 def segments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return write_minutes(tmp_path_factory.mktemp("minutes"), 6)
+
+
+@pytest.fixture(scope="module")
+def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`events` of several nodes, and streams of them into `tables`: silver a file at a time."""
+    place = tmp_path_factory.mktemp("streamed")
+    write_cluster_history(place / "events")
+    for table, files in (("silver", 1), ("gold", 64)):
+        options = Options(
+            table, place / "events", place / "tables", "10 seconds", files=files, once=True
+        )
+        run_stream(spark, options, lambda _: None)
+    return place
 
 
 @pytest.mark.parametrize("table", ["silver", "gold"])
@@ -164,7 +177,8 @@ def test_compaction_waits_for_a_stream(
     run_stream(spark, options, said.append)
     found = rows(spark, tmp_path / "out" / "silver")
     compacted = [str(path) for path in options.events.rglob("compact-*.parquet")]
-    pipeline.build_silver(SparkEngine(spark, tmp_path / "kept"), compacted, tmp_path / "whole")
+    with DuckEngine(threads=2) as duck:
+        pipeline.build_silver(duck, compacted, tmp_path / "whole")
     same_rows(found, rows(spark, tmp_path / "whole" / "silver"))
     done = compact(options.events, "2027-01-01", 1e12, grace_s=0)
     assert (done.removed, done.waiting) == (4, {})
@@ -188,31 +202,24 @@ def test_late_events_are_counted(spark: SparkSession, segments: list[Path], tmp_
 
 
 def test_a_stream_of_silver_and_the_query_that_picks_one_end(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, streamed: Path, tmp_path: Path
 ) -> None:
     """H2.4: the stream keeps every end; the query over it gives the rows of a run at once."""
-    events = tmp_path / "events"
-    write_cluster_history(events)
-    options = Options("silver", events, tmp_path / "out", files=1, once=True)
-    run_stream(spark, options, lambda _: None)
     engine = SparkEngine(spark, tmp_path / "kept")
-    engine.view("ends", f"SELECT * FROM parquet.`{tmp_path / 'out' / 'silver'}`")
+    engine.view("ends", f"SELECT * FROM parquet.`{streamed / 'tables' / 'silver'}`")
     assert engine.keep("twice", silver.TWICE) == 5
-    want = at_once(spark, events, tmp_path / "whole")["silver"]
+    want = at_once(spark, streamed / "events", tmp_path / "whole")["silver"]
     picked = engine.rows(silver.ONCE)
     same_rows(picked, want)
     assert len(engine.rows("SELECT * FROM ends")) == len(picked) + 5
 
 
 def test_streamed_gold_and_the_query_that_counts_each_job_once(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, streamed: Path, tmp_path: Path
 ) -> None:
     """H4.7: over both tables it gives the rows of a run at once, on either engine."""
-    events, out = tmp_path / "events", tmp_path / "out"
-    write_cluster_history(events)
-    for table in ("silver", "gold"):
-        run_stream(spark, Options(table, events, out, "10 seconds", once=True), lambda _: None)
-    want = at_once(spark, events, tmp_path / "whole")["gold"]
+    out = streamed / "tables"
+    want = at_once(spark, streamed / "events", tmp_path / "whole")["gold"]
     last = max(map(minute_of, want))
     want = [row for row in want if minute_of(row) < last]  # the others are still to come
     engine: Engine
@@ -256,18 +263,14 @@ def test_tables_and_checkpoints_are_not_mixed(
 
 
 def test_the_page_about_it(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    streamed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     """docs/histories.md: the queries that pick one end, as they stand there."""
     page = Path(__file__).parents[2] / "docs" / "histories.md"
     blocks = page.read_text().split("```python\n")[1:3]
     code = "".join(block.split("```")[0] for block in blocks)
-    write_cluster_history(tmp_path / "events")
-    for table in ("silver", "gold"):
-        options = Options(table, tmp_path / "events", tmp_path / "tables", "1 second", once=True)
-        run_stream(spark, options, lambda _: None)
     monkeypatch.chdir(tmp_path)
-    code = code.replace("`tables/", f"`{tmp_path}/tables/")  # the JVM stays
+    code = code.replace("`tables/", f"`{streamed}/tables/")  # the JVM stays
     exec(compile(code, str(page), "exec"), {})
     shown = capsys.readouterr().out
     assert "|  acked|" in shown and "|       6|" in shown, shown
