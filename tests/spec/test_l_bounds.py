@@ -18,6 +18,7 @@ from tuque.core.model.work import REPLY_BYTES, TURN_WORK
 from tuque.core.node.queue import PAUSE_OUT
 from tuque.core.replication.add import on_addjob, settle
 from tuque.server.log.monitoring import SLOW_BYTES_MAX
+from tuque.server.replies.words import text_of
 from tuque.server.tubes.statistics import Statistics
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
@@ -286,7 +287,7 @@ def test_grants_are_not_without_end(wired: Wired) -> None:
     admin.grant(n, t, b"u1", t.by_name[b"t"], 2)
     with pytest.raises(TubeError) as refused:
         admin.grant(n, t, b"u5000", t.by_name[b"t"], 1)
-    assert refused.value.text.startswith(b"there are 5000 grants, the most a node keeps")
+    assert text_of(refused.value).startswith(b"there are 5000 grants, the most a node keeps")
     assert len(value(wired, line, b"TUBE GRANTS\r\n")[0]) == 5_000
 
 

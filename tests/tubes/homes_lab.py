@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster_lab import Lab, name_of
+from refusals import said
 
 from tuque.core.jobs.deliver import serve_ready
 from tuque.core.jobs.transitions import check
@@ -86,7 +87,7 @@ class HomesLab(Lab):
         self.run()
         if tube is None:
             done = self.done(i)
-            assert done.tube is not None, done.error
+            assert done.tube is not None, said(done)
             tube = done.tube
         return tube
 

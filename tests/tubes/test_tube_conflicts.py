@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from homes_lab import HomesLab
+from refusals import refused, said
 
 from tuque.core.jobs.transitions import check
 from tuque.core.msgs.bus import TubeAt, TubeClaim, TubeClaimed
@@ -13,7 +14,6 @@ from tuque.core.replication.orphan_acks import on_unknown_ack, on_unknown_fastac
 from tuque.tubes.failover.claims import ALIVE, KNOWN
 from tuque.tubes.failover.controller import on_tube_message
 from tuque.tubes.failover.switchover import become_home
-from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.replica_state import RUNNING
 from tuque.tubes.replication.catalog import at_of
 from tuque.tubes.tasks.admin import remove_tube
@@ -74,12 +74,12 @@ def test_the_home_of_another_tube_of_that_name_does_not_stop_a_force() -> None:
     assert lab.tube(3).is_mine and lab.tube(1).conflict == lab.nodes[3].node_id
     lab.force(1)
     lab.live(12_000)
-    assert lab.done(1).error == b""
+    assert said(lab.done(1)) == b""
     assert lab.tube(1).is_mine and sorted(lab.tube(1).tasks) == [0]
     assert lab.tube(0).home == lab.tube(2).home == lab.nodes[1].node_id
     assert lab.tube(3).is_mine, "each goes on at its home"
     lab.force(2)
-    assert b"can be reached" in lab.done(2).error
+    assert b"can be reached" in said(lab.done(2))
 
 
 def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> None:
@@ -101,7 +101,7 @@ def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> 
     assert lab.tube(0).maker == lab.nodes[0].node_id != lab.tube(1).maker
     lab.force(0)
     lab.live(1000)
-    assert lab.done_last(0).error == b"" and lab.state(0) == "RUNNING"
+    assert said(lab.done_last(0)) == b"" and lab.state(0) == "RUNNING"
     assert lab.tube(1).is_mine and sorted(lab.tube(0).tasks) == [0]
 
 
@@ -146,7 +146,7 @@ def test_a_tube_does_not_move_to_who_goes_by_another_one(is_temporary: bool) -> 
     lab.live(1000)
     assert [lab.tube(i).state for i in (0, 1)] == [RUNNING, RUNNING]
     for giver, taker in ((0, 1), (1, 0)):
-        with pytest.raises(TubeError, match="goes by another tube of that name"):
+        with refused("goes by another tube of that name"):
             lab.move(giver, taker)
     lab.live(1000)
     assert [lab.tube(i).state for i in (0, 1)] == [RUNNING, RUNNING]

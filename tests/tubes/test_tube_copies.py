@@ -7,7 +7,8 @@ import pytest
 from homes_lab import HomesLab
 
 from tuque.core.msgs.bus import TubeCopy
-from tuque.tubes.model.errors import TubeError
+from tuque.server.replies.words import resp_words, text_of
+from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.grants import CALL, user_key
 from tuque.tubes.replication.leadership import lag_of, synced
 from tuque.tubes.replication.receive import on_copy
@@ -69,7 +70,7 @@ def test_two_claims_of_one_name() -> None:
     lab.run()
     assert lab.done(0).tube is lab.tube(0)
     done = lab.done(1)
-    assert done.error == b"Tube 't' has its home there" and done.node_id == lab.nodes[0].node_id
+    assert isinstance(done.error, HomeError) and done.error.node_id == lab.nodes[0].node_id
     with pytest.raises(TubeError):
         lab.make(1)
     assert lab.runs_at() == [0]
@@ -147,13 +148,13 @@ def test_sync_copies() -> None:
     lab.cut(0, 1)
     with pytest.raises(TubeError) as e:
         lab.put(0)
-    assert e.value.text.startswith(b"NOREPL Not enough reachable nodes")
+    assert resp_words(e.value).startswith(b"NOREPL Not enough reachable nodes")
     with pytest.raises(TubeError) as e:
         lab.make(0, name=b"u", sync=4)
-    assert e.value.text == b"SYNC must be from 1 to the number of nodes, which is 3"
+    assert text_of(e.value) == b"SYNC must be from 1 to the number of nodes, which is 3"
     with pytest.raises(TubeError) as e:
         lab.make(0, name=b"u", sync=2, temporary=True)
-    assert e.value.text == b"a temporary tube has no copies: SYNC must be 1"
+    assert text_of(e.value) == b"a temporary tube has no copies: SYNC must be 1"
 
 
 def test_a_rewrite_keeps_copies() -> None:

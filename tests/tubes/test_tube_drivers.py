@@ -15,6 +15,7 @@ from tuque.core.jobs.deliver import on_getjob
 from tuque.core.jobs.transitions import check
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
+from tuque.server.replies.words import text_of
 from tuque.tubes.model.driver_guard import DriverFailed, why_stopped
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
@@ -69,7 +70,7 @@ def test_a_type_has_one_driver() -> None:
     n = Node(b"a" * 40, b"seed", NOW_MS)
     with pytest.raises(TubeError) as e:
         register_driver(n, tubes_of(n), b"fifo", shown())
-    assert e.value.text == b'overriding registered driver "fifo"'
+    assert text_of(e.value) == b'overriding registered driver "fifo"'
 
 
 @pytest.mark.parametrize("type", [Fifo, UTube, UTubeTtl, LimFifoTtl])

@@ -16,6 +16,7 @@ from tuque.core.node.node import Node
 from tuque.core.outbox import records as rec
 from tuque.core.outbox.records import Records
 from tuque.core.outbox.tube_records import tell_task, tell_task_state
+from tuque.server.replies.words import text_of
 from tuque.store.files.disk import MemoryDisk
 from tuque.store.replay import Loader
 from tuque.tubes.model.errors import TubeError
@@ -275,7 +276,7 @@ def test_shared_sessions_outlive_a_restart() -> None:
     assert chr(tube.tasks[1].status) == "r"
     with pytest.raises(TubeError) as e:
         sessions.identify(home.n, home.t, 6, b"", uuid)
-    assert e.value.text == b"The UUID %s is unknown." % sessions.dashed(uuid)
+    assert text_of(e.value) == b"The UUID %s is unknown." % sessions.dashed(uuid)
 
 
 def test_a_slow_load_takes_no_time_from_sessions() -> None:

@@ -23,6 +23,7 @@ from tuque.core.jobs.transitions import check, stop_waiting
 from tuque.core.model.task import Task
 from tuque.core.node.node import GOT_JOBS, Node
 from tuque.core.replication.ack import on_ackjob
+from tuque.server.replies.words import text_of
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
@@ -123,7 +124,7 @@ class Twins(RuleBasedStateMachine):
                 answer = ask()
                 answers.append(answer if isinstance(answer, (int, bool)) else told(answer))
             except TubeError as e:
-                answers.append(e.text.decode())
+                answers.append(text_of(e).decode())
             except Refused as e:
                 answers.append(str(e))
         assert answers[0] == answers[1]

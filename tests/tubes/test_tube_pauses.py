@@ -40,7 +40,7 @@ def test_a_pause_moves_with_the_tube(bits: int, has_journal: bool) -> None:
     if bits & PAUSE_IN:
         with pytest.raises(TubeError) as e:
             lab.put(1)
-        assert e.value.text == PAUSED
+        assert e.value.code == PAUSED
     assert (lab.take(1) is None) == (bits & PAUSE_OUT != 0)
     pause(lab, 1, 0)
     assert pauses(lab) == [0, 0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from homes_lab import HomesLab
+from refusals import said
 
 from tuque.core.jobs.transitions import check
 from tuque.core.model.task import Task
@@ -40,7 +41,7 @@ def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
     for name in (b"t", b"u"):
         assert not lab.move(0, 1, name)
         lab.run()
-        assert lab.done(0).error == (
+        assert said(lab.done(0)) == (
             b"node %s has not the type 'late' of tube '%s', which stays: install its package there "
             b"and tell that node TUBE REGISTERDRIVER 'late', or choose another node" % (node, name)
         )
@@ -51,7 +52,7 @@ def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
     register_driver(lab.nodes[1], lab.t(1), b"late", Fifo)
     assert not lab.move(0, 1)
     lab.run()
-    assert lab.done(0).error == b"" and lab.runs_at() == [1]
+    assert said(lab.done(0)) == b"" and lab.runs_at() == [1]
 
 
 def test_no_move_to_a_node_where_the_driver_failed() -> None:
@@ -72,7 +73,7 @@ def test_no_move_to_a_node_where_the_driver_failed() -> None:
     assert not lab.move(0, 1)
     lab.run()
     begin = b"at node %s the driver of type 'late' of tube 't', which stays, has failed: "
-    assert lab.done(0).error.startswith(begin % lab.nodes[1].node_id)
+    assert said(lab.done(0)).startswith(begin % lab.nodes[1].node_id)
     assert lab.runs_at() == [0]
 
 

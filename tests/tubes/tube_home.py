@@ -11,6 +11,7 @@ from tuque.core.model.task import Task
 from tuque.core.node.node import GOT_JOBS, Node
 from tuque.core.outbox.events import Events
 from tuque.core.replication.ack import on_ackjob
+from tuque.server.replies.words import iproto_words
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PutSpec, TubeOptions
 from tuque.tubes.model.registry import Tubes
@@ -83,4 +84,5 @@ def refused(code: int, text: str, call: object, *args: object) -> None:
     assert callable(call)
     with pytest.raises(TubeError) as e:
         call(*args)
-    assert (e.value.code, e.value.text.decode()) == (code, text)
+    told = iproto_words(e.value)
+    assert (told.code, told.text.decode()) == (code, text)

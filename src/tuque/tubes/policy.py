@@ -24,7 +24,6 @@ from tuque.tubes.failover.controller import (
 from tuque.tubes.failover.invariants import check_homes
 from tuque.tubes.failover.restore_tasks import restore_task
 from tuque.tubes.failover.standstill import on_standstill
-from tuque.tubes.model.errors import LEAVING
 from tuque.tubes.model.grants import GRANT_BYTES
 from tuque.tubes.model.options import PutDone, PutSpec
 from tuque.tubes.model.registry import PUT_BYTES, SESSION_BYTES, Tubes
@@ -38,6 +37,7 @@ from tuque.tubes.tasks.admin import remove_tube
 from tuque.tubes.tasks.sessions import session_for, sessions_tick
 from tuque.tubes.tasks.transitions import admit, forget, insert, on_task_timer
 
+LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or more"
 NO_COPIES: Final = b"ERR '%s' is a tube: SYNC says which copies count, REPLICATE is 1"
 NO_OPTION: Final = b"ERR '%s' is a tube of type %s: it has no %s"

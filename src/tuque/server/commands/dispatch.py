@@ -37,6 +37,7 @@ from tuque.server.replies.producers import await_copies, keep_order, late_error
 from tuque.server.replies.redirects import check_queue, moved_text, refusal_text
 from tuque.server.replies.tube_replies import tell_take
 from tuque.server.replies.tube_sync import hold_back
+from tuque.server.replies.words import LEAVING
 from tuque.server.sockets.connection import LARGE_BYTES
 from tuque.server.state.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
@@ -62,7 +63,6 @@ HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.p
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
 NOAUTH: Final = b"NOAUTH Authentication required."
 LOADING: Final = b"LOADING Disque is loading the dataset in memory, %d %% done"
-LEAVING: Final = b"LEAVING This node is leaving the cluster, please connect to a different one"
 CONFLICT: Final = (
     b"CONFLICT another node has the id of this one: stop one of the two, remove its nodes.conf "
     b"and start it again"

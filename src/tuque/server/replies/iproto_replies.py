@@ -7,6 +7,7 @@ from tuque.core.model.task import BYTES, TEXT, Task
 from tuque.core.node.node import GOT_JOBS, HOME_MOVED, NODE_LEAVING, Wake
 from tuque.server.replies.redirects import moved_error
 from tuque.server.replies.tube_sync import hold_back_wired
+from tuque.server.replies.words import LEAVING_TEXT
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.tubes.model.registry import Tubes
@@ -22,7 +23,6 @@ from tuque.wire.iproto import (
     unsigned,
 )
 
-LEAVING: Final = b"This node is leaving the cluster, please connect to a different one"
 NULL: Final = b"\xc0"
 
 
@@ -55,7 +55,7 @@ def tell_take(s: Server, wake: Wake) -> None:
     w = take.conn
     del w.takes[wake.client]
     if wake.why == NODE_LEAVING:
-        w.out.append(error_reply(take.sync, E_READ_ONLY, LEAVING))
+        w.out.append(error_reply(take.sync, E_READ_ONLY, LEAVING_TEXT))
     elif wake.why == HOME_MOVED:
         told = moved_error(s, wake.queue)  # T20.2
         w.out.append(error_reply(take.sync, told.code, told.text))

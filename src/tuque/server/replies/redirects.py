@@ -10,9 +10,10 @@ from mypy_extensions import i64
 from tuque.core.model.task import Task
 from tuque.core.node.node import Node
 from tuque.errors import TUBE_HOME
+from tuque.server.replies.words import READ_ONLY, iproto_words, resp_words
 from tuque.server.state.client import Client
 from tuque.server.state.state import Server
-from tuque.tubes.model.errors import NOT_TAKEN, PAUSED, HomeError, TubeError
+from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.policy import tubes_of
@@ -22,13 +23,6 @@ from tuque.wire.iproto import E_READ_ONLY, IprotoError
 
 HOME: Final = TUBE_HOME.encode()
 NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
-READ_ONLY: Final = b"Can't modify data because this instance is in read-only mode"
-
-# [T15.5] texts by which a first word is found that is not ERR
-BEGINS: Final[list[tuple[bytes, bytes]]] = [(b"Task ", b"NOTASK "), (b"Tube not found", b"NOTUBE ")]
-WRONG: Final[list[bytes]] = [b" queue does not support touch", b" exists with the type "]
-# [C9] these have it already
-WORDED: Final[list[bytes]] = [b"NOQUORUM ", b"READONLY ", b"NOREPL ", b"LEAVING "]
 
 
 def tube_named(t: Tubes, name: bytes) -> Tube:
@@ -77,23 +71,9 @@ def iproto_address_of(s: Server, t: Tubes, node_id: bytes) -> bytes:
 
 def refusal_text(s: Server, error: TubeError) -> bytes:
     """[T15.5] The refusal with the first word that RESP clients look at."""
-    text = error.text
     if isinstance(error, HomeError):
         return HOME % (address_of(s, error.node_id), error.tube)  # T17.3
-    if text == NOT_TAKEN:
-        return b"NOTTAKEN " + text
-    if text == PAUSED:
-        return b"PAUSED " + text
-    for begin, word in BEGINS:
-        if text.startswith(begin):
-            return word + text
-    for part in WRONG:
-        if part in text:
-            return b"WRONGTUBE " + text
-    for begin in WORDED:
-        if text.startswith(begin):
-            return text
-    return b"ERR " + text
+    return resp_words(error)
 
 
 def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
@@ -102,13 +82,7 @@ def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
         where = iproto_address_of(s, t, error.node_id)
         text = READ_ONLY + b": the home of tube '%s' is %s" % (error.tube, where)
         return IprotoError(E_READ_ONLY, text)
-    text = error.text
-    for begin in WORDED:
-        if text.startswith(begin):
-            text = text[len(begin) :]
-    if error.text.startswith(b"READONLY ") or error.text.startswith(b"NOQUORUM "):
-        text = READ_ONLY + b": " + text  # T17.4, T19.5
-    return IprotoError(int(error.code), text)
+    return iproto_words(error)
 
 
 def check_queue(s: Server, name: bytes) -> None:

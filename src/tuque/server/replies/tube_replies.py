@@ -10,9 +10,9 @@ from tuque.core.model.task import DELAYED, STATUS_NAMES, TAKEN, Task
 from tuque.core.node.node import GOT_JOBS, HOME_MOVED, NODE_LEAVING, Wake
 from tuque.server.replies.redirects import moved_text
 from tuque.server.replies.tube_sync import enter
+from tuque.server.replies.words import LEAVING
 from tuque.server.state.client import PUT, REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
-from tuque.tubes.model.errors import LEAVING
 from tuque.tubes.model.options import PutDone
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.replication.leadership import synced

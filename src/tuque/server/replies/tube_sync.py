@@ -8,22 +8,20 @@ their replies meanwhile, as producers do, calls of IPROTO are answered in any or
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
 
 from mypy_extensions import i64
 
 from tuque.core.jobs.transitions import FAR
 from tuque.server.replies.producers import await_copies, let_follow
+from tuque.server.replies.words import iproto_words, resp_words
 from tuque.server.state.client import HOLE, PUT, WIRED, Client, Pending
 from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
+from tuque.tubes.model.errors import LATE, TubeError
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.replication.leadership import synced
 from tuque.wire.iproto import error_reply as iproto_error
 from tuque.wire.resp import error_reply
-
-LATE: Final = b"NOREPL done here, but not yet on %d nodes"
-E_LATE: Final = 7
 
 
 def hold_back(s: Server, t: Tubes, c: Client, written: i64) -> None:
@@ -92,11 +90,11 @@ def tell_synced(s: Server, t: Tubes) -> None:
                 break
             line.popleft()
             if one.seq > done:
-                tell(s, one, LATE % needed)
+                tell(s, one, TubeError(LATE, (needed,)))
             elif len(one.rest) > 0:
                 queue_up(s, one)
             else:
-                tell(s, one, b"")
+                tell(s, one, None)
         if len(line) == 0:
             del s.syncing[name]
 
@@ -110,21 +108,23 @@ def next_sync_ms(s: Server) -> i64:
     return at_ms
 
 
-def tell(s: Server, one: Pending, error: bytes) -> None:
+def tell(s: Server, one: Pending, error: TubeError | None) -> None:
     """What was held back goes out, or the error does."""
     if one.kind == WIRED:
         w = s.wired_by_number.get(one.client)
         if w is not None:
             w.uncopied -= 1
-            text = error.partition(b" ")[2]
-            w.out.append(iproto_error(one.serial, E_LATE, text) if error else one.reply)
+            told = None if error is None else iproto_words(error)
+            w.out.append(
+                one.reply if told is None else iproto_error(one.serial, told.code, told.text)
+            )
             w.last_ms = s.n.now_ms
             s.touch(w)
         return
     c = s.by_number.get(one.client)
     if c is None:
         return
-    reply = error_reply(error) if error else one.reply
+    reply = one.reply if error is None else error_reply(resp_words(error))
     if one.kind == PUT:
         tell_late_put(s, c, one.serial, reply)
         return

@@ -17,7 +17,7 @@ from tuque.server.tubes.plugins import listing, register_installed
 from tuque.server.tubes.statistics import Statistics
 from tuque.tubes.failover.claims import claim_tube
 from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import LUA, TubeError
+from tuque.tubes.model.errors import NO_CALLBACK, TubeError
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.catalog import announce
@@ -30,7 +30,6 @@ from tuque.wire.args import ArgError
 
 HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
 NEEDS_RESP3: Final = b"ERR TUBE SUBSCRIBE needs RESP3 (HELLO 3); in RESP2 poll TUBE CHANGES"
-NO_CALLBACK: Final = b"no callback of this server is named '%s'"
 WATCHED_MAX: Final = 1_000  # tubes that one connection subscribes to
 
 
@@ -49,7 +48,7 @@ def create(call: TubeCall) -> None:
 def check_callback(s: Server, name: bytes) -> None:
     """Whether the server has a callback of that name, or none is wanted (T16.4)."""
     if len(name) > 0 and name not in s.notices.callbacks:
-        raise TubeError(LUA, NO_CALLBACK % name)
+        raise TubeError(NO_CALLBACK, (name,))
 
 
 def on_task_change(call: TubeCall) -> None:

@@ -15,7 +15,7 @@ from tuque.core.model.work import REPLY_BYTES
 from tuque.server.state.chore import Chore
 from tuque.server.tubes.call import OK, TubeCall
 from tuque.tubes.model import changes
-from tuque.tubes.model.errors import LUA, NO_TUBE, TubeError
+from tuque.tubes.model.errors import NO_TUBE, TubeError
 from tuque.tubes.replication.leadership import needs_copies, needs_home
 from tuque.tubes.tasks import admin, ops
 from tuque.tubes.tasks.transitions import admit, end, give_back
@@ -50,7 +50,7 @@ class TubeChore(Chore):
         n = self.n
         tube = self.tube
         if self.t.by_name.get(tube.name) is not tube:
-            raise TubeError(LUA, NO_TUBE)
+            raise TubeError(NO_TUBE)
         if self.what == KICK:
             return self.kick(room)
         if self.at < 0:

@@ -12,6 +12,7 @@ from tuque.server.replies.chores import begin
 from tuque.server.replies.help import reply_help
 from tuque.server.replies.redirects import tube_named
 from tuque.server.replies.tube_replies import await_room, put_none, put_task, put_tasks
+from tuque.server.replies.words import LEAVING
 from tuque.server.state.chore import Chore
 from tuque.server.state.client import REPLY_OFF, REPLY_SKIPPING, Client
 from tuque.server.state.state import Server
@@ -19,7 +20,6 @@ from tuque.server.tubes.call import TubeCall
 from tuque.server.tubes.homes import await_home
 from tuque.server.tubes.procedures import RUNS
 from tuque.server.tubes.tasks import ack, put, take
-from tuque.tubes.model.errors import LEAVING
 from tuque.tubes.tasks import ops
 from tuque.tubes.tasks.sessions import dashed
 from tuque.wire.args import ArgError

@@ -8,14 +8,11 @@ from mypy_extensions import i64
 
 from tuque.server.replies.iproto_replies import end_takes
 from tuque.server.tubes.call import OK, TubeCall
-from tuque.tubes.model.errors import TubeError
+from tuque.tubes.model.errors import NO_ROLE, NO_USER, TubeError
 from tuque.tubes.model.grants import CALL, TRUNCATE, USER, role_key, user_key
 from tuque.tubes.model.grants import PREFIX as OWN_PREFIX
 from tuque.tubes.tasks import admin
-from tuque.wire.iproto import E_NO_ROLE, E_NO_USER
 
-NO_USER: Final = b"User '%s' is not found"
-NO_ROLE: Final = b"Role '%s' is not found"
 DENIED: Final = b"Execute access to function '%s.%s:take' is denied for user '%s'"
 NAMES: Final = {b"call": CALL, b"truncate": TRUNCATE}
 
@@ -35,9 +32,9 @@ def grant_calls(call: TubeCall) -> None:
     """[T10] Let a user or a role call the tube (T10.3)."""
     users = call.s.users
     if call.is_role and call.name not in users.roles:
-        raise TubeError(E_NO_ROLE, NO_ROLE % (call.name or b""))
+        raise TubeError(NO_ROLE, (call.name or b"",))
     if not call.is_role and call.name not in users.by_name:
-        raise TubeError(E_NO_USER, NO_USER % (call.name or b""))
+        raise TubeError(NO_USER, (call.name or b"",))
     holder = holder_of(call)
     admin.grant(call.n, call.t, holder, call.at, bits_of(call), call.prefix or OWN_PREFIX)
     call.value(OK)

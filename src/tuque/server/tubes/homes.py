@@ -11,7 +11,6 @@ from tuque.server.state.state import Server, log
 from tuque.server.state.tube_notices import leave_notices
 from tuque.server.tubes.call import OK, TubeCall
 from tuque.tubes.failover.switchover import move_home, take_home
-from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.leadership import lag_of, state_of_node, state_of_tube
@@ -131,8 +130,8 @@ def tell_homes(s: Server, t: Tubes) -> None:
         w = s.wired_by_number.get(one.client)
         asked = None if w is None else w.claims.pop(one.serial, None)
         if w is not None and asked is not None:
-            if len(one.error) > 0:
-                told = iproto_refusal(s, t, error_of(one))
+            if one.error is not None:
+                told = iproto_refusal(s, t, one.error)
                 w.out.append(error_reply(asked.sync, told.code, told.text))
             else:
                 put_values(w, asked.sync, asked.is_16, [])  # I3.2
@@ -164,8 +163,8 @@ def tell_client(s: Server, c: Client, one: HomeDone) -> None:
     s.blocked -= 1
     c.last_ms = s.n.now_ms
     if not c.is_put_muted:
-        if len(one.error) > 0:
-            c.error(refusal_text(s, error_of(one)))
+        if one.error is not None:
+            c.error(refusal_text(s, one.error))
         elif len(one.values) > 0:
             c.reply(dict(one.values))  # T21.3
         else:
@@ -173,10 +172,3 @@ def tell_client(s: Server, c: Client, one: HomeDone) -> None:
     s.touch(c)
     if len(c.todo) > 0 or c.reader.error:
         s.resumed.append(c)
-
-
-def error_of(one: HomeDone) -> TubeError:
-    """The refusal in the answer."""
-    if len(one.node_id) > 0 and one.tube is not None:
-        return HomeError(one.tube.name, one.node_id)
-    return TubeError(one.code, one.error)

@@ -12,9 +12,10 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, cast
 
 from tuque.server.log.notes import log
+from tuque.server.replies.words import text_of
 from tuque.server.state.tube_notices import Callback
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, summary_of, why_stopped
-from tuque.tubes.model.errors import LUA, NO_DRIVER, TubeError
+from tuque.tubes.model.errors import NO_DRIVER, NOT_LOADED, TubeError
 from tuque.tubes.model.registry import BUILT_IN, Tubes
 from tuque.tubes.policy import tubes_of
 from tuque.tubes.tasks.drivers import register_driver
@@ -41,12 +42,12 @@ def load_plugins(s: Server) -> None:
         try:
             load_driver(s, entry)
         except TubeError as error:
-            log.error("%s %s: %s", DRIVERS, entry.name, error.text.decode())
+            log.error("%s %s: %s", DRIVERS, entry.name, text_of(error).decode())
     for entry in entry_points(group=CALLBACKS):
         try:
             callback = loaded(entry)
         except TubeError as error:
-            log.error("%s %s: %s", CALLBACKS, entry.name, error.text.decode())
+            log.error("%s %s: %s", CALLBACKS, entry.name, text_of(error).decode())
             continue
         s.notices.callbacks[entry.name.encode()] = cast(Callback, callback)
 
@@ -63,7 +64,7 @@ def load_driver(s: Server, entry: EntryPoint) -> None:
             raise not_loaded(entry, failed.error) from failed.error
     except TubeError as error:
         if name not in t.drivers:
-            s.notices.failed[name] = error.text
+            s.notices.failed[name] = text_of(error)
         raise
     s.notices.failed.pop(name, None)
     s.notices.origins[name] = origin(entry)
@@ -87,7 +88,7 @@ def not_loaded(entry: EntryPoint, error: BaseException) -> TubeError:
     log.error("cannot load %s %s", entry.group, entry.name, exc_info=error)
     what = "driver" if entry.group == DRIVERS else "callback"
     text = NO_LOAD % (what, entry.name, summary_of(error))
-    return TubeError(LUA, text.encode("utf-8", "backslashreplace"))
+    return TubeError(NOT_LOADED, (text.encode("utf-8", "backslashreplace"),))
 
 
 def origin(entry: EntryPoint) -> str:
@@ -106,7 +107,7 @@ def register_installed(s: Server, name: bytes) -> None:
             return
     if name in tubes_of(s.n).drivers:
         register_driver(s.n, tubes_of(s.n), name, nothing)  # it says why not
-    raise TubeError(LUA, NO_DRIVER % name)
+    raise TubeError(NO_DRIVER, (name,))
 
 
 def nothing() -> Driver:

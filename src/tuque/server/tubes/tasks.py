@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from tuque.server.tubes.call import TubeCall
 from tuque.server.tubes.chores import DROP, KICK, RELEASE_ALL, TRUNCATE, Tasks, TubeChore
-from tuque.tubes.model.errors import LEAVING, READ_ONLY, TubeError
+from tuque.tubes.model.errors import LEAVING, TubeError
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.tasks import ops
 
@@ -39,7 +39,7 @@ def take(call: TubeCall) -> None:
     elif call.timeout_ms == 0:
         call.no_task()
     elif call.n.is_leaving:
-        raise TubeError(READ_ONLY, LEAVING)  # T15.6, I7.6
+        raise TubeError(LEAVING)  # T15.6, I7.6
     else:
         call.may_wait()
         call.await_task(i64(0) if call.timeout_ms < 0 else call.n.now_ms + call.timeout_ms)

@@ -19,7 +19,7 @@ from tuque.tubes.failover.load_unload import (
     step_out,
     turn_back,
 )
-from tuque.tubes.model.errors import LUA, MOVE_ENDED
+from tuque.tubes.model.errors import MOVE_ENDED, TubeError
 from tuque.tubes.model.options import PutDone
 from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.model.replica_state import ARROWS, ENDING, RUNNING, STARTUP, WAITING
@@ -181,8 +181,7 @@ def end_waits(t: Tubes, tube: Tube) -> None:
         done = HomeDone(move.client, move.serial, tube)
     tube.move = None
     if done is not None:
-        done.code = LUA
-        done.error = MOVE_ENDED % tube.name
+        done.error = TubeError(MOVE_ENDED, (tube.name,))
         t.home_done.append(done)
 
 

@@ -11,7 +11,7 @@ from tuque.core.msgs.bus import TubeClaim
 from tuque.core.node.node import Node
 from tuque.core.node.slots import say, slots_of
 from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import EXISTS, LUA, HomeError, TubeError
+from tuque.tubes.model.errors import EXISTS, HomeError, TubeError
 from tuque.tubes.model.options import TubeOptions
 from tuque.tubes.model.registry import Claim, HomeDone, Tubes
 from tuque.tubes.model.tube import Tube
@@ -105,13 +105,10 @@ def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:
     try:
         tube = t.by_name.get(claim.name)
         if tube is None and len(claim.home) > 0:
-            if claim.options.if_not_exists and len(claim.refused) == 0:
+            if claim.options.if_not_exists and claim.refused is None:
                 raise HomeError(claim.name, claim.home)
-            raise TubeError(LUA, EXISTS % claim.name)
+            raise TubeError(EXISTS, (claim.name,))
         done.tube = create_tube(n, t, claim.name, claim.type, claim.options, claim.user)
     except TubeError as error:
-        done.error = error.text
-        done.code = error.code
-        if isinstance(error, HomeError):
-            done.node_id = error.node_id
+        done.error = error.with_traceback(None)  # no frames: the collector is off
     t.home_done.append(done)

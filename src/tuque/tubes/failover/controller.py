@@ -38,6 +38,7 @@ from tuque.tubes.failover.switchover import (
     say_yours,
     step_move,
 )
+from tuque.tubes.model.errors import EXISTS, TubeError
 from tuque.tubes.model.registry import Claim, Tubes
 from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP
 from tuque.tubes.model.tube import Tube
@@ -128,7 +129,7 @@ def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
     elif m.answer != FREE:
         claim.home = n.peers[slot].node_id
         if m.answer == IN_USE:
-            claim.refused = b"in use"
+            claim.refused = TubeError(EXISTS, (claim.name,))
     close_claims(n, t)
 
 

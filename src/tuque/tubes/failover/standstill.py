@@ -2,7 +2,7 @@
 
 from tuque.core.node.node import Node
 from tuque.tubes.failover.activation import wait_here
-from tuque.tubes.model.errors import LUA, STOOD_MEANWHILE
+from tuque.tubes.model.errors import STOOD_MEANWHILE, TubeError
 from tuque.tubes.model.registry import HomeDone, Tubes
 from tuque.tubes.model.replica_state import ENDING, INIT, RUNNING
 from tuque.tubes.model.tube import Tube
@@ -44,8 +44,7 @@ def end_claims(t: Tubes) -> None:
     t.claims = {}
     for claim in claims.values():
         done = HomeDone(claim.client, claim.serial, None)
-        done.error = STOOD_MEANWHILE
-        done.code = LUA
+        done.error = TubeError(STOOD_MEANWHILE)
         t.home_done.append(done)
 
 

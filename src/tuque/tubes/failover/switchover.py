@@ -32,27 +32,9 @@ from tuque.tubes.failover.claims import (
 )
 from tuque.tubes.failover.load_unload import turn_back
 from tuque.tubes.failover.standstill import may_be_forced
+from tuque.tubes.model import errors as why
 from tuque.tubes.model.driver_guard import why_stopped
-from tuque.tubes.model.errors import (
-    FAILED_THERE,
-    FEW_NODES,
-    HOME_ALIVE,
-    LATER_COPY,
-    LUA,
-    MOVE_BROKEN,
-    MOVE_SLOW,
-    MOVE_UNSURE,
-    MOVING,
-    NO_HOME_THERE,
-    NO_NODE,
-    NO_TUBE,
-    NO_TYPE_THERE,
-    NODE_READ_ONLY,
-    READ_ONLY,
-    HomeError,
-    TubeError,
-    shown,
-)
+from tuque.tubes.model.errors import TubeError, shown
 from tuque.tubes.model.registry import Claim, HomeDone, Tubes
 from tuque.tubes.model.replica_state import ENDING, RUNNING, STARTUP, Move
 from tuque.tubes.model.tube import Tube
@@ -85,12 +67,12 @@ def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
     """The slot of the node, when the tube may move there now. Raises TubeError (T20.1)."""
     needs_home(n, t, tube)
     if tube.move is not None:
-        raise TubeError(LUA, MOVING % tube.name)
+        raise TubeError(why.MOVING, (tube.name,))
     slot = n.slot_of.get(node_id)
     if slot is None or n.linked >> i64(slot) & 1 == 0:
-        raise TubeError(LUA, NO_NODE)
+        raise TubeError(why.NO_NODE)
     if not may_be_home(n, t, tube, slot):
-        raise TubeError(LUA, NO_HOME_THERE)
+        raise TubeError(why.NO_HOME_THERE)
     return slot
 
 
@@ -98,23 +80,20 @@ def decide_move(n: Node, t: Tubes, claim: Claim, tube: Tube) -> None:
     """[T20] The node has answered, or cannot any more: the tube moves, or why not (T20.1)."""
     try:
         if t.by_name.get(tube.name) is not tube:
-            raise TubeError(LUA, NO_TUBE)
+            raise TubeError(why.NO_TUBE)
         needs_home(n, t, tube)
         if claim.answer < 0:
-            raise TubeError(LUA, MOVE_BROKEN % tube.name)
+            raise TubeError(why.MOVE_BROKEN, (tube.name,))
         if claim.answer == TYPE_MISSING:
-            text = NO_TYPE_THERE % (claim.target, tube.type, tube.name, tube.type)
-            raise TubeError(LUA, text)
+            about = (claim.target, tube.type, tube.name, tube.type)
+            raise TubeError(why.NO_TYPE_THERE, about)
         if claim.answer == DRIVER_FAILED:
-            raise TubeError(LUA, FAILED_THERE % (claim.target, tube.type, tube.name))
+            raise TubeError(why.FAILED_THERE, (claim.target, tube.type, tube.name))
         slot = target_of(n, t, tube, claim.target)
         begin_move(n, t, tube, slot, claim.client, claim.serial)
     except TubeError as error:
         done = HomeDone(claim.client, claim.serial, tube)
-        done.error = error.text
-        done.code = error.code
-        if isinstance(error, HomeError):
-            done.node_id = error.node_id
+        done.error = error.with_traceback(None)  # no frames: the collector is off
         t.home_done.append(done)
 
 
@@ -144,16 +123,16 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
     """Go on with a switchover: the new home has all, has it on its disk, or is too slow."""
     if move.is_given:
         if move.until_ms <= n.now_ms:
-            answer(t, tube, move, MOVE_UNSURE % tube.name)
+            answer(t, tube, move, TubeError(why.MOVE_UNSURE, (tube.name,)))
             move.until_ms = FAR
         return
     peer = n.peers[move.slot]
     if not peer.is_linked or not may_be_home(n, t, tube, move.slot):
-        give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
+        give_up(n, t, tube, move, TubeError(why.MOVE_BROKEN, (tube.name,)))
     elif move.until_ms <= n.now_ms:
-        give_up(n, t, tube, move, MOVE_SLOW % (tube.name, move.limit_ms // 1000))
+        give_up(n, t, tube, move, TubeError(why.MOVE_SLOW, (tube.name, move.limit_ms // 1000)))
     elif n.now_ms > t.lease_ms or tube.is_unsure:
-        give_up(n, t, tube, move, MOVE_BROKEN % tube.name)
+        give_up(n, t, tube, move, TubeError(why.MOVE_BROKEN, (tube.name,)))
     elif tube.is_temporary or move.on_disk_seq == tube.seq:
         give(n, t, tube, move)
     else:
@@ -164,10 +143,10 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
                 ask_surely(n, t, tube, move.slot)
 
 
-def give_up(n: Node, t: Tubes, tube: Tube, move: Move, why: bytes) -> None:
+def give_up(n: Node, t: Tubes, tube: Tube, move: Move, error: TubeError) -> None:
     """[T20] Nothing was given away: the tube runs again under its epoch (T20.2)."""
     tube.move = None
-    answer(t, tube, move, why)
+    answer(t, tube, move, error)
     if not is_waiting(tube):
         wait_here(n, t, tube)
     t.must_look = True
@@ -266,15 +245,14 @@ def on_home_told(t: Tubes, tube: Tube) -> None:
     move = tube.move
     if move is not None and move.is_given:
         tube.move = None
-        answer(t, tube, move, b"")
+        answer(t, tube, move, None)
 
 
-def answer(t: Tubes, tube: Tube, move: Move, error: bytes) -> None:
+def answer(t: Tubes, tube: Tube, move: Move, error: TubeError | None) -> None:
     """Tell who asked for the move how it ended, once."""
     if move.client >= 0:
         done = HomeDone(move.client, move.serial, tube)
         done.error = error
-        done.code = LUA
         t.home_done.append(done)
         move.client = -1
 
@@ -288,13 +266,13 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
     The answer comes in `t.home_done`. Raises TubeError.
     """
     if t.is_read_only:
-        raise TubeError(READ_ONLY, NODE_READ_ONLY)
+        raise TubeError(why.NODE_READ_ONLY)
     may_force = not tube.is_mine or may_be_forced(tube)
     if not may_force and tube.run_ms == 0:
-        raise TubeError(LUA, HOME_ALIVE % tube.name)
+        raise TubeError(why.HOME_ALIVE, (tube.name,))
     is_moving = tube.move is not None and not tube.move.is_given
     if is_moving or not may_force:
-        raise TubeError(LUA, MOVING % tube.name)
+        raise TubeError(why.MOVING, (tube.name,))
     claim = ask_nodes(n, t, tube.name, client, serial, tube.epoch + 1)
     if claim.waiting == 0:
         del t.claims[claim.number]
@@ -304,10 +282,10 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
 def on_force_answer(n: Node, t: Tubes, slot: i64, claim: Claim, m: TubeClaimed) -> None:
     """A node said whether it is the home, and what it has."""
     tube = t.by_name.get(claim.name)
-    if tube is None or len(claim.refused) > 0:
+    if tube is None or claim.refused is not None:
         return
     if m.answer == ALIVE:
-        claim.refused = HOME_ALIVE % tube.name
+        claim.refused = TubeError(why.HOME_ALIVE, (tube.name,))
         return
     if m.answer == KNOWN:
         claim.apart |= 1 << slot
@@ -319,24 +297,23 @@ def on_force_answer(n: Node, t: Tubes, slot: i64, claim: Claim, m: TubeClaimed) 
         else:
             is_later = m.is_complete
     if is_later:
-        claim.refused = LATER_COPY % (n.peers[slot].node_id, tube.name)
+        claim.refused = TubeError(why.LATER_COPY, (n.peers[slot].node_id, tube.name))
 
 
 def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
     """[T21] All have answered: this node is the home, or the error says why not (T21.1)."""
     done = HomeDone(claim.client, claim.serial, None)
-    done.code = LUA
     tube = t.by_name.get(claim.name)
     others = others_of(n)
     total = 1 + count_of(others)
     reached = 1 + count_of(n.reachable & others)
     if tube is None or tube.epoch >= claim.epoch or (tube.is_mine and not may_be_forced(tube)):
-        done.error = MOVING % claim.name
-    elif len(claim.refused) > 0:
+        done.error = TubeError(why.MOVING, (claim.name,))
+    elif claim.refused is not None:
         done.error = claim.refused
     elif reached * 2 <= total and total != 2:
-        done.error = FEW_NODES % (reached, total)
-    if len(done.error) > 0 or tube is None:
+        done.error = TubeError(why.FEW_NODES, (reached, total))
+    if done.error is not None or tube is None:
         t.home_done.append(done)
         return
     done.tube = tube

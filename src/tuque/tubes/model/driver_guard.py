@@ -9,7 +9,7 @@ from traceback import format_exception
 from typing import Final, final
 
 from tuque.core.model.task import READY, Task
-from tuque.tubes.model.errors import LUA, NO_DRIVER_CLASS, TubeError, shown
+from tuque.tubes.model.errors import NO_DRIVER_CLASS, TubeError, shown
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.types.driver import Absent, Driver
 from tuque.tubes.types.ordering import GUARD_BIT, Order, key_of
@@ -74,7 +74,7 @@ class Guarded(Driver):
             make: Callable[[], object] = factory  # it may make anything
             made = make()
             if not isinstance(made, Driver):
-                raise TubeError(LUA, NO_DRIVER_CLASS % name)
+                raise TubeError(NO_DRIVER_CLASS, (name,))
             self.inner = made
             self.is_timed = made.is_timed
             self.ends_taken = made.ends_taken

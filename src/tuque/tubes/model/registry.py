@@ -13,6 +13,7 @@ from tuque.core.model.task import FAR, Task
 from tuque.core.msgs.bus import TubeAt, TubeMessage
 from tuque.core.node.queue_policy import Policy
 from tuque.core.outbox.records import Records
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import Rights
 from tuque.tubes.model.options import CHANGES_MAX, Change, PutDone, Putter, Told, TubeOptions
 from tuque.tubes.model.tube import Tube
@@ -37,18 +38,13 @@ BUILT_IN: Final[dict[bytes, Callable[[], Driver]]] = {
 
 @final
 class HomeDone:
-    """The answer of a claim, or of a command that moved a home (T17.5, T20, T21).
-
-    An error has a code, a text and, when a home is elsewhere, its node id.
-    """
+    """The answer of a claim, or of a command that moved a home (T17.5, T20, T21)."""
 
     def __init__(self, client: i64, serial: i64, tube: Tube | None) -> None:
         self.client = client
         self.serial = serial
         self.tube = tube
-        self.error = b""  # empty: it is done
-        self.code: i64 = 0
-        self.node_id = b""
+        self.error: TubeError | None = None  # None: it is done
         self.values: list[tuple[bytes, bytes]] = []  # of T21.3
 
 
@@ -73,7 +69,7 @@ class Claim:
         self.type = b""
         self.options = TubeOptions()
         self.user = b""
-        self.refused = b""  # why not; empty: nobody objects
+        self.refused: TubeError | None = None  # why not; None: nobody objects
         self.home = b""  # who says so
 
 

@@ -10,17 +10,8 @@ from mypy_extensions import i64
 from tuque.core.model.task import FAR
 from tuque.core.node.node import Node
 from tuque.core.node.slots import count_of, slots_of
-from tuque.tubes.model.errors import (
-    LOST,
-    NO_QUORUM,
-    NODE_READ_ONLY,
-    NOREPL,
-    NOT_YET,
-    READ_ONLY,
-    STOOD,
-    HomeError,
-    TubeError,
-)
+from tuque.tubes.model import errors as why
+from tuque.tubes.model.errors import HomeError, TubeError
 from tuque.tubes.model.registry import BEATS, Tubes
 from tuque.tubes.model.replica_state import ENDING, INIT, RUNNING, STARTUP, STATE_NAMES, WAITING
 from tuque.tubes.model.tube import Tube
@@ -38,7 +29,7 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
         raise refusal_of(n, t, tube)
     if tube.sync > 1:
         if n.reachable_count + 1 < tube.sync:
-            raise TubeError(READ_ONLY, NOREPL)
+            raise TubeError(why.NOREPL)
         t.to_sync[tube.name] = tube
 
 
@@ -54,25 +45,25 @@ def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
     """Why the tube does nothing here."""
     if not tube.is_mine:
         if tube.home == n.node_id:
-            return TubeError(READ_ONLY, LOST % (tube.name, tube.name))
+            return TubeError(why.LOST, (tube.name, tube.name))
         return HomeError(tube.name, tube.home)
     move = tube.move
     if move is not None:
         return HomeError(tube.name, move.node_id)
     if t.is_read_only:
-        return TubeError(READ_ONLY, NODE_READ_ONLY)
+        return TubeError(why.NODE_READ_ONLY)
     if tube.is_unsure:
-        return TubeError(READ_ONLY, STOOD % (tube.name, n.stood_ms, tube.name, n.node_id))
+        return TubeError(why.STOOD, (tube.name, n.stood_ms, tube.name, n.node_id))
     if n.now_ms > t.lease_ms:
         reached, total = reach_of(n, t)
-        return TubeError(READ_ONLY, NO_QUORUM % (tube.name, reached, total))
-    return TubeError(READ_ONLY, NOT_YET % (tube.name, STATE_NAMES[tube.state]))
+        return TubeError(why.NO_QUORUM, (tube.name, reached, total))
+    return TubeError(why.NOT_YET, (tube.name, STATE_NAMES[tube.state]))
 
 
 def needs_writable(t: Tubes) -> None:
     """[T19] Raise TubeError when the node is read-only (T19.5)."""
     if t.is_read_only:
-        raise TubeError(READ_ONLY, NODE_READ_ONLY)
+        raise TubeError(why.NODE_READ_ONLY)
 
 
 # ---- what people ask

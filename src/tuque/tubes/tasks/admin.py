@@ -13,30 +13,8 @@ from tuque.core.node.slots import count_of
 from tuque.core.node.table import enter_queue, leave_queue
 from tuque.core.outbox.tube_records import tell_grant, tell_tube_cfg, tell_tube_drop
 from tuque.tubes.model import changes
-from tuque.tubes.model.errors import (
-    BAD_NAME,
-    BAD_SYNC,
-    BAD_TTR,
-    CONSUMERS,
-    DOTTED,
-    EMPTY_NAME,
-    EXISTS,
-    LONG_NAME,
-    LONG_OPTION,
-    LUA,
-    MANY_GRANTS,
-    NO_ENGINE,
-    NO_TUBE,
-    NO_VINYL,
-    NO_VINYL_BUFFER,
-    OTHER_TYPE,
-    TAKEN_TASKS,
-    TEMPORARY,
-    TEMPORARY_SYNC,
-    TUBES_MAX,
-    UNKNOWN_TYPE,
-    TubeError,
-)
+from tuque.tubes.model import errors as why
+from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.grants import GRANT_BYTES, PREFIX
 from tuque.tubes.model.options import PRI_DEFAULT, PutDone, TubeOptions
 from tuque.tubes.model.registry import Dropped, Tubes
@@ -58,8 +36,6 @@ from tuque.tubes.types.driver import Driver
 NAME_MAX: Final = 512
 WORD_MAX: Final = 255
 GRANTS_MAX: Final = 5_000
-NAME_TOO_LONG: Final = 9
-UNKNOWN_ENGINE: Final = 57
 
 
 def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, user: bytes) -> Tube:
@@ -67,7 +43,7 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
     tube = t.by_name.get(name)
     if tube is not None and o.if_not_exists:
         if tube.type != type:
-            raise TubeError(LUA, OTHER_TYPE % (name, tube.type))
+            raise TubeError(why.OTHER_TYPE, (name, tube.type))
         if not tube.is_mine:
             raise refusal_of(n, t, tube)  # T17.5
         return tube
@@ -101,38 +77,38 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
     if t.is_read_only:
         needs_writable(t)
     if t.in_replicaset and o.temporary:
-        raise TubeError(LUA, TEMPORARY)
+        raise TubeError(why.TEMPORARY)
     factory = t.drivers.get(type)
     if factory is None:
-        raise TubeError(LUA, UNKNOWN_TYPE % type)
+        raise TubeError(why.UNKNOWN_TYPE, (type,))
     check_options(name, type, o)
     nodes = 1 + count_of(others_of(n))
     if o.sync < 1 or o.sync > nodes:
-        raise TubeError(LUA, BAD_SYNC % nodes)
+        raise TubeError(why.BAD_SYNC, (nodes,))
     if o.sync > 1 and o.temporary:
-        raise TubeError(LUA, TEMPORARY_SYNC)  # T18.5
+        raise TubeError(why.TEMPORARY_SYNC)  # T18.5
     if name in t.by_name or is_in_use(n, name):
-        raise TubeError(LUA, EXISTS % name)
+        raise TubeError(why.EXISTS, (name,))
     if len(t.by_name) >= n.limits.tubes_max:
-        raise TubeError(LUA, TUBES_MAX % (len(t.by_name), n.limits.tubes_max))  # T2.7
+        raise TubeError(why.TUBES_MAX, (len(t.by_name), n.limits.tubes_max))  # T2.7
     return factory
 
 
 def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
     """Raise TubeError for a name or an option that no tube may have."""
     if len(name) == 0:
-        raise TubeError(BAD_NAME, EMPTY_NAME)
+        raise TubeError(why.EMPTY_NAME)
     if len(name) > NAME_MAX:
-        raise TubeError(NAME_TOO_LONG, LONG_NAME % (name[:32] + b"..."))
+        raise TubeError(why.LONG_NAME, (name[:32] + b"...",))
     if len(o.storage_mode) > WORD_MAX or len(o.on_task_change) > WORD_MAX:
-        raise TubeError(LUA, LONG_OPTION)
+        raise TubeError(why.LONG_OPTION)
     if o.engine not in (b"", b"memtx", b"vinyl"):
-        raise TubeError(UNKNOWN_ENGINE, NO_ENGINE % o.engine)
+        raise TubeError(why.NO_ENGINE, (o.engine,))
     if o.engine == b"vinyl":
         if type == b"limfifottl":
-            raise TubeError(LUA, NO_VINYL)
+            raise TubeError(why.NO_VINYL)
         if type.startswith(b"utube") and o.storage_mode == b"ready_buffer":
-            raise TubeError(LUA, NO_VINYL_BUFFER)
+            raise TubeError(why.NO_VINYL_BUFFER)
 
 
 def is_in_use(n: Node, name: bytes) -> bool:
@@ -203,12 +179,12 @@ def drop(n: Node, t: Tubes, tube: Tube) -> None:
 def may_drop(n: Node, t: Tubes, tube: Tube) -> None:
     """Raise TubeError when the tube may not be dropped now."""
     if t.by_name.get(tube.name) is not tube:
-        raise TubeError(LUA, NO_TUBE)
+        raise TubeError(why.NO_TUBE)
     needs_home(n, t, tube)
     if len(tube.waiters) > 0:
-        raise TubeError(LUA, CONSUMERS)
+        raise TubeError(why.CONSUMERS)
     if tube.taken > 0:
-        raise TubeError(LUA, TAKEN_TASKS)
+        raise TubeError(why.TAKEN_TASKS)
 
 
 def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
@@ -285,7 +261,7 @@ def statistics(t: Tubes, tube: Tube) -> dict[str, dict[str, int]]:
 def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> None:
     """[T10] ON cfg; None leaves a setting as it is. Raises TubeError."""
     if ttr_ms is not None and ttr_ms < 0:
-        raise TubeError(LUA, BAD_TTR % (ttr_ms // 1000))
+        raise TubeError(why.BAD_TTR, (ttr_ms // 1000,))
     if ttr_ms is not None:
         t.ttr_ms = clamp(ttr_ms, 0)
     if in_replicaset is not None:
@@ -304,12 +280,12 @@ def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> No
 def grant(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes = PREFIX) -> None:
     """[T10] The holder may call functions of the tube from now on (T10.3). Raises TubeError."""
     if b"." in tube.name or b":" in tube.name:
-        raise TubeError(LUA, DOTTED % tube.name)
+        raise TubeError(why.DOTTED, (tube.name,))
     if len(prefix) > WORD_MAX:
-        raise TubeError(LUA, LONG_OPTION)
+        raise TubeError(why.LONG_OPTION)
     before = t.rights.bits(holder, tube.name, prefix)
     if before == 0 and t.rights.count >= GRANTS_MAX:
-        raise TubeError(LUA, MANY_GRANTS % GRANTS_MAX)  # T10.5
+        raise TubeError(why.MANY_GRANTS, (GRANTS_MAX,))  # T10.5
     set_rights(n, t, holder, tube.name, prefix, bits | before)
 
 

@@ -10,7 +10,7 @@ from tuque.core.jobs.transitions import mark_ready
 from tuque.core.model.task import FAR, READY, TAKEN
 from tuque.core.node.node import Node
 from tuque.tubes.model.driver_guard import DriverFailed, Guarded, GuardedType
-from tuque.tubes.model.errors import LONG_OPTION, LUA, OVERRIDING, TubeError
+from tuque.tubes.model.errors import LONG_OPTION, OVERRIDING, TubeError
 from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.receive import tell_served
@@ -28,9 +28,9 @@ def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver
     driver raised: then nothing has changed.
     """
     if name in t.drivers:
-        raise TubeError(LUA, OVERRIDING % name)
+        raise TubeError(OVERRIDING, (name,))
     if len(name) == 0 or len(name) > TYPE_MAX:
-        raise TubeError(LUA, LONG_OPTION)
+        raise TubeError(LONG_OPTION)
     waiting: list[Tube] = []
     for tube in t.by_name.values():
         if tube.type == name and isinstance(tube.driver, Absent):

@@ -20,7 +20,7 @@ from tuque.core.model.work import TURN_WORK
 from tuque.core.node.node import Node
 from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT
 from tuque.tubes.model import changes
-from tuque.tubes.model.errors import LUA, NO_TOUCH, PAUSED, TubeError, not_found, not_taken
+from tuque.tubes.model.errors import NO_TOUCH, NOT_FOUND, NOT_TAKEN, PAUSED, TubeError
 from tuque.tubes.model.options import PutSpec, Putter
 from tuque.tubes.model.registry import PUT_BYTES, PUT_ENDS_STALE, Session, Tubes
 from tuque.tubes.model.replica_state import RUNNING
@@ -64,7 +64,7 @@ def put(
     needs_copies(n, t, tube)
     settle(n, t)
     if tube.pause & PAUSE_IN or tube.drops > 0:
-        raise TubeError(LUA, PAUSED)
+        raise TubeError(PAUSED)
     if not tube.is_full():
         return insert(n, t, tube, body, form, spec)
     if spec.timeout_ms > 0:
@@ -150,7 +150,7 @@ def need(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
     """The task of that number, whatever its status."""
     task = find(n, t, tube, number)
     if task is None:
-        raise not_found(number)
+        raise TubeError(NOT_FOUND, (number,))
     return task
 
 
@@ -159,9 +159,9 @@ def own(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64) -> 
     task = find(n, t, tube, number)
     session = session_for(n, t, client)
     if task is None or task.status != TAKEN or task.owner != session.number:
-        raise not_taken()
+        raise TubeError(NOT_TAKEN)
     if token != 0 and task.token != token:
-        raise not_taken()
+        raise TubeError(NOT_TAKEN)
     return task
 
 
@@ -175,7 +175,7 @@ def touch(
     task = own(n, t, tube, client, number, token)
     tube.calls.touch += 1
     if not tube.driver.is_timed:
-        raise TubeError(LUA, NO_TOUCH % tube.type)
+        raise TubeError(NO_TOUCH, (tube.type,))
     increment_ms = clamp(increment_ms, 0)
     task.ttl_ms = longer(task.ttl_ms, increment_ms)
     task.dead_ms = task.created_ms + task.ttl_ms
@@ -252,7 +252,7 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
     needs_copies(n, t, tube)
     task = need(n, t, tube, number)
     if token != 0 and (task.status != TAKEN or task.token != token):
-        raise not_taken()
+        raise TubeError(NOT_TAKEN)
     if task.status == BURIED:
         return task
     change(n, t, tube, task, BURIED)

@@ -10,7 +10,7 @@ from tuque.core.model.task import TAKEN
 from tuque.core.model.work import PIECE
 from tuque.core.node.node import Node
 from tuque.core.outbox.tube_records import tell_session
-from tuque.tubes.model.errors import BAD_UUID, LUA, UNKNOWN_UUID, TubeError
+from tuque.tubes.model.errors import BAD_UUID, UNKNOWN_UUID, TubeError
 from tuque.tubes.model.registry import FOR_EVER, SESSION_BYTES, Session, Tubes
 from tuque.tubes.tasks.transitions import give_back
 
@@ -72,10 +72,10 @@ def identify(n: Node, t: Tubes, client: i64, user: bytes, uuid: bytes | None) ->
     if uuid is None:
         return session_for(n, t, client, user).uuid
     if len(uuid) != 16:
-        raise TubeError(LUA, BAD_UUID)
+        raise TubeError(BAD_UUID)
     session = t.by_uuid.get(uuid)
     if session is None or session.user != user or len(session.leaving) > 0:
-        raise TubeError(LUA, UNKNOWN_UUID % dashed(uuid))
+        raise TubeError(UNKNOWN_UUID, (dashed(uuid),))
     if t.by_client.get(client) is not session:
         leave(n, t, client)
         t.last_session = None

@@ -12,7 +12,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from tuque.core.model.task import MSGPACK, TEXT
-from tuque.tubes.model.errors import BAD_UUID, NOT_FOUND
+from tuque.tubes.model.errors import NOT_FOUND, TubeError
 from tuque.tubes.types.driver import Driver
 from tuque.wire.args import UTUBE_MAX
 from tuque.wire.iproto import E_FIELD_TYPE, E_KEY_COUNT, E_KEY_TYPE, E_PROC, IprotoError
@@ -65,7 +65,7 @@ def task_number(args: list[Value], is_pair: bool) -> i64:
     if number < NO_NUMBER:
         return number
     if not is_pair:
-        raise IprotoError(E_PROC, NOT_FOUND % number)
+        raise TubeError(NOT_FOUND, (number,))
     return NO_NUMBER
 
 
@@ -138,7 +138,7 @@ def driver_table(value: Value) -> object:
 
 def uuid_of(value: Value) -> object:
     """The bytes of a uuid."""
-    return text(value, BAD_UUID)
+    return text(value, b"Invalid UUID format.")
 
 
 def string_of(value: Value) -> object:

@@ -1,0 +1,136 @@
+"""The words of refusals: of each code of tubes/model/errors.py, as RESP and IPROTO say it.
+
+RESP clients get a first word before the text (T15.5), clients of IPROTO a number beside it (T13).
+"""
+
+from typing import Final
+
+from tuque.tubes.model import errors as why
+from tuque.tubes.model.errors import TubeError
+from tuque.wire.iproto import E_NO_ROLE, E_NO_USER, E_PROC, E_READ_ONLY, IprotoError
+
+LEAVING_TEXT: Final = b"This node is leaving the cluster, please connect to a different one"
+LEAVING: Final = b"LEAVING " + LEAVING_TEXT
+READ_ONLY: Final = b"Can't modify data because this instance is in read-only mode"
+
+TEXTS: Final[dict[int, bytes]] = {
+    why.NOT_TAKEN: b"Task was not taken",
+    why.NOT_FOUND: b"Task %d not found",
+    why.NO_TOUCH: b"%s queue does not support touch",
+    why.CONSUMERS: b"There are consumers connected the tube",
+    why.TAKEN_TASKS: b"There are taken tasks in the tube",
+    why.NO_TUBE: b"Tube not found",
+    why.UNKNOWN_TYPE: b"Unknown tube type %s",
+    why.EXISTS: b"Space '%s' already exists",
+    why.TUBES_MAX: b"%d tubes are known here, and tubes-max is %d: drop tubes that nobody needs",
+    why.MANY_GRANTS: b"there are %d grants, the most a node keeps: revoke some, or use roles",
+    why.OTHER_TYPE: b"Tube '%s' exists with the type %s",
+    why.TEMPORARY: b"Cannot create temporary tube in replicaset mode",
+    why.NO_VINYL: b"limfifottl queue does not support vinyl engine",
+    why.NO_VINYL_BUFFER: b'"ready_buffer" storage mode cannot be used with vinyl engine',
+    why.NO_ENGINE: b"Space engine '%s' does not exist",
+    why.BAD_UUID: b"Invalid UUID format.",
+    why.UNKNOWN_UUID: b"The UUID %s is unknown.",
+    why.BAD_TTR: b"Invalid value of ttr: %d",
+    why.OVERRIDING: b'overriding registered driver "%s"',
+    why.NO_DRIVER: b"no package of this server has a driver named '%s'",
+    why.NO_DRIVER_CLASS: b"the driver '%s' makes no tuque.tubes.driver.Driver",
+    why.EMPTY_NAME: b"Invalid identifier '' (expected printable symbols only or it is too long)",
+    why.LONG_NAME: b"Failed to create space '%s': space name is too long",
+    why.LONG_OPTION: b"Options of tubes are at most 255 bytes",
+    why.DOTTED: b"Tube '%s' cannot be called over IPROTO: its name has a dot or a colon",
+    why.PAUSED: b"Queue paused in input, try later",
+    why.MOVED: b"Tube '%s' has its home there",
+    why.NO_QUORUM: b"Tube '%s': this node reaches %d of %d nodes",
+    why.NOT_YET: b"Tube '%s' is %s here: try again soon",
+    why.STOOD: (
+        b"Tube '%s': this node stood still for %d ms and waits for an answer of the others; "
+        b"if they are lost for good, say here: TUBE HOME '%s' %s FORCE"
+    ),
+    why.STOOD_MEANWHILE: b"this node stood still meanwhile: nothing was done, say it again",
+    why.LOST: (
+        b"Tube '%s' had its home here, and this node has lost it: TUBE HOME '%s' <node> FORCE "
+        b"makes another copy the tube"
+    ),
+    why.NODE_READ_ONLY: b"This node is read-only: CONFIG SET read-only no, or go to another one",
+    why.NOREPL: b"Not enough reachable nodes for the requested replication level",
+    why.TEMPORARY_SYNC: b"a temporary tube has no copies: SYNC must be 1",
+    why.BAD_SYNC: b"SYNC must be from 1 to the number of nodes, which is %d",
+    why.NO_NODE: b"no node of the cluster has that name, or it is not reachable",
+    why.NO_HOME_THERE: (
+        b"that node cannot be the home: it is read-only, leaves, or goes by another tube of "
+        b"that name"
+    ),
+    why.NO_TYPE_THERE: (
+        b"node %s has not the type '%s' of tube '%s', which stays: install its package there "
+        b"and tell that node TUBE REGISTERDRIVER '%s', or choose another node"
+    ),
+    why.FAILED_THERE: (
+        b"at node %s the driver of type '%s' of tube '%s', which stays, has failed: INFO of "
+        b"the tube tells why there; mend it and start that node again, or choose another node"
+    ),
+    why.MOVING: b"the home of tube '%s' is moving already",
+    why.MOVE_BROKEN: b"the link to the new home broke: tube '%s' stays",
+    why.MOVE_SLOW: b"the new home did not get all of tube '%s' within %d s: it stays",
+    why.MOVE_UNSURE: b"tube '%s' was given to its new home, which has not answered yet",
+    why.MOVE_ENDED: b"the home of tube '%s' was made another one meanwhile",
+    why.HOME_ALIVE: b"the home of tube '%s' can be reached: TUBE HOME there moves it",
+    why.FEW_NODES: b"this node reaches %d of %d nodes, and needs more than half of them",
+    why.LATER_COPY: b"node %s has a later copy of tube '%s'",
+    why.NOT_LOADED: b"%s",
+    why.LATE: b"done here, but not yet on %d nodes",
+    why.LEAVING: LEAVING_TEXT,
+    why.NO_CALLBACK: b"no callback of this server is named '%s'",
+    why.NO_USER: b"User '%s' is not found",
+    why.NO_ROLE: b"Role '%s' is not found",
+}
+
+# [T15.5] first words that are not ERR
+FIRST: Final[dict[int, bytes]] = {
+    why.NOT_TAKEN: b"NOTTAKEN",
+    why.NOT_FOUND: b"NOTASK",
+    why.NO_TUBE: b"NOTUBE",
+    why.NO_TOUCH: b"WRONGTUBE",
+    why.OTHER_TYPE: b"WRONGTUBE",
+    why.PAUSED: b"PAUSED",
+    why.NOREPL: b"NOREPL",
+    why.LATE: b"NOREPL",
+    why.LEAVING: b"LEAVING",
+    why.NODE_READ_ONLY: b"READONLY",
+    why.NO_QUORUM: b"NOQUORUM",
+    why.NOT_YET: b"NOQUORUM",
+    why.STOOD: b"NOQUORUM",
+    why.LOST: b"NOQUORUM",
+}
+
+# [T13] numbers that are not E_PROC
+NUMBERS: Final[dict[int, int]] = {
+    why.EMPTY_NAME: 70,
+    why.LONG_NAME: 9,
+    why.NO_ENGINE: 57,
+    why.MOVED: E_READ_ONLY,
+    why.NOREPL: E_READ_ONLY,
+    why.LATE: E_READ_ONLY,
+    why.LEAVING: E_READ_ONLY,
+    why.NO_USER: E_NO_USER,
+    why.NO_ROLE: E_NO_ROLE,
+}
+IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # over IPROTO READ_ONLY (T17.4, T19.5)
+
+
+def text_of(error: TubeError) -> bytes:
+    """What both doors say."""
+    text: bytes = TEXTS[int(error.code)] % error.about
+    return text
+
+
+def resp_words(error: TubeError) -> bytes:
+    """[T15.5] The refusal with the first word that RESP clients look at."""
+    return b"%s %s" % (FIRST.get(int(error.code), b"ERR"), text_of(error))
+
+
+def iproto_words(error: TubeError) -> IprotoError:
+    """[T13] The refusal as IPROTO has it: a number, and a text without a first word (T17.4)."""
+    if FIRST.get(int(error.code)) in IS_READ_ONLY:
+        return IprotoError(E_READ_ONLY, b"%s: %s" % (READ_ONLY, text_of(error)))
+    return IprotoError(NUMBERS.get(int(error.code), E_PROC), text_of(error))
