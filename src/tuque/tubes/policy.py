@@ -200,14 +200,14 @@ class TubePolicy(Tubes):
         return at_ms
 
     def on_pause(self, n: Node, q: Queue) -> None:
-        """[T17] The other nodes are told how the tube is paused (T17.7); puts may go on (P2.1)."""
+        """[T17] The other nodes learn how the tube is paused (T17.7); puts may continue (P2.1)."""
         assert isinstance(q, Tube)
         admit(n, self, q)
         if n.others != 0:
             announce(n, self, [q], -1)
 
     def flush(self, n: Node) -> None:
-        """[S7.1] Drop every tube; for other nodes it is no drop, they keep theirs (T17.6)."""
+        """[S7.1] Drop every tube; other nodes do not see a drop, and keep theirs (T17.6)."""
         for tube in list(self.by_name.values()):
             if tube.state == RUNNING and n.others == 0:
                 remove_tube(n, self, tube)
@@ -238,7 +238,7 @@ class TubePolicy(Tubes):
         return on_standstill(n, self)
 
     def turn_end(self, n: Node) -> None:
-        """Followers are told what changed in this turn."""
+        """Followers get the changes of this turn."""
         if len(self.changed) > 0:
             tell_copies(n, self)
 
@@ -247,7 +247,7 @@ class TubePolicy(Tubes):
         homes_loaded(n, self)
 
     def drain_left(self, n: Node) -> i64:
-        """[K7] Tubes that have their home here or are on their way to another node (K7.3)."""
+        """[K7] Tubes that this node leads or that are moving to another node (K7.3)."""
         count: i64 = 0
         if n.others != 0:
             for tube in self.by_name.values():

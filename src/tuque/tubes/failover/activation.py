@@ -41,7 +41,7 @@ def set_home_state(tube: Tube, to: i64) -> None:
 
 
 def ask_sync(n: Node, t: Tubes, tube: Tube) -> None:
-    """Record the home, and go on when the disk has it, also under `everysec` (T20.3, T20.4)."""
+    """Record the leader, and continue when it is on disk, also under `everysec` (T20.3, T20.4)."""
     tube.wish = 1
     records = n.records
     if records is not None:
@@ -137,7 +137,7 @@ def wait_here(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def send_away(n: Node, t: Tubes, tube: Tube) -> None:
-    """Who waits here for the tube is told that its home is elsewhere (T17.3, T20.2)."""
+    """Clients that wait here for the tube get -TUBEHOME (T17.3, T20.2)."""
     for client in list(tube.waiters):
         stop_waiting(n, client)
         wake = Wake(client, HOME_MOVED, [], False)
@@ -153,7 +153,7 @@ def send_away(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
-    """Another node is the home, under a higher epoch (T17.1, T21.4)."""
+    """Another node is the leader, under a higher epoch (T17.1, T21.4)."""
     end_waits(t, tube)
     was_mine = tube.is_mine
     if tube.state == RUNNING or tube.state == ENDING or tube.state == STARTUP:
@@ -174,7 +174,9 @@ def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
 
 
 def end_waits(t: Tubes, tube: Tube) -> None:
-    """Who asked for a move that goes on, or for a home by force, is told that it came otherwise."""
+    """The client that asked for a running move, or for a failover, learns that it came
+    otherwise.
+    """
     done = t.forced.pop(tube.name, None)
     move = tube.move
     if move is not None and move.client >= 0:
@@ -186,7 +188,7 @@ def end_waits(t: Tubes, tube: Tube) -> None:
 
 
 def keep_holders(n: Node, t: Tubes, tube: Tube) -> None:
-    """The sessions that hold copies here are known by number as those of another home are."""
+    """The sessions that hold replicated tasks here are numbered as those of another leader are."""
     if not tube.is_local:
         return  # they are
     if len(tube.tasks) > 0:  # on their way

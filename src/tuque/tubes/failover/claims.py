@@ -21,7 +21,7 @@ from tuque.tubes.types.driver import Absent
 # answers of TubeClaimed
 FREE: Final = 0
 KNOWN: Final = 1  # the name is, or a node with a lower id claims it; by force: another tube's
-ALIVE: Final = 2  # this node is the home, and has the tasks
+ALIVE: Final = 2  # this node is the leader, and has the tasks
 IN_USE: Final = 3  # a plain queue of that name has jobs (T2.3)
 TYPE_MISSING: Final = 4  # the tube may not move here: its type is missing (T20.1)
 DRIVER_FAILED: Final = 5  # nor when its driver has failed
@@ -55,7 +55,9 @@ def claim_tube(
 
 
 def askable(n: Node) -> i64:
-    """The nodes that answer: one that leaves may be the home, and has its copies (T17.5, T21.1)."""
+    """The nodes that reply: a leaving one may be the leader, and has its replicas (T17.5,
+    T21.1).
+    """
     return (n.reachable | n.leavers) & n.others
 
 
@@ -84,7 +86,7 @@ def ask_target(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i6
 
 
 def new_claim(t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Claim:
-    """A question that waits for nobody yet."""
+    """A question for which no client waits yet."""
     t.claim_serial += 1
     claim = Claim(name, t.claim_serial, client, serial, 0)
     claim.epoch = epoch
@@ -93,7 +95,7 @@ def new_claim(t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Cl
 
 
 def can_serve(tube: Tube) -> i64:
-    """[T20] The answer to a home that asks whether the tube may move here (T20.1)."""
+    """[T20] The reply to a leader that asks whether the tube may move here (T20.1)."""
     if isinstance(tube.driver, Absent):
         return TYPE_MISSING
     return DRIVER_FAILED if len(why_stopped(tube.type, tube.driver)) > 0 else FREE

@@ -49,8 +49,8 @@ from tuque.tubes.replication.send import on_got
 from tuque.tubes.tasks.admin import is_in_use
 from tuque.tubes.tasks.transitions import reserve_tokens
 
-AGAIN_MS: Final = 1_000  # until homes that should be elsewhere are looked at again
-HELD_MS: Final = 10  # until copies are told again that a link had no room for
+AGAIN_MS: Final = 1_000  # until leaders that should be elsewhere are checked again
+HELD_MS: Final = 10  # until replicas for which a link had no room are sent again
 
 
 # ---- messages
@@ -134,7 +134,7 @@ def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
 
 
 def close_claims(n: Node, t: Tubes) -> None:
-    """Decide what waits for nobody any more."""
+    """Decide questions that wait for no node any more."""
     for number in list(t.claims):
         claim = t.claims[number]
         if claim.waiting & askable(n) == 0:
@@ -157,14 +157,14 @@ def decide(n: Node, t: Tubes, claim: Claim) -> None:
 
 
 def homes_link_up(n: Node, t: Tubes, slot: i64) -> None:
-    """[T17] A link is open: what is known here is told (T17.2)."""
+    """[T17] A link is open: send the catalog of this node (T17.2)."""
     if not n.is_loading:
         tell_all(n, t, slot)
     t.must_look = True
 
 
 def homes_link_down(n: Node, t: Tubes, slot: i64) -> None:
-    """The link is gone: what the node has, or wants, is asked anew."""
+    """The link is gone: what the node has, or wants, is asked again."""
     bit: i64 = 1 << slot
     t.heard &= ~bit
     t.read_only &= ~bit
@@ -184,7 +184,9 @@ def homes_link_down(n: Node, t: Tubes, slot: i64) -> None:
 
 
 def homes_loaded(n: Node, t: Tubes) -> None:
-    """[T22] The journal is loaded: what was heard meanwhile is heard, others are told (T22.1)."""
+    """[T22] The journal is loaded: messages received meanwhile are processed, others are informed
+    (T22.1).
+    """
     reserve_tokens(n, t)  # T5.1
     t.must_look = True
     for slot in slots_of(n.linked & ~n.forgotten):
@@ -199,7 +201,7 @@ def homes_loaded(n: Node, t: Tubes) -> None:
 
 
 def homes_tick(n: Node, t: Tubes) -> None:
-    """[T19] Look at homes when something changed that they depend on, or it is time."""
+    """[T19] Check leaders when something that they depend on changed, or it is time."""
     if n.is_loading:
         return
     t.shift_room = t.shift_tasks
@@ -240,12 +242,12 @@ def homes_next_ms(n: Node, t: Tubes) -> i64:
 
 
 def look_at_pending(n: Node, t: Tubes) -> None:
-    """[T20] What waited for the disk goes on (T20.3, T20.4)."""
+    """[T20] Moves that waited for the disk continue (T20.3, T20.4)."""
     pending = t.pending
     t.pending = []
     for tube in pending:
         if tube.wish == 0:
-            continue  # another home was heard of meanwhile
+            continue  # this node learned of another leader meanwhile
         if not is_granted(n, t, tube):
             t.pending.append(tube)
             continue
@@ -258,7 +260,7 @@ def look_at_pending(n: Node, t: Tubes) -> None:
 
 
 def look_at_homes(n: Node, t: Tubes) -> None:
-    """Look at all homes, and at what this node must tell."""
+    """Check all leaders, and what this node must send."""
     t.must_look = False
     t.look_ms = FAR
     if not t.is_read_only:
@@ -279,7 +281,7 @@ def look_at_homes(n: Node, t: Tubes) -> None:
 
 
 def look_at(n: Node, t: Tubes, tube: Tube) -> None:
-    """[T19] One tube that has its home here."""
+    """[T19] One tube that this node leads."""
     move = tube.move
     if move is not None:
         step_move(n, t, tube, move)
@@ -323,8 +325,8 @@ def later(t: Tubes, at_ms: i64) -> None:
 
 
 def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:
-    """The node that may be its home and has all of it with the least lag; 0: none (T19.5)."""
-    able: i64 = 0  # set of slots that may be its home
+    """The node that may lead it, has all of it and the least lag; 0: none (T19.5)."""
+    able: i64 = 0  # set of slots that may lead it
     serving: i64 = 0  # and where tasks would be given out
     for slot in slots_of(n.reachable & n.others):
         if may_be_home(n, t, tube, slot):

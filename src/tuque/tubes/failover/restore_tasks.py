@@ -178,7 +178,7 @@ class TubeLog:
 
 
 def made(n: Node, draft: Draft, driver: Driver) -> Tube:
-    """The tube as it was told."""
+    """The tube as it was recorded."""
     tube = Tube(draft.names[0], 0, n.now_ms, draft.number, draft.names[1], driver)
     tube.storage_mode = draft.names[2]
     tube.engine = draft.names[3]

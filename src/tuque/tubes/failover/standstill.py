@@ -1,4 +1,4 @@
-"""A home whose process stood still hears from others before it goes on (SPEC T19.7)."""
+"""After a standstill a leader waits for other nodes before it continues (SPEC T19.7)."""
 
 from tuque.core.node.node import Node
 from tuque.tubes.failover.activation import wait_here
@@ -39,7 +39,7 @@ def run_any(t: Tubes) -> bool:
 
 
 def end_claims(t: Tubes) -> None:
-    """What other nodes have answered is old: who waits for it is told to ask again."""
+    """Replies of other nodes are old: clients that wait for them must ask again."""
     claims = t.claims
     t.claims = {}
     for claim in claims.values():
@@ -49,7 +49,7 @@ def end_claims(t: Tubes) -> None:
 
 
 def make_sure(n: Node, t: Tubes) -> None:
-    """[T19] Tubes whose home has been heard of by enough nodes may run again (T19.7)."""
+    """[T19] Tubes whose leadership enough nodes have confirmed may run again (T19.7)."""
     if t.stood_ms == 0 or not has_heard_since(n, t):
         return
     t.stood_ms = 0
@@ -59,5 +59,5 @@ def make_sure(n: Node, t: Tubes) -> None:
 
 
 def may_be_forced(tube: Tube) -> bool:
-    """[T21] Whether it is at home here, and waits for an operator or for others (T21.1)."""
+    """[T21] Whether this node leads it, and waits for an operator or for others (T21.1)."""
     return tube.is_mine and tube.wish == 0 and (tube.state == INIT or tube.is_unsure)

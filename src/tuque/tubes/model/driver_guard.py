@@ -16,7 +16,7 @@ from tuque.tubes.types.ordering import GUARD_BIT, Order, key_of
 
 FAILED: Final = "tube %s: its driver failed, nobody gets a task of it until it runs anew\n%s"
 NOT_HERE: Final = b"the type '%s' is not loaded"
-SAID_MAX: Final = 500  # characters of an error that are told to people
+SAID_MAX: Final = 500  # characters of an error that are shown
 
 
 class DriverFailed(Exception):
@@ -38,7 +38,7 @@ def summary_of(error: BaseException) -> str:
 
 
 def why_stopped(type: bytes, driver: Driver) -> str:
-    """Why nobody gets a task of a tube here (T3.8, T14.5); empty: the driver chooses."""
+    """Why a tube delivers no task here (T3.8, T14.5); empty: the driver chooses."""
     if isinstance(driver, Guarded):
         error = driver.error
         return "" if error is None else summary_of(error)
@@ -61,7 +61,7 @@ class GuardedType:
 
 @final
 class Guarded(Driver):
-    """A driver of a stranger; after its first error nobody gets a task."""
+    """A custom driver; after its first error the tube delivers no task."""
 
     def __init__(self, t: Tubes, name: bytes, factory: Callable[[], Driver]) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Guarded(Driver):
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The stranger is asked nothing more, whatever it raised: sys.exit() is no way out."""
+        """The driver is not called again, whatever it raised: sys.exit() does not escape."""
         if isinstance(error, KeyboardInterrupt):
             raise error  # it came from whoever runs this
         self.error = error

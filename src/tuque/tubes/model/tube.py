@@ -75,7 +75,7 @@ class Tube(Queue):
         self.delayed: i64 = 0
         self.buried: i64 = 0
         self.plain: i64 = 0  # queued jobs that are not tasks
-        self.drops: i64 = 0  # that go on: nobody puts or takes meanwhile (T2.8)
+        self.drops: i64 = 0  # long commands that run: no puts and takes meanwhile (T2.8)
         self.calls = Calls()
         self.putters: deque[Putter] = deque()  # wait for room, first come first
         self.waiting_puts: i64 = 0  # of them, without those that are over

@@ -75,7 +75,7 @@ def state_of_tube(tube: Tube) -> bytes:
 
 
 def state_of_node(n: Node, t: Tubes) -> bytes:
-    """[T19] Whether this node may be the home of tubes (T19.1)."""
+    """[T19] Whether this node may lead tubes (T19.1)."""
     if n.is_loading or (t.is_read_only and not t.was_writable):
         return STATE_NAMES[INIT]
     if t.is_read_only or n.now_ms > t.lease_ms:
@@ -92,7 +92,7 @@ def state_of_node(n: Node, t: Tubes) -> bytes:
 
 
 def homeless(n: Node, t: Tubes) -> list[bytes]:
-    """[T11] Tubes whose home does not answer this node, or was lost with its memory (T11.5)."""
+    """[T11] Tubes whose leader does not answer this node, or lost its memory (T11.5)."""
     there = n.reachable | n.leavers
     found: list[bytes] = []
     for name, tube in t.by_name.items():
@@ -143,7 +143,7 @@ def synced(n: Node, t: Tubes, tube: Tube) -> i64:
 
 
 def set_read_only(n: Node, t: Tubes, yes: bool) -> None:
-    """[T19] `read-only`: homes go to other nodes, or wait (T19.5)."""
+    """[T19] `read-only`: leaderships move to other nodes, or wait (T19.5)."""
     if yes == t.is_read_only:
         return
     t.is_read_only = yes
@@ -175,9 +175,9 @@ def reach_of(n: Node, t: Tubes) -> tuple[int, int]:
 
 
 def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
-    """When the newest heartbeat was said that the node has answered; 0: long ago.
+    """When the newest heartbeat that the node has answered was sent; 0: long ago.
 
-    A node that loads answers, too: it counts when it has told what it knows (T17.2).
+    A loading node answers too: it counts when it has sent its catalog (T17.2).
     """
     if t.heard >> slot & 1 == 0:
         return 0
@@ -188,7 +188,7 @@ def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
 
 
 def renew_lease(n: Node, t: Tubes) -> None:
-    """[T19] Half of all nodes, this one among them, have heard it: it may be home (T19.3)."""
+    """[T19] Half of all nodes, this one among them, have answered it: it may lead (T19.3)."""
     if n.round != t.round:
         t.round = n.round
         t.beats[n.round % BEATS] = n.now_ms
@@ -199,7 +199,7 @@ def renew_lease(n: Node, t: Tubes) -> None:
         return
     timeout_ms = n.limits.node_timeout_ms
     if t.lease_ms == FAR:
-        t.lease_ms = n.now_ms + timeout_ms  # until now nobody had to be asked
+        t.lease_ms = n.now_ms + timeout_ms  # until now there was no node to ask
     times: list[int] = []
     for slot in slots_of(others):
         times.append(said_ms(n, t, slot))
@@ -210,7 +210,7 @@ def renew_lease(n: Node, t: Tubes) -> None:
 
 
 def knows_enough(n: Node, t: Tubes, tube: Tube) -> bool:
-    """Whether half of all nodes have told what they know of homes, after a start both (T19.4)."""
+    """Whether half of all nodes have sent their catalogs, after a start both (T19.4)."""
     others = others_of(n)
     total = 1 + count_of(others)
     told = 1 + count_of(t.heard & others)

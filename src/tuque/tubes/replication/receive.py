@@ -166,7 +166,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
 
 
 def fits(tube: Tube, m: TubeCopy) -> bool:
-    """Whether it goes on from what is here."""
+    """Whether it continues from what is here."""
     if m.flags & BEGINS:
         return True
     if m.from_seq != tube.seq or (m.flags & WALK != 0) == tube.is_complete:

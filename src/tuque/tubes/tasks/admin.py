@@ -117,7 +117,7 @@ def is_in_use(n: Node, name: bytes) -> bool:
 
 
 def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
-    """The tube takes the place of its name in the table; who waits there, waits for it."""
+    """The tube takes the place of its name in the table; clients that wait there wait for it."""
     if tube.number >= t.next_tube:
         t.next_tube = tube.number + 1
     q = n.queues.get(tube.name)
@@ -171,7 +171,9 @@ def release_all(n: Node, t: Tubes, tube: Tube) -> i64:
 
 
 def drop(n: Node, t: Tubes, tube: Tube) -> None:
-    """[T2] ON drop: the tube and its tasks are gone. Refused while somebody waits or holds."""
+    """[T2] ON drop: the tube and its tasks are gone. Refused while a client waits or
+    holds a task.
+    """
     may_drop(n, t, tube)
     remove_tube(n, t, tube)
 

@@ -77,7 +77,7 @@ def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
 
 
 def begin(n: Node, t: Tubes, tube: Tube) -> None:
-    """From now on tasks are given out, and first to those who wait."""
+    """From now on tasks are delivered, first to waiting clients."""
     if not tube.driver.is_timed:
         for task in tube.tasks.values():
             task.dead_ms = FAR

@@ -126,7 +126,7 @@ def wait(n: Node, t: Tubes, tube: Tube, client: i64, until_ms: i64, number: i64 
 
 
 def hand_over(n: Node, tube: Tube) -> None:
-    """Serve those who wait for the tube as far as there are tasks for them (T9.1)."""
+    """Serve clients that wait for the tube while there are tasks for them (T9.1)."""
     while tube.length > 0 and len(tube.waiters) > 0 and tube.pause & PAUSE_OUT == 0:
         client: i64 = -1
         for first in tube.waiters:
@@ -315,7 +315,7 @@ def may_finish(t: Tubes, task: Task, client: i64) -> bool:
 
 
 def work_on(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """WORKING: the time to work on the task begins anew, never shorter (T1.4)."""
+    """WORKING: the time to work on the task restarts, never shorter (T1.4)."""
     ttr_ms = task.ttr_ms
     if ttr_ms >= MAX_MS:
         ttr_ms = n.limits.default_retry_max_s * 1000
@@ -330,5 +330,5 @@ def work_on(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def session_of_task(t: Tubes, task: Task) -> Session | None:
-    """Who holds the task."""
+    """The session that holds the task."""
     return t.sessions.get(task.owner) if task.owner != 0 else None
