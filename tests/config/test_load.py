@@ -209,7 +209,7 @@ def test_a_short_password_opens_nothing() -> None:
 
 
 def test_config_set_takes_no_short_password_on_an_open_node() -> None:
-    """C1.4: CONFIG SET refuses it on a node that is open"""
+    """C1.4 on a node that is already open CONFIG SET refuses such a password."""
     cfg = load(None, {}, {"bind": "0.0.0.0", "requirepass": LONG})
     with pytest.raises(ConfigError) as info:
         config_set(cfg, "requirepass", "short")

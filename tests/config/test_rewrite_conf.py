@@ -51,7 +51,8 @@ def test_nothing_to_change(tmp_path: Path) -> None:
 
 
 def test_a_value_changes_where_it_stands(tmp_path: Path) -> None:
-    """C7.8: CONFIG REWRITE puts the running options into the file of the start, in its own form"""
+    """C7.8 CONFIG REWRITE writes the running options into the file that the server was started
+    with, in its own format, TOML or `disque.conf`."""
     path, cfg = conf_at(tmp_path, CONF)
     config_set(cfg, "maxmemory", "209715200")
     config_set(cfg, "appendfsync", "always")
@@ -89,7 +90,7 @@ def test_of_several_lines_the_last_one_counts(tmp_path: Path) -> None:
 
 
 def test_an_included_file_is_not_written(tmp_path: Path) -> None:
-    """C7.8: what an included file says stays there, and a line behind it says otherwise"""
+    """C7.8 If an included file sets another value, a line after the include overrides it."""
     part = tmp_path / "part.conf"
     part.write_text("hz 20\ntimeout 5\n")
     path, cfg = conf_at(tmp_path, f"hz 10\ntimeout 1\ninclude {part}\ntimeout 7\n# end\n")

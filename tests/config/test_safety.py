@@ -33,7 +33,7 @@ def test_a_directory_that_all_can_write_is_refused(tmp_path: Path, name: str) ->
 
 
 def test_the_log_is_closed_to_others(tmp_path: Path) -> None:
-    """C1.6: of a `logfile` that is there, others lose all rights and the group keeps its own"""
+    """C1.6 An existing `logfile` loses all rights of others; its group keeps its rights."""
     cfg = load(None, {}, {"dir": str(tmp_path), "logfile": "t.log"})
     root = logging.getLogger("tuque")
     before = (root.handlers[:], root.propagate, root.level)
@@ -60,7 +60,8 @@ SECRET = "a password of 24 bytes.."
 
 @pytest.mark.parametrize("name", ["requirepass", "cluster_secret"])
 def test_a_configuration_that_all_can_read_is_named(tmp_path: Path, name: str) -> None:
-    """C1.6: The log warns of a configuration file with a password"""
+    """C1.6 The server logs a warning if a configuration file with a password, a
+    `cluster-secret-file` or an `iproto-users-file` is world-readable."""
     conf = tmp_path / "t.toml"
     conf.write_text(f'{name} = "{SECRET}"\n')
     conf.chmod(0o600)
@@ -81,7 +82,8 @@ def test_a_configuration_without_a_password_may_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cluster-secret-file", "iproto-users-file"])
 def test_files_of_secrets_that_all_can_read_are_named(tmp_path: Path, name: str) -> None:
-    """C1.6: a `cluster-secret-file` and an `iproto-users-file` that everybody can read"""
+    """C1.6 The server logs a warning if a configuration file with a password, a
+    `cluster-secret-file` or an `iproto-users-file` is world-readable."""
     path = tmp_path / "secrets"
     path.write_text(SECRET if name.startswith("cluster") else "admin sesame all\n")
     path.chmod(0o600)

@@ -44,7 +44,8 @@ def test_a_directory_that_everybody_can_write(tmp_path: Path) -> None:
 
 
 def test_a_configuration_that_everybody_can_read(tmp_path: Path) -> None:
-    """C1.6: The log warns of a configuration file with a password"""
+    """C1.6 The server logs a warning if a configuration file with a password, a
+    `cluster-secret-file` or an `iproto-users-file` is world-readable."""
     conf = tmp_path / "t.toml"
     conf.write_text('requirepass = "a password of 24 bytes.."\n')
     conf.chmod(0o644)
@@ -55,7 +56,7 @@ def test_a_configuration_that_everybody_can_read(tmp_path: Path) -> None:
 
 
 def test_files_of_a_server_are_its_own(make_server: MakeServer) -> None:
-    """C1.6: Files that the server makes can be read by its own user only"""
+    """C1.6 Only the server's user can read the files that the server creates."""
     server = make_server("--appendonly", "yes", "--events", "yes")
     server.wire().add("q")
     for path in server.directory.rglob("*"):

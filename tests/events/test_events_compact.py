@@ -52,7 +52,7 @@ def filled(directory: Path) -> list[tuple[str, int]]:
 
 
 def test_each_event_once_before_during_and_after(tmp_path: Path) -> None:
-    """E5.1 `tuque compact` makes of a node's segments of a day, without a gap between them,
+    """E5.1 `tuque compact` merges a node's segments of a day, if there is no gap between them, into
     `compact-NODE-FIRST-LAST.parquet`, by one rename.
     """
     before = filled(tmp_path)

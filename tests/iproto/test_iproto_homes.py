@@ -185,7 +185,7 @@ def test_a_copy_that_does_not_come(nodes: list[Node]) -> None:
 
 
 def test_who_goes_while_copies_are_made(nodes: list[Node]) -> None:
-    """T15.11: what was begun goes on."""
+    """T15.11 If the client disconnects, what was begun continues."""
     make(nodes, "gone", "fifo", "SYNC", 3)
     first, _, third = nodes
     third.server.signal(signal.SIGSTOP)

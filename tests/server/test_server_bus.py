@@ -112,7 +112,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_a_stranger_with_the_secret_is_a_node(node: Node) -> None:
-    """K3.2: A node learns the others from the heartbeats of the one it met"""
+    """K3.2 A node learns of the others from the heartbeats of the node that it met."""
     stranger = Stranger(node)
     assert stranger.join()
     assert node.bus.figures.joined == 1 and node.box.n.reachable_count == 1
@@ -124,7 +124,7 @@ def test_a_stranger_with_the_secret_is_a_node(node: Node) -> None:
     [b"GET / HTTP/1.1\r\n\r\n", b"\0" * 64, b"\xff" * 64, encode("PING"), b"\0\0\4\1" * 16],
 )
 def test_garbage_ends_the_connection(node: Node, garbage: bytes) -> None:
-    """B1.1: Until then a frame is at most 1 KiB and the connection lives 2 s."""
+    """B1.1 Until then a frame has at most 1 KiB and the connection lives 2 s."""
     before = digest(node.box.n)
     stranger = Stranger(node)
     stranger.send(garbage)
@@ -135,7 +135,7 @@ def test_garbage_ends_the_connection(node: Node, garbage: bytes) -> None:
 
 
 def test_silence_ends_the_connection(node: Node) -> None:
-    """B1.1: Until then a frame is at most 1 KiB and the connection lives 2 s."""
+    """B1.1 Until then a frame has at most 1 KiB and the connection lives 2 s."""
     stranger = Stranger(node)
     assert stranger.is_open()
     node.later(HANDSHAKE_MS - 100)
@@ -281,7 +281,7 @@ def test_without_a_secret_only_this_machine(tmp_path: Path) -> None:
 
 
 def test_the_one_that_dialled_waits_for_the_other(node: Node) -> None:
-    """B1.3: The one that dialled takes the link with the first message"""
+    """B1.3 The dialling node accepts the link with the first message."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)

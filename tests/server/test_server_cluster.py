@@ -92,7 +92,8 @@ def test_info_tells_of_links_and_messages(three: RealCluster) -> None:
 
 
 def test_a_node_that_was_killed_is_not_waited_for(tmp_path: Path, own: list[RealCluster]) -> None:
-    """K4.4: Expected is a node of the cluster that is not suspected, not failed and not leaving"""
+    """K4.4 A node of the cluster is expected if it is not suspected, failed or leaving: it is
+    reachable, or may be so soon."""
     cluster = RealCluster(tmp_path, 3, "--cluster-node-timeout", 1_000)
     own.append(cluster)
     cluster.start()
@@ -109,7 +110,7 @@ def test_a_node_that_was_killed_is_not_waited_for(tmp_path: Path, own: list[Real
 
 
 def test_producers_wait_while_nodes_restart(tmp_path: Path, own: list[RealCluster]) -> None:
-    """K4.4: A node that restarts is expected until it was not heard for `cluster-node-timeout`"""
+    """K4.4 A restarting node is expected until it was silent for `cluster-node-timeout`."""
     cluster = RealCluster(tmp_path, 3)
     own.append(cluster)
     cluster.start()
@@ -125,8 +126,8 @@ def test_producers_wait_while_nodes_restart(tmp_path: Path, own: list[RealCluste
 
 
 def test_a_stopped_node_holds_producers_back(tmp_path: Path, own: list[RealCluster]) -> None:
-    """B2.4: when too few other nodes are left for an ADDJOB it is not begun until there are, or
-    until its timeout is over"""
+    """B2.4 If too few other nodes are left for an ADDJOB, it does not begin until there are enough,
+    or until its timeout: then the producer gets the error of R5.1."""
     cluster = RealCluster(
         tmp_path, 2, "--bus-buffer-limit", "8mb", "--cluster-node-timeout", 60_000
     )
@@ -158,7 +159,7 @@ def stalled(bus: dict[str, str]) -> dict[str, str] | None:
 
 
 def test_a_producer_that_leaves_takes_its_job_along(tmp_path: Path, own: list[RealCluster]) -> None:
-    """R7.1: A client that disconnects while its ADDJOB waits: as R5.2."""
+    """R7.1 A client disconnects while its ADDJOB waits: as R5.2."""
     cluster = RealCluster(tmp_path, 2, "--cluster-node-timeout", 60_000)
     own.append(cluster)
     cluster.start()
@@ -176,7 +177,7 @@ def test_a_producer_that_leaves_takes_its_job_along(tmp_path: Path, own: list[Re
 
 
 def test_a_wrong_secret_lets_nobody_in(tmp_path: Path, own: list[RealCluster]) -> None:
-    """B1.1: each answers with a keyed code over both challenges under the cluster secret"""
+    """B1.1 Each replies with a keyed code over both challenges under the cluster secret."""
     one = RealCluster(tmp_path / "a", 1, "--cluster-secret", "the secret of the first")
     two = RealCluster(tmp_path / "b", 1, "--cluster-secret", "the secret of the other")
     own += [one, two]

@@ -63,7 +63,7 @@ def test_nodes_find_each_other_again(make: Callable[..., RealCluster]) -> None:
 
 
 def test_leaving(make: Callable[..., RealCluster]) -> None:
-    """K7.3: INFO shows what is left. When that is 0 the node is safe to stop."""
+    """K7.3 INFO shows how much is left. At 0 the node is safe to stop: its data may be deleted."""
     cluster = make(3).start()
     wire, other = cluster.wire(0), cluster.wire(1)
     jobs = [wire.add("q", f"{i}", "REPLICATE", 2) for i in range(50)]

@@ -81,7 +81,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 @pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
 def test_a_hello_that_is_none_ends_its_connection(node: Node, hello: bytes) -> None:
-    """B2.5: Whatever goes wrong while bytes of another node are read ends that link"""
+    """B2.5 Any failure while the bytes of another node are read, before or after authentication and
+    whoever dialled, ends that link and nothing else."""
     before = digest(node.box.n)
     stranger = Stranger(node)
     stranger.send(head_of(hello, 0) + hello)
@@ -96,7 +97,8 @@ def test_a_hello_that_is_none_ends_its_connection(node: Node, hello: bytes) -> N
 
 @pytest.mark.parametrize("hello", NO_HELLOS.values(), ids=NO_HELLOS)
 def test_an_evil_address_is_dialled_in_vain(node: Node, hello: bytes) -> None:
-    """B2.5: Whatever goes wrong while bytes of another node are read ends that link"""
+    """B2.5 Any failure while the bytes of another node are read, before or after authentication and
+    whoever dialled, ends that link and nothing else."""
     with socket.create_server(("127.0.0.1", 0)) as evil:
         port = evil.getsockname()[1]
         node.server.members.meet("127.0.0.1", port, port)
@@ -123,7 +125,7 @@ def test_nothing_but_a_bus_error_comes_out_of_a_handshake(hello: bytes) -> None:
 def test_bytes_that_are_no_text_are_logged_once(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B2.5: it is counted, and logged once a minute"""
+    """B2.5 It is counted, and logged once a minute."""
     with caplog.at_level(logging.INFO, "tuque.server"):
         monkeypatch.setattr(notes, "_notes", Notes())  # other tests said it, too
         for _ in range(5):
@@ -148,7 +150,8 @@ def broken_invariant(*_: object) -> None:
 def test_a_bug_over_the_bytes_of_a_node_ends_its_link(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B2.5: Whatever goes wrong while bytes of another node are read ends that link"""
+    """B2.5 Any failure while the bytes of another node are read, before or after authentication and
+    whoever dialled, ends that link and nothing else."""
     stranger = Stranger(node)
     assert stranger.join()
     link = next(iter(node.bus.links.values()))
@@ -162,7 +165,8 @@ def test_a_bug_over_the_bytes_of_a_node_ends_its_link(
 def test_a_bug_over_the_bytes_of_a_client_ends_its_connection(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """C2.8: Whatever goes wrong while bytes of a client are read, RESP or IPROTO, ends that"""
+    """C2.8 Any failure while the bytes of a client are read, RESP or IPROTO, ends that connection
+    and nothing else."""
     with caplog.at_level(logging.ERROR, "tuque.server"):
         for _ in range(3):
             wire = node.box.connect()
@@ -180,7 +184,7 @@ def test_a_bug_over_the_bytes_of_a_client_ends_its_connection(
 def test_an_assertion_that_fails_ends_one_connection_when_the_tables_agree(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C3.12: The node then checks all tables and goes on if they agree."""
+    """C3.12 The node then checks all its tables and goes on if they are consistent."""
     monkeypatch.setitem(HANDLERS, b"ping", broken_invariant)
     assert door("PING") == b"-ERR internal error, the log of the server says more\r\n"
     assert door.info("stats")["internal_errors"] == "1"
@@ -188,7 +192,7 @@ def test_an_assertion_that_fails_ends_one_connection_when_the_tables_agree(
 
 
 def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """C2.8: The log names each cause once a minute, and has at most 100 such lines a minute"""
+    """C2.8 Each cause is logged once a minute, with at most 100 such lines a minute."""
     mine = Notes()
     with caplog.at_level(logging.INFO, "tuque.server"):
         said = [mine.may_say(1_000, f"version {i}") for i in range(250)]
@@ -214,7 +218,7 @@ BEYOND: dict[str, AnyMessage] = {
 
 @pytest.mark.parametrize("message", BEYOND.values(), ids=BEYOND)
 def test_what_grows_or_is_kept_must_fit(node: Node, message: AnyMessage) -> None:
-    """B2.1: what grows on, or is kept in `nodes.conf`, must fit there"""
+    """B2.1 values that keep growing, or that are kept in `nodes.conf`, must fit there."""
     stranger = Stranger(node)
     assert stranger.join()
     stranger.says(message)
@@ -225,7 +229,7 @@ def test_what_grows_or_is_kept_must_fit(node: Node, message: AnyMessage) -> None
 
 
 def test_no_message_about_a_job_does_anything_to_a_task(node: Node) -> None:
-    """T1.4: What another node tells of a job does nothing to a task"""
+    """T1.4 Messages of other nodes about a job do nothing to a task."""
     node.say("AUTH", "a password of many bytes")
     node.say("TUBE", "CREATE", "t", "fifottl")
     id = node.say("ADDJOB", "t", "ready", 0)[1:-2]
@@ -265,7 +269,9 @@ def test_a_tube_that_waits_to_be_made_does_not_outlive_a_reset(node: Node) -> No
 
 @pytest.mark.parametrize("jump_ms", [1, -1, 10**13, -(10**13)])
 def test_a_jump_of_the_clock_moves_no_instant_out_of_64_bits(jump_ms: int) -> None:
-    """B2.2: An instant may be any that 64 bits of ns can say"""
+    """B2.2 An instant may be any that 64 bits of ns can hold (until 2262): a clock that is far
+    ahead closes no link, and an instant shifted with a jump of the clock (J5.8) stays in that
+    range."""
     for ctime_ns in (0, 1, LAST_NS):
         job = Job(ID, b"q", b"", ctime_ns, 10**12, 1, 0, 0)
         task = Task(ID, b"t", b"", ctime_ns, 1, 0, 0)
@@ -279,7 +285,8 @@ def test_a_jump_of_the_clock_moves_no_instant_out_of_64_bits(jump_ms: int) -> No
     "field", ["ttl_ms", "ttr_ms", "qtime_ms", "token", "owner", "taken_ms", "first_ms", "pri"]
 )
 def test_a_copied_task_whose_numbers_cannot_be_is_not_taken(field: str) -> None:
-    """B2.1: every field against what it may hold before a rule sees it"""
+    """B2.1 Counts are checked against the bytes left before anything is allocated, and every field
+    against its range before a rule sees it."""
     for value in (-1, 1 << 62, (1 << 63) - 1):
         task = Task(ID, b"t", b"", 1, 1, 0, 0)
         task.status = READY

@@ -41,7 +41,7 @@ def taken() -> Iterator[int]:
 
 
 def test_the_bus_takes_no_other_port(taken: int) -> None:
-    """B1.4: when that port is taken the start is refused"""
+    """B1.4 If that port is in use, the start fails."""
     cfg = load(None, {}, {"port": str(taken), "cluster_bind": "127.0.0.1"})
     with pytest.raises(ListenError) as error:
         open_bus_sockets(cfg, False)
@@ -71,7 +71,7 @@ def test_beside_a_port_of_the_system_any_will_do(taken: int) -> None:
 def test_the_log_and_cluster_info_name_the_port(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """B1.4: the log warns. `cluster_bus_port` in CLUSTER INFO names it."""
+    """B1.4 `cluster_bus_port` in CLUSTER INFO shows it."""
     with caplog.at_level(logging.WARNING, "tuque.server"):
         node = Node(tmp_path, cluster_bind="127.0.0.1", cluster_announce_port="7711")
     try:
@@ -101,7 +101,8 @@ def error_of(node: Node) -> str:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_a_node_does_not_meet_itself(node: Node, host: str) -> None:
-    """K3.3: A meeting that is known to be in vain is refused at once"""
+    """K3.3 A MEET that cannot succeed is refused at once: for the address of this node, for another
+    machine without a secret, or while the bus is off."""
     reply = node.say("CLUSTER", "MEET", host, 7711, int(node.bus.port))
     assert reply.startswith(b"-ERR that is this node itself: CLUSTER MEET takes the address of")
     assert info(node)["cluster_meetings"] == "0"
@@ -158,7 +159,8 @@ WRONG = {
 
 @pytest.mark.parametrize(("said", "secret", "why"), WRONG.values(), ids=WRONG)
 def test_why_the_other_end_is_not_met(node: Node, said: bytes, secret: str, why: str) -> None:
-    """K3.3: no bus of Tuque, the wrong secret, no common version"""
+    """K3.3 nothing listens there, it is not a bus of Tuque, the secret is wrong, no common version,
+    it is the node itself, or why the other node refuses."""
     there = There(node, said, secret)
     assert error_of(node).startswith(f"127.0.0.1:{there.port} {why}")
     assert why.encode() in node.say("CLUSTER", "NODES")
@@ -167,7 +169,7 @@ def test_why_the_other_end_is_not_met(node: Node, said: bytes, secret: str, why:
 def test_the_log_says_that_a_meeting_has_failed(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """K3.3: the log warns when a meeting has failed for good"""
+    """K3.3 A warning is logged when a handshake has failed for good."""
     there = There(node, b"", "another secret of it")
     with caplog.at_level(logging.WARNING, "tuque.server"):
         node.later(10_001)

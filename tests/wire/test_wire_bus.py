@@ -232,7 +232,8 @@ def test_large_turns_are_cut_between_messages() -> None:
     ],
 )
 def test_counts_are_checked_against_the_bytes(payload: bytes) -> None:
-    """B2.1: counts inside are checked against the bytes left before anything is allocated."""
+    """B2.1 Counts are checked against the bytes left before anything is allocated, and every field
+    against its range before a rule sees it."""
     import tracemalloc
 
     tracemalloc.start()

@@ -46,7 +46,7 @@ from tuque.tubes.types.driver import NO_TYPE, Absent
 
 MOVE_MS: Final = 10_000  # a switchover that takes longer is given up (T20.2)
 TASKS_A_MS: Final = 100  # and may take one ms more for each so many tasks
-NUMBER_GAP: Final = 1_000_000  # numbers that a lost home may have given (T21.3)
+NUMBER_GAP: Final = 1_000_000  # numbers that a lost leader may have given (T21.3)
 TOKEN_GAP: Final = 1 << 20
 
 
@@ -98,7 +98,7 @@ def decide_move(n: Node, t: Tubes, claim: Claim, tube: Tube) -> None:
 
 
 def may_be_home(n: Node, t: Tubes, tube: Tube, slot: i64) -> bool:
-    """Whether the node could take the home of the tube now (T20.1)."""
+    """Whether the node could lead the tube now (T20.1)."""
     bit: i64 = 1 << slot
     if n.reachable & bit == 0 or t.read_only & bit or tube.apart & bit:
         return False
@@ -106,7 +106,7 @@ def may_be_home(n: Node, t: Tubes, tube: Tube, slot: i64) -> bool:
 
 
 def begin_move(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i64) -> None:
-    """[T20] The tube is ENDING; the new home is to get the rest (T20.2)."""
+    """[T20] The tube is ENDING; the new leader gets the rest (T20.2)."""
     node_id = n.peers[slot].node_id
     count: i64 = len(tube.tasks) + len(tube.copies)
     limit_ms = MOVE_MS + count // TASKS_A_MS
@@ -120,7 +120,7 @@ def begin_move(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i6
 
 
 def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
-    """Go on with a switchover: the new home has all, has it on its disk, or is too slow."""
+    """Continue a switchover: the new leader has all, has it on disk, or is too slow."""
     if move.is_given:
         if move.until_ms <= n.now_ms:
             answer(t, tube, move, TubeError(why.MOVE_UNSURE, (tube.name,)))
@@ -194,7 +194,7 @@ def say_yours(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
 
 
 def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
-    """[T20] ON RECV TUBE-YOURS: this node is the home, if it has all (T20.4)."""
+    """[T20] ON RECV TUBE-YOURS: this node is the leader, if it has all (T20.4)."""
     tube = t.by_name.get(m.name)
     if tube is None or tube.maker != m.maker or tube.made_ns != m.made_ns:
         return
@@ -240,7 +240,7 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
 
 
 def on_home_told(t: Tubes, tube: Tube) -> None:
-    """[T20] The new home says that it runs: the switchover is done (T20.4)."""
+    """[T20] The new leader reports that it runs: the switchover is done (T20.4)."""
     tube.is_owed = False
     move = tube.move
     if move is not None and move.is_given:
@@ -280,7 +280,7 @@ def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
 
 
 def on_force_answer(n: Node, t: Tubes, slot: i64, claim: Claim, m: TubeClaimed) -> None:
-    """A node said whether it is the home, and what it has."""
+    """A node replied whether it is the leader, and what it has."""
     tube = t.by_name.get(claim.name)
     if tube is None or claim.refused is not None:
         return

@@ -26,7 +26,7 @@ PUT_BYTES: Final = 500  # of a put that waits, beside its body
 PUT_ENDS_STALE: Final = 1024  # ends of puts that are over, kept before a look for them
 FOR_EVER: Final = 0
 BEATS: Final = 64
-SHIFT_TASKS: Final = 2_000  # that take their places at a home, or leave them, in one turn
+SHIFT_TASKS: Final = 2_000  # tasks loaded or unloaded on leaders in one turn
 BUILT_IN: Final[dict[bytes, Callable[[], Driver]]] = {
     b"fifo": Fifo,
     b"fifottl": FifoTtl,
@@ -75,7 +75,7 @@ class Claim:
 
 @final
 class Dropped:
-    """A tube that is gone: nodes that have it still are told (T17.6)."""
+    """A tube that is gone: nodes that still have it are informed (T17.6)."""
 
     def __init__(self, maker: bytes, made_ns: i64, epoch: i64) -> None:
         self.maker = maker
@@ -85,7 +85,7 @@ class Dropped:
 
 @final
 class Session:
-    """Who holds tasks: one or several connections with one uuid (T8)."""
+    """The holder of tasks: one or several connections with one uuid (T8)."""
 
     def __init__(self, number: i64, uuid: bytes, user: bytes) -> None:
         self.number = number
@@ -122,7 +122,7 @@ class Tubes(Policy):
         self.ttr_ms: i64 = 0  # how long a session lives without connections
         self.in_replicaset = False
         self.rights = Rights()
-        # what is to be looked at, or told
+        # what is to be checked, or sent
         self.overdue: list[Task] = []  # their instant had come when it was set
         self.put_ends: list[tuple[int, int, Putter, Tube]] = []  # heap of (instant, serial, ...)
         self.put_ends_most: i64 = PUT_ENDS_STALE  # beyond it stale ones are dropped
@@ -137,12 +137,12 @@ class Tubes(Policy):
         self.was_writable = False  # since the start
         self.port: i64 = 0  # where IPROTO clients connect here, set by the shell; 0: nowhere
         self.ports: dict[int, int] = {}  # and at other nodes, by slot
-        self.read_only: i64 = 0  # set of slots that may be no home
-        self.heard: i64 = 0  # set of slots that have told all they know, on this link
-        self.lease_ms: i64 = FAR  # until then enough nodes believe that this one is home
-        self.beats: list[int] = [0] * BEATS  # when which of the newest heartbeats was said
+        self.read_only: i64 = 0  # set of slots that may lead no tube
+        self.heard: i64 = 0  # set of slots that have sent their catalog, on this link
+        self.lease_ms: i64 = FAR  # until then enough nodes believe that this one leads
+        self.beats: list[int] = [0] * BEATS  # when which of the newest heartbeats was sent
         self.round: i64 = 0  # the newest of them
-        self.changed: list[Tube] = []  # have changes that followers were not told of
+        self.changed: list[Tube] = []  # have changes that followers did not get
         self.copies_by_id: dict[bytes, Task] = {}
         self.dropped: dict[bytes, Dropped] = {}  # by name, oldest first
         # tubes that others of their name stand before, by maker and instant, oldest first (T17.5)
@@ -151,26 +151,26 @@ class Tubes(Policy):
         self.claim_serial: i64 = 0
         self.forced: dict[bytes, HomeDone] = {}  # by tube: answers when the disk has the epoch
         self.stood_ms: i64 = 0  # when the node went on after it had stood still (T19.7)
-        self.is_expired = False  # the lease is over, and homes know it
+        self.is_expired = False  # the lease is over, and leaders know it
         self.home_done: list[HomeDone] = []
         self.to_sync: dict[bytes, Tube] = {}  # changed by the call in progress, and wait for copies
         self.notes: list[str] = []  # lines for the log: warnings
         self.news: list[str] = []  # and what goes as it should
-        self.changes_lost: i64 = 0  # of homes that were overtaken (T21.4)
+        self.changes_lost: i64 = 0  # of leaders that were overtaken (T21.4)
         self.homes_moved: i64 = 0  # planned switchovers from here
         self.wish: i64 = 0  # the newest that the journal was asked to grant
         self.shifting: list[Tube] = []  # their tasks are on the way (T19.6)
         self.shift_tasks: i64 = SHIFT_TASKS
         self.shift_room: i64 = SHIFT_TASKS  # what is left of that in this turn
-        self.owing: list[tuple[Tube, int]] = []  # given away, and the slot has not heard of it
+        self.owing: list[tuple[Tube, int]] = []  # given away, and the slot does not know it yet
         self.pending: list[Tube] = []  # wait for that
-        self.flags_changed = False  # of this node: others are to be told
+        self.flags_changed = False  # of this node: others are to be informed
         self.synced_changed = False  # a follower confirmed something; the shell sets it back
-        self.is_held = False  # a link has no room: what changed is told later
-        self.must_look = False  # something changed that homes depend on
+        self.is_held = False  # a link has no room: the changes are sent later
+        self.must_look = False  # something changed that leaders depend on
         self.look_ms: i64 = FAR  # when to look again
         self.later: list[tuple[int, TubeMessage]] = []  # heard while loading, with the sender
-        self.scratch = Records()  # for what is told to followers
+        self.scratch = Records()  # for what is sent to followers
 
     def end_put(self, tube: Tube, putter: Putter) -> None:
         """A put waits no more (T7); its body is needed no longer."""
