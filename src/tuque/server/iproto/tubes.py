@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 import msgspec
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
 from tuque.server.replies.chores import begin_call
@@ -70,6 +70,7 @@ def run_method(call: IprotoCall, args: list[Value], tube: Tube) -> None:
 
 
 @final
+@mypyc_attr(acyclic=True, free_list_len=1)
 class IprotoCall(TubeCall):
     """A call over IPROTO."""
 

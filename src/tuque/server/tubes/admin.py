@@ -36,8 +36,8 @@ WATCHED_MAX: Final = 1_000  # tubes that one connection subscribes to
 def create(call: TubeCall) -> None:
     """[T2] A tube of that type and with these options."""
     s = call.s
-    check_callback(s, call.on_change)
-    name, type, o = call.tube or b"", call.name or b"", call.tube_options()
+    check_callback(s, call.options.on_change)
+    name, type, o = call.tube or b"", call.options.name or b"", call.options.tube_options()
     made = claim_tube(s.n, call.t, name, type, o, call.user, call.client, call.serial())
     if made is None:
         call.await_home()  # other nodes are asked (T17.5)
@@ -53,10 +53,10 @@ def check_callback(s: Server, name: bytes) -> None:
 
 def on_task_change(call: TubeCall) -> None:
     """[T16] Name the callback that hears of changes (T16.4); the answer is the name before."""
-    check_callback(call.s, call.on_change)
+    check_callback(call.s, call.options.on_change)
     n, tube = call.n, call.at
     before = tube.on_task_change
-    tube.on_task_change = call.on_change
+    tube.on_task_change = call.options.on_change
     if n.records is not None:
         record_tube(n.records, tube)
     if n.others != 0:
@@ -155,14 +155,14 @@ def drivers(call: TubeCall) -> None:
 
 def register_driver(call: TubeCall) -> None:
     """[T3] From now on tubes may have that type (T3.6)."""
-    register_installed(call.s, call.name or b"")
+    register_installed(call.s, call.options.name or b"")
     call.value(OK)
 
 
 def list_tubes(call: TubeCall) -> None:
     """[T15, I6] The names of all tubes, or whether there is one of that name."""
-    if call.name is not None:
-        call.value(call.name in call.t.by_name)
+    if call.options.name is not None:
+        call.value(call.options.name in call.t.by_name)
         return
     call.n.work += len(call.t.by_name) // LOOKS
     call.value(list(call.t.by_name))
@@ -182,25 +182,25 @@ def statistics(call: TubeCall) -> None:
 def cfg(call: TubeCall) -> None:
     """[T10] The settings in force."""
     t = call.t
-    ttr_ms = call.ttr_ms if call.ttr_ms >= 0 else None
-    if call.options > 0:
-        admin.cfg(call.n, t, ttr_ms, call.in_replicaset)
+    ttr_ms = call.options.ttr_ms if call.options.ttr_ms >= 0 else None
+    if call.given > 0:
+        admin.cfg(call.n, t, ttr_ms, call.options.in_replicaset)
     call.value({"ttr": seconds(t.ttr_ms), "in-replicaset": "yes" if t.in_replicaset else "no"})
 
 
 def identify_client(call: TubeCall) -> None:
     """[T8] The uuid of the session, or of the one that the connection joins (T15.7)."""
-    call.uuid(identify(call.n, call.t, call.client, call.user, call.name))
+    call.uuid(identify(call.n, call.t, call.client, call.user, call.options.name))
 
 
 def changes(call: TubeCall) -> None:
     """[T12] Notices kept, oldest first (T16.1)."""
     tube = call.at
-    after = call.after
+    after = call.options.after
     if after >= tube.change_seq:
         after = -1  # told by an earlier life of this node
     rows: list[object] = []
-    for one in call.t.changes(tube, after, call.count):
+    for one in call.t.changes(tube, after, call.options.count):
         row = [int(one.seq), one.event, int(one.number), STATUS_NAMES[one.status], int(one.at_ms)]
         rows.append(row)
     call.value(rows)
@@ -213,7 +213,7 @@ def subscribe(call: TubeCall) -> None:
     if not c.resp3:
         raise ArgError(NEEDS_RESP3)
     found: list[Tube] = []
-    for name in call.names:
+    for name in call.options.names:
         found.append(tube_named(call.t, name))
         needs_home(call.n, call.t, found[-1])
     new = {tube.name for tube in found if tube.name not in c.watched}
@@ -228,5 +228,5 @@ def unsubscribe(call: TubeCall) -> None:
     """[T16] From these, or all; how many are left."""
     c = call.caller
     assert isinstance(c, Client)
-    leave_notices(call.s, c, call.names or list(c.watched))
+    leave_notices(call.s, c, call.options.names or list(c.watched))
     c.reply(len(c.watched))

@@ -7,7 +7,7 @@ with a tube is the same for both (`tasks`, `admin`, `grants`, `homes`).
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
 from tuque.server.sockets.connection import Connection
@@ -23,6 +23,7 @@ from tuque.wire.tubes.arguments import TubeArgs
 from tuque.wire.tubes.table import Procedure
 
 
+@mypyc_attr(acyclic=True)
 class TubeCall(TubeArgs):
     """A call; exactly one answer is given."""
 

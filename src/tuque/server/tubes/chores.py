@@ -39,7 +39,7 @@ class TubeChore(Chore):
         self.t = call.t
         self.tube = call.at
         self.what = what
-        self.count = call.count  # of KICK: how many
+        self.count = call.options.count  # of KICK: how many
         self.numbers: list[int] = []
         self.at: i64 = -1  # -1: not begun
         self.done: i64 = 0
@@ -133,8 +133,8 @@ class Tasks(Chore):
         self.n = call.n
         self.t = call.t
         self.tube = call.at
-        self.status = call.status
-        self.most = call.count
+        self.status = call.options.status
+        self.most = call.options.count
         self.numbers: list[int] = []
         self.at: i64 = -1  # -1: not begun
         self.found: list[Task] = []

@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tuque.core.model.task import Task
 from tuque.core.repair.evict import make_room
@@ -74,6 +74,7 @@ def check_growth(s: Server) -> None:
 
 
 @final
+@mypyc_attr(acyclic=True, free_list_len=1)
 class RespCall(TubeCall):
     """A call of a RESP client."""
 

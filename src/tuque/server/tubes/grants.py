@@ -19,30 +19,31 @@ NAMES: Final = {b"call": CALL, b"truncate": TRUNCATE}
 
 def holder_of(call: TubeCall) -> bytes:
     """Whom it is about: a user, or a role."""
-    name = call.name or b""
-    return role_key(name) if call.is_role else user_key(name)
+    name = call.options.name or b""
+    return role_key(name) if call.options.is_role else user_key(name)
 
 
 def bits_of(call: TubeCall) -> i64:
     """The rights that the caller names."""
-    return (CALL if call.may_call else 0) | (TRUNCATE if call.may_truncate else 0)
+    return (CALL if call.options.may_call else 0) | (TRUNCATE if call.options.may_truncate else 0)
 
 
 def grant_calls(call: TubeCall) -> None:
     """[T10] Let a user or a role call the tube (T10.3)."""
     users = call.s.users
-    if call.is_role and call.name not in users.roles:
-        raise TubeError(NO_ROLE, (call.name or b"",))
-    if not call.is_role and call.name not in users.by_name:
-        raise TubeError(NO_USER, (call.name or b"",))
+    o = call.options
+    if o.is_role and o.name not in users.roles:
+        raise TubeError(NO_ROLE, (o.name or b"",))
+    if not o.is_role and o.name not in users.by_name:
+        raise TubeError(NO_USER, (o.name or b"",))
     holder = holder_of(call)
-    admin.grant(call.n, call.t, holder, call.at, bits_of(call), call.prefix or OWN_PREFIX)
+    admin.grant(call.n, call.t, holder, call.at, bits_of(call), o.prefix or OWN_PREFIX)
     call.value(OK)
 
 
 def grant_role(call: TubeCall) -> None:
     """[I5] The same for a role (I5.7)."""
-    call.is_role = True
+    call.set_option("is_role", True)
     grant_calls(call)
 
 
@@ -52,7 +53,7 @@ def revoke_calls(call: TubeCall) -> None:
     bits = bits_of(call)
     if bits == 0:
         bits = CALL | TRUNCATE
-    call.value(int(admin.revoke(call.n, t, holder_of(call), tube, bits, call.prefix)))
+    call.value(int(admin.revoke(call.n, t, holder_of(call), tube, bits, call.options.prefix)))
     for w in list(call.s.wired.values()):
         user = w.user
         if not user.is_admin and not t.rights.may_read(user.holders, tube.name):

@@ -32,11 +32,11 @@ def home(call: TubeCall) -> None:
     s, t, tube = call.s, call.t, call.at
     c = call.caller
     assert isinstance(c, Client)
-    if call.name is None:
+    if call.options.name is None:
         call.value(home_of(s, c, t, tube))
         return
-    node_id = node_named(s, call.name)
-    if call.is_forced:
+    node_id = node_named(s, call.options.name)
+    if call.options.is_forced:
         if node_id != s.n.node_id:
             raise ArgError(NOT_HERE % address_of(s, node_id))
         take_home(s.n, t, tube, call.client, call.serial())

@@ -16,7 +16,7 @@ PLAIN: Final = PutSpec()  # no options given
 
 def put(call: TubeCall) -> None:
     """[T5] A task, unless the tube is full; with a timeout it waits for room (T7)."""
-    spec = call.put_spec() if call.options > 0 else PLAIN
+    spec = call.put_spec() if call.given > 0 else PLAIN
     waits = spec.timeout_ms > 0
     if waits:
         call.may_wait()
@@ -52,7 +52,7 @@ def ack(call: TubeCall) -> None:
 
 def release(call: TubeCall) -> None:
     """[T5] The task is READY or DELAYED."""
-    delay_ms: i64 = call.delay_ms if call.delay_ms > 0 else 0
+    delay_ms: i64 = call.options.delay_ms if call.options.delay_ms > 0 else 0
     call.task(ops.release(call.n, call.t, call.at, call.client, call.number, delay_ms, call.token))
 
 
@@ -83,10 +83,10 @@ def delete(call: TubeCall) -> None:
 
 def kick(call: TubeCall) -> None:
     """[T5] Buried tasks are READY again; a count below 0 comes back as it is."""
-    if call.count < 0:
-        call.value(int(call.count))
-    elif call.count <= FEW_KICKED:
-        call.value(int(ops.kick(call.n, call.t, call.at, call.count)))
+    if call.options.count < 0:
+        call.value(int(call.options.count))
+    elif call.options.count <= FEW_KICKED:
+        call.value(int(ops.kick(call.n, call.t, call.at, call.options.count)))
     else:
         call.begin(TubeChore(call, KICK))
 
@@ -108,7 +108,7 @@ def drop(call: TubeCall) -> None:
 
 def tasks(call: TubeCall) -> None:
     """[T5] Tasks in a state, in the order of (pri, id)."""
-    if call.count == 0:
+    if call.options.count == 0:
         call.tasks([])
     else:
         call.begin(Tasks(call))

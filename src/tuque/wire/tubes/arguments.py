@@ -1,28 +1,20 @@
 """What a call of a tube procedure says, whichever door it came through (SPEC T15, I6)."""
 
-from typing import Final
+from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 
 NO_NAMES: Final[list[bytes]] = []
 
 
-class TubeArgs:
-    """The arguments of one call; times are ms. What was not said has the value for that.
-
-    The tables of both doors name these fields.
-    """
+@final
+@mypyc_attr(acyclic=True)
+class Options:
+    """What few calls say; times are ms. What was not said has the value for that."""
 
     def __init__(self) -> None:
-        self.options: i64 = 0  # how many were said
-        self.tube: bytes | None = None
-        self.body = b""
-        self.form: i64 = 0
-        self.number: i64 = 0  # of a task
-        self.token: i64 = 0
-        self.timeout_ms: i64 = -1  # or how much longer a task lives
         self.delay_ms: i64 = -1
         self.ttl_ms: i64 = -1
         self.ttr_ms: i64 = -1
@@ -47,17 +39,6 @@ class TubeArgs:
         self.may_truncate = False
         self.is_forced = False
 
-    def put_spec(self) -> PutSpec:
-        """The options of a put."""
-        spec = PutSpec()
-        spec.ttl_ms = self.ttl_ms
-        spec.ttr_ms = self.ttr_ms
-        spec.delay_ms = self.delay_ms
-        spec.pri = self.pri
-        spec.utube = self.utube
-        spec.timeout_ms = self.timeout_ms if self.timeout_ms > 0 else i64(0)
-        return spec
-
     def tube_options(self) -> TubeOptions:
         """The options of a new tube."""
         o = TubeOptions()
@@ -72,3 +53,39 @@ class TubeArgs:
         o.on_task_change = self.on_change
         o.sync = self.sync_nodes
         return o
+
+
+NOTHING: Final = Options()  # shared by all calls that say none of it
+
+
+@mypyc_attr(acyclic=True)
+class TubeArgs:
+    """The arguments of one call. The tables of both doors name the fields of its options."""
+
+    def __init__(self) -> None:
+        self.tube: bytes | None = None
+        self.body = b""
+        self.form: i64 = 0
+        self.number: i64 = 0  # of a task
+        self.token: i64 = 0
+        self.timeout_ms: i64 = -1  # or how much longer a task lives
+        self.given: i64 = 0  # options that were said
+        self.options = NOTHING
+
+    def set_option(self, field: str, value: object) -> None:
+        """Keep one of the options."""
+        if self.options is NOTHING:
+            self.options = Options()
+        setattr(self.options, field, value)
+
+    def put_spec(self) -> PutSpec:
+        """The options of a put."""
+        o = self.options
+        spec = PutSpec()
+        spec.ttl_ms = o.ttl_ms
+        spec.ttr_ms = o.ttr_ms
+        spec.delay_ms = o.delay_ms
+        spec.pri = o.pri
+        spec.utube = o.utube
+        spec.timeout_ms = self.timeout_ms if self.timeout_ms > 0 else i64(0)
+        return spec

@@ -197,7 +197,7 @@ class Procedure:
         if count < self.least or count > self.most:
             raise ArgError(WRONG)  # T15.1
         if self.takes_rest:
-            into.names = args[2:]
+            into.set_option("names", args[2:])
             return
         at: i64 = 2
         for place in self.places:
@@ -210,9 +210,9 @@ class Procedure:
             at += 1
             if word is None:
                 raise ArgError(SYNTAX)
-            into.options += 1
+            into.given += 1
             if word.kind == FLAG:
-                setattr(into, word.field, True)
+                into.set_option(word.field, True)
                 continue
             if at == count:
                 raise ArgError(SYNTAX)
@@ -237,7 +237,7 @@ class Procedure:
         given = options_of(args, at)
         if len(given) == 0:
             return
-        into.options += 1
+        into.given += 1
         if self.is_strict:
             for key in given:
                 if key not in self.named:

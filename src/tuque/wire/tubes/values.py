@@ -289,8 +289,12 @@ class Argument:
                 raise IprotoError(found.code, found.text)
         else:
             found = self.read(value)
-        if found is not None:
+        if found is None:
+            return
+        if self.field == "timeout_ms" or self.field == "tube":
             setattr(into, self.field, found)
+        else:
+            into.set_option(self.field, found)
 
 
 NO_NAME: Final = b"Invalid key part count in an exact match (expected 1, got 0)"

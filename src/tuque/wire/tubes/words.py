@@ -25,12 +25,15 @@ NODES: Final = "SYNC must be a number from 1 to the number of nodes"
 A_TUBE: Final = 0
 A_BODY: Final = 1
 AN_ID: Final = 2
-NUMBER: Final = 3
-SECONDS: Final = 4
-CHOICE: Final = 5
-FLAG: Final = 6
-A_UUID: Final = 7
-BYTES_OF: Final = 8
+A_TOKEN: Final = 3
+A_TIMEOUT: Final = 4
+A_FORM: Final = 5
+NUMBER: Final = 6
+SECONDS: Final = 7
+CHOICE: Final = 8
+FLAG: Final = 9
+A_UUID: Final = 10
+BYTES_OF: Final = 11
 
 STATES: Final[dict[bytes, int]] = {
     b"READY": READY,
@@ -64,9 +67,9 @@ class Word:
         self.least = least
         self.most = most
         self.choices: dict[bytes, int] = choices or {}
-        if error == "" and kind == SECONDS:
+        if error == "" and kind in (SECONDS, A_TIMEOUT):
             error = f"{name} must be a number of seconds, 0 or more"
-        elif error == "" and kind == CHOICE:
+        elif error == "" and kind in (CHOICE, A_FORM):
             shown = [one.decode() for one in self.choices if len(one) > 1]
             error = f"{name} must be {', '.join(shown[:-1])} or {shown[-1]}"
         elif error == "" and kind == BYTES_OF:
@@ -78,26 +81,26 @@ class Word:
 
 # arguments known by their place
 PLACES: Final[dict[str, Word]] = {
-    "tube": Word("tube", A_TUBE),
-    "body": Word("body", A_BODY),
-    "id": Word("number", AN_ID, "id"),
+    "tube": Word("", A_TUBE),
+    "body": Word("", A_BODY),
+    "id": Word("", AN_ID, "id"),
     "type": Word("name"),
     "user": Word("name"),
     "node": Word("name"),
     "uuid": Word("name", A_UUID),
-    "sec": Word("timeout_ms", SECONDS, "the increment"),
+    "sec": Word("", A_TIMEOUT, "the increment"),
     "count": Word("count", NUMBER, "count"),
     "state": Word("status", CHOICE, "state", choices=STATES),
 }
 OPTIONS: Final[dict[str, Word]] = {
-    "TOKEN": Word("token", NUMBER, "TOKEN", 1),
-    "TIMEOUT": Word("timeout_ms", SECONDS, "TIMEOUT"),
+    "TOKEN": Word("", A_TOKEN, "TOKEN", 1),
+    "TIMEOUT": Word("", A_TIMEOUT, "TIMEOUT"),
     "DELAY": Word("delay_ms", SECONDS, "DELAY"),
     "TTL": Word("ttl_ms", SECONDS, "TTL"),
     "TTR": Word("ttr_ms", SECONDS, "TTR"),
     "PRI": Word("pri", NUMBER, "PRI"),
     "UTUBE": Word("utube", BYTES_OF, "UTUBE", 0, UTUBE_MAX),
-    "FORM": Word("form", CHOICE, "FORM", choices=FORMS),
+    "FORM": Word("", A_FORM, "FORM", choices=FORMS),
     "COUNT": Word("count", NUMBER, "COUNT", 1, LISTED_MAX),
     "AFTER": Word("after", NUMBER, "AFTER", -1),
     "CAPACITY": Word("capacity", NUMBER, "CAPACITY"),
@@ -125,19 +128,31 @@ def read_word(a: Word, word: bytes, into: TubeArgs) -> None:
         into.body = word
     elif kind == AN_ID:
         into.number = ranged(word, 0, NUMBER_MAX, a.error)
+    elif kind == A_TOKEN:
+        into.token = ranged(word, 1, NUMBER_MAX, a.error)
+    elif kind == A_TIMEOUT:
+        into.timeout_ms = span_ms(word, a.error)
+    elif kind == A_FORM:
+        into.form = choice_of(a, word)
     elif kind == NUMBER:
-        setattr(into, a.field, ranged(word, a.least, a.most, a.error))
+        into.set_option(a.field, ranged(word, a.least, a.most, a.error))
     elif kind == SECONDS:
-        setattr(into, a.field, span_ms(word, a.error))
+        into.set_option(a.field, span_ms(word, a.error))
     elif kind == CHOICE:
-        choice = a.choices.get(word.upper(), a.choices.get(word.lower()))
-        if choice is None:
-            raise ArgError(a.error)
-        setattr(into, a.field, bool(choice) if a.field == "in_replicaset" else choice)
+        choice = choice_of(a, word)
+        into.set_option(a.field, choice != 0 if a.field == "in_replicaset" else choice)
     elif len(word) > a.most:
         raise ArgError(a.error)
     else:
-        setattr(into, a.field, uuid_of(word) if kind == A_UUID else word)
+        into.set_option(a.field, uuid_of(word) if kind == A_UUID else word)
+
+
+def choice_of(a: Word, word: bytes) -> int:
+    """One of several words."""
+    choice = a.choices.get(word.upper(), a.choices.get(word.lower()))
+    if choice is None:
+        raise ArgError(a.error)
+    return choice
 
 
 def span_ms(word: bytes, error: bytes) -> i64:
