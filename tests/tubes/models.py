@@ -1,45 +1,65 @@
-"""The five types of tube as plain Python: slow, obvious, and what the fast ones must equal.
+"""A tube of any type as plain Python: slow, obvious, and what the fast one must equal.
 
-A `Model` is one tube and its sessions. All times are ms. Nothing is indexed: every question is
-answered by looking at every task. Order of what happens at one instant: tasks whose time has
-come, takes that waited long enough, sessions, puts that waited long enough, and then whoever
-waits is served.
+A `Model` is one tube and its sessions; the rules of its type are those by which the simulator
+judges. All times are ms. Order of what happens at one instant: tasks whose time has come, takes
+that waited long enough, sessions, puts that waited long enough, and then whoever waits is served.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from model_parts import (
-    BURIED,
-    DELAYED,
-    DONE,
-    FOR_EVER,
-    GETJOB_TTR,
-    READY,
-    TAKEN,
-    Refused,
-    Session,
-    Task,
-    Waiting,
-    WaitingPut,
-)
+from tuque.core.model.task import BURIED, DELAYED, DONE, MAX_MS, READY, TAKEN
+from tuque.sim.tube_judges.types import Defaults, Task, Type
+
+
+class Refused(Exception):
+    """What a call is refused with; nothing was done."""
+
+
+class DataTask(Task):
+    """A task with its data."""
+
+    def __init__(self, number: int, data: bytes, now: int) -> None:
+        super().__init__(number, now)
+        self.data = data
+
+
+@dataclass
+class Session:
+    """Who holds tasks."""
+
+    number: int
+    clients: set[int] = field(default_factory=set)
+    until: int | None = None
+
+
+@dataclass
+class Waiting:
+    """A take that waits."""
+
+    number: int
+    client: int
+    until: int | None
+
+
+@dataclass
+class WaitingPut:
+    """A put that waits for room."""
+
+    client: int
+    serial: int
+    until: int
+    args: dict[str, Any]
 
 
 class Model:
-    """What all types have in common, which is nearly everything."""
+    """One tube of a type, and all that is asked of it."""
 
-    has_times = False  # pri, ttl, ttr, delay, touch
-    ttl_ends_taken = False
-    has_capacity = False
-    has_subqueues = False
-    name = "fifo"
-
-    def __init__(self, now: int, ttl: int, ttr: int, pri: int, capacity: int) -> None:
-        self.now = now
-        self.ttl, self.ttr, self.pri, self.capacity = ttl, ttr, pri, capacity
-        self.tasks: list[Task] = []
+    def __init__(self, rules: Type, now: int, defaults: Defaults, capacity: int) -> None:
+        self.rules, self.now, self.defaults, self.capacity = rules, now, defaults, capacity
+        self.tasks: list[DataTask] = []
         self.next_number = 0
         self.token = 0
         self.calls: dict[str, int] = dict.fromkeys(
@@ -54,20 +74,11 @@ class Model:
         self.woken: list[tuple[int, int | None]] = []  # (number it waited under, task)
         self.put_done: list[tuple[int, int, int | None]] = []
 
-    # which task goes next: the only thing in which types differ but for times
-
-    def may_be_taken(self, task: Task) -> bool:
-        """Whether a take may get it, were it the first."""
-        return task.status == READY and not self.is_dead(task)
-
-    def first(self) -> Task | None:
+    def first(self) -> DataTask | None:
         """The task that the next take gets."""
-        found = [task for task in self.tasks if self.may_be_taken(task)]
-        return min(found, key=lambda task: (task.pri, task.number), default=None)
-
-    def is_dead(self, task: Task) -> bool:
-        """Whether its ttl is over."""
-        return self.has_times and task.created + task.ttl <= self.now
+        found = self.rules.first(self.tasks, self.now)
+        assert found is None or isinstance(found, DataTask)
+        return found
 
     # time
 
@@ -80,16 +91,16 @@ class Model:
             else:
                 return
 
-    def settle_one(self, task: Task) -> bool:
+    def settle_one(self, task: DataTask) -> bool:
         """One thing that is due for the task."""
-        is_due = task.until is not None and task.until <= self.now
+        is_due = 0 < task.until_ms <= self.now
         if task.status == TAKEN and is_due:
             self.calls["ttr"] += 1
             self.ready(task)
         elif task.status == DELAYED and is_due:
             self.calls["delay"] += 1
             self.ready(task)
-        elif task.status in (READY, BURIED) and self.is_dead(task):
+        elif task.status in (READY, BURIED) and task.dead_ms() <= self.now:
             self.calls["ttl"] += 1
             self.calls["delete"] += 1
             self.remove(task)
@@ -127,11 +138,11 @@ class Model:
 
     # tasks
 
-    def ready(self, task: Task) -> None:
+    def ready(self, task: DataTask) -> None:
         """The task goes back to where it was."""
-        task.status, task.until, task.owner = READY, None, 0
+        task.status, task.until_ms, task.owner = READY, 0, 0
 
-    def remove(self, task: Task) -> None:
+    def remove(self, task: DataTask) -> None:
         """The task is over; whoever waited for its room puts."""
         self.tasks.remove(task)
         task.status, task.owner = DONE, 0
@@ -147,34 +158,29 @@ class Model:
 
     def is_full(self) -> bool:
         """Whether a put finds no room."""
-        return self.has_capacity and 0 < self.capacity <= len(self.tasks)
+        return self.rules.is_limited and 0 < self.capacity <= len(self.tasks)
 
-    def insert(
-        self, data: bytes, ttl: int, ttr: int, delay: int, pri: int | None, utube: bytes
-    ) -> Task:
+    def insert(self, data: bytes, utube: bytes, **args: int | None) -> DataTask:
         """A new task; -1 and None stand for defaults."""
-        task = Task(self.next_number, data, self.now)
+        task = DataTask(self.next_number, data, self.now)
         self.next_number += 1
-        task.ttr = self.ttr if ttr < 0 else min(ttr, FOR_EVER)
-        if self.has_times:
-            task.pri = self.pri if pri is None else pri
-            task.ttl = (self.ttl if ttl < 0 else min(ttl, FOR_EVER)) + max(delay, 0)
-            if delay > 0:
-                task.status, task.until = DELAYED, self.now + delay
-        if self.has_subqueues:
+        self.rules.set_options(task, self.defaults, args)
+        if task.until_ms:
+            task.status = DELAYED
+        if self.rules.is_keyed:
             task.subqueue = utube
         self.tasks.append(task)
         self.calls["put"] += 1
         return task
 
-    def find(self, number: int) -> Task:
+    def find(self, number: int) -> DataTask:
         """The task of that number."""
         for task in self.tasks:
             if task.number == number:
                 return task
         raise Refused(f"Task {number} not found")
 
-    def own(self, client: int, number: int, token: int) -> Task:
+    def own(self, client: int, number: int, token: int) -> DataTask:
         """The task of that number if the client's session holds it, by that take if given."""
         session = self.session_of(client)
         for task in self.tasks:
@@ -185,7 +191,7 @@ class Model:
 
     # calls
 
-    def put(self, client: int, serial: int, timeout: int, args: dict[str, Any]) -> Task | None:
+    def put(self, client: int, serial: int, timeout: int, args: dict[str, Any]) -> DataTask | None:
         """None: no room, or not yet."""
         self.settle()
         if not self.is_full():
@@ -194,57 +200,50 @@ class Model:
             self.putting.append(WaitingPut(client, serial, self.now + timeout, args))
         return None
 
-    def take(self, client: int) -> Task | None:
+    def take(self, client: int) -> DataTask | None:
         """The first task, if there is one when those who wait have theirs."""
         self.settle()
         self.serve()
         return self.take_first(self.session_of(client).number)
 
-    def take_first(self, owner: int) -> Task | None:
+    def take_first(self, owner: int) -> DataTask | None:
         """The first task goes to that session; 0: to nobody's, for a while."""
         task = self.first()
         if task is None:
             return None
         self.token += 1
         task.status, task.owner, task.token = TAKEN, owner, self.token
-        task.until = self.taken_until(task)
+        if owner == 0 or self.rules.is_timed:  # else it does not come back by itself
+            task.until_ms = self.now + self.taken_ms(task)
         self.calls["take"] += 1
         return task
 
-    def taken_until(self, task: Task) -> int | None:
-        """When the task comes back by itself."""
-        ttr = task.ttr
-        if task.owner == 0 and ttr >= FOR_EVER:
-            ttr = GETJOB_TTR
-        elif task.owner != 0 and not self.has_times:
-            return None
-        return self.capped(task, self.now + ttr)
-
-    def capped(self, task: Task, until: int) -> int:
-        """Not after the end of its life, where that ends a TAKEN task."""
-        return min(until, task.created + task.ttl) if self.ttl_ends_taken else until
+    def taken_ms(self, task: DataTask) -> int:
+        """How long it stays TAKEN; in a session for 100 years, unless its put said less."""
+        if task.owner == 0 or task.ttr_ms < MAX_MS:
+            return self.rules.taken_ms(task, self.now)
+        return self.rules.within_life(task, self.now, task.ttr_ms)
 
     def wait(self, client: int, number: int, timeout: int) -> None:
         """A take that waits; 0: for ever."""
         until = self.now + timeout if timeout else None
         self.waiting.append(Waiting(number, client, until))
 
-    def touch(self, client: int, number: int, increment: int, token: int) -> Task | None:
+    def touch(self, client: int, number: int, increment: int, token: int) -> DataTask | None:
         """More time for the holder."""
         if increment <= 0:
             return None
         self.settle()
         task = self.own(client, number, token)
         self.calls["touch"] += 1
-        if not self.has_times:
-            raise Refused(f"{self.name} queue does not support touch")
-        assert task.until is not None
-        task.until += increment
-        task.ttl += increment
-        task.ttr += increment
+        if not self.rules.is_timed:
+            raise Refused(f"{self.rules.name} queue does not support touch")
+        task.until_ms += increment
+        task.ttl_ms += increment
+        task.ttr_ms += increment
         return task
 
-    def ack(self, client: int, number: int, token: int) -> Task:
+    def ack(self, client: int, number: int, token: int) -> DataTask:
         """Done."""
         self.settle()
         task = self.own(client, number, token)
@@ -252,27 +251,27 @@ class Model:
         self.remove(task)
         return task
 
-    def release(self, client: int, number: int, delay: int, token: int) -> Task:
+    def release(self, client: int, number: int, delay: int, token: int) -> DataTask:
         """Back, now or later."""
         self.settle()
         task = self.own(client, number, token)
         self.give_up(task, delay)
         return task
 
-    def give_up(self, task: Task, delay: int) -> None:
+    def give_up(self, task: DataTask, delay: int) -> None:
         """Its holder gives it back."""
         self.calls["release"] += 1
         self.ready(task)
-        if self.has_times and delay > 0:
-            task.ttl += delay
-            task.status, task.until = DELAYED, self.now + delay
+        if self.rules.is_timed and delay > 0:
+            task.ttl_ms += delay
+            task.status, task.until_ms = DELAYED, self.now + delay
 
-    def peek(self, number: int) -> Task:
+    def peek(self, number: int) -> DataTask:
         """Only look."""
         self.settle()
         return self.find(number)
 
-    def bury(self, number: int, token: int) -> Task:
+    def bury(self, number: int, token: int) -> DataTask:
         """Out of the way."""
         self.settle()
         task = self.find(number)
@@ -294,7 +293,7 @@ class Model:
             self.ready(task)
         return min(max(count, 0), len(buried))
 
-    def delete(self, number: int) -> Task:
+    def delete(self, number: int) -> DataTask:
         """Gone, whoever holds it."""
         self.settle()
         task = self.find(number)
@@ -322,14 +321,14 @@ class Model:
 
     # the commands for jobs
 
-    def getjob(self) -> Task | None:
+    def getjob(self) -> DataTask | None:
         """A take that no session holds; with nothing READY it looks no further."""
         if self.count(READY) == 0:
             return None
         self.settle()
         return self.take_first(0)
 
-    def held(self, client: int, number: int) -> Task | None:
+    def held(self, client: int, number: int) -> DataTask | None:
         """The task, if that client may finish it by job id."""
         session = [one.number for one in self.sessions if client in one.clients]
         for task in self.tasks:
@@ -359,9 +358,8 @@ class Model:
         if task is None:
             return False
         self.calls["touch"] += 1
-        if task.until is not None:
-            ttr = GETJOB_TTR if task.ttr >= FOR_EVER else task.ttr
-            task.until = max(task.until, self.capped(task, self.now + ttr))
+        if task.until_ms:
+            task.until_ms = max(task.until_ms, self.now + self.rules.taken_ms(task, self.now))
         return True
 
     # sessions
@@ -408,14 +406,14 @@ class Model:
 
     # looking
 
-    def count(self, status: str) -> int:
+    def count(self, status: int) -> int:
         """Tasks with that status."""
         return sum(task.status == status for task in self.tasks)
 
     def statistics(self) -> dict[str, dict[str, int]]:
         """As the API tells it."""
         calls = dict(self.calls)
-        if self.name == "utubettl":
+        if self.rules.name == "utubettl":
             calls["delayed"] = calls["delay"]
         tasks = {
             "taken": self.count(TAKEN),
@@ -426,50 +424,3 @@ class Model:
             "total": len(self.tasks),
         }
         return {"tasks": tasks, "calls": calls}
-
-
-class FifoModel(Model):
-    """The lowest number goes first; no times."""
-
-
-class FifoTtlModel(Model):
-    """The lowest (pri, number) goes first; ttl ends every task, TAKEN ones too."""
-
-    name = "fifottl"
-    has_times = True
-    ttl_ends_taken = True
-
-
-class LimFifoTtlModel(FifoTtlModel):
-    """As fifottl, with room for so many tasks of any status."""
-
-    name = "limfifottl"
-    has_capacity = True
-
-
-class UTubeModel(Model):
-    """The lowest number goes first whose sub-queue has no TAKEN task."""
-
-    name = "utube"
-    has_subqueues = True
-
-    def may_be_taken(self, task: Task) -> bool:
-        """Not while another task of its sub-queue is TAKEN."""
-        busy = {other.subqueue for other in self.tasks if other.status == TAKEN}
-        return super().may_be_taken(task) and task.subqueue not in busy
-
-
-class UTubeTtlModel(UTubeModel):
-    """As utube, by (pri, number); a TAKEN task outlives its ttl until it comes back."""
-
-    name = "utubettl"
-    has_times = True
-
-
-MODELS: list[Callable[[int, int, int, int, int], Model]] = [
-    FifoModel,
-    FifoTtlModel,
-    LimFifoTtlModel,
-    UTubeModel,
-    UTubeTtlModel,
-]

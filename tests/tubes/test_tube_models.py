@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from model_parts import FOR_EVER, Refused
-from models import MODELS, Model
+from models import Model, Refused
 
 from tuque.core.dispatch.timers import next_timer_ms, tick
 from tuque.core.jobs.deliver import on_getjob, serve_ready
 from tuque.core.jobs.requeue import on_nack, on_working
 from tuque.core.jobs.transitions import check, stop_waiting
-from tuque.core.model.task import Task
+from tuque.core.model.task import MAX_MS, TAKEN, Task
 from tuque.core.node.node import GOT_JOBS, Node
 from tuque.core.replication.ack import on_ackjob
 from tuque.server.replies.words import text_of
+from tuque.sim.tube_judges.types import TYPES, Defaults, Type
 from tuque.tubes.model.errors import TubeError
 from tuque.tubes.model.options import PRI_DEFAULT, PutSpec, TubeOptions
 from tuque.tubes.policy import tubes_of
@@ -87,14 +87,14 @@ def told(task: Any) -> Answer:
     if task is None:
         return None
     if isinstance(task, Task):
-        return task.number, chr(task.status), task.body
+        return task.number, int(task.status), task.body
     return task.number, task.status, task.data
 
 
 class Twins(RuleBasedStateMachine):
     """A tube and its model, asked the same."""
 
-    model: Callable[[int, int, int, int, int], Model] = MODELS[0]
+    kind: Type = TYPES["fifo"]
 
     @initialize(
         ttl=st.sampled_from([-1, -1, 5010]),
@@ -105,11 +105,12 @@ class Twins(RuleBasedStateMachine):
     def begin(self, ttl: int, ttr: int, pri: int, capacity: int) -> None:
         self.n = Node(NODE_ID, b"seed", START_MS)
         self.t = tubes_of(self.n)
-        model_ttl = FOR_EVER if ttl < 0 else ttl
-        self.m = self.model(START_MS, model_ttl, model_ttl if ttr < 0 else ttr, pri, capacity)
+        model_ttl = MAX_MS if ttl < 0 else ttl
+        defaults = Defaults(model_ttl, model_ttl if ttr < 0 else ttr, pri)
+        self.m = Model(self.kind, START_MS, defaults, capacity)
         o = TubeOptions()
         o.ttl_ms, o.ttr_ms, o.pri, o.capacity = ttl, ttr, pri, capacity
-        self.tube = admin.create_tube(self.n, self.t, b"tube", self.m.name.encode(), o, b"")
+        self.tube = admin.create_tube(self.n, self.t, b"tube", self.kind.name.encode(), o, b"")
         self.serial = 100
 
     def both(self, fast: Callable[[], Any], slow: Callable[[], Any]) -> None:
@@ -156,7 +157,7 @@ class Twins(RuleBasedStateMachine):
 
     def aim(self, client: int, pick: int) -> tuple[int, int]:
         """Mostly a task that is taken, and somebody of the session that holds it."""
-        taken = [task for task in self.m.tasks if task.status == "t"]
+        taken = [task for task in self.m.tasks if task.status == TAKEN]
         if pick % 4 == 0 or not taken:
             return client, self.number(pick)
         task = taken[pick % len(taken)]
@@ -351,7 +352,7 @@ class Twins(RuleBasedStateMachine):
         self.m.settle()
         assert admin.statistics(self.t, self.tube) == self.m.statistics()
         fast = [
-            (task.number, chr(task.status), task.body, task.pri, task.owner != 0)
+            (task.number, int(task.status), task.body, task.pri, task.owner != 0)
             for task in sorted(self.tube.tasks.values(), key=lambda task: task.number)
         ]
         assert fast == [
@@ -360,10 +361,10 @@ class Twins(RuleBasedStateMachine):
         ]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_a_tube_does_what_its_model_does(model: type[Model]) -> None:
+@pytest.mark.parametrize("name", TYPES)
+def test_a_tube_does_what_its_model_does(name: str) -> None:
     """Every answer, every wake and every counter."""
-    machine = type("Twins_" + model.name, (Twins,), {"model": staticmethod(model)})
+    machine = type("Twins_" + name, (Twins,), {"kind": TYPES[name]})
     machine.TestCase.settings = settings(
         max_examples=max(1, OPS // STEPS),
         stateful_step_count=STEPS,

@@ -6,14 +6,11 @@ begins with. What the node did, in its own order, is in mirror.py.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from tuque.core.model.task import MAX_MS
 from tuque.sim.engine.history import OPEN
-
-TIMED: Final = ("fifottl", "limfifottl", "utubettl")
-KEYED: Final = ("utube", "utubettl")
-ENDS_TAKEN: Final = ("fifottl", "limfifottl")  # ttl ends a task that is TAKEN, too (T6.2)
+from tuque.sim.tube_judges.types import TYPES, Defaults
 
 
 class Put:
@@ -90,13 +87,10 @@ class Facts:
         self.key = name.encode()
         self.type: str = args["type"]
         self.is_temporary: bool = args.get("temporary", False)
-        self.capacity: int = args.get("capacity", 0) if self.type == "limfifottl" else 0
-        self.ttl_ms: int = args.get("ttl", MAX_MS)
-        self.ttr_ms: int = args.get("ttr", self.ttl_ms)
-        self.pri: int = args.get("pri", 0)
-        self.is_timed = self.type in TIMED
-        self.is_keyed = self.type in KEYED
-        self.ends_taken = self.type in ENDS_TAKEN
+        self.rules = TYPES.get(self.type, TYPES["fifo"])
+        self.capacity: int = args.get("capacity", 0) if self.rules.is_limited else 0
+        ttl_ms: int = args.get("ttl", MAX_MS)
+        self.defaults = Defaults(ttl_ms, args.get("ttr", ttl_ms), args.get("pri", 0))
         self.puts: dict[bytes, Put] = {}
         self.by_job: dict[bytes, int] = {}  # number by job id
         self.calls: dict[int, list[Call]] = {}  # by number of the task
@@ -115,12 +109,13 @@ class Facts:
         words = [b"TUBE", b"CREATE", self.key, self.type.encode(), b"IFNOTEXISTS"]
         if self.is_temporary:
             words.append(b"TEMPORARY")
-        if self.ttl_ms < MAX_MS:
-            words += [b"TTL", seconds(self.ttl_ms)]
-        if self.ttr_ms != self.ttl_ms:
-            words += [b"TTR", seconds(self.ttr_ms)]
-        if self.pri:
-            words += [b"PRI", b"%d" % self.pri]
+        d = self.defaults
+        if d.ttl_ms < MAX_MS:
+            words += [b"TTL", seconds(d.ttl_ms)]
+        if d.ttr_ms != d.ttl_ms:
+            words += [b"TTR", seconds(d.ttr_ms)]
+        if d.pri:
+            words += [b"PRI", b"%d" % d.pri]
         if self.capacity:
             words += [b"CAPACITY", b"%d" % self.capacity]
         if self.sync > 1:
@@ -153,8 +148,3 @@ class Facts:
 def seconds(ms: int) -> bytes:
     """Milliseconds as a word."""
     return b"%d.%03d" % (ms // 1000, ms % 1000)
-
-
-def lasting(asked_ms: int, default_ms: int) -> int:
-    """A time that was asked for, or the default; 100 years at most."""
-    return min(asked_ms if asked_ms >= 0 else default_ms, MAX_MS)

@@ -368,7 +368,7 @@ class Tubing:
             return
         self.history.count("takes without a task")
         for one in mirror.tasks.values():
-            lane_us = mirror.freed_us.get(one.subqueue, 0) if mirror.facts.is_keyed else 0
+            lane_us = mirror.freed_us.get(one.subqueue, 0) if mirror.facts.rules.is_keyed else 0
             since_us = max(one.since_us, lane_us)
             if one.status == READY and since_us < asked_us and mirror.is_free(one):
                 if one.dead_ms() > int(mirror.tube.atime_ms) + 60_000:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tuque.core.model.task import BURIED, DELAYED, DONE, MAX_MS, READY, TAKEN, Task
-from tuque.sim.tube_judges.facts import Facts, Line, Put, lasting
+from tuque.core.model.task import BURIED, DELAYED, DONE, MAX_MS, READY, TAKEN
+from tuque.core.model.task import Task as RealTask
+from tuque.sim.tube_judges.facts import Facts, Line, Put
 from tuque.sim.tube_judges.turns import Waits
+from tuque.sim.tube_judges.types import Task
 
 if TYPE_CHECKING:
     from tuque.tubes.model.options import Change
@@ -35,7 +37,6 @@ ARROWS: Final[dict[bytes, tuple[tuple[int, ...], tuple[int, ...]]]] = {
 }
 LATE_MS: Final = 16  # T6.3
 SLOW_US: Final = 60_000  # clocks count ms, and a little wrong
-GETJOB_TTR_MS: Final = 300_000
 FAR_MS: Final = 1 << 62
 
 Find = Callable[[str, str], None]
@@ -50,31 +51,18 @@ class Take:
         self.events: list[bytes] = []
 
 
-class Seen:
+class Seen(Task):
     """A task as the changes tell it. Instants are ms of the node's clock."""
 
     def __init__(self, number: int, at_ms: int, now_us: int) -> None:
-        self.number = number
+        super().__init__(number, at_ms, status=0)
         self.put: Put | None = None
-        self.status = 0
-        self.pri = 0
-        self.subqueue = b""
-        self.created_ms = at_ms
-        self.ttl_ms = MAX_MS
-        self.ttr_ms = MAX_MS
-        self.until_ms = 0  # TAKEN, DELAYED: not before; 0: not known
-        self.token = 0
-        self.owner = 0
         self.takes: list[Take] = []
         self.born_us = now_us  # true time; -1: it was there before
         self.taken_us = 0
         self.span_ms = 0  # from its take to its coming back, at least
         self.since_us = now_us  # in this status
         self.is_known = True  # False: over in the turn in which it came, nobody saw its options
-
-    def dead_ms(self) -> int:
-        """When its life ends."""
-        return self.created_ms + self.ttl_ms if self.ttl_ms < MAX_MS else 1 << 62
 
 
 class Step:
@@ -126,7 +114,7 @@ class Mirror:
             self.adopt(int(number), task, now_us)
         self.look_ahead()
 
-    def adopt(self, number: int, task: Task, now_us: int) -> None:
+    def adopt(self, number: int, task: RealTask, now_us: int) -> None:
         """A task that was there at the begin, as the node says."""
         one = Seen(number, int(task.created_ms), now_us)
         self.note_body(one, task)
@@ -140,7 +128,7 @@ class Mirror:
         self.tasks[number] = one
         self.base[number] = one.status
 
-    def note_body(self, one: Seen, task: Task) -> None:
+    def note_body(self, one: Seen, task: RealTask) -> None:
         """Which put the task came from; never two tasks from one put, or one from two."""
         self.facts.by_job[task.id] = one.number
         put = self.facts.put_of(task.body)
@@ -172,7 +160,7 @@ class Mirror:
             self.judge_take(one, at_ms)
             one.takes.append(Take(len(self.log), 0))
             one.taken_us, one.until_ms, one.token = now_us, 0, 0
-            one.span_ms = self.span_of(one, at_ms)
+            one.span_ms = self.facts.rules.taken_ms(one, at_ms) if one.is_known else 0
         elif one.takes:
             one.takes[-1].events.append(event)
         self.judge_times(one, event, at_ms, now_us)
@@ -199,64 +187,36 @@ class Mirror:
         task = self.tube.find(number)
         if task is not None:
             self.note_body(one, task)
-        self.set_options(one, at_ms)
+        self.set_options(one)
         self.tasks[number] = one
         if facts.capacity and len(self.tasks) > facts.capacity:
             self.find("tube-full", f"{facts.name} has {len(self.tasks)} of {facts.capacity} tasks")
         return one
 
-    def set_options(self, one: Seen, at_ms: int) -> None:
+    def set_options(self, one: Seen) -> None:
         """What its put asked for, or the tube's defaults."""
-        facts, put = self.facts, one.put
-        if put is None:
+        if one.put is None:
             one.is_known = False
             return
-        args = put.args
-        one.ttr_ms = lasting(args.get("ttr", -1), facts.ttr_ms)
-        if facts.is_keyed:
+        facts, args = self.facts, one.put.args
+        facts.rules.set_options(one, facts.defaults, args)
+        if facts.rules.is_keyed:
             one.subqueue = args.get("utube", "").encode()
-        if facts.is_timed:
-            one.pri = args.get("pri", facts.pri)
-            delay_ms = args.get("delay", 0)
-            one.ttl_ms = lasting(args.get("ttl", -1), facts.ttl_ms)
-            one.ttl_ms += delay_ms if one.ttl_ms < MAX_MS else 0
-            one.until_ms = at_ms + delay_ms if delay_ms else 0
 
     def delay_of(self, one: Seen) -> int:
         """The least delay that a release that may be this one asked for."""
         calls = self.facts.asked(one.number, one.taken_us, "release", "NACK")
         return min((c.delay_ms for c in calls if c.delay_ms > 0), default=0)
 
-    def span_of(self, one: Seen, at_ms: int) -> int:
-        """How long a task that is taken now stays so at least, if nobody does anything."""
-        ttr_ms = one.ttr_ms if one.ttr_ms < MAX_MS else GETJOB_TTR_MS
-        if self.facts.ends_taken:
-            ttr_ms = min(ttr_ms, one.dead_ms() - at_ms)
-        return ttr_ms if one.is_known else 0
-
     # ---- judging
 
     def is_free(self, one: Seen) -> bool:
         """Whether no task of its sub-queue is TAKEN."""
-        if not self.facts.is_keyed:
-            return True
-        return not any(
-            other.status == TAKEN and other.subqueue == one.subqueue
-            for other in self.tasks.values()
-        )
+        return self.facts.rules.is_free(one, self.tasks.values())
 
-    def first(self, at_ms: int) -> Seen | None:
+    def first(self, at_ms: int) -> Task | None:
         """The task that goes next (T3)."""
-        busy: set[bytes] = set()
-        if self.facts.is_keyed:
-            busy = {one.subqueue for one in self.tasks.values() if one.status == TAKEN}
-        best: Seen | None = None
-        for one in self.tasks.values():
-            if one.status != READY or one.subqueue in busy or one.dead_ms() <= at_ms:
-                continue
-            if best is None or (one.pri, one.number) < (best.pri, best.number):
-                best = one
-        return best
+        return self.facts.rules.first(self.tasks.values(), at_ms)
 
     def judge_take(self, one: Seen, at_ms: int) -> None:
         """The task that goes next, whose life is not over, of a sub-queue that is free."""
@@ -330,7 +290,7 @@ class Mirror:
                     self.find("tube-time", f"{self.facts.name}: the ttl of {number} shrank")
                 one.ttl_ms, one.ttr_ms = int(task.ttl_ms), int(task.ttr_ms)
 
-    def on_token(self, one: Seen, task: Task, newest: int) -> None:
+    def on_token(self, one: Seen, task: RealTask, newest: int) -> None:
         """The token of a new take: greater than any before (T5.1)."""
         one.token = int(task.token)
         one.owner = int(task.owner)

@@ -111,12 +111,12 @@ class TubeProducer(TubeClient):
             args["ttr"] = max(1, args["ttr"] // 1000) * 1000
             words += [b"RETRY", number(args["ttr"] // 1000)]
         for name in ("ttl", "delay"):
-            if name in args and self.facts.is_timed:
+            if name in args and self.facts.rules.is_timed:
                 args[name] = max(1, args[name] // 1000) * 1000
                 words += [name.upper().encode(), number(args[name] // 1000)]
-        if "pri" in args and self.facts.is_timed:
+        if "pri" in args and self.facts.rules.is_timed:
             words += [b"PRI", number(args["pri"])]
-        if "utube" in args and self.facts.is_keyed:
+        if "utube" in args and self.facts.rules.is_keyed:
             words += [b"UTUBE", args["utube"].encode()]
         return words
 
