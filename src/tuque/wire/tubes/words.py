@@ -140,7 +140,10 @@ def read_word(a: Word, word: bytes, into: TubeArgs) -> None:
         into.set_option(a.field, span_ms(word, a.error))
     elif kind == CHOICE:
         choice = choice_of(a, word)
-        into.set_option(a.field, choice != 0 if a.field == "in_replicaset" else choice)
+        value: object = choice
+        if a.field == "in_replicaset":
+            value = choice != 0  # in an `if`: mypyc makes one type of both values of a ternary
+        into.set_option(a.field, value)
     elif len(word) > a.most:
         raise ArgError(a.error)
     else:
