@@ -67,16 +67,6 @@ class Outlet:
             return
         self.on_written(c)
 
-    def send_released(self, c: Connection) -> None:
-        """Write what the journal has let go; what this turn has produced so far is not among it.
-
-        That has no record yet, or an older reply of the client may still wait before it.
-        """
-        if c.wants_write:
-            self.limit_output(c)
-        else:
-            self.drain(c)
-
     def drain(self, c: Connection) -> None:
         """Write from what waits as much as the socket takes, up to DRAIN_BYTES."""
         try:
@@ -103,7 +93,7 @@ class Outlet:
         if c.wants_write:
             c.wants_write = False
             self.watch(c)
-        if c.is_closing and len(c.gated) + len(c.out) == 0:
+        if c.is_closing and len(c.gated) == 0:
             if c.lingers:
                 self.linger(c)
             else:
@@ -143,8 +133,6 @@ class Outlet:
             return
         s = self.s
         c.is_closed = True
-        self.poller.drop(c.fd)
-        c.sock.close()
         if isinstance(c, Client):
             s.unblock(c)
             leave_notices(s, c, list(c.watched))
@@ -155,6 +143,8 @@ class Outlet:
         elif isinstance(c, Wired):
             s.part(c)
         s.leave_tubes(c.number)
+        self.poller.drop(c.fd)
+        c.sock.close()
         c.forget()
 
     def on_bug(self, c: Connection, error: Exception) -> None:
