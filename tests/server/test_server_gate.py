@@ -108,7 +108,7 @@ def test_frames_wait_also_while_the_journal_fails(make_kept: Callable[[str], Kep
     wait_for(is_failing)
     reader = box.connect()
     assert box.say(reader, encode("QLEN", "q")).startswith(b":")  # who reads is answered
-    assert box.pump.for_peers(-1) == box.pump.binding_seq > 0
+    assert box.pump.gate.for_peers(-1) == box.pump.gate.binding_seq > 0
     kept.disk.is_full = False
     wait_for(lambda: not is_failing())
-    assert box.pump.for_peers(-1) == -1
+    assert box.pump.gate.for_peers(-1) == -1

@@ -4,13 +4,14 @@ It decides how frames are joined, when to sync and how to go on after an error. 
 item means is for store/writer.py; when there is one, for server/journal/committer.py.
 """
 
-import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from tuque.server.journal.bell import Bell
 from tuque.store.pace import Pace
 from tuque.store.writer import Journal
 
@@ -62,15 +63,21 @@ class Item:
 
 
 class JournalThread:
-    """Writes what `put` hands over, in a thread or (not `threaded`) at once."""
+    """Writes what `put` hands over, in a thread or (without a bell) at once."""
 
     def __init__(
-        self, journal: Journal, policy: str, wake_fd: int, threaded: bool, segment_bytes: int
+        self,
+        journal: Journal,
+        policy: str,
+        bell: Bell | None,
+        segment_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.journal = journal
         self.policy = policy
-        self.wake_fd = wake_fd  # written to when the other side should look; -1: nobody waits
-        self.threaded = threaded
+        self.bell = bell  # rung when the other side should look; None: nobody waits
+        self.threaded = bell is not None
+        self.clock = clock  # s since some instant
         self.segment_bytes = segment_bytes
         self.spare_rewrites = False  # no fsync while a rewrite runs
         # read by the other side
@@ -100,7 +107,7 @@ class JournalThread:
         self._last_sync_s = 0.0
         self._finished_rewrite = 0
         self._is_urgent = False  # a frame was written whose reply waits, whatever the policy
-        self._synced_at = time.monotonic()
+        self._synced_at = clock()
         self._roll_at = segment_bytes
         self._thread: threading.Thread | None = None
 
@@ -136,7 +143,7 @@ class JournalThread:
 
     def is_quick(self) -> bool:
         """[J4.5] Whether the disk is quick enough for syncs by the other side."""
-        return self.pace.is_quick(time.monotonic())
+        return self.pace.is_quick(self.clock())
 
     def is_idle(self) -> bool:
         """Whether the thread has nothing to write."""
@@ -209,16 +216,22 @@ class JournalThread:
         records = self._queued_records
         with self._lock:
             is_well = self._write_out()
-            if self._is_sync_due():
+            is_due = self._is_sync_due()
+            if is_due:
                 self._sync()
-                self._drain()
-                self._expected_records = (records + self._queued_records) * 9 // 10
-            elif self._is_mark_due():
-                self.journal.mark()
-            must_wake = self._tell()
+            must_wake = self._end_turn(is_due, records)
         if must_wake:
             self._wake()
         return is_well
+
+    def _end_turn(self, has_synced: bool, records: int) -> bool:
+        """After the sync, if one was due, of so many records; whether the other side may wait."""
+        if has_synced:
+            self._drain()
+            self._expected_records = (records + self._queued_records) * 9 // 10
+        elif self._is_mark_due():
+            self.journal.mark()
+        return self._tell()
 
     def _drain(self) -> None:
         """Take over what lies in the inbox."""
@@ -239,8 +252,8 @@ class JournalThread:
         """
         if not self.threaded or self.is_closing:
             return
-        deadline = time.monotonic() + min(self._last_sync_s * GATHER_SHARE, GATHER_S_MAX)
-        while self._queued_records < self._expected_records and time.monotonic() < deadline:
+        deadline = self.clock() + min(self._last_sync_s * GATHER_SHARE, GATHER_S_MAX)
+        while self._queued_records < self._expected_records and self.clock() < deadline:
             time.sleep(0.0001)
             self._drain()
 
@@ -252,9 +265,9 @@ class JournalThread:
                 return
         left: float | None = None
         if self.policy == EVERYSEC and self.journal.synced_seq != self.journal.seq:
-            left = max(self._synced_at + 1.0 - time.monotonic(), 0.0)
+            left = max(self._synced_at + 1.0 - self.clock(), 0.0)
         elif self.journal.must_mark():
-            left = max(self._synced_at + MARK_S - time.monotonic(), 0.0)
+            left = max(self._synced_at + MARK_S - self.clock(), 0.0)
         try:
             item = self._inbox.get(timeout=left)
         except Empty:
@@ -350,19 +363,23 @@ class JournalThread:
             return True
         if self.policy != EVERYSEC or (self.spare_rewrites and journal.is_rewriting):
             return False
-        return time.monotonic() - self._synced_at >= 1.0
+        return self.clock() - self._synced_at >= 1.0
 
     def _is_mark_due(self) -> bool:
         """[J3.2] Whether nothing came for a while that would say that all is synced."""
         if not self.threaded or self._queue or not self.journal.must_mark():
             return False
-        return time.monotonic() - self._synced_at >= MARK_S
+        return self.clock() - self._synced_at >= MARK_S
 
     def _sync(self, here: bool = False) -> None:
         """Sync, and remember how long it took; `here`: in the thread of the other side."""
-        started = time.monotonic()
+        started = self.clock()
         self.journal.sync()
-        now = self._synced_at = time.monotonic()
+        self._note_sync(started, here)
+
+    def _note_sync(self, started: float, here: bool) -> None:
+        """A sync has ended that began then."""
+        now = self._synced_at = self.clock()
         self.sync_count += 1
         self.here_count += here
         took_s = self._last_sync_s = now - started
@@ -389,9 +406,5 @@ class JournalThread:
 
     def _wake(self) -> None:
         """Wake the other side."""
-        if self.wake_fd < 0:
-            return
-        try:
-            os.write(self.wake_fd, b"\1\0\0\0\0\0\0\0")
-        except BlockingIOError:
-            return
+        if self.bell is not None:
+            self.bell.ring()

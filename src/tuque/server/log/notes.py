@@ -44,6 +44,12 @@ class Notes:
 _notes: Final = Notes()
 
 
+def say_all_again() -> None:
+    """Forget what was said: another process begins here (simulator)."""
+    _notes.said.clear()
+    _notes.since_ms = _notes.lines = _notes.left_out = 0
+
+
 def say_once(now_ms: int, text: str) -> None:
     """Write the text to the log, unless that was done less than a minute ago."""
     if _notes.may_say(now_ms, text):
