@@ -9,6 +9,8 @@ import pytest
 from gate_box import Kept
 from raw_resp import encode, wait_for
 
+from tuque.server.sockets.poller import IN
+
 
 @pytest.fixture
 def make_kept(tmp_path: Path) -> Iterator[Callable[[str], Kept]]:
@@ -112,3 +114,26 @@ def test_frames_wait_also_while_the_journal_fails(make_kept: Callable[[str], Kep
     kept.disk.is_full = False
     wait_for(lambda: not is_failing())
     assert box.pump.gate.for_peers(-1) == -1
+
+
+def test_what_a_turn_produces_does_not_leave_with_what_the_journal_lets_go(
+    make_kept: Callable[[str], Kept],
+) -> None:
+    """C8.3 Under `appendfsync always` a reply that reveals a change, and every later reply of that
+    connection, is sent only when the record is on disk."""
+    kept = make_kept("always")
+    box = kept.box
+    producer = box.connect()
+    kept.stall()
+    assert box.say(producer, ADD) == b""
+    kept.disk.may_sync.set()
+    wait_for(lambda: kept.committer.durable_seq == kept.committer.seq)
+    (c,) = box.server.clients.values()
+    producer.sock.send(ADD)
+    box.pump.hear([(int(c.fd), IN), (kept.committer.wake_fd, IN)])  # a command, then the wake
+    first = producer.sock.recv(1000)
+    assert len(c.out) == 1 and first.startswith(b"+D-") and c.out[0].startswith(b"+D-")
+    assert first != c.out[0]
+    box.pump.step()
+    box.pump.settle()
+    assert kept.turns_until_answered(producer) != first

@@ -145,7 +145,7 @@ class Gate:
         self.held = []
         for c in held:
             if not c.is_closed and c.release(durable):
-                self.outlet.send(c)
+                self.outlet.send_released(c)
             if len(c.gated) > 0 and not c.is_closed:
                 if committer is not None and committer.error:
                     log.warning("closing %s: its replies wait for the journal", c.address)

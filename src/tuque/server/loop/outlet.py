@@ -67,6 +67,16 @@ class Outlet:
             return
         self.on_written(c)
 
+    def send_released(self, c: Connection) -> None:
+        """Write what the journal has let go; what this turn has produced so far is not among it.
+
+        That has no record yet, or an older reply of the client may still wait before it.
+        """
+        if c.wants_write:
+            self.limit_output(c)
+        else:
+            self.drain(c)
+
     def drain(self, c: Connection) -> None:
         """Write from what waits as much as the socket takes, up to DRAIN_BYTES."""
         try:
@@ -93,7 +103,7 @@ class Outlet:
         if c.wants_write:
             c.wants_write = False
             self.watch(c)
-        if c.is_closing and len(c.gated) == 0:
+        if c.is_closing and len(c.gated) + len(c.out) == 0:
             if c.lingers:
                 self.linger(c)
             else:
