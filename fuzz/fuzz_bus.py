@@ -113,7 +113,7 @@ class Peer:
         if rng.random() < 0.2:
             self.life += 1
             self.mark = rng.randbytes(8)
-        card = Card(self.me, self.life, self.mark, rng.random() < 0.5, 7711, 17711, "")
+        card = Card(self.me, self.life, self.mark, rng.random() < 0.5, 7711, 17711, "", False)
         if rng.random() < 0.1:
             host = rng.choice(
                 ("here", "a" * 255, "é", "[::1]", "\u202e", "h\xa0h", "x:y", "#", "-")

@@ -58,7 +58,7 @@ class Stranger:
         self.sock.setblocking(False)
         self.refusal = ""
         fields = {"node_id": OTHER, "life": 1, "mark": b"8 bytes.", "is_empty": True}
-        fields.update({"port": 7711, "bus_port": 17711, "host": "", **card})
+        fields.update({"port": 7711, "bus_port": 17711, "host": "", "is_meeting": False, **card})
         self.conn = Conn(True, Card(**fields), secret.encode(), bytes(32), 1 << 30)
         node.turns()
 
