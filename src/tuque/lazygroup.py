@@ -113,9 +113,17 @@ class LazyGroup(OptionsAnywhere):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a subcommand; a package that it misses on its way is told like one at its start."""
+        """Run a subcommand; a package that it misses on its way is told like one at its start.
+
+        Control characters in its error are escaped.
+        """
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as err:
             entry = self.table.get(ctx.invoked_subcommand or "")
             raise missing_extra(err, entry.extra if entry else "") from None
+        except click.ClickException as err:  # it may quote what another program said
+            from tuque.logtext import visible_lines
+
+            vars(err)["message"] = visible_lines(err.message)
+            raise

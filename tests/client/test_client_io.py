@@ -17,6 +17,7 @@ from tuque import Client, Job, Retry, aio
 from tuque.errors import (
     Closed,
     ConnectionError,
+    Error,
     Leaving,
     Loading,
     MaxClients,
@@ -179,6 +180,17 @@ def test_reconnects_and_says_so(
     node.drop()
     assert client.qlen("q") == 4
     assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"] * 2
+
+
+def test_what_a_node_answers_commands_no_terminal_by_way_of_the_log(
+    connect: Connect, node: ScriptedNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.answers["HELLO"] = b"-LEAVING \x1b]0;owned\x07 bye\r\n"
+    client = connect(node.url, retry=FAST, timeout=0.5)
+    with pytest.raises(Error):
+        client.qlen("q")
+    said = "".join(record.getMessage() for record in caplog.records)
+    assert r"\x1b]0;owned\x07 bye" in said and "\x1b" not in said
 
 
 def test_the_next_host_is_tried_when_one_is_dead(

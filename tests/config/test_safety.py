@@ -32,7 +32,7 @@ def test_a_directory_that_all_can_write_is_refused(tmp_path: Path, name: str) ->
     check_places(cfg)
 
 
-def test_the_log_is_closed_to_others(tmp_path: Path) -> None:
+def test_the_log_is_closed_to_others_and_shows_control_characters(tmp_path: Path) -> None:
     """C1.6 An existing `logfile` loses all rights of others; its group keeps its rights."""
     cfg = load(None, {}, {"dir": str(tmp_path), "logfile": "t.log"})
     root = logging.getLogger("tuque")
@@ -41,8 +41,12 @@ def test_the_log_is_closed_to_others(tmp_path: Path) -> None:
     try:
         (tmp_path / "t.log").touch(mode=0o644)
         open_log(cfg)
+        root.error("bad \x1b[2J\nforged", exc_info=ValueError("\x07"))
         root.handlers[0].close()
         assert stat.S_IMODE((tmp_path / "t.log").stat().st_mode) == 0o640
+        first, trace = (tmp_path / "t.log").read_text().splitlines()
+        assert first.endswith(r" E bad \x1b[2J\nforged")
+        assert trace == r"  ValueError: \x07"
     finally:
         os.umask(old)
         root.handlers[:], root.propagate = before[:2]

@@ -8,12 +8,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from console_node import Run
 
 import tuque
-from tuque.lazygroup import EXTRAS, Entry, missing_extra
+from tuque.lazygroup import EXTRAS, Entry, LazyGroup, missing_extra
 from tuque.main import SUBCOMMANDS
 from tuque.main import tuque as program
 from tuque.spark.cli.group import SUBCOMMANDS as SPARK_SUBCOMMANDS
@@ -101,3 +102,22 @@ def test_without_its_packages_a_command_says_what_to_install(
 def test_the_tables_name_extras_that_there_are(entry: Entry) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert {entry.extra, *EXTRAS.values()} - {""} <= set(project["optional-dependencies"])
+
+
+@click.command()
+def quotes() -> None:
+    raise click.ClickException("it said: \x1b[2J\nand more")
+
+
+def test_an_error_of_a_command_commands_no_terminal() -> None:
+    group = LazyGroup("tuque", table={"quotes": Entry(__name__, "quotes", "", "")})
+    with pytest.raises(click.ClickException) as found:
+        group.main(["quotes"], standalone_mode=False)
+    assert found.value.format_message() == "it said: \\x1b[2J\nand more"
+    done = subprocess.run(
+        [sys.executable, "-m", "tuque", "worker", "no\x1b[2Jsuch:app"],
+        capture_output=True, text=True, check=False, timeout=60,
+        env=os.environ | {"PYTHONPATH": str(Path(tuque.__file__).parents[1])},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert r"no\x1b[2Jsuch" in done.stderr and "\x1b" not in done.stderr

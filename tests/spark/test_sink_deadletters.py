@@ -47,6 +47,22 @@ def fill(server: RealServer) -> None:
     die(server, "pay", "", "rejected: the body is not a task call")
 
 
+def test_what_letters_say_commands_no_terminal(server: RealServer, tmp_path: Path) -> None:
+    die(server, "mail\x1b[2J", "send\x07", "boom \x1b]0;owned\x07")
+    events = str(tmp_path / "events")
+
+    def table() -> str:
+        code, output = run(server, "triage", "--events", events)
+        return output if code == 0 and "boom" in output else ""
+
+    wait_for(table, "no reason in the table")
+    assert "\x1b" not in table() and "\x07" not in table()
+    (line,) = [line for line in table().splitlines() if "boom" in line]
+    assert line.split("  ")[-1] == r"boom \x1b]0;owned\x07"
+    code, output = run(server, "replay", "--dry-run")
+    assert (code, output.splitlines()[0]) == (0, r"1 from mail\x1b[2J.dead to mail\x1b[2J")
+
+
 def test_letters_by_queue_task_and_reason(server: RealServer, tmp_path: Path) -> None:
     fill(server)
     code, output = run(server, "triage", "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from pathlib import Path
@@ -60,6 +61,12 @@ def third_time_lucky(text: str) -> None:
 def never(text: str) -> None:
     note(f"{text} {current_job().number}")
     raise ValueError("no, never")
+
+
+@app.task(queue="q", retry_s=60, backoff=SOON, max_deliveries=2)
+def bad_address(text: str) -> None:
+    logging.getLogger("tests").warning("to %s", text)
+    raise ValueError(f"bad address {text}")
 
 
 @app.task(queue="q", retry_s=60, max_deliveries=5)
@@ -126,6 +133,24 @@ def ends_its_process(text: str, name: str) -> None:
     note(f"begin {text} {current_job().number}")
     wait_for_file(name)
     os._exit(7)
+
+
+@app.task(queue="poison", retry_s=60, backoff=SOON, max_deliveries=10_000)
+def ends_every_process(number: int) -> None:
+    note(f"poison {number}")
+    os._exit(7)
+
+
+@app.task(queue="poison", retry_s=60, backoff=SOON, max_deliveries=10_000)
+def beside_poison(number: int) -> None:
+    note(f"beside {number}")
+
+
+@app.task(queue="z", retry_s=60, max_deliveries=1)
+def in_the_last_queue(text: str, seconds: float) -> None:
+    note(f"begin {text}")
+    time.sleep(seconds)
+    note(f"end {text}")
 
 
 @app.task(queue="q", retry_s=60, max_deliveries=1)

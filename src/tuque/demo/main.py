@@ -26,6 +26,7 @@ from tuque.demo.programs import start_worker, wait_for_worker
 from tuque.demo.table import ResultStream, ResultTable
 from tuque.demo.tasks import DEAD, FILES, RESULTS, RETRY_S, measure
 from tuque.errors import ConnectionError
+from tuque.logtext import VisibleFormatter
 from tuque.worker.tasks.codec import decode
 
 NOT_STANDARD: Final = {"site-packages", "dist-packages", "__pycache__"}
@@ -66,7 +67,9 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
         signal.signal(number, on_signal)
     run_dir = out / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
     run_dir.mkdir(parents=True)
-    logging.basicConfig(filename=run_dir / "producer.log", level=logging.INFO)
+    handler = logging.FileHandler(run_dir / "producer.log")
+    handler.setFormatter(VisibleFormatter(logging.BASIC_FORMAT))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
     sources = standard_library(limit)
     books = Books()
     with Programs(run_dir) as programs:

@@ -23,6 +23,7 @@ import click
 
 from tuque.demo.results import LOG, TABLE
 from tuque.demo.tasks import Measures
+from tuque.logtext import visible_lines
 
 TABLE_LOG: Final = "_spark_metadata"
 
@@ -96,7 +97,7 @@ class ResultStream:
     def _fail(self) -> None:
         log = self.run_dir / LOG
         tail = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
-        raise click.ClickException("the streaming query ended:\n" + "\n".join(tail))
+        raise click.ClickException(visible_lines("the streaming query ended:\n" + "\n".join(tail)))
 
 
 def _pass_on(lines: IO[str] | None, to: queue.SimpleQueue[str]) -> None:

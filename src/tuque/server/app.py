@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tuque import __version__
 from tuque.core.node.node import Node
+from tuque.logtext import VisibleFormatter
 from tuque.server.admin.registry import register
 from tuque.server.config.config import check_dir, in_dir
 from tuque.server.config.identity import Identity, IdentityError, open_identity
@@ -97,7 +98,7 @@ def open_log(cfg: Config) -> None:
             allowed = f"a file this user can write ({error.strerror})"
             raise ConfigError("logfile", path, allowed) from None
     form = f"{os.getpid()}:P %(asctime)s.%(msecs)03d %(levelname).1s %(message)s"
-    handler.setFormatter(logging.Formatter(form, datefmt="%d %b %H:%M:%S"))
+    handler.setFormatter(VisibleFormatter(form, datefmt="%d %b %H:%M:%S"))
     root = logging.getLogger("tuque")
     root.handlers[:] = [handler]
     root.propagate = False

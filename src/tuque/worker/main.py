@@ -19,6 +19,7 @@ from tuque import aio
 from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
 from tuque.lazygroup import FiniteRange
+from tuque.logtext import VisibleFormatter, visible_lines
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.box import LEAVING, Box
@@ -119,7 +120,9 @@ def worker(
 
     MODULE:APP names a tuque.worker.App, `shop.tasks:app`.
     """
-    logging.basicConfig(format=LOG_FORMAT, level=log_level.upper(), stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(VisibleFormatter(LOG_FORMAT))
+    logging.basicConfig(handlers=[handler], level=log_level.upper())
     if verbose:
         log.setLevel(logging.DEBUG)
     ahead = concurrency if prefetch is None else prefetch
@@ -141,7 +144,7 @@ def worker(
         chosen = make_pool(pool, app, target, app_dir, concurrency)
         is_clean = _run(work(app, chosen, settings, table))
     except Error as err:
-        raise click.ClickException(str(err)) from None
+        raise click.ClickException(visible_lines(str(err))) from None
     finally:
         if table is not None:
             table.phase = LEAVING
@@ -173,7 +176,7 @@ def loaded(target: str, app_dir: str) -> App:
         found = traceback.TracebackException.from_exception(err)
         theirs = dropwhile(lambda frame: frame.filename.startswith(LOADERS), found.stack)
         found.stack = traceback.StackSummary.from_list(list(theirs))
-        what = "".join(found.format()).rstrip()
+        what = visible_lines("".join(found.format()).rstrip())
         raise click.ClickException(f"{target} cannot be loaded:\n{what}") from None
 
 

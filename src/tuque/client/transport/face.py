@@ -31,6 +31,7 @@ from tuque.errors import (
     ReplyError,
     TubeHome,
 )
+from tuque.logtext import VisibleMessages
 
 if TYPE_CHECKING:
     import ssl
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log = logging.getLogger("tuque.client")
+log.addFilter(VisibleMessages())  # errors say what other programs answered
 
 INFINITE = math.inf
 # A long wait is cut into slices, so that a dead link is noticed.

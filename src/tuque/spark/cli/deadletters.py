@@ -14,6 +14,7 @@ import click
 from tuque.client.sync import Client
 from tuque.client.url import URL_VARIABLE
 from tuque.errors import Error
+from tuque.logtext import visible
 from tuque.spark.cli.running import told
 from tuque.spark.history import deadletters
 from tuque.spark.history.duck import DuckEngine
@@ -82,12 +83,13 @@ def triage(
     if not found:
         click.echo("no dead letters")
         return
-    width = max(len("queue"), *(len(row["queue"]) for row in found))
-    tasks = max(len("task"), *(len(row["task"]) for row in found))
+    names = [(visible(row["queue"]), visible(row["task"])) for row in found]
+    width = max(len("queue"), *(len(queue) for queue, _ in names))
+    tasks = max(len("task"), *(len(task) for _, task in names))
     click.echo(f"{'letters':>8}  {'queue':<{width}}  {'task':<{tasks}}  {'last':<19}  reason")
-    for row in found:
+    for row, (queue, task) in zip(found, names, strict=True):
         click.echo(
-            f"{row['letters']:>8}  {row['queue']:<{width}}  {row['task']:<{tasks}}  "
+            f"{row['letters']:>8}  {queue:<{width}}  {task:<{tasks}}  "
             f"{row['last_at'][:19]}  {_short(row['reason'])}"
         )
 
@@ -117,18 +119,18 @@ def replay(
         chosen = deadletters.chosen(engine, where)
         ways = Counter((one["queue"], deadletters.target_of(one, to)) for one in chosen)
         for (queue, target), count in sorted(ways.items()):
-            click.echo(f"{count} from {queue} to {target}")
+            click.echo(visible(f"{count} from {queue} to {target}"))
         if dry_run:
             click.echo(f"{len(chosen)} letters would be replayed")
             return
         done = deadletters.replay(client, chosen, to, round_, keep)
     click.echo(f"{done.added} of {done.found} letters replayed")
     for line in done.refused[:10]:
-        click.echo(f"refused: {line}", err=True)
+        click.echo(visible(f"refused: {line}"), err=True)
     if done.refused:
         raise click.ClickException(f"{len(done.refused)} letters were refused and stay")
 
 
 def _short(text: str) -> str:
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tuque.lazygroup import FiniteRange
+from tuque.logtext import visible
 from tuque.spark.cli.progress import Progress
 from tuque.spark.cli.running import MEMORY, need_packages, on_duckdb, on_spark, told
 from tuque.spark.errors import NoEventsError
@@ -113,6 +114,6 @@ def table(verdict: Verdict) -> str:
     ]
     for name, worry in verdict.worries.items():
         said = f"{name:<12}{worry.count:>10,}  {CHECKS[name]}"
-        lines.append(said if not worry.count else f"{said}: {', '.join(worry.examples)}")
+        lines.append(said if not worry.count else f"{said}: {visible(', '.join(worry.examples))}")
     lines.append("BROKEN" if verdict.is_broken else "all is well")
     return "\n".join(lines)

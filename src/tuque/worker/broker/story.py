@@ -55,6 +55,7 @@ class Story:
             after = f"next try in {then.delay_s or 0:.1f} s"
         else:
             after = f"no more tries, it goes to {then.queue}"
+        is_new = self._is_new(outcome.trace)
         log.warning(
             "%s %s (attempt %d): %s; %s%s",
             name,
@@ -62,22 +63,23 @@ class Story:
             number,
             outcome.text,
             after,
-            self._shown(outcome.trace),
+            "" if is_new else " (traceback as before)",
+            extra={"trace": outcome.trace if is_new else ""},
         )
 
-    def _shown(self, trace: str) -> str:
-        """A traceback for the log, when it was not shown a short while ago."""
+    def _is_new(self, trace: str) -> bool:
+        """False for a traceback that was shown a short while ago."""
         if not trace:
-            return ""
+            return True
         now = time.monotonic()
         shown_at = self._traces.get(trace)
         if shown_at is not None and now - shown_at < TRACE_AGAIN_S:
-            return " (traceback as before)"
+            return False
         self._traces[trace] = now
         self._traces.move_to_end(trace)
         if len(self._traces) > TRACES_KEPT:
             self._traces.popitem(last=False)
-        return f"\n{trace.rstrip()}"
+        return True
 
     async def loop(self) -> None:
         """Logs now and then what was done, as long as the worker lives."""

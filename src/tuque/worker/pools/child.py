@@ -7,6 +7,7 @@ job, because the broker will give that job to another worker.
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import signal
@@ -18,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from tuque.logtext import VisibleFormatter
 from tuque.worker.pools.execute import describe, of_pipe, run_call
 from tuque.worker.tasks.app import load_app
 from tuque.worker.tasks.policy import DONE, Outcome
@@ -102,6 +104,8 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
 
 def main(arguments: list[str]) -> None:
     target, app_dir, fd, url = arguments
+    if logging.lastResort is not None:  # what tasks log, unless their app has handlers
+        logging.lastResort.setFormatter(VisibleFormatter())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
         signal.signal(number, _ignore)
     serve(target, app_dir, socket.socket(fileno=int(fd)), url)

@@ -1,0 +1,82 @@
+"""What tasks and jobs say is text in the worker's log: it commands no terminal, forges no line."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import signal
+import sys
+
+import e2e_tasks as tasks
+import pytest
+from worker_lab import Node, StartWorker
+
+from tuque import Client
+from tuque.logtext import VisibleFormatter
+
+NASTY = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nWARNING forged \u2028x\u202ey"
+
+
+def logged(message: str, *args: object, **more: object) -> str:
+    """A line as a handler with the formatter writes it."""
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(VisibleFormatter("%(levelname)s %(message)s"))
+    log = logging.Logger("tests")
+    log.addHandler(handler)
+    log.warning(message, *args, **more)  # type: ignore[arg-type]  # what a caller of a logger gives
+    return out.getvalue()
+
+
+def test_a_message_is_one_line_without_control_characters() -> None:
+    assert logged("to %s\tend", NASTY) == (
+        r"WARNING to \x1b]0;owned\x07\x1b[2J\x9b31m\r\nWARNING forged \u2028x\u202ey" + "\tend\n"
+    )
+    assert logged("\x7f\x00\x85\ud800 žluťoučký 🐎") == (
+        r"WARNING \x7f\x00\x85\ud800 " + "žluťoučký 🐎\n"
+    )
+
+
+@pytest.mark.parametrize("way", ["exc_info", "trace", "stack_info", "another handler's"])
+def test_a_traceback_has_its_lines_indented_and_visible(way: str) -> None:
+    trace = f"Traceback:\n  File x\nValueError: {NASTY}\n"
+    if way == "trace":
+        said = logged("it failed", extra={"trace": trace})
+    elif way == "stack_info":
+        said = VisibleFormatter("WARNING %(message)s").format(
+            logging.makeLogRecord({"msg": "it failed", "stack_info": trace})
+        )
+    else:
+        try:
+            raise ValueError(NASTY)
+        except ValueError:
+            record = logging.makeLogRecord({"msg": "it failed", "exc_info": sys.exc_info()})
+        if way == "another handler's":
+            logging.Formatter().format(record)
+        said = VisibleFormatter("WARNING %(message)s").format(record)
+    first, *rest = said.rstrip().split("\n")
+    assert first == "WARNING it failed"
+    assert len(rest) >= 4 and all(line.startswith("  ") for line in rest)
+    assert any(r"ValueError: \x1b]0;owned\x07\x1b[2J\x9b31m\r" in line for line in rest)
+    assert not re.search(r"[^\n\x20-\x7e]", said)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_the_text_of_an_error_comes_escaped(
+    pool: str, node: Node, client: Client, start_worker: StartWorker
+) -> None:
+    tasks.app.use(node.url)
+    tasks.bad_address.enqueue(NASTY)
+    worker = start_worker("--pool", pool, "-c", "1")
+    assert client.getjob("q.dead", timeout_ms=60_000)
+    worker.says("is dead, as")
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+    assert not re.search(rb"[^\n\x20-\x7e]", worker.log.read_bytes())
+    lines = worker.text.splitlines()
+    escaped = r"\x1b]0;owned\x07\x1b[2J\x9b31m"
+    where = ["failed (attempt 1)", "no more tries", "is dead, as", "  ValueError: bad", "to \\x1b"]
+    for words in where:
+        assert [line for line in lines if words in line and escaped in line], words
+    assert not [line for line in lines if line.startswith("WARNING forged")]
