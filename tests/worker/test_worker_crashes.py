@@ -12,8 +12,6 @@ import pytest
 from worker_lab import Did, Node, Program, StartWorker, wait_until
 
 from tuque import Client
-from tuque.worker.process.adopt import inherited
-from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WAITING, Box
 from tuque.worker.tasks.codec import decode
 
 
@@ -119,6 +117,53 @@ def test_the_process_may_be_killed_from_outside(
     assert Counter(did()) == {"begin a 1": 2, "begin b 1": 2, "end a": 1, "end b": 1}
 
 
+def test_a_job_that_ends_its_process_again_and_again_holds_up_no_neighbour(
+    client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    tasks.ends_every_process.enqueue(0)
+    for number in range(50):
+        tasks.beside_poison.enqueue(number)
+    worker = start_worker("-Q", "poison", "-c", "2")
+    names = {f"beside {number}" for number in range(50)}
+    wait_until(lambda: names <= set(did()), "its neighbours are done")
+    wait_until(lambda: did().count("poison 0") > 5, "it is tried all the time")
+    assert worker.text.count("the worker process left with exit code 7") == 1
+
+
+@pytest.mark.parametrize("pool, concurrency", [("thread", 4), ("async", 4), ("thread", 1)])
+def test_jobs_that_end_their_process_starve_no_queue(
+    pool: str, concurrency: int, client: Client, start_worker: StartWorker, did: Did
+) -> None:
+    """The first queue has more of them than there are places, at all times, and has priority."""
+    for number in range(3 * concurrency):
+        tasks.ends_every_process.enqueue(number)
+    for number in range(20):
+        tasks.in_the_last_queue.enqueue(f"short {number}", 0.01)
+    tasks.in_the_last_queue.enqueue("long", 3.0)
+    words = ("-Q", "poison,z", "--pool", pool, "-c", str(concurrency), "--prefetch", "2")
+    worker = start_worker(*words, "--grace", "1")
+    wait_until(lambda: "end long" in did(), "the last queue is served")
+    wait_until(lambda: is_empty(client, "z"), "all its jobs are acked")
+    assert client.qlen("z.dead") == 0
+    assert did().count("begin long") <= 2
+    crash = "the worker process left with exit code 7"
+    before = worker.text.count(crash)
+    assert 1 <= before <= 2  # the first one, and one for what had begun when it was known
+
+    (child,) = children_of(worker.process.pid)
+    os.kill(child, signal.SIGKILL)  # the next process knows what this one has learned
+    worker.says("the worker process was ended by SIGKILL")
+    tries = sum(line.startswith("poison") for line in did())
+    tasks.in_the_last_queue.enqueue("after", 0.01)
+    wait_until(lambda: is_empty(client, "z") and "end after" in did(), "the last queue is served")
+    wait_until(
+        lambda: sum(line.startswith("poison") for line in did()) > tries + 2, "poison runs again"
+    )
+    assert worker.text.count(crash) == before
+    worker.signal(signal.SIGTERM)
+    worker.ends(0)
+
+
 def test_a_worker_process_dies_with_its_parent(start_worker: StartWorker) -> None:
     worker = start_worker()
     worker.says("worker ready")
@@ -206,38 +251,3 @@ class TestOnce:
         assert died is not None
         assert died.reason == "the only try (retry_s=0): its process was ended by SIGKILL"
         assert did() == ["begin x"]
-
-
-class TestBox:
-    """The table of jobs that outlives a process."""
-
-    IDS = [f"D-12345678-{letter * 24}-05a1" for letter in "abcdef"]
-
-    def test_one_that_ran_alone_ended_the_process(self) -> None:
-        box = Box.made(4)
-        for id, state in zip(self.IDS, (WAITING, RUNNING, DONE), strict=False):
-            box.put(id, 3, state)
-        found = [(e.job_id, e.number, e.state) for e in inherited(Box(box.fd))]
-        assert sorted(found) == [
-            (self.IDS[0], 3, WAITING),
-            (self.IDS[1], 3, RUNNING),
-            (self.IDS[2], 3, DONE),
-        ]
-
-    def test_of_several_nobody_knows(self) -> None:
-        box = Box.made(4)
-        for id, state in zip(self.IDS, (RUNNING, RUNNING, SUSPECT), strict=False):
-            box.put(id, 1, state)
-        assert [entry.state for entry in inherited(box)] == [SUSPECT, SUSPECT, SUSPECT]
-        box.mark(self.IDS[1], RUNNING)  # alone now
-        assert sorted(entry.state for entry in inherited(box)) == [RUNNING, SUSPECT, SUSPECT]
-
-    def test_what_does_not_fit_is_left_out(self) -> None:
-        box = Box.made(2)
-        for id in self.IDS:
-            box.put(id, 1, WAITING)
-        assert [entry.job_id for entry in Box(box.fd).entries()] == self.IDS[1::-1]
-        box.drop(self.IDS[0])
-        box.drop(self.IDS[5])
-        box.put(self.IDS[4], 2, RUNNING)
-        assert {entry.job_id for entry in box.entries()} == {self.IDS[1], self.IDS[4]}

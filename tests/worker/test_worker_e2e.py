@@ -240,7 +240,7 @@ def test_a_killed_child_is_replaced_and_its_job_runs_again(
     number, other = did()[1].split()
     assert number == "2"
     assert int(other) != pid
-    assert "the child process was ended by SIGKILL" in worker.text
+    assert "its process was ended by SIGKILL" in worker.text
 
 
 def test_a_process_over_its_time_limit_is_ended(

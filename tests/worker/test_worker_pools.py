@@ -226,7 +226,7 @@ class TestChildren:
                 outcome = await running
                 assert (outcome.kind, outcome.text) == (
                     "crashed",
-                    "the child process was ended by SIGKILL",
+                    "its process was ended by SIGKILL",
                 )
                 assert (await asyncio.wait_for(pool.run(call("fine", 1)), 30)).kind == "done"
                 assert pool.pids != [pid]
@@ -237,7 +237,7 @@ class TestChildren:
         (outcome,) = run_calls(MAKERS["process"], call("leaves_hard", 7))
         assert (outcome.kind, outcome.text) == (
             "crashed",
-            "the child process left with exit code 7",
+            "its process left with exit code 7",
         )
 
     def test_signals_of_the_terminal_do_not_reach_children(self) -> None:

@@ -142,7 +142,8 @@ def worker(
             time_limit_s=time_limit,
         )
         chosen = make_pool(pool, app, target, app_dir, concurrency)
-        is_clean = _run(work(app, chosen, settings, table))
+        apart = None if table is None else process_pool(app, target, app_dir, 1)
+        is_clean = _run(work(app, chosen, settings, table, apart))
     except Error as err:
         raise click.ClickException(visible_lines(str(err))) from None
     finally:
@@ -183,19 +184,33 @@ def loaded(target: str, app_dir: str) -> App:
 def make_pool(kind: str, app: App, target: str, app_dir: str, concurrency: int) -> Pool:
     """The pool of that name."""
     if kind == "process":
-        return ProcessPool(target, str(Path(app_dir).resolve()), app.url, concurrency)
+        return process_pool(app, target, app_dir, concurrency)
     if kind == "async":
         return AsyncPool(app.tasks, concurrency, app.aclose)
     return ThreadPool(app.tasks, concurrency)
 
 
-async def work(app: App, pool: Pool, settings: WorkerSettings, table: Box | None = None) -> bool:
-    """Runs a worker on this loop, with its signals. False when threads are left behind."""
+def process_pool(app: App, target: str, app_dir: str, concurrency: int) -> ProcessPool:
+    """Child processes for the app."""
+    return ProcessPool(target, str(Path(app_dir).resolve()), app.url, concurrency)
+
+
+async def work(
+    app: App,
+    pool: Pool,
+    settings: WorkerSettings,
+    table: Box | None = None,
+    apart: ProcessPool | None = None,
+) -> bool:
+    """Runs a worker on this loop, with its signals. False when threads are left behind.
+
+    `table` and `apart` are for tasks that end the process; see Worker.
+    """
     if app.url is None:
         raise ConfigError("this app was built around a client; name the broker with --url")
     # One try for a call: what to do about an outage is the worker's own decision, and its log's.
     async with aio.Client(app.url, retry=Retry(attempts=0), name="worker") as client:
-        running = Worker(app.tasks, client, pool, settings, table)
+        running = Worker(app.tasks, client, pool, settings, table, apart)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, running.stop)
         loop.add_signal_handler(signal.SIGINT, running.stop)

@@ -13,7 +13,6 @@ import heapq
 import logging
 import random
 import time
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -29,9 +28,12 @@ from tuque.worker.broker.settle import Settler
 from tuque.worker.broker.story import DEAD, GIVEN_BACK, GONE, Story
 from tuque.worker.pools.execute import Attempt, Call, describe
 from tuque.worker.pools.pools import Pool
+from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.adopt import inherited, jobs_of
+from tuque.worker.process.apart import Apart
 from tuque.worker.process.box import DONE, RUNNING, SUSPECT, WORKING, Box, Entry
 from tuque.worker.process.box import WAITING as WAITS
+from tuque.worker.process.held import RUNNING_HERE, SETTLING, WAITING, Held
 from tuque.worker.tasks.codec import BadBody, decode
 from tuque.worker.tasks.policy import (
     Ack,
@@ -51,10 +53,6 @@ from tuque.worker.tasks.task import DEAD_SUFFIX, Task
 
 log: Final = logging.getLogger("tuque.worker")
 
-WAITING: Final = "waiting"  # fetched, not begun
-RUNNING_HERE: Final = "running"
-SETTLING: Final = "settling"  # ended, the broker does not know yet
-
 LAST_WORDS_S: Final = 2.0  # kept of the grace for telling the broker what became of the jobs
 LAST_WORDS_S_MIN: Final = 0.5
 UNSETTLED_MAX: Final = 1000
@@ -72,20 +70,6 @@ class WorkerSettings:
     time_limit_s: float | None = None
 
 
-class Held:
-    """One job from its delivery to its settlement."""
-
-    __slots__ = ("call", "job", "limits", "settlement", "since", "state")
-
-    def __init__(self, job: Job, call: Call | None, limits: Limits) -> None:
-        self.job = job
-        self.call = call
-        self.limits = limits
-        self.state = WAITING
-        self.since = time.monotonic()
-        self.settlement: Settlement | None = None
-
-
 class Worker:
     """A worker of one process; `run` returns when it was stopped and has finished."""
 
@@ -96,8 +80,9 @@ class Worker:
         pool: Pool,
         settings: WorkerSettings,
         box: Box | None = None,
+        pool_apart: ProcessPool | None = None,
     ) -> None:
-        """`box` has the jobs of the process before this one."""
+        """`box` has the jobs of the process before this one; who may end one gets `pool_apart`."""
         self._box = box
         self._tasks = tasks
         self._client = client
@@ -115,14 +100,15 @@ class Worker:
         self._waiting: list[tuple[int, int, Held]] = []
         self._runs: dict[asyncio.Task[None], Held] = {}
         self._taken = 0
+        self._lined_up = 0
         self._room = asyncio.Event()
         self._stop = asyncio.Event()
         self._fetcher = Fetcher(client, settings.queues, self._away, self._accept, self._stop)
         self._abort = asyncio.Event()
         self._is_quiet = False
         self._is_leaving = False
-        self._suspects: deque[Held] = deque()  # each is to run alone
-        self._alone: Held | None = None  # the suspect that was started last
+        self._apart = Apart(pool_apart, box)
+        self._apart.on_ready(self._start_waiting)
         self.story = Story()
 
     # What the outside may ask for
@@ -143,8 +129,9 @@ class Worker:
         """Writes to the log what runs and for how long, and the stacks of all threads to stderr."""
         now = time.monotonic()
         for held in self._runs.values():
-            log.info("runs for %.1f s: %s", now - held.since, _name(held))
-        log.info("%d run, %d wait, %s", len(self._runs), len(self._waiting), self.story.summary())
+            log.info("runs for %.1f s: %s", now - held.since, held)
+        waiting = len(self._waiting) + len(self._apart)
+        log.info("%d run, %d wait, %s", len(self._runs), waiting, self.story.summary())
         faulthandler.dump_traceback(all_threads=True)
 
     async def run(self) -> bool:
@@ -188,7 +175,7 @@ class Worker:
         unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
         if self._is_quiet or unsettled >= UNSETTLED_MAX:
             return 0
-        waiting = len(self._held) - unsettled - len(self._runs)
+        waiting = len(self._held) - unsettled - len(self._runs) - len(self._apart)
         want = room(self._settings.concurrency, self._settings.prefetch, len(self._runs), waiting)
         if self._settings.max_jobs is not None:
             want = min(want, self._settings.max_jobs - self._taken)
@@ -215,25 +202,31 @@ class Worker:
             return
         for gone in {entry.job_id for entry in entries} - {job.id for _, job in jobs}:
             self._box.drop(gone)
-        for entry, job in jobs:
+        suspects = 0
+        for entry, job in sorted(jobs, key=lambda found: found[0].state == WAITS):
             held = self._received(job)
             if held.settlement is not None:
                 continue
             if entry.state == DONE:
                 self._settle(held, Ack(job.id))
             elif entry.state == RUNNING or (entry.state == SUSPECT and is_at_most_once(job.id)):
+                if entry.state == RUNNING:
+                    self._apart.blame(held)
                 self._ran(held, Outcome("crashed", f"its process {self._box.ended}"))
+            elif self._box.is_last:
+                continue  # it goes back: a beat that came after its NACK would take it out again
             elif entry.state == SUSPECT:
-                self._suspects.append(held)
+                suspects += 1
+                self._apart.line_up(held, is_suspect=True)
                 self._note(held, SUSPECT)
                 self._heart.beat_now(job.id)
             else:
                 self._line_up(held)
                 self._heart.beat_now(job.id)
-        if self._suspects:
+        if suspects:
             log.warning(
-                "%d jobs ran when a process %s: they run again one at a time, uncounted",
-                len(self._suspects),
+                "%d jobs ran when a process %s: they run again one at a time, apart and uncounted",
+                suspects,
                 self._box.ended,
             )
         if not self._box.is_last:
@@ -246,7 +239,8 @@ class Worker:
         while not self._stop.is_set():
             self._room.clear()
             want = self._want()
-            if want <= 0:
+            apart = self._apart.queues
+            if want <= 0 or apart.issuperset(self._settings.queues):
                 if self._taken == self._settings.max_jobs and not self._held:
                     log.info("%d jobs taken, as --max-jobs says", self._taken)
                     self.stop()
@@ -254,7 +248,7 @@ class Worker:
                 await self._room.wait()
                 continue
             try:
-                await self._fetcher.fetch(want)
+                await self._fetcher.fetch(want, apart)
             except Error as err:
                 await pause(self._link.failed("GETJOB", err), self._stop)
 
@@ -319,9 +313,13 @@ class Worker:
         return held
 
     def _line_up(self, held: Held) -> None:
-        """Puts a job into the buffer, behind those of its priority."""
+        """Puts a job into the buffer, behind those of its priority, or in line to run apart."""
+        if self._apart.takes(held.task):
+            self._apart.line_up(held)
+            return
         place = self._priority.get(held.job.queue, len(self._priority))
-        heapq.heappush(self._waiting, (place, self._taken, held))
+        self._lined_up += 1
+        heapq.heappush(self._waiting, (place, self._lined_up, held))
 
     def _note(self, held: Held, state: bytes) -> None:
         """Keeps the table for the next process up to date."""
@@ -331,30 +329,22 @@ class Worker:
     # Running
 
     def _start_waiting(self) -> None:
-        """Fills the free places from the buffer, highest priority first; suspects run alone."""
-        if self._alone is not None and self._alone.state == RUNNING_HERE:
-            return
-        while self._suspects and not self._stop.is_set():
-            if self._runs:
+        """Fills the free places: with who runs apart, then from the buffer by priority."""
+        while len(self._runs) < self._settings.concurrency and not self._stop.is_set():
+            held = self._apart.next()
+            if held is None and self._waiting:
+                held = heapq.heappop(self._waiting)[2]
+            if held is None:
                 return
-            held = self._suspects.popleft()
-            if held.state == WAITING:
-                self._alone = held
-                self._start(held)
-                return
-        while (
-            self._waiting
-            and len(self._runs) < self._settings.concurrency
-            and not self._stop.is_set()
-        ):
-            held = heapq.heappop(self._waiting)[2]
             if held.state == WAITING:
                 self._start(held)
 
     def _start(self, held: Held) -> None:
         held.state = RUNNING_HERE
         held.since = time.monotonic()
-        self._note(held, RUNNING)
+        self._note(held, SUSPECT if held.is_apart else RUNNING)
+        if held.is_apart:
+            self._room.set()  # its queue may be asked again
         run = asyncio.create_task(self._run(held))
         self._runs[run] = held
         run.add_done_callback(self._on_run_ended)
@@ -367,18 +357,26 @@ class Worker:
     async def _run(self, held: Held) -> None:
         assert held.call is not None
         try:
-            outcome = await self._pool.run(held.call)
+            if held.is_apart:
+                outcome = await self._apart.run(held)
+            else:
+                outcome = await self._pool.run(held.call)
         except asyncio.CancelledError:
             this = asyncio.current_task()
             if self._is_leaving or (this is not None and this.cancelling()):
                 raise
             outcome = Outcome("failed", "the task was cancelled")
         except Exception as err:
-            log.exception("the pool failed with %s", _name(held))
+            log.exception("the pool failed with %s", held)
             outcome = Outcome("crashed", describe(err))
         if self._is_leaving and outcome.kind != "done":
             return  # it was interrupted: that is not the task's failure
+        if self._box is not None:
+            self._box.runs += 1
         self._ran(held, outcome)
+        if held.is_apart:
+            for freed in self._apart.ended(held, outcome):
+                self._line_up(freed)
 
     def _ran(self, held: Held, outcome: Outcome) -> None:
         """Decides what becomes of a job after an attempt."""
@@ -386,7 +384,7 @@ class Worker:
         number = held.call.attempt.number
         settlement = settle(held.job.id, outcome, number, held.limits, self._rng)
         took_s = time.monotonic() - held.since
-        self.story.ended(_name(held), number, outcome, settlement, took_s)
+        self.story.ended(str(held), number, outcome, settlement, took_s)
         self._settle(held, settlement)
 
     # Settling
@@ -417,7 +415,7 @@ class Worker:
         held = self._held.get(job_id)
         if held is None:
             return
-        log.warning("%s is gone from the broker while it is %s here", _name(held), held.state)
+        log.warning("%s is gone from the broker while it is %s here", held, held.state)
         if held.state == WAITING:
             held.state = SETTLING
             del self._held[job_id]
@@ -430,7 +428,7 @@ class Worker:
 
     def _give_back_waiting(self) -> None:
         self._waiting.clear()
-        self._suspects.clear()
+        self._apart.clear()
         for held in [held for held in self._held.values() if held.state == WAITING]:
             self._give_back(held, "the worker stopped before it ran")
 
@@ -468,10 +466,11 @@ class Worker:
         deadline.
         """
         self._is_leaving = True
+        await self._apart.stop()
         is_clean = await self._pool.stop()
         await asyncio.sleep(0)  # lets runs that just ended say so
         for held in [held for held in self._held.values() if held.state == RUNNING_HERE]:
-            log.warning("%s is cut off", _name(held))
+            log.warning("%s is cut off", held)
             self._give_back(held, "the worker stopped while it ran")
         left_s = LAST_WORDS_S if self._abort.is_set() else deadline - time.monotonic()
         try:
@@ -490,8 +489,3 @@ async def _wait_for(tasks: set[asyncio.Task[Any]], until: float) -> None:
     """Waits for the first of the tasks, not longer than until that monotonic time."""
     timeout = max(0.0, until - time.monotonic())
     await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-
-
-def _name(held: Held) -> str:
-    task = held.call.envelope.task if held.call is not None else "?"
-    return f"job {held.job.id} ({task})"

@@ -7,7 +7,7 @@ node after the other: tubes have their homes at different ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final
 
 from tuque import aio
@@ -40,12 +40,12 @@ class Fetcher:
         self._until = until
         self._waits = 0  # how often it waited for jobs
 
-    async def fetch(self, want: int) -> None:
-        """Takes up to `want` jobs, or waits for some for a while.
+    async def fetch(self, want: int, but: Set[str] = frozenset()) -> None:
+        """Takes up to `want` jobs, or waits for some for a while; asks no queue in `but`.
 
         Raises what a node in use refuses; a queue that has no home now is left out.
         """
-        queues = self._away.here(self._queues)
+        queues = [queue for queue in self._away.here(self._queues) if queue not in but]
         if len(self._queues) > 1 and await self._take_in_order(queues, want):
             return
         queues = self._away.here(queues)

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -87,6 +88,7 @@ class ProcessPool:
         self._restarts: set[asyncio.Task[None]] = set()
         self._rng = random.Random()
         self._stopping = False
+        self.on_ready: Callable[[], None] = lambda: None  # a child was started later, and is idle
 
     @property
     def pids(self) -> list[int]:
@@ -106,6 +108,16 @@ class ProcessPool:
                     raise ConfigError(f"cannot start child processes: {failure}") from failure
                 raise failure
 
+    def start_later(self) -> None:
+        """Starts the children in the background, however often that takes; see `on_ready`."""
+        for _ in range(self._concurrency):
+            self._start_another()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a child is idle."""
+        return not self._idle.empty()
+
     async def run(self, call: Call) -> Outcome:
         request = frame(to_pipe(call))  # this may raise: no child is taken yet
         child = await self._idle.get()
@@ -119,7 +131,7 @@ class ProcessPool:
             return Outcome("timeout", over_limit_text(call.time_limit_s))
         except (asyncio.IncompleteReadError, OSError):
             code = await self._replace(child)
-            return Outcome("crashed", f"the child process {ending(code)}")
+            return Outcome("crashed", f"its process {ending(code)}")
         except asyncio.CancelledError:
             await self._discard(child)
             raise
@@ -195,10 +207,13 @@ class ProcessPool:
         code = await self._discard(child)
         if not self._stopping:
             log.warning("child process %d %s; another one is started", pid, ending(code))
-            restart = asyncio.create_task(self._restart())
-            self._restarts.add(restart)
-            restart.add_done_callback(self._restarts.discard)
+            self._start_another()
         return code
+
+    def _start_another(self) -> None:
+        restart = asyncio.create_task(self._restart())
+        self._restarts.add(restart)
+        restart.add_done_callback(self._restarts.discard)
 
     async def _restart(self) -> None:
         """Starts a child, however often that takes."""
@@ -214,6 +229,7 @@ class ProcessPool:
                 continue
             log.info("child process %d is ready", child.pid)
             self._idle.put_nowait(child)
+            self.on_ready()
             return
 
 

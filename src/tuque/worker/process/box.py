@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 WAITING: Final = b"W"  # fetched, not begun
 RUNNING: Final = b"R"
-SUSPECT: Final = b"S"  # ran when a process died beside others: to be run alone, not begun
+SUSPECT: Final = b"S"  # ran when a process died beside others, or runs apart: to be run apart
 DONE: Final = b"D"  # the task succeeded, the broker may not know
 FREE: Final = b"\0"
 
@@ -25,6 +25,12 @@ LEAVING: Final = 2  # in order
 
 PR_SET_PDEATHSIG: Final = 1
 ID_BYTES: Final = 40
+# before the table: the phase, how many runs have ended, the length of the notes, the notes
+RUNS_AT: Final = 1
+COUNT: Final = struct.Struct("=I")
+NOTES_AT: Final = RUNS_AT + 2 * COUNT.size
+NOTES_BYTES: Final = 16_384
+TABLE_AT: Final = NOTES_AT + NOTES_BYTES
 SLOT: Final = struct.Struct("=cI40s")  # state, number of the attempt, job id
 
 
@@ -44,7 +50,7 @@ class Box:
         self.is_last = is_last  # the process runs nothing: it gives back what the table has
         self.ended = ended  # how the process before this one ended, as a predicate
         self._memory = mmap.mmap(fd, os.fstat(fd).st_size)
-        self._places = (len(self._memory) - 1) // SLOT.size
+        self._places = (len(self._memory) - TABLE_AT) // SLOT.size
         self._free = list(range(self._places))
         self._place_of: dict[str, int] = {}
 
@@ -52,7 +58,7 @@ class Box:
     def made(cls, places: int) -> Box:
         """A new one with so many places."""
         fd = os.memfd_create("tuque-worker")
-        os.truncate(fd, 1 + places * SLOT.size)
+        os.truncate(fd, TABLE_AT + places * SLOT.size)
         return cls(fd)
 
     @classmethod
@@ -77,18 +83,41 @@ class Box:
     def phase(self, phase: int) -> None:
         self._memory[0] = phase
 
+    @property
+    def runs(self) -> int:
+        """How many runs of jobs the process has brought to an end."""
+        return int(COUNT.unpack_from(self._memory, RUNS_AT)[0])
+
+    @runs.setter
+    def runs(self, count: int) -> None:
+        COUNT.pack_into(self._memory, RUNS_AT, count & 0xFFFFFFFF)
+
+    @property
+    def notes(self) -> bytes:
+        """What one process leaves to the next beside the table; NOTES_BYTES at most."""
+        (length,) = COUNT.unpack_from(self._memory, RUNS_AT + COUNT.size)
+        return self._memory[NOTES_AT : NOTES_AT + length]
+
+    @notes.setter
+    def notes(self, notes: bytes) -> None:
+        assert len(notes) <= NOTES_BYTES
+        # the length goes last: what a kill leaves is whole or nothing
+        COUNT.pack_into(self._memory, RUNS_AT + COUNT.size, 0)
+        self._memory[NOTES_AT : NOTES_AT + len(notes)] = notes
+        COUNT.pack_into(self._memory, RUNS_AT + COUNT.size, len(notes))
+
     def entries(self) -> list[Entry]:
         """All jobs in the table."""
         found = []
         for place in range(self._places):
-            state, number, job_id = SLOT.unpack_from(self._memory, 1 + place * SLOT.size)
+            state, number, job_id = SLOT.unpack_from(self._memory, TABLE_AT + place * SLOT.size)
             if state != FREE:
                 found.append(Entry(state, number, job_id.decode()))
         return found
 
     def clear(self) -> None:
         """Empties the table."""
-        self._memory[1:] = bytes(len(self._memory) - 1)
+        self._memory[TABLE_AT:] = bytes(len(self._memory) - TABLE_AT)
         self._free = list(range(self._places))
         self._place_of.clear()
 
@@ -100,7 +129,7 @@ class Box:
                 return  # it is left to its retry time
             place = self._place_of[job_id] = self._free.pop()
         # the state goes last: what a kill leaves is a whole entry or none
-        at = 1 + place * SLOT.size
+        at = TABLE_AT + place * SLOT.size
         self._memory[at : at + 1] = FREE
         SLOT.pack_into(self._memory, at, FREE, number, job_id.encode())
         self._memory[at : at + 1] = state
@@ -109,13 +138,13 @@ class Box:
         """Another state for a job that is in the table."""
         place = self._place_of.get(job_id)
         if place is not None:
-            at = 1 + place * SLOT.size
+            at = TABLE_AT + place * SLOT.size
             self._memory[at : at + 1] = state
 
     def drop(self, job_id: str) -> None:
         """Forgets a job: the broker knows what became of it, or will hand it out again."""
         place = self._place_of.pop(job_id, None)
         if place is not None:
-            at = 1 + place * SLOT.size
+            at = TABLE_AT + place * SLOT.size
             self._memory[at : at + 1] = FREE
             self._free.append(place)

@@ -5,6 +5,7 @@ It decides nothing about jobs: the table of jobs (box.py) passes from one proces
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -28,8 +29,8 @@ BOOT: Final = (
     "from tuque.worker.main import worker; worker(sys.argv[2:], prog_name='tuque worker')"
 )
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1)
-RESTART: Final = Backoff(first_s=0.2, max_s=30.0)
-STEADY_S: Final = 60.0  # a process that lived so long was no failed start
+RESTART: Final = Backoff(first_s=0.2, max_s=15.0)
+STEADY_S: Final = 10.0  # a process that lived so long was no failed start
 
 
 class Supervisor:
@@ -57,7 +58,7 @@ class Supervisor:
             log.error("the worker process %s; it held %d jobs", self._box.ended, held)
             if self._stops():
                 return self._give_back()
-            failures = 1 if time.monotonic() - began > STEADY_S else failures + 1
+            failures = failed_starts(failures, self._box.runs, time.monotonic() - began)
             if failures > 1:  # the jobs in the table have retry times
                 wait_until(time.monotonic() + RESTART.delay_s(failures - 1, rng), self._stops)
                 if self._stops():
@@ -75,6 +76,7 @@ class Supervisor:
 
     def _run_one(self) -> int:
         self._box.phase = LOADING
+        self._box.runs = 0
         self._process = subprocess.Popen(
             [
                 sys.executable,
@@ -94,7 +96,17 @@ class Supervisor:
             self._is_stopping = True
         process = self._process
         if process is not None and process.returncode is None:
-            os.kill(process.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(process.pid, number)
+
+
+def failed_starts(before: int, runs: int, lived_s: float) -> int:
+    """How many processes in a row came to nothing, the one that has just ended included.
+
+    One that brought runs of jobs to an end, or lived a while, was of use: the next one waits for
+    nothing.
+    """
+    return 0 if runs or lived_s > STEADY_S else before + 1
 
 
 def exit_code(code: int) -> int:

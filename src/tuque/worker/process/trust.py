@@ -1,0 +1,69 @@
+"""Which tasks may run in the worker's own process: not those that ended one a short while ago.
+
+A plain table with times as arguments. It passes from one worker process to the next as bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+GOOD_RUNS: Final = 16  # in a row, after the first crash; twice as many after each further job
+GOOD_RUNS_MAX: Final = 1024
+AGAIN_S: Final = 20.0  # or so long after the first crash; doubles likewise
+AGAIN_S_MAX: Final = 300.0
+
+
+class Crashes(msgspec.Struct):
+    """What is known about a task that ended its process."""
+
+    jobs: int  # how many of its jobs did, none counted twice in a row
+    job_id: str  # the last of them
+    at_s: float  # when, monotonic
+    good_runs: int = 0  # since then
+
+
+_decoder: Final = msgspec.msgpack.Decoder(dict[str, Crashes])
+
+
+class Trust:
+    """The tasks that ended a process, by name."""
+
+    def __init__(self, known: bytes = b"") -> None:
+        """`known` is what `kept` gave to the process before."""
+        self._crashes = _decoder.decode(known) if known else {}
+
+    def kept(self, most_bytes: int) -> bytes:
+        """The table for the next process; the tasks that crashed last are in it if not all fit."""
+        names = sorted(self._crashes, key=lambda name: self._crashes[name].at_s, reverse=True)
+        while True:
+            data = msgspec.msgpack.encode({name: self._crashes[name] for name in names})
+            if len(data) <= most_bytes:
+                return data
+            names = names[: len(names) // 2]
+
+    def crashed(self, task: str, job_id: str, now_s: float) -> None:
+        """Notes that a job of the task ended its process."""
+        known = self._crashes.get(task)
+        jobs = 0 if known is None or now_s - known.at_s > 2 * AGAIN_S_MAX else known.jobs
+        if known is None or known.job_id != job_id or not jobs:
+            jobs += 1
+        self._crashes[task] = Crashes(jobs, job_id, now_s)
+
+    def ran(self, task: str) -> None:
+        """Notes a run of the task, apart, that its process outlived."""
+        known = self._crashes.get(task)
+        if known is not None:
+            known.good_runs += 1
+
+    def is_trusted(self, task: str, now_s: float) -> bool:
+        """Whether jobs of the task may run beside others."""
+        known = self._crashes.get(task)
+        if known is None:
+            return True
+        doublings = min(known.jobs - 1, 16)
+        enough = min(GOOD_RUNS_MAX, GOOD_RUNS * 2**doublings)
+        return known.good_runs >= enough or now_s - known.at_s > min(
+            AGAIN_S_MAX, AGAIN_S * 2.0**doublings
+        )

@@ -1,0 +1,140 @@
+"""What one process of a worker leaves to the next: its jobs, and which tasks ended a process."""
+
+from __future__ import annotations
+
+import random
+
+from tuque.worker.process.adopt import inherited
+from tuque.worker.process.box import DONE, NOTES_BYTES, RUNNING, SUSPECT, WAITING, Box
+from tuque.worker.process.supervise import RESTART, failed_starts
+from tuque.worker.process.trust import (
+    AGAIN_S,
+    AGAIN_S_MAX,
+    GOOD_RUNS,
+    GOOD_RUNS_MAX,
+    Trust,
+)
+
+
+class TestBox:
+    """The table of jobs that outlives a process."""
+
+    IDS = [f"D-12345678-{letter * 24}-05a1" for letter in "abcdef"]
+
+    def test_one_that_ran_alone_ended_the_process(self) -> None:
+        box = Box.made(4)
+        for id, state in zip(self.IDS, (WAITING, RUNNING, DONE), strict=False):
+            box.put(id, 3, state)
+        found = [(e.job_id, e.number, e.state) for e in inherited(Box(box.fd))]
+        assert sorted(found) == [
+            (self.IDS[0], 3, WAITING),
+            (self.IDS[1], 3, RUNNING),
+            (self.IDS[2], 3, DONE),
+        ]
+
+    def test_of_several_nobody_knows(self) -> None:
+        box = Box.made(4)
+        for id, state in zip(self.IDS, (RUNNING, RUNNING, SUSPECT), strict=False):
+            box.put(id, 1, state)
+        assert [entry.state for entry in inherited(box)] == [SUSPECT, SUSPECT, SUSPECT]
+        box.mark(self.IDS[1], RUNNING)  # alone now
+        assert sorted(entry.state for entry in inherited(box)) == [RUNNING, SUSPECT, SUSPECT]
+
+    def test_what_does_not_fit_is_left_out(self) -> None:
+        box = Box.made(2)
+        for id in self.IDS:
+            box.put(id, 1, WAITING)
+        assert [entry.job_id for entry in Box(box.fd).entries()] == self.IDS[1::-1]
+        box.drop(self.IDS[0])
+        box.drop(self.IDS[5])
+        box.put(self.IDS[4], 2, RUNNING)
+        assert {entry.job_id for entry in box.entries()} == {self.IDS[1], self.IDS[4]}
+
+    def test_what_stands_before_the_table_stays_when_it_is_emptied(self) -> None:
+        box = Box.made(2)
+        box.put(self.IDS[0], 1, RUNNING)
+        box.runs = 7
+        box.notes = b"n" * NOTES_BYTES
+        assert [entry.job_id for entry in box.entries()] == [self.IDS[0]]
+        box.clear()
+        other = Box(box.fd)
+        assert (other.entries(), other.runs, other.notes) == ([], 7, b"n" * NOTES_BYTES)
+        box.notes = b"less"
+        assert Box(box.fd).notes == b"less"
+
+
+class TestPause:
+    """How long a worker waits before it starts another process."""
+
+    def test_only_processes_that_came_to_nothing_make_it_grow(self) -> None:
+        assert failed_starts(0, runs=0, lived_s=0.5) == 1
+        assert failed_starts(5, runs=0, lived_s=0.5) == 6
+        assert failed_starts(5, runs=1, lived_s=0.5) == 0
+        assert failed_starts(5, runs=0, lived_s=11.0) == 0
+
+    def test_it_has_a_bound(self) -> None:
+        rng = random.Random(1)
+        assert max(RESTART.delay_s(number, rng) for number in range(1, 100)) <= 15.0
+
+
+class TestTrust:
+    """Which tasks run apart, for how long."""
+
+    def test_a_task_is_trusted_again_after_runs_that_end_well(self) -> None:
+        trust = Trust()
+        assert trust.is_trusted("t", 0.0)
+        trust.crashed("t", "job 1", 0.0)
+        for _ in range(GOOD_RUNS - 1):
+            trust.ran("t")
+        assert not trust.is_trusted("t", 1.0)
+        trust.crashed("t", "job 1", 1.0)  # the runs must follow each other
+        for _ in range(GOOD_RUNS - 1):
+            trust.ran("t")
+        assert not trust.is_trusted("t", 1.0)
+        trust.ran("t")
+        assert trust.is_trusted("t", 1.0)
+        assert trust.is_trusted("u", 1.0)
+
+    def test_or_after_a_while(self) -> None:
+        trust = Trust()
+        trust.crashed("t", "job 1", 5.0)
+        assert not trust.is_trusted("t", 5.0 + AGAIN_S)
+        assert trust.is_trusted("t", 5.1 + AGAIN_S)
+
+    def test_each_further_job_that_crashes_doubles_both_up_to_a_limit(self) -> None:
+        trust = Trust()
+        trust.crashed("t", "job 1", 0.0)
+        trust.crashed("t", "job 1", 0.0)  # the same again
+        trust.crashed("t", "job 2", 0.0)
+        assert not trust.is_trusted("t", 2 * AGAIN_S)
+        assert trust.is_trusted("t", 2 * AGAIN_S + 1)
+        for number in range(100):
+            trust.crashed("t", f"job {number}", 0.0)
+        assert not trust.is_trusted("t", AGAIN_S_MAX)
+        assert trust.is_trusted("t", AGAIN_S_MAX + 1)
+        for _ in range(GOOD_RUNS_MAX):
+            trust.ran("t")
+        assert trust.is_trusted("t", 0.0)
+
+    def test_a_crash_of_long_ago_does_not_count(self) -> None:
+        trust = Trust()
+        trust.crashed("t", "job 1", 0.0)
+        trust.crashed("t", "job 2", 1000.0)
+        assert trust.is_trusted("t", 1001.0 + AGAIN_S)
+
+    def test_the_next_process_knows_them(self) -> None:
+        trust = Trust()
+        trust.crashed("t", "job 1", 7.0)
+        trust = Trust(trust.kept(NOTES_BYTES))
+        assert not trust.is_trusted("t", 8.0)
+        assert trust.is_trusted("u", 8.0)
+
+    def test_the_latest_are_kept_when_there_is_no_room_for_all(self) -> None:
+        trust = Trust()
+        for number in range(1000):
+            trust.crashed(f"task {number}", "job", float(number))
+        kept = trust.kept(NOTES_BYTES)
+        assert len(kept) <= NOTES_BYTES
+        trust = Trust(kept)
+        assert not trust.is_trusted("task 999", 999.0)
+        assert trust.is_trusted("task 0", 999.0)
