@@ -10,7 +10,7 @@ import logging
 import re
 from typing import Final
 
-# C0, DEL and C1 but for the tab; line ends of Unicode; marks that turn the direction of the text;
+# control characters but the tab; line ends of Unicode; marks that turn the direction of text;
 # halves of surrogate pairs, which cannot be written
 HIDDEN: Final = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -45,7 +45,10 @@ class VisibleFormatter(logging.Formatter):
         return super().formatMessage(record)
 
     def formatException(self, ei: object) -> str:
-        return visible_lines(super().formatException(ei), INDENT)  # type: ignore[arg-type]  # its type has no name
+        return visible_lines(
+            super().formatException(ei),  # type: ignore[arg-type]  # its type has no name
+            INDENT,
+        )
 
     def formatStack(self, stack_info: str) -> str:
         return visible_lines(super().formatStack(stack_info), INDENT)

@@ -67,9 +67,7 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
         signal.signal(number, on_signal)
     run_dir = out / datetime.now().strftime("%Y%m%d-%H%M%S-%f")
     run_dir.mkdir(parents=True)
-    handler = logging.FileHandler(run_dir / "producer.log")
-    handler.setFormatter(VisibleFormatter(logging.BASIC_FORMAT))
-    logging.basicConfig(handlers=[handler], level=logging.INFO)
+    log_to(run_dir / "producer.log")
     sources = standard_library(limit)
     books = Books()
     with Programs(run_dir) as programs:
@@ -108,6 +106,13 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
     said = verdict(books, len(lost), work.kills, is_ok=is_ok)
     click.echo(paint(said, GOOD if is_ok else BAD, bold=True))
     sys.exit(0 if is_ok else 1)
+
+
+def log_to(path: Path) -> None:
+    """What this program and its client log goes to the file, control characters escaped."""
+    handler = logging.FileHandler(path)
+    handler.setFormatter(VisibleFormatter(logging.BASIC_FORMAT))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 
 def verdict(books: Books, lost: int, kills: int, *, is_ok: bool) -> str:
