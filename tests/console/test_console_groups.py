@@ -110,7 +110,7 @@ def test_force_reaches_the_node_that_is_named(port: int, tuque: Run) -> None:
     link = Link(Target(port=port))
     assert link.call([b"TUBE", b"CREATE", b"f", b"fifo"]) == "OK"
     done = tuque("tubes", "-p", port, "home", "f", f"127.0.0.1:{port}", "--force")
-    assert b"the home of tube 'f' can be reached" in done.stderr
+    assert b"the leader of tube 'f' is reachable" in done.stderr
     assert link.call([b"TUBE", b"DROP", b"f"]) == "OK"
     link.close()
 

@@ -109,10 +109,10 @@ def test_homes_in_a_cluster(tuque: Run, tmp_path: Path) -> None:
         moved = tuque("tubes", "home", "mail", at[1], "-p", ports[1])  # asked at the other one
         assert moved.stdout == f"the home of mail is {at[1]}\n".encode(), moved.stderr
         assert b"at %s, RUNNING, epoch 2" % at[1].encode() in home(tuque, ports[0])
-        wait_for(lambda: "tube mail: its home is this node now (epoch 2)" in second.log())
+        wait_for(lambda: "tube mail: its leader is this node now (epoch 2)" in second.log())
         refused = tuque("tubes", "home", "mail", at[0], "--force", "-p", ports[0])
         assert refused.returncode == 1
-        assert b"can be reached" in refused.stderr
+        assert b"is reachable" in refused.stderr
         told = tuque("cli", "-p", ports[0], "TUBE", "PUT", "mail", "c")
         assert told.stderr.startswith(
             b"hint: ask the home: `tuque cli -h 127.0.0.1 -p %d`" % ports[1]

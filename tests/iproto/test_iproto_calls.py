@@ -424,7 +424,7 @@ def test_on_task_change(box: IprotoBox) -> None:
     assert conn.call(name, None) == ["listen"]
     conn.call("queue.tube.t:put", "b")
     assert conn.call(name, "listen") == [None]
-    text = "no callback of this server is named 'other'"
+    text = "this server has no callback named 'other'"
     assert refused(conn.call(name, "other")) == (32, text)
     conn.call("queue.tube.t:put", "c")
     wait_for(lambda: len(heard) == 2)

@@ -101,11 +101,11 @@ def test_where_a_tube_is_at_home(tube: Door) -> None:
     assert tube("TUBE HOME t", OTHER).startswith(b"-ERR no node of the cluster")  # no link
     assert tube("TUBE HOME t 10.0.0.2:7712").startswith(b"-ERR no node of the cluster")
     assert tube("TUBE HOME t", NODE_ID, "NOW") == b"-ERR syntax error\r\n"
-    assert tube("TUBE HOME t", NODE_ID, "FORCE").startswith(b"-ERR the home of tube 't' can be")
-    said = b"-ERR FORCE is for the node that is to be the home: say it to 10.0.0.2:7712\r\n"
+    assert tube("TUBE HOME t", NODE_ID, "FORCE").startswith(b"-ERR the leader of tube 't' is")
+    said = b"-ERR FORCE runs on the node that is to lead the tube: 10.0.0.2:7712\r\n"
     assert tube("TUBE HOME t", OTHER, "FORCE") == said
     tube.s.members.restore(b"f" * 39 + b"e", "10.0.0.3", 7713, 17713, 0)
-    assert tube("TUBE HOME t ffff") == b"-ERR several nodes are called ffff\r\n"
+    assert tube("TUBE HOME t ffff") == b"-ERR several nodes match ffff\r\n"
 
 
 def test_a_temporary_tube_has_no_copies(tube: Door) -> None:
@@ -164,7 +164,7 @@ def test_read_only(tube: Door) -> None:
     t.tick(tube.n)
     assert tube("CONFIG SET read-only yes") == b"+OK\r\n"
     t.tick(tube.n)
-    refused = b"-READONLY This node is read-only: CONFIG SET read-only no, or go to another one\r\n"
+    refused = b"-READONLY This node is read-only: CONFIG SET read-only no, or use another node\r\n"
     for line in ("TUBE PUT t y", "TUBE TAKE t", "TUBE CREATE u fifo", "ADDJOB t y 0", "QLEN t"):
         assert tube(line) == refused
     assert tube.value("TUBE STATE") == tube.value("TUBE STATE t") == b"WAITING"

@@ -310,7 +310,7 @@ def test_how_many_tubes_one_may_subscribe_to(tube: Door) -> None:
 def test_a_callback_must_be_there(door: Door) -> None:
     """T16.4: another name is refused, and no tube is made."""
     reply = door("TUBE CREATE t fifo ONCHANGE nix")
-    assert reply == b"-ERR no callback of this server is named 'nix'\r\n"
+    assert reply == b"-ERR this server has no callback named 'nix'\r\n"
     assert door("TUBE LIST") == b"*0\r\n"
 
 

@@ -49,9 +49,9 @@ def test_every_code_has_words() -> None:
         ),
         (
             TubeError(why.NODE_READ_ONLY),
-            b"READONLY This node is read-only: CONFIG SET read-only no, or go to another one",
+            b"READONLY This node is read-only: CONFIG SET read-only no, or use another node",
             7,
-            READ_ONLY + b"This node is read-only: CONFIG SET read-only no, or go to another one",
+            READ_ONLY + b"This node is read-only: CONFIG SET read-only no, or use another node",
         ),
         (
             TubeError(why.NO_ENGINE, (b"x",)), b"ERR Space engine 'x' does not exist",

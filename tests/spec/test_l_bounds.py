@@ -232,7 +232,7 @@ def test_statistics_of_many_tubes(wired: Wired) -> None:
 
 def test_tubes_are_not_without_end(wired: Wired) -> None:
     """T2.7 A node that knows `tubes-max` tubes (10,000; those of other nodes count) creates no
-    more: `<n> tubes are known here, and tubes-max is <m>: drop tubes that nobody needs`.
+    more: `<n> tubes exist, and tubes-max is <m>: drop unused tubes`.
     """
     line = wired.line()
     assert line.ask(b"CONFIG SET tubes-max 2\r\n") == b"+OK\r\n"
@@ -241,7 +241,7 @@ def test_tubes_are_not_without_end(wired: Wired) -> None:
         words = [b"TUBE", b"CREATE", head, b"fifo"] + ([rest] if rest else [])
         assert line.ask(b" ".join(words) + b"\r\n") == b"+OK\r\n"
     assert line.ask(b"TUBE CREATE c fifo\r\n") == (
-        b"-ERR 2 tubes are known here, and tubes-max is 2: drop tubes that nobody needs\r\n"
+        b"-ERR 2 tubes exist, and tubes-max is 2: drop unused tubes\r\n"
     )
     line.ask(b"TUBE DROP a\r\n")
     assert line.ask(b"TUBE CREATE c fifo\r\n") == b"+OK\r\n"

@@ -40,7 +40,7 @@ def test_a_full_disk_stops_writes_with_a_clear_error_and_heals_by_itself() -> No
     third = lab.add()
     assert lab.committer.error == ""
     assert not lab.committer.must_hold(lab.committer.seq)
-    assert [note for note in lab.committer.take_notes() if "well again" in note]
+    assert [note for note in lab.committer.take_notes() if "working again" in note]
     lab.disk.power_cut()
     again = restarted(lab.disk, lab.n.now_ms)
     assert set(again.n.jobs) == {first, second, third}

@@ -25,7 +25,7 @@ def test_force_after_the_home_died() -> None:
     with pytest.raises(TubeError):
         lab.move(1, 2)
     lab.force(1)
-    assert said(lab.done(1)) == b"the home of tube 't' can be reached: TUBE HOME there moves it"
+    assert said(lab.done(1)) == b"the leader of tube 't' is reachable: run TUBE HOME on it"
     lab.die(0)
     lab.run()
     lab.force(1)
@@ -74,8 +74,8 @@ def test_a_home_that_was_overtaken() -> None:
     assert lab.t(0).changes_lost == 2
     assert "2 changes were here only and are dropped" in lab.t(0).notes[0]
     old = lab.nodes[0].node_id[:8].decode()
-    assert lab.t(1).notes == [f"tube t: its home {old} was given up by command"]  # T20.4
-    assert lab.t(1).news == ["tube t: its home is this node now (epoch 2)"]
+    assert lab.t(1).notes == [f"tube t: its leader {old} was given up by command"]  # T20.4
+    assert lab.t(1).news == ["tube t: its leader is this node now (epoch 2)"]
     assert lab.picture(0) == lab.picture(1) == lab.picture(2)
 
 
@@ -259,7 +259,7 @@ def test_who_asked_for_a_move_is_told_when_it_came_otherwise() -> None:
     lab.release(1, 0)
     lab.run()
     done = lab.done(0)
-    assert said(done) == b"the home of tube 't' was made another one meanwhile"
+    assert said(done) == b"the leader of tube 't' changed meanwhile"
     assert (done.client, done.serial) == (5, 7)
     lab.live(11_000)
     assert lab.runs_at() == [2]

@@ -64,8 +64,8 @@ def test_who_waits_is_told_the_same() -> None:
     lab.run()
     assert said(lab.done(0)) == b"" and lab.runs_at() == [1]
     name = lab.nodes[1].node_id[:8].decode()
-    assert t.news == [f"tube t: its home goes to {name} (epoch 2)"]  # T20.4
-    assert lab.t(1).news == ["tube t: its home is this node now (epoch 2)"]
+    assert t.news == [f"tube t: its leader will be {name} (epoch 2)"]  # T20.4
+    assert lab.t(1).news == ["tube t: its leader is this node now (epoch 2)"]
 
 
 def test_a_switchover_whose_link_breaks() -> None:
@@ -84,7 +84,7 @@ def test_a_switchover_whose_link_breaks() -> None:
     lab.cut(0, 1)
     lab.run()
     assert lab.runs_at() == [0] and lab.tube(0).epoch == 1
-    assert said(lab.done(0)) == b"the link to the new home broke: tube 't' stays"
+    assert said(lab.done(0)) == b"the link to the new leader broke: tube 't' stays"
 
 
 def test_a_switchover_that_takes_too_long() -> None:
@@ -117,7 +117,7 @@ def test_a_switchover_of_many_tasks_may_take_longer() -> None:
     lab.live(100)
     assert lab.runs_at() == [] and lab.t(0).home_done == []
     lab.live(150)
-    assert said(lab.done(0)) == b"the new home did not get all of tube 't' within 10 s: it stays"
+    assert said(lab.done(0)) == b"the new leader did not get all of tube 't' within 10 s: it stays"
 
 
 def test_an_epoch_is_on_the_disk_first() -> None:
@@ -448,7 +448,7 @@ def test_a_node_that_is_asked_and_goes() -> None:
     assert not lab.move(0, 1)
     lab.cut(0, 1)
     lab.run()
-    assert said(lab.done(0)) == b"the link to the new home broke: tube 't' stays"
+    assert said(lab.done(0)) == b"the link to the new leader broke: tube 't' stays"
     assert lab.runs_at() == [0] and lab.t(0).claims == {}
     assert not lab.move(0, 2)
     assert not lab.move(0, 2)
@@ -488,4 +488,4 @@ def test_a_name_that_would_forge_the_log() -> None:
     assert not lab.move(0, 1, name=name)
     lab.run()
     (line,) = lab.t(1).news
-    assert line == "tube t\\nfine \\x1b[1m\u00e9\\xff: its home is this node now (epoch 2)"
+    assert line == "tube t\\nfine \\x1b[1m\u00e9\\xff: its leader is this node now (epoch 2)"

@@ -117,7 +117,7 @@ def test_a_home_that_is_about_to_run_is_not_forced() -> None:
     stood(lab)
     lab.go_on(0)
     assert lab.state(0) == "STARTUP"  # its epoch is on the way to the disk
-    with refused("can be reached"):
+    with refused("is reachable"):
         lab.force(0)
     lab.slow.clear()
     lab.heal()
@@ -150,6 +150,6 @@ def test_what_is_asked_of_others_is_asked_again() -> None:
     lab.live(6_000)
     lab.release(1, 0)
     lab.go_on(0)
-    assert said(lab.done(0)) == b"this node stood still meanwhile: nothing was done, say it again"
+    assert said(lab.done(0)) == b"this node stood still meanwhile: nothing was done, try again"
     lab.live(2_000)
     assert lab.runs_at() == [0]

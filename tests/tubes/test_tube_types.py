@@ -42,8 +42,8 @@ def test_no_move_to_a_node_without_the_type(temporary: bool) -> None:
         assert not lab.move(0, 1, name)
         lab.run()
         assert said(lab.done(0)) == (
-            b"node %s has not the type 'late' of tube '%s', which stays: install its package there "
-            b"and tell that node TUBE REGISTERDRIVER 'late', or choose another node" % (node, name)
+            b"node %s lacks the type 'late' of tube '%s', which stays: install its package there "
+            b"and run there TUBE REGISTERDRIVER 'late', or choose another node" % (node, name)
         )
     assert lab.runs_at() == [0] and lab.tube(0).epoch == 1
     assert list(lab.tube(0, b"u").waiters) == [4] and lab.t(0).news == [], "nothing ended"
@@ -72,7 +72,7 @@ def test_no_move_to_a_node_where_the_driver_failed() -> None:
     lab.put(0)
     assert not lab.move(0, 1)
     lab.run()
-    begin = b"at node %s the driver of type 'late' of tube 't', which stays, has failed: "
+    begin = b"on node %s the driver of type 'late' of tube 't', which stays, has failed: "
     assert said(lab.done(0)).startswith(begin % lab.nodes[1].node_id)
     assert lab.runs_at() == [0]
 

@@ -44,11 +44,11 @@ LEVELS = {
 
 
 class StartError(Exception):
-    """The server can't start; the text says what is wrong and what to do."""
+    """The server cannot start; the text says why and what to do."""
 
 
 def run(cfg: Config) -> int:
-    """Run a server until it is stopped; the exit status."""
+    """Run a server until it stops; returns the exit status."""
     try:
         os.umask(0o077)
         check_dir(cfg)
@@ -106,7 +106,7 @@ def open_log(cfg: Config) -> None:
 
 
 def build(cfg: Config, identity: Identity) -> Pump:
-    """Make the server: node, listeners, journal, event stream."""
+    """Build the server: node, listeners, journal, event stream."""
     offset_ms = int(time.time() * 1000) - steady_ms()
     now_ms = steady_ms() + offset_ms
     node = Node(identity.node_id, os.urandom(20), now_ms)
@@ -140,19 +140,19 @@ def build(cfg: Config, identity: Identity) -> Pump:
         )
         s.eventlog = eventlog
         node.events = eventlog.start(now_ms)
-        pump.events_ms = now_ms  # [E3.2] its start is told also when nothing follows
+        pump.events_ms = now_ms  # [E3.2] publish the start event even if no other follows
     return pump
 
 
 def prepare_tubes(s: Server) -> None:
-    """[T17] What other nodes get about this one before it has loaded (T17.4, T19.5)."""
+    """[T17] What other nodes learn of this one before it has loaded (T17.4, T19.5)."""
     t = tubes_of(s.n)
     t.port = s.cfg.iproto_port
     set_read_only(s.n, t, s.cfg.read_only)
 
 
 def watch_signals(pump: Pump) -> None:
-    """Turn SIGTERM and SIGINT into a byte that the pump sees; a second SIGINT kills."""
+    """Turn SIGTERM and SIGINT into a byte for the pump; a second SIGINT kills."""
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)
@@ -172,17 +172,17 @@ def watch_signals(pump: Pump) -> None:
 
 
 def stop_collecting() -> None:
-    """Turn the cyclic collector off: jobs are in no cycles, and it would look at each of them."""
+    """Turn the cyclic collector off: jobs form no cycles, and it would visit each of them."""
     gc.collect()
     gc.freeze()
     gc.disable()
 
 
 def ready(pump: Pump) -> None:
-    """Say that the server serves."""
+    """Log that the server accepts connections."""
     s = pump.s
     s.is_loading = False
-    give_back(s)  # what the load needed
+    give_back(s)  # memory that the load needed
     s.n.base_bytes = rss_bytes() - s.n.job_bytes
     if s.cfg.pidfile and s.cfg.daemonize:
         Path(s.cfg.pidfile).write_text(f"{os.getpid()}\n")
@@ -191,7 +191,7 @@ def ready(pump: Pump) -> None:
 
 
 def is_compiled() -> bool:
-    """Whether the deciding modules are native code."""
+    """Whether the deciding modules are compiled."""
     import tuque.core.model.job
 
     return not (tuque.core.model.job.__file__ or "").endswith(".py")
@@ -209,7 +209,7 @@ def rss_bytes() -> int:
 
 
 def finish(pump: Pump) -> int:
-    """Stop in order: journal to the disk, events sealed, clients told nothing false."""
+    """Stop in order: journal to disk, events sealed, no false reply to a client."""
     s = pump.s
     log.info("stopping: %s", STOPS.get(s.stop_requested, "it cannot go on"))
     status = 0
@@ -236,7 +236,7 @@ def finish(pump: Pump) -> int:
 
 
 def known_as(cfg: Config) -> str:
-    """host:port by which a report knows the node."""
+    """The host:port that names the node in reports."""
     host = cfg.cluster_announce_ip or next(iter(cfg.bind), "127.0.0.1")
     host = socket.gethostname() if host in ("0.0.0.0", "::", "*") else host
     return f"{host}:{cfg.cluster_announce_port or cfg.port}"

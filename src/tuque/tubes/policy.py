@@ -1,4 +1,4 @@
-"""The policy of tubes: what core's procedures do with tasks, and a tube's timers (SPEC T1, T6)."""
+"""The policy of tubes: core's hooks for tasks, and the timers of tubes (SPEC T1, T6)."""
 
 from heapq import heappop
 from typing import Final, final
@@ -42,7 +42,7 @@ NO_RETRY_0: Final = b"ERR '%s' is a tube: its tasks come back, RETRY is 1 or mor
 NO_COPIES: Final = b"ERR '%s' is a tube: SYNC says which copies count, REPLICATE is 1"
 NO_OPTION: Final = b"ERR '%s' is a tube of type %s: it has no %s"
 NOT_TAKEN: Final = b"NOTTAKEN Task was not taken"
-PLAIN: Final = PutSpec()  # no options given
+PLAIN: Final = PutSpec()  # no options
 
 
 @final
@@ -50,11 +50,11 @@ class TubePolicy(Tubes):
     """The hooks of core/node/queue_policy.py."""
 
     def tube_of(self, task: Task) -> Tube:
-        """The tube of a task that is in the tables."""
+        """The live task's tube."""
         return self.by_name[task.queue]
 
     def refusal(self, n: Node, q: Queue, spec: AddSpec) -> bytes:
-        """[T1] Why ADDJOB to a tube is refused (T1.2)."""
+        """[T1] The reason to refuse ADDJOB to a tube (T1.2)."""
         assert isinstance(q, Tube)
         needs_copies(n, self, q)
         if spec.asked_retry_s == 0:
@@ -81,7 +81,7 @@ class TubePolicy(Tubes):
         return PAUSED if q.pause & PAUSE_IN or q.drops > 0 else b""
 
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
-        """[T1] ADDJOB means put (T1.1): its options are the task's, defaults the tube's."""
+        """[T1] ADDJOB puts a task (T1.1): its options are the task's, defaults the tube's."""
         assert isinstance(q, Tube)
         if spec.asked_ttl_s <= 0 and spec.asked_retry_s <= 0 and spec.delay_s <= 0:
             if not spec.has_pri and not spec.has_utube:
@@ -100,7 +100,7 @@ class TubePolicy(Tubes):
         return insert(n, self, q, body, BYTES, wanted)
 
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
-        """[T1] GETJOB, or one that waited is served: take (T1.3)."""
+        """[T1] GETJOB, at once or after a wait, takes a task (T1.3)."""
         assert isinstance(q, Tube)
         if q.state != RUNNING or n.now_ms > self.lease_ms or q.drops > 0:
             return None  # T19.2, T2.8
@@ -113,7 +113,7 @@ class TubePolicy(Tubes):
         return ops.take_first(n, self, q, client, owner)
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:
-        """[T1] ACKJOB, FASTACK: ack (T1.4)."""
+        """[T1] ACKJOB and FASTACK ack the task (T1.4)."""
         tube = self.tube_of(task)
         needs_copies(n, self, tube)
         if not ops.may_finish(self, task, client):
@@ -122,7 +122,7 @@ class TubePolicy(Tubes):
         return True
 
     def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
-        """[T1] NACK: release (T1.4)."""
+        """[T1] NACK releases the task (T1.4)."""
         tube = self.tube_of(task)
         needs_copies(n, self, tube)
         if not ops.may_finish(self, task, client):
@@ -131,7 +131,7 @@ class TubePolicy(Tubes):
         return True
 
     def working(self, n: Node, task: Task, client: i64) -> bytes:
-        """[T1] WORKING: more time (T1.4)."""
+        """[T1] WORKING extends the task's time (T1.4)."""
         needs_copies(n, self, self.tube_of(task))
         if not ops.may_finish(self, task, client):
             return NOT_TAKEN
@@ -139,7 +139,7 @@ class TubePolicy(Tubes):
         return b""
 
     def enqueue(self, n: Node, task: Task) -> bool:
-        """[T1] ENQUEUE: kick that task (T1.5)."""
+        """[T1] ENQUEUE kicks the task (T1.5)."""
         needs_copies(n, self, self.tube_of(task))
         if task.status != BURIED:
             return False
@@ -147,12 +147,12 @@ class TubePolicy(Tubes):
         return True
 
     def delete(self, n: Node, task: Task) -> None:
-        """[T1] DELJOB: delete (T1.5)."""
+        """[T1] DELJOB deletes the task (T1.5)."""
         needs_copies(n, self, self.tube_of(task))
         ops.remove_task(n, self, self.tube_of(task), task)
 
     def finish(self, n: Node, task: Task) -> None:
-        """[T1] DEADLETTER took the body: the task is done (T1.5)."""
+        """[T1] DEADLETTER has taken the body: end the task (T1.5)."""
         tube = self.tube_of(task)
         events = n.events
         n.events = None  # its event is `dead`
@@ -160,15 +160,15 @@ class TubePolicy(Tubes):
         n.events = events
 
     def forget(self, n: Node, task: Task) -> None:
-        """The task leaves the table of jobs."""
+        """Remove the task with its job."""
         forget(n, self, self.tube_of(task), task)
 
     def restore(self, n: Node, task: Task) -> bool:
-        """[T14] A task comes back from the journal."""
+        """[T14] Restore a task from the journal."""
         return restore_task(n, self, task)
 
     def on_timer(self, n: Node, task: Task) -> None:
-        """The task's instant has come."""
+        """The task's timer has fired."""
         tube = self.tube_of(task)
         if tube.state == RUNNING:
             on_task_timer(n, self, tube, task)
@@ -176,7 +176,7 @@ class TubePolicy(Tubes):
             n.wheel.set(task, n.now_ms, n.now_ms)  # T19.6: again, until it runs
 
     def tick(self, n: Node) -> None:
-        """Overdue tasks, sessions without connections, puts that found no room."""
+        """Handle overdue tasks, sessions without connections, puts without room."""
         homes_tick(n, self)
         ops.settle(n, self)
         sessions_tick(n, self)
@@ -189,7 +189,7 @@ class TubePolicy(Tubes):
                 tube.putters.popleft()
 
     def next_ms(self, n: Node) -> i64:
-        """When `tick` next has something to do."""
+        """When `tick` has work next."""
         if len(self.overdue) > 0 or len(self.sessions_over) > 0:
             return n.now_ms
         at_ms = homes_next_ms(n, self)
@@ -200,14 +200,14 @@ class TubePolicy(Tubes):
         return at_ms
 
     def on_pause(self, n: Node, q: Queue) -> None:
-        """[T17] The other nodes learn how the tube is paused (T17.7); puts may continue (P2.1)."""
+        """[T17] Tell the other nodes about the pause (T17.7); puts may continue (P2.1)."""
         assert isinstance(q, Tube)
         admit(n, self, q)
         if n.others != 0:
             announce(n, self, [q], -1)
 
     def flush(self, n: Node) -> None:
-        """[S7.1] Drop every tube; other nodes do not see a drop, and keep theirs (T17.6)."""
+        """[S7.1] Remove every tube; not a drop: other nodes keep theirs (T17.6)."""
         for tube in list(self.by_name.values()):
             if tube.state == RUNNING and n.others == 0:
                 remove_tube(n, self, tube)
@@ -218,7 +218,7 @@ class TubePolicy(Tubes):
     # the cluster
 
     def on_message(self, n: Node, slot: i64, m: TubeMessage) -> None:
-        """A node says something about tubes."""
+        """A node sent a message about tubes."""
         on_tube_message(n, self, slot, m)
 
     def on_link_up(self, n: Node, slot: i64) -> None:
@@ -226,11 +226,11 @@ class TubePolicy(Tubes):
         homes_link_up(n, self, slot)
 
     def on_link_down(self, n: Node, slot: i64) -> None:
-        """A link is gone."""
+        """A link was closed."""
         homes_link_down(n, self, slot)
 
     def on_reach(self, n: Node) -> None:
-        """Another set of nodes is reachable, or belongs to the cluster."""
+        """The set of reachable or known nodes changed."""
         self.must_look = True
 
     def on_standstill(self, n: Node) -> bool:
@@ -238,7 +238,7 @@ class TubePolicy(Tubes):
         return on_standstill(n, self)
 
     def turn_end(self, n: Node) -> None:
-        """Followers get the changes of this turn."""
+        """Send followers the changes of this turn."""
         if len(self.changed) > 0:
             tell_copies(n, self)
 
@@ -256,7 +256,7 @@ class TubePolicy(Tubes):
         return count
 
     def is_counted(self, q: Queue) -> bool:
-        """Whether the queue has all that the table of jobs says of it; not on the way out."""
+        """Whether the queue accounts for all its live tasks; not during an unload."""
         assert isinstance(q, Tube)
         return q.shift is None or q.shift.is_in
 
@@ -297,7 +297,7 @@ class TubePolicy(Tubes):
 
 
 def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
-    """Assert that one tube's tables agree; how many tasks sessions hold."""
+    """Assert that one tube's tables agree; returns the number of tasks held by sessions."""
     counts = {READY: 0, TAKEN: 0, DELAYED: 0, BURIED: 0}
     held: i64 = 0
     taken: list[Task] = []
@@ -345,7 +345,7 @@ def check_tube(n: Node, t: Tubes, tube: Tube) -> i64:
 
 
 def tubes_of(n: Node) -> Tubes:
-    """The tubes of the node; from the first call on it has some."""
+    """The tubes of the node, created at the first call."""
     policy = n.policy
     if policy is None:
         policy = TubePolicy(n.ids.seed)

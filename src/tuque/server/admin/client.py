@@ -1,4 +1,4 @@
-"""CLIENT: look at and change connections (SPEC C7.2)."""
+"""CLIENT: list and change connections (SPEC C7.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuque.server.state.state import Server
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError, timeout_ms
 from tuque.wire.resp import strict_int
 
-SPACES: Final = re.compile(rb"[\x00-\x20]")  # none stand in a line
+SPACES: Final = re.compile(rb"[\x00-\x20]")  # a line has none of these
 SHOWN_MAX: Final = 200  # bytes of a function's name
 BAD_CLIENT: Final = (
     b"ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
@@ -58,7 +58,7 @@ def cmd_client(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def other_word(s: Server, c: Client, word: bytes) -> None:
-    """HELP, or the error of a subcommand that is none."""
+    """HELP, or the error for an unknown subcommand."""
     if word == b"HELP":
         reply_help(s, c, b"CLIENT")
     else:
@@ -73,7 +73,7 @@ def client_line(s: Server, c: Client) -> bytes:
 
 
 def wired_line(s: Server, w: Wired) -> bytes:
-    """One connection of IPROTO likewise, with its user and the function called last."""
+    """The same for an IPROTO connection, with its user and the last function called."""
     flags = b"b" if w.is_waiting() else b""
     flags += b"c" if w.is_closing else b""
     line = line_of(s, w, b"", flags or b"N", int(w.reader.held_bytes))
@@ -82,7 +82,7 @@ def wired_line(s: Server, w: Wired) -> bytes:
 
 
 def line_of(s: Server, c: Connection, name: bytes, flags: bytes, unrun: int) -> bytes:
-    """What the lines of all connections begin with."""
+    """The part that the lines of all connections begin with."""
     unread = c.wire_bytes + c.held_bytes + sum([len(part) for part in c.out])
     fields = [
         b"id=%d" % c.number,
@@ -103,7 +103,7 @@ def line_of(s: Server, c: Connection, name: bytes, flags: bytes, unrun: int) -> 
 
 
 def client_flags(c: Client) -> bytes:
-    """Letters for what the connection is and does, N when there is nothing to say."""
+    """Letters for the state of the connection; N: no flag is set."""
     flags = b"O" if c.is_monitor else b""
     flags += b"b" if c.is_waiting() else b""
     flags += b"c" if c.is_closing else b""
@@ -112,7 +112,7 @@ def client_flags(c: Client) -> bytes:
 
 
 def info_tail(c: Client) -> bytes:
-    """What CLIENT INFO tells beyond the line of CLIENT LIST."""
+    """The fields that CLIENT INFO adds to the line of CLIENT LIST."""
     proto = b"3" if c.resp3 else b"2"
     return b" resp=%s lib-name=%s lib-ver=%s" % (proto, c.lib_name, c.lib_version)
 
@@ -145,7 +145,7 @@ def set_reply(c: Client, mode: bytes) -> None:
 
 
 def set_switch(c: Client, word: bytes, args: list[bytes]) -> bool:
-    """TRACKING, NO-EVICT, NO-TOUCH: there is nothing to switch, so that off is what they are."""
+    """TRACKING, NO-EVICT, NO-TOUCH: accepted as OFF only; there is nothing to switch."""
     if len(args) < 3:
         return False
     value = args[2].upper()
@@ -164,7 +164,7 @@ def set_switch(c: Client, word: bytes, args: list[bytes]) -> bool:
 
 
 def pause(s: Server, c: Client, word: bytes) -> None:
-    """CLIENT PAUSE ms: no command of any client runs until then; a longer pause wins."""
+    """CLIENT PAUSE ms: no client's commands run until then; the longer of two pauses wins."""
     until_ms = s.n.now_ms + timeout_ms(word)
     if until_ms > s.paused_until_ms:
         s.paused_until_ms = until_ms
@@ -221,12 +221,12 @@ def connections(s: Server) -> list[Connection]:
 
 
 def kill(s: Server, c: Client, other: Connection) -> None:
-    """Close a connection: the caller's own after its reply, another one's with this turn."""
-    other.is_closing = True  # what it has pipelined is not run
+    """Close a connection: the caller's own after its reply, another one at the end of this turn."""
+    other.is_closing = True  # do not run what it has pipelined
     if other is c:
         return
     s.doomed.append(other)
-    if isinstance(other, Client):  # what comes in the rest of this turn is for others
+    if isinstance(other, Client):  # it gets no jobs for the rest of this turn
         s.unblock(other)
     elif isinstance(other, Wired):
         s.unwait(other)

@@ -28,7 +28,7 @@ NO_BUS: Final = b"ERR this node stays alone: cluster-enabled is no"
 TOO_MANY: Final = b"ERR too many meetings are going on, see CLUSTER NODES"
 ITSELF: Final = b"ERR that is this node itself: CLUSTER MEET takes the address of another node"
 PORT_MAX: Final = 65_535
-BUS_OFFSET: Final = 10_000  # from the port of the clients to that of the bus
+BUS_OFFSET: Final = 10_000  # from the clients' port to the bus port
 HOST_MAX: Final = 255
 MEETINGS_MAX: Final = 64
 
@@ -70,7 +70,7 @@ def cmd_cluster(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def meet(s: Server, host: bytes, port_word: bytes, bus_word: bytes) -> None:
-    """[K3] CLUSTER MEET host port [bus-port]: begin; CLUSTER NODES shows how it goes (K3.1)."""
+    """[K3] CLUSTER MEET host port [bus-port]: start; CLUSTER NODES shows the progress (K3.1)."""
     port = strict_int(port_word)
     if port is None:
         raise ArgError(b"ERR Invalid TCP port specified: " + port_word)
@@ -92,7 +92,7 @@ def meet(s: Server, host: bytes, port_word: bytes, bus_word: bytes) -> None:
 
 
 def is_own_address(s: Server, name: str, bus_port: int) -> bool:
-    """Whether the bus of this node is known to be there (K3.3)."""
+    """Whether the address is known to be this node's own bus (K3.3)."""
     cfg = s.cfg
     if s.bus is None or bus_port not in (int(s.bus.port), cfg.cluster_announce_bus_port):
         return False
@@ -101,12 +101,12 @@ def is_own_address(s: Server, name: str, bus_port: int) -> bool:
 
 
 def is_host(host: bytes) -> bool:
-    """Whether it may be an address or a host name."""
+    """Whether the word can be an address or a host name."""
     return 0 < len(host) <= HOST_MAX and all(33 <= byte <= 126 for byte in host)
 
 
 def forget(s: Server, id: bytes) -> None:
-    """[K6] CLUSTER FORGET: the node is out of the cluster, on all nodes before long (K6.1)."""
+    """[K6] CLUSTER FORGET: remove the node from the cluster; the other nodes follow (K6.1)."""
     if len(id) != 40:
         raise ArgError(b"ERR Invalid node identifier")
     if id == s.n.node_id:
@@ -119,7 +119,7 @@ def forget(s: Server, id: bytes) -> None:
 
 
 def reset(s: Server, mode: bytes) -> None:
-    """CLUSTER RESET: jobs, queues and other nodes go; HARD also takes a new id, ends LEAVING."""
+    """CLUSTER RESET: drop jobs, queues and other nodes; HARD also takes a new id, ends LEAVING."""
     if mode not in (b"SOFT", b"HARD"):
         raise ArgError(SYNTAX)
     n = s.n
@@ -141,7 +141,7 @@ def reset(s: Server, mode: bytes) -> None:
 
 
 def take_new_id(s: Server) -> None:
-    """Take a new node id; no node knows it yet."""
+    """Take a new node id, unknown to every node."""
     n = s.n
     del n.slot_of[n.node_id]
     n.node_id = s.identity.node_id
@@ -166,7 +166,7 @@ def leave(s: Server, word: bytes) -> None:
 
 
 def save(s: Server) -> None:
-    """Write nodes.conf; the change stands also when that fails, and the caller is told."""
+    """Write nodes.conf. If that fails the change stands, and the reply says so."""
     try:
         s.identity.save(s.members)
     except OSError as error:

@@ -10,12 +10,12 @@ Fields = dict[str, object]
 
 
 def is_safe_to_stop(s: Server) -> bool:
-    """[K7.3] Whether the node leaves and has given everything away."""
+    """[K7.3] Whether the node is leaving and has handed over everything."""
     return s.n.is_leaving and drain_left(s.n) == 0
 
 
 def cluster_fields(s: Server) -> Fields:
-    """CLUSTER INFO: Disque's names, then ours."""
+    """CLUSTER INFO: Disque's fields, then ours."""
     n, bus = s.n, s.bus
     size = int(s.members.size())
     sent = received = sent_bytes = received_bytes = 0
@@ -55,7 +55,7 @@ def cluster_section(s: Server) -> Fields:
 
 
 def bus_section(s: Server) -> Fields:
-    """INFO bus: links, and what went over them since the start or RESETSTAT."""
+    """INFO bus: links, and their traffic since the start or RESETSTAT."""
     bus = s.bus
     if bus is None:
         return {"bus_enabled": 0}

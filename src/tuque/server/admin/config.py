@@ -26,7 +26,7 @@ from tuque.wire.iproto import E_ACCESS
 LONG_PATTERN: Final = b"ERR a pattern has at most %d bytes: no option has a longer name"
 BAD_CONFIG: Final = b"ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE"
 JOURNAL_FAILED: Final = b"ERR Unable to turn on AOF. Check server logs."
-SPARE_FILES: Final = 32  # descriptors that are no clients
+SPARE_FILES: Final = 32  # descriptors not used by clients
 
 
 def cmd_config(s: Server, c: Client, args: list[bytes]) -> None:
@@ -54,12 +54,12 @@ def cmd_config(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def get(s: Server, c: Client, patterns: list[bytes]) -> None:
-    """Names and values that match any pattern, each once; a map in RESP3."""
+    """Names and values that match any pattern, without duplicates; a map in RESP3."""
     found: dict[str, object] = {}
     for pattern in patterns:
         if len(pattern) > MOST:
             raise ArgError(LONG_PATTERN % MOST)
-        if pattern == b"save":  # redis-benchmark asks for it by name; there are no snapshots
+        if pattern == b"save":  # redis-benchmark asks for it; there are no snapshots
             found["save"] = b""
         for name, value in config_get(s.cfg, pattern.decode("utf-8", "replace")):
             found[name] = value.encode("utf-8", "surrogateescape")
@@ -67,7 +67,7 @@ def get(s: Server, c: Client, patterns: list[bytes]) -> None:
 
 
 def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
-    """[C7] Change one option, and what depends on it, or nothing (C7.9)."""
+    """[C7] Change one option and what depends on it, or change nothing (C7.9)."""
     name = name_word.decode("utf-8", "replace").lower().replace("_", "-")
     value = value_word.decode("utf-8", "surrogateescape")
     if name == "maxclients":
@@ -93,12 +93,12 @@ def set_option(s: Server, name_word: bytes, value_word: bytes) -> None:
 
 
 def be_read_only(s: Server) -> None:
-    """[T19] Its tubes go elsewhere, or come to run again (T19.5)."""
+    """[T19] Hand over the leadership of its tubes, or lead them again (T19.5)."""
     set_read_only(s.n, tubes_of(s.n), s.cfg.read_only)
 
 
 def lock_out(s: Server, c: Client) -> None:
-    """[C5.4] The session is reset: it must authenticate, and neither waits nor sees commands."""
+    """[C5.4] Reset the session: it must authenticate, waits for nothing and monitors nothing."""
     c.is_authed = False
     if len(s.password) == 0:
         return
@@ -114,7 +114,7 @@ def lock_out(s: Server, c: Client) -> None:
 
 
 def shut_out(s: Server, w: Wired) -> None:
-    """[I5] A guest without any right neither waits nor holds tasks (I5.9)."""
+    """[I5] A guest without rights neither waits nor holds tasks (I5.9)."""
     if w.user.is_admin or s.users.is_from_file:
         return
     s.trust(w, w.user)
@@ -123,9 +123,9 @@ def shut_out(s: Server, w: Wired) -> None:
 
 
 def check_files(word: str) -> None:
-    """Refuse more clients than the system gives descriptors; raise the soft limit if need be."""
+    """Refuse more clients than there are file descriptors; raise the soft limit if necessary."""
     if not word.isascii() or not word.isdigit():
-        return  # the option says what is wrong
+        return  # the option reports it
     needed = int(word) + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and needed > hard:
@@ -138,7 +138,7 @@ def check_files(word: str) -> None:
 
 
 def switch_journal(s: Server, before: bool) -> None:
-    """Begin or end the journal; when that fails the option says what there is now."""
+    """Turn the journal on or off; on failure `appendonly` says whether one runs."""
     reason = turn_off(s) if before else turn_on(s)
     if reason:
         s.cfg.appendonly = s.committer is not None
@@ -147,7 +147,7 @@ def switch_journal(s: Server, before: bool) -> None:
 
 
 def reset_figures(s: Server) -> None:
-    """CONFIG RESETSTAT: the counters of INFO restart; jobs and their ledger do not."""
+    """CONFIG RESETSTAT: zero the counters of INFO, but not the jobs and their ledger."""
     s.figures = Figures()
     s.last_house_commands = 0
     if s.bus is not None:

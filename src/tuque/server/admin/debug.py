@@ -68,7 +68,7 @@ def cmd_debug(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def may_debug(s: Server, c: Client) -> bool:
-    """Whether enable-debug-command lets this client in."""
+    """Whether enable-debug-command allows it for this client."""
     allowed = s.cfg.enable_debug_command
     if allowed == "local":
         return c.is_unix or is_loopback(c.address.rpartition(":")[0])
@@ -83,7 +83,7 @@ def flush(s: Server) -> None:
 
 
 def load_journal_again(s: Server) -> None:
-    """Finish the journal, drop what is in memory, and load it as at a start."""
+    """Finish the journal, clear memory, and load the journal as at startup."""
     committer = s.committer
     if committer is None or s.n.records is None:
         raise ArgError(b"ERR there is no journal to load: appendonly is no")
@@ -102,7 +102,7 @@ def load_journal_again(s: Server) -> None:
 
 
 def load_again(s: Server) -> str:
-    """Load the journal into the empty node and go on with it; an error text or empty."""
+    """Load the journal into the empty node and continue it; an error text or empty."""
     committer = make_committer(s.cfg, s.n.node_id, s.n.now_ms)
     try:
         committer.lock()
@@ -114,12 +114,12 @@ def load_again(s: Server) -> str:
         committer.close(s.n.now_ms)
         return str(error)
     s.n.records = Records(s.n.node_ids, s.n.lives)
-    s.committer = committer  # the pump begins to watch it
+    s.committer = committer  # the pump watches it from now on
     return ""
 
 
 def seconds(word: bytes) -> float:
-    """A time in seconds, decimals allowed, up to an hour."""
+    """A time in seconds, with decimals, at most an hour."""
     try:
         value = float(word)
     except ValueError:
@@ -130,13 +130,13 @@ def seconds(word: bytes) -> float:
 
 
 def sizes() -> bytes:
-    """Bytes of the main structures, as far as the interpreter knows them."""
+    """Sizes of the main structures in bytes, as far as the interpreter knows them."""
     queue_bytes = sys.getsizeof(Queue(b"", 0, 0))
     return b"bits:64 job:%d queue:%d" % (JOB_BYTES, queue_bytes)
 
 
 def check_all(s: Server) -> None:
-    """Run the core's own check of its tables; walks over every job."""
+    """Run the core's consistency check; it visits every job."""
     try:
         check(s.n)
     except AssertionError as error:
@@ -145,7 +145,7 @@ def check_all(s: Server) -> None:
 
 
 def restart(s: Server, c: Client, word: bytes) -> None:
-    """Stop in order and start again after some ms; options set meanwhile are kept."""
+    """Stop cleanly and start again after some ms; options changed meanwhile are kept."""
     after_ms = strict_int(word)
     if after_ms is None or not 0 <= after_ms <= RESTART_MAX_MS:
         raise ArgError(b"ERR value is not an integer or out of range")

@@ -1,6 +1,6 @@
 """INFO: the figures of the server, by section (SPEC S8).
 
-Disque's sections and fields come first and in its order; what is ours follows them.
+Disque's sections and fields come first, in its order, then ours.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tuque.server.state.state import Server
 from tuque.server.tubes.admin import tube_figures
 from tuque.wire.args import SYNTAX, ArgError
 
-DISQUE_VERSION: Final = "1.0-rc1"  # whose commands these are
+DISQUE_VERSION: Final = "1.0-rc1"  # whose commands we speak
 
 TITLES: Final = {"cpu": "CPU"}
 
-JOURNAL_FIELDS: Final = (  # in Disque's order; the journal fills in what it has
+JOURNAL_FIELDS: Final = (  # in Disque's order; the journal fills in its own
     "aof_current_size",
     "aof_base_size",
     "aof_pending_rewrite",
@@ -66,7 +66,7 @@ def section(name: str, fields: Fields) -> str:
 
 
 def server(s: Server) -> Fields:
-    """What runs here, and since when."""
+    """The server and its uptime."""
     up_s = int(s.n.now_ms - s.start_ms) // 1000
     return {
         "disque_version": DISQUE_VERSION,
@@ -115,7 +115,7 @@ def clients(s: Server) -> Fields:
 
 
 def memory(s: Server) -> Fields:
-    """What the process holds, in bytes."""
+    """Memory of the process, in bytes."""
     used = int(s.n.used_bytes())
     s.used_peak_bytes = max(s.used_peak_bytes, used)
     rss = resident_bytes()
@@ -137,7 +137,7 @@ def memory(s: Server) -> Fields:
 
 
 def jobs(s: Server) -> Fields:
-    """Jobs on this node, and what was done with them since the start."""
+    """Jobs on this node, and counters since the start."""
     n = s.n
     return {
         "registered_jobs": len(n.jobs),
@@ -192,7 +192,7 @@ def persistence(s: Server) -> Fields:
 
 
 def loading(s: Server) -> Fields:
-    """How far the load of the journal is; times in s."""
+    """Progress of the journal's load; times in s."""
     loader = None if s.committer is None else s.committer.loaded
     total, done = (0, 0) if loader is None else (int(loader.total_bytes), int(loader.loaded_bytes))
     spent_ms = max(0, int(s.n.now_ms - s.start_ms))
@@ -239,7 +239,7 @@ def cpu(s: Server) -> Fields:
 
 
 def commandstats(s: Server) -> Fields:
-    """Calls and time of each command that was called."""
+    """Calls and time per command."""
     fields: Fields = {}
     for command in s.table.values():
         if command.calls > 0:
@@ -252,7 +252,7 @@ def commandstats(s: Server) -> Fields:
 
 
 def ledger(s: Server) -> Fields:
-    """[G9.2] Where jobs came from and went to; `balance` is 0 or there is a bug."""
+    """[G9.2] Sources and exits of jobs; a `balance` other than 0 is a bug."""
     fields: Fields = dict(zip(CAUSES, s.n.ledger.counts(), strict=True))
     fields["live"] = len(s.n.jobs)
     fields["balance"] = s.n.ledger.balance(len(s.n.jobs))
@@ -297,7 +297,7 @@ def resident_bytes() -> int:
 
 
 def human(size: int) -> str:
-    """Bytes with one letter for the unit."""
+    """Bytes with a one-letter unit."""
     value = float(size)
     for unit in ("B", "K", "M", "G"):
         if value < 1024:

@@ -1,4 +1,4 @@
-"""MONITOR, SLOWLOG and LATENCY: show what monitoring.py noted (SPEC C7.5)."""
+"""MONITOR, SLOWLOG and LATENCY: show what monitoring.py recorded (SPEC C7.5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ADVICE: Final = {
 
 
 def cmd_monitor(s: Server, c: Client, args: list[bytes]) -> None:
-    """[C7.5] MONITOR: from now on every command is shown here; again changes nothing."""
+    """[C7.5] MONITOR: show every command here from now on; a repeat changes nothing."""
     if not c.is_monitor:
         c.is_monitor = True
         s.monitors.append(c)
@@ -61,7 +61,7 @@ def cmd_slowlog(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def reply_slow(s: Server, c: Client, most: int) -> None:
-    """The newest `most` entries, as far as one reply holds them (L2.5)."""
+    """The newest `most` entries, up to the size of one reply (L2.5)."""
     rows: list[object] = []
     size = 0
     spent = 0
@@ -103,7 +103,7 @@ def cmd_latency(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def graph(name: str, event: LatencyEvent, now_s: int) -> str:
-    """Columns of text, one a sample, the newest on the right, with its age below."""
+    """A column per sample, the newest on the right, with its age below."""
     samples = list(event.samples)[-GRAPH_COLUMNS:]
     values = [spent_ms for _, spent_ms in samples]
     low, high = min(values), max(values)
@@ -123,7 +123,7 @@ def graph(name: str, event: LatencyEvent, now_s: int) -> str:
 
 
 def age(seconds: int) -> str:
-    """A time span in its largest whole unit."""
+    """A time span in its largest unit that fits."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return f"{seconds // size}{unit}"
@@ -131,7 +131,7 @@ def age(seconds: int) -> str:
 
 
 def doctor(s: Server) -> str:
-    """What the samples say, and what may be done, in words."""
+    """An assessment of the samples, and advice, as text."""
     if s.latency_ms == 0:
         return (
             "Latency monitoring is off. `CONFIG SET latency-monitor-threshold 100` keeps what "

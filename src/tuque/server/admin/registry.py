@@ -1,6 +1,6 @@
-"""Which function answers which command: fills dispatch.HANDLERS.
+"""Maps commands to their functions: fills dispatch.HANDLERS.
 
-The commands of the job cycle that `dispatch.run` calls directly have no handler here.
+The commands that `dispatch.run` calls directly have no handler here.
 """
 
 from __future__ import annotations
@@ -78,6 +78,6 @@ COMMANDS: Final[dict[str, Handler]] = {
 
 
 def register() -> None:
-    """Make every command known to the dispatcher; called once at start."""
+    """Register every command with the dispatcher; called once at start."""
     for name, handler in COMMANDS.items():
         HANDLERS[name.encode()] = handler

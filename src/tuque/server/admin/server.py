@@ -46,9 +46,9 @@ def cmd_command(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def command_row(command: Command, resp3: bool) -> list[object]:
-    """Name, arity, flags, and three zeros: no command has keys.
+    """Name, arity, flags, and three zeros, as no command has keys.
 
-    Redis' clients, who speak RESP3, look for four lists more: categories, tips, keys, parts.
+    Redis clients on RESP3 expect four more lists: categories, tips, keys, parts.
     """
     flags: list[object] = [Status(flag) for flag in command.flags]
     row: list[object] = [command.wire_name, int(command.arity), flags, 0, 0, 0]
@@ -56,7 +56,7 @@ def command_row(command: Command, resp3: bool) -> list[object]:
 
 
 def command_docs(command: Command) -> dict[str, object]:
-    """What redis-cli shows as help and as a hint while one types."""
+    """Help and typing hints for redis-cli."""
     docs: dict[str, object] = {
         "summary": command.summary,
         "since": "1.0.0",
@@ -71,8 +71,8 @@ def command_docs(command: Command) -> dict[str, object]:
 def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
     """SHUTDOWN [REWRITE-AOF|SAVE|NOSAVE]: no reply, the connection ends with the server.
 
-    What REWRITE-AOF cannot save is not given up: the server goes on, and nothing runs after
-    the save (the pump looks at `stop_requested`), so that no job is handed out twice.
+    If REWRITE-AOF fails to save, the server goes on. After the save no command runs (the pump
+    checks `stop_requested`), so that no job is delivered twice.
     """
     mode = args[1].upper() if len(args) == 2 else b""
     if len(args) > 2 or mode not in (b"", b"REWRITE-AOF", b"SAVE", b"NOSAVE"):
@@ -87,7 +87,7 @@ def cmd_shutdown(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_bgrewriteaof(s: Server, c: Client, args: list[bytes]) -> None:
-    """BGREWRITEAOF: the journal is rewritten in slices, beside the commands."""
+    """BGREWRITEAOF: rewrite the journal in slices while commands run."""
     if s.committer is None:
         raise ArgError(b"ERR there is no journal to rewrite: CONFIG SET appendonly yes starts one")
     if s.committer.is_rewriting():
@@ -97,5 +97,5 @@ def cmd_bgrewriteaof(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_loadjob(s: Server, c: Client, args: list[bytes]) -> None:
-    """LOADJOB is refused: it stands in logs of Disque only."""
+    """LOADJOB is refused: only Disque's log files contain it."""
     raise ArgError(LOADJOB_ONLY)

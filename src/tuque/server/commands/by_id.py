@@ -1,6 +1,6 @@
-"""Commands about jobs that are named by their ids: ACKJOB, FASTACK, DELJOB, NACK, ENQUEUE, DEQUEUE.
+"""Commands on jobs named by their ids: ACKJOB, FASTACK, DELJOB, NACK, ENQUEUE, DEQUEUE.
 
-All ids are looked at before anything is done (SPEC C4.3). With more than a few both take several
+All ids are checked before anything changes (SPEC C4.3). With many ids, both passes take several
 turns (L2.2).
 """
 
@@ -23,10 +23,10 @@ from tuque.wire.resp import int_reply
 
 OOM: Final = b"OOM command not allowed when used memory > 'maxmemory'."
 BADID: Final = b"BADID Invalid Job ID format."
-FEW_IDS: Final = 500  # done at once, without being counted
-LOOKS: Final = 5  # ids that are looked at for one unit of work
+FEW_IDS: Final = 500  # run at once, uncounted
+LOOKS: Final = 5  # ids checked per unit of work
 
-# the rows of these commands in the table
+# the rows of these commands in the command table
 ACKJOB: Final = 2
 FASTACK: Final = 3
 DELJOB: Final = 4
@@ -36,9 +36,9 @@ DEQUEUE: Final = 7
 
 
 def check_room(n: Node, queues: list[bytes]) -> None:
-    """[V1] While memory is used up, no command makes a queue or a group (V1.7).
+    """[V1] When memory is full, no command may create a queue or a group (V1.7).
 
-    `queues`: those that would be made if they were not there; none: something else is new.
+    `queues`: those that the command would create if missing; none: it creates something else.
     """
     if n.limits.memory_bytes == 0 or n.used_bytes() <= n.limits.memory_bytes:
         return
@@ -50,9 +50,9 @@ def check_room(n: Node, queues: list[bytes]) -> None:
 
 
 def check_ids(s: Server, args: list[bytes], first: i64) -> None:
-    """Every word from `first` on must look like a job id, of no task with its home elsewhere.
+    """Check that every word from `first` on is a job id, and no task led by another node.
 
-    Else nothing is done. The form for URLs becomes the plain one.
+    Raises before anything changes. URL forms are replaced by the plain form.
     """
     i = first
     while i < len(args):
@@ -66,7 +66,7 @@ def check_ids(s: Server, args: list[bytes], first: i64) -> None:
 
 
 def on_id(n: Node, code: i64, id: bytes, client: i64, delay_ms: i64) -> bool:
-    """Do it to one job; whether that changed something."""
+    """Apply the command to one job; whether that changed something."""
     if code in (ACKJOB, FASTACK):
         is_known = on_ackjob(n, id, client) if code == ACKJOB else on_fastack(n, id, client)
         if not is_known and len(n.peers) > 1 and id not in n.jobs:
@@ -84,7 +84,7 @@ def on_id(n: Node, code: i64, id: bytes, client: i64, delay_ms: i64) -> bool:
 
 @final
 class Ids(Chore):
-    """One of these commands with many ids."""
+    """One of these commands, with many ids."""
 
     def __init__(
         self, s: Server, c: Client, args: list[bytes], first: i64, code: i64, delay_ms: i64
@@ -93,14 +93,14 @@ class Ids(Chore):
         self.s = s
         self.client = c
         self.args = args
-        self.looked = first  # the next word that is looked at
-        self.at = first  # the next one that is done
+        self.looked = first  # the next word to check
+        self.at = first  # the next one to change
         self.code = code
         self.delay_ms = delay_ms
         self.done: i64 = 0
 
     def step(self, room: i64) -> bool:
-        """Look at all ids, then do it to each."""
+        """Check all ids, then apply the command to each."""
         n = self.s.n
         size: i64 = len(self.args)
         if self.looked < size:
@@ -123,7 +123,7 @@ class Ids(Chore):
         return self.at == size
 
     def tell(self) -> None:
-        """How many it was done to."""
+        """Reply how many changed."""
         self.client.out.append(int_reply(self.done))
 
 
@@ -133,7 +133,7 @@ def cmd_ack(s: Server, c: Client, args: list[bytes], code: i64) -> None:
 
 
 def each_id(s: Server, c: Client, args: list[bytes], first: i64, code: i64, delay_ms: i64) -> None:
-    """Do it to every job named; the reply is how many it was done to."""
+    """Apply the command to every job named; the reply is how many changed."""
     if len(args) > FEW_IDS:
         begin(s, c, Ids(s, c, args, first, code, delay_ms))
         return

@@ -54,10 +54,10 @@ from tuque.wire.bounds import LIGHT_WORK, LONG_WORD, bound_of, long_word
 from tuque.wire.commands import Command
 from tuque.wire.resp import bulk_head, int_reply
 
-CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # a global would be looked up each time
+CLOCK_NS: Final[Callable[[], int]] = perf_counter_ns  # saves a lookup of the global per command
 
 Handler = Callable[[Server, Client, list[bytes]], None]
-HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name, see registry.py
+HANDLERS: Final[dict[bytes, Handler]] = {}  # by lower-case name; filled by registry.py
 
 # [C9] the first words of errors
 TUBE_LETTERS: Final = b"ERR '%s' is a tube: dead letters go to a queue"
@@ -72,9 +72,9 @@ LONG_WORD_GIVEN: Final = b"ERR word %d of '%s' has %d bytes: at most %d, only a 
 TOO_MANY_WORDS: Final = b"ERR too many words for '%s': at most %d in one command"
 
 SMALL_WORDS: Final = 16
-NAME_BYTES: Final = 128  # of an unknown command's name are repeated to the client
+NAME_BYTES: Final = 128  # shown of an unknown command's name
 REASON_MAX: Final = 2048  # bytes; the event stream keeps less
-EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at the most
+EVICT_PER_COMMAND: Final = 1000  # records dropped before one command at most
 HTTP_WORDS: Final = [b"POST", b"HOST:"]
 NO_AUTH_NEEDED: Final = [b"auth", b"hello", b"quit", b"reset"]
 
@@ -128,7 +128,7 @@ def execute(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def unknown(s: Server, c: Client, word: bytes) -> None:
-    """Answer a command that is none (C3.2), or close on HTTP (C2.7)."""
+    """Reply to an unknown command (C3.2), or close on HTTP (C2.7)."""
     if word[:5].upper() in HTTP_WORDS:
         warn_once(s.n.now_ms, c.address, "it speaks HTTP; did a web page send it here?")
         s.figures.broken += 1
@@ -144,7 +144,7 @@ def unknown(s: Server, c: Client, word: bytes) -> None:
 
 
 def lookup(s: Server, word: bytes) -> Command | None:
-    """The command of that name in any case; the spelling is kept for the next time."""
+    """The command of that name in any case; caches the spelling."""
     command = s.table.get(word.upper())
     if command is not None and len(s.by_name) < 1000:
         s.by_name[word] = command
@@ -152,7 +152,7 @@ def lookup(s: Server, word: bytes) -> Command | None:
 
 
 def is_long(s: Server, args: list[bytes]) -> bool:
-    """[L2] Whether the command may be a long one: it waits when the turn has done much (L2.3)."""
+    """[L2] Whether the command may be long: it waits once the turn has used its share (L2.3)."""
     command = s.by_name.get(args[0])
     if command is None:
         command = lookup(s, args[0])
@@ -173,7 +173,7 @@ def is_small(args: list[bytes]) -> bool:
 
 
 def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes | None:
-    """Why the command is not run at all, in the order of C3.3-C3.7, C3.11; None when it is."""
+    """The reason to refuse the command, in the order of C3.3-C3.7, C3.11; None to run it."""
     if not command.takes(len(args)):
         return b"ERR wrong number of arguments for '%s' command" % command.wire_name
     if len(args) > command.words:
@@ -197,7 +197,7 @@ def refuse(s: Server, c: Client, command: Command, args: list[bytes]) -> bytes |
 
 
 def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
-    """Call the command; the frequent ones directly."""
+    """Call the command's function; frequent commands skip the table."""
     code = command.code
     if code == 0:
         cmd_addjob(s, c, args)
@@ -210,7 +210,7 @@ def run(s: Server, c: Client, command: Command, args: list[bytes]) -> None:
 
 
 def quiet(c: Client, written: i64) -> None:
-    """CLIENT REPLY OFF and SKIP: drop what the command answered."""
+    """CLIENT REPLY OFF and SKIP: drop the reply."""
     if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
         del c.out[written:]
     if c.reply_mode == REPLY_SKIPPING:
@@ -251,7 +251,7 @@ def cmd_addjob(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def answer_same(s: Server, c: Client, args: list[bytes], spec: AddSpec, wait_ms: i64) -> bool:
-    """[Z4] Answer an ADDJOB whose key is known, now or when its job is safe (Z4.2, Z4.4)."""
+    """[Z4] Reply to an ADDJOB with a known key, now or when its job is safe (Z4.2, Z4.4)."""
     n = s.n
     id = same_job(n, args[1], spec.key)
     if len(id) == 0:
@@ -270,7 +270,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
     n = s.n
     spec = getjob_options(args)
     if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
-        return  # nobody would see the jobs: they stay queued (C7.3)
+        return  # nobody would read the reply: the jobs stay queued (C7.3)
     for name in spec.queues:
         check_queue(s, name)  # T17.3
     jobs = on_getjob(n, c.number, spec.queues, spec.count)
@@ -292,7 +292,7 @@ def cmd_getjob(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def put_jobs(s: Server, c: Client, jobs: list[Job], with_counters: bool) -> None:
-    """The reply of GETJOB."""
+    """Write the reply of GETJOB."""
     out = c.out
     out.append(b"*%d\r\n" % len(jobs))
     for job in jobs:
@@ -357,7 +357,7 @@ def cmd_deadletter(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def tell_wakes(s: Server) -> None:
-    """Answer clients whose waiting is over and let them run what they sent meanwhile."""
+    """Reply to clients whose wait is over, and let their pending commands run."""
     wakes = s.n.wakes
     s.n.wakes = []
     for wake in wakes:
@@ -376,7 +376,7 @@ def tell_wakes(s: Server) -> None:
 
 
 def tell(s: Server, c: Client, wake: Wake) -> None:
-    """The reply of a GETJOB, or of a take, that waited."""
+    """Reply to a GETJOB, or to a take, that waited."""
     if c.is_taking:
         tell_take(s, c, wake)
     elif wake.why == GOT_JOBS:

@@ -1,4 +1,4 @@
-"""LEASE: the words of its commands, and the core's answers (SPEC Y)."""
+"""LEASE: arguments of its commands, and replies from the core's results (SPEC Y)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROW_BYTES_DEFAULT: Final = 8 << 20
 ROWS_MAX: Final = 5_000  # of one FETCH (Y3.9)
 COLUMNS_MAX: Final = 50_000
 FETCH_BYTES: Final = 32 << 20
-ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a look at a job of a batch
+ROWS_OF_UNIT: Final = 20  # short work: a row of columns, a check of a job of a batch
 NACKS_MAX: Final = 10_000
 NUMBER_MAX: Final = 1 << 52
 
@@ -85,7 +85,7 @@ def number(word: bytes, name: str, least: int, most: int) -> int:
 
 
 def options(args: list[bytes], first: int, names: list[bytes]) -> dict[bytes, bytes]:
-    """Pairs of a word out of `names` and its value, to the end (Y1.5)."""
+    """Pairs of an option in `names` and its value, to the end (Y1.5)."""
     found: dict[bytes, bytes] = {}
     for i in range(first, len(args), 2):
         word = args[i].upper()
@@ -96,7 +96,7 @@ def options(args: list[bytes], first: int, names: list[bytes]) -> dict[bytes, by
 
 
 def group(s: Server, args: list[bytes]) -> Group:
-    """The group and epoch that words 2 and 3 name, or why it cannot be (Y1.6, Y1.7)."""
+    """The group and epoch in words 2 and 3; raises if invalid (Y1.6, Y1.7)."""
     epoch = number(args[3], "epoch", 1, NUMBER_MAX)
     error = find(s.n, args[2], epoch)
     if error:

@@ -1,4 +1,4 @@
-"""LEASE NEXT, COMMIT, OPEN and RELEASE of large batches: a piece in each turn (SPEC L2, Y)."""
+"""LEASE NEXT, COMMIT, OPEN and RELEASE of large batches, one slice per turn (SPEC L2, Y)."""
 
 from typing import Final, final
 
@@ -34,7 +34,7 @@ OPEN: Final = 2
 
 @final
 class Next(Chore):
-    """[Y2] LEASE NEXT: the batch takes its jobs."""
+    """[Y2] LEASE NEXT: fill the batch."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Next(Chore):
         g = self.group
         error = find(n, g.name, self.epoch)
         if len(error) > 0:
-            raise ArgError(error)  # its jobs were put back by who ended the lease
+            raise ArgError(error)  # whoever ended the lease has requeued its jobs
         b = self.batch
         if b is None:
             if g.filling is not None:
@@ -100,13 +100,13 @@ class Next(Chore):
         return True
 
     def tell(self) -> None:
-        """How many jobs the batch has."""
+        """Reply with the size of the batch."""
         self.client.out.append(int_reply(self.taken))
 
 
 @final
 class Ending(Chore):
-    """[Y1, Y4, Y5] COMMIT, RELEASE, and OPEN that takes a group over: most of the jobs first."""
+    """[Y1, Y4, Y5] COMMIT, RELEASE, and OPEN with takeover: process most jobs in slices first."""
 
     def __init__(self, s: Server, c: Client, what: i64, name: bytes, epoch: i64, seq: i64) -> None:
         super().__init__(c)
@@ -115,14 +115,14 @@ class Ending(Chore):
         self.what = what
         self.named = name
         self.epoch = epoch
-        self.seq = seq  # of COMMIT
-        self.owner = b""  # of OPEN
+        self.seq = seq  # for COMMIT
+        self.owner = b""  # for OPEN
         self.queues: list[bytes] = []
         self.done: i64 = 0
         self.goes_on = True
 
     def step(self, room: i64) -> bool:
-        """Ack the next jobs, or put them back; at the end do the command itself."""
+        """Ack or requeue the next jobs; at the end run the command itself."""
         n = self.s.n
         self.refuse()
         g = n.leases.groups.get(self.named)
@@ -151,7 +151,7 @@ class Ending(Chore):
         return True
 
     def refuse(self) -> None:
-        """Raise ArgError when the command may not be done (any more)."""
+        """Raise ArgError when the command is not allowed (any more)."""
         error = b""
         if self.what == COMMIT:
             error = check(self.s.n, self.named, self.epoch, self.seq)
@@ -161,9 +161,9 @@ class Ending(Chore):
             raise ArgError(error)
 
     def is_same(self, g: Group) -> bool:
-        """Whether the OPEN only renews what there is (Y1.1)."""
+        """Whether the OPEN only renews the present owner (Y1.1)."""
         return g.owner == self.owner and g.queues == self.queues
 
     def tell(self) -> None:
-        """How many jobs; of OPEN the epoch."""
+        """Reply with the number of jobs; for OPEN, the epoch."""
         self.client.out.append(int_reply(self.done))

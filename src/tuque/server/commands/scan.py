@@ -1,8 +1,8 @@
 """QSCAN and JSCAN: walk over queues and jobs in slices (SPEC S4, S5).
 
-The cursor is a place in the node's list of jobs or of queues. The walk goes from the end to the
-start, see core/node/table.py: it begins without a look at all of them, keeps nothing between two
-calls, and meets at least once what is there throughout.
+The cursor is a position in the node's list of jobs or of queues. The walk runs from the end to the
+start (core/node/table.py): it starts without a pass over all elements, keeps no state between
+calls, and returns every element that is present throughout at least once.
 """
 
 from typing import Final, final
@@ -20,14 +20,14 @@ from tuque.tubes.model.tube import Tube
 from tuque.wire.args import ScanSpec, scan_options
 from tuque.wire.resp import bulk_head, put_bulk, put_value
 
-LOOKS_PER_MATCH: Final = 10  # elements looked at for each one asked for, at most
-SHOWN_WORK: Final = 20  # units of work: all of a job is made into a reply
+LOOKS_PER_MATCH: Final = 10  # elements visited per element asked for, at most
+SHOWN_WORK: Final = 20  # units of work to write all of a job
 NO_LIMIT: Final = 1 << 60
 
 
 @final
 class Scan(Chore):
-    """One call: what was found so far."""
+    """One call and its results so far."""
 
     def __init__(self, s: Server, c: Client, spec: ScanSpec, is_jobs: bool) -> None:
         super().__init__(c)
@@ -46,11 +46,11 @@ class Scan(Chore):
         self.out: list[bytes] = []
 
     def step(self, room: i64) -> bool:
-        """[S4, S5] Go on towards the start of the list."""
+        """[S4, S5] Continue towards the start of the list."""
         n = self.s.n
         size: i64 = len(n.job_list) if self.is_jobs else len(n.queue_list)
         if self.pos > size:
-            self.pos = size  # what was there has gone
+            self.pos = size  # the list has shrunk
         until = n.work + room
         while self.pos > 0:
             if self.found >= self.most or self.looks <= 0 or self.bytes_used > REPLY_BYTES:
@@ -67,7 +67,7 @@ class Scan(Chore):
         return True
 
     def look_at_job(self, at: i64) -> None:
-        """Keep the job's id, or all of it, when it passes the filters."""
+        """Keep the job's id, or all its fields, if it passes the filters."""
         n = self.s.n
         job = n.job_list[at]
         spec = self.spec
@@ -83,7 +83,7 @@ class Scan(Chore):
             self.bytes_used += 80
 
     def look_at_queue(self, at: i64) -> None:
-        """Keep the queue's name when it passes the filters."""
+        """Keep the queue's name if it passes the filters."""
         q = self.s.n.queue_list[at]
         spec = self.spec
         type = q.type if isinstance(q, Tube) else b""
@@ -95,7 +95,7 @@ class Scan(Chore):
             self.bytes_used += 80 + len(q.name)
 
     def tell(self) -> None:
-        """The next cursor (0: done) and what was found."""
+        """Reply with the next cursor (0: done) and the matches."""
         cursor = b"%d" % self.pos
         out = self.client.out
         out.append(b"*2\r\n%s%s\r\n*%d\r\n" % (bulk_head(len(cursor)), cursor, self.found))
@@ -108,5 +108,5 @@ def cmd_qscan(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_jscan(s: Server, c: Client, args: list[bytes]) -> None:
-    """[S5] JSCAN: ids of jobs as statuses, or all of each job."""
+    """[S5] JSCAN: jobs as ids, or with all fields."""
     begin(s, c, Scan(s, c, scan_options(args, True), True))

@@ -14,7 +14,7 @@ from tuque.server.state.tube_notices import leave_notices
 from tuque.wire.args import NOT_INT, ArgError
 from tuque.wire.resp import strict_int
 
-USER: Final = b"default"  # the only one
+USER: Final = b"default"  # the only user
 NO_PASSWORD: Final = b"ERR Client sent AUTH, but no password is set"
 BAD_PASSWORD: Final = b"ERR invalid password"
 NOPROTO: Final = b"NOPROTO unsupported protocol version"
@@ -29,7 +29,7 @@ HELLO_NOAUTH: Final = (
 
 
 def cmd_hello(s: Server, c: Client, args: list[bytes]) -> None:
-    """[C5] HELLO: Disque's list of nodes, or with a version Redis' greeting."""
+    """[C5] HELLO: Disque's list of nodes; with a version, Redis' greeting."""
     if len(args) == 1:
         if needs_auth(s, c):
             raise ArgError(NOAUTH)
@@ -75,7 +75,7 @@ def known_nodes(s: Server) -> list[list[bytes]]:
 
 
 def hello_options(args: list[bytes]) -> tuple[bytes, bytes | None, bytes | None]:
-    """User, password and name of `HELLO <version> ...`, None where not given."""
+    """User, password and name of `HELLO <version> ...`; None if not given."""
     user, password, name = USER, None, None
     i = 2
     while i < len(args):
@@ -92,7 +92,7 @@ def hello_options(args: list[bytes]) -> tuple[bytes, bytes | None, bytes | None]
 
 
 def checked_name(name: bytes, error: bytes) -> bytes:
-    """The name if it is short, printable and without spaces; else raise ArgError."""
+    """The name if it is short, printable and without spaces; else raises ArgError."""
     if len(name) > CLIENT_NAME_BYTES:
         raise ArgError(LONG_NAME % (len(name), CLIENT_NAME_BYTES))  # L2.9
     if any(not 33 <= byte <= 126 for byte in name):
@@ -101,7 +101,7 @@ def checked_name(name: bytes, error: bytes) -> bytes:
 
 
 def needs_auth(s: Server, c: Client) -> bool:
-    """Whether the session must give the password first."""
+    """Whether the session must authenticate first."""
     return len(s.password) > 0 and not c.is_authed
 
 
@@ -109,7 +109,7 @@ def log_in(s: Server, c: Client, user: bytes, password: bytes) -> None:
     """[C5.3] Authenticate, or raise and leave the session unauthenticated."""
     if len(s.password) == 0:
         raise ArgError(NO_PASSWORD)
-    # both are compared in full, so that the time taken tells nothing
+    # compare both in full, so that the time taken reveals nothing
     is_user = hmac.compare_digest(user, USER)
     is_password = hmac.compare_digest(password, s.password)
     c.is_authed = is_user and is_password
@@ -141,13 +141,13 @@ def cmd_echo(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def cmd_quit(s: Server, c: Client, args: list[bytes]) -> None:
-    """[C3.1] QUIT: +OK, and the end once it is sent."""
+    """[C3.1] QUIT: reply +OK, then close."""
     c.ok()
     c.is_closing = True
 
 
 def cmd_reset(s: Server, c: Client, args: list[bytes]) -> None:
-    """[C7.4] RESET: the session as it began."""
+    """[C7.4] RESET: back to a new session."""
     if c.is_monitor:
         c.is_monitor = False
         s.monitors.remove(c)

@@ -1,4 +1,4 @@
-"""STAGE and PUBLISH: their words, and the core's answers (SPEC Z)."""
+"""STAGE and PUBLISH: arguments, and replies from the core's results (SPEC Z)."""
 
 from typing import Final, final
 
@@ -34,7 +34,7 @@ NOT_ACK: Final = b"ERR a transaction is not named ACK: that is a word of PUBLISH
 
 @final
 class Publication(Chore):
-    """[Z2] PUBLISH of many jobs: they are looked at, then all published, then made (Z2.11)."""
+    """[Z2] PUBLISH of many jobs: check all, publish all, then create them (Z2.11)."""
 
     def __init__(self, s: Server, c: Client, spec: PublishSpec) -> None:
         super().__init__(c)
@@ -43,7 +43,7 @@ class Publication(Chore):
         self.work = Publish(spec, c.number, c.first_serial + len(c.holes))
 
     def step(self, room: i64) -> bool:
-        """Look at the next jobs, or make them."""
+        """Check the next jobs, or create them."""
         x = self.work
         try:
             is_done = publish_some(self.s.n, x, room)
@@ -56,11 +56,11 @@ class Publication(Chore):
         return is_done
 
     def drop(self) -> None:
-        """Nothing is published."""
+        """Publish nothing."""
         drop_publish(self.s.n, self.work)
 
     def tell(self) -> None:
-        """How many jobs, when they have their copies."""
+        """Reply with the number of jobs, once they have their copies."""
         c = self.client
         if self.work.value != WAITS:
             c.out.append(int_reply(self.work.value))
@@ -72,13 +72,13 @@ class Publication(Chore):
 
 
 def check_name(name: bytes) -> None:
-    """Names of apps, transactions and attempts (Z1.1)."""
+    """Check the name of an app, transaction or attempt (Z1.1)."""
     if not 1 <= len(name) <= NAME_MAX:
         raise ArgError(b"ERR app, txn and attempt have names of 1 to 255 bytes")
 
 
 def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
-    """[Z1] STAGE txn attempt ttl-ms queue body [options]: jobs in the attempt (Z1.3)."""
+    """[Z1] STAGE txn attempt ttl-ms queue body [options]: the number of jobs staged (Z1.3)."""
     n = s.n
     check_name(args[1])
     check_name(args[2])
@@ -103,7 +103,7 @@ def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def staged(args: list[bytes], spec: AddSpec, full: AddSpec) -> Staged:
-    """What is kept of a STAGE; the default of REPLICATE is found when it is published (Z2.7)."""
+    """The job as staged; REPLICATE gets its default at publication (Z2.7)."""
     return Staged(
         args[4],
         args[5],
@@ -118,7 +118,7 @@ def staged(args: list[bytes], spec: AddSpec, full: AddSpec) -> Staged:
 
 
 def cmd_publish(s: Server, c: Client, args: list[bytes]) -> None:
-    """[Z2] PUBLISH app version [ACK group epoch seq] txn [attempt ...]: jobs, -1: done before."""
+    """[Z2] PUBLISH app version [ACK group epoch seq] txn [attempt ...]: jobs; -1: done before."""
     check_name(args[1])
     version = ranged(args[2], 0, VERSION_MAX, BAD_VERSION)
     at: i64 = 3

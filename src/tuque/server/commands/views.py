@@ -1,4 +1,4 @@
-"""SHOW, QLEN, QSTAT, QPEEK and PAUSE: the words of the commands, the core's answers (SPEC S, P)."""
+"""SHOW, QLEN, QSTAT, QPEEK and PAUSE: arguments, and replies from the core (SPEC S, P)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuque.tubes.model.tube import Tube
 from tuque.wire.args import NOT_INT, SYNTAX, ArgError
 from tuque.wire.resp import NULL_ARRAY, Status, strict_int
 
-BACK_MAX: Final = 20_000  # jobs that were put back; they lie in a heap, whose end is not known
+BACK_MAX: Final = 20_000  # requeued jobs; they are in a heap, whose end is not sorted
 MUCH_BACK: Final = (
     b"ERR more than %d jobs of this queue were put back, and the newest is not known without a "
     b"look at all of them: use JSCAN QUEUE" % BACK_MAX
@@ -101,7 +101,7 @@ def cmd_pause(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def flat(fields: dict[str, object]) -> list[object]:
-    """Names and values in turn: such replies are no maps, in RESP3 either (C6.1)."""
+    """Names and values in turn: such replies are not maps, not even in RESP3 (C6.1)."""
     items: list[object] = []
     for name, value in fields.items():
         items.append(name)

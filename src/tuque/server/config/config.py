@@ -1,7 +1,7 @@
 """Find the effective options: default < file < environment < command line; then serve CONFIG.
 
-Decides precedence, origins and what may change while the server runs. The options themselves
-are the table in options.py; this module must not know what they do.
+Decides precedence, origins and what may change at run time. The options are the table in
+options.py; this module must not know what they do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 ENV_PREFIX = "TUQUE__"
 ENV_FAMILY = "TUQUE_"
-# Of the client, the console and the build: they are no mistakes in a server's environment.
+# For the client, the console and the build: no mistakes in a server's environment.
 ENV_OF_OTHERS = frozenset(
     (
         "TUQUE_URL",
@@ -48,7 +48,7 @@ ENV_OF_OTHERS = frozenset(
 )
 LOOPBACK = ("127.0.0.1", "::1")
 CLOSED = "with no requirepass only loopback addresses; set requirepass, or protected-mode no"
-PASSWORD_BYTES = 16  # at least, where other machines can try them
+PASSWORD_BYTES = 16  # minimum, where other machines can try passwords
 WEAK = (
     f"at least {PASSWORD_BYTES} bytes where other machines can connect; make one with "
     "`openssl rand -base64 24`, or bind loopback addresses only, or set protected-mode no"
@@ -85,9 +85,9 @@ def load(
 
 
 def _take_misspelt(cfg: Config, key: str, text: str) -> None:
-    """Refuse an option spelt with one `_`; a name that is none of ours is only a warning.
+    """Refuse an option spelt with one `_`; an unknown name is only a warning.
 
-    Kubernetes puts TUQUE_PORT=tcp://... and its like into every container of a service `tuque`.
+    Kubernetes puts variables such as TUQUE_PORT=tcp://... into containers of a service `tuque`.
     """
     name = key[len(ENV_FAMILY) :].lower()
     is_option = ALIASES.get(name, name) in OPTIONS
@@ -143,7 +143,7 @@ def _load_toml(cfg: Config, text: str, label: str) -> None:
 
 
 def from_tree(tree: dict[str, Any], label: str) -> dict[str, Any]:
-    """Return the options that a TOML tree sets; ConfigError for unknown keys and bad values."""
+    """Return the options set in a TOML tree; ConfigError for unknown keys and bad values."""
     found: dict[str, Any] = {}
     for name, raw in _leaves(tree, ""):
         opt = find_option(name, f"in {label}")
@@ -156,7 +156,7 @@ def from_tree(tree: dict[str, Any], label: str) -> dict[str, Any]:
 
 
 def _leaves(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Walk the tables: `[events] dir = ...` is `events.dir`."""
+    """Flatten the tables: `[events] dir = ...` is `events.dir`."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{prefix}{key}.")
@@ -165,7 +165,7 @@ def _leaves(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _load_directive(cfg: Config, line: Directive) -> None:
-    """Take one line of a disque.conf; a directive that is not known is only a warning."""
+    """Take one line of a disque.conf; an unknown directive is only a warning."""
     if line.name == "rename-command":
         raise ConfigError(
             line.name,
@@ -184,7 +184,7 @@ def _load_directive(cfg: Config, line: Directive) -> None:
 
 
 def _check(cfg: Config) -> None:
-    """Refuse what is right by itself but wrong together, and make `dir` absolute."""
+    """Refuse invalid combinations of options, and make `dir` absolute."""
     cfg.dir = os.path.abspath(cfg.dir)
     hard, soft, _ = cfg.client_output_buffer_limit
     if hard and soft > hard:
@@ -206,12 +206,12 @@ def _check(cfg: Config) -> None:
 
 
 def is_weak(password: str) -> bool:
-    """[C1] Whether a password is shorter than one that strangers may try (C1.4)."""
+    """[C1] Whether a password is too short for an open port (C1.4)."""
     return 0 < len(password.encode("utf-8", "surrogateescape")) < PASSWORD_BYTES
 
 
 def check_bus(cfg: Config) -> None:
-    """[B1] The bus may be reached from other machines only with a secret."""
+    """[B1] Allow a bus open to other machines only with a secret."""
     if cfg.cluster_secret and cfg.cluster_secret_file:
         raise ConfigError("cluster-secret-file", cfg.cluster_secret_file, "only one of the two")
     if not cfg.cluster_secret and not cfg.cluster_secret_file:
@@ -221,7 +221,7 @@ def check_bus(cfg: Config) -> None:
 
 
 def cluster_secret(cfg: Config) -> bytes:
-    """The secret of the cluster, b"" when there is none; ConfigError when the file is no good."""
+    """The cluster's secret, b"" if there is none; ConfigError if its file is invalid."""
     if not cfg.cluster_secret_file:
         return cfg.cluster_secret.encode()
     opt = OPTIONS["cluster_secret_file"]
@@ -245,7 +245,7 @@ def bus_addresses(cfg: Config, has_secret: bool) -> list[str]:
 
 
 def is_loopback(address: str) -> bool:
-    """Say whether only this machine can reach `address`."""
+    """Whether only this machine can reach `address`."""
     return address in ("localhost", "::1") or address.startswith("127.")
 
 
@@ -270,7 +270,7 @@ def in_dir(cfg: Config, name: str) -> str:
 
 
 def check_dir(cfg: Config) -> None:
-    """Make sure that `dir` is there and can be written; ConfigError otherwise."""
+    """Check that `dir` exists and is writable; ConfigError otherwise."""
     where = f"from {cfg.origin['dir']}"
     if not os.path.isdir(cfg.dir):
         raise ConfigError("dir", cfg.dir, "a directory that exists", where=where)
@@ -289,7 +289,7 @@ def config_get(cfg: Config, pattern: str) -> list[tuple[str, str]]:
 
 
 def config_set(cfg: Config, name: str, value: str) -> None:
-    """Change one option of the running server; ConfigError, and nothing changed, if it cannot."""
+    """Change one option of the running server; ConfigError, and no change, if it cannot."""
     opt = find_option(name)
     if opt.hidden:
         raise ConfigError(name, value, "", "unknown")
@@ -308,7 +308,7 @@ def config_set(cfg: Config, name: str, value: str) -> None:
 
 
 def print_lines(cfg: Config) -> list[str]:
-    """Return the effective options as TOML, the origin of each as its comment."""
+    """Return the effective options as TOML, each with its origin as a comment."""
     lines = []
     for field, opt in OPTIONS.items():
         if opt.obsolete and cfg.origin[field] == "default":

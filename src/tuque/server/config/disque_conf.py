@@ -1,4 +1,4 @@
-"""Read a `disque.conf`: lines, quotes and includes, as Disque's server reads them.
+"""Read a `disque.conf`: lines, quotes and includes, as Disque's server does.
 
 Decides how a line splits into a directive and its arguments. It must not know which
 directives exist: config.py asks the table of options.
@@ -51,7 +51,7 @@ def _is_hex(text: str) -> bool:
 
 
 def split_line(line: str) -> list[str]:
-    """Split one line into words, honouring quotes; ValueError when a quote does not close."""
+    """Split one line into words, honouring quotes; ValueError for an unclosed quote."""
     words: list[str] = []
     at = 0
     while at < len(line):
@@ -70,7 +70,7 @@ def split_line(line: str) -> list[str]:
 
 
 def quoted(word: str) -> str:
-    """The word as `split_line` reads it back: bare when it can be, else in double quotes."""
+    """Quote the word for `split_line`: bare if possible, else in double quotes."""
     if word and not word.startswith("#") and all(char.isprintable() for char in word):
         if not any(char in BLANKS + "\"'" for char in word):
             return word
@@ -86,7 +86,7 @@ def quoted(word: str) -> str:
 
 
 def looks_like_toml(text: str) -> bool:
-    """Guess by the first line that says anything: TOML has `=` after its key, or `[table]`."""
+    """Guess from the first line with content: TOML has `=` after its key, or `[table]`."""
     for line in text.split("\n"):
         line = line.strip()
         if line and not line.startswith("#"):
@@ -95,10 +95,10 @@ def looks_like_toml(text: str) -> bool:
 
 
 def read_directives(text: str, label: str, base: Path, depth: int = 0) -> list[Directive]:
-    """Return all directives of `text`, includes in their place.
+    """Return all directives of `text`, with includes expanded in place.
 
-    `label` names the file in messages, relative includes start at `base`. Raises ConfigError
-    for a line that does not split, an include that cannot be read, or includes in a circle.
+    `label` names the file in messages; relative includes start at `base`. Raises ConfigError
+    for a line that does not split, an unreadable include, or circular includes.
     """
     found: list[Directive] = []
     for number, line in enumerate(text.split("\n"), 1):

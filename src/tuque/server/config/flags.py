@@ -1,7 +1,7 @@
 """The options as flags of `tuque server`, and the checks that need no server.
 
-Decides how flags become one Config and how config trouble ends the program. The common flags
-are in `--help`; `--options` lists every option, and every option is a flag too.
+Decides how flags become one Config, and the exit after a bad configuration. `--help` shows the
+common flags, `--options` all; every option is a flag.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuque.server.config.options import OPTIONS, Config, ConfigError, Opt
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What `tuque server --help` shows; the rest is in `--options`.
+# What `tuque server --help` shows; `--options` shows the rest.
 COMMON = (
     "port",
     "bind",
@@ -40,7 +40,7 @@ USAGE_EXIT = 2
 def config_flags(command: F) -> F:
     """Add the config file, `--set`, the checks and a flag per option to a click command.
 
-    The command gets all of them as keywords and hands them to `config_of_flags`.
+    The command gets them as keywords and passes them to `config_of_flags`.
     """
     for field, opt in reversed(OPTIONS.items()):
         command = _flag(field, opt)(command)
@@ -73,7 +73,7 @@ def config_flags(command: F) -> F:
 
 
 def _flag(field: str, opt: Opt) -> Callable[[F], F]:
-    """Make the flag of one option: text, checked by the option itself."""
+    """Make the flag of one option: text that the option itself checks."""
     metavar = "yes|no" if isinstance(opt.kind, Bool) else opt.unit.upper() or "TEXT"
     return click.option(
         f"--{opt.name}",
@@ -86,9 +86,9 @@ def _flag(field: str, opt: Opt) -> Callable[[F], F]:
 
 
 def config_of_flags(flags: dict[str, Any]) -> Config:
-    """Return the effective options, or end the program: 1 for bad values, 2 for bad flags.
+    """Return the effective options, or exit: 1 for bad values, 2 for bad flags.
 
-    Ends it with 0 after `--check-config` and `--print-config`. Warnings go to standard error.
+    Exits with 0 after `--check-config` and `--print-config`. Warnings go to standard error.
     """
     sets: dict[str, str] = {}
     for pair in flags["sets"]:

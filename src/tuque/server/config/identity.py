@@ -1,7 +1,7 @@
-"""Who this node is, kept in nodes.conf, which is locked as long as the server lives.
+"""Who this node is, kept in nodes.conf, which is locked while the server runs.
 
-Decides when the file is safe: written aside, synced, put in place. What stands in it is
-cluster/kept.py's, who the others are cluster/members.py's.
+Decides when the file is safe: written aside, synced, renamed into place. Its contents are up to
+cluster/kept.py, the other nodes to cluster/members.py.
 """
 
 from __future__ import annotations
@@ -23,25 +23,23 @@ class IdentityError(Exception):
 
 
 class Identity:
-    """The node's id, its incarnation and its LEAVING flag, and the file that keeps them
-    (if any).
-    """
+    """The node's id, incarnation and LEAVING flag, and the file that keeps them (if any)."""
 
     def __init__(self, kept: Kept, cfg: Config, path: str = "", fd: int = -1) -> None:
-        self.kept = kept  # as the file had it
+        self.kept = kept  # as read from the file
         self.cfg = cfg  # its port is 0 until the server listens
         self.path = path
         self.fd = fd
         self.is_new = False
         self.node_id = kept.node_id  # 40 lower-case hex characters
         self.is_leaving = kept.is_leaving
-        self.life = int(kept.life) + 1  # which start this is (K1.1)
-        self.mark = token_bytes(8)  # tells two nodes with one id apart (K1.3)
+        self.life = int(kept.life) + 1  # incarnation: counts the starts (K1.1)
+        self.mark = token_bytes(8)  # tells apart two nodes with one id (K1.3)
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def renew(self, is_new_id: bool) -> None:
-        """Begin a new incarnation, as this node or as a new one; the caller saves it."""
+        """Begin a new incarnation, with the same or a new id; the caller saves it."""
         self.life += 1
         self.mark = token_bytes(8)
         if is_new_id:
@@ -49,7 +47,7 @@ class Identity:
             self.is_leaving = False
 
     def line(self) -> str:
-        """The node's own line in CLUSTER NODES; the address is empty unless it is announced."""
+        """The node's own line in CLUSTER NODES; without an address unless one is announced."""
         flags = "myself,leaving" if self.is_leaving else "myself"
         host = self.cfg.cluster_announce_ip
         host = f"[{host}]" if ":" in host else host
@@ -57,20 +55,20 @@ class Identity:
         return f"{self.node_id.decode()} {host}:{port} {flags} 0 0 connected\n"
 
     def text(self, members: Members | None) -> bytes:
-        """What the file shall hold."""
+        """The new contents of the file."""
         if members is None:
             return f"{self.line()}vars life {self.life} number 0\n".encode()
         return members.kept_text(self.line()).encode()
 
     def save(self, members: Members | None = None) -> None:
-        """Replace the contents of the file, durably. Raises OSError, the old contents kept."""
+        """Replace the contents of the file durably. Raises OSError and keeps the old contents."""
         if self._thread is not None:
-            self._thread.join()  # it has older contents
+            self._thread.join()  # it writes older contents
         if self.path:
             self._write(self.text(members))
 
     def save_soon(self, members: Members) -> bool:
-        """Have it saved in a thread; False when that is still busy with the time before."""
+        """Save in a thread; False if the previous save is still running."""
         if not self.path:
             return True
         if self._thread is not None and self._thread.is_alive():
@@ -103,7 +101,7 @@ class Identity:
             sync_directory(self.path)
 
     def close(self) -> None:
-        """Close the file, which ends the lock."""
+        """Close the file, which releases the lock."""
         if self._thread is not None:
             self._thread.join()
         if self.fd >= 0:
@@ -112,16 +110,16 @@ class Identity:
 
 
 def new_kept() -> Kept:
-    """A node that was never started before."""
+    """The identity of a node at its first start."""
     kept = Kept()
     kept.node_id = token_hex(20).encode()
     return kept
 
 
 def open_identity(cfg: Config) -> Identity:
-    """Lock and read the file; a missing or empty one is made with a new id.
+    """Lock and read the file; create it with a new id if missing or empty.
 
-    Raises IdentityError when another server has it, or when it is not valid.
+    Raises IdentityError when another server holds it, or when it is invalid.
     """
     path = in_dir(cfg, cfg.cluster_config_file)
     fd = -1
@@ -144,7 +142,7 @@ def open_identity(cfg: Config) -> Identity:
 
 
 def locked(path: str) -> int:
-    """A descriptor of the file with its exclusive lock. Raises IdentityError when it is taken."""
+    """Open the file and lock it exclusively. Raises IdentityError when it is taken."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -157,11 +155,11 @@ def locked(path: str) -> int:
             ) from None
         if is_in_place(path, fd):
             return fd
-        os.close(fd)  # replaced by its owner between the open and the lock
+        os.close(fd)  # its owner replaced it between our open and lock
 
 
 def is_in_place(path: str, fd: int) -> bool:
-    """Whether the path still leads to the open file."""
+    """Whether the path still names the open file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(fd))
     except FileNotFoundError:

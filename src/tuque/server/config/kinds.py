@@ -1,7 +1,7 @@
-"""How one configuration value is written: text or TOML in, CONFIG GET text and TOML out.
+"""How a configuration value is written: text or TOML in, CONFIG GET text and TOML out.
 
-Decides what a value may look like and how its range is told to a person. It must not know
-which options exist (options.py) nor where a value came from (config.py).
+Decides the syntax of values and how errors describe ranges. It must not know which options
+exist (options.py) nor where a value came from (config.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ I64_MAX = (1 << 63) - 1
 
 
 def memory_bytes(text: str) -> int:
-    """Read `64mb`, `1g` or `1024` as bytes; ValueError when it is none of these."""
+    """Read `64mb`, `1g` or `1024` as bytes; ValueError otherwise."""
     digits = text.strip().rstrip("bBkKmMgG")
     unit = text.strip()[len(digits) :].lower()
     if not digits.isascii() or not digits.isdigit() or unit not in MEMORY_UNITS:
@@ -48,11 +48,11 @@ class Kind:
     allowed = "any text"
 
     def parse(self, text: str) -> Any:
-        """Turn text of a person into the value; ValueError when it is not allowed."""
+        """Parse text from a user; ValueError if it is not allowed."""
         return text
 
     def from_toml(self, raw: object) -> Any:
-        """Turn a TOML value into the value; ValueError when it is not allowed."""
+        """Convert a TOML value; ValueError if it is not allowed."""
         if isinstance(raw, str):
             return self.parse(raw)
         if isinstance(raw, bool):
@@ -62,15 +62,15 @@ class Kind:
         raise ValueError(raw)
 
     def show(self, value: Any) -> str:
-        """Write the value as CONFIG GET does."""
+        """Format the value for CONFIG GET."""
         return str(value)
 
     def toml(self, value: Any) -> str:
-        """Write the value as a TOML literal."""
+        """Format the value as a TOML literal."""
         return json.dumps(self.show(value), ensure_ascii=False)
 
     def conf_words(self, value: Any) -> list[str]:
-        """The words of the value in a line of a disque.conf; `parse` of them is the value."""
+        """The words of the value in a line of a disque.conf; `parse` reverses it."""
         return [self.show(value)]
 
 
@@ -102,7 +102,7 @@ class FileName(Text):
 
 
 class Secret(Text):
-    """Text that no listing shows; with `least_bytes` a shorter one is refused, but for none."""
+    """Text hidden in all listings; shorter than `least_bytes` it is refused, unless empty."""
 
     def __init__(self, max_bytes: int, least_bytes: int = 0) -> None:
         form = f"one line of UTF-8, {least_bytes}..{max_bytes} bytes" if least_bytes else ""
@@ -146,7 +146,7 @@ class Int(Kind):
 
 
 class KeepAlive(Int):
-    """Seconds in a file, yes or no for CONFIG: what Disque's users write and read."""
+    """Seconds in a file, yes or no for CONFIG, as Disque has it."""
 
     def __init__(self) -> None:
         super().__init__(0, 86400)

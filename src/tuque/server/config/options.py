@@ -1,7 +1,7 @@
 """Every option of the server, once: type, unit, default, range, runtime flag and help.
 
 CONFIG GET/SET/REWRITE, `--help`, the sample file, the docs and all error texts are made from
-this table. An option `max_body_bytes` is called `max-body-bytes` wherever a person writes it.
+this table. An option `max_body_bytes` is written `max-body-bytes` everywhere outside the code.
 It must not know how values are found (config.py) or what the server does with them.
 """
 
@@ -31,7 +31,7 @@ GB: Final = 1 << 30
 
 
 class Opt:
-    """What is fixed about one option; `name` and `default` are filled in from the struct."""
+    """The fixed part of one option; `name` and `default` come from the struct."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class Opt:
         self.help = help_line
         self.unit = unit
         self.runtime = runtime
-        self.hidden = hidden  # Disque's CONFIG GET does not show it
-        self.obsolete = obsolete  # why it does nothing here; read, kept, and noted
+        self.hidden = hidden  # left out of Disque's CONFIG GET
+        self.obsolete = obsolete  # why it has no effect here; read, kept, and warned about
         self.field = ""
         self.name = ""
         self.default: Any = None
@@ -57,7 +57,7 @@ class Opt:
 class Config(msgspec.Struct, kw_only=True):
     """The effective options of one server, and where each came from."""
 
-    # In the order of Disque's CONFIG GET; ours follow after `bind`.
+    # In the order of Disque's CONFIG GET; ours follow `bind`.
     requirepass: Annotated[
         str,
         Opt(Secret(512), "password that clients must send with AUTH; empty = none", runtime=True),
@@ -195,7 +195,7 @@ class Config(msgspec.Struct, kw_only=True):
         list[str],
         Opt(Addresses(), "addresses to listen on; empty = loopback, or all once a password is set"),
     ] = []
-    # Disque has these without showing them.
+    # Disque has these but does not show them.
     syslog_enabled: Annotated[
         bool,
         Opt(
@@ -402,15 +402,15 @@ class Config(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     config_file: str = ""
     config_syntax: str = ""
-    is_any_port: bool = False  # `port` was 0, and is what the system chose
-    is_open: bool = False  # since the start it listens where other machines can reach it
+    is_any_port: bool = False  # `port` was 0: the system has chosen one
+    is_open: bool = False  # listens on an address open to other machines, since the start
 
 
-NAME_SHOWN: Final = 128  # characters of an unknown option that an error repeats
+NAME_SHOWN: Final = 128  # characters of an unknown option shown in an error
 
 
 class ConfigError(ValueError):
-    """A value that cannot be used, in one line: key, value, where it stands, what is allowed.
+    """A value that cannot be used, in one line: key, value, origin, what is allowed.
 
     `reason` is `bad`, `weak`, `unknown` or `immutable`.
     """
@@ -460,7 +460,7 @@ def _table() -> dict[str, Opt]:
 
 OPTIONS: Final = _table()
 
-# How §-like keys of a sectioned TOML file read: [journal] fsync = "always".
+# Keys by section in a TOML file: [journal] fsync = "always".
 ALIASES: Final = {
     "journal_enabled": "appendonly",
     "journal_fsync": "appendfsync",
@@ -473,7 +473,7 @@ ALIASES: Final = {
 
 
 def find_option(name: str, where: str = "") -> Opt:
-    """Return the option called `name` (`-`, `_` and `.` read the same); ConfigError if none is."""
+    """Return the option called `name` (`-`, `_` and `.` are the same); ConfigError if unknown."""
     if len(name) > NAME_SHOWN:
         raise ConfigError(name[:NAME_SHOWN] + "...", "", "", "unknown", where)
     field = name.strip().lower().replace("-", "_").replace(".", "_")

@@ -1,4 +1,4 @@
-"""Patterns of names, as Redis has them: `*`, `?`, `[a-z]`, `[^a]` and `\\` before any of these."""
+"""Glob patterns as in Redis: `*`, `?`, `[a-z]`, `[^a]` and `\\` before any of these."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ MOST: Final = 128  # characters of a pattern; no name is longer
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether the name fits the pattern, in steps of at most their lengths multiplied."""
+    """Whether the name matches, in at most len(pattern) * len(name) steps."""
     at, i = 0, 0
     star, mark = -1, 0
     while i < len(name):
@@ -26,7 +26,7 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def one(pattern: str, at: int, char: str) -> int:
-    """Where the pattern goes on behind the part that fits the character; 0: it does not fit."""
+    """The index after the pattern element that matches the character; 0: no match."""
     if at >= len(pattern):
         return 0
     first = pattern[at]
@@ -41,7 +41,7 @@ def one(pattern: str, at: int, char: str) -> int:
 
 
 def is_in(members: str, char: str) -> bool:
-    """Whether the character is one of those between brackets."""
+    """Whether the character is in the bracket expression."""
     is_not = members[0] in "^!"
     i = 1 if is_not else 0
     found = False

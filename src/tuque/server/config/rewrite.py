@@ -1,8 +1,8 @@
-"""CONFIG REWRITE: put the running options back into the file they came from (SPEC C7.8).
+"""CONFIG REWRITE: write the running options back to their file (SPEC C7.8).
 
-Decides which lines of a TOML file change: comments, order and keys that did not change stay as
-they are. Those of a disque.conf are rewrite_disque.py's.
-The file is replaced as a whole, readable by its owner only. It must not know the network.
+Decides which lines of a TOML file change: comments, order and unchanged keys stay. For a
+disque.conf rewrite_disque.py does that. The file is replaced as a whole, readable by its owner
+only. It must not know the network.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class RewriteError(Exception):
 
 
 def rewrite(cfg: Config) -> None:
-    """Write what differs from the file, or from the defaults, into the file it came from.
+    """Write options that differ from the file, or from the defaults, into their file.
 
-    Raises RewriteError, the file untouched, when there is no file, when it is not valid any
-    more, or when it cannot be written.
+    Raises RewriteError, without a change, when there is no file, when it is no longer valid, or
+    when it cannot be written.
     """
     if not cfg.config_file:
         raise RewriteError("The server is running without a config file")
@@ -53,14 +53,14 @@ def rewrite(cfg: Config) -> None:
 
 
 def read_file(path: Path) -> str:
-    """The text with its line ends as they are; empty when the file is gone."""
+    """The text with its original line ends; empty if the file is gone."""
     if not path.exists():
         return ""
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
 def rewritten(cfg: Config, old: str) -> str:
-    """Return the new text of the file: its own lines if they can carry the values, else plain."""
+    """Return the new text of the file: edited in place if possible, else generated."""
     text = _edited(cfg, old)
     try:
         if not _wanted(cfg, text):
@@ -76,7 +76,7 @@ def _values(text: str) -> dict[str, Any]:
 
 
 def _wanted(cfg: Config, text: str) -> dict[str, Any]:
-    """Return the options whose value in `text` is not the running one."""
+    """Return the options whose value in `text` differs from the running one."""
     there = _values(text)
     missing = {}
     for field, opt in OPTIONS.items():
@@ -89,7 +89,7 @@ def _wanted(cfg: Config, text: str) -> dict[str, Any]:
 
 
 def _edited(cfg: Config, old: str) -> str:
-    """Change the lines of keys that differ, and add those that are not there."""
+    """Change the lines of keys that differ, and add missing ones."""
     try:
         wanted = _wanted(cfg, old)
     except (tomllib.TOMLDecodeError, ConfigError):
@@ -104,7 +104,7 @@ def _edited(cfg: Config, old: str) -> str:
             line = _edited_line(cfg, key, prefix, wanted)
         lines.append(line + "\n")
     body = "".join(lines)
-    if prefix:  # a key after a table would belong to it: new ones go on top
+    if prefix:  # a key after a table would belong to it: put new ones on top
         return _with_rest("", wanted) + body
     return _with_rest(body, wanted)
 
@@ -122,7 +122,7 @@ def _edited_line(cfg: Config, key: re.Match[str], prefix: str, wanted: dict[str,
 
 
 def _with_rest(text: str, rest: dict[str, Any]) -> str:
-    """Append what the text does not say yet."""
+    """Append the options that the text lacks."""
     if not rest:
         return text
     lines = [f"{field} = {OPTIONS[field].kind.toml(value)}\n" for field, value in rest.items()]
@@ -131,7 +131,7 @@ def _with_rest(text: str, rest: dict[str, Any]) -> str:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write the text beside the file, sync it, and put it in its place; mode 0600."""
+    """Write the text beside the file, sync it, and rename it into place; mode 0600."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -1,7 +1,7 @@
-"""CONFIG REWRITE of a disque.conf: its own lines with the running values in them (SPEC C7.8).
+"""CONFIG REWRITE of a disque.conf: update its lines with the running values (SPEC C7.8).
 
 Decides which lines change, and how a value is written there. Comments, order, includes and
-directives that nobody knows stay as they are. It must not know where the text comes from.
+unknown directives stay. It must not know where the text comes from.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Place(NamedTuple):
     """Where an option stands in the file."""
 
     line: int  # index
-    is_last: bool  # no included file says something else behind it
+    is_last: bool  # no included file overrides it afterwards
 
 
 def rewritten_conf(cfg: Config, old: str, label: str) -> str:
-    """Return the new text of the disque.conf `old`; includes are read, and never written.
+    """Return the new text of the disque.conf `old`; includes are read, never written.
 
-    Raises ConfigError when the text, or what it includes, is not valid any more.
+    Raises ConfigError when the text, or what it includes, is no longer valid.
     """
     found = values_of(read_directives(old, label, Path.cwd()), label)
     wanted = {
@@ -47,14 +47,14 @@ def rewritten_conf(cfg: Config, old: str, label: str) -> str:
 
 
 def is_same(opt: Opt, written: Any, running: Any) -> bool:
-    """Whether the file says what the server runs with; a relative `dir` is one of this process."""
+    """Whether the file has the running value; a relative `dir` is relative to this process."""
     if opt.field == "dir":
         written = os.path.abspath(written)
     return bool(written == running)
 
 
 def values_of(directives: list[Directive], label: str) -> dict[str, Any]:
-    """The options that directives set; the last one of each counts."""
+    """The options set by directives; the last one of each wins."""
     found: dict[str, Any] = {}
     for one in directives:
         opt = option_of(one.name)
@@ -76,7 +76,7 @@ def option_of(name: str) -> Opt | None:
 
 
 def places_of(lines: list[str], label: str) -> dict[str, Place]:
-    """The last line of each option that stands in the file itself."""
+    """The last line of each option in the file itself."""
     places: dict[str, Place] = {}
     for i, line in enumerate(lines):
         if not line.strip() or line.strip().startswith("#"):
@@ -95,7 +95,7 @@ def places_of(lines: list[str], label: str) -> dict[str, Place]:
 
 
 def edited(line: str, opt: Opt, value: Any) -> str:
-    """The line with another value: its name, its blanks and its line end stay."""
+    """Put another value into the line; its name, blanks and line end stay."""
     match = LINE.match(line)
     assert match is not None
     indent, name, gap, _, end = match.groups()
@@ -103,12 +103,12 @@ def edited(line: str, opt: Opt, value: Any) -> str:
 
 
 def value_text(opt: Opt, value: Any) -> str:
-    """The value as a line of a disque.conf has it."""
+    """The value in the syntax of a disque.conf."""
     return " ".join([quoted(word) for word in opt.kind.conf_words(value)])
 
 
 def with_rest(text: str, rest: dict[str, Any]) -> str:
-    """Append what the file does not say yet, or says in an included file."""
+    """Append options missing from the file, or overridden by an included one."""
     if not rest:
         return text
     if text and not text.endswith("\n"):

@@ -1,6 +1,6 @@
-"""What other users of the machine may do with the files of a server (SPEC C1.5, C1.6).
+"""Access that other users of the machine have to a server's files (SPEC C1.5, C1.6).
 
-Looks at the file system only; how long a password must be is config.py's.
+Knows the file system only; config.py decides how long a password must be.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def check_places(cfg: Config) -> None:
         try:
             mode = os.stat(path).st_mode
         except OSError:
-            continue  # it is made with the rights it needs
+            continue  # it will be created with safe permissions
         if mode & OTHERS_WRITE and not mode & stat.S_ISVTX:
             allowed = (
                 "a directory that not everybody on this machine can write: "
@@ -38,7 +38,7 @@ def check_places(cfg: Config) -> None:
 
 
 def readable_secrets(cfg: Config) -> list[str]:
-    """[C1] A line about each file with secrets that everybody can read (C1.6)."""
+    """[C1] A warning for each file with secrets that others can read (C1.6)."""
     has_secret = cfg.requirepass or cfg.cluster_secret
     files = [
         (cfg.config_file if has_secret else "", "the configuration file"),
@@ -57,7 +57,7 @@ def readable_secrets(cfg: Config) -> list[str]:
 
 
 def may_others_read(path: str) -> bool:
-    """Whether the file is there, and readable to all."""
+    """Whether the file exists and others can read it."""
     try:
         return os.stat(path).st_mode & OTHERS_READ != 0
     except OSError:
@@ -65,7 +65,7 @@ def may_others_read(path: str) -> bool:
 
 
 def close_to_others(path: str) -> None:
-    """[C1] Take from others what they may do with the file; the group keeps its rights (C1.6)."""
+    """[C1] Remove others' permissions on the file; the group keeps its own (C1.6)."""
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if mode & 0o007:
         os.chmod(path, mode & ~0o007)

@@ -1,9 +1,9 @@
 """The shell of the event stream (SPEC E): a thread that spools events, a process that writes them.
 
-The pump calls `flush` with what is full; the thread appends it to raw files (spool.py) and
-looks after the process (writer.py) that makes segments of them. Nothing makes the
-pump wait: when the disk is slow or full, core/outbox/events.py drops and counts. The server
-itself never needs pyarrow.
+The pump calls `flush` with full chunks; the thread appends them to raw files (spool.py) and
+supervises the process (writer.py) that turns these into segments. The pump never waits: when
+the disk is slow or full, core/outbox/events.py drops events and counts them. The server itself
+needs no pyarrow.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import tuque
 from tuque.core.outbox.events import ALL, Chunk, Events
 from tuque.server.events.spool import Spool
 
-EVENT_BYTES: Final = 1024  # of raw files for each event of the buffer: the writer may lag
+EVENT_BYTES: Final = 1024  # of raw files per buffered event, as the writer may lag
 RETRY_S: Final = 1.0  # after a failed write, and between two starts of the writer process
-READY_S: Final = 120.0  # for the writer process to come up, with all that a kill left
+READY_S: Final = 120.0  # for the writer process to start, including recovery after a kill
 
 
 class EventLogError(Exception):
@@ -39,9 +39,9 @@ class EventLog:
     """The event segments of one node in one directory.
 
     `node` names the rows and files. A segment is sealed after `roll_rows` events or
-    `roll_seconds`; memory holds at most `buffer_rows` events. `keep_bytes` bounds the
-    sealed segments (0: no bound), the oldest go first; `keep_days` bounds their age. `address`
-    is what a report calls the node.
+    `roll_seconds`; memory holds at most `buffer_rows` events. `keep_bytes` bounds the size
+    of the sealed segments (0: no bound), `keep_days` their age; the oldest go first.
+    `address` is the node's name in reports.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class EventLog:
         self.keep_bytes = keep_bytes
         self.keep_days = keep_days
         self.address = address
-        self.error = ""  # why events wait or are being lost; empty: they are not
-        self.restarts = 0  # of the writer process
-        self._figures: dict[str, int | str] = {}  # of the running writer
-        self._before = {"written": 0, "sealed": 0, "pruned": 0}  # of those that died
+        self.error = ""  # why events wait or are lost; empty: neither
+        self.restarts = 0  # starts of the writer process after the first
+        self._figures: dict[str, int | str] = {}  # reported by the running writer
+        self._before = {"written": 0, "sealed": 0, "pruned": 0}  # by earlier writers
         self._said = b""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ class EventLog:
         self.recovered = self._figure("recovered")
         self._first_seq = self._figure("next_seq")
         self._spool = Spool(self.directory, self.node, max(1 << 20, buffer_rows * EVENT_BYTES))
-        self._given_back = 0  # chunks whose room the pump has again
+        self._given_back = 0  # chunks whose room is free again
         self._finished = 0  # chunks the thread is done with
         self._work: deque[Chunk] = deque()
         self._stop = False
@@ -92,7 +92,7 @@ class EventLog:
         self._thread = threading.Thread(target=self._run, name="tuque-events", daemon=True)
 
     def start(self, now_ms: int) -> Events:
-        """Start the thread; the Events for `node.events`, already marked as started."""
+        """Start the thread; returns the Events for `node.events`, with the start event added."""
         events = Events(self.buffer_rows, self._first_seq)
         events.started(now_ms)
         self._thread.start()
@@ -100,7 +100,7 @@ class EventLog:
 
     def flush(self, events: Events, durable_seq: int = ALL) -> None:
         """Hand over the full chunks that need no later journal record. Never waits."""
-        finished = self._finished  # read once: the thread counts on
+        finished = self._finished  # read once: the thread keeps counting
         events.wrote(finished - self._given_back)
         self._given_back = finished
         chunks = events.take(durable_seq)
@@ -109,9 +109,9 @@ class EventLog:
             self._nudge()
 
     def close(self, events: Events, now_ms: int, timeout_s: float = 30.0) -> None:
-        """Mark the stop, write and seal everything, end the thread.
+        """Add the stop event, write and seal everything, end the thread.
 
-        Raises EventLogError when the events could not be written in that time.
+        Raises EventLogError when the events could not be written in time.
         """
         deadline = monotonic() + timeout_s
         self._hand_over_all(events, deadline)
@@ -169,7 +169,7 @@ class EventLog:
             os.write(self._wake_w, b".")
 
     def _hand_over_all(self, events: Events, deadline: float) -> None:
-        """Wait for room until the thread has every event, or the time is over."""
+        """Wait until the thread has taken every event, or time is up."""
         while True:
             events.cut()
             self.flush(events)
@@ -194,11 +194,11 @@ class EventLog:
                 self._restart()
             self._write_out()
             if self._stop and self.error:
-                break  # what the disk did not take is lost, and told
+                break  # events that the disk refused are lost, and counted
         self._spool.close()
 
     def _write_out(self) -> None:
-        """Append what waits to the raw files; `error` says why the disk did not take it."""
+        """Append pending chunks to the raw files; `error` says why the disk refused."""
         count = 0
         try:
             while self._work and self._spool.has_room():
@@ -212,11 +212,11 @@ class EventLog:
         if self._work and not self._spool.has_room():
             self.error = "the segments are not written as fast as events come"
         if count and self._writer.stdin is not None:
-            with suppress(OSError, ValueError):  # full: it is awake; closed: it is restarted
+            with suppress(OSError, ValueError):  # full: it is awake; closed: it will be restarted
                 os.write(self._writer.stdin.fileno(), b".")
 
     def _start_writer(self) -> subprocess.Popen[bytes]:
-        """Start the process; it finds out by itself what is to be done."""
+        """Start the process; it finds its work on disk."""
         root = str(Path(tuque.__file__).parents[1])
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH", "")) if p)
         writer = subprocess.Popen(
@@ -240,7 +240,7 @@ class EventLog:
         return writer
 
     def _await_ready(self) -> None:
-        """Wait until the process has sealed what a kill left and knows the next number."""
+        """Wait until the process has sealed what a kill left, and knows the next number."""
         deadline = monotonic() + READY_S
         while "next_seq" not in self._figures and monotonic() < deadline:
             assert self._writer.stdout is not None
@@ -254,7 +254,7 @@ class EventLog:
             raise EventLogError(f"events-dir {self.directory}: the event writer does not answer")
 
     def _hear(self) -> None:
-        """Take in what the process says of itself."""
+        """Process the writer's reports."""
         stream = self._writer.stdout
         if stream is None or stream.closed:
             return
@@ -267,12 +267,12 @@ class EventLog:
                 self._figures = json.loads(lines[-1])
 
     def _has_ended(self) -> bool:
-        """Whether the process is gone."""
+        """Whether the process has ended."""
         stream = self._writer.stdout
         return stream is None or stream.closed
 
     def _restart(self) -> None:
-        """Start the process again, once a second at most."""
+        """Restart the process, once a second at most."""
         if monotonic() < self._start_at:
             return
         self._start_at = monotonic() + RETRY_S
@@ -293,7 +293,7 @@ class EventLog:
             self.error = f"the event writer does not start: {e.strerror or e}"
 
     def _end_writer(self, deadline: float) -> bool:
-        """Have everything sealed; whether that was done in time."""
+        """Have everything sealed; whether that finished in time."""
         while monotonic() < deadline:
             assert self._writer.stdin is not None
             self._writer.stdin.close()
@@ -306,7 +306,7 @@ class EventLog:
             if self._figures.get("error"):
                 self.error = str(self._figures["error"])
                 return False
-            self._replace()  # it was killed
+            self._replace()  # a writer was killed
         return False
 
     def _figure(self, name: str) -> int:
@@ -314,7 +314,7 @@ class EventLog:
 
 
 def _ask_for_pyarrow() -> None:
-    """Raise an error that says how to get it when it is not there."""
+    """Raise an error with the install command if pyarrow is missing."""
     try:
         is_there = importlib.util.find_spec("pyarrow") is not None
     except ValueError:

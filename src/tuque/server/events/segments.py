@@ -1,9 +1,9 @@
-"""Event segments on disk: what a row looks like, and how a file comes into being.
+"""Event segments on disk: the layout of a row, and how a file is made.
 
-A segment is born as `.hot-*`, an Arrow IPC stream that grows by one batch at a time and
-survives a kill; it is sealed into `date=YYYY-MM-DD/events-*.parquet` by
-writing `.tmp-*` and renaming it, so that a reader sees whole files only. Names starting
-with a dot are invisible to Spark. A file's name tells its node and the range of `seq`.
+A segment starts as `.hot-*`, an Arrow IPC stream that grows batch by batch and survives a
+kill; it is sealed into `date=YYYY-MM-DD/events-*.parquet` by writing `.tmp-*` and renaming
+it, so that readers see whole files only. Spark ignores names that start with a dot. A file's
+name holds its node and its range of `seq`.
 
 Needs pyarrow; only the process server/events/writer.py imports it.
 """
@@ -51,8 +51,8 @@ SCHEMA: Final = pa.schema(
         ("timeouts", pa.int32()),
     ]
 )
-# As it grows, a segment has short numbers in the place of texts that come again and again:
-# that costs half, and what is sealed is the same.
+# A hot segment stores repeated texts as short numbers: that halves the cost, and the sealed
+# file is the same.
 REPEATED: Final = ("node", "event", "queue", "consumer", "reason")
 HOT_SCHEMA: Final = pa.schema(
     [
@@ -74,7 +74,7 @@ _SEALED_NAME: Final = re.compile(r"(?:events|compact)-(.+)-(\d{20})-(\d{20})\.pa
 
 
 def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
-    """Frames without a gap between them as one record batch of HOT_SCHEMA, and its ts in ms."""
+    """Turn consecutive frames into one record batch of HOT_SCHEMA, and its ts in ms."""
     rows = sum(frame.rows for frame in frames)
     first_seq = frames[0].first_seq
     raw = {
@@ -121,19 +121,19 @@ def to_batch(frames: Sequence[Frame], node: str) -> tuple[Any, Any]:
 
 
 def spread(mask: Any, short: Any) -> Any:
-    """A short column at full length: null where the mask is false."""
+    """Expand a short column to full length: null where the mask is false."""
     return pc.replace_with_mask(pa.nulls(len(mask), short.type), mask, short)
 
 
 def repeated(short: Any, mask: Any) -> Any:
-    """Few different texts at full length: their numbers, null where the mask is false."""
+    """Expand few different texts to full length: their codes, null where the mask is false."""
     coded = short.dictionary_encode()
     texts_of = coded.dictionary.cast(pa.string())
     return pa.DictionaryArray.from_arrays(spread(mask, coded.indices), texts_of)
 
 
 def ids(kinds: Any, raw: Any) -> Any:
-    """The ids of jobs, which are ASCII; empty for what is about no job."""
+    """Job ids, which are ASCII; empty if the event is about no job."""
     is_mark = pc.is_in(kinds, _HAS_NO_JOB)
     lengths = pc.if_else(is_mark, pa.scalar(0, pa.int32()), pa.scalar(ev.ID_BYTES, pa.int32()))
     return pa.Array.from_buffers(pa.string(), len(kinds), [None, ends(lengths), raw])
@@ -145,7 +145,7 @@ def zeros(rows: int) -> Any:
 
 
 def count_to(rows: int) -> Any:
-    """0, 1, 2...: that many, kept for the next time (Python is slow at it)."""
+    """0, 1, 2... up to that many, cached (Python is slow at it)."""
     global _COUNT
     if len(_COUNT) < rows:
         _COUNT = pa.array(range(max(rows, 1 << 16)), pa.int64())
@@ -158,7 +158,7 @@ def numbers(raw: Any, kind: Any) -> Any:
 
 
 def texts(lengths: Any, raw: Any) -> Any:
-    """Bytes one after the other as a string column; what is not UTF-8 gets backslashes."""
+    """Concatenated bytes as a string column; what is not UTF-8 gets backslashes."""
     column = pa.Array.from_buffers(pa.binary(), len(lengths), [None, ends(lengths), raw])
     try:
         return column.cast(pa.string())
@@ -168,7 +168,7 @@ def texts(lengths: Any, raw: Any) -> Any:
 
 
 def ends(lengths: Any) -> Any:
-    """Where texts of these lengths begin and end, as Arrow wants it."""
+    """Arrow offsets of texts of these lengths."""
     zero = pa.array([0], pa.int32())
     return pa.concat_arrays([zero, pc.cumulative_sum(lengths).cast(pa.int32())]).buffers()[1]
 
@@ -183,7 +183,7 @@ def instants(ms: Any) -> Any:
 def by_day(ts_ms: Any, batch: Any, skip: int = 0) -> Iterator[tuple[int, Any]]:
     """The batch from row `skip` on, cut at midnight UTC: (days since 1970, rows).
 
-    Instants never go back.
+    Instants never decrease.
     """
     start = skip
     while start < batch.num_rows:
@@ -197,7 +197,7 @@ def by_day(ts_ms: Any, batch: Any, skip: int = 0) -> Iterator[tuple[int, Any]]:
 
 
 class HotSegment:
-    """The segment being written. Its lock tells a living file from one left behind."""
+    """The segment being written. Its lock tells an open file from an abandoned one."""
 
     def __init__(self, directory: Path, node: str, first_seq: int, day: int) -> None:
         self.path = directory / f".hot-{node}-{first_seq:020d}"
@@ -207,12 +207,12 @@ class HotSegment:
         self._lock = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._sink = pa.OSFile(str(self.path), "wb")
-        self._writer = pa.ipc.new_stream(self._sink, HOT_SCHEMA)  # plain: sealing maps it
+        self._writer = pa.ipc.new_stream(self._sink, HOT_SCHEMA)  # uncompressed: sealing maps it
 
     def write(self, batch: Any) -> None:
         """Append the rows; they survive a kill of this process.
 
-        Raises OSError, and then nothing of the batch is left: `close` comes next.
+        Raises OSError and keeps nothing of the batch; then call `close`.
         """
         whole = self._sink.tell()
         try:
@@ -224,7 +224,7 @@ class HotSegment:
         self.rows += batch.num_rows
 
     def close(self) -> None:
-        """Give up the file; `seal` comes next."""
+        """Close the file; call `seal` next."""
         try:
             if not self.is_torn:
                 self._writer.close()
@@ -234,7 +234,7 @@ class HotSegment:
 
 
 def read_hot(path: Path) -> Any:
-    """The whole batches of a hot segment as a table; a torn end is left out."""
+    """The whole batches of a hot segment as a table; a torn end is ignored."""
     batches = []
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
@@ -251,7 +251,7 @@ def read_hot(path: Path) -> Any:
 def seal(hot: Path, directory: Path) -> Path | None:
     """Turn a closed hot segment into a Parquet file of its day, durably; None if empty.
 
-    Done twice, or cut by a crash at any step, it ends in the same one file.
+    Idempotent: repeated, or interrupted by a crash at any step, it ends in the same one file.
     """
     table = read_hot(hot)
     target = None
@@ -270,7 +270,7 @@ def seal(hot: Path, directory: Path) -> Path | None:
 
 
 def write_sealed(table: Any, temporary: Path, target: Path) -> None:
-    """Write the Parquet file under its temporary name, and rename it; a failure leaves neither."""
+    """Write the Parquet file under a temporary name and rename it; a failure leaves neither."""
     try:
         pq.write_table(
             table,
@@ -278,9 +278,9 @@ def write_sealed(table: Any, temporary: Path, target: Path) -> None:
             compression="zstd",
             compression_level=1,
             use_dictionary=list(REPEATED),
-            write_statistics=["seq", "ts"],  # what readers cut by; the others cost, and tell little
+            write_statistics=["seq", "ts"],  # readers filter by these; others cost and help little
             coerce_timestamps="us",
-            store_schema=False,  # a reader finds texts, not how they were kept here
+            store_schema=False,  # readers see plain texts, not the codes used here
         )
         sync(temporary)
         os.rename(temporary, target)
@@ -290,7 +290,7 @@ def write_sealed(table: Any, temporary: Path, target: Path) -> None:
 
 
 def recover(directory: Path, node: str) -> list[Path]:
-    """Seal what a killed writer of that node left behind; the sealed files."""
+    """Seal what a killed writer of that node left; returns the sealed files."""
     sealed = []
     for torn in directory.glob(f"date=*/.tmp-events-{node}-*"):
         torn.unlink(missing_ok=True)  # its hot segment is still there
@@ -304,7 +304,7 @@ def recover(directory: Path, node: str) -> list[Path]:
 
 
 def next_seq(directory: Path, node: str) -> int:
-    """The number after the last one this node has sealed; 0 if there is none."""
+    """One more than the last number that this node has sealed; 0 if none."""
     last = -1
     for path in directory.glob("date=*/*.parquet"):
         match = _SEALED_NAME.fullmatch(path.name)
@@ -314,10 +314,10 @@ def next_seq(directory: Path, node: str) -> int:
 
 
 def prune(directory: Path, keep_bytes: int) -> int:
-    """Remove the oldest sealed segments beyond that many bytes, never the newest; how many."""
+    """Remove the oldest sealed segments above that many bytes, never the newest; how many."""
     sizes: list[tuple[int, int, Path]] = []
     for path in directory.glob("date=*/[!.]*.parquet"):
-        with suppress(FileNotFoundError):  # compaction was faster
+        with suppress(FileNotFoundError):  # compaction removed it first
             found = path.stat()
             sizes.append((found.st_mtime_ns, found.st_size, path))
     sizes.sort()
@@ -342,13 +342,13 @@ def prune_days(directory: Path, keep_days: int, now_s: float) -> int:
         for path in folder.glob("*.parquet"):
             path.unlink(missing_ok=True)
             removed += 1
-        with suppress(OSError):  # not empty: somebody else's file
+        with suppress(OSError):  # not empty: it holds other files
             folder.rmdir()
     return removed
 
 
 def sync(path: Path) -> None:
-    """Make the file's content, or the directory's names, durable."""
+    """Make the file's contents, or the directory's names, durable."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,9 +1,9 @@
-"""Raw event files: how the server leaves events for the writer process (SPEC E3).
+"""Raw event files: the server's hand-over to the writer process (SPEC E3).
 
-A file `.raw-NODE-FIRST` is a row of frames: one chunk of core/outbox/events.py each, with its
-length and CRC. The server only appends; the kernel keeps what is written when the server
-is killed. A file is locked while the server may still append to it. The writer process
-(server/events/writer.py) reads and removes them. Knows nothing of pyarrow.
+A file `.raw-NODE-FIRST` is a sequence of frames: one chunk of core/outbox/events.py each, with its
+length and CRC. The server only appends; the kernel keeps written data when the server is killed.
+A file stays locked while the server may append to it. The writer process
+(server/events/writer.py) reads and removes the files. Knows nothing of pyarrow.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tuque.core.outbox.events import COLUMN_NAMES, Chunk
 
 MAGIC: Final = b"TQE1"
 HEAD: Final = struct.Struct(f"<4sIqI{len(COLUMN_NAMES)}I")  # magic, CRC, first seq, rows, lengths
-CHECKED_FROM: Final = 8  # the CRC is of all that follows it
+CHECKED_FROM: Final = 8  # the CRC covers all that follows it
 NAME: Final = re.compile(r"\.(?:raw|hot|lock)-(.+)-(\d+)|\.lock-(.+)")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One chunk as it was written."""
+    """One chunk as written."""
 
     first_seq: int
     rows: int
@@ -47,45 +47,45 @@ def encode(chunk: Chunk) -> list[bytes]:
 
 
 class Spool:
-    """The raw files of one node, on the server's side; at most `limit` bytes of them."""
+    """The raw files of one node, on the server's side; at most `limit` bytes."""
 
     def __init__(self, directory: Path, node: str, limit: int) -> None:
         self.directory = directory
         self.node = node
         self.limit = limit
         self.roll_bytes = max(1 << 16, min(16 << 20, limit // 4))
-        self._files: list[tuple[Path, int]] = []  # closed ones the writer may still need
+        self._files: list[tuple[Path, int]] = []  # closed ones that the writer may still need
         self._fd = -1
         self._path = directory
         self._size = 0
 
     def has_room(self) -> bool:
-        """Whether the writer keeps up: what it has not removed is within the limit."""
+        """Whether the writer keeps up: the files not yet removed are within the limit."""
         self._files = [(path, size) for path, size in self._files if path.exists()]
         return self._size + sum(size for _, size in self._files) < self.limit
 
     def append(self, chunk: Chunk) -> None:
-        """Write the chunk; raises OSError, and then nothing of it is left."""
+        """Append the chunk; raises OSError and keeps nothing of it."""
         frame = encode(chunk)
         if self._fd < 0:
             self._open(chunk.first_seq)
         try:
             size = sum(map(len, frame))
             written = os.writev(self._fd, frame)
-            if written < size:  # the disk is nearly full: the next call says so
+            if written < size:  # the disk is nearly full: the next call fails
                 rest = memoryview(b"".join(frame))[written:]
                 while rest:
                     rest = rest[os.write(self._fd, rest) :]
         except OSError:
             os.ftruncate(self._fd, self._size)
-            self.close()  # another file may have room where this one has none
+            self.close()  # another file may find room
             raise
         self._size += size
         if self._size >= self.roll_bytes:
             self.close()
 
     def close(self) -> None:
-        """Append no more to the open file."""
+        """Close the open file to further appends."""
         if self._fd < 0:
             return
         if self._size:
@@ -95,7 +95,7 @@ class Spool:
         self._size = 0
 
     def _open(self, first_seq: int) -> None:
-        """A new file that gets its name when it is locked: the writer takes unlocked ones away."""
+        """Open a new file, named only once it is locked: the writer removes unlocked ones."""
         name = f"raw-{self.node}-{first_seq:020d}"
         self._path = self.directory / f".{name}"
         unnamed = self.directory / f".new-{name}"
@@ -116,13 +116,13 @@ def raw_files(directory: Path, node: str) -> list[Path]:
 
 
 def node_of(path: Path) -> str:
-    """The node a file of the directory's top belongs to; empty: to none."""
+    """The node that a file of the top directory belongs to; empty: none."""
     match = NAME.fullmatch(path.name)
     return (match[1] or match[3]) if match else ""
 
 
 def is_closed(path: Path) -> bool:
-    """Whether no process appends to the file any more."""
+    """Whether no process can append to the file any more."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -132,7 +132,7 @@ def is_closed(path: Path) -> bool:
 
 
 def frames(path: Path, offset: int) -> Iterator[tuple[int, Frame]]:
-    """The whole frames from `offset` on, each with the offset of the next; ends at a torn one."""
+    """The whole frames from `offset` on, each with the offset of the next; stops at a torn one."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         while True:
             head = os.pread(file.fileno(), HEAD.size, offset)

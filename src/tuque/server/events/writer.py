@@ -1,9 +1,9 @@
 """The process that turns raw event files into segments (SPEC E3, E4).
 
-`python -m tuque.server.events.writer` is started by the server and talks with it by two
-pipes: bytes on its input wake it, and each line of its output is JSON with its figures.
-The end of its input means that the server stopped or was killed: it writes and seals
-what there is, and ends. Everything it knows is on the disk, so it may be killed, too.
+The server starts `python -m tuque.server.events.writer` and talks to it over two pipes: bytes
+on its input wake it; each line of its output is JSON with its figures. End of input means
+that the server stopped or was killed: the writer writes and seals the rest, and exits. All its
+state is on disk, so it may be killed, too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tuque.server.events.segments import (
     to_batch,
 )
 
-MERGE_ROWS: Final = 16_384  # rows converted at once: more do not stay in the cache
-PAUSE_S: Final = 0.25  # between two looks at busy raw files: big batches cost less per event
+MERGE_ROWS: Final = 16_384  # rows converted at once: more would not fit the cache
+PAUSE_S: Final = 0.25  # between two polls of busy raw files: big batches cost less per event
 RETRY_S: Final = 1.0  # after a failed write
 NICENESS: Final = 5
 
@@ -50,24 +50,24 @@ class Writer:
         self.sealed = 0  # segments
         self.recovered = 0
         self.pruned = 0
-        self.error = ""  # why events are not being written; empty: they are
-        self.next_seq = 0  # of this node; what is below is in segments
+        self.error = ""  # why events are not written; empty: they are
+        self.next_seq = 0  # of this node; lower numbers are in segments
         self._hot: HotSegment | None = None
-        self._left: list[Path] = []  # closed hot segments still to be sealed
+        self._left: list[Path] = []  # closed hot segments not sealed yet
         self._roll_at = 0.0
         self._offsets: dict[Path, int] = {}
 
     def take_over(self) -> None:
-        """[E2.4] Seal what a killed writer left and write what a killed server left."""
+        """[E2.4] Seal what a killed writer left, and write what a killed server left."""
         self.recovered = len(recover(self.directory, self.node))
         self.next_seq = next_seq(self.directory, self.node)
         self.work()
 
     def work(self) -> None:
-        """Write what is in the raw files; remove those that are done with."""
+        """Write new frames of the raw files; remove finished files."""
         for path in spool.raw_files(self.directory, self.node):
             with suppress(FileNotFoundError):
-                is_closed = spool.is_closed(path)  # asked before the last look into it
+                is_closed = spool.is_closed(path)  # checked before its last frames are read
                 if not self._write(path):
                     return
                 if is_closed:
@@ -75,7 +75,7 @@ class Writer:
                     self._offsets.pop(path, None)
 
     def roll(self) -> None:
-        """Seal the hot segment and any left from an earlier failure; remove old ones."""
+        """Seal the hot segment and any left by an earlier failure; remove old ones."""
         self._retire()
         left, self._left = self._left, []
         for path in left:
@@ -91,7 +91,7 @@ class Writer:
             self.pruned += prune_days(self.directory, self.options.keep_days, time.time())
 
     def pause_s(self) -> float | None:
-        """How long nothing needs to be done without a word; None: for ever."""
+        """Time to sleep unless woken, in s; None: for ever."""
         if self.error or self._left:
             return RETRY_S
         if self._hot is not None:
@@ -99,13 +99,13 @@ class Writer:
         return None
 
     def must_roll(self) -> bool:
-        """Whether the hot segment is old or long enough."""
+        """Whether the hot segment is old or long enough to seal."""
         if self._hot is None:
             return bool(self._left)
         return self._hot.rows >= self.options.roll_rows or time.monotonic() >= self._roll_at
 
     def figures(self) -> dict[str, int | str]:
-        """What the server shows in INFO."""
+        """Figures for INFO."""
         return {
             "written": self.written,
             "sealed": self.sealed,
@@ -116,7 +116,7 @@ class Writer:
         }
 
     def _write(self, path: Path) -> bool:
-        """Write the file's new frames; whether all could be written."""
+        """Write the file's new frames; whether all were written."""
         merged: list[spool.Frame] = []
         rows, end = 0, self._offsets.get(path, 0)
         for offset, frame in spool.frames(path, end):
@@ -136,11 +136,11 @@ class Writer:
         return True
 
     def _append(self, merged: list[spool.Frame]) -> bool:
-        """Append frames without a gap between them; a failure keeps them in their raw file."""
+        """Append consecutive frames; on failure they stay in their raw file."""
         first_seq = merged[0].first_seq
         end = merged[-1].first_seq + merged[-1].rows
         if end <= self.next_seq:
-            return True  # a killed writer wrote them
+            return True  # a killed writer has written them
         try:
             batch, ts_ms = to_batch(merged, self.node)
             for day, rows in by_day(ts_ms, batch, max(0, self.next_seq - first_seq)):
@@ -165,7 +165,7 @@ class Writer:
         return int(rows["seq"][0].as_py())  # type: ignore[index]  # a pyarrow batch
 
     def _retire(self) -> None:
-        """Close the hot segment and leave it to be sealed."""
+        """Close the hot segment and queue it for sealing."""
         hot, self._hot = self._hot, None
         if hot is None:
             return
@@ -195,7 +195,7 @@ def take_over_others(options: argparse.Namespace) -> int:
     for node in sorted(nodes - {"", options.node}):
         held = lock(directory, node, wait=False)
         if held is None:
-            continue  # it lives
+            continue  # that node runs
         writer = Writer(options, node)
         writer.take_over()
         writer.roll()
@@ -205,13 +205,13 @@ def take_over_others(options: argparse.Namespace) -> int:
 
 
 def say(figures: dict[str, int | str]) -> None:
-    """Report to the server; a line that finds no room is dropped, another follows."""
+    """Report to the server; a line that does not fit is dropped, as another follows."""
     with suppress(BlockingIOError, BrokenPipeError):
         os.write(1, json.dumps(figures).encode() + b"\n")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write until the input ends; then what is left, at most three more times."""
+    """Write until the input ends; then try the rest, three more times at most."""
     held = lock(Path(options.directory), options.node, wait=True)
     writer = Writer(options, options.node)
     writer.take_over()
@@ -242,7 +242,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Read the command line and write."""
+    """Parse the command line and run the writer."""
     parser = argparse.ArgumentParser(description="Writes event segments for a Tuque server.")
     parser.add_argument("directory")
     parser.add_argument("node")
@@ -252,7 +252,7 @@ def main() -> int:
     parser.add_argument("--keep-days", type=int, default=0)
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the server's end ends it, in order
+        signal.signal(number, signal.SIG_IGN)  # the server stops it, in order
     os.nice(NICENESS)
     try:
         return run(options)

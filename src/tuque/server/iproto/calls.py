@@ -1,4 +1,4 @@
-"""One request of IPROTO: what type it is, whether it may be, what answers it (SPEC I4, I5)."""
+"""One request of IPROTO: its type, whether it is allowed, its reply (SPEC I4, I5)."""
 
 from time import perf_counter_ns
 from typing import Final, final
@@ -56,7 +56,7 @@ from tuque.wire.msgpack import BIN, INT, STR
 from tuque.wire.tubes.table import FUNCTIONS, METHODS, Procedure
 
 SCRAMBLE_BYTES: Final = 20
-ARGS_MAX: Final = 8  # more are not looked at
+ARGS_MAX: Final = 8  # further ones are ignored
 TUBES: Final = b"queue.tube."
 NAME_KEPT: Final = 200
 NAMES_MAX: Final = 10_000
@@ -70,7 +70,7 @@ INTERNAL: Final = b"internal error, the log of the server says more"
 
 
 def answer(s: Server, w: Wired, request: Request) -> None:
-    """[I4] Run one request; what it says stands in `w.out`, now or when its waiting ends."""
+    """[I4] Run one request; the reply goes to `w.out`, now or when its wait ends."""
     s.figures.commands += 1
     written = len(w.out)
     start_ns: i64 = perf_counter_ns()
@@ -99,7 +99,7 @@ def answer(s: Server, w: Wired, request: Request) -> None:
 
 
 def run(s: Server, w: Wired, request: Request) -> None:
-    """Answer a request by its type. Raises IprotoError."""
+    """Run a request by its type. Raises IprotoError."""
     type = request.type
     if type in (CALL, CALL_16):
         call(s, w, request)
@@ -124,7 +124,7 @@ def run(s: Server, w: Wired, request: Request) -> None:
 
 
 def select(w: Wired, request: Request) -> None:
-    """[I4] The tables of a schema are empty (I4.2), and there are no others (I4.3)."""
+    """[I4] A schema's tables are empty (I4.2); there are no other tables (I4.3)."""
     space = request.body.get(SPACE)
     number = space.integer() if space is not None and space.kind == INT else 0
     if number > SPACE_LAST:
@@ -133,7 +133,7 @@ def select(w: Wired, request: Request) -> None:
 
 
 def log_in(s: Server, w: Wired, request: Request) -> None:
-    """[I5] ON REQUEST AUTH: be that user from now on, or guest after a failure (I5.4)."""
+    """[I5] ON REQUEST AUTH: log in as that user; after a failure, as guest (I5.4)."""
     try:
         user = proved_user(s, w, request)
     except IprotoError:
@@ -143,7 +143,7 @@ def log_in(s: Server, w: Wired, request: Request) -> None:
 
 
 def proved_user(s: Server, w: Wired, request: Request) -> User:
-    """The user whose password the client knows (I5.2). Raises IprotoError (I5.4)."""
+    """The user whose password the client has proved (I5.2). Raises IprotoError (I5.4)."""
     name = request.text(USER, b"user name")
     told = request.arguments(2)
     user = s.users.by_name.get(name)
@@ -162,7 +162,7 @@ def proved_user(s: Server, w: Wired, request: Request) -> User:
 
 
 def become(s: Server, w: Wired, user: User) -> None:
-    """[I5] The connection is the user's; the session of another one is not (I5.8)."""
+    """[I5] Give the connection to the user; it leaves another user's session (I5.8)."""
     if user is w.user:
         return
     s.trust(w, user)
@@ -174,20 +174,20 @@ def become(s: Server, w: Wired, user: User) -> None:
 
 @final
 class Name:
-    """What the name of a call means: a procedure, of the queue or of a tube, or why none."""
+    """What a called name means: a procedure, of the queue or of a tube, or why none."""
 
     def __init__(self, p: Procedure | None) -> None:
         self.p = p
         self.is_method = p is None
         self.tube = b""
-        self.why_not = b""  # of what is there, and is nothing to call
+        self.why_not = b""  # the name exists but cannot be called
 
 
-NAMES: Final[dict[bytes, Name]] = {}  # found before; the same for every connection
+NAMES: Final[dict[bytes, Name]] = {}  # cache, the same for every connection
 
 
 def call(s: Server, w: Wired, request: Request) -> None:
-    """[I4] ON REQUEST CALL: who may (I5.7), what it is (I4.4), the node's checks, the answer."""
+    """[I4] ON REQUEST CALL: rights (I5.7), meaning (I4.4), the node's checks, the reply."""
     word = request.text(FUNCTION, b"function name")
     w.command = word
     t = tubes_of(s.n)
@@ -218,7 +218,7 @@ def call(s: Server, w: Wired, request: Request) -> None:
 
 
 def look_up(word: bytes, is_granted: bool) -> Name:
-    """[I4] What the name of a procedure means; names of tubes with `.` or `:` mean none."""
+    """[I4] Resolve the name of a procedure; tubes' names with `.` or `:` resolve to none."""
     name = Name(FUNCTIONS.get(word))
     prefix, colon, method = word.rpartition(b":")
     if name.p is not None:
@@ -237,7 +237,7 @@ def look_up(word: bytes, is_granted: bool) -> Name:
         elif not colon and tube.rpartition(b".")[2] in METHODS:
             name.tube = tube.rpartition(b".")[0]
             name.why_not = b"attempt to index field 'raw' (a nil value)"
-    elif is_granted and colon:  # a prefix of the operator's own
+    elif is_granted and colon:  # a prefix chosen by the operator
         name.tube = prefix.rpartition(b".")[2]
         name.p = METHODS.get(method)
         return name
@@ -247,7 +247,7 @@ def look_up(word: bytes, is_granted: bool) -> Name:
 
 
 def check_node(s: Server, is_write: bool, is_growing: bool) -> None:
-    """[I4] What keeps a RESP command from being run keeps a call from it, too (I4.8)."""
+    """[I4] Apply the checks that RESP commands pass to a call, too (I4.8)."""
     n = s.n
     if s.is_loading:
         raise IprotoError(E_LOADING, b"Instance bootstrap hasn't finished yet")

@@ -1,7 +1,7 @@
 """IPROTO requests as operators see them: in MONITOR, SLOWLOG, LATENCY (SPEC I4.9, C7.5).
 
-A request is told in words, as RESP commands are: its type, the function, the arguments. The proof
-of a password is not shown.
+A request is shown in words, like a RESP command: its type, the function, the arguments. A
+password's proof is hidden.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ EVENT: Final = "iproto-request"
 
 
 def see(s: Server, w: Wired, request: Request) -> None:
-    """[C7.5] Show a request that is run to every monitor."""
+    """[C7.5] Show a running request to every monitor."""
     feed_monitors(s, w, words_of(request))
 
 
 def note_spent(s: Server, request: Request, spent_ns: int) -> None:
-    """A request took so long that the slow log or the latency events shall know it."""
+    """Record a slow request for the slow log or the latency events."""
     if 0 <= s.slow_ns <= spent_ns:
         note_slow(s, words_of(request), spent_ns)
     note_latency(s, EVENT, spent_ns)
@@ -58,7 +58,7 @@ def words_of(request: Request) -> list[bytes]:
 
 
 def word_of(value: Value) -> bytes:
-    """A value as one word: strings bare, the rest as JSON; bytes that are neither as they are."""
+    """A value as one word: strings bare, the rest as JSON; other bytes as they are."""
     if value.kind == NIL:
         return b"null"
     if value.kind not in (ARRAY, MAP):

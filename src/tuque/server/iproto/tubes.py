@@ -1,4 +1,4 @@
-"""The IPROTO door of tubes: calls are read and answered by the table (SPEC I6, I7)."""
+"""The IPROTO door of tubes: reads calls and writes replies by the table (SPEC I6, I7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tuque.wire.iproto import (
 from tuque.wire.msgpack import Value
 from tuque.wire.tubes.table import Procedure
 
-TAKES_MAX: Final = 100_000  # that wait on one connection, and puts with them
+TAKES_MAX: Final = 100_000  # waiting on one connection; puts count with them
 TRUE: Final = b"\xc3"
 LARGE: Final = (
     b"Failed to allocate %d bytes for tuple: tuple is too large. "
@@ -37,12 +37,12 @@ LARGE: Final = (
 )
 MANY: Final = b"more than %d calls of one connection wait" % TAKES_MAX
 
-# where the data stand in a tuple of Tarantool's, for error 39
+# where a Tarantool tuple has the data, for error 39
 DATA_FIELDS: Final = {b"fifo": 3, b"utube": 4, b"utubettl": 9}
 
 
 def run_function(call: IprotoCall, args: list[Value]) -> None:
-    """[I6] A function of the queue. Raises IprotoError and TubeError."""
+    """[I6] Call a function of the queue. Raises IprotoError and TubeError."""
     call.p.read_values(args, call, None)
     if call.p.is_known and call.tube is not None:
         tube = call.t.by_name.get(call.tube)
@@ -53,7 +53,7 @@ def run_function(call: IprotoCall, args: list[Value]) -> None:
 
 
 def run_method(call: IprotoCall, args: list[Value], tube: Tube) -> None:
-    """[I6] A method of a tube. Raises IprotoError and TubeError."""
+    """[I6] Call a method of a tube. Raises IprotoError and TubeError."""
     p = call.p
     call.go_to(tube)  # T17.4
     if tube.sync > 1 and call.w.uncopied >= TAKES_MAX:
@@ -65,7 +65,7 @@ def run_method(call: IprotoCall, args: list[Value], tube: Tube) -> None:
     p.read_values(args, call, tube.driver)
     if len(call.body) > call.s.max_bulk:
         raise IprotoError(E_TOO_LARGE, LARGE % len(call.body))
-    call.join_session()  # its own user's (I5.8)
+    call.join_session()  # its own user's session (I5.8)
     RUNS[p.code](call)
 
 
@@ -81,20 +81,20 @@ class IprotoCall(TubeCall):
         self.is_16 = is_16
 
     def answer(self, found: list[bytes]) -> None:
-        """[I3] With values (I3.2, I3.3)."""
+        """[I3] Reply with values (I3.2, I3.3)."""
         put_values(self.w, self.sync, self.is_16, found)
 
     def serial(self) -> i64:
-        """That of the next put or claim which waits."""
+        """The serial of the next put or claim that waits."""
         return self.w.next_serial
 
     def may_wait(self) -> None:
-        """[I7] Unless so many do (I7.2)."""
+        """[I7] Raise if too many calls wait (I7.2)."""
         if len(self.w.takes) + len(self.w.puts) >= TAKES_MAX:
             raise IprotoError(E_PROC, MANY)
 
     def may_read(self, tube: Tube) -> None:
-        """[I5] Whoever may not call the tube may not read its figures (I5.7)."""
+        """[I5] Raise for a user who may not call the tube: its figures are hidden, too (I5.7)."""
         user = self.w.user
         if user.is_admin or self.t.rights.may_read(user.holders, tube.name):
             return
@@ -102,19 +102,19 @@ class IprotoCall(TubeCall):
         raise IprotoError(E_ACCESS, text % (tube.name, user.name))
 
     def task(self, task: Task) -> None:
-        """As I3.5 has it."""
+        """Reply as in I3.5."""
         self.answer([task_value(task)])
 
     def tasks(self, found: list[Task]) -> None:
-        """An array of them."""
+        """Reply with an array of tasks."""
         self.answer([list_value([task_value(task) for task in found])])
 
     def no_task(self, is_full: bool = False) -> None:
-        """Nothing, or nil."""
+        """Reply with no value, or nil."""
         self.answer([NULL] if is_full else [])
 
     def value(self, value: object) -> None:
-        """Where it is told at all; bytes are text, whatever they are."""
+        """Reply with the value where the call has one; bytes become a string unchanged."""
         if not self.p.is_told:
             self.answer([])
         elif isinstance(value, bytes):
@@ -127,23 +127,23 @@ class IprotoCall(TubeCall):
             self.answer([TRUE if value is OK else msgspec.msgpack.encode(value)])
 
     def uuid(self, uuid: bytes) -> None:
-        """As it is."""
+        """Reply with the bytes."""
         self.answer([string(uuid)])
 
     def pair(self, name: bytes, value: object) -> bytes:
-        """Both, one after the other."""
+        """Key and value in turn."""
         return string(name) + msgspec.msgpack.encode(value)
 
     def pairs(self, count: i64, parts: list[bytes]) -> None:
-        """A map."""
+        """Reply with a map."""
         self.answer([map_head(int(count)) + b"".join(parts)])
 
     def begin(self, chore: Chore) -> None:
-        """Other calls run meanwhile."""
+        """Run in slices; other calls run meanwhile."""
         begin_call(self.s, self.w, self.sync, chore)
 
     def await_task(self, until_ms: i64) -> None:
-        """[I7] Under a number of its own (I7.1)."""
+        """[I7] Wait under a number of its own (I7.1)."""
         s = self.s
         number = s.next_number
         s.next_number += 1
@@ -152,13 +152,13 @@ class IprotoCall(TubeCall):
         self.w.takes[number] = None
 
     def await_room(self) -> None:
-        """[I7] Under its serial (I7.4)."""
+        """[I7] Wait under its serial (I7.4)."""
         w = self.w
         w.puts[int(w.next_serial)] = Put(self.sync, self.is_16)
         w.next_serial += 1
 
     def await_home(self) -> None:
-        """Likewise."""
+        """Wait likewise."""
         w = self.w
         w.claims[int(w.next_serial)] = Put(self.sync, self.is_16)
         w.next_serial += 1

@@ -1,14 +1,14 @@
 """The shell of the journal as the pump sees it: commit, hold, rewrite (SPEC J4, J6).
 
-`commit` makes everything the core recorded in one turn one frame. Under `always` the thread
-writes what has gathered and syncs, so that all turns that came during one fsync share the
-next; under `everysec` and `no` the frame is written at once where it arises, and the thread
-syncs once a second, or never. The pump holds replies under `always` until `durable_seq` has
-reached what `commit` returned; `wake_fd` becomes readable when it may have.
+`commit` puts everything the core recorded in one turn into one frame. Under `always` the thread
+writes and syncs what has gathered, so that all turns during one fsync share the next; under
+`everysec` and `no` the frame is written at once in the caller, and the thread syncs once a
+second, or never. Under `always` the pump holds replies until `durable_seq` reaches what
+`commit` returned; `wake_fd` becomes readable when it may have.
 
-When the disk fails, `error` says so until it is well again. Frames wait in memory, up to a
-limit; beyond it, and after a failed fsync, they are dropped and the journal is rewritten
-from the jobs in memory as soon as the disk takes it.
+When the disk fails, `error` is set until it works again. Frames wait in memory, up to a
+limit; beyond it, and after a failed fsync, they are dropped, and the journal is rewritten
+from the jobs in memory once the disk accepts writes.
 """
 
 import os
@@ -37,21 +37,21 @@ from tuque.store.replay import Loader
 from tuque.store.rewrite import Snapshot
 from tuque.store.writer import Journal, why
 
-REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more waits to be written
-REWRITE_RETRY_S: Final = 10.0  # after a rewrite failed, when writes go on without it
-LATE_MS: Final = 10  # what no reply waits for is synced so soon under `always` (J4.6)
+REWRITE_BACKLOG_BYTES: Final = 32 << 20  # a rewrite pauses while more bytes wait to be written
+REWRITE_RETRY_S: Final = 10.0  # after a failed rewrite, if writes succeed without it
+LATE_MS: Final = 10  # delay of a sync that no reply waits for, under `always` (J4.6)
 CLOSE_S: Final = 30.0  # how long `close` waits for a slow disk
 
 
 def boot_record(now_ms: int) -> Boot:
-    """How the clock that says `now_ms` stands to the machine's own."""
+    """A record that maps the clock of `now_ms` to the machine's own."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return Boot(now_ms, machine_boot_id(), time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 10**6)
     return Boot(now_ms, b"", 0)
 
 
 def lock_directory(disk: Disk, path: str, lock_name: str = LOCK) -> int:
-    """Make sure that only one server works in the directory; raises JournalError.
+    """Allow only one server in the directory; raises JournalError.
 
     Returns a handle that holds the lock until it is closed or the process ends.
     """
@@ -73,7 +73,7 @@ LOAD_ONCE: Final = "load-once"
 
 
 def save_once(disk: Disk, path: str, n: Node) -> str:
-    """[J9] Planned restart without a journal: write all jobs for the next start.
+    """[J9] Planned restart without a journal: save all jobs for the next start.
 
     Returns "" or the error.
     """
@@ -91,14 +91,14 @@ def save_once(disk: Disk, path: str, n: Node) -> str:
 
 
 def has_saved_once(disk: Disk, path: str) -> bool:
-    """Whether the last stop asked the next start to load, although there is no journal."""
+    """Whether the last stop asked the next start to load even without a journal."""
     return disk.exists(f"{path}/{LOAD_ONCE}") and disk.exists(f"{path}/{MANIFEST}")
 
 
 def forget_saved(disk: Disk, path: str, goes_on: bool) -> None:
-    """The saved jobs are loaded; call before serving, or a crash would load them again.
+    """Discard the saved jobs after a load, before serving: else a crash would load them again.
 
-    `goes_on`: a journal is on now and continues the files. Raises OSError.
+    `goes_on`: a journal is on and continues the files. Raises OSError.
     """
     if not goes_on:
         retire(disk, path)
@@ -108,11 +108,11 @@ def forget_saved(disk: Disk, path: str, goes_on: bool) -> None:
 
 
 class Committer:
-    """The journal of a running server. One thread calls all methods; the writer is its own.
+    """The journal of a running server. One thread calls all methods; the writer has its own.
 
     Order of calls: `lock`; then `loader` stepped to its end and `start`, or `start_anew` when
-    the journal is turned on in a running server; `commit` and `on_turn` each turn; `close`.
-    With `threaded` False everything is written inside `commit` (tests, simulator).
+    the journal is turned on at run time; `commit` and `on_turn` each turn; `close`. With
+    `threaded` False everything is written inside `commit` (tests, simulator).
     """
 
     def __init__(
@@ -146,16 +146,16 @@ class Committer:
         self.thread.spare_rewrites = no_fsync_on_rewrite
         self.rewrite_percentage = rewrite_percentage
         self.rewrite_min_bytes = rewrite_min_bytes
-        self.seq = 0  # last record handed over
+        self.seq = 0  # last record passed to `commit`
         self.loaded: Loader | None = None
         self._lock_handle = -1
         self._put_bytes = 0
         self._custody_seq = 0
-        self._late_ms = 0  # when the thread shall sync what the pump wrote and did not sync
+        self._late_ms = 0  # when the thread is to sync what the pump wrote without a sync
         self._wish = self._wish_seq = 0
         # the rewrite
-        self._rewrite = 0  # number of the latest
-        self._snapshot: Snapshot | None = None  # while jobs are told
+        self._rewrite = 0  # number of the latest one
+        self._snapshot: Snapshot | None = None  # while jobs are added to it
         self._is_finishing = False
         self._is_asked = False
         self._started_at = 0.0
@@ -164,21 +164,21 @@ class Committer:
 
     @property
     def durable_seq(self) -> int:
-        """The last record that a power cut leaves."""
+        """The last record that survives a power cut."""
         return self.thread.durable_seq
 
     @property
     def error(self) -> str:
-        """Why writes must be refused now, "" when they need not."""
+        """Why writes must be refused now; "" if they need not be."""
         return self.thread.error
 
     @property
     def policy(self) -> str:
-        """When the journal is synced: no, everysec or always."""
+        """When to sync the journal: no, everysec or always."""
         return self.thread.policy
 
     def take_notes(self) -> list[str]:
-        """Lines for the log since the last call."""
+        """Return and clear the lines for the log."""
         notes = self.thread.notes
         if notes:
             self.thread.notes = []
@@ -187,16 +187,16 @@ class Committer:
     # Start and stop
 
     def lock(self) -> None:
-        """Take the directory for this process; raises JournalError with the other's pid."""
+        """Lock the directory for this process; raises JournalError with the other's pid."""
         self._lock_handle = lock_directory(self.disk, self.path)
 
     def loader(self, may_cut: bool = True) -> Loader:
-        """What reads the journal; call `step(node, records)` until it says True."""
+        """The reader of the journal; call `step(node, records)` until it returns True."""
         self.loaded = Loader(self.disk, self.path, self.boot, may_cut)
         return self.loaded
 
     def start(self, now_ms: int) -> None:
-        """Write on after the load. Raises JournalError when the directory takes no file."""
+        """Continue writing after the load. Raises JournalError if the directory is not writable."""
         assert self.loaded is not None
         seq = self.loaded.seq()
         self.journal.start(self.loaded.manifest, seq, now_ms)
@@ -205,9 +205,9 @@ class Committer:
         self.thread.start()
 
     def start_anew(self, n: Node, seq: int = 0) -> None:
-        """[J6.5] Begin with the jobs the node has now: a rewrite tells them in the background.
+        """[J6.5] Begin with the node's present jobs, which a rewrite saves in the background.
 
-        Nothing counts before that is done. Raises JournalError.
+        The journal is invalid until that is done. Raises JournalError.
         """
         self.journal.start_anew(seq)
         self.seq = seq
@@ -215,10 +215,10 @@ class Committer:
         self.start_rewrite(n, n.now_ms)
 
     def close(self, now_ms: int, retired: bool = False) -> str:
-        """Write and sync what waits, stop the thread, free the directory; "" or the error.
+        """Write and sync what waits, stop the thread, unlock the directory; "" or the error.
 
-        `retired`: the node goes on without a journal (CONFIG SET appendonly no), so what the
-        files hold will be out of date and must not be loaded again.
+        `retired`: the node goes on without a journal (CONFIG SET appendonly no), so the files
+        will be out of date and must not be loaded again.
         """
         error = self._finish(now_ms, retired) if self.thread.is_started else ""
         if self._lock_handle >= 0:
@@ -231,7 +231,7 @@ class Committer:
         return error
 
     def _finish(self, now_ms: int, retired: bool) -> str:
-        """Bring everything to the disk; "" or the error."""
+        """Write and sync everything; "" or the error."""
         if self.error == "":
             records = Records()
             records.close()
@@ -249,9 +249,9 @@ class Committer:
     # The pump's side
 
     def commit(self, records: Records, now_ms: int, is_binding: bool = False) -> int:
-        """Hand over what the core recorded this turn, as one frame.
+        """Hand over the core's records of this turn as one frame.
 
-        Returns the number of the last record; the turn is durable when `durable_seq` is there.
+        Returns the number of the last record; the turn is durable once `durable_seq` reaches it.
         Under `always` that may be at once, when `is_binding` says that replies wait (J4.5).
         """
         count = records.count
@@ -270,7 +270,7 @@ class Committer:
         return seq
 
     def when_late(self, now_ms: int) -> int:
-        """[J4.6] Once a turn: have the thread sync what is left to it; when to look again.
+        """[J4.6] Once a turn: have the thread sync what was left to it; when to call again.
 
         0: nothing is left.
         """
@@ -284,15 +284,15 @@ class Committer:
         return self._late_ms
 
     def syncs_here(self) -> bool:
-        """[J4.5] Whether `commit` would sync at once, as things stand now."""
+        """[J4.5] Whether `commit` would now sync in the caller."""
         thread = self.thread
         return thread.policy == ALWAYS and thread.is_idle() and thread.is_quick()
 
     def must_hold(self, seq: int) -> bool:
         """Whether replies that depend on record `seq` must wait.
 
-        Under `always` all do; under `everysec` those of a turn that handed out an
-        at-most-once job (for them the thread syncs at once).
+        Under `always` all must; under `everysec` those of a turn that delivered an at-most-once
+        job (for these the thread syncs at once).
         """
         thread = self.thread
         if seq <= thread.durable_seq:
@@ -300,34 +300,34 @@ class Committer:
         return thread.policy == ALWAYS or self._custody_seq > thread.durable_seq
 
     def has_wish(self, records: Records) -> bool:
-        """Whether the core wishes something new to be on the disk."""
+        """Whether the core wants something new on disk."""
         return records.wish != self._wish
 
     def note_wish(self, records: Records) -> None:
-        """What the core wishes to be on the disk was handed over by now; after `commit`."""
+        """The records that the core wants on disk have been committed; call after `commit`."""
         if records.wish != self._wish:
             self._wish = records.wish
             self._wish_seq = self.seq
 
     def grant(self, records: Records) -> None:
-        """[T20] Tell the core when what it wished to be on the disk is there (T20.3, T20.4)."""
+        """[T20] Report to the core that what it wanted on disk is there (T20.3, T20.4)."""
         if records.granted < self._wish and not self.must_hold(self._wish_seq):
             records.granted = self._wish
 
     def on_wake(self) -> None:
-        """Empty `wake_fd`; look at `durable_seq` and `error` afterwards."""
+        """Empty `wake_fd`; check `durable_seq` and `error` afterwards."""
         try:
             os.read(self.wake_fd, 8)
         except BlockingIOError:
             return
 
     def set_policy(self, policy: str) -> None:
-        """Change when the journal is synced, from the next batch on."""
+        """Change when to sync, from the next batch on."""
         self.thread.policy = policy
         self._put(Item(NUDGE, b"", 0, 0))
 
     def waiting_bytes(self) -> int:
-        """Bytes handed over and not written yet."""
+        """Bytes committed but not written yet."""
         return self._put_bytes - self.thread.written_bytes
 
     def _put(self, item: Item, is_binding: bool = False) -> None:
@@ -337,22 +337,22 @@ class Committer:
     # Rewriting, on the pump's side
 
     def on_turn(self, n: Node, now_ms: int, budget: int = 2_000) -> None:
-        """Once a turn, after `commit`: start a rewrite that is due, go on with one that runs."""
+        """Once a turn, after `commit`: start a rewrite that is due, or continue one."""
         if self._snapshot is not None or self._is_finishing:
             self.rewrite_step(n, now_ms, budget)
         elif n.staging.running is None and self._is_rewrite_due():
             self.start_rewrite(n, now_ms)
 
     def is_rewriting(self) -> bool:
-        """Whether a rewrite runs (Disque: aof_rewrite_in_progress)."""
+        """Whether a rewrite is running (Disque: aof_rewrite_in_progress)."""
         return self._snapshot is not None or self._is_finishing
 
     def ask_rewrite(self) -> None:
-        """Start a rewrite at the next turn (BGREWRITEAOF)."""
+        """Start a rewrite next turn (BGREWRITEAOF)."""
         self._is_asked = True
 
     def start_rewrite(self, n: Node, now_ms: int) -> bool:
-        """Begin a rewrite in the background; False when one runs already."""
+        """Start a rewrite in the background; False when one is running."""
         if self.is_rewriting():
             return False
         finish_publish(n)  # a snapshot has all of it, or nothing (Z6.4)
@@ -366,7 +366,7 @@ class Committer:
         return True
 
     def rewrite_step(self, n: Node, now_ms: int, budget: int) -> None:
-        """Tell the snapshot about up to `budget` more jobs."""
+        """Add up to `budget` more jobs to the snapshot."""
         thread = self.thread
         if thread.done_rewrite == self._rewrite:
             self._is_finishing = False
@@ -390,13 +390,13 @@ class Committer:
             self._put(Item(FINISH, b"", 0, now_ms, 0, self._rewrite))
 
     def rewrite_now(self, n: Node, timeout_s: float = 600.0) -> str:
-        """Rewrite and wait for it (SHUTDOWN REWRITE-AOF); returns "" or what went wrong."""
-        self.finish_rewrite(n, timeout_s)  # one that runs began before the latest changes
+        """Rewrite and wait for it (SHUTDOWN REWRITE-AOF); "" or the error."""
+        self.finish_rewrite(n, timeout_s)  # a running one began before the latest changes
         self.start_rewrite(n, n.now_ms)
         return self.finish_rewrite(n, timeout_s)
 
     def finish_rewrite(self, n: Node, timeout_s: float = 600.0) -> str:
-        """Wait for the rewrite that runs; returns "" or what went wrong."""
+        """Wait for the running rewrite; "" or the error."""
         deadline = time.monotonic() + timeout_s
         while self.is_rewriting() and time.monotonic() < deadline:
             self._step_and_wait(n)
@@ -405,17 +405,17 @@ class Committer:
         return self.journal.rewrite_error or self.error or "the rewrite did not finish in time"
 
     def settle(self, n: Node) -> None:
-        """Before `close`: finish a rewrite without which the files do not count (J6.5, J9.2)."""
+        """Before `close`: finish a rewrite without which the files are invalid (J6.5, J9.2)."""
         if self.journal.is_broken and self.is_rewriting():
             self.finish_rewrite(n)
 
     def _step_and_wait(self, n: Node) -> None:
         self.rewrite_step(n, n.now_ms, 10_000)
         if self._is_finishing or self.waiting_bytes() > REWRITE_BACKLOG_BYTES:
-            time.sleep(0.002)  # the thread's turn
+            time.sleep(0.002)  # lets the thread run
 
     def _is_rewrite_due(self) -> bool:
-        """After trouble as soon as the disk may take it; else when the journal grew enough."""
+        """After an error once the disk may work again; else when the journal has grown enough."""
         journal = self.journal
         if journal.is_broken or self._is_asked:
             return time.monotonic() >= self._retry_at
@@ -430,7 +430,7 @@ class Committer:
     # For people
 
     def info(self) -> dict[str, str | int]:
-        """The journal's lines of INFO persistence, beside Disque's names."""
+        """Fields of INFO persistence: Disque's names, then ours."""
         journal = self.journal
         return {
             "aof_enabled": 1,

@@ -1,7 +1,7 @@
 """The thread of the journal: takes items from an inbox, writes, syncs by policy.
 
-It decides how frames are joined, when to sync and how to go on after an error. What an
-item means is for store/writer.py; when there is one, for server/journal/committer.py.
+Decides how frames are joined, when to sync and how to recover from an error. The meaning of
+an item is in store/writer.py; server/journal/committer.py creates the items.
 """
 
 import os
@@ -20,24 +20,24 @@ EVERYSEC: Final = "everysec"
 ALWAYS: Final = "always"
 
 BACKLOG_BYTES: Final = 256 << 20  # waiting frames in memory
-JOIN_BYTES: Final = 1 << 20  # frames that wait are joined up to this size
-GATHER_S: Final = 0.002  # when not syncing each batch, the thread looks that often
-GATHER_SHARE: Final = 0.5  # of the last sync's time is spent on waiting for more to share it
-HERE_BYTES: Final = 1 << 18  # a larger frame is the thread's: checksum and write take long
+JOIN_BYTES: Final = 1 << 20  # waiting frames are joined up to this size
+GATHER_S: Final = 0.002  # poll interval of the thread when it does not sync each batch
+GATHER_SHARE: Final = 0.5  # of the last sync's time is spent gathering more frames
+HERE_BYTES: Final = 1 << 18  # larger frames go to the thread: their checksum and write take long
 GATHER_S_MAX: Final = 0.002
-RETRY_S: Final = 1.0  # between tries to write on a failing disk
-MARK_S: Final = 1.0  # after a sync that nothing follows
+RETRY_S: Final = 1.0  # between attempts to write to a failing disk
+MARK_S: Final = 1.0  # idle time after a sync before it is marked
 
 # kinds of items
 FRAME: Final = 0
 BEGIN: Final = 1  # of a rewrite
 SLICE: Final = 2
 FINISH: Final = 3
-NUDGE: Final = 4  # nothing to write: the policy changed, or the end has come
+NUDGE: Final = 4  # nothing to write: the policy changed, or the thread is to end
 
 
 class Item:
-    """Something for the writer.
+    """A piece of work for the writer.
 
     `number` is the last record for BEGIN, the jobs for SLICE, 1 for a FRAME to sync at once.
     """
@@ -53,59 +53,59 @@ class Item:
         self.count = count  # records in the payload
         self.now_ms = now_ms
         self.number = number
-        self.rewrite = rewrite  # which rewrite of this process it belongs to
+        self.rewrite = rewrite  # the rewrite of this process that it belongs to
 
     def extend(self, pieces: list[bytes]) -> None:
-        """The payload goes on with these."""
+        """Append to the payload."""
         self.pieces += pieces
         self.size += sum(map(len, pieces))
 
 
 class JournalThread:
-    """Writes what `put` hands over, in a thread or (not `threaded`) at once."""
+    """Writes what `put` hands over, in a thread or (not `threaded`) in the caller."""
 
     def __init__(
         self, journal: Journal, policy: str, wake_fd: int, threaded: bool, segment_bytes: int
     ) -> None:
         self.journal = journal
         self.policy = policy
-        self.wake_fd = wake_fd  # written to when the other side should look; -1: nobody waits
+        self.wake_fd = wake_fd  # written to when the caller should check; -1: nobody waits
         self.threaded = threaded
         self.segment_bytes = segment_bytes
-        self.spare_rewrites = False  # no fsync while a rewrite runs
-        # read by the other side
+        self.spare_rewrites = False  # no fsync during a rewrite
+        # read by the caller's thread
         self.durable_seq = 0
         self.error = ""
         self.notes: list[str] = []
-        self.written_bytes = 0  # of all payloads taken so far
+        self.written_bytes = 0  # of all payloads so far
         self.failed_rewrite = 0
         self.done_rewrite = 0
         self.sync_count = 0
         self.sync_s_max = 0.0
         self.pace = Pace()
-        self.here_count = 0  # syncs by the other side
+        self.here_count = 0  # syncs in the caller's thread
         self.is_started = False
         self.is_closing = False
-        # between the two: who has the lock may write; frames keep their order because the
-        # other side writes itself only when all it put before is taken
+        # between the two threads: whoever holds the lock may write; frames stay in order because
+        # the caller writes only after the thread has taken all earlier ones
         self._lock = threading.Lock()
         self._put_count = 0
         self._taken_count = 0
-        # its own
+        # of this thread
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._queue: deque[Item] = deque()
         self._queued_bytes = 0
         self._queued_records = 0
-        self._expected_records = 0  # that may come for the next sync, judging by the last
+        self._expected_records = 0  # expected for the next sync, going by the last
         self._last_sync_s = 0.0
         self._finished_rewrite = 0
-        self._is_urgent = False  # a frame was written whose reply waits, whatever the policy
+        self._is_urgent = False  # a written frame must be synced now, under any policy
         self._synced_at = time.monotonic()
         self._roll_at = segment_bytes
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to work on the inbox."""
+        """Start the thread."""
         self.durable_seq = self.journal.synced_seq
         self.is_started = True
         if self.threaded:
@@ -115,10 +115,10 @@ class JournalThread:
     def put(self, item: Item, is_binding: bool = False) -> None:
         """Hand an item over.
 
-        A frame that no reply waits for is written here and now, unless the thread is busy:
-        a write to the page cache costs less than waking a thread, and a killed process
-        then loses nothing. Under `always` it is so on a disk that is quick, and synced too
-        when replies wait for it (`is_binding`, J4.5). The rest is the thread's.
+        A frame that no reply waits for is written here and now, unless the thread is busy: a
+        write to the page cache costs less than waking a thread, and a killed process then loses
+        nothing. Under `always` this holds on a quick disk, which is also synced here when replies
+        wait for it (`is_binding`, J4.5). The thread does the rest.
         """
         if self.threaded and item.kind == FRAME:
             must_sync = self.policy == ALWAYS
@@ -135,7 +135,7 @@ class JournalThread:
             self._turn()
 
     def is_quick(self) -> bool:
-        """[J4.5] Whether the disk is quick enough for syncs by the other side."""
+        """[J4.5] Whether the disk is quick enough to sync in the caller's thread."""
         return self.pace.is_quick(time.monotonic())
 
     def is_idle(self) -> bool:
@@ -143,12 +143,12 @@ class JournalThread:
         return self._put_count == self._taken_count
 
     def is_late(self) -> bool:
-        """[J4.6] Whether something was written under `always` that nothing will sync."""
+        """[J4.6] Whether a write under `always` has no sync coming."""
         journal = self.journal
         return self.policy == ALWAYS and self.is_idle() and journal.synced_seq != journal.seq
 
     def _write_here(self, item: Item, must_sync: bool) -> bool:
-        """Write the frame in the caller's thread, and sync it; False leaves it to ours."""
+        """Write the frame in the caller's thread, and sync it; False leaves it to this thread."""
         journal = self.journal
         if journal.is_broken or journal.size >= self._roll_at or item.size > HERE_BYTES:
             return False
@@ -170,7 +170,7 @@ class JournalThread:
         return True
 
     def stop(self, timeout_s: float) -> bool:
-        """Write and sync what waits and end the thread; False when the disk is too slow."""
+        """Write and sync what waits, and end the thread; False when the disk is too slow."""
         self.is_closing = True
         if self._thread is not None:
             self._put_count += 1
@@ -186,11 +186,11 @@ class JournalThread:
         return True
 
     def _run(self) -> None:
-        """Body of the thread."""
+        """The thread's main function."""
         while not self.is_closing:
             try:
                 is_well = self._turn()
-            except Exception as e:  # a bug must not end durability in silence
+            except Exception as e:  # a bug must not silently end durability
                 with self._lock:
                     self.journal.break_off(f"{type(e).__name__} in the journal: {e}")
                     self._tell()
@@ -202,7 +202,7 @@ class JournalThread:
                 self._rest()
 
     def _turn(self) -> bool:
-        """Write what waits, sync by policy, tell. False after an error that a retry may mend."""
+        """Write what waits, sync by policy, report. False after an error that a retry may clear."""
         self._drain()
         if self.policy == ALWAYS and self._queued_records < self._expected_records:
             self._gather()
@@ -221,7 +221,7 @@ class JournalThread:
         return is_well
 
     def _drain(self) -> None:
-        """Take over what lies in the inbox."""
+        """Take the items from the inbox."""
         inbox = self._inbox
         for _ in range(inbox.qsize()):
             self._accept(inbox.get())
@@ -233,9 +233,9 @@ class JournalThread:
         self._queue.append(item)
 
     def _gather(self) -> None:
-        """Wait a little for the clients that the last sync set free.
+        """Wait briefly for clients that the last sync released.
 
-        Without this two groups of clients form that take turns, and each sync serves half.
+        Otherwise the clients split into two groups that alternate, and each sync serves half.
         """
         if not self.threaded or self.is_closing:
             return
@@ -245,9 +245,9 @@ class JournalThread:
             self._drain()
 
     def _rest(self) -> None:
-        """Sleep until there is an item, or an fsync is due."""
+        """Sleep until there is an item, or a sync is due."""
         if self.policy != ALWAYS:
-            time.sleep(GATHER_S)  # what came while it was busy: one write for many turns
+            time.sleep(GATHER_S)  # gathers items: one write for many turns
             if not self._inbox.empty():
                 return
         left: float | None = None
@@ -262,7 +262,7 @@ class JournalThread:
         self._accept(item)
 
     def _write_out(self) -> bool:
-        """Write what waits, in order. False after an error that a retry may mend."""
+        """Write what waits, in order. False after an error that a retry may clear."""
         queue = self._queue
         while queue:
             item = queue[0]
@@ -275,7 +275,7 @@ class JournalThread:
         return True
 
     def _take(self) -> Item:
-        """Remove the first item of the queue and account for it."""
+        """Remove the first item of the queue and update the counts."""
         item = self._queue.popleft()
         self._queued_bytes -= item.size
         if item.kind == FRAME:
@@ -285,7 +285,7 @@ class JournalThread:
         return item
 
     def _step_rewrite(self, item: Item) -> None:
-        """One step of a rewrite."""
+        """Do one step of a rewrite."""
         journal = self.journal
         if item.kind == BEGIN:
             done = journal.begin_rewrite(item.number, item.now_ms)
@@ -304,7 +304,7 @@ class JournalThread:
             self.notes.append(f"journal rewrite failed: {journal.rewrite_error or journal.error}")
 
     def _write_frames(self) -> bool:
-        """Join the frames at the head of the queue and write them as one."""
+        """Join the frames at the head of the queue and write them together."""
         journal = self.journal
         if journal.is_broken and not journal.is_rewriting:
             self._drop_frames()
@@ -324,7 +324,7 @@ class JournalThread:
         if journal.size >= self._roll_at and not journal.is_broken:
             self._roll_at = self.segment_bytes
             if not journal.next_segment(now_ms):
-                self._roll_at += journal.size  # no room for a new one: go on in the old
+                self._roll_at += journal.size  # no room for a new segment: continue the old one
         payload = parts[0] if len(parts) == 1 else b"".join(parts)
         if not journal.append(payload, records, now_ms):
             if journal.is_broken or self._queued_bytes > BACKLOG_BYTES:
@@ -335,14 +335,14 @@ class JournalThread:
         return True
 
     def _drop_frames(self) -> None:
-        """Forget frames: nobody was promised them, and a rewrite from memory will follow."""
+        """Drop frames: no reply depended on them, and a rewrite from memory follows."""
         if not self.journal.is_broken:
             self.journal.break_off(f"more than {BACKLOG_BYTES >> 20} MB wait for the disk")
         while self._queue and self._queue[0].kind == FRAME:
             self._take()
 
     def _is_sync_due(self) -> bool:
-        """Whether the policy asks for a sync now."""
+        """Whether the policy requires a sync now."""
         journal = self.journal
         if journal.synced_seq == journal.seq or journal.is_broken:
             return False
@@ -353,13 +353,13 @@ class JournalThread:
         return time.monotonic() - self._synced_at >= 1.0
 
     def _is_mark_due(self) -> bool:
-        """[J3.2] Whether nothing came for a while that would say that all is synced."""
+        """[J3.2] Whether a mark must say that all is synced, as no record has followed."""
         if not self.threaded or self._queue or not self.journal.must_mark():
             return False
         return time.monotonic() - self._synced_at >= MARK_S
 
     def _sync(self, here: bool = False) -> None:
-        """Sync, and remember how long it took; `here`: in the thread of the other side."""
+        """Sync, and measure it; `here`: in the caller's thread."""
         started = time.monotonic()
         self.journal.sync()
         now = self._synced_at = time.monotonic()
@@ -370,12 +370,12 @@ class JournalThread:
         self.pace.note(took_s, now, here)
 
     def _tell(self) -> bool:
-        """Let the other side see how far it is; whether it may wait for that. Has the lock."""
+        """Publish the progress to the caller; whether it may wait for that. Holds the lock."""
         journal = self.journal
         changed = self.error != journal.error
         if changed:
             self.error = journal.error
-            self.notes.append(f"journal: {self.error}" if self.error else "journal: well again")
+            self.notes.append(f"journal: {self.error}" if self.error else "journal: working again")
         if self._finished_rewrite != self.done_rewrite:
             self.done_rewrite = self._finished_rewrite
             self.notes.append(
@@ -388,7 +388,7 @@ class JournalThread:
         return changed
 
     def _wake(self) -> None:
-        """Wake the other side."""
+        """Wake the caller."""
         if self.wake_fd < 0:
             return
         try:

@@ -1,7 +1,6 @@
-"""What the server notices about itself: MONITOR lines, slow commands, latency (SPEC C7.5).
+"""What the server observes about itself: MONITOR lines, slow commands, latency (SPEC C7.5).
 
-Keeps bounded figures and knows how they are noted. How commands show them is in
-monitor.py; what is done about them is a person's decision.
+Keeps bounded figures. monitor.py shows them.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ SHOWN_ARGS: Final = 64
 SHOWN_BYTES: Final = 1_024
 SLOW_ARGS_MAX: Final = 32
 SLOW_ARG_BYTES: Final = 128
-SLOW_BYTES_MAX: Final = 16 << 20  # of all entries; the oldest go first
+SLOW_BYTES_MAX: Final = 16 << 20  # of all entries; the oldest are dropped first
 ENTRY_BYTES: Final = 300
-WORD_BYTES: Final = 60  # beside its text
+WORD_BYTES: Final = 60  # overhead per word
 LATENCY_SAMPLES: Final = 160  # per event, one a second at most
 LATENCY_EVENTS: Final = 64
 REDACTED: Final = b"(redacted)"
@@ -32,7 +31,7 @@ _QUOTED: Final = [
 
 
 class SlowEntry:
-    """One command that took long: when (unix s), how long (us), its words, cut."""
+    """One slow command: when (unix s), duration (us), its words, cut."""
 
     def __init__(self, number: int, at_s: int, spent_us: int, words: list[bytes]) -> None:
         self.number = number
@@ -43,15 +42,15 @@ class SlowEntry:
 
 
 class SlowLog:
-    """The latest slow commands, newest first; their numbers rise for ever."""
+    """The latest slow commands, newest first; their numbers never restart."""
 
     def __init__(self) -> None:
         self.entries: deque[SlowEntry] = deque()
         self.next_number = 0
-        self.bytes = 0  # memory of the entries, about
+        self.bytes = 0  # memory of the entries, roughly
 
     def note(self, at_s: int, spent_us: int, args: list[bytes], most: int) -> None:
-        """Add a command and keep the latest `most`."""
+        """Add a command; keep the latest `most`."""
         entry = SlowEntry(self.next_number, at_s, spent_us, cut_words(args))
         self.entries.appendleft(entry)
         self.bytes += entry.bytes
@@ -60,13 +59,13 @@ class SlowLog:
             self.bytes -= self.entries.pop().bytes
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Remove all entries."""
         self.entries.clear()
         self.bytes = 0
 
 
 class LatencyEvent:
-    """Samples of one kind of event: (unix s, ms), the worst of each second."""
+    """Samples of one kind of event: (unix s, ms), the worst per second."""
 
     def __init__(self) -> None:
         self.samples: deque[tuple[int, int]] = deque(maxlen=LATENCY_SAMPLES)
@@ -82,13 +81,13 @@ class LatencyEvent:
 
 
 class Latency:
-    """Samples by name of event, in the order in which the events first happened."""
+    """Samples by name of event, in order of first occurrence."""
 
     def __init__(self) -> None:
         self.events: dict[str, LatencyEvent] = {}
 
     def note(self, name: str, at_s: int, spent_ms: int) -> None:
-        """Add a sample; beyond LATENCY_EVENTS names new ones are not kept."""
+        """Add a sample; names beyond LATENCY_EVENTS are ignored."""
         event = self.events.get(name)
         if event is None:
             if len(self.events) >= LATENCY_EVENTS:
@@ -98,14 +97,14 @@ class Latency:
 
 
 def look(s: Server) -> None:
-    """Housekeeping: the peak of memory."""
+    """Housekeeping: record the peak of memory."""
     s.used_peak_bytes = max(s.used_peak_bytes, int(s.n.used_bytes()))
 
 
 def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:
     """[C7.5] Show a command to every monitor: `+<s>.<us> [<address>] "word" ...`.
 
-    Monitors that speak RESP3 are Redis' clients: they want a database before the address.
+    Monitors on RESP3 are Redis clients: they expect a database before the address.
     """
     seconds, rest_ns = divmod(time_ns(), 1_000_000_000)
     words = " ".join([quoted(word) for word in shown_words(without_secrets(args))])
@@ -118,20 +117,20 @@ def feed_monitors(s: Server, c: Connection, args: list[bytes]) -> None:
 
 
 def note_slow(s: Server, args: list[bytes], spent_ns: int) -> None:
-    """Put a command into the slow log."""
+    """Add a command to the slow log."""
     most = s.cfg.slowlog_max_len
     s.slowlog.note(int(time()), spent_ns // 1000, without_secrets(args), most)
 
 
 def note_latency(s: Server, event: str, spent_ns: int) -> None:
-    """Note that something took `spent_ns`; only what reaches the threshold is kept."""
+    """Record the duration of an event, if it reaches the threshold."""
     spent_ms = spent_ns // 1_000_000
     if 0 < s.latency_ms <= spent_ms:
         s.latency.note(event, int(time()), spent_ms)
 
 
 def without_secrets(args: list[bytes]) -> list[bytes]:
-    """The words with passwords replaced: those of AUTH, HELLO AUTH, CONFIG SET of a secret."""
+    """The words without passwords: those of AUTH, HELLO AUTH, CONFIG SET of a secret."""
     name = args[0].upper()
     if name == b"AUTH":
         return [args[0]] + [REDACTED] * (len(args) - 1)
@@ -152,7 +151,7 @@ def without_secrets(args: list[bytes]) -> list[bytes]:
 
 
 def shown_words(args: list[bytes]) -> list[bytes]:
-    """The words as monitors see them: at most 64, of at most 1024 bytes each (C7.10)."""
+    """The words as monitors see them: at most 64, each at most 1024 bytes (C7.10)."""
     if len(args) <= SHOWN_ARGS and all(len(word) <= SHOWN_BYTES for word in args):
         return args
     return cut_words(args, SHOWN_ARGS, SHOWN_BYTES)
@@ -166,7 +165,7 @@ def quoted(word: bytes) -> str:
 def cut_words(
     args: list[bytes], words_max: int = SLOW_ARGS_MAX, bytes_max: int = SLOW_ARG_BYTES
 ) -> list[bytes]:
-    """At most so many words, of at most so many bytes; by default as the slow log keeps them."""
+    """At most so many words of at most so many bytes each; defaults: the slow log's."""
     words = args
     if len(args) > words_max:
         words = args[: words_max - 1]

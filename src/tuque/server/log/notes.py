@@ -1,4 +1,4 @@
-"""The log of the server for all its modules; what repeats is said once a minute."""
+"""The server's log for all its modules; repeated lines appear once a minute."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ log: Final = logging.getLogger("tuque.server")
 
 AGAIN_MS: Final = 60_000
 TEXTS_MAX: Final = 1_000
-LINES_MAX: Final = 100  # said in one minute: strangers choose what stands in some of them
+LINES_MAX: Final = 100  # per minute: strangers choose part of some texts
 
 
 @final
 class Notes:
-    """What was said lately, so that nobody outside can fill the disk with the log."""
+    """What was logged lately, so that no stranger can fill the disk through the log."""
 
     def __init__(self) -> None:
-        self.said: dict[str, int] = {}  # until when it is not said again
-        self.since_ms = 0  # begin of the minute
-        self.lines = 0  # said in it
-        self.left_out = 0  # not said in it
+        self.said: dict[str, int] = {}  # not logged again before this time
+        self.since_ms = 0  # start of the minute
+        self.lines = 0  # logged in this minute
+        self.left_out = 0  # suppressed in this minute
 
     def may_say(self, now_ms: int, text: str) -> bool:
-        """Whether the text is new, and there is room for one more line in this minute."""
+        """Whether the text is new, and this minute has room for one more line."""
         if now_ms < self.said.get(text, 0):
             return False
         if not self.since_ms <= now_ms < self.since_ms + AGAIN_MS:
@@ -45,13 +45,13 @@ _notes: Final = Notes()
 
 
 def say_once(now_ms: int, text: str) -> None:
-    """Write the text to the log, unless that was done less than a minute ago."""
+    """Log the text, unless it was logged less than a minute ago."""
     if _notes.may_say(now_ms, text):
         log.info("%s", text)
 
 
 def warn_once(now_ms: int, address: str, text: str) -> None:
-    """Say why a connection is closed; for one address (without its port) once a minute."""
+    """Log why a connection is closed; once a minute per address (without its port)."""
     host = address.rpartition(":")[0]
     if _notes.may_say(now_ms, f"{host} {text}"):
         log.warning("closing %s: %s", address, text)
@@ -59,16 +59,16 @@ def warn_once(now_ms: int, address: str, text: str) -> None:
 
 @final
 class Bugs:
-    """[C3.12] Errors of our own in one node: counted, and logged once a minute for each place."""
+    """[C3.12] Internal errors of one node: counted, and logged once a minute per place."""
 
     def __init__(self) -> None:
         self.count = 0
         self.notes = Notes()
 
     def tell(self, now_ms: int, what: str, error: Exception) -> None:
-        """Count the error; log it with its traceback. `what` says where it happened, and for whom.
+        """Count the error; log it with its traceback. `what`: where it happened, and for whom.
 
-        The exception is the one that is being handled.
+        Call it in the handler of the exception.
         """
         self.count += 1
         trace = error.__traceback__

@@ -1,4 +1,4 @@
-"""The sockets where clients arrive: who is let in, and who is told to go (SPEC C1, I1)."""
+"""The sockets where clients arrive: who is admitted, and who is refused (SPEC C1, I1)."""
 
 import os
 import socket
@@ -13,16 +13,16 @@ from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server, log
 from tuque.wire.iproto import SALT_BYTES, greeting
 
-UNREAD_BYTES: Final = 65_536  # thrown away at once
+UNREAD_BYTES: Final = 65_536  # discarded at once
 BATCH: Final = 256  # connections taken from one socket in one turn
 FULL: Final = b"-ERR max number of clients reached\r\n"
-REFUSED_MAX: Final = 16  # that may read why; maxclients leaves descriptors for so many
-REFUSED_MS: Final = 1000  # the time they have
+REFUSED_MAX: Final = 16  # that may read why; maxclients leaves descriptors for these
+REFUSED_MS: Final = 1000  # how long they may take
 
 
 @final
 class Refused:
-    """A connection that was told to go; it is no client."""
+    """A refused connection; it is not a client."""
 
     def __init__(self, sock: socket.socket, until_ms: i64) -> None:
         self.sock = sock
@@ -31,14 +31,14 @@ class Refused:
 
 @final
 class Doors:
-    """The listening sockets of the clients, registered with the pump's poller."""
+    """The clients' listening sockets, registered with the pump's poller."""
 
     def __init__(self, s: Server, poller: Poller) -> None:
         self.s = s
         self.poller = poller
         self.listeners: dict[int, socket.socket] = {}
-        self.iproto_fds: dict[int, None] = {}  # those of them where IPROTO is spoken
-        self.refused: dict[int, Refused] = {}  # by descriptor, the oldest first
+        self.iproto_fds: dict[int, None] = {}  # the listeners for IPROTO among them
+        self.refused: dict[int, Refused] = {}  # by descriptor, oldest first
         self.reopen_ms: i64 = 0  # out of descriptors: try again then
 
     def listen(self, sock: socket.socket) -> None:
@@ -47,12 +47,12 @@ class Doors:
         self.poller.add(sock.fileno())
 
     def listen_iproto(self, sock: socket.socket) -> None:
-        """The same for clients that speak IPROTO."""
+        """The same for IPROTO clients."""
         self.listen(sock)
         self.iproto_fds[sock.fileno()] = None
 
     def accept(self, fd: i64) -> None:
-        """Take the connections that wait there."""
+        """Accept the waiting connections."""
         s = self.s
         listener = self.listeners[fd]
         for _ in range(BATCH):
@@ -62,7 +62,7 @@ class Doors:
                 return
             except ConnectionError:
                 continue  # it is gone already
-            except OSError as error:  # out of descriptors: the rest must be served all the same
+            except OSError as error:  # out of descriptors: the others must still be served
                 log.warning("accept: %s; trying again in a second", error)
                 self.reopen_ms = s.n.now_ms + 1000
                 for one in self.listeners:
@@ -92,9 +92,9 @@ class Doors:
         s.figures.connections += 1
 
     def refuse(self, sock: socket.socket) -> None:
-        """[C1.7] Say that there are too many, and let the other end read it.
+        """[C1.7] Reply that there are too many clients, and let the other end read it.
 
-        Closed with bytes unread, the socket would take the error back that it just sent.
+        If closed with input unread, the socket would discard the error just sent.
         """
         sock.send(FULL)
         if len(self.refused) >= REFUSED_MAX:
@@ -105,7 +105,7 @@ class Doors:
         self.poller.add(sock.fileno())
 
     def on_refused(self, fd: i64) -> bool:
-        """[C1.7] Throw away what a refused client sends; False if the descriptor is none such."""
+        """[C1.7] Discard what a refused client sends; False if the descriptor is not one."""
         refused = self.refused.get(fd)
         if refused is None:
             return False
@@ -126,7 +126,7 @@ class Doors:
         refused.sock.close()
 
     def greet(self, sock: socket.socket, address: object) -> None:
-        """[I1] Make a connection of a client that speaks IPROTO, and say who is here."""
+        """[I1] Accept an IPROTO client and send the greeting."""
         s = self.s
         sock.setblocking(False)
         if self.is_full():
@@ -145,7 +145,7 @@ class Doors:
         s.touch(w)
 
     def is_full(self) -> bool:
-        """[C1.1] Whether there are as many clients as may be; counts the one that is refused."""
+        """[C1.1] Whether maxclients is reached; counts the refused connection."""
         s = self.s
         if len(s.clients) + len(s.wired) < s.cfg.maxclients:
             return False
@@ -153,7 +153,7 @@ class Doors:
         return True
 
     def next_ms(self, at_ms: i64) -> i64:
-        """When something is due here, if that is before `at_ms`."""
+        """The next deadline here, if before `at_ms`."""
         if 0 < self.reopen_ms < at_ms:
             at_ms = self.reopen_ms
         for refused in self.refused.values():
@@ -161,7 +161,7 @@ class Doors:
         return at_ms
 
     def on_time(self) -> None:
-        """Do what is due."""
+        """Run what is due."""
         now_ms = self.s.n.now_ms
         if 0 < self.reopen_ms <= now_ms:
             self.reopen()
@@ -173,13 +173,13 @@ class Doors:
             self.forget(fd, refused)
 
     def reopen(self) -> None:
-        """There may be descriptors again."""
+        """Accept again: descriptors may be free."""
         self.reopen_ms = 0
         for fd in self.listeners:
             self.poller.watch(fd, IN)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         for sock in self.listeners.values():
             sock.close()
         for refused in self.refused.values():

@@ -1,4 +1,4 @@
-"""Whether a turn reads on before it syncs the journal itself, for more to share the sync (J4.7)."""
+"""Whether a turn reads on before it syncs the journal itself: more share the sync (J4.7)."""
 
 import os
 import time
@@ -11,24 +11,24 @@ from tuque.server.sockets.poller import Poller
 from tuque.server.state.state import Server
 
 NONE: Final[list[tuple[int, int]]] = []
-MOST_NS: Final = 1_000_000  # a turn reads on at most so long
-SHARE: Final = 2  # of the last sync's time, its half, is spent on waiting
-EXPECTED: Final = 9  # tenths of the replies that the last sync freed are waited for
+MOST_NS: Final = 1_000_000  # a turn gathers for at most this long
+SHARE: Final = 2  # the wait is at most this fraction (1/2) of the last sync's time
+EXPECTED: Final = 9  # tenths of the replies that the last sync released: enough to stop waiting
 
 
 @final
 class Gather:
-    """Looks for more within a turn."""
+    """Polls for more input within a turn."""
 
     def __init__(self, s: Server, poller: Poller) -> None:
         self.s = s
         self.poller = poller
-        self.freed: i64 = 0  # replies that the last sync freed, about
-        self.sync_ns: i64 = 0  # what it took
+        self.freed: i64 = 0  # replies that the last sync released, roughly
+        self.sync_ns: i64 = 0  # its duration
         self.began_ns: i64 = 0  # of this turn
 
     def more(self, binding: i64) -> list[tuple[int, int]]:
-        """[J4.7] What else is ready, and how; empty: sync now. `binding`: counted before."""
+        """[J4.7] More ready descriptors, with masks; empty: sync now. `binding`: count before."""
         records = self.s.n.records
         committer = self.s.committer
         if committer is None or records is None:

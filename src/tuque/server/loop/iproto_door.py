@@ -1,7 +1,7 @@
-"""What comes over IPROTO connections, and when it is run (SPEC I2, I4, I7).
+"""Input of IPROTO connections, and when it is run (SPEC I2, I4, I7).
 
-Requests run in the order in which they come, as many in one turn as make a reasonable answer;
-the rest has its turn after other connections had theirs.
+Requests run in order of arrival, up to a share of each turn; the rest runs after other
+connections had their turn.
 """
 
 from typing import Final, final
@@ -17,7 +17,7 @@ from tuque.wire.iproto import E_MSGPACK, BrokenStream, error_reply
 
 UNRUN_BYTES: Final = 1 << 20  # beyond it nothing more is read while requests cannot run
 
-CHORES_MAX: Final = 4  # long calls of one connection that go on side by side (L2.7)
+CHORES_MAX: Final = 4  # long calls of one connection that run side by side (L2.7)
 
 
 @final
@@ -27,14 +27,14 @@ class IprotoDoor:
     def __init__(self, s: Server, outlet: Outlet) -> None:
         self.s = s
         self.outlet = outlet
-        self.stalled: list[Wired] = []  # have requests that were not run yet
+        self.stalled: list[Wired] = []  # with requests still to run
 
     def has_work(self) -> bool:
         """Whether the next turn must not wait for a socket."""
         return len(self.stalled) > 0 and self.s.paused_until_ms <= self.s.n.now_ms
 
     def read(self, w: Wired, most: i64) -> None:
-        """[I2] Read what came, up to `most` bytes, and run the whole requests in it."""
+        """[I2] Read up to `most` bytes, and run the whole requests among them."""
         s = self.s
         try:
             data = w.receive(most)
@@ -48,7 +48,7 @@ class IprotoDoor:
             return
         s.figures.in_bytes += len(data)
         if w.is_closing:
-            return  # a broken stream is not read on
+            return  # a broken stream is not read further
         w.last_ms = s.n.now_ms
         w.reader.feed(data)
         if not w.is_stalled:
@@ -61,7 +61,7 @@ class IprotoDoor:
             self.outlet.watch(w)
 
     def run(self, w: Wired) -> None:
-        """Run requests until the turn's share is done, clients are paused, or all are run."""
+        """Run requests until the turn's share is used, clients are paused, or all are run."""
         s = self.s
         w.is_stalled = False
         before = w.requests
@@ -91,7 +91,7 @@ class IprotoDoor:
             s.touch(w)
 
     def run_stalled(self) -> None:
-        """Go on with requests that the last turn left."""
+        """Continue with requests left by the last turn."""
         if not self.has_work():
             return
         stalled = self.stalled

@@ -13,18 +13,18 @@ from tuque.server.state.iproto_connection import GUEST, Wired
 from tuque.server.state.state import Server, log
 from tuque.tubes.policy import tubes_of
 
-SHRINK_JOBS = 1_000  # a smaller table is not worth a look
-EVENT_BYTES = 200  # a buffered event
-STRANGER_BYTES = 1 << 20  # of commands that did not run, of one who has not logged in (C2.9)
-STRANGER_REPLY_BYTES = 65_536  # unread by one who has not logged in (C2.9)
+SHRINK_JOBS = 1_000  # a smaller table is not worth shrinking
+EVENT_BYTES = 200  # per buffered event
+STRANGER_BYTES = 1 << 20  # of pending commands, of a client that has not logged in (C2.9)
+STRANGER_REPLY_BYTES = 65_536  # unread by a client that has not logged in (C2.9)
 MONITOR_BYTES = 8 << 20  # unread by a client in MONITOR (C7.11)
 CLIENT_BYTES = 3_000  # an idle connection: objects, reader, socket
 
 
 def keep_house(s: Server) -> None:
-    """[C2] Close clients beyond a deadline and take the samples of the moment.
+    """[C2] Close clients past a deadline and take samples.
 
-    Of very many clients each round looks at some: with 10,000 a deadline is seen 2 s late.
+    With many clients each round checks some of them: with 10,000 a deadline is seen 2 s late.
     """
     now_ms = s.n.now_ms
     heard_ms = now_ms - s.idle_close_ms if s.idle_close_ms > 0 else 0
@@ -57,7 +57,7 @@ def keep_house(s: Server) -> None:
 
 
 def give_back(s: Server) -> None:
-    """Return memory of a past peak: a table never shrinks by itself, nor does the heap (M1.3)."""
+    """Free memory of a past peak: neither tables nor the heap shrink by themselves (M1.3)."""
     s.n.jobs = dict(s.n.jobs)
     s.n.delivered_amo = dict(s.n.delivered_amo)
     if TRIM is not None:
@@ -65,7 +65,7 @@ def give_back(s: Server) -> None:
 
 
 def find_trim() -> ctypes._NamedFuncPointer | None:
-    """glibc's malloc_trim, None elsewhere."""
+    """glibc's malloc_trim; None elsewhere."""
     try:
         found: ctypes._NamedFuncPointer = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):
@@ -77,7 +77,7 @@ TRIM = find_trim()
 
 
 def leaves_too_much(s: Server, c: Connection) -> bool:
-    """[C2.6] Whether the unread replies pass the hard limit; notes since when the soft one."""
+    """[C2.6] Whether unread replies exceed the hard limit; notes when they passed the soft one."""
     waiting = c.wire_bytes + c.held_bytes
     if waiting > STRANGER_REPLY_BYTES and is_stranger(s, c):
         warn_once(s.n.now_ms, c.address, "its replies are unread, and it has not logged in")
@@ -100,21 +100,21 @@ def leaves_too_much(s: Server, c: Connection) -> bool:
 
 
 def note_unrun(s: Server, c: Connection, most: int) -> None:
-    """[C2.9] The client is closed for the commands that wait: more than `most` bytes."""
+    """[C2.9] Log that the client is closed: its pending commands exceed `most` bytes."""
     warn_once(s.n.now_ms, c.address, f"more than {most} bytes unread")
     if is_stranger(s, c):
         s.figures.strangers_closed += 1
 
 
 def unread_limit(s: Server, c: Client) -> int:
-    """Bytes of commands that came and did not run that a client may have (C2.9)."""
+    """Bytes of pending commands that a client may have (C2.9)."""
     if len(s.password) > 0 and not c.is_authed:
         return STRANGER_BYTES
     return s.query_limit
 
 
 def is_stranger(s: Server, c: Connection) -> bool:
-    """Whether the client has to log in first, or as a guest may call nothing (C2.9)."""
+    """Whether the client must log in first, or as a guest may call nothing (C2.9)."""
     if isinstance(c, Client):
         return len(s.password) > 0 and not c.is_authed
     if not isinstance(c, Wired) or c.user.is_admin or c.user.name != GUEST:
@@ -123,7 +123,7 @@ def is_stranger(s: Server, c: Connection) -> bool:
 
 
 def overdue(s: Server, c: Connection, now_ms: int) -> str:
-    """Why the client must be closed now, empty when it may stay."""
+    """Why the client must be closed now; empty if it may stay."""
     if s.half_close_ms > 0 and c.half_since_ms > 0:
         is_late = now_ms - c.half_since_ms > s.half_close_ms
         if is_late and not c.is_waiting() and not c.is_busy():
@@ -141,6 +141,6 @@ def overdue(s: Server, c: Connection, now_ms: int) -> str:
 
 
 def log_notes(notes: list[str]) -> None:
-    """Write what the journal has to say to the log."""
+    """Write the journal's notes to the log."""
     for note in notes:
         log.info("%s", note)

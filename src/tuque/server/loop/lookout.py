@@ -1,7 +1,7 @@
-"""The pump's sleep: what is ready, and when it looks awake because an answer is near (SPEC C8.4).
+"""The pump's sleep: what is ready, and a busy poll when a reply is near (SPEC C8.4).
 
-A process that sleeps takes some 30 us to run again, and finds its caches cold; copies of a job
-take two to three such waits one after another. The kernel's halt polling does the same below us.
+A sleeping process takes some 30 us to run again, and finds its caches cold; copies of a job
+take two or three such waits in sequence. The kernel's halt polling does the same below us.
 """
 
 import os
@@ -13,12 +13,12 @@ from mypy_extensions import i64
 from tuque.server.sockets.poller import Poller
 from tuque.server.state.state import Server
 
-FIRST_NS: Final = 25_000  # looked awake at first
-FEW: Final = 4  # jobs or messages: with more the cores have other things to do
+FIRST_NS: Final = 25_000  # first busy poll
+FEW: Final = 4  # jobs or messages: with more the cores have other work
 
 
 def cores() -> int:
-    """How many cores this process may run on."""
+    """The number of cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -29,13 +29,13 @@ HAS_CORES: Final = cores() > 1
 
 @final
 class Patience:
-    """How long to look awake: longer after what came soon, less after what did not."""
+    """How long to busy-poll: longer after input that came soon, shorter after late input."""
 
     def __init__(self) -> None:
         self.ns: i64 = 0
 
     def learn(self, wait_ns: i64, most_ns: i64) -> None:
-        """Something came after `wait_ns`; nobody shall look for longer than `most_ns`."""
+        """Input came after `wait_ns`; no busy poll shall exceed `most_ns`."""
         if wait_ns > most_ns:
             self.ns = self.ns // 2 if self.ns >= 2 * FIRST_NS else 0
         else:
@@ -44,16 +44,16 @@ class Patience:
 
 @final
 class Lookout:
-    """Waits for sockets in place of the pump."""
+    """Waits for sockets on behalf of the pump."""
 
     def __init__(self, s: Server, poller: Poller) -> None:
         self.s = s
         self.poller = poller
-        self.for_copies = Patience()  # that producers here wait for
-        self.for_more = Patience()  # of what other nodes just said
+        self.for_copies = Patience()  # copies that producers here wait for
+        self.for_more = Patience()  # more messages after those just received
 
     def patience(self) -> Patience | None:
-        """[C8.4] What may come soon; None: nobody knows of anything."""
+        """[C8.4] What is expected soon; None: nothing."""
         bus = self.s.bus
         if bus is None or self.s.busy_poll_ns == 0 or not HAS_CORES:
             return None
@@ -65,7 +65,7 @@ class Lookout:
         return self.for_more if 0 < heard <= FEW else None
 
     def wait(self, most_ms: i64) -> list[tuple[int, int]]:
-        """Descriptors that are ready and how; waits up to `most_ms`, -1 for ever."""
+        """The ready descriptors with their masks; waits up to `most_ms`, -1 for ever."""
         patience = self.patience()
         if patience is None or most_ms == 0:
             return self.poller.wait(most_ms)
@@ -81,7 +81,7 @@ class Lookout:
         return ready
 
     def look(self, until_ns: i64) -> list[tuple[int, int]]:
-        """Look again and again until then; whoever wants the core gets it in between."""
+        """Busy-poll until then; other processes get the core in between."""
         while True:
             ready = self.poller.wait(0)
             if len(ready) > 0:

@@ -1,4 +1,4 @@
-"""What goes out to clients: one write a turn, what did not fit, and the end (SPEC C8)."""
+"""Output to clients: one write a turn, the rest later, and the end (SPEC C8)."""
 
 import socket
 from typing import Final, final
@@ -14,7 +14,7 @@ from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server
 from tuque.server.state.tube_notices import leave_notices
 
-DRAIN_BYTES: Final = 1 << 20  # written at the most to one slow client per turn
+DRAIN_BYTES: Final = 1 << 20  # written to one slow client per turn, at most
 
 
 @final
@@ -26,7 +26,7 @@ class Outlet:
         self.poller = poller
 
     def send(self, c: Connection) -> None:
-        """Write what may be sent; what the socket does not take waits for it."""
+        """Write what may be sent; what the socket refuses stays queued."""
         if c.has_large:
             for part in c.take_out():
                 c.wire.append(part)
@@ -45,7 +45,7 @@ class Outlet:
                 c.wire.append(data)
                 c.wire_bytes += size
             if c.wants_write:
-                self.limit_output(c)  # the socket is full: `drain` goes on when it is not
+                self.limit_output(c)  # the socket is full: `drain` continues when it is not
             else:
                 self.drain(c)
             return
@@ -68,9 +68,9 @@ class Outlet:
         self.on_written(c)
 
     def send_released(self, c: Connection) -> None:
-        """Write what the journal has let go; what this turn has produced so far is not among it.
+        """Write what the journal has released, but nothing that this turn produced.
 
-        That has no record yet, or an older reply of the client may still wait before it.
+        That has no record yet, or an older reply of the client may still be due before it.
         """
         if c.wants_write:
             self.limit_output(c)
@@ -78,7 +78,7 @@ class Outlet:
             self.drain(c)
 
     def drain(self, c: Connection) -> None:
-        """Write from what waits as much as the socket takes, up to DRAIN_BYTES."""
+        """Write queued output as the socket takes it, up to DRAIN_BYTES."""
         try:
             self.s.figures.out_bytes += c.push(DRAIN_BYTES)
         except OSError:
@@ -90,14 +90,14 @@ class Outlet:
             self.on_written(c)
 
     def wait_to_write(self, c: Connection) -> None:
-        """The rest goes out when the socket takes more."""
+        """Write the rest when the socket takes more."""
         if not c.wants_write:
             c.wants_write = True
             self.watch(c)
         self.limit_output(c)
 
     def on_written(self, c: Connection) -> None:
-        """Nothing waits for the socket any more."""
+        """The queue for the socket is empty."""
         c.wire_bytes = 0
         c.soft_since_ms = 0
         if c.wants_write:
@@ -110,23 +110,23 @@ class Outlet:
                 self.close(c)
 
     def break_off(self, c: Client) -> None:
-        """Tell the client which rule of the protocol it broke, and close."""
+        """Reply with the rule of the protocol that the client broke, and close."""
         self.s.figures.broken += 1
         c.error(b"ERR Protocol error: " + c.reader.error.encode())
-        c.reader.strict = None  # what is left of the command is of no use
+        c.reader.strict = None  # the rest of the command is useless
         c.is_closing = True
         c.lingers = True
         self.s.touch(c)
 
     def linger(self, c: Connection) -> None:
-        """[C2.10] Say that nothing more will come; what the client still sends is thrown away.
+        """[C2.10] Shut down the sending side; discard what the client still sends.
 
-        Closed with bytes unread, the socket would take the error back that it just sent.
+        If closed with input unread, the socket would discard the error just sent.
         """
         if c.has_ended:
             self.close(c)
             return
-        c.half_since_ms = self.s.n.now_ms  # the end comes with its own, or when this is overdue
+        c.half_since_ms = self.s.n.now_ms  # close at its end of stream, or when this is overdue
         try:
             c.sock.shutdown(socket.SHUT_WR)
         except OSError:
@@ -138,7 +138,7 @@ class Outlet:
             self.close(c)
 
     def close(self, c: Connection) -> None:
-        """[V6] Forget the client (V6.1) and the replies it will not get (V6.2)."""
+        """[V6] Remove the client (V6.1) and its pending replies (V6.2)."""
         if c.is_closed:
             return
         s = self.s
@@ -158,12 +158,12 @@ class Outlet:
         c.forget()
 
     def on_bug(self, c: Connection, error: Exception) -> None:
-        """[C2.8] Something failed over what the client sent: it ends, if the tables agree."""
+        """[C2.8] The client's input raised an internal error: close it, if the tables agree."""
         look_into(self.s, f"in what {c.address} sent", error)
         self.close(c)
 
     def close_all(self) -> None:
-        """Close every connection; what is pending goes out if it can."""
+        """Close every connection; pending output is sent if possible."""
         for c in list(self.s.clients.values()):
             if len(c.gated) == 0 and not c.is_blocked:
                 self.send(c)
@@ -174,9 +174,9 @@ class Outlet:
             self.close(w)
 
     def on_end(self, c: Connection, is_idle: bool) -> None:
-        """The client sends no more: replies still due go out first (it may be half closed).
+        """The client has stopped sending: send pending replies first (it may be half closed).
 
-        `is_idle`: nothing that was read waits to be run.
+        `is_idle`: no input waits to be run.
         """
         due = len(c.gated) + len(c.wire)
         if c.is_waiting() or c.has_ended or (due == 0 and is_idle):
@@ -188,6 +188,6 @@ class Outlet:
         self.watch(c)
 
     def watch(self, c: Connection) -> None:
-        """Let the poller look for what the client is expected to do."""
+        """Poll for what is expected of the client."""
         mask = 0 if c.has_ended or c.is_full else IN
         self.poller.watch(c.fd, mask | OUT if c.wants_write else mask)

@@ -1,9 +1,9 @@
 """The loop of the server (SPEC C8): poll, read all, run, journal, bus, clients.
 
-One turn reads everything that came, runs it, and then lets its outcome out in the one
-legal order: records to the journal first, then what other nodes must know, then replies,
-each client's in one write. Under `appendfsync always` replies of a turn are held until
-its records are on the disk; what comes meanwhile is run and shares the next fsync.
+One turn reads all input, runs it, and then releases its results in the only legal order:
+records to the journal first, then messages to other nodes, then replies, one write per
+client. Under `appendfsync always` the replies of a turn are held until its records are on
+disk; input that arrives meanwhile is run and shares the next fsync.
 """
 
 import socket
@@ -36,15 +36,15 @@ from tuque.server.state.iproto_connection import Wired
 from tuque.server.state.state import Server, log
 from tuque.server.tubes.turn import end_turn, has_left, next_turn_ms
 
-REWRITE_JOBS: Final = 2_000  # serialised per turn while the journal is rewritten
-HOUSE_MS: Final = 100  # between two rounds of housekeeping while there is traffic
+REWRITE_JOBS: Final = 2_000  # written per turn while the journal is rewritten
+HOUSE_MS: Final = 100  # between two rounds of housekeeping under traffic
 IDLE_HOUSE_MS: Final = 1_000
-UNREAD_BYTES: Final = 1 << 20  # of a producer that waits: beyond it nothing more is read
+UNREAD_BYTES: Final = 1 << 20  # of a waiting producer: beyond it nothing more is read
 
 
 @final
 class Pump:
-    """Drives one Server until something asks it to stop."""
+    """Drives one Server until asked to stop."""
 
     def __init__(self, s: Server) -> None:
         self.s = s
@@ -56,29 +56,29 @@ class Pump:
         self.share = Share(s)
         self.iproto = IprotoDoor(s, self.outlet)
         self.wake_fd: i64 = -1  # of the journal
-        self.watched: object = None  # that journal
+        self.watched: object = None  # the journal it belongs to
         self.signal_fd: i64 = -1
-        self.gate: list[Connection] = []  # hold replies back until their records are durable
+        self.gate: list[Connection] = []  # with replies held until their records are durable
         self.house_ms: i64 = 0
-        self.events_ms: i64 = 0  # when the event stream wants to be flushed
+        self.events_ms: i64 = 0  # when to flush the event stream
         self.rewriting = False
-        self.late_ms: i64 = 0  # when the journal wants to be looked at
-        self.was_noted = True  # the journal may have something for the log
-        self.binding: i64 = 0  # records so far that replies depend on
-        self.binding_seq: i64 = 0  # the last of them
+        self.late_ms: i64 = 0  # when to check the journal
+        self.was_noted = True  # the journal may have lines for the log
+        self.binding: i64 = 0  # count of records that replies depend on
+        self.binding_seq: i64 = 0  # the last of these records
 
     def listen(self, sock: socket.socket) -> None:
         """Accept clients from a bound, listening, non-blocking socket."""
         self.doors.listen(sock)
 
     def watch_wake(self, fd: i64) -> None:
-        """The journal writes to this descriptor when something became durable or failed."""
+        """The journal writes to this descriptor when records became durable or it failed."""
         self.wake_fd = fd
         self.watched = self.s.committer
         self.poller.add(fd)
 
     def drop_wake(self) -> None:
-        """The journal is going to close its descriptor."""
+        """The journal is about to close its descriptor."""
         if self.wake_fd >= 0:
             self.poller.drop(self.wake_fd)
             self.wake_fd = -1
@@ -93,12 +93,12 @@ class Pump:
         begin_turn(self.s, self.outlet)
 
     def run(self) -> None:
-        """Turn until a stop is asked for."""
+        """Run turns until asked to stop."""
         while not self.s.stop_requested:
             self.turn(-1)
 
     def wait_ms(self, most_ms: i64) -> i64:
-        """How long to sleep: until the next timer, or `most_ms` when that is sooner."""
+        """How long to sleep: until the next timer, at most `most_ms`."""
         s = self.s
         if len(s.resumed) > 0 or len(s.dirty) > 0 or len(s.n.added) > 0 or len(s.n.dirty_peers) > 0:
             return 0
@@ -115,7 +115,7 @@ class Pump:
             len(s.clients) > 0 or len(s.wired) > 0 or s.figures.commands != s.last_house_commands
         )
         if has_clients or s.members.is_changed:
-            at_ms = min(at_ms, self.house_ms)  # once more when all have gone
+            at_ms = min(at_ms, self.house_ms)  # once more after all have gone
         if 0 < self.events_ms < at_ms:
             at_ms = self.events_ms
         at_ms = self.doors.next_ms(at_ms)
@@ -140,7 +140,7 @@ class Pump:
         return left_ms if most_ms < 0 or left_ms < most_ms else most_ms
 
     def turn(self, most_ms: i64) -> None:
-        """[C8] One turn of the loop, sleeping at most `most_ms` (-1: until something happens)."""
+        """[C8] One turn of the loop; sleeps at most `most_ms` (-1: until something happens)."""
         s = self.s
         ready = self.lookout.wait(self.wait_ms(most_ms))
         self.clock()
@@ -157,7 +157,7 @@ class Pump:
         self.settle()
 
     def take(self, ready: list[tuple[int, int]]) -> None:
-        """[C8.1] Do what the descriptors that are ready ask for."""
+        """[C8.1] Serve the ready descriptors."""
         s = self.s
         clients = s.clients
         bus = s.bus
@@ -186,11 +186,11 @@ class Pump:
                 pass
             elif fd == self.wake_fd:
                 self.on_journal_wake()
-            elif fd == self.signal_fd:  # SIGTERM or SIGINT: end in order
+            elif fd == self.signal_fd:  # SIGTERM or SIGINT: stop in order
                 s.stop_requested = "signal"
 
     def step(self) -> None:
-        """Timers, clients that wait, commands that were put off."""
+        """Timers, waiting clients, deferred commands."""
         s = self.s
         n = s.n
         if s.is_loading or s.stop_requested:
@@ -232,7 +232,7 @@ class Pump:
         end_turn(s)
         self.doors.on_time()
         if s.members.is_changed and self.house_ms > n.now_ms + HOUSE_MS:
-            self.house_ms = n.now_ms + HOUSE_MS  # nodes.conf shall not be old (K1.1)
+            self.house_ms = n.now_ms + HOUSE_MS  # keeps nodes.conf current (K1.1)
         if self.house_ms <= n.now_ms:
             keep_house(s)
             busy = s.figures.commands != s.last_house_commands
@@ -240,7 +240,7 @@ class Pump:
             self.house_ms = n.now_ms + (HOUSE_MS if busy else IDLE_HOUSE_MS)
 
     def settle(self) -> None:
-        """[C8.3] Let the outcome of the turn out: journal, events, then replies."""
+        """[C8.3] Release the results of the turn: journal, events, then replies."""
         s = self.s
         if s.n.policy is not None:
             s.n.policy.turn_end(s.n)  # T18.2
@@ -266,12 +266,12 @@ class Pump:
                 self.outlet.close(c)
 
     def write_journal(self) -> i64:
-        """Hand the turn's records to the journal; what replies wait for, -1: for nothing."""
+        """Hand over the turn's records; returns the record that replies wait for, -1: none."""
         s = self.s
         n = s.n
         committer = s.committer
         if committer is None:
-            if self.wake_fd >= 0 or self.has_held():  # it was turned off, all is on disk
+            if self.wake_fd >= 0 or self.has_held():  # turned off: all is on disk
                 self.wake_fd = -1
                 self.watched = None
                 s.journal_error = ""
@@ -306,14 +306,14 @@ class Pump:
         return self.binding_seq if committer.must_hold(self.binding_seq) else -1
 
     def for_peers(self, seq: i64) -> i64:
-        """What frames to other nodes wait for, also while the journal fails (J6.6)."""
+        """The record that frames to other nodes wait for, also while the journal fails (J6.6)."""
         committer = self.s.committer
         if seq < 0 and committer is not None and committer.must_hold(self.binding_seq):
             return self.binding_seq
         return seq
 
     def let_out(self, c: Connection, seq: i64) -> None:
-        """Send what the turn produced for the client, or hold it back until `seq` is durable."""
+        """Send the client's output of this turn, or hold it until `seq` is durable."""
         if c.is_closed:
             return
         if seq >= 0 or len(c.gated) > 0:
@@ -329,7 +329,7 @@ class Pump:
         return len(self.gate) > 0 or (self.s.bus is not None and len(self.s.bus.gate) > 0)
 
     def on_new_journal(self, fd: i64) -> None:
-        """The journal was turned on, or loaded again: nothing waits for the one before it."""
+        """The journal was turned on, or loaded again: nothing waits for the old one."""
         self.watch_wake(fd)
         self.binding = 0
         self.binding_seq = 0
@@ -340,7 +340,7 @@ class Pump:
         self.open_gate()
 
     def on_journal_wake(self) -> None:
-        """Something became durable, or the journal failed."""
+        """Records became durable, or the journal failed."""
         committer = self.s.committer
         if committer is None:
             return  # turned off by a command of this turn
@@ -349,9 +349,9 @@ class Pump:
         self.open_gate()
 
     def open_gate(self) -> None:
-        """Let out replies that need not wait (any more); after a failure nobody is told anything.
+        """Release replies that need not wait (any more); if the journal failed, close clients.
 
-        Not only what became durable: a weaker policy, or the end of a custody, frees the rest.
+        A weaker policy, or the end of a custody, releases replies, too.
         """
         committer = self.s.committer
         durable: i64 = FAR
@@ -374,7 +374,7 @@ class Pump:
     # ---- sockets
 
     def on_wired(self, w: Wired, mask: i64) -> None:
-        """An IPROTO connection can be written to, or has something to read."""
+        """An IPROTO connection is writable, or has input."""
         if mask & OUT:
             self.outlet.drain(w)
         if mask & ~OUT and not w.is_closed:
@@ -387,7 +387,7 @@ class Pump:
                 self.outlet.on_bug(w, error)
 
     def read(self, c: Client) -> None:
-        """[C2] Read what came and run the whole commands in it."""
+        """[C2] Read input and run the whole commands in it."""
         s = self.s
         try:
             data = c.receive(self.share.each)
@@ -401,7 +401,7 @@ class Pump:
             return
         s.figures.in_bytes += len(data)
         if c.is_closing:
-            return  # nothing more is run, e.g. after QUIT
+            return  # nothing more runs, e.g. after QUIT
         c.last_ms = s.n.now_ms
         held = c.reader.body_bytes()
         commands = c.reader.read(data)
@@ -448,23 +448,23 @@ class Pump:
             execute(s, c, commands[i])
             i += 1
             if i < count and c.has_much():
-                c.put_off(commands[i:], True)  # its replies go first, and others have their turn
+                c.put_off(commands[i:], True)  # replies go out first, and others get their turn
                 return
 
     def come_back(self, c: Client) -> None:
-        """Go on next turn with commands that nothing but this turn's end stopped."""
+        """Continue next turn with commands that only this turn's end has stopped."""
         if c.may_run() and self.s.paused_until_ms <= self.s.n.now_ms:
             self.s.resumed.append(c)
 
     def go_on(self, c: Client) -> None:
-        """Run what waits; an error of ours ends the client (C2.8)."""
+        """Run pending commands; an internal error ends the client (C2.8)."""
         try:
             self.run_todo(c)
         except Exception as error:
             self.outlet.on_bug(c, error)
 
     def run_todo(self, c: Client) -> None:
-        """Run some of what was read while the client was blocked or paused; the rest next turn."""
+        """Run some commands read while the client was blocked or paused; the rest next turn."""
         self.run_commands(c, c.take_up())
         if c.is_full and c.todo_bytes <= UNREAD_BYTES:
             c.is_full = False
@@ -484,17 +484,17 @@ class Pump:
             self.s.touch(c)
 
     def fill_up(self, c: Client) -> None:
-        """Read no more from a producer that waits when much waits behind it already (B2.4)."""
+        """Stop reading from a waiting producer with much pending input (B2.4)."""
         if c.held != NOT_HELD and c.todo_bytes > UNREAD_BYTES and not c.is_full:
             c.is_full = True
             self.outlet.watch(c)
 
     def close_all(self) -> None:
-        """Close every connection and the poller; what is pending goes out if it can."""
+        """Close every connection and the poller; pending output is sent if possible."""
         self.outlet.close_all()
         self.doors.close()
         if self.s.bus is not None:
             if self.s.stop_requested:
-                self.s.bus.settle(-1)  # of producers that went with their clients (R7.1)
+                self.s.bus.settle(-1)  # for producers that left with their clients (R7.1)
             self.s.bus.close()
         self.poller.close()

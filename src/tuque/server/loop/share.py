@@ -1,4 +1,4 @@
-"""How much all connections together read and run in a turn (SPEC L2.8)."""
+"""How much input all connections together may have read and run in a turn (SPEC L2.8)."""
 
 from typing import Final, final
 
@@ -8,43 +8,43 @@ from tuque.server.sockets.connection import READ_BYTES
 from tuque.server.state.state import Server
 
 TURN_READ: Final = 512 << 10  # bytes
-LEAST_READ: Final = 1_024  # bytes that each connection may send in a turn
-COMMAND_COST: Final = 50  # a command counts as so many more
+LEAST_READ: Final = 1_024  # that each connection may have read per turn
+COMMAND_COST: Final = 50  # a command counts as so many bytes
 
 
 @final
 class Share:
-    """What is left of it; descriptors that came too late are first in the next turn."""
+    """The share of a turn that is left; descriptors that missed it are first in the next turn."""
 
     def __init__(self, s: Server) -> None:
         self.s = s
         self.late: dict[int, None] = {}
-        self.end: i64 = 0  # of `cost`
-        self.each: i64 = READ_BYTES  # may be read of one connection
-        self.joined: i64 = 0  # bytes of large bodies that were put together
+        self.end: i64 = 0  # value of `cost` at which the share is used
+        self.each: i64 = READ_BYTES  # bytes to read per connection
+        self.joined: i64 = 0  # bytes of large bodies that were assembled
 
     def cost(self) -> i64:
-        """Bytes that were read and commands that were run, since the start."""
+        """Bytes read and commands run, since the start."""
         figures = self.s.figures
         return figures.in_bytes + COMMAND_COST * figures.commands + self.joined
 
     def begin(self) -> None:
-        """All of it is left."""
+        """Start a turn with a full share."""
         self.end = self.cost() + TURN_READ
 
     def is_used(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the share is used up."""
         return self.cost() >= self.end
 
     def note_body(self, size: i64) -> None:
-        """So many bytes of a body lay here before the rest of it came."""
+        """The first part of a body, of this size, was buffered until the rest came."""
         if size > TURN_READ:
             self.joined += size
 
     def in_order(self, ready: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The same, those first that were late the last time, the one that waits longest first.
+        """The ready descriptors, those that missed the last turn first, the longest wait in front.
 
-        Many connections are read in smaller pieces, so that all soon have their turn.
+        Many connections are read in smaller pieces, so that each has its turn soon.
         """
         count: i64 = len(ready)
         self.each = READ_BYTES

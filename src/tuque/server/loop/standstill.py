@@ -1,6 +1,6 @@
-"""What the server does when its process stood still: stopped, suspended, or busy for too long.
+"""What the server does after its process stood still: stopped, suspended, or busy for too long.
 
-Nothing that was said of tubes before leaves after it: another node may be their home (SPEC T19.7).
+No earlier reply about tubes leaves after it: another node may lead them (SPEC T19.7).
 """
 
 from mypy_extensions import i64
@@ -16,7 +16,7 @@ from tuque.tubes.policy import tubes_of
 
 
 def begin_turn(s: Server, outlet: Outlet) -> None:
-    """[G8] Set the node's time, and notice a standstill before anything is read (G8.4)."""
+    """[G8] Set the node's time, and detect a standstill before any read (G8.4)."""
     n = s.n
     before = n.standstills
     is_stale = set_time(n, steady_ms() + s.clock_offset_ms)
@@ -27,23 +27,23 @@ def begin_turn(s: Server, outlet: Outlet) -> None:
         s.bus.hear_all()
     log.warning(
         "the process stood still for %d ms, longer than cluster-node-timeout; "
-        "its tubes wait for an answer of other nodes; %d connections closed",
+        "its tubes wait for a reply of other nodes; %d connections closed",
         n.stood_ms,
         closed,
     )
 
 
 def end_replies(s: Server, outlet: Outlet) -> None:
-    """[T19] Before replies leave: drop them if the process stood still in this turn (T19.7)."""
+    """[T19] Before replies are sent: drop them if the process stood still in this turn (T19.7)."""
     n = s.n
     if not has_stood(n, steady_ms() + s.clock_offset_ms):
         return
     if run_any(tubes_of(n)):
-        drop_unsent(s, outlet)  # the next turn begins with the rest
+        drop_unsent(s, outlet)  # the next turn does the rest
 
 
 def drop_unsent(s: Server, outlet: Outlet) -> i64:
-    """Close the connections that are owed an answer that was given, and not sent; how many."""
+    """Close connections with replies not yet sent; how many."""
     count: i64 = 0
     for c in list(s.clients.values()):
         if is_owed(c) or has_answers(c):
@@ -57,10 +57,10 @@ def drop_unsent(s: Server, outlet: Outlet) -> i64:
 
 
 def is_owed(c: Connection) -> bool:
-    """Whether bytes for the client were not given to the socket yet."""
+    """Whether output is still outside the socket."""
     return len(c.out) + len(c.gated) + len(c.wire) > 0
 
 
 def has_answers(c: Client) -> bool:
-    """Whether answers wait behind one that is not there yet."""
+    """Whether replies wait behind a pending one."""
     return any(hole is not None for hole in c.holes)

@@ -1,4 +1,4 @@
-"""What a turn has for the event stream, and when it goes there (SPEC E3)."""
+"""What a turn adds to the event stream, and when it is flushed (SPEC E3)."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ EVENTS_MS: Final = 20  # an event waits at most this long in memory (E3.2)
 
 
 def tell_events(s: Server, seq: i64, binding_seq: i64, events_ms: i64) -> i64:
-    """[E3.1] Pass events on once their turn's records are durable as far as replies need it.
+    """[E3.1] Pass events on once their turn's records are as durable as replies require.
 
-    `events_ms`: when the stream wanted to be flushed; returns when it wants that now, 0: never.
+    `events_ms`: when a flush was due; returns when it is due now, 0: never.
     """
     events = s.n.events
     assert events is not None and s.eventlog is not None

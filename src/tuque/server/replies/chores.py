@@ -1,7 +1,7 @@
-"""Long commands have their share of each turn, one after another (SPEC L2).
+"""Long commands get a share of each turn, one after another (SPEC L2).
 
-A command that is longer than a turn continues in the next ones. Meanwhile its client is blocked, as
-in a waiting GETJOB; all other clients are served.
+A command longer than a turn continues in the next ones. Meanwhile its client is blocked, as in a
+waiting GETJOB; all other clients are served.
 """
 
 from mypy_extensions import i64
@@ -21,7 +21,7 @@ from tuque.wire.iproto import E_PROC, error_reply
 
 
 def begin(s: Server, c: Client, chore: Chore) -> None:
-    """[L2] Run the command now as far as this turn allows, the rest later (L2.2)."""
+    """[L2] Run the command as far as this turn allows, the rest later (L2.2)."""
     room = TURN_WORK - s.n.work
     if room > 0 and len(s.chores) == 0 and chore.step(room):
         chore.is_over = True
@@ -35,19 +35,19 @@ def begin(s: Server, c: Client, chore: Chore) -> None:
 
 
 def begin_call(s: Server, w: Wired, sync: int, chore: Chore) -> None:
-    """The same for a call of IPROTO."""
+    """The same for an IPROTO call."""
     room = TURN_WORK - s.n.work
     if room > 0 and len(s.chores) == 0 and chore.step(room):
         chore.tell()
         return
     chore.sync = sync
-    w.uncopied += 1  # it is waited for
+    w.uncopied += 1  # the connection waits for it
     w.chores += 1
     s.chores.append(chore)
 
 
 def run_chores(s: Server) -> None:
-    """[L2] Go on with what is left of long commands, until the turn has done its share (L2.2)."""
+    """[L2] Continue long commands until the turn's share is used (L2.2)."""
     n = s.n
     if s.paused_until_ms > n.now_ms:
         return
@@ -63,7 +63,7 @@ def run_chores(s: Server) -> None:
         elif isinstance(chore.c, Wired):
             run_call(s, chore, chore.c, min(room, PIECE))
         if not chore.is_over and n.policy is not None:
-            tubes_of(n).to_sync = {}  # the last piece waits for the copies of all
+            tubes_of(n).to_sync = {}  # the last slice waits for the copies of all
         if n.work == before:
             n.work += 1
         if not chore.is_over:
@@ -71,7 +71,7 @@ def run_chores(s: Server) -> None:
 
 
 def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
-    """One share of a call of IPROTO; its answer when that was the last one."""
+    """One slice of an IPROTO call; replies after the last one."""
     t = tubes_of(s.n)
     written = len(w.out)
     try:
@@ -95,7 +95,7 @@ def run_call(s: Server, chore: Chore, w: Wired, room: i64) -> None:
 
 
 def run_piece(s: Server, chore: Chore, c: Client, room: i64) -> None:
-    """One share of a command; its reply when that was the last one."""
+    """One slice of a command; replies after the last one."""
     written = len(c.out)
     try:
         if not chore.step(room):

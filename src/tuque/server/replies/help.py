@@ -8,7 +8,7 @@ from tuque.wire.resp import Status
 
 
 def reply_help(s: Server, c: Client, name: bytes) -> None:
-    """One status per subcommand, and what the command is for."""
+    """One status per subcommand, and the summary of the command."""
     command = s.table[name]
     lines: list[object] = [Status(f"{command.name} <subcommand> [argument ...]: {command.summary}")]
     for words in command.syntax.split(" | "):

@@ -1,4 +1,4 @@
-"""Values of tubes as IPROTO tells them, and answers that come later (SPEC I3, I7)."""
+"""Values of tubes in IPROTO, and replies that come later (SPEC I3, I7)."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ NULL: Final = b"\xc0"
 
 
 def task_value(task: Task) -> bytes:
-    """[I3] A task as `[id, status, data]`, its data as they were sent (I3.5)."""
+    """[I3] A task as `[id, status, data]`, its data as sent (I3.5)."""
     body = task.body
     if task.form == BYTES:
         body = binary(body)
@@ -38,7 +38,7 @@ def task_value(task: Task) -> bytes:
 
 
 def put_values(w: Wired, sync: int, is_16: bool, found: list[bytes]) -> None:
-    """Answer a call with values, as its type wants them."""
+    """Reply to a call with values, in the form of its type."""
     w.out.append(data_reply(sync, tuples_of(found) if is_16 else found))
 
 
@@ -48,7 +48,7 @@ def list_value(found: list[bytes]) -> bytes:
 
 
 def tell_take(s: Server, wake: Wake) -> None:
-    """[I7] A take that waited is over: with a task, without one, or the node leaves."""
+    """[I7] End a take's wait: with a task, without one, or with an error."""
     take = s.takes.pop(wake.client, None)
     if take is None:
         return
@@ -71,7 +71,7 @@ def tell_take(s: Server, wake: Wake) -> None:
 
 
 def end_waiting(s: Server, w: Wired, code: int, text: bytes) -> None:
-    """Every call of the connection that waits ends with that error."""
+    """Every waiting call of the connection ends with that error."""
     for number in w.takes:
         take = s.takes.pop(number)
         stop_waiting(s.n, number)
@@ -82,12 +82,12 @@ def end_waiting(s: Server, w: Wired, code: int, text: bytes) -> None:
         w.out.append(error_reply(claim.sync, code, text))
     w.takes = {}
     w.claims = {}
-    w.puts = {}  # the tube forgets them when the connection leaves its session
+    w.puts = {}  # the tube drops them when the connection leaves its session
     s.touch(w)
 
 
 def end_takes(s: Server, w: Wired, tube: bytes, text: bytes) -> None:
-    """[T10] Takes of the connection that wait for that tube end: it may not any more (T10.4)."""
+    """[T10] End the connection's waiting takes of a tube that it may no longer call (T10.4)."""
     for number in list(w.takes):
         take = s.takes[number]
         if take.tube != tube:
@@ -100,7 +100,7 @@ def end_takes(s: Server, w: Wired, tube: bytes, text: bytes) -> None:
 
 
 def tell_puts(s: Server, t: Tubes) -> None:
-    """[I7] Puts that waited for room are over; those of RESP clients are left in the list."""
+    """[I7] Reply to puts that waited for room; leave those of RESP clients in the list."""
     done = t.put_done
     t.put_done = []
     for one in done:

@@ -1,4 +1,4 @@
-"""How much of the load of the journal is done (SPEC J5.7)."""
+"""The progress of the journal's load (SPEC J5.7)."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ from mypy_extensions import i64
 from tuque.server.journal.committer import Committer
 from tuque.store.replay import READING, RESTORING
 
-READ_SHARE: Final = 70  # percent of a load's time that go into reading; the jobs are entered then
+READ_SHARE: Final = 70  # percent of a load's time spent on reading; then the jobs are entered
 
 
 def load_share(committer: Committer | None) -> float:
-    """Percent of the load that are done, 0 to 100."""
+    """Percent of the load that is done, 0 to 100."""
     loader = None if committer is None else committer.loaded
     if loader is None:
         return 0.0

@@ -1,10 +1,10 @@
 """Producers that wait for copies: replies in the order of the commands, room on the links.
 
-The ADDJOBs of one connection are replicated side by side. Each that waits leaves a hole
-in the replies of its client; what is answered behind it stays there until the hole is
-filled, so that replies go out in the order of the commands. Any other command waits
-until all holes are filled. When the links to other nodes are full, ADDJOBs that need
-copies are not run until there is room or their timeout is over (SPEC B2.4).
+The ADDJOBs of one connection are replicated side by side. Each waiting one leaves a hole in
+its client's replies; later replies queue behind the hole until it is filled, so that replies
+go out in the order of the commands. Any other command waits until all holes are filled. When
+the links to other nodes are full, ADDJOBs that need copies wait until there is room or their
+timeout is over (SPEC B2.4).
 """
 
 from typing import Final
@@ -31,14 +31,14 @@ from tuque.server.state.state import Server
 from tuque.wire.args import ArgError, addjob_options, timeout_ms
 from tuque.wire.resp import error_reply, int_reply
 
-HOLES_MAX: Final = 10_000  # replies of one client that wait; it may add more when half are out
+HOLES_MAX: Final = 10_000  # waiting replies per client; it may add more when half are out
 KEEP_MS: Final = 200  # between two writes of nodes.conf
 BESIDE: Final = [b"ACK", b"RELEASE", b"TOUCH", b"BURY", b"KICK", b"DELETE"]
-STALL_MS: Final = 1_000  # a producer that lacks room looks again after it
+STALL_MS: Final = 1_000  # a producer that lacks room checks again after it
 
 
 def await_copies(s: Server, c: Client) -> None:
-    """[R1.10] The ADDJOB that has just begun is answered when its copies are made."""
+    """[R1.10] Reply to the ADDJOB just begun once its copies are made."""
     if len(c.holes) == 0:
         s.blocked += 1
     if c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING:
@@ -47,14 +47,14 @@ def await_copies(s: Server, c: Client) -> None:
 
 
 def keep_order(c: Client, written: i64) -> None:
-    """What was answered at once goes behind the replies that are still to come."""
+    """Queue immediate replies behind those still pending."""
     if len(c.out) > written:
         c.holes.append(b"".join(c.out[written:]))
         del c.out[written:]
 
 
 def tell_added(s: Server) -> None:
-    """Answer producers whose waiting is over, as far as the order of their replies allows."""
+    """Reply to producers whose wait is over, as far as the order of their replies allows."""
     added = s.n.added
     s.n.added = []
     for one in added:
@@ -70,7 +70,7 @@ def tell_added(s: Server) -> None:
         elif len(one.error) > 0:
             c.holes[at] = error_reply(one.error)
         elif len(one.id) == 0:
-            c.holes[at] = int_reply(one.count)  # of a PUBLISH (Z3.1)
+            c.holes[at] = int_reply(one.count)  # for a PUBLISH (Z3.1)
         else:
             c.holes[at] = b"+%s\r\n" % one.id
         if at == c.holes_head:
@@ -78,7 +78,7 @@ def tell_added(s: Server) -> None:
 
 
 def let_follow(s: Server, c: Client) -> None:
-    """The first hole is filled: it is answered, and all behind it up to the next one."""
+    """The first hole is filled: send it, and all replies up to the next hole."""
     holes = c.holes
     count: i64 = len(holes)
     i = c.holes_head
@@ -99,7 +99,7 @@ def let_follow(s: Server, c: Client) -> None:
         if c.held == HELD_ORDER or c.held == HELD_MANY or c.reader.error:
             go_on(s, c)
         return
-    if i >= HOLES_MAX:  # a pipeline without an end: forget what was answered
+    if i >= HOLES_MAX:  # a pipeline without an end: drop what was sent
         del holes[:i]
         c.first_serial += i
         c.holes_head = 0
@@ -114,7 +114,7 @@ def go_on(s: Server, c: Client) -> None:
 
 
 def must_wait(s: Server, c: Client, args: list[bytes]) -> bool:
-    """Whether the next command has to wait for ADDJOBs before it, or for room; notes which."""
+    """Whether the next command must wait for earlier ADDJOBs, or for room; notes which."""
     if args[0] != b"ADDJOB" and args[0].upper() != b"ADDJOB":
         if len(c.holes) == 0:
             return False
@@ -131,7 +131,7 @@ def must_wait(s: Server, c: Client, args: list[bytes]) -> bool:
 
 
 def runs_beside(args: list[bytes]) -> bool:
-    """[T15] Whether it may run while copies of others are made: a change in a tube (T15.11)."""
+    """[T15] Whether it may run while others wait for copies: a change in a tube (T15.11)."""
     if len(args) < 4 or args[0].upper() != b"TUBE":
         return False
     word = args[1].upper()
@@ -141,7 +141,7 @@ def runs_beside(args: list[bytes]) -> bool:
 
 
 def must_stall(s: Server, c: Client, args: list[bytes]) -> bool:
-    """[B2.4] Whether the ADDJOB needs copies, there is no room for them, and it may still wait."""
+    """[B2.4] Whether the ADDJOB needs copies, the links lack room, and it may still wait."""
     n = s.n
     try:
         spec = s.plain_spec if len(args) == 4 else settle(n, addjob_options(args))
@@ -157,14 +157,14 @@ def must_stall(s: Server, c: Client, args: list[bytes]) -> bool:
     if wait_ms > 0:
         end_ms = max(c.stalled_ms, c.came_ms) + wait_ms
         if end_ms <= n.now_ms:
-            return False  # too late: it is run, and refused
+            return False  # too late: run it, and it is refused
         look_ms = min(look_ms, end_ms)
     s.stalled[c.number] = look_ms
     return True
 
 
 def lacks_room(n: Node, spec: AddSpec) -> bool:
-    """Whether nodes for all copies are reachable, but too few links to them take more now."""
+    """Whether enough nodes are reachable for all copies, but too few links have room."""
     needed = spec.replicate if must_be_external(n) else spec.replicate - 1
     if needed < 1 or needed > n.reachable_count:
         return False
@@ -176,12 +176,12 @@ def lacks_room(n: Node, spec: AddSpec) -> bool:
 
 
 def late_error(s: Server, spec: AddSpec) -> bytes:
-    """[R5.1] The error of an ADDJOB that found no room until its timeout; empty when it has."""
+    """[R5.1] The error of an ADDJOB whose timeout passed without room; empty if there was room."""
     return NOREPL_TIMEOUT if lacks_room(s.n, spec) else b""
 
 
 def next_stall_ms(s: Server) -> i64:
-    """When a stalled producer is looked at again; FAR when there is none."""
+    """When the next stalled producer is checked; FAR if there is none."""
     at_ms: i64 = FAR
     for look_ms in s.stalled.values():
         if look_ms < at_ms:
@@ -190,7 +190,7 @@ def next_stall_ms(s: Server) -> i64:
 
 
 def wake_stalled(s: Server) -> None:
-    """Run the producers that lack room again: all when the links have it, else those due."""
+    """Retry producers that lack room: all once the links have it, else those due."""
     for number, look_ms in list(s.stalled.items()):
         if s.is_crowded and look_ms > s.n.now_ms:
             continue
@@ -201,7 +201,7 @@ def wake_stalled(s: Server) -> None:
 
 
 def look_at_bus(s: Server, bus: Bus) -> None:
-    """Timers of the links, and what producers must know of them."""
+    """Run the timers of the links, and copy what producers need to know."""
     n = s.n
     if bus.next_ms() <= n.now_ms:
         bus.tick()

@@ -1,6 +1,6 @@
-"""Where the home of a tube is, and what is said to those who ask elsewhere (SPEC T17, T19).
+"""Where the leader of a tube is, and the redirect for clients that ask elsewhere (SPEC T17, T19).
 
-Every command about a tube, or about a task of one, passes here before it does anything.
+Every command on a tube, or on one of its tasks, passes here before it does anything.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ NO_SUCH: Final = b"NOTUBE Tube '%s' not found"
 
 
 def tube_named(t: Tubes, name: bytes) -> Tube:
-    """The tube of that name; `-NOTUBE` when there is none (T15.5)."""
+    """The tube of that name; `-NOTUBE` if there is none (T15.5)."""
     tube = t.by_name.get(name)
     if tube is None:
         raise ArgError(NO_SUCH % name)
@@ -39,9 +39,9 @@ def join_address(host: bytes, port: int) -> bytes:
 
 
 def address_of(s: Server, node_id: bytes, c: Client | None = None) -> bytes:
-    """Where clients of RESP find the node; `:0` when that is not known.
+    """Where RESP clients find the node; `:0` if unknown.
 
-    Of this node itself: what it announces, else where the asking client has found it.
+    For this node: the announced address, else the one that the client `c` connected to.
     """
     if node_id == s.n.node_id:
         host = s.cfg.cluster_announce_ip.encode()
@@ -53,7 +53,7 @@ def address_of(s: Server, node_id: bytes, c: Client | None = None) -> bytes:
 
 
 def own_host(c: Client) -> bytes:
-    """The address of this machine that the client has connected to; empty for a unix socket."""
+    """The address of this machine that the client connected to; empty for a unix socket."""
     try:
         name = c.sock.getsockname()
     except OSError:
@@ -62,7 +62,7 @@ def own_host(c: Client) -> bytes:
 
 
 def iproto_address_of(s: Server, t: Tubes, node_id: bytes) -> bytes:
-    """[T17] Where clients of IPROTO find the node; the port 0 when it has none (T17.4)."""
+    """[T17] Where IPROTO clients find the node; port 0 when it has none (T17.4)."""
     one = s.members.by_id.get(node_id)
     if one is None:
         return b":0"
@@ -70,14 +70,14 @@ def iproto_address_of(s: Server, t: Tubes, node_id: bytes) -> bytes:
 
 
 def refusal_text(s: Server, error: TubeError) -> bytes:
-    """[T15.5] The refusal with the first word that RESP clients look at."""
+    """[T15.5] The refusal with the first word for RESP clients."""
     if isinstance(error, HomeError):
         return HOME % (address_of(s, error.node_id), error.tube)  # T17.3
     return resp_words(error)
 
 
 def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
-    """[T13] The refusal as IPROTO has it: a code, and a text without a first word (T17.4)."""
+    """[T13] The refusal for IPROTO: a number, and a text without a first word (T17.4)."""
     if isinstance(error, HomeError):
         where = iproto_address_of(s, t, error.node_id)
         text = READ_ONLY + b": the home of tube '%s' is %s" % (error.tube, where)
@@ -86,7 +86,7 @@ def iproto_refusal(s: Server, t: Tubes, error: TubeError) -> IprotoError:
 
 
 def check_queue(s: Server, name: bytes) -> None:
-    """[T17] A queue that is a tube takes commands at its home (T17.3). Raises TubeError."""
+    """[T17] A queue that is a tube takes commands on its leader (T17.3). Raises TubeError."""
     n = s.n
     if n.policy is None or len(tubes_of(n).by_name) == 0:
         return
@@ -96,7 +96,7 @@ def check_queue(s: Server, name: bytes) -> None:
 
 
 def moved_text(s: Server, name: bytes) -> bytes:
-    """[T20] What is told to who waits for a tube whose home moves (T20.2)."""
+    """[T20] The reply to clients that wait for a tube whose leader changes (T20.2)."""
     t = tubes_of(s.n)
     tube = t.by_name.get(name)
     if tube is None:
@@ -105,7 +105,7 @@ def moved_text(s: Server, name: bytes) -> bytes:
 
 
 def moved_error(s: Server, name: bytes) -> IprotoError:
-    """The same for a call of IPROTO."""
+    """The same for an IPROTO call."""
     t = tubes_of(s.n)
     tube = t.by_name.get(name)
     if tube is None:
@@ -114,14 +114,14 @@ def moved_error(s: Server, name: bytes) -> IprotoError:
 
 
 def check_tasks(s: Server, args: list[bytes], first: i64) -> None:
-    """[T17] Jobs that are tasks are changed and shown at the home of their tube (T17.3)."""
+    """[T17] Tasks are changed and shown on the leader of their tube (T17.3). Raises TubeError."""
     n = s.n
     if n.policy is None:
         return
     t = tubes_of(n)
     if len(t.by_name) == 0:
         return
-    seen = b""  # mostly they are all of one tube
+    seen = b""  # usually all are of one tube
     i = first
     while i < len(args):
         task = task_of_id(n, t, args[i])
@@ -134,7 +134,7 @@ def check_tasks(s: Server, args: list[bytes], first: i64) -> None:
 
 
 def task_of_id(n: Node, t: Tubes, id: bytes) -> Task | None:
-    """The task under that job id, here or as a copy."""
+    """The task with that job id, here or as a copy."""
     job = n.jobs.get(id)
     if job is None:
         if len(t.copies_by_id) == 0:

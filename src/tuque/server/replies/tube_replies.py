@@ -1,4 +1,4 @@
-"""What RESP clients read of tubes: tasks, errors, answers that come later (SPEC T15, T16)."""
+"""Tubes in RESP: tasks, errors, delayed replies (SPEC T15, T16)."""
 
 from typing import Final
 
@@ -19,8 +19,8 @@ from tuque.tubes.replication.leadership import synced
 from tuque.wire.resp import digits
 from tuque.wire.tubes.words import FORMS as FORM_NAMES
 
-SHORT: Final = 1024  # bytes of a body that are rather copied than passed on
-# what stands between the values of a task, by status and by form
+SHORT: Final = 1024  # shorter bodies are copied rather than passed on
+# the bytes between the values of a task, by status and by form
 STATES: Final[list[bytes]] = [
     b"\r\n+%s\r\n$" % STATUS_NAMES.get(status, b"") for status in range(DELAYED + 1)
 ]
@@ -72,12 +72,12 @@ def put_tasks(out: list[bytes], tasks: list[Task]) -> None:
 
 
 def put_none(c: Client) -> None:
-    """There is no task: a null array."""
+    """No task: a null array."""
     c.out.append(b"_\r\n" if c.resp3 else b"*-1\r\n")
 
 
 def tell_take(s: Server, c: Client, wake: Wake) -> None:
-    """[T15] The answer to a TAKE that waited; its client has been unblocked."""
+    """[T15] Reply to a TAKE that waited; its client has been unblocked."""
     c.is_taking = False
     if wake.why == GOT_JOBS:
         put_first(c, wake.jobs)
@@ -90,7 +90,7 @@ def tell_take(s: Server, c: Client, wake: Wake) -> None:
 
 
 def put_first(c: Client, jobs: list[Job]) -> None:
-    """The one task; a job that is none was in the queue before it was a tube."""
+    """Reply with the one task; a plain job entered the queue before it became a tube."""
     for job in jobs:
         if isinstance(job, Task):
             put_task(c.out, job)
@@ -99,7 +99,7 @@ def put_first(c: Client, jobs: list[Job]) -> None:
 
 
 def await_room(s: Server, c: Client) -> None:
-    """[T7] The PUT of the client waits for room (T7.2); nothing more of it runs before."""
+    """[T7] Block the client until its PUT has room (T7.2)."""
     c.put_serial += 1
     c.is_putting = True
     c.is_put_muted = c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING
@@ -108,7 +108,7 @@ def await_room(s: Server, c: Client) -> None:
 
 
 def tell_puts_resp(s: Server, t: Tubes) -> None:
-    """[T7] Answer the PUTs of RESP clients that are over; leave those of others in the list."""
+    """[T7] Reply to finished PUTs of RESP clients; leave the others in the list."""
     if len(t.put_done) == 0:
         return
     left: list[PutDone] = []
@@ -123,7 +123,7 @@ def tell_puts_resp(s: Server, t: Tubes) -> None:
 
 
 def waits_for_copies(s: Server, t: Tubes, one: PutDone) -> bool:
-    """[T18] Whether the put that found room must be on more nodes first (T18.5)."""
+    """[T18] Whether the put that found room must first reach more nodes (T18.5)."""
     task = one.task
     tube = None if task is None else t.by_name.get(task.queue)
     if task is None or tube is None or synced(s.n, t, tube) >= tube.seq:
@@ -136,7 +136,7 @@ def waits_for_copies(s: Server, t: Tubes, one: PutDone) -> bool:
 
 
 def tell_put(s: Server, c: Client, one: PutDone) -> None:
-    """The PUT of the client found room, or did not (T7.3), or the home moved (T20.2)."""
+    """The client's PUT found room, or timed out (T7.3), or the leader changed (T20.2)."""
     task = one.task
     c.is_putting = False
     c.is_blocked = False

@@ -1,8 +1,8 @@
-"""Answers that wait until enough nodes have the change (SPEC T18.5).
+"""Replies that wait until enough nodes have the change (SPEC T18.5).
 
-The core notes which tubes with SYNC a command has changed. What the command said is held back here
-until the copies are confirmed, or for `cluster-node-timeout` at most: RESP clients have a hole in
-their replies meanwhile, as producers do, calls of IPROTO are answered in any order.
+The core notes which tubes with SYNC a command has changed. The reply is held here until the copies
+are confirmed, for `cluster-node-timeout` at most: RESP clients have a hole in their replies
+meanwhile, as producers do; calls of IPROTO are answered in any order.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tuque.wire.resp import error_reply
 
 
 def hold_back(s: Server, t: Tubes, c: Client, written: i64) -> None:
-    """A command changed tubes with SYNC: what it said from `written` on waits for copies."""
+    """A command changed tubes with SYNC: its output from `written` on waits for copies."""
     lacking = take_lacking(s, t)
     if len(lacking) == 0 or len(c.out) == written:
-        return  # all is there, or nobody reads the answer
+        return  # all copies are there, or nobody reads the reply
     one = enter(s, lacking, HOLE, c.number, c.first_serial + len(c.holes))
     one.reply = b"".join(c.out[written:])
     del c.out[written:]
@@ -36,7 +36,7 @@ def hold_back(s: Server, t: Tubes, c: Client, written: i64) -> None:
 
 
 def hold_back_wired(s: Server, t: Tubes, w: Wired, sync: int, written: i64) -> None:
-    """The same for a call of IPROTO."""
+    """The same for an IPROTO call."""
     lacking = take_lacking(s, t)
     if len(lacking) == 0 or len(w.out) == written:
         return
@@ -47,7 +47,7 @@ def hold_back_wired(s: Server, t: Tubes, w: Wired, sync: int, written: i64) -> N
 
 
 def take_lacking(s: Server, t: Tubes) -> list[tuple[bytes, int]]:
-    """The tubes that the call has changed and too few nodes have, with the number of the change."""
+    """The tubes that the call changed and too few nodes have, with the number of the change."""
     changed = t.to_sync
     t.to_sync = {}
     found: list[tuple[bytes, int]] = []
@@ -68,7 +68,7 @@ def enter(
 
 
 def queue_up(s: Server, one: Pending) -> None:
-    """Wait for the first of what is left."""
+    """Wait for the first of the remaining tubes."""
     name, one.seq = one.rest.pop(0)
     line = s.syncing.get(name)
     if line is None:
@@ -78,7 +78,7 @@ def queue_up(s: Server, one: Pending) -> None:
 
 
 def tell_synced(s: Server, t: Tubes) -> None:
-    """Answer those whose copies are made, and those whose time is over."""
+    """Reply where the copies are made, or the time is over."""
     for name in list(s.syncing):
         line = s.syncing[name]
         tube = t.by_name.get(name)
@@ -100,7 +100,7 @@ def tell_synced(s: Server, t: Tubes) -> None:
 
 
 def next_sync_ms(s: Server) -> i64:
-    """When the next of those who wait is told that it takes too long."""
+    """When the next waiting reply times out."""
     at_ms: i64 = FAR
     for line in s.syncing.values():
         if line[0].until_ms < at_ms:
@@ -109,7 +109,7 @@ def next_sync_ms(s: Server) -> i64:
 
 
 def tell(s: Server, one: Pending, error: TubeError | None) -> None:
-    """What was held back goes out, or the error does."""
+    """Send the held reply, or the error."""
     if one.kind == WIRED:
         w = s.wired_by_number.get(one.client)
         if w is not None:
@@ -138,7 +138,7 @@ def tell(s: Server, one: Pending, error: TubeError | None) -> None:
 
 
 def tell_late_put(s: Server, c: Client, serial: i64, reply: bytes) -> None:
-    """A put that had to wait for room, then for copies, is answered."""
+    """Reply to a put that waited for room, then for copies."""
     if not c.is_putting or c.put_serial != serial:
         return
     c.is_putting = False

@@ -1,6 +1,6 @@
-"""The words of refusals: of each code of tubes/model/errors.py, as RESP and IPROTO say it.
+"""The text of each code in tubes/model/errors.py, for RESP and for IPROTO.
 
-RESP clients get a first word before the text (T15.5), clients of IPROTO a number beside it (T13).
+RESP clients get a first word before the text (T15.5), IPROTO clients a number beside it (T13).
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ TEXTS: Final[dict[int, bytes]] = {
     why.NO_TUBE: b"Tube not found",
     why.UNKNOWN_TYPE: b"Unknown tube type %s",
     why.EXISTS: b"Space '%s' already exists",
-    why.TUBES_MAX: b"%d tubes are known here, and tubes-max is %d: drop tubes that nobody needs",
+    why.TUBES_MAX: b"%d tubes exist, and tubes-max is %d: drop unused tubes",
     why.MANY_GRANTS: b"there are %d grants, the most a node keeps: revoke some, or use roles",
     why.OTHER_TYPE: b"Tube '%s' exists with the type %s",
     why.TEMPORARY: b"Cannot create temporary tube in replicaset mode",
@@ -44,48 +44,48 @@ TEXTS: Final[dict[int, bytes]] = {
     why.NO_QUORUM: b"Tube '%s': this node reaches %d of %d nodes",
     why.NOT_YET: b"Tube '%s' is %s here: try again soon",
     why.STOOD: (
-        b"Tube '%s': this node stood still for %d ms and waits for an answer of the others; "
-        b"if they are lost for good, say here: TUBE HOME '%s' %s FORCE"
+        b"Tube '%s': this node stood still for %d ms and waits for a reply of the others; "
+        b"if they are lost for good, run here: TUBE HOME '%s' %s FORCE"
     ),
-    why.STOOD_MEANWHILE: b"this node stood still meanwhile: nothing was done, say it again",
+    why.STOOD_MEANWHILE: b"this node stood still meanwhile: nothing was done, try again",
     why.LOST: (
-        b"Tube '%s' had its home here, and this node has lost it: TUBE HOME '%s' <node> FORCE "
-        b"makes another copy the tube"
+        b"Tube '%s' was led here, and this node has lost it: TUBE HOME '%s' <node> FORCE "
+        b"makes another replica the leader"
     ),
-    why.NODE_READ_ONLY: b"This node is read-only: CONFIG SET read-only no, or go to another one",
+    why.NODE_READ_ONLY: b"This node is read-only: CONFIG SET read-only no, or use another node",
     why.NOREPL: b"Not enough reachable nodes for the requested replication level",
     why.TEMPORARY_SYNC: b"a temporary tube has no copies: SYNC must be 1",
     why.BAD_SYNC: b"SYNC must be from 1 to the number of nodes, which is %d",
     why.NO_NODE: b"no node of the cluster has that name, or it is not reachable",
     why.NO_HOME_THERE: (
-        b"that node cannot be the home: it is read-only, leaves, or goes by another tube of "
+        b"that node cannot lead the tube: it is read-only, is leaving, or has another tube of "
         b"that name"
     ),
     why.NO_TYPE_THERE: (
-        b"node %s has not the type '%s' of tube '%s', which stays: install its package there "
-        b"and tell that node TUBE REGISTERDRIVER '%s', or choose another node"
+        b"node %s lacks the type '%s' of tube '%s', which stays: install its package there "
+        b"and run there TUBE REGISTERDRIVER '%s', or choose another node"
     ),
     why.FAILED_THERE: (
-        b"at node %s the driver of type '%s' of tube '%s', which stays, has failed: INFO of "
-        b"the tube tells why there; mend it and start that node again, or choose another node"
+        b"on node %s the driver of type '%s' of tube '%s', which stays, has failed: INFO of "
+        b"the tube says why there; fix it and restart that node, or choose another node"
     ),
-    why.MOVING: b"the home of tube '%s' is moving already",
-    why.MOVE_BROKEN: b"the link to the new home broke: tube '%s' stays",
-    why.MOVE_SLOW: b"the new home did not get all of tube '%s' within %d s: it stays",
-    why.MOVE_UNSURE: b"tube '%s' was given to its new home, which has not answered yet",
-    why.MOVE_ENDED: b"the home of tube '%s' was made another one meanwhile",
-    why.HOME_ALIVE: b"the home of tube '%s' can be reached: TUBE HOME there moves it",
+    why.MOVING: b"the leader of tube '%s' is changing already",
+    why.MOVE_BROKEN: b"the link to the new leader broke: tube '%s' stays",
+    why.MOVE_SLOW: b"the new leader did not get all of tube '%s' within %d s: it stays",
+    why.MOVE_UNSURE: b"tube '%s' was handed to its new leader, which has not replied yet",
+    why.MOVE_ENDED: b"the leader of tube '%s' changed meanwhile",
+    why.HOME_ALIVE: b"the leader of tube '%s' is reachable: run TUBE HOME on it",
     why.FEW_NODES: b"this node reaches %d of %d nodes, and needs more than half of them",
     why.LATER_COPY: b"node %s has a later copy of tube '%s'",
     why.NOT_LOADED: b"%s",
     why.LATE: b"done here, but not yet on %d nodes",
     why.LEAVING: LEAVING_TEXT,
-    why.NO_CALLBACK: b"no callback of this server is named '%s'",
+    why.NO_CALLBACK: b"this server has no callback named '%s'",
     why.NO_USER: b"User '%s' is not found",
     why.NO_ROLE: b"Role '%s' is not found",
 }
 
-# [T15.5] first words that are not ERR
+# [T15.5] first words other than ERR
 FIRST: Final[dict[int, bytes]] = {
     why.NOT_TAKEN: b"NOTTAKEN",
     why.NOT_FOUND: b"NOTASK",
@@ -103,7 +103,7 @@ FIRST: Final[dict[int, bytes]] = {
     why.LOST: b"NOQUORUM",
 }
 
-# [T13] numbers that are not E_PROC
+# [T13] numbers other than E_PROC
 NUMBERS: Final[dict[int, int]] = {
     why.EMPTY_NAME: 70,
     why.LONG_NAME: 9,
@@ -115,22 +115,22 @@ NUMBERS: Final[dict[int, int]] = {
     why.NO_USER: E_NO_USER,
     why.NO_ROLE: E_NO_ROLE,
 }
-IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # over IPROTO READ_ONLY (T17.4, T19.5)
+IS_READ_ONLY: Final = [b"READONLY", b"NOQUORUM"]  # READ_ONLY over IPROTO (T17.4, T19.5)
 
 
 def text_of(error: TubeError) -> bytes:
-    """What both doors say."""
+    """The text for both doors."""
     text: bytes = TEXTS[int(error.code)] % error.about
     return text
 
 
 def resp_words(error: TubeError) -> bytes:
-    """[T15.5] The refusal with the first word that RESP clients look at."""
+    """[T15.5] The refusal with the first word for RESP clients."""
     return b"%s %s" % (FIRST.get(int(error.code), b"ERR"), text_of(error))
 
 
 def iproto_words(error: TubeError) -> IprotoError:
-    """[T13] The refusal as IPROTO has it: a number, and a text without a first word (T17.4)."""
+    """[T13] The refusal for IPROTO: a number, and a text without a first word (T17.4)."""
     if FIRST.get(int(error.code)) in IS_READ_ONLY:
         return IprotoError(E_READ_ONLY, b"%s: %s" % (READ_ONLY, text_of(error)))
     return IprotoError(NUMBERS.get(int(error.code), E_PROC), text_of(error))

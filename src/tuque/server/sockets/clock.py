@@ -1,4 +1,4 @@
-"""The machine's steady clock: which one it is; what the node makes of it is SPEC G8."""
+"""The machine's steady clock; SPEC G8 says how the node uses it."""
 
 import time
 from typing import Final
@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 
 def counts_suspend() -> bool:
-    """Whether there is a clock that counts while the machine is suspended."""
+    """Whether the system has a clock that counts during suspend."""
     try:
         time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     except (AttributeError, OSError):
@@ -15,10 +15,10 @@ def counts_suspend() -> bool:
     return True
 
 
-# Linux' CLOCK_MONOTONIC stands still while a laptop sleeps: a delay of an hour would take longer.
+# Linux' CLOCK_MONOTONIC stops while a laptop sleeps: a delay of an hour would take longer.
 CLOCK: Final = time.CLOCK_BOOTTIME if counts_suspend() else time.CLOCK_MONOTONIC
 
 
 def steady_ms() -> i64:
-    """Milliseconds since some instant of this boot, on a clock that is never set (G8.1)."""
+    """Milliseconds since a fixed instant of this boot, on a clock that is never set (G8.1)."""
     return time.clock_gettime_ns(CLOCK) // 1_000_000

@@ -1,4 +1,4 @@
-"""A connection of either protocol: output bytes, and the gate of the journal (C8).
+"""A connection of either protocol: its output, and the gate of the journal (C8).
 
 It knows neither what the bytes mean nor which peer is at the other end.
 """
@@ -8,17 +8,17 @@ from typing import Final
 
 from mypy_extensions import i64
 
-LARGE_BYTES: Final = 262_144  # a larger part of a reply is not copied
-SMALL_BYTES: Final = 65_536  # waiting replies below it are sent together
-MANY_PIECES: Final = 1_024  # replies of one turn in so many pieces are worth a count
-SHORT_READ: Final = 479  # with the head of a bytes object 512, which Python allocates quickly
+LARGE_BYTES: Final = 262_144  # a larger piece of a reply is not copied
+SMALL_BYTES: Final = 65_536  # smaller waiting replies are joined into one write
+MANY_PIECES: Final = 1_024  # count the replies of a turn when they have so many pieces
+SHORT_READ: Final = 479  # 512 with the head of a bytes object, which Python allocates quickly
 READ_BYTES: Final = 65_536
-SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces
-TURN_BYTES: Final = 1 << 20  # replies of one turn beyond it: the rest of the requests waits
+SHORT_READS: Final = 8  # in a row, before a connection that sent much is read in short pieces again
+TURN_BYTES: Final = 1 << 20  # with more replies in a turn, its other requests wait
 
 
 def join_small(wire: list[bytes]) -> None:
-    """Put small pieces at the head together."""
+    """Join the small pieces at the head."""
     count: i64 = 0
     while count < 64 and count < len(wire) and len(wire[count]) < SMALL_BYTES:
         count += 1
@@ -27,7 +27,7 @@ def join_small(wire: list[bytes]) -> None:
 
 
 class Connection:
-    """One socket. Numbers rise for ever, so that a late event never hits a newer connection."""
+    """One socket. Numbers always rise, so that a late event never hits a newer connection."""
 
     def __init__(self, number: i64, sock: socket.socket, address: str, now_ms: i64) -> None:
         self.number = number
@@ -35,44 +35,44 @@ class Connection:
         self.fd: i64 = sock.fileno()
         self.address = address  # ip:port, or unix:path
         self.out: list[bytes] = []  # produced in this turn
-        self.has_large = False  # a part of it is large
-        self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
-        self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
-        self.wire_at: i64 = 0  # bytes of the first of them that it took
+        self.has_large = False  # one of its pieces is large
+        self.gated: list[tuple[int, bytes]] = []  # with the journal number each waits for
+        self.wire: list[bytes] = []  # may be sent, but the socket had no room
+        self.wire_at: i64 = 0  # bytes of the first piece already sent
         self.wire_bytes: i64 = 0
         self.held_bytes: i64 = 0  # of `gated`
-        self.is_dirty = False  # stands in server.dirty
-        self.wants_write = False  # waits for the socket to take more
-        self.soft_since_ms: i64 = 0  # above the soft output limit since then
-        self.half_since_ms: i64 = 0  # half a request lies here since then
+        self.is_dirty = False  # is in server.dirty
+        self.wants_write = False  # waits for room in the socket
+        self.soft_since_ms: i64 = 0  # since when it is above the soft output limit
+        self.half_since_ms: i64 = 0  # since when half a request is buffered
         self.ctime_ms = now_ms
         self.last_ms = now_ms
-        self.is_full = False  # not read from: too much waits already
+        self.is_full = False  # not read from: too much input waits
         self.is_closing = False  # close once everything is written
         self.is_closed = False
-        self.lingers = False  # closed only when the other end had the time to read why (C2.10)
+        self.lingers = False  # close only when the other end had time to read why (C2.10)
         self.ask: i64 = SHORT_READ  # bytes to read at once
         self.short_reads: i64 = 0  # in a row
-        self.has_ended = False  # sends no more, and is still owed replies
+        self.has_ended = False  # has stopped sending, but is still owed replies
 
     def is_waiting(self) -> bool:
-        """Whether an answer waits for something that others do."""
+        """Whether a reply waits for others."""
         return False
 
     def is_busy(self) -> bool:
-        """Whether a command of it is being done, in slices."""
+        """Whether one of its commands runs in slices."""
         return False
 
     def chore_bytes(self) -> i64:
-        """Memory of a reply that is being made."""
+        """Memory of a reply in the making."""
         return 0
 
     def unread_bytes(self) -> i64:
-        """Memory of what was read and not run yet, about."""
+        """Memory of input not run yet, roughly."""
         return 0
 
     def receive(self, most: i64) -> bytes:
-        """Read what came, up to `most` bytes or 64 KB; empty at the end. Raises OSError."""
+        """Read up to `most` bytes or 64 KB; empty at the end of the stream. Raises OSError."""
         if most < self.ask:
             return self.sock.recv(most)
         data = self.sock.recv(self.ask)
@@ -84,12 +84,12 @@ class Connection:
         return data
 
     def read_on(self, data: bytes, most: i64) -> bytes:
-        """Much comes: read the rest of it too."""
+        """Read the rest, too, when much input arrives."""
         self.ask = READ_BYTES
         self.short_reads = 0
         try:
             return data + self.sock.recv(most)
-        except OSError:  # nothing more came, or it says so again next time
+        except OSError:  # nothing more, or the error comes again next time
             return data
 
     def push(self, most: i64) -> i64:
@@ -113,7 +113,7 @@ class Connection:
         return done
 
     def has_much(self) -> bool:
-        """Whether this turn produced so much that the rest of the requests had better wait."""
+        """Whether this turn produced so much that further requests had better wait."""
         if len(self.out) < MANY_PIECES:
             return False
         if self.has_large:
@@ -122,13 +122,13 @@ class Connection:
         return len(self.out[0]) > TURN_BYTES
 
     def hold(self, seq: i64) -> None:
-        """Keep what was produced until the journal's record `seq` is durable."""
+        """Hold the output until the journal's record `seq` is durable."""
         for held in self.take_out():
             self.gated.append((max(seq, 0), held))
             self.held_bytes += len(held)
 
     def take_out(self) -> list[bytes]:
-        """What the turn produced, in one piece; large parts of it are not copied."""
+        """The turn's output in one piece; large pieces are not copied."""
         out = self.out
         self.out = []
         if not self.has_large:
@@ -147,7 +147,7 @@ class Connection:
         return pieces
 
     def release(self, durable_seq: i64) -> bool:
-        """Let what waits for no later record be written; False when there is nothing."""
+        """Release what waits for no later record; False when there is nothing."""
         gated = self.gated
         i: i64 = 0
         while i < len(gated) and gated[i][0] <= durable_seq:
@@ -160,7 +160,7 @@ class Connection:
         return i > 0
 
     def forget(self) -> None:
-        """Free what a closed connection still holds."""
+        """Free the buffers of a closed connection."""
         self.wire = []
         self.gated = []
         self.out = []

@@ -1,4 +1,4 @@
-"""Sockets to listen on, and what the system lets us open."""
+"""Sockets to listen on, and the limit of open files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuque.server.config.options import Config
 from tuque.server.log.notes import log
 
 RESERVED_FDS = 32  # journal, events, listeners, log
-LINK_FDS = 128  # links to other nodes, where there is room for so many
+LINK_FDS = 128  # links to other nodes, where there is room
 BUS_OFFSET = 10_000  # from the clients' port to the bus
 PORT_MAX = 65_535
 FREE_TRIES = 8
@@ -20,11 +20,11 @@ BUS_THERE = "the bus to other nodes is 10000 above the clients' port"
 
 
 class ListenError(Exception):
-    """An address can't be listened on; the text names it and says what to do."""
+    """An address cannot be listened on; the text names it and says what to do."""
 
 
 def raise_file_limit(cfg: Config) -> None:
-    """Allow as many open files as maxclients needs, or lower maxclients to what there is."""
+    """Raise the limit of open files to what maxclients needs, or lower maxclients to fit it."""
     wanted = cfg.maxclients + RESERVED_FDS + LINK_FDS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted or soft == resource.RLIM_INFINITY:
@@ -45,7 +45,7 @@ def raise_file_limit(cfg: Config) -> None:
 
 
 def open_listeners(cfg: Config) -> list[socket.socket]:
-    """Bound, listening, non-blocking sockets for every address of the configuration."""
+    """Bound, listening, non-blocking sockets for every configured address."""
     found: list[socket.socket] = []
     if cfg.port or not cfg.unixsocket:
         for address in listen_addresses(cfg):
@@ -61,7 +61,7 @@ def open_listeners(cfg: Config) -> list[socket.socket]:
 
 
 def name_of(sock: socket.socket) -> str:
-    """Where a listener is found: `host:port`, an IPv6 address in brackets, or `unix:path`."""
+    """The address of a listener: `host:port`, an IPv6 address in brackets, or `unix:path`."""
     name = sock.getsockname()
     if not isinstance(name, tuple):
         return f"unix:{name if isinstance(name, str) else os.fsdecode(name)}"
@@ -70,7 +70,7 @@ def name_of(sock: socket.socket) -> str:
 
 
 def open_iproto_listeners(cfg: Config) -> list[socket.socket]:
-    """Listeners for IPROTO on the clients' addresses; none when the port is 0 (I1.2)."""
+    """IPROTO listeners on the clients' addresses; none when the port is 0 (I1.2)."""
     found: list[socket.socket] = []
     if cfg.iproto_port:
         for address in listen_addresses(cfg):
@@ -81,9 +81,9 @@ def open_iproto_listeners(cfg: Config) -> list[socket.socket]:
 
 
 def open_bus_sockets(cfg: Config, has_secret: bool) -> list[socket.socket]:
-    """[B1] Listening sockets of the bus; nobody is let in before the jobs are loaded.
+    """[B1] Listening sockets of the bus; it accepts nobody before the jobs are loaded.
 
-    Who meets this node looks for its bus at that port: one that is taken stops the start (B1.4).
+    Nodes that meet this one expect its bus at that port: if it is taken, the start fails (B1.4).
     """
     if cfg.cluster_port:
         return bind_bus(cfg, has_secret, cfg.cluster_port)
@@ -97,12 +97,12 @@ def open_bus_sockets(cfg: Config, has_secret: bool) -> list[socket.socket]:
         try:
             return bind_bus(cfg, has_secret, 0)
         except ListenError:
-            continue  # free for one family of addresses only
+            continue  # free for one address family only
     return bind_bus(cfg, has_secret, 0)
 
 
 def bind_bus(cfg: Config, has_secret: bool, port: int) -> list[socket.socket]:
-    """One socket for each address, all on the same port; 0: any free one. Raises ListenError."""
+    """One socket per address, all on the same port; 0: any free one. Raises ListenError."""
     found: list[socket.socket] = []
     for address in bus_addresses(cfg, has_secret):
         try:
@@ -120,7 +120,7 @@ def bind_bus(cfg: Config, has_secret: bool, port: int) -> list[socket.socket]:
 def open_tcp(
     cfg: Config, address: str, port: int, option: str, is_first: bool
 ) -> socket.socket | None:
-    """One TCP listener; None when an IPv6 address beside the first can't be had."""
+    """One TCP listener; None when an additional IPv6 address is unavailable."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = None
     try:
@@ -148,7 +148,7 @@ def open_tcp(
 
 
 def open_unix(cfg: Config) -> socket.socket:
-    """The unix socket; a stale file in its place is removed, a live one is an error."""
+    """The unix socket; removes a stale file in its place, fails if another server uses it."""
     path = in_dir(cfg, cfg.unixsocket)
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -176,7 +176,7 @@ def open_unix(cfg: Config) -> socket.socket:
 
 
 def name_peer(cfg: Config, sock: socket.socket, address: object) -> str:
-    """Set up an accepted connection; how CLIENT LIST calls its other end."""
+    """Set up an accepted connection; returns its peer's name in CLIENT LIST."""
     if sock.family == socket.AF_UNIX:
         return f"unix:{cfg.unixsocket}"
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,18 +1,18 @@
-"""Waiting for sockets: epoll where the system has it, poll elsewhere. Times in ms."""
+"""Waiting for sockets: epoll if available, else poll. Times in ms."""
 
 from __future__ import annotations
 
 import select
 from typing import Final
 
-IN: Final = 1  # the values are the same for epoll and poll
+IN: Final = 1  # the same values for epoll and poll
 OUT: Final = 4
 
 HAS_EPOLL: Final = hasattr(select, "epoll")
 
 
 class Poller:
-    """What the pump needs of either."""
+    """The interface of both, as the pump needs it."""
 
     def __init__(self) -> None:
         if HAS_EPOLL:
@@ -28,7 +28,7 @@ class Poller:
             self.poller.register(fd, IN)
 
     def watch(self, fd: int, mask: int) -> None:
-        """Change what a watched descriptor is watched for."""
+        """Change the events to watch for."""
         if HAS_EPOLL:
             self.epoll.modify(fd, mask)
         else:
@@ -42,12 +42,12 @@ class Poller:
             self.poller.unregister(fd)
 
     def wait(self, most_ms: int) -> list[tuple[int, int]]:
-        """Descriptors that are ready and how; waits up to `most_ms`, -1 for ever."""
+        """The ready descriptors with their masks; waits up to `most_ms`, -1 for ever."""
         if HAS_EPOLL:
             return self.epoll.poll(most_ms / 1000 if most_ms >= 0 else -1, 1024)
         return self.poller.poll(most_ms if most_ms >= 0 else None)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the poller's descriptor."""
         if HAS_EPOLL:
             self.epoll.close()

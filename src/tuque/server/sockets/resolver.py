@@ -1,6 +1,6 @@
 """Host names of other nodes become addresses, in threads: a slow name server never stops the pump.
 
-`ask` returns at once; when answers are there `wake_fd` is readable and `take` gives them.
+`ask` returns at once; when results exist `wake_fd` is readable and `take` returns them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from ipaddress import ip_address
 from typing import Final
 
-LOOKUPS_MAX: Final = 16  # at the same time; more are refused
+LOOKUPS_MAX: Final = 16  # concurrent; more are refused
 
 
 def is_literal(host: str) -> bool:
@@ -24,7 +24,7 @@ def is_literal(host: str) -> bool:
 
 
 class Answer:
-    """What became of a name: an address, or why there is none."""
+    """The result for a name: an address, or the error."""
 
     def __init__(self, host: str, address: str, error: str) -> None:
         self.host = host
@@ -33,7 +33,7 @@ class Answer:
 
 
 class Resolver:
-    """Looks up names; each lookup has a thread that ends with it."""
+    """Looks up names, each in a thread of its own."""
 
     def __init__(self) -> None:
         self.wake_fd, self._write_fd = os.pipe()
@@ -45,7 +45,7 @@ class Resolver:
         self._is_closed = False
 
     def ask(self, host: str) -> None:
-        """Look the name up, unless that is being done already."""
+        """Start a lookup, unless one for that name runs already."""
         with self._lock:
             if host in self._asked:
                 return
@@ -57,7 +57,7 @@ class Resolver:
         threading.Thread(target=self._look_up, args=(host,), name="resolver", daemon=True).start()
 
     def take(self) -> list[Answer]:
-        """The answers since the last call."""
+        """The results since the last call."""
         try:
             os.read(self.wake_fd, 4096)
         except BlockingIOError:
@@ -67,7 +67,7 @@ class Resolver:
         return answers
 
     def close(self) -> None:
-        """Free the descriptors; lookups that still run end by themselves."""
+        """Close the descriptors; running lookups end by themselves."""
         with self._lock:
             self._is_closed = True
             os.close(self.wake_fd)
@@ -91,4 +91,4 @@ class Resolver:
         try:
             os.write(self._write_fd, b"\0")
         except BlockingIOError:
-            pass  # it is readable already
+            pass  # already readable

@@ -1,6 +1,4 @@
-"""IPROTO at the start of the server: its users and its port, before any client is served
-(SPEC I1).
-"""
+"""IPROTO at startup: its users and its port, before any client is served (SPEC I1)."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from tuque.server.state.state import apply_settings, log
 
 
 def prepare_iproto(pump: Pump) -> None:
-    """Read the users and listen, when there is an `iproto-port`. ConfigError, ListenError."""
+    """If `iproto-port` is set, read the users and listen. Raises ConfigError, ListenError."""
     s = pump.s
     cfg = s.cfg
     try:

@@ -1,13 +1,13 @@
-"""Who may log in over IPROTO, read once from a file (SPEC I5).
+"""The users who may log in over IPROTO, read once from a file (SPEC I5).
 
-Each line names a user, a password, for one who may call everything the word `all`, and roles:
+Each line has a user, a password, the word `all` for one who may call everything, and roles:
 
     admin  sesame                                     all
     bob    #0c6f6845bb8c62b778e9147c272ac4b5bdb9ae71  role:workers role:readers
     guest  nopass                                     all
 
-`#` begins the 40 hexadecimal digits of SHA-1 of the SHA-1 of the password; a line that begins
-with `#` is a comment. What a user without `all` may call is granted to him, or to a role of his.
+`#` and 40 hexadecimal digits are SHA-1 of the SHA-1 of the password; a line that begins with `#`
+is a comment. A user without `all` needs grants, for himself or for one of his roles.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_users(path: str) -> Users:
 
 
 def user_of(words: list[str], where: str) -> User:
-    """The user of one line. Raises UsersError."""
+    """The user on one line. Raises UsersError."""
     more = words[2:]
     if len(words) < 2 or any(word != ALL and not is_role(word) for word in more):
         told = "a line has a name, a password and perhaps `all` and words `role:NAME`"
@@ -65,12 +65,12 @@ def user_of(words: list[str], where: str) -> User:
 
 
 def is_role(word: str) -> bool:
-    """Whether the word names a role."""
+    """Whether the word is a role."""
     return word.startswith(ROLE) and len(word) > len(ROLE)
 
 
 def secret_in(word: str, name: bytes, where: str) -> bytes:
-    """What to keep of the password in the file. Raises UsersError."""
+    """What to store of the password in the file. Raises UsersError."""
     if word == NO_PASSWORD:
         if name != GUEST:
             raise UsersError(f"{where}: only guest can do without a password")

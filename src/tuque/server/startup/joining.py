@@ -1,4 +1,4 @@
-"""The bus in the life of the server: who the node is, its sockets, when it opens (SPEC B1, K1)."""
+"""The bus at startup: the node's identity, its sockets, when it opens (SPEC B1, K1)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tuque.wire.msgs.cards import Card
 
 
 def id_key(secret: bytes) -> bytes:
-    """[G6] The key under which the ids of the cluster's jobs are proved (G6.5)."""
+    """[G6] The key that authenticates the ids of the cluster's jobs (G6.5)."""
     return blake2b(secret, digest_size=32, person=b"tuque id").digest() if secret else b""
 
 
 def take_identity(s: Server, identity: Identity) -> None:
-    """[K1] Be that node, and know the others that its file tells of (K1.1)."""
+    """[K1] Take that identity, and the other nodes listed in its file (K1.1)."""
     s.identity = identity
     members = Members(s.n, identity.life, identity.mark, s.cfg.cluster_node_timeout)
     members.number = identity.kept.number
@@ -32,7 +32,7 @@ def take_identity(s: Server, identity: Identity) -> None:
 
 
 def prepare_bus(pump: Pump) -> None:
-    """Take the port of the bus and store that a new life begins, before anybody hears of it.
+    """Bind the port of the bus and store the new incarnation, before anybody hears of it.
 
     Raises ListenError, ConfigError and IdentityError.
     """
@@ -42,7 +42,7 @@ def prepare_bus(pump: Pump) -> None:
     s.n.ids.key = id_key(secret)
     s.members.port = cfg.cluster_announce_port or cfg.port
     if not cfg.cluster_enabled:
-        s.n.others = 0  # it stays alone, whoever it knew
+        s.n.others = 0  # it stays alone, whichever nodes it knew
         return
     bus = Bus(s.n, s.members, pump.poller, secret)
     bus.sockets = open_bus_sockets(cfg, len(secret) > 0)
@@ -58,7 +58,7 @@ def prepare_bus(pump: Pump) -> None:
 
 
 def make_card(s: Server, bus: Bus, is_empty: bool) -> Card:
-    """What this node says of itself to others."""
+    """The identity that this node presents to others."""
     cfg = s.cfg
     return Card(
         node_id=s.n.node_id,
@@ -73,12 +73,12 @@ def make_card(s: Server, bus: Bus, is_empty: bool) -> Card:
 
 
 def is_port_chosen(cfg: Config) -> bool:
-    """Whether the operator said where the bus is (B1.4)."""
+    """Whether the operator has configured the port of the bus (B1.4)."""
     return cfg.cluster_port > 0 or cfg.cluster_announce_bus_port > 0
 
 
 def open_bus(pump: Pump) -> None:
-    """Let other nodes in, and dial those that are known; the jobs are loaded."""
+    """Accept other nodes and dial the known ones; the jobs are loaded by now."""
     s = pump.s
     if s.identity.is_leaving:
         set_leaving(s.n, True)

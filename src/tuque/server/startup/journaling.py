@@ -1,4 +1,4 @@
-"""The journal in the life of the server: opened, loaded while clients get -LOADING, closed."""
+"""The journal in the server's life: opened, loaded while clients get -LOADING, closed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tuque.server.state.state import Server, log
 from tuque.store.files.disk import Disk
 from tuque.store.journal import MANIFEST, JournalError
 
-LOAD_RECORDS = 20_000  # between two looks at the sockets while loading
+LOAD_RECORDS = 20_000  # between two polls of the sockets while loading
 
 
 def make_committer(cfg: Config, node_id: bytes, now_ms: int) -> Committer:
-    """The journal that the configuration describes; its directory is not locked yet."""
+    """The journal of the configuration; its directory is not locked yet."""
     return Committer(
         Disk(),
         in_dir(cfg, cfg.appenddirname),
@@ -31,7 +31,7 @@ def make_committer(cfg: Config, node_id: bytes, now_ms: int) -> Committer:
 
 
 def open_journal(pump: Pump) -> None:
-    """Lock the journal's directory, when there is one to read or to write. Raises JournalError."""
+    """Lock the journal's directory, if it is read or written. Raises JournalError."""
     s = pump.s
     path = in_dir(s.cfg, s.cfg.appenddirname)
     if not s.cfg.appendonly and not has_saved_once(Disk(), path):
@@ -44,7 +44,7 @@ def open_journal(pump: Pump) -> None:
 
 
 def load_journal(pump: Pump) -> None:
-    """Read the journal into the node, serving what may be served meanwhile (J5)."""
+    """Read the journal into the node while serving what a loading node may serve (J5)."""
     s = pump.s
     committer = s.committer
     if committer is None:
@@ -57,19 +57,19 @@ def load_journal(pump: Pump) -> None:
     while not loader.step(s.n, LOAD_RECORDS):
         pump.turn(0)
         if s.stop_requested:
-            return  # the files stay as they are
+            return  # the files stay unchanged
     s.n.is_loading = False
     take_over(pump, committer)
-    after_load(s.n)  # after the journal goes on: what it does must be written
+    after_load(s.n)  # once the journal continues: its changes must be recorded
     s.is_loading = False
-    for note in loader.notes:  # something was cut off, or the clock jumped
+    for note in loader.notes:  # bytes were cut off, or the clock jumped
         log.warning("%s", note)
     seconds = (s.n.now_ms - started_ms) / 1000
     log.info("journal loaded: %s jobs in %.3f s", f"{loader.job_count:,}", seconds)
 
 
 def take_over(pump: Pump, committer: Committer) -> None:
-    """Write on after a load; what a planned restart left is done with (J9.1)."""
+    """Continue the files after a load; discard what a planned restart left (J9.1)."""
     s = pump.s
     try:
         forget_saved(committer.disk, committer.path, s.cfg.appendonly)
@@ -85,7 +85,7 @@ def take_over(pump: Pump, committer: Committer) -> None:
 
 
 def turn_on(s: Server) -> str:
-    """[J6.5] CONFIG SET appendonly yes: begin a journal with what there is, told in the background.
+    """[J6.5] CONFIG SET appendonly yes: begin a journal; a rewrite saves the present jobs.
 
     Returns an error text or "".
     """
@@ -97,7 +97,7 @@ def turn_on(s: Server) -> str:
         committer.close(s.n.now_ms)
         return str(wrong)
     s.n.records = Records(s.n.node_ids, s.n.lives)
-    s.committer = committer  # the pump begins to watch it
+    s.committer = committer  # the pump watches it from now on
     return ""
 
 
@@ -114,14 +114,14 @@ def turn_off(s: Server) -> str:
 
 
 def save_for_restart(s: Server) -> str:
-    """[J9] SHUTDOWN REWRITE-AOF: all jobs for the next start, journal or not; "" or the error."""
+    """[J9] SHUTDOWN REWRITE-AOF: save all jobs for the next start, in any case; "" or the error."""
     if s.committer is not None:
         return s.committer.rewrite_now(s.n)
     return save_once(Disk(), in_dir(s.cfg, s.cfg.appenddirname), s.n)
 
 
 def close_journal(pump: Pump) -> str:
-    """Bring everything to the disk and close; an error text or empty."""
+    """Write and sync everything, and close; an error text or empty."""
     s = pump.s
     committer = s.committer
     assert committer is not None

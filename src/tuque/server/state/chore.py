@@ -1,4 +1,4 @@
-"""A command whose work takes more than one turn (SPEC L2)."""
+"""A command whose work takes several turns (SPEC L2)."""
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -7,26 +7,26 @@ from tuque.server.sockets.connection import Connection
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Chore:
-    """What is left to be done of one command. A connection has one at the most."""
+    """The rest of one command. A RESP connection has one at most."""
 
     def __init__(self, c: Connection) -> None:
         self.c = c
-        self.name = ""  # of the command
-        self.bytes_used: i64 = 0  # of what was made so far
+        self.name = ""  # the command's
+        self.bytes_used: i64 = 0  # of the reply so far
         self.is_muted = False  # nobody reads the reply (CLIENT REPLY)
-        self.goes_on = False  # to its end, also when the client has gone
+        self.goes_on = False  # runs to its end even if the client has gone
         self.is_over = False
-        self.sync = 0  # of a call of IPROTO
+        self.sync = 0  # of an IPROTO call
 
     def step(self, room: i64) -> bool:
-        """Go on for about `room` units, and count them in n.work; True: all is done.
+        """Work for about `room` units, counted in n.work; True: done.
 
-        Called again after True it must not be. What it answers is for `tell`.
+        Must not be called again after True. `tell` replies.
         """
         return True
 
     def drop(self) -> None:
-        """It ends here: its client has gone, or it was refused or failed on the way."""
+        """Stop early: the client has gone, or the command was refused or failed."""
 
     def tell(self) -> None:
-        """Answer: all is done."""
+        """Send the reply after the last step."""

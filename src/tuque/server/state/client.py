@@ -1,4 +1,4 @@
-"""A connection of a RESP client: what was read and not run yet, its modes."""
+"""A connection of a RESP client: its pending commands, its modes."""
 
 import socket
 from collections.abc import Mapping
@@ -12,21 +12,21 @@ from tuque.wire.resp import RequestReader, error_reply, put_value
 
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
-REPLY_SKIP: Final = 2  # the next command's reply is dropped
-REPLY_SKIPPING: Final = 3  # this command's
-ERROR_BYTES: Final = 4_096  # of an error, which may repeat what the client said
-LOOK: Final = 500  # clients looked at in one round of housekeeping
+REPLY_SKIP: Final = 2  # drop the next command's reply
+REPLY_SKIPPING: Final = 3  # drop this command's
+ERROR_BYTES: Final = 4_096  # of an error, which may repeat the client's input
+LOOK: Final = 500  # clients checked in one round of housekeeping
 
-# why the next command of a client does not run yet
+# why a client's next command does not run yet
 NOT_HELD: Final = 0
-HELD_ORDER: Final = 1  # no ADDJOB: it waits until all before it are answered
+HELD_ORDER: Final = 1  # not an ADDJOB: waits until all before it are answered
 HELD_MANY: Final = 2  # an ADDJOB, and too many wait for their copies
 HELD_ROOM: Final = 3  # an ADDJOB, and the links to other nodes are full (B2.4)
 
-# who waits for copies of what was changed in a tube
-HOLE: Final = 0  # a command, behind others
-PUT: Final = 1  # a put that waited for room before
-WIRED: Final = 2  # a call of IPROTO
+# what a Pending waits for
+HOLE: Final = 0  # a command's reply, in order
+PUT: Final = 1  # a put that also waited for room
+WIRED: Final = 2  # an IPROTO call
 
 
 @final
@@ -39,25 +39,25 @@ class Client(Connection):
         super().__init__(number, sock, address, now_ms)
         self.is_unix = address.startswith("unix:")
         self.reader = RequestReader(max_bulk)
-        self.todo: list[list[list[bytes]]] = []  # read, and not run: blocked or paused
-        self.todo_ms: list[int] = []  # when each piece of them came
-        self.todo_bytes: i64 = 0  # memory they take, about
-        self.came_ms = now_ms  # when the commands that run now came
+        self.todo: list[list[list[bytes]]] = []  # read but not run: blocked or paused
+        self.todo_ms: list[int] = []  # when each piece arrived
+        self.todo_bytes: i64 = 0  # their memory, roughly
+        self.came_ms = now_ms  # when the commands running now arrived
         self.is_blocked = False
-        self.chore: Chore | None = None  # blocked: the rest of a long command is to be done
-        self.holes: list[bytes | None] = []  # replies of ADDJOBs in order; None: waits for copies
-        self.holes_head: i64 = 0  # so many of them are answered
+        self.chore: Chore | None = None  # blocked: the rest of a long command
+        self.holes: list[bytes | None] = []  # replies of ADDJOBs in order; None: pending
+        self.holes_head: i64 = 0  # how many of them are sent
         self.first_serial: i64 = 0  # of the first of them
-        self.muted: dict[int, None] = {}  # serials of those that get no reply (CLIENT REPLY)
+        self.muted: dict[int, None] = {}  # serials whose replies are dropped (CLIENT REPLY)
         self.held: i64 = NOT_HELD  # why the first of `todo` does not run
-        self.stalled_ms: i64 = 0  # it lacks room on the links since then
+        self.stalled_ms: i64 = 0  # since when it lacks room on the links
         self.is_monitor = False
         self.is_taking = False  # blocked in a take of a tube
         self.is_putting = False  # blocked in a put to a full tube
-        self.is_put_muted = False  # which gets no reply (CLIENT REPLY)
-        self.put_serial: i64 = 0  # of its latest put that waited, or command about a home
-        self.is_homing = False  # blocked in a command about the home of a tube
-        self.watched: dict[bytes, None] = {}  # tubes that it subscribes to
+        self.is_put_muted = False  # whose reply is dropped (CLIENT REPLY)
+        self.put_serial: i64 = 0  # of its latest waiting put or claim, move or failover of a tube
+        self.is_homing = False  # blocked in a claim, move or failover of a tube
+        self.watched: dict[bytes, None] = {}  # tubes it subscribes to
         self.is_authed = False
         self.reply_mode: i64 = REPLY_ON
         self.resp3 = False
@@ -68,17 +68,17 @@ class Client(Connection):
         self.commands: i64 = 0
 
     def unread_bytes(self) -> i64:
-        """Memory of what was read and not run yet, about."""
+        """Memory of input not run yet, roughly."""
         if self.reader.strict is not None:
             return self.todo_bytes + self.reader.held_bytes()
         return self.todo_bytes
 
     def chore_bytes(self) -> i64:
-        """Memory of a reply that is being made."""
+        """Memory of a reply in the making."""
         return 0 if self.chore is None else self.chore.bytes_used
 
     def put_off(self, commands: list[list[bytes]], is_next: bool) -> None:
-        """Keep commands for later, behind those that wait or before them."""
+        """Queue commands for later, behind the waiting ones or before them."""
         if len(commands) == 0:
             return
         if is_next:
@@ -90,7 +90,7 @@ class Client(Connection):
         self.todo_bytes += memory_of(commands)
 
     def take_up(self) -> list[list[bytes]]:
-        """What is next of the commands that wait: as many as came with one read."""
+        """The next waiting commands: as many as arrived with one read."""
         if len(self.todo) == 0:
             return []
         commands = self.todo.pop(0)
@@ -99,7 +99,7 @@ class Client(Connection):
         return commands
 
     def forget(self) -> None:
-        """Free what a closed connection still holds."""
+        """Free the buffers of a closed connection."""
         super().forget()
         self.todo = []
         self.todo_ms = []
@@ -109,15 +109,15 @@ class Client(Connection):
         return (self.is_blocked and self.chore is None) or len(self.holes) > 0
 
     def is_stuck(self) -> bool:
-        """Whether what it sends now has to wait for an answer that is due."""
+        """Whether further commands must wait for a pending reply."""
         return self.is_blocked or len(self.holes) > 0
 
     def is_busy(self) -> bool:
-        """Whether a command of the client is being done, in slices."""
+        """Whether one of the client's commands runs in slices."""
         return self.chore is not None
 
     def may_run(self) -> bool:
-        """Whether something waits to be run, and nothing of the client's own is in its way."""
+        """Whether commands wait and nothing of the client's own blocks them."""
         return (
             len(self.todo) > 0
             and not self.is_blocked
@@ -126,45 +126,45 @@ class Client(Connection):
         )
 
     def reply(self, value: object) -> None:
-        """Answer with any value (see `put_value`)."""
+        """Reply with any value (see `put_value`)."""
         put_value(self.out, value, self.resp3)
 
     def error(self, text: bytes) -> None:
-        """Answer with an error; the text starts with its code and has no `-`."""
+        """Reply with an error; the text starts with its code and has no `-`."""
         if len(text) > ERROR_BYTES:
             text = text[:ERROR_BYTES] + b"..."  # L2.9
         self.out.append(error_reply(text))
 
     def ok(self) -> None:
-        """Answer +OK."""
+        """Reply +OK."""
         self.out.append(b"+OK\r\n")
 
 
 @final
 class Pending:
-    """One answer that waits for copies."""
+    """One reply that waits for copies."""
 
     def __init__(self, kind: i64, client: i64, serial: i64, until_ms: i64) -> None:
         self.kind = kind
         self.client = client
-        self.serial = serial  # of the hole, of the put, or the sync of the call
-        self.seq: i64 = 0  # of the change that must be there
+        self.serial = serial  # of the hole or the put; for a call its sync
+        self.seq: i64 = 0  # the change that must be copied
         self.until_ms = until_ms
         self.reply = b""
-        self.rest: list[tuple[bytes, int]] = []  # other tubes, and what must be there of them
+        self.rest: list[tuple[bytes, int]] = []  # other tubes, with the change that must be copied
 
 
 @final
 class Survey:
-    """Looks at all clients in turn, so many at a time, and sums up what they hold."""
+    """Checks clients in rounds, some per call, and sums up their memory."""
 
     def __init__(self) -> None:
-        self.left: list[Connection] = []  # not looked at in this round yet
-        self.sum: i64 = 0  # of those looked at
-        self.bytes: i64 = 0  # what all held when the last round ended
+        self.left: list[Connection] = []  # not checked in this round yet
+        self.sum: i64 = 0  # of those checked
+        self.bytes: i64 = 0  # of all clients, at the end of the last round
 
     def next(self, clients: Mapping[int, Connection], heard_ms: i64) -> list[Connection]:
-        """Look at some; those that may be overdue, like all not heard of since `heard_ms`."""
+        """Check some; returns those that may be overdue, or not heard of since `heard_ms`."""
         if len(self.left) == 0:
             self.left = list(clients.values())
         seen = self.left[-LOOK:]
@@ -185,7 +185,7 @@ class Survey:
 
 
 def memory_of(commands: list[list[bytes]]) -> i64:
-    """About how many bytes commands take in memory: many times what short ones take on the wire."""
+    """The memory of commands, roughly: for short ones many times their size on the wire."""
     size: i64 = 0
     for command in commands:
         size += 72

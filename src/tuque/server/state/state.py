@@ -40,8 +40,8 @@ from tuque.wire.commands import Command, table
 __all__ = ["Figures", "Server", "apply_settings", "job_of", "log"]
 
 SAMPLES: Final = 16
-FRAME_SLACK: Final = 1 << 20  # a frame of IPROTO may be larger than a body by it
-FAR_OFF: Final = 1 << 50  # a setting beyond it means the same; sums with it stay inside 64 bits
+FRAME_SLACK: Final = 1 << 20  # a frame of IPROTO may exceed a body by this
+FAR_OFF: Final = 1 << 50  # larger settings mean the same; sums with it fit 64 bits
 
 
 @final
@@ -56,14 +56,14 @@ class Figures:
         self.out_bytes: i64 = 0
         self.turns: i64 = 0
         self.output_closed: i64 = 0  # clients closed at the output limit
-        self.strangers_closed: i64 = 0  # clients closed at the limits of those not logged in
+        self.strangers_closed: i64 = 0  # clients closed at the limits for those not logged in
         self.deadline_closed: i64 = 0  # clients closed with half a command
         self.broken: i64 = 0  # clients closed because they broke the protocol
-        self.samples = array("q", bytes(SAMPLES * 4 * 8))  # a ring, so that nothing is allocated
+        self.samples = array("q", bytes(SAMPLES * 4 * 8))  # a preallocated ring
         self.sample_count: i64 = 0
 
     def sample(self, now_ms: i64) -> None:
-        """Keep the newest samples of commands, bytes in and bytes out, for rates."""
+        """Add a sample of commands, bytes in and bytes out, for rates."""
         at = self.sample_count % SAMPLES * 4
         self.samples[at] = now_ms
         self.samples[at + 1] = self.commands
@@ -95,16 +95,16 @@ class Server:
         self.cfg = cfg
         self.n = node
         self.table = table()
-        self.by_name: dict[bytes, Command] = {}  # as clients typed it, to find it at once
+        self.by_name: dict[bytes, Command] = {}  # as clients typed it: a cache
         self.clients: dict[int, Client] = {}  # by file descriptor
         self.by_number: dict[int, Client] = {}
         self.next_number: i64 = 1
-        self.dirty: list[Connection] = []  # have something to write
-        self.resumed: list[Client] = []  # were unblocked, have commands to run
+        self.dirty: list[Connection] = []  # with output to write
+        self.resumed: list[Client] = []  # unblocked, with commands to run
         self.doomed: list[Connection] = []  # to be closed at the end of the turn
         self.monitors: list[Client] = []
         self.blocked: i64 = 0  # clients that wait for jobs, or for copies of their own
-        self.stalled: dict[int, int] = {}  # producers that lack room: when to look again
+        self.stalled: dict[int, int] = {}  # producers that lack room: when to check again
         self.is_crowded = False  # some link has no room for more copies (B2.4)
         self.paused_until_ms: i64 = 0  # CLIENT PAUSE
         self.figures = Figures()
@@ -113,26 +113,26 @@ class Server:
         self.wired_survey = Survey()
         self.slowlog = SlowLog()
         self.latency = Latency()
-        self.chores: list[Chore] = []  # long commands that are being done
+        self.chores: list[Chore] = []  # long commands in progress
         self.used_peak_bytes = 0
         self.run_id = token_hex(20)
         kept = Kept()
         kept.node_id = node.node_id
-        self.identity = Identity(kept, cfg)  # not kept, until replaced
+        self.identity = Identity(kept, cfg)  # in memory only, until replaced
         self.members = Members(node, 1, self.identity.mark, cfg.cluster_node_timeout)
         self.last_house_commands: i64 = 0
-        self.jobs_peak: i64 = 0  # most jobs since memory was last given back
+        self.jobs_peak: i64 = 0  # most jobs since memory was last freed
         self.committer: Committer | None = None
-        self.journal_error = ""  # why writes are refused, empty when they are not (J6)
+        self.journal_error = ""  # why writes are refused; empty when they are not (J6)
         self.eventlog: EventLog | None = None
         self.bus: Bus | None = None  # none: the node stays alone
-        self.conflict = ""  # why this node must not serve: another has its id (K1.3)
+        self.conflict = ""  # why this node must not serve: another one has its id (K1.3)
         self.plain_spec: AddSpec = settle(node, PLAIN)  # ADDJOB without options
-        self.keep_ms: i64 = 0  # nodes.conf is not written before
-        self.reachable_then: i64 = 0  # how many nodes `plain_spec` counts on
+        self.keep_ms: i64 = 0  # next write of nodes.conf, at the earliest
+        self.reachable_then: i64 = 0  # nodes reachable when `plain_spec` was made
         self.is_loading = False
         self.signal_sockets: tuple[socket.socket, socket.socket] | None = None
-        self.stop_requested = ""  # why the pump shall end: "shutdown", "signal", "restart"
+        self.stop_requested = ""  # reason to stop: "shutdown", "signal", "restart"
         self.restart_after_ms: i64 = -1
         # instants
         self.start_ms: i64 = node.now_ms
@@ -141,14 +141,14 @@ class Server:
         self.begin_settings()
 
     def begin_doors(self, node: Node) -> None:
-        """Who comes through the other door, and who hears of tubes."""
+        """IPROTO connections and users, and subscribers of tubes."""
         self.wired: dict[int, Wired] = {}  # connections of IPROTO, by file descriptor
         self.wired_by_number: dict[int, Wired] = {}
-        self.takes: dict[int, Take] = {}  # of theirs that wait, by the number they wait under
+        self.takes: dict[int, Take] = {}  # their waiting takes, by number
         self.users = Users()  # who may log in there
-        self.notices = Notices()  # who hears of changes in tubes
-        self.syncing: dict[bytes, deque[Pending]] = {}  # answers that wait for copies, by tube
-        self.uuid = uuid_of(node.node_id)  # what greetings call this node
+        self.notices = Notices()  # subscribers of tubes
+        self.syncing: dict[bytes, deque[Pending]] = {}  # replies that wait for copies, by tube
+        self.uuid = uuid_of(node.node_id)  # the node's id in greetings
 
     def begin_settings(self) -> None:
         """Settings that the hot path reads; `apply_settings` fills them in."""
@@ -165,7 +165,7 @@ class Server:
         self.half_close_ms: i64 = 0
 
     def unblock(self, c: Client) -> None:
-        """The client waits no more (V6.1, R7.1); nothing when it does not wait."""
+        """End the client's wait (V6.1, R7.1); no effect if it does not wait."""
         if c.is_blocked:
             c.is_blocked = False
             if c.chore is not None:
@@ -190,19 +190,19 @@ class Server:
             self.stalled.pop(c.number, None)
 
     def trust(self, w: Wired, user: User) -> None:
-        """[I5] The connection is this user's from now on; a stranger's frames are small (I2.3)."""
+        """[I5] Give the connection to the user; a stranger's frames are small (I2.3)."""
         w.user = user
         is_known = user.is_admin or user.name != GUEST
         w.reader.limit_bytes = self.max_bulk + FRAME_SLACK if is_known else STRANGER_BYTES
 
     def part(self, w: Wired) -> None:
-        """[I6] An IPROTO connection is closed: its waiting ends, its session goes on or not."""
+        """[I6] Remove a closed IPROTO connection: its waiting calls end."""
         self.unwait(w)
         del self.wired[w.fd]
         del self.wired_by_number[w.number]
 
     def unwait(self, w: Wired) -> None:
-        """[I7] The calls of the connection that wait end without an answer (I7.5)."""
+        """[I7] End the connection's waiting calls without a reply (I7.5)."""
         for number in w.takes:
             del self.takes[number]
             stop_waiting(self.n, number)
@@ -213,24 +213,24 @@ class Server:
         w.claims = {}
 
     def leave_tubes(self, number: i64) -> None:
-        """[T8] A connection is closed: it leaves its session."""
+        """[T8] A closed connection leaves its session."""
         if self.n.policy is not None:
             on_client_gone(self.n, tubes_of(self.n), number)
 
     def settle_plain(self) -> None:
-        """Find the options of an ADDJOB without any anew: REPLICATE counts who is there (R1.1)."""
+        """The settled options of a plain ADDJOB: REPLICATE depends on who is reachable (R1.1)."""
         self.reachable_then = self.n.reachable_count
         self.plain_spec = settle(self.n, PLAIN)
 
     def touch(self, c: Connection) -> None:
-        """Note that the connection has something to write."""
+        """Mark the connection as having output."""
         if not c.is_dirty and not c.is_closed:
             c.is_dirty = True
             self.dirty.append(c)
 
 
 def apply_settings(s: Server) -> None:
-    """Copy the configuration to where the hot path and the core look it up."""
+    """Copy the configuration to where the hot path and the core read it."""
     cfg = s.cfg
     limits = s.n.limits
     limits.memory_bytes = min(cfg.maxmemory, FAR_OFF)
@@ -241,7 +241,7 @@ def apply_settings(s: Server) -> None:
     limits.default_replicate = cfg.default_replicate
     limits.keys_max = min(cfg.dedupe_max_keys, FAR_OFF)
     limits.tubes_max = cfg.tubes_max
-    s.n.idle_level = -1  # look at idle queues with the time that counts now
+    s.n.idle_level = -1  # check idle queues against the new time
     limits.repair_per_second = cfg.repair_rate
     s.settle_plain()
     s.password = cfg.requirepass.encode()
@@ -266,12 +266,12 @@ def apply_settings(s: Server) -> None:
 
 
 def uuid_of(node_id: bytes) -> bytes:
-    """The node's id as the text of a UUID of version 4 (I1.1): its first 32 digits, but for two."""
+    """The node's id as the text of a version 4 UUID (I1.1): its first 32 digits, but for two."""
     kind = b"89ab"[int(node_id[16:17], 16) & 3 :][:1]
     third, fourth = b"4" + node_id[13:16], kind + node_id[17:20]
     return b"-".join([node_id[:8], node_id[8:12], third, fourth, node_id[20:32]])
 
 
 def job_of(s: Server, id: bytes) -> Job | None:
-    """The job of that id on this node."""
+    """The job with that id on this node."""
     return s.n.jobs.get(id)

@@ -1,7 +1,7 @@
 """Notices of changes in tubes: to subscribers, and to the tube's callback (SPEC T16).
 
-Both are notified after the change. A callback runs in its own thread, so that a slow or broken one
-blocks nothing; notices that it cannot keep up with are lost, and the log says so.
+Both follow the change. Callbacks run in a thread of their own, so that a slow or broken one
+blocks nothing; notices beyond its backlog are lost, and the log says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tuque.tubes.model.registry import Tubes
     from tuque.tubes.model.tube import Tube
 
-WAITING_MAX: Final = 10_000  # notices that callbacks have not seen yet
+WAITING_MAX: Final = 10_000  # backlog of callbacks
 
 Callback = Callable[[str, str, int, str, bytes], None]
 """(tube, event, task number, its state, its body)"""
@@ -36,13 +36,13 @@ class Notices:
         self.watchers: dict[bytes, dict[int, None]] = {}  # numbers of clients, by tube
         self.callbacks: dict[bytes, Callback] = {}
         self.origins: dict[bytes, str] = {}  # of types of tubes: module, class, package
-        self.failed: dict[bytes, bytes] = {}  # types that could not be loaded, and why
+        self.failed: dict[bytes, bytes] = {}  # types that failed to load, and why
         self.waiting: Queue[tuple[Callback, Told]] = Queue(WAITING_MAX)
         self.lost = 0
         self.thread: Thread | None = None
 
     def run_callbacks(self) -> None:
-        """The thread: one notice after the other."""
+        """The thread: calls back, one notice after the other."""
         while True:
             callback, told = self.waiting.get()
             change = told.change
@@ -54,7 +54,7 @@ class Notices:
                 log.exception("the callback of tube %s failed", shown(told.tube))
 
     def call(self, callback: Callback, told: Told) -> None:
-        """Let the callback know, soon."""
+        """Queue a notice for the callback."""
         if self.thread is None:
             self.thread = Thread(target=self.run_callbacks, name="tube-callbacks", daemon=True)
             self.thread.start()
@@ -67,7 +67,7 @@ class Notices:
 
 
 def watch(s: Server, c: Client, tube: Tube) -> None:
-    """[T16] The client hears of changes in the tube from now on."""
+    """[T16] Subscribe the client to changes in the tube."""
     watchers = s.notices.watchers.setdefault(tube.name, {})
     watchers[c.number] = None
     c.watched[tube.name] = None
@@ -75,7 +75,7 @@ def watch(s: Server, c: Client, tube: Tube) -> None:
 
 
 def leave_notices(s: Server, c: Client, names: list[bytes]) -> None:
-    """[T16] The client hears no more of these tubes."""
+    """[T16] Unsubscribe the client from these tubes."""
     for name in names:
         c.watched.pop(name, None)
         watchers = s.notices.watchers.get(name)
@@ -90,7 +90,7 @@ def leave_notices(s: Server, c: Client, names: list[bytes]) -> None:
 
 
 def tell_changes(s: Server, t: Tubes) -> None:
-    """[T16] Let subscribers and callbacks know what changed in this turn (T16.2, T16.3)."""
+    """[T16] Notify subscribers and callbacks of this turn's changes (T16.2, T16.3)."""
     while len(t.told) > 0:
         told = t.told
         t.told = []

@@ -1,4 +1,4 @@
-"""What operators ask of tubes, and what concerns the whole connection (SPEC T15, T16)."""
+"""Commands of operators on tubes, and of a whole connection (SPEC T15, T16)."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from tuque.wire.args import ArgError
 
 HOMELESS_SHOWN: Final = 20  # names of tubes in INFO
 NEEDS_RESP3: Final = b"ERR TUBE SUBSCRIBE needs RESP3 (HELLO 3); in RESP2 poll TUBE CHANGES"
-WATCHED_MAX: Final = 1_000  # tubes that one connection subscribes to
+WATCHED_MAX: Final = 1_000  # tubes that one connection may subscribe to
 
 
 def create(call: TubeCall) -> None:
-    """[T2] A tube of that type and with these options."""
+    """[T2] Create a tube of that type with these options."""
     s = call.s
     check_callback(s, call.options.on_change)
     name, type, o = call.tube or b"", call.options.name or b"", call.options.tube_options()
     made = claim_tube(s.n, call.t, name, type, o, call.user, call.client, call.serial())
     if made is None:
-        call.await_home()  # other nodes are asked (T17.5)
+        call.await_home()  # it asks other nodes (T17.5)
     else:
         call.value(OK)
 
 
 def check_callback(s: Server, name: bytes) -> None:
-    """Whether the server has a callback of that name, or none is wanted (T16.4)."""
+    """Raise TubeError if the server lacks a callback of that name; none is fine (T16.4)."""
     if len(name) > 0 and name not in s.notices.callbacks:
         raise TubeError(NO_CALLBACK, (name,))
 
 
 def on_task_change(call: TubeCall) -> None:
-    """[T16] Name the callback that hears of changes (T16.4); the answer is the name before."""
+    """[T16] Name the callback for changes (T16.4); replies with the previous name."""
     check_callback(call.s, call.options.on_change)
     n, tube = call.n, call.at
     before = tube.on_task_change
@@ -65,7 +65,7 @@ def on_task_change(call: TubeCall) -> None:
 
 
 def seconds(ms: int) -> int | str:
-    """A time as words have it; 100 years and more: for ever."""
+    """A time in the form of options; from 100 years: forever."""
     if ms >= MAX_MS:
         return "forever"
     return ms // 1000 if ms % 1000 == 0 else f"{ms / 1000:.3f}"
@@ -109,7 +109,7 @@ def info_of(s: Server, tube: Tube) -> dict[str, object]:
 
 
 def tube_figures(s: Server) -> dict[str, object]:
-    """What INFO tells of all tubes (T11.5); nothing is made for it."""
+    """Figures of all tubes for INFO (T11.5); reading them creates nothing."""
     policy = s.n.policy
     t = policy if isinstance(policy, Tubes) else None
     found = Totals() if t is None else totals_of(s.n, t)
@@ -141,7 +141,7 @@ def tube_figures(s: Server) -> dict[str, object]:
 
 
 def homeless_figures(s: Server, t: Tubes | None) -> dict[str, object]:
-    """Tubes that no client can use as far as this node sees: how many, and which (T11.5)."""
+    """Number and names of tubes that have no usable leader, as this node sees it (T11.5)."""
     names = [] if t is None else homeless(s.n, t)
     shown = [quote(name, "") for name in names[:HOMELESS_SHOWN]]
     return {"tubes_homeless": len(names), "tubes_homeless_names": ",".join(shown)}
@@ -154,13 +154,13 @@ def drivers(call: TubeCall) -> None:
 
 
 def register_driver(call: TubeCall) -> None:
-    """[T3] From now on tubes may have that type (T3.6)."""
+    """[T3] Allow tubes of that type from now on (T3.6)."""
     register_installed(call.s, call.options.name or b"")
     call.value(OK)
 
 
 def list_tubes(call: TubeCall) -> None:
-    """[T15, I6] The names of all tubes, or whether there is one of that name."""
+    """[T15, I6] The names of all tubes, or whether that one exists."""
     if call.options.name is not None:
         call.value(call.options.name in call.t.by_name)
         return
@@ -189,16 +189,16 @@ def cfg(call: TubeCall) -> None:
 
 
 def identify_client(call: TubeCall) -> None:
-    """[T8] The uuid of the session, or of the one that the connection joins (T15.7)."""
+    """[T8] The uuid of the session, or join the session of that uuid (T15.7)."""
     call.uuid(identify(call.n, call.t, call.client, call.user, call.options.name))
 
 
 def changes(call: TubeCall) -> None:
-    """[T12] Notices kept, oldest first (T16.1)."""
+    """[T12] The kept notices, oldest first (T16.1)."""
     tube = call.at
     after = call.options.after
     if after >= tube.change_seq:
-        after = -1  # told by an earlier life of this node
+        after = -1  # a number from an earlier incarnation of this node
     rows: list[object] = []
     for one in call.t.changes(tube, after, call.options.count):
         row = [int(one.seq), one.event, int(one.number), STATUS_NAMES[one.status], int(one.at_ms)]
@@ -207,7 +207,7 @@ def changes(call: TubeCall) -> None:
 
 
 def subscribe(call: TubeCall) -> None:
-    """[T16] To how many tubes the connection is subscribed."""
+    """[T16] Subscribe; replies with the number of tubes the connection is subscribed to."""
     c = call.caller
     assert isinstance(c, Client)
     if not c.resp3:
@@ -225,7 +225,7 @@ def subscribe(call: TubeCall) -> None:
 
 
 def unsubscribe(call: TubeCall) -> None:
-    """[T16] From these, or all; how many are left."""
+    """[T16] Unsubscribe from these tubes, or all; replies with the number left."""
     c = call.caller
     assert isinstance(c, Client)
     leave_notices(call.s, c, call.options.names or list(c.watched))

@@ -1,6 +1,6 @@
-"""One call of a tube procedure, as the procedure sees it: what was said, who asks, how to answer.
+"""One call of a tube procedure, as the procedure sees it: arguments, caller, reply.
 
-Each door has its own class of calls: it reads the arguments and writes the answers. What is done
+Each door has its own class of calls: it reads the arguments and writes the replies. What is done
 with a tube is the same for both (`tasks`, `admin`, `grants`, `homes`).
 """
 
@@ -25,9 +25,9 @@ from tuque.wire.tubes.table import Procedure
 
 @mypyc_attr(acyclic=True)
 class TubeCall(TubeArgs):
-    """A call; exactly one answer is given."""
+    """A call; it gets exactly one reply."""
 
-    at: Tube  # which the call is about, unless it is about none
+    at: Tube  # the call's tube, if it has one
 
     def __init__(self, s: Server, p: Procedure, caller: Connection, user: bytes) -> None:
         super().__init__()
@@ -37,66 +37,66 @@ class TubeCall(TubeArgs):
         self.p = p
         self.caller = caller
         self.client: i64 = caller.number
-        self.user = user  # whose sessions the caller may have (T8.3)
+        self.user = user  # whose sessions the caller may join (T8.3)
 
     def go_to(self, tube: Tube) -> None:
-        """[T17] The tube of the call, where its procedure needs it (T17.3). Raises TubeError."""
+        """[T17] Set the call's tube. Raises TubeError if it must be led here and is not (T17.3)."""
         if self.p.is_home:
             needs_home(self.n, self.t, tube)
         self.at = tube
 
     def join_session(self) -> None:
-        """[T8] The caller has a session from here on, if the procedure makes one (T8.1)."""
+        """[T8] Give the caller a session, if the procedure needs one (T8.1)."""
         if self.p.has_session:
             session_for(self.n, self.t, self.client, self.user)
 
     def serial(self) -> i64:
-        """What the next answer of the connection that comes later is known by."""
+        """The serial of the connection's next delayed reply."""
         return 0
 
     def may_wait(self) -> None:
-        """Raise the door's error when too many calls of the connection wait."""
+        """Raise the door's error if too many calls of the connection wait."""
 
     def may_read(self, tube: Tube) -> None:
-        """Raise the door's error when the caller may not see the figures of the tube."""
+        """Raise the door's error if the caller may not see the figures of the tube."""
 
     def is_unread(self) -> bool:
-        """Whether nobody will see the answer (C7.3)."""
+        """Whether nobody will read the reply (C7.3)."""
         return False
 
     def task(self, task: Task) -> None:
-        """Answer with a task."""
+        """Reply with a task."""
 
     def tasks(self, found: list[Task]) -> None:
-        """Answer with several."""
+        """Reply with several tasks."""
 
     def no_task(self, is_full: bool = False) -> None:
-        """Answer that there is none, or that there is no room for it."""
+        """Reply that there is no task, or no room for it."""
 
     def value(self, value: object) -> None:
-        """Answer with any value; OK: it is done."""
+        """Reply with any value; OK: done."""
 
     def uuid(self, uuid: bytes) -> None:
-        """Answer with the uuid of a session, 16 bytes."""
+        """Reply with the uuid of a session, 16 bytes."""
 
     def pair(self, name: bytes, value: object) -> bytes:
-        """One pair of a large map."""
+        """One pair of a large map, encoded."""
         return b""
 
     def pairs(self, count: i64, parts: list[bytes]) -> None:
-        """Answer with a large map of so many pairs, in pieces."""
+        """Reply with a large map of so many pairs, given in pieces."""
 
     def begin(self, chore: Chore) -> None:
-        """[L2] The chore answers, now or in a later turn."""
+        """[L2] Start the chore, which replies now or in a later turn."""
 
     def await_task(self, until_ms: i64) -> None:
-        """A take waits until then; 0: for ever."""
+        """Let a take wait until then; 0: for ever."""
 
     def await_room(self) -> None:
-        """A put waits (T7.2)."""
+        """Let a put wait (T7.2)."""
 
     def await_home(self) -> None:
-        """Other nodes are asked (T17.5, T20)."""
+        """Wait for other nodes (T17.5, T20)."""
 
 
 Run = Callable[[TubeCall], None]

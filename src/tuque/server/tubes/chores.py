@@ -1,6 +1,6 @@
-"""TRUNCATE, RELEASEALL, DROP, KICK and TASKS of large tubes: a piece in each turn (SPEC L2).
+"""TRUNCATE, RELEASEALL, DROP, KICK and TASKS of large tubes, one slice per turn (SPEC L2).
 
-What happens to the tube meanwhile is seen: a task that was put after the command had begun is not
+TRUNCATE, RELEASEALL and DROP visit the tasks present at the start: a task put later is not
 truncated.
 """
 
@@ -25,12 +25,12 @@ TRUNCATE: Final = 0
 RELEASE_ALL: Final = 1
 DROP: Final = 2
 KICK: Final = 3
-LOOKS: Final = 4  # tasks, or tubes, that are looked at for one unit of work
+LOOKS: Final = 4  # tasks, or tubes, visited per unit of work
 
 
 @final
 class TubeChore(Chore):
-    """One of the commands that change all tasks of a tube."""
+    """A command that changes many tasks of a tube."""
 
     def __init__(self, call: TubeCall, what: i64) -> None:
         super().__init__(call.caller)
@@ -39,14 +39,14 @@ class TubeChore(Chore):
         self.t = call.t
         self.tube = call.at
         self.what = what
-        self.count = call.options.count  # of KICK: how many
+        self.count = call.options.count  # for KICK: how many
         self.numbers: list[int] = []
-        self.at: i64 = -1  # -1: not begun
+        self.at: i64 = -1  # -1: not started
         self.done: i64 = 0
         self.goes_on = True
 
     def step(self, room: i64) -> bool:
-        """Do it to the next tasks."""
+        """Apply the command to the next tasks."""
         n = self.n
         tube = self.tube
         if self.t.by_name.get(tube.name) is not tube:
@@ -74,7 +74,7 @@ class TubeChore(Chore):
         return True
 
     def begin(self) -> None:
-        """Note which tasks there are; nobody puts or takes while a tube is dropped."""
+        """List the present tasks; DROP also stops puts and takes."""
         tube = self.tube
         if self.what == DROP:
             admin.may_drop(self.n, self.t, tube)
@@ -86,7 +86,7 @@ class TubeChore(Chore):
         self.at = 0
 
     def undo(self) -> None:
-        """The tube is not dropped after all: puts and takes go on."""
+        """DROP was aborted: allow puts and takes again."""
         if self.what == DROP:
             self.tube.drops -= 1
             admit(self.n, self.t, self.tube)
@@ -94,7 +94,7 @@ class TubeChore(Chore):
                 mark_ready(self.n, self.tube)
 
     def change(self, task: Task) -> None:
-        """Do it to one task."""
+        """Apply the command to one task."""
         n, t, tube = self.n, self.t, self.tube
         if self.what == RELEASE_ALL:
             if task.status == TAKEN:
@@ -108,7 +108,7 @@ class TubeChore(Chore):
         self.done += 1
 
     def kick(self, room: i64) -> bool:
-        """The next buried tasks."""
+        """Kick the next buried tasks."""
         wanted: i64 = min(self.count - self.done, room)
         done = ops.kick(self.n, self.t, self.tube, wanted)
         self.n.work += done
@@ -116,7 +116,7 @@ class TubeChore(Chore):
         return done < wanted or self.done >= self.count
 
     def tell(self) -> None:
-        """How many, or that it is done."""
+        """Reply with the count, or OK."""
         if self.what == DROP:
             self.call.value(OK)
         else:
@@ -136,11 +136,11 @@ class Tasks(Chore):
         self.status = call.options.status
         self.most = call.options.count
         self.numbers: list[int] = []
-        self.at: i64 = -1  # -1: not begun
+        self.at: i64 = -1  # -1: not started
         self.found: list[Task] = []
 
     def step(self, room: i64) -> bool:
-        """Look at the next tasks, and keep the first ones of all."""
+        """Check the next tasks; keep the first of those in the state."""
         tube = self.tube
         needs_home(self.n, self.t, tube)
         if self.at < 0:
@@ -161,7 +161,7 @@ class Tasks(Chore):
         return self.at == len(self.numbers)
 
     def result(self) -> list[Task]:
-        """Those that are still in that state, as far as one reply holds them (L2.5)."""
+        """The tasks still in that state, up to the size of one reply (L2.5)."""
         self.found.sort(key=key_of)
         self.n.work += len(self.found)
         rows: list[Task] = []
@@ -175,5 +175,5 @@ class Tasks(Chore):
         return rows
 
     def tell(self) -> None:
-        """The tasks."""
+        """Reply with the tasks."""
         self.call.tasks(self.result())

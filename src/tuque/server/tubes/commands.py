@@ -1,4 +1,4 @@
-"""The RESP door of tubes: TUBE, whose words are read and answered by the table (SPEC T15)."""
+"""The RESP door of tubes: TUBE, its words read and its replies written by the table (SPEC T15)."""
 
 from typing import Final, final
 
@@ -26,14 +26,14 @@ from tuque.wire.args import ArgError
 from tuque.wire.resp import put_value
 from tuque.wire.tubes.table import WORDS, WRONG, Procedure
 
-USER: Final = b"default"  # whom all RESP clients are (T15.9)
+USER: Final = b"default"  # the user of all RESP clients (T15.9)
 PUT: Final = WORDS[b"PUT"]
 TAKE: Final = WORDS[b"TAKE"]
 ACK: Final = WORDS[b"ACK"]
 
 
 def cmd_tube(s: Server, c: Client, args: list[bytes]) -> None:
-    """[T15] TUBE word [argument ...]; the frequent procedures are called directly."""
+    """[T15] TUBE word [argument ...]; calls frequent procedures directly."""
     word = args[1]
     if word == b"PUT":
         put(read(s, c, PUT, args))
@@ -52,7 +52,7 @@ def cmd_tube(s: Server, c: Client, args: list[bytes]) -> None:
 
 
 def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:
-    """The call that the words mean, all checks of the table done. Raises ArgError, TubeError."""
+    """The call for these words, after all checks of the table. Raises ArgError, TubeError."""
     call = RespCall(s, p, c)
     p.read_words(args, call)
     if call.tube is not None and (p.is_home or p.is_known):
@@ -64,7 +64,7 @@ def read(s: Server, c: Client, p: Procedure, args: list[bytes]) -> TubeCall:
 
 
 def check_growth(s: Server) -> None:
-    """[T15] What adds tasks or tubes is refused as ADDJOB is when memory is short (T15.6)."""
+    """[T15] Refuse commands that add tasks or tubes as ADDJOB is, when memory is short (T15.6)."""
     n = s.n
     if n.limits.memory_bytes > 0 and n.used_bytes() * 20 > n.limits.memory_bytes * 19:
         if not make_room(n, EVICT_PER_COMMAND):
@@ -83,60 +83,60 @@ class RespCall(TubeCall):
         self.c = c
 
     def serial(self) -> i64:
-        """That of the next command which waits."""
+        """The serial of the next command that waits."""
         return self.c.put_serial + 1
 
     def is_unread(self) -> bool:
-        """After CLIENT REPLY OFF or SKIP."""
+        """True after CLIENT REPLY OFF or SKIP."""
         return self.c.reply_mode == REPLY_OFF or self.c.reply_mode == REPLY_SKIPPING
 
     def task(self, task: Task) -> None:
-        """As T15.3 has it."""
+        """Reply as in T15.3."""
         put_task(self.c.out, task)
 
     def tasks(self, found: list[Task]) -> None:
-        """An array of them."""
+        """Reply with an array of tasks."""
         put_tasks(self.c.out, found)
 
     def no_task(self, is_full: bool = False) -> None:
-        """A null array."""
+        """Reply with a null array."""
         put_none(self.c)
 
     def value(self, value: object) -> None:
-        """As `put_value` writes it."""
+        """Reply as `put_value` writes it."""
         self.c.reply(value)
 
     def uuid(self, uuid: bytes) -> None:
-        """As text (T15.7)."""
+        """Reply with the text of the uuid (T15.7)."""
         self.c.reply(dashed(uuid))
 
     def pair(self, name: bytes, value: object) -> bytes:
-        """Both, one after the other."""
+        """Key and value in turn."""
         parts: list[bytes] = []
         put_value(parts, name, self.c.resp3)
         put_value(parts, value, self.c.resp3)
         return b"".join(parts)
 
     def pairs(self, count: i64, parts: list[bytes]) -> None:
-        """A map, for RESP2 an array."""
+        """Reply with a map; in RESP2 an array."""
         self.c.out.append(b"%%%d\r\n" % count if self.c.resp3 else b"*%d\r\n" % (2 * count))
         self.c.out.extend(parts)
 
     def begin(self, chore: Chore) -> None:
-        """The client is blocked meanwhile."""
+        """Run in slices; the client is blocked meanwhile."""
         begin(self.s, self.c, chore)
 
     def await_task(self, until_ms: i64) -> None:
-        """Likewise."""
+        """Block the client meanwhile."""
         self.c.is_taking = True
         self.c.is_blocked = True
         self.s.blocked += 1
         ops.wait(self.n, self.t, self.at, self.client, until_ms)
 
     def await_room(self) -> None:
-        """Likewise."""
+        """Block the client meanwhile."""
         await_room(self.s, self.c)
 
     def await_home(self) -> None:
-        """Likewise."""
+        """Block the client meanwhile."""
         await_home(self.s, self.c)

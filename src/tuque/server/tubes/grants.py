@@ -1,4 +1,4 @@
-"""Who of the users of IPROTO may call a tube (SPEC T10, T15, I5)."""
+"""Which users of IPROTO may call a tube (SPEC T10, T15, I5)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ NAMES: Final = {b"call": CALL, b"truncate": TRUNCATE}
 
 
 def holder_of(call: TubeCall) -> bytes:
-    """Whom it is about: a user, or a role."""
+    """The key of the user or role that the call names."""
     name = call.options.name or b""
     return role_key(name) if call.options.is_role else user_key(name)
 
 
 def bits_of(call: TubeCall) -> i64:
-    """The rights that the caller names."""
+    """The rights that the call names."""
     return (CALL if call.options.may_call else 0) | (TRUNCATE if call.options.may_truncate else 0)
 
 
 def grant_calls(call: TubeCall) -> None:
-    """[T10] Let a user or a role call the tube (T10.3)."""
+    """[T10] Grant a user or a role the right to call the tube (T10.3)."""
     users = call.s.users
     o = call.options
     if o.is_role and o.name not in users.roles:
@@ -42,13 +42,13 @@ def grant_calls(call: TubeCall) -> None:
 
 
 def grant_role(call: TubeCall) -> None:
-    """[I5] The same for a role (I5.7)."""
+    """[I5] Grant a role the right to call the tube (I5.7)."""
     call.set_option("is_role", True)
     grant_calls(call)
 
 
 def revoke_calls(call: TubeCall) -> None:
-    """[T10] Take rights back, all unless some are named (T10.4)."""
+    """[T10] Revoke rights: those named, else all (T10.4)."""
     t, tube = call.t, call.at
     bits = bits_of(call)
     if bits == 0:
@@ -61,7 +61,7 @@ def revoke_calls(call: TubeCall) -> None:
 
 
 def grants(call: TubeCall) -> None:
-    """[T10] Each grant with tube, kind and name of who has it (T10.5)."""
+    """[T10] Each grant: the tube, and the kind and name of its holder (T10.5)."""
     rows: list[object] = []
     for one in call.t.rights.listing(call.tube or b""):
         kind = b"user" if one.holder.startswith(USER) else b"role"

@@ -1,4 +1,4 @@
-"""TUBE HOME and STATE, and answers about homes that come later (SPEC T15.10, T17 to T21)."""
+"""TUBE HOME and STATE, and their delayed replies (SPEC T15.10, T17 to T21)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tuque.wire.args import ArgError
 from tuque.wire.iproto import error_reply
 
 NO_NODE: Final = b"ERR no node %s"
-MANY_NODES: Final = b"ERR several nodes are called %s"
-NOT_HERE: Final = b"ERR FORCE is for the node that is to be the home: say it to %s"
+MANY_NODES: Final = b"ERR several nodes match %s"
+NOT_HERE: Final = b"ERR FORCE runs on the node that is to lead the tube: %s"
 
 
 def state(call: TubeCall) -> None:
-    """[T19] Of the tube here, or of the node (T19.1)."""
+    """[T19] The state of the tube here, or of the node (T19.1)."""
     call.value(state_of_tube(call.at) if call.tube is not None else state_of_node(call.n, call.t))
 
 
 def home(call: TubeCall) -> None:
-    """[T15] Where the home is, a move (T20), or a failover (T21)."""
+    """[T15] The tube's leader, a switchover (T20), or a failover (T21)."""
     s, t, tube = call.s, call.t, call.at
     c = call.caller
     assert isinstance(c, Client)
@@ -47,7 +47,7 @@ def home(call: TubeCall) -> None:
 
 
 def home_of(s: Server, c: Client, t: Tubes, tube: Tube) -> dict[str, object]:
-    """[T15] Where the tube is at home, and how far its copies are (T15.10)."""
+    """[T15] The tube's leader, and how far its replicas are (T15.10)."""
     node_id = home_id(s, tube)
     copies: list[object] = []
     for follower, lag, is_complete in lag_of(s.n, t, tube):
@@ -66,12 +66,12 @@ def home_of(s: Server, c: Client, t: Tubes, tube: Tube) -> dict[str, object]:
 
 
 def home_id(s: Server, tube: Tube) -> bytes:
-    """The node id of the home; a tube that nobody told of is this node's."""
+    """The node id of the leader; this node's if no leader is known."""
     return tube.home if len(tube.home) > 0 else s.n.node_id
 
 
 def node_named(s: Server, word: bytes) -> bytes:
-    """[T20] The node that is meant: its id, the first characters, or host:port (T20.1)."""
+    """[T20] The node id for an id, its first characters, or host:port (T20.1). Raises ArgError."""
     if len(word) == 0:
         raise ArgError(NO_NODE % word)
     found: list[bytes] = []
@@ -90,16 +90,16 @@ def node_named(s: Server, word: bytes) -> bytes:
 
 
 def is_own_address(word: bytes, own: bytes) -> bool:
-    """Whether it is this node's port at a name of this machine that says nothing of others."""
+    """Whether the address is this node's port at a loopback name of this machine."""
     host = word[: -len(own)]
     return word.endswith(own) and host in (b"127.0.0.1", b"localhost", b"[::1]")
 
 
-# answers that come later
+# delayed replies
 
 
 def await_home(s: Server, c: Client) -> None:
-    """The command of the client is answered when it is done; nothing more of it runs before."""
+    """Block the client until its command is done."""
     c.put_serial += 1
     c.is_homing = True
     c.is_put_muted = c.reply_mode == REPLY_OFF or c.reply_mode == REPLY_SKIPPING
@@ -108,7 +108,7 @@ def await_home(s: Server, c: Client) -> None:
 
 
 def tell_homes(s: Server, t: Tubes) -> None:
-    """Answer who waited for a claim or a move; say in the log what became of homes."""
+    """Reply to finished claims, switchovers and failovers; log changes of leaders."""
     if len(t.notes) > 0:
         for line in t.notes:
             log.warning("%s", line)
@@ -140,7 +140,7 @@ def tell_homes(s: Server, t: Tubes) -> None:
 
 
 def send_watchers_away(s: Server, t: Tubes) -> None:
-    """[T16] Who is subscribed to a tube that has moved is told where it is, and no more (T16.5)."""
+    """[T16] Tell subscribers of a tube led elsewhere where it is, and unsubscribe them (T16.5)."""
     for name in list(s.notices.watchers):
         tube = t.by_name.get(name)
         if tube is None or tube.is_mine:
@@ -157,7 +157,7 @@ def send_watchers_away(s: Server, t: Tubes) -> None:
 
 
 def tell_client(s: Server, c: Client, one: HomeDone) -> None:
-    """A RESP client has its answer."""
+    """Reply to a RESP client."""
     c.is_homing = False
     c.is_blocked = False
     s.blocked -= 1

@@ -1,7 +1,7 @@
-"""Types of tubes and callbacks that installed packages bring (SPEC T3.5-T3.7, T16.4).
+"""Types of tubes and callbacks from installed packages (SPEC T3.5-T3.7, T16.4).
 
-They are found by their names as entry points; nothing that comes over a connection is ever run,
-imported or looked up as anything but such a name.
+They are found by their entry point names; no input of a connection is ever run, imported or looked
+up as anything but such a name.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ DRIVERS: Final = "tuque.tube_drivers"
 CALLBACKS: Final = "tuque.tube_callbacks"
 NO_LOAD: Final = "the %s '%s' cannot be loaded: %s"
 
-# [T3.7] where a type stands
+# [T3.7] states of a type
 IS_BUILT_IN: Final = "built-in"
 IS_LOADED: Final = "loaded"
-IS_INSTALLED: Final = "installed"  # to be registered
-IS_FAILED: Final = "failed"  # installed, and could not be loaded
-IS_MISSING: Final = "missing"  # tubes of it wait
+IS_INSTALLED: Final = "installed"  # not registered yet
+IS_FAILED: Final = "failed"  # failed to load
+IS_MISSING: Final = "missing"  # not installed; its tubes wait
 
 
 def load_plugins(s: Server) -> None:
-    """[T3] All types and callbacks, at the start; one that is no good is left out and logged."""
+    """[T3] Load all types and callbacks at startup; skip and log those that fail."""
     for entry in entry_points(group=DRIVERS):
         try:
             load_driver(s, entry)
@@ -53,7 +53,7 @@ def load_plugins(s: Server) -> None:
 
 
 def load_driver(s: Server, entry: EntryPoint) -> None:
-    """Register the type that the entry point names. Raises TubeError."""
+    """Register the type of the entry point. Raises TubeError."""
     name = entry.name.encode()
     t = tubes_of(s.n)
     try:
@@ -71,7 +71,7 @@ def load_driver(s: Server, entry: EntryPoint) -> None:
 
 
 def loaded(entry: EntryPoint) -> object:
-    """What the entry point names. Raises TubeError when it cannot be had, or cannot be called."""
+    """The object of the entry point. Raises TubeError if it fails to load or is not callable."""
     try:
         found: object = entry.load()
     except KeyboardInterrupt:
@@ -84,7 +84,7 @@ def loaded(entry: EntryPoint) -> object:
 
 
 def not_loaded(entry: EntryPoint, error: BaseException) -> TubeError:
-    """The error for the caller; the log has the whole of it."""
+    """The error for the caller; logs the whole of it."""
     log.error("cannot load %s %s", entry.group, entry.name, exc_info=error)
     what = "driver" if entry.group == DRIVERS else "callback"
     text = NO_LOAD % (what, entry.name, summary_of(error))
@@ -92,13 +92,13 @@ def not_loaded(entry: EntryPoint, error: BaseException) -> TubeError:
 
 
 def origin(entry: EntryPoint) -> str:
-    """Where a type comes from, for people: module, class and package."""
+    """The origin of a type, for people: module, class and package."""
     package = "" if entry.dist is None else f" ({entry.dist.name} {entry.dist.version})"
     return entry.value + package
 
 
 def register_installed(s: Server, name: bytes) -> None:
-    """[T3] ON register_driver: a type that was installed after the start (T3.6). TubeError."""
+    """[T3] ON register_driver: load a type installed after the start (T3.6). Raises TubeError."""
     importlib.invalidate_caches()
     for entry in entry_points(group=DRIVERS):
         if entry.name.encode() == name:
@@ -106,17 +106,17 @@ def register_installed(s: Server, name: bytes) -> None:
             log.info("tubes may have the type %s now: %s", entry.name, origin(entry))
             return
     if name in tubes_of(s.n).drivers:
-        register_driver(s.n, tubes_of(s.n), name, nothing)  # it says why not
+        register_driver(s.n, tubes_of(s.n), name, nothing)  # raises the reason
     raise TubeError(NO_DRIVER, (name,))
 
 
 def nothing() -> Driver:
-    """No driver is made of it."""
+    """A factory that is never called."""
     raise AssertionError("a type that is there was registered again")
 
 
 def listing(s: Server, t: Tubes) -> list[list[object]]:
-    """[T3] Each type, where it stands and comes from, its tubes, those that are stopped (T3.7)."""
+    """[T3] Each type: state, origin, tubes, stopped tubes (T3.7)."""
     counts: dict[bytes, int] = {}
     stopped: dict[bytes, list[list[object]]] = {}
     for tube in t.by_name.values():

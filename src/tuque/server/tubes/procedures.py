@@ -1,4 +1,4 @@
-"""Which function runs which procedure of the table (wire/tubes/table.py)."""
+"""The function of each procedure in the table (wire/tubes/table.py)."""
 
 from typing import Final
 

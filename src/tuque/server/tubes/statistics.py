@@ -1,4 +1,4 @@
-"""STATISTICS of all tubes: some in each turn (SPEC L2, T11)."""
+"""STATISTICS of all tubes, some in each turn (SPEC L2, T11)."""
 
 from typing import Final, final
 
@@ -13,7 +13,7 @@ COST: Final = 10  # units for the 17 counters of one tube
 
 @final
 class Statistics(Chore):
-    """The counters of every tube; one that is dropped meanwhile is left out."""
+    """The counters of every tube; tubes dropped meanwhile are left out."""
 
     def __init__(self, call: TubeCall) -> None:
         super().__init__(call.caller)
@@ -21,19 +21,19 @@ class Statistics(Chore):
         self.n = call.n
         self.t = call.t
         self.names: list[bytes] = []
-        self.at: i64 = -1  # -1: not begun
+        self.at: i64 = -1  # -1: not started
         self.count: i64 = 0
-        self.parts: list[bytes] = []  # one for each turn
+        self.parts: list[bytes] = []  # one per turn
 
     def step(self, room: i64) -> bool:
-        """The counters of the next tubes."""
+        """Add the counters of the next tubes."""
         parts: list[bytes] = []
         is_over = self.put_some(parts, room)
-        self.parts.append(b"".join(parts))  # a million small ones would cost a long turn at the end
+        self.parts.append(b"".join(parts))  # joining a million small ones would take long
         return is_over
 
     def put_some(self, parts: list[bytes], room: i64) -> bool:
-        """As many as there is room for; True: those were the last ones."""
+        """Add as many as there is room for; True: those were the last."""
         n = self.n
         until = n.work + room
         if self.at < 0:
@@ -53,5 +53,5 @@ class Statistics(Chore):
         return True
 
     def tell(self) -> None:
-        """A map by name."""
+        """Reply with a map by name."""
         self.call.pairs(self.count, self.parts)

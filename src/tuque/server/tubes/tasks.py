@@ -1,4 +1,4 @@
-"""What producers and workers do with tasks, from either door (SPEC T5, T15, I6)."""
+"""Operations of producers and workers on tasks, for both doors (SPEC T5, T15, I6)."""
 
 from typing import Final
 
@@ -10,12 +10,12 @@ from tuque.tubes.model.errors import LEAVING, TubeError
 from tuque.tubes.model.options import PutSpec
 from tuque.tubes.tasks import ops
 
-FEW_KICKED: Final = 999  # as many run beside calls that wait for copies (T15.11)
-PLAIN: Final = PutSpec()  # no options given
+FEW_KICKED: Final = 999  # so many may run beside calls that wait for copies (T15.11)
+PLAIN: Final = PutSpec()  # no options
 
 
 def put(call: TubeCall) -> None:
-    """[T5] A task, unless the tube is full; with a timeout it waits for room (T7)."""
+    """[T5] Put a task; if the tube is full and there is a timeout, wait for room (T7)."""
     spec = call.put_spec() if call.given > 0 else PLAIN
     waits = spec.timeout_ms > 0
     if waits:
@@ -30,7 +30,7 @@ def put(call: TubeCall) -> None:
 
 
 def take(call: TubeCall) -> None:
-    """[T5] The next task; the call waits when there is none and it has time."""
+    """[T5] Take a task; if there is none and there is a timeout, wait."""
     if call.is_unread():
         return
     task = ops.take(call.n, call.t, call.at, call.client)
@@ -46,18 +46,18 @@ def take(call: TubeCall) -> None:
 
 
 def ack(call: TubeCall) -> None:
-    """[T5] The task is done."""
+    """[T5] End the task."""
     call.task(ops.ack(call.n, call.t, call.at, call.client, call.number, call.token))
 
 
 def release(call: TubeCall) -> None:
-    """[T5] The task is READY or DELAYED."""
+    """[T5] Make the task READY or DELAYED."""
     delay_ms: i64 = call.options.delay_ms if call.options.delay_ms > 0 else 0
     call.task(ops.release(call.n, call.t, call.at, call.client, call.number, delay_ms, call.token))
 
 
 def touch(call: TubeCall) -> None:
-    """[T5] The task has more time; nothing is done for an increment of 0, or none."""
+    """[T5] Extend the task's times; an increment of 0 changes nothing."""
     more_ms: i64 = call.timeout_ms if call.timeout_ms > 0 else 0
     task = ops.touch(call.n, call.t, call.at, call.client, call.number, more_ms, call.token)
     if task is None:
@@ -67,22 +67,22 @@ def touch(call: TubeCall) -> None:
 
 
 def bury(call: TubeCall) -> None:
-    """[T5] The task is BURIED."""
+    """[T5] Make the task BURIED."""
     call.task(ops.bury(call.n, call.t, call.at, call.number, call.token))
 
 
 def peek(call: TubeCall) -> None:
-    """[T5] The task as it is."""
+    """[T5] Show the task."""
     call.task(ops.peek(call.n, call.t, call.at, call.number))
 
 
 def delete(call: TubeCall) -> None:
-    """[T5] The task is DONE, whoever held it."""
+    """[T5] Remove the task, whoever has it."""
     call.task(ops.delete(call.n, call.t, call.at, call.number))
 
 
 def kick(call: TubeCall) -> None:
-    """[T5] Buried tasks are READY again; a count below 0 comes back as it is."""
+    """[T5] Make buried tasks READY; a count below 0 is returned unchanged."""
     if call.options.count < 0:
         call.value(int(call.options.count))
     elif call.options.count <= FEW_KICKED:
@@ -92,17 +92,17 @@ def kick(call: TubeCall) -> None:
 
 
 def truncate(call: TubeCall) -> None:
-    """[T2] All tasks are gone."""
+    """[T2] Remove all tasks."""
     call.begin(TubeChore(call, TRUNCATE))
 
 
 def release_all(call: TubeCall) -> None:
-    """[T2] All taken tasks are READY again."""
+    """[T2] Make all taken tasks READY."""
     call.begin(TubeChore(call, RELEASE_ALL))
 
 
 def drop(call: TubeCall) -> None:
-    """[T2] The tube is gone."""
+    """[T2] Remove the tube."""
     call.begin(TubeChore(call, DROP))
 
 

@@ -1,4 +1,4 @@
-"""The end of a turn for tubes: replies that are due, and messages to other nodes."""
+"""The end of a turn for tubes: replies that are due, messages to other nodes."""
 
 from mypy_extensions import i64
 
@@ -13,9 +13,7 @@ from tuque.tubes.policy import tubes_of
 
 
 def end_turn(s: Server) -> None:
-    """Answer clients that waited for room, replicas or leaders; then notify subscribers and nodes
-    (T18.2).
-    """
+    """Send the replies and notices that are due, and changes to other nodes (T18.2)."""
     n = s.n
     if n.policy is None:
         return
@@ -35,7 +33,7 @@ def end_turn(s: Server) -> None:
 
 
 def next_turn_ms(s: Server) -> i64:
-    """When a turn has something to do here, though nothing comes."""
+    """When a turn has work here without any input."""
     if s.n.policy is None:
         return FAR
     t = tubes_of(s.n)
@@ -45,9 +43,9 @@ def next_turn_ms(s: Server) -> i64:
 
 
 def has_left(s: Server) -> bool:
-    """Whether a connection that was closed at the end of a turn left something to be done.
+    """Whether connections closed at the end of a turn left work.
 
-    The tasks of a session go back with its last connection (T8.2).
+    The tasks of a session are released with its last connection (T8.2).
     """
     records = s.n.records
     if len(s.n.ready) > 0:

@@ -1,4 +1,4 @@
-"""The public path of what a type of tube of another package stands on: docs/tube-drivers.md.
+"""What types of tubes in other packages build on: docs/tube-drivers.md.
 
 Must not know: nodes, sessions.
 """

@@ -1,8 +1,8 @@
-"""A tube begins and ends to run at this node (SPEC T19).
+"""A tube starts and stops running on this node (SPEC T19).
 
-RUNNING means that its tasks lie in the tables of jobs, timers and its driver; in every other
-state they are copies, or on their way (load_unload.py), and nothing acts on them. What is due
-meanwhile is due when it runs again.
+While RUNNING, its tasks are in the tables of jobs, timers and its driver; in any other state they
+are copies, or being loaded or unloaded (load_unload.py), and nothing acts on them. Timers that
+expire meanwhile fire when it runs again.
 """
 
 from mypy_extensions import i64
@@ -54,11 +54,11 @@ def ask_sync(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def is_granted(n: Node, t: Tubes, tube: Tube) -> bool:
-    """Whether the disk has what the tube waits for."""
+    """Whether the disk has the record that the tube waits for."""
     records = n.records
     if records is None or records.granted >= tube.wish:
         return True
-    if records.wish < tube.wish:  # another journal was begun meanwhile
+    if records.wish < tube.wish:  # the journal was restarted meanwhile
         record_home(records, tube)
         records.has_custody = True
         records.wish += 1
@@ -66,11 +66,11 @@ def is_granted(n: Node, t: Tubes, tube: Tube) -> bool:
     return False
 
 
-# ---- to run
+# ---- start
 
 
 def start(n: Node, t: Tubes, tube: Tube) -> None:
-    """The tube is STARTUP, and RUNNING when its tasks have taken their places (T20.4, T19.6)."""
+    """The tube is STARTUP; it is RUNNING once its tasks are loaded (T20.4, T19.6)."""
     if tube.state != STARTUP:
         set_home_state(tube, STARTUP)
     begin_in(t, tube)
@@ -78,11 +78,11 @@ def start(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def step_shifts(n: Node, t: Tubes) -> None:
-    """[T19] Tasks of tubes go on their way, all together so many in a turn (T19.6)."""
+    """[T19] Load and unload tasks, up to a limit per turn for all tubes (T19.6)."""
     tubes = list(t.shifting)
     left: i64 = len(tubes)
     for tube in tubes:
-        share = t.shift_room // left  # a small one does not wait for a large one
+        share = t.shift_room // left  # a small tube does not wait for a large one
         left -= 1
         shift = tube.shift
         if t.shift_room == 0 or shift is None:
@@ -104,7 +104,7 @@ def step_shifts(n: Node, t: Tubes) -> None:
 
 
 def run(n: Node, t: Tubes, tube: Tube, orphans: list[Task]) -> None:
-    """The tube is RUNNING: all its tasks are in their tables."""
+    """The tube is RUNNING: all its tasks are loaded."""
     tube.owners = {}
     tube.run_ms = 0
     set_home_state(tube, RUNNING)
@@ -116,7 +116,7 @@ def run(n: Node, t: Tubes, tube: Tube, orphans: list[Task]) -> None:
     announce(n, t, [tube], -1)
 
 
-# ---- to run no more
+# ---- stop
 
 
 def stop(n: Node, t: Tubes, tube: Tube) -> None:
@@ -137,7 +137,7 @@ def wait_here(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def send_away(n: Node, t: Tubes, tube: Tube) -> None:
-    """Clients that wait here for the tube get -TUBEHOME (T17.3, T20.2)."""
+    """Redirect clients that wait here for the tube with -TUBEHOME (T17.3, T20.2)."""
     for client in list(tube.waiters):
         stop_waiting(n, client)
         wake = Wake(client, HOME_MOVED, [], False)
@@ -153,7 +153,7 @@ def send_away(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
-    """Another node is the leader, under a higher epoch (T17.1, T21.4)."""
+    """Another node leads, under a higher epoch (T17.1, T21.4)."""
     end_waits(t, tube)
     was_mine = tube.is_mine
     if tube.state == RUNNING or tube.state == ENDING or tube.state == STARTUP:
@@ -174,9 +174,7 @@ def lose_home(n: Node, t: Tubes, tube: Tube, home: bytes, epoch: i64) -> None:
 
 
 def end_waits(t: Tubes, tube: Tube) -> None:
-    """The client that asked for a running move, or for a failover, learns that it came
-    otherwise.
-    """
+    """Reply to clients of a running switchover or failover: another leader came first."""
     done = t.forced.pop(tube.name, None)
     move = tube.move
     if move is not None and move.client >= 0:
@@ -188,10 +186,10 @@ def end_waits(t: Tubes, tube: Tube) -> None:
 
 
 def keep_holders(n: Node, t: Tubes, tube: Tube) -> None:
-    """The sessions that hold replicated tasks here are numbered as those of another leader are."""
+    """Number the sessions that hold tasks here as sessions of another leader."""
     if not tube.is_local:
-        return  # they are
-    if len(tube.tasks) > 0:  # on their way
+        return  # done before
+    if len(tube.tasks) > 0:  # being unloaded
         for session in t.sessions.values():
             for task in session.taken.values():
                 if task.queue == tube.name:

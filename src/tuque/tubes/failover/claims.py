@@ -1,6 +1,7 @@
-"""A tube is made when no other node knows one of its name, or makes one (SPEC T17).
+"""A tube is created if no other node knows the name, or is creating it (SPEC T17).
 
-So are nodes asked that a tube is to move to, or that may have more of it (SPEC T20, T21).
+The same question goes to the target of a switchover, and to nodes that may have later replicas
+(SPEC T20, T21).
 """
 
 from typing import Final
@@ -18,13 +19,13 @@ from tuque.tubes.model.tube import Tube
 from tuque.tubes.tasks.admin import create_tube, may_create
 from tuque.tubes.types.driver import Absent
 
-# answers of TubeClaimed
+# replies of TubeClaimed
 FREE: Final = 0
-KNOWN: Final = 1  # the name is, or a node with a lower id claims it; by force: another tube's
-ALIVE: Final = 2  # this node is the leader, and has the tasks
+KNOWN: Final = 1  # the name is taken, or claimed by a lower node id; forced: it is another tube's
+ALIVE: Final = 2  # this node leads it and has its tasks
 IN_USE: Final = 3  # a plain queue of that name has jobs (T2.3)
-TYPE_MISSING: Final = 4  # the tube may not move here: its type is missing (T20.1)
-DRIVER_FAILED: Final = 5  # nor when its driver has failed
+TYPE_MISSING: Final = 4  # no switchover to this node: the type is missing (T20.1)
+DRIVER_FAILED: Final = 5  # no switchover to this node: the driver failed
 
 
 def claim_tube(
@@ -37,9 +38,9 @@ def claim_tube(
     client: i64,
     serial: i64,
 ) -> Tube | None:
-    """[T17] ON create_tube: None when others are asked first (T17.5).
+    """[T17] ON create_tube: None when other nodes are asked first (T17.5).
 
-    The answer comes in `t.home_done` then. Raises TubeError.
+    The reply then comes in `t.home_done`. Raises TubeError.
     """
     if askable(n) == 0 or name in t.by_name:
         return create_tube(n, t, name, type, o, user)
@@ -55,14 +56,12 @@ def claim_tube(
 
 
 def askable(n: Node) -> i64:
-    """The nodes that reply: a leaving one may be the leader, and has its replicas (T17.5,
-    T21.1).
-    """
+    """The nodes to ask, leaving ones too: they may lead, or have a replica (T17.5, T21.1)."""
     return (n.reachable | n.leavers) & n.others
 
 
 def ask_nodes(n: Node, t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Claim:
-    """Ask all that can be: for the name, or of the tube that is known here (epoch above 0)."""
+    """Ask all reachable nodes: for the name, or about the known tube (epoch above 0)."""
     claim = new_claim(t, name, client, serial, epoch)
     tube = t.by_name.get(name) if epoch > 0 else None
     maker = b"" if tube is None else tube.maker
@@ -74,7 +73,7 @@ def ask_nodes(n: Node, t: Tubes, name: bytes, client: i64, serial: i64, epoch: i
 
 
 def ask_target(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i64) -> None:
-    """[T20] Ask the node that the tube shall move to whether it can serve it (T20.1)."""
+    """[T20] Ask the target of a switchover whether it can serve the tube (T20.1)."""
     claim = new_claim(t, tube.name, client, serial, tube.epoch + 1)
     claim.moving = tube
     claim.target = n.peers[slot].node_id
@@ -82,11 +81,11 @@ def ask_target(n: Node, t: Tubes, tube: Tube, slot: i64, client: i64, serial: i6
     if say(n, slot, m):
         claim.waiting = 1 << slot
     else:
-        t.must_look = True  # it is closed then
+        t.must_look = True  # the next look closes the claim
 
 
 def new_claim(t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Claim:
-    """A question for which no client waits yet."""
+    """A new claim, which waits for no node yet."""
     t.claim_serial += 1
     claim = Claim(name, t.claim_serial, client, serial, 0)
     claim.epoch = epoch
@@ -95,14 +94,14 @@ def new_claim(t: Tubes, name: bytes, client: i64, serial: i64, epoch: i64) -> Cl
 
 
 def can_serve(tube: Tube) -> i64:
-    """[T20] The reply to a leader that asks whether the tube may move here (T20.1)."""
+    """[T20] The reply to a leader that asks whether this node can serve the tube (T20.1)."""
     if isinstance(tube.driver, Absent):
         return TYPE_MISSING
     return DRIVER_FAILED if len(why_stopped(tube.type, tube.driver)) > 0 else FREE
 
 
 def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:
-    """All have answered: the tube is made, or why not (T17.5)."""
+    """All have replied: create the tube, or return the error (T17.5)."""
     done = HomeDone(claim.client, claim.serial, None)
     try:
         tube = t.by_name.get(claim.name)
@@ -112,5 +111,5 @@ def finish_claim(n: Node, t: Tubes, claim: Claim) -> None:
             raise TubeError(EXISTS, (claim.name,))
         done.tube = create_tube(n, t, claim.name, claim.type, claim.options, claim.user)
     except TubeError as error:
-        done.error = error.with_traceback(None)  # no frames: the collector is off
+        done.error = error.with_traceback(None)  # drop the frames: the collector is off
     t.home_done.append(done)

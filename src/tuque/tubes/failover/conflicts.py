@@ -42,7 +42,7 @@ from tuque.tubes.tasks.admin import enter_tube, leave_tube
 from tuque.tubes.tasks.transitions import record_tube
 from tuque.tubes.types.driver import Absent
 
-ASIDE_MAX: Final = 10_000  # tubes that others of their name stand before
+ASIDE_MAX: Final = 10_000  # losers of name conflicts that are remembered
 
 
 def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
@@ -64,19 +64,19 @@ def on_told(n: Node, t: Tubes, slot: i64, m: TubesTold) -> None:
 
 
 def is_same(tube: Tube, at: TubeAt) -> bool:
-    """Whether both are one tube, not only of one name."""
+    """Whether both are one tube, not just of one name."""
     return tube.maker == at.maker and tube.made_ns == at.made_ns
 
 
 def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
-    """A tube was dropped: what is here of it goes (T17.6)."""
+    """A tube was dropped: remove it here (T17.6)."""
     t.aside.pop((at.maker, at.made_ns), None)
     tube = t.by_name.get(at.name)
     if tube is None:
         return
     if not is_same(tube, at):
         tube.apart &= ~(1 << slot)  # T20.1
-        say(n, slot, told(t, False, [at_of(n, tube)]))  # T17.6: it is the only one there now
+        say(n, slot, told(t, False, [at_of(n, tube)]))  # T17.6: this one has the name now
         return
     if tube.epoch > at.epoch:
         return
@@ -89,7 +89,7 @@ def on_told_gone(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
 
 
 def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
-    """The tube and what is here of it goes; a plain queue has its name."""
+    """Remove the tube and all its tasks; a plain queue takes the name."""
     if tube.is_mine:
         lose_home(n, t, tube, tube.home, tube.epoch)
     send_away(n, t, tube)
@@ -101,7 +101,7 @@ def forget_tube(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
-    """A tube, as another node knows it."""
+    """Handle a peer's entry about a tube."""
     gone = t.dropped.get(at.name)
     if gone is not None and gone.maker == at.maker and gone.made_ns == at.made_ns:
         say(n, slot, told(t, False, [gone_at(at.name, gone)]))
@@ -141,16 +141,16 @@ def on_told_tube(n: Node, t: Tubes, slot: i64, at: TubeAt) -> None:
 
 
 def renew_pause(n: Node, at: TubeAt) -> None:
-    """The tube, which has its home elsewhere, is paused as was told (T17.7).
+    """Apply the pause of a tube led elsewhere (T17.7).
 
-    That is told by its home, or with a higher epoch: who knows of that knows how the home before
-    had paused it, since each told it on one link before it told of the next one.
+    Only the leader sends it, or a node with a higher epoch. That is safe: each leader sends the
+    pause before the next epoch on the same link.
     """
     set_pause(n, at.name, at.flags >> PAUSE_SHIFT & (PAUSE_IN | PAUSE_OUT))
 
 
 def renew_tube(n: Node, tube: Tube, at: TubeAt) -> None:
-    """What may change of a tube while its leader stays (T17.2)."""
+    """Update what may change under the same leader (T17.2)."""
     renew_pause(n, at)
     is_changed = tube.on_task_change != at.words[3]
     tube.on_task_change = at.words[3]
@@ -163,14 +163,14 @@ def renew_tube(n: Node, tube: Tube, at: TubeAt) -> None:
 
 
 def announce_to(n: Node, t: Tubes, slot: i64, tube: Tube) -> None:
-    """The node at the slot is behind; when the tube was given to it, it must hear that again."""
+    """The peer is behind: send it the tube; if it was handed the tube, TUBE-YOURS again."""
     if tube.is_owed and n.peers[slot].node_id == tube.home:
         t.owing.append((tube, slot))
         t.must_look = True
 
 
 def on_new_home(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
-    """[T17] A higher epoch: its node is the leader (T17.1)."""
+    """[T17] Adopt the leader with the higher epoch (T17.1)."""
     if tube.is_mine and tube.seq > at.begin_seq and at.home != n.node_id:
         note_lost(t, tube, at)  # T21.4
     lose_home(n, t, tube, at.home, at.epoch)
@@ -190,16 +190,16 @@ def note_lost(t: Tubes, tube: Tube, at: TubeAt) -> None:
     t.changes_lost += lost
     more = "" if is_sure else ", and perhaps some before the last start,"
     t.notes.append(
-        f"tube {shown(tube.name)}: {at.home[:8].decode()} is its home now (epoch {at.epoch}); "
+        f"tube {shown(tube.name)}: {at.home[:8].decode()} is its leader now (epoch {at.epoch}); "
         f"{lost} changes{more} were here only and are dropped"
     )
 
 
 def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
-    """[T17] Two tubes of one name that were made apart (T17.5), or one made again (T17.6)."""
+    """[T17] Two tubes of one name, created apart (T17.5), or created again (T17.6)."""
     is_theirs = at.made_ns > tube.made_ns if at.maker == tube.maker else at.maker < tube.maker
     if tube.is_mine or not is_theirs:
-        tube.conflict = at.home  # its tasks are nowhere else, even if its maker made it again
+        tube.conflict = at.home  # its tasks are nowhere else, even if its creator made another
         return
     conflict = b"" if at.maker == tube.maker else tube.home
     set_aside(t, at_of(n, tube))
@@ -211,7 +211,7 @@ def on_conflict(n: Node, t: Tubes, slot: i64, tube: Tube, at: TubeAt) -> None:
 
 
 def set_aside(t: Tubes, at: TubeAt) -> None:
-    """This node follows another tube of that name: it remembers the leader of this one (T17.5)."""
+    """This node now follows another tube of that name: remember the leader of this one (T17.5)."""
     known = (at.maker, at.made_ns)
     at.flags |= IS_ASIDE
     t.aside.pop(known, None)
@@ -223,9 +223,7 @@ def set_aside(t: Tubes, at: TubeAt) -> None:
 
 
 def is_behind(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
-    """Whether the peer knows less of a tube that was set aside here: then it gets the
-    news (T17.1).
-    """
+    """Whether the peer knows less of a tube set aside here: then it is sent the news (T17.1)."""
     known = t.aside.get((at.maker, at.made_ns))
     if known is None:
         return False
@@ -238,7 +236,7 @@ def is_behind(n: Node, t: Tubes, slot: i64, at: TubeAt) -> bool:
 
 
 def learn_tube(n: Node, t: Tubes, at: TubeAt) -> Tube:
-    """A tube that was unknown here; this node does not lead it, whatever others say (T22.2)."""
+    """Add a tube unknown here; this node does not lead it, whatever others say (T22.2)."""
     factory = t.drivers.get(at.words[0])
     driver = Absent() if factory is None else factory()
     tube = Tube(at.name, 0, n.now_ms, t.next_tube, at.words[0], driver)

@@ -1,7 +1,7 @@
-"""What happens to homes by messages, links and time (SPEC T17 to T21): who decides is called here.
+"""Leadership changes by messages, links and time (SPEC T17 to T21).
 
-Once something has changed that homes depend on, all tubes of which this node is the home are
-looked at: they begin to run, end to run, go on with a switchover, or are given away.
+After any change that leadership depends on, this node checks all tubes that it leads: they start,
+stop, continue a switchover, or are handed over.
 """
 
 from typing import Final
@@ -50,14 +50,14 @@ from tuque.tubes.tasks.admin import is_in_use
 from tuque.tubes.tasks.transitions import reserve_tokens
 
 AGAIN_MS: Final = 1_000  # until leaders that should be elsewhere are checked again
-HELD_MS: Final = 10  # until replicas for which a link had no room are sent again
+HELD_MS: Final = 10  # until changes are sent again to a link that had no room
 
 
 # ---- messages
 
 
 def on_tube_message(n: Node, t: Tubes, slot: i64, m: TubeMessage) -> None:
-    """[B3] ON RECV anything about tubes. While the journal is read it waits."""
+    """[B3] ON RECV any message about tubes; it is deferred while the journal loads."""
     if n.is_loading:
         t.later.append((slot, m))
     elif isinstance(m, TubeCopy):
@@ -75,14 +75,14 @@ def on_tube_message(n: Node, t: Tubes, slot: i64, m: TubeMessage) -> None:
 
 
 def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
-    """[T17] ON RECV TUBE-CLAIM: the name is free, or not (T17.5); what is here (T20.1, T21.1)."""
+    """[T17] ON RECV TUBE-CLAIM: reply about the name (T17.5), or the tube here (T20.1, T21.1)."""
     tube = t.by_name.get(m.name)
     answer: i64 = FREE
     copy_epoch: i64 = 0
     seq: i64 = 0
     is_complete = False
     if tube is not None and len(m.maker) > 0 and is_other(tube, m):
-        answer = KNOWN  # of that one no copy is here (T17.5)
+        answer = KNOWN  # no replica of that tube is here (T17.5)
         aside = t.aside.get((m.maker, m.made_ns))
         if aside is not None and aside.epoch >= m.epoch:
             answer = ALIVE
@@ -110,12 +110,12 @@ def on_claim(n: Node, t: Tubes, slot: i64, m: TubeClaim) -> None:
 
 
 def is_other(tube: Tube, m: TubeClaim) -> bool:
-    """Whether the claim is about another tube of that name."""
+    """Whether the claim means another tube of that name."""
     return tube.maker != m.maker or tube.made_ns != m.made_ns
 
 
 def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
-    """[T17] ON RECV TUBE-CLAIMED: when all have answered, it is decided (T17.5, T20.1, T21.1)."""
+    """[T17] ON RECV TUBE-CLAIMED: decide once all have replied (T17.5, T20.1, T21.1)."""
     claim = t.claims.get(m.number)
     bit: i64 = 1 << slot
     if claim is None or claim.name != m.name or claim.waiting & bit == 0:
@@ -123,7 +123,7 @@ def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
     claim.waiting &= ~bit
     claim.answer = m.answer
     if claim.moving is not None:
-        pass  # its answer is all
+        pass  # the reply itself decides
     elif claim.epoch != 0:
         on_force_answer(n, t, slot, claim, m)
     elif m.answer != FREE:
@@ -134,7 +134,7 @@ def on_claimed(n: Node, t: Tubes, slot: i64, m: TubeClaimed) -> None:
 
 
 def close_claims(n: Node, t: Tubes) -> None:
-    """Decide questions that wait for no node any more."""
+    """Decide claims that wait for no node any more."""
     for number in list(t.claims):
         claim = t.claims[number]
         if claim.waiting & askable(n) == 0:
@@ -143,7 +143,7 @@ def close_claims(n: Node, t: Tubes) -> None:
 
 
 def decide(n: Node, t: Tubes, claim: Claim) -> None:
-    """All that can be reached have answered."""
+    """All reachable nodes have replied."""
     moving = claim.moving
     if moving is not None:
         decide_move(n, t, claim, moving)
@@ -164,7 +164,7 @@ def homes_link_up(n: Node, t: Tubes, slot: i64) -> None:
 
 
 def homes_link_down(n: Node, t: Tubes, slot: i64) -> None:
-    """The link is gone: what the node has, or wants, is asked again."""
+    """The link is gone: catalogs and claims of the node are void."""
     bit: i64 = 1 << slot
     t.heard &= ~bit
     t.read_only &= ~bit
@@ -201,7 +201,7 @@ def homes_loaded(n: Node, t: Tubes) -> None:
 
 
 def homes_tick(n: Node, t: Tubes) -> None:
-    """[T19] Check leaders when something that they depend on changed, or it is time."""
+    """[T19] Check leadership when something that it depends on changed, or it is time."""
     if n.is_loading:
         return
     t.shift_room = t.shift_tasks
@@ -222,9 +222,9 @@ def homes_tick(n: Node, t: Tubes) -> None:
 
 
 def homes_next_ms(n: Node, t: Tubes) -> i64:
-    """When `homes_tick` next has something to do."""
+    """When `homes_tick` has work next."""
     if n.is_loading:
-        return FAR  # `homes_loaded` looks at them
+        return FAR  # `homes_loaded` checks them
     now_ms = n.now_ms
     if t.must_look or n.round != t.round or len(t.shifting) > 0:
         return now_ms
@@ -242,12 +242,12 @@ def homes_next_ms(n: Node, t: Tubes) -> i64:
 
 
 def look_at_pending(n: Node, t: Tubes) -> None:
-    """[T20] Moves that waited for the disk continue (T20.3, T20.4)."""
+    """[T20] Switchovers that waited for the disk continue (T20.3, T20.4)."""
     pending = t.pending
     t.pending = []
     for tube in pending:
         if tube.wish == 0:
-            continue  # this node learned of another leader meanwhile
+            continue  # another leader took over meanwhile
         if not is_granted(n, t, tube):
             t.pending.append(tube)
             continue
@@ -260,7 +260,7 @@ def look_at_pending(n: Node, t: Tubes) -> None:
 
 
 def look_at_homes(n: Node, t: Tubes) -> None:
-    """Check all leaders, and what this node must send."""
+    """Check all tubes led here, and send what is due."""
     t.must_look = False
     t.look_ms = FAR
     if not t.is_read_only:
@@ -281,7 +281,7 @@ def look_at_homes(n: Node, t: Tubes) -> None:
 
 
 def look_at(n: Node, t: Tubes, tube: Tube) -> None:
-    """[T19] One tube that this node leads."""
+    """[T19] Check one tube that this node leads."""
     move = tube.move
     if move is not None:
         step_move(n, t, tube, move)
@@ -307,7 +307,7 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
         turn_back(t, tube)
         return
     if tube.shift is not None:
-        return  # T19.6: looked at again when all are out, runs when all are in
+        return  # T19.6: checked again when all are unloaded, runs when all are loaded
     if tube.run_ms == 0 and not knows_enough(n, t, tube):
         return
     if tube.run_ms != 0 and not may_run_forced(n, tube):
@@ -319,15 +319,15 @@ def look_at(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def later(t: Tubes, at_ms: i64) -> None:
-    """Look again then."""
+    """Check again by then."""
     if at_ms < t.look_ms:
         t.look_ms = at_ms
 
 
 def new_home_of(n: Node, t: Tubes, tube: Tube) -> i64:
-    """The node that may lead it, has all of it and the least lag; 0: none (T19.5)."""
-    able: i64 = 0  # set of slots that may lead it
-    serving: i64 = 0  # and where tasks would be given out
+    """The complete node with the least lag that may lead it; 0: none (T19.5)."""
+    able: i64 = 0  # slots that may lead it
+    serving: i64 = 0  # of these, slots whose driver works
     for slot in slots_of(n.reachable & n.others):
         if may_be_home(n, t, tube, slot):
             able |= 1 << slot

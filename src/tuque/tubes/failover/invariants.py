@@ -10,7 +10,7 @@ from tuque.tubes.replication.receive import HELD_BYTES, copy_bytes
 
 
 def check_homes(n: Node, t: Tubes) -> i64:
-    """Assert that copies, trails and states agree; the bytes of copies."""
+    """Assert that copies, trails and states agree; returns the bytes of copies."""
     used: i64 = 0
     count: i64 = 0
     for name, tube in t.by_name.items():
@@ -24,13 +24,13 @@ def check_homes(n: Node, t: Tubes) -> i64:
 
 
 def is_gone(t: Tubes, tube: Tube) -> bool:
-    """Whether just this tube was dropped, not one of its name."""
+    """Whether exactly this tube was dropped, not one of its name."""
     gone = t.dropped[tube.name]
     return gone.maker == tube.maker and gone.made_ns == tube.made_ns
 
 
 def check_home(n: Node, t: Tubes, tube: Tube) -> i64:
-    """Assert that one tube is where it says; the bytes of its copies."""
+    """Assert that one tube's tasks are where its state says; the bytes of its copies."""
     used: i64 = HELD_BYTES * len(tube.held)
     for number, task in tube.copies.items():
         assert task.number == number, "number of a copy"

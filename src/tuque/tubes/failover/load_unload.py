@@ -1,8 +1,8 @@
-"""Tasks take their places at a home and leave them, so many in a turn (SPEC T19.6).
+"""Loads and unloads tasks of a leader, a limited number per turn (SPEC T19.6).
 
-On the way in the copies are looked through for those that are TAKEN. These get their holders all
-at once, so that each copy says who holds it by the numbers of one node; then all take their
-places. On the way out tables of the tube are gone at once, and its tasks become copies.
+A load first scans the copies for TAKEN tasks and settles their holders all at once, so that every
+copy names its holder in the numbers of one node; then the tasks enter the tables. An unload drops
+the tube's tables at once, and its tasks become copies.
 """
 
 from heapq import heappush
@@ -26,15 +26,15 @@ from tuque.tubes.tasks.transitions import record
 from tuque.tubes.types.driver import Absent
 from tuque.tubes.types.ordering import BURIED_BIT, Order
 
-LOOKS: Final = 10  # copies that are looked at for the cost of one that takes its place
-ALL: Final = 1 << 60  # more tasks than there are
+LOOKS: Final = 10  # copies scanned for the cost of one that is loaded
+ALL: Final = 1 << 60  # above any number of tasks
 
 
-# ---- in
+# ---- load
 
 
 def begin_in(t: Tubes, tube: Tube) -> None:
-    """From now on copies become tasks."""
+    """Start the load: copies become tasks."""
     numbers = list(tube.copies)
     numbers.sort()
     tube.shift = Shift(numbers, True)
@@ -42,7 +42,7 @@ def begin_in(t: Tubes, tube: Tube) -> None:
 
 
 def step_in(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
-    """Go on with up to `room` tasks; what is left of it. The end is when all numbers are done."""
+    """Load up to `room` tasks; returns the room left. Done when all numbers are done."""
     numbers = shift.numbers
     end: i64 = len(numbers)
     pos = shift.pos
@@ -73,9 +73,7 @@ def step_in(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
 
 
 def settle_owners(n: Node, t: Tubes, tube: Tube, found: list[Task]) -> None:
-    """Sessions of this node hold the TAKEN tasks, or no session does (T20.5); the tube
-    runs here.
-    """
+    """Give TAKEN tasks to sessions of this node, or release them (T20.5); the tube runs here."""
     tube.copy_epoch = tube.epoch
     tube.is_complete = True
     tube.unseen = {}
@@ -90,7 +88,7 @@ def settle_owners(n: Node, t: Tubes, tube: Tube, found: list[Task]) -> None:
                 taken[task.subqueue] = task
             else:
                 loser = task
-            if loser is not None:  # a copy that lags may show two
+            if loser is not None:  # a lagging replica may show two
                 release(tube, loser)
                 changed[loser.number] = loser
     tube.owners = {}
@@ -106,9 +104,9 @@ def settle_owners(n: Node, t: Tubes, tube: Tube, found: list[Task]) -> None:
 
 
 def settle_owner(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
-    """A TAKEN task stays with its session if that is here or shared; else it is released (T20.5).
+    """A TAKEN task stays with a session that is here or shared; else release it (T20.5).
 
-    True when that changed the task.
+    True if the task changed.
     """
     if tube.is_local:
         if task.owner in t.sessions:
@@ -123,7 +121,7 @@ def settle_owner(n: Node, t: Tubes, tube: Tube, task: Task) -> bool:
 
 
 def session_of(n: Node, t: Tubes, held: Held) -> Session:
-    """The session of that uuid and user, made when it is not here yet: its client may come."""
+    """The session of that uuid and user, created if missing: its client may come."""
     session = t.by_uuid.get(held.uuid)
     if session is None or session.user != held.user:
         t.session_serial += 1
@@ -136,7 +134,7 @@ def session_of(n: Node, t: Tubes, held: Held) -> Session:
 
 
 def release(tube: Tube, task: Task) -> None:
-    """The task is READY: no session holds it any more."""
+    """Make the task READY, held by no session."""
     tube.calls.release += 1
     task.deliveries += 1
     task.owner = 0
@@ -144,11 +142,11 @@ def release(tube: Tube, task: Task) -> None:
     task.qtime_ms = 0
 
 
-# ---- out
+# ---- unload
 
 
 def begin_out(t: Tubes, tube: Tube) -> None:
-    """From now on tasks become copies; the tube's own tables are gone."""
+    """Start the unload: tasks become copies; the tube's own tables are dropped."""
     tube.length = tube.plain
     tube.taken = 0
     tube.delayed = 0
@@ -164,7 +162,7 @@ def begin_out(t: Tubes, tube: Tube) -> None:
 
 
 def step_out(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
-    """Go on with up to `room` tasks; what is left of it."""
+    """Unload up to `room` tasks; returns the room left."""
     numbers = shift.numbers
     end: i64 = len(numbers)
     pos = shift.pos
@@ -178,7 +176,7 @@ def step_out(n: Node, t: Tubes, tube: Tube, shift: Shift, room: i64) -> i64:
 
 
 def put_away(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """The task leaves the tables of jobs and timers, as it is; its session keeps its number."""
+    """Remove the task from the tables of jobs and timers; it keeps its session's number."""
     if task.owner != 0:
         tube.owners[task.owner] = None
         session = t.sessions.get(task.owner)
@@ -195,24 +193,24 @@ def put_away(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def turn_back(t: Tubes, tube: Tube) -> None:
-    """Tasks that were on their way in are copies again (T19.6)."""
+    """Cancel a load: tasks already loaded become copies again (T19.6)."""
     shift = tube.shift
     if shift is not None and shift.is_in:
         begin_out(t, tube)
 
 
 def end_shift(t: Tubes, tube: Tube) -> None:
-    """All are where they belong."""
+    """End the load or unload."""
     tube.shift = None
     t.shifting.remove(tube)
     if len(tube.tasks) == 0:
-        tube.tasks = {}  # an empty table may be a large one
+        tube.tasks = {}  # an empty dict may still be large
     if len(tube.copies) == 0:
         tube.copies = {}
 
 
 def put_all_away(n: Node, t: Tubes, tube: Tube) -> None:
-    """The tube is about to go: none of its tasks is left in the tables."""
+    """The tube is about to be removed: unload all its tasks."""
     shift = tube.shift
     if shift is not None:
         assert not shift.is_in, "tasks are on their way in"

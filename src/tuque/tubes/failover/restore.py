@@ -1,7 +1,7 @@
-"""Leaders and replicas come back from the journal, and go into a snapshot (SPEC T22).
+"""Leaders and replicas from and into the journal (SPEC T22).
 
 A tube led by this node runs at once if there is no other node; else it waits for the catalogs of
-the others (T19.4), and its tasks are replicated tasks until then.
+the others (T19.4), with its tasks as copies until then.
 """
 
 from typing import final
@@ -31,7 +31,7 @@ from tuque.tubes.replication.send import record_home
 
 @final
 class HomeLog:
-    """The leaders as far as the journal was read."""
+    """The leaders in the journal read so far."""
 
     def __init__(self) -> None:
         self.homes: dict[bytes, HomeRecord] = {}
@@ -51,18 +51,18 @@ class HomeLog:
         else:
             before = self.homes.get(r.name)
             if before is not None and before.copy_epoch != r.copy_epoch:
-                self.held.pop(r.name, None)  # their numbers were those of another leader
+                self.held.pop(r.name, None)  # their numbers were another leader's
             self.homes[r.name] = copied(r)
 
     def on_drop(self, name: bytes) -> None:
-        """The tube is not here any more: dropped, or set aside for another one (T17.5)."""
+        """The tube is gone from here: dropped, or set aside for another one (T17.5)."""
         self.homes.pop(name, None)
         self.held.pop(name, None)
 
     def restore(self, n: Node, t: Tubes, tube: Tube) -> None:
-        """[T22] The leader of a tube that is about to be entered."""
+        """[T22] Set the leader of a tube about to be entered."""
         r = self.homes.get(tube.name)
-        if r is None:  # written before there were leaders
+        if r is None:  # from before the tube had a leader
             tube.home = n.node_id
             tube.maker = n.node_id
         else:
@@ -86,13 +86,13 @@ class HomeLog:
             hold(t, tube, number, held.uuid, held.user)
 
     def restore_gone(self, t: Tubes) -> None:
-        """Tubes that were dropped are remembered."""
+        """Remember dropped tubes."""
         for name, r in self.gone.items():
             bury_tube(t, name, Dropped(r.maker, r.made_ns, r.epoch))
 
 
 def copied(r: HomeRecord) -> HomeRecord:
-    """The record, for as long as it is needed."""
+    """A copy of the record, which outlives the decoder's."""
     kept = HomeRecord()
     kept.name = r.name
     kept.epoch = r.epoch
@@ -108,7 +108,7 @@ def copied(r: HomeRecord) -> HomeRecord:
 
 
 def restore_copy(t: Tubes, tube: Tube, task: Task) -> bool:
-    """[T22] A task of a tube that does not run here; False: it is here already."""
+    """[T22] Restore a task of a tube that does not run here; False: it is here already."""
     if task.number in tube.copies or task.id in t.copies_by_id:
         return False
     if tube.next_number <= task.number:
@@ -120,7 +120,7 @@ def restore_copy(t: Tubes, tube: Tube, task: Task) -> bool:
 
 
 def tell_homes(n: Node, t: Tubes, records: Records) -> None:
-    """[T22] Leaders at the start of a snapshot, after their tubes; the tubes that are gone."""
+    """[T22] Record leaders at the start of a snapshot, after their tubes; and dropped tubes."""
     for tube in t.by_name.values():
         record_home(records, tube)
         for number, held in tube.held.items():
@@ -130,5 +130,5 @@ def tell_homes(n: Node, t: Tubes, records: Records) -> None:
 
 
 def copies_of(t: Tubes) -> list[Task]:
-    """All copies that are here."""
+    """All copies on this node."""
     return list(t.copies_by_id.values())

@@ -1,7 +1,7 @@
-"""Tubes, tasks and sessions come back from the journal, and go into a snapshot (SPEC T14).
+"""Tubes, tasks and sessions from and into the journal (SPEC T14).
 
-Records are applied in order while it is read. Tubes enter the node before its jobs, and each
-task then takes its place. Telling the same again changes nothing.
+Records are applied in order as they are read. Tubes enter the node before its jobs, and each
+task then joins its tube. Applying a record twice changes nothing.
 """
 
 from heapq import heappush
@@ -28,12 +28,12 @@ from tuque.tubes.tasks.sessions import enter_session
 from tuque.tubes.tasks.transitions import arm, enter, record_tube
 from tuque.tubes.types.driver import NO_TYPE, Absent, Driver
 
-TOKEN_GAP: Final = 1 << 20  # takes that a torn end of the journal may have had
+TOKEN_GAP: Final = 1 << 20  # takes that a torn end of the journal may have lost
 
 
 @final
 class Draft:
-    """A tube as far as the journal was read."""
+    """A tube in the journal read so far."""
 
     def __init__(self, r: TaskRecord) -> None:
         self.names = r.names
@@ -48,7 +48,7 @@ class Draft:
 
 @final
 class TubeLog:
-    """The tubes as far as the journal was read; tasks lie among the jobs."""
+    """The tubes in the journal read so far; tasks are among the jobs."""
 
     def __init__(self) -> None:
         self.drafts: dict[bytes, Draft] = {}
@@ -64,14 +64,14 @@ class TubeLog:
         self.has_cfg = False
 
     def take(self, kind: i64, r: Record, jobs: dict[bytes, Job]) -> None:
-        """Apply one record of any kind from TUBE on."""
+        """Apply one record of kind TUBE or above."""
         if kind <= GRANT:
             self.apply(kind, r.task, jobs)
         else:
             self.homes.apply(kind, r.home)
 
     def apply(self, kind: i64, r: TaskRecord, jobs: dict[bytes, Job]) -> None:
-        """Apply one record; what it says of tasks is done to them."""
+        """Apply one record to tubes or tasks."""
         if kind == TASK_STATE:
             job = jobs.get(r.id)
             if isinstance(job, Task):
@@ -111,7 +111,7 @@ class TubeLog:
             self.has_cfg = True
 
     def seen(self, task: Task) -> None:
-        """Numbers that were given are not given again."""
+        """Keep used numbers from being given again."""
         draft = self.drafts.get(task.queue)
         if draft is not None and draft.next_number <= task.number:
             draft.next_number = task.number + 1
@@ -121,7 +121,7 @@ class TubeLog:
             self.session_serial = task.owner
 
     def on_session(self, r: TaskRecord) -> None:
-        """A session is there, or over."""
+        """A session exists, or has ended."""
         if r.number > self.session_serial:
             self.session_serial = r.number
         if r.flag:
@@ -134,7 +134,7 @@ class TubeLog:
         return len(self.drafts) + len(self.homes.gone) == 0 and not self.has_cfg
 
     def restore(self, n: Node, t: Tubes) -> list[str]:
-        """[T14] Enter tubes and sessions, before tasks are; lines for the log."""
+        """[T14] Enter tubes and sessions, before their tasks; returns lines for the log."""
         notes: list[str] = []
         t.ttr_ms = self.ttr_ms
         t.in_replicaset = self.in_replicaset
@@ -164,13 +164,13 @@ class TubeLog:
         if self.in_replicaset and self.ttr_ms > 0:
             for session in self.sessions.values():
                 if session.number in t.sessions:
-                    continue  # it lives: only the data were loaded again
+                    continue  # it exists: only the data are loaded again
                 enter_session(t, session)
                 self.waiting.append(session)
         return notes
 
     def begin_sessions(self, n: Node, t: Tubes) -> None:
-        """[T14] All is loaded: from now on the sessions can be joined again (T14.3)."""
+        """[T14] All is loaded: sessions can be joined again (T14.3)."""
         for session in self.waiting:
             session.until_ms = n.now_ms + self.ttr_ms
             heappush(t.session_ends, (session.until_ms, session.number))
@@ -178,7 +178,7 @@ class TubeLog:
 
 
 def made(n: Node, draft: Draft, driver: Driver) -> Tube:
-    """The tube as it was recorded."""
+    """The tube of the draft."""
     tube = Tube(draft.names[0], 0, n.now_ms, draft.number, draft.names[1], driver)
     tube.storage_mode = draft.names[2]
     tube.engine = draft.names[3]
@@ -194,7 +194,7 @@ def made(n: Node, draft: Draft, driver: Driver) -> Tube:
 
 
 def restore_task(n: Node, t: Tubes, task: Task) -> bool:
-    """[T14] A task comes back in its status; False: its tube is gone, or it is here (T14.2)."""
+    """[T14] Restore a task in its status; False: its tube is gone, or it is here (T14.2)."""
     tube = t.by_name.get(task.queue)
     if tube is None or task.number in tube.tasks or task.id in n.jobs:
         return False
@@ -217,7 +217,7 @@ def restore_task(n: Node, t: Tubes, task: Task) -> bool:
 
 
 def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """A task of the journal or of a replica takes its place on the leader, in its status."""
+    """Enter a task of the journal or of a replica into the leader's tables, in its status."""
     if tube.driver.is_timed:
         task.dead_ms = task.created_ms + task.ttl_ms
     if task.delivered_count > 0:
@@ -231,7 +231,7 @@ def take_in(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
-    """The tables of the tube know the task in its status."""
+    """Enter the task into the tube's tables by its status."""
     used = tube.driver.bytes_used
     task.state = u8(state_of(i64(task.status)))
     if task.status == READY:
@@ -256,8 +256,8 @@ def settle_in(t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:
-    """[T14] Tubes, sessions and configuration as they are at the begin of a snapshot."""
-    if t.token_reserved < t.token:  # given while nothing was written
+    """[T14] Record tubes, sessions and configuration at the start of a snapshot."""
+    if t.token_reserved < t.token:  # taken while there was no journal
         t.token_reserved = t.token
     tell_tube_cfg(records, t.ttr_ms, t.in_replicaset, t.token_reserved)
     for tube in t.by_name.values():
@@ -273,9 +273,7 @@ def tell_all_tubes(n: Node, t: Tubes, records: Records) -> None:
 
 
 def tell_task_of(t: Tubes, task: Task, records: Records) -> bool:
-    """Record a task, or a replicated one, as it is; False if it is gone, or its tube is
-    temporary.
-    """
+    """Record a task, or a copy, as it is; False if it is gone, or its tube is temporary."""
     tube = t.by_name.get(task.queue)
     if tube is None or tube.is_temporary or tube.find(task.number) is not task:
         return False

@@ -10,9 +10,9 @@ from tuque.tubes.replication.leadership import has_heard_since
 
 
 def on_standstill(n: Node, t: Tubes) -> bool:
-    """[T19] The process stood still: its homes wait (T19.7).
+    """[T19] The process stood still: tubes led here wait (T19.7).
 
-    True when a tube ran here, so that what was said of it and not sent yet may be wrong now.
+    True if a tube ran here, so that unsent replies about it may now be wrong.
     """
     t.stood_ms = n.now_ms
     t.must_look = True
@@ -29,17 +29,17 @@ def on_standstill(n: Node, t: Tubes) -> bool:
 
 
 def runs_here(tube: Tube) -> bool:
-    """Whether it did something here until now."""
+    """Whether the tube ran here until now."""
     return tube.is_mine and (tube.state == RUNNING or tube.state == ENDING)
 
 
 def run_any(t: Tubes) -> bool:
-    """Whether this node runs a tube."""
+    """Whether any tube runs on this node."""
     return any(runs_here(tube) for tube in t.by_name.values())
 
 
 def end_claims(t: Tubes) -> None:
-    """Replies of other nodes are old: clients that wait for them must ask again."""
+    """Replies of other nodes are stale: clients that wait for them must ask again."""
     claims = t.claims
     t.claims = {}
     for claim in claims.values():
@@ -59,5 +59,5 @@ def make_sure(n: Node, t: Tubes) -> None:
 
 
 def may_be_forced(tube: Tube) -> bool:
-    """[T21] Whether this node leads it, and waits for an operator or for others (T21.1)."""
+    """[T21] Whether this node leads it, but waits for an operator or other nodes (T21.1)."""
     return tube.is_mine and tube.wish == 0 and (tube.state == INIT or tube.is_unsure)

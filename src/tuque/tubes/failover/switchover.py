@@ -1,8 +1,8 @@
-"""Homes move: planned switchovers, and failover by command (SPEC T20, T21).
+"""Planned switchovers, and failover by command (SPEC T20, T21).
 
-A planned one copies until the new home has all on its disk, records the next epoch here, and
-hands over when this disk has that. A forced one records the next epoch at the new home, and waits
-until a home that may still live must know that it is none.
+A switchover copies until the new leader has everything on disk, records the next epoch here, and
+hands over once that is on disk. A failover records the next epoch on the new leader, which waits
+until an old leader that may still run must know of it.
 """
 
 from typing import Final
@@ -44,16 +44,16 @@ from tuque.tubes.replication.send import ask_surely, mark_changed
 from tuque.tubes.tasks.transitions import RESERVE, record_tube, reserve_tokens
 from tuque.tubes.types.driver import NO_TYPE, Absent
 
-MOVE_MS: Final = 10_000  # a switchover that takes longer is given up (T20.2)
-TASKS_A_MS: Final = 100  # and may take one ms more for each so many tasks
-NUMBER_GAP: Final = 1_000_000  # numbers that a lost leader may have given (T21.3)
+MOVE_MS: Final = 10_000  # a longer switchover is abandoned (T20.2)
+TASKS_A_MS: Final = 100  # plus 1 ms for this many tasks
+NUMBER_GAP: Final = 1_000_000  # task numbers that a lost leader may have used (T21.3)
 TOKEN_GAP: Final = 1 << 20
 
 
 def move_home(n: Node, t: Tubes, tube: Tube, node_id: bytes, client: i64, serial: i64) -> bool:
-    """[T20] ON TUBE HOME tube node: True when nothing is to be done, else the answer comes later.
+    """[T20] ON TUBE HOME tube node: True if nothing is to be done; else the reply comes later.
 
-    First the node is asked whether it could serve the tube, which goes on meanwhile (T20.1).
+    The target is first asked whether it can serve the tube, which keeps running (T20.1).
     Raises TubeError.
     """
     needs_home(n, t, tube)
@@ -64,7 +64,7 @@ def move_home(n: Node, t: Tubes, tube: Tube, node_id: bytes, client: i64, serial
 
 
 def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
-    """The slot of the node, when the tube may move there now. Raises TubeError (T20.1)."""
+    """The slot of the node, if the tube may move there now. Raises TubeError (T20.1)."""
     needs_home(n, t, tube)
     if tube.move is not None:
         raise TubeError(why.MOVING, (tube.name,))
@@ -77,7 +77,7 @@ def target_of(n: Node, t: Tubes, tube: Tube, node_id: bytes) -> i64:
 
 
 def decide_move(n: Node, t: Tubes, claim: Claim, tube: Tube) -> None:
-    """[T20] The node has answered, or cannot any more: the tube moves, or why not (T20.1)."""
+    """[T20] The target has replied, or is gone: start the switchover or refuse it (T20.1)."""
     try:
         if t.by_name.get(tube.name) is not tube:
             raise TubeError(why.NO_TUBE)
@@ -93,7 +93,7 @@ def decide_move(n: Node, t: Tubes, claim: Claim, tube: Tube) -> None:
         begin_move(n, t, tube, slot, claim.client, claim.serial)
     except TubeError as error:
         done = HomeDone(claim.client, claim.serial, tube)
-        done.error = error.with_traceback(None)  # no frames: the collector is off
+        done.error = error.with_traceback(None)  # drop the frames: the collector is off
         t.home_done.append(done)
 
 
@@ -144,7 +144,7 @@ def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
 
 
 def give_up(n: Node, t: Tubes, tube: Tube, move: Move, error: TubeError) -> None:
-    """[T20] Nothing was given away: the tube runs again under its epoch (T20.2)."""
+    """[T20] Abandon the switchover: the tube runs again under its epoch (T20.2)."""
     tube.move = None
     answer(t, tube, move, error)
     if not is_waiting(tube):
@@ -153,16 +153,16 @@ def give_up(n: Node, t: Tubes, tube: Tube, move: Move, error: TubeError) -> None
 
 
 def is_waiting(tube: Tube) -> bool:
-    """Whether it neither runs nor ends to run."""
+    """Whether it neither runs nor is ending."""
     return tube.state not in (RUNNING, ENDING)
 
 
 def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
-    """[T20] The next epoch is recorded; TUBE-YOURS goes out when the disk has it (T20.3)."""
+    """[T20] Record the next epoch; TUBE-YOURS is sent once that is on disk (T20.3)."""
     move.is_given = True
     t.homes_moved += 1
     node = move.node_id[:8].decode()
-    t.news.append(f"tube {shown(tube.name)}: its home goes to {node} (epoch {tube.epoch + 1})")
+    t.news.append(f"tube {shown(tube.name)}: its leader will be {node} (epoch {tube.epoch + 1})")
     if t.in_replicaset:
         keep_holders(n, t, tube)
     tube.is_local = False
@@ -176,7 +176,7 @@ def give(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
 
 
 def on_given(n: Node, t: Tubes, tube: Tube) -> None:
-    """[T20] The disk has it: the tube is WAITING here, whatever becomes of the message (T20.3)."""
+    """[T20] The epoch is on disk: the tube is WAITING here, even if the message is lost (T20.3)."""
     if not is_waiting(tube):
         wait_here(n, t, tube)
     slot = n.slot_of.get(tube.home)
@@ -186,7 +186,7 @@ def on_given(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def say_yours(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
-    """TUBE-YOURS, now or again."""
+    """Send TUBE-YOURS, perhaps again."""
     yours = TubeYours(
         tube.name, tube.maker, tube.made_ns, tube.epoch, tube.seq, tube.next_number, t.token
     )
@@ -194,7 +194,7 @@ def say_yours(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
 
 
 def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
-    """[T20] ON RECV TUBE-YOURS: this node is the leader, if it has all (T20.4)."""
+    """[T20] ON RECV TUBE-YOURS: lead the tube, if everything is here (T20.4)."""
     tube = t.by_name.get(m.name)
     if tube is None or tube.maker != m.maker or tube.made_ns != m.made_ns:
         return
@@ -204,7 +204,7 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
         return
     is_whole = tube.is_complete and tube.seq == m.seq and tube.copy_epoch == m.epoch - 1
     if not is_whole and not tube.is_temporary:
-        return  # T22.2: it lost them since
+        return  # T22.2: lost since
     if tube.next_number < m.next_number:
         tube.next_number = m.next_number
     if t.token < m.token:
@@ -214,8 +214,8 @@ def on_yours(n: Node, t: Tubes, slot: i64, m: TubeYours) -> None:
 
 def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
     """The tube is STARTUP here, until the disk has the epoch."""
-    end_waits(t, tube)  # it was given away, and nobody took it
-    t.news.append(f"tube {shown(tube.name)}: its home is this node now (epoch {epoch})")
+    end_waits(t, tube)  # it was handed over, and nobody took it
+    t.news.append(f"tube {shown(tube.name)}: its leader is this node now (epoch {epoch})")
     if isinstance(tube.driver, Absent):
         t.notes.append(NO_TYPE % (shown(tube.name), shown(tube.type)))  # T14.5
     tube.before_epoch = tube.copy_epoch
@@ -233,7 +233,7 @@ def become_home(n: Node, t: Tubes, tube: Tube, epoch: i64) -> None:
         set_home_state(tube, STARTUP)
     if n.records is not None:
         tube.reserved = tube.next_number + RESERVE
-        record_tube(n.records, tube)  # numbers that were given elsewhere are not given again
+        record_tube(n.records, tube)  # task numbers used elsewhere are not used again
         if t.token >= t.token_reserved:
             reserve_tokens(n, t)  # nor tokens
     ask_sync(n, t, tube)
@@ -249,7 +249,7 @@ def on_home_told(t: Tubes, tube: Tube) -> None:
 
 
 def answer(t: Tubes, tube: Tube, move: Move, error: TubeError | None) -> None:
-    """Tell who asked for the move how it ended, once."""
+    """Reply once to the client that asked for the switchover."""
     if move.client >= 0:
         done = HomeDone(move.client, move.serial, tube)
         done.error = error
@@ -261,9 +261,9 @@ def answer(t: Tubes, tube: Tube, move: Move, error: TubeError | None) -> None:
 
 
 def take_home(n: Node, t: Tubes, tube: Tube, client: i64, serial: i64) -> None:
-    """[T21] ON TUBE HOME tube node FORCE, at that node: others are asked what they have (T21.1).
+    """[T21] ON TUBE HOME tube node FORCE, on that node: ask the others what they have (T21.1).
 
-    The answer comes in `t.home_done`. Raises TubeError.
+    The reply comes in `t.home_done`. Raises TubeError.
     """
     if t.is_read_only:
         raise TubeError(why.NODE_READ_ONLY)
@@ -301,7 +301,7 @@ def on_force_answer(n: Node, t: Tubes, slot: i64, claim: Claim, m: TubeClaimed) 
 
 
 def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
-    """[T21] All have answered: this node is the home, or the error says why not (T21.1)."""
+    """[T21] All have replied: this node leads, or the error says why not (T21.1)."""
     done = HomeDone(claim.client, claim.serial, None)
     tube = t.by_name.get(claim.name)
     others = others_of(n)
@@ -338,24 +338,24 @@ def decide_force(n: Node, t: Tubes, claim: Claim) -> None:
         tube.run_ms = 0
     if tube.home != n.node_id:
         node = tube.home[:8].decode()
-        t.notes.append(f"tube {shown(tube.name)}: its home {node} was given up by command")
+        t.notes.append(f"tube {shown(tube.name)}: its leader {node} was given up by command")
     become_home(n, t, tube, claim.epoch)
     t.forced[tube.name] = done
     announce(n, t, [tube], -1)
 
 
 def on_forced(t: Tubes, tube: Tube) -> None:
-    """The disk has the epoch: the command is answered."""
+    """The epoch is on disk: reply to the command."""
     done = t.forced.pop(tube.name, None)
     if done is not None:
         t.home_done.append(done)
 
 
 def may_run_forced(n: Node, tube: Tube) -> bool:
-    """[T21] Whether a home that may still live must know by now that it is none (T21.2).
+    """[T21] Whether an old leader that may still run must know of the new one (T21.2).
 
-    It does, when it says so itself, or when more than half of all nodes have known of the new
-    epoch for twice cluster-node-timeout: none of them has told it since that it is there.
+    It must once all nodes know of the new epoch, or have no replica of this tube; or once more than
+    half have known it for twice cluster-node-timeout: its lease has ended.
     """
     others = others_of(n)
     total = 1 + count_of(others)
@@ -366,7 +366,7 @@ def may_run_forced(n: Node, tube: Tube) -> bool:
         if follower is not None and follower.known >= tube.epoch:
             knowing += 1
         elif tube.apart >> i64(slot) & 1:
-            apart += 1  # it has no copy that it could run
+            apart += 1  # it has no replica to run
     if knowing + apart == total:
         tube.run_ms = 0
     elif knowing * 2 > total and tube.run_ms < 0:

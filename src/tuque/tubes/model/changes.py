@@ -1,7 +1,7 @@
-"""Notices of changes of tasks as they are kept: packed one after the other (SPEC T12).
+"""The kept notices of changes of tasks, packed (SPEC T12).
 
-Every change writes one and few are ever read, so that writing must be cheap: what an object each
-would cost is memory that is touched once and gone from all caches before it comes round again.
+Every change writes one and few are ever read, so that writing must be cheap: one object each would
+be memory that is touched once and has left all caches before it is reused.
 """
 
 from typing import Final, final
@@ -30,28 +30,28 @@ EVENTS: Final = [
     *(b"ack", b"delete", b"truncate", b"ttl"),
 ]
 
-SHEET_CHANGES: Final = 500  # on one sheet
+SHEET_CHANGES: Final = 500  # per sheet
 _ROW: Final = 16  # task number i64; instant, event u8 and status u8 in one i64
 
 
 @final
 @mypyc_attr(acyclic=True)
 class Sheet:
-    """Some changes of one tube, in their order."""
+    """Consecutive changes of one tube."""
 
     def __init__(self) -> None:
         self.count: i64 = 0
         self.rows = BytesWriter()
 
     def add(self, event: i64, number: i64, status: i64, now_ms: i64) -> None:
-        """Write one more."""
+        """Add a change."""
         self.count += 1
         rows = self.rows
         write_i64_le(rows, number)
         write_i64_le(rows, now_ms << 16 | event << 8 | status)
 
     def read(self, base: i64, first: i64, most: i64, found: list[Change]) -> None:
-        """Add notices from the number `first` on; the first one here has the number `base`."""
+        """Append notices from the number `first` on; this sheet begins with the number `base`."""
         rows = self.rows.getvalue()
         i: i64 = first - base
         if i < 0:

@@ -1,7 +1,7 @@
-"""A type that a package brings, behind a guard: what it raises stops its tube only (SPEC T3.8).
+"""A guard around drivers of other packages: an error stops its tube only (SPEC T3.8).
 
-The guard keeps the READY tasks in the order of (pri, number) beside the stranger's driver, so that
-the tube's own tables hold whatever that does.
+The guard keeps the READY tasks in the order of (pri, number) beside the custom driver, so that the
+tube's own tables stay valid whatever that driver does.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from tuque.tubes.types.ordering import GUARD_BIT, Order, key_of
 
 FAILED: Final = "tube %s: its driver failed, nobody gets a task of it until it runs anew\n%s"
 NOT_HERE: Final = b"the type '%s' is not loaded"
-SAID_MAX: Final = 500  # characters of an error that are shown
+SAID_MAX: Final = 500  # characters shown of an error
 
 
 class DriverFailed(Exception):
-    """What a stranger's code has raised, as `error`."""
+    """A custom driver raised `error`."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -28,7 +28,7 @@ class DriverFailed(Exception):
 
 
 def summary_of(error: BaseException) -> str:
-    """An error in one short line, even if it cannot say what it is."""
+    """An error in one short line, even if its own text fails."""
     try:
         said = " ".join(str(error).split())
     except BaseException:
@@ -47,7 +47,7 @@ def why_stopped(type: bytes, driver: Driver) -> str:
 
 @final
 class GuardedType:
-    """Makes the drivers of a stranger's type."""
+    """Makes the drivers of a custom type."""
 
     def __init__(self, t: Tubes, name: bytes, factory: Callable[[], Driver]) -> None:
         self.t = t
@@ -55,7 +55,7 @@ class GuardedType:
         self.factory = factory
 
     def __call__(self) -> Driver:
-        """A driver that raises nothing."""
+        """A driver that never raises."""
         return Guarded(self.t, self.name, self.factory)
 
 
@@ -71,7 +71,7 @@ class Guarded(Driver):
         self.error: BaseException | None = None
         self.inner = Driver()
         try:
-            make: Callable[[], object] = factory  # it may make anything
+            make: Callable[[], object] = factory  # may return anything
             made = make()
             if not isinstance(made, Driver):
                 raise TubeError(NO_DRIVER_CLASS, (name,))
@@ -84,15 +84,15 @@ class Guarded(Driver):
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The driver is not called again, whatever it raised: sys.exit() does not escape."""
+        """Stop calling the driver, whatever it raised: even sys.exit() does not escape."""
         if isinstance(error, KeyboardInterrupt):
-            raise error  # it came from whoever runs this
+            raise error  # from whoever runs this process
         self.error = error
         said = "".join(format_exception(error)).rstrip()
         self.t.notes.append(FAILED % (shown(self.tube), said))
 
     def enter(self, task: Task) -> None:
-        """The task is READY now."""
+        """The task is READY."""
         self.tube = task.queue
         self.ready.push(task)
         if self.error is None:
@@ -103,7 +103,7 @@ class Guarded(Driver):
                 self.fail(error)
 
     def first(self) -> Task | None:
-        """The stranger's choice, if it is one."""
+        """The custom driver's choice, if valid."""
         if self.error is not None:
             return None
         try:
@@ -157,11 +157,11 @@ class Guarded(Driver):
                 self.fail(error)
 
     def listing(self) -> list[Task]:
-        """All READY tasks in the order of (pri, number), whatever the stranger has."""
+        """All READY tasks in the order of (pri, number), from the guard's own tables."""
         return self.ready.listing()
 
     def check(self, taken: list[Task]) -> None:
-        """The tables of the guard agree; those of the stranger, or it is asked nothing more."""
+        """Check the guard's tables, and the custom driver's, which is stopped if they are wrong."""
         assert len(self.ready.listing()) == self.ready.count, "order of a guarded tube"
         if self.error is None:
             try:

@@ -1,4 +1,4 @@
-"""What a tube refuses: codes with arguments. The doors have the words (server/replies/words.py)."""
+"""Refusals of tubes: codes with arguments. server/replies/words.py has the texts."""
 
 from typing import Final
 
@@ -61,7 +61,7 @@ NO_ROLE: Final = 54
 
 
 class TubeError(Exception):
-    """A refusal; nothing was done. `about` is what its words name, in their order."""
+    """A refusal; nothing was done. `about` has the arguments of its text, in order."""
 
     def __init__(self, code: i64, about: tuple[object, ...] = ()) -> None:
         super().__init__(code, about)
@@ -70,7 +70,7 @@ class TubeError(Exception):
 
 
 class HomeError(TubeError):
-    """The tube has its home at another node; the shell says where that is (T17.3, T17.4)."""
+    """Another node leads the tube; the shell adds the address (T17.3, T17.4)."""
 
     def __init__(self, tube: bytes, node_id: bytes) -> None:
         super().__init__(MOVED, (tube,))
@@ -79,7 +79,7 @@ class HomeError(TubeError):
 
 
 def shown(name: bytes) -> str:
-    """A name for the log: in one line, whatever its bytes are."""
+    """A name for the log: one line, whatever its bytes are."""
     text = name.decode("utf-8", "backslashreplace")
     if text.isprintable():
         return text

@@ -1,7 +1,7 @@
 """Who may call which functions of which tube over IPROTO (SPEC T10).
 
-A *holder* is a user or a role, as a key. What a connection may is what its user and his roles
-hold. This table knows neither passwords nor who has which role, nor the journal.
+A *holder* is a user or a role, as a key. A connection has the rights of its user and of the user's
+roles. This table knows neither passwords nor the roles of users, nor the journal.
 """
 
 from typing import Final, final
@@ -25,24 +25,24 @@ CALLED: Final = [
 IDENTIFY: Final = b"queue.identify"
 STATISTICS: Final = b"queue.statistics"
 PREFIX: Final = b"queue.tube"
-GRANT_BYTES: Final = 2000  # one grant with its names, about
+GRANT_BYTES: Final = 2000  # one grant with its names, roughly
 USER: Final = b"u"
 ROLE: Final = b"r"
 
 
 def user_key(name: bytes) -> bytes:
-    """What the user of that name is as a holder."""
+    """The holder key of a user."""
     return USER + name
 
 
 def role_key(name: bytes) -> bytes:
-    """What the role of that name is as a holder."""
+    """The holder key of a role."""
     return ROLE + name
 
 
 @final
 class Grant:
-    """One grant, to be shown."""
+    """One grant, for listings."""
 
     def __init__(self, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
         self.holder = holder
@@ -53,7 +53,7 @@ class Grant:
 
 @final
 class Rights:
-    """All grants, and the names of functions that follow from them."""
+    """All grants, and the function names that they allow."""
 
     def __init__(self) -> None:
         self.held: dict[bytes, dict[bytes, dict[bytes, int]]] = {}  # holder, tube, prefix: bits
@@ -61,13 +61,13 @@ class Rights:
         self.count: i64 = 0
 
     def bits(self, holder: bytes, tube: bytes, prefix: bytes) -> i64:
-        """What the holder may do with the tube under that prefix."""
+        """The rights of the holder on the tube under that prefix."""
         tubes = self.held.get(holder)
         prefixes = tubes.get(tube) if tubes is not None else None
         return prefixes.get(prefix, 0) if prefixes is not None else 0
 
     def set(self, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
-        """From now on the holder has just these rights on the tube under that prefix."""
+        """Set exactly these rights of the holder on the tube under that prefix."""
         before = self.bits(holder, tube, prefix)
         if bits == before:
             return
@@ -93,7 +93,7 @@ class Rights:
             del self.names[holder]
 
     def may(self, holders: list[bytes], function: bytes) -> bool:
-        """Whether one of the holders has been granted the function."""
+        """Whether one of the holders may call the function."""
         for holder in holders:
             names = self.names.get(holder)
             if names is None:
@@ -113,11 +113,11 @@ class Rights:
         return False
 
     def has_any(self, holders: list[bytes]) -> bool:
-        """Whether one of the holders has been granted anything."""
+        """Whether one of the holders has any grant."""
         return any(holder in self.held for holder in holders)
 
     def may_read(self, holders: list[bytes], tube: bytes) -> bool:
-        """Whether one of the holders has CALL on the tube, under whatever prefix."""
+        """Whether one of the holders has CALL on the tube, under any prefix."""
         for holder in holders:
             tubes = self.held.get(holder)
             if tubes is None:
@@ -128,7 +128,7 @@ class Rights:
         return False
 
     def listing(self, tube: bytes) -> list[Grant]:
-        """The grants on a tube, or with an empty name all, in the order they were made."""
+        """The grants on a tube, or all for an empty name, in the order they were made."""
         found: list[Grant] = []
         for holder, tubes in self.held.items():
             names = [tube] if len(tube) > 0 else list(tubes)
@@ -139,7 +139,7 @@ class Rights:
 
 
 def switch(names: dict[bytes, None], name: bytes, is_on: bool) -> None:
-    """The name is among them, or not."""
+    """Add the name, or remove it."""
     if is_on:
         names[name] = None
     else:

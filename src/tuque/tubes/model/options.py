@@ -1,4 +1,4 @@
-"""Options that callers of tubes give, and change notices that they get (SPEC T1, T2, T12)."""
+"""Options from callers of tubes, and notices of changes for them (SPEC T1, T2, T12)."""
 
 from typing import Final, final
 
@@ -7,11 +7,11 @@ from mypy_extensions import i64, mypyc_attr
 from tuque.core.model.task import Task
 
 PRI_DEFAULT: Final = -(1 << 62)
-CHANGES_MAX: Final = 1000  # notices kept a tube
+CHANGES_MAX: Final = 1000  # notices kept per tube
 
 
 class TubeOptions:
-    """Options of a tube; -1 where the creator left the default (T1)."""
+    """Options of a tube; -1 for the default (T1)."""
 
     def __init__(self) -> None:
         self.temporary = False
@@ -23,12 +23,12 @@ class TubeOptions:
         self.storage_mode = b""
         self.engine = b""
         self.on_task_change = b""  # name of a callback of the server
-        self.sync: i64 = 1  # nodes that must have a change before it is answered (T18.5)
+        self.sync: i64 = 1  # nodes that must have a change before the reply (T18.5)
 
 
 @mypyc_attr(acyclic=True)
 class PutSpec:
-    """Options of a put; -1, PRI_DEFAULT or None where the producer left the default (T5)."""
+    """Options of a put; -1, PRI_DEFAULT or None for the default (T5)."""
 
     def __init__(self) -> None:
         self.ttl_ms: i64 = -1
@@ -64,18 +64,18 @@ class Told:
 
 @final
 class PutDone:
-    """A put that waited for room is over; without a task it found none (T7)."""
+    """The end of a put that waited for room; without a task it found none (T7)."""
 
     def __init__(self, client: i64, serial: i64, task: Task | None) -> None:
         self.client = client
         self.serial = serial
         self.task = task
-        self.moved = b""  # the tube, when another node leads it now (T17.3)
+        self.moved = b""  # the tube, if another node leads it now (T17.3)
 
 
 @final
 class Putter:
-    """A put that waits for room (T7)."""
+    """A put waiting for room (T7)."""
 
     def __init__(
         self, body: bytes, form: i64, spec: PutSpec, client: i64, serial: i64, until_ms: i64

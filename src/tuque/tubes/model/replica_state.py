@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from tuque.core.model.task import Task
 
-# states of a tube at a node (T19)
+# states of a tube on a node (T19)
 INIT: Final = 0
 STARTUP: Final = 1
 RUNNING: Final = 2
@@ -15,7 +15,7 @@ WAITING: Final = 4
 
 STATE_NAMES: Final = [b"INIT", b"STARTUP", b"RUNNING", b"ENDING", b"WAITING"]
 
-# Every arrow between states and what it is taken for (T19). docs show it.
+# Every transition, with its cause (T19). docs show it.
 ARROWS: Final = [
     (INIT, b"it is the leader, and enough nodes have sent their catalog", STARTUP),
     (INIT, b"it is the leader by YOURS or by command", STARTUP),
@@ -32,11 +32,11 @@ class Walk:
     """A scan that sends a follower all tasks, in the order of their numbers."""
 
     def __init__(self) -> None:
-        self.is_fresh = True  # nothing was sent
+        self.is_fresh = True  # nothing sent yet
         self.numbers: list[int] = []
         self.pos: i64 = 0
-        self.next_number: i64 = 0  # all below it were sent
-        self.end_number: i64 = 0  # tasks from it on are newer than the walk
+        self.next_number: i64 = 0  # lower ones were sent
+        self.end_number: i64 = 0  # higher ones are newer than the scan
 
 
 @final
@@ -45,14 +45,14 @@ class Follower:
 
     def __init__(self, slot: i64) -> None:
         self.slot = slot
-        self.cursor: i64 = 0  # changes up to it were sent
-        self.got: i64 = 0  # and those were confirmed
+        self.cursor: i64 = 0  # changes sent up to here
+        self.got: i64 = 0  # changes confirmed up to here
         self.is_complete = False
-        self.is_open = False  # it has said on this link from which change it needs them
-        self.is_new = False  # it was not yet told that its request arrived
-        self.is_stopped = False  # it could deliver no task (T19.5)
+        self.is_open = False  # it asked for changes on this link
+        self.is_new = False  # its request is not yet confirmed
+        self.is_stopped = False  # it cannot deliver tasks (T19.5)
         self.walk: Walk | None = None
-        self.known: i64 = 0  # newest epoch that it knows of
+        self.known: i64 = 0  # its newest known epoch
 
 
 @final
@@ -69,17 +69,17 @@ class Shift:
     """The tasks of a tube are being loaded into the tables of its leader, or unloaded (T19.6)."""
 
     def __init__(self, numbers: list[int], is_in: bool) -> None:
-        self.numbers = numbers  # of those that go, in their order
+        self.numbers = numbers  # of the tasks to move, in order
         self.is_in = is_in
-        self.is_settled = False  # in: the holders are known, and replicated tasks become tasks
+        self.is_settled = False  # load: holders are settled, tasks enter the tables
         self.pos: i64 = 0
-        self.taken: list[Task] = []  # in: copies that are TAKEN, found so far
-        self.orphans: list[Task] = []  # in: TAKEN by a session that is over
+        self.taken: list[Task] = []  # load: TAKEN copies found so far
+        self.orphans: list[Task] = []  # load: TAKEN by a session that has ended
 
 
 @final
 class Move:
-    """A planned switchover that is going on (T20)."""
+    """A running switchover (T20)."""
 
     def __init__(
         self, slot: i64, node_id: bytes, client: i64, serial: i64, now_ms: i64, limit_ms: i64
@@ -88,8 +88,8 @@ class Move:
         self.node_id = node_id
         self.client = client  # < 0: no client waits for the reply
         self.serial = serial
-        self.limit_ms = limit_ms  # it may take so long
+        self.limit_ms = limit_ms  # time limit
         self.until_ms = now_ms + limit_ms
-        self.asked_seq: i64 = -1  # the change that the new leader must have on its disk
+        self.asked_seq: i64 = -1  # the change that the new leader must have on disk
         self.on_disk_seq: i64 = -1  # the change that it has there
-        self.is_given = False  # the epoch is recorded: it cannot be taken back
+        self.is_given = False  # the epoch is recorded: no way back

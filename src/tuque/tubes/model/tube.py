@@ -1,8 +1,7 @@
-"""One tube: its tasks, counters, options and notices of change (SPEC T).
+"""One tube: its tasks, counters, options and notices of changes (SPEC T).
 
-A Queue in the table of queues; its READY tasks are ordered by its driver. Plain jobs that get
-here from elsewhere (they were on their way when the tube was made) lie in the order of a plain
-queue behind them.
+A Queue in the table of queues; its driver orders its READY tasks. Plain jobs that arrive here (they
+were on their way when the tube was created) queue behind them as in a plain queue.
 """
 
 from collections import deque
@@ -22,12 +21,12 @@ from tuque.tubes.types.ordering import BURIED_BIT, Order
 
 TUBE_BYTES: Final = 4000
 CHANGE_BYTES: Final = 18
-TRAIL_BYTES: Final = 40  # a change that followers may still need
+TRAIL_BYTES: Final = 40  # per change that followers may still need
 
 
 @final
 class Calls:
-    """What was done with the tasks of one tube since the process started (T11)."""
+    """Counters of one tube's tasks since the process started (T11)."""
 
     def __init__(self) -> None:
         self.ack: i64 = 0
@@ -41,10 +40,10 @@ class Calls:
         self.ttl: i64 = 0
         self.ttr: i64 = 0
         self.delay: i64 = 0
-        self.done: i64 = 0  # tasks that are over: acked, deleted, dead
+        self.done: i64 = 0  # ended: acked, deleted, expired
         self.truncated: i64 = 0
-        self.moved: i64 = 0  # deleted by other means: eviction, dead letters
-        self.loaded: i64 = 0  # came from the journal
+        self.moved: i64 = 0  # deleted otherwise: eviction, dead letters
+        self.loaded: i64 = 0  # from the journal
 
 
 class Tube(Queue):
@@ -54,7 +53,7 @@ class Tube(Queue):
         self, name: bytes, serial: i64, now_ms: i64, number: i64, type: bytes, driver: Driver
     ) -> None:
         super().__init__(name, serial, now_ms)
-        self.number = number  # of the tube
+        self.number = number  # identifies the tube
         self.type = type
         self.driver = driver
         # options
@@ -69,16 +68,16 @@ class Tube(Queue):
         # tasks
         self.tasks: dict[int, Task] = {}  # by number
         self.next_number: i64 = 0
-        self.reserved: i64 = 0  # of a temporary tube: numbers below it are in the journal as used
+        self.reserved: i64 = 0  # temporary tube: lower numbers are in the journal as used
         self.graves = Order(BURIED, BURIED_BIT)
         self.taken: i64 = 0
         self.delayed: i64 = 0
         self.buried: i64 = 0
         self.plain: i64 = 0  # queued jobs that are not tasks
-        self.drops: i64 = 0  # long commands that run: no puts and takes meanwhile (T2.8)
+        self.drops: i64 = 0  # long commands in progress: no puts and takes (T2.8)
         self.calls = Calls()
-        self.putters: deque[Putter] = deque()  # wait for room, first come first
-        self.waiting_puts: i64 = 0  # of them, without those that are over
+        self.putters: deque[Putter] = deque()  # waiting for room, first come first
+        self.waiting_puts: i64 = 0  # of them, without finished ones
         # notices
         self.subscribers: i64 = 0
         self.change_seq: i64 = 0
@@ -89,67 +88,67 @@ class Tube(Queue):
     def begin_home(self) -> None:
         """The leader of the tube, and its replicas (T17 to T22)."""
         self.state: i64 = RUNNING
-        self.is_mine = True  # this node is the leader, and has the tasks
+        self.is_mine = True  # this node leads, and has the tasks
         self.home = b""  # node id
         self.epoch: i64 = 1
-        self.maker = b""  # the node that made it; with `made_ns` no other tube has the same
+        self.maker = b""  # creator's node id; unique together with `made_ns`
         self.made_ns: i64 = 0
-        self.sync: i64 = 1  # nodes that must have a change before it is answered
+        self.sync: i64 = 1  # nodes that must have a change before its reply
         self.conflict = b""  # leader of another tube of this name
-        self.seq: i64 = 0  # of the last change that is here
-        # as home
-        self.trail: list[int] = []  # of the last changes: task number * 2, 1 more for a put
-        self.trail_base: i64 = 0  # the change before the first that was put into it
-        self.trail_end: i64 = 0  # the last one in it
-        self.loaded_seq: i64 = 0  # the number that it began with at the start
-        self.seq_reserved: i64 = 0  # the journal knows that numbers up to it may be in use
-        self.is_changed = False  # is in the list of those to be sent
+        self.seq: i64 = 0  # the last change here
+        # on the leader
+        self.trail: list[int] = []  # last changes: task number * 2, plus 1 for a put
+        self.trail_base: i64 = 0  # the change before the first one in it
+        self.trail_end: i64 = 0  # the last change in it
+        self.loaded_seq: i64 = 0  # `seq` at startup
+        self.seq_reserved: i64 = 0  # in the journal as possibly used, up to here
+        self.is_changed = False  # is in the list of tubes to send
         self.followers: dict[int, Follower] = {}  # by slot
-        self.before_epoch: i64 = 0  # the last leader ended with `begin_seq` of that epoch
+        self.before_epoch: i64 = 0  # the previous leader's epoch, which ended at `begin_seq`
         self.begin_seq: i64 = 0
         self.move: Move | None = None
-        self.shift: Shift | None = None  # its tasks are on their way
-        self.is_owed = False  # given away, and the new leader has not confirmed yet
-        self.wish: i64 = 0  # it goes on when the journal has granted this one; 0: none
-        self.is_unsure = False  # the node stood still: others may have another leader (T19.7)
-        self.run_ms: i64 = 0  # not before (T21.2); -1: not known yet
-        self.apart: i64 = 0  # set of slots that follow another tube of its name (T20.1, T21.2)
-        # elsewhere
+        self.shift: Shift | None = None  # loading or unloading
+        self.is_owed = False  # handed over, not confirmed by the new leader yet
+        self.wish: i64 = 0  # continues when the journal grants it; 0: none
+        self.is_unsure = False  # after a standstill: another node may lead (T19.7)
+        self.run_ms: i64 = 0  # earliest start (T21.2); -1: not known yet
+        self.apart: i64 = 0  # slots that follow another tube of its name (T20.1, T21.2)
+        # on other nodes
         self.copies: dict[int, Task] = {}  # by number
-        self.copy_epoch: i64 = 1  # in which `seq` counts
-        self.is_complete = True  # the copy has all tasks
-        self.is_asking = False  # waits for the leader to say where the replica ends
+        self.copy_epoch: i64 = 1  # the epoch of `seq`
+        self.is_complete = True  # all tasks are here
+        self.is_asking = False  # waits until the leader says where the replica ends
         self.unseen: dict[int, None] = {}  # numbers that the scan has not sent yet
-        self.is_local = True  # owners of copies are sessions of this node
-        self.owners: dict[int, None] = {}  # those sessions, by number
+        self.is_local = True  # holders of copies are sessions of this node
+        self.owners: dict[int, None] = {}  # these sessions, by number
         self.held: dict[int, Held] = {}  # sessions on the leader, by its numbers
-        self.told_seq: i64 = 0  # the newest change that the leader sent
+        self.told_seq: i64 = 0  # the leader's newest known change
         self.heard_ms: i64 = 0  # when the leader was last heard from
 
     def set_policy(self, policy: Policy) -> None:
-        """From now on core asks it about this queue."""
+        """Let core ask the policy about this queue."""
         self.policy = policy
 
     def ready_count(self) -> i64:
-        """Tasks that are READY, in busy sub-queues too."""
+        """READY tasks, including those of busy sub-queues."""
         return self.length - self.plain
 
     def bytes_used(self) -> i64:
-        """What the tube costs beside its tasks (M1)."""
+        """Memory of the tube without its tasks (M1)."""
         used = TUBE_BYTES + CHANGE_BYTES * self.notices() + TRAIL_BYTES * len(self.trail)
         return used + self.driver.bytes_used
 
     def find(self, number: i64) -> Task | None:
-        """The task of that number, whether this node leads the tube or has a replica."""
+        """The task of that number, live or as a copy."""
         task = self.tasks.get(number)
         return task if task is not None else self.copies.get(number)
 
     def is_full(self) -> bool:
-        """Whether a put must wait, or is refused (T7)."""
+        """Whether a put must wait or is refused (T7)."""
         return self.driver.has_room_limit and self.capacity > 0 and len(self.tasks) >= self.capacity
 
     def note(self, event: i64, number: i64, status: i64, now_ms: i64) -> i64:
-        """Keep a notice of a change among the last ones (T12); how many more bytes that takes."""
+        """Keep a notice of a change (T12); returns the additional bytes."""
         self.change_seq += 1
         sheet = self.sheet
         sheet.add(event, number, status, now_ms)
@@ -163,7 +162,7 @@ class Tube(Queue):
         return CHANGE_BYTES - CHANGE_BYTES * SHEET_CHANGES
 
     def noted(self, first: i64, most: i64) -> list[Change]:
-        """Up to `most` notices of those kept, from the number `first` on."""
+        """Up to `most` kept notices, from the number `first` on."""
         found: list[Change] = []
         seq = self.change_seq - self.notices()
         for sheet in [*self.sheets, self.sheet]:
@@ -174,26 +173,26 @@ class Tube(Queue):
         return found
 
     def notices(self) -> i64:
-        """How many are kept: the last `CHANGES_MAX`, and some more."""
+        """The number of kept notices: the last `CHANGES_MAX`, and some more."""
         count: i64 = len(self.sheets)
         return count * SHEET_CHANGES + self.sheet.count
 
     # jobs that are not tasks
 
     def push(self, job: Job) -> None:
-        """A plain job got here."""
+        """Add a plain job."""
         self.plain += 1
         super().push(job)
 
     def pop(self) -> Job | None:
-        """Take the first plain job; tasks are the driver's."""
+        """Take the first plain job; the driver has the tasks."""
         job = super().pop()
         if job is not None:
             self.plain -= 1
         return job
 
     def left(self) -> None:
-        """A queued plain job left out of turn."""
+        """Remove a queued plain job out of turn."""
         self.plain -= 1
         super().left()
 
@@ -204,7 +203,7 @@ class Tube(Queue):
         self.back = []
 
     def strays(self) -> list[Job]:
-        """Take all plain jobs out, in order."""
+        """Remove and return all plain jobs, in order."""
         found: list[Job] = []
         job = self.pop()
         while job is not None:
@@ -213,7 +212,7 @@ class Tube(Queue):
         return found
 
     def peek(self, most: i64) -> list[Job]:
-        """The first `most` tasks in order, then plain jobs; nothing changed."""
+        """The first `most` tasks, then plain jobs, in order; changes nothing."""
         found: list[Job] = []
         for task in self.driver.listing():
             if len(found) == most:
@@ -224,5 +223,5 @@ class Tube(Queue):
         return found
 
     def peek_last(self, most: i64) -> list[Job]:
-        """The last `most`, last first; nothing changed."""
+        """The last `most`, last first; changes nothing."""
         return self.peek(self.length)[: -most - 1 : -1]

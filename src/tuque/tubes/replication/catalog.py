@@ -16,19 +16,19 @@ from tuque.tubes.model.tube import Tube
 # flags of TubeAt
 IS_TEMPORARY: Final = 1
 IS_DROPPED: Final = 2
-IS_RUNNING: Final = 4  # at the sender
-PAUSE_SHIFT: Final = 3  # the two bits from here on: how it is paused (T17.7)
+IS_RUNNING: Final = 4  # on the sender
+PAUSE_SHIFT: Final = 3  # two bits from here on: the pause (T17.7)
 IS_ASIDE: Final = 32  # the sender follows another tube of that name (T17.5)
 
 # flags of TubesTold
 READ_ONLY: Final = 1
 
-TOLD_TUBES: Final = 1_000  # in one message
-DROPPED_MAX: Final = 10_000  # tubes that are gone and remembered
+TOLD_TUBES: Final = 1_000  # per message
+DROPPED_MAX: Final = 10_000  # dropped tubes that are remembered
 
 
 def at_of(n: Node, tube: Tube) -> TubeAt:
-    """The tube as it is known here."""
+    """The catalog's entry of a tube."""
     flags = tube.pause << PAUSE_SHIFT
     if tube.is_temporary:
         flags |= IS_TEMPORARY
@@ -54,7 +54,7 @@ def at_of(n: Node, tube: Tube) -> TubeAt:
 
 
 def gone_at(name: bytes, gone: Dropped) -> TubeAt:
-    """A tube that was dropped."""
+    """The catalog's entry of a dropped tube."""
     words = [b"", b"", b"", b""]
     return TubeAt(
         name, gone.maker, gone.made_ns, gone.maker, gone.epoch, 0, 0, 1, 0, 0, 0, 0, 0,
@@ -63,14 +63,14 @@ def gone_at(name: bytes, gone: Dropped) -> TubeAt:
 
 
 def told(t: Tubes, is_all: bool, tubes: list[TubeAt]) -> TubesTold:
-    """The message."""
+    """A catalog message."""
     return TubesTold(is_all, READ_ONLY if t.is_read_only else 0, t.port, tubes)
 
 
 def tell_all(n: Node, t: Tubes, slot: i64) -> None:
-    """[T17] A link is open: the other end hears of every tube (T17.2), and of those gone (T17.6).
+    """[T17] A link is open: send every tube (T17.2), and dropped ones (T17.6).
 
-    The last message says that it was all.
+    The last message is marked as the end.
     """
     tubes: list[TubeAt] = []
     for name, gone in t.dropped.items():
@@ -89,7 +89,7 @@ def tell_all(n: Node, t: Tubes, slot: i64) -> None:
 
 
 def announce(n: Node, t: Tubes, tubes: list[Tube], but: i64) -> None:
-    """[T17] The catalog has news: they go to all nodes (T17.2) except the slot `but`."""
+    """[T17] Send changed entries to all nodes (T17.2) except the slot `but`."""
     found: list[TubeAt] = []
     for tube in tubes:
         found.append(at_of(n, tube))
@@ -97,12 +97,12 @@ def announce(n: Node, t: Tubes, tubes: list[Tube], but: i64) -> None:
 
 
 def announce_gone(n: Node, t: Tubes, name: bytes, gone: Dropped, but: i64) -> None:
-    """[T17] The tube was dropped (T17.6)."""
+    """[T17] Announce a drop (T17.6)."""
     tell_nodes(n, told(t, False, [gone_at(name, gone)]), but)
 
 
 def tell_nodes(n: Node, m: TubesTold, but: i64) -> None:
-    """Say it to all linked nodes."""
+    """Send it to all linked nodes except the slot `but`."""
     if n.is_loading:
         return
     for slot in slots_of(n.linked & ~n.forgotten):
@@ -111,7 +111,7 @@ def tell_nodes(n: Node, m: TubesTold, but: i64) -> None:
 
 
 def record_gone(records: Records, name: bytes, gone: Dropped) -> None:
-    """The journal hears that the tube was dropped, not only set aside for another one."""
+    """Record that the tube was dropped, not just set aside for another one."""
     r = HomeRecord()
     r.name = name
     r.epoch = gone.epoch
@@ -123,7 +123,7 @@ def record_gone(records: Records, name: bytes, gone: Dropped) -> None:
 
 
 def bury_tube(t: Tubes, name: bytes, gone: Dropped) -> None:
-    """Remember that the tube is gone; the oldest are forgotten when there are too many (L1)."""
+    """Remember a dropped tube; above the limit the oldest is forgotten (L1)."""
     t.dropped.pop(name, None)
     t.dropped[name] = gone
     if len(t.dropped) > DROPPED_MAX:

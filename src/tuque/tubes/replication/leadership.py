@@ -1,8 +1,8 @@
-"""Whether this node is a tube's home now, and may say so (SPEC T17, T19).
+"""Whether this node leads a tube now (SPEC T17, T19).
 
-`needs_home` stands at the head of every call that does something to a tube. A home works on a
-lease: it knows that half of all nodes, itself counted, have heard it within cluster-node-timeout
-(T19.3). What moves a home is in switchover.py, what starts and stops one in activation.py.
+Every call that changes a tube starts with `needs_home`. A leader holds a lease: it knows that half
+of all nodes, itself included, have heard it within cluster-node-timeout (T19.3). switchover.py
+changes leaders, activation.py starts and stops tubes.
 """
 
 from mypy_extensions import i64
@@ -24,7 +24,7 @@ def needs_home(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
-    """[T18] As `needs_home`, for a change that `sync` nodes must have (T18.5)."""
+    """[T18] Like `needs_home`, for a change that `sync` nodes must have (T18.5)."""
     if tube.state != RUNNING or n.now_ms > t.lease_ms:
         raise refusal_of(n, t, tube)
     if tube.sync > 1:
@@ -34,7 +34,7 @@ def needs_copies(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def needs_job(n: Node, t: Tubes, id: bytes) -> None:
-    """[T17] Raise TubeError if this node has only a copy of the task with that job id (T17.3)."""
+    """[T17] Raise TubeError if the task with that job id is a copy here (T17.3)."""
     if len(t.copies_by_id) > 0:
         task = t.copies_by_id.get(id)
         if task is not None:
@@ -42,7 +42,7 @@ def needs_job(n: Node, t: Tubes, id: bytes) -> None:
 
 
 def refusal_of(n: Node, t: Tubes, tube: Tube) -> TubeError:
-    """Why the tube does nothing here."""
+    """The reason why the tube is not served here."""
     if not tube.is_mine:
         if tube.home == n.node_id:
             return TubeError(why.LOST, (tube.name, tube.name))
@@ -66,11 +66,11 @@ def needs_writable(t: Tubes) -> None:
         raise TubeError(why.NODE_READ_ONLY)
 
 
-# ---- what people ask
+# ---- for people
 
 
 def state_of_tube(tube: Tube) -> bytes:
-    """[T19] The state of the tube at this node (T19.1)."""
+    """[T19] The state of the tube on this node (T19.1)."""
     return STATE_NAMES[tube.state]
 
 
@@ -109,9 +109,9 @@ def homeless(n: Node, t: Tubes) -> list[bytes]:
 
 
 def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
-    """[T18] For each follower how many changes it has not confirmed, and whether its copy is whole.
+    """[T18] Per follower: the changes not confirmed, and whether its replica is complete.
 
-    At other nodes than the home what this node itself lacks of what it was told (T18.4).
+    On other nodes than the leader: the changes that this node lacks itself (T18.4).
     """
     if tube.is_temporary:
         return []  # T15.10
@@ -129,7 +129,7 @@ def lag_of(n: Node, t: Tubes, tube: Tube) -> list[tuple[bytes, i64, bool]]:
 
 
 def synced(n: Node, t: Tubes, tube: Tube) -> i64:
-    """[T18] The last change that `sync` nodes have, this one among them (T18.5)."""
+    """[T18] The last change that `sync` nodes have, including this one (T18.5)."""
     if tube.sync <= 1:
         return tube.seq
     got: list[int] = []
@@ -160,12 +160,12 @@ def others_of(n: Node) -> i64:
 
 
 def is_alone(n: Node) -> bool:
-    """Whether there is no other node."""
+    """Whether the node is alone in its cluster."""
     return n.others & ~n.forgotten == 0
 
 
 def reach_of(n: Node, t: Tubes) -> tuple[int, int]:
-    """How many nodes have heard this one within cluster-node-timeout, and how many there are."""
+    """How many nodes have heard this one within cluster-node-timeout, out of how many."""
     others = others_of(n)
     reached = 1
     for slot in slots_of(others):
@@ -175,9 +175,9 @@ def reach_of(n: Node, t: Tubes) -> tuple[int, int]:
 
 
 def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
-    """When the newest heartbeat that the node has answered was sent; 0: long ago.
+    """When the latest heartbeat that the node has answered was sent; 0: long ago.
 
-    A loading node answers too: it counts when it has sent its catalog (T17.2).
+    A loading node answers, too: it counts once it has sent its catalog (T17.2).
     """
     if t.heard >> slot & 1 == 0:
         return 0
@@ -188,7 +188,7 @@ def said_ms(n: Node, t: Tubes, slot: i64) -> i64:
 
 
 def renew_lease(n: Node, t: Tubes) -> None:
-    """[T19] Half of all nodes, this one among them, have answered it: it may lead (T19.3)."""
+    """[T19] Extend the lease when half of all nodes, this one included, have answered (T19.3)."""
     if n.round != t.round:
         t.round = n.round
         t.beats[n.round % BEATS] = n.now_ms
@@ -199,7 +199,7 @@ def renew_lease(n: Node, t: Tubes) -> None:
         return
     timeout_ms = n.limits.node_timeout_ms
     if t.lease_ms == FAR:
-        t.lease_ms = n.now_ms + timeout_ms  # until now there was no node to ask
+        t.lease_ms = n.now_ms + timeout_ms  # the first other node: it has had no time to answer
     times: list[int] = []
     for slot in slots_of(others):
         times.append(said_ms(n, t, slot))
@@ -210,7 +210,7 @@ def renew_lease(n: Node, t: Tubes) -> None:
 
 
 def knows_enough(n: Node, t: Tubes, tube: Tube) -> bool:
-    """Whether half of all nodes have sent their catalogs, after a start both (T19.4)."""
+    """Whether half of all nodes have sent their catalogs; of two, after a start, both (T19.4)."""
     others = others_of(n)
     total = 1 + count_of(others)
     told = 1 + count_of(t.heard & others)
@@ -222,7 +222,7 @@ def knows_enough(n: Node, t: Tubes, tube: Tube) -> bool:
 def has_heard_since(n: Node, t: Tubes) -> bool:
     """[T19] Whether half of all nodes have answered since this one stood still (T19.7).
 
-    This one is counted, and of two nodes both must be there.
+    This one counts; of two nodes both must have.
     """
     others = others_of(n)
     total = 1 + count_of(others)

@@ -1,8 +1,8 @@
-"""Copies of tasks at a node that is not the home of their tube (SPEC T18, the follower's side).
+"""Replicated tasks on nodes that do not lead their tube (SPEC T18, the follower's side).
 
-A copy is a Task that lies in no other table than its tube's `copies` and `copies_by_id`: no
-command hands it out, no timer acts on it. Its instants are on this node's clock; who holds it is
-a number of the home's (`tube.held` says which session that is).
+A copy is a Task in no other tables than its tube's `copies` and `copies_by_id`: no command delivers
+it, no timer acts on it. Its instants are on this node's clock; its holder is a session number of
+the leader (`tube.held` has the session).
 """
 
 from typing import Final
@@ -37,13 +37,13 @@ from tuque.tubes.replication.send import (
     record_home,
 )
 
-COPY_BYTES: Final = 200  # of a copy in the tables of copies (M1)
+COPY_BYTES: Final = 200  # per copy in these tables (M1)
 HELD_BYTES: Final = 300
-COUNT_MAX: Final = 1 << 30  # deliveries, nacks: as wire/bus.py has it for jobs
+COUNT_MAX: Final = 1 << 30  # deliveries, nacks: as for jobs in wire/bus.py
 
 
 def keep_copy(t: Tubes, tube: Tube, task: Task) -> None:
-    """The task is a copy from now on."""
+    """Add the task to the copies."""
     task.queue = tube.name
     tube.copies[task.number] = task
     t.copies_by_id[task.id] = task
@@ -51,19 +51,19 @@ def keep_copy(t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def drop_copy(t: Tubes, tube: Tube, task: Task) -> None:
-    """The copy is none any more."""
+    """Remove the task from the copies."""
     del tube.copies[task.number]
     t.copies_by_id.pop(task.id, None)
     t.bytes_used -= copy_bytes(task)
 
 
 def copy_bytes(task: Task) -> i64:
-    """What a copy costs."""
+    """Memory of a copy."""
     return job_bytes(task) + TASK_BYTES + COPY_BYTES
 
 
 def hold(t: Tubes, tube: Tube, number: i64, uuid: bytes, user: bytes) -> bool:
-    """A session on the leader; False if it was known."""
+    """Remember a session on the leader; False if known before."""
     held = tube.held.get(number)
     if held is not None and held.uuid == uuid and held.user == user:
         return False
@@ -74,37 +74,37 @@ def hold(t: Tubes, tube: Tube, number: i64, uuid: bytes, user: bytes) -> bool:
 
 
 def forget_held(t: Tubes, tube: Tube) -> None:
-    """No session on the leader is known any more."""
+    """Forget all sessions on the leader."""
     t.bytes_used -= HELD_BYTES * len(tube.held)
     tube.held = {}
 
 
-# ---- asking
+# ---- requests
 
 
 def ask_copies(n: Node, t: Tubes, tube: Tube) -> None:
-    """[T18] Report to the leader which change of which epoch is here (T18.3)."""
+    """[T18] Ask the leader for changes after those of this node (T18.3)."""
     slot = n.slot_of.get(tube.home)
     if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
-        return  # T19.6: asked when all are copies
+        return  # T19.6: asks when all are copies
     if n.peers[slot].is_linked:
         tube.is_asking = True
         say(n, slot, got_of(tube, START))
 
 
 def tell_served(n: Node, tube: Tube) -> None:
-    """[T19] From now on tasks could be delivered here: the leader learns of it (T19.5)."""
+    """[T19] Tell the leader that tasks can now be delivered here (T19.5)."""
     slot = n.slot_of.get(tube.home)
     if tube.is_mine or slot is None or slot == 0 or tube.shift is not None:
         return
     if tube.is_asking and not tube.is_temporary:
-        return  # it will, when this node confirms what it gets
+        return  # the next confirmation says it
     if n.peers[slot].is_linked:
         say(n, slot, got_of(tube, 0))
 
 
 def got_of(tube: Tube, flags: i64) -> TubeGot:
-    """What this node has of the tube."""
+    """A report on what this node has of the tube."""
     if tube.is_complete:
         flags |= WHOLE
     if len(why_stopped(tube.type, tube.driver)) > 0:
@@ -114,16 +114,16 @@ def got_of(tube: Tube, flags: i64) -> TubeGot:
     )
 
 
-# ---- hearing
+# ---- copies
 
 
 def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
-    """[T18] ON RECV TUBE-COPY: taken as a whole, or not at all (T18.2)."""
+    """[T18] ON RECV TUBE-COPY: apply all of it, or nothing (T18.2)."""
     tube = t.by_name.get(m.name)
     if tube is None or tube.maker != m.maker or tube.made_ns != m.made_ns:
         return
     if tube.is_mine or m.epoch != tube.epoch or n.peers[slot].node_id != tube.home:
-        return  # of a former leader
+        return  # from a former leader
     if tube.shift is not None:
         return  # T19.6: nothing was asked for yet
     tube.heard_ms = n.now_ms
@@ -144,7 +144,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
     tube.is_asking = False
     if tube.copy_epoch != m.epoch:
         tube.copy_epoch = m.epoch
-        forget_held(t, tube)  # T20.5: a new leader numbers its sessions anew, and sends the holders
+        forget_held(t, tube)  # T20.5: a new leader numbers its sessions anew, and sends them
         if n.records is not None:
             record_home(n.records, tube)
     tube.seq = m.to_seq
@@ -166,7 +166,7 @@ def on_copy(n: Node, t: Tubes, slot: i64, m: TubeCopy) -> None:
 
 
 def fits(tube: Tube, m: TubeCopy) -> bool:
-    """Whether it continues from what is here."""
+    """Whether the message continues from the changes here."""
     if m.flags & BEGINS:
         return True
     if m.from_seq != tube.seq or (m.flags & WALK != 0) == tube.is_complete:
@@ -175,7 +175,7 @@ def fits(tube: Tube, m: TubeCopy) -> bool:
 
 
 def changes_in(records: bytes) -> list[TaskRecord] | None:
-    """The records in it; None when a byte of them is wrong."""
+    """The records in the message; None if any byte is wrong."""
     found: list[TaskRecord] = []
     at: i64 = 0
     end: i64 = len(records)
@@ -199,7 +199,7 @@ def changes_in(records: bytes) -> list[TaskRecord] | None:
 
 
 def is_sane_record(r: TaskRecord) -> bool:
-    """Whether a task can be like that: times move along with the clock, counters grow (B2.1)."""
+    """Whether a record is plausible: instants will be moved to this clock, counters grow (B2.1)."""
     for number in (r.pri, r.created_ms, r.ttl_ms, r.ttr_ms, r.qtime_ms, r.number, r.token, r.owner):
         if number < 0 or number > FAR:
             return False
@@ -210,9 +210,9 @@ def is_sane_record(r: TaskRecord) -> bool:
 
 
 def are_known(t: Tubes, tube: Tube, changes: list[TaskRecord]) -> bool:
-    """Whether each change is whole, or of a task that is here or comes before it.
+    """Whether each change is a whole task, or of a task that is here or earlier in the message.
 
-    A job id stands for one number of one tube: told otherwise it is damaged.
+    A job id belongs to one number of one tube; anything else is damaged.
     """
     new: dict[bytes, int] = {}
     for r in changes:
@@ -269,7 +269,7 @@ def apply(n: Node, t: Tubes, tube: Tube, m: TubeCopy, changes: list[TaskRecord])
 
 
 def end_stray_ack(n: Node, id: bytes) -> None:
-    """An ack that came before the copy was taken for that of a job; it does nothing (T1.4)."""
+    """Discard an ack that came before the copy and was stored as a job's; no effect (T1.4)."""
     job = n.jobs.get(id)
     if job is not None and job.flags & BODYLESS:
         unregister(n, job, ledger.GC_ACKED)
@@ -278,7 +278,7 @@ def end_stray_ack(n: Node, id: bytes) -> None:
 
 
 def remove_copy(n: Node, t: Tubes, tube: Tube, number: i64) -> None:
-    """The task has ended on the leader."""
+    """The task has ended on the leader: remove it."""
     task = tube.copies.get(number)
     tube.unseen.pop(number, None)
     if task is not None:
@@ -288,7 +288,7 @@ def remove_copy(n: Node, t: Tubes, tube: Tube, number: i64) -> None:
 
 
 def remove_copies(n: Node, t: Tubes, tube: Tube) -> None:
-    """All copies go."""
+    """Remove all copies."""
     for number in list(tube.copies):
         remove_copy(n, t, tube, number)
     tube.unseen = {}
@@ -296,7 +296,7 @@ def remove_copies(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def shift_record(r: TaskRecord, jump_ms: i64) -> None:
-    """Instants of another clock as they are on this one; none gets below 0, or none."""
+    """Move instants to this node's clock; none becomes negative, unset ones stay 0."""
     if r.is_whole:
         r.created_ms = max(0, r.created_ms + jump_ms)
         r.ctime_ns = moved_ns(r.ctime_ns, jump_ms)

@@ -1,8 +1,8 @@
-"""Changes of a tube are sent to the nodes with replicas (SPEC T18, the leader's side).
+"""Sends changes of a tube to the nodes with replicas (SPEC T18, the leader's side).
 
-Each change on the leader has a number; the last 65,536 are remembered by the task that changed. At
-the end of a turn each follower gets the new state of those tasks. A follower that has missed more
-gets all tasks, in pieces, in the order of their numbers.
+Each change on the leader has a number; the trail keeps the tasks of the last 65,536 changes. At the
+end of a turn each follower gets the present state of changed tasks. A follower that is further
+behind gets all tasks, in pieces, in order of their numbers.
 """
 
 from typing import Final
@@ -27,30 +27,30 @@ from tuque.tubes.model.replica_state import Follower, Walk
 from tuque.tubes.model.tube import TRAIL_BYTES, Tube
 
 TRAIL_MAX: Final = 65_536
-SEQ_RESERVE: Final = 65_536  # numbers of changes that a restart may leave out
-COPY_BYTES: Final = 262_144  # about so much in one TUBE-COPY
+SEQ_RESERVE: Final = 65_536  # change numbers that a restart may skip
+COPY_BYTES: Final = 262_144  # of one TUBE-COPY, roughly
 COPY_CHANGES: Final = 16_384
 WALK_TASKS: Final = 4_096
 
 # flags of TubeCopy
-WALK: Final = 1  # a piece of a scan, or sent while one runs
-BEGINS: Final = 2  # the scan begins: what is not sent until its end is over
+WALK: Final = 1  # part of a scan, or sent during one
+BEGINS: Final = 2  # start of a scan: tasks not sent by its end have ended
 ENDS: Final = 4
-SURE: Final = 8  # TUBE-GOT must wait for the disk (T20.3)
+SURE: Final = 8  # confirm when on disk (T20.3)
 
 # flags of TubeGot
-WHOLE: Final = 1  # the copy is complete
+WHOLE: Final = 1  # the replica is complete
 START: Final = 2  # send from there on
-ON_DISK: Final = 4  # the answer to SURE
-STOPPED: Final = 8  # the sender could deliver no task (T19.5)
+ON_DISK: Final = 4  # the reply to SURE
+STOPPED: Final = 8  # the sender cannot deliver tasks (T19.5)
 
 
 def trace(n: Node, tube: Tube, number: i64, is_new: bool) -> None:
-    """[T18] A task changed, and there are other nodes: they will get it (T18.2)."""
+    """[T18] A task changed, and there are other nodes: put it into the trail (T18.2)."""
     t = n.policy
     assert isinstance(t, Tubes)
     trail = tube.trail
-    if tube.trail_end != tube.seq - 1:  # no follower needs changes before it
+    if tube.trail_end != tube.seq - 1:  # no follower needs earlier changes
         t.bytes_used -= TRAIL_BYTES * len(trail)
         trail = []
         tube.trail = trail
@@ -68,9 +68,9 @@ def trace(n: Node, tube: Tube, number: i64, is_new: bool) -> None:
 
 
 def reserve_changes(n: Node, tube: Tube) -> None:
-    """The disk knows that the next numbers of changes may be in use, before one is told (T18.7).
+    """Reserve the next change numbers on disk, before one is sent (T18.7).
 
-    With custody the frames of this turn wait for that, also under `everysec`.
+    As a custody, it holds back this turn's frames until then, also under `everysec`.
     """
     if n.records is not None:
         tube.seq_reserved = tube.seq + SEQ_RESERVE
@@ -79,21 +79,21 @@ def reserve_changes(n: Node, tube: Tube) -> None:
 
 
 def mark_changed(t: Tubes, tube: Tube) -> None:
-    """Some followers have something to get."""
+    """Queue the tube for its followers."""
     if not tube.is_changed:
         tube.is_changed = True
         t.changed.append(tube)
 
 
 def trail_from(tube: Tube) -> i64:
-    """The oldest change after which all changes are known."""
+    """The oldest change that the trail can continue from."""
     if tube.trail_end != tube.seq:
         return tube.seq
     return tube.seq - len(tube.trail)
 
 
 def record_home(records: Records, tube: Tube) -> None:
-    """Record the leader, and what is here (T22.1)."""
+    """Record the leader, and the last change here (T22.1)."""
     r = HomeRecord()
     r.name = tube.name
     r.epoch = tube.epoch
@@ -116,11 +116,11 @@ def record_home(records: Records, tube: Tube) -> None:
     tell_tube_home(records, r)
 
 
-# ---- what followers say
+# ---- followers' messages
 
 
 def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
-    """[T18] ON RECV TUBE-GOT: what a follower has (T18.2), or from where to go on (T18.3)."""
+    """[T18] ON RECV TUBE-GOT: a confirmation (T18.2), or a request (T18.3)."""
     tube = t.by_name.get(m.name)
     if tube is None or tube.maker != m.maker or tube.made_ns != m.made_ns:
         return
@@ -136,7 +136,7 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
     follower.is_stopped = m.flags & STOPPED != 0
     is_whole = m.flags & WHOLE != 0
     if m.flags & START:
-        if tube.seq > tube.seq_reserved:  # there was no follower for the last changes
+        if tube.seq > tube.seq_reserved:  # for the last changes there was no follower
             reserve_changes(n, tube)
         begin_telling(tube, follower, m.epoch, m.seq, is_whole)
         mark_changed(t, tube)
@@ -151,7 +151,7 @@ def on_got(n: Node, t: Tubes, slot: i64, m: TubeGot) -> None:
 
 
 def begin_telling(tube: Tube, follower: Follower, epoch: i64, seq: i64, is_whole: bool) -> None:
-    """Send the follower what changed since, or everything (T18.3)."""
+    """Start sending: changes since then, or everything (T18.3)."""
     follower.is_open = True
     follower.is_new = True
     is_known = epoch == tube.epoch or (epoch == tube.before_epoch and seq == tube.begin_seq)
@@ -170,7 +170,7 @@ def begin_telling(tube: Tube, follower: Follower, epoch: i64, seq: i64, is_whole
 
 
 def tell_copies(n: Node, t: Tubes) -> None:
-    """[T18] Send followers what changed, as much as their links take (T18.2, T18.4)."""
+    """[T18] Send followers their changes, as far as their links have room (T18.2, T18.4)."""
     changed = t.changed
     t.changed = []
     t.is_held = False
@@ -181,7 +181,7 @@ def tell_copies(n: Node, t: Tubes) -> None:
 
 
 def tell_followers(n: Node, t: Tubes, tube: Tube) -> None:
-    """One piece for each follower; the same bytes for those that are equally far."""
+    """Send one message to each follower; equal positions share its bytes."""
     last: TubeCopy | None = None
     last_from: i64 = -1
     for slot, follower in tube.followers.items():
@@ -212,7 +212,7 @@ def tell_followers(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def changes_of(n: Node, t: Tubes, tube: Tube, from_seq: i64, walk: Walk | None) -> TubeCopy:
-    """What the tasks are like now that changed after that, as many as go into one message."""
+    """The present state of tasks changed after `from_seq`, as many as fit one message."""
     records = t.scratch
     writer = records.writer
     seen: dict[int, None] = {}
@@ -254,7 +254,7 @@ def copy_of(
     gone: list[int],
     owners: dict[int, None],
 ) -> TubeCopy:
-    """The message with the records that were gathered."""
+    """A message with the gathered records."""
     sessions: list[tuple[int, bytes, bytes]] = []
     if t.in_replicaset:
         for number in owners:
@@ -278,7 +278,7 @@ def copy_of(
 
 
 def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> None:
-    """A piece of a scan, and before it the changes of tasks that were sent."""
+    """Send part of a scan, after changes of tasks that it has sent."""
     flags: i64 = WALK
     follower.is_new = False
     if walk.is_fresh:
@@ -289,7 +289,7 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
         follower.cursor = tube.seq
         flags |= BEGINS
     elif follower.cursor < tube.seq:
-        if follower.cursor < trail_from(tube):  # more changed meanwhile than is remembered
+        if follower.cursor < trail_from(tube):  # the trail is too short
             begin_telling(tube, follower, 0, 0, False)
             return
         changes = changes_of(n, t, tube, follower.cursor, walk)
@@ -320,5 +320,5 @@ def tell_walk(n: Node, t: Tubes, tube: Tube, follower: Follower, walk: Walk) -> 
 
 
 def ask_surely(n: Node, t: Tubes, tube: Tube, slot: i64) -> None:
-    """Ask the follower to confirm when its disk has all (T20.3)."""
+    """Ask the follower to confirm when everything is on its disk (T20.3)."""
     say(n, slot, copy_of(n, t, tube, tube.seq, tube.seq, SURE, [], {}))

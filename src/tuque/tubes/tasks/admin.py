@@ -1,4 +1,4 @@
-"""Tubes are made, counted, emptied and dropped; rights on them (SPEC T2, T10, T11)."""
+"""Tubes are created, counted, emptied and dropped; rights on them (SPEC T2, T10, T11)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -39,7 +39,7 @@ GRANTS_MAX: Final = 5_000
 
 
 def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, user: bytes) -> Tube:
-    """[T2] ON create_tube. Raises TubeError; with `if_not_exists` the tube that is there."""
+    """[T2] ON create_tube. Raises TubeError; with `if_not_exists` returns an existing tube."""
     tube = t.by_name.get(name)
     if tube is not None and o.if_not_exists:
         if tube.type != type:
@@ -66,14 +66,14 @@ def create_tube(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions, use
         record_tube(n.records, tube)  # T14.1
         record_home(n.records, tube)
         if t.token >= t.token_reserved:
-            reserve_tokens(n, t)  # T5.1: no take has to wait for it
+            reserve_tokens(n, t)  # T5.1: no take must wait for it
     if n.others != 0:
         announce(n, t, [tube], -1)
     return tube
 
 
 def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> Callable[[], Driver]:
-    """Raise TubeError when there can be no new tube of that kind here; what makes its driver."""
+    """Raise TubeError if such a tube cannot be created here; returns the driver's factory."""
     if t.is_read_only:
         needs_writable(t)
     if t.in_replicaset and o.temporary:
@@ -95,7 +95,7 @@ def may_create(n: Node, t: Tubes, name: bytes, type: bytes, o: TubeOptions) -> C
 
 
 def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
-    """Raise TubeError for a name or an option that no tube may have."""
+    """Raise TubeError for an invalid name or option."""
     if len(name) == 0:
         raise TubeError(why.EMPTY_NAME)
     if len(name) > NAME_MAX:
@@ -112,12 +112,12 @@ def check_options(name: bytes, type: bytes, o: TubeOptions) -> None:
 
 
 def is_in_use(n: Node, name: bytes) -> bool:
-    """Whether a plain queue of that name has anything: then it stays one (T2.3)."""
+    """Whether a plain queue of that name is in use: then it stays one (T2.3)."""
     return name in n.jobs_of
 
 
 def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
-    """The tube takes the place of its name in the table; clients that wait there wait for it."""
+    """Put the tube into the table of queues; clients waiting for the name wait for the tube."""
     if tube.number >= t.next_tube:
         t.next_tube = tube.number + 1
     q = n.queues.get(tube.name)
@@ -131,7 +131,7 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
         tube.pause = q.pause
         tube.demand = q.demand
         job = q.pop()
-        while job is not None:  # of a tube that another node made
+        while job is not None:  # of a tube that another node created
             tube.push(job)
             job = q.pop()
     tube.policy = t
@@ -141,13 +141,13 @@ def enter_tube(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def truncate(n: Node, t: Tubes, tube: Tube) -> i64:
-    """[T5] ON truncate: every task is gone, whoever holds it. Returns how many."""
+    """[T5] ON truncate: remove every task, whoever holds it. Returns how many."""
     needs_copies(n, t, tube)
     return clear(n, t, tube)
 
 
 def clear(n: Node, t: Tubes, tube: Tube) -> i64:
-    """Every task that is here is gone."""
+    """Remove every task that is here."""
     count: i64 = 0
     for task in list(tube.tasks.values()):
         tube.calls.truncated += 1
@@ -159,7 +159,7 @@ def clear(n: Node, t: Tubes, tube: Tube) -> i64:
 
 
 def release_all(n: Node, t: Tubes, tube: Tube) -> i64:
-    """[T5] ON release_all: every TAKEN task is READY again, whoever holds it."""
+    """[T5] ON release_all: make every TAKEN task READY, whoever holds it."""
     needs_copies(n, t, tube)
     settle(n, t)
     count: i64 = 0
@@ -171,15 +171,13 @@ def release_all(n: Node, t: Tubes, tube: Tube) -> i64:
 
 
 def drop(n: Node, t: Tubes, tube: Tube) -> None:
-    """[T2] ON drop: the tube and its tasks are gone. Refused while a client waits or
-    holds a task.
-    """
+    """[T2] ON drop: remove the tube and its tasks. Refused while a client waits or holds a task."""
     may_drop(n, t, tube)
     remove_tube(n, t, tube)
 
 
 def may_drop(n: Node, t: Tubes, tube: Tube) -> None:
-    """Raise TubeError when the tube may not be dropped now."""
+    """Raise TubeError if the tube cannot be dropped now."""
     if t.by_name.get(tube.name) is not tube:
         raise TubeError(why.NO_TUBE)
     needs_home(n, t, tube)
@@ -190,7 +188,7 @@ def may_drop(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
-    """The tube and its tasks are gone; a plain queue takes its place for those who wait."""
+    """Remove the tube and its tasks; clients that wait for it now wait for a plain queue."""
     while len(tube.putters) > 0:
         putter = tube.putters.popleft()
         if not putter.is_over:
@@ -208,7 +206,7 @@ def remove_tube(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def leave_tube(n: Node, t: Tubes, tube: Tube) -> None:
-    """The tube leaves the tables; its tasks have gone before."""
+    """Remove the tube from the tables; its tasks are gone already."""
     forget_rights(t, tube.name)
     del t.by_name[tube.name]
     leave_queue(n, tube)
@@ -232,7 +230,7 @@ def has_status(tube: Tube, status: i64) -> bool:
 
 
 def statistics(t: Tubes, tube: Tube) -> dict[str, dict[str, int]]:
-    """[T11] How many tasks have which status, and what was done since the start."""
+    """[T11] Number of tasks by status, and counters since the start."""
     calls = tube.calls
     counts = {
         "ack": int(calls.ack),
@@ -261,7 +259,7 @@ def statistics(t: Tubes, tube: Tube) -> dict[str, dict[str, int]]:
 
 
 def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> None:
-    """[T10] ON cfg; None leaves a setting as it is. Raises TubeError."""
+    """[T10] ON cfg; None keeps a setting. Raises TubeError."""
     if ttr_ms is not None and ttr_ms < 0:
         raise TubeError(why.BAD_TTR, (ttr_ms // 1000,))
     if ttr_ms is not None:
@@ -280,7 +278,7 @@ def cfg(n: Node, t: Tubes, ttr_ms: i64 | None, in_replicaset: bool | None) -> No
 
 
 def grant(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes = PREFIX) -> None:
-    """[T10] The holder may call functions of the tube from now on (T10.3). Raises TubeError."""
+    """[T10] Let the holder call functions of the tube (T10.3). Raises TubeError."""
     if b"." in tube.name or b":" in tube.name:
         raise TubeError(why.DOTTED, (tube.name,))
     if len(prefix) > WORD_MAX:
@@ -292,7 +290,7 @@ def grant(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes
 
 
 def revoke(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: bytes | None) -> i64:
-    """[T10] These rights end, under that prefix or any (T10.4). Returns how many grants changed."""
+    """[T10] Revoke these rights, under that prefix or any (T10.4). Returns the grants changed."""
     count: i64 = 0
     for one in t.rights.listing(tube.name):
         if one.holder != holder or (prefix is not None and one.prefix != prefix):
@@ -304,7 +302,7 @@ def revoke(n: Node, t: Tubes, holder: bytes, tube: Tube, bits: i64, prefix: byte
 
 
 def set_rights(n: Node, t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
-    """The holder has just these rights on the tube under the prefix, in the journal, too."""
+    """Set exactly these rights of the holder on the tube under the prefix, and record them."""
     if bits == t.rights.bits(holder, tube, prefix):
         return
     keep_rights(t, holder, tube, prefix, bits)
@@ -313,20 +311,20 @@ def set_rights(n: Node, t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bit
 
 
 def keep_rights(t: Tubes, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
-    """Change the table of rights and count its bytes."""
+    """Update the table of rights and count its bytes."""
     before = t.rights.count
     t.rights.set(holder, tube, prefix, bits)
     t.bytes_used += GRANT_BYTES * (t.rights.count - before)
 
 
 def forget_rights(t: Tubes, tube: bytes) -> None:
-    """The tube is dropped, and its grants with it (T10.4); the record of the drop says so."""
+    """Remove the grants of a dropped tube (T10.4); the record of the drop covers them."""
     for one in t.rights.listing(tube):
         keep_rights(t, one.holder, tube, one.prefix, 0)
 
 
 def status_of(word: bytes) -> i64:
-    """The status of that name, 0 when there is none."""
+    """The status of that name, 0 if there is none."""
     if word == b"READY":
         return READY
     if word == b"TAKEN":

@@ -1,4 +1,4 @@
-"""The types of tubes that this node knows, and one more while it runs (SPEC T3.5, T3.6).
+"""The types of tubes known to this node, and new ones at run time (SPEC T3.5, T3.6).
 
 What a driver decides is driver.py's; where it comes from, the shell's.
 """
@@ -22,10 +22,10 @@ TYPE_MAX: Final = 255
 
 
 def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver]) -> None:
-    """[T3] A type of tube; its objects are made with `factory()` (T3.6).
+    """[T3] Register a type of tube; `factory()` makes its drivers (T3.6).
 
-    Tubes of the type that wait for it are served. Raises TubeError, or DriverFailed with what the
-    driver raised: then nothing has changed.
+    Tubes waiting for the type are served. Raises TubeError, or DriverFailed with the driver's
+    error; then nothing has changed.
     """
     if name in t.drivers:
         raise TubeError(OVERRIDING, (name,))
@@ -36,11 +36,11 @@ def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver
         if tube.type == name and isinstance(tube.driver, Absent):
             waiting.append(tube)
     noted = len(t.notes)
-    error = Guarded(t, name, factory).error  # one for nothing: can it be made at all?
+    error = Guarded(t, name, factory).error  # a trial: can it be made at all?
     if error is None:
         error = serve_waiting(t, name, factory, waiting)
     if error is not None:
-        del t.notes[noted:]  # the caller hears of it
+        del t.notes[noted:]  # the caller gets the error
         raise error if isinstance(error, TubeError) else DriverFailed(error)
     t.drivers[name] = GuardedType(t, name, factory)  # T3.8
     for tube in waiting:
@@ -50,7 +50,7 @@ def register_driver(n: Node, t: Tubes, name: bytes, factory: Callable[[], Driver
 def serve_waiting(
     t: Tubes, name: bytes, factory: Callable[[], Driver], waiting: list[Tube]
 ) -> BaseException | None:
-    """Each of the tubes gets its driver, or after an error none of them."""
+    """Give each of the tubes its driver, or after an error none of them."""
     for tube in waiting:
         driver = Guarded(t, name, factory)
         replace_driver(t, tube, driver)
@@ -62,10 +62,10 @@ def serve_waiting(
 
 
 def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
-    """The driver is the tube's and knows its tasks, as after a start."""
+    """Install the driver and enter the tube's tasks, as after a start."""
     is_out = tube.shift is not None and not tube.shift.is_in  # T19.6
     for task in tube.tasks.values():
-        task.listed &= 0xFF ^ DRIVER_BITS  # it stood in an order that is no more
+        task.listed &= 0xFF ^ DRIVER_BITS  # it was in the old driver's order
         if is_out:
             continue
         if task.status == READY:
@@ -77,7 +77,7 @@ def replace_driver(t: Tubes, tube: Tube, driver: Driver) -> None:
 
 
 def begin(n: Node, t: Tubes, tube: Tube) -> None:
-    """From now on tasks are delivered, first to waiting clients."""
+    """Deliver tasks from now on, first to waiting clients."""
     if not tube.driver.is_timed:
         for task in tube.tasks.values():
             task.dead_ms = FAR

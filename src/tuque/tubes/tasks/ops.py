@@ -1,11 +1,11 @@
-"""What callers do with tasks: put, take, touch, ack, release, peek, bury, kick, delete (SPEC T5).
+"""Operations on tasks: put, take, touch, ack, release, peek, bury, kick, delete (SPEC T5).
 
 Every function may raise TubeError; nothing was done then. `client` is the number of a
-connection: its session is made when it first matters (T8). A task that a function returns is
-the live one; after ack and delete it is out of all tables and its status is DONE.
+connection: its session is created when first needed (T8). A returned task is the live one; after
+ack and delete it is in no table and its status is DONE.
 
-A take that finds nothing may wait: `wait` enters the client among those that wait in GETJOB;
-the shell gets a Wake with the task, or with why there is none.
+A take that finds nothing may wait: `wait` adds the client to those that wait in GETJOB; the shell
+gets a Wake with the task, or with the reason why there is none.
 """
 
 from heapq import heapify, heappush
@@ -43,14 +43,14 @@ from tuque.tubes.tasks.transitions import (
 
 
 def settle(n: Node, t: Tubes) -> None:
-    """End what was over already when it was set: a ttl or ttr of 0."""
+    """End tasks that were over when set: with a ttl or ttr of 0."""
     while len(t.overdue) > 0:
         overdue = t.overdue
         t.overdue = []
         for task in overdue:
             tube = t.by_name.get(task.queue)
             if tube is not None and tube.tasks.get(task.number) is task:
-                if tube.state == RUNNING:  # else its timer knows, too (T19.6)
+                if tube.state == RUNNING:  # else its timer fires (T19.6)
                     on_task_timer(n, t, tube, task)
 
 
@@ -59,7 +59,7 @@ def put(
 ) -> Task | None:
     """[T5] ON put. None: the tube is full (T7).
 
-    With `spec.timeout_ms` > 0 the answer comes in `t.put_done` then, with client and serial.
+    With `spec.timeout_ms` > 0 the reply then comes in `t.put_done`, with client and serial.
     """
     needs_copies(n, t, tube)
     settle(n, t)
@@ -81,7 +81,7 @@ def put(
 
 
 def drop_put_ends(t: Tubes) -> None:
-    """Forget the ends of puts that found room before: they may lie far ahead."""
+    """Drop stale ends of waiting puts that found room: they may be far ahead."""
     t.put_ends = [entry for entry in t.put_ends if not entry[2].is_over]
     heapify(t.put_ends)
     t.put_ends_most = 2 * len(t.put_ends) + PUT_ENDS_STALE
@@ -90,7 +90,7 @@ def drop_put_ends(t: Tubes) -> None:
 def take(n: Node, t: Tubes, tube: Tube, client: i64) -> Task | None:
     """[T5] ON take: the first task that may be taken, or None.
 
-    Clients that wait are served before (T9.1).
+    Waiting clients are served first (T9.1).
     """
     needs_home(n, t, tube)
     settle(n, t)
@@ -102,7 +102,7 @@ def take(n: Node, t: Tubes, tube: Tube, client: i64) -> Task | None:
 
 
 def take_first(n: Node, t: Tubes, tube: Tube, client: i64, owner: i64) -> Task | None:
-    """Hand out the driver's first task, never one whose life is over (T6.1)."""
+    """Take the driver's first task, never an expired one (T6.1)."""
     task = tube.driver.first()
     while task is not None and task.dead_ms <= n.now_ms:
         if n.passed >= TURN_WORK:
@@ -117,16 +117,16 @@ def take_first(n: Node, t: Tubes, tube: Tube, client: i64, owner: i64) -> Task |
 
 
 def wait(n: Node, t: Tubes, tube: Tube, client: i64, until_ms: i64, number: i64 = -1) -> None:
-    """Let the client wait for a task of its session (0: for ever); the answer is a Wake.
+    """Let the client wait for a task of its session (0: for ever); a Wake ends it.
 
-    `number` is what it waits under when one connection has several such takes.
+    `number` identifies the wait if the connection has several.
     """
     waiting = client if number < 0 else number
     deliver.wait(n, waiting, [tube.name], 1, False, until_ms, client)
 
 
 def hand_over(n: Node, tube: Tube) -> None:
-    """Serve clients that wait for the tube while there are tasks for them (T9.1)."""
+    """Serve clients that wait for the tube while it has tasks for them (T9.1)."""
     while tube.length > 0 and len(tube.waiters) > 0 and tube.pause & PAUSE_OUT == 0:
         client: i64 = -1
         for first in tube.waiters:
@@ -137,7 +137,7 @@ def hand_over(n: Node, tube: Tube) -> None:
 
 
 def find(n: Node, t: Tubes, tube: Tube, number: i64) -> Task | None:
-    """The task of that number as it is now: what is due for it is done before."""
+    """The task of that number; changes that are due for it are made first."""
     settle(n, t)
     task = tube.tasks.get(number)
     if task is not None and awake_ms(task) <= n.now_ms:
@@ -168,7 +168,7 @@ def own(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64) -> 
 def touch(
     n: Node, t: Tubes, tube: Tube, client: i64, number: i64, increment_ms: i64, token: i64 = 0
 ) -> Task | None:
-    """[T5] ON touch: more time. None: nothing done, the increment was not above 0."""
+    """[T5] ON touch: extend the task's times. None: no change, the increment was not above 0."""
     needs_copies(n, t, tube)
     if increment_ms <= 0:
         return None
@@ -188,7 +188,7 @@ def touch(
 
 
 def longer(time_ms: i64, increment_ms: i64) -> i64:
-    """A time that grew; far beyond 100 years it grows no more."""
+    """The extended time, at most about 100 years."""
     time_ms += increment_ms
     if time_ms > 2 * MAX_MS:
         return 2 * MAX_MS
@@ -196,7 +196,7 @@ def longer(time_ms: i64, increment_ms: i64) -> i64:
 
 
 def ack(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64 = 0) -> Task:
-    """[T5] ON ack: the task is done, and gone."""
+    """[T5] ON ack: end the task."""
     needs_copies(n, t, tube)
     task = own(n, t, tube, client, number, token)
     finish(n, t, tube, task)
@@ -204,7 +204,7 @@ def ack(n: Node, t: Tubes, tube: Tube, client: i64, number: i64, token: i64 = 0)
 
 
 def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """The task is done."""
+    """End the task."""
     tube.calls.ack += 1
     tube.calls.done += 1
     if n.events is not None:
@@ -215,7 +215,7 @@ def finish(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 def release(
     n: Node, t: Tubes, tube: Tube, client: i64, number: i64, delay_ms: i64, token: i64 = 0
 ) -> Task:
-    """[T5] ON release: back to its old place, or there after the delay."""
+    """[T5] ON release: READY at its old place, or after the delay."""
     needs_copies(n, t, tube)
     task = own(n, t, tube, client, number, token)
     give_up(n, t, tube, task, delay_ms)
@@ -223,7 +223,7 @@ def release(
 
 
 def give_up(n: Node, t: Tubes, tube: Tube, task: Task, delay_ms: i64) -> None:
-    """The holder gives the task back."""
+    """Release the task from its holder."""
     tube.calls.release += 1
     task.nacks += 1
     n.nacks += 1
@@ -248,7 +248,7 @@ def peek(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
 
 
 def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
-    """[T5] ON bury: out of the way until kick, whoever holds it; with a token only by that take."""
+    """[T5] ON bury: set aside until kick, whoever holds it; with a token only by that take."""
     needs_copies(n, t, tube)
     task = need(n, t, tube, number)
     if token != 0 and (task.status != TAKEN or task.token != token):
@@ -264,7 +264,7 @@ def bury(n: Node, t: Tubes, tube: Tube, number: i64, token: i64 = 0) -> Task:
 
 
 def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
-    """[T5] ON kick: up to `count` buried tasks are READY again, by (pri, number)."""
+    """[T5] ON kick: make up to `count` buried tasks READY, by (pri, number)."""
     needs_copies(n, t, tube)
     settle(n, t)
     done: i64 = 0
@@ -282,13 +282,13 @@ def kick(n: Node, t: Tubes, tube: Tube, count: i64) -> i64:
 
 
 def unbury(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """A buried task is READY again."""
+    """Make a buried task READY."""
     tube.calls.kick += 1
     make_ready(n, t, tube, task, changes.KICK)
 
 
 def delete(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
-    """[T5] ON delete: the task is gone, whoever holds it."""
+    """[T5] ON delete: remove the task, whoever holds it."""
     needs_copies(n, t, tube)
     task = need(n, t, tube, number)
     remove_task(n, t, tube, task)
@@ -296,7 +296,7 @@ def delete(n: Node, t: Tubes, tube: Tube, number: i64) -> Task:
 
 
 def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """The task is deleted."""
+    """Delete the task."""
     tube.calls.delete += 1
     tube.calls.done += 1
     if n.events is not None:
@@ -305,7 +305,7 @@ def remove_task(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def may_finish(t: Tubes, task: Task, client: i64) -> bool:
-    """Whether ACKJOB, NACK and WORKING of that client are about this take (T1.4)."""
+    """Whether the client's ACKJOB, NACK or WORKING refers to this take (T1.4)."""
     if task.status != TAKEN:
         return False
     if task.owner == 0:
@@ -315,7 +315,7 @@ def may_finish(t: Tubes, task: Task, client: i64) -> bool:
 
 
 def work_on(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """WORKING: the time to work on the task restarts, never shorter (T1.4)."""
+    """WORKING: restart the time to work on the task, never shortening it (T1.4)."""
     ttr_ms = task.ttr_ms
     if ttr_ms >= MAX_MS:
         ttr_ms = n.limits.default_retry_max_s * 1000

@@ -14,11 +14,11 @@ from tuque.tubes.model.errors import BAD_UUID, UNKNOWN_UUID, TubeError
 from tuque.tubes.model.registry import FOR_EVER, SESSION_BYTES, Session, Tubes
 from tuque.tubes.tasks.transitions import give_back
 
-RELEASE_MOST: Final = 2 * PIECE  # tasks of a session that is over, in one turn
+RELEASE_MOST: Final = 2 * PIECE  # tasks of ended sessions released per turn
 
 
 def session_for(n: Node, t: Tubes, client: i64, user: bytes = b"") -> Session:
-    """The client's session, made when it has none (T8.1)."""
+    """The client's session, created if it has none (T8.1)."""
     last = t.last_session
     if last is not None and client == t.last_client:
         return last
@@ -36,7 +36,7 @@ def make_session(n: Node, t: Tubes, user: bytes) -> Session:
     """A new session with a random uuid of version 4."""
     t.session_serial += 1
     raw = shake_128(b"session %d " % t.session_serial + t.seed).digest(16)
-    # little-endian groups: version and variant stand in bytes 7 and 8
+    # little-endian groups: version and variant are in bytes 7 and 8
     uuid = raw[:7] + bytes([raw[7] & 0x0F | 0x40, raw[8] & 0x3F | 0x80]) + raw[9:]
     session = Session(t.session_serial, uuid, user)
     enter_session(t, session)
@@ -45,7 +45,7 @@ def make_session(n: Node, t: Tubes, user: bytes) -> Session:
 
 
 def record_session(n: Node, t: Tubes, session: Session, is_over: bool) -> None:
-    """The journal hears of a session that may outlive a restart (T14.3)."""
+    """Record a session that may outlive a restart (T14.3)."""
     if n.records is not None and t.in_replicaset:
         tell_session(
             n.records, session.number, session.until_ms, is_over, session.uuid, session.user
@@ -53,21 +53,21 @@ def record_session(n: Node, t: Tubes, session: Session, is_over: bool) -> None:
 
 
 def enter_session(t: Tubes, session: Session) -> None:
-    """The session is known from now on."""
+    """Add the session to the tables."""
     t.sessions[session.number] = session
     t.by_uuid[session.uuid] = session
     t.bytes_used += SESSION_BYTES
 
 
 def session_of(t: Tubes, client: i64) -> Session | None:
-    """The session of that connection, if it has one."""
+    """The session of that connection, or None."""
     return t.by_client.get(client)
 
 
 def identify(n: Node, t: Tubes, client: i64, user: bytes, uuid: bytes | None) -> bytes:
-    """[T8] ON identify: the uuid in force; with one given the connection joins that session.
+    """[T8] ON identify: the session's uuid; if one is given, the connection joins that session.
 
-    Raises TubeError for what is no uuid, an unknown one, and one of another user (T8.3).
+    Raises TubeError for an invalid or unknown uuid, and for another user's (T8.3).
     """
     if uuid is None:
         return session_for(n, t, client, user).uuid
@@ -92,13 +92,13 @@ def dashed(uuid: bytes) -> bytes:
 
 
 def on_client_gone(n: Node, t: Tubes, client: i64) -> None:
-    """[T8] ON disconnect: puts that wait are forgotten, the connection leaves its session."""
+    """[T8] ON disconnect: waiting puts are dropped, the connection leaves its session."""
     forget_puts(t, client)
     leave(n, t, client)
 
 
 def forget_puts(t: Tubes, client: i64) -> None:
-    """Nothing is put any more by puts of the connection that wait (T7.3)."""
+    """Drop the connection's waiting puts (T7.3)."""
     for tube in t.by_name.values() if len(t.put_ends) > 0 else []:
         if len(tube.putters) > 0:
             for putter in tube.putters:
@@ -109,7 +109,7 @@ def forget_puts(t: Tubes, client: i64) -> None:
 
 
 def leave(n: Node, t: Tubes, client: i64) -> None:
-    """The connection leaves its session; after the last one its tasks go back (T8.2)."""
+    """The connection leaves its session; after the last one its tasks are released (T8.2)."""
     session = t.by_client.pop(client, None)
     t.last_session = None
     if session is None:
@@ -125,9 +125,9 @@ def leave(n: Node, t: Tubes, client: i64) -> None:
 
 
 def end_session(n: Node, t: Tubes, session: Session) -> None:
-    """The session is over: its tasks go back in the order of (tube, number) (T8.2)."""
+    """End the session: release its tasks in the order of (tube, number) (T8.2)."""
     t.last_session = None
-    numbers: dict[bytes, list[int]] = {}  # of plain numbers a sort of many takes no long turn
+    numbers: dict[bytes, list[int]] = {}  # plain numbers: sorting many takes little time
     for task in session.taken.values():
         of_tube = numbers.get(task.queue)
         if of_tube is None:
@@ -154,7 +154,7 @@ def end_session(n: Node, t: Tubes, session: Session) -> None:
 
 
 def release_some(n: Node, t: Tubes, session: Session, most: i64) -> bool:
-    """The next tasks of a session that is over go back; True: all are, and it is forgotten."""
+    """Release the next tasks of an ended session; True: all released, session removed."""
     end: i64 = min(session.left + most, len(session.leaving))
     if end == len(session.leaving):
         del t.sessions[session.number]
@@ -171,12 +171,12 @@ def release_some(n: Node, t: Tubes, session: Session, most: i64) -> bool:
             if tube.shift is None:
                 give_back(n, t, tube, task)
             else:
-                tube.shift.orphans.append(task)  # T19.6: when it runs
+                tube.shift.orphans.append(task)  # T19.6: released when the tube runs
     return session.left == len(session.leaving)
 
 
 def sessions_tick(n: Node, t: Tubes) -> None:
-    """End the sessions whose time without connections is over."""
+    """End sessions whose time without connections is over."""
     while len(t.session_ends) > 0 and t.session_ends[0][0] <= n.now_ms:
         until_ms, number = heappop(t.session_ends)
         session = t.sessions.get(number)

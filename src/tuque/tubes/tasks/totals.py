@@ -13,7 +13,7 @@ from tuque.tubes.replication.leadership import lag_of
 
 @final
 class Totals:
-    """What all tubes have together."""
+    """Sums over all tubes."""
 
     def __init__(self) -> None:
         self.tasks: i64 = 0
@@ -27,11 +27,11 @@ class Totals:
         self.running: i64 = 0
         self.stopped: i64 = 0
         self.copies: i64 = 0
-        self.lag: i64 = 0  # the greatest of a follower
+        self.lag: i64 = 0  # the maximum of all followers
 
 
 def totals_of(n: Node, t: Tubes) -> Totals:
-    """[T11] Look at every tube once (T11.5)."""
+    """[T11] Visit every tube once (T11.5)."""
     found = Totals()
     for tube in t.by_name.values():
         found.tasks += len(tube.tasks)

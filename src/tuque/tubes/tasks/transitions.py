@@ -1,7 +1,7 @@
 """Changes of a task's status: tables, timers, counters, journal, notices (SPEC T4).
 
-Every change goes through `change`, which keeps the tube, its driver and the session of the
-holder equal to the task. Who may ask for one is ops.py's.
+Every change goes through `change`, which keeps the tube, its driver and the holding session
+consistent with the task. ops.py decides who may ask for one.
 """
 
 from typing import Final
@@ -36,12 +36,12 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.model.tube import Tube
 from tuque.tubes.replication.send import trace
 
-TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart leaves out
-RESERVE: Final = 999  # numbers of a temporary tube that a restart may leave out
+TOKEN_RESERVE: Final = 1 << 20  # tokens that a restart may skip
+RESERVE: Final = 999  # numbers of a temporary tube that a restart may skip
 
 
 def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
-    """Move the task along an arrow; timers, journal and notices are the caller's."""
+    """Move the task along a transition; timers, journal and notices are up to the caller."""
     old = i64(task.status)
     assert is_arrow(old, to), "illegal change of status"
     driver = tube.driver
@@ -82,7 +82,7 @@ def change(n: Node, t: Tubes, tube: Tube, task: Task, to: i64) -> None:
 
 
 def disown(t: Tubes, task: Task) -> None:
-    """No session holds the task any more."""
+    """Remove the task from its session."""
     session = t.session_of_number(task.owner)
     if session is not None:
         del session.taken[task.id]
@@ -90,9 +90,9 @@ def disown(t: Tubes, task: Task) -> None:
 
 
 def arm(n: Node, t: Tubes, task: Task, at_ms: i64) -> None:
-    """Set the timer: a TAKEN or DELAYED task waits for `at_ms` (0: for ever), others for its end.
+    """Set the timer: a TAKEN or DELAYED task waits for `at_ms` (0: for ever), others for their end.
 
-    `expire_ms` is not before that, since ttl ends neither of these (T6.2).
+    `expire_ms` is not earlier, since ttl ends neither of these (T6.2).
     """
     if task.status == READY or task.status == BURIED:
         at_ms = 0
@@ -113,7 +113,7 @@ def arm(n: Node, t: Tubes, task: Task, at_ms: i64) -> None:
 
 
 def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
-    """Notice of a change for pollers, subscribers and the tube's callback (T12)."""
+    """Keep a notice of the change for pollers, subscribers and the tube's callback (T12)."""
     status = i64(task.status)
     t.bytes_used += tube.note(event, task.number, status, n.now_ms)
     if tube.subscribers > 0 or len(tube.on_task_change) > 0:
@@ -123,7 +123,7 @@ def tell(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
 
 
 def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
-    """The journal hears of the task's new state (T14.1); `binds`: the reply waits for it."""
+    """Record the task's new state (T14.1); `binds`: the reply waits for it."""
     if tube.is_temporary:
         return
     if n.records is not None:
@@ -134,7 +134,7 @@ def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
 
 
 def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> None:
-    """The task is over: it leaves all tables; what histories hear of it is the caller's."""
+    """End the task: remove it from all tables; events for histories are up to the caller."""
     let_go(n, t, tube, task)
     drop_task(n, task, cause)
     if not tube.is_temporary:
@@ -149,13 +149,13 @@ def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: i64, event: i64) -> No
 
 
 def forget(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """[G2] The task leaves the table of jobs by a command about all jobs (T11.3)."""
+    """[G2] The table of jobs drops the task in a command about all jobs (T11.3)."""
     let_go(n, t, tube, task)
     tube.calls.moved += 1
 
 
 def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """The tube forgets the task."""
+    """Remove the task from the tube."""
     change(n, t, tube, task, DONE)
     task.state = ACKED
     del tube.tasks[task.number]
@@ -163,7 +163,7 @@ def let_go(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def make_ready(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
-    """The task goes back among those that may be taken, to its old place (T4.3)."""
+    """Make the task READY, at its old place (T4.3)."""
     change(n, t, tube, task, READY)
     arm(n, t, task, 0)
     record(n, tube, task)
@@ -171,7 +171,7 @@ def make_ready(n: Node, t: Tubes, tube: Tube, task: Task, event: i64) -> None:
 
 
 def expire(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """The task's life has ended (T6.1)."""
+    """End an expired task (T6.1)."""
     calls = tube.calls
     calls.ttl += 1
     calls.delete += 1
@@ -202,7 +202,7 @@ def on_task_timer(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64) -> None:
-    """The task, which the driver's `first` gave, is TAKEN by the session from now on (T5.1)."""
+    """Give the task, the driver's `first`, to the session (T5.1)."""
     change(n, t, tube, task, TAKEN)
     now_ms = n.now_ms
     t.token += 1
@@ -227,14 +227,14 @@ def hand_out(n: Node, t: Tubes, tube: Tube, task: Task, client: i64, owner: i64)
     tube.calls.take += 1
     tube.jobs_out += 1
     tube.atime_ms = now_ms
-    record(n, tube, task, t.in_replicaset)  # else lost in a crash it is only taken again
+    record(n, tube, task, t.in_replicaset)  # if lost in a crash, it is just taken again
     tell(n, t, tube, task, changes.TAKE)
     if n.events is not None:
         n.events.delivered(now_ms, task, client)
 
 
 def reserve_tokens(n: Node, t: Tubes) -> None:
-    """The journal knows that the next tokens may be in use, before one of them is (T5.1)."""
+    """Reserve the next tokens in the journal, before one is used (T5.1)."""
     records = n.records
     if records is not None:
         t.token_reserved = t.token + TOKEN_RESERVE
@@ -243,9 +243,9 @@ def reserve_tokens(n: Node, t: Tubes) -> None:
 
 
 def return_ms(n: Node, tube: Tube, task: Task) -> i64:
-    """When a task that is TAKEN now comes back by itself; 0: never (T6.3).
+    """When a task TAKEN now comes back by itself; 0: never (T6.3).
 
-    One that no session holds comes back like a job, after the default retry time at the latest.
+    Without a session it comes back like a job, after the default retry time at the latest.
     """
     ttr_ms = task.ttr_ms
     if task.owner == 0 and ttr_ms >= MAX_MS:
@@ -259,7 +259,7 @@ def return_ms(n: Node, tube: Tube, task: Task) -> i64:
 
 
 def give_back(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
-    """A TAKEN task is released by its session's end, RELEASE_ALL or a start (T4.3)."""
+    """Release a TAKEN task at its session's end, RELEASE_ALL or a start (T4.3)."""
     tube.calls.release += 1
     n.requeues += 1
     task.deliveries += 1
@@ -272,7 +272,7 @@ def give_back(n: Node, t: Tubes, tube: Tube, task: Task) -> None:
 
 
 def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec) -> Task:
-    """[T5] PROCEDURE insert: a new task with the next number (T2.1), READY or DELAYED."""
+    """[T5] PROCEDURE insert: add a task with the next number (T2.1), READY or DELAYED."""
     now_ms = n.now_ms
     number = tube.next_number
     tube.next_number = number + 1
@@ -316,14 +316,14 @@ def insert(n: Node, t: Tubes, tube: Tube, body: bytes, form: i64, spec: PutSpec)
 
 
 def enter(n: Node, tube: Tube, task: Task, cause: i64) -> None:
-    """Put a task without a status into the tables."""
+    """Enter a task without a status into the tables."""
     register(n, task, cause)
     n.job_bytes += TASK_BYTES
     tube.tasks[task.number] = task
 
 
 def clamp(asked_ms: i64, default_ms: i64) -> i64:
-    """A time as asked for, from 0 to 100 years; -1 stands for the default."""
+    """A time within 0 to 100 years; -1 means the default."""
     if asked_ms == -1:
         return default_ms
     if asked_ms < 0:
@@ -334,7 +334,7 @@ def clamp(asked_ms: i64, default_ms: i64) -> i64:
 
 
 def admit(n: Node, t: Tubes, tube: Tube) -> None:
-    """There may be room: puts that wait are done, first come first (T7.2, P2.1)."""
+    """Do waiting puts while there is room, first come first (T7.2, P2.1)."""
     if tube.drops > 0:
         return
     while len(tube.putters) > 0 and not tube.is_full() and tube.pause & PAUSE_IN == 0:
@@ -346,7 +346,7 @@ def admit(n: Node, t: Tubes, tube: Tube) -> None:
 
 
 def record_new(n: Node, tube: Tube, task: Task) -> None:
-    """The journal hears of the new task; of a temporary tube, what numbers are used (T14.1)."""
+    """Record the new task; of a temporary tube, the numbers in use (T14.1)."""
     if not tube.is_temporary:
         if n.records is not None:
             tell_task(n.records, task)
@@ -359,7 +359,7 @@ def record_new(n: Node, tube: Tube, task: Task) -> None:
 
 
 def record_tube(records: Records, tube: Tube) -> None:
-    """The journal hears of the tube (T14.1)."""
+    """Record the tube (T14.1)."""
     next_number = tube.reserved if tube.is_temporary else tube.next_number
     names = [tube.name, tube.type, tube.storage_mode, tube.engine, tube.on_task_change]
     tell_tube(

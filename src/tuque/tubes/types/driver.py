@@ -1,17 +1,17 @@
 """What a type of tube decides: which READY task goes next, and what the type can do (SPEC T3).
 
-The five built-in types are subclasses, and so may be a type of your own: a Python class named
-in the entry point group `tuque.tube_drivers` under the name of the type. One object serves one
-tube. The tube tells it of every change:
+The five built-in types are subclasses, and so may be your own: a Python class named in the
+entry point group `tuque.tube_drivers` under the name of the type. One object serves one tube.
+The tube reports every change to it:
 
-    enter(task)   the task is READY now
-    took(task)    it was READY and is TAKEN now: it is the one `first` gave
+    enter(task)   the task is READY
+    took(task)    it was READY and is TAKEN: it is the one `first` gave
     left(task)    it was READY and is buried or gone
     held(task)    it is TAKEN, after a restart
-    freed(task)   it was TAKEN and no longer is; when it is READY again, `enter` came before
+    freed(task)   it was TAKEN and no longer is; if it is READY again, `enter` came before
 
-and asks `first()`, any number of times, for the task to be taken next. None says that nobody
-gets one now. A driver keeps no other task than READY ones, never changes one, and asks no clock.
+and calls `first()`, any number of times, for the next task to take. None: nobody gets one now. A
+driver keeps READY tasks only, never changes one, and uses no clock.
 """
 
 from typing import Final, final
@@ -26,14 +26,14 @@ NO_TYPE: Final = "tube %s has the type %s, which is not installed: its tasks wai
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Driver:
-    """The base: READY tasks in the order of (pri, number), whoever takes them."""
+    """The base: READY tasks in the order of (pri, number), for any taker."""
 
     def __init__(self) -> None:
-        self.is_timed = False  # pri, ttl, ttr, delay and touch mean something
-        self.ends_taken = False  # ttl ends a task that is TAKEN, too
-        self.has_room_limit = False  # capacity means something, and put may wait
-        self.is_keyed = False  # utube means something
-        self.bytes_used: i64 = 0  # beside the tasks (M1)
+        self.is_timed = False  # supports pri, ttl, ttr, delay and touch
+        self.ends_taken = False  # ttl also ends a TAKEN task
+        self.has_room_limit = False  # supports capacity, and put may wait
+        self.is_keyed = False  # supports utube
+        self.bytes_used: i64 = 0  # without the tasks (M1)
         self.ready = Order(READY, READY_BIT)
 
     def enter(self, task: Task) -> None:
@@ -41,7 +41,7 @@ class Driver:
         self.ready.push(task)
 
     def first(self) -> Task | None:
-        """The task that would be taken now, nothing changed."""
+        """The task to take next; changes nothing."""
         return self.ready.first()
 
     def took(self, task: Task) -> None:
@@ -49,14 +49,14 @@ class Driver:
         self.ready.took(task)
 
     def left(self, task: Task) -> None:
-        """A READY task left out of turn; its status has already changed."""
+        """A READY task left out of turn; its status has changed already."""
         self.ready.left()
 
     def freed(self, task: Task) -> None:
-        """A TAKEN task is no longer TAKEN; called after `enter` if it is READY again."""
+        """A TAKEN task is TAKEN no longer; called after `enter` if it is READY again."""
 
     def held(self, task: Task) -> None:
-        """The task is TAKEN already: it came back so from the journal."""
+        """The task came TAKEN from the journal."""
 
     def listing(self) -> list[Task]:
         """All READY tasks in the order of (pri, number)."""
@@ -69,13 +69,13 @@ class Driver:
 
 @final
 class Absent(Driver):
-    """Placeholder for a type that is no longer installed: no task is delivered (T14.5)."""
+    """Stands in for a type that is not installed: delivers no task (T14.5)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_timed = True
         self.is_keyed = True
-        self.has_room_limit = True  # the type may have one, and must find it kept
+        self.has_room_limit = True  # the type may have one, which must be kept
 
     def first(self) -> Task | None:
         """None, until the type is back."""

@@ -1,4 +1,4 @@
-"""The types in the order of their tasks: fifo, fifottl, limfifottl (SPEC T3)."""
+"""The types that deliver in task order: fifo, fifottl, limfifottl (SPEC T3)."""
 
 from typing import final
 

@@ -1,8 +1,8 @@
-"""The order of READY tasks, or of buried ones: ascending (pri, number).
+"""The order of READY or buried tasks: ascending (pri, number).
 
-Tasks mostly arrive in that order and lie in a list; those that come back, or go before
-others, lie in a heap. A task that leaves out of turn only changes its status: the stale
-entry is passed over when it reaches the head. Knows nothing of tubes.
+Tasks mostly arrive in that order and go into a list; those that come back, or overtake others, go
+into a heap. A task that leaves out of turn only changes its status: its stale entry is skipped when
+it reaches the head. Knows nothing of tubes.
 """
 
 from heapq import heappop, heappush
@@ -12,20 +12,20 @@ from mypy_extensions import i64, mypyc_attr, u8
 
 from tuque.core.model.task import Task
 
-# bits: a task may stand in orders of different bits
+# bits: a task may be in several orders, of different bits
 READY_BIT: Final = 1
 BURIED_BIT: Final = 2
 HEAD_BIT: Final = 4
 GUARD_BIT: Final = 8
-DRIVER_BITS: Final = READY_BIT | HEAD_BIT | GUARD_BIT  # of orders that go with the driver
+DRIVER_BITS: Final = READY_BIT | HEAD_BIT | GUARD_BIT  # orders owned by the driver
 
-SLACK: Final = 64  # stale entries that do not matter
+SLACK: Final = 64  # stale entries that are tolerated
 _GONE: Final = Task(b"", b"", b"", 0, -1, 0, 0)  # fills slots already taken
 
 Key = tuple[int, int]
 Entry = tuple[int, int, Task]
 
-_NONE: Final[list[Entry]] = []  # most lines never have a heap; nothing is put into this one
+_NONE: Final[list[Entry]] = []  # shared by lines without a heap; never changed
 
 
 def key_of(task: Task) -> Key:
@@ -35,7 +35,7 @@ def key_of(task: Task) -> Key:
 
 @mypyc_attr(acyclic=True)
 class Line:
-    """Tasks that were put in, first ones first; each stands here once, marked with `bit`."""
+    """Tasks, lowest key first; each is in it once, marked with `bit`."""
 
     def __init__(self, bit: i64) -> None:
         self.bit = u8(bit)
@@ -44,7 +44,7 @@ class Line:
         self.back: list[Entry] = _NONE
 
     def add(self, task: Task) -> None:
-        """Put a task in its place, unless it stands there already."""
+        """Add a task, unless it is in the line already."""
         if task.listed & self.bit:
             return
         task.listed |= self.bit
@@ -58,7 +58,7 @@ class Line:
         heappush(self.back, (task.pri, task.number, task))
 
     def top(self) -> Task | None:
-        """The first of all that stand here."""
+        """The first task."""
         back = self.back
         items = self.items
         if self.head < len(items):
@@ -70,7 +70,7 @@ class Line:
         return None
 
     def drop(self, task: Task) -> None:
-        """Take out the one that `top` gives."""
+        """Remove the task that `top` returned."""
         task.listed &= ~self.bit
         items = self.items
         head = self.head
@@ -88,12 +88,12 @@ class Line:
             heappop(self.back)
 
     def size(self) -> i64:
-        """How many stand here."""
+        """The number of entries."""
         size: i64 = len(self.items) - self.head + len(self.back)
         return size
 
     def replace(self, tasks: list[Task]) -> None:
-        """Only these stand here from now on, in this order."""
+        """Replace all entries with these, in this order."""
         for i in range(self.head, len(self.items)):
             self.items[i].listed &= ~self.bit
         for entry in self.back:
@@ -115,12 +115,12 @@ class Order(Line):
         self.count: i64 = 0
 
     def push(self, task: Task) -> None:
-        """Put a task in its place; its status is `wanted` already."""
+        """Add a task whose status is `wanted` already."""
         self.count += 1
         self.add(task)
 
     def first(self) -> Task | None:
-        """The first task, nothing changed; None when there is none."""
+        """The first task, or None; changes nothing."""
         task = self.top()
         while task is not None and task.status != self.wanted:
             self.drop(task)
@@ -128,22 +128,22 @@ class Order(Line):
         return task
 
     def took(self, task: Task) -> None:
-        """The one that `first` gave goes; the caller changes its status."""
+        """Remove the task that `first` returned; the caller changes its status."""
         self.count -= 1
         self.drop(task)
 
     def left(self) -> None:
-        """A task left out of turn: its status is another one already."""
+        """A task left out of turn: its status has changed already."""
         self.count -= 1
         if self.size() > 2 * self.count + SLACK:
             self.compact()
 
     def compact(self) -> None:
-        """Drop stale entries: they keep tasks in memory that are gone."""
+        """Drop stale entries, which keep tasks in memory."""
         self.replace(self.listing())
 
     def listing(self) -> list[Task]:
-        """All tasks in order, nothing changed."""
+        """All tasks in order; changes nothing."""
         found: list[Task] = []
         i = self.head
         while i < len(self.items):

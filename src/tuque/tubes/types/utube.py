@@ -1,7 +1,7 @@
-"""The types with sub-queues: of each at most one task is TAKEN (SPEC T3.4).
+"""The types with sub-queues, each with at most one TAKEN task (SPEC T3.4).
 
-Every sub-queue has an order of its own, a lane. The first tasks of idle lanes stand in one
-line, so that a take costs the same whatever waits behind busy ones.
+Every sub-queue has an order of its own, a lane. The first tasks of idle lanes form one line, so
+that the cost of a take is independent of what waits behind busy ones.
 """
 
 from typing import Final, final
@@ -12,7 +12,7 @@ from tuque.core.model.task import READY, Task
 from tuque.tubes.types.driver import Driver
 from tuque.tubes.types.ordering import HEAD_BIT, READY_BIT, SLACK, Line, Order, key_of
 
-LANE_BYTES: Final = 290  # measured: the lane, its list, its key's object and its places
+LANE_BYTES: Final = 290  # measured: the lane, its list, its key object and its entries
 
 
 @final
@@ -26,7 +26,7 @@ class Lane(Order):
         self.taken: i64 = 0
 
     def cost(self) -> i64:
-        """What it costs beside its tasks (M1)."""
+        """Memory of a lane without its tasks (M1)."""
         size: i64 = len(self.key)
         return LANE_BYTES + size
 
@@ -39,10 +39,10 @@ class UTube(Driver):
         self.is_keyed = True
         self.lanes: dict[bytes, Lane] = {}
         self.heads = Line(HEAD_BIT)  # the first task of each idle lane, and stale entries
-        self.last: Lane | None = None  # the one looked up last: a take needs it twice
+        self.last: Lane | None = None  # the last lookup: a take needs it twice
 
     def lane(self, key: bytes) -> Lane:
-        """The sub-queue, made when absent."""
+        """The sub-queue, created if missing."""
         lane = self.lanes.get(key)
         if lane is None:
             lane = Lane(key)
@@ -51,16 +51,16 @@ class UTube(Driver):
         return lane
 
     def enter(self, task: Task) -> None:
-        """The task is READY now."""
+        """Add a READY task to its lane."""
         lane = self.lane(task.subqueue)
         self.last = lane
-        task.subqueue = lane.key  # all tasks of a lane share one key object
+        task.subqueue = lane.key  # one key object for all tasks of a lane
         lane.push(task)
         if lane.taken == 0:
             self.show(lane)
 
     def known(self, key: bytes) -> Lane:
-        """The sub-queue of a task that it has."""
+        """The existing sub-queue of a task."""
         last = self.last
         if last is not None and last.key is key:
             return last
@@ -69,14 +69,14 @@ class UTube(Driver):
         return lane
 
     def show(self, lane: Lane) -> None:
-        """Put the first task of an idle lane among the heads, unless it stands there."""
+        """Add an idle lane's first task to the heads, unless it is there."""
         task = lane.first()
         if task is not None and task.listed & HEAD_BIT == 0:
             self.heads.add(task)
             self.drop_stale()
 
     def drop_stale(self) -> None:
-        """When most heads are none any more, let them go: they keep tasks in memory."""
+        """Drop stale heads when they are the majority: they keep tasks in memory."""
         lanes: i64 = len(self.lanes)
         if self.heads.size() <= 2 * lanes + SLACK:
             return
@@ -89,7 +89,7 @@ class UTube(Driver):
         self.heads.replace(found)
 
     def first(self) -> Task | None:
-        """The first task of an idle lane; one before it would stand before it among the heads."""
+        """The first task of an idle lane; what precedes it there would precede it in the heads."""
         heads = self.heads
         task = heads.top()
         while task is not None:
@@ -104,18 +104,18 @@ class UTube(Driver):
         if self.heads.top() is task:
             self.heads.drop(task)
         lane = self.known(task.subqueue)
-        lane.first()  # what stands before it is stale
+        lane.first()  # drops stale entries before it
         lane.took(task)
         lane.taken += 1
 
     def left(self, task: Task) -> None:
-        """A READY task of the lane is none any more."""
+        """A READY task left its lane out of turn."""
         lane = self.known(task.subqueue)
         lane.left()
         self.settle(lane)
 
     def freed(self, task: Task) -> None:
-        """The task of the lane is TAKEN no longer."""
+        """The lane's task is TAKEN no longer."""
         lane = self.known(task.subqueue)
         lane.taken -= 1
         self.settle(lane)
@@ -127,21 +127,21 @@ class UTube(Driver):
         lane.taken += 1
 
     def settle(self, lane: Lane) -> None:
-        """An idle lane shows its first task; one with nothing goes."""
+        """An idle lane shows its first task; an empty one is removed."""
         if lane.taken > 0:
             return
         if lane.count > 0:
             self.show(lane)
             return
         if lane.size() > 0:
-            lane.compact()  # buried tasks of it may come back, to another lane
+            lane.compact()  # its buried tasks may come back, to another lane
         del self.lanes[lane.key]
         self.last = None
         self.bytes_used -= lane.cost()
         self.drop_stale()
 
     def listing(self) -> list[Task]:
-        """All READY tasks, those of busy lanes among them."""
+        """All READY tasks, also those of busy lanes."""
         found: list[Task] = []
         for lane in self.lanes.values():
             found.extend(lane.listing())
