@@ -7,6 +7,7 @@ Subcommands are imported when they are used: `tuque cli` never pays for the serv
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import Final
@@ -75,20 +76,38 @@ def main() -> None:
     """Run the program; the entry point of the package.
 
     NO_COLOR switches off the colours of all commands. What would go to a standard stream that is
-    closed is dropped.
+    closed is dropped. Exit status 1 when standard output does not take all of it.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(nowhere, "r" if name == "stdin" else "w"))
+    buffer_output()
     try:
-        tuque(prog_name="tuque", color=False if os.environ.get("NO_COLOR") else None)
+        try:
+            tuque(prog_name="tuque", color=False if os.environ.get("NO_COLOR") else None)
+        finally:
+            sys.stdout.flush()
     except OSError as error:
-        if error.errno not in FULL or error.filename is not None:
+        if error.errno not in {*FULL, errno.EPIPE} or error.filename is not None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer cannot go out
+        if error.errno == errno.EPIPE:  # the reader has seen enough
+            sys.exit(141)
         click.echo(f"Error: the output could not be written: {error.strerror}", err=True)
         sys.exit(1)
+
+
+def buffer_output() -> None:
+    """Give standard output a buffer where PYTHONUNBUFFERED left it none.
+
+    Without one Python drops what a write did not take, as with a file at its limit of size.
+    """
+    raw = sys.stdout.buffer
+    if isinstance(raw, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), sys.stdout.encoding, sys.stdout.errors, line_buffering=True
+        )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import socket
@@ -34,7 +35,15 @@ NESTED: Reply = [[b"q", b"D-1", b"body"], 7, None, [], Status("OK")]
         (7, "(integer) 7", b"7", "7", "7"),
         (None, "(nil)", b"", "NIL", "null"),
         (b'a"\n\x00', '"a\\"\\n\\x00"', b'a"\n\x00', '"a\\"\\n\\x00"', '"a\\"\\n\\u0000"'),
-        (b"\xff", '"\\xff"', b"\xff", '"\\xff"', '"\\\\xff"'),
+        (b"\xff", '"\\xff"', b"\xff", '"\\xff"', '{"base64": "/w=="}'),
+        (b"\\xff", '"\\\\xff"', b"\\xff", '"\\\\xff"', '"\\\\xff"'),
+        (
+            {b"\xff": 1},
+            '1# "\\xff" => (integer) 1',
+            b"\xff\n1",
+            '"\\xff",1',
+            '[{"base64": "/w=="}, 1]',
+        ),
         (ErrorReply("ERR x"), "(error) ERR x", b"ERR x", 'ERROR,"ERR x"', '{"error": "ERR x"}'),
         ([], "(empty list or set)", b"", "", "[]"),
         (True, "(true)", b"1", "True", "true"),
@@ -100,6 +109,22 @@ def test_json_is_json(value: object) -> None:
         return one.encode("utf-8", "ignore") if isinstance(one, str) else cast("Reply", one)
 
     json.loads(as_json(reply(value)))
+
+
+def bytes_of(value: object) -> bytes:
+    """The bytes that a value of the JSON stands for."""
+    if isinstance(value, str):
+        return value.encode()
+    assert isinstance(value, dict) and list(value) == ["base64"]
+    return base64.b64decode(value["base64"])
+
+
+@given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "backslashreplace")))
+def test_bytes_can_be_read_back_from_json(data: bytes) -> None:
+    assert bytes_of(json.loads(as_json(data))) == data
+    assert [bytes_of(one) for one in json.loads(as_json([data, data]))] == [data, data]
+    key, value = next(iter(json.loads(as_json({b"\xff": data, b"k": data})) for _ in "1"))[:2]
+    assert (bytes_of(key), bytes_of(value)) == (b"\xff", data)
 
 
 STREAM = (

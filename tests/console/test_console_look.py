@@ -162,3 +162,21 @@ def test_a_full_disk_is_told(port: int, words: str) -> None:
     )
     told = b"Error: the output could not be written: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, told)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["cli -p %d INFO", "server --help"])
+def test_output_that_is_taken_in_part_is_told(
+    port: int, words: str, unbuffered: str, tmp_path: Path
+) -> None:
+    """A file at its limit of size takes the first part of a write."""
+    words = words % port if "%" in words else words
+    command = f"ulimit -f 1; exec {sys.executable} -m tuque {words} > {tmp_path / 'out'}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True, check=False, timeout=DEADLINE_S,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+    )  # fmt: skip
+    told = b"Error: the output could not be written: File too large\n"
+    assert (done.returncode, done.stderr) == (1, told)
+    assert (tmp_path / "out").stat().st_size == 1024

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,24 @@ def test_a_second_server_is_refused(tmp_path: Path) -> None:
         open_identity(config(tmp_path))
     first.close()
     open_identity(config(tmp_path)).close()
+
+
+def test_a_file_that_cannot_be_written_whole_is_not_replaced(tmp_path: Path) -> None:
+    """At a limit of size a write takes a part: what is there stays."""
+    open_identity(config(tmp_path)).close()
+    before = (tmp_path / "nodes.conf").read_bytes()
+    code = (
+        "import resource, sys; from pathlib import Path; import test_server_identity as tests\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (40, 40))\n"
+        "tests.open_identity(tests.config(Path(sys.argv[1]))).save()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True, check=False,
+        env=os.environ | {"PYTHONPATH": ":".join([str(Path(__file__).parent), *sys.path])},
+    )  # fmt: skip
+    assert done.returncode == 1 and b"File too large" in done.stderr, done.stderr
+    assert (tmp_path / "nodes.conf").read_bytes() == before
 
 
 def test_an_empty_file_is_as_none(tmp_path: Path) -> None:

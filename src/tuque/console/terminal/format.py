@@ -5,6 +5,7 @@ Decides how a reply looks. It must not know where the reply came from.
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -140,9 +141,11 @@ def csv(reply: Reply) -> str:
 
 
 def as_json(reply: Reply) -> str:
-    """Give one line of JSON; bytes that are not UTF-8 keep their `\\xNN`, errors are objects.
+    """Give one line of JSON, from which the bytes of each value can be read back.
 
-    A terminal obeys nothing in it: what is not printable stands as `\\uNNNN`.
+    Bytes are a string if they are UTF-8, else `{"base64": "..."}`; errors are `{"error": "..."}`.
+    A map of RESP3 that has a key of other bytes is an array of keys and values. A terminal obeys
+    nothing in it: what is not printable stands as `\\uNNNN`.
     """
     return json_line(_plain(reply))
 
@@ -155,11 +158,17 @@ def json_line(value: Any) -> str:
 
 def _plain(reply: Reply) -> Any:
     if isinstance(reply, bytes):
-        return reply.decode("utf-8", "backslashreplace")
+        try:
+            return reply.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(reply).decode()}
     if isinstance(reply, ErrorReply):
         return {"error": str(reply)}
     if isinstance(reply, list):
         return [_plain(one) for one in reply]
     if isinstance(reply, dict):
-        return {str(_plain(key)): _plain(one) for key, one in reply.items()}
+        pairs = [(_plain(key), _plain(one)) for key, one in reply.items()]
+        if all(isinstance(key, str) for key, _ in pairs):
+            return dict(pairs)
+        return [part for pair in pairs for part in pair]
     return str(reply) if isinstance(reply, Status) else reply

@@ -90,7 +90,8 @@ class Identity:
             fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.write(fd, text)
+                while text:  # a write may take a part of it
+                    text = text[os.write(fd, text) :]
                 os.fsync(fd)
                 os.replace(aside, self.path)
             except OSError:
