@@ -162,9 +162,12 @@ def test_what_follows_a_frame_of_the_thread_does_not_overtake_it(quick: Quick) -
     assert quick.kept.turns_until_answered(second).startswith(b"+D-")
 
 
-def test_a_failed_sync_of_the_pump_acknowledges_nothing(quick: Quick) -> None:
+def test_a_failed_sync_of_the_pump_acknowledges_nothing(
+    quick: Quick, caplog: pytest.LogCaptureFixture
+) -> None:
     """J6.1 If a write or sync fails, writes and PING get `-MISCONF Errors writing to the AOF file:
-    <reason>` until the journal works again."""
+    <reason>` until the journal works again. The failure is an error in the log."""
+    caplog.set_level("INFO", "tuque")
     box = quick.box
     producer, other = box.connect(), box.connect()
     quick.disk.is_bad = True
@@ -184,6 +187,9 @@ def test_a_failed_sync_of_the_pump_acknowledges_nothing(quick: Quick) -> None:
     wait_for(is_well)
     wait_for(lambda: b"+PONG" in box.say(other, PING))
     assert box.say(other, encode("QLEN", "q")).endswith(b":1\r\n")  # rewritten from memory (J6.2)
+    told = {one.getMessage(): one.levelname for one in caplog.records}
+    failed = {level for text, level in told.items() if text.startswith("journal: Input/output")}
+    assert (failed, told["journal: working again"]) == ({"ERROR"}, "INFO"), told
 
 
 def test_a_failed_write_of_the_pump_is_tried_again_by_the_thread(quick: Quick) -> None:

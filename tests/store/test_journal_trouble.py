@@ -40,7 +40,7 @@ def test_a_full_disk_stops_writes_with_a_clear_error_and_heals_by_itself() -> No
     third = lab.add()
     assert lab.committer.error == ""
     assert not lab.committer.must_hold(lab.committer.seq)
-    assert [note for note in lab.committer.take_notes() if "working again" in note]
+    assert [note for note in lab.committer.take_notes() if "working again" in note.text]
     lab.disk.power_cut()
     again = restarted(lab.disk, lab.n.now_ms)
     assert set(again.n.jobs) == {first, second, third}
@@ -134,7 +134,9 @@ def test_a_rewrite_without_room_is_given_up_and_gives_its_room_back() -> None:
     assert not lab.committer.is_rewriting()
     assert lab.committer.error == ""  # writes go on
     assert lab.committer.info()["aof_last_bgrewrite_status"] == "err"
-    assert any("No space left" in note for note in lab.committer.take_notes())
+    assert any(
+        "No space left" in note.text for note in lab.committer.take_notes() if note.is_failure
+    )
     lab.add()
     assert lab.committer.error == ""
     lab.disk.power_cut()

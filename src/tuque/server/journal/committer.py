@@ -30,6 +30,7 @@ from tuque.server.journal.thread import (
     SLICE,
     Item,
     JournalThread,
+    Note,
 )
 from tuque.store.files.disk import Disk, LockedError, machine_boot_id
 from tuque.store.journal import LOCK, MANIFEST, Boot, JournalError, retire, write_file
@@ -177,7 +178,7 @@ class Committer:
         """When to sync the journal: no, everysec or always."""
         return self.thread.policy
 
-    def take_notes(self) -> list[str]:
+    def take_notes(self) -> list[Note]:
         """Return and clear the lines for the log."""
         notes = self.thread.notes
         if notes:

@@ -61,6 +61,16 @@ class Item:
         self.size += sum(map(len, pieces))
 
 
+class Note:
+    """A line for the log about the journal."""
+
+    __slots__ = ("is_failure", "text")
+
+    def __init__(self, text: str, is_failure: bool) -> None:
+        self.text = text
+        self.is_failure = is_failure
+
+
 class JournalThread:
     """Writes what `put` hands over, in a thread or (not `threaded`) in the caller."""
 
@@ -76,7 +86,7 @@ class JournalThread:
         # read by the caller's thread
         self.durable_seq = 0
         self.error = ""
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self.written_bytes = 0  # of all payloads so far
         self.failed_rewrite = 0
         self.done_rewrite = 0
@@ -301,7 +311,8 @@ class JournalThread:
             return
         if not done and self.failed_rewrite != item.rewrite:
             self.failed_rewrite = item.rewrite
-            self.notes.append(f"journal rewrite failed: {journal.rewrite_error or journal.error}")
+            reason = journal.rewrite_error or journal.error
+            self.notes.append(Note(f"journal rewrite failed: {reason}", True))
 
     def _write_frames(self) -> bool:
         """Join the frames at the head of the queue and write them together."""
@@ -375,12 +386,12 @@ class JournalThread:
         changed = self.error != journal.error
         if changed:
             self.error = journal.error
-            self.notes.append(f"journal: {self.error}" if self.error else "journal: working again")
+            text = f"journal: {self.error}" if self.error else "journal: working again"
+            self.notes.append(Note(text, len(self.error) > 0))
         if self._finished_rewrite != self.done_rewrite:
             self.done_rewrite = self._finished_rewrite
-            self.notes.append(
-                f"journal rewritten: {journal.snapshot_jobs} jobs, {journal.total_bytes()} bytes"
-            )
+            size = f"{journal.snapshot_jobs} jobs, {journal.total_bytes()} bytes"
+            self.notes.append(Note(f"journal rewritten: {size}", False))
         if journal.synced_seq != self.durable_seq:
             self.durable_seq = journal.synced_seq
             changed = changed or self.policy == ALWAYS or self._is_urgent

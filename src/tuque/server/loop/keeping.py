@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from tuque.core.jobs.transitions import on_memory_level
+from tuque.server.journal.thread import Note
 from tuque.server.log.monitoring import look
 from tuque.server.log.notes import warn_once
 from tuque.server.sockets.connection import Connection
@@ -140,7 +141,10 @@ def overdue(s: Server, c: Connection, now_ms: int) -> str:
     return ""
 
 
-def log_notes(notes: list[str]) -> None:
-    """Write the journal's notes to the log."""
+def log_notes(notes: list[Note]) -> None:
+    """Write the journal's notes to the log: failures as errors (J6.1)."""
     for note in notes:
-        log.info("%s", note)
+        if note.is_failure:
+            log.error("%s", note.text)
+        else:
+            log.info("%s", note.text)
