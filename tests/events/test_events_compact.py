@@ -94,6 +94,19 @@ def test_a_damaged_segment_is_named(tmp_path: Path, size: int) -> None:
     assert numbers(tmp_path) == [*before, *(("n3", seq) for seq in range(10, 20))]
 
 
+def test_a_merged_segment_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    before = filled(tmp_path)
+    command = f"ulimit -f 4; exec {sys.executable} -m tuque compact --events {tmp_path} 2>&1"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": SRC},
+    )  # fmt: skip
+    made = f"{tmp_path}/date={DAY}/compact-n-1-{0:020d}-{39:020d}.parquet"
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == f"Error: {made} could not be written: File too large"
+    assert numbers(tmp_path) == before and not list(tmp_path.glob("date=*/.tmp-*"))
+
+
 def test_files_of_a_given_size(tmp_path: Path) -> None:
     for first in range(0, 1000, 10):
         segment(tmp_path, "n", first, first + 9)

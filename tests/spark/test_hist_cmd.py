@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -145,6 +146,24 @@ def test_no_events_is_a_clear_error(tmp_path: Path) -> None:
         result = run(command, "--events", tmp_path / "file", *out)
         assert result.exit_code != 0
         assert "a file, not the directory of the events" in result.output
+
+
+@pytest.mark.parametrize("blocks, name", [(1, "jobs"), (8, "report.html")])
+def test_a_report_that_cannot_be_written_is_named(
+    history: Path, tmp_path: Path, blocks: int, name: str
+) -> None:
+    """The error names the output and the reason, and blames no segment."""
+    out = tmp_path / "out"
+    words = ["report", "--events", history, "--out", out]
+    command = f'ulimit -f {blocks}; exec "$@" 2>&1 | cat; exit "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(
+        ["bash", "-c", command, "", sys.executable, "-m", "tuque", *map(str, words)],
+        capture_output=True, text=True, check=False, timeout=60,
+        env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    told = done.stdout.splitlines()[-1]
+    assert told == f"Error: {out / name} could not be written: File too large", told
 
 
 def test_what_was_compacted_counts_once(history: Path, tmp_path: Path) -> None:

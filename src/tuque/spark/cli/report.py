@@ -83,9 +83,17 @@ def run(events: Path, out: Path, memory: str = "2g", engine: str = "spark") -> F
         with chosen as running:
             pipeline.build(running, segments, out, progress.step)
             found = pipeline.figures(running, segments, progress.step)
-    (out / "summary.json").write_text(json.dumps(found.summary(), indent=2) + "\n")
-    (out / "report.html").write_text(page.html_page(found), encoding="utf-8")
+    write(out / "summary.json", json.dumps(found.summary(), indent=2) + "\n")
+    write(out / "report.html", page.html_page(found))
     return found
+
+
+def write(path: Path, text: str) -> None:
+    """Make that file; ClickException with its name when it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as e:
+        raise click.ClickException(f"{path} could not be written: {e.strerror}") from e
 
 
 def summary_text(found: Figures) -> str:

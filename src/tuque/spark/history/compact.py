@@ -9,6 +9,7 @@ the next run goes on. Needs pyarrow alone; knows nothing of the server.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from tuque.spark.history.pipeline import lies_in, span_of
 
 BATCH_ROWS: Final = 65_536  # in memory at once
 GROUP_ROWS: Final = 262_144  # of a row group: what one task reads
+_FULL: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _TEXTS: Final = ["node", "event", "queue", "consumer", "reason"]
 
 
@@ -152,25 +154,38 @@ def _merge(folder: Path, group: list[Path]) -> Path:
     target = folder / f"compact-{begin[0]}-{begin[1]:020d}-{end[2]:020d}.parquet"
     temporary = folder / f".tmp-{target.name}"
     schema = _schema(group)
-    with pq.ParquetWriter(
-        str(temporary), schema, compression="zstd", use_dictionary=_TEXTS
-    ) as writer:
-        waiting: list[object] = []
-        count = 0
-        for path in group:
-            with pq.ParquetFile(str(path)) as file:
-                for batch in file.iter_batches(BATCH_ROWS):
-                    waiting.append(batch)
-                    count += batch.num_rows
-                    if count >= GROUP_ROWS:
-                        _put(writer, waiting, schema)
-                        waiting, count = [], 0
-        if waiting:
-            _put(writer, waiting, schema)
-    _sync(temporary)
+    try:
+        with pq.ParquetWriter(
+            str(temporary), schema, compression="zstd", use_dictionary=_TEXTS
+        ) as writer:
+            _copy(group, writer, schema)
+        _sync(temporary)
+    except OSError as e:
+        if e.errno is None or e.errno not in _FULL:
+            raise
+        temporary.unlink(missing_ok=True)
+        raise CompactError(f"{target} could not be written: {os.strerror(e.errno)}") from e
     os.rename(temporary, target)
     _sync(folder)
     return target
+
+
+def _copy(group: list[Path], writer: Any, schema: object) -> None:
+    """Write the rows of all files of the group."""
+    import pyarrow.parquet as pq
+
+    waiting: list[object] = []
+    count = 0
+    for path in group:
+        with pq.ParquetFile(str(path)) as file:
+            for batch in file.iter_batches(BATCH_ROWS):
+                waiting.append(batch)
+                count += batch.num_rows
+                if count >= GROUP_ROWS:
+                    _put(writer, waiting, schema)
+                    waiting, count = [], 0
+    if waiting:
+        _put(writer, waiting, schema)
 
 
 def _schema(group: list[Path]) -> Any:

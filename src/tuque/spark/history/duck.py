@@ -6,6 +6,7 @@ Instants are UTC without a zone inside, as in a Spark session, and with one in f
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ CREATE OR REPLACE MACRO replace_all(x, p, r) AS regexp_replace(x, p, r, 'g');
 CREATE OR REPLACE MACRO percentile(x, shares) AS quantile_cont(x, shares);
 """
 KINDS: Final = {"STRING": "VARCHAR", "TIMESTAMP": "TIMESTAMPTZ"}
+_ERRNO: Final = re.compile(r'"errno":"(\d+)"')
 _ARRAY: Final = re.compile(r"\barray\(([^()]*)\)")
 
 
@@ -60,7 +62,7 @@ class DuckEngine:
     ) -> None:
         self.base.close()
         if isinstance(e, self.failure):
-            said = str(e).splitlines()[0][:300]
+            said = cause(e)
             if ".parquet" in said and not said.endswith("."):
                 said += "."
             advice = f" {IF_DAMAGED}" if ".parquet" in said else ""
@@ -135,16 +137,27 @@ class DuckEngine:
             for row in described
             if row[1] == "TIMESTAMP"
         ]
-        self.base.execute(
-            f"COPY (SELECT * REPLACE ({', '.join(zoned)}) FROM {name}) TO {text(str(path))} "
-            "(FORMAT parquet, COMPRESSION zstd, PARTITION_BY (date))"
-        )
+        try:
+            self.base.execute(
+                f"COPY (SELECT * REPLACE ({', '.join(zoned)}) FROM {name}) TO {text(str(path))} "
+                "(FORMAT parquet, COMPRESSION zstd, PARTITION_BY (date))"
+            )
+        except self.failure as e:  # all rows are here: it is not the input
+            raise SparkJobError(f"{path} could not be written: {cause(e)}") from e
 
     def rows(self, query: str) -> list[dict[str, Any]]:
         """See Engine."""
         found = self.base.execute(dialect(query))
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def cause(e: BaseException) -> str:
+    """The reason of the operating system if the error has its number, else its first line."""
+    number = _ERRNO.search(str(e))
+    if number is not None:
+        return os.strerror(int(number[1]))
+    return (str(e).splitlines() or [""])[0][:300]
 
 
 def columns_of(ddl: str) -> list[tuple[str, str]]:
