@@ -1,4 +1,4 @@
-"""Records of the journal read back: each is whole and within its length, or refused (SPEC J2).
+"""Decodes journal records; one that is cut or exceeds its length is refused (SPEC J2).
 
 Must not know: files; what becomes of a record.
 """

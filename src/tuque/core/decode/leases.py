@@ -1,4 +1,4 @@
-"""Records of leases read back: each whole and within its length, or refused (SPEC Y9, J2).
+"""Decodes journal records of leases; cut or oversized ones are refused (SPEC Y9, J2).
 
 The layout is core/outbox/lease_records.py's. No length in the bytes is trusted.
 """
@@ -25,16 +25,16 @@ from tuque.core.state.lease_groups import NAME_MAX, PARTS_MAX
 
 @final
 class LeaseRecord:
-    """One decoded record of a lease; only the fields of its kind mean something."""
+    """One decoded record of a lease; only the fields of its kind are valid."""
 
     def __init__(self) -> None:
         self.name = b""
         self.epoch: i64 = 0
-        self.seq: i64 = 0  # of a group: its last one
+        self.seq: i64 = 0  # of a group: its newest batch
         self.acked_seq: i64 = 0
         self.floor_seq: i64 = 0
         self.ttl_ms: i64 = 0
-        self.at_ms: i64 = 0  # of a group: when it was used last
+        self.at_ms: i64 = 0  # of a group: its last use
         self.names: list[bytes] = []
         self.parts: i64 = 0
         self.how: i64 = 0
@@ -47,7 +47,7 @@ class LeaseRecord:
 
 
 def decode_lease(kind: i64, data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
-    """The rest of a record after its kind; False when it is none."""
+    """Decode the rest of a record after its kind. False if it is malformed."""
     if kind == LEASE_GROUP:
         return decode_group(data, at, end, r)
     if kind == LEASE_BATCH:
@@ -61,12 +61,12 @@ def decode_lease(kind: i64, data: bytes, at: i64, end: i64, r: LeaseRecord) -> b
 
 
 def is_name(name: bytes) -> bool:
-    """Whether a group may be called so."""
+    """Whether this can be the name of a group."""
     return 1 <= len(name) <= NAME_MAX
 
 
 def decode_group(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
-    """The rest of a LEASE_GROUP."""
+    """Decode the rest of a LEASE_GROUP."""
     if end - at < GROUP_FIXED - 1:
         return False
     r.epoch = read_i64_le(data, at)
@@ -96,7 +96,7 @@ def decode_group(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
 
 
 def decode_batch(data: bytes, at: i64, end: i64, r: LeaseRecord) -> bool:
-    """The rest of a LEASE_BATCH."""
+    """Decode the rest of a LEASE_BATCH."""
     if end - at < BATCH_FIXED - 1:
         return False
     r.epoch = read_i64_le(data, at)

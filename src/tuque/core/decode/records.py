@@ -1,4 +1,4 @@
-"""Records of the journal read back: each whole and within its length, or refused (SPEC J2).
+"""Decodes journal records; one that is cut or exceeds its length is refused (SPEC J2).
 
 The layout is core/outbox/records.py's. No length in the bytes is trusted.
 """
@@ -46,12 +46,12 @@ from tuque.core.outbox.records import (
 
 
 class BadRecord(Exception):
-    """Bytes that are no record, although their checksum was right or not yet looked at."""
+    """Bytes that are not a record; their checksum was right or not checked yet."""
 
 
 @final
 class Record:
-    """One decoded record; only the fields of its kind mean something."""
+    """One decoded record; only the fields of its kind are valid."""
 
     def __init__(self) -> None:
         self.kind: i64 = 0
@@ -112,7 +112,7 @@ def decode(data: bytes, start: i64, r: Record) -> i64:
 
 
 def decode_job_record(data: bytes, at: i64, end: i64, r: Record) -> i64:
-    """The rest of a record about one job, after its id."""
+    """Decode the rest of a record about one job, after its id."""
     kind = r.kind
     if kind == ADD:
         return decode_add(data, at, end, r)
@@ -132,7 +132,7 @@ def decode_job_record(data: bytes, at: i64, end: i64, r: Record) -> i64:
 
 
 def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
-    """The rest of a record about no job in particular."""
+    """Decode the rest of a record that is not about one job."""
     kind = r.kind
     if kind == PEER:
         need(at, 9 + NODE_ID_BYTES, end)
@@ -175,7 +175,7 @@ def decode_other(data: bytes, at: i64, end: i64, r: Record) -> i64:
 
 
 def has_id(kind: i64) -> bool:
-    """Whether records of the kind are about one job."""
+    """Whether a record of this kind is about one job."""
     return ADD <= kind <= REMOVE or HOLDERS <= kind <= TOMB
 
 
@@ -186,7 +186,7 @@ def need(at: i64, size: i64, end: i64) -> None:
 
 
 def decode_add(data: bytes, at: i64, end: i64, r: Record) -> i64:
-    """The rest of an ADD after its id."""
+    """Decode the rest of an ADD after its id."""
     need(at, ADD_BYTES - 1 - ID_BYTES, end)
     shape: i64 = data[at + 2]
     decode_bits(data, at, shape, r)
@@ -217,7 +217,7 @@ def decode_add(data: bytes, at: i64, end: i64, r: Record) -> i64:
 
 
 def decode_state(data: bytes, at: i64, end: i64, r: Record) -> i64:
-    """The rest of a STATE after its id."""
+    """Decode the rest of a STATE after its id."""
     need(at, STATE_BYTES - 1 - ID_BYTES, end)
     shape: i64 = data[at + 2]
     if shape & HAS_HOLDERS:
@@ -228,7 +228,7 @@ def decode_state(data: bytes, at: i64, end: i64, r: Record) -> i64:
 
 
 def decode_first(data: bytes, at: i64, end: i64, r: Record) -> i64:
-    """The rest of a FIRST after its id."""
+    """Decode the rest of a FIRST after its id."""
     need(at, FIRST_BYTES - 1 - ID_BYTES, end)
     decode_bits(data, at, 0, r)
     r.qtime_ms = read_i64_le(data, at + 2)
@@ -241,7 +241,7 @@ def decode_first(data: bytes, at: i64, end: i64, r: Record) -> i64:
 
 
 def decode_set(data: bytes, at: i64, end: i64, r: Record) -> i64:
-    """The rest of a HOLDERS, ACKED or TOMB after its id."""
+    """Decode the rest of a HOLDERS, ACKED or TOMB after its id."""
     need(at, 8, end)
     first = read_i64_le(data, at)
     at += 8
@@ -263,7 +263,7 @@ def decode_set(data: bytes, at: i64, end: i64, r: Record) -> i64:
 
 
 def decode_bits(data: bytes, at: i64, shape: i64, r: Record) -> None:
-    """State and flags, checked like `shape`."""
+    """Decode state and flags, checked like `shape`."""
     r.state = data[at]
     r.flags = data[at + 1]
     if r.state > ACKED or shape > HAS_HISTORY | HAS_HOLDERS:
@@ -271,7 +271,7 @@ def decode_bits(data: bytes, at: i64, shape: i64, r: Record) -> None:
 
 
 def decode_history(data: bytes, at: i64, end: i64, shape: i64, r: Record) -> i64:
-    """The history when the record has one, else zeros."""
+    """Decode the history if the record has one, else set zeros."""
     if shape & HAS_HISTORY == 0:
         r.nacks = 0
         r.deliveries = 0
@@ -291,7 +291,7 @@ def decode_history(data: bytes, at: i64, end: i64, shape: i64, r: Record) -> i64
 
 
 def job_of(r: Record) -> Job:
-    """A job as an ADD record tells it."""
+    """Build a job from an ADD record."""
     job = Job(
         r.id,
         r.queue,
@@ -308,7 +308,7 @@ def job_of(r: Record) -> Job:
 
 
 def renew(job: Job, r: Record) -> None:
-    """Give the job the changeable fields of an ADD, STATE or FIRST record."""
+    """Update a job from an ADD, STATE or FIRST record."""
     job.state = u8(r.state)
     job.flags = u8(r.flags)
     job.qtime_ms = r.qtime_ms

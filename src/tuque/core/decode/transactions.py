@@ -1,4 +1,4 @@
-"""Records of staged jobs, publications and keys read back, or refused (SPEC Z6, J2).
+"""Decodes records of staged jobs, publications and keys, or refuses them (SPEC Z6, J2).
 
 The layout is core/outbox/transaction_records.py's. No length in the bytes is trusted.
 """
@@ -20,7 +20,7 @@ from tuque.core.outbox.transaction_records import (
 
 @final
 class StageRecord:
-    """One decoded record; only the fields of its kind mean something."""
+    """One decoded record; only the fields of its kind are valid."""
 
     def __init__(self) -> None:
         self.txn = b""
@@ -38,7 +38,7 @@ class StageRecord:
         self.body = b""
         self.app = b""
         self.version: i64 = 0
-        self.now_ms: i64 = 0  # of an app: when it was used last
+        self.now_ms: i64 = 0  # of an app: its last use
         self.ctime_ns: i64 = 0
         self.attempts: list[bytes] = []
         self.ids: list[bytes] = []
@@ -46,7 +46,7 @@ class StageRecord:
 
 
 def decode_stage(kind: i64, data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
-    """Read the rest of a record after its kind; False when it is none."""
+    """Decode the rest of a record after its kind. False if it is malformed."""
     if kind == STAGED:
         return decode_staged(data, at, end, r)
     if kind == PUBLISHED:
@@ -70,7 +70,7 @@ def decode_stage(kind: i64, data: bytes, at: i64, end: i64, r: StageRecord) -> b
 
 
 def decode_drop(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
-    """The rest of a STAGE_DROP."""
+    """Decode the rest of a STAGE_DROP."""
     if end - at < 2:
         return False
     size: i64 = data[at]
@@ -83,7 +83,7 @@ def decode_drop(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
 
 
 def decode_staged(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
-    """The rest of a STAGED."""
+    """Decode the rest of a STAGED."""
     if end - at < STAGED_FIXED - 1:
         return False
     r.until_ms = read_i64_le(data, at)
@@ -117,7 +117,7 @@ def decode_staged(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
 
 
 def decode_published(data: bytes, at: i64, end: i64, r: StageRecord) -> bool:
-    """The rest of a PUBLISHED."""
+    """Decode the rest of a PUBLISHED."""
     if end - at < PUBLISHED_FIXED - 1:
         return False
     r.version = read_i64_le(data, at)

@@ -1,4 +1,4 @@
-"""Records of tubes and tasks read back, or refused (SPEC T14, J2).
+"""Decodes records of tubes and tasks, or refuses them (SPEC T14, J2).
 
 The layout is core/outbox/tube_records.py's. No length in the bytes is trusted.
 """
@@ -26,13 +26,13 @@ CALL_AND_TRUNCATE: Final = 3  # the highest bits of a grant
 
 @final
 class TaskRecord:
-    """One decoded record; only the fields of its kind mean something."""
+    """One decoded record; only the fields of its kind are valid."""
 
     def __init__(self) -> None:
         self.id = b""
         self.status: i64 = 0
         self.form: i64 = 0
-        self.is_whole = False  # it tells all of the task
+        self.is_whole = False  # TASK_ADD: all of the task
         self.number: i64 = 0  # also of a tube, a session
         self.pri: i64 = 0
         self.created_ms: i64 = 0
@@ -63,7 +63,7 @@ class TaskRecord:
 
 
 def decode_task(kind: i64, data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
-    """Read the rest of a record after its kind; False when it is none."""
+    """Decode the rest of a record after its kind. False if it is malformed."""
     if kind == TASK_ADD:
         return decode_add(data, at, end, r)
     if kind == TASK_STATE:
@@ -97,7 +97,7 @@ def decode_task(kind: i64, data: bytes, at: i64, end: i64, r: TaskRecord) -> boo
 
 
 def decode_grant(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
-    """The rest of a GRANT."""
+    """Decode the rest of a GRANT."""
     if end - at < GRANT_FIXED:
         return False
     r.bits = data[at]
@@ -109,16 +109,16 @@ def decode_grant(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
     r.queue = data[at : at + tube_size]
     r.prefix = data[at + tube_size : at + tube_size + prefix_size]
     r.user = data[at + tube_size + prefix_size : end]
-    return len(r.user) > 0 and r.bits <= CALL_AND_TRUNCATE  # no user: the lengths are too great
+    return len(r.user) > 0 and r.bits <= CALL_AND_TRUNCATE  # no user: a length is too large
 
 
 def is_status(status: i64) -> bool:
-    """Whether a stored task may have it."""
+    """Whether a stored task can have this status."""
     return status in (READY, TAKEN, DELAYED, BURIED)
 
 
 def decode_tube(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
-    """The rest of a TUBE."""
+    """Decode the rest of a TUBE."""
     if end - at < TUBE_FIXED:
         return False
     r.number = read_i64_le(data, at)
@@ -144,7 +144,7 @@ def decode_tube(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
 
 
 def decode_add(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
-    """The rest of a TASK_ADD."""
+    """Decode the rest of a TASK_ADD."""
     if end - at < ADD_FIXED + STATE_FIXED:
         return False
     r.id = data[at : at + ID_BYTES]
@@ -174,7 +174,7 @@ def decode_add(data: bytes, at: i64, end: i64, r: TaskRecord) -> bool:
 
 
 def decode_state(data: bytes, at: i64, r: TaskRecord) -> bool:
-    """The part that both records of tasks have; its bytes are there."""
+    """Decode the part that both task records share. The caller has checked its length."""
     r.ttl_ms = read_i64_le(data, at)
     r.ttr_ms = read_i64_le(data, at + 8)
     r.qtime_ms = read_i64_le(data, at + 16)
@@ -192,7 +192,7 @@ def decode_state(data: bytes, at: i64, r: TaskRecord) -> bool:
 
 
 def task_of(r: TaskRecord) -> Task:
-    """A task as a record TASK_ADD has it."""
+    """Build a task from a TASK_ADD."""
     task = Task(r.id, r.queue, r.body, r.ctime_ns, r.number, r.pri, r.form)
     task.subqueue = r.subqueue
     task.created_ms = r.created_ms
@@ -202,7 +202,7 @@ def task_of(r: TaskRecord) -> Task:
 
 
 def renew_task(task: Task, r: TaskRecord) -> None:
-    """Give the task what can change, of either record. Its state and end are its tube's."""
+    """Update a task from either record. Its tube sets its state and expiry."""
     task.status = u8(r.status)
     task.ttl_ms = r.ttl_ms
     task.ttr_ms = r.ttr_ms

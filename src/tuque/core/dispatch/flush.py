@@ -1,4 +1,4 @@
-"""Everything that a node has is dropped (SPEC S7.1, K3): FLUSHALL."""
+"""FLUSHALL: drops all data of a node (SPEC S7.1, K3)."""
 
 from mypy_extensions import i64
 
@@ -25,10 +25,10 @@ def flush_all(n: Node) -> i64:
         leave_queue(n, q)
     for name in n.pauses:
         if n.records is not None:
-            n.records.pause(name, 0, 0)  # P1.9: nothing is known of it any more
+            n.records.pause(name, 0, 0)  # P1.9: nothing remains of its pause
     n.pauses = {}
     while len(n.leases.returning) > 0:
-        return_some(n)  # they are gone
+        return_some(n)  # drops them: their jobs are gone
     for g in list(n.leases.groups.values()):
         forget_group(n, g)
     flush_staged(n)

@@ -1,4 +1,4 @@
-"""One message from a peer: to the rule that receives it."""
+"""Dispatches a message from a peer to its rule."""
 
 from mypy_extensions import i64
 
@@ -55,7 +55,7 @@ from tuque.core.replication.requeue_messages import (
 
 
 def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
-    """[B3] ON RECV any message but HEARTBEAT, which is cluster/'s; the frequent ones first."""
+    """[B3] ON RECV any message but HEARTBEAT, which cluster/ handles; frequent ones first."""
     if isinstance(m, ReplJob):
         on_repljob(n, slot, m)
     elif isinstance(m, GotJob):
@@ -109,8 +109,8 @@ def on_message(n: Node, slot: i64, m: AnyMessage) -> None:
 def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
     """Copies that a repair may wait for have arrived.
 
-    A drain waits for the reply to its question (K7.2): before it asked, it may have told the node
-    to drop this very copy as surplus.
+    A drain waits for the reply to its own question (K7.2): an earlier message may have made the
+    peer drop this very copy as surplus.
     """
     state = n.losses
     if len(state.short) > 0 or len(state.walks) > 0 or len(state.gone) > 0:
@@ -118,7 +118,7 @@ def on_copies(n: Node, slot: i64, ids: list[bytes]) -> None:
 
 
 def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
-    """[K4] A link to the peer was opened: messages that waited for it are sent now (K4.2)."""
+    """[K4] The link to the peer is up: send the messages that waited for it (K4.2)."""
     forget_told(n, slot)
     clear_link(n, slot)
     n.peers[slot].is_linked = True
@@ -134,7 +134,7 @@ def on_link_up(n: Node, slot: i64, is_reachable: bool) -> None:
 
 
 def on_link_down(n: Node, slot: i64) -> None:
-    """[K4] The link to the peer is gone, and what was on its way with it."""
+    """[K4] The link to the peer is down; messages in flight are lost."""
     forget_told(n, slot)
     if n.peers[slot].is_linked:
         end_settling(n, slot)

@@ -1,4 +1,4 @@
-"""Jobs come back from the journal (SPEC J5)."""
+"""Restores jobs from the journal (SPEC J5)."""
 
 from mypy_extensions import i64
 
@@ -26,11 +26,11 @@ from tuque.core.replication.ack_gc import on_loaded, restore_acked
 
 
 def restore_job(n: Node, job: Job) -> bool:
-    """[J5] Enter a loaded job in the state it had. False when it is over or already here.
+    """[J5] Register a loaded job in its recorded state. False if it has expired or is already here.
 
-    A queued job is queued, an active one waits for its absolute due time, an
-    at-most-once job that was delivered is kept as delivered and never queued again. An
-    acked one goes on being collected.
+    A queued job is queued; an active one waits for its recorded due time. A delivered
+    at-most-once job stays delivered and is never queued again. The collection of an acked
+    job continues.
     """
     if isinstance(job, Task):
         return n.policy is not None and n.policy.restore(n, job)
@@ -50,7 +50,7 @@ def restore_job(n: Node, job: Job) -> bool:
         restore_acked(n, job)
         return True
     if was_leased:
-        n.leases.loaded[job.id] = job  # until its batch takes it up again (Y9.3)
+        n.leases.loaded[job.id] = job  # until its batch claims it again (Y9.3)
     was_queued = job.state == QUEUED
     job.state = ACTIVE
     register(n, job, ledger.LOADED)
@@ -60,7 +60,7 @@ def restore_job(n: Node, job: Job) -> bool:
         job.qtime_ms = 0
         n.delivered_amo[job.id] = None
     elif job.flags & IN_TRANSIT:
-        pass  # it may be at another node (F2.3)
+        pass  # another node may have it (F2.3)
     elif not was_leased and doubt_due(n, job, was_queued):
         return True  # J5.3
     elif was_queued or (job.retry_s == 0 and job.qtime_ms == 0):
@@ -77,7 +77,7 @@ def restore_job(n: Node, job: Job) -> bool:
 
 
 def shift_jobs(jobs: dict[bytes, Job], jump_ms: i64) -> None:
-    """The clock jumped between two starts: all instants of jobs move along (J5.8)."""
+    """The clock jumped between two starts: move all instants of jobs (J5.8)."""
     for job in jobs.values():
         if isinstance(job, Task):
             shift_task(job, jump_ms)
@@ -92,20 +92,20 @@ def shift_jobs(jobs: dict[bytes, Job], jump_ms: i64) -> None:
 
 
 def doubt_copies(n: Node, job: Job) -> None:
-    """[J5] Other holders may have lost the job meanwhile: they are asked when linked (J5.11).
+    """[J5] Other holders may have lost the job: ask them once they are linked (J5.11).
 
-    At-most-once jobs that stood between this node and another one do so again.
+    Restores the custody of at-most-once jobs that were moving between two nodes.
     """
     if job.retry_s > 0:
         n.losses.unsure |= job.holders & ~1
         n.losses.must_count = True
     elif job.flags & (IN_TRANSIT | ONCE_QUEUED) != IN_TRANSIT:
         for slot in slots_of(job.holders):
-            n.custody[job.id] = slot  # F2.3: it was on its way to that node, or came from it
+            n.custody[job.id] = slot  # F2.3: the job was in transit to or from that node
 
 
 def after_load(n: Node) -> None:
-    """The journal is loaded: what had to wait for that is done."""
+    """The journal is loaded: do what had to wait for it."""
     order_evictable(n)
     on_loaded(n)
     on_loaded_custody(n)
@@ -115,7 +115,7 @@ def after_load(n: Node) -> None:
 
 
 def order_evictable(n: Node) -> None:
-    """After a load: at-most-once jobs that were delivered, oldest delivery first again (M3.1)."""
+    """Sort the delivered at-most-once jobs by delivery, oldest first (M3.1)."""
     found: list[tuple[int, bytes]] = []
     for id in n.delivered_amo:
         found.append((n.jobs[id].last_ms, id))
@@ -129,7 +129,7 @@ def restore_pause(n: Node, name: bytes, bits: i64, stamp_ns: i64) -> None:
     """Pause a queue as it was before the restart."""
     told = n.pauses.get(name)
     if told is not None and told.stamp_ns >= stamp_ns:
-        return  # P3.2: a later one came over a link meanwhile
+        return  # P3.2: a later one arrived over a link
     pause = bits & (PAUSE_IN | PAUSE_OUT)
     if pause != 0 or name in n.queues:
         get_queue(n, name).pause = pause
@@ -138,12 +138,12 @@ def restore_pause(n: Node, name: bytes, bits: i64, stamp_ns: i64) -> None:
 
 
 def creation(job: Job) -> int:
-    """Sort key: when the job was made."""
+    """Sort key: the job's creation time."""
     return job.ctime_ns
 
 
 def is_sorted(jobs: list[Job]) -> bool:
-    """Whether the jobs are already in the order of their creation."""
+    """Whether the jobs are sorted by creation time."""
     last: i64 = -1
     for job in jobs:
         if job.ctime_ns < last:

@@ -1,4 +1,4 @@
-"""Every timer of a node: what is due runs, and when is the next (SPEC G7)."""
+"""All timers of a node: runs what is due and finds the next instant (SPEC G7)."""
 
 from heapq import heappop
 
@@ -43,7 +43,7 @@ from tuque.core.transactions.stage import staging_next_ms, staging_tick
 
 
 def on_job_timer(n: Node, job: Job) -> None:
-    """[G7, Q2] TIMER of a job: it expires, or its due time has come."""
+    """[G7, Q2] TIMER of a job: it expires or is due."""
     if isinstance(job, Task):
         policy_of(n).on_timer(n, job)
         return
@@ -59,7 +59,7 @@ def on_job_timer(n: Node, job: Job) -> None:
         if job.flags & ANNOUNCE_WILL:
             on_will_timer(n, job)
         if job.qtime_ms > n.now_ms:
-            pass  # it was woken to ask, or its time has moved
+            pass  # it woke up to ask, or its due time has moved
         elif not_now(n, job):
             job.flags |= ANNOUNCE_QUEUED
             set_due(n, job, retry_due_ms(n, job))  # Q2.2
@@ -73,13 +73,13 @@ def on_job_timer(n: Node, job: Job) -> None:
 
 
 def not_now(n: Node, job: Job) -> bool:
-    """Whether a paused queue puts the job off: at-most-once jobs would be lost (Q2.2)."""
+    """Whether a paused queue defers the job (Q2.2). At-most-once jobs would be lost."""
     q = n.queues.get(job.queue)
     return q is not None and q.pause & PAUSE_IN != 0 and job.retry_s > 0
 
 
 def tick(n: Node) -> None:
-    """Run every timer that is due: jobs, waiting clients, idle queues, the cluster's."""
+    """Run all timers that are due: jobs, waiting clients, idle queues, the cluster's."""
     if n.passed > 0:
         look_again(n)
     for job in n.wheel.due(n.now_ms, n.limits.timers_per_step):
@@ -108,7 +108,7 @@ def tick(n: Node) -> None:
 
 
 def next_timer_ms(n: Node) -> i64:
-    """The instant of the next `tick` with something to do (G7.5); FAR when there is none."""
+    """The instant at which `tick` next has work (G7.5); FAR: never."""
     if n.passed > 0:
         return n.now_ms
     at_ms = n.wheel.next_ms()

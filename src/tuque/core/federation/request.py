@@ -1,11 +1,11 @@
-"""Who asks whom for jobs, and who gets them (SPEC F1, F2); PAUSE ... BCAST (SPEC P1.7, P3).
+"""Who requests jobs from whom, and who gets them (SPEC F1, F2); PAUSE ... BCAST (SPEC P1.7, P3).
 
-A wish stands at the node that was asked until it is answered with jobs or taken back,
-so that clients that wait cost nothing while no jobs come, and a job that is queued goes
-to a waiting client of another node at once. The node that asks knows where its wishes
-stand (`Demand.asked`); it may believe that one is gone that still stands, and asks once
-more, but never the other way round: links are FIFO, and both sides forget at a new link.
-What needs a look is noted by the core's procedures in `n.asks` and `n.offers`.
+A wish stays registered at the node that was asked until that node sends jobs or the wish is
+withdrawn. So waiting clients cost nothing while no jobs arrive, and a newly queued job goes to a
+waiting client of another node at once. `Demand.asked` has the wishes that this node has sent. It
+may miss one that is still registered, which costs a second request, but never the reverse: links
+are FIFO, and both sides forget wishes when a new link opens. Core procedures mark queues to check
+in `n.asks` and `n.offers`.
 """
 
 from heapq import heappop, heappush
@@ -24,24 +24,24 @@ from tuque.core.node.queue import PAUSE_IN, PAUSE_OUT, Queue
 from tuque.core.node.slots import say
 from tuque.core.state.demand import COUNT_HIGH, LINGER_MS, Demand, Wish
 
-WISH_MS: Final = 600_000  # a wish ends then by itself
-RENEW_MS: Final = 240_000  # and is renewed long before
-STEP_LOW_MS: Final = 25  # between two asks without an import: doubled each time
+WISH_MS: Final = 600_000  # lifetime of a wish
+RENEW_MS: Final = 240_000  # age at which it is renewed
+STEP_LOW_MS: Final = 25  # first pause between two requests without an import; doubles each time
 STEP_HIGH_MS: Final = 1_600
-FULL_MS: Final = 50  # until a link without room is tried again
+FULL_MS: Final = 50  # delay before retrying a full link
 SWEEP_MS: Final = 30_000
 DEMANDS_MAX: Final = 100_000  # queues that other nodes may wish for
-GIVE_BYTES: Final = 1 << 20  # in one YOURJOBS, but for the last job
+GIVE_BYTES: Final = 1 << 20  # in one YOURJOBS, not counting its last job
 SKIP_MAX: Final = 100  # at-most-once jobs skipped because they may not move yet
 
-PAUSES_MAX: Final = 10_000  # PAUSE commands remembered, above it the oldest that end a pause go
+PAUSES_MAX: Final = 10_000  # PAUSE commands kept; above it, drop the oldest that ended a pause
 PAUSES_TRIM: Final = 1_000
 
 # ---- asking
 
 
 def look(n: Node, d: Demand) -> None:
-    """[F1] PROCEDURE ask: say what this node wants of the queue, where that has changed."""
+    """[F1] PROCEDURE ask: send what this node now wants of the queue, if that changed."""
     q = n.queues.get(d.name)
     is_empty = q is None or q.length == 0
     has_waiters = q is not None and len(q.waiters) > 0
@@ -71,7 +71,7 @@ def look(n: Node, d: Demand) -> None:
 
 
 def ask(n: Node, d: Demand, wanted: i64, is_for_all: bool, is_waiting: bool) -> None:
-    """Send NEEDJOBS to all nodes, or the sources, without such a standing request (F1.3, F1.4)."""
+    """Send NEEDJOBS to all nodes, or to the sources, that have no such request yet (F1.3, F1.4)."""
     now_ms = n.now_ms
     d.drop_sources(now_ms)
     peers = whom_to_ask(n, d, is_for_all, is_waiting)
@@ -93,7 +93,7 @@ def ask(n: Node, d: Demand, wanted: i64, is_for_all: bool, is_waiting: bool) -> 
 
 
 def whom_to_ask(n: Node, d: Demand, is_for_all: bool, is_waiting: bool) -> list[Peer]:
-    """Linked nodes without a standing request: all, or only the sources when no client looked."""
+    """Linked nodes without a pending request: all, or only the sources if no client looked."""
     peers: list[Peer] = []
     for peer in n.peers:
         if not peer.is_linked or not (is_for_all or peer.slot in d.sources):
@@ -105,7 +105,7 @@ def whom_to_ask(n: Node, d: Demand, is_for_all: bool, is_waiting: bool) -> list[
 
 
 def take_back(n: Node, d: Demand) -> None:
-    """NEEDJOBS with count 0 to every node with a standing request."""
+    """Withdraw all requests: send NEEDJOBS with count 0."""
     for slot in d.asked:
         say(n, slot, NeedJobs(d.name, 0, False))
     d.asked = {}
@@ -113,7 +113,7 @@ def take_back(n: Node, d: Demand) -> None:
 
 
 def look_at(n: Node, d: Demand, at_ms: i64) -> None:
-    """Have the queue looked at again then, or before."""
+    """Check the queue at that instant or earlier."""
     if d.look_ms == 0 or at_ms < d.look_ms:
         d.look_ms = at_ms
         heappush(n.looks, (at_ms, d.name))
@@ -139,7 +139,7 @@ def on_needjobs(n: Node, slot: i64, m: NeedJobs) -> None:
 
 
 def offer(n: Node, q: Queue, d: Demand) -> None:
-    """[F2] Serve the wishes of other nodes with what no client wants here, in turn."""
+    """[F2] Serve other nodes' wishes in turn, with jobs that no client here wants."""
     now_ms = n.now_ms
     for slot, wish in list(d.wishes.items()):
         if q.length == 0 or q.pause & PAUSE_OUT or n.is_loading or q.policy is not None:
@@ -165,7 +165,7 @@ def offer(n: Node, q: Queue, d: Demand) -> None:
 
 
 def pick(n: Node, q: Queue, most: i64) -> list[Job]:
-    """Take up to `most` jobs that may move out of the queue, oldest first (F2.2)."""
+    """Take up to `most` movable jobs out of the queue, oldest first (F2.2)."""
     jobs: list[Job] = []
     skipped: list[Job] = []
     byte_count: i64 = 0
@@ -191,7 +191,7 @@ def pick(n: Node, q: Queue, most: i64) -> list[Job]:
 
 
 def federate_link_up(n: Node, slot: i64) -> None:
-    """[F1] A link came up: earlier requests are void; the peer is asked and informed again."""
+    """[F1] A link came up: earlier requests are void; send the peer requests and pauses again."""
     for d in n.demands.values():
         d.asked.pop(slot, None)
         d.wishes.pop(slot, None)
@@ -206,7 +206,7 @@ def federate_link_up(n: Node, slot: i64) -> None:
 
 
 def federate_tick(n: Node) -> None:
-    """[F1, F2] Ask and give where something has changed; clients here are served before."""
+    """[F1, F2] Request and offer jobs for changed queues; local clients are served first."""
     while len(n.looks) > 0 and n.looks[0][0] <= n.now_ms:
         at_ms, name = heappop(n.looks)
         d = n.demands.get(name)
@@ -235,7 +235,7 @@ def federate_tick(n: Node) -> None:
 
 
 def sweep(n: Node) -> None:
-    """Forget what is over; say wishes again that have stood for long."""
+    """Drop expired wishes; renew requests that have expired."""
     n.sweep_ms = n.now_ms + SWEEP_MS
     for name, d in list(n.demands.items()):
         for slot, wish in list(d.wishes.items()):
@@ -252,7 +252,7 @@ def sweep(n: Node) -> None:
 
 
 def federate_next_ms(n: Node) -> i64:
-    """The next instant at which `federate_tick` has something to do."""
+    """The instant at which `federate_tick` next has work."""
     if len(n.asks) > 0:
         return n.now_ms
     at_ms: i64 = FAR
@@ -269,9 +269,9 @@ def federate_next_ms(n: Node) -> i64:
 
 
 def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:
-    """[P1.7] ON COMMAND PAUSE: the new state here, and with BCAST on every node.
+    """[P1.7] ON COMMAND PAUSE: set the state here, with BCAST on every node.
 
-    It is sent to linked nodes now, to others when a link comes up (P1.8).
+    Linked nodes get it now, others when their link comes up (P1.8).
     """
     stamp_ns = n.next_ctime_ns()
     known = n.pauses.get(name)
@@ -282,7 +282,7 @@ def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:
         before = q.pause
         apply_pause(n, name, Pausing(bits, stamp_ns, False))
         if q.pause != before:
-            q.policy.on_pause(n, q)  # T17.7: all nodes hear of it, whatever was asked
+            q.policy.on_pause(n, q)  # T17.7: always sent to all nodes
         return
     pausing = Pausing(bits, stamp_ns, is_bcast)
     apply_pause(n, name, pausing)
@@ -292,13 +292,13 @@ def pause_queue(n: Node, name: bytes, bits: i64, is_bcast: bool) -> None:
 
 
 def apply_pause(n: Node, name: bytes, pausing: Pausing) -> None:
-    """Let the pause count from now on."""
+    """Apply the pause now."""
     remember_pause(n, name, pausing)
     set_pause(n, name, pausing.bits, pausing.is_bcast, pausing.stamp_ns)
 
 
 def remember_pause(n: Node, name: bytes, pausing: Pausing) -> None:
-    """Keep the last PAUSE of the queue; too many that ended one are forgotten."""
+    """Keep the latest PAUSE of the queue. Above the limit, drop the oldest that ended a pause."""
     n.pauses.pop(name, None)
     n.pauses[name] = pausing
     if len(n.pauses) > PAUSES_MAX:

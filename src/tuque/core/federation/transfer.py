@@ -1,12 +1,11 @@
-"""Jobs go from one node to another that serves them from then on (SPEC F2.2-F4).
+"""Moves jobs to another node, which serves them from then on (SPEC F2.2-F4).
 
-An at-least-once job stays here too, as active. Of an at-most-once job exactly one node
-may ever hand it out: while it is on its way (IN_TRANSIT) nobody but the receiver may.
-The sender keeps it until the receiver says that it has it (GOTJOBS), and sends it again
-to the same node when a link comes up. The receiver passes it on to nobody before the
-sender has said that its copy is gone (LEFT): so a repetition always meets one that
-knows the job, and is answered without being taken again. `n.custody` has the
-at-most-once jobs that stand between the two messages, on both sides.
+An at-least-once job stays here too, as active. Of an at-most-once job exactly one node may
+deliver: while it is in transit (IN_TRANSIT) only the receiver may. The sender keeps the job
+until the receiver confirms it (GOTJOBS), and resends it to the same node when a link comes
+up. The receiver does not pass it on before the sender has dropped its copy (LEFT): so a
+repeated message always reaches a node that knows the job and replies without taking it
+again. `n.custody` has the at-most-once jobs between these two messages, on both sides.
 """
 
 from typing import Final
@@ -94,7 +93,7 @@ def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
         if len(m.jobs) == 0:
             return
     d = demand_of(n, m.queue)
-    d.asked.pop(slot, None)  # one answer to one wish
+    d.asked.pop(slot, None)  # one reply per wish
     n.asks[m.queue] = None
     q = n.queues.get(m.queue)
     is_shut = q is not None and q.pause & PAUSE_IN != 0
@@ -127,7 +126,7 @@ def on_yourjobs(n: Node, slot: i64, m: YourJobs) -> None:
 
 
 def put_off_once(n: Node, slot: i64, m: YourJobs) -> YourJobs:
-    """Keep the at-most-once jobs until all is loaded (F3.5); the others."""
+    """While loading, set the at-most-once jobs aside (F3.5); returns the others."""
     once = [copy for copy in m.jobs if copy.retry_s == 0]
     if len(once) == 0:
         return m
@@ -137,7 +136,7 @@ def put_off_once(n: Node, slot: i64, m: YourJobs) -> YourJobs:
 
 
 def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
-    """Register a job that is not known here, and queue it (F3.2, F3.3)."""
+    """Register and queue a job that is unknown here (F3.2, F3.3)."""
     job = job_of(n, m, queue)
     job.qtime_ms = 0
     job.flags = 0
@@ -155,9 +154,9 @@ def take_new(n: Node, slot: i64, m: ReplJob, queue: bytes) -> None:
 
 
 def tell_served(n: Node, slot: i64, job: Job) -> None:
-    """[F3.7] Send QUEUED for the job that came from that node to its other holders.
+    """[F3.7] Send QUEUED to the other holders of the job that came from that node.
 
-    The sender's own message is lost if it has no link to them, or one that is about to end.
+    The sender's own message is lost if its link to them is down or about to end.
     """
     if job.retry_s > 0:
         for other in slots_of(job.holders & ~(1 << slot)):
@@ -165,7 +164,7 @@ def tell_served(n: Node, slot: i64, job: Job) -> None:
 
 
 def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -> i64:
-    """Take over a job of which there is a copy or a tombstone here; 1 when it was queued."""
+    """Take over a job that has a copy or tombstone here; 1 if it was queued."""
     job = n.jobs.get(m.id)
     if m.retry_s == 0:
         return take_once(n, slot, m, is_shut, answer)
@@ -190,17 +189,17 @@ def take_known(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -
 
 
 def take_once(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) -> i64:
-    """Take over an at-most-once job of which something is known here; 1 when it was queued."""
+    """Take over an at-most-once job that is known here; 1 if it was queued."""
     job = n.jobs.get(m.id)
     if job is None or job.state != ACTIVE or job.flags & IN_TRANSIT == 0:
-        answer.ids.append(m.id)  # its custody came before
+        answer.ids.append(m.id)  # its custody arrived before
         return 0
     if job.flags & ONCE_QUEUED or job.id in n.custody:
-        return 0  # it was here and moved on: no node may send it back before this one lets go
+        return 0  # it was here and moved on: no node may send it back until this one lets go
     if is_shut:
         answer.refused.append(m.id)
         return 0
-    # a copy from R6 that was not chosen to be served: now it is
+    # a copy from R6 that was not the one to serve: now it is
     job.flags &= 0xFF ^ IN_TRANSIT
     job.holders = 1 | (1 << slot)
     n.custody[job.id] = slot
@@ -213,7 +212,7 @@ def take_once(n: Node, slot: i64, m: ReplJob, is_shut: bool, answer: GotJobs) ->
 
 
 def start(n: Node, job: Job, due_ms: i64) -> None:
-    """Queue the job that came; an at-most-once job may have to wait for the rest of its delay."""
+    """Queue the received job; an at-most-once job first waits for the rest of its delay."""
     if due_ms > 0:
         set_due(n, job, n.now_ms + due_ms)
     else:
@@ -246,7 +245,7 @@ def on_gotjobs(n: Node, slot: i64, m: GotJobs) -> None:
 
 
 def on_refused(n: Node, slot: i64, job: Job) -> None:
-    """The peer did not take the job: it is queued here again, in silence."""
+    """The peer refused the job: queue it here again, without announcing it."""
     d = n.demands.get(job.queue)
     if d is not None:
         d.wishes.pop(slot, None)
@@ -269,12 +268,12 @@ def on_refused(n: Node, slot: i64, job: Job) -> None:
 
 
 def is_in_transit(n: Node, job: Job, slot: i64) -> bool:
-    """Whether the at-most-once job was sent to that node, and nothing was heard since."""
+    """Whether the at-most-once job was sent to that node, which has not replied."""
     return job.state == ACTIVE and job.flags & IN_TRANSIT != 0 and n.custody.get(job.id, -1) == slot
 
 
 def settle(n: Node, slot: i64, id: bytes) -> None:
-    """[F2.3] The node has no copy of the at-most-once job that came from it: it may be passed on.
+    """[F2.3] The node it came from has no copy of the at-most-once job: it may move on.
 
     For ON RECV LEFT, after the node has left the holders.
     """
@@ -288,7 +287,7 @@ def settle(n: Node, slot: i64, id: bytes) -> None:
 def lose_transits(n: Node, slot: i64) -> None:
     """[F2.3] The node restarted without memory: what it delivered is unknown.
 
-    Jobs in transit to it are not sent again: they wait here for an ack or their expiry.
+    Jobs in transit to it are not resent: they wait here for an ack or expire.
     """
     for id, to in list(n.custody.items()):
         if to == slot:
@@ -296,7 +295,7 @@ def lose_transits(n: Node, slot: i64) -> None:
 
 
 def repeat_custody(n: Node, slot: i64) -> None:
-    """[F2.3] A link came up: repeat what may have been lost with the one before."""
+    """[F2.3] A link came up: resend what the previous link may have lost."""
     names: dict[bytes, YourJobs] = {}
     got = GotJobs([], [])
     for id, other in n.custody.items():
@@ -318,9 +317,7 @@ def repeat_custody(n: Node, slot: i64) -> None:
 
 
 def on_loaded_custody(n: Node) -> None:
-    """[F3.5] The load is done: messages about at-most-once jobs that arrived meanwhile are
-    processed now.
-    """
+    """[F3.5] The journal is loaded: process delayed messages about at-most-once jobs."""
     moves, answers = n.late_moves, n.late_answers
     n.late_moves, n.late_answers = [], []
     for slot, yours in moves:
@@ -333,7 +330,7 @@ def on_loaded_custody(n: Node) -> None:
 
 
 def on_moved(n: Node, slot: i64, m: Moved) -> None:
-    """[F4] ON RECV MOVED: another node serves the job; its holders are learned (F4.1)."""
+    """[F4] ON RECV MOVED: another node serves the job; add its holders (F4.1)."""
     job = known_job(n, slot, m.id)
     if job is not None:
         hear_holders(n, slot, job, translate(n, slot, m.holders), m.holders)

@@ -1,4 +1,4 @@
-"""GETJOB: jobs go to clients, and clients wait for jobs (SPEC V), PAUSE (SPEC P)."""
+"""GETJOB: delivers jobs, makes clients wait for them (SPEC V); PAUSE (SPEC P)."""
 
 from heapq import heapify, heappush
 from typing import Final
@@ -14,22 +14,22 @@ from tuque.core.node.node import DATA_RESET, GOT_JOBS, NODE_LEAVING, Node, Waite
 from tuque.core.node.queue import PAUSE_BCAST, PAUSE_OUT, Queue
 from tuque.core.state.demand import LINGER_MS, Demand
 
-WAITER_BYTES: Final = 370  # a client that waits
-WAIT_BYTES: Final = 160  # each queue that it waits in, beside the name
-STALE_DEADLINES: Final = 1024  # of clients served in time, kept before a look for them
+WAITER_BYTES: Final = 370  # per waiting client
+WAIT_BYTES: Final = 160  # per queue that it waits in, plus the name
+STALE_DEADLINES: Final = 1024  # entries of clients served in time that are kept before a clean-up
 
 
 def take(n: Node, q: Queue, client: i64) -> Job | None:
     """[V4] PROCEDURE deliver: hand the first job of the queue to the client.
 
-    A tube's tasks go first. Behind them may lie plain jobs, which were on their way here when the
-    tube was made: GETJOB gets these like any job, TAKE never (T1.8).
+    A tube's tasks go first. Plain jobs that were in flight when the tube was made may follow:
+    GETJOB gets them like any job, TAKE never (T1.8).
     """
     if q.policy is not None:
         task = q.policy.take(n, q, client)
         if task is not None or is_take(n, client):
             return task
-    job = q.pop()  # of a tube: a plain one
+    job = q.pop()  # in a tube: a plain job
     while job is not None and job.expire_ms <= n.now_ms:
         job.state = ACTIVE
         remove(n, job, ledger.EXPIRED)  # V2.3
@@ -41,7 +41,7 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
     now_ms = n.now_ms
     job.marks = OUT_HERE
     if job.retry_s > 0:
-        job.qtime_ms = now_ms + i64(job.retry_s) * 1000  # V4.3: from now, not from the enqueue
+        job.qtime_ms = now_ms + i64(job.retry_s) * 1000  # V4.3: from the delivery, not the enqueue
         if job.holders != 1:
             job.qtime_ms += jitter_first_ms(n)
             job.flags |= ANNOUNCE_WILL
@@ -58,7 +58,7 @@ def take(n: Node, q: Queue, client: i64) -> Job | None:
 
 
 def count_delivery(n: Node, q: Queue, job: Job) -> None:
-    """A job that was just taken from its queue is active, and counted as delivered (V4.1, V4.2)."""
+    """Make a job just taken from its queue active, and count the delivery (V4.1, V4.2)."""
     set_state(job, ACTIVE)
     if job.delivered_count == 0:
         job.first_ms = n.now_ms
@@ -77,9 +77,9 @@ def count_delivery(n: Node, q: Queue, job: Job) -> None:
 
 
 def has_live_head(n: Node, q: Queue) -> bool:
-    """Whether the queue has a job to give, though enough expired ones were skipped (V2.3).
+    """Whether the queue's next job is live, after this turn has skipped enough expired ones (V2.3).
 
-    If the next one has expired as well, the search continues in the next turn.
+    If that one has expired too, the search continues in the next turn.
     """
     job = q.first()
     if job is not None and job.expire_ms <= n.now_ms:
@@ -89,9 +89,9 @@ def has_live_head(n: Node, q: Queue) -> bool:
 
 
 def look_again(n: Node) -> None:
-    """[V2] TIMER: clients that wait for queues with many expired jobs may get others now (V2.3).
+    """[V2] TIMER: retry clients that wait for queues with many expired jobs (V2.3).
 
-    Not in the turn that skipped the earlier ones: its takes are done by now.
+    Not in the turn that skipped them: its takes are done by now.
     """
     n.has_passed = not n.has_passed
     if n.has_passed:
@@ -131,16 +131,16 @@ def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job
         q = n.queues.get(name)
         if q is not None and q.length > 0 and q.pause & PAUSE_OUT == 0:
             open.append(q)
-    n.work += len(queues) // 8  # a look is short
+    n.work += len(queues) // 8  # a lookup is cheap
     take_from(n, client, open, count, jobs)
     return jobs
 
 
 def take_from(n: Node, client: i64, queues: list[Queue], count: i64, jobs: list[Job]) -> None:
-    """Fill `jobs` with one of each queue in turn, up to `count` or what one reply holds (L2.5).
+    """Fill `jobs` with one of each queue in turn, up to `count` or the size of a reply (L2.5).
 
-    A queue that gives nothing is skipped from then on, whatever its length: in a tube, tasks of
-    busy sub-queues count (T1.7). `queues` is used up.
+    A queue that gives nothing is not tried again, even if it is not empty: tasks of busy
+    sub-queues count too (T1.7). Consumes `queues`.
     """
     if count > TURN_WORK:
         count = TURN_WORK
@@ -172,9 +172,9 @@ def wait(
     until_ms: i64,
     taker: i64 = -1,
 ) -> None:
-    """Make the client wait (V1.6) until a job comes or `until_ms` passes (0: no limit).
+    """Block the client (V1.6) until a job comes or `until_ms` passes (0: no limit).
 
-    If the queue is a tube, the session of the client `taker` takes; -1: no session.
+    In a tube, tasks go to the session of client `taker`; -1: no session.
     """
     assert client not in n.waiters
     waiter = Waiter(client, queues, count, with_counters, until_ms, taker)
@@ -194,9 +194,9 @@ def wait(
 
 
 def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
-    """[F1] GETJOB NOHANG found nothing, or LEASE NEXT `lack` jobs too few (F1.1).
+    """[F1] GETJOB NOHANG found nothing, or LEASE NEXT found `lack` jobs too few (F1.1).
 
-    Other nodes are asked for the next time.
+    Requests jobs from other nodes for the next call.
     """
     if len(n.peers) > 1:
         for name in queues:
@@ -212,7 +212,7 @@ def on_poll(n: Node, queues: list[bytes], lack: i64 = 1) -> None:
 
 
 def demand_of(n: Node, name: bytes) -> Demand:
-    """What other nodes have to do with the queue, noted from now on."""
+    """The queue's demand record, created if absent."""
     d = n.demands.get(name)
     if d is None:
         d = Demand(name)
@@ -224,7 +224,7 @@ def demand_of(n: Node, name: bytes) -> Demand:
 
 
 def drop_deadlines(n: Node) -> None:
-    """Forget the deadlines of clients that were served before: they may lie far ahead."""
+    """Drop deadlines of clients already served: they may lie far in the future."""
     deadlines: list[tuple[int, int]] = []
     for waiter in n.waiters.values():
         if waiter.until_ms > 0:
@@ -234,7 +234,7 @@ def drop_deadlines(n: Node) -> None:
 
 
 def serve_ready(n: Node) -> None:
-    """[V3] PROCEDURE serve waiting clients: ready queues in their order (V3.1)."""
+    """[V3] PROCEDURE serve waiting clients: ready queues in order (V3.1)."""
     while len(n.ready) > 0:
         ready = n.ready
         n.ready = []
@@ -246,20 +246,20 @@ def serve_ready(n: Node) -> None:
                     client = first
                     break
                 if not serve(n, n.waiters[client]):
-                    break  # all had expired, or no client may have what a tube has
+                    break  # all expired, or no client may take the tube's tasks
 
 
 def serve(n: Node, waiter: Waiter) -> bool:
-    """Serve one waiting client, the first of its queue, up to its COUNT (V3.2)."""
+    """Serve the first waiting client of a queue, up to its COUNT (V3.2)."""
     jobs = on_getjob(n, waiter.client, waiter.queues, waiter.count)
-    if len(jobs) > 0:  # else all that was queued had expired: it waits on, in its turn
+    if len(jobs) > 0:  # else all queued jobs had expired: it keeps its place and waits on
         stop_waiting(n, waiter.client)  # V3.3
         n.wakes.append(Wake(waiter.client, GOT_JOBS, jobs, waiter.with_counters))
     return len(jobs) > 0
 
 
 def wake_all(n: Node, why: i64) -> None:
-    """[V7] End the wait of every client (V7.1): the node leaves, or its data are reset."""
+    """[V7] Unblock all clients (V7.1): the node leaves, or its data are reset."""
     assert why in (NODE_LEAVING, DATA_RESET)
     for client in list(n.waiters):
         stop_waiting(n, client)
@@ -269,7 +269,7 @@ def wake_all(n: Node, why: i64) -> None:
 def set_pause(n: Node, name: bytes, bits: i64, is_bcast: bool = False, stamp_ns: i64 = 0) -> None:
     """[P1] ON COMMAND PAUSE: replace the state (P1.2); clearing `out` serves waiting clients.
 
-    `stamp_ns` is the instant of the command (P1.9); if it is 0, only a change is recorded.
+    `stamp_ns` is the instant of the command (P1.9); with 0, only a change is recorded.
     """
     q = n.queues.get(name)
     if q is None and bits != 0:

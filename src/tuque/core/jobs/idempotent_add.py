@@ -1,6 +1,6 @@
 """ADDJOB with a key: the same job is not added twice (SPEC Z4).
 
-Decides which producer gets which id, and when. The keys are in core/state/dedupe_keys.py.
+Decides which id each producer gets, and when. core/state/dedupe_keys.py has the keys.
 """
 
 from heapq import heappop, heappush
@@ -28,14 +28,14 @@ KEYS_FULL: Final = (
 
 
 def keys_refusal(n: Node, more: i64) -> bytes:
-    """Why so many new keys are not taken, empty when they are (Z4.6)."""
+    """Why that many new keys are refused; empty if they are not (Z4.6)."""
     if len(n.keys.kept) + more <= n.limits.keys_max:
         return b""
     return KEYS_FULL % (len(n.keys.kept), more)
 
 
 def same_job(n: Node, queue: bytes, key: bytes) -> bytes:
-    """[Z4] The id of the job that came with the key, empty when there is none (Z4.2)."""
+    """[Z4] The id of the job with this key; empty if there is none (Z4.2)."""
     full = full_key(queue, key)
     found = n.keys.find(full, n.now_ms)
     if found is None:
@@ -44,7 +44,7 @@ def same_job(n: Node, queue: bytes, key: bytes) -> bytes:
 
 
 def coming_job(n: Node, full: bytes) -> bytes:
-    """The id of a job that is published under the key and not made yet (Z2.11), else empty."""
+    """The id of a published job with this key that is not made yet (Z2.11), else empty."""
     x = n.staging.running
     if x is None or not x.is_decided:
         return b""
@@ -59,7 +59,7 @@ def coming_job(n: Node, full: bytes) -> bytes:
 
 
 def must_wait(n: Node, id: bytes) -> bool:
-    """Whether a producer waits for the copies of the job, so that it is not safe yet (Z4.4)."""
+    """Whether the job is not safe yet: a producer waits for its copies (Z4.4)."""
     adding = n.adding.get(id)
     if adding is None:
         return n.staging.running is not None and id in n.staging.running.awaited
@@ -67,7 +67,7 @@ def must_wait(n: Node, id: bytes) -> bool:
 
 
 def follow(n: Node, id: bytes, client: i64, serial: i64, timeout_ms: i64) -> None:
-    """[Z4] The producer gets the reply of the first one (Z4.4)."""
+    """[Z4] This producer gets the same reply as the first one (Z4.4)."""
     until_ms: i64 = n.now_ms + timeout_ms if timeout_ms > 0 else 0
     followers = n.keys.followers.get(id)
     if followers is None:
@@ -79,7 +79,7 @@ def follow(n: Node, id: bytes, client: i64, serial: i64, timeout_ms: i64) -> Non
 
 
 def keep_key(n: Node, queue: bytes, key: bytes, ttl_ms: i64, job: Job, is_waiting: bool) -> None:
-    """[Z4] The new job is the one of its key; the journal gets it when the job is safe (Z4.3)."""
+    """[Z4] Assign the key to the new job; it is recorded once the job is safe (Z4.3)."""
     full = full_key(queue, key)
     if n.staging.running is not None and full in n.staging.running.fresh:
         n.staging.running.has_new_key = True  # Z2.11
@@ -91,7 +91,7 @@ def keep_key(n: Node, queue: bytes, key: bytes, ttl_ms: i64, job: Job, is_waitin
 
 
 def on_add_over(n: Node, adding: Adding, error: bytes) -> None:
-    """[Z4] The job has its copies, or failed: its key is kept, or free again (Z4.5)."""
+    """[Z4] The job has its copies, or failed: keep its key, or free it (Z4.5)."""
     id = adding.job.id
     keys = n.keys
     if adding.publishing is not None:
@@ -112,7 +112,7 @@ def on_add_over(n: Node, adding: Adding, error: bytes) -> None:
 
 
 def on_copies(n: Node, p: Publishing) -> None:
-    """[Z3] One more job of a publication is safe; after the last one it is answered (Z3.1)."""
+    """[Z3] One more job of a publication is safe; reply after the last one (Z3.1)."""
     p.left -= 1
     if p.left > 0:
         return
@@ -128,7 +128,7 @@ def on_copies(n: Node, p: Publishing) -> None:
 
 
 def adopt(n: Node, adding: Adding) -> bool:
-    """[Z4] The first producer disconnected, another one waits for the same job (Z4.5)."""
+    """[Z4] The first producer disconnected: the next one takes its place (Z4.5)."""
     followers = n.keys.followers.get(adding.job.id)
     while followers is not None and len(followers) > 0:
         f = followers.pop(0)
@@ -141,7 +141,7 @@ def adopt(n: Node, adding: Adding) -> bool:
 
 
 def followers_tick(n: Node) -> None:
-    """[Z4] Producers whose own timeout is over (Z4.4)."""
+    """[Z4] Reply to producers whose own timeout has passed (Z4.4)."""
     keys = n.keys
     while len(keys.follower_ends) > 0 and keys.follower_ends[0][0] <= n.now_ms:
         _, id = heappop(keys.follower_ends)

@@ -1,7 +1,7 @@
-"""Read only: what SHOW, QSTAT, QPEEK, QSCAN and JSCAN answer (SPEC S).
+"""Read-only replies: SHOW, QSTAT, QPEEK, QSCAN and JSCAN (SPEC S).
 
-Cursors are order numbers of the tables: a scan is told apart from the next by where it
-stopped. Tables keep the order of insertion, so an element present throughout is met once.
+A cursor is a position in a table (core/node/table.py): an element that stays throughout the
+scan is met at least once.
 """
 
 from mypy_extensions import i64
@@ -15,7 +15,7 @@ from tuque.core.node.slots import slots_of
 
 
 def show(n: Node, job: Job) -> dict[str, object]:
-    """[S1] The fields of a job in Disque's order; times in s or ms as there (S1.1, S1.2)."""
+    """[S1] The fields of a job in Disque's order and units, s or ms (S1.1, S1.2)."""
     now_ms = n.now_ms
     is_bodyless = job.flags & BODYLESS != 0
     is_acked = job.state == ACKED
@@ -48,7 +48,7 @@ def show(n: Node, job: Job) -> dict[str, object]:
 
 
 def node_ids(n: Node, mask: i64) -> list[bytes]:
-    """The ids of a set of nodes, this one first."""
+    """The ids of a set of nodes, this node first."""
     ids: list[bytes] = [n.node_id] if mask & 1 else []
     for slot in slots_of(mask):
         ids.append(n.peers[slot].node_id)
@@ -56,7 +56,7 @@ def node_ids(n: Node, mask: i64) -> list[bytes]:
 
 
 def next_awake_ms(job: Job) -> i64:
-    """When the node next looks at the job of itself."""
+    """When the job's timer next acts, in ms."""
     if job.state != QUEUED and 0 < job.qtime_ms < job.expire_ms:
         return job.qtime_ms
     return job.expire_ms
@@ -80,7 +80,7 @@ def qstat(n: Node, q: Queue) -> dict[str, object]:
 
 
 def oldest_s(n: Node, q: Queue) -> i64:
-    """[S2.4] Seconds since the job that is next was made, 0 when there is none."""
+    """[S2.4] Age of the next job in s; 0 if there is none."""
     job = q.first()
     return 0 if job is None else max(n.now_ms - job.ctime_ns // 1_000_000, 0) // 1000
 
@@ -95,7 +95,7 @@ def sources(n: Node, q: Queue) -> list[bytes]:
 
 
 def qpeek(n: Node, name: bytes, count: i64) -> list[object]:
-    """[S3] `[queue, id, body]` of the first jobs, or of the newest when count < 0."""
+    """[S3] `[queue, id, body]` of the first jobs, or of the newest if count < 0."""
     q = n.queues.get(name)
     if q is None or count == 0:
         return []
@@ -111,7 +111,7 @@ def qpeek(n: Node, name: bytes, count: i64) -> list[object]:
 
 
 def queue_matches(n: Node, q: Queue, min_len: i64, max_len: i64, import_rate: i64) -> bool:
-    """[S4] The filters of QSCAN; -1 stands for none."""
+    """[S4] Whether QSCAN's filters match; -1: no filter."""
     if min_len >= 0 and q.length < min_len:
         return False
     if 0 <= max_len < q.length:
@@ -120,7 +120,7 @@ def queue_matches(n: Node, q: Queue, min_len: i64, max_len: i64, import_rate: i6
 
 
 def job_matches(job: Job, queue: bytes | None, states: list[bytes]) -> bool:
-    """[S5] The filters of JSCAN; acks without a job are not shown (S5.1)."""
+    """[S5] Whether JSCAN's filters match; acks without a job are hidden (S5.1)."""
     if job.flags & BODYLESS:
         return False
     if queue is not None and job.queue != queue:

@@ -1,4 +1,4 @@
-"""Jobs go back to their queue, or stay out longer (SPEC Q): NACK, ENQUEUE, DEQUEUE, WORKING."""
+"""Returns jobs to their queue or postpones them (SPEC Q): NACK, ENQUEUE, DEQUEUE, WORKING."""
 
 from typing import Final
 
@@ -42,8 +42,8 @@ TOOLATE: Final = (
 def is_delayed(n: Node, job: Job) -> bool:
     """Whether the job is in its first delay.
 
-    A copy kept for others will be due one retry time after it, and up to 500 ms more: in these
-    the time of creation decides (Q6.1), by the clock of the node that made the job.
+    A copy is due up to RETRY + 500 ms after the delay: in that span the creation time decides
+    (Q6.1), by the clock of the node that made the job.
     """
     if job.flags & DELIVERED:
         return False
@@ -58,7 +58,7 @@ def is_delayed(n: Node, job: Job) -> bool:
 
 
 def on_nack(n: Node, id: bytes, delay_ms: i64, client: i64 = -1) -> bool:
-    """[Q6] ON COMMAND NACK: a job returns to its queue, now or after the delay."""
+    """[Q6] ON COMMAND NACK: return a job to its queue, now or after the delay."""
     job = n.jobs.get(id)
     if isinstance(job, Task):
         return policy_of(n).nack(n, job, delay_ms, client)
@@ -71,11 +71,11 @@ def on_nack(n: Node, id: bytes, delay_ms: i64, client: i64 = -1) -> bool:
         return True
     job.nacks += 1
     n.nacks += 1
-    job.flags &= 0xFF ^ ONCE_QUEUED  # Q6.2: counted as a nack now, so not again when it is queued
+    job.flags &= 0xFF ^ ONCE_QUEUED  # Q6.2: this counts as a nack: do not count the enqueue
     set_due(n, job, n.now_ms + delay_ms)  # Q6.3: past its expiry the job ends first
     if job.holders != 1:
         tell_working(n, job, delay_ms + i64(job.retry_s) * 1000)  # Q6.2
-        tell_queued(n, job, COUNT_NACK)  # after it: no worker has the job
+        tell_queued(n, job, COUNT_NACK)  # sent after WORKING: no worker has the job
     if n.records is not None:
         n.records.state(job)
     if n.events is not None:
@@ -95,7 +95,7 @@ def on_enqueue(n: Node, id: bytes) -> bool:
 
 
 def on_dequeue(n: Node, id: bytes) -> bool:
-    """[Q7] ON COMMAND DEQUEUE: a queued job becomes active and comes back after RETRY."""
+    """[Q7] ON COMMAND DEQUEUE: a queued job becomes active; it is due again after RETRY."""
     job = n.jobs.get(id)
     if job is None or job.state != QUEUED or isinstance(job, Task):
         return False
@@ -108,7 +108,7 @@ def on_dequeue(n: Node, id: bytes) -> bool:
 
 
 def on_working(n: Node, id: bytes, client: i64 = -1) -> bytes:
-    """[Q8] ON COMMAND WORKING: the next delivery is RETRY from now. Empty, or an error."""
+    """[Q8] ON COMMAND WORKING: the next delivery is RETRY from now. Returns an error or empty."""
     job = n.jobs.get(id)
     if isinstance(job, Task):
         return policy_of(n).working(n, job, client)
@@ -128,10 +128,9 @@ def on_working(n: Node, id: bytes, client: i64 = -1) -> bytes:
 
 
 def may_be_at_work(n: Node, job: Job) -> bool:
-    """[Q8] Whether a worker may have the open job: the node that delivered it may not have
-    announced that (Q8.3).
+    """[Q8] Whether a worker may have the open job: a delivery elsewhere may be unannounced (Q8.3).
 
-    A worker that names the id has it from there, or from the producer.
+    A worker got the id from that delivery or from the producer.
     """
     if job.flags & DELIVERED:
         return True
@@ -143,7 +142,7 @@ def may_be_at_work(n: Node, job: Job) -> bool:
 
 
 def postpone(n: Node, job: Job) -> None:
-    """Restart the retry time of a delivered job, never making it shorter (Q8.5)."""
+    """Restart the retry time of a delivered job; never shortens it (Q8.5)."""
     if job.state == QUEUED:
         dequeue(n, job)
     if job.retry_s > 0:

@@ -1,4 +1,4 @@
-"""Procedures that the rules share: lookup, register, unregister, enqueue, timers (SPEC G)."""
+"""Procedures shared by the rules: lookup, register, unregister, enqueue, timers (SPEC G)."""
 
 from heapq import heapify, heappush
 from typing import Final
@@ -36,22 +36,22 @@ from tuque.core.node.table import check_table, enter_job, enter_queue, leave_job
 from tuque.core.outbox.events import REQUEUE_COMMAND, REQUEUE_OF_LEASE, REQUEUE_TIMEOUT
 from tuque.core.state.lease_groups import GONE_BYTES
 
-# why a job goes into its queue again, or after a delay
+# why a job is queued again, or after a delay
 REQUEUE_RETRY: Final = 1
 REQUEUE_NACK: Final = 2
 REQUEUE_ENQUEUE: Final = 3
 REQUEUE_DELAY: Final = 4
 REQUEUE_LEASE: Final = 5
 
-FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
-CUSTODY_KEEP_MS: Final = 600_000  # clocks of two nodes may differ so much at a job's end
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+CUSTODY_KEEP_MS: Final = 600_000  # margin for the clocks of two nodes at a job's expiry
 NOREPL_REMOVED: Final = (
     b"NOREPL job removed (expired?) before the requested replication level was achieved"
 )
 
 
 def get_queue(n: Node, name: bytes) -> Queue:
-    """The queue of that name, made when absent."""
+    """The queue of that name, created if absent."""
     q = n.queues.get(name)
     if q is None:
         n.queue_serial += 1
@@ -66,8 +66,8 @@ def get_queue(n: Node, name: bytes) -> Queue:
 def register(n: Node, job: Job, cause: i64) -> None:
     """[G5] PROCEDURE register: enter the job into the table; its id must be new here.
 
-    It comes with one holder, this node (G5.2); the journal and the event `added` are the
-    caller's, who knows the state it starts in (G5.3).
+    It starts with one holder, this node (G5.2). The caller records it and writes the event
+    `added`: it knows the initial state (G5.3).
     """
     assert job.id not in n.jobs, "job registered twice"
     enter_job(n, job)
@@ -78,9 +78,9 @@ def register(n: Node, job: Job, cause: i64) -> None:
 
 
 def unregister(n: Node, job: Job, cause: i64) -> None:
-    """[G2] PROCEDURE unregister: take the job out of queue, timers and table.
+    """[G2] PROCEDURE unregister: remove the job from queue, timers and table.
 
-    Journal and events are the caller's.
+    The caller records it and writes the event.
     """
     if isinstance(job, Task):
         policy_of(n).forget(n, job)
@@ -106,7 +106,7 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
         n.losses.short.pop(job.id, None)
     n.job_bytes -= job_bytes(job)
     if job.flags & LEASED:
-        job.body = b""  # its batch keeps the id only (Y6.1)
+        job.body = b""  # its batch keeps only the id (Y6.1)
         if job.why == 0:
             job.why = EXPIRED_OUT if cause == ledger.EXPIRED else ENDED  # Y3.8
         n.leases.bytes += GONE_BYTES
@@ -118,18 +118,18 @@ def unregister(n: Node, job: Job, cause: i64) -> None:
 
 
 def told_job(n: Node, id: bytes) -> Job | None:
-    """The job of that id named by another node; a task belongs to this node alone (T1.4)."""
+    """Look up a job that another node names; tasks are never shared (T1.4)."""
     job = n.jobs.get(id)
     return None if isinstance(job, Task) else job
 
 
 def is_task(n: Node, id: bytes) -> bool:
-    """Whether the id is that of a task here."""
+    """Whether the id is a task here."""
     return isinstance(n.jobs.get(id), Task)
 
 
 def drop_task(n: Node, task: Task, cause: i64) -> None:
-    """[G2] The task, which its tube has let go, leaves timers and table."""
+    """[G2] Remove a task, already out of its tube, from timers and table."""
     n.wheel.cancel(task)  # G2.3
     leave_job(n, task)
     n.job_bytes -= job_bytes(task)
@@ -137,14 +137,14 @@ def drop_task(n: Node, task: Task, cause: i64) -> None:
 
 
 def policy_of(n: Node) -> Policy:
-    """What decides about tasks: there is one as long as there are tasks."""
+    """The policy of tasks; exists while there are tasks."""
     policy = n.policy
     assert policy is not None
     return policy
 
 
 def forget_stray(n: Node, id: bytes) -> None:
-    """The record of an ack without a job goes: its client may make another one (A3.4)."""
+    """Drop the record of an orphan ack: its client may make another one (A3.4)."""
     client = n.strays.pop(id)
     count = n.stray_counts.pop(client) - 1
     if count > 0:
@@ -152,9 +152,9 @@ def forget_stray(n: Node, id: bytes) -> None:
 
 
 def end_custody(n: Node, job: Job, cause: i64) -> None:
-    """The at-most-once job goes while the node it came from may send it again (F2.3).
+    """The at-most-once job is removed while the node it came from may resend it (F2.3).
 
-    A tombstone says then that it was here.
+    Leaves a tombstone for that.
     """
     n.custody.pop(job.id, None)
     if job.holders == 1:
@@ -164,7 +164,7 @@ def end_custody(n: Node, job: Job, cause: i64) -> None:
 
 
 def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
-    """Answer the producer, once; nothing if no producer waits."""
+    """Reply to the producer once; no-op if none waits."""
     if adding.publishing is not None or len(n.keys.pending) + len(n.keys.followers) > 0:
         on_add_over(n, adding, error)
     if adding.client >= 0:
@@ -174,14 +174,14 @@ def tell_producer(n: Node, adding: Adding, error: bytes) -> None:
 
 
 def producer_done(n: Node, job: Job) -> None:
-    """[A1.6] The job is acked before it had all its copies: its producer gets the id."""
+    """[A1.6] The job was acked before it had all copies: reply with its id."""
     adding = n.adding.pop(job.id, None)
     if adding is not None:
         tell_producer(n, adding, b"")
 
 
 def remove(n: Node, job: Job, cause: i64) -> None:
-    """Unregister for a reason that is not an ack; journal and events record the reason."""
+    """Unregister for a cause other than an ack; record it and write the event."""
     is_told = tells_end(n, job, cause)
     unregister(n, job, cause)
     if n.records is not None:
@@ -194,7 +194,7 @@ def remove(n: Node, job: Job, cause: i64) -> None:
 
 
 def tells_end(n: Node, job: Job, cause: i64) -> bool:
-    """Whether this node writes the event of a job's end: one row a job, not one a copy (E1.5)."""
+    """Whether this node writes the event of the job's end: one per job, not per copy (E1.5)."""
     if job.state == ACKED:
         return False
     if job.holders == 1 or job.state == QUEUED or cause != ledger.EXPIRED:
@@ -207,9 +207,9 @@ def tells_end(n: Node, job: Job, cause: i64) -> bool:
 
 
 def may_enqueue(job: Job) -> bool:
-    """Whether the job may (again) go into its queue: at-most-once jobs stop at delivery (G3.1).
+    """Whether the job may be queued (again): an at-most-once job is not, once delivered (G3.1).
 
-    While a lease holds the job nothing else puts it back (Y6.2).
+    While a lease holds the job, only the lease may put it back (Y6.2).
     """
     if job.state != ACTIVE or job.flags & LEASED:
         return False
@@ -217,9 +217,9 @@ def may_enqueue(job: Job) -> bool:
 
 
 def enqueue(n: Node, job: Job) -> None:
-    """[G3] PROCEDURE enqueue: put an active job into its queue; those who wait get it.
+    """[G3] PROCEDURE enqueue: put an active job into its queue and serve those who wait.
 
-    Counters and the journal are `requeue`'s; a first enqueue has its record in `add`.
+    `requeue` counts and records it; a first enqueue is recorded by `add`.
     """
     set_state(job, QUEUED)  # G3.3
     job.flags |= ONCE_QUEUED
@@ -235,11 +235,11 @@ def enqueue(n: Node, job: Job) -> None:
     if len(q.waiters) > 0:
         mark_ready(n, q)
     if q.demand is not None and len(q.demand.wishes) > 0:
-        n.offers[q.name] = None  # other nodes wish for it
+        n.offers[q.name] = None  # other nodes want it
 
 
 def requeue(n: Node, job: Job, why: i64) -> None:
-    """Enqueue (G3) a job that was out before, or whose delay is over; count and record it."""
+    """Enqueue (G3) a job that was out, or whose delay has passed; count and record it."""
     how: i64 = HAS_QUEUED if job.flags & (DELIVERED | ANNOUNCE_QUEUED) else 0
     job.flags &= 0xFF ^ ANNOUNCE_QUEUED
     if why == REQUEUE_NACK:
@@ -268,7 +268,7 @@ def requeue(n: Node, job: Job, why: i64) -> None:
 
 
 def dequeue(n: Node, job: Job) -> None:
-    """[G4] PROCEDURE dequeue: take a queued job (G4.1) out of its queue; it becomes active."""
+    """[G4] PROCEDURE dequeue: take a queued job (G4.1) out of its queue and make it active."""
     set_state(job, ACTIVE)  # G4.2
     n.queues[job.queue].left()
     set_due(n, job, retry_due_ms(n, job) if job.retry_s > 0 else 0)
@@ -280,14 +280,14 @@ def retry_due_ms(n: Node, job: Job) -> i64:
 
 
 def mark_ready(n: Node, q: Queue) -> None:
-    """Note that the queue may have a job for waiting clients."""
+    """Mark the queue: it may have a job for waiting clients."""
     if not q.is_ready and q.pause & PAUSE_OUT == 0:
         q.is_ready = True
         n.ready.append(q)
 
 
 def on_wait_timeout(n: Node, client: i64, until_ms: i64) -> None:
-    """[V5] TIMER of a client that waits: it gets nothing."""
+    """[V5] TIMER of a waiting client: it gets nothing."""
     waiter = n.waiters.get(client)
     if waiter is not None and waiter.until_ms == until_ms:
         stop_waiting(n, client)
@@ -295,7 +295,7 @@ def on_wait_timeout(n: Node, client: i64, until_ms: i64) -> None:
 
 
 def stop_waiting(n: Node, client: i64) -> None:
-    """[V6] Forget that the client waits (V6.1, V3.3); nothing when it does not."""
+    """[V6] End the client's wait (V6.1, V3.3); no-op if it does not wait."""
     waiter = n.waiters.pop(client, None)
     if waiter is None:
         return
@@ -305,17 +305,17 @@ def stop_waiting(n: Node, client: i64) -> None:
         if q is not None:
             q.waiters.pop(client, None)
             if q.demand is not None and len(q.waiters) == 0:
-                n.asks[name] = None  # perhaps no client needs what was asked for
+                n.asks[name] = None  # the request may no longer be needed
 
 
 def on_idle_check(n: Node, name: bytes) -> None:
-    """[M4] TIMER of a queue: drop it when nothing happened for the idle time."""
+    """[M4] TIMER of a queue: drop it after the idle time."""
     q = n.queues.get(name)
     if q is None:
         return
     limit_ms = idle_limit_ms(n)
     if q.policy is not None:
-        return  # a tube stays (T2.4)
+        return  # tubes stay (T2.4)
     is_idle = q.length == 0 and len(q.waiters) == 0 and q.pause == 0
     if is_idle and q.atime_ms + limit_ms <= n.now_ms:
         leave_queue(n, q)
@@ -325,7 +325,7 @@ def on_idle_check(n: Node, name: bytes) -> None:
 
 
 def on_memory_level(n: Node) -> None:
-    """[M4] When the memory level changed, idle queues are looked at sooner, or later."""
+    """[M4] The memory level changed: check idle queues sooner or later."""
     level = memory_level(n)
     if level == n.idle_level:
         return
@@ -339,7 +339,7 @@ def on_memory_level(n: Node) -> None:
 
 
 def idle_limit_ms(n: Node) -> i64:
-    """How long a queue may be idle: shorter when memory is short (M4.1)."""
+    """Idle time of a queue in ms: shorter if memory is short (M4.1)."""
     level = memory_level(n)
     limit_ms = n.limits.queue_idle_ms
     if level == 1 and limit_ms > 10_000:
@@ -363,7 +363,7 @@ def memory_level(n: Node) -> i64:
 
 
 def check(n: Node) -> None:
-    """Assert that tables, queues, timers and ledger agree (tests and `DEBUG CHECK`)."""
+    """Assert that tables, queues, timers and ledger agree (for tests and `DEBUG CHECK`)."""
     check_table(n)
     queued: dict[bytes, int] = {}
     total: i64 = 0

@@ -1,7 +1,7 @@
-"""LEASE BEGIN, SPLIT and DEFER: how a client finds the job that its batches fail on (SPEC Y11).
+"""LEASE BEGIN, SPLIT and DEFER: how a client finds the job that makes its batches fail (SPEC Y11).
 
-A batch keeps its number whatever it holds; here its jobs move to another number. Nothing is
-delivered by that, but what DEFER takes anew. Functions that may be refused answer an error's text.
+Jobs move between batch numbers here; only DEFER delivers, and only the jobs that it takes anew.
+Functions that can be refused return the error text.
 """
 
 from typing import Final, final
@@ -19,18 +19,18 @@ MANY_HALVES: Final = b"ERR group '%s' has %d batches that are not committed: no 
 
 @final
 class Begun:
-    """The reply of BEGIN about a batch."""
+    """The reply of BEGIN for one batch."""
 
     def __init__(self) -> None:
-        self.times: i64 = 0  # how often work on it began, this one included
-        self.jobs: i64 = 0  # that it still has
+        self.times: i64 = 0  # how often work began, including now
+        self.jobs: i64 = 0  # still in the batch
         self.half: i64 = 0  # positions with the first half of them; 0: fewer than two
         self.proof: i64 = 0  # Y11.2
         self.error = b""
 
 
 def find_live(n: Node, client: i64, g: Group, seq: i64) -> bytes:
-    """Why there is no such batch; an expired one is leased again (Y7.6)."""
+    """Return the error if there is no such batch; lease an expired one again (Y7.6)."""
     b = g.batches.get(seq)
     if b is None:
         return no_batch(g, seq)
@@ -41,7 +41,7 @@ def find_live(n: Node, client: i64, g: Group, seq: i64) -> bytes:
 
 
 def on_begin(n: Node, client: i64, g: Group, seq: i64) -> Begun:
-    """[Y11] ON COMMAND LEASE BEGIN: work on a batch begins (Y11.1)."""
+    """[Y11] ON COMMAND LEASE BEGIN: count that work on a batch begins (Y11.1)."""
     found = Begun()
     found.error = find_live(n, client, g, seq)
     if len(found.error) > 0:
@@ -65,7 +65,7 @@ def on_begin(n: Node, client: i64, g: Group, seq: i64) -> Begun:
 
 
 def half_of(b: Batch, jobs: i64) -> i64:
-    """The number of positions that contain half of the jobs; 0 if there are fewer than two."""
+    """The number of leading positions with half of the jobs; 0: fewer than two jobs."""
     left: i64 = jobs // 2
     if left == 0:
         return 0
@@ -107,7 +107,7 @@ def on_split(n: Node, client: i64, g: Group, seq: i64, keep: i64, begun: i64) ->
 
 
 def count(b: Batch) -> None:
-    """Number and bytes of a batch whose jobs were changed."""
+    """Recount a batch whose jobs changed."""
     b.count = len(b.jobs)
     b.body_bytes = 0
     for job in b.jobs:
@@ -116,7 +116,7 @@ def count(b: Batch) -> None:
 
 
 def tell_moved(n: Node, g: Group, batches: list[Batch]) -> None:
-    """The journal hears of all of them in one frame (Y9.8)."""
+    """Record all of them in one frame (Y9.8)."""
     records = n.records
     if records is None:
         return
@@ -129,7 +129,7 @@ def tell_moved(n: Node, g: Group, batches: list[Batch]) -> None:
 def on_defer(
     n: Node, client: i64, g: Group, seq: i64, most: i64, body_bytes: i64
 ) -> tuple[i64, bytes]:
-    """[Y11] ON COMMAND LEASE DEFER: others go before the jobs of a batch (Y11.4)."""
+    """[Y11] ON COMMAND LEASE DEFER: put other jobs before those of a batch (Y11.4)."""
     error = find_live(n, client, g, seq)
     if len(error) > 0:
         return 0, error
@@ -147,7 +147,7 @@ def on_defer(
 
 
 def put_before(n: Node, g: Group, old: Batch, fresh: Batch) -> None:
-    """The fresh batch takes the number of the old one, which becomes the newest."""
+    """The fresh batch takes the old one's number; the old one becomes the newest."""
     fresh.count = len(fresh.jobs)
     g.last_seq += 1
     g.batches[old.seq] = fresh
@@ -166,7 +166,7 @@ def put_before(n: Node, g: Group, old: Batch, fresh: Batch) -> None:
 
 
 def rotate(n: Node, client: i64, g: Group, numbers: list[int]) -> None:
-    """Each number gets the jobs of the next one, the last one those of the first."""
+    """Each number gets the jobs of the next one, the last number those of the first."""
     moved: list[Batch] = []
     for number in numbers:
         b = g.batches[number]

@@ -1,7 +1,7 @@
 """LEASE: a group takes jobs in numbered batches and commits them (SPEC Y1, Y2, Y4, Y5).
 
-Every function that may be refused answers an error's text, empty when there is none.
-How rows are read is core/leases/fetch.py's, what time does to a lease core/leases/expiry.py's.
+Functions that can be refused return the error text, empty on success.
+core/leases/fetch.py reads rows, core/leases/expiry.py runs the timers.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ from tuque.core.state.lease_groups import (
     is_leased,
 )
 
-BATCH_MAX: Final = 100_000  # jobs, so that no command holds the others up for long (Y2.5)
+BATCH_MAX: Final = 100_000  # jobs, so that no command blocks others for long (Y2.5)
 
 NOGROUP: Final = b"NOGROUP there is no group '%s' on this node: begin with LEASE OPEN"
 FENCED: Final = (
@@ -46,11 +46,11 @@ FULL: Final = b"ERR group '%s' has %d batches that are not committed: LEASE COMM
 MANY: Final = b"ERR this node has %d groups with a lease: LEASE RELEASE those that are not used"
 LEAVING: Final = b"LEAVING this node leaves the cluster and begins no batch: ask another one"
 TUBE_LEASED: Final = b"ERR '%s' is a tube: its tasks are taken one by one, not leased"
-IDLE_GROUP_MS: Final = 3_600_000  # a group without batches makes room for another after that
+IDLE_GROUP_MS: Final = 3_600_000  # a group without batches may be replaced after that
 
 
 def find(n: Node, name: bytes, epoch: i64) -> bytes:
-    """[Y1] Why a command of that epoch is refused (Y1.6, Y1.7); empty when it is not."""
+    """[Y1] Why a command with this epoch is refused (Y1.6, Y1.7); empty if it is not."""
     g = n.leases.groups.get(name)
     if g is None:
         return NOGROUP % name
@@ -60,7 +60,7 @@ def find(n: Node, name: bytes, epoch: i64) -> bytes:
 
 
 def check(n: Node, name: bytes, epoch: i64, seq: i64) -> bytes:
-    """[Y4] Why a COMMIT of that batch would be refused; empty: it would be done (Y4.2)."""
+    """[Y4] Why a COMMIT of this batch is refused; empty if it is not (Y4.2)."""
     error = find(n, name, epoch)
     if len(error) > 0:
         return error
@@ -71,7 +71,7 @@ def check(n: Node, name: bytes, epoch: i64, seq: i64) -> bytes:
 
 
 def no_batch(g: Group, seq: i64) -> bytes:
-    """Why there is no such batch (Y3.2)."""
+    """The error for a batch that does not exist (Y3.2)."""
     if seq <= g.acked_seq:
         return ACKED_BATCH % (seq, g.name, g.acked_seq)
     if seq <= g.last_seq and seq > 0:
@@ -80,7 +80,7 @@ def no_batch(g: Group, seq: i64) -> bytes:
 
 
 def open_refusal(n: Node, queues: list[bytes]) -> bytes:
-    """Why the group may not be opened, before anything is done; empty when it may."""
+    """Why the group cannot be opened, checked before any change; empty if it can."""
     for queue in queues:
         q = n.queues.get(queue)
         if q is not None and q.policy is not None:
@@ -89,7 +89,7 @@ def open_refusal(n: Node, queues: list[bytes]) -> bytes:
 
 
 def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i64, bytes]:
-    """[Y1] ON COMMAND LEASE OPEN: the epoch, or 0 and why not."""
+    """[Y1] ON COMMAND LEASE OPEN: the epoch, or 0 and the error."""
     leases = n.leases
     g = leases.groups.get(name)
     error = open_refusal(n, queues)
@@ -118,7 +118,7 @@ def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[i6
 
 
 def make_room(n: Node) -> bool:
-    """Forget the group that was not used for the longest time, if it has no batches (Y1.4)."""
+    """Forget the least recently used group if it has no batches (Y1.4)."""
     idle: Group | None = None
     for g in n.leases.groups.values():
         if len(g.batches) == 0 and (idle is None or g.used_ms < idle.used_ms):
@@ -130,7 +130,7 @@ def make_room(n: Node) -> bool:
 
 
 def forget_group(n: Node, g: Group) -> None:
-    """The group is unknown from now on; its epoch is never given out again."""
+    """Forget the group; its epoch is never used again."""
     g.floor_seq = -1
     if g.filling is not None:
         n.leases.bytes -= gone_bytes(g.filling)
@@ -155,7 +155,7 @@ def on_next(
     parts: i64,
     ttl_ms: i64,
 ) -> tuple[i64, bytes]:
-    """[Y2] ON COMMAND LEASE NEXT: jobs in the batch, 0 when there is nothing; or an error."""
+    """[Y2] ON COMMAND LEASE NEXT: the number of jobs in the batch, may be 0; or an error."""
     count_of, error = begin_next(n, g, seq)
     if count_of >= 0 or len(error) > 0:
         return max(count_of, 0), error
@@ -167,7 +167,7 @@ def on_next(
 
 
 def begin_next(n: Node, g: Group, seq: i64) -> tuple[i64, bytes]:
-    """How many jobs the batch has if it was made before; -1: it is to be made; or an error."""
+    """The job count of a batch that exists; -1: it is to be made; or an error."""
     b = g.batches.get(seq)
     if b is not None:
         renew(n, g)
@@ -182,7 +182,7 @@ def begin_next(n: Node, g: Group, seq: i64) -> tuple[i64, bytes]:
 
 
 def begin_fill(n: Node, g: Group, ttl_ms: i64) -> bool:
-    """The lease lives for its TTL from now on; whether that is another one than before."""
+    """Renew the lease with this TTL; True if the TTL changed."""
     is_new_ttl = ttl_ms != g.ttl_ms
     g.ttl_ms = ttl_ms
     renew(n, g)
@@ -190,7 +190,7 @@ def begin_fill(n: Node, g: Group, ttl_ms: i64) -> bool:
 
 
 def end_next(n: Node, g: Group, b: Batch, most: i64, is_new_ttl: bool) -> i64:
-    """The batch has taken what it could: it is the group's newest now; how many jobs it has."""
+    """The batch is filled: make it the group's newest; returns its job count."""
     seq = b.seq
     if len(b.jobs) < most:
         on_poll(n, g.queues, most - len(b.jobs))  # F1.1
@@ -216,7 +216,7 @@ def end_next(n: Node, g: Group, b: Batch, most: i64, is_new_ttl: bool) -> i64:
 def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: i64) -> bool:
     """[Y2] Fill the batch: one job from each queue in turn, the oldest first (Y2.1).
 
-    True: it can take no more, False: it has `count` jobs, or more in the next turn (V2.3).
+    True: it can take no more. False: it has `count` jobs, or continues in the next turn (V2.3).
     """
     names = g.queues
     queues: list[Queue] = []
@@ -255,9 +255,9 @@ def take_jobs(n: Node, client: i64, g: Group, b: Batch, count: i64, body_bytes: 
 
 
 def lease_job(n: Node, client: i64, q: Queue, job: Job) -> None:
-    """[V4, Y2] Hand a job that was just taken from its queue to a batch (Y2.1).
+    """[V4, Y2] Lease a job just taken from its queue (Y2.1).
 
-    Its timer stands at its expiry already and stays there. The journal is the caller's.
+    Its timer is already set to its expiry and stays there. The caller records it.
     """
     count_delivery(n, q, job)
     job.flags |= LEASED
@@ -267,9 +267,9 @@ def lease_job(n: Node, client: i64, q: Queue, job: Job) -> None:
 
 
 def commit(n: Node, name: bytes, epoch: i64, seq: i64, before: i64 = 0) -> i64:
-    """[Y4] ON COMMAND LEASE COMMIT, when `check` had nothing against it: jobs acked.
+    """[Y4] ON COMMAND LEASE COMMIT, after `check`: returns the number of jobs acked.
 
-    `before` is the number of jobs that `ack_some` acked for this command.
+    `before`: jobs that `ack_some` has acked for this command.
     """
     g = n.leases.groups[name]
     assert g.epoch == epoch
@@ -293,9 +293,9 @@ def commit(n: Node, name: bytes, epoch: i64, seq: i64, before: i64 = 0) -> i64:
 
 
 def commit_later(n: Node, name: bytes, epoch: i64, seq: i64) -> list[Batch]:
-    """[Z2] As `commit`, for a PUBLISH: the batches whose jobs its caller acks with `ack_ending`.
+    """[Z2] `commit` for a PUBLISH: returns the batches that the caller acks with `ack_ending`.
 
-    The group's record stands for the acks of all of them (Z6.2).
+    The group's record stands for all these acks (Z6.2).
     """
     g = n.leases.groups[name]
     assert g.epoch == epoch
@@ -317,7 +317,7 @@ def commit_later(n: Node, name: bytes, epoch: i64, seq: i64) -> list[Batch]:
 
 
 def ack_ending(n: Node, b: Batch, room: i64) -> i64:
-    """Ack up to `room` jobs of a batch that is over; how many were looked at."""
+    """Ack up to `room` jobs of a committed batch; returns how many it looked at."""
     begun = b.freed
     if not b.is_expired:
         while b.freed < len(b.jobs) and b.freed - begun < room:
@@ -334,7 +334,7 @@ def ack_ending(n: Node, b: Batch, room: i64) -> i64:
 
 
 def ack_some(n: Node, g: Group, seq: i64, room: i64) -> i64:
-    """Of what a COMMIT is about to ack, ack up to `room` jobs; how many that were (L2.2)."""
+    """Ack up to `room` jobs ahead of a COMMIT; returns how many it acked (L2.2)."""
     acked: i64 = 0
     for number, b in g.batches.items():
         if number > seq:
@@ -348,7 +348,7 @@ def ack_some(n: Node, g: Group, seq: i64, room: i64) -> i64:
 
 
 def ack_batch(n: Node, b: Batch) -> i64:
-    """Acknowledge the jobs of the batch that are still to be done, as ACKJOB does."""
+    """Ack the batch's remaining jobs, as ACKJOB does; returns how many."""
     acked: i64 = 0
     for job in b.jobs:
         if ack_leased(n, job):
@@ -360,7 +360,7 @@ def ack_batch(n: Node, b: Batch) -> i64:
 
 
 def has_work(n: Node, b: Batch) -> bool:
-    """Whether a job of the batch is still to be acked."""
+    """Whether a job of the batch is not acked yet."""
     for job in b.jobs:
         if is_leased(job):
             return True
@@ -372,7 +372,7 @@ def has_work(n: Node, b: Batch) -> bool:
 
 
 def ack_leased(n: Node, job: Job) -> bool:
-    """Ack a job of a live batch; whether it was still the batch's."""
+    """Ack a job of a live batch; False if it has left the batch."""
     if not is_leased(job):
         return False
     job.flags &= 0xFF ^ LEASED
@@ -394,7 +394,7 @@ def ack_known(n: Node, b: Batch, i: i64) -> bool:
 
 
 def on_touch(n: Node, g: Group, ttl_ms: i64) -> i64:
-    """[Y5] ON COMMAND LEASE TOUCH: batches that are not committed (Y5.1). `ttl_ms` 0: as it was."""
+    """[Y5] ON COMMAND LEASE TOUCH: returns the uncommitted batches (Y5.1). `ttl_ms` 0: as is."""
     if ttl_ms > 0 and ttl_ms != g.ttl_ms:
         g.ttl_ms = ttl_ms
         if n.records is not None:
@@ -404,7 +404,7 @@ def on_touch(n: Node, g: Group, ttl_ms: i64) -> i64:
 
 
 def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, bytes]:
-    """[Y5] ON COMMAND LEASE NACK: jobs of a batch that went back into their queue (Y5.2)."""
+    """[Y5] ON COMMAND LEASE NACK: returns how many jobs went back to their queue (Y5.2)."""
     b = g.batches.get(seq)
     if b is None:
         return 0, no_batch(g, seq)
@@ -426,7 +426,7 @@ def on_lease_nack(n: Node, g: Group, seq: i64, ids: list[bytes]) -> tuple[i64, b
 
 
 def on_release(n: Node, g: Group) -> i64:
-    """[Y5] ON COMMAND LEASE RELEASE: jobs put back; the group keeps its epoch (Y5.3)."""
+    """[Y5] ON COMMAND LEASE RELEASE: returns how many jobs went back; the epoch stays (Y5.3)."""
     g.used_ms = n.now_ms
     done = end_lease(n, g)
     if n.records is not None:

@@ -1,6 +1,6 @@
-"""What time does to leases: they expire, are taken up again, are forgotten (SPEC Y7, Y8).
+"""Timers of leases: they expire, are renewed and forgotten (SPEC Y7, Y8).
 
-A group has one timer. Nothing here walks over all jobs, only over those of a batch.
+Each group has one timer. Nothing here scans all jobs, only those of a batch.
 """
 
 from heapq import heappop, heappush, heapreplace
@@ -26,25 +26,25 @@ from tuque.core.state.lease_groups import (
     mark_of,
 )
 
-FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
-KEEP_TTLS: Final = 10  # an expired batch is kept for so many TTLs (Y7.4)
-FIRST_BEAT_MS: Final = 500  # as V4.6
-NO_ROOM_MS: Final = 50  # until links that are full are looked at again
-RETURN_MOST: Final = 2 * PIECE  # jobs of leases that are over, in one turn
-PATIENT_MS: Final = 5_000  # a retry time above this can wait for it
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+KEEP_TTLS: Final = 10  # TTLs for which an expired batch is kept (Y7.4)
+FIRST_BEAT_MS: Final = 500  # as in V4.6
+NO_ROOM_MS: Final = 50  # delay before checking full links again
+RETURN_MOST: Final = 2 * PIECE  # jobs of ended leases per turn
+PATIENT_MS: Final = 5_000  # RETRY above this can wait for it
 
 
 def renew(n: Node, g: Group) -> None:
-    """The lease lives for its TTL from now on (Y7.1)."""
+    """Renew the lease: it lasts for its TTL from now (Y7.1)."""
     g.used_ms = n.now_ms
     if g.ttl_ms > 0:
         g.until_ms = n.now_ms + g.ttl_ms
         if g.until_ms < g.armed_ms:
-            arm(n, g)  # its TTL is shorter now
+            arm(n, g)  # its TTL became shorter
 
 
 def arm(n: Node, g: Group) -> None:
-    """See to it that the timer looks at the group when something is due."""
+    """Set the group's timer to its next due instant."""
     at_ms = due_ms(g)
     if at_ms < FAR and (g.armed_ms == 0 or at_ms < g.armed_ms):
         g.armed_ms = at_ms
@@ -52,7 +52,7 @@ def arm(n: Node, g: Group) -> None:
 
 
 def due_ms(g: Group) -> i64:
-    """When something of the group is due; FAR when nothing is."""
+    """When the group is next due, in ms; FAR: never."""
     at_ms: i64 = FAR
     for b in g.batches.values():
         then = b.drop_ms if b.is_expired else g.until_ms
@@ -62,7 +62,7 @@ def due_ms(g: Group) -> i64:
 
 
 def lease_tick(n: Node) -> None:
-    """[Y7] TIMER of groups: leases end, expired batches are forgotten; some at a time."""
+    """[Y7] TIMER of groups: expire leases, forget expired batches; bounded per turn."""
     timers = n.leases.timers
     left = n.limits.timers_per_step
     while left > 0 and len(timers) > 0 and timers[0][0] <= n.now_ms:
@@ -79,7 +79,7 @@ def lease_tick(n: Node) -> None:
 
 
 def lease_next_ms(n: Node) -> i64:
-    """When `lease_tick` has something to do; FAR when never."""
+    """The instant at which `lease_tick` next has work; FAR: never."""
     at_ms: i64 = FAR
     if len(n.leases.returning) > 0:
         return n.now_ms
@@ -91,9 +91,9 @@ def lease_next_ms(n: Node) -> i64:
 
 
 def on_group_timer(n: Node, g: Group) -> i64:
-    """One live batch expires at a time, those that were expired long enough are forgotten.
+    """Expire at most one live batch; forget those that expired long enough ago.
 
-    Returns how many jobs that was about.
+    Returns the number of jobs expired.
     """
     for seq in list(g.batches):
         b = g.batches[seq]
@@ -110,7 +110,7 @@ def on_group_timer(n: Node, g: Group) -> i64:
 
 
 def expire(n: Node, g: Group, b: Batch) -> None:
-    """[Y7] The lease of the batch is over: its jobs go back, their ids stay (Y7.2)."""
+    """[Y7] Expire the batch: its jobs go back, it keeps their ids (Y7.2)."""
     n.leases.expired += 1
     n.leases.bytes -= b.bytes_used()
     jobs = b.jobs
@@ -133,7 +133,7 @@ def expire(n: Node, g: Group, b: Batch) -> None:
 
 
 def return_some(n: Node) -> None:
-    """[Y7] The next jobs of leases that are over go back, as many as a turn has room for (L2.6)."""
+    """[Y7] Return more jobs of ended leases to their queues, up to a turn's limit (L2.6)."""
     back = n.leases.returning[0]
     end: i64 = min(back.at + RETURN_MOST, len(back.jobs))
     n.work += end - back.at
@@ -149,7 +149,7 @@ def return_some(n: Node) -> None:
 
 
 def stop_returning(n: Node, b: Batch) -> None:
-    """The batch is leased again: it keeps the jobs that are not back yet, if it may."""
+    """The batch is leased again: keep its jobs not returned yet, if allowed."""
     for i, back in enumerate(n.leases.returning):
         if back.batch is b:
             for job in back.jobs[back.at :]:
@@ -162,9 +162,9 @@ def stop_returning(n: Node, b: Batch) -> None:
 
 
 def end_lease(n: Node, g: Group) -> i64:
-    """All batches of the group are over: their jobs go back (Y1.2, Y5.3). Returns how many.
+    """End all batches of the group and return their jobs (Y1.2, Y5.3). Returns how many.
 
-    The group's record is the caller's, who knows what the group is from now on.
+    The caller records the group, as it knows the group's next state.
     """
     done: i64 = 0
     if g.filling is not None:
@@ -180,8 +180,8 @@ def end_lease(n: Node, g: Group) -> i64:
 
 
 def give_back_some(n: Node, g: Group, room: i64) -> tuple[i64, i64]:
-    """Of a lease that is about to end, let up to `room` jobs go; how many, and how many of them
-    are queued again (L2.2)."""
+    """Release up to `room` jobs of a lease about to end: how many, and how many of them were
+    queued again (L2.2)."""
     freed: i64 = 0
     done: i64 = 0
     for b in g.batches.values():
@@ -197,7 +197,7 @@ def give_back_some(n: Node, g: Group, room: i64) -> tuple[i64, i64]:
 
 
 def give_back_all(n: Node, jobs: list[Job]) -> i64:
-    """Take the lease off the jobs and queue them again; returns how many."""
+    """Release the jobs and queue them again; returns how many were queued."""
     done: i64 = 0
     for job in jobs:
         if is_leased(job):
@@ -219,7 +219,7 @@ def give_back(n: Node, job: Job, why: i64) -> bool:
 
 
 def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
-    """[Y7] An expired batch is read again: it gets its jobs that no other client got (Y7.6)."""
+    """[Y7] Lease an expired batch again, with the jobs that no other client got (Y7.6)."""
     stop_returning(n, b)
     n.leases.bytes -= b.bytes_used()
     ids = b.ids
@@ -252,16 +252,16 @@ def reclaim(n: Node, client: i64, g: Group, b: Batch) -> None:
 
 
 def why_gone(mark: i64, end_ms: i64, now_ms: i64) -> i64:
-    """How a job of an expired batch left it, as far as is known (Y3.8)."""
+    """Why a job left an expired batch, if known (Y3.8)."""
     if mark < 0:
         return -1 - mark
     return EXPIRED_OUT if 0 < end_ms <= now_ms else 0
 
 
 def take_again(n: Node, client: i64, job: Job) -> None:
-    """Out of its queue, out of turn, if it is there: a delivery like any other (V4)."""
+    """Take the job, out of order, from its queue if it is there: this is a delivery (V4)."""
     q = get_queue(n, job.queue)
-    if job.state == QUEUED:  # else it was not back yet
+    if job.state == QUEUED:  # else it was not returned yet
         set_state(job, ACTIVE)
         q.left()
     job.delivered_count += 1
@@ -277,7 +277,7 @@ def take_again(n: Node, client: i64, job: Job) -> None:
 
 
 def begin_beats(n: Node, jobs: list[Job]) -> None:
-    """[Y8] The other holders of leased jobs get WORKING, now or soon, and then again (Y8.1)."""
+    """[Y8] Schedule WORKING to the other holders of leased jobs, now or soon, then again (Y8.1)."""
     if len(n.peers) <= 1:
         return
     by_retry: dict[int, list[Job]] = {}
@@ -297,12 +297,12 @@ def begin_beats(n: Node, jobs: list[Job]) -> None:
 
 
 def has_room(n: Node) -> bool:
-    """Whether the links take more."""
+    """Whether all links have room."""
     return all(peer.has_room or not peer.is_linked for peer in n.peers)
 
 
 def beats_tick(n: Node) -> None:
-    """[Y8] Send WORKING to the other holders of leased jobs, some at a time."""
+    """[Y8] Send WORKING to the other holders of leased jobs; bounded per turn."""
     leases = n.leases
     left = n.limits.timers_per_step
     while len(leases.beats) > 0 and leases.beats[0][0] <= n.now_ms and left > 0:

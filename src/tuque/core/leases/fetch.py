@@ -1,7 +1,7 @@
 """LEASE FETCH: rows of a batch, one by one or as columns (SPEC Y3).
 
-Reading changes nothing but how often a part was begun and when the lease ends. Columns
-are built with one join or one buffer each: a reader takes them as they are.
+Reading only counts reads of a part and renews the lease. A column is built with one join or
+one buffer: readers use it as it is.
 """
 
 from typing import Final, final
@@ -22,12 +22,12 @@ BODIES_MAX: Final = (1 << 31) - 1  # an offset is an i32
 
 @final
 class Rows:
-    """What one FETCH found."""
+    """The result of one FETCH."""
 
     def __init__(self) -> None:
         self.attempts: i64 = 0
         self.total: i64 = 0  # positions of the part
-        self.next: i64 = 0  # position to go on from
+        self.next: i64 = 0  # next position to read
         self.gone: i64 = 0
         self.jobs: list[Job] = []
         self.error = b""
@@ -73,7 +73,7 @@ def on_fetch(
 def find_rows(
     b: Batch, at: i64, end: i64, count: i64, body_bytes: i64, is_columns: bool, rows: Rows
 ) -> None:
-    """Jobs from position `at` on, within the limits; at least one when there is one (Y3.4)."""
+    """Jobs from position `at` on, within the limits, but at least one (Y3.4)."""
     jobs = b.jobs
     found = rows.jobs
     size: i64 = 0
@@ -96,7 +96,7 @@ def find_rows(
 
 
 def on_gone(n: Node, client: i64, g: Group, seq: i64, part: i64) -> tuple[list[int], bytes]:
-    """[Y3] ON COMMAND LEASE GONE: how many jobs of the part left it, by WHYS (Y3.8)."""
+    """[Y3] ON COMMAND LEASE GONE: how many jobs left the part, by WHYS (Y3.8)."""
     counts = [0] * (WHY_MAX + 1)
     b = g.batches.get(seq)
     if b is None:
@@ -117,7 +117,7 @@ def on_gone(n: Node, client: i64, g: Group, seq: i64, part: i64) -> tuple[list[i
 
 
 def plain_rows(jobs: list[Job]) -> list[object]:
-    """[Y3] Row by row: a job that is gone is its id and a null (Y3.5)."""
+    """[Y3] Row by row: a job that left is its id and a null (Y3.5)."""
     rows: list[object] = []
     for job in jobs:
         if not is_leased(job):
@@ -139,7 +139,7 @@ def plain_rows(jobs: list[Job]) -> list[object]:
 
 
 def enqueued_ms(job: Job) -> i64:
-    """When the job was first to be in its queue."""
+    """When the job was first due in its queue, in ms."""
     return job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000
 
 

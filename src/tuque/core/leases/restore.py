@@ -1,7 +1,7 @@
-"""Leases come back from the journal (SPEC Y9).
+"""Restores leases from the journal (SPEC Y9).
 
-Records are applied in order while it is read; groups enter the node at the end, when its
-jobs are there. Telling the same again changes nothing.
+Records are applied in order during the load; groups enter the node at its end, when their
+jobs are there. Applying a record twice changes nothing.
 """
 
 from typing import final
@@ -19,16 +19,16 @@ from tuque.core.state.lease_groups import Batch, Group, gone
 
 @final
 class LeaseLog:
-    """The groups as far as the journal was read. Batches hold ids and marks, live or not."""
+    """The groups read so far. Batches hold ids and marks, live or not."""
 
     def __init__(self) -> None:
         self.groups: dict[bytes, Group] = {}
         self.last_epoch: i64 = 0
 
     def apply(self, kind: i64, r: LeaseRecord, jobs: dict[bytes, Job]) -> list[bytes]:
-        """Apply one record; what it says of jobs is done to them.
+        """Apply one record to the groups and to `jobs`.
 
-        Returns those that are acked by it, and that no other node has.
+        Returns the ids it acks that no other node has.
         """
         if kind == LEASE_GROUP:
             return self.on_group(r, jobs)
@@ -43,7 +43,7 @@ class LeaseLog:
         return []
 
     def on_group(self, r: LeaseRecord, jobs: dict[bytes, Job]) -> list[bytes]:
-        """A group is as the record says; batches that are over go, acked or not (Z6.2)."""
+        """Update a group; remove its ended batches, acked or not (Z6.2)."""
         acked: list[bytes] = []
         if r.epoch > self.last_epoch:
             self.last_epoch = r.epoch
@@ -67,7 +67,7 @@ class LeaseLog:
         return acked
 
     def on_batch(self, r: LeaseRecord, jobs: dict[bytes, Job]) -> None:
-        """A batch is as the record says, or goes on with it, or some of its positions changed."""
+        """Replace a batch, extend it, or change some of its positions."""
         g = self.groups.get(r.name)
         if g is None or g.epoch != r.epoch or r.seq <= g.floor_seq:
             return
@@ -93,7 +93,7 @@ class LeaseLog:
             g.last_seq = r.seq
 
     def shift(self, jump_ms: i64) -> None:
-        """The clock jumped: all instants move along (J5.8)."""
+        """The clock jumped: move all instants (J5.8)."""
         for g in self.groups.values():
             g.used_ms += jump_ms
             for b in g.batches.values():
@@ -102,7 +102,7 @@ class LeaseLog:
                 b.ends = [i64(end) + jump_ms if end > 0 else 0 for end in b.ends]
 
     def restore(self, n: Node) -> None:
-        """[Y9] Enter the groups: live leases live on, for their TTL from now (Y9.3)."""
+        """[Y9] Enter the groups; live leases run for their TTL from now (Y9.3)."""
         leases = n.leases
         leases.last_epoch = max(leases.last_epoch, self.last_epoch)
         for g in self.groups.values():
@@ -112,7 +112,7 @@ class LeaseLog:
             for seq in list(g.batches):
                 b = g.batches[seq]
                 if len(b.ids) != b.count:
-                    del g.batches[seq]  # not all of it was written: it was never answered
+                    del g.batches[seq]  # incomplete in the journal: no client got it
                     continue
                 if not b.is_expired:
                     link(n, b)
@@ -122,7 +122,7 @@ class LeaseLog:
 
 
 def ack_batch(b: Batch, jobs: dict[bytes, Job], acked: list[bytes]) -> None:
-    """The jobs that the batch still has are acked: what was written after this may be lost."""
+    """Ack the jobs that the batch still has: later records may be lost."""
     for i, id in enumerate(b.ids):
         job = jobs.get(id)
         if job is None or job.state == ACKED or b.marks[i] < 0:
@@ -140,7 +140,7 @@ def ack_batch(b: Batch, jobs: dict[bytes, Job], acked: list[bytes]) -> None:
 
 
 def patch(b: Batch, r: LeaseRecord) -> None:
-    """The marks of some positions, where they name the same jobs."""
+    """Set the marks of positions that still name the same jobs."""
     for i, id in enumerate(r.ids):
         at = r.first + i
         if at < len(b.ids) and b.ids[at] == id:
@@ -148,7 +148,7 @@ def patch(b: Batch, r: LeaseRecord) -> None:
 
 
 def hand_out(r: LeaseRecord, jobs: dict[bytes, Job]) -> None:
-    """The jobs of the batch were delivered at that instant (Y9.2)."""
+    """The batch's jobs were delivered at that instant (Y9.2)."""
     for i, id in enumerate(r.ids):
         job = jobs.get(id)
         if job is None or r.marks[i] < 0 or job.state == ACKED:
@@ -163,7 +163,7 @@ def hand_out(r: LeaseRecord, jobs: dict[bytes, Job]) -> None:
 
 
 def link(n: Node, b: Batch) -> None:
-    """The batch holds its jobs again, as many as it still had (Y9.3)."""
+    """Give the batch its remaining jobs again (Y9.3)."""
     loaded = n.leases.loaded
     for i, id in enumerate(b.ids):
         job = loaded.get(id)
@@ -184,9 +184,9 @@ def link(n: Node, b: Batch) -> None:
 
 
 def tell_all(n: Node, records: Records) -> None:
-    """[Y9] All groups and batches as they are at the begin of a snapshot (Y9.4).
+    """[Y9] Record all groups and batches at the start of a snapshot (Y9.4).
 
-    The first record keeps the last epoch, which may be that of a forgotten group (Y1.6).
+    The first record keeps the last epoch, which may belong to a forgotten group (Y1.6).
     """
     if n.leases.last_epoch > 0:
         last = Group(b"-", b"", [b""], n.leases.last_epoch)
