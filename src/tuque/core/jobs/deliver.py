@@ -139,8 +139,8 @@ def on_getjob(n: Node, client: i64, queues: list[bytes], count: i64) -> list[Job
 def take_from(n: Node, client: i64, queues: list[Queue], count: i64, jobs: list[Job]) -> None:
     """Fill `jobs` with one of each queue in turn, up to `count` or the size of a reply (L2.5).
 
-    A queue that gives nothing is not tried again, even if it is not empty: tasks of busy
-    sub-queues count too (T1.7). Consumes `queues`.
+    A queue that gives nothing is not tried again, even if its length is above 0: in a tube this
+    counts tasks of busy sub-queues (T1.7). Consumes `queues`.
     """
     if count > TURN_WORK:
         count = TURN_WORK

@@ -1,4 +1,4 @@
-"""Choices of the core: a small generator with a seed, so that equal seeds act equally."""
+"""A small seeded generator for the core's choices: equal seeds give equal runs."""
 
 from typing import final
 
@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 @final
 class Chance:
-    """xorshift64*: fast and even enough to draw nodes and spread instants; no secret."""
+    """xorshift64*: fast and even enough to draw nodes and spread timers; not secret."""
 
     def __init__(self, seed: bytes) -> None:
         state: i64 = 0
@@ -26,7 +26,7 @@ class Chance:
         return (x >> 11) % limit
 
     def shuffle(self, items: list[int]) -> None:
-        """Put the items into a random order."""
+        """Shuffle the items in place."""
         i: i64 = len(items) - 1
         while i > 0:
             j = self.below(i + 1)

@@ -39,13 +39,13 @@ DEAD: Final = 3
 ENDED: Final = 4
 WHY_MAX: Final = 4
 
-# marks: what this process knows of an open job; they are not in the journal
-HELD: Final = 1  # active, and waits for the answers of its other holders (Q11)
+# marks: what this process knows of an open job; not recorded in the journal
+HELD: Final = 1  # active, and waits for replies of its other holders (Q11)
 WAS_QUEUED: Final = 2  # held, and was queued before the restart
-STALE: Final = 4  # its due time is that of the journal: the other holders are asked first (Q11)
-OUT_HERE: Final = 8  # until its due time a worker has it, from this node or by WORKING here
-OUT_THERE: Final = 16  # until its due time a worker of another node has it
-QUEUED_THERE: Final = 32  # until its due time another node has it in its queue (E1.6)
+STALE: Final = 4  # its due time is from the journal: ask the other holders first (Q11)
+OUT_HERE: Final = 8  # a worker of this node, or with WORKING here, has it until its due time
+OUT_THERE: Final = 16  # a worker of another node has it until its due time
+QUEUED_THERE: Final = 32  # another node has it queued until its due time (E1.6)
 
 # ranks: how close a node is to delivering the job; the greater one serves it (Q12)
 STAND_DUE: Final = 1  # held, and due
@@ -67,8 +67,8 @@ class Job:
     body: bytes
     state: u8
     flags: u8
-    marks: u8  # see above; of an acked job: times its collection was tried (A6)
-    why: u8  # how it left the batch that it was leased in (Y3.8); 0: it did not, or unknown
+    marks: u8  # see above; of an acked job: number of collection attempts (A6)
+    why: u8  # why it left its leased batch (Y3.8); 0: it did not, or unknown
     repl: i32  # copies asked for
     retry_s: i32  # 0: at most once
     delay_s: i32
@@ -80,7 +80,7 @@ class Job:
     place: i32  # in the node's table, see core/node/table.py
     ctime_ns: i64
     expire_ms: i64
-    qtime_ms: i64  # when it goes into its queue next; 0: never
+    qtime_ms: i64  # when it is queued next; 0: never
     first_ms: i64  # first delivery, 0: none yet
     last_ms: i64  # latest delivery
     holders: i64  # bit set of node slots that may have a copy; bit 0 is this node
@@ -123,36 +123,36 @@ class Job:
 
 
 def set_state(job: Job, to: i64) -> None:
-    """Move the job along a legal arrow; an illegal one is a bug in the caller."""
+    """Change the job's state; an illegal transition is a bug of the caller."""
     assert LEGAL[i64(job.state) * 4 + to], "illegal state change"
     job.state = u8(to)
 
 
-LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message may have (B2.2)
+LAST_NS: Final = (1 << 63) - 2  # the last instant in ns that a message can have (B2.2)
 
 
 def moved_ns(at_ns: i64, jump_ms: i64) -> i64:
-    """An instant in ns after a jump of the clock; it stays where 64 bits can say it."""
+    """An instant in ns after a clock jump, kept within 64 bits."""
     moved: int = int(at_ns) + int(jump_ms) * 1_000_000
     return min(max(moved, 0), LAST_NS)
 
 
 def stand_of(job: Job) -> i64:
-    """[Q12] How near this node is to handing the job out; 0: it does not mean to."""
+    """[Q12] How close this node is to delivering the job; 0: it will not."""
     if job.state == QUEUED:
         return STAND_QUEUED
     if job.state != ACTIVE or job.marks & HELD == 0:
         return 0
     if job.marks & WAS_QUEUED or job.flags & ONCE_QUEUED == 0:
-        return STAND_NEXT  # the due times of the others are a retry time behind this one
+        return STAND_NEXT  # the other holders are due a retry time after this node
     return STAND_DUE
 
 
-WILL_MS: Final = 500  # before its due time the other holders are asked (Q1)
+WILL_MS: Final = 500  # the other holders are asked this long before the due time (Q1)
 
 
 def awake_ms(job: Job) -> i64:
-    """When the job next needs its timer: its end, its next way into the queue (G7.1), or A6."""
+    """When the job's timer fires next: its expiry, its due time (G7.1) or A6."""
     at_ms = job.qtime_ms
     if at_ms == 0 or job.state == QUEUED or job.state == WAIT_REPL:
         return job.expire_ms
@@ -172,7 +172,7 @@ BODY_OVERHEAD: Final = 33
 
 
 def job_bytes(job: Job) -> i64:
-    """Bytes the process spends on this job, within 15 % (M1)."""
+    """Bytes that the process spends on this job, within 15 % (M1)."""
     body: i64 = len(job.body) + BODY_OVERHEAD
     rounded: i64 = (body + 15) >> 4 << 4
     return JOB_BYTES + rounded

@@ -16,14 +16,14 @@ from mypy_extensions import i64
 ID_BYTES: Final = 40
 _GROUP: Final = 128  # ids that share their first 14 characters
 _TAG: Final = 6  # bytes of proof, 8 characters
-_SUFFIXES: Final = 16  # TTL fields with a group in use, at the most
+_SUFFIXES: Final = 16  # TTL fields that can have a group at one time
 _DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _PLACES: Final = [bytes([_DIGITS[i >> 6], _DIGITS[i & 63]]) for i in range(_GROUP)]
 
 
 @final
 class _Group:
-    """The ids of one group that are still to be given out."""
+    """The unused ids of one group."""
 
     def __init__(self, stem: bytes, tags: bytes, suffix: bytes) -> None:
         self.stem = stem  # prefix and the 14 characters
@@ -55,7 +55,7 @@ class IdMaker:
         self.group.next = _GROUP
 
     def make(self, ttl_s: i64, retry_s: i64) -> bytes:
-        """[G6] PROCEDURE make an id for that time to live and retry time (both s)."""
+        """[G6] PROCEDURE make an id for this TTL and retry time, both in s."""
         if ttl_s != self.ttl_s or (retry_s == 0) != self.at_most_once:
             self.ttl_s = ttl_s
             self.at_most_once = retry_s == 0
@@ -66,7 +66,7 @@ class IdMaker:
         return self.group.take()  # G6.1
 
     def start(self, ttl_s: i64, retry_s: i64) -> _Group:
-        """A new group for that TTL field."""
+        """Start a group for that TTL field."""
         field = ttl_field(ttl_s, retry_s)
         self.counter += 1
         random = b64encode(shake_128(self.seed + b"%d" % self.counter).digest(11))[:14]
@@ -80,7 +80,7 @@ class IdMaker:
 
 
 def tags_of(key: bytes, stem: bytes, suffix: bytes) -> bytes:
-    """The proofs of a group: 8 characters an id (G6.5)."""
+    """The proofs of a group: 8 characters per id (G6.5)."""
     return b64encode(shake_128(b"%d:" % len(key) + key + stem + suffix).digest(_TAG * _GROUP))
 
 
@@ -93,7 +93,7 @@ def is_genuine(key: bytes, id: bytes) -> bool:
 
 
 def ttl_s_of(id: bytes) -> i64:
-    """The TTL that the id shows, whole minutes rounded up, in s; -1: at most once."""
+    """The TTL in the id, in whole minutes rounded up, as s; -1: at most once."""
     field = int(id[36:40], 16)
     return (field + 1) * 60 if field & 1 else -1
 
@@ -107,7 +107,7 @@ def ttl_field(ttl_s: i64, retry_s: i64) -> i64:
 
 
 def of_url(word: bytes) -> bytes:
-    """[G6.6] The id of which the word is the form for URLs; any other word as it is."""
+    """[G6.6] The id for its URL form; any other word unchanged."""
     if (
         len(word) != ID_BYTES
         or word[0] != 68

@@ -1,4 +1,4 @@
-"""Where every job came from and where it went: one counter per cause (SPEC G9).
+"""Counts where each job came from and went: one counter per cause (SPEC G9).
 
     created + imported + replicated + loaded
         = live + gc_acked + expired + moved + admin_deleted + evicted + add_failed
@@ -52,7 +52,7 @@ class Ledger:
         self.add_failed: i64 = 0
 
     def enter(self, cause: i64) -> None:
-        """Count a job that came."""
+        """Count a job that arrived."""
         if cause == CREATED:
             self.created += 1
         elif cause == LOADED:
@@ -64,7 +64,7 @@ class Ledger:
             self.imported += 1
 
     def leave(self, cause: i64) -> None:
-        """Count a job that went."""
+        """Count a job that left."""
         if cause == GC_ACKED:
             self.gc_acked += 1
         elif cause == EXPIRED:

@@ -1,8 +1,8 @@
 """One task of a tube: a job with a number, a place in its tube and a holder (SPEC T).
 
-A Task lies in the job table under a job's id, in the wheel, in the ledger and in the memory
-account like any job; what may be done with it is its tube's policy (core/node/queue_policy.py). It
-names its tube and its session by value and number: native instances are acyclic.
+A Task is in the job table under its job id, in the timer wheel, the ledger and the memory
+account like any job; its tube's policy decides what may be done with it
+(core/node/queue_policy.py). It names tube and session by value: native instances are acyclic.
 """
 
 from typing import Final, final
@@ -16,7 +16,7 @@ READY: Final = 114  # r
 TAKEN: Final = 116  # t
 DELAYED: Final = 126  # ~
 BURIED: Final = 33  # !
-DONE: Final = 45  # - only in answers
+DONE: Final = 45  # - only in replies
 
 STATUS_NAMES: Final = {
     READY: b"READY",
@@ -26,7 +26,7 @@ STATUS_NAMES: Final = {
     DONE: b"DONE",
 }
 
-# Every transition between statuses and its cause; 0 means outside (T4). docs show it.
+# Every transition between statuses and its cause (T4); 0: not in the tube. The docs show it.
 TRANSITIONS: Final = [
     (0, b"put", READY),
     (0, b"put with delay", DELAYED),
@@ -44,13 +44,13 @@ TRANSITIONS: Final = [
     (BURIED, b"delete, ttl", DONE),
 ]
 
-# what the body is, for replies with it
+# kind of body, for replies
 BYTES: Final = 0
 TEXT: Final = 1
 MSGPACK: Final = 2  # one MessagePack value
 
 MAX_MS: Final = 3_153_600_000_000  # 100 years: longer means forever
-FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
 # What a task costs beyond its job, its fields and its places in the tables of its tube (M1),
 # measured as in core/model/job.py.
@@ -65,23 +65,21 @@ class Task(Job):
     number: i64  # its id in the tube
     status: u8
     form: u8
-    listed: (
-        u8  # bits of the orders it stands in, perhaps no longer rightly (tubes/types/ordering.py)
-    )
+    listed: u8  # orderings it is in, may be stale (tubes/types/ordering.py)
     pri: i64  # smaller goes first
     subqueue: bytes
     ttl_ms: i64
     ttr_ms: i64
     created_ms: i64
-    dead_ms: i64  # end of its life; FAR: none
-    token: i64  # of the take in force, or the last one
-    owner: i64  # session that holds it; 0: none, taken with GETJOB
+    dead_ms: i64  # expiry; FAR: none
+    token: i64  # of the current or last take
+    owner: i64  # session holding it; 0: none, taken with GETJOB
     taken_ms: i64
 
     def __init__(
         self, id: bytes, queue: bytes, body: bytes, ctime_ns: i64, number: i64, pri: i64, form: i64
     ) -> None:
-        # Job's fields are set here, too: calling its __init__ makes a task cost a tenth more
+        # sets Job's fields itself: calling its __init__ makes a task cost a tenth more
         self.id = id
         self.queue = queue
         self.body = body
@@ -121,7 +119,7 @@ class Task(Job):
 
 
 def state_of(status: i64) -> i64:
-    """What a status is among the states of jobs."""
+    """The job state for a task status."""
     if status == READY:
         return QUEUED
     if status == DONE:
@@ -130,7 +128,7 @@ def state_of(status: i64) -> i64:
 
 
 def arrow_table() -> bytes:
-    """For every pair of statuses, old * 128 + new, whether it is an arrow."""
+    """Which transitions are legal, by old status * 128 + new."""
     table = bytearray(128 * 128)
     for old, _, new in TRANSITIONS:
         table[old * 128 + new] = 1
@@ -141,19 +139,19 @@ ARROWS: Final = arrow_table()
 
 
 def is_arrow(old: i64, new: i64) -> bool:
-    """Whether a task may go from one status to the other (T4)."""
+    """Whether the transition between the two statuses is legal (T4)."""
     return ARROWS[old * 128 + new] != 0
 
 
 def whole_s(ms: i64) -> i32:
-    """Seconds, rounded up, within the fields of a job."""
+    """Seconds, rounded up and limited to the width of a job's fields."""
     if ms >= 0x7FFFFFFF * 1000:
-        return 0x7FFFFFFF  # as of most tasks: for ever
+        return 0x7FFFFFFF  # most tasks: for ever
     return i32((ms + 999) // 1000)
 
 
 def shift_task(task: Task, jump_ms: i64) -> None:
-    """The clock jumped between two starts: all instants move along (J5.8)."""
+    """The clock jumped between two starts: move all instants (J5.8)."""
     task.ctime_ns = moved_ns(task.ctime_ns, jump_ms)
     task.created_ms += jump_ms
     if task.dead_ms != FAR:

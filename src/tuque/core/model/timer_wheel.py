@@ -1,9 +1,9 @@
 """Timers of jobs: four rings of slots, each coarser than the one before (SPEC G5).
 
-A job sits in one slot and knows its place there, so that cancelling is O(1) and
-leaves nothing behind: a million jobs that are acknowledged within seconds must not
-wait for their time to live in memory. A coarse slot that begins is dealt out into
-finer ones. A timer never fires early, and at most two fine slots (16 ms) late.
+A job is in one slot and knows its position there: cancelling is O(1) and leaves nothing
+behind, so a million jobs acked within seconds do not stay in memory for their TTL. When a
+coarse slot begins, its jobs move to finer ones. A timer never fires early, and at most two
+fine slots (16 ms) late.
 """
 
 from heapq import heappop, heappush
@@ -14,10 +14,10 @@ from mypy_extensions import i32, i64
 from tuque.core.model.job import Job, awake_ms
 
 FINE_MS: Final = 8  # width of a slot of the finest ring
-FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 
-# A slot's key keeps the low bits of its number, so that a job remembers it in 32 bits. Keys of
-# the finest ring come again after 49 days; timers that are overdue count as half of that at most.
+# A slot's key is the low bits of its number, so that a job stores it in 32 bits. Keys of the
+# finest ring repeat after 49 days; overdue timers count as half of that at most.
 KEY_MASK: Final = 0x7FFFFFFF
 OVERDUE_MS: Final = 1 << 31
 
@@ -25,7 +25,7 @@ Slots = dict[int, list[Job]]
 
 
 def level_of(wait_ms: i64) -> i64:
-    """The ring for a timer that far away: slots of 8 ms, 512 ms, 33 s and 35 min."""
+    """The ring for a timer that far ahead: slots of 8 ms, 512 ms, 33 s and 35 min."""
     if wait_ms < 2_048:
         return 0
     if wait_ms < 131_072:
@@ -48,13 +48,13 @@ class Wheel:
         self.slots: Slots = {}
         self.starts: list[tuple[int, int]] = []  # heap of (first instant, key), one per slot
         self.count: i64 = 0
-        self.key0: i64 = -1  # the two slots used last: bursts of jobs share theirs
+        self.key0: i64 = -1  # the two latest slots: bursts of jobs share theirs
         self.jobs0: list[Job] = []
         self.key1: i64 = -1
         self.jobs1: list[Job] = []
 
     def slot(self, full: i64) -> list[Job]:
-        """The list of the slot with that number and level, made when absent."""
+        """The list of the slot with that number and level, created if absent."""
         key: i64 = full & KEY_MASK
         if key == self.key0:
             return self.jobs0
@@ -73,11 +73,11 @@ class Wheel:
         return jobs
 
     def arm(self, job: Job, now_ms: i64) -> None:
-        """(Re)set the job's timer to what its fields say."""
+        """Set or reset the job's timer according to its fields."""
         self.set(job, awake_ms(job), now_ms)
 
     def set(self, job: Job, at_ms: i64, now_ms: i64) -> None:
-        """(Re)set the job's timer to that instant, which its fields say."""
+        """Set or reset the job's timer to that instant, which its fields say."""
         if at_ms + OVERDUE_MS < now_ms:
             at_ms = now_ms - OVERDUE_MS
         level = level_of(at_ms - now_ms)
@@ -94,7 +94,7 @@ class Wheel:
         self.count += 1
 
     def cancel(self, job: Job) -> None:
-        """Take the job out of its slot; nothing when it has no timer."""
+        """Take the job out of its slot; no-op if it has no timer."""
         if job.slot < 0:
             return
         jobs = self.slot(i64(job.slot))
@@ -106,7 +106,7 @@ class Wheel:
         self.count -= 1
 
     def next_ms(self) -> i64:
-        """The instant at which `due` has something to do; FAR when nothing is set."""
+        """The instant at which `due` next has work; FAR: no timer is set."""
         while len(self.starts) > 0:
             start, key = self.starts[0]
             if len(self.slots[key & KEY_MASK]) == 0:
@@ -116,7 +116,7 @@ class Wheel:
         return FAR
 
     def drop_first(self) -> None:
-        """Forget the first slot, which holds nothing."""
+        """Drop the first slot, which is empty."""
         _, full = heappop(self.starts)
         key: i64 = full & KEY_MASK
         del self.slots[key]
@@ -126,7 +126,7 @@ class Wheel:
             self.key1 = -1
 
     def due(self, now_ms: i64, most: i64) -> list[Job]:
-        """Up to `most` jobs whose instant has come, their timers cancelled."""
+        """Up to `most` jobs that are due, their timers cancelled."""
         fired: list[Job] = []
         while len(self.starts) > 0 and len(fired) < most:
             start, key = self.starts[0]
@@ -145,7 +145,7 @@ class Wheel:
         return fired
 
     def deal_out(self, jobs: list[Job], now_ms: i64, most: i64) -> None:
-        """Move jobs of a coarse slot that begins into finer ones, `most` at a time."""
+        """Move up to `most` jobs of a starting coarse slot into finer ones."""
         left = most
         while len(jobs) > 0 and left > 0:
             job = jobs[len(jobs) - 1]
@@ -154,7 +154,7 @@ class Wheel:
             left -= 1
 
     def fire(self, jobs: list[Job], fired: list[Job], most: i64) -> None:
-        """Take jobs out of a fine slot that is over: all of them are due."""
+        """Take jobs out of a fine slot that has passed: all are due."""
         while len(jobs) > 0 and len(fired) < most:
             job = jobs[len(jobs) - 1]
             self.cancel(job)

@@ -1,10 +1,10 @@
-"""Tombstones: ids that must not come to life again, and how long each is kept (SPEC A8).
+"""Tombstones: ids that must not be accepted again, and for how long (SPEC A8).
 
-Links are FIFO: once a node has answered a heartbeat that was begun after a tombstone was
-made, nothing that it said before can still arrive. Tombstones of one heartbeat round and
-one set of nodes share a bucket, so that they cost little and go together. A tombstone
-made before the collection was complete (`keep`) stays until DELJOB ends it (`bury`) or
-its time is over. What a node must be told again is core/replication/ack_gc.py's.
+Links are FIFO: once a node has answered a heartbeat begun after a tombstone was made, none of
+its earlier messages can still arrive. Tombstones of one heartbeat round and one set of nodes
+share a bucket, so that they are cheap and end together. A tombstone made before the collection
+was complete (`keep`) stays until DELJOB ends it (`bury`) or it expires.
+core/replication/ack_gc.py decides what is sent again.
 """
 
 from collections import deque
@@ -13,88 +13,88 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 TOMB_BYTES: Final = 140  # the id, its place in the table and in a bucket, measured
-SLOT_BITS: Final = 15  # ends are rounded up to 33 s, so that many share a bucket
+SLOT_BITS: Final = 15  # expiries are rounded up to 33 s, so that many share a bucket
 ROUNDED_MS: Final = 1 << SLOT_BITS
 SLOTS: Final = 62  # as in core/node/slots.py
 
 # what a bucket waits for
-OVER: Final = 0  # the job is over everywhere: until all nodes of the set have answered a round
-PASSING: Final = 1  # the same, but the job may go on elsewhere
+OVER: Final = 0  # the job has ended everywhere: until all nodes of the set answered a round
+PASSING: Final = 1  # the same, but the job may live on elsewhere
 OPEN: Final = 2  # until DELJOB
-CUSTODY: Final = 3  # until the node that the at-most-once job came from has let go of it
+CUSTODY: Final = 3  # until the node that sent the at-most-once job has dropped it
 
 
 @final
 class Bucket:
-    """Tombstones that go together."""
+    """Tombstones that end together."""
 
     def __init__(self, kind: i64, round: i64, waits: i64, end_ms: i64) -> None:
         self.kind = kind
-        self.round = round  # the heartbeat before it
+        self.round = round  # the latest heartbeat before it
         self.nodes = waits  # the other holders
-        self.waits = waits  # those that have not answered a later round
+        self.waits = waits  # those that have not answered a later round yet
         self.end_ms = end_ms
-        self.ids: list[bytes] = []  # some may stand in a later bucket by now
+        self.ids: list[bytes] = []  # some may be in a later bucket by now
         self.is_gone = False
 
 
 @final
 class Tombs:
-    """The tombstones of one node. Sets are of its slots, without itself."""
+    """The tombstones of one node. Sets are bit sets of slots, without this node."""
 
     def __init__(self) -> None:
         self.ids: dict[bytes, Bucket] = {}
         self.filling: dict[tuple[int, int, int], Bucket] = {}  # by kind, set and end
         self.filling_round: i64 = -1
         self.last = Bucket(OVER, -1, 0, 0)
-        self.waiting: dict[int, deque[Bucket]] = {}  # by slot, in the order of rounds
+        self.waiting: dict[int, deque[Bucket]] = {}  # by slot, in order of rounds
         self.ends: list[tuple[int, int, Bucket]] = []  # heap of (instant, serial, bucket)
         self.serial: i64 = 0
-        self.sweeping: list[Bucket] = []  # gone, their ids still in the table
+        self.sweeping: list[Bucket] = []  # dropped, their ids still in the table
 
     def has(self, id: bytes) -> bool:
         """Whether the id has a tombstone (A8.2)."""
         return id in self.ids
 
     def is_over(self, id: bytes) -> bool:
-        """Whether the job is known to be over everywhere."""
+        """Whether the job is known to have ended everywhere."""
         bucket = self.ids.get(id)
         return bucket is not None and bucket.kind == OVER
 
     def is_empty(self) -> bool:
-        """Whether `tick` has nothing to do, now or later."""
+        """Whether `tick` will never have work."""
         return len(self.ids) == 0 and len(self.sweeping) == 0
 
     def count(self) -> i64:
-        """How many there are."""
+        """Number of tombstones."""
         return len(self.ids)
 
     def lasting(self) -> list[bytes]:
-        """Ids of those that a new snapshot of the journal must have: time does not end them."""
+        """Ids of those a new snapshot of the journal must have: they do not end by time alone."""
         return [id for id, bucket in self.ids.items() if bucket.kind >= OPEN]
 
     def bytes_used(self) -> i64:
-        """What they cost (A8.3)."""
+        """Memory used, in bytes (A8.3)."""
         return len(self.ids) * TOMB_BYTES
 
     def bury(self, id: bytes, expire_ms: i64, others: i64, round: i64) -> None:
-        """The job is over everywhere; kept until all `others` answered a heartbeat after `round`.
+        """The job has ended everywhere; keep until all `others` answered a heartbeat after `round`.
 
         Without others nothing is kept (A8.1).
         """
         self.put(id, OVER, round, others, expire_ms)
 
     def add(self, id: bytes, expire_ms: i64, holders: i64, round: i64) -> None:
-        """Refuse copies that are on their way from other holders now; as `bury`."""
+        """Refuse copies in flight from other holders; ends as with `bury`."""
         self.put(id, PASSING, round, holders & ~1, expire_ms)
 
     def keep(self, id: bytes, expire_ms: i64) -> None:
-        """Other nodes rely on this one to refuse copies, until DELJOB or the end.
+        """Refuse copies for the other nodes, until DELJOB or expiry.
 
-        Of a job that is over everywhere DELJOB was here already, and no other will come: who
-        asks now had not heard of it when it asked, and has by the time its question is answered.
+        Not if the job has ended everywhere: its DELJOB has arrived, and no other follows. A node
+        that still asks had not received it yet, and will have when it gets the reply.
         """
         bucket = self.ids.get(id)
         if bucket is not None and bucket.kind == OVER and not bucket.is_gone:
@@ -102,17 +102,17 @@ class Tombs:
         self.put(id, OPEN, 0, 0, expire_ms)
 
     def keep_custody(self, id: bytes, expire_ms: i64) -> None:
-        """The at-most-once job was here; kept until `let_go` or the end."""
+        """The at-most-once job was here; keep until `let_go` or expiry."""
         self.put(id, CUSTODY, 0, 0, expire_ms)
 
     def let_go(self, id: bytes) -> None:
-        """No node will send the at-most-once job again."""
+        """No node will resend the at-most-once job."""
         bucket = self.ids.get(id)
         if bucket is not None and bucket.kind == CUSTODY:
             del self.ids[id]
 
     def put(self, id: bytes, kind: i64, round: i64, waits: i64, expire_ms: i64) -> None:
-        """Into the bucket for such tombstones, a new one when there is none."""
+        """Put the id into the matching bucket, a new one if there is none."""
         before = self.ids.get(id)
         if before is not None and before.kind == CUSTODY:
             return
@@ -128,8 +128,8 @@ class Tombs:
         self.ids[id] = last
 
     def bucket_for(self, kind: i64, round: i64, waits: i64, end_ms: i64) -> Bucket:
-        """The bucket that is filled with such tombstones now; from here on the `last`."""
-        if round > self.filling_round:  # 0, which is never later, of those that wait for no round
+        """The bucket that such tombstones now go to; becomes `last`."""
+        if round > self.filling_round:  # 0, for those that wait for no round, is never later
             self.filling_round = round
             kept: dict[tuple[int, int, int], Bucket] = {}
             for key, old in self.filling.items():
@@ -148,7 +148,7 @@ class Tombs:
         return bucket
 
     def wait_for(self, bucket: Bucket) -> None:
-        """Enter the bucket with each node it waits for."""
+        """Queue the bucket for each node it waits for."""
         slot: i64 = 0
         rest = bucket.waits
         while rest > 0:
@@ -161,10 +161,10 @@ class Tombs:
             rest >>= 1
             slot += 1
 
-    # ---- what lets them go
+    # ---- how they end
 
     def on_echo(self, slot: i64, round: i64) -> None:
-        """[A8] The node answered that heartbeat: nothing older comes from it any more (A8.1)."""
+        """[A8] The node answered that heartbeat: nothing older of it can still arrive (A8.1)."""
         queue = self.waiting.get(slot)
         if queue is None:
             return
@@ -181,12 +181,12 @@ class Tombs:
         del self.waiting[slot]
 
     def is_heard(self, slot: i64, round: i64) -> bool:
-        """Whether `on_echo` has something to do."""
+        """Whether `on_echo` has work."""
         queue = self.waiting.get(slot)
         return queue is not None and (queue[0].is_gone or queue[0].round < round)
 
     def owed_to(self, slot: i64) -> list[bytes]:
-        """Ids whose end the node may have missed."""
+        """Ids of jobs whose end the node may have missed."""
         owed: list[bytes] = []
         queue = self.waiting.get(slot)
         if queue is None:
@@ -197,12 +197,12 @@ class Tombs:
         return owed
 
     def drop(self, bucket: Bucket) -> None:
-        """Let a bucket go; its ids follow with `sweep`."""
+        """Drop a bucket; `sweep` removes its ids."""
         bucket.is_gone = True
         self.sweeping.append(bucket)
 
     def tick(self, now_ms: i64, most: i64) -> None:
-        """Drop what has ended, and sweep up to `most` ids out of the table."""
+        """Drop what has ended; sweep up to `most` ids out of the table."""
         while len(self.ends) > 0:
             end_ms, _, bucket = self.ends[0]
             if end_ms > now_ms and not bucket.is_gone:
@@ -213,7 +213,7 @@ class Tombs:
         self.sweep(most)
 
     def sweep(self, most: i64) -> i64:
-        """Take up to `most` ids of dropped buckets out of the table; returns how many went."""
+        """Remove up to `most` ids of dropped buckets from the table; returns how many."""
         done: i64 = 0
         while len(self.sweeping) > 0 and done < most:
             bucket = self.sweeping[len(self.sweeping) - 1]
@@ -226,11 +226,11 @@ class Tombs:
             if len(ids) == 0:
                 self.sweeping.pop()
         if len(self.ids) == 0 and done > 0:
-            self.ids = {}  # gives the table back
+            self.ids = {}  # frees the table
         return done
 
     def next_ms(self) -> i64:
-        """The next instant at which `tick` has something to do; 0: now."""
+        """The instant at which `tick` next has work; 0: now."""
         if len(self.sweeping) > 0:
             return 0
         while len(self.ends) > 0 and self.ends[0][2].is_gone:
@@ -238,7 +238,7 @@ class Tombs:
         return self.ends[0][0] if len(self.ends) > 0 else FAR
 
     def evict(self, reachable: i64, most: i64) -> i64:
-        """[M3] Drop up to `most` ids that only unreachable nodes have not heard of (M3.1)."""
+        """[M3] Drop up to `most` ids that only unreachable nodes have not confirmed (M3.1)."""
         slot: i64 = 1
         while slot < SLOTS:
             queue = self.waiting.get(slot)
@@ -248,7 +248,7 @@ class Tombs:
                     if not bucket.is_gone:
                         self.drop(bucket)
                         if len(queue) == 0:
-                            del self.waiting[slot]  # none is empty: `is_heard` looks at the first
+                            del self.waiting[slot]  # never left empty: `is_heard` reads the first
                         return self.sweep(most)
                 if len(queue) == 0:
                     del self.waiting[slot]

@@ -1,10 +1,10 @@
-"""What nodes say to each other: one class per bus message (SPEC B3).
+"""Messages between nodes: one class per bus message (SPEC B3).
 
 A message names nodes by the sender's slot numbers, as bit sets; `Slots` introduces each
 number on a link before it is used (core/node/slots.py). Times are remaining milliseconds
-(B2.3), each with one meaning (B2.6). Plain data: what a message means is with the rule
-that receives it, how it travels is wire/bus.py's. msgspec makes these classes, so that
-mypyc does not compile this module.
+(B2.3), each with one meaning (B2.6). Plain data: the rule that receives a message defines its
+meaning, wire/bus.py its encoding. msgspec makes these classes, so mypyc does not compile this
+module.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Final
 import msgspec
 
 NO_REPLY: Final = 1  # ReplJob.mode: the sender wants no GotJob
-REPAIR: Final = 2  # ReplJob.mode: a copy that was lost is made again (K5.3)
-CUSTODY: Final = 4  # ReplJob.mode: the right to hand out an at-most-once job comes with it
+REPAIR: Final = 2  # ReplJob.mode: repairs a lost copy (K5.3)
+CUSTODY: Final = 4  # ReplJob.mode: carries the right to deliver an at-most-once job
 
-COUNT_NACK: Final = 1  # Queued.how: the counter that grows
+COUNT_NACK: Final = 1  # Queued.how: the counter to increment
 COUNT_DELIVERY: Final = 2
-HAS_QUEUED: Final = 4  # Queued.how: the sender has the job in its queue now (Q4.3)
-WAS_ASKED: Final = 8  # Queued.how: a client said ENQUEUE (Q4.5)
+HAS_QUEUED: Final = 4  # Queued.how: the sender has the job queued now (Q4.3)
+WAS_ASKED: Final = 8  # Queued.how: a client sent ENQUEUE (Q4.5)
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):
-    """One thing said to one peer."""
+    """A message to one peer."""
 
 
 class Slots(Message, tag=1):
@@ -40,8 +40,8 @@ class ReplJob(Message, tag=2):
     queue: bytes
     body: bytes
     ctime_ns: int
-    left_ms: int  # to live
-    due_ms: int  # until the receiver is to queue it; 0: of REPLJOB its RETRY, of YOURJOBS now
+    left_ms: int  # remaining TTL
+    due_ms: int  # until the receiver queues it; 0: in REPLJOB its RETRY, in YOURJOBS now
     retry_s: int
     delay_s: int
     repl: int
@@ -58,14 +58,14 @@ class GotJob(Message, tag=3):
 
 
 class Enqueue(Message, tag=4):
-    """Put the copy into your queue after the delay: it is yours to serve (R8)."""
+    """Queue your copy after the delay and serve it (R8)."""
 
     id: bytes
     delay_ms: int
 
 
 class Enqueued(Message, tag=5):
-    """The answer to Enqueue: done, or known to have been done (R6.2)."""
+    """Reply to Enqueue: done now or before (R6.2)."""
 
     ids: list[bytes]
 
@@ -84,7 +84,7 @@ class WillQueue(Message, tag=7):
 
 
 class Delivered(Message, tag=8):
-    """The sender has handed the job out; it would come back in `left_ms` (Q9)."""
+    """The sender delivered the job; it would be due again in `left_ms` (Q9)."""
 
     id: bytes
     left_ms: int
@@ -106,7 +106,7 @@ class SetAck(Message, tag=10):
 
 
 class GotAck(Message, tag=11):
-    """The ack is known here, `known` if there was a copy (A5)."""
+    """The ack is known here; `known`: there was a copy (A5)."""
 
     id: bytes
     known: bool
@@ -122,29 +122,29 @@ class DelJob(Message, tag=12):
 
 
 class NeedJobs(Message, tag=13):
-    """Jobs of the queue are wanted at the sender; count 0: no longer (F2)."""
+    """The sender wants jobs of the queue; count 0: no longer (F2)."""
 
     queue: bytes
     count: int
-    is_waiting: bool  # clients wait there now; else its queue ran empty
+    is_waiting: bool  # clients wait there; else its queue ran empty
 
 
 class YourJobs(Message, tag=14):
-    """Jobs to serve from now on (F3)."""
+    """Jobs to serve now (F3)."""
 
     queue: bytes
     jobs: list[ReplJob]
 
 
 class GotJobs(Message, tag=15):
-    """The answer to YourJobs: taken, and not taken (F2.3)."""
+    """Reply to YourJobs: jobs taken, and jobs refused (F2.3)."""
 
     ids: list[bytes]
     refused: list[bytes]
 
 
 class Moved(Message, tag=16):
-    """The sender gave the job to other holders to serve (F4)."""
+    """The sender handed the job to other holders to serve (F4)."""
 
     id: bytes
     holders: int
@@ -152,7 +152,7 @@ class Moved(Message, tag=16):
 
 
 class Left(Message, tag=17):
-    """The sender has no copy of these jobs any more (K7.2)."""
+    """The sender no longer has copies of these jobs (K7.2)."""
 
     ids: list[bytes]
 
@@ -162,20 +162,20 @@ class Pause(Message, tag=18):
 
     queue: bytes
     bits: int
-    stamp_ns: int  # when; the latest counts
+    stamp_ns: int  # instant of the command; the latest wins
 
 
 class Ask(Message, tag=19):
     """Do you have copies of these jobs? (K5.2)"""
 
-    number: int  # of the question, for its answer
+    number: int  # of the question, for its reply
     ids: list[bytes]
-    is_short: bool  # the sender knows of too few copies: say which nodes have them (K5.4)
-    stands: bytes  # of each job: how near the sender is to hand it out (Q12)
+    is_short: bool  # the sender knows too few copies: name the nodes that have some (K5.4)
+    stands: bytes  # per job: how close the sender is to delivering it (Q12)
 
 
 class Lack(Message, tag=20):
-    """The answer to Ask: no copies of these here, but of all others asked for (K5.2)."""
+    """Reply to Ask: no copies of these here, but of all others asked for (K5.2)."""
 
     number: int
     ids: list[bytes]
@@ -189,14 +189,14 @@ class Holders(Message, tag=23):
 
 
 class Release(Message, tag=24):
-    """Enough of the holders have these jobs: copies nobody needs may go (R3.4)."""
+    """Enough holders have these jobs: surplus copies may be dropped (R3.4)."""
 
     ids: list[bytes]
     holders: int
 
 
 class Heartbeat(Message, tag=21):
-    """The sender is there; what it knows of the others (K4.1)."""
+    """The sender is alive; what it knows of other nodes (K4.1)."""
 
     round: int  # the sender's number of this heartbeat
     echo: int  # the newest round of the receiver that the sender has seen on this link
@@ -206,32 +206,32 @@ class Heartbeat(Message, tag=21):
 
 
 class Gossip(Message, tag=22):
-    """One node as the sender of a heartbeat sees it."""
+    """One node as the heartbeat's sender sees it."""
 
     node_id: bytes
     host: str
     port: int
     bus_port: int
     flags: int
-    removal: int  # > 0: forgotten under that number (K6.1)
+    removal: int  # > 0: forgotten, with that number (K6.1)
 
 
 class Refusal(Message, tag=25):
-    """Instead of a first heartbeat: the link must not be, and why (K1, K6)."""
+    """Sent in place of a first heartbeat: why the link is refused (K1, K6)."""
 
     text: str
 
 
 class TubeAt(Message, tag=26):
-    """A tube as its home, or one that heard of it, knows it (T17.2)."""
+    """A tube as the sender, its leader or not, knows it (T17.2)."""
 
     name: bytes
-    maker: bytes  # with made_ns: which of all tubes that had this name
+    maker: bytes  # with made_ns: which of the tubes that ever had this name
     made_ns: int
     home: bytes
     epoch: int
-    seq: int  # of its latest change that the sender knows of
-    begin_seq: int  # of the change that this home began after
+    seq: int  # latest change that the sender knows
+    begin_seq: int  # the last change before this leader began
     sync: int
     ttl_ms: int
     ttr_ms: int
@@ -243,32 +243,32 @@ class TubeAt(Message, tag=26):
 
 
 class TubesTold(Message, tag=27):
-    """What the sender knows of tubes: all of it, or what is new (T17.2)."""
+    """What the sender knows of tubes: all of it, or the changes (T17.2)."""
 
     is_all: bool
     flags: int  # of the sender: READ_ONLY
-    port: int  # where its IPROTO clients connect, 0: nowhere
+    port: int  # its IPROTO port, 0: none
     tubes: list[TubeAt]
 
 
 class TubeClaim(Message, tag=28):
-    """The sender wants to make a tube of that name, to be its home by force, or to give it away.
+    """The sender wants to create the tube, to lead it by force, or to hand it over.
 
     T17.5, T21, T20.1.
     """
 
     name: bytes
-    number: int  # of the question, for its answer
-    epoch: int  # 0: to make it; else that the sender, or with `is_move` the receiver, is home under
-    maker: bytes  # which tube that is about; empty: none that is known
+    number: int  # of the question, for its reply
+    epoch: int  # of the new leader: the sender, or with `is_move` the receiver; 0: create
+    maker: bytes  # which tube is meant; empty: no known one
     made_ns: int
-    is_move: bool  # the sender is the home, and the receiver shall be
+    is_move: bool  # the sender leads and wants the receiver to
 
 
 class TubeClaimed(Message, tag=29):
-    """The answer: free, or not; and which changes the sender has (T21.1).
+    """Reply to TubeClaim: free, or not; and which changes the sender has (T21.1).
 
-    To a home that wants to give the tube away, whether anybody would get a task here (T20.1).
+    To a leader that hands the tube over: whether anybody would get a task here (T20.1).
     """
 
     name: bytes
@@ -280,7 +280,7 @@ class TubeClaimed(Message, tag=29):
 
 
 class TubeCopy(Message, tag=30):
-    """What tasks that changed are like now, or a piece of a walk through all (T18.2, T18.3)."""
+    """Changed tasks, or a piece of a walk through all (T18.2, T18.3)."""
 
     name: bytes
     maker: bytes
@@ -288,28 +288,28 @@ class TubeCopy(Message, tag=30):
     epoch: int
     from_seq: int
     to_seq: int
-    now_ms: int  # the home's clock, on which the records stand
+    now_ms: int  # the leader's clock, to which the records refer
     next_number: int
     flags: int  # of tubes/replication/send.py: which part of a walk, whether it must be on the disk
     records: bytes  # of core/outbox/tube_records.py
-    gone: list[int]  # numbers of tasks that are over
+    gone: list[int]  # numbers of tasks that ended
     sessions: list[tuple[int, bytes, bytes]]  # of holders: number, uuid, user (T20.5)
 
 
 class TubeGot(Message, tag=31):
-    """The changes that the sender has (T18.2), or from where it wants to be told (T18.3)."""
+    """The changes that the sender has (T18.2), or where it wants to continue (T18.3)."""
 
     name: bytes
     maker: bytes
     made_ns: int
-    known: int  # newest epoch that it knows of
-    epoch: int  # in which it counts
+    known: int  # newest epoch it knows
+    epoch: int  # epoch that `seq` refers to
     seq: int
     flags: int
 
 
 class TubeYours(Message, tag=32):
-    """The receiver is the home of the tube from now on (T20.3)."""
+    """The receiver is now the tube's leader (T20.3)."""
 
     name: bytes
     maker: bytes
@@ -328,4 +328,4 @@ AnyMessage = (
     | Holders | Release | Heartbeat | Refusal
     | TubesTold | TubeClaim | TubeClaimed | TubeCopy | TubeGot | TubeYours
 )  # fmt: skip
-"""Every message that may stand in a frame by itself."""
+"""Every message that can be sent in a frame."""

@@ -1,7 +1,7 @@
-"""What a node tells the other holders of its jobs (SPEC G3.8, Q1, V4.6).
+"""What a node sends to the other holders of its jobs (SPEC G3.8, Q1, V4.6).
 
-Nothing here is said of a job that has no other holder, nor of an at-most-once job:
-its only other holder is a node that it came from or goes to (core/federation/transfer.py).
+Nothing is sent for a job without other holders, nor for an at-most-once job: its only other
+holder is the node that it came from or goes to (core/federation/transfer.py).
 """
 
 from typing import Final
@@ -13,23 +13,23 @@ from tuque.core.msgs.bus import AnyMessage, Delivered, Holders, Queued, WillQueu
 from tuque.core.node.node import Node
 from tuque.core.node.slots import introduce, say, slots_of
 
-FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 BEAT_MS: Final = 500  # deliveries of patient jobs are announced together (V4.6)
 PATIENT_S: Final = 5  # RETRY above this can wait for a beat
-TOMB_MS: Final = 60_000  # for a node that has lost the job meanwhile; others know its end
-DENIED_MS: Final = 60_000  # longer than a message can be on its way
+TOMB_MS: Final = 60_000  # for a node that lost the job; the others know that it ended
+DENIED_MS: Final = 60_000  # longer than a message can be in flight
 DENIED_MAX: Final = 100_000
 IDS_MAX: Final = 1_000  # in one WILLQUEUE
-FIRST_MS: Final = 100  # J at the node that delivered a job is less
+FIRST_MS: Final = 100  # bound of J at the node that delivered a job
 
 
 def jitter_ms(n: Node) -> i64:
-    """J: 0..499 ms, so that holders do not act at the same instant; 0 for a node alone."""
+    """J: 0..499 ms, so that holders do not act at the same time; 0 on a single node."""
     return n.chance.below(500) if len(n.peers) > 1 else 0
 
 
 def jitter_first_ms(n: Node) -> i64:
-    """J at the node that delivered the job: 0..99 ms, so that it is the first to act again."""
+    """J at the node that delivered the job: 0..99 ms, so that it acts first."""
     return n.chance.below(FIRST_MS) if len(n.peers) > 1 else 0
 
 
@@ -39,9 +39,9 @@ def jitter_behind_ms(n: Node) -> i64:
 
 
 def set_due(n: Node, job: Job, due_ms: i64) -> None:
-    """Let an active job be queued then; its other holders are asked shortly before (Q1).
+    """Set the due time of an active job; its other holders are asked shortly before (Q1).
 
-    What was known of the due time before counts no more: it is held no longer (Q11.3).
+    Clears what was known of the old due time: the job is no longer held (Q11.3).
     """
     job.qtime_ms = due_ms
     job.marks = 0
@@ -51,7 +51,7 @@ def set_due(n: Node, job: Job, due_ms: i64) -> None:
 
 
 def say_holders(n: Node, job: Job, message: AnyMessage) -> None:
-    """Say it to every other holder."""
+    """Send it to all other holders."""
     if job.retry_s > 0:
         for slot in slots_of(job.holders):
             say(n, slot, message)
@@ -63,9 +63,7 @@ def tell_queued(n: Node, job: Job, how: i64) -> None:
 
 
 def tell_delivered(n: Node, job: Job) -> None:
-    """[V4.6] The other holders get DELIVERED now, or within half a second if a worker still has the
-    job.
-    """
+    """[V4.6] Send DELIVERED to the other holders, now or within 500 ms if a worker still has it."""
     if job.retry_s <= PATIENT_S:
         say_holders(n, job, Delivered(job.id, job.qtime_ms - n.now_ms))
         return
@@ -75,14 +73,14 @@ def tell_delivered(n: Node, job: Job) -> None:
 
 
 def tell_working(n: Node, job: Job, left_ms: i64) -> None:
-    """[Q8.6, Q6.2] Tell the other holders not to act on the job for so long."""
+    """[Q8.6, Q6.2] Ask the other holders not to act on the job for `left_ms`."""
     say_holders(n, job, Working(job.id, left_ms))
 
 
 def on_will_timer(n: Node, job: Job) -> None:
-    """[Q1] TIMER 500 ms before the due time: the other holders are asked (Q1.1), once.
+    """[Q1] TIMER 500 ms before the due time: ask the other holders, once (Q1.1).
 
-    A node that slept over the due time gives them those 500 ms before it acts (Q1.2).
+    A node that overslept the due time gives them 500 ms more (Q1.2).
     """
     job.flags &= 0xFF ^ ANNOUNCE_WILL
     was_said = False
@@ -94,7 +92,7 @@ def on_will_timer(n: Node, job: Job) -> None:
 
 
 def say_will(n: Node, slot: i64, id: bytes) -> bool:
-    """WILLQUEUE, many of a turn in one message."""
+    """Send WILLQUEUE, all of a turn in one message."""
     outbox = n.peers[slot].outbox
     if len(outbox) > 0:
         last = outbox[len(outbox) - 1]
@@ -105,7 +103,7 @@ def say_will(n: Node, slot: i64, id: bytes) -> bool:
 
 
 def deny(n: Node, id: bytes) -> None:
-    """Note that this node told another one that it has no copy: one may be in flight (R2.7)."""
+    """Note that this node denied having a copy: one may be in flight (R2.7)."""
     n.denied.pop(id, None)
     n.denied[id] = n.now_ms + DENIED_MS
     for old in n.denied:
@@ -115,7 +113,7 @@ def deny(n: Node, id: bytes) -> None:
 
 
 def take_back(n: Node, job: Job) -> None:
-    """[R2] A copy came after this node said that it has none: HOLDERS follows (R2.7)."""
+    """[R2] A copy arrived after this node denied having one: send HOLDERS (R2.7)."""
     if n.denied.pop(job.id, 0) > n.now_ms and job.retry_s > 0:
         for slot in slots_of(job.holders):
             introduce(n, slot, job.holders | 1)
@@ -123,7 +121,7 @@ def take_back(n: Node, job: Job) -> None:
 
 
 def announce_tick(n: Node) -> None:
-    """[V4.6] Half a second is over: announce the jobs that workers still have."""
+    """[V4.6] After 500 ms, announce the jobs that workers still have."""
     if len(n.untold) == 0 or n.beat_ms > n.now_ms:
         return
     untold = n.untold
@@ -135,5 +133,5 @@ def announce_tick(n: Node) -> None:
 
 
 def announce_next_ms(n: Node) -> i64:
-    """The next instant at which `announce_tick` has something to do."""
+    """The instant at which `announce_tick` next has work."""
     return n.beat_ms if len(n.untold) > 0 else FAR

@@ -1,7 +1,7 @@
 """All state of one node: its jobs, queues, timers, waiting clients and outboxes.
 
-The shell sets `now_ms` before every call and empties the outboxes after it:
-`records` (journal), `events` (history) and `wakes` (clients that waited).
+The shell sets `now_ms` before every call and empties the outboxes after it: `records`
+(journal), `events` (history) and `wakes` (clients to unblock).
 """
 
 from collections import deque
@@ -27,12 +27,12 @@ from tuque.core.state.lease_groups import Leases
 from tuque.core.state.losses import Losses
 from tuque.core.state.staged import Publishing, Staging
 
-# why a waiting client is woken
+# why a waiting client is unblocked
 GOT_JOBS: Final = 0
 TIMED_OUT: Final = 1
 NODE_LEAVING: Final = 2
 DATA_RESET: Final = 3
-HOME_MOVED: Final = 4  # the queue is a tube, and its home is another node now (T17.3)
+HOME_MOVED: Final = 4  # the queue is a tube that another node leads now (T17.3)
 
 
 @final
@@ -54,19 +54,19 @@ class Waiter:
         self.with_counters = with_counters
         self.until_ms = until_ms  # 0: for ever
         self.bytes_used: i64 = 0  # set by `wait`
-        self.taker = taker  # client whose session takes a task of a tube; -1: none does (T8)
+        self.taker = taker  # client whose session takes a tube's task; -1: none (T8)
 
 
 @final
 class Wake:
-    """What a waiting client is told: jobs, or why there are none."""
+    """The reply to a waiting client: jobs, or why there are none."""
 
     def __init__(self, client: i64, why: i64, jobs: list[Job], with_counters: bool) -> None:
         self.client = client
         self.why = why
         self.jobs = jobs
         self.with_counters = with_counters
-        self.queue = b""  # the tube whose home moved
+        self.queue = b""  # the tube whose leader changed
 
 
 @final
@@ -79,69 +79,69 @@ class Peer:
         self.is_linked = False  # messages can be sent
         self.has_room = True  # the send buffer takes more (B2.4)
         self.is_leaving = False
-        self.is_dirty = False  # stands in n.dirty_peers
-        self.outbox: list[AnyMessage] = []  # said in this turn
-        self.told: i64 = 0  # slots of this node that the peer knows, on this link
+        self.is_dirty = False  # in n.dirty_peers
+        self.outbox: list[AnyMessage] = []  # messages of this turn
+        self.told: i64 = 0  # slots of this node introduced on this link
         self.theirs: dict[int, int] = {}  # its slots -> this node's
         self.said: dict[int, tuple[int, int]] = {}  # its slots -> this node's, incarnation
-        self.masks: dict[int, int] = {}  # its sets -> this node's, looked up before
-        self.wide_masks: dict[int, int] = {}  # the same, of nodes in any incarnation
-        self.echoed_round: i64 = 0  # newest heartbeat of this node that it has answered
-        self.news_round: i64 = 0  # this node's, when another one named it in a newer incarnation
-        self.sure_ms: i64 = 0  # it has heard what was said before (Q12.1)
+        self.masks: dict[int, int] = {}  # its sets -> this node's: cache
+        self.wide_masks: dict[int, int] = {}  # the same for nodes in any incarnation
+        self.echoed_round: i64 = 0  # newest heartbeat of this node that it answered
+        self.news_round: i64 = 0  # this node's, when another node named it in a newer incarnation
+        self.sure_ms: i64 = 0  # it has received everything sent before (Q12.1)
 
 
 @final
 class Adding:
-    """A producer that waits for copies of its job (R1.10)."""
+    """A producer waiting for copies of its job (R1.10)."""
 
     def __init__(self, job: Job, client: i64, serial: i64, until_ms: i64) -> None:
         self.job = job
-        self.client = client  # < 0: nobody waits any more
+        self.client = client  # < 0: nobody waits
         self.serial = serial  # which ADDJOB of the client
         self.until_ms = until_ms  # 0: no limit
         self.sent_ms: i64 = 0  # when REPLJOB was last sent
         self.step_ms: i64 = 50  # until it is sent again (R4.3)
-        self.needed: i64 = 1  # nodes that must have confirmed
-        self.server_slot: i64 = 0  # external: the node that was told to serve it
-        self.publishing: Publishing | None = None  # it was published, not added (Z3)
+        self.needed: i64 = 1  # nodes that must confirm
+        self.server_slot: i64 = 0  # external: the node asked to serve it
+        self.publishing: Publishing | None = None  # set if it was published, not added (Z3)
 
 
 @final
 class Added:
-    """What a producer that waited is told: the id, or why not."""
+    """The reply to a waiting producer: the id, or an error."""
 
     def __init__(self, client: i64, serial: i64, id: bytes, error: bytes) -> None:
         self.client = client
         self.serial = serial
         self.id = id
-        self.error = error  # empty: the job is added
-        self.count: i64 = 0  # without an id: the answer of a PUBLISH
+        self.error = error  # empty: success
+        self.count: i64 = 0  # without an id: the reply to a PUBLISH
 
 
 @final
 class Pausing:
-    """The latest PAUSE of a queue, wherever it was given."""
+    """The latest PAUSE of a queue, given on any node."""
 
     def __init__(self, bits: i64, stamp_ns: i64, is_bcast: bool) -> None:
         self.bits = bits
         self.stamp_ns = stamp_ns
-        self.is_bcast = is_bcast  # for all nodes
+        self.is_bcast = is_bcast  # on all nodes
 
 
 @final
 class Retelling:
-    """What a peer may have missed while it had no link (A6.2), or one without room (A6.3)."""
+    """Acks and ends a peer may have missed without a link (A6.2) or with a full one (A6.3)."""
 
     def __init__(self, slot: i64, ids: list[bytes]) -> None:
         self.slot = slot
         self.ids = ids
-        self.next: i64 = 0  # of those, the first that is still to be looked at
+        self.next: i64 = 0  # of `ids`, the next to check
 
 
 @final
 class Limits:
-    """Settings the core obeys; the shell keeps them equal to the configuration."""
+    """Settings of the core; the shell keeps them equal to the configuration."""
 
     def __init__(self) -> None:
         self.memory_bytes: i64 = 0  # 0: no limit
@@ -159,39 +159,39 @@ class Limits:
 
 @final
 class Node:
-    """One broker. `seed` feeds job ids and choices; equal seeds act equally."""
+    """One broker. `seed` feeds job ids and choices; equal seeds give equal runs."""
 
-    # what begins at nothing
-    policy: Policy | None = None  # of tubes, once there is one
+    # initially zero
+    policy: Policy | None = None  # of tubes, once there are any
     last_ctime_ns: i64 = 0
     queue_serial: i64 = 0
-    idle_level: i64 = 0  # memory level those instants were made for
+    idle_level: i64 = 0  # memory level for which idle checks were set
     job_bytes: i64 = 0
     queue_bytes: i64 = 0
     work: i64 = 0  # units of work done in this turn by long commands (core/model/work.py)
-    passed: i64 = 0  # expired jobs that takes have passed over in this turn
-    has_passed = False  # some in the turn before
-    wait_bytes: i64 = 0  # of clients that wait in queues
-    base_bytes: i64 = 0  # the process without jobs, set by the shell
-    other_bytes: i64 = 0  # clients, journal and events, set by the shell
+    passed: i64 = 0  # expired jobs skipped by takes in this turn
+    has_passed = False  # some were skipped in the turn before
+    wait_bytes: i64 = 0  # of waiting clients
+    base_bytes: i64 = 0  # the process without jobs; the shell sets it
+    other_bytes: i64 = 0  # clients, journal and events; the shell sets it
     is_leaving = False
     is_loading = False
-    remembers = False  # it began with what a journal held (K5.1)
-    others: i64 = 0  # set of slots of the other nodes of the cluster, none of them forgotten
+    remembers = False  # it started with data from a journal (K5.1)
+    others: i64 = 0  # set of slots of the other nodes of the cluster, without forgotten ones
     linked: i64 = 0  # set of slots with a link
-    reachable: i64 = 0  # set of slots that may be given copies (K4.2)
-    reachable_count: i64 = 0  # how many those are
+    reachable: i64 = 0  # set of slots that can be given copies (K4.2)
+    reachable_count: i64 = 0  # size of `reachable`
     expected: i64 = 0  # set of slots that are reachable, or may be soon (K4.4)
-    leavers: i64 = 0  # those that only leave: they take no copies, and can be asked
+    leavers: i64 = 0  # reachable except that they leave: they take no copies but can be asked
     forgotten: i64 = 0  # set of slots (K6.2)
     round: i64 = 0  # number of this node's newest heartbeat
     standstills: i64 = 0  # how often the process stood still (G8.4)
-    stood_ms: i64 = 0  # and for how long, the last time
-    retell_ms: i64 = 0  # not before
+    stood_ms: i64 = 0  # how long the last time
+    retell_ms: i64 = 0  # earliest next retelling
     acks_evicted: i64 = 0  # of jobs that other holders may deliver again (M3.1)
-    beat_ms: i64 = 0  # when they are told
-    offers_ms: i64 = 0  # not before
-    sweep_ms: i64 = 0  # when demands are next tidied up
+    beat_ms: i64 = 0  # when deliveries are announced next
+    offers_ms: i64 = 0  # earliest next offer
+    sweep_ms: i64 = 0  # when demands are cleaned up next
     deliveries: i64 = 0
     redeliveries: i64 = 0
     requeues: i64 = 0
@@ -213,7 +213,7 @@ class Node:
         self.ready: list[Queue] = []  # queues that may serve a waiter
         self.looks_later: dict[bytes, None] = {}  # queues with more expired jobs (V2.3)
         self.wakes: list[Wake] = []
-        # queues that may be idle: heap of (instant to look, name), one entry a queue
+        # queues that may be idle: heap of (instant to check, name), one entry per queue
         self.idle_checks: list[tuple[int, bytes]] = []
         # memory
         self.delivered_amo: dict[bytes, None] = {}  # at-most-once jobs that may be evicted
@@ -224,41 +224,41 @@ class Node:
         self.peers: list[Peer] = [Peer(0, node_id)]  # by slot; 0 is this node
         self.slot_of: dict[bytes, int] = {node_id: 0}
         self.node_ids: list[bytes] = [node_id]  # by slot
-        self.lives: dict[int, int] = {}  # by slot: the incarnation, by a number others have not
-        self.dirty_peers: list[Peer] = []  # have something in their outbox
-        # tombstones, copies to be made again (K5, K7), jobs to be asked about (Q11)
+        self.lives: dict[int, int] = {}  # by slot: the incarnation, as a unique number
+        self.dirty_peers: list[Peer] = []  # peers with messages in their outbox
+        # tombstones, copies to restore (K5, K7), jobs to ask about (Q11)
         self.tombs, self.losses, self.held = Tombs(), Losses(), Held()
-        self.acked: dict[bytes, None] = {}  # acked jobs that other holders must hear of, in order
+        self.acked: dict[bytes, None] = {}  # acked jobs not yet confirmed by all holders, in order
         self.strays: dict[bytes, int] = {}  # acks of unknown jobs (A3.4): the client
         self.stray_counts: dict[int, int] = {}  # how many of them, by client
         self.retelling: dict[int, Retelling] = {}  # by slot
-        self.late_moves: list[tuple[int, YourJobs]] = []  # heard while loading, with the sender
+        self.late_moves: list[tuple[int, YourJobs]] = []  # received while loading, with the sender
         self.late_answers: list[tuple[int, GotJobs]] = []
-        self.late_deletes: dict[bytes, tuple[int, int]] = {}  # DELJOB while loading: (end, from)
+        self.late_deletes: dict[bytes, tuple[int, int]] = {}  # DELJOB while loading: (end, sender)
         self.adding: dict[bytes, Adding] = {}  # by job id
-        self.added: list[Added] = []  # producers to be told
+        self.added: list[Added] = []  # replies to producers
         self.add_steps: deque[tuple[int, bytes]] = deque()  # (instant, job id), in order
         self.add_ends: list[tuple[int, bytes]] = []  # heap of timeouts within the next step
-        self.failed: dict[bytes, tuple[int, int]] = {}  # ids of failed adds: (end, slots to tell)
-        self.untold: dict[bytes, None] = {}  # handed out, the other holders do not know (V4.6)
-        self.demands: dict[bytes, Demand] = {}  # by queue: what other nodes have to do with it
-        self.asks: dict[bytes, None] = {}  # queues to be looked at this turn (F1)
-        self.offers: dict[bytes, None] = {}  # queues with jobs that other nodes wish for (F2)
-        self.looks: list[tuple[int, bytes]] = []  # heap of (instant to look again, queue)
-        self.custody: dict[bytes, int] = {}  # at-most-once jobs between this node and that slot
-        self.denied: dict[bytes, int] = {}  # copies that others were told are not here: until
-        self.pauses: dict[bytes, Pausing] = {}  # what PAUSE said last, by queue
+        self.failed: dict[bytes, tuple[int, int]] = {}  # ids of failed adds: (end, slots to inform)
+        self.untold: dict[bytes, None] = {}  # delivered jobs not yet announced (V4.6)
+        self.demands: dict[bytes, Demand] = {}  # by queue: demand from and on other nodes
+        self.asks: dict[bytes, None] = {}  # queues to check in this turn (F1)
+        self.offers: dict[bytes, None] = {}  # queues with jobs that other nodes want (F2)
+        self.looks: list[tuple[int, bytes]] = []  # heap of (instant of the next check, queue)
+        self.custody: dict[bytes, int] = {}  # at-most-once jobs in transit to or from that slot
+        self.denied: dict[bytes, int] = {}  # denied copies: until
+        self.pauses: dict[bytes, Pausing] = {}  # the latest PAUSE by queue
 
     def begin_tables(self) -> None:
-        """Jobs and queues by name, and the same without gaps (core/node/table.py)."""
+        """Jobs and queues by name, and as lists without gaps (core/node/table.py)."""
         self.jobs: dict[bytes, Job] = {}  # [G1] by id (G1.1)
         self.queues: dict[bytes, Queue] = {}
-        self.jobs_of: dict[bytes, int] = {}  # how many each queue has, in whatever state (T2.3)
+        self.jobs_of: dict[bytes, int] = {}  # number of jobs per queue, in any state (T2.3)
         self.job_list: list[Job] = []
         self.queue_list: list[Queue] = []
 
     def used_bytes(self) -> i64:
-        """Bytes the process spends: at the start, on jobs, on the rest (M1.1)."""
+        """Bytes the process uses: base, jobs and the rest (M1.1)."""
         used = self.base_bytes + self.job_bytes + self.other_bytes + self.leases.bytes
         used += self.queue_bytes + self.wait_bytes
         if self.policy is not None:
@@ -266,7 +266,7 @@ class Node:
         return used + self.staging.bytes + self.keys.bytes_used() + self.tombs.bytes_used()
 
     def next_ctime_ns(self) -> i64:
-        """A creation stamp later than any before on this node (G6.4)."""
+        """A creation stamp later than all earlier ones on this node (G6.4)."""
         ctime_ns = self.now_ms * 1_000_000
         if ctime_ns <= self.last_ctime_ns:
             ctime_ns = self.last_ctime_ns + 1

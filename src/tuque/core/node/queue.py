@@ -1,9 +1,9 @@
 """One queue: the order of its jobs, who waits for them, its pause and its counters (SPEC G, V, P).
 
-Ready jobs lie in `items` in the order of (ctime, id), which is the order they arrive
-in; the few that come back (a retry, a NACK) are older than the tail and go to a heap.
-Taking the smaller head of the two keeps the order. Leaving the queue out of turn only
-changes the job's state: the stale entry is passed over when it reaches the head.
+Ready jobs are in `items` in the order of (ctime, id), which is the order of arrival; the few
+that come back (a retry, a NACK) are older than the tail and go to a heap. Taking the smaller
+head of the two keeps the order. A job that leaves out of order only changes its state: its
+stale entry is skipped when it reaches the head.
 """
 
 from heapq import heapify, heappop, heappush
@@ -36,34 +36,34 @@ class Queue:
         self.items: list[Job] = []
         self.head: i64 = 0
         self.back: list[tuple[int, bytes, int, Job]] = []
-        self.put_back: i64 = 0  # entries of `back` ever made, each has another number
+        self.put_back: i64 = 0  # entries of `back` ever made; numbers them
         self.length: i64 = 0
         self.pause: i64 = 0
         self.jobs_in: i64 = 0
         self.jobs_out: i64 = 0
         self.waiters: dict[int, None] = {}  # client numbers, first come first
-        self.is_ready = False  # stands in n.ready
-        self.policy: Policy | None = None  # a tube has one
-        self.demand: Demand | None = None  # n.demands' record, when there is one
+        self.is_ready = False  # in n.ready
+        self.policy: Policy | None = None  # set for a tube
+        self.demand: Demand | None = None  # its entry in n.demands, if any
         self.reply_head = b"*3\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
         self.reply_head7 = b"*7\r\n$%d\r\n%s\r\n$40\r\n" % (len(name), name)
 
     def push(self, job: Job) -> None:
-        """Put a job in its place; its state is QUEUED already."""
+        """Insert a job whose state is QUEUED already."""
         items = self.items
         size: i64 = len(items)
         if size == self.head or _before(items[size - 1], job):
             items.append(job)
         else:
-            # A job that left may come again while its old entry is still there: the number
-            # tells the two apart, for jobs have no order of their own.
+            # A job can return while its old entry is still here: the number tells the two apart, as
+            # jobs cannot be compared.
             self.put_back += 1
             heappush(self.back, (job.ctime_ns, job.id, int(self.put_back), job))
         self.length += 1
         self.drop_stale()
 
     def pop(self) -> Job | None:
-        """Take the first job, None when there is none. The caller changes its state."""
+        """Take the first job, None if there is none. The caller changes its state."""
         job = self.first()
         if job is None:
             return None
@@ -91,7 +91,7 @@ class Queue:
         return None
 
     def advance(self) -> None:
-        """Give up the slot at the head, and the slots before it when they are many."""
+        """Free the slot at the head; drop all free slots once there are many."""
         items = self.items
         items[self.head] = _GONE
         self.head += 1
@@ -103,7 +103,7 @@ class Queue:
             self.head = 0
 
     def left(self) -> None:
-        """A queued job left out of turn (its state has changed already)."""
+        """A queued job left out of order; its state has changed already."""
         self.length -= 1
         if self.length == 0:
             self.items = []
@@ -113,13 +113,13 @@ class Queue:
             self.drop_stale()
 
     def drop_stale(self) -> None:
-        """Compact when most entries are stale: they keep jobs in memory that are gone."""
+        """Compact if most entries are stale: they keep removed jobs in memory."""
         size: i64 = len(self.items) - self.head + len(self.back)
         if size > 2 * self.length + 1024:
             self.compact()
 
     def compact(self) -> None:
-        """Drop stale and doubled entries."""
+        """Drop stale and duplicate entries."""
         items: list[Job] = []
         i = self.head
         while i < len(self.items):
@@ -138,7 +138,7 @@ class Queue:
         self.back = back
 
     def peek(self, most: i64) -> list[Job]:
-        """The first `most` jobs in order, nothing changed; others are not looked at."""
+        """The first `most` jobs in order, without changes; reads no others."""
         found: list[Job] = []
         i = self.head
         while i < len(self.items) and len(found) < most:
@@ -151,7 +151,7 @@ class Queue:
         return _merge(found, _first(self.back, most), most)
 
     def peek_last(self, most: i64) -> list[Job]:
-        """The last `most` jobs, newest first, nothing changed."""
+        """The last `most` jobs, newest first, without changes."""
         if len(self.back) > 0:
             return _merge(self.items[self.head :], self.back, self.length)[: -most - 1 : -1]
         found: list[Job] = []
@@ -165,7 +165,7 @@ class Queue:
 
 
 def queue_bytes(q: Queue) -> i64:
-    """What the queue costs the process, without jobs and clients; its name is kept four times."""
+    """Bytes the queue costs, without jobs and clients; its name is stored four times."""
     return QUEUE_BYTES + 4 * len(q.name)
 
 
@@ -177,7 +177,7 @@ def _before(a: Job, b: Job) -> bool:
 
 
 def _merge(found: list[Job], back: list[tuple[int, bytes, int, Job]], most: i64) -> list[Job]:
-    """`found` and the returned jobs in one order, each once, at most `most`."""
+    """Merge `found` and the returned jobs, without duplicates, at most `most`."""
     keyed = [entry for entry in back if entry[3].state == QUEUED]
     for job in found:
         if job.state == QUEUED:
@@ -193,7 +193,7 @@ def _merge(found: list[Job], back: list[tuple[int, bytes, int, Job]], most: i64)
 
 
 def _first(back: list[tuple[int, bytes, int, Job]], most: i64) -> list[tuple[int, bytes, int, Job]]:
-    """The first `most` jobs of the heap, in order, each once; only these entries are looked at."""
+    """The first `most` jobs of the heap, in order, without duplicates; reads only these entries."""
     found: list[tuple[int, bytes, int, Job]] = []
     edge: list[tuple[int, bytes, int, int]] = []
     at: i64 = 0

@@ -1,7 +1,7 @@
-"""What a queue with a policy of its own decides: the seam between core and tubes (SPEC T).
+"""Hooks for queues with a policy of their own: the interface between core and tubes (SPEC T).
 
-Core calls these for a Task, or for a queue whose `policy` is set, where a plain queue has the
-rules G, R, V, Q and A. Core knows no tube; tubes/policy.py is the one policy there is.
+Core calls these for a Task, or for a queue whose `policy` is set, in place of the rules G, R,
+V, Q and A. Core does not know tubes; tubes/policy.py is the only policy.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 
 class Policy:
-    """Hooks. `bytes_used` is what the policy spends beside its tasks (M1)."""
+    """Hooks. `bytes_used`: the policy's memory besides its tasks (M1)."""
 
     def __init__(self) -> None:
         self.bytes_used: i64 = 0
 
     def refusal(self, n: Node, q: Queue, spec: AddSpec) -> bytes:
-        """Why ADDJOB is refused; empty when it is not."""
+        """Why ADDJOB is refused; empty if it is not."""
         raise AssertionError("no policy")
 
     def add(self, n: Node, q: Queue, body: bytes, spec: AddSpec) -> Job:
-        """ADDJOB, accepted: the new task."""
+        """ADDJOB, accepted: returns the new task."""
         raise AssertionError("no policy")
 
     def take(self, n: Node, q: Queue, client: i64) -> Task | None:
-        """GETJOB, or a client that waited is served: the first task that may be taken."""
+        """GETJOB, or serving a waiting client: the first task that can be taken."""
         raise AssertionError("no policy")
 
     def ack(self, n: Node, task: Task, client: i64) -> bool:
-        """ACKJOB, FASTACK; False: not the client's to finish."""
+        """ACKJOB, FASTACK; False: the client may not finish it."""
         raise AssertionError("no policy")
 
     def nack(self, n: Node, task: Task, delay_ms: i64, client: i64) -> bool:
-        """NACK; False: not the client's to give back."""
+        """NACK; False: the client may not release it."""
         raise AssertionError("no policy")
 
     def working(self, n: Node, task: Task, client: i64) -> bytes:
-        """WORKING. Empty, or an error."""
+        """WORKING. Returns an error or empty."""
         raise AssertionError("no policy")
 
     def enqueue(self, n: Node, task: Task) -> bool:
-        """ENQUEUE; False: nothing was done."""
+        """ENQUEUE; False: no change."""
         raise AssertionError("no policy")
 
     def delete(self, n: Node, task: Task) -> None:
@@ -59,19 +59,19 @@ class Policy:
         raise AssertionError("no policy")
 
     def finish(self, n: Node, task: Task) -> None:
-        """DEADLETTER: the task is done, whoever holds it; the event was written."""
+        """DEADLETTER: finish the task, whoever holds it; the event is written."""
         raise AssertionError("no policy")
 
     def forget(self, n: Node, task: Task) -> None:
-        """The task leaves the table (G2): its tube lets go of it."""
+        """The task leaves the table (G2): remove it from its tube."""
         raise AssertionError("no policy")
 
     def restore(self, n: Node, task: Task) -> bool:
-        """A task comes back from the journal; False: its time is over, or it is here."""
+        """Restore a task from the journal; False: expired, or already here."""
         raise AssertionError("no policy")
 
     def on_timer(self, n: Node, task: Task) -> None:
-        """The task's instant has come."""
+        """The task's timer fired."""
         raise AssertionError("no policy")
 
     def tick(self, n: Node) -> None:
@@ -79,11 +79,11 @@ class Policy:
         raise AssertionError("no policy")
 
     def next_ms(self, n: Node) -> i64:
-        """When `tick` next has something to do; far away when never."""
+        """The instant at which `tick` next has work; FAR: never."""
         raise AssertionError("no policy")
 
     def on_pause(self, n: Node, q: Queue) -> None:
-        """PAUSE has replaced the state of the queue."""
+        """PAUSE has changed the queue's state."""
         raise AssertionError("no policy")
 
     def flush(self, n: Node) -> None:
@@ -91,7 +91,7 @@ class Policy:
         raise AssertionError("no policy")
 
     def is_counted(self, q: Queue) -> bool:
-        """Whether the queue's length is the number of its queued jobs."""
+        """Whether the queue's length equals its number of queued jobs."""
         raise AssertionError("no policy")
 
     def check(self, n: Node) -> None:
@@ -101,27 +101,27 @@ class Policy:
     # the cluster (T17 to T22)
 
     def on_message(self, n: Node, slot: i64, m: TubeMessage) -> None:
-        """A node says something about tubes."""
+        """A peer sent a message about tubes."""
         raise AssertionError("no policy")
 
     def on_link_up(self, n: Node, slot: i64) -> None:
-        """A link was opened."""
+        """A link came up."""
         raise AssertionError("no policy")
 
     def on_link_down(self, n: Node, slot: i64) -> None:
-        """A link is gone."""
+        """A link went down."""
         raise AssertionError("no policy")
 
     def on_reach(self, n: Node) -> None:
-        """Another set of nodes is reachable, or belongs to the cluster."""
+        """The set of reachable nodes, or of the cluster's, changed."""
         raise AssertionError("no policy")
 
     def on_standstill(self, n: Node) -> bool:
-        """The process stood still: True when the node did something that others may do now."""
+        """The process stood still. True if this node led tubes: others may lead them now."""
         raise AssertionError("no policy")
 
     def turn_end(self, n: Node) -> None:
-        """The turn is over: its changes are sent to other nodes. The shell calls it."""
+        """The turn ends: send its changes to other nodes. The shell calls it."""
         raise AssertionError("no policy")
 
     def after_load(self, n: Node) -> None:
@@ -129,5 +129,5 @@ class Policy:
         raise AssertionError("no policy")
 
     def drain_left(self, n: Node) -> i64:
-        """What must go, beside tasks, before the node is safe to stop (K7.3)."""
+        """What must go, besides tasks, before the node is safe to stop (K7.3)."""
         raise AssertionError("no policy")

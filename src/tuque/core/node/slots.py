@@ -1,10 +1,10 @@
-"""The other nodes as the core sees them: slots, who is there, what waits to be said (SPEC K2).
+"""Slots: the other nodes as the core sees them, and messages to them (SPEC K2).
 
-A node that is or was known has a slot; a set of nodes is a bit set of slots, bit 0 this
-node. Who belongs to the cluster and who answers is decided in cluster/; how messages
-travel is the shell's. A link belongs to one incarnation of a peer: messages of an older
-one never come here. Nor do members of a set that mean an older incarnation than the one
-known here: what that one had may be lost (K2.2).
+Every node ever known has a slot; a set of nodes is a bit set of slots, bit 0 this node.
+cluster/ decides who belongs to the cluster and who is alive; the shell sends messages. A link
+belongs to one incarnation of a peer: messages of an older one never arrive here. A set member
+that names an older incarnation than the one known is ignored: what that one had may be lost
+(K2.2).
 """
 
 from hashlib import blake2b
@@ -15,15 +15,15 @@ from mypy_extensions import i64
 from tuque.core.msgs.bus import AnyMessage, Slots
 from tuque.core.node.node import Node, Peer
 
-SLOTS: Final = 62  # bits of a set, this node's among them
+SLOTS: Final = 62  # bits of a set, including this node's
 
 
 class TooManyNodes(Exception):
-    """There is no slot left for another node."""
+    """All slots are in use."""
 
 
 def slot_for(n: Node, node_id: bytes) -> i64:
-    """The slot of the node, a new one when it has none yet (K2.1). Raises TooManyNodes."""
+    """The slot of the node, a new one if needed (K2.1). Raises TooManyNodes."""
     slot = n.slot_of.get(node_id)
     if slot is not None:
         return slot
@@ -37,7 +37,7 @@ def slot_for(n: Node, node_id: bytes) -> i64:
 
 
 def slots_of(mask: i64) -> list[int]:
-    """The slots of a set, rising; without this node."""
+    """The slots of a set in ascending order, without this node."""
     slots: list[int] = []
     slot: i64 = 1
     mask >>= 1
@@ -59,7 +59,7 @@ def count_of(mask: i64) -> i64:
 
 
 def say(n: Node, slot: i64, message: AnyMessage) -> bool:
-    """Put a message into the peer's outbox; False when there is no link to it."""
+    """Put a message into the peer's outbox; False if there is no link."""
     peer = n.peers[slot]
     if not peer.is_linked:
         return False
@@ -71,7 +71,7 @@ def say(n: Node, slot: i64, message: AnyMessage) -> bool:
 
 
 def introduce(n: Node, slot: i64, mask: i64) -> None:
-    """See that the peer knows this node's slot numbers in the set, before a message uses them."""
+    """Introduce the set's slots to the peer before a message uses them."""
     peer = n.peers[slot]
     new = mask & ~peer.told
     if new == 0 or not peer.is_linked:
@@ -97,9 +97,9 @@ def on_slots(n: Node, slot: i64, m: Slots) -> None:
 
 
 def learn(n: Node, peer: Peer, number: i64) -> None:
-    """Take the peer's number as what it said, unless that is an older incarnation (K2.2).
+    """Map the peer's slot number, unless it names an older incarnation (K2.2).
 
-    A newer one than is known here has restarted and was not met yet: what is said of it holds.
+    A newer one than is known here has restarted and is not linked yet: the mapping is valid.
     """
     mine, life = peer.said[number]
     known = n.lives.get(mine, 0)
@@ -113,7 +113,7 @@ def learn(n: Node, peer: Peer, number: i64) -> None:
 
 
 def renew(n: Node, slot: i64, life: i64) -> None:
-    """[K2.2] The node has that incarnation from now on; sets that name another one mean less."""
+    """[K2.2] The node now has that incarnation; members that name another one are ignored."""
     n.lives[slot] = life
     n.losses.renewed &= ~(1 << slot)
     if n.records is not None:
@@ -127,9 +127,9 @@ def renew(n: Node, slot: i64, life: i64) -> None:
 
 
 def in_doubt(n: Node) -> i64:
-    """[K2.3] The nodes in doubt: the incarnation that is known here may be over.
+    """[K2.3] The nodes whose known incarnation may have ended.
 
-    One that answers a heartbeat begun after a newer one was named came back from an old disk.
+    A node that answers a heartbeat begun after a newer one was named came back from an old disk.
     """
     if n.losses.renewed != 0:
         for slot in slots_of(n.losses.renewed):
@@ -140,7 +140,7 @@ def in_doubt(n: Node) -> i64:
 
 
 def translate(n: Node, slot: i64, mask: i64) -> i64:
-    """A set in the peer's numbers as a set in this node's; forgotten and unknown nodes drop out."""
+    """Translate the peer's set to this node's slots; drops forgotten and unknown nodes."""
     peer = n.peers[slot]
     known = peer.masks.get(mask)
     if known is None:
@@ -161,7 +161,7 @@ def translate(n: Node, slot: i64, mask: i64) -> i64:
 
 
 def translate_all(n: Node, slot: i64, mask: i64) -> i64:
-    """As `translate`, but a node is meant whatever its incarnation: none may miss an ack."""
+    """As `translate`, but with any incarnation: an ack must reach all."""
     peer = n.peers[slot]
     known = peer.wide_masks.get(mask)
     if known is None:
@@ -182,7 +182,7 @@ def translate_all(n: Node, slot: i64, mask: i64) -> i64:
 
 
 def translate_renewed(n: Node, slot: i64, mask: i64) -> i64:
-    """The members that `translate` leaves out as they are meant in an older incarnation (K2.2)."""
+    """The members that `translate` drops because they name an older incarnation (K2.2)."""
     peer = n.peers[slot]
     if len(peer.theirs) == len(peer.said):
         return 0
@@ -190,12 +190,12 @@ def translate_renewed(n: Node, slot: i64, mask: i64) -> i64:
 
 
 def rank(job_id: bytes, node_id: bytes) -> bytes:
-    """Which of several nodes acts for a job: the one with the highest rank (Q4.3, K5.4)."""
+    """Decides which of several nodes acts for a job: the highest rank does (Q4.3, K5.4)."""
     return blake2b(job_id + node_id, digest_size=8).digest()
 
 
 def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
-    """Note whether the peer may be chosen for copies (K4.2)."""
+    """Set whether the peer can be chosen for copies (K4.2)."""
     bit: i64 = 1 << slot
     if is_reachable:
         n.reachable |= bit
@@ -205,7 +205,7 @@ def set_reachable(n: Node, slot: i64, is_reachable: bool) -> None:
 
 
 def set_expected(n: Node, slot: i64, is_expected: bool) -> None:
-    """Note whether copies may wait for the peer: it was down for a short time only (K4.4)."""
+    """Set whether copies can wait for the peer: its outage is still short (K4.4)."""
     if is_expected:
         n.expected |= 1 << slot
     else:
@@ -218,7 +218,7 @@ def may_reach(n: Node) -> i64:
 
 
 def set_leaver(n: Node, slot: i64, is_leaver: bool) -> None:
-    """Note whether the peer would be reachable, but that it leaves: it can still be asked."""
+    """Set whether the peer is reachable except that it leaves: it can still be asked."""
     if is_leaver:
         n.leavers |= 1 << slot
     else:
@@ -226,7 +226,7 @@ def set_leaver(n: Node, slot: i64, is_leaver: bool) -> None:
 
 
 def clear_link(n: Node, slot: i64) -> None:
-    """The link is gone: what waited is dropped, and numbers must be introduced again."""
+    """The link is down: drop its outbox; slots must be introduced again."""
     peer = n.peers[slot]
     peer.is_linked = False
     n.linked &= ~(1 << slot)

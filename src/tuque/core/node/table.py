@@ -1,9 +1,9 @@
 """The tables of jobs and queues: found by name, and walked in slices (SPEC S4, S5).
 
-Beside each dict stands a list of the same elements without gaps. An element knows its place in
-it; when one goes, the last one takes its place. A walk runs from the end to the start: what it
-has not met yet lies before it and can only move towards the start, so that it meets everything
-that is there throughout at least once, needs no copy, and goes on from a number.
+Each dict has a list of the same elements without gaps. An element knows its position; when it
+leaves, the last one takes its place. A walk goes from the end to the start: elements not met
+yet are before it and only move towards the start. So it meets everything that stays throughout
+at least once, needs no copy, and its cursor is a number.
 """
 
 from mypy_extensions import i32, i64
@@ -56,7 +56,7 @@ def leave_queue(n: Node, q: Queue) -> None:
 
 
 def check_table(n: Node) -> None:
-    """Assert that dicts and lists hold the same."""
+    """Assert that dicts and lists have the same elements."""
     assert len(n.job_list) == len(n.jobs), "places of jobs"
     for i, job in enumerate(n.job_list):
         assert i64(job.place) == i, "place of a job"
