@@ -1,12 +1,12 @@
-"""What happened to the jobs of one node, as bounded columns (SPEC E).
+"""The history of one node's jobs, as bounded columns (SPEC E).
 
-One call per event appends a few raw values to the open `Chunk`. Full chunks wait in
-`full` for the shell, which writes them as they are (server/events/eventlog.py). When the
-shell falls behind and every chunk is in use, events are dropped and counted; their
-numbers stay unused, so that a reader of the segments sees the gap.
+Each event appends a few raw values to the open `Chunk`. Full chunks wait in `full` for the
+shell, which writes them unchanged (server/events/eventlog.py). If the shell falls behind and
+every chunk is in use, events are dropped and counted; their numbers stay unused, so that a
+reader of the segments sees the gap.
 
-Knows nothing of files, threads or clocks. Values that only some events have live in
-their own, shorter columns: the n-th value belongs to the n-th event of those kinds.
+Knows nothing of files, threads or clocks. Values that only some events have are in shorter
+columns of their own: the n-th value belongs to the n-th event of those kinds.
 """
 
 from typing import Final, final
@@ -45,7 +45,7 @@ KIND_NAMES: Final = [
     "stopped",
 ]
 
-# why a job went back into its queue without a NACK; the index into REQUEUE_CAUSES
+# why a job was requeued without a NACK; index into REQUEUE_CAUSES
 REQUEUE_TIMEOUT: Final = 0  # its retry time passed
 REQUEUE_COMMAND: Final = 1  # ENQUEUE
 REQUEUE_OF_LEASE: Final = 2  # its lease expired, was released or fenced off
@@ -66,7 +66,7 @@ DELETE_CAUSES: Final = [
     b"add_failed",
 ]
 
-# The columns of a chunk in the order in which they are written.
+# The columns of a chunk in write order.
 COLUMN_NAMES: Final = (
     *("ts", "kinds", "queue_lens", "queues", "delivery", "ids", "consumer", "size", "delay"),
     *("ttl", "retry", "reason_lens", "reasons", "enqueued", "first", "last", "deliveries"),
@@ -74,20 +74,19 @@ COLUMN_NAMES: Final = (
 )
 
 ID_BYTES: Final = 40
-ALL: Final = (1 << 62) - 1  # as a journal record: whatever is durable
+ALL: Final = (1 << 62) - 1  # as a journal record: everything durable
 UNSETTLED: Final = -1  # filled in this turn, whose last record is not known yet
 CHUNK_ROWS: Final = 4096
-REASON_BYTES: Final = 512  # a longer reason is cut
+REASON_BYTES: Final = 512  # longer reasons are cut
 
 
 @final
 class Chunk:
-    """Up to `CHUNK_ROWS` events in order, numbered from `first_seq` without a gap.
+    """Up to `CHUNK_ROWS` events in order, numbered from `first_seq` without gaps.
 
-    Columns are raw little-endian bytes, so that an event costs no Python object: the
-    shell writes them as they are. Names and reasons stand in two columns each, their
-    lengths and their bytes. `wait_seq` is the journal record that must be durable before
-    anybody may read these events (E3.1).
+    Columns are raw little-endian bytes, so that an event costs no Python object. Names and
+    reasons have two columns each, lengths and bytes. `wait_seq` is the journal record that must be
+    durable before anybody may read these events (E3.1).
     """
 
     def __init__(self, first_seq: i64) -> None:
@@ -150,9 +149,9 @@ class Chunk:
 class Events:
     """The history of one node between the core and the shell.
 
-    `seq` is the number the next event gets; it counts every event offered, also the
-    dropped ones. Holds at most `buffer_rows` events, counting the chunks in `full`
-    and the `lent_chunks` the shell has taken and not yet written.
+    `seq` is the number of the next event; dropped events count too. Holds at most `buffer_rows`
+    events, including the chunks in `full` and the `lent_chunks` that the shell has taken and not
+    yet written.
     """
 
     def __init__(self, buffer_rows: i64, first_seq: i64, chunk_rows: i64 = CHUNK_ROWS) -> None:
@@ -180,7 +179,7 @@ class Events:
         write_i64_le(c.retry_raw, i64(job.retry_s) * 1000)
 
     def delivered(self, now_ms: i64, job: Job, consumer: i64) -> None:
-        """The job was delivered to a client; its counters already include this delivery."""
+        """The job was delivered to a client; its counters include this delivery."""
         c = self._row(DELIVERED, now_ms, job)
         if c is not None:
             write_i64_le(c.consumer_raw, consumer)
@@ -192,7 +191,7 @@ class Events:
             _stamps(c, job)
 
     def nacked(self, now_ms: i64, job: Job, reason: bytes = b"") -> None:
-        """A client gave the job back; no `requeued` follows for the same return."""
+        """A client returned the job; no `requeued` follows for it."""
         c = self._row(NACKED, now_ms, job)
         if c is not None:
             _put_reason(c, reason)
@@ -210,14 +209,14 @@ class Events:
             _stamps(c, job)
 
     def dead(self, now_ms: i64, job: Job, reason: bytes) -> None:
-        """The job was given up: its body lives on in a dead-letter queue under a new id."""
+        """The job was given up: its body continues in a dead-letter queue under a new id."""
         c = self._row(DEAD, now_ms, job)
         if c is not None:
             _put_reason(c, reason)
             _stamps(c, job)
 
     def deleted(self, now_ms: i64, job: Job, cause: i64) -> None:
-        """The job left unfinished; `cause` is one of core/model/ledger.py's."""
+        """The job was removed unfinished; `cause` as in core/model/ledger.py."""
         c = self._row(DELETED, now_ms, job)
         if c is not None:
             _put_reason(c, DELETE_CAUSES[cause])
@@ -240,7 +239,7 @@ class Events:
             self.open = Chunk(self.seq)
 
     def hold(self, seq: i64) -> None:
-        """[E3.1] The turn's events wait until that record of the journal is durable."""
+        """[E3.1] Hold the turn's events until that journal record is durable."""
         self.open.wait_seq = seq
         i: i64 = len(self.full) - 1
         while i >= 0 and self.full[i].wait_seq == UNSETTLED:
@@ -248,11 +247,11 @@ class Events:
             i -= 1
 
     def is_ready(self, durable_seq: i64) -> bool:
-        """Whether `take` gives anything."""
+        """Whether `take` returns anything."""
         return len(self.full) > 0 and self.full[0].wait_seq <= durable_seq
 
     def take(self, durable_seq: i64 = ALL) -> list[Chunk]:
-        """The full chunks, oldest first; the shell gives each back with `wrote`."""
+        """The full chunks, oldest first; the shell returns each with `wrote`."""
         count: i64 = 0
         while count < len(self.full) and self.full[count].wait_seq <= durable_seq:
             count += 1
@@ -262,7 +261,7 @@ class Events:
         return chunks
 
     def wrote(self, chunks: i64) -> None:
-        """That many taken chunks are written (or given up) and free their room."""
+        """That many taken chunks are written or given up: free their room."""
         self.lent_chunks -= chunks
         assert self.lent_chunks >= 0
 
@@ -276,11 +275,11 @@ class Events:
     # inside
 
     def _has_room(self) -> bool:
-        """Whether one more chunk may be in use beside the open one."""
+        """Whether one more chunk can be used besides the open one."""
         return self.lent_chunks + len(self.full) + 1 < self.chunks_max
 
     def _writable(self) -> Chunk | None:
-        """The chunk the next event goes into; None: all are in use, the event is lost."""
+        """The chunk for the next event; None: all are in use, the event is lost."""
         chunk = self.open
         if chunk.rows < self.chunk_rows and chunk.first_seq + chunk.rows == self.seq:
             return chunk
@@ -293,7 +292,7 @@ class Events:
         return self.open
 
     def _row(self, kind: i64, now_ms: i64, job: Job) -> Chunk | None:
-        """Number the event and fill the columns all kinds share."""
+        """Number the event and fill the columns that all kinds share."""
         c = self._writable()
         self.seq += 1
         if c is None:
@@ -309,7 +308,7 @@ class Events:
         return c
 
     def _mark(self, kind: i64, now_ms: i64) -> None:
-        """An event about the node itself: it has no job."""
+        """An event about the node itself, without a job."""
         c = self._writable()
         self.seq += 1
         if c is None:
@@ -323,7 +322,7 @@ class Events:
 
 
 def _stamps(c: Chunk, job: Job) -> None:
-    """The history of a job that ends, so that one event has all of it."""
+    """The history of an ending job, so that one event has all of it."""
     delay_ms: i64 = i64(job.delay_s) * 1000
     write_i32_le(c.size_raw, i32(len(job.body)))
     write_i64_le(c.delay_raw, delay_ms)
@@ -336,7 +335,7 @@ def _stamps(c: Chunk, job: Job) -> None:
 
 
 def _put_reason(c: Chunk, reason: bytes) -> None:
-    """Why it happened, cut to REASON_BYTES."""
+    """The reason, cut to REASON_BYTES."""
     if len(reason) > REASON_BYTES:
         reason = reason[:REASON_BYTES]
     write_i32_le(c.reason_lens, i32(len(reason)))

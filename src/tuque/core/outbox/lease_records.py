@@ -1,4 +1,4 @@
-"""The journal's records of leases, encoded at the moment of change (SPEC Y9, J2).
+"""Journal records of leases, encoded at the moment of change (SPEC Y9, J2).
 
 They follow the rules of core/outbox/records.py: absolute, each complete in itself. A batch of
 many jobs is several records, back to back in one frame. Layout, after length and kind:
@@ -10,7 +10,7 @@ many jobs is several records, back to back in one frame. Layout, after length an
                  each an id 40 and mark i32 (-1 - why: the job left it, Y3.8), then the group
     LEASE_DROP   epoch i64, seq i64, the group
 
-`floor` -1 says that the group is unknown from now on.
+`floor` -1: the group is forgotten.
 """
 
 from typing import Final
@@ -22,8 +22,8 @@ from tuque.core.model.job import EXPIRED_OUT, Job
 from tuque.core.outbox.records import LEASE_BATCH, LEASE_DROP, LEASE_GROUP, Records
 from tuque.core.state.lease_groups import Batch, Group, mark_of
 
-HOW_EXPIRED: Final = 1  # its jobs are back in their queues
-HOW_TAKEN: Final = 2  # its jobs were delivered at `at_ms`: the record says so of each of them
+HOW_EXPIRED: Final = 1  # its jobs are in their queues again
+HOW_TAKEN: Final = 2  # its jobs were delivered at `at_ms`: stands for a record of each
 HOW_SOME: Final = 4  # only these positions changed
 
 GROUP_FIXED: Final = 53  # kind to the number of names
@@ -34,7 +34,7 @@ POSITIONS_MAX: Final = 10_000  # in one record
 
 
 def tell_group(records: Records, g: Group) -> None:
-    """All of a group but its batches."""
+    """All of a group except its batches."""
     names = [g.name, g.owner]
     names.extend(g.queues)
     size: i64 = GROUP_FIXED
@@ -58,9 +58,9 @@ def tell_group(records: Records, g: Group) -> None:
 
 
 def tell_batch(records: Records, g: Group, b: Batch, now_ms: i64, is_taken: bool) -> None:
-    """All of a batch; `is_taken`: its jobs were handed out just now.
+    """All of a batch; `is_taken`: its jobs were just delivered.
 
-    Then the reply waits for the disk (Y9.5): its number may stand in a checkpoint.
+    The reply then waits for the disk (Y9.5): the batch number may be in a checkpoint.
     """
     first: i64 = 0
     how: i64 = HOW_TAKEN if is_taken else 0
@@ -75,7 +75,7 @@ def tell_batch(records: Records, g: Group, b: Batch, now_ms: i64, is_taken: bool
 
 
 def tell_gone(records: Records, g: Group, b: Batch, at: i64, now_ms: i64) -> None:
-    """A live batch has the job at that position no more, for a reason that stands there."""
+    """A job left its position in a live batch; the record gives the reason."""
     tell_positions(records, g, b, now_ms, HOW_SOME, at, at + 1)
 
 
@@ -123,7 +123,7 @@ def put_jobs(w: BytesWriter, jobs: list[Job], first: i64, end: i64) -> None:
 
 
 def tell_drop(records: Records, g: Group, seq: i64) -> None:
-    """The group has no such batch any more."""
+    """The batch no longer exists."""
     w = records.writer
     write_i32_le(w, i32(DROP_FIXED + len(g.name)))
     w.append(LEASE_DROP)

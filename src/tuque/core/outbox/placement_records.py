@@ -18,11 +18,11 @@ from mypy_extensions import i32, i64
 
 from tuque.core.outbox.records import NODE_ID_BYTES, TUBE_HOLDER, TUBE_HOME, Records
 
-MINE: Final = 1  # flags: this node is the home, and has the tasks
-COMPLETE: Final = 2  # the copy has all tasks
-OWED: Final = 4  # it was given to a leader that has not confirmed yet
+MINE: Final = 1  # flags: this node leads the tube and has the tasks
+COMPLETE: Final = 2  # the replica has all tasks
+OWED: Final = 4  # handed to a leader that has not confirmed yet
 GONE: Final = 8  # the tube was dropped
-FOREIGN: Final = 16  # this node leads it, and holders of tasks are those of the last leader
+FOREIGN: Final = 16  # this node leads it; its tasks are held by sessions of the last leader
 
 HOME_FIXED: Final = 125
 HOLDER_FIXED: Final = 28
@@ -31,7 +31,7 @@ UUID_BYTES: Final = 16
 
 @final
 class HomeRecord:
-    """One decoded record; only the fields of its kind mean something."""
+    """One decoded record; only the fields of its kind are valid."""
 
     def __init__(self) -> None:
         self.name = b""
@@ -50,7 +50,7 @@ class HomeRecord:
 
 
 def tell_tube_home(records: Records, r: HomeRecord) -> None:
-    """Where the home of a tube is, and what is here (T22.1)."""
+    """Which node leads a tube, and what this node has of it (T22.1)."""
     w = records.writer
     write_i32_le(w, i32(1 + HOME_FIXED + len(r.name)))
     w.append(TUBE_HOME)
@@ -69,7 +69,7 @@ def tell_tube_home(records: Records, r: HomeRecord) -> None:
 
 
 def tell_tube_holder(records: Records, name: bytes, number: i64, uuid: bytes, user: bytes) -> None:
-    """A session that holds tasks of a copy, under the number that its home gave it."""
+    """A session that holds tasks of a replica, by the number that the leader gave it."""
     w = records.writer
     write_i32_le(w, i32(1 + HOLDER_FIXED + len(user) + len(name)))
     w.append(TUBE_HOLDER)
@@ -83,7 +83,7 @@ def tell_tube_holder(records: Records, name: bytes, number: i64, uuid: bytes, us
 
 
 def decode_home(kind: i64, data: bytes, at: i64, end: i64, r: HomeRecord) -> bool:
-    """Read the rest of a record after its kind; False when it is none."""
+    """Decode the rest of a record after its kind. False if it is malformed."""
     if kind == TUBE_HOLDER:
         return decode_holder(data, at, end, r)
     if end - at <= HOME_FIXED:
@@ -106,7 +106,7 @@ def decode_home(kind: i64, data: bytes, at: i64, end: i64, r: HomeRecord) -> boo
 
 
 def decode_holder(data: bytes, at: i64, end: i64, r: HomeRecord) -> bool:
-    """The rest of a TUBE_HOLDER."""
+    """Decode the rest of a TUBE_HOLDER."""
     if end - at <= HOLDER_FIXED:
         return False
     r.number = read_i64_le(data, at)

@@ -130,34 +130,34 @@ KEEP_BYTES: Final = 1 << 20  # a buffer larger than this is given back after use
 class Records:
     """The records of one turn, encoded back to back; `take` empties it.
 
-    `node_ids` and `lives` say whom the slots of sets mean: a node, and its incarnation by a
-    number that others have not (0: unknown). Both may grow; for a change see `rename`.
+    `node_ids` and `lives` give, by slot, a node and its incarnation as a unique number (0:
+    unknown). Both may grow; for a change see `rename`.
     """
 
     def __init__(
         self, node_ids: list[bytes] | None = None, lives: dict[int, int] | None = None
     ) -> None:
         self.writer = BytesWriter()
-        self.pieces: list[bytes] = []  # before it, where bodies are large
+        self.pieces: list[bytes] = []  # written before it, for large bodies
         self.piece_bytes: i64 = 0
         self.node_ids: list[bytes] = [] if node_ids is None else node_ids
         self.lives: dict[int, int] = {} if lives is None else lives
-        self.told: i64 = 1  # set of slots that were told with PEER
+        self.told: i64 = 1  # set of slots that have a PEER record
         self.count: i64 = 0
-        # Records so far whose loss a client could notice. A first delivery of an
-        # at-least-once job is none: without it the job is only delivered once more.
+        # Records so far whose loss a client could notice. Not a first delivery of an
+        # at-least-once job: without it the job is only delivered once more.
         self.binding_count: i64 = 0
-        # An at-most-once job or a batch was handed out this turn: the reply must wait for the disk.
+        # An at-most-once job or a batch was delivered in this turn: the reply waits for the disk.
         self.has_custody = False
-        # The core asks to be told when what it recorded so far is on the disk: the shell sets
-        # `granted` to what `wish` was when it handed those records over (T20.3).
+        # The core waits for its records so far to be on the disk: the shell sets `granted` to the
+        # value that `wish` had when it took those records (T20.3).
         self.wish: i64 = 0
         self.granted: i64 = 0
 
     def add(self, job: Job) -> None:
-        """All of a job that is new here (or, in a snapshot, all of a job).
+        """All of a new job (or, in a snapshot, of any job).
 
-        Of an acked one that concerns nobody else, only the ack.
+        Of an acked one without other holders, only the ack.
         """
         if job.state == ACKED and job.flags & BODYLESS:
             self.ack_unknown(job)
@@ -198,7 +198,7 @@ class Records:
         self.binding_count += 1
 
     def introduce(self, nodes: i64) -> None:
-        """Tell whom the slots of the set mean, once (J2.3)."""
+        """Record which nodes the slots of the set are, once (J2.3)."""
         new = nodes & ~self.told
         if new == 0:
             return
@@ -217,11 +217,11 @@ class Records:
             slot += 1
 
     def rename(self, slot: i64) -> None:
-        """The slot means another incarnation from now on."""
+        """The slot now means another incarnation."""
         self.told &= ~(1 << slot)
 
     def state(self, job: Job) -> None:
-        """All that can change in a job: delivered, queued again, NACKed, worked on."""
+        """All that can change in a job: delivered, queued again, NACKed, postponed."""
         w = self.writer
         is_first = (
             job.delivered_count == 1
@@ -263,7 +263,7 @@ class Records:
         write_i64_le(w, job.last_ms)
 
     def holders(self, job: Job) -> None:
-        """The set of nodes that may have a copy of the job has changed. Binds no reply."""
+        """The job's set of holders changed. Binds no reply."""
         self.introduce(job.holders)
         w = self.writer
         write_i32_le(w, i32(HOLDERS_BYTES))
@@ -283,16 +283,16 @@ class Records:
         self.binding_count += 1
 
     def ack_job(self, job: Job) -> None:
-        """The job is done, and other nodes that may have a copy are still to hear of it."""
+        """The job is done; other holders must still confirm."""
         self.introduce(job.holders)
         self.acked_at(job, job.holders)
 
     def ack_unknown(self, job: Job) -> None:
-        """A job that is not here was acked here: all nodes are to hear of it (A3.4)."""
+        """An unknown job was acked here: all nodes must confirm (A3.4)."""
         self.acked_at(job, 0)
 
     def acked_at(self, job: Job, holders: i64) -> None:
-        """The ack, and who is still to hear of it; nobody in particular: everybody."""
+        """The ack, and the nodes that must still confirm; empty: all."""
         w = self.writer
         write_i32_le(w, i32(ACKED_BYTES))
         w.append(ACKED_AT)
@@ -303,7 +303,7 @@ class Records:
         self.binding_count += 1
 
     def tomb(self, job_id: bytes, expire_ms: i64, kind: i64) -> None:
-        """The id must not come to life here until then."""
+        """Refuse the id until `expire_ms`."""
         w = self.writer
         write_i32_le(w, i32(TOMB_BYTES))
         w.append(TOMB)
@@ -324,7 +324,7 @@ class Records:
         self.binding_count += 1
 
     def pause(self, queue: bytes, bits: i64, stamp_ns: i64) -> None:
-        """The queue's pause is now `bits` (0: not paused), by a command of then (0: unknown)."""
+        """The queue's pause is `bits` (0: not paused) since `stamp_ns` (0: unknown)."""
         w = self.writer
         write_i32_le(w, i32(10 + len(queue)))
         w.append(PAUSE)
@@ -335,11 +335,11 @@ class Records:
         self.binding_count += 1
 
     def end(self, job_count: i64, record_count: i64) -> None:
-        """Close a snapshot of that many jobs and records before this one."""
+        """Ends a snapshot of that many jobs and records."""
         self.pair(END, job_count, record_count)
 
     def gap(self, record_count: i64, byte_count: i64) -> None:
-        """Stand for records that damage made unreadable."""
+        """Marks a place where `journal repair` removed damaged records."""
         self.pair(GAP, record_count, byte_count)
 
     def pair(self, kind: i64, first: i64, second: i64) -> None:
@@ -353,7 +353,7 @@ class Records:
         self.binding_count += 1
 
     def close(self) -> None:
-        """The server stops in good order."""
+        """The server stopped cleanly."""
         write_i32_le(self.writer, 1)
         self.writer.append(CLOSE)
         self.count += 1
@@ -379,7 +379,7 @@ class Records:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def take_pieces(self) -> list[bytes]:
-        """The same, with large bodies as they are."""
+        """The same as pieces: large bodies are not copied."""
         w = self.writer
         pieces = self.pieces
         pieces.append(w.getvalue())

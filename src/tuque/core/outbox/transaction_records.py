@@ -32,7 +32,7 @@ NO_ID: Final = bytes(40)
 
 
 def tell_staged(records: Records, a: Attempt, position: i64, job: Staged) -> None:
-    """One more job of the attempt."""
+    """A job of the attempt."""
     w = records.writer
     size: i64 = STAGED_FIXED + len(a.txn) + len(a.name) + len(job.key) + len(job.queue)
     write_i32_le(w, i32(size + len(job.body)))
@@ -59,7 +59,7 @@ def tell_staged(records: Records, a: Attempt, position: i64, job: Staged) -> Non
 
 
 def tell_stage_drop(records: Records, txn: bytes, attempt: bytes) -> None:
-    """The attempt is gone; with an empty name all of the transaction."""
+    """The attempt is dropped; with an empty name, the whole transaction."""
     w = records.writer
     write_i32_le(w, i32(2 + len(txn) + len(attempt)))
     w.append(STAGE_DROP)
@@ -105,7 +105,7 @@ def tell_published(
 
 
 def put_names(w: BytesWriter, app: bytes, txn: bytes) -> None:
-    """Both with their lengths before them."""
+    """Both names, each after its length."""
     w.append(len(app))
     w.append(len(txn))
     w.write(app)
@@ -113,7 +113,7 @@ def put_names(w: BytesWriter, app: bytes, txn: bytes) -> None:
 
 
 def tell_key(records: Records, full: bytes, id: bytes, until_ms: i64) -> None:
-    """The key belongs to that job until then."""
+    """The key belongs to that job until `until_ms`."""
     w = records.writer
     write_i32_le(w, i32(KEY_FIXED + len(full)))
     w.append(KEY)
@@ -125,7 +125,7 @@ def tell_key(records: Records, full: bytes, id: bytes, until_ms: i64) -> None:
 
 
 def tell_app(records: Records, app: bytes, version: i64, used_ms: i64) -> None:
-    """The last version of the app, -1: it is forgotten."""
+    """The last version of the app; -1: forgotten."""
     w = records.writer
     write_i32_le(w, i32(APP_FIXED + len(app)))
     w.append(APP)

@@ -41,7 +41,7 @@ STATE_FIXED: Final = 76
 ADD_FIXED: Final = 86  # after the kind, to the state
 SESSION_FIXED: Final = 33
 CFG_FIXED: Final = 17
-CFG_BEFORE: Final = 9  # without the number of tokens, as it was written once
+CFG_BEFORE: Final = 9  # an older record, without the number of tokens
 GRANT_FIXED: Final = 5
 
 
@@ -56,7 +56,7 @@ def tell_tube(
     is_temporary: bool,
     names: list[bytes],
 ) -> None:
-    """All of a tube but its tasks. `names`: name, type, storage mode, engine, callback."""
+    """All of a tube except its tasks. `names`: name, type, storage mode, engine, callback."""
     assert len(names) == 5
     size: i64 = 1 + TUBE_FIXED
     for name in names:
@@ -80,7 +80,7 @@ def tell_tube(
 
 
 def tell_tube_drop(records: Records, name: bytes) -> None:
-    """The tube is gone; of its tasks their own records say so."""
+    """The tube is dropped; its tasks have records of their own."""
     w = records.writer
     write_i32_le(w, i32(1 + len(name)))
     w.append(TUBE_DROP)
@@ -127,7 +127,7 @@ def tell_task_state(records: Records, task: Task, binds: bool) -> None:
 
 
 def put_state(w: BytesWriter, task: Task) -> None:
-    """The part that both records of tasks have."""
+    """The part that both task records share."""
     write_i64_le(w, task.ttl_ms)
     write_i64_le(w, task.ttr_ms)
     write_i64_le(w, task.qtime_ms)
@@ -144,7 +144,7 @@ def put_state(w: BytesWriter, task: Task) -> None:
 def tell_session(
     records: Records, number: i64, until_ms: i64, is_over: bool, uuid: bytes, user: bytes
 ) -> None:
-    """A session that outlives a restart, or its end."""
+    """A session that survives a restart, or its end."""
     w = records.writer
     write_i32_le(w, i32(1 + SESSION_FIXED + len(user)))
     w.append(SESSION)
@@ -170,7 +170,7 @@ def tell_tube_cfg(records: Records, ttr_ms: i64, in_replicaset: bool, token_rese
 
 
 def tell_grant(records: Records, holder: bytes, tube: bytes, prefix: bytes, bits: i64) -> None:
-    """What the holder may do with the tube under that prefix, from now on."""
+    """The holder's rights to the tube under that prefix, from now on."""
     w = records.writer
     write_i32_le(w, i32(1 + GRANT_FIXED + len(tube) + len(prefix) + len(holder)))
     w.append(GRANT)

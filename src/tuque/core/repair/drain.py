@@ -1,9 +1,8 @@
-"""A leaving node gives away what it has (SPEC K7).
+"""A leaving node hands over what it has (SPEC K7).
 
-A job is let go only when enough other nodes have said, after being asked, that they have
-it: what is believed of holders does not count here. A queued job first goes to one of
-them as if it had wished for it (F2), so that consumers do not wait for its retry time.
-The right to hand out an at-most-once job passes as in F2.3.
+A job is dropped only when enough other nodes, being asked, have confirmed that they have it:
+the holder set is not trusted here. A queued job first goes to one of them as in F2, so that
+consumers do not wait for its retry time. Custody of an at-most-once job moves as in F2.3.
 """
 
 from heapq import heappop, heappush
@@ -37,20 +36,20 @@ from tuque.core.replication.rereplicate import choose_room, refill, send_repairs
 from tuque.core.state.lease_groups import is_leased
 from tuque.core.state.losses import COUNT, FAR, Leave
 
-STEP_JOBS: Final = 500  # begun in one turn
-OPEN_MAX: Final = 2_000  # begun and not gone
-ROUND_MS: Final = 1_000  # between two rounds over all jobs
-AGAIN_MS: Final = 1_000  # until a job that could not go on is tried again
+STEP_JOBS: Final = 500  # started in one turn
+OPEN_MAX: Final = 2_000  # started and not finished
+ROUND_MS: Final = 1_000  # between two passes over all jobs
+AGAIN_MS: Final = 1_000  # delay before a stuck job is tried again
 IDS_MAX: Final = 500  # in one LEFT
 
 
 def set_leaving(n: Node, is_leaving: bool) -> None:
-    """[K7] CLUSTER LEAVING yes|no: start or stop giving away jobs (K7.4)."""
+    """[K7] CLUSTER LEAVING yes|no: start or stop handing jobs over (K7.4)."""
     if is_leaving == n.is_leaving:
         return
     n.is_leaving = is_leaving
     if n.policy is not None:
-        n.policy.on_reach(n)  # homes of tubes go, too
+        n.policy.on_reach(n)  # leaderships of tubes move, too
     state = n.losses
     state.leaves = {}
     state.leave_ids = []
@@ -66,7 +65,7 @@ def set_leaving(n: Node, is_leaving: bool) -> None:
 
 
 def drain_left(n: Node) -> i64:
-    """[K7] Records that must go before the node is safe to stop (K7.3)."""
+    """[K7] Jobs and tubes that must go before the node is safe to stop (K7.3)."""
     left: i64 = len(n.jobs) + (1 if n.is_loading else 0)
     return left if n.policy is None else left + n.policy.drain_left(n)
 
@@ -82,7 +81,7 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
             n.tombs.let_go(id)
             continue
         if job.state == ACKED:
-            continue  # K7.6: it knows of the ack, and replies to that
+            continue  # K7.6: it knows of the ack and will reply
         lose_copy(n, job, slot)
         note_gone(n, slot, job)
         if job.retry_s == 0:
@@ -91,14 +90,14 @@ def on_left(n: Node, slot: i64, m: Left) -> None:
         elif job.state != WAIT_REPL:
             part(n, job, job.holders, 0)  # K7.5
             if n.peers[slot].is_leaving:
-                ask_others(n, job)  # K5.2: it counted those that stay, as far as it knew them
+                ask_others(n, job)  # K5.2: it counted as holders those it knew to stay
 
 
 # ---- giving away
 
 
 def others_of(n: Node) -> i64:
-    """The nodes of the cluster that stay."""
+    """The cluster's other nodes that are not leaving."""
     others: i64 = 0
     for peer in n.peers:
         if peer.slot != 0 and not peer.is_leaving:
@@ -107,10 +106,10 @@ def others_of(n: Node) -> i64:
 
 
 def leave(n: Node, job: Job) -> None:
-    """[K7] Take the next step to get rid of the job (K7.2)."""
+    """[K7] Take the next step to hand the job over (K7.2)."""
     state = n.losses
     if is_leased(job) or isinstance(job, Task):
-        state.leaves.pop(job.id, None)  # Y8.3: the next round meets it again
+        state.leaves.pop(job.id, None)  # Y8.3: the next pass tries it again
         return
     if job.state == ACKED or job.state == WAIT_REPL or job.retry_s == 0:
         state.leaves.pop(job.id, None)
@@ -137,9 +136,9 @@ def leave(n: Node, job: Job) -> None:
 
 
 def leave_once(n: Node, job: Job) -> None:
-    """For an at-most-once job, custody goes first, then the job (F2.3).
+    """Hand over an at-most-once job: first its custody, then the job (F2.3).
 
-    A delivered one is only remembered, and no longer needed here.
+    A delivered one is dropped: it is only a memory.
     """
     if job.state == ACKED or job.state == WAIT_REPL or job.flags & IN_TRANSIT:
         return
@@ -154,7 +153,7 @@ def leave_once(n: Node, job: Job) -> None:
 
 
 def give(n: Node, job: Job, entry: Leave, others: i64) -> bool:
-    """Let another node serve the queued job, a holder if possible; False if none can."""
+    """Hand the queued job to another node, a holder if possible; False if none can take it."""
     targets = choose_room(n, ~(job.holders & others), 1)
     if len(targets) == 0:
         targets = choose_room(n, ~others | entry.refused, 1)
@@ -167,7 +166,7 @@ def give(n: Node, job: Job, entry: Leave, others: i64) -> bool:
 
 
 def make_copies(n: Node, job: Job, entry: Leave, count: i64) -> None:
-    """Send the job to more nodes, and ask them whether they keep it."""
+    """Send the job to more nodes, and ask whether they keep it."""
     refill(n)
     if count <= 0 or n.losses.budget <= 0 or n.losses.budget_bytes <= 0:
         return
@@ -182,16 +181,16 @@ def make_copies(n: Node, job: Job, entry: Leave, count: i64) -> None:
 
 
 def go(n: Node, job: Job, kept: i64) -> None:
-    """Others have the job: it is removed here, and they are informed (K7.2)."""
+    """Enough others have the job: remove it here and inform them (K7.2)."""
     if job.state == ACTIVE and job.flags & (ONCE_QUEUED | DELIVERED) == 0:
         slots = slots_of(kept & n.linked)
         if len(slots) > 0:
             slot = slots[n.chance.below(len(slots))]
-            say(n, slot, Enqueue(job.id, max(1, job.qtime_ms - n.now_ms)))  # its delay goes on
+            say(n, slot, Enqueue(job.id, max(1, job.qtime_ms - n.now_ms)))  # the rest of its delay
     deny(n, job.id)
     holders = job.holders & ~1
     for slot in slots_of(holders):
-        if holders & ~(1 << slot):  # the others may not have heard of copies made for this
+        if holders & ~(1 << slot):  # they may not know of the copies just made
             introduce(n, slot, holders)
             say(n, slot, Holders(job.id, holders))
         say_left(n, slot, job.id)
@@ -200,9 +199,7 @@ def go(n: Node, job: Job, kept: i64) -> None:
 
 
 def drain_link_up(n: Node, slot: i64) -> None:
-    """[K7] A link came up: announce jobs that were given away, in case the last link
-    missed that.
-    """
+    """[K7] A link came up: resend what the last link may have lost about jobs handed over."""
     untold = n.losses.parted.get(slot)
     if untold is None:
         return
@@ -222,7 +219,7 @@ def drain_link_up(n: Node, slot: i64) -> None:
 
 
 def drop(n: Node, job: Job) -> None:
-    """The job is elsewhere."""
+    """Remove a job that others have."""
     n.losses.leaves.pop(job.id, None)
     unregister(n, job, ledger.MOVED)
     if n.records is not None:
@@ -230,7 +227,7 @@ def drop(n: Node, job: Job) -> None:
 
 
 def say_left(n: Node, slot: i64, id: bytes) -> None:
-    """LEFT, many of a turn in one message."""
+    """Send LEFT, many ids of a turn in one message."""
     outbox = n.peers[slot].outbox
     if len(outbox) > 0:
         last = outbox[len(outbox) - 1]
@@ -241,7 +238,7 @@ def say_left(n: Node, slot: i64, id: bytes) -> None:
 
 
 def on_answer(n: Node, slot: i64, there: list[bytes], lacking: list[bytes]) -> None:
-    """A node said which of the jobs it has."""
+    """A node replied which of the jobs it has."""
     leaves = n.losses.leaves
     bit: i64 = 1 << slot
     for id in lacking:
@@ -261,7 +258,7 @@ def on_answer(n: Node, slot: i64, there: list[bytes], lacking: list[bytes]) -> N
 
 
 def rest(n: Node, job: Job) -> None:
-    """Look at the job again after a while."""
+    """Try the job again later."""
     heappush(n.losses.leave_rests, (n.now_ms + AGAIN_MS, job.id))
 
 
@@ -269,7 +266,7 @@ def rest(n: Node, job: Job) -> None:
 
 
 def drain_tick(n: Node) -> None:
-    """[K7] Begin with some more jobs, go on with those that rested (K7.2)."""
+    """[K7] Start some more jobs; continue those that waited (K7.2)."""
     if not n.is_leaving or n.is_loading or drain_next_ms(n) > n.now_ms:
         return
     state = n.losses
@@ -300,7 +297,7 @@ def drain_tick(n: Node) -> None:
 
 
 def drain_next_ms(n: Node) -> i64:
-    """The next instant at which `drain_tick` has something to do."""
+    """The instant at which `drain_tick` next has work."""
     state = n.losses
     if not n.is_leaving or n.is_loading or len(n.jobs) == 0:
         return FAR

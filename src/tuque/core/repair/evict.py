@@ -1,10 +1,10 @@
-"""What may be dropped when memory is short, and in which order (SPEC M3).
+"""What may be dropped if memory is short, and in which order (SPEC M3).
 
-Nothing that is owed to a client is ever dropped. First go at-most-once jobs that were
-delivered, oldest delivery first. Then what keeps acked jobs from coming back: at first
-where that costs nothing, acked jobs that other holders have not confirmed last. These
-leave a tombstone, which is smaller, and goes when all reachable nodes have heard of it.
-At-least-once jobs stay until acked or expired.
+Nothing that a client is owed is ever dropped. First go delivered at-most-once jobs, oldest
+delivery first. Then what keeps acked jobs from coming back: first where that costs nothing,
+last acked jobs that other holders have not confirmed. These leave a tombstone, which is smaller
+and goes once all reachable nodes have confirmed it. At-least-once jobs stay until acked or
+expired.
 """
 
 from mypy_extensions import i64
@@ -17,9 +17,9 @@ from tuque.core.replication.ack_gc import finish
 
 
 def make_room(n: Node, most: i64) -> bool:
-    """[M3] PROCEDURE evict: up to `most` records (M3.3) while above 95 %.
+    """[M3] PROCEDURE evict: drop up to `most` records (M3.3) while above 95 %.
 
-    True when memory is at or below 100 % after it.
+    True if memory is then at or below 100 %.
     """
     if n.limits.may_evict:
         left = most
@@ -29,7 +29,7 @@ def make_room(n: Node, most: i64) -> bool:
 
 
 def evict_one(n: Node, most: i64) -> bool:
-    """Drop the record that is missed least (M3.1), or some tombstones; False: there is none."""
+    """Drop the least useful record (M3.1), or some tombstones; False: there is none."""
     if len(n.delivered_amo) > 0:
         remove(n, oldest(n, n.delivered_amo), ledger.EVICTED)
         return True
@@ -49,7 +49,7 @@ def evict_one(n: Node, most: i64) -> bool:
 
 
 def oldest(n: Node, ids: dict[bytes, None]) -> Job:
-    """The job that entered the table first."""
+    """The job that has been in the table longest."""
     for id in ids:
         return n.jobs[id]
     raise AssertionError("nothing is left")

@@ -1,7 +1,7 @@
-"""Copies that were lost are made again; nodes that are gone leave the holder sets (SPEC K5, K6).
+"""Restores lost copies and drops lost nodes from holder sets (SPEC K5, K6).
 
-A walk over all jobs takes a node out of the holders, or asks for what it should have. What
-becomes of jobs that have too few copies then is core/replication/rereplicate.py's.
+A scan over all jobs drops a node from the holders, or asks it for the copies that it should
+have. core/replication/rereplicate.py repairs jobs that then have too few copies.
 """
 
 from typing import Final
@@ -37,17 +37,17 @@ from tuque.core.replication.rereplicate import (
 )
 from tuque.core.state.losses import CHECK, COUNT, DOUBT, FAR, FORGET, RECHECK, SETTLE, STRIP, Walk
 
-STEP_JOBS: Final = 500  # looked at in one turn
+STEP_JOBS: Final = 500  # per turn
 
 
-# ---- what happens to peers
+# ---- changes of peers
 
 
 def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
-    """[K5] A link to the peer is about to come up; nothing happens if it is the one known.
+    """[K5] A link to the peer is about to come up; no-op if its incarnation is known.
 
-    `life` is a number that differs between incarnations (K2.2), `is_empty` says whether
-    this one began without jobs. To be called before anything that it says.
+    `life` differs between incarnations (K2.2); `is_empty`: this one started without jobs. Call it
+    before handling any of its messages.
     """
     known = n.lives.get(slot, 0)
     if life == known and life != 0:
@@ -69,7 +69,7 @@ def on_incarnation(n: Node, slot: i64, is_empty: bool, life: i64 = 0) -> None:
 
 
 def on_forget(n: Node, slot: i64) -> None:
-    """[K6] The peer was forgotten: it leaves the sets of every job (K6.2)."""
+    """[K6] The peer was forgotten: it leaves all holder sets (K6.2)."""
     bit: i64 = 1 << slot
     n.forgotten |= bit
     stop_asking(n, slot)
@@ -81,13 +81,13 @@ def on_forget(n: Node, slot: i64) -> None:
 
 
 def begin_walk(n: Node, kind: i64, slot: i64) -> None:
-    """Look at all jobs there are, from the next tick on."""
+    """Start a scan of all current jobs at the next tick."""
     ids = list(n.losses.short) if kind == RECHECK else list(n.jobs)
     n.losses.walks.append(Walk(kind, slot, ids, n.is_loading))
 
 
 def begin_settling(n: Node, slot: i64) -> None:
-    """[Q11, Q12] A link came up: what is held or queued here may be so there."""
+    """[Q11, Q12] A link came up: the peer may have jobs queued that are held or queued here."""
     settle_link_up(n, slot)
     since_ms = n.peers[slot].sure_ms
     if since_ms < n.now_ms:
@@ -96,9 +96,9 @@ def begin_settling(n: Node, slot: i64) -> None:
 
 
 def end_settling(n: Node, slot: i64) -> None:
-    """[Q12] A link is gone; its last messages may be lost (Q12.1).
+    """[Q12] A link went down; its last messages may be lost (Q12.1).
 
-    To be called before questions are dropped: the next link asks what was not asked.
+    Call it before questions are dropped: the next link asks what was not asked.
     """
     walks = n.losses.walks
     is_done = True
@@ -114,7 +114,7 @@ def end_settling(n: Node, slot: i64) -> None:
 
 
 def walk_some(n: Node, walk: Walk) -> None:
-    """Go on with a walk by some jobs."""
+    """Continue a scan by some jobs."""
     if walk.is_late:
         walk.is_late = False
         walk.ids = list(n.jobs)
@@ -143,7 +143,7 @@ def walk_some(n: Node, walk: Walk) -> None:
 
 
 def visit(n: Node, walk: Walk, job: Job) -> None:
-    """A job that the walk's node is believed to have."""
+    """Handle a job that the scanned node is believed to have."""
     if job.state == ACKED:
         if walk.kind == FORGET and n.forgotten & 1 << walk.slot:
             leave_acked(n, job, 1 << walk.slot)  # K6.2
@@ -155,7 +155,7 @@ def visit(n: Node, walk: Walk, job: Job) -> None:
         lose_copy(n, job, walk.slot)
     if job.retry_s == 0:
         if walk.kind != FORGET and n.records is not None:
-            n.records.holders(job)  # F2.3: custody goes on with this incarnation
+            n.records.holders(job)  # F2.3: custody stays with the new incarnation
         return
     if walk.kind == DOUBT:
         ask(n, walk.slot, job.id, False)
@@ -165,9 +165,9 @@ def visit(n: Node, walk: Walk, job: Job) -> None:
 
 
 def doubt_away(n: Node, slot: i64, job: Job) -> None:
-    """[K5.1, K6.2] The node may have given its copy to nodes that are not linked here now (K7.2).
+    """[K5.1, K6.2] The node may have handed its copy to nodes without a link to this one (K7.2).
 
-    It was perhaps the only one that knew them; without them the job would be taken as over.
+    It may have been the only one to know them; without them the job would seem to have ended.
     """
     away = n.others & ~n.linked & ~n.forgotten & ~job.holders & ~(1 << slot)
     if away == 0 or job.retry_s == 0 or job.state == WAIT_REPL:
@@ -179,16 +179,16 @@ def doubt_away(n: Node, slot: i64, job: Job) -> None:
 
 
 def ask_others(n: Node, job: Job) -> None:
-    """[K5, K6, K7] A copy is gone: nodes believed to have another one are asked for it (K5.2).
+    """[K5, K6, K7] A copy is gone: ask the other presumed holders for theirs (K5.2).
 
-    The set may contain a node that took none (R2.4), or added the job for others (R6.1).
+    The set may include a node that took none (R2.4), or added the job for others (R6.1).
     """
     for other in slots_of(job.holders & ~n.forgotten):
         ask(n, other, job.id, False)  # K5.2
 
 
 def leave_acked(n: Node, job: Job, bits: i64) -> None:
-    """Take nodes out of the sets of an acked job; its collection may be complete then."""
+    """Take nodes out of the sets of an acked job; this may complete its collection."""
     job.holders &= ~bits
     job.confirmed &= ~bits
     if n.records is not None:
@@ -197,7 +197,7 @@ def leave_acked(n: Node, job: Job, bits: i64) -> None:
 
 
 def lose_copy(n: Node, job: Job, slot: i64) -> None:
-    """The node is known to have no copy of the open job."""
+    """The node has no copy of the open job."""
     bit: i64 = 1 << slot
     if job.holders & bit == 0:
         return
@@ -207,12 +207,12 @@ def lose_copy(n: Node, job: Job, slot: i64) -> None:
         job.confirmed &= ~bit
         adding = n.adding.get(job.id)
         if adding is not None and adding.server_slot == slot and job.retry_s > 0:
-            adding.server_slot = 0  # R6.2: another one is drawn
+            adding.server_slot = 0  # R6.2: choose another
         return
     if n.records is not None:
         n.records.holders(job)
     if job.retry_s == 0:
-        n.offers[job.queue] = None  # F2.3: no other node may have it any more
+        n.offers[job.queue] = None  # F2.3: no other node can still have it
         return
     examine(n, job)
     short = n.losses.short.get(job.id)
@@ -227,7 +227,7 @@ def lose_copy(n: Node, job: Job, slot: i64) -> None:
 
 
 def on_ask(n: Node, slot: i64, m: Ask) -> None:
-    """[K5] ON RECV ASK (K5.2, K5.4); not answered while the journal is loaded."""
+    """[K5] ON RECV ASK (K5.2, K5.4); ignored while the journal is loaded."""
     if n.is_loading:
         return
     lacking: list[bytes] = []
@@ -255,7 +255,7 @@ def on_ask(n: Node, slot: i64, m: Ask) -> None:
 
 
 def on_lack(n: Node, slot: i64, m: Lack) -> list[bytes]:
-    """[K5] ON RECV LACK: the sender leaves the holders (K5.2). Returns ids that it does have."""
+    """[K5] ON RECV LACK: the sender leaves the holders (K5.2). Returns the ids that it has."""
     for id in m.ids:
         job = told_job(n, id)
         if job is None or job.state == ACKED:
@@ -272,7 +272,7 @@ def on_lack(n: Node, slot: i64, m: Lack) -> list[bytes]:
 
 
 def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
-    """The peer said that it has copies: of a repair, or when it was asked."""
+    """The peer confirmed copies: of a repair, or when asked."""
     state = n.losses
     if len(state.walks) > 0:
         for id in ids:
@@ -292,7 +292,7 @@ def on_there(n: Node, slot: i64, ids: list[bytes]) -> None:
 
 
 def repair_left(n: Node) -> i64:
-    """[K5] Jobs with too few copies, and copies that are still to be asked for (K5.5)."""
+    """[K5] Jobs with too few copies, and copies still to be asked for (K5.5)."""
     state = n.losses
     left: i64 = len(state.short)
     for walk in state.walks:
@@ -306,7 +306,7 @@ def repair_left(n: Node) -> i64:
 
 
 def repair_tick(n: Node) -> None:
-    """[K5, K6] Go on with walks, questions and repairs, by a bounded step."""
+    """[K5, K6] Continue scans, questions and repairs, bounded per turn."""
     if n.is_loading:
         return
     state = n.losses
@@ -331,7 +331,7 @@ def repair_tick(n: Node) -> None:
 
 
 def repair_next_ms(n: Node) -> i64:
-    """The next instant at which `repair_tick` has something to do."""
+    """The instant at which `repair_tick` next has work."""
     state = n.losses
     if n.is_loading:
         return FAR

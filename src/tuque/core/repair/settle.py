@@ -1,10 +1,9 @@
-"""Who serves a job of which several nodes have copies, after they could not talk (SPEC Q11, Q12).
+"""Decides which of several holders serves a job after a restart or a partition (SPEC Q11, Q12).
 
-A node that was restarted does not know what happened meanwhile: its due times are those of its
-journal. A job that it would queue is held until the other holders have answered. Nodes that
-were cut off from each other may both have queued a job: they ask when they are linked again.
-Questions are those of core/replication/probe.py, the held jobs first; answers are the messages of
-SPEC Q.
+A restarted node does not know what happened meanwhile: its due times are from its journal. It
+holds a job that it would queue until the other holders have replied. Nodes that were
+partitioned may both have queued a job: they ask each other once they are linked again.
+core/replication/probe.py sends the questions, held jobs first; replies are messages of SPEC Q.
 """
 
 from typing import Final
@@ -38,26 +37,26 @@ from tuque.core.replication.probe import claim, repeat_soon
 from tuque.core.replication.requeue_messages import hear_of_copy, put_off
 from tuque.core.state.lease_groups import is_leased
 
-FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
-STEP_JOBS: Final = 500  # asked about in one turn, for each node
-SWEEP_JOBS: Final = 2_000  # looked at in one turn
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+STEP_JOBS: Final = 500  # asked about per turn and node
+SWEEP_JOBS: Final = 2_000  # checked per turn
 SWEEP_MS: Final = 1_000
-CLAIMS_MAX: Final = 2_000  # that wait to be asked of one node
+CLAIMS_MAX: Final = 2_000  # waiting to be asked of one node
 
 
 def missing(n: Node, job: Job) -> i64:
-    """[Q11] The other holders whose answer the held job waits for (Q11.2)."""
+    """[Q11] The other holders whose reply the held job waits for (Q11.2)."""
     able = n.reachable | n.leavers | n.held.starting
     return job.holders & able & ~1 & ~n.forgotten & ~job.confirmed  # Q11.2
 
 
-# ---- jobs are held
+# ---- holding jobs
 
 
 def doubt_due(n: Node, job: Job, was_queued: bool) -> bool:
-    """[J5.3, Q11.1] A loaded job: its due time is of before the restart. True when it is held.
+    """[J5.3, Q11.1] A loaded job's due time is from before the restart. True if it is held now.
 
-    One that was queued, or is due, is held at once, another one when it comes to its due time.
+    A job that was queued or is due is held at once, others when they are due.
     """
     if job.retry_s == 0 or job.holders & n.others & ~1 == 0 or job.flags & LEASED:
         return False
@@ -75,12 +74,12 @@ def doubt_due(n: Node, job: Job, was_queued: bool) -> bool:
 
 
 def is_held(job: Job) -> bool:
-    """Whether the job waits for answers."""
+    """Whether the job waits for replies."""
     return job.state == ACTIVE and job.marks & HELD != 0
 
 
 def keep(n: Node, job: Job) -> None:
-    """Hold the job: its timer is that of its expiry only."""
+    """Hold the job: its timer is only for its expiry."""
     job.marks |= HELD
     job.confirmed = 0
     n.held.jobs.append(job)
@@ -88,7 +87,7 @@ def keep(n: Node, job: Job) -> None:
 
 
 def hold_due(n: Node, job: Job) -> bool:
-    """[Q11.1] A due time of the journal has come: ask first. False if there is no node to ask."""
+    """[Q11.1] A due time of the journal has come: ask first. False if there is nobody to ask."""
     job.confirmed = 0
     nodes = missing(n, job)
     if nodes == 0:
@@ -103,7 +102,7 @@ def hold_due(n: Node, job: Job) -> bool:
 
 
 def release(n: Node, job: Job) -> None:
-    """[Q11.4] All reachable holders have replied: the job is queued, or waits for its due time."""
+    """[Q11.4] All reachable holders have replied: queue the job, or wait for its due time."""
     was_queued = job.marks & WAS_QUEUED != 0
     job.marks = 0
     job.confirmed = 0
@@ -117,7 +116,7 @@ def release(n: Node, job: Job) -> None:
 
 
 def on_loaded_jobs(n: Node) -> None:
-    """[Q11.2] The journal is loaded: other nodes get their time to be linked."""
+    """[Q11.2] The journal is loaded: give other nodes time to connect."""
     h = n.held
     begin_sweep(n)
     h.starting = n.others
@@ -125,18 +124,18 @@ def on_loaded_jobs(n: Node) -> None:
 
 
 def on_away(n: Node, slot: i64) -> None:
-    """[Q11.2] Another node says that this one does not answer: it need not be waited for."""
+    """[Q11.2] Another node reports that this one does not answer: do not wait for it."""
     bit: i64 = 1 << slot
     if n.held.starting & bit:
         n.held.starting &= ~bit
         begin_sweep(n)
 
 
-# ---- questions and answers
+# ---- questions and replies
 
 
 def on_claims_heard(n: Node, slot: i64, m: Lack) -> None:
-    """[Q11] ON RECV LACK that answers a question about held jobs: one answer more (Q11.2)."""
+    """[Q11] ON RECV LACK in reply to a question about held jobs: count the reply (Q11.2)."""
     asking = n.losses.asking.get(slot)
     if asking is None:
         return
@@ -153,7 +152,7 @@ def on_claims_heard(n: Node, slot: i64, m: Lack) -> None:
 
 
 def answer_claim(n: Node, slot: i64, job: Job, stand: i64) -> None:
-    """[Q12] ON RECV ASK of a node that has the job queued, or holds it: who serves it? (Q12.2)"""
+    """[Q12] ON RECV ASK about a job that the sender has queued or held: who serves it? (Q12.2)"""
     if job.retry_s == 0 or stand == 0 or isinstance(job, Task):
         return
     if job.state == WAIT_REPL:
@@ -181,7 +180,7 @@ def outranks(n: Node, slot: i64, job: Job) -> bool:
 
 
 def give_way(n: Node, job: Job) -> None:
-    """[Q12.3] The other node serves the job: here it waits for a retry time."""
+    """[Q12.3] The other node serves the job: wait here for a retry time."""
     if job.state == QUEUED:
         dequeue(n, job)
         if n.records is not None:
@@ -191,12 +190,12 @@ def give_way(n: Node, job: Job) -> None:
 
 
 def since_of(job: Job) -> i64:
-    """When the queued job was put into its queue, or up to 500 ms later."""
+    """When the queued job was queued, or up to 500 ms later."""
     return job.qtime_ms - i64(job.retry_s) * 1000
 
 
 def ask_queued(n: Node, slot: i64, job: Job, since_ms: i64) -> None:
-    """[Q12] One step of a walk after a link came up: the job may be queued there too (Q12.1)."""
+    """[Q12] A scan's step after a link came up: the peer may have the job queued, too (Q12.1)."""
     if job.state == QUEUED and job.retry_s > 0 and since_of(job) >= since_ms:
         if not isinstance(job, Task):
             claim(n, slot, job.id)  # Q12.1
@@ -206,15 +205,13 @@ def ask_queued(n: Node, slot: i64, job: Job, since_ms: i64) -> None:
 
 
 def settle_link_up(n: Node, slot: i64) -> None:
-    """A link came up: ask about held jobs again."""
+    """A link came up: ask again about held jobs."""
     n.held.able &= ~(1 << slot)
     n.held.feeds.pop(slot, None)
 
 
 def settle_tick(n: Node) -> None:
-    """[Q11] Continue asking about held jobs; release those that wait for no node, in
-    bounded steps.
-    """
+    """[Q11] Ask about more held jobs and release those that wait for nobody; bounded per turn."""
     h = n.held
     if n.is_loading or settle_next_ms(n) > n.now_ms:
         return
@@ -239,17 +236,17 @@ def settle_tick(n: Node) -> None:
 
 
 def begin_sweep(n: Node) -> None:
-    """Check all held jobs soon: some nodes may not be waited for any more."""
+    """Check all held jobs soon: some may have nobody left to wait for."""
     h = n.held
     h.sweep_ms = 0
     if h.sweep_pos > 0:
-        del h.jobs[h.kept : h.sweep_pos]  # these have been looked at
+        del h.jobs[h.kept : h.sweep_pos]  # already checked
     h.kept = 0
     h.sweep_pos = 0 if len(h.jobs) > 0 else -1
 
 
 def feed(n: Node, slot: i64) -> None:
-    """Have the node asked about some more of the held jobs."""
+    """Ask the node about some more of the held jobs."""
     h = n.held
     bit: i64 = 1 << slot
     asking = n.losses.asking.get(slot)
@@ -269,7 +266,7 @@ def feed(n: Node, slot: i64) -> None:
 
 
 def sweep(n: Node) -> None:
-    """Check some of the held jobs; release those that wait for no node."""
+    """Check some of the held jobs; release those that wait for nobody."""
     h = n.held
     jobs = h.jobs
     pos = h.sweep_pos
@@ -292,7 +289,7 @@ def sweep(n: Node) -> None:
 
 
 def settle_next_ms(n: Node) -> i64:
-    """The next instant at which `settle_tick` has something to do."""
+    """The instant at which `settle_tick` next has work."""
     h = n.held
     if n.is_loading:
         return FAR

@@ -1,7 +1,6 @@
-"""Acknowledgement and the end of jobs (SPEC A): ACKJOB, FASTACK, DELJOB, DEADLETTER.
+"""ACKJOB, FASTACK, DELJOB, DEADLETTER: how jobs end (SPEC A).
 
-What the commands do here; how the other holders of a job hear of it is
-core/replication/ack_gc.py's.
+core/replication/ack_gc.py informs the other holders.
 """
 
 from mypy_extensions import i64
@@ -31,15 +30,15 @@ def on_ackjob(n: Node, id: bytes, client: i64 = -1) -> bool:
         collect(n, job)
         return False
     if n.events is not None:
-        n.events.acked(n.now_ms, job)  # A1.5, while the body is there
+        n.events.acked(n.now_ms, job)  # A1.5, while the body is still there
     retire(n, job)
     return True
 
 
 def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
-    """[A7] ON COMMAND FASTACK: the job is done, and is over here and now (A7.1).
+    """[A7] ON COMMAND FASTACK: the job is done and ends here at once (A7.1).
 
-    False when it is not known here (A7.2).
+    False if it is unknown here (A7.2).
     """
     job = n.jobs.get(id)
     if job is None:
@@ -47,7 +46,7 @@ def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
     if isinstance(job, Task):
         return policy_of(n).ack(n, job, client)
     if job.flags & BODYLESS:
-        return False  # A7.1: an ack that was to be made sure stays one
+        return False  # A7.1: an ack being collected stays one
     was_acked = job.state == ACKED
     if n.events is not None and not was_acked:
         n.events.acked(n.now_ms, job)
@@ -60,7 +59,7 @@ def on_fastack(n: Node, id: bytes, client: i64 = -1) -> bool:
 
 
 def on_deljob(n: Node, id: bytes) -> bool:
-    """[A9] ON COMMAND DELJOB: the job goes from this node, whatever its state."""
+    """[A9] ON COMMAND DELJOB: remove the job from this node in any state."""
     job = n.jobs.get(id)
     if job is None:
         return False
@@ -72,10 +71,10 @@ def on_deljob(n: Node, id: bytes) -> bool:
 
 
 def on_deadletter(n: Node, job: Job, queue: bytes, reason: bytes, body: bytes | None = None) -> Job:
-    """[Q10] ON COMMAND DEADLETTER: its body, or another, goes on in another queue; it is done.
+    """[Q10] ON COMMAND DEADLETTER: continue its body, or another, in another queue; it is done.
 
-    The new job begins here, whatever else this node may not take: its body is here
-    already. Other nodes get copies of it in the same turn as they hear of the ack.
+    The new job starts here, even if this node takes no other jobs: its body is here already. Other
+    nodes get its copies in the same turn as the ack.
     """
     assert job.state != ACKED and job.state != WAIT_REPL
     spec = settle(n, PLAIN)
