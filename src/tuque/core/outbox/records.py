@@ -16,12 +16,12 @@ Layout, little-endian: length of the rest i32, kind u8, then by kind
     REMOVE  id 40, cause u8
     PAUSE   bits u8, instant of the command ns i64 (0: unknown), queue
     END     jobs i64, records i64        the last record of a snapshot
-    GAP     records i64, bytes i64       what `journal repair` had to take out here
-    CLOSE                                the server stopped in good order
-    PEER    slot u8, node id 40, incarnation i64    whom a bit of a set means from here on
+    GAP     records i64, bytes i64       removed here by `journal repair`
+    CLOSE                                the server stopped cleanly
+    PEER    slot u8, node id 40, incarnation i64    which node a slot in a set means from here on
     HOLDERS id 40, set i64
-    ACKED   id 40, expire_ms i64, set i64    acked, and the set is still to hear of it; an empty
-                                             set: the job is not known here, all are to hear
+    ACKED   id 40, expire_ms i64, set i64    acked; nodes of the set must still confirm. Empty
+                                             set: the job is unknown here, all must confirm
     TOMB    id 40, expire_ms i64, kind u8    a tombstone of core/model/tombstones.py
 
 where history, present when shape has the bit 1, is nacks i32, deliveries i32,

@@ -1,10 +1,9 @@
-"""The end of acked jobs on all their holders (SPEC A1, A2, A4-A6, A10).
+"""Ends acked jobs on all their holders (SPEC A1, A2, A4-A6, A10).
 
-Who knows of an ack says SETACK to the other holders, which confirm with GOTACK. When
-every holder has confirmed, the job is over: DELJOB tells so, and a tombstone stays.
-Sets of nodes are compared and joined, never counted: whoever hears of a holder that it
-did not know asks that one too. Acks of jobs that are not known here are
-core/replication/orphan_acks.py's.
+A node that knows of an ack sends SETACK to the other holders, which confirm with GOTACK. When
+all have confirmed, the job is over: DELJOB announces that, and a tombstone stays. Node sets
+are compared and merged, never counted: a holder that turns up late is asked too.
+core/replication/orphan_acks.py handles acks of jobs that are unknown here.
 """
 
 from typing import Final
@@ -40,18 +39,18 @@ from tuque.core.replication.orphan_acks import (
     on_stray_answer,
 )
 
-TRY_MS: Final = 1_000  # the first of the steps of A6, doubled each time
+TRY_MS: Final = 1_000  # first back-off of A6, doubles each time
 TRY_MAX_MS: Final = 180_000
-OUTBOX_MAX: Final = 100_000  # messages of one turn to one node, above it acks wait for A6
-RETELL_MAX: Final = 2_000  # ids sent again at once
+OUTBOX_MAX: Final = 100_000  # messages per turn and node; above it, acks wait for A6
+RETELL_MAX: Final = 2_000  # ids resent at once
 RETELL_PAUSE_MS: Final = 50
-OWED_MAX: Final = 100_000  # acks that wait for room in one link, above it they wait for A6
+OWED_MAX: Final = 100_000  # acks waiting for room on one link; above it they wait for A6
 SWEEP_MAX: Final = 10_000
 LATE_MAX: Final = 1_000_000  # DELJOBs remembered while loading
 
 
 def retire(n: Node, job: Job) -> None:
-    """[A1, A2] The ack is recorded; without other holders its collection is complete at once."""
+    """[A1, A2] Record the ack; without other holders its collection is complete at once."""
     count_all(n, job)
     if job.holders == 1:
         if job.state == WAIT_REPL:
@@ -69,15 +68,15 @@ def retire(n: Node, job: Job) -> None:
 def count_all(n: Node, job: Job) -> None:
     """[A1.7] The custody of this copy is unknown here: all nodes count as holders.
 
-    A node that replies that the job is unknown keeps a tombstone: the job cannot arrive there
-    later.
+    A node that replies that it does not know the job keeps a tombstone: the job cannot arrive
+    there later.
     """
     if job.retry_s == 0 and job.flags & IN_TRANSIT:
         job.holders |= ((1 << i64(len(n.peers))) - 1) & ~n.forgotten
 
 
 def become_acked(n: Node, job: Job) -> None:
-    """[A1] The job is done; its record is kept until the other holders know (A1.2)."""
+    """[A1] The job is done; keep its record until the other holders know (A1.2)."""
     if job.state == QUEUED:
         set_state(job, ACKED)
         n.queues[job.queue].left()
@@ -102,7 +101,7 @@ def become_acked(n: Node, job: Job) -> None:
 
 
 def restore_acked(n: Node, job: Job) -> None:
-    """[J5.5] An acked job of the journal that other holders must hear of, registered before."""
+    """[J5.5] Restore an acked job, already registered, that other holders must confirm."""
     if job.state != ACKED:
         set_state(job, ACKED)
     n.acked[job.id] = None
@@ -114,7 +113,7 @@ def restore_acked(n: Node, job: Job) -> None:
 
 
 def try_later(n: Node, job: Job) -> None:
-    """Set the next time at which the acked job is collected again (A6.1)."""
+    """Set when the collection of the acked job is tried again (A6.1)."""
     step_ms: i64 = TRY_MS << i64(job.marks)
     if step_ms >= TRY_MAX_MS:
         step_ms = TRY_MAX_MS
@@ -125,12 +124,12 @@ def try_later(n: Node, job: Job) -> None:
 
 
 def unheard(n: Node, job: Job) -> i64:
-    """The holders that have not confirmed the ack in the incarnation they are in (A5.2, K2.3)."""
+    """The holders whose current incarnation has not confirmed the ack (A5.2, K2.3)."""
     return job.holders & ~(job.confirmed & ~in_doubt(n)) & ~n.forgotten
 
 
 def collect(n: Node, job: Job) -> None:
-    """[A2] PROCEDURE collect an acked job: it ends, or the nodes that do not know get SETACK."""
+    """[A2] PROCEDURE collect an acked job: end it, or send SETACK to holders not confirmed."""
     job.confirmed |= 1
     if job.flags & BODYLESS:
         ask_all(n, job)
@@ -143,7 +142,7 @@ def collect(n: Node, job: Job) -> None:
 
 
 def collect_if_complete(n: Node, job: Job) -> bool:
-    """End the collection when every holder has confirmed (A2.1); True when it ended."""
+    """End the collection if every holder has confirmed (A2.1); True if it ended."""
     if unheard(n, job) != 0:
         return False
     finish(n, job, job.holders)
@@ -151,12 +150,12 @@ def collect_if_complete(n: Node, job: Job) -> bool:
 
 
 def may_hear(peer: Peer) -> bool:
-    """Whether the link takes more messages in this turn; else the timer of A6 retries."""
+    """Whether the link takes more messages in this turn; if not, the timer of A6 retries."""
     return peer.is_linked and peer.has_room and len(peer.outbox) < OUTBOX_MAX
 
 
 def tell_acked(n: Node, job: Job, slots: i64) -> None:
-    """Say SETACK to those nodes."""
+    """Send SETACK to those nodes."""
     message = SetAck(job.id, job.holders, max(1, job.expire_ms - n.now_ms))
     for slot in slots_of(slots):
         peer = n.peers[slot]
@@ -168,7 +167,7 @@ def tell_acked(n: Node, job: Job, slots: i64) -> None:
 
 
 def owe(n: Node, slot: i64, id: bytes) -> None:
-    """[A6.3] The link has no room for the ack: it is sent when there is some."""
+    """[A6.3] The link has no room: send the ack once it has."""
     telling = n.retelling.get(slot)
     if telling is None:
         n.retelling[slot] = Retelling(slot, [id])
@@ -178,7 +177,7 @@ def owe(n: Node, slot: i64, id: bytes) -> None:
 
 
 def tell_deleted(n: Node, job: Job, slots: i64) -> None:
-    """[A5.4, A7.1] Say DELJOB to those nodes."""
+    """[A5.4, A7.1] Send DELJOB to those nodes."""
     message = DelJob(job.id, job.holders, max(1, job.expire_ms - n.now_ms))
     for slot in slots_of(slots & ~n.forgotten):
         introduce(n, slot, job.holders)
@@ -186,7 +185,7 @@ def tell_deleted(n: Node, job: Job, slots: i64) -> None:
 
 
 def tell_over(n: Node, slot: i64, id: bytes) -> None:
-    """Say DELJOB again, of a job that is a tombstone here; its time does not grow (B2.3)."""
+    """Resend DELJOB for a job with a tombstone here; its expiry does not grow (B2.3)."""
     bucket = n.tombs.ids[id]
     left_ms = bucket.end_ms - ROUNDED_MS - n.now_ms
     introduce(n, slot, bucket.nodes | 1)
@@ -194,7 +193,7 @@ def tell_over(n: Node, slot: i64, id: bytes) -> None:
 
 
 def finish(n: Node, job: Job, told: i64, cause: i64 = ledger.GC_ACKED) -> None:
-    """The job is over here and everywhere: DELJOB to the nodes of `told`, and a tombstone."""
+    """The job has ended everywhere: DELJOB to the nodes of `told`, and a tombstone."""
     if job.state == WAIT_REPL:
         producer_done(n, job)
     was_acked = job.state == ACKED
@@ -209,7 +208,7 @@ def finish(n: Node, job: Job, told: i64, cause: i64 = ledger.GC_ACKED) -> None:
 
 
 def on_gc_timer(n: Node, job: Job) -> None:
-    """[A6] TIMER of an acked job: try again, ever more rarely (A6.1)."""
+    """[A6] TIMER of an acked job: try again with back-off (A6.1)."""
     if job.qtime_ms <= n.now_ms:
         try_later(n, job)
         collect(n, job)
@@ -218,16 +217,16 @@ def on_gc_timer(n: Node, job: Job) -> None:
 
 
 def unconfirm(n: Node, slot: i64) -> None:
-    """[A5.2] The node restarted: what it confirmed before no longer counts.
+    """[A5.2] The node restarted: its earlier confirmations are void.
 
-    All at once, before any other message is read. SETACK is sent again when its link is up (A6.2).
+    All at once, before any of its messages is handled. SETACK is resent on link-up (A6.2).
     """
     for id in n.acked:
         n.jobs[id].confirmed &= ~(1 << slot)
 
 
 def join(n: Node, job: Job, holders: i64) -> i64:
-    """Add to the holders of an acked job; those that are new and not confirmed."""
+    """Add to the holders of an acked job; returns those that are new and not confirmed."""
     new = holders & ~n.forgotten & ~job.holders
     if new == 0:
         return 0
@@ -241,7 +240,7 @@ def join(n: Node, job: Job, holders: i64) -> i64:
 
 
 def on_setack(n: Node, slot: i64, m: SetAck) -> None:
-    """[A4] ON RECV SETACK. A set without members comes from a node that has no copy."""
+    """[A4] ON RECV SETACK. An empty set: the sender has no copy."""
     if n.is_loading:
         return  # A4.1
     job = n.jobs.get(m.id)
@@ -256,7 +255,7 @@ def on_setack(n: Node, slot: i64, m: SetAck) -> None:
         say(n, slot, GotAck(m.id, False, 0))
         return
     if isinstance(job, Task):
-        say(n, slot, GotAck(m.id, False, 0))  # T1.4: only its home finishes it, when asked itself
+        say(n, slot, GotAck(m.id, False, 0))  # T1.4: only a request to its leader finishes it
         return
     if job.flags & BODYLESS:
         say(n, slot, GotAck(m.id, False, 0))  # A5.3
@@ -286,7 +285,7 @@ def on_gotack(n: Node, slot: i64, m: GotAck) -> None:
     job = n.jobs.get(m.id)
     if job is None:
         if not m.known and n.tombs.is_over(m.id):
-            tell_over(n, slot, m.id)  # its tombstone waits for that
+            tell_over(n, slot, m.id)  # its tombstone waits for this
         return  # A5.1
     if job.state != ACKED:
         return
@@ -312,9 +311,9 @@ def on_deljob_message(n: Node, slot: i64, m: DelJob) -> None:
 
 
 def end_here(n: Node, id: bytes, expire_ms: i64, slot: i64, named: i64, is_blind: bool) -> None:
-    """The job is over: it becomes a tombstone (A10.1). Holders that the sender did not name hear.
+    """The job has ended: leave a tombstone (A10.1) and inform holders the sender did not name.
 
-    A sender that named none knows only of itself; then links that are down do not matter.
+    A sender that named none knows only of itself; then links that are down do not count.
     """
     job = n.jobs.get(id)
     bit: i64 = 1 << slot
@@ -328,7 +327,7 @@ def end_here(n: Node, id: bytes, expire_ms: i64, slot: i64, named: i64, is_blind
         return  # T1.4
     untold = job.holders & ~named
     if job.state == ACKED:
-        untold |= job.confirmed  # they answered this node, and may wait for the end
+        untold |= job.confirmed  # they replied to this node, and may wait for the end
     untold &= ~1 & ~bit
     job.holders |= named | bit | 1
     finish(n, job, untold)
@@ -344,7 +343,7 @@ def linked(n: Node) -> i64:
 
 
 def on_loaded(n: Node) -> None:
-    """[A10.1] The journal is loaded: DELJOBs that came meanwhile are carried out."""
+    """[A10.1] The journal is loaded: apply the DELJOBs received meanwhile."""
     late = n.late_deletes
     n.late_deletes = {}
     for id, (expire_ms, slot) in late.items():
@@ -355,7 +354,7 @@ def on_loaded(n: Node) -> None:
 
 
 def collect_link_up(n: Node, slot: i64) -> None:
-    """[A6] A link came up: send the acks and ends that the node may have missed (A6.2)."""
+    """[A6] A link came up: resend acks and ends that the node may have missed (A6.2)."""
     ids = n.tombs.owed_to(slot)
     ids.extend(n.acked)
     if len(ids) > 0:
@@ -365,7 +364,7 @@ def collect_link_up(n: Node, slot: i64) -> None:
 
 
 def retell(n: Node, telling: Retelling) -> bool:
-    """Send a node some of what it may have missed; True when that was all."""
+    """Resend some of what a node may have missed; True if that was all."""
     slot = telling.slot
     peer = n.peers[slot]
     if not peer.is_linked:
@@ -382,7 +381,7 @@ def retell(n: Node, telling: Retelling) -> bool:
         if job is None:
             bucket = n.tombs.ids.get(id)
             if bucket is not None and bucket.waits & bit:
-                bucket.round = n.round  # its answer must come after this
+                bucket.round = n.round  # only a later reply counts
                 tell_over(n, slot, id)
         elif job.state == ACKED:
             if job.flags & BODYLESS:
@@ -393,7 +392,7 @@ def retell(n: Node, telling: Retelling) -> bool:
 
 
 def collect_tick(n: Node) -> None:
-    """[A6, A8] Go on telling; drop tombstones that every holder has heard of (A8.1)."""
+    """[A6, A8] Continue resending; drop tombstones that every holder has confirmed (A8.1)."""
     if len(n.retelling) > 0 and n.retell_ms <= n.now_ms:
         for slot, telling in list(n.retelling.items()):
             if retell(n, telling):
@@ -407,7 +406,7 @@ def collect_tick(n: Node) -> None:
 
 
 def collect_next_ms(n: Node) -> i64:
-    """The next instant at which `collect_tick` has something to do."""
+    """The instant at which `collect_tick` next has work."""
     at_ms: i64 = FAR
     if len(n.retelling) > 0:
         at_ms = n.retell_ms
@@ -421,6 +420,6 @@ def collect_next_ms(n: Node) -> i64:
 
 
 def forget_tombs(n: Node, slot: i64) -> None:
-    """[K6.2] The node was forgotten: no tombstone waits for it any more."""
+    """[K6.2] The node was forgotten: no tombstone waits for it."""
     n.tombs.on_echo(slot, FAR)
     n.retelling.pop(slot, None)

@@ -1,4 +1,4 @@
-"""ADDJOB: a job enters the broker (SPEC R1); copies elsewhere are replicate.py's."""
+"""ADDJOB: accepts or refuses a new job (SPEC R1); replicate.py makes its copies."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ PAUSED: Final = b"PAUSED Queue paused in input, try later"
 
 
 def settle(n: Node, spec: AddSpec) -> AddSpec:
-    """The spec with every default filled in (R1.1)."""
+    """Fill in the defaults of the spec (R1.1)."""
     full = AddSpec()
     full.ttl_s = spec.ttl_s if spec.ttl_s > 0 else n.limits.default_ttl_s
     full.retry_s = spec.retry_s
@@ -65,7 +65,7 @@ def must_be_external(n: Node) -> bool:
 
 
 def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
-    """Why the node can't take the job, empty when it can (R1.3-R1.7). `spec` is settled."""
+    """Why the node refuses the job; empty if it does not (R1.3-R1.7). `spec` is settled."""
     q = n.queues.get(queue)
     if q is not None and q.policy is not None:
         return q.policy.refusal(n, q, spec)
@@ -95,7 +95,7 @@ def refusal(n: Node, queue: bytes, spec: AddSpec) -> bytes:
 
 
 def make_job(n: Node, queue: bytes, body: bytes, spec: AddSpec) -> Job:
-    """Make and register a new job; `begin` or copies elsewhere are to follow (R1.8)."""
+    """Make and register a new job; the caller begins it or copies it (R1.8)."""
     q = n.queues.get(queue)
     job = Job(
         n.ids.make(spec.ttl_s, spec.retry_s),
@@ -122,12 +122,12 @@ def on_addjob(
     serial: i64 = 0,
     timeout_ms: i64 = 0,
 ) -> Job:
-    """[R1] ON COMMAND ADDJOB, accepted. In state wait-repl the producer waits for n.added."""
+    """[R1] ON COMMAND ADDJOB, accepted. In state wait-repl the reply comes through n.added."""
     if n.policy is not None:
         q = n.queues.get(queue)
         if q is not None and q.policy is not None:
             return q.policy.add(n, q, body, spec)
-    # as `refusal` saw it: the job itself may be what brings memory to the next level
+    # as in `refusal`: the job itself may raise the memory level
     is_external = len(n.peers) > 1 and must_be_external(n)
     job = make_job(n, queue, body, spec)
     if len(n.peers) > 1:
@@ -139,5 +139,5 @@ def on_addjob(
         n.records.add(job)
     if spec.replicate > 1 and len(n.peers) > 1:
         send_async(n, job)
-        examine(n, job)  # R1.10: of nodes that are away it lacks copies
+        examine(n, job)  # R1.10: copies are missing if nodes are away
     return job

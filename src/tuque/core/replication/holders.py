@@ -1,6 +1,6 @@
-"""Which nodes may have a copy of a job (SPEC R4.2, K5.6): all of them are to know all.
+"""Which nodes may have a copy of a job (SPEC R4.2, K5.6): each of them should know all.
 
-A holder that another does not know of would keep its copy when the job is over.
+A holder unknown to the others would keep its copy after the end of the job.
 """
 
 from typing import Final
@@ -17,14 +17,14 @@ from tuque.core.replication.ack_gc import collect
 from tuque.core.replication.probe import ask
 from tuque.core.state.losses import FORGET, STRIP, Gone
 
-GONE_MS: Final = 60_000  # longer than a message can be on its way
+GONE_MS: Final = 60_000  # longer than a message can be in flight
 GONE_MAX: Final = 100_000
-PARTED_MAX: Final = 100_000  # jobs whose holders one node gets again when it is linked
+PARTED_MAX: Final = 100_000  # jobs per node whose holders are resent on link-up
 CLEAN_EVERY: Final = 1_000
 
 
 def join_holders(n: Node, job: Job, holders: i64) -> bool:
-    """Add to the holders of a job; True when some were new."""
+    """Add to the holders of a job; True if some were new."""
     spare(n, job.id, holders)
     joined = (job.holders | holders) & ~n.forgotten
     if joined == job.holders:
@@ -43,11 +43,11 @@ def spare(n: Node, id: bytes, nodes: i64) -> None:
 
 
 def hear_holders(n: Node, slot: i64, job: Job, told: i64, named: i64) -> bool:
-    """Another node names holders, perhaps itself too; True when some were new.
+    """Another node names holders, maybe itself; True if some were new.
 
-    `told` are the holders, `named` is the same set in the other node's numbers. A node
-    that said that it has no copy is asked: the news of it may be older (K5.7). Two groups of
-    holders that share only this node learn of each other (K5.6).
+    `told` are the holders, `named` is the same set in the other node's numbers. A node that denied
+    having a copy is asked: its denial may be newer (K5.7). Two groups of holders that share only
+    this node are introduced to each other (K5.6).
     """
     bit: i64 = 1 << slot
     told |= doubtful(n, slot, job, named)
@@ -80,7 +80,7 @@ def doubtful(n: Node, slot: i64, job: Job, named: i64) -> i64:
 
 
 def note_gone(n: Node, slot: i64, job: Job) -> None:
-    """[K5.7] The node says itself that it has no copy of the job."""
+    """[K5.7] The node itself denied having a copy of the job."""
     if job.retry_s == 0 or job.state == WAIT_REPL:
         return
     state = n.losses
@@ -94,13 +94,13 @@ def note_gone(n: Node, slot: i64, job: Job) -> None:
 
 
 def gone_from(n: Node, id: bytes) -> i64:
-    """[K5.7] The nodes that said lately that they have no copy of the job."""
+    """[K5.7] The nodes that recently denied having a copy of the job."""
     gone = n.losses.gone.get(id)
     return gone.nodes if gone is not None and gone.until_ms > n.now_ms else 0
 
 
 def is_back(n: Node, slot: i64, id: bytes) -> None:
-    """[K5.7] The node says itself that it has a copy of the job."""
+    """[K5.7] The node itself confirmed a copy of the job."""
     if len(n.losses.gone) > 0:
         gone = n.losses.gone.get(id)
         if gone is not None:
@@ -108,9 +108,7 @@ def is_back(n: Node, slot: i64, id: bytes) -> None:
 
 
 def learn_holder(n: Node, job: Job, slot: i64) -> None:
-    """[K5.6] A node turns out to have a copy: holders that may not know of each other get
-    HOLDERS.
-    """
+    """[K5.6] A node has a copy: send HOLDERS to holders that may not know each other."""
     others = job.holders & ~1
     is_back(n, slot, job.id)
     if join_holders(n, job, 1 << slot) and others and job.retry_s > 0 and job.state != ACKED:
@@ -118,7 +116,7 @@ def learn_holder(n: Node, job: Job, slot: i64) -> None:
 
 
 def tell_holders(n: Node, job: Job, nodes: i64) -> None:
-    """HOLDERS with all that may have the job."""
+    """Send HOLDERS with all nodes that may have the job."""
     for slot in slots_of(nodes):
         introduce(n, slot, job.holders | 1)
         say(n, slot, Holders(job.id, job.holders | 1))
@@ -141,9 +139,9 @@ def on_holders(n: Node, slot: i64, m: Holders) -> None:
 
 
 def part(n: Node, job: Job, nodes: i64, holders: i64) -> None:
-    """Note the nodes that may miss the new holder set: they get it when they are linked again.
+    """Note the nodes that may miss the new holder set: they get it on link-up.
 
-    `holders` are those that have the job when this node has not; none when it stays here.
+    `holders` are those that have the job if this node dropped it; empty if it did not.
     """
     for slot in slots_of(nodes & ~n.forgotten):
         untold = n.losses.parted.get(slot)
@@ -158,9 +156,7 @@ def part(n: Node, job: Job, nodes: i64, holders: i64) -> None:
 
 
 def forget_told(n: Node, slot: i64) -> None:
-    """The node has received the holder set, since it replied to what followed: no need to repeat
-    it.
-    """
+    """Drop holder sets that the node has received: it answered a later heartbeat."""
     untold = n.losses.parted.get(slot)
     if untold is None:
         return
@@ -168,7 +164,7 @@ def forget_told(n: Node, slot: i64) -> None:
     heard: list[bytes] = []
     for id in untold:
         if untold[id][2] >= echoed:
-            break  # in the order of rounds
+            break  # in order of rounds
         heard.append(id)
     for id in heard:
         del untold[id]

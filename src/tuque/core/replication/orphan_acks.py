@@ -1,8 +1,8 @@
-"""Acks of jobs that are not known here (SPEC A3.4, A5.3, A7.2).
+"""Acks of jobs that are unknown here (SPEC A3.4, A5.3, A7.2).
 
-The job may be at other nodes: a record without a body remembers the ack and asks all of
-them, until a holder has taken it over or nobody knows the job. Only ids that a node of
-this cluster has made are worth a record, and only so many for one client.
+Other nodes may have the job: a record without a body keeps the ack and asks all of them, until
+a holder has taken it over or no node knows the job. Only ids that a node of this cluster has
+made get a record, and a limited number per client.
 """
 
 from typing import Final
@@ -17,16 +17,16 @@ from tuque.core.msgs.bus import DelJob, SetAck
 from tuque.core.node.node import Node
 from tuque.core.node.slots import in_doubt, say
 
-NOBODY: Final = -1  # the client of a record that came back from the journal
-STRAYS_MAX: Final = 1_000  # records of one client
-BURST_MAX: Final = 10_000  # messages of one turn to one node, above it no more is asked
+NOBODY: Final = -1  # the client of a restored record
+STRAYS_MAX: Final = 1_000  # records per client
+BURST_MAX: Final = 10_000  # messages per turn and node; above it no more questions
 TRY_MS: Final = 1_000
-FULL_MS: Final = 200  # until nodes are asked again when a link had no room
-FAST_KEEP_MS: Final = 60_000  # how long a job that no node had is refused after FASTACK
+FULL_MS: Final = 200  # delay before asking again after a full link
+FAST_KEEP_MS: Final = 60_000  # how long a FASTACKed job that no node had is refused
 
 
 def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
-    """[A3.4] ACKJOB of an id that is not known here. It does not count (A3.3)."""
+    """[A3.4] ACKJOB of an id unknown here. It does not count (A3.3)."""
     if len(n.peers) == 1 or n.tombs.has(id) or not is_genuine(n.ids.key, id):
         return
     ttl_s = ttl_s_of(id)
@@ -43,7 +43,7 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
     job.flags = BODYLESS
     register(n, job, ledger.REPLICATED)
     n.acked[id] = None
-    job.marks = 1  # tries
+    job.marks = 1  # attempts
     job.qtime_ms = n.now_ms + TRY_MS + n.chance.below(500)
     n.wheel.arm(job, n.now_ms)
     if n.records is not None:
@@ -52,20 +52,20 @@ def on_unknown_ack(n: Node, client: i64, id: bytes) -> None:
 
 
 def count_stray(n: Node, client: i64, id: bytes) -> None:
-    """Note whose ack it is: one client may have only so many."""
+    """Count the client's orphan acks: their number is limited."""
     n.stray_counts[client] = n.stray_counts.get(client, 0) + 1
     n.strays[id] = client
 
 
 def on_unknown_fastack(n: Node, id: bytes) -> None:
-    """[A7.2] FASTACK of an id that is not known here: DELJOB to all nodes, once."""
+    """[A7.2] FASTACK of an id unknown here: DELJOB to all nodes, once."""
     if len(n.peers) == 1 or n.tombs.has(id) or not is_genuine(n.ids.key, id):
         return
     ask_each(n, DelJob(id, 0, FAST_KEEP_MS))  # A7.2
 
 
 def ask_each(n: Node, message: SetAck | DelJob) -> bool:
-    """Send it to every node, as far as links have room; True when all that can be have it."""
+    """Send it to every linked node with room; True if none was left out."""
     are_told = True
     for peer in n.peers:
         if peer.is_linked and peer.has_room and len(peer.outbox) < BURST_MAX:
@@ -76,7 +76,7 @@ def ask_each(n: Node, message: SetAck | DelJob) -> bool:
 
 
 def ask_all(n: Node, job: Job) -> None:
-    """Ask all nodes, or again: only answers to the same question are put together (A5.3)."""
+    """Ask all nodes (again): only replies to the same question count together (A5.3)."""
     job.confirmed = 1
     if not ask_each(n, SetAck(job.id, 0, max(1, job.expire_ms - n.now_ms))):
         if job.marks > 0:
@@ -86,7 +86,7 @@ def ask_all(n: Node, job: Job) -> None:
 
 
 def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) -> None:
-    """[A5.3] A node answers: it collects the job from now on, or does not know it."""
+    """[A5.3] A node replies: it now collects the job, or does not know it."""
     if is_known:
         end_stray(n, job, holders)
         return
@@ -100,12 +100,12 @@ def on_stray_answer(n: Node, job: Job, slot: i64, is_known: bool, holders: i64) 
 
 
 def end_stray(n: Node, job: Job, holders: i64) -> None:
-    """Those `holders` have taken over the ack, or no node has the job: the record is removed."""
+    """`holders` have taken over the ack, or no node has the job: remove the record."""
     unregister(n, job, ledger.GC_ACKED)  # A5.3
     if n.records is not None:
         n.records.ack(job.id, job.expire_ms)
     if holders & 1:
-        n.tombs.keep(job.id, job.expire_ms)  # they count on this node, and will say DELJOB
+        n.tombs.keep(job.id, job.expire_ms)  # they rely on this node and will send DELJOB
         return
     others = holders
     if others == 0:

@@ -1,8 +1,7 @@
-"""Questions to other nodes whether they have copies of jobs, and the answers (SPEC K5.2).
+"""Asks other nodes whether they have copies of jobs (SPEC K5.2).
 
-They leave in batches, few at a time for each peer. A question that is not answered is put
-again; to a node without a link nothing is asked, and what it has is in doubt until there is
-one.
+Questions leave in batches, few at a time per peer, and are repeated if unanswered. A node
+without a link is not asked: its copies are in doubt until there is one.
 """
 
 from typing import Final
@@ -16,13 +15,13 @@ from tuque.core.node.slots import say
 from tuque.core.state.losses import CHECK, DOUBT, FAR, Asking, Question
 
 BATCH_IDS: Final = 500
-BATCHES_OUT: Final = 4  # unanswered, for each peer
-AGAIN_MS: Final = 3_000  # a node that loads its journal does not answer
-FULL_MS: Final = 50  # until a link without room is tried again
+BATCHES_OUT: Final = 4  # unanswered, per peer
+AGAIN_MS: Final = 3_000  # a node that loads its journal does not reply
+FULL_MS: Final = 50  # delay before trying a full link again
 
 
 def ask(n: Node, slot: i64, id: bytes, is_short: bool) -> None:
-    """Have the peer asked for the job soon (`is_short`: too few copies are known)."""
+    """Ask the peer soon for the job (`is_short`: too few copies are known)."""
     state = n.losses
     if not n.peers[slot].is_linked:
         state.unsure |= 1 << slot
@@ -41,7 +40,7 @@ def ask(n: Node, slot: i64, id: bytes, is_short: bool) -> None:
 
 
 def ask_some(n: Node) -> None:
-    """Send what may be sent now."""
+    """Send the questions that can be sent now."""
     state = n.losses
     if state.ask_ms > n.now_ms:
         return
@@ -68,13 +67,13 @@ def ask_some(n: Node) -> None:
 
 
 def look_at(n: Node, at_ms: i64) -> None:
-    """Have `ask_some` run then, or before."""
+    """Run `ask_some` at that instant or earlier."""
     if at_ms < n.losses.ask_ms:
         n.losses.ask_ms = at_ms
 
 
 def repeat(n: Node, asking: Asking) -> None:
-    """Questions without an answer wait to be put again."""
+    """Queue unanswered questions again."""
     for number, question in list(asking.questions.items()):
         if question.sent_ms + AGAIN_MS <= n.now_ms:
             del asking.questions[number]
@@ -103,7 +102,7 @@ def put(n: Node, slot: i64, asking: Asking, is_short: bool) -> None:
 
 
 def claim(n: Node, slot: i64, id: bytes) -> None:
-    """[Q11, Q12] Have the peer asked whether this node may serve the job, before all else."""
+    """[Q11, Q12] Ask the peer whether this node may serve the job, before other questions."""
     if not n.peers[slot].is_linked:
         return
     asking = n.losses.asking.get(slot)
@@ -115,7 +114,7 @@ def claim(n: Node, slot: i64, id: bytes) -> None:
 
 
 def put_claims(n: Node, slot: i64, asking: Asking) -> None:
-    """Send one batch about jobs that this node has queued, or holds, and in which state each is."""
+    """Send one batch about jobs queued or held here, with the state of each."""
     ids: list[bytes] = []
     stands = bytearray()
     while len(asking.claims) > 0 and len(ids) < BATCH_IDS:
@@ -134,7 +133,7 @@ def put_claims(n: Node, slot: i64, asking: Asking) -> None:
 
 
 def repeat_soon(n: Node, slot: i64) -> None:
-    """The peer can answer again, as its journal is loaded: what it did not answer is put again."""
+    """The peer has loaded its journal: repeat what it did not answer."""
     asking = n.losses.asking.get(slot)
     if asking is not None:
         for question in asking.questions.values():
@@ -143,7 +142,7 @@ def repeat_soon(n: Node, slot: i64) -> None:
 
 
 def on_all_answered(n: Node, slot: i64) -> None:
-    """The peer has answered everything: if it was in doubt, it is so no more."""
+    """The peer has answered everything: it is no longer in doubt."""
     state = n.losses
     bit: i64 = 1 << slot
     if state.doubted & bit == 0:
@@ -153,11 +152,11 @@ def on_all_answered(n: Node, slot: i64) -> None:
             return
     state.doubted &= ~bit
     state.unsure &= ~bit
-    state.reach = -1  # look at the jobs that wait for repair
+    state.reach = -1  # recheck jobs that wait for repair
 
 
 def answered(n: Node, slot: i64, m: Lack) -> list[bytes]:
-    """The ids of the question that the peer does have; none for an older question."""
+    """The ids in the question that the peer has; none for an older question."""
     asking = n.losses.asking.get(slot)
     if asking is None:
         return []
@@ -172,7 +171,7 @@ def answered(n: Node, slot: i64, m: Lack) -> list[bytes]:
 
 
 def stop_asking(n: Node, slot: i64) -> None:
-    """The link is gone: what was not answered is in doubt until there is one again."""
+    """The link is down: what was not answered is in doubt until the next one."""
     state = n.losses
     bit: i64 = 1 << slot
     state.doubted &= ~bit

@@ -1,4 +1,4 @@
-"""Jobs of a node that takes no copies itself: another node is asked to serve them (SPEC R6, R8)."""
+"""Jobs of a node that takes no copies itself: another node serves them (SPEC R6, R8)."""
 
 from mypy_extensions import i64
 
@@ -14,9 +14,9 @@ from tuque.core.node.slots import introduce, say, slots_of
 
 
 def pass_on(n: Node, adding: Adding) -> None:
-    """[R6.2] Ask one of the nodes that have the job to serve it, until it answers.
+    """[R6.2] Ask one of the nodes that have the job to serve it, until it replies.
 
-    The right to hand out an at-most-once job is offered to one node only.
+    Custody of an at-most-once job is offered to one node only.
     """
     job = adding.job
     peer_is_gone = adding.server_slot > 0 and not n.peers[adding.server_slot].is_linked
@@ -41,8 +41,7 @@ def pass_on(n: Node, adding: Adding) -> None:
 
 
 def tell_asked(n: Node, job: Job, nodes: i64) -> None:
-    """[R6.2] Send HOLDERS to a node that was asked for a copy before others, even if its copy is
-    late.
+    """[R6.2] Send HOLDERS to nodes asked for a copy before the others, even if theirs is late.
 
     This node, the only one that knows all of them, forgets the job.
     """
@@ -52,14 +51,14 @@ def tell_asked(n: Node, job: Job, nodes: i64) -> None:
 
 
 def on_enqueued(n: Node, slot: i64, m: Enqueued) -> None:
-    """[R6.2] ON RECV ENQUEUED: the external job is served elsewhere."""
+    """[R6.2] ON RECV ENQUEUED: another node serves the external job."""
     for id in m.ids:
         adding = n.adding.get(id)
         if adding is not None and adding.server_slot == slot:
             del n.adding[id]
             unregister(n, adding.job, ledger.MOVED)
             if adding.job.retry_s == 0:
-                say(n, slot, Left([id]))  # from now on it may be passed on (F2.3)
+                say(n, slot, Left([id]))  # it may now move on (F2.3)
 
 
 def on_offer_left(n: Node, slot: i64, job: Job) -> None:
@@ -74,7 +73,7 @@ def on_offer_left(n: Node, slot: i64, job: Job) -> None:
 
 
 def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
-    """[R8] ON RECV ENQUEUE. Repeated, it changes nothing; the reply is the same."""
+    """[R8] ON RECV ENQUEUE. A repeated one changes nothing and gets the same reply."""
     job = n.jobs.get(m.id)
     if isinstance(job, Task):
         return  # T1.4
@@ -87,11 +86,11 @@ def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
     if job.state == ACTIVE and not job.flags & DELIVERED:
         had_custody = job.retry_s > 0 or not job.flags & IN_TRANSIT
         if had_custody and job.retry_s == 0:
-            say_enqueued(n, slot, m.id)  # it has it already, and waits for its delay
+            say_enqueued(n, slot, m.id)  # it has custody already and waits for the delay
             return
         job.flags &= 0xFF ^ (IN_TRANSIT | ONCE_QUEUED)  # R8.2
         if job.retry_s == 0:
-            job.holders = 1 | (1 << slot)  # other copies cannot be delivered
+            job.holders = 1 | (1 << slot)  # no other copy can be delivered
             n.custody[job.id] = slot
             if n.records is not None:
                 n.records.holders(job)
@@ -110,5 +109,5 @@ def on_enqueue_message(n: Node, slot: i64, m: Enqueue) -> None:
 
 
 def say_enqueued(n: Node, slot: i64, id: bytes) -> None:
-    """Answer ENQUEUE."""
+    """Reply to ENQUEUE."""
     say(n, slot, Enqueued([id]))

@@ -1,8 +1,8 @@
-"""Copies on other nodes before the producer gets its reply, and copies for others (SPEC R2-R8).
+"""Copies a new job to other nodes, and stores copies for others (SPEC R2-R8).
 
-The producer of a job in state wait-repl stands in `n.adding`; its answer goes to
-`n.added`. Steps of 50 ms are kept in the order they fall due, so that a job that is
-replicated in a millisecond costs one append and one pop.
+The producer of a job in state wait-repl is in `n.adding`; its reply goes to `n.added`. The
+50 ms steps are kept in due order: a job replicated within a millisecond costs one append and
+one pop.
 """
 
 from heapq import heappop, heappush
@@ -56,8 +56,8 @@ from tuque.core.replication.remote_add import pass_on
 
 STEP_MS: Final = 50
 STEP_MAX_MS: Final = 2_000
-REPEATS_MAX: Final = 100  # messages of one turn to one peer; above it nothing is repeated
-FAILED_KEEP_MS: Final = 600_000  # how long a node that was down can be informed that an add failed
+REPEATS_MAX: Final = 100  # messages per turn and peer; above it nothing is repeated
+FAILED_KEEP_MS: Final = 600_000  # how long nodes that were down can learn that an add failed
 FAILED_MAX: Final = 100_000
 
 NOREPL_TIMEOUT: Final = (
@@ -69,9 +69,9 @@ NOREPL_REACH: Final = b"NOREPL Not enough reachable nodes for the requested repl
 
 
 def begin(n: Node, job: Job) -> None:
-    """[R1] The job is here to stay: it is queued, or armed for its delay (R1.9).
+    """[R1] The job is accepted: queue it, or arm its delay (R1.9).
 
-    Another node may serve it already, if it waited for copies (R3.5).
+    If it waited for copies, another node may serve it already (R3.5).
     """
     is_served = job.qtime_ms > n.now_ms
     if job.delay_s > 0 or is_served:
@@ -130,20 +130,20 @@ def send_async(n: Node, job: Job) -> None:
 
 
 def choose(n: Node, taken: i64, count: i64) -> list[int]:
-    """Up to `count` reachable nodes that are not taken, drawn at random."""
+    """Up to `count` random reachable nodes that are not taken."""
     free = n.reachable & ~taken & ~1
     slots = slots_of(free)
     if len(slots) > count:
         roomy = [slot for slot in slots if n.peers[slot].has_room]
         if len(roomy) >= count:
-            slots = roomy  # B2.4: a slow link is spared as long as others will do
+            slots = roomy  # B2.4: spare slow links while others suffice
         n.chance.shuffle(slots)
         del slots[count:]
     return slots
 
 
 def send_copies(n: Node, job: Job, slots: list[int], mode: i64) -> None:
-    """The nodes become holders, and are sent the job with all its holders."""
+    """Add the nodes to the holders and send them the job with all its holders."""
     if len(slots) == 0:
         return
     for slot in slots:
@@ -156,25 +156,25 @@ def send_copies(n: Node, job: Job, slots: list[int], mode: i64) -> None:
 
 
 def copy_of(n: Node, slot: i64, job: Job, mode: i64) -> ReplJob:
-    """The job as a message for that peer, its holders introduced."""
+    """The job as a message to that peer, its holders introduced."""
     introduce(n, slot, job.holders | 1)
     return as_message(n, job, mode, copy_due_ms(n, job))
 
 
 def copy_due_ms(n: Node, job: Job) -> i64:
-    """How long a new copy waits for this node to queue the job: its delay, then RETRY (R2.5)."""
+    """How long a new copy waits for this node to queue the job, in ms: delay, then RETRY (R2.5)."""
     left_ms: i64 = 0
     if job.state == WAIT_REPL:
         left_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000 - n.now_ms
-    elif job.flags & (ONCE_QUEUED | DELIVERED) == 0:  # it is in its delay
+    elif job.flags & (ONCE_QUEUED | DELIVERED) == 0:  # in its first delay
         left_ms = job.qtime_ms - n.now_ms
     return (left_ms if left_ms > 0 else 0) + i64(job.retry_s) * 1000
 
 
 def as_message(n: Node, job: Job, mode: i64, due_ms: i64) -> ReplJob:
-    """The job with its times as what is left of them (B2.3).
+    """The job as a message, with times as remaining ms (B2.3).
 
-    `due_ms`: until the receiver queues its copy, or in YOURJOBS may hand it out.
+    `due_ms`: until the receiver queues its copy, or in YOURJOBS may deliver it.
     """
     left_ms = job.expire_ms - n.now_ms
     return ReplJob(
@@ -221,7 +221,7 @@ def on_gotjob(n: Node, slot: i64, m: GotJob) -> None:
 
 
 def on_enough(n: Node, adding: Adding) -> None:
-    """[R3.4, R6.2] As many copies as asked for exist: the producer gets its id."""
+    """[R3.4, R6.2] The job has the requested copies: the producer gets its id."""
     job = adding.job
     if job.flags & EXTERNAL:
         tell_producer(n, adding, b"")
@@ -242,7 +242,7 @@ def on_enough(n: Node, adding: Adding) -> None:
 
 
 def fail(n: Node, adding: Adding, error: bytes) -> None:
-    """[R5.2] The job is undone wherever it may be."""
+    """[R5.2] Undo the job on all nodes that may have it."""
     job = adding.job
     n.adding.pop(job.id, None)
     on_add_over(n, adding, error if len(error) > 0 else NOREPL_REMOVED)  # Z4.5
@@ -262,14 +262,14 @@ def fail(n: Node, adding: Adding, error: bytes) -> None:
 
 
 def tell_failed(n: Node, id: bytes, slot: i64) -> None:
-    """[R3.2] A node stored a job whose ADDJOB failed: it gets DELJOB again."""
+    """[R3.2] A node stored a job whose ADDJOB failed: send it DELJOB again."""
     until_ms, untold = n.failed[id]
     say(n, slot, DelJob(id, 0, max(1, until_ms - n.now_ms)))
     n.failed[id] = (until_ms, untold & ~(1 << slot))
 
 
 def copies_link_up(n: Node, slot: i64) -> None:
-    """[R5.2] A link came up: the peer gets DELJOB for adds that failed while it was down."""
+    """[R5.2] A link came up: send DELJOB for adds that failed while it was down."""
     bit: i64 = 1 << slot
     for id, (_, untold) in list(n.failed.items()):
         if untold & bit:
@@ -277,15 +277,15 @@ def copies_link_up(n: Node, slot: i64) -> None:
 
 
 def forget_failed(n: Node) -> None:
-    """Drop what is too old to matter."""
+    """Drop expired entries of `n.failed`."""
     for id, (until_ms, _) in list(n.failed.items()):
         if until_ms > n.now_ms:
-            break  # nearly in the order of time
+            break  # nearly in order of time
         del n.failed[id]
 
 
 def on_producer_gone(n: Node, client: i64) -> None:
-    """[R7] The client disconnected: its waiting ADDJOBs are undone (R7.1)."""
+    """[R7] The client disconnected: undo its waiting ADDJOBs (R7.1)."""
     for adding in list(n.adding.values()):
         if adding.client == client and not adopt(n, adding):  # Z4.5
             adding.client = -1
@@ -293,7 +293,7 @@ def on_producer_gone(n: Node, client: i64) -> None:
 
 
 def on_reach_changed(n: Node) -> None:
-    """[R5.3] Nodes came or went: producers whose copies are now impossible get their error."""
+    """[R5.3] Nodes came or went: producers whose copies are now impossible get an error."""
     if n.policy is not None:
         n.policy.on_reach(n)
     for adding in list(n.adding.values()):
@@ -345,7 +345,7 @@ def on_repljob(n: Node, slot: i64, m: ReplJob) -> None:
 
 
 def end_earlier(n: Node, job: Job, m: ReplJob) -> None:
-    """A copy's TTL grew by the time it was on its way: the earliest end is nearest (B2.3)."""
+    """Take the earlier expiry: a copy's TTL grows by its time in flight (B2.3)."""
     expire_ms = n.now_ms + m.left_ms
     if expire_ms < job.expire_ms:
         job.expire_ms = expire_ms
@@ -353,7 +353,7 @@ def end_earlier(n: Node, job: Job, m: ReplJob) -> None:
 
 
 def confirm(n: Node, slot: i64, job: Job, mode: i64) -> None:
-    """GOTJOB to the sender of a copy if it waits for that; of a repair all holders hear."""
+    """Send GOTJOB to the copy's sender if it waits for that; for a repair, to all holders."""
     if mode & REPAIR:
         for other in slots_of(job.holders):
             say_got(n, other, job.id)  # R2.6
@@ -362,7 +362,7 @@ def confirm(n: Node, slot: i64, job: Job, mode: i64) -> None:
 
 
 def job_of(n: Node, m: ReplJob, queue: bytes) -> Job:
-    """A copy as it is kept for others: active, to be queued only if they do not (R2.5)."""
+    """A copy kept for others: active, and queued only if they do not (R2.5)."""
     job = Job(
         m.id,
         queue,
@@ -377,7 +377,7 @@ def job_of(n: Node, m: ReplJob, queue: bytes) -> Job:
     job.deliveries = i32(m.deliveries)
     job.confirmed = 0
     if m.retry_s == 0:
-        job.flags = IN_TRANSIT  # its custody is elsewhere
+        job.flags = IN_TRANSIT  # another node has its custody
     else:
         job.flags = ONCE_QUEUED | ANNOUNCE_WILL
         due_ms: i64 = m.due_ms
@@ -388,7 +388,7 @@ def job_of(n: Node, m: ReplJob, queue: bytes) -> Job:
 
 
 def say_got(n: Node, slot: i64, id: bytes) -> None:
-    """GOTJOB, many of a turn in one message."""
+    """Send GOTJOB, many ids of a turn in one message."""
     outbox = n.peers[slot].outbox
     if len(outbox) > 0:
         last = outbox[len(outbox) - 1]
@@ -399,7 +399,7 @@ def say_got(n: Node, slot: i64, id: bytes) -> None:
 
 
 def on_release(n: Node, slot: i64, m: Release) -> None:
-    """[R3.4] ON RECV RELEASE: enough others have the job; a surplus copy is dropped."""
+    """[R3.4] ON RECV RELEASE: enough others have the job; drop a surplus copy."""
     for id in m.ids:
         job = told_job(n, id)
         if job is None or job.state != ACTIVE or job.retry_s == 0:
@@ -437,7 +437,7 @@ def copies_tick(n: Node) -> None:
 
 
 def copies_next_ms(n: Node) -> i64:
-    """The next instant at which `copies_tick` has something to do."""
+    """The instant at which `copies_tick` next has work."""
     at_ms: i64 = FAR
     if len(n.add_steps) > 0:
         at_ms = n.add_steps[0][0]
@@ -465,7 +465,7 @@ def on_add_step(n: Node, adding: Adding) -> None:
             pass_on(n, adding)
         return
     if count_of(job.confirmed & ~n.forgotten) >= adding.needed:
-        on_enough(n, adding)  # nodes that were forgotten do not count any more, others may do
+        on_enough(n, adding)  # forgotten nodes no longer count; others may suffice
         return
     asked = job.holders & ~job.confirmed & ~1
     if count_of(job.holders) < 2 * i64(job.repl):

@@ -1,7 +1,7 @@
-"""Messages of other holders about a job that is here too (SPEC Q3, Q4, Q9).
+"""Messages from other holders about a job that is also here (SPEC Q3, Q4, Q9).
 
-The sender of any such message has a copy, so that it becomes a holder. A due time only moves to a
-later instant: no message cuts a delay short.
+Each sender has a copy, so it becomes a holder. A due time only moves later: no message cuts a
+delay short.
 """
 
 from mypy_extensions import i64
@@ -41,9 +41,9 @@ from tuque.core.state.lease_groups import is_leased
 
 
 def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
-    """The job if it is open here, the sender among its holders (Q3.2).
+    """The job if it is open here; adds the sender to its holders (Q3.2).
 
-    If it is done, the sender is informed (Q3.1, Q4.1, Q9.1); nothing is sent for an unknown one.
+    If it is done, the sender is informed (Q3.1, Q4.1, Q9.1); for an unknown one nothing is sent.
     """
     job = told_job(n, id)
     if job is None:
@@ -65,7 +65,7 @@ def known_job(n: Node, slot: i64, id: bytes) -> Job | None:
 
 
 def put_off(n: Node, job: Job, due_ms: i64) -> None:
-    """Move the due time of an active job that may be queued again, never to an earlier instant."""
+    """Postpone the due time of an active job that can be queued again; never move it earlier."""
     if job.flags & LEASED:
         return  # it has no due time (Y6.2)
     if job.state == ACTIVE and job.retry_s > 0 and due_ms > job.qtime_ms:
@@ -73,14 +73,14 @@ def put_off(n: Node, job: Job, due_ms: i64) -> None:
 
 
 def is_awaited(n: Node, job: Job) -> bool:
-    """[Q11.5] Whether a holder of the loaded job may yet be linked: it was not asked."""
+    """[Q11.5] Whether a holder of the loaded job may still connect: it was not asked yet."""
     if n.held.until_ms <= n.now_ms:
         return False  # after a standstill, before the next tick
     return job.holders & n.held.starting & ~n.linked & ~1 & ~n.forgotten != 0
 
 
 def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
-    """[Q3] ON RECV WILLQUEUE: reply if the job is in the queue here, or at a worker (Q3.3)."""
+    """[Q3] ON RECV WILLQUEUE: reply if the job is queued here, or at a worker (Q3.3)."""
     for id in m.ids:
         job = known_job(n, slot, id)
         if job is None:
@@ -97,7 +97,7 @@ def on_willqueue(n: Node, slot: i64, m: WillQueue) -> None:
 
 
 def put_off_copy(n: Node, slot: i64, id: bytes) -> None:
-    """[Q3.1] A job that still waits for its copies here is not begun at one of them."""
+    """[Q3.1] A job that waits for copies here must not be served from one of them."""
     adding = n.adding.get(id)
     if adding is None or adding.server_slot > 0 or adding.job.qtime_ms != 0:
         return  # another node serves it
@@ -107,9 +107,9 @@ def put_off_copy(n: Node, slot: i64, id: bytes) -> None:
 
 
 def hear_of_copy(n: Node, id: bytes, left_ms: i64) -> None:
-    """[R3.5] Another node serves a job that still waits for its copies here.
+    """[R3.5] Another node serves a job that still waits for copies here.
 
-    `left_ms`: so long a worker has it; 0: it is queued there.
+    `left_ms`: how long a worker has it; 0: it is queued there.
     """
     adding = n.adding.get(id)
     if adding is None or adding.job.retry_s == 0:
@@ -125,7 +125,7 @@ def hear_of_copy(n: Node, id: bytes, left_ms: i64) -> None:
 
 
 def left_here_ms(n: Node, job: Job) -> i64:
-    """[Q3.3] How long a worker that got the job here, or sent WORKING here, still has it."""
+    """[Q3.3] How long, in ms, a worker with the job or WORKING from here still has it."""
     left_ms: i64 = 0
     if job.delivered_count > 0:
         left_ms = job.last_ms + i64(job.retry_s) * 1000 - n.now_ms
@@ -135,9 +135,9 @@ def left_here_ms(n: Node, job: Job) -> i64:
 
 
 def keeps_worker(n: Node, slot: i64, job: Job) -> bool:
-    """[Q4.5, F3.6] Tell a node that serves the job by its own clock that a worker has it from here.
+    """[Q4.5, F3.6] Inform a node that serves the job on its own clock that a worker here has it.
 
-    True if so: the job is not queued here, and the node takes it out of its queue.
+    True if so: the job is not queued here, and the other node dequeues it.
     """
     if job.state != ACTIVE or job.retry_s == 0 or job.marks & OUT_HERE == 0:
         return False
@@ -199,7 +199,7 @@ def on_working_message(n: Node, slot: i64, m: Working) -> None:
 
 
 def hear_of_worker(n: Node, job: Job, left_ms: i64) -> None:
-    """The job is at a worker of another node for so long (Q9.2)."""
+    """A worker of another node has the job for `left_ms` (Q9.2)."""
     if job.retry_s > 0:
         job.flags |= DELIVERED
         due_ms = n.now_ms + left_ms + jitter_behind_ms(n)

@@ -1,10 +1,9 @@
-"""Jobs with too few copies, until they have enough (SPEC K5.3, K5.4).
+"""Repairs jobs with too few copies (SPEC K5.3, K5.4).
 
-Each stands in `losses.short`; in a bucket by the number of its copies when it is to be
-looked at, else it rests. One of the nodes that have the job, the one of the highest rank
-that can be reached, sends it to others. The rest check after a while whether that
-happened, so that neither a node that dies nor one that knows of more copies keeps
-anybody waiting. What makes a job stand here is core/repair/node_loss.py's.
+Each is in `losses.short`: in a bucket by its number of copies when it is to be checked, else it
+rests. Of the reachable nodes that have the job, the one of the highest rank sends it to
+others. The rest check after a while whether that happened, so that neither a dead node nor one
+that knows of more copies blocks the repair. core/repair/node_loss.py finds such jobs.
 """
 
 from collections import deque
@@ -22,21 +21,21 @@ from tuque.core.replication.probe import ask
 from tuque.core.replication.replicate import as_message, copy_due_ms
 from tuque.core.state.losses import Short
 
-STEP_JOBS: Final = 500  # looked at in one turn
+STEP_JOBS: Final = 500  # checked per turn
 WINDOW_MS: Final = 100
-WINDOW_BYTES: Final = 16 << 20  # bodies sent in one window, to one target more
-SILENT_MS: Final = 1_000  # then a node that was sent a copy is asked for it
+WINDOW_BYTES: Final = 16 << 20  # bodies sent per window, plus one target
+SILENT_MS: Final = 1_000  # then a silent node that was sent a copy is asked for it
 ASKED_MS: Final = 4_000
-OTHERS_MS: Final = 2_000  # so long the node of the highest rank is left alone with a job
-HELPLESS_MS: Final = 10_000  # and when it does not help within that, others repair the job
+OTHERS_MS: Final = 2_000  # head start of the node of the highest rank
+HELPLESS_MS: Final = 10_000  # if it has not helped by then, others repair the job
 FULL_MS: Final = 200
 DOUBT_MS: Final = 500
 REFUSED_MS: Final = 5_000
-PARKED_MS: Final = 60_000  # without anybody to send it to; a change of reach comes first
+PARKED_MS: Final = 60_000  # no node can take it; a change of reach ends the wait
 
 
 def gain_copy(n: Node, job: Job, short: Short, slot: i64) -> None:
-    """The node has a copy: it may be enough now, or the last one that was waited for."""
+    """The node has a copy: it may complete the job, or be the last one awaited."""
     bit: i64 = 1 << slot
     was_waited_for = short.targets & bit != 0
     short.targets &= ~bit
@@ -48,7 +47,7 @@ def gain_copy(n: Node, job: Job, short: Short, slot: i64) -> None:
 
 
 def live_holders(n: Node, job: Job) -> i64:
-    """The holders that are believed to have a copy for good reason."""
+    """The holders that are believed to have a copy."""
     live = job.holders & ~n.losses.unsure & ~n.forgotten
     if len(n.losses.gone) > 0:
         live &= ~gone_from(n, job.id)  # K5.7
@@ -56,17 +55,17 @@ def live_holders(n: Node, job: Job) -> i64:
 
 
 def is_repairable(job: Job) -> bool:
-    """Whether it is an open job of which there may be several copies (K5.3)."""
+    """Whether it is an open job that may have several copies (K5.3)."""
     return job.retry_s > 0 and (job.state == ACTIVE or job.state == QUEUED)
 
 
 def has_enough(n: Node, job: Job, targets: i64) -> bool:
-    """Whether nothing has to be done for it, whatever becomes of `targets`."""
+    """Whether the job has enough copies without those of `targets`."""
     return not is_repairable(job) or count_of(live_holders(n, job) & ~targets) >= i64(job.repl)
 
 
 def examine(n: Node, job: Job) -> None:
-    """[K5] See that a job with too few copies is repaired (K5.3)."""
+    """[K5] Start the repair of a job if it has too few copies (K5.3)."""
     if n.is_leaving or job.id in n.losses.short or has_enough(n, job, 0):
         return
     short = Short(n.now_ms)
@@ -75,7 +74,7 @@ def examine(n: Node, job: Job) -> None:
 
 
 def recheck(n: Node, job: Job) -> None:
-    """Nodes came or went: look at a job that rests."""
+    """Nodes came or went: check a job that rests."""
     short = n.losses.short.get(job.id)
     if short is None or short.at_ms == 0:
         return
@@ -85,13 +84,13 @@ def recheck(n: Node, job: Job) -> None:
 
 
 def drop_gone(n: Node, short: Short) -> None:
-    """Do not wait for nodes without a link; whether they have a copy is in doubt."""
+    """Stop waiting for nodes without a link; their copies are in doubt."""
     n.losses.unsure |= short.targets & ~n.linked
     short.targets &= n.linked
 
 
 def to_bucket(n: Node, job: Job, short: Short) -> None:
-    """Have it looked at soon, the sooner the fewer copies there are."""
+    """Check the job soon; jobs with fewer copies go first."""
     short.at_ms = 0
     copies = count_of(live_holders(n, job))
     bucket = n.losses.buckets.get(copies)
@@ -102,13 +101,13 @@ def to_bucket(n: Node, job: Job, short: Short) -> None:
 
 
 def rest(n: Node, job: Job, short: Short, span_ms: i64) -> None:
-    """Look at it again after a while."""
+    """Check the job again later."""
     short.at_ms = n.now_ms + span_ms
     heappush(n.losses.rests, (short.at_ms, job.id))
 
 
 def repair_some(n: Node) -> None:
-    """[K5] Look at jobs in the buckets, fewest copies first, as long as the rate allows (K5.3)."""
+    """[K5] Check jobs in the buckets, fewest copies first, within the rate (K5.3)."""
     state = n.losses
     refill(n)
     looks: i64 = 0
@@ -131,7 +130,7 @@ def repair_some(n: Node) -> None:
 
 
 def refill(n: Node) -> None:
-    """A new window: copies may be sent again."""
+    """Start a new window if due: more copies may be sent."""
     state = n.losses
     if n.now_ms - state.window_ms >= WINDOW_MS:
         state.window_ms = n.now_ms
@@ -140,9 +139,9 @@ def refill(n: Node) -> None:
 
 
 def repair(n: Node, job: Job, short: Short) -> None:
-    """[K5] Send copies of the job, or see that the node does whose turn it is (K5.3, K5.4)."""
+    """[K5] Send copies of the job, or ask the responsible node to (K5.3, K5.4)."""
     if job.holders & n.losses.unsure & n.linked:
-        rest(n, job, short, DOUBT_MS)  # they are being asked for it
+        rest(n, job, short, DOUBT_MS)  # those nodes are being asked for it
         return
     live = live_holders(n, job)
     first = first_of(n, job.id, live)
@@ -170,7 +169,7 @@ def repair(n: Node, job: Job, short: Short) -> None:
 
 
 def first_of(n: Node, id: bytes, live: i64) -> i64:
-    """The slot of the node that is to repair the job: the highest rank of those that can."""
+    """The slot of the node that should repair the job: the highest rank of those that can."""
     first: i64 = 0
     best = rank(id, n.node_id)
     for slot in slots_of(live & n.reachable):
@@ -182,7 +181,7 @@ def first_of(n: Node, id: bytes, live: i64) -> i64:
 
 
 def choose_room(n: Node, taken: i64, count: i64) -> list[int]:
-    """Up to `count` reachable nodes that are not taken and whose links have room, at random."""
+    """Up to `count` random reachable nodes that are not taken and whose links have room."""
     slots = [slot for slot in slots_of(n.reachable & ~taken & ~1) if n.peers[slot].has_room]
     if len(slots) > count:
         n.chance.shuffle(slots)
@@ -191,14 +190,14 @@ def choose_room(n: Node, taken: i64, count: i64) -> list[int]:
 
 
 def send_repairs(n: Node, job: Job, slots: list[int]) -> None:
-    """Send the job to nodes that become holders; all holders hear from them (K5.3)."""
+    """Send the job to new holders; they confirm to all holders (K5.3)."""
     state = n.losses
     for slot in slots:
         job.holders |= 1 << i64(slot)
         spare(n, job.id, 1 << i64(slot))
     if n.records is not None:
         n.records.holders(job)
-    part(n, job, job.holders & ~n.linked, 0)  # K5.6: it does not hear their GOTJOB
+    part(n, job, job.holders & ~n.linked, 0)  # K5.6: they miss the GOTJOB
     message = repair_message(n, job)
     for slot in slots:
         introduce(n, slot, job.holders | 1)
@@ -209,7 +208,7 @@ def send_repairs(n: Node, job: Job, slots: list[int]) -> None:
 
 
 def repair_message(n: Node, job: Job) -> ReplJob:
-    """The job with its due time; in its first delay that is this node's, a copy's is later."""
+    """The job with its due time; in its first delay, that of a copy, which is later."""
     due_ms = job.qtime_ms - n.now_ms
     if due_ms <= 0 or job.flags & (ONCE_QUEUED | DELIVERED) == 0:
         due_ms = copy_due_ms(n, job)
@@ -217,7 +216,7 @@ def repair_message(n: Node, job: Job) -> ReplJob:
 
 
 def wake_rested(n: Node) -> None:
-    """Jobs whose rest is over: silent nodes are asked, then all are examined again."""
+    """Jobs have rested: ask silent nodes, check the others again."""
     state = n.losses
     looks: i64 = 0
     while len(state.rests) > 0 and state.rests[0][0] <= n.now_ms and looks < STEP_JOBS:

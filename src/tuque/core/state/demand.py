@@ -1,53 +1,53 @@
-"""What is known of one queue beyond this node: who sends jobs of it, who wants them (SPEC F).
+"""What is known of a queue beyond this node: who sends its jobs, who wants them (SPEC F).
 
-Plain data with its arithmetic. A queue has such a record only while other nodes matter
-to it; when anything is asked or given is core/federation/request.py's.
+Plain data with its arithmetic. A queue has such a record only while other nodes matter to it;
+core/federation/request.py decides when to ask or give.
 """
 
 from typing import Final, final
 
 from mypy_extensions import i64
 
-SOURCE_MS: Final = 5_000  # a node that sent jobs is a source for so long (F1.3)
-BUCKET_MS: Final = 1_000  # the import rate is taken over the last one to two of these
-LINGER_MS: Final = 200  # a request stands that long when no client waits any more
+SOURCE_MS: Final = 5_000  # how long a node that sent jobs is a source (F1.3)
+BUCKET_MS: Final = 1_000  # the import rate covers the last one to two of these
+LINGER_MS: Final = 200  # how long a request outlives the last waiting client
 COUNT_LOW: Final = 5
 COUNT_HIGH: Final = 100
 
 
 @final
 class Wish:
-    """A standing request of one node for jobs, as its sender or its receiver knows it."""
+    """A pending request of one node for jobs, at its sender or its receiver."""
 
     def __init__(self, count: i64, until_ms: i64, is_waiting: bool) -> None:
         self.count = count
         self.until_ms = until_ms
-        self.is_waiting = is_waiting  # clients wait now; else the queue ran empty
+        self.is_waiting = is_waiting  # clients wait; else the queue ran empty
 
 
 @final
 class Demand:
-    """Sources, wishes and imports of one queue. Nodes are slots."""
+    """Sources, wishes and imports of one queue. Nodes are given as slots."""
 
     def __init__(self, name: bytes) -> None:
         self.name = name
         self.wishes: dict[int, Wish] = {}  # of other nodes, kept here
         self.asked: dict[int, Wish] = {}  # of this node, kept there
         self.sources: dict[int, int] = {}  # when they last sent jobs, ms
-        self.new_ms: i64 = 0  # start of the bucket that counts now
+        self.new_ms: i64 = 0  # start of the current bucket
         self.new_count: i64 = 0
         self.old_ms: i64 = 0
         self.old_count: i64 = 0
         self.asked_ms: i64 = 0  # when nodes were last asked
-        self.step_ms: i64 = 0  # and how long they are left alone after that
+        self.step_ms: i64 = 0  # pause before they are asked again
         self.idle_ms: i64 = 0  # since when no client waits here; 0: one does
-        self.poll_ms: i64 = 0  # when a client last looked without waiting, in vain
-        self.lack: i64 = 1  # how many jobs too few it found then
-        self.seen_ms: i64 = 0  # when a client here last looked, or was given a job
-        self.look_ms: i64 = 0  # when it stands in n.looks next; 0: it does not
+        self.poll_ms: i64 = 0  # when a client last polled in vain
+        self.lack: i64 = 1  # how many jobs it lacked
+        self.seen_ms: i64 = 0  # when a client here last polled, or got a job
+        self.look_ms: i64 = 0  # its next instant in n.looks; 0: none
 
     def count_imports(self, now_ms: i64, count: i64) -> None:
-        """Note that so many jobs came (F3.4)."""
+        """Count imported jobs (F3.4)."""
         if now_ms - self.new_ms > BUCKET_MS:
             self.old_ms = self.new_ms
             self.old_count = self.new_count
@@ -56,7 +56,7 @@ class Demand:
         self.new_count += count
 
     def rate(self, now_ms: i64) -> i64:
-        """Jobs imported a second; 0 when none came for 5 s."""
+        """Jobs imported per second; 0 if none came for 5 s."""
         if self.new_ms == 0 or now_ms - self.new_ms > SOURCE_MS:
             return 0
         count = self.new_count
@@ -76,7 +76,7 @@ class Demand:
                 del self.sources[slot]
 
     def share(self, now_ms: i64, wanted: i64) -> i64:
-        """How many jobs to ask of each source: rate / sources, within 5..100 (F1.3)."""
+        """Jobs to ask of each source: rate / sources, within 5..100 (F1.3)."""
         count: i64 = len(self.sources)
         count = self.rate(now_ms) // count if count > 0 else 0
         if count < wanted:
@@ -86,5 +86,5 @@ class Demand:
         return count if count < COUNT_HIGH else COUNT_HIGH
 
     def is_over(self, now_ms: i64) -> bool:
-        """Whether nothing is left to remember."""
+        """Whether the record can be dropped."""
         return len(self.wishes) == 0 and len(self.asked) == 0 and self.rate(now_ms) == 0

@@ -1,8 +1,7 @@
-"""What a node keeps of writes that are not published yet, and of those that were (SPEC Z).
+"""What a node keeps of staged writes and of published ones (SPEC Z).
 
-Staged jobs stand in attempts, attempts in transactions. Nothing here is seen by consumers.
-Who may do what is core/transactions/stage.py's and core/transactions/publish.py's; this module only
-keeps.
+Staged jobs are in attempts, attempts in transactions. Consumers see nothing of it. Plain data;
+core/transactions/stage.py and core/transactions/publish.py decide.
 """
 
 from typing import Final, final
@@ -14,9 +13,9 @@ from tuque.core.state.lease_groups import Batch
 NAME_MAX: Final = 255  # bytes of txn, attempt and app (Z1.1)
 APPS_MAX: Final = 10_000  # Z2.9
 APP_KEEP_MS: Final = 30 * 86_400_000  # Z2.9
-PUBLISH_MAX: Final = 1_000_000  # jobs at once (Z2.8)
+PUBLISH_MAX: Final = 1_000_000  # jobs per PUBLISH (Z2.8)
 
-# what they cost the process, in bytes, measured with 500,000 (M1)
+# memory costs in bytes, measured with 500,000 (M1)
 STAGED_BYTES: Final = 92
 ATTEMPT_BYTES: Final = 900
 APP_BYTES: Final = 260
@@ -25,7 +24,7 @@ APP_BYTES: Final = 260
 @final
 @mypyc_attr(acyclic=True)
 class Staged:
-    """A job to be: what ADDJOB is told, without time and id."""
+    """A future job: the arguments of ADDJOB, without time and id."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class Staged:
         self.body = body
         self.key = key  # empty: none
         self.key_ttl_ms = key_ttl_ms
-        self.repl = repl  # -1: the default, as it is when it is published
+        self.repl = repl  # -1: the default at the time of the PUBLISH
         self.retry_s = retry_s
         self.delay_s = delay_s
         self.ttl_s = ttl_s
@@ -51,14 +50,14 @@ class Staged:
 
 
 def repl_of(job: Staged, default_repl: i64) -> i64:
-    """How many copies the job is to have, this node's among them."""
+    """The number of copies, including this node's."""
     if job.repl > 0:
         return i64(job.repl)
     return 1 if job.retry_s == 0 else default_repl
 
 
 def staged_bytes(job: Staged) -> i64:
-    """Bytes the process spends on a staged job."""
+    """Memory of a staged job, in bytes."""
     body: i64 = (len(job.body) + 48) >> 4 << 4
     key: i64 = (len(job.key) + 48) >> 4 << 4 if len(job.key) > 0 else 0
     return STAGED_BYTES + body + key + len(job.queue)
@@ -66,21 +65,21 @@ def staged_bytes(job: Staged) -> i64:
 
 @final
 class Attempt:
-    """What one writer staged for a transaction. Jobs are only ever added."""
+    """What one writer staged for a transaction. Jobs are only added."""
 
     def __init__(self, txn: bytes, name: bytes) -> None:
         self.txn = txn
         self.name = name
         self.jobs: list[Staged] = []
         self.bytes: i64 = ATTEMPT_BYTES + len(txn) + len(name)
-        self.until_ms: i64 = 0  # dropped then (Z1.4)
-        self.is_named = False  # by the PUBLISH that is being done
+        self.until_ms: i64 = 0  # expiry (Z1.4)
+        self.is_named = False  # a running PUBLISH names it
         self.is_gone = False
 
 
 @final
 class App:
-    """The last version that was published under a name."""
+    """The last version published under a name."""
 
     def __init__(self, version: i64, used_ms: i64) -> None:
         self.version = version
@@ -89,26 +88,26 @@ class App:
 
 @final
 class Publishing:
-    """A PUBLISH that is done and whose jobs still wait for their copies (Z3)."""
+    """A finished PUBLISH whose jobs still wait for copies (Z3)."""
 
     def __init__(self, app: bytes, version: i64) -> None:
         self.app = app
         self.version = version
         self.client: i64 = -1
         self.serial: i64 = 0
-        self.count: i64 = 0  # the answer
-        self.ids: list[bytes] = []  # of jobs that need copies
-        self.sent: i64 = 0  # to so many of them copies are on their way
-        self.left: i64 = 0  # so many have not all of them
+        self.count: i64 = 0  # the reply
+        self.ids: list[bytes] = []  # jobs that need copies
+        self.sent: i64 = 0  # for so many of them copies were sent
+        self.left: i64 = 0  # so many lack copies
         self.short: i64 = 0  # so many were queued with fewer
         self.until_ms: i64 = 0
         self.look_ms: i64 = 0  # when more are sent
-        self.repeats: list[tuple[int, int]] = []  # others that asked for the same: client, serial
+        self.repeats: list[tuple[int, int]] = []  # clients that repeated it: client, serial
 
 
 @final
 class PublishSpec:
-    """What a PUBLISH asks for; `group` empty: no batch is acked."""
+    """The arguments of a PUBLISH; `group` empty: no batch is acked."""
 
     def __init__(self, app: bytes, version: i64, txn: bytes, attempts: list[bytes]) -> None:
         self.app = app
@@ -122,7 +121,7 @@ class PublishSpec:
 
 @final
 class Publish:
-    """A PUBLISH that is being done: what it has looked at, and made, so far (Z2.11)."""
+    """A running PUBLISH: what it has checked and made so far (Z2.11)."""
 
     def __init__(self, spec: PublishSpec, client: i64, serial: i64) -> None:
         self.spec = spec
@@ -131,29 +130,29 @@ class Publish:
         self.found: list[Attempt] = []
         self.has_begun = False
         self.is_decided = False
-        self.value: i64 = 0  # the answer
-        self.error = b""  # or this one
+        self.value: i64 = 0  # the reply
+        self.error = b""  # or an error
         self.default_repl: i64 = 0
-        # what was looked at
-        self.at: i64 = 0  # of `found`
-        self.place: i64 = 0  # of its jobs
-        self.chosen: list[Staged | None] = []  # None: its key is known, or it is made
+        # checked
+        self.at: i64 = 0  # index in `found`
+        self.place: i64 = 0  # index in its jobs
+        self.chosen: list[Staged | None] = []  # None: its key is known
         self.ids: list[bytes] = []
-        self.fresh: dict[bytes, int] = {}  # keys, and the place of each in `chosen`
+        self.fresh: dict[bytes, int] = {}  # new keys, and their index in `chosen`
         self.longer: dict[bytes, int] = {}  # jobs before this one, by queue with a MAXLEN
-        self.last = b""  # the queue that was looked at last
-        self.count: i64 = 0  # of jobs to make
-        self.has_new_key = False  # an ADDJOB came with a key of it meanwhile
-        self.awaited: dict[bytes, None] = {}  # not made yet, and an ADDJOB waits for their copies
-        # what was done
-        self.batches: list[Batch] = []  # whose jobs are still to be acked
+        self.last = b""  # the last queue checked
+        self.count: i64 = 0  # jobs to make
+        self.has_new_key = False  # an ADDJOB used one of its keys meanwhile
+        self.awaited: dict[bytes, None] = {}  # not made yet; an ADDJOB waits for their copies
+        # done
+        self.batches: list[Batch] = []  # their jobs are still to be acked
         self.first_ns: i64 = 0
         self.now_ms: i64 = 0
-        self.made: i64 = 0  # of `chosen`
+        self.made: i64 = 0  # how many of `chosen`
         self.copying: Publishing | None = None
 
     def look_again(self) -> None:
-        """Nothing was looked at yet."""
+        """Restart the check."""
         self.at = 0
         self.place = 0
         self.chosen = []
@@ -177,26 +176,26 @@ class Staging:
         self.bytes: i64 = 0
         self.count: i64 = 0  # jobs
         self.attempt_count: i64 = 0
-        self.dropping: list[list[Staged]] = []  # freed some at a time
+        self.dropping: list[list[Staged]] = []  # freed in slices
         self.publishing: list[Publishing] = []  # those that wait for copies
-        self.running: Publish | None = None  # the one that is being done
+        self.running: Publish | None = None  # the running one
         # since the start
-        self.published: i64 = 0  # PUBLISH that were done
-        self.repeated: i64 = 0  # that had been done before
+        self.published: i64 = 0  # finished PUBLISH calls
+        self.repeated: i64 = 0  # repeated ones
         self.jobs_published: i64 = 0
         self.jobs_dropped: i64 = 0
 
     def attempt(self, txn: bytes, name: bytes) -> Attempt | None:
-        """The attempt, if anything was staged in it."""
+        """The attempt, or None if nothing is staged in it."""
         attempts = self.txns.get(txn)
         return None if attempts is None else attempts.get(name)
 
     def attempts(self) -> list[Attempt]:
-        """All of them, in the order they were begun in within a transaction."""
+        """All attempts, in order of creation within a transaction."""
         return [a for attempts in self.txns.values() for a in attempts.values()]
 
     def check(self) -> None:
-        """Assert that counters agree with what there is."""
+        """Assert that the counters are right."""
         total: i64 = 0
         count: i64 = 0
         for a in self.attempts():

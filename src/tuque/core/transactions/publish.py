@@ -1,8 +1,8 @@
-"""PUBLISH: all that was staged becomes jobs at once, and a batch is acked with it (SPEC Z2, Z3).
+"""PUBLISH: turns all staged jobs into jobs at once, and acks a batch with it (SPEC Z2, Z3).
 
-What is done is one record of the journal: from then on all of it is published. What is long is
-looked at in the turns before that, and made in the turns after it (Z2.11). Copies on other nodes
-are made then, too, metered by the room that the links have; their jobs wait in state wait-repl.
+The decision is one journal record: with it, all is published. A long one is checked in the
+turns before and made in the turns after it (Z2.11). Copies are then made too, as far as the
+links have room; their jobs wait in state wait-repl.
 """
 
 from typing import Final
@@ -50,19 +50,19 @@ APPS_FULL: Final = (
 )
 
 DONE_BEFORE: Final = -1
-WAITS: Final = -2  # the answer comes with n.added
-LOOKS: Final = 4  # staged jobs that are looked at for one unit of work
+WAITS: Final = -2  # the reply comes through n.added
+LOOKS: Final = 4  # staged jobs checked per unit of work
 
-COPIES_MS: Final = 30_000  # without news of copies the jobs are queued with those they have (Z3.3)
-SEND_MS: Final = 2  # between two lots of copies: what was sent is on its way then
+COPIES_MS: Final = 30_000  # without news of copies, the jobs are queued with those they have (Z3.3)
+SEND_MS: Final = 2  # between two batches of copies, so that the first is in flight
 NO_ROOM_MS: Final = 20
 SEND_JOBS: Final = 2_000
 SEND_BYTES: Final = 2 << 20
-USED_MS: Final = 3_600_000  # the journal need not know the last use of an app more exactly
+USED_MS: Final = 3_600_000  # precision of an app's last use in the journal
 
 
 def on_publish(n: Node, spec: PublishSpec, client: i64, serial: i64) -> tuple[i64, bytes]:
-    """[Z2] ON COMMAND PUBLISH: jobs added, DONE_BEFORE, WAITS, or why nothing was done."""
+    """[Z2] ON COMMAND PUBLISH: number of jobs added, DONE_BEFORE, WAITS, or an error."""
     x = Publish(spec, client, serial)
     while not publish_some(n, x, PUBLISH_MAX):
         pass
@@ -70,12 +70,12 @@ def on_publish(n: Node, spec: PublishSpec, client: i64, serial: i64) -> tuple[i6
 
 
 def publish_some(n: Node, x: Publish, room: i64) -> bool:
-    """[Z2] Go on with a PUBLISH for about `room` units, counted in n.work (Z2.11).
+    """[Z2] Continue a PUBLISH for about `room` units, counted in n.work (Z2.11).
 
-    True: all is done, x.value and x.error say how it ended. One is done after the other.
+    True: finished, with x.value and x.error. PUBLISH calls run one after the other.
     """
     if n.staging.running is not x:
-        if x.has_begun:  # all was flushed meanwhile
+        if x.has_begun:  # flushed meanwhile
             if not x.is_decided:
                 x.error = NOSTAGE % (b" ".join(x.spec.attempts), x.spec.txn)
             return True
@@ -99,7 +99,7 @@ def publish_some(n: Node, x: Publish, room: i64) -> bool:
 
 
 def begin_publish(n: Node, x: Publish) -> bool:
-    """Whether it is to be done: not again, and of what is there."""
+    """Start it unless it is refused or was done before; False: not started."""
     spec = x.spec
     app = n.staging.apps.get(spec.app)
     if app is not None and spec.version <= app.version:
@@ -129,7 +129,7 @@ def begin_publish(n: Node, x: Publish) -> bool:
 
 
 def drop_publish(n: Node, x: Publish) -> None:
-    """It is not done after all, or ends here; what is staged stays, if it still does."""
+    """It was refused, or ends early; staged jobs stay, if they are still there."""
     if n.staging.running is x:
         n.staging.running = None
         for a in x.found:
@@ -137,19 +137,19 @@ def drop_publish(n: Node, x: Publish) -> None:
 
 
 def finish_publish(n: Node) -> None:
-    """Make at once what is left of a PUBLISH that is decided."""
+    """Finish a decided PUBLISH at once."""
     x = n.staging.running
     while x is not None and x.is_decided and not publish_some(n, x, PUBLISH_MAX):
         pass
 
 
 def batch_refusal(n: Node, spec: PublishSpec) -> bytes:
-    """Why its batch cannot be acked, empty when it can, or when there is none (Z2.4)."""
+    """Why its batch cannot be acked; empty if it can, or if there is none (Z2.4)."""
     return check(n, spec.group, spec.epoch, spec.seq) if len(spec.group) > 0 else b""
 
 
 def decide(n: Node, x: Publish) -> bytes:
-    """[Z2] All was looked at: it is published, in one step and one record, or why not (Z2.11)."""
+    """[Z2] All is checked: publish in one step and one record, or return an error (Z2.11)."""
     if x.has_new_key:
         x.look_again()
         return b""
@@ -187,7 +187,7 @@ def decide(n: Node, x: Publish) -> bytes:
 
 
 def on_repeat(n: Node, app: App, spec: PublishSpec, client: i64, serial: i64) -> i64:
-    """[Z2] The version was published before (Z2.2); if its copies are still made, wait for them."""
+    """[Z2] The version was published before (Z2.2); wait for its copies if they are not done."""
     drop_txn(n, spec.txn)
     n.staging.repeated += 1
     if app.used_ms + USED_MS <= n.now_ms and n.records is not None:
@@ -201,7 +201,7 @@ def on_repeat(n: Node, app: App, spec: PublishSpec, client: i64, serial: i64) ->
 
 
 def apps_refusal(n: Node) -> bytes:
-    """Why one more app cannot be kept, empty when it can (Z2.9)."""
+    """Why one more app is refused; empty if it is not (Z2.9)."""
     if len(n.staging.apps) >= APPS_MAX:
         forget_apps(n)
         if len(n.staging.apps) >= APPS_MAX:
@@ -210,7 +210,7 @@ def apps_refusal(n: Node) -> bytes:
 
 
 def choose_some(n: Node, x: Publish, room: i64) -> bytes:
-    """[Z2] Look at the next staged jobs; why they are not published (Z2.5, Z2.6), or empty."""
+    """[Z2] Check the next staged jobs; returns an error (Z2.5, Z2.6) or empty."""
     left: i64 = room * LOOKS
     while left > 0 and x.at < len(x.found):
         jobs = x.found[x.at].jobs
@@ -229,7 +229,7 @@ def choose_some(n: Node, x: Publish, room: i64) -> bytes:
 
 
 def look_at(n: Node, x: Publish, job: Staged) -> bytes:
-    """Choose a staged job, or leave it out, since its key is known; or why not."""
+    """Choose a staged job, or skip it because its key is known; or return an error."""
     if len(job.key) > 0:
         full = full_key(job.queue, job.key)
         kept = n.keys.find(full, n.now_ms)
@@ -259,13 +259,13 @@ def look_at(n: Node, x: Publish, job: Staged) -> bytes:
 
 
 def queue_length(n: Node, name: bytes) -> i64:
-    """How many jobs are queued there."""
+    """The number of jobs queued there."""
     q = n.queues.get(name)
     return 0 if q is None else q.length
 
 
 def make_some(n: Node, x: Publish, room: i64) -> bool:
-    """[Z2] Of what was published, ack and make the next jobs; True: all of it is done."""
+    """[Z2] Ack and make the next jobs of a decided PUBLISH; True: all done."""
     left = room
     while len(x.batches) > 0:
         if left <= 0:
@@ -305,7 +305,7 @@ def make_some(n: Node, x: Publish, room: i64) -> bool:
 
 
 def copying(n: Node, x: Publish) -> Publishing:
-    """What its jobs that need copies have in common; it is not over before the last is made."""
+    """The shared state of jobs that need copies; it lasts until the last job is made."""
     p = x.copying
     if p is None:
         p = Publishing(x.spec.app, x.spec.version)
@@ -320,7 +320,7 @@ def copying(n: Node, x: Publish) -> Publishing:
 
 
 def made(n: Node, x: Publish, staged: Staged, id: bytes, queue: bytes) -> Job:
-    """The job of what was staged, registered, its key kept."""
+    """Make and register the job of a staged one; keep its key."""
     job = Job(
         id,
         queue,
@@ -342,7 +342,7 @@ def made(n: Node, x: Publish, staged: Staged, id: bytes, queue: bytes) -> Job:
 
 
 def finish(n: Node, spec: PublishSpec, app: App | None, count: i64, named: i64) -> None:
-    """The version is published: what was staged goes, with the attempts not named (Z2.1)."""
+    """The version is published: drop what was staged, including attempts not named (Z2.1)."""
     staging = n.staging
     if app is None:
         staging.bytes += APP_BYTES + len(spec.app)
@@ -364,7 +364,7 @@ def finish(n: Node, spec: PublishSpec, app: App | None, count: i64, named: i64) 
 
 
 def await_copies(n: Node, p: Publishing, job: Job) -> None:
-    """[Z3] The job is published, and queued when it has its copies (Z3.1)."""
+    """[Z3] The job is published, and queued once it has its copies (Z3.1)."""
     job.state = WAIT_REPL
     job.qtime_ms = job.ctime_ns // 1_000_000 + i64(job.delay_s) * 1000  # after a restart
     adding = Adding(job, -1, 0, 0)
@@ -377,7 +377,7 @@ def await_copies(n: Node, p: Publishing, job: Job) -> None:
 
 
 def send_some(n: Node, p: Publishing) -> None:
-    """[Z3] Send the next lot of copies, when the links have room (Z3.2)."""
+    """[Z3] Send the next copies if the links have room (Z3.2)."""
     rooms: i64 = 0
     for slot in slots_of(n.reachable & ~1):
         if n.peers[slot].has_room:
@@ -411,7 +411,7 @@ def publishing_tick(n: Node) -> None:
 
 
 def give_up(n: Node, p: Publishing) -> None:
-    """[Z3] No more copies can be had: the jobs are queued with those they have (Z3.3)."""
+    """[Z3] No more copies can be made: queue the jobs with those they have (Z3.3)."""
     for id in p.ids:
         adding = n.adding.get(id)
         if adding is not None and adding.publishing is p:
@@ -420,7 +420,7 @@ def give_up(n: Node, p: Publishing) -> None:
 
 
 def publishing_next_ms(n: Node) -> i64:
-    """When `publishing_tick` has something to do; FAR when never."""
+    """The instant at which `publishing_tick` next has work; FAR: never."""
     at_ms: i64 = FAR
     for p in n.staging.publishing:
         if p.until_ms < at_ms:

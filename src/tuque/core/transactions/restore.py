@@ -1,8 +1,7 @@
-"""Staged jobs, publications and keys come back from the journal (SPEC Z6).
+"""Restores staged jobs, publications and keys from the journal (SPEC Z6).
 
-Records are applied in order while it is read; what is left enters the node at the end.
-Telling the same again changes nothing: a job of an attempt has its position, a publication
-its version.
+Records are applied in order during the load; the result enters the node at the end. Applying a
+record twice changes nothing: a job of an attempt has its position, a publication its version.
 """
 
 from typing import final
@@ -21,7 +20,7 @@ from tuque.core.transactions.stage import add_staged, begin_attempt, watch
 
 @final
 class Draft:
-    """An attempt as far as the journal was read."""
+    """An attempt as read so far."""
 
     def __init__(self) -> None:
         self.jobs: list[Staged] = []
@@ -30,7 +29,7 @@ class Draft:
 
 @final
 class StageLog:
-    """What is staged and published as far as the journal was read."""
+    """What is staged and published, as read so far."""
 
     def __init__(self) -> None:
         self.txns: dict[bytes, dict[bytes, Draft]] = {}
@@ -38,7 +37,7 @@ class StageLog:
         self.keys: dict[bytes, Kept] = {}
 
     def apply(self, kind: i64, r: StageRecord) -> list[Job]:
-        """Apply one record; the jobs that it makes."""
+        """Apply one record; returns the jobs that it makes."""
         if kind == STAGED:
             self.on_staged(r)
         elif kind == PUBLISHED:
@@ -60,7 +59,7 @@ class StageLog:
         return []
 
     def drop(self, txn: bytes, name: bytes) -> None:
-        """The attempt is gone."""
+        """The attempt is dropped."""
         drafts = self.txns.get(txn)
         if drafts is not None:
             drafts.pop(name, None)
@@ -68,7 +67,7 @@ class StageLog:
                 del self.txns[txn]
 
     def on_staged(self, r: StageRecord) -> None:
-        """One more job, unless the attempt has it."""
+        """Add a job unless the attempt has it."""
         drafts = self.txns.get(r.txn)
         if drafts is None:
             drafts = {}
@@ -96,7 +95,7 @@ class StageLog:
         )
 
     def on_published(self, r: StageRecord) -> list[Job]:
-        """All jobs of a publication, or none if it was restored before (Z6.2)."""
+        """All jobs of a publication; none if it was restored before (Z6.2)."""
         jobs: list[Job] = []
         app = self.apps.get(r.app)
         if app is not None and r.version <= app.version:
@@ -110,7 +109,7 @@ class StageLog:
                 if draft is not None:
                     staged.extend(draft.jobs)
         if len(staged) != len(r.ids):
-            return jobs  # a repaired journal: what it was made of is missing
+            return jobs  # repaired journal: its staged jobs are missing
         ctime_ns = r.ctime_ns
         for i, id in enumerate(r.ids):
             if id != NO_ID:
@@ -119,7 +118,7 @@ class StageLog:
         return jobs
 
     def made(self, r: StageRecord, s: Staged, id: bytes, ctime_ns: i64) -> Job:
-        """A job as it was published: queued, or waiting for its delay."""
+        """A published job: queued, or waiting for its delay."""
         job = Job(
             id,
             s.queue,
@@ -140,7 +139,7 @@ class StageLog:
         return job
 
     def shift(self, jump_ms: i64) -> None:
-        """The clock jumped: all instants move along (J5.8)."""
+        """The clock jumped: move all instants (J5.8)."""
         for drafts in self.txns.values():
             for draft in drafts.values():
                 draft.until_ms += jump_ms
@@ -150,7 +149,7 @@ class StageLog:
             kept.until_ms += jump_ms
 
     def restore(self, n: Node) -> None:
-        """[Z6] Enter what lives on (Z6.3)."""
+        """[Z6] Enter what has not expired (Z6.3)."""
         staging = n.staging
         for name, app in self.apps.items():
             if name not in staging.apps:

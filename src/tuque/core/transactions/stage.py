@@ -1,4 +1,4 @@
-"""STAGE: writes that are invisible until they are published (SPEC Z1), and their timers.
+"""STAGE: writes that stay invisible until published (SPEC Z1), and their timers.
 
 PUBLISH is in core/transactions/publish.py.
 """
@@ -13,13 +13,13 @@ from tuque.core.node.node import Node
 from tuque.core.outbox.transaction_records import tell_app, tell_key, tell_stage_drop, tell_staged
 from tuque.core.state.staged import APP_BYTES, APP_KEEP_MS, Attempt, Staged, staged_bytes
 
-FAR: Final = (1 << 62) - 1  # the most that compiled code keeps without an object
-NAMED_MS: Final = 1_000  # an attempt that is being published is looked at again after it
+FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
+NAMED_MS: Final = 1_000  # delay before checking an attempt that is being published again
 STAGE_LEAVING: Final = b"LEAVING this node leaves the cluster and stages nothing: ask another one"
 
 
 def on_stage(n: Node, txn: bytes, name: bytes, ttl_ms: i64, job: Staged) -> i64:
-    """[Z1] ON COMMAND STAGE, accepted: jobs in the attempt so far (Z1.3)."""
+    """[Z1] ON COMMAND STAGE, accepted: returns the number of jobs in the attempt (Z1.3)."""
     a = n.staging.attempt(txn, name)
     if a is None:
         a = begin_attempt(n, txn, name)
@@ -34,7 +34,7 @@ def on_stage(n: Node, txn: bytes, name: bytes, ttl_ms: i64, job: Staged) -> i64:
 
 
 def begin_attempt(n: Node, txn: bytes, name: bytes) -> Attempt:
-    """A new attempt, empty."""
+    """A new, empty attempt."""
     a = Attempt(txn, name)
     attempts = n.staging.txns.get(txn)
     if attempts is None:
@@ -47,7 +47,7 @@ def begin_attempt(n: Node, txn: bytes, name: bytes) -> Attempt:
 
 
 def add_staged(n: Node, a: Attempt, job: Staged) -> None:
-    """One more job of the attempt; jobs of a queue share one name object."""
+    """Add a job to the attempt; jobs of a queue share one name object."""
     if len(a.jobs) > 0:
         last = a.jobs[len(a.jobs) - 1]
         if last.queue == job.queue:
@@ -60,13 +60,13 @@ def add_staged(n: Node, a: Attempt, job: Staged) -> None:
 
 
 def watch(n: Node, a: Attempt) -> None:
-    """Look at the attempt when it may be over."""
+    """Check the attempt when it may have expired."""
     n.staging.serial += 1
     heappush(n.staging.ends, (a.until_ms, n.staging.serial, a))
 
 
 def drop_attempt(n: Node, a: Attempt) -> None:
-    """The attempt is gone; the journal is the caller's, its memory is freed some at a time."""
+    """Drop the attempt; the caller records it. Its memory is freed in slices."""
     staging = n.staging
     attempts = staging.txns[a.txn]
     del attempts[a.name]
@@ -89,7 +89,7 @@ def drop_attempt(n: Node, a: Attempt) -> None:
 
 
 def drop_txn(n: Node, txn: bytes) -> i64:
-    """All that is staged under the transaction goes; returns how many jobs."""
+    """Drop all that is staged in the transaction; returns the number of jobs."""
     attempts = n.staging.txns.get(txn)
     if attempts is None:
         return 0
@@ -104,7 +104,7 @@ def drop_txn(n: Node, txn: bytes) -> i64:
 
 
 def staging_tick(n: Node) -> None:
-    """[Z1, Z2, Z4] Drop attempts and keys that are over, some at a time."""
+    """[Z1, Z2, Z4] Drop expired attempts and keys, bounded per turn."""
     staging = n.staging
     now_ms = n.now_ms
     while len(staging.ends) > 0 and staging.ends[0][0] <= now_ms:
@@ -127,7 +127,7 @@ def staging_tick(n: Node) -> None:
 
 
 def free_some(n: Node) -> None:
-    """Give back the memory of jobs that were staged."""
+    """Free some memory of jobs that were staged."""
     jobs = n.staging.dropping[len(n.staging.dropping) - 1]
     most: i64 = n.limits.timers_per_step
     if len(jobs) > most:
@@ -137,7 +137,7 @@ def free_some(n: Node) -> None:
 
 
 def staging_next_ms(n: Node) -> i64:
-    """When `staging_tick` has something to do; FAR when never."""
+    """The instant at which `staging_tick` next has work; FAR: never."""
     if len(n.staging.dropping) > 0:
         return n.now_ms
     at_ms = n.keys.next_ms()
@@ -147,14 +147,14 @@ def staging_next_ms(n: Node) -> i64:
 
 
 def forget_apps(n: Node) -> None:
-    """[Z2] Apps that were not used for 30 days make room (Z2.9)."""
+    """[Z2] Forget apps not used for 30 days (Z2.9)."""
     for name, app in list(n.staging.apps.items()):
         if app.used_ms + APP_KEEP_MS <= n.now_ms:
             forget_app(n, name)
 
 
 def forget_app(n: Node, name: bytes) -> None:
-    """Nothing is known of the app any more."""
+    """Forget the app."""
     del n.staging.apps[name]
     n.staging.bytes -= APP_BYTES + len(name)
     if n.records is not None:
@@ -162,7 +162,7 @@ def forget_app(n: Node, name: bytes) -> None:
 
 
 def flush_staged(n: Node) -> None:
-    """[S7] Nothing is staged, published or kept any more (S7.1)."""
+    """[S7] Drop all that is staged, published or kept (S7.1)."""
     x = n.staging.running
     n.staging.running = None
     if x is not None and x.copying is not None:
