@@ -150,8 +150,8 @@ NEWER = msgspec.msgpack.encode(
     Hello(MAGIC, 7, 9, Card(OTHER, 1, b"8 bytes.", True, 1, 2, "", False), bytes(32))
 )
 WRONG = {
-    "no bus": (b"-ERR unknown command\r\n", "", "this is no node of Tuque, or one of another kind"),
-    "closes": (b"", "", "it closed the connection without a word"),
+    "no bus": (b"-ERR unknown command\r\n", "", "not a node of Tuque, or an incompatible one"),
+    "closes": (b"", "", "it closed the connection without a reply"),
     "secret": (b"", "another secret of it", "wrong secret: cluster-secret must be the same on"),
     "version": (head_of(NEWER, 0) + NEWER, "", "no common version of the bus: it knows 7 to 9"),
 }

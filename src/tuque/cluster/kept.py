@@ -1,4 +1,4 @@
-"""nodes.conf: what a node keeps of the cluster over a restart (SPEC K1, S6).
+"""nodes.conf: what a node keeps of the cluster across restarts (SPEC K1, S6).
 
     <id> <host>:<port> <flags> <ping> <pong> <linked> [bus:<port> number:<n>]
     vars life <n>
@@ -18,12 +18,12 @@ PORT_MAX: Final = 65_535
 
 
 class BadNodes(Exception):
-    """The lines describe no cluster that this node can be part of; the text says why."""
+    """The file does not describe a cluster that this node can join; the text says why."""
 
 
 @final
 class KeptNode:
-    """One other node as it stands in the file."""
+    """Another node, as in the file."""
 
     def __init__(self, node_id: bytes) -> None:
         self.node_id = node_id
@@ -46,7 +46,7 @@ class Kept:
 
 
 def parse_kept(text: bytes) -> Kept:
-    """Read nodes.conf. Raises BadNodes with the line and what is wrong with it."""
+    """Parse nodes.conf. Raises BadNodes with the line and the error."""
     kept = Kept()
     number = 0
     for line in text.split(b"\n"):
@@ -68,18 +68,18 @@ def parse_kept(text: bytes) -> Kept:
                 raise BadNodes(f"{where} has the unknown flag '{flag.decode('ascii', 'replace')}'")
         if b"myself" in flags:
             if kept.node_id:
-                raise BadNodes(f"{where} is the second one with the flag 'myself'")
+                raise BadNodes(f"{where} is the second line with the flag 'myself'")
             kept.node_id = words[0]
             kept.is_leaving = b"leaving" in flags
         elif b"handshake" not in flags:
             kept.nodes.append(parse_other(words, where))
     if not kept.node_id:
-        raise BadNodes("there is no line with the flag 'myself'")
+        raise BadNodes("no line has the flag 'myself'")
     return kept
 
 
 def parse_vars(kept: Kept, words: list[bytes], where: str) -> None:
-    """The line of numbers."""
+    """Parse the line with the numbers."""
     i: i64 = 1
     while i + 1 < len(words):
         if words[i] == b"life":
@@ -90,7 +90,7 @@ def parse_vars(kept: Kept, words: list[bytes], where: str) -> None:
 
 
 def parse_other(words: list[bytes], where: str) -> KeptNode:
-    """The line of another node."""
+    """Parse the line of another node."""
     node = KeptNode(words[0])
     host, _, port = words[1].rpartition(b":")
     node.host = host.strip(b"[]").decode("ascii", "replace")

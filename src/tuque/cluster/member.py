@@ -1,4 +1,4 @@
-"""One other node as this one knows it, and the lines that say so (SPEC K1, K3, K8)."""
+"""One other node as this one knows it, and its line in CLUSTER NODES (SPEC K1, K3, K8)."""
 
 from typing import Final, final
 
@@ -9,7 +9,7 @@ LEAVING: Final = 1
 LOADING: Final = 2
 SUSPECTED: Final = 4
 FAILED: Final = 8
-TWINS: Final = 16  # two nodes with its id are alive
+TWINS: Final = 16  # two nodes use its id
 
 PRIORITY_UP: Final = 1
 PRIORITY_NO_LINK: Final = 5
@@ -18,7 +18,7 @@ PRIORITY_AVOID: Final = 100
 
 DIAL_MIN_MS: Final = 100
 DIAL_MAX_MS: Final = 5_000
-STEADY_MS: Final = 1_000  # a link that ends sooner counts as one that did not come about
+STEADY_MS: Final = 1_000  # a link that ends sooner counts as a failed dial
 
 
 @final
@@ -31,35 +31,35 @@ class Member:
         self.host = ""
         self.port: i64 = 0
         self.bus_port: i64 = 0
-        self.life: i64 = 0  # of its incarnation, 0: never seen
+        self.life: i64 = 0  # of its incarnation; 0: never linked
         self.mark = b""
         self.number: i64 = 0  # odd: forgotten (K6.1)
         self.is_linked = False
-        self.by_lower = False  # the link was dialled by the node with the lower id
+        self.by_lower = False  # the node with the lower id dialled the link
         self.is_leaving = False
         self.is_loading = False
         self.is_suspected = False
         self.is_failed = False
-        self.twins_ms: i64 = 0  # two nodes with this id were alive then (K1.3)
-        self.has_rival = False  # another of its count was refused since its newest heartbeat
-        self.heard_ms: i64 = now_ms  # of its newest heartbeat, or since when it is known
-        self.said_ms: i64 = 0  # of this node's first heartbeat that has no answer yet
-        self.round: i64 = 0  # of its newest heartbeat
-        self.dial_ms: i64 = now_ms  # not before
+        self.twins_ms: i64 = 0  # when two nodes with this id were seen last (K1.3)
+        self.has_rival = False  # its twin was refused since its last heartbeat
+        self.heard_ms: i64 = now_ms  # its latest heartbeat, or when it became known
+        self.said_ms: i64 = 0  # this node's first unanswered heartbeat
+        self.round: i64 = 0  # of its latest heartbeat
+        self.dial_ms: i64 = now_ms  # earliest next dial
         self.backoff_ms: i64 = DIAL_MIN_MS
-        self.linked_ms: i64 = 0  # since then, the newest link
-        self.reports: dict[bytes, int] = {}  # who suspects it: since when
+        self.linked_ms: i64 = 0  # since when the latest link is up
+        self.reports: dict[bytes, int] = {}  # who suspects it, since when
 
     def is_forgotten(self) -> bool:
-        """Whether it was taken out of the cluster."""
+        """Whether it was removed from the cluster."""
         return self.number % 2 == 1
 
     def is_reachable(self) -> bool:
-        """Whether it may be given copies (K4.2)."""
+        """Whether it can be given copies (K4.2)."""
         return self.can_answer() and not self.is_leaving
 
     def can_answer(self) -> bool:
-        """Whether it may be asked what it has, also when it leaves."""
+        """Whether it can be asked for its copies, even while it leaves."""
         return self.is_linked and not (
             self.is_suspected
             or self.is_failed
@@ -69,7 +69,7 @@ class Member:
         )
 
     def is_expected(self) -> bool:
-        """Whether it can take copies now or soon: it may be restarting, or loads (K4.4)."""
+        """Whether it can take copies now or soon: it may be restarting or loading (K4.4)."""
         return not (
             self.is_suspected
             or self.is_failed
@@ -79,7 +79,7 @@ class Member:
         )
 
     def flags(self) -> i64:
-        """The entry about this node for others."""
+        """Its flags for heartbeats to others."""
         bits: i64 = 0
         if self.is_leaving:
             bits |= LEAVING
@@ -92,7 +92,7 @@ class Member:
         return bits
 
     def priority(self) -> i64:
-        """[K8] How much HELLO advises a client against it (K8.1)."""
+        """[K8] Its priority in HELLO; a higher one means that clients should avoid it (K8.1)."""
         if self.is_failed or self.is_leaving:
             return PRIORITY_AVOID
         if self.is_suspected:

@@ -1,9 +1,9 @@
-"""Who belongs to the cluster, who answers, and whom to dial (SPEC K1, K3, K4, K6, K8).
+"""Who belongs to the cluster, who is alive, and whom to dial (SPEC K1, K3, K4, K6, K8).
 
-A node learns of others by CLUSTER MEET and from the heartbeats of those it knows. It
-says a heartbeat to each node that it is linked to; what a heartbeat tells of third nodes
-spreads addresses, suspicions and removals. The shell owns the sockets: it dials what
-`tick` names, and tells what became of each link. No clock and no chance here.
+A node learns of others by CLUSTER MEET and from heartbeats. It sends heartbeats to each linked
+node; their gossip about third nodes spreads addresses, suspicions and removals. The shell owns
+the sockets: it dials what `tick` returns and reports what became of each link. No clock and no
+chance here.
 """
 
 from typing import Final, final
@@ -40,23 +40,23 @@ from tuque.tubes.policy import tubes_of
 
 BEAT_MIN_MS: Final = 100
 BEAT_MAX_MS: Final = 1_000
-SECOND_DIALER_MS: Final = 1_500  # the node with the higher id waits that long for the other
-GOSSIP_ALL: Final = 16  # so many nodes are told of in each heartbeat, of more a part
+SECOND_DIALER_MS: Final = 1_500  # how long the node with the higher id lets the other one dial
+GOSSIP_ALL: Final = 16  # nodes in the gossip of one heartbeat; larger clusters are sent in parts
 HOST_MAX: Final = 255
 
 
 class Refused(Exception):
-    """A link that must not be; the text says why."""
+    """The link is refused; the text says why."""
 
 
 def life_number(life: i64, mark: bytes) -> i64:
-    """An incarnation as one number: a later one has a higher number (K1.2), never 0 (K2.2)."""
+    """An incarnation as one number: later ones are higher (K1.2), never 0 (K2.2)."""
     return (life & 0x3FFFFF) << 40 | int.from_bytes(mark[:5], "big") | 1
 
 
 @final
 class Members:
-    """The other nodes of the cluster, as one node knows them."""
+    """The other nodes of the cluster as this node knows them."""
 
     def __init__(self, n: Node, life: i64, mark: bytes, timeout_ms: i64) -> None:
         self.n = n
@@ -65,30 +65,30 @@ class Members:
         self.timeout_ms = timeout_ms
         n.lives[0] = life_number(life, mark)
         n.limits.node_timeout_ms = timeout_ms
-        self.port: i64 = 0  # of this node, as others should connect to it
-        self.number: i64 = 0  # this node's own, odd: it was forgotten
+        self.port: i64 = 0  # of this node, for clients
+        self.number: i64 = 0  # this node's removal number; odd: it was forgotten
         self.by_id: dict[bytes, Member] = {}
         self.by_slot: dict[int, Member] = {}
-        self.left_behind: dict[bytes, None] = {}  # by CLUSTER RESET: members no more
+        self.left_behind: dict[bytes, None] = {}  # no longer members since CLUSTER RESET
         self.meetings = Meetings()
         self.beat_ms: i64 = 0
         self.said_flags: i64 = 0  # in the last heartbeat
-        self.turn: i64 = 0  # where the next part of many nodes begins
-        self.stale: list[int] = []  # slots whose links the shell shall close
+        self.turn: i64 = 0  # start of the next part of the gossip
+        self.stale: list[int] = []  # slots whose links the shell must close
         self.conflict = ""  # why this node must not serve (K1.3)
         self.conflict_ms: i64 = 0
-        self.is_changed = False  # something that nodes.conf keeps
+        self.is_changed = False  # nodes.conf must be written
         self.sent: i64 = 0
         self.received: i64 = 0
 
-    # ---- what people ask
+    # ---- commands and state
 
     def size(self) -> i64:
-        """Nodes of the cluster, this one too."""
+        """Number of nodes in the cluster, including this one."""
         return 1 + len(self.alive())
 
     def alive(self) -> list[Member]:
-        """The other nodes that were not forgotten."""
+        """The other nodes that are not forgotten."""
         found: list[Member] = []
         for one in self.by_id.values():
             if not one.is_forgotten():
@@ -96,19 +96,19 @@ class Members:
         return found
 
     def lines(self) -> str:
-        """The lines of CLUSTER NODES about others, meetings among them."""
+        """The lines of CLUSTER NODES about others, including meetings."""
         text = ""
         for one in self.alive():
             text += one.line()
         return text + self.meetings.lines()
 
     def meet(self, host: str, port: i64, bus_port: i64) -> None:
-        """[K3] CLUSTER MEET: dial the node; the meeting shows how it goes (K3.1)."""
+        """[K3] CLUSTER MEET: dial the node; the meeting shows the progress (K3.1)."""
         self.meetings.begin(host, port, bus_port, self.n.now_ms)
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
 
     def forget(self, node_id: bytes) -> bool:
-        """[K6] CLUSTER FORGET: the node is out, under a number that others learn (K6.1)."""
+        """[K6] CLUSTER FORGET: remove the node, with a number that spreads (K6.1)."""
         one = self.by_id.get(node_id)
         if one is None or one.is_forgotten():
             return False
@@ -116,7 +116,7 @@ class Members:
         return True
 
     def forget_all(self) -> None:
-        """CLUSTER RESET: this node is alone again; the others keep what they know."""
+        """CLUSTER RESET: this node is alone again; the others do not change."""
         for one in list(self.by_id.values()):
             if one.is_linked:
                 self.stale.append(one.slot)
@@ -129,7 +129,7 @@ class Members:
         self.count_others()
 
     def count_others(self) -> None:
-        """Tell the core which nodes the cluster has."""
+        """Set the core's set of cluster nodes."""
         others: i64 = 0
         for one in self.by_id.values():
             if not one.is_forgotten():
@@ -139,19 +139,19 @@ class Members:
             tubes_of(self.n).on_reach(self.n)
 
     def renew(self, life: i64, mark: bytes) -> None:
-        """This node begins another life without jobs, as by CLUSTER RESET."""
+        """Start a new incarnation without jobs, as CLUSTER RESET does."""
         self.life = life
         self.mark = mark
         self.n.lives[0] = life_number(life, mark)
 
     def restore(self, node_id: bytes, host: str, port: i64, bus_port: i64, number: i64) -> None:
-        """A node that nodes.conf tells of: it is dialled as if it had just been lost."""
+        """Add a node of nodes.conf: it is dialled as if its link had just been lost."""
         if node_id == self.n.node_id or node_id in self.by_id:
             return
         try:
             one = self.add(node_id)
         except Refused:
-            return  # too many: others will tell of it again when there is room
+            return  # too many: gossip adds it once there is room
         one.host = host
         one.port = port
         one.bus_port = bus_port
@@ -162,7 +162,7 @@ class Members:
         self.reach(one)
 
     def kept_text(self, own_line: str) -> str:
-        """What nodes.conf holds: `own_line` is this node's line in CLUSTER NODES."""
+        """The text of nodes.conf; `own_line` is this node's line in CLUSTER NODES."""
         text = own_line
         for one in self.by_id.values():
             line = one.line().rstrip()
@@ -172,24 +172,24 @@ class Members:
     # ---- time
 
     def next_ms(self) -> i64:
-        """The next instant at which `tick` has something to do."""
+        """The instant at which `tick` next has work."""
         if len(self.by_id) == 0 and len(self.meetings.going) == 0 and not self.conflict:
             return (1 << 62) - 1
         return self.beat_ms if self.own_flags() == self.said_flags else self.n.now_ms
 
     def beat_every_ms(self) -> i64:
-        """The time between heartbeats."""
+        """Time between heartbeats, in ms."""
         every_ms = self.timeout_ms // 10
         if every_ms < BEAT_MIN_MS:
             return BEAT_MIN_MS
         return every_ms if every_ms < BEAT_MAX_MS else BEAT_MAX_MS
 
     def tick(self, now_ms: i64) -> list[tuple[str, int]]:
-        """[K4] Say heartbeats, suspect who is silent; the addresses to dial now."""
+        """[K4] Send heartbeats, suspect silent nodes; returns the addresses to dial now."""
         flags = self.own_flags()
         if now_ms < self.beat_ms and flags == self.said_flags:
             return []
-        self.said_flags = flags  # a change is told at once
+        self.said_flags = flags  # a change is sent at once
         self.beat_ms = now_ms + self.beat_every_ms()
         self.n.round += 1
         gossip = self.gossip()
@@ -208,7 +208,7 @@ class Members:
         return self.to_dial(now_ms)
 
     def own_flags(self) -> i64:
-        """What a heartbeat says of this node."""
+        """This node's flags in heartbeats."""
         flags: i64 = 0
         if self.n.is_leaving:
             flags |= LEAVING
@@ -217,7 +217,7 @@ class Members:
         return flags
 
     def gossip(self) -> list[Gossip]:
-        """What a heartbeat tells of third nodes: of all when they are few."""
+        """The gossip of a heartbeat: all nodes if they are few, else a part."""
         told: list[Gossip] = []
         members = list(self.by_id.values())
         count: i64 = len(members)
@@ -232,7 +232,7 @@ class Members:
         return told
 
     def look_at(self, one: Member, now_ms: i64) -> None:
-        """[K4] Suspect a linked node that is silent; a link that is silent for long is closed."""
+        """[K4] Suspect a silent linked node; close its link if it stays silent."""
         if one.twins_ms != 0 and now_ms - one.twins_ms > 3 * self.timeout_ms:
             one.twins_ms = 0
             self.reach(one)
@@ -243,7 +243,7 @@ class Members:
             self.stale.append(one.slot)
 
     def suspect(self, one: Member, now_ms: i64) -> None:
-        """[K4] The node does not answer; when most suspect it, it has failed (K4.1)."""
+        """[K4] The node does not answer; if most nodes suspect it, it has failed (K4.1)."""
         if not one.is_suspected:
             one.is_suspected = True
             self.reach(one)
@@ -256,7 +256,7 @@ class Members:
             self.is_changed = True
 
     def to_dial(self, now_ms: i64) -> list[tuple[str, int]]:
-        """[K3] The addresses to dial: nodes without a link (K3.2), and meetings."""
+        """[K3] The addresses to dial: nodes without a link (K3.2) and meetings."""
         found: list[tuple[str, int]] = []
         for one in self.alive():
             if one.is_linked or not one.host or one.bus_port == 0 or now_ms < one.dial_ms:
@@ -282,7 +282,7 @@ class Members:
         dialed: tuple[str, int],
         is_meeting: bool,
     ) -> i64:
-        """[K1] A node has proved that it is of this cluster: its slot. Raises Refused."""
+        """[K1] A node has proved that it knows the secret. Returns its slot; raises Refused."""
         if node_id == self.n.node_id:
             self.on_own_id(life, mark)
         now_ms = self.n.now_ms
@@ -321,33 +321,33 @@ class Members:
         return one.slot
 
     def on_own_id(self, life: i64, mark: bytes) -> None:
-        """[K1] Refuse a node that has the id of this one (K1.3)."""
+        """[K1] Refuse a node that uses this node's id (K1.3)."""
         if life == self.life and mark == self.mark:
             raise Refused("that is this node itself")
         self.on_twin("another node has the id of this one")
         raise Refused("another node has the id of this one; give one of them a new directory")
 
     def check_life(self, one: Member, life: i64, mark: bytes, now_ms: i64) -> None:
-        """[K1] Refuse an older incarnation while a newer one lives, and twins (K1.2, K1.3)."""
+        """[K1] Refuse an older incarnation while a newer one is alive, and twins (K1.2, K1.3)."""
         if one.life == 0 or (one.life == life and one.mark == mark):
             return
         is_alive = one.is_linked and now_ms - one.heard_ms <= self.timeout_ms
         if life > one.life or not is_alive:
             return
         if life == one.life:
-            one.has_rival = True  # K1.3: twins, if the one that is linked is heard again
+            one.has_rival = True  # K1.3: twins, if the linked one sends another heartbeat
             raise Refused("two nodes with this id are alive")
         raise Refused("a newer incarnation of this node is alive")
 
     def is_reached(self, address: str, bus_port: i64) -> bool:
-        """Whether there is a link with the node there (K3.1)."""
+        """Whether the node at that address is linked (K3.1)."""
         for one in self.alive():
             if one.is_linked and one.host == address and one.bus_port == bus_port:
                 return True
         return False
 
     def add(self, node_id: bytes) -> Member:
-        """A node that was not known. Raises Refused when there are too many."""
+        """Add an unknown node. Raises Refused if there are too many."""
         try:
             slot = slot_for(self.n, node_id)
         except TooManyNodes as error:
@@ -364,7 +364,7 @@ class Members:
         return one
 
     def on_linked(self, slot: i64) -> None:
-        """The link to the node is open."""
+        """The link to the node is up."""
         one = self.by_slot[slot]
         one.is_linked = True
         one.has_rival = False
@@ -379,7 +379,7 @@ class Members:
         self.beat_ms = min(self.beat_ms, self.n.now_ms)
 
     def on_unlinked(self, slot: i64) -> None:
-        """The link to the node is gone."""
+        """The link to the node is down."""
         one = self.by_slot.get(slot)
         if one is not None:
             one.is_linked = False
@@ -387,7 +387,7 @@ class Members:
             if self.n.now_ms - one.linked_ms >= STEADY_MS:
                 one.backoff_ms = DIAL_MIN_MS
             else:
-                one.dial_ms += one.backoff_ms  # K3.2: it would end at once again
+                one.dial_ms += one.backoff_ms  # K3.2: it would fail again at once
             if self.n.node_id > one.node_id:
                 one.dial_ms += SECOND_DIALER_MS
         on_link_down(self.n, slot)
@@ -396,7 +396,7 @@ class Members:
     # ---- heartbeats
 
     def on_heartbeat(self, slot: i64, m: Heartbeat) -> None:
-        """[K4] ON RECV HEARTBEAT: the node is there, and tells of others."""
+        """[K4] ON RECV HEARTBEAT: the node is alive; handle its gossip."""
         one = self.by_slot.get(slot)
         if one is None:
             return
@@ -423,7 +423,7 @@ class Members:
             self.on_gossip(one, told, now_ms)
 
     def on_gossip(self, by: Member, told: Gossip, now_ms: i64) -> None:
-        """What a heartbeat tells of one other node (K3.2, K4.1, K6.1)."""
+        """Handle gossip about one node (K3.2, K4.1, K6.1)."""
         if len(told.node_id) != 40 or told.removal < 0 or len(told.host) > HOST_MAX:
             return
         if told.node_id == self.n.node_id:
@@ -463,7 +463,7 @@ class Members:
             one.reports.pop(by.node_id, None)
 
     def set_number(self, one: Member, number: i64) -> None:
-        """[K6] A removal, or its end, with a number that was not heard before (K6.1)."""
+        """[K6] Apply a removal, or its end, with a new number (K6.1)."""
         was_forgotten = one.is_forgotten()
         one.number = number
         self.is_changed = True
@@ -481,7 +481,7 @@ class Members:
             self.reach(one)
 
     def reach(self, one: Member) -> None:
-        """Tell the core whether the node may be given copies, or at least be asked."""
+        """Update whether the core can give the node copies, or at least ask it."""
         is_reachable, is_leaver = one.is_reachable(), one.can_answer() and one.is_leaving
         is_expected = one.is_expected()  # K4.4
         was_reachable = self.n.reachable >> one.slot & 1 != 0
@@ -494,6 +494,6 @@ class Members:
             on_reach_changed(self.n)
 
     def on_twin(self, reason: str) -> None:
-        """[K1] This node's id is in use twice: it must not serve (K1.3)."""
+        """[K1] Another node uses this node's id: stop serving (K1.3)."""
         self.conflict = reason
         self.conflict_ms = self.n.now_ms

@@ -2,9 +2,9 @@
 
     length u32 | CRC-32 u32, begun with the connection's salt | msgpack list of messages
 
-Nothing is believed before it is checked: the length against a bound, the checksum, the
-counts inside against the bytes that are there (msgspec does), and each message against
-what its fields may hold. What a message means is the core's.
+Nothing is trusted before it is checked: the length against a bound, the checksum, the counts
+inside against the bytes present (msgspec does), and each message against the range of its
+fields. The core defines what a message means.
 """
 
 from typing import Final, final
@@ -44,19 +44,19 @@ from tuque.core.msgs.bus import (
 
 HEAD_BYTES: Final = 8
 STANDS: Final = bytes(range(4))  # of jobs in ASK (Q12.1)
-FRAME_BYTES: Final = 1 << 20  # a frame is cut at a message beyond it
-SLACK_BYTES: Final = 1 << 20  # a frame with one large body may be that much larger than it
+FRAME_BYTES: Final = 1 << 20  # frames are split between messages above it
+SLACK_BYTES: Final = 1 << 20  # a frame with one large body may exceed its limit by this
 ID_BYTES: Final = 40
 SET_MAX: Final = 1 << 62
 NUMBER_MAX: Final = 1 << 62
-INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so is what it stamps
-TIMES_MAX: Final = 1 << 40  # how often a node may have started, or have been removed
+INSTANT_MAX_NS: Final = (1 << 63) - 1  # in 2262: a clock may be far ahead, and so its stamps
+TIMES_MAX: Final = 1 << 40  # most starts or removals of a node
 COUNT_MAX: Final = (
     1 << 30
-)  # deliveries, nacks: they grow on here in 32 bits; tubes/replication/receive.py
+)  # deliveries, nacks: they keep growing here in 32 bits; tubes/replication/receive.py
 QUEUE_MAX: Final = 536_870_912
-TUBE_MAX: Final = 512  # bytes of a name of a tube
-WORD_MAX: Final = 255  # of another word of a tube
+TUBE_MAX: Final = 512  # bytes of a tube's name
+WORD_MAX: Final = 255  # of a tube's other words
 UUID_BYTES: Final = 16
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -64,11 +64,11 @@ _DECODER: Final = msgspec.msgpack.Decoder(list[AnyMessage])
 
 
 class BusError(Exception):
-    """The other end broke a rule of the bus; the text says which."""
+    """The other end violated the protocol of the bus; the text says how."""
 
 
 def frames_of(messages: list[AnyMessage], salt: i64) -> bytes:
-    """The messages as frames, in their order; one frame if they are not many (B2.1)."""
+    """Encode the messages in order, as one frame unless they are large (B2.1)."""
     payload = _ENCODER.encode(messages)
     if len(payload) > FRAME_BYTES and len(messages) > 1:
         half = len(messages) // 2
@@ -82,14 +82,14 @@ def head_of(payload: bytes, salt: i64) -> bytes:
 
 
 def messages_of(payload: bytes) -> list[AnyMessage]:
-    """The messages of a frame whose checksum was right. Raises BusError."""
+    """Decode a frame's messages; its checksum was right. Raises BusError."""
     try:
         messages: list[AnyMessage] = _DECODER.decode(payload)
-    except Exception as error:  # B2.5: a decoder knows many ways to say that the bytes are none
-        raise BusError(f"a frame that is no list of messages: {error}") from None
+    except Exception as error:  # B2.5: decoders have many ways to fail
+        raise BusError(f"a frame is not a list of messages: {error}") from None
     for message in messages:
         if not is_sane(message):
-            raise BusError(f"a {type(message).__name__} whose fields are out of range")  # R2.1
+            raise BusError(f"a {type(message).__name__} has fields out of range")  # R2.1
     return messages
 
 
@@ -100,10 +100,10 @@ class FrameReader:
     def __init__(self, limit_bytes: i64) -> None:
         self.limit_bytes = limit_bytes
         self.salt: i64 = 0
-        self.parts: list[bytes] = []  # received and not yet given out
-        self.at: i64 = 0  # of the first part, the rest of it is still to be read
+        self.parts: list[bytes] = []  # received, not returned yet
+        self.at: i64 = 0  # read position in the first part
         self.held_bytes: i64 = 0
-        self.need_bytes: i64 = HEAD_BYTES  # held bytes that make it worth to look
+        self.need_bytes: i64 = HEAD_BYTES  # held bytes from which decoding is worth trying
 
     def feed(self, data: bytes) -> None:
         """Add bytes received."""
@@ -111,7 +111,7 @@ class FrameReader:
         self.held_bytes += len(data)
 
     def next(self) -> bytes | None:
-        """The payload of the next whole frame, None when it is not there yet. Raises BusError."""
+        """The payload of the next whole frame; None if it is incomplete. Raises BusError."""
         if self.held_bytes < self.need_bytes:
             return None
         if len(self.parts) > 1:
@@ -122,14 +122,14 @@ class FrameReader:
         at = self.at
         size: i64 = int.from_bytes(data[at : at + 4], "big")
         if size > self.limit_bytes:
-            raise BusError(f"a frame of {size} bytes, where {self.limit_bytes} are allowed")
+            raise BusError(f"a frame of {size} bytes, the limit is {self.limit_bytes}")
         end = HEAD_BYTES + size
         if self.held_bytes < end:
             self.need_bytes = end
             return None
         payload = data[at + HEAD_BYTES : at + end]
         if crc32(payload, self.salt) != int.from_bytes(data[at + 4 : at + HEAD_BYTES], "big"):
-            raise BusError("a frame whose checksum is wrong")
+            raise BusError("a frame has a wrong checksum")
         self.held_bytes -= end
         if self.held_bytes == 0:
             self.parts = []
@@ -141,12 +141,12 @@ class FrameReader:
 
 
 def is_id(id: bytes) -> bool:
-    """Whether it may be a job id."""
+    """Whether it can be a job id."""
     return len(id) == ID_BYTES
 
 
 def are_ids(ids: list[bytes]) -> bool:
-    """Whether all may be job ids."""
+    """Whether all can be job ids."""
     for id in ids:  # noqa: SIM110  mypyc compiles a loop well, and a generator not
         if len(id) != ID_BYTES:
             return False
@@ -154,7 +154,7 @@ def are_ids(ids: list[bytes]) -> bool:
 
 
 def in_range(*numbers: int) -> bool:
-    """Whether all are instants, spans or counts that can be."""
+    """Whether all are possible instants, spans or counts."""
     for number in numbers:  # noqa: SIM110  as above
         if number < 0 or number >= NUMBER_MAX:
             return False
@@ -162,22 +162,22 @@ def in_range(*numbers: int) -> bool:
 
 
 def is_instant(ns: int) -> bool:
-    """Whether it may be an instant of a clock, in ns since 1970."""
+    """Whether it can be an instant in ns since 1970."""
     return 0 <= ns < INSTANT_MAX_NS
 
 
 def is_port(number: int) -> bool:
-    """Whether it may be a port, or 0 for none."""
+    """Whether it can be a port, or 0 for none."""
     return 0 <= number < 65_536
 
 
 def is_host(host: str) -> bool:
-    """Whether it may stand as one word in a line of nodes.conf."""
+    """Whether it can be one word in a line of nodes.conf."""
     return host.isascii() and host.isprintable() and " " not in host
 
 
 def is_sane_gossip(m: Gossip) -> bool:
-    """Whether it can be a node: what it says gets into nodes.conf."""
+    """Whether it is a possible node: its fields go into nodes.conf."""
     return (
         is_node_id(m.node_id)
         and is_host(m.host)
@@ -189,7 +189,7 @@ def is_sane_gossip(m: Gossip) -> bool:
 
 
 def is_sane_job(m: ReplJob) -> bool:
-    """Whether the fields of a copy can be."""
+    """Whether the fields of a copy are in range."""
     return (
         len(m.id) == ID_BYTES
         and 0 <= m.holders < SET_MAX
@@ -206,7 +206,7 @@ def is_sane_job(m: ReplJob) -> bool:
 
 
 def is_sane(m: AnyMessage) -> bool:
-    """Whether the fields of a message can be; the core may rely on it (B2.1)."""
+    """Whether the fields of a message are in range; the core relies on it (B2.1)."""
     if isinstance(m, ReplJob):
         return is_sane_job(m)
     if isinstance(m, (SetAck, DelJob)):
@@ -246,7 +246,7 @@ def is_sane(m: AnyMessage) -> bool:
 
 
 def is_sane_other(m: AnyMessage) -> bool:
-    """The messages that are about many jobs, or rare."""
+    """The same for messages about many jobs, and for rare ones."""
     ids: object = getattr(m, "ids", None)
     if isinstance(ids, list) and not are_ids(ids):
         return False
@@ -269,12 +269,12 @@ def is_sane_other(m: AnyMessage) -> bool:
 
 
 def is_tube(name: bytes, maker: bytes, made_ns: int) -> bool:
-    """Whether it may say which tube is meant."""
+    """Whether it can name a tube."""
     return 0 < len(name) <= TUBE_MAX and is_node_id(maker) and is_instant(made_ns)
 
 
 def is_sane_at(m: TubeAt) -> bool:
-    """Whether a tube can be like that."""
+    """Whether a tube's fields are in range."""
     if not is_tube(m.name, m.maker, m.made_ns) or not is_node_id(m.home) or len(m.words) != 4:
         return False
     for word in m.words:
@@ -286,7 +286,7 @@ def is_sane_at(m: TubeAt) -> bool:
 
 
 def is_sane_tube(m: TubeMessage) -> bool:
-    """Whether the fields of a message about tubes can be. Records in it are read with care."""
+    """Whether the fields of a message about tubes are in range. Its records are checked later."""
     if isinstance(m, TubesTold):
         for at in m.tubes:
             if not is_sane_at(at):

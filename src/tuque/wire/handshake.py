@@ -1,8 +1,8 @@
-"""Who is at the other end of a link, before anything else is heard (SPEC B1).
+"""The handshake of a link: who is at the other end, before anything else is read (SPEC B1).
 
-Both ends say HELLO: versions, who they are, a nonce. Each then proves with a keyed code
-over both HELLOs that it knows the cluster secret. Only bytes in and bytes out; the shell
-gives random bytes and keeps the time.
+Both ends send HELLO: versions, identity, a nonce. Each then proves with a MAC over both HELLOs
+that it knows the cluster secret. Bytes in, bytes out; the shell supplies random bytes and
+keeps the time.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tuque.wire.msgs.cards import HELLOS, Card, Hello, is_sane_card
 
 MAGIC: Final = b"tuque bus"
 VERSION: Final = 1
-BEFORE_BYTES: Final = 1024  # of a frame, until the other end has proved itself
+BEFORE_BYTES: Final = 1024  # of a frame, before the other end has proved its identity
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 DIALER: Final = b"dialer"
 ACCEPTOR: Final = b"acceptor"
-NO_NODE: Final = "this is no node of Tuque, or one of another kind"
+NO_NODE: Final = "not a node of Tuque, or an incompatible one"
 
 
 @final
 class Conn:
-    """One link: its handshake, then its frames. `peer` is set when the other end is proved."""
+    """One link: its handshake, then its frames. `peer` is set once it has proved its identity."""
 
     def __init__(
         self, is_dialer: bool, card: Card, secret: bytes, nonce: bytes, limit_bytes: i64 = 1 << 30
@@ -50,17 +50,17 @@ class Conn:
         self.out = head_of(self.mine, 0) + self.mine
 
     def take_out(self) -> bytes:
-        """What the handshake wants to be sent."""
+        """The handshake bytes to send."""
         out, self.out = self.out, b""
         return out
 
     def encode(self, messages: list[AnyMessage]) -> bytes:
-        """Messages as bytes to send; only once `peer` is known."""
+        """Encode messages; only once `peer` is set."""
         assert self.peer is not None
         return frames_of(messages, self.salt)
 
     def feed(self, data: bytes) -> list[AnyMessage]:
-        """Bytes received; the messages in them. Raises BusError, then close the link."""
+        """Decode received bytes to messages. Raises BusError: then close the link."""
         reader = self.reader
         reader.feed(data)
         found: list[AnyMessage] = []
@@ -84,27 +84,27 @@ class Conn:
         """[B1.1] The other end has identified itself; reply with the proof of this one."""
         try:
             hello = HELLOS.decode(payload)
-        except Exception:  # B2.5: a decoder knows many ways to say that the bytes are none
+        except Exception:  # B2.5: decoders have many ways to fail
             raise BusError(NO_NODE) from None
         card = hello.card
         if hello.magic != MAGIC or not is_node_id(card.node_id) or len(hello.nonce) != NONCE_BYTES:
             raise BusError(NO_NODE)
         if not is_sane_card(card):
-            raise BusError("a HELLO whose fields are out of range")
+            raise BusError("a HELLO has fields out of range")
         if not hello.version_min <= VERSION <= hello.version_max:  # B1.2
             raise BusError(
                 f"no common version of the bus: it knows {hello.version_min} to "
                 f"{hello.version_max}, this node {VERSION}"
             )
         if payload == self.mine:
-            raise BusError("it sends back what this node says")
+            raise BusError("it echoes what this node sends")
         self.heard = hello
         self.theirs = payload
         proof = self.proof_of(DIALER if self.is_dialer else ACCEPTOR)
         self.out += head_of(proof, 0) + proof
 
     def on_proof(self, payload: bytes) -> None:
-        """[B1.1] The other end proves that it knows the secret."""
+        """[B1.1] Check the other end's proof that it knows the secret."""
         heard = self.heard
         assert heard is not None
         wanted = self.proof_of(ACCEPTOR if self.is_dialer else DIALER)
@@ -116,7 +116,7 @@ class Conn:
         self.peer = heard.card
 
     def proof_of(self, role: bytes) -> bytes:
-        """The keyed code over both HELLOs in the role of one end."""
+        """The MAC over both HELLOs, in the role of one end."""
         both = [self.mine, self.theirs] if self.is_dialer else [self.theirs, self.mine]
         text = b"%s:%d:%s%s" % (role, len(both[0]), both[0], both[1])
         return hmac.new(self.secret, text, sha256).digest()

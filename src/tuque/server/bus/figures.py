@@ -1,4 +1,4 @@
-"""What went over the links to other nodes, for INFO (SPEC S8)."""
+"""Traffic counters of the bus, for INFO (SPEC S8)."""
 
 from typing import final
 
@@ -9,7 +9,7 @@ from tuque.core.msgs.bus import AnyMessage
 
 @final
 class BusFigures:
-    """Counters since the start; RESETSTAT zeroes them."""
+    """Counters since the start; RESETSTAT clears them."""
 
     def __init__(self) -> None:
         self.in_bytes: i64 = 0
@@ -20,18 +20,18 @@ class BusFigures:
         self.out_messages: dict[type[AnyMessage], int] = {}
         self.accepted: i64 = 0
         self.dialed: i64 = 0
-        self.joined: i64 = 0  # handshakes that were finished
+        self.joined: i64 = 0  # handshakes completed
         self.refused: i64 = 0  # handshakes that failed: secret, version, time, identity
-        self.malformed: i64 = 0  # links closed because bytes did not decode
-        self.overfull: i64 = 0  # links closed because too much waited
+        self.malformed: i64 = 0  # links closed for malformed input
+        self.overfull: i64 = 0  # links closed for a full send buffer
 
     def heard(self, messages: list[AnyMessage]) -> None:
-        """Count what came."""
+        """Count received messages."""
         self.in_frames += 1
         count(self.in_messages, messages)
 
     def said(self, messages: list[AnyMessage]) -> None:
-        """Count the frames handed to a link."""
+        """Count the messages of a frame given to a link."""
         self.out_frames += 1
         count(self.out_messages, messages)
 

@@ -1,7 +1,7 @@
-"""The socket of a link to another node: what waits to be sent, in order, and how much.
+"""The socket of a link to another node: frames to be sent, in order, and their size.
 
-What the bytes mean is for wire/handshake.py and wire/bus.py, whose they are for
-server/bus/peers.py. Frames keep their order; each may wait for a record of the journal.
+wire/handshake.py and wire/bus.py define the bytes, server/bus/peers.py decides whom they are
+for. Frames keep their order; each may wait for a journal record.
 """
 
 import socket
@@ -12,13 +12,13 @@ from mypy_extensions import i64
 from tuque.wire.handshake import Conn
 
 READ_BYTES: Final = 262_144
-PUSH_BYTES: Final = 1 << 20  # written at the most in one turn
-SMALL_BYTES: Final = 65_536  # waiting frames below it are sent together
+PUSH_BYTES: Final = 1 << 20  # most bytes written per turn
+SMALL_BYTES: Final = 65_536  # smaller waiting frames are joined
 
 
 @final
 class Link:
-    """One connection to another node, or one that may become such."""
+    """A connection to another node, or one being set up."""
 
     def __init__(
         self,
@@ -33,21 +33,21 @@ class Link:
         self.conn = conn
         self.fd: i64 = sock.fileno()
         self.address = address  # host:port of the other end, for the log
-        self.host = host  # where other nodes may find it
-        self.dialed = dialed  # what was asked for; ("", 0): it came by itself
-        self.deadline_ms = deadline_ms  # the handshake must be done by then
-        self.is_connecting = False  # dialled, and not answered yet
+        self.host = host  # where other nodes can reach it
+        self.dialed = dialed  # requested address; ("", 0): the link was accepted
+        self.deadline_ms = deadline_ms  # of the handshake
+        self.is_connecting = False  # dialled, not connected yet
         self.is_closed = False
-        self.slot: i64 = -1  # of the peer, once it is known
-        self.number: i64 = 0  # in the order in which links were begun
+        self.slot: i64 = -1  # of the peer, once known
+        self.number: i64 = 0  # order of creation
         self.gated: list[tuple[int, bytes]] = []  # wait for a journal sequence number
-        self.wire: list[bytes] = []  # may be sent, the socket did not take it yet
-        self.wire_at: i64 = 0  # bytes of the first of them that it took
+        self.wire: list[bytes] = []  # can be sent, not taken by the socket yet
+        self.wire_at: i64 = 0  # bytes taken of the first of them
         self.waiting_bytes: i64 = 0  # of both
         self.wants_write = False
 
     def has_bytes(self) -> bool:
-        """Whether a read would give something now, be it the end."""
+        """Whether a read would return now, even with the end of the stream."""
         if self.is_closed or self.is_connecting:
             return False
         try:
@@ -55,11 +55,11 @@ class Link:
         except BlockingIOError:
             return False
         except OSError:
-            pass  # the read will say what is wrong
+            pass  # the read reports the error
         return True
 
     def put(self, data: bytes, seq: i64) -> None:
-        """Send after all before it, and not before the journal's record `seq` is durable."""
+        """Send in order, and not before journal record `seq` is durable."""
         self.waiting_bytes += len(data)
         if seq >= 0 or len(self.gated) > 0:
             self.gated.append((max(seq, 0), data))
@@ -67,7 +67,7 @@ class Link:
             self.wire.append(data)
 
     def release(self, durable_seq: i64) -> bool:
-        """Let what waits for no later record be sent; False when there is nothing."""
+        """Move frames whose record is durable to the wire; False if there are none."""
         gated = self.gated
         i: i64 = 0
         while i < len(gated) and gated[i][0] <= durable_seq:
@@ -77,7 +77,7 @@ class Link:
         return i > 0
 
     def push(self) -> i64:
-        """Write of what may be sent as much as the socket takes; how much. Raises OSError."""
+        """Write as much as the socket takes; returns the bytes written. Raises OSError."""
         wire = self.wire
         done: i64 = 0
         while len(wire) > 0 and done < PUSH_BYTES:
@@ -97,7 +97,7 @@ class Link:
         return done
 
     def join_small(self) -> None:
-        """Make one of the small frames that are next."""
+        """Join the next small frames into one."""
         wire = self.wire
         size: i64 = len(wire[0])
         count: i64 = 1
@@ -108,7 +108,7 @@ class Link:
             wire[:count] = [b"".join(wire[:count])]
 
     def excess_bytes(self) -> i64:
-        """What waits behind the first frame: that one alone may be as large as it is."""
+        """Bytes waiting behind the first frame: that one may have any size."""
         if len(self.wire) > 0:
             return self.waiting_bytes - len(self.wire[0]) + self.wire_at
         if len(self.gated) > 0:
@@ -116,7 +116,7 @@ class Link:
         return 0
 
     def close(self) -> None:
-        """Close the socket; what waits is dropped."""
+        """Close the socket and drop waiting frames."""
         self.is_closed = True
         self.sock.close()
         self.wire = []

@@ -1,9 +1,8 @@
 """The bus as the pump sees it: links to other nodes, dialled and accepted (SPEC B, K3, K4).
 
-Decides when bytes move: frames leave after the journal and before replies, a link that
-takes too little holds producers back, one that breaks a rule is closed. Who belongs to
-the cluster, whom to dial and which of two links stays is cluster/members.py's; how
-bytes become messages is wire/'s.
+Decides when bytes move: frames leave after the journal and before replies, a slow link holds
+producers back, a link that breaks a rule is closed. cluster/members.py decides who belongs to
+the cluster, whom to dial and which of two links stays; wire/ decodes.
 """
 
 import errno
@@ -28,54 +27,54 @@ from tuque.wire.bus import BusError
 from tuque.wire.handshake import NONCE_BYTES, Conn
 from tuque.wire.msgs.cards import Card
 
-HEAR_READS: Final = 256  # of one link at a time: 64 MiB
-BATCH: Final = 64  # connections taken from one socket in one turn
-YOUNG_MAX: Final = 128  # handshakes at the same time; more connections are closed at once
+HEAR_READS: Final = 256  # per link at a time: 64 MiB
+BATCH: Final = 64  # connections accepted per socket and turn
+YOUNG_MAX: Final = 128  # concurrent handshakes; more connections are closed at once
 HANDSHAKE_MS: Final = 2_000
-FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body there can be, and what is with it
-REASON_MAX: Final = 200  # characters of why the other end refuses
-SILENT: Final = "it closed the connection without a word: no bus of Tuque, or a full one"
+FRAME_MAX: Final = (512 << 20) + (2 << 20)  # the largest body and what goes with it
+REASON_MAX: Final = 200  # characters of the other end's refusal
+SILENT: Final = "it closed the connection without a reply: not a bus of Tuque, or too busy"
 NO_BUS: Final = "nothing listens there; `cluster_bus_port` in its CLUSTER INFO is the port to meet"
 NO_SECRET: Final = "without a cluster-secret only nodes of this machine can be met"
 
 
 @final
 class Bus:
-    """All links of a node, in sockets that the pump's poller watches."""
+    """All links of a node; the pump's poller watches their sockets."""
 
     def __init__(self, n: Node, members: Members, poller: Poller, secret: bytes) -> None:
         self.n = n
         self.members = members
         self.poller = poller
         self.secret = secret
-        self.card: Card | None = None  # what this node says of itself, once it is open
+        self.card: Card | None = None  # this node's identity, once the bus is open
         self.port: i64 = 0
         self.limit_bytes: i64 = 64 << 20  # bus-buffer-limit
-        self.sockets: list[socket.socket] = []  # that listen
-        self.listeners: dict[int, socket.socket] = {}  # the same by descriptor, once it is open
+        self.sockets: list[socket.socket] = []  # listening
+        self.listeners: dict[int, socket.socket] = {}  # by descriptor, once the bus is open
         self.links: dict[int, Link] = {}  # by descriptor
-        self.begun: i64 = 0  # links, from both ends
-        self.young: dict[int, Link] = {}  # those whose handshake is not done
+        self.begun: i64 = 0  # number of links, dialled or accepted
+        self.young: dict[int, Link] = {}  # in their handshake
         self.by_slot: dict[int, Link] = {}
-        self.gate: list[Link] = []  # frames of theirs wait for the journal
-        self.crowded: i64 = 0  # links without room for more copies
+        self.gate: list[Link] = []  # have frames waiting for the journal
+        self.crowded: i64 = 0  # number of links without room for more copies
         self.resolver = Resolver()
-        self.lookups: list[tuple[str, int]] = []  # host and port to dial once it is looked up
+        self.lookups: list[tuple[str, int]] = []  # host and port to dial once resolved
         self.figures = BusFigures()
         self.bugs = Bugs()
-        self.heard: i64 = 0  # messages but heartbeats since the pump last slept (C8.4)
+        self.heard: i64 = 0  # messages except heartbeats since the pump last slept (C8.4)
 
     # ---- the pump's side
 
     def open(self) -> None:
-        """Accept other nodes from now on, and dial those that are known."""
+        """Start to accept nodes and to dial known ones."""
         self.poller.add(self.resolver.wake_fd)
         for sock in self.sockets:
             self.listeners[sock.fileno()] = sock
             self.poller.add(sock.fileno())
 
     def on_ready(self, fd: i64, mask: i64) -> bool:
-        """A descriptor is ready; False when it is none of the bus."""
+        """Handle a ready descriptor; False if it is not the bus's."""
         link = self.links.get(fd)
         if link is None:
             if fd in self.listeners:
@@ -97,7 +96,7 @@ class Bus:
         return True
 
     def next_ms(self) -> i64:
-        """The next instant with something to do."""
+        """The instant at which `tick` next has work."""
         at_ms = self.members.next_ms()
         for link in self.young.values():
             if link.deadline_ms < at_ms:
@@ -105,7 +104,7 @@ class Bus:
         return at_ms
 
     def tick(self) -> None:
-        """Timers: handshakes that take too long, heartbeats, dialling."""
+        """Timers: slow handshakes, heartbeats, dialling."""
         if self.card is None:
             return
         now_ms = self.n.now_ms
@@ -120,7 +119,7 @@ class Bus:
         self.close_stale()
 
     def close_stale(self) -> None:
-        """Close links to nodes that were forgotten, or are silent for long."""
+        """Close links to nodes that are forgotten or silent for long."""
         stale = self.members.stale
         self.members.stale = []
         for slot in stale:
@@ -129,19 +128,19 @@ class Bus:
                 self.drop(link, "silent for too long, or forgotten")
 
     def close_links(self, reason: str) -> None:
-        """Close all links; they are dialled again if the nodes are still known."""
+        """Close all links; known nodes are dialled again."""
         for link in list(self.links.values()):
             self.drop(link, reason)
 
     def waiting_bytes(self) -> i64:
-        """Bytes that the links hold because nobody took them yet."""
+        """Bytes waiting in all links."""
         total: i64 = 0
         for link in self.links.values():
             total += link.waiting_bytes
         return total
 
     def settle(self, seq: i64) -> None:
-        """[C8] One frame to each node that something was said to, once `seq` is durable (C8.2)."""
+        """[C8] Send each node its messages of the turn, once `seq` is durable (C8.2)."""
         n = self.n
         dirty = n.dirty_peers
         if len(dirty) == 0:
@@ -152,7 +151,7 @@ class Bus:
             peer.is_dirty = False
             said.append(peer.outbox)
             peer.outbox = []
-        # what the core says because a link ends here is for the next turn
+        # messages that the core adds because a link ends here go out in the next turn
         for i, peer in enumerate(dirty):
             messages = said[i]
             link = self.by_slot.get(peer.slot)
@@ -161,7 +160,7 @@ class Bus:
                 self.put(link, link.conn.encode(messages), seq)
 
     def put(self, link: Link, data: bytes, seq: i64) -> None:
-        """Send in order; what the socket does not take waits, within limits (C8.3)."""
+        """Send in order; bytes that the socket does not take wait, within limits (C8.3)."""
         if seq >= 0 and len(link.gated) == 0:
             self.gate.append(link)
         link.put(data, seq)
@@ -171,7 +170,7 @@ class Bus:
             self.weigh(link)
 
     def release(self, durable_seq: i64) -> None:
-        """Let out frames whose records are durable."""
+        """Release frames whose records are durable."""
         gate = self.gate
         self.gate = []
         for link in gate:
@@ -183,7 +182,7 @@ class Bus:
     # ---- sockets
 
     def accept(self, fd: i64) -> None:
-        """Take the connections that wait there; each has 2 s for its handshake (B1.1)."""
+        """Accept waiting connections; each has 2 s for its handshake (B1.1)."""
         for _ in range(BATCH):
             try:
                 sock, address = self.listeners[fd].accept()
@@ -199,7 +198,7 @@ class Bus:
             self.add(sock, f"{address[0]}:{address[1]}", address[0], ("", 0))
 
     def dial(self, host: str, port: i64) -> None:
-        """Connect without waiting; a name is looked up first, beside the pump."""
+        """Connect without blocking; a name is resolved first, in a thread."""
         if is_literal(host):
             self.connect(host, host, port)
         else:
@@ -207,7 +206,7 @@ class Bus:
             self.resolver.ask(host)
 
     def on_names(self) -> None:
-        """Names were looked up."""
+        """Names are resolved: connect."""
         for answer in self.resolver.take():
             waiting = self.lookups
             self.lookups = []
@@ -220,7 +219,7 @@ class Bus:
                     self.members.meetings.fail(host, port, answer.error)
 
     def connect(self, address: str, host: str, port: i64) -> None:
-        """Dial an address; the handshake follows when the other end has answered."""
+        """Dial an address; the handshake starts once it is connected."""
         if self.members.is_reached(address, port):
             self.members.meetings.end(host, port)
             return
@@ -245,7 +244,7 @@ class Bus:
         self.watch(link)
 
     def add(self, sock: socket.socket, address: str, host: str, dialed: tuple[str, int]) -> Link:
-        """A connection begins its handshake (B1.1)."""
+        """Start the handshake of a connection (B1.1)."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -267,11 +266,11 @@ class Bus:
         return link
 
     def watch(self, link: Link) -> None:
-        """Let the poller look for what may happen to the link."""
+        """Set the events that the poller watches."""
         self.poller.watch(link.fd, IN | OUT if link.wants_write or link.is_connecting else IN)
 
     def on_connected(self, link: Link) -> None:
-        """The other end answered, or did not."""
+        """The connect has succeeded or failed."""
         reason = link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if reason != 0:
             self.drop(link, why_unreached(reason))
@@ -281,7 +280,7 @@ class Bus:
         self.push(link)
 
     def hear_all(self) -> None:
-        """[G8] Hear what lies in the links, before anything else is done (G8.4)."""
+        """[G8] Read all that links hold before anything else (G8.4)."""
         for link in list(self.links.values()):
             left = HEAR_READS
             while left > 0 and link.has_bytes():
@@ -289,7 +288,7 @@ class Bus:
                 left -= 1
 
     def read(self, link: Link) -> None:
-        """[B2] Read what came; each whole frame is heard at once."""
+        """[B2] Read; handle each whole frame at once."""
         try:
             data = link.sock.recv(READ_BYTES)
         except BlockingIOError:
@@ -307,7 +306,7 @@ class Bus:
         except BusError as broken:
             self.on_broken(link, str(broken))
             return
-        except Exception as fault:  # B2.5: only the link knew these bytes
+        except Exception as fault:  # B2.5: only the link has seen these bytes
             self.bugs.tell(self.n.now_ms, f"in the bytes of {link.address}", fault)
             self.on_broken(link, "internal error")
             return
@@ -325,7 +324,7 @@ class Bus:
             self.hear(link, messages)
 
     def on_first(self, link: Link, card: Card, message: AnyMessage) -> None:
-        """The node that was dialled has proved itself, and speaks: it takes the link, or not."""
+        """Handle the dialled node's first message: it accepts or refuses the link."""
         if isinstance(message, Refusal):
             self.figures.refused += 1
             self.drop(link, "".join([c for c in message.text[:REASON_MAX] if c.isprintable()]))
@@ -333,7 +332,7 @@ class Bus:
             self.join(link, card)
 
     def on_broken(self, link: Link, reason: str) -> None:
-        """[B2] Bytes that are no handshake, or no frame, end the link and are counted (B2.2)."""
+        """[B2] Malformed bytes end the link and are counted (B2.2)."""
         if link.slot < 0:
             self.figures.refused += 1
         else:
@@ -341,10 +340,10 @@ class Bus:
         self.drop(link, reason)
 
     def join(self, link: Link, card: Card) -> None:
-        """[K1] The other end has proved who it is: its link, or it is refused (K1.2).
+        """[K1] The other end has proved its identity: accept the link or refuse it (K1.2).
 
-        The node that was dialled says a heartbeat at once, or why not; the one that dialled
-        waits for it (B1.3).
+        The dialled node sends a heartbeat at once, or the refusal; the dialling one waits for it
+        (B1.3).
         """
         host = card.host if card.host else link.host
         try:
@@ -378,7 +377,7 @@ class Bus:
         self.members.on_linked(slot)
 
     def check_order(self, link: Link, node_id: bytes) -> None:
-        """[K1.2] Raise Refused if the same end dialled the present link later than this one."""
+        """[K1.2] Raise Refused if the same end dialled the current link later than this one."""
         one = self.members.by_id.get(node_id)
         if one is None:
             return
@@ -388,7 +387,7 @@ class Bus:
                 raise Refused("there is a later link already")
 
     def hear(self, link: Link, messages: list[AnyMessage]) -> None:
-        """What the peer says, in its order."""
+        """Handle the peer's messages in order."""
         self.figures.heard(messages)
         n = self.n
         slot = link.slot
@@ -400,13 +399,13 @@ class Bus:
                 on_message(n, slot, message)
 
     def on_bug(self, link: Link, error: Exception) -> None:
-        """[C3.12] The core failed over what the peer said: the link ends, if the tables agree."""
+        """[C3.12] The core failed on a peer's message: check the tables, then close the link."""
         self.bugs.tell(self.n.now_ms, f"in what {link.address} said", error)
         check(self.n)
         self.drop(link, "internal error")
 
     def push(self, link: Link) -> None:
-        """Write what may be sent."""
+        """Write what can be sent."""
         if link.is_connecting:
             return
         try:
@@ -421,12 +420,12 @@ class Bus:
         self.weigh(link)
 
     def weigh(self, link: Link) -> None:
-        """[B2] Too much waits: no new copies for the peer, or the end of the link (B2.4)."""
+        """[B2] Too many waiting bytes: no new copies for the peer, or close the link (B2.4)."""
         if link.is_closed:
             return
         if link.excess_bytes() > self.limit_bytes:
             self.figures.overfull += 1
-            self.drop(link, f"{link.waiting_bytes} bytes wait for it")
+            self.drop(link, f"{link.waiting_bytes} bytes wait to be sent")
             return
         if link.slot < 0:
             return
@@ -437,7 +436,7 @@ class Bus:
             self.crowded += -1 if has_room else 1
 
     def drop(self, link: Link, reason: str) -> None:
-        """Close the link; the other end knows by the end of the stream."""
+        """Close the link; the other end sees the end of the stream."""
         if link.is_closed:
             return
         del self.links[link.fd]
@@ -459,7 +458,7 @@ class Bus:
         self.members.on_unlinked(link.slot)
 
     def close(self) -> None:
-        """Close all sockets; what the kernel has taken still goes out."""
+        """Close all sockets; the kernel still sends what it has taken."""
         for link in list(self.links.values()):
             self.poller.drop(link.fd)
             link.close()
@@ -471,6 +470,6 @@ class Bus:
 
 
 def why_unreached(number: i64) -> str:
-    """Why a connection did not come about, and what may help (K3.3)."""
+    """Why a connect failed, and what may help (K3.3)."""
     reason = os.strerror(number)
     return f"{reason}: {NO_BUS}" if number == errno.ECONNREFUSED else reason
