@@ -79,10 +79,10 @@ def test_an_empty_file_is_as_none(tmp_path: Path) -> None:
         (b"x", "line 1 has 1 words instead of 6"),
         (b"\nabc :7711 myself 0 0 connected", "line 2 does not begin with a node id"),
         (ID + b" :7711 myself,king 0 0 connected", "unknown flag 'king'"),
-        (ID + b" 1.2.3.4:7711 noflags 0 0 connected", "no line with the flag 'myself'"),
+        (ID + b" 1.2.3.4:7711 noflags 0 0 connected", "no line has the flag 'myself'"),
         (ID + b" 1.2.3.4:x noflags 0 0 connected", "line 1: 'x' is no number"),
-        (b"vars x", "no line with the flag 'myself'"),
-        (2 * (ID + b" :1 myself 0 0 connected\n"), "line 2 is the second one"),
+        (b"vars x", "no line has the flag 'myself'"),
+        (2 * (ID + b" :1 myself 0 0 connected\n"), "line 2 is the second line"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, text: bytes, why: str) -> None:

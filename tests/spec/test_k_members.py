@@ -43,7 +43,7 @@ def test_the_incarnation_is_kept_before_the_bus_opens() -> None:
         ("b" * 40 + " h:x noflags 0 0 connected", "'x' is no number"),
         ("b" * 40 + " h:70000 noflags 0 0 connected", "70000 is no port"),
         ("b" * 40 + " h:1 noflags 0 0 connected bus:70000", "70000 is no port"),
-        ("b" * 40 + " h:1 myself 0 0 connected", "second one with the flag 'myself'"),
+        ("b" * 40 + " h:1 myself 0 0 connected", "second line with the flag 'myself'"),
     ],
 )
 def test_a_bad_file_says_which_line(line: str, text: str) -> None:

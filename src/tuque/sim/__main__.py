@@ -16,7 +16,7 @@ from tuque.sim.runs.score import Score
 from tuque.sim.runs.seeds import Outcome, run_many, run_plan, run_seed
 from tuque.sim.runs.shrink import Shrinker, as_test
 
-# what one finding of is enough: the code says itself that it is wrong, or nothing was looked at
+# kinds of which one finding suffices: the code itself reports a fault, or nothing was checked
 GRAVE: Final = {"internal", "ledger", "empty"}
 
 
@@ -77,20 +77,20 @@ def main(
 
 
 def past_seeds(text: str) -> list[tuple[int, bool]]:
-    """The seeds of a file, and whether with tubes: what failed without them is run without."""
+    """The seeds of a file, and whether with tubes: failures found without them run without."""
     lines = [line.split() for line in text.splitlines() if line.strip() and line[0] != "#"]
     return [(int(words[0]), "tubes" in words[1:]) for words in lines]
 
 
 def is_too_much(score: Score, rare: float) -> bool:
-    """Whether the findings must stop a change: a grave one does, or too many."""
+    """Whether the findings block a change: a grave one does, or too many others."""
     if any(text.split()[0] in GRAVE for _, findings in score.failed for text in findings):
         return True
     return len(score.failed) > rare * score.seeds / 1000
 
 
 def note(score: Score, one: Outcome) -> None:
-    """Take an outcome; a failure is shown at once."""
+    """Record an outcome; print a failure at once."""
     score.take(one)
     if one.findings:
         print(f"seed {one.seed}: {one.nodes} nodes, {', '.join(one.faults) or 'no faults'}")
@@ -100,7 +100,7 @@ def note(score: Score, one: Outcome) -> None:
 
 
 def show(seed: int, mutation: str) -> int:
-    """Run a seed twice; print its trace, its findings and whether both runs were equal."""
+    """Run a seed twice; print its trace, its findings and whether both runs agree."""
     one = run_seed(seed, mutation, trace=True)
     two = run_seed(seed, mutation)
     print("\n".join(one.trace))
@@ -113,7 +113,7 @@ def show(seed: int, mutation: str) -> int:
 
 
 def make_small(seed: int) -> int:
-    """Print a test that fails as the seed does, as small as it gets."""
+    """Print the smallest test that still fails as the seed does."""
     plan = draw(seed)
     rules = run_plan(plan).rules()
     if not rules:
@@ -130,7 +130,7 @@ def make_small(seed: int) -> int:
 
 
 def report_canary() -> int:
-    """Break a promise on purpose: the report must say so, or it reports nothing."""
+    """Break a promise on purpose: the report must show it."""
     one = run_plan(draw(1), tweak=canary)
     print("\n".join(one.findings[:5]))
     if "damage" in one.rules():
@@ -141,7 +141,7 @@ def report_canary() -> int:
 
 
 def find_all(jobs: int) -> int:
-    """Put each known flaw back and look for it within its budget of seeds."""
+    """Enable each known flaw and search for it within its budget of seeds."""
     missed = 0
     for name, flaw in MUTATIONS.items():
         found = ""

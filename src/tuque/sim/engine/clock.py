@@ -1,6 +1,6 @@
-"""The clocks of one machine: a wall clock that jumps, a steady one that runs a little wrong.
+"""The clocks of one machine: a wall clock that jumps, a steady one with a small drift.
 
-A node takes the wall time once, at its start, and goes on with the steady clock from there.
+A node reads the wall clock once, at its start, and then uses the steady clock.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tuque.store.journal import Boot
 
 
 class MachineClock:
-    """What the clocks of a machine show. `rate_ppm` is how much too fast they run."""
+    """The clocks of a machine. `rate_ppm` is how much too fast they run."""
 
     def __init__(self, world: World, name: str, rate_ppm: int = 0) -> None:
         self.world = world
@@ -22,29 +22,29 @@ class MachineClock:
         self.booted_us = 0
 
     def steady_ms(self, at_us: int) -> int:
-        """Milliseconds since the machine booted, as it counts them."""
+        """Milliseconds since boot, by the steady clock."""
         true_us = at_us - self.booted_us
         return (true_us + true_us * self.rate_ppm // 1_000_000) // 1000
 
     def wall_ms(self) -> int:
-        """What the wall clock shows now."""
+        """The wall clock, in ms."""
         true_us = self.world.now_us
         return START_MS + self.wall_offset_ms + (
             true_us + true_us * self.rate_ppm // 1_000_000
         ) // 1000  # fmt: skip
 
     def jump(self, by_ms: int) -> None:
-        """The wall clock is set."""
+        """Set the wall clock."""
         self.wall_offset_ms += by_ms
         self.jumps += 1
 
     def reboot(self) -> None:
-        """The machine started anew: its steady clock begins at zero."""
+        """The machine restarted: its steady clock begins at zero."""
         self.boots += 1
         self.booted_us = self.world.now_us
 
     def boot_record(self) -> Boot:
-        """How wall and steady clock stand to each other now."""
+        """The current relation of wall and steady clock."""
         boot_id = f"{self.name} boot {self.boots}".encode()
         return Boot(self.wall_ms(), boot_id, self.steady_ms(self.world.now_us))
 
@@ -57,11 +57,11 @@ class NodeClock:
         self.offset_ms = machine.wall_ms() - machine.steady_ms(machine.world.now_us)
 
     def now_ms(self) -> int:
-        """What the process takes for the time."""
+        """The time as the process sees it, in ms."""
         return self.offset_ms + self.machine.steady_ms(self.machine.world.now_us)
 
     def true_us(self, at_ms: int) -> int:
-        """The true instant at which this clock shows `at_ms`, or just after."""
+        """The true instant at which this clock reaches `at_ms`, or just after."""
         machine = self.machine
         steady_us = (at_ms - self.offset_ms) * 1000
         slow_us = steady_us * 1_000_000 // (1_000_000 + machine.rate_ppm) + 1

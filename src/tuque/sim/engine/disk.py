@@ -1,9 +1,9 @@
 """The disk of one machine, and the twin of the journal's thread on it.
 
-The files are store/files/disk.py's disk in memory; added are faults that come by chance: a power
-cut that leaves a random prefix, or holes, of what was not synced. The journal is the real
-store/writer.py; only its thread is replaced: an fsync takes simulated time, frames that come
-meanwhile wait, and what was written before it is durable when it ends.
+The files are store/files/disk.py's disk in memory, plus random faults: a power cut leaves a
+prefix of unsynced data, or holes in it. The journal is the real store/writer.py; only its
+thread is replaced: an fsync takes simulated time, frames that arrive meanwhile wait, and what was
+written before it is durable when it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tuque.store.writer import Journal
 
 PATH: Final = "/data/journal"
 STALL_US: Final = 1_000_000  # the longest fsync, unless the disk is slow
-WINDOW_US: Final = 1_200_000  # everysec: what may be lost, beside the longest fsync
+WINDOW_US: Final = 1_200_000  # everysec: what may be lost, besides the longest fsync
 SLICE_JOBS: Final = 20
 ALWAYS: Final = "always"
 EVERYSEC: Final = "everysec"
@@ -33,7 +33,7 @@ SECTOR: Final = 64  # small, so that holes happen in short files
 
 
 class SimDisk(MemoryDisk):
-    """The disk in memory with a place for chance."""
+    """The disk in memory, with random faults."""
 
     def __init__(self, chance: Random) -> None:
         super().__init__()
@@ -41,16 +41,16 @@ class SimDisk(MemoryDisk):
         self.before_step: Callable[[], None] | None = None
         self.torn_bytes = 0
         self.lost_bytes = 0
-        self.has_lied = False  # what it called clean after a failed fsync went with the power
+        self.has_lied = False  # a power cut removed data reported clean after a failed fsync
 
     def step(self) -> None:
-        """Anything that changes the disk is an effect: the process may end before it."""
+        """Every change of the disk is an effect: the process may end before it."""
         if self.before_step is not None:
             self.before_step()
         super().step()
 
     def lose_power(self, with_holes: bool) -> None:
-        """Only what was synced is sure to survive; of the rest some prefix, perhaps with holes."""
+        """Keep what was synced; of the rest a random prefix, perhaps with holes."""
         self.names = dict(self.durable_names)
         self.handles = {}
         self.locks = {}
@@ -72,7 +72,7 @@ class SimDisk(MemoryDisk):
             file.durable = bytes(data)
 
     def copy(self) -> SimDisk:
-        """An equal disk, as a backup or a cloned machine has it."""
+        """A copy of the disk, as for a backup or a cloned machine."""
         other = SimDisk(self.chance)
         for name, file in self.names.items():
             twin = type(file)()
@@ -86,7 +86,7 @@ class SimDisk(MemoryDisk):
 
 
 class SimJournal:
-    """What server/journal/committer.py is to the pump, with simulated time."""
+    """The twin of server/journal/committer.py, with simulated time."""
 
     def __init__(
         self, world: World, disk: SimDisk, node_id: bytes, boot: Boot, policy: str, sync_us: int
@@ -101,11 +101,11 @@ class SimJournal:
         self.seq = 0
         self.durable_seq = 0
         self.custody_seq = 0
-        self.wish = 0  # what the core last wished to be durable
+        self.wish = 0  # the core's last request for durability
         self.wish_seq = 0
         self.is_syncing = False
         self.is_urgent = False
-        self.is_gone = False  # its process is
+        self.is_gone = False  # its process has ended
         self.synced_us = 0
         self.retry_us = 0
         self.chance = world.stream(f"sync {node_id[:4].decode()}")
@@ -113,7 +113,7 @@ class SimJournal:
         self.guard: Callable[[Callable[[], None]], None] = lambda step: step()
         self.snapshot: Snapshot | None = None
         self.loader: Loader | None = None  # while loading
-        self.stall_us = 0  # the longest an fsync took
+        self.stall_us = 0  # the longest fsync
 
     @property
     def error(self) -> str:
@@ -121,12 +121,12 @@ class SimJournal:
         return self.journal.error
 
     def begin_load(self) -> None:
-        """Open what the disk holds. Raises JournalError."""
+        """Open the journal. Raises JournalError."""
         self.disk.makedirs(PATH)
         self.loader = Loader(self.disk, PATH, self.boot, True)
 
     def load_some(self, n: Node, records: int) -> bool:
-        """Read some records into the node; True when all are in. Raises JournalError."""
+        """Load some records into the node; True when done. Raises JournalError."""
         loader = self.loader
         assert loader is not None
         if not loader.step(n, records):
@@ -139,7 +139,7 @@ class SimJournal:
     # The pump's side
 
     def commit(self, records: Records, now_ms: int) -> None:
-        """Hand over the records of a turn."""
+        """Hand over a turn's records."""
         count = int(records.count)
         self.seq += count
         urgent = records.has_custody and self.policy != "no"
@@ -149,13 +149,13 @@ class SimJournal:
         self.work()
 
     def must_hold(self, seq: int) -> bool:
-        """Whether what depends on the record must wait."""
+        """Whether output that depends on the record must wait."""
         if seq <= self.durable_seq:
             return False
         return self.policy == ALWAYS or self.custody_seq > self.durable_seq
 
     def grant(self, records: Records) -> None:
-        """Tell the core when what it wished to be on the disk is there."""
+        """Confirm the core's request for durability when it is met."""
         if records.wish != self.wish:
             self.wish = int(records.wish)
             self.wish_seq = self.seq
@@ -165,7 +165,7 @@ class SimJournal:
     # The thread's side
 
     def work(self) -> None:
-        """Write what waits, unless an fsync runs; then sync by policy."""
+        """Write waiting frames, unless an fsync runs; then sync by policy."""
         if self.is_syncing or self.is_gone:
             return
         journal = self.journal
@@ -190,7 +190,7 @@ class SimJournal:
                 self._begin_sync_at(self.synced_us + 1_000_000)
 
     def _begin_sync(self) -> None:
-        """Start an fsync; it ends after a while."""
+        """Start an fsync that ends later."""
         self.is_syncing = True
         took_us = int(self.sync_us * (0.5 + self.chance.random())) + 1
         if self.chance.random() < 0.02:
@@ -199,7 +199,7 @@ class SimJournal:
         self.world.after(took_us, partial(self.guard, self._end_sync))
 
     def _begin_sync_at(self, at_us: int) -> None:
-        """Start the fsync of each second when it is due."""
+        """Start the fsync of each second when due."""
         self.is_syncing = at_us <= self.world.now_us
         if self.is_syncing:
             self._begin_sync()
@@ -207,7 +207,7 @@ class SimJournal:
             self._later(at_us - self.world.now_us)
 
     def _later(self, wait_us: int) -> None:
-        """Look again after a while."""
+        """Check again later."""
         if self.retry_us <= self.world.now_us:
             self.retry_us = self.world.now_us + wait_us
             self.world.at(self.retry_us, partial(self.guard, self._again))
@@ -218,7 +218,7 @@ class SimJournal:
             self.on_change()
 
     def _end_sync(self) -> None:
-        """The fsync is over: what was written before it is durable."""
+        """The fsync ends: what was written before it is durable."""
         self.is_syncing = False
         if self.is_gone:
             return
@@ -233,7 +233,7 @@ class SimJournal:
     # Rewriting
 
     def on_turn(self, n: Node, wants_rewrite: bool) -> None:
-        """Once a turn: begin a rewrite that is due or wanted, go on with one that runs."""
+        """Once per turn: start a rewrite that is due or requested, or continue it."""
         if self.is_syncing:
             return
         if self.snapshot is None:

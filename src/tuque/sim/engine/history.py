@@ -1,7 +1,7 @@
-"""What clients asked for and what they were told: the truth the checkers judge by.
+"""What clients requested and what they got: the truth that the checkers use.
 
-Times are true microseconds. A delivery counts when its reply is handed to the transport,
-read or not. An answer that never came is neither success nor failure.
+Times are true microseconds. A delivery counts when its reply goes to the transport, read or
+not. A missing reply is neither success nor failure.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Final
 
 from tuque.sim.engine.world import World
 
-OPEN: Final = "open"  # asked, no answer (yet): may have happened
+OPEN: Final = "open"  # requested, no reply (yet): may have happened
 OK: Final = "ok"
 REFUSED: Final = "refused"
-OLD_DISK: Final = "an old disk came back"  # an excuse: what it has may be over, or elsewhere
+OLD_DISK: Final = "an old disk came back"  # an excuse: its jobs may be finished, or elsewhere
 
 
 class Delivery:
-    """A job handed to a client."""
+    """A job delivered to a client."""
 
     __slots__ = ("at_us", "made_us", "node", "was_read")
 
     def __init__(self, at_us: int, made_us: int, node: str) -> None:
         self.at_us = at_us
-        self.made_us = made_us  # earlier if it waited for the disk (C8.3), as its word to others
+        self.made_us = made_us  # earlier if it, and messages about it, waited for the disk (C8.3)
         self.node = node
         self.was_read = False
 
@@ -43,7 +43,7 @@ class Ask:
 
 
 class Add:
-    """One ADDJOB and what became of its job."""
+    """One ADDJOB and the fate of its job."""
 
     def __init__(self, token: bytes, queue: bytes, body: bytes, node: str, asked_us: int) -> None:
         self.token = token
@@ -60,44 +60,44 @@ class Add:
         self.ttl_s = 0
         self.delay_s = 0
         self.is_async = False
-        self.is_external = False  # its node had no room for a copy, and asked others to take it
-        self.record: object = None  # of its node, as long as that has it
+        self.is_external = False  # its node kept no copy, and asked others to take it
+        self.record: object = None  # the node's record, while it has one
         self.timeout_ms = 0
         self.deliveries: list[Delivery] = []
         self.asks: list[Ask] = []
-        # what the checkers see from above
-        self.losses = 0  # copies lost with a node's memory since there were enough
+        # seen by the checkers
+        self.losses = 0  # copies lost with a node's memory since there were enough copies
         self.losses_ever = 0
-        self.lost_by: set[str] = set()  # nodes whose memory went with a copy that no disk had
+        self.lost_by: set[str] = set()  # nodes whose memory was lost with a copy that no disk had
         self.excuse = ""  # why it may be lost
         self.ack_excuse = ""  # why its ack may be lost
-        self.is_lost = False  # the connection broke before the answer
-        # leases and writes that happen once
-        self.is_once = False  # its body may become one job only, however often it is said
+        self.is_lost = False  # the connection broke before the reply
+        # leases and exactly-once writes
+        self.is_once = False  # its body may become only one job, however often it is sent
         self.once_excuse = ""  # why it may have become two
-        self.is_staged = False  # nobody asked yet to publish it
+        self.is_staged = False  # nobody asked to publish it yet
         self.was_leased = False
-        self.leased_us = 0  # since then by the last that read it in a batch
-        self.marks: set[bytes] = set()  # hand-outs in batches that were counted
+        self.leased_us = 0  # since when its last reader has it in a batch
+        self.marks: set[bytes] = set()  # deliveries in batches that were counted
 
     def acked_us(self, verbs: tuple[str, ...] = ("ACKJOB", "COMMIT")) -> int:
-        """When an ack was answered with success; 0: never."""
+        """When an ack first succeeded; 0: never."""
         for ask in self.asks:
             if ask.done_us and ask.verb in verbs and isinstance(ask.reply, int):
                 return ask.done_us
         return 0
 
     def asked_for(self, *verbs: str) -> bool:
-        """Whether somebody sent such a command, whatever the answer."""
+        """Whether somebody sent such a command, whatever the reply."""
         return any(ask.verb in verbs for ask in self.asks)
 
     def expiry_us(self) -> int:
-        """The latest instant of its life."""
+        """The latest instant of its TTL."""
         return (self.done_us or self.asked_us) + self.ttl_s * 1_000_000
 
 
 class Finding:
-    """A promise that was broken."""
+    """A broken promise."""
 
     def __init__(self, rule: str, text: str, at_us: int) -> None:
         self.rule = rule
@@ -109,7 +109,7 @@ class Finding:
 
 
 class History:
-    """All asks and answers of one seed, and what was found wrong."""
+    """All requests and replies of one seed, and the findings."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -117,29 +117,29 @@ class History:
         self.by_id: dict[bytes, Add] = {}
         self.findings: list[Finding] = []
         self.counts: dict[str, int] = {}
-        self.most: dict[str, int] = {}  # the most there was of something
-        self.clock_slack_us = 0  # of clocks that run at a wrong rate
-        self.are_times_off = False  # a machine was off, and its wall clock was set before or then
-        self.travel_slack_us = 0  # of messages that were long on their way
-        self.made_us = 0  # when the answer was made that a node gives away now
-        self.on_again: Callable[[Add, Delivery], None] | None = None  # a job comes once more
+        self.most: dict[str, int] = {}  # maxima by name
+        self.clock_slack_us = 0  # for clocks with drift
+        self.are_times_off = False  # a machine was off; its clock was set before or meanwhile
+        self.travel_slack_us = 0  # for slow messages
+        self.made_us = 0  # when the reply was made that a node sends now
+        self.on_again: Callable[[Add, Delivery], None] | None = None  # a job is delivered again
 
     def count(self, what: str, by: int = 1) -> None:
         """Count something for the score-card."""
         self.counts[what] = self.counts.get(what, 0) + by
 
     def note_most(self, what: str, much: int) -> None:
-        """Remember the largest of some figures."""
+        """Keep the maximum of a figure."""
         self.most[what] = max(much, self.most.get(what, much))
 
     def find(self, rule: str, text: str) -> None:
-        """A promise is broken."""
+        """Record a broken promise."""
         if len(self.findings) < 50:
             self.findings.append(Finding(rule, text, self.world.now_us))
             self.world.note(f"FOUND {rule} {text}")
 
     def new_add(self, queue: bytes, size: int, node: str) -> Add:
-        """A job is about to be added; its body names it."""
+        """A job is about to be added; its body identifies it."""
         token = b"<%d>" % len(self.adds)
         body = token + b"." * max(0, size - len(token))
         add = Add(token, queue, body, node, self.world.now_us)
@@ -160,7 +160,7 @@ class History:
             self.count("adds refused")
 
     def meet(self, add: Add, id: bytes) -> None:
-        """The id of a job is known; ids are unique."""
+        """The id of a job becomes known; ids are unique."""
         if add.id == b"":
             other = self.by_id.get(id)
             if other is not None and other is not add:
@@ -176,7 +176,7 @@ class History:
             self.find("damage", f"job {add.token!r} has two ids: {add.id!r} and {id!r}")
 
     def on_delivery(self, node: str, queue: bytes, id: bytes, body: bytes) -> Delivery | None:
-        """A job was handed to a transport: judged at once."""
+        """A job went to a transport: judge it at once."""
         now_us = self.world.now_us
         self.count("deliveries")
         token = body[: body.find(b">") + 1]
@@ -195,9 +195,9 @@ class History:
         return delivery
 
     def judge_own_end(self, add: Add, delivery: Delivery) -> None:
-        """Handed out by the node that it was added at, which has the same record since.
+        """Delivered by the node that added it and still has the same record.
 
-        That one has not travelled: its TTL is exact, whatever the lines do.
+        That record has not travelled: its TTL is exact, whatever the lines do.
         """
         self.count("own ends checked")
         late_us = delivery.made_us - add.expiry_us()
@@ -206,7 +206,7 @@ class History:
             self.find("after-ttl", f"{add.token!r} delivered {late_us / 1e6:.3f} s after its TTL")
 
     def on_row(self, node: str, queue: bytes, id: bytes, body: bytes, mark: bytes) -> None:
-        """A job was read in a batch: a delivery the first time, `mark` tells which."""
+        """A job was read in a batch: a delivery the first time; `mark` identifies it."""
         add = self.by_id.get(id)
         if add is None or mark not in add.marks or add.body != body:
             if self.on_delivery(node, queue, id, body) is not None:
@@ -214,7 +214,7 @@ class History:
                 self.by_id[id].was_leased = True
 
     def judge_times(self, add: Add, now_us: int) -> None:
-        """At most once, not after the end, not before the delay."""
+        """At most once, not after the TTL, not before the delay."""
         count = len(add.deliveries)
         if add.retry_s == 0:
             self.count("amo deliveries")

@@ -1,9 +1,9 @@
-"""TCP as it really is: bytes in order, cut up at random, and ends that learn things late.
+"""TCP as it really is: bytes in order, split at random, and ends that learn things late.
 
-A `Line` leads from one place to another and has a delay; it can be cut in one direction
-only, or be slow. What is on a line that is cut waits (TCP sends again) until the line heals
-or the connection breaks. A connection that breaks loses a suffix of what was on its way, in
-the middle of anything. Ends may learn of it late, or not at all before they write again.
+A `Line` leads from one place to another and has a delay; it can be cut in one direction or be
+slow. Bytes on a cut line wait (TCP retransmits) until the line heals or the connection breaks.
+A broken connection loses a suffix of the bytes in flight, at any byte. Ends may learn of it
+late, or not before they write again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final, Protocol
 
 from tuque.sim.engine.world import World
 
-FLIGHT_MAX: Final = 1 << 20  # bytes on their way, from which on a sender must wait
+FLIGHT_MAX: Final = 1 << 20  # bytes in flight above which a sender must wait
 
 
 class Owner(Protocol):
-    """Who has one end of a connection."""
+    """The owner of one end of a connection."""
 
     def on_data(self, end: End, data: bytes) -> None:
         """Bytes arrived."""
@@ -30,10 +30,10 @@ class Owner(Protocol):
 
 
 class Listener(Protocol):
-    """Who can be connected to."""
+    """A place that accepts connections."""
 
     def accept(self, end: End, port: str) -> bool:
-        """Take the connection, or refuse it."""
+        """Accept the connection, or refuse it."""
 
 
 class Line:
@@ -42,12 +42,12 @@ class Line:
     def __init__(self, chance: Random, delay_us: int) -> None:
         self.chance = chance
         self.delay_us = delay_us
-        self.extra_us = 0  # a slow line
+        self.extra_us = 0  # delay of a slow line
         self.is_cut = False
         self.pipes: list[Pipe] = []  # of open connections
 
     def draw_us(self) -> int:
-        """How long the next bytes take."""
+        """Draw the delay of the next bytes."""
         drawn = self.chance.random()
         us = int(self.delay_us * (0.5 + drawn))
         if drawn > 0.98:
@@ -56,7 +56,7 @@ class Line:
 
 
 class Pipe:
-    """One direction of a connection: what is on its way."""
+    """One direction of a connection: the bytes in flight."""
 
     def __init__(self, net: Network, line: Line, to: End) -> None:
         self.net = net
@@ -67,11 +67,11 @@ class Pipe:
         self.is_pumping = False
         self.flying = 0
         self.not_before_us = 0  # nothing arrives before
-        self.is_broken = False  # what is put in from now on never arrives
+        self.is_broken = False  # bytes sent from now on never arrive
         line.pipes.append(self)
 
     def put(self, data: bytes) -> None:
-        """Send bytes, perhaps in several pieces."""
+        """Send bytes, maybe in pieces."""
         if self.is_broken:
             return
         world = self.net.world
@@ -87,13 +87,13 @@ class Pipe:
         self.pump()
 
     def pump(self) -> None:
-        """See that the head of the flight arrives in its time."""
+        """Schedule the arrival of the next bytes in flight."""
         if not self.is_pumping and self.flight and not self.line.is_cut:
             self.is_pumping = True
             self.net.world.at(self.flight[0][0], self.arrive)
 
     def hurry(self) -> None:
-        """The line is fast again: what is on its way arrives soon."""
+        """The line is fast again: bytes in flight arrive soon."""
         soon_us = max(self.net.world.now_us + self.line.delay_us, self.not_before_us)
         if self.last_us > soon_us + len(self.flight):
             self.flight = deque((soon_us + i, data) for i, (_, data) in enumerate(self.flight))
@@ -102,7 +102,7 @@ class Pipe:
             self.pump()
 
     def arrive(self) -> None:
-        """The head of the flight is there."""
+        """The next bytes in flight arrive."""
         self.is_pumping = False
         if self.line.is_cut or not self.flight:
             return
@@ -128,24 +128,24 @@ class End:
         self.got = 0
 
     def send(self, data: bytes) -> bool:
-        """Write; False when this end is closed."""
+        """Write; False if this end is closed."""
         pipe = self.out
         if not self.is_open or pipe is None:
             return False
         self.sent += len(data)
         peer = self.peer
         if peer is not None and not peer.is_open and peer.owner is None:
-            pipe.net.refuse_late(self)  # nobody there: a reset comes back in time
+            pipe.net.refuse_late(self)  # no such connection there: a reset comes back
             return True
         pipe.put(data)
         return True
 
     def has_room(self) -> bool:
-        """Whether the other side takes what is sent."""
+        """Whether the other side accepts more."""
         return self.out is not None and self.out.flying < FLIGHT_MAX
 
     def arrived(self, data: bytes) -> None:
-        """Bytes came; b"" is the end of the stream."""
+        """Bytes arrived; b"" is the end of the stream."""
         if not self.is_open:
             return
         if not data:
@@ -156,7 +156,7 @@ class End:
             self.owner.on_data(self, data)
 
     def lose(self) -> None:
-        """This side learns that the connection is over."""
+        """This side learns that the connection ended."""
         if self.is_open:
             self.is_open = False
             self.drop()
@@ -164,7 +164,7 @@ class End:
                 self.owner.on_lost(self)
 
     def close(self) -> None:
-        """Close this side in good order: what was written still arrives, then the end."""
+        """Close this side cleanly: written bytes still arrive, then the end."""
         if not self.is_open:
             return
         self.is_open = False
@@ -174,7 +174,7 @@ class End:
             self.drop()
 
     def drop(self) -> None:
-        """Forget what is on its way from here."""
+        """Drop the bytes in flight from here."""
         pipe = self.out
         if pipe is not None:
             pipe.flight.clear()
@@ -196,7 +196,7 @@ class Network:
         self.chance = world.stream("net")
 
     def line(self, a: str, b: str) -> Line:
-        """The line from one place to another."""
+        """The line between two places, in this direction."""
         found = self.lines.get((a, b))
         if found is None:
             found = Line(self.world.stream(f"line {a} {b}"), self.delay_us)
@@ -206,7 +206,7 @@ class Network:
     def connect(
         self, owner: Owner, here: str, there: str, port: str, told: Callable[[End | None], None]
     ) -> None:
-        """Try to connect; `told` gets the end, or None when it was refused or took too long."""
+        """Connect; `told` gets the end, or None if refused or timed out."""
         out, back = self.line(here, there), self.line(there, here)
         if out.is_cut or back.is_cut:
             self.world.after(1_000_000, partial(told, None))
@@ -218,7 +218,7 @@ class Network:
     def _reach(
         self, owner: Owner, here: str, there: str, port: str, told: Callable[[End | None], None]
     ) -> None:
-        """The wish to connect arrives."""
+        """The connection request arrives."""
         listener = self.listeners.get(there)
         back_us = self.line(there, here).draw_us()
         near, far = End(owner), End(None)
@@ -228,7 +228,7 @@ class Network:
             far.out = Pipe(self, self.line(there, here), near)
             near.label = far.label = f"{here}-{there}"
             if listener.accept(far, port):
-                # nothing comes before the answer
+                # nothing arrives before the reply
                 far.out.last_us = far.out.not_before_us = self.world.now_us + back_us + 1
                 self.conns.append((near, far))
                 self.world.after(back_us, partial(self._tell, near, told))
@@ -238,17 +238,17 @@ class Network:
         self.world.after(back_us, partial(told, None))
 
     def _tell(self, near: End, told: Callable[[End | None], None]) -> None:
-        """The answer is back at who wished to connect."""
+        """The reply arrives at the dialler."""
         told(near if near.is_open else None)
 
     def refuse_late(self, end: End) -> None:
-        """Bytes reach a place where nobody has the connection any more: a reset comes back."""
+        """Bytes reach a place that has no such connection: a reset comes back."""
         pipe = end.out
         if pipe is not None and not pipe.line.is_cut:
             self.world.after(pipe.line.draw_us() * 2, end.lose)
 
     def break_conn(self, a: End, b: End) -> None:
-        """Break a connection: suffixes are lost, both ends learn in their own time."""
+        """Break a connection: suffixes are lost, each end learns of it in its own time."""
         for end, other in ((a, b), (b, a)):
             pipe = end.out
             if pipe is None:
@@ -271,7 +271,7 @@ class Network:
                 self.world.after(self.chance.randrange(200_000, 20_000_000), end.lose)
 
     def crash(self, owner: Owner, is_power_cut: bool) -> None:
-        """A process is gone: its ends close; peers learn soon, or when they write, or never."""
+        """A process ended: its ends close; peers learn of it soon, when they write, or never."""
         self.conns = [pair for pair in self.conns if pair[0].is_open or pair[1].is_open]
         for a, b in self.conns:
             for mine, other in ((a, b), (b, a)):
@@ -293,7 +293,7 @@ class Network:
                 pipe.pump()
 
     def heal(self) -> None:
-        """All lines work, at their usual speed."""
+        """Restore all lines to their usual speed."""
         for (a, b), line in self.lines.items():
             line.extra_us = 0
             for pipe in line.pipes:

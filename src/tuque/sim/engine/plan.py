@@ -1,6 +1,6 @@
-"""What shall happen in one seed, written down: settings and a list of operations.
+"""What happens in one seed: settings and a list of operations.
 
-A plan is data, so that it can be printed, cut smaller, kept in a test and run again.
+A plan is data, so that it can be printed, shrunk, kept in a test and run again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 
 class Op(msgspec.Struct):
-    """One thing that happens at an instant: of a client, an admin, or the bad luck of a node."""
+    """An event at an instant: of a client, an operator, or a fault of a node."""
 
     at_ms: int
     kind: str
@@ -24,23 +24,23 @@ class Plan(msgspec.Struct):
     seed: str
     nodes: int = 3
     chaos_ms: int = 20_000
-    policy: str = "off"  # of appendfsync; off: no journal
+    policy: str = "off"  # appendfsync; off: no journal
     sync_us: int = 2_000
     memory_bytes: int = 0
     queue_idle_ms: int = 300_000
     node_timeout_ms: int = 2_000
-    load_us: int = 5_000  # a step of loading the journal
+    load_us: int = 5_000  # per step of loading the journal
     bus_limit_bytes: int = 1 << 20
-    delay_us: int = 300  # of the network, in the middle
+    delay_us: int = 300  # of the network, median
     client_delay_us: int = 200
     cpu_us: int = 50
     split_rate: float = 0.1
     rates_ppm: list[int] = []
     holes: bool = False
     is_faultless: bool = True
-    shift_tasks: int = 2_000  # of tubes, that go in and out at homes in a turn
-    check_every: int = 20  # turns between two looks at a node's tables
-    faults: list[str] = []  # kinds that are on
+    shift_tasks: int = 2_000  # of all tubes, loaded or unloaded per turn
+    check_every: int = 20  # turns between two checks of a node's tables
+    faults: list[str] = []  # enabled kinds
     ops: list[Op] = []
 
 
@@ -50,5 +50,5 @@ def encode(plan: Plan) -> bytes:
 
 
 def decode(text: bytes) -> Plan:
-    """The plan of a JSON text."""
+    """Parse a plan from JSON."""
     return msgspec.json.decode(text, type=Plan)

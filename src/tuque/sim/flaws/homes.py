@@ -1,4 +1,4 @@
-"""Promises about homes of tubes, each broken by a switch of switches.py (SPEC T17 to T21)."""
+"""Flaws in the leadership of tubes, enabled by switches.py (SPEC T17 to T21)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tuque.tubes.tasks import ops
 
 
 def leases_never_end() -> list[Patch]:
-    """A home that nobody hears goes on."""
+    """A leader without a majority continues."""
 
     def renew_lease(n: Node, t: Tubes) -> None:
         t.lease_ms = FAR
@@ -29,7 +29,7 @@ def leases_never_end() -> list[Patch]:
 
 
 def standstills_are_not_noticed() -> list[Patch]:
-    """A process that stood still goes on with what it believed before."""
+    """A process that stood still acts on what it knew before."""
 
     def unnoticed(n: Node, now_ms: int) -> bool:
         return False
@@ -38,7 +38,7 @@ def standstills_are_not_noticed() -> list[Patch]:
 
 
 def force_does_not_wait() -> list[Patch]:
-    """A forced home runs at once, whether the other one still lives or not."""
+    """A forced leader runs at once, even if the former one may still live."""
 
     def may_run_forced(n: Node, tube: Tube) -> bool:
         return True
@@ -47,7 +47,7 @@ def force_does_not_wait() -> list[Patch]:
 
 
 def disk_is_not_awaited() -> list[Patch]:
-    """The next epoch is told before the disk has it: nothing is held back for it."""
+    """The next epoch is sent before it is on the disk: nothing waits for it."""
 
     def ask_sync(n: Node, t: Tubes, tube: Tube) -> None:
         if n.records is not None:
@@ -59,7 +59,7 @@ def disk_is_not_awaited() -> list[Patch]:
     def is_granted(n: Node, t: Tubes, tube: Tube) -> bool:
         return True
 
-    def reserve_changes(n: Node, tube: Tube) -> None:  # else it brings the epoch to the disk
+    def reserve_changes(n: Node, tube: Tube) -> None:  # else this brings the epoch to the disk
         if n.records is not None:
             tube.seq_reserved = tube.seq + send.SEQ_RESERVE
             record_home(n.records, tube)
@@ -70,12 +70,12 @@ def disk_is_not_awaited() -> list[Patch]:
 
 
 def numbers_do_not_jump() -> list[Patch]:
-    """A forced home goes on with the number after the last that it knows."""
+    """A forced leader continues with the number after the last one it knows."""
     return [(switchover, "NUMBER_GAP", 0)]
 
 
 def copies_are_not_awaited() -> list[Patch]:
-    """With SYNC a call is answered before other nodes have it."""
+    """With SYNC, calls get their reply before other nodes have the change."""
 
     def take_lacking(s: Any, t: Tubes) -> list[tuple[bytes, int]]:
         t.to_sync = {}
@@ -85,7 +85,7 @@ def copies_are_not_awaited() -> list[Patch]:
 
 
 def given_too_early() -> list[Patch]:
-    """A home is given away before the new one has all tasks, and that one takes it as it is."""
+    """The leadership moves before the new leader has all tasks, and it accepts that."""
     sound = switchover.on_yours
 
     def step_move(n: Node, t: Tubes, tube: Tube, move: Move) -> None:
@@ -102,7 +102,7 @@ def given_too_early() -> list[Patch]:
 
 
 def pauses_stay_behind() -> list[Patch]:
-    """What a home tells of a pause is not kept: the next home knows nothing of it."""
+    """Followers drop the pause that a leader reports: the next leader does not know it."""
 
     def renew_pause(n: Node, at: Any) -> None:
         return
@@ -111,15 +111,15 @@ def pauses_stay_behind() -> list[Patch]:
 
 
 def pauses_are_not_looked_at() -> list[Patch]:
-    """A tube that is paused in output gives its tasks out."""
+    """A tube paused in output delivers tasks."""
     return [(ops, "PAUSE_OUT", 0)]
 
 
-# ---- plans in which they show
+# ---- plans that reveal them
 
 
 def three_homes(seed: int, nodes: int = 3, **options: Any) -> Plan:
-    """A tube on several nodes whose clients go where its home is."""
+    """A tube on several nodes whose clients follow its leader."""
     plan = Plan(seed=f"homes {nodes} {seed}", nodes=nodes, chaos_ms=16_000, policy="always")
     tube: dict[str, Any] = {"tube": "t0", "type": "fifottl", "node": 0, "ttr": 3_000}
     plan.ops.append(Op(0, "tube", tube | options))
@@ -138,14 +138,14 @@ def three_homes(seed: int, nodes: int = 3, **options: Any) -> Plan:
 
 
 def order(plan: Plan) -> Plan:
-    """The plan with its operations in time."""
+    """The plan with its operations in order of time."""
     plan.is_faultless = not plan.faults
     plan.ops.sort(key=lambda op: op.at_ms)
     return plan
 
 
 def movers(seed: int) -> Plan:
-    """Switchover after switchover."""
+    """Repeated switchovers."""
     plan = three_homes(seed)
     plan.ops.append(Op(500, "tube_mover", {
         "client": "v", "tube": "t0", "node": 0, "for_ms": 14_000, "idle_ms": 700,
@@ -154,7 +154,7 @@ def movers(seed: int) -> Plan:
 
 
 def paused(seed: int) -> Plan:
-    """Switchover after switchover of a tube that is paused now and then."""
+    """Repeated switchovers of a tube that is sometimes paused."""
     plan = movers(seed)
     plan.seed = f"paused {seed}"
     plan.ops.append(Op(600, "tube_pauser", {
@@ -164,7 +164,7 @@ def paused(seed: int) -> Plan:
 
 
 def cut_off(seed: int) -> Plan:
-    """The home is cut off, its connections break, and another node takes the tube by force."""
+    """The leader is cut off, its connections break, and another node takes over by force."""
     plan = three_homes(seed)
     plan.seed, plan.faults = f"cut off {seed}", ["cut", "break"]
     for k in range(2):
@@ -180,7 +180,7 @@ def cut_off(seed: int) -> Plan:
 
 
 def stood_still(seed: int) -> Plan:
-    """Of two nodes the home stands still, and the other one takes the tube by force."""
+    """Of two nodes the leader stands still, and the other one takes over by force."""
     plan = three_homes(seed, 2)
     plan.seed, plan.faults, plan.node_timeout_ms = f"stood still {seed}", ["pause"], 1_000
     for k in range(2):
@@ -192,7 +192,7 @@ def stood_still(seed: int) -> Plan:
 
 
 def two_and_power(seed: int) -> Plan:
-    """Two nodes; the tube moves all the time, one loses its power and is cut off afterwards."""
+    """Two nodes; the tube moves constantly, one node loses power and is cut off afterwards."""
     plan = three_homes(seed, 2)
     plan.seed, plan.policy = f"two and power {seed}", "everysec"
     plan.faults, plan.node_timeout_ms, plan.sync_us = ["power", "cut"], 1_000, 400_000
@@ -209,7 +209,7 @@ def two_and_power(seed: int) -> Plan:
 
 
 def power_and_moves(seed: int) -> Plan:
-    """The tube moves all the time, and one node after the other loses its power."""
+    """The tube moves constantly, and one node after the other loses power."""
     plan = three_homes(seed, 2)
     plan.seed, plan.policy = f"power and moves {seed}", "everysec"
     plan.faults, plan.node_timeout_ms, plan.sync_us = ["power"], 1_000, 200_000
@@ -224,7 +224,7 @@ def power_and_moves(seed: int) -> Plan:
 
 
 def behind(seed: int, **options: Any) -> Plan:
-    """What the home tells of copies takes long; the home ends, and another node takes the tube."""
+    """Replication is slow; the leader ends, and another node takes over."""
     plan = three_homes(seed, **options)
     plan.seed, plan.faults, plan.node_timeout_ms = f"behind {seed}", ["slow", "kill"], 5_000
     for k in (1, 2):
@@ -240,7 +240,7 @@ def behind(seed: int, **options: Any) -> Plan:
 
 
 def behind_in_sync(seed: int) -> Plan:
-    """The same, with calls that are answered when two nodes have them."""
+    """The same, with calls that wait until two nodes have the change."""
     return behind(seed, sync=2)
 
 

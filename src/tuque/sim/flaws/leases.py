@@ -1,6 +1,6 @@
-"""Promises about leases and writes that happen once, each broken by a switch of switches.py.
+"""Flaws in leases and exactly-once writes, enabled by switches.py.
 
-No published design had these; they show that each of the judges in leasing.py can fail.
+No published design had these; they show that each judge in leasing.py can fail.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
 
 def ends_early() -> list[Patch]:
-    """A lease ends long before its time, without a word."""
+    """A lease ends long before its TTL, silently."""
     sound = expiry.renew
 
     def renew(n: Node, g: Group) -> None:
@@ -38,7 +38,7 @@ def ends_early() -> list[Patch]:
 
 
 def reading_shifts() -> list[Patch]:
-    """Reading a batch moves its jobs to other places."""
+    """Reading a batch changes the positions of its jobs."""
     sound = fetch.on_fetch
 
     def on_fetch(n: Node, client: int, g: Group, seq: int, *rest: Any) -> Any:
@@ -52,7 +52,7 @@ def reading_shifts() -> list[Patch]:
 
 
 def second_commit_fails() -> list[Patch]:
-    """A COMMIT that is said again is an error."""
+    """A repeated COMMIT is an error."""
     sound = commands.check
 
     def check(n: Node, name: bytes, epoch: int, seq: int) -> bytes:
@@ -65,7 +65,7 @@ def second_commit_fails() -> list[Patch]:
 
 
 def commit_forgets() -> list[Patch]:
-    """COMMIT acks all jobs of a batch but one, which nobody has then."""
+    """COMMIT acks all jobs of a batch but one, which nobody has afterwards."""
     sound = commands.ack_some
 
     def ack_some(n: Node, g: Group, seq: int, room: int) -> int:
@@ -78,7 +78,7 @@ def commit_forgets() -> list[Patch]:
 
 
 def fence_is_open() -> list[Patch]:
-    """An owner whose epoch is over commits what the next one has."""
+    """An owner with an old epoch commits what the next owner has."""
     sound_check, sound = commands.check, commands.commit
 
     def check(n: Node, name: bytes, epoch: int, seq: int) -> bytes:
@@ -94,7 +94,7 @@ def fence_is_open() -> list[Patch]:
 
 
 def epochs_are_told_early() -> list[Patch]:
-    """An epoch is told before it is on the disk."""
+    """An epoch is sent before it is on the disk."""
     sound = commands.on_open
 
     def on_open(n: Node, name: bytes, owner: bytes, queues: list[bytes]) -> tuple[int, bytes]:
@@ -107,7 +107,7 @@ def epochs_are_told_early() -> list[Patch]:
 
 
 def expiry_loses() -> list[Patch]:
-    """The jobs of a lease that ends are nobody's."""
+    """The jobs of an expired lease are lost."""
     sound = expiry.expire
 
     def expire(n: Node, g: Group, b: Batch) -> None:
@@ -119,7 +119,7 @@ def expiry_loses() -> list[Patch]:
 
 
 def holders_are_not_told() -> list[Patch]:
-    """The other holders of a leased job do not hear that it is out, even if they ask."""
+    """The other holders of a leased job do not learn that it is out, even if they ask."""
 
     def begin_beats(n: Node, jobs: Any) -> None:
         return
@@ -134,7 +134,7 @@ def holders_are_not_told() -> list[Patch]:
 
 
 def staged_is_seen() -> list[Patch]:
-    """A staged row becomes a job before it is published."""
+    """A staged row becomes a job before its publication."""
     sound = stage.on_stage
 
     def on_stage(n: Node, txn: bytes, name: bytes, ttl_ms: int, job: Staged) -> int:
@@ -147,7 +147,7 @@ def staged_is_seen() -> list[Patch]:
 
 
 def versions_are_forgotten() -> list[Patch]:
-    """A version that was published is published again."""
+    """A published version is published again."""
     sound = publish.finish
 
     def finish(n: Node, spec: Any, app: App | None, count: int, named: int) -> None:
@@ -171,7 +171,7 @@ def rows_are_left_out() -> list[Patch]:
 
 
 def keys_are_forgotten() -> list[Patch]:
-    """A key is not known the second time."""
+    """A key is unknown the second time."""
 
     def find(self: Keys, full: bytes, now_ms: int) -> Kept | None:
         return None
@@ -180,7 +180,7 @@ def keys_are_forgotten() -> list[Patch]:
 
 
 def lessees(seed: int) -> Plan:
-    """Two owners of a group that take it from each other, on one node or two."""
+    """Two owners of a group that fence each other, on one node or two."""
     plan = Plan(seed=f"lessees {seed}", nodes=1 + seed % 2, chaos_ms=15_000)
     for i in range(45):
         plan.ops.append(Op(200 + i + i // 15 * 4_000, "add", {
@@ -202,7 +202,7 @@ def lessees(seed: int) -> Plan:
 
 
 def owners_and_power(seed: int) -> Plan:
-    """Two owners take a group without jobs from each other; their node loses its power."""
+    """Two owners of a group without jobs fence each other; their node loses power."""
     plan = lessees(2 * seed)
     plan.seed, plan.policy, plan.sync_us = f"owners and power {seed}", "everysec", 5_000
     plan.faults, plan.is_faultless = ["power"], False
@@ -218,7 +218,7 @@ def owners_and_power(seed: int) -> Plan:
 
 
 def held_by_two(seed: int) -> Plan:
-    """Jobs with two copies; one node leases them for long, the other one has a hungry worker."""
+    """Jobs with two copies; one node leases them for long, the other has a hungry worker."""
     plan = Plan(seed=f"held by two {seed}", nodes=2, chaos_ms=15_000)
     for i in range(20):
         plan.ops.append(Op(100 + i, "add", {
@@ -235,7 +235,7 @@ def held_by_two(seed: int) -> Plan:
 
 
 def writers(seed: int) -> Plan:
-    """Drivers that say it again, producers that name their jobs."""
+    """Drivers that repeat a PUBLISH, producers that use keys."""
     plan = Plan(seed=f"writers {seed}", nodes=1, chaos_ms=10_000)
     everywhere = {
         "node": 0, "for_ms": 9_000, "out": "o", "repl": 1, "retry": 20, "idle_ms": 400,

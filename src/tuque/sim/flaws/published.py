@@ -1,4 +1,4 @@
-"""The flaws of the published design, as they stood, for switches.py."""
+"""The flaws of the published design, for switches.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tuque.wire import args
 
 
 def retry_from_enqueue() -> list[Patch]:
-    """Flaw 2: the retry clock runs from the enqueue, not from the delivery."""
+    """Flaw 2: the retry time runs from the enqueue, not from the delivery."""
     sound = deliver.take
 
     def take(n: Node, q: Queue, client: int) -> Job | None:
@@ -49,7 +49,7 @@ def retry_from_enqueue() -> list[Patch]:
 
 
 def wall_clock() -> list[Patch]:
-    """Flaw 13: the node goes by the wall clock, wherever it jumps."""
+    """Flaw 13: the node follows the wall clock through its jumps."""
 
     def now_ms(self: clock.NodeClock) -> int:
         return self.machine.wall_ms()
@@ -78,7 +78,7 @@ def long_lives(seed: int) -> Plan:
 
 
 def working_on_delayed() -> list[Patch]:
-    """Flaw 15: WORKING on a job in its delay moves its due time forward."""
+    """Flaw 15: WORKING on a delayed job moves its due time forward."""
     sound = requeue.on_working
 
     def on_working(n: Node, id: bytes, client: int = -1) -> bytes:
@@ -93,7 +93,7 @@ def working_on_delayed() -> list[Patch]:
 
 
 def workers_on_delayed(seed: int) -> Plan:
-    """Delays, and people who say WORKING about them."""
+    """Delays, and clients that send WORKING for delayed jobs."""
     plan = bent(seed, [])
     for i in range(6):
         plan.ops.append(Op(500 + i, "add", {
@@ -106,7 +106,7 @@ def workers_on_delayed(seed: int) -> Plan:
 
 
 def sync_ignored() -> list[Patch]:
-    """Flaw 16: what was written counts as durable."""
+    """Flaw 16: written data counts as durable."""
 
     def sync(self: writer.Journal) -> bool:
         self.synced_seq = self.seq
@@ -116,7 +116,7 @@ def sync_ignored() -> list[Patch]:
 
 
 def importer_is_no_holder() -> list[Patch]:
-    """Flaw 1: who imports a job believes that it has the only copy."""
+    """Flaw 1: a node that imports a job believes that it has the only copy."""
     sound = transfer.take_new
 
     def take_new(n: Node, slot: int, m: ReplJob, queue: bytes) -> None:
@@ -129,7 +129,7 @@ def importer_is_no_holder() -> list[Patch]:
 
 
 def no_repair() -> list[Patch]:
-    """Flaw 3: a node that lost its memory goes on to count as a holder."""
+    """Flaw 3: a node that lost its memory still counts as a holder."""
 
     def on_incarnation(n: Node, slot: int, is_empty: bool, life: int = 0) -> None:
         slots.renew(n, slot, life)
@@ -145,7 +145,7 @@ def no_repair() -> list[Patch]:
 
 
 def ack_is_oblivion() -> list[Patch]:
-    """Flaw 4: what a journal says of acks is not remembered after a restart."""
+    """Flaw 4: acks in the journal are forgotten by a restart."""
     sound = restore.after_load
 
     def after_load(n: Node) -> None:
@@ -159,7 +159,7 @@ def ack_is_oblivion() -> list[Patch]:
 
 
 def no_tombstones() -> list[Patch]:
-    """Flaw 5: "I do not know it" is taken as "I will never have it"."""
+    """Flaw 5: "I do not know it" counts as "I will never have it"."""
 
     def put(self: Tombs, id: bytes, kind: int, round: int, waits: int, expire_ms: int) -> None:
         return
@@ -168,7 +168,7 @@ def no_tombstones() -> list[Patch]:
 
 
 def sets_are_not_joined() -> list[Patch]:
-    """Flaw 6: each goes by its own list of holders, and DELJOB ends what the others knew."""
+    """Flaw 6: each node uses its own list of holders, and DELJOB ends what others knew."""
     sound = ack_gc.on_setack
     sound_collect = ack_gc.collect
 
@@ -193,7 +193,7 @@ def sets_are_not_joined() -> list[Patch]:
 
 
 def moves_are_not_told() -> list[Patch]:
-    """Flaw 7: the clocks of the other holders do not move when a job is served elsewhere."""
+    """Flaw 7: due times at other holders do not move when a job is served elsewhere."""
 
     def unheard(n: Node, slot: int, m: object) -> None:
         return
@@ -204,7 +204,7 @@ def moves_are_not_told() -> list[Patch]:
 
 
 def custody_is_given_away() -> list[Patch]:
-    """Flaw 8: an at-most-once job is forgotten when it is sent, not when it has arrived."""
+    """Flaw 8: an at-most-once job is forgotten when sent, not when it arrived."""
     sound = transfer.send_jobs
 
     def send_jobs(n: Node, slot: int, name: bytes, jobs: list[Job]) -> None:
@@ -217,7 +217,7 @@ def custody_is_given_away() -> list[Patch]:
 
 
 def leavers_drop_acks() -> list[Patch]:
-    """Flaw 9: ACKJOB of an unknown job does nothing at a leaving node."""
+    """Flaw 9: ACKJOB of an unknown job does nothing on a leaving node."""
     sound = orphan_acks.on_unknown_ack
 
     def on_unknown_ack(n: Node, client: int, id: bytes) -> None:
@@ -228,12 +228,12 @@ def leavers_drop_acks() -> list[Patch]:
 
 
 def ids_are_believed() -> list[Patch]:
-    """Flaw 10: any client can invent ids that nodes remember."""
+    """Flaw 10: nodes remember ids that a client has made up."""
     return everywhere(job_id.is_genuine, lambda key, id: True)
 
 
 def forgotten_are_waited_for() -> list[Patch]:
-    """Flaw 11: FORGET leaves the node in the sets of holders."""
+    """Flaw 11: FORGET leaves the node in holder sets."""
 
     def on_forget(n: Node, slot: int) -> None:
         return
@@ -242,7 +242,7 @@ def forgotten_are_waited_for() -> list[Patch]:
 
 
 def vouching_while_loading() -> list[Patch]:
-    """Flaw 17: a node that loads its journal answers about jobs that it has not read yet."""
+    """Flaw 17: a loading node replies about jobs that it has not read yet."""
     sound = ack_gc.on_setack
     sound_deljob = ack_gc.on_deljob_message
 
@@ -260,7 +260,7 @@ def vouching_while_loading() -> list[Patch]:
 
 
 def amo_only(seed: int) -> Plan:
-    """Jobs that are handed out once, moved over links that break."""
+    """At-most-once jobs that move over breaking links."""
     plan = bent(seed, ["break"], at_least=2)
     plan.faults = ["break"]
     for op in plan.ops:
@@ -273,7 +273,7 @@ def amo_only(seed: int) -> Plan:
 
 
 def ack_at_leaver(seed: int) -> Plan:
-    """A worker that acks everything at a node which leaves."""
+    """A worker that acks everything on a leaving node."""
     plan = bent(seed, [], at_least=3)
     plan.faults = ["leaving"]
     plan.ops = [op for op in plan.ops if op.kind == "add"]
@@ -309,7 +309,7 @@ def away_at_the_ack(seed: int, restarts: list[int], load_us: int) -> Plan:
 
 
 def backlog(seed: int) -> Plan:
-    """Jobs queue up at nodes that import more than their workers take."""
+    """Jobs queue up on nodes that import more than their workers take."""
     plan = Plan(seed=f"backlog {seed}", nodes=4, chaos_ms=20_000, delay_us=200 + seed % 7 * 300)
     for i in range(45):
         plan.ops.append(Op(i * 5, "add", {
@@ -324,7 +324,7 @@ def backlog(seed: int) -> Plan:
 
 
 def late_copies(seed: int) -> Plan:
-    """Copies that travel for long on links that break, while the job is acked elsewhere."""
+    """Copies that are in flight for long on breaking links, while the job is acked elsewhere."""
     plan = Plan(seed=f"late {seed}", nodes=3, chaos_ms=20_000, node_timeout_ms=5_000)
     plan.is_faultless = False
     plan.faults = ["slow", "break"]
@@ -343,7 +343,7 @@ def late_copies(seed: int) -> Plan:
 
 
 def only_forget(seed: int) -> Plan:
-    """Jobs are acked while a node is down; then it is forgotten."""
+    """Jobs are acked while a node is down; then the node is forgotten."""
     plan = Plan(seed=f"forget {seed}", nodes=3 + seed % 3, chaos_ms=20_000, is_faultless=False)
     plan.faults = ["forget"]
     for i in range(20):

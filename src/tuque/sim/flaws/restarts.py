@@ -1,4 +1,4 @@
-"""Flaws of restarts and of links that come up (SPEC Q11, Q12), for switches.py."""
+"""Flaws of restarts and of new links (SPEC Q11, Q12), for switches.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuque.sim.flaws.switches import Flaw, Patch, everywhere
 
 
 def queued_without_asking() -> list[Patch]:
-    """A restarted node acts on the due times of its journal, as if it had never been away."""
+    """A restarted node trusts the due times of its journal."""
 
     def doubt_due(n: Node, job: Job, was_queued: bool) -> bool:
         return False
@@ -21,7 +21,7 @@ def queued_without_asking() -> list[Patch]:
 
 
 def links_settle_nothing() -> list[Patch]:
-    """Two nodes that are linked again do not ask which of them keeps a job."""
+    """Two nodes that are linked again do not settle which of them serves a job."""
 
     def begin_settling(n: Node, slot: int) -> None:
         settle.settle_link_up(n, slot)
@@ -30,7 +30,7 @@ def links_settle_nothing() -> list[Patch]:
 
 
 def answers_say_nothing() -> list[Patch]:
-    """Who is asked about a held job gives way, also when a worker has it."""
+    """A node that is asked about a held job gives way, even if a worker has it."""
 
     def answer_claim(n: Node, slot: int, job: Job, stand: int) -> None:
         return
@@ -39,7 +39,7 @@ def answers_say_nothing() -> list[Patch]:
 
 
 def outages(seed: int) -> Plan:
-    """Nodes with journals are killed, all at once or one by one, while workers are slow."""
+    """Nodes with journals are killed, all at once or one by one; workers are slow."""
     plan = Plan(seed=f"outages {seed}", nodes=3 + seed % 3, policy="always", chaos_ms=25_000)
     plan.is_faultless, plan.faults, plan.check_every = False, ["kill"], 200
     for i in range(30):
@@ -64,7 +64,7 @@ def outages(seed: int) -> Plan:
 
 
 def split_backlog(seed: int) -> Plan:
-    """Jobs wait for workers while their holders are cut off from each other."""
+    """Jobs wait for workers while their holders are partitioned."""
     plan = Plan(seed=f"split {seed}", nodes=3, chaos_ms=20_000, is_faultless=False)
     plan.faults = ["cut"]
     for i in range(30):

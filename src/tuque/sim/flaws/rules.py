@@ -1,4 +1,4 @@
-"""Rules of SPEC.md, each left out by a switch of switches.py, and a load in which that shows."""
+"""Rules of SPEC.md, each disabled by a flaw for switches.py, and a load that reveals it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LATE_MS: Final = 5_000
 
 
 def named_are_not_joined() -> list[Patch]:
-    """A4.2: who hears of an ack goes by its own list of holders."""
+    """A4.2: a node that receives an ack uses its own list of holders."""
     sound = ack_gc.on_setack
 
     def on_setack(n: Node, slot: int, m: SetAck) -> None:
@@ -43,8 +43,8 @@ def named_are_not_joined() -> list[Patch]:
 def slow_answers(seed: int) -> Plan:
     """Copies are confirmed late, so that more and more nodes are sent one (R4.1).
 
-    Who was asked first may not know of the last, and the job is acked where it was added as soon
-    as it can be. The last hears of that last.
+    The first one may not know of the last. The job is acked where it was added as soon as possible;
+    the last one learns of that last.
     """
     plan = Plan(seed=f"answers {seed}", nodes=4, chaos_ms=20_000, node_timeout_ms=5_000)
     plan.is_faultless = False
@@ -63,7 +63,7 @@ def slow_answers(seed: int) -> Plan:
 
 
 def ends_are_late() -> list[Patch]:
-    """V2.3: GETJOB hands out jobs whose TTL is over, for some seconds."""
+    """V2.3: GETJOB delivers expired jobs for some seconds."""
     sound = deliver.take
 
     def take(n: Node, q: Queue, client: int) -> Job | None:
@@ -79,9 +79,9 @@ def ends_are_late() -> list[Patch]:
 
 
 def stood_still_over_the_end(seed: int) -> Plan:
-    """A node stands still while its jobs end, and finds a GETJOB among the first things it reads.
+    """A node stands still while its jobs expire; a GETJOB is among the first requests it reads.
 
-    Timers come after commands: it is GETJOB that must see that the jobs have ended.
+    Timers run after commands: GETJOB itself must see that the jobs have expired.
     """
     plan = Plan(seed=f"still {seed}", nodes=1 + seed % 3, chaos_ms=20_000, node_timeout_ms=5_000)
     plan.is_faultless = False
@@ -101,7 +101,7 @@ def stood_still_over_the_end(seed: int) -> Plan:
 
 
 def moves_are_told_by_the_sender_alone() -> list[Patch]:
-    """F3.7: who serves a job from now on leaves it to the node that gave it to tell the others."""
+    """F3.7: a node that now serves a job leaves it to the sender to inform the others."""
 
     def tell_served(n: Node, slot: int, job: Job) -> None:
         return
@@ -110,10 +110,10 @@ def moves_are_told_by_the_sender_alone() -> list[Patch]:
 
 
 def moved_beside_a_cut(seed: int) -> Plan:
-    """Jobs go from 0 to 1 while 2, which has no link to 0, has put them into its queue, too.
+    """Jobs move from 0 to 1 while 2, which has no link to 0, has queued them too.
 
-    1 and 2 are linked all the time, so that nothing comes up that they would settle on. RETRY is
-    so long that no WILLQUEUE of 0 comes before the looks at all queues.
+    1 and 2 are always linked, so that no new link makes them settle. RETRY is so long that no
+    WILLQUEUE of 0 comes before the check of all queues.
     """
     plan = Plan(seed=f"beside {seed}", nodes=3, chaos_ms=20_500, is_faultless=False)
     plan.faults = ["cut"]

@@ -1,8 +1,8 @@
-"""The published flaws, each as a switch that puts it back into the core while a seed runs.
+"""The known flaws, each as a switch that puts it into the core while a seed runs.
 
-A simulator that does not find a known flaw is too kind. Each flaw has a budget of seeds in
-which it must be found, and may bend the plan towards where it shows. Only for the interpreted
-core: compiled functions cannot be replaced.
+A simulator that does not find a known flaw is too weak. Each flaw must be found within its
+budget of seeds; it may adapt the plan to reveal it. Only for the interpreted core: compiled
+functions cannot be replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOMS: Final = (
     "tuque.sim",
     "tuque.tubes",
 )
-Patch = tuple[object, str, Any]  # where, name, what stands there meanwhile
+Patch = tuple[object, str, Any]  # where, name, replacement
 
 
 class Flaw:
@@ -45,12 +45,12 @@ class Flaw:
         self.bend = bend
 
     def plan(self, seed: int) -> Plan:
-        """The plan of a seed, bent towards the flaw."""
+        """The plan of a seed, adapted to the flaw."""
         return draw(seed, False, False) if self.bend is None else self.bend(seed)
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Put the flaw into the core for a while."""
+        """Enable the flaw in the core for a while."""
         changed: list[Patch] = []
         for where, name, flawed in self.patches():
             changed.append((where, name, getattr(where, name)))
@@ -63,7 +63,7 @@ class Flaw:
 
 
 def everywhere(sound: Any, flawed: Any) -> list[Patch]:
-    """Put another function in the place of one, in each module that has it by name."""
+    """Replace a function in each module that has it by name."""
     patches: list[Patch] = []
     for name, module in sorted(sys.modules.items()):
         if name.startswith(ROOMS):
@@ -74,7 +74,7 @@ def everywhere(sound: Any, flawed: Any) -> list[Patch]:
 def bent(
     seed: int, faults: list[str] | None = None, nodes: int = 0, policy: str = "", at_least: int = 0
 ) -> Plan:
-    """The plan of a seed, or of one of the next that has what the flaw needs."""
+    """The plan of a seed, or of a later one that has what the flaw needs."""
     plan = draw(seed, False, False)
     for further in range(seed, seed + 5000, 7):
         plan = draw(further, False, False)

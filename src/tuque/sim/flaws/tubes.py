@@ -1,4 +1,4 @@
-"""Promises about tubes, each broken by a switch of switches.py, to show that its judge sees it."""
+"""Flaws in tubes, enabled by switches.py, to show that the judges see them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuque.tubes.types import ordering, utube
 
 
 def ttr_is_halved() -> list[Patch]:
-    """A task is READY again before its ttr is over."""
+    """A task is READY again before its ttr ends."""
     sound = transitions.return_ms
 
     def return_ms(n: Node, tube: Tube, task: Task) -> int:
@@ -28,7 +28,7 @@ def ttr_is_halved() -> list[Patch]:
 
 
 def fence_is_open() -> list[Patch]:
-    """Whoever had a task once may finish it, whoever holds it now."""
+    """A former holder of a task may finish it, whoever holds it now."""
     sound = ops.own
 
     def own(n: Node, t: Tubes, tube: Tube, client: int, number: int, token: int) -> Task:
@@ -41,7 +41,7 @@ def fence_is_open() -> list[Patch]:
 
 
 def lanes_are_open() -> list[Patch]:
-    """A second task of a sub-queue is handed out while the first one is TAKEN."""
+    """A second task of a sub-queue is delivered while the first one is TAKEN."""
 
     def first(self: utube.UTube) -> Task | None:
         for lane in self.lanes.values():
@@ -54,7 +54,7 @@ def lanes_are_open() -> list[Patch]:
 
 
 def nobody_is_woken() -> list[Patch]:
-    """Who waits does not hear of a task that came."""
+    """Waiting clients are not woken for a new task."""
 
     def mark_ready(n: Node, q: object) -> None:
         return
@@ -63,7 +63,7 @@ def nobody_is_woken() -> list[Patch]:
 
 
 def numbers_come_again() -> list[Patch]:
-    """The next number is one above those that are there, as in the original."""
+    """The next number is one above the existing ones, as in the original."""
     sound = transitions.insert
 
     def insert(n: Node, t: Tubes, tube: Tube, *rest: Any) -> Task:
@@ -74,7 +74,7 @@ def numbers_come_again() -> list[Patch]:
 
 
 def pri_is_forgotten() -> list[Patch]:
-    """Tasks go in the order in which they came back, whatever their pri and number."""
+    """Tasks go in the order of their return, whatever their pri and number."""
 
     def is_before(a: Task, b: Task) -> bool:
         return True
@@ -83,7 +83,7 @@ def pri_is_forgotten() -> list[Patch]:
 
 
 def room_is_not_looked_at() -> list[Patch]:
-    """All puts that wait are done as soon as there is room for one."""
+    """All waiting puts run as soon as there is room for one."""
 
     def admit(n: Node, t: Tubes, tube: Tube) -> None:
         while tube.putters:
@@ -96,7 +96,7 @@ def room_is_not_looked_at() -> list[Patch]:
 
 
 def ends_are_not_told() -> list[Patch]:
-    """The journal does not hear of acks."""
+    """Acks are not recorded."""
     sound = transitions.end
 
     def end(n: Node, t: Tubes, tube: Tube, task: Task, cause: int, event: int) -> None:
@@ -109,7 +109,7 @@ def ends_are_not_told() -> list[Patch]:
 
 
 def nothing_binds() -> list[Patch]:
-    """Who buries or gives back a task is answered before the disk has it."""
+    """Replies to bury and release do not wait for the disk."""
     sound = transitions.record
 
     def record(n: Node, tube: Tube, task: Task, binds: bool = True) -> None:
@@ -119,7 +119,7 @@ def nothing_binds() -> list[Patch]:
 
 
 def sessions_end_at_once() -> list[Patch]:
-    """A session is over with its last connection, whatever ttr it has."""
+    """A session ends with its last connection, whatever its ttr."""
     sound = sessions.leave
 
     def leave(n: Node, t: Tubes, client: int) -> None:
@@ -144,7 +144,7 @@ def delays_are_halved() -> list[Patch]:
 
 
 def tokens_are_not_reserved() -> list[Patch]:
-    """The journal does not hear which tokens may be in use."""
+    """Tokens in use are not recorded."""
     sound = transitions.reserve_tokens
 
     def reserve_tokens(n: Node, t: Tubes) -> None:
@@ -154,7 +154,7 @@ def tokens_are_not_reserved() -> list[Patch]:
 
 
 def last_ones_are_served_first() -> list[Patch]:
-    """Who began to wait for a task last gets the next one."""
+    """The client that began to wait last is served first."""
 
     def serve_last(n: Node, q: Any) -> None:
         while q.length > 0 and len(q.waiters) > 0 and q.pause & PAUSE_OUT == 0:
@@ -171,7 +171,7 @@ def last_ones_are_served_first() -> list[Patch]:
 
 
 def last_puts_are_done_first() -> list[Patch]:
-    """Of puts that wait for room the last one is done."""
+    """Of waiting puts the last one runs first."""
     sound = transitions.admit
 
     def admit(n: Node, t: Tubes, tube: Tube) -> None:
@@ -183,15 +183,15 @@ def last_puts_are_done_first() -> list[Patch]:
 
 
 def puts_go_in_paused() -> list[Patch]:
-    """A put that waits for room is done as soon as there is some, paused or not."""
+    """A waiting put runs as soon as there is room, even if the tube is paused."""
     return [(transitions, "PAUSE_IN", 0)]
 
 
-# ---- plans in which they show
+# ---- plans that reveal them
 
 
 def one_tube(seed: int, type: str = "fifottl", **options: Any) -> Plan:
-    """One node with a tube: hungry and slow workers, some that come back to old tasks."""
+    """One node with a tube: hungry and slow workers, some that return to old tasks."""
     plan = Plan(seed=f"tube {type} {seed}", nodes=1, chaos_ms=12_000)
     plan.ops.append(Op(0, "tube", {"tube": "t0", "type": type, "node": 0, **options}))
     shared: dict[str, Any] = {"tube": "t0", "node": 0, "for_ms": 11_000}
@@ -229,7 +229,7 @@ def small(seed: int) -> Plan:
 
 
 def small_and_paused(seed: int) -> Plan:
-    """A tube with a capacity that is paused now and then, while puts wait for room."""
+    """A tube with a capacity that is sometimes paused while puts wait for room."""
     plan = small(seed)
     plan.seed = f"small and paused {seed}"
     plan.ops.append(Op(600, "tube_pauser", {
@@ -240,7 +240,7 @@ def small_and_paused(seed: int) -> Plan:
 
 
 def powerless(seed: int) -> Plan:
-    """A tube whose node loses its power again and again; its disk is slow."""
+    """A tube whose node loses power again and again; its disk is slow."""
     plan = one_tube(seed)
     plan.seed, plan.policy, plan.sync_us = f"tube and power {seed}", "always", 60_000
     plan.faults, plan.is_faultless = ["power"], False

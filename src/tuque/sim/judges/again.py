@@ -1,8 +1,8 @@
-"""Jobs that come again: why each one did, and whether it had to (SPEC Q11, Q12).
+"""Jobs that are delivered again: why, and whether that was necessary (SPEC Q11, Q12).
 
-Two judges. When nodes were restarted, and no frame was lost or slow, a job comes again before its
-RETRY only if nobody is left who knew that it was out. When all faults are over for a while, no
-job is in the queues of two nodes that are linked.
+Two judges. After restarts, if no frame was lost or slow, a job is delivered before its RETRY
+only if no node is left that knew it was out. When all faults have been over for a while, no job
+is in the queues of two linked nodes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tuque.sim.runs.cluster import Cluster
 
 RESTARTS: Final = {"kill", "power", "reformat", "rolling", "rewrite", "queue_pause"}
-SETTLED_MS: Final = 2_000  # a link that is so old has settled what its ends have
-LOOKS_MS: Final = 2_500  # between two looks at queues: a job may be in two for a moment
+SETTLED_MS: Final = 2_000  # a link of that age has settled the jobs of its ends
+LOOKS_MS: Final = 2_500  # between two checks of queues: a job may be in two for a moment
 SLACK_MS: Final = 100
 ASKED: Final = ("NACK", "ENQUEUE", "DEQUEUE")
 CAUSES: Final = (
@@ -30,19 +30,19 @@ CAUSES: Final = (
 
 
 class Again:
-    """Both judges of one seed, and the figures of the score-card."""
+    """Both judges of one seed, and their figures."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.history = cluster.history
         self.world = cluster.world
         self.history.on_again = self.on_again
-        self.twice: dict[bytes, set[str]] = {}  # queued at several nodes at the last look
+        self.twice: dict[bytes, set[str]] = {}  # queued on several nodes at the last check
 
     # ---- too early
 
     def on_again(self, add: Add, now: Delivery) -> None:
-        """A job that comes back was handed out again a moment ago: count why."""
+        """A job was delivered again: count why."""
         cause = self.cause(add, now)
         self.history.count(f"again: {cause}")
         if cause != "too early":
@@ -56,7 +56,7 @@ class Again:
         )
 
     def cause(self, add: Add, now: Delivery) -> str:
-        """Why a job came again, one of CAUSES."""
+        """Why a job was delivered again, one of CAUSES."""
         before = add.deliveries[-2]
         plan = self.cluster.plan
         if add.asked_for(*ASKED) or add.was_leased:
@@ -78,11 +78,11 @@ class Again:
         return "who knew was gone"
 
     def machine(self, name: str) -> Machine | None:
-        """The machine of that name."""
+        """The machine with that name."""
         return next((m for m in self.cluster.machines if m.name == name), None)
 
     def knew(self, giver: Machine, at: Shell, m: Machine, add: Add, before: Delivery) -> bool:
-        """Whether the machine could have told the giver that a worker has the job."""
+        """Whether the machine could have told the delivering node that a worker has the job."""
         is_young = self.world.now_us - at.born_us < self.timeout_us() - SLACK_MS * 1000
         if m.shell is None:
             return m.name == before.node and is_young and self.is_coming(m)
@@ -93,14 +93,14 @@ class Again:
             return m.name == before.node and at.born_us < before.made_us
         if not is_young and not self.has_settled(at, m):
             return False
-        if m.name == before.node:  # it may have heard meanwhile that the giver has it
+        if m.name == before.node:  # it may have learned meanwhile that the other node has it
             age_ms = (self.world.now_us - before.made_us) // 1000
             return bool(m.shell.n.now_ms - job.last_ms < age_ms + SLACK_MS)
         is_told = at.born_us > before.at_us and m.shell.born_us < before.made_us
         return is_told and self.is_out(m.shell, job)
 
     def timeout_us(self) -> int:
-        """How long a restarted node waits for others."""
+        """How long a restarted node waits for others, in us."""
         return self.cluster.plan.node_timeout_ms * 1000
 
     def is_coming(self, m: Machine) -> bool:
@@ -111,12 +111,12 @@ class Again:
         return all(shell.born_us >= m.died_us for shell in shells)
 
     def is_out(self, shell: Shell, job: Job) -> bool:
-        """Whether the node knows that a worker has the job, for some time yet."""
+        """Whether the node knows that a worker has the job for some time to come."""
         is_out = job.state == ACTIVE and job.marks & (OUT_HERE | OUT_THERE) != 0
         return is_out and job.qtime_ms > shell.n.now_ms + SLACK_MS
 
     def has_settled(self, at: Shell, m: Machine) -> bool:
-        """Whether the two have been linked for long enough."""
+        """Whether the two have been linked long enough."""
         one = at.links.members.by_id.get(m.node_id)
         if one is None or not one.is_linked:
             return False
@@ -125,7 +125,7 @@ class Again:
     # ---- queued twice
 
     def look(self) -> dict[bytes, set[str]]:
-        """The jobs that lie in the queues of several nodes that are linked: at which."""
+        """The jobs queued on several linked nodes, and those nodes."""
         places: dict[bytes, list[Machine]] = {}
         for m in self.cluster.machines:
             if m.shell is None or m.shell.n.is_loading:
@@ -146,7 +146,7 @@ class Again:
         return found
 
     def judge_queues(self, is_last: bool) -> None:
-        """The faults have been over for a while; what is twice at both looks stays so."""
+        """The faults have been over for a while; what two checks find twice will stay so."""
         found = self.look()
         if is_last:
             for id, names in found.items():
@@ -157,10 +157,10 @@ class Again:
 
 
 def is_holder(m: Machine, id: bytes, other: Machine) -> bool:
-    """Whether the first node takes the other for a holder of the job.
+    """Whether the first node counts the other one as a holder of the job.
 
-    Two holders of which neither knows the other cannot settle anything. That takes a copy of an
-    old disk: the holders that it names are gone, and those who have the job since do not know it.
+    Two holders that do not know each other cannot settle. This takes a copy of an old disk: the
+    holders that it names are gone, and the current ones do not know it.
     """
     if m.shell is None:
         return False
