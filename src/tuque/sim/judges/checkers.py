@@ -1,7 +1,7 @@
-"""Judges that look from above while a seed runs: tables after turns, copies at every death.
+"""Judges that watch a running seed: tables after turns, copies at every death.
 
-They know what no node can know: all memories, all disks and what every client was told.
-What must hold in the end is judged in verdicts.py.
+They see what no node sees: all memories, all disks and all replies to clients. verdicts.py
+judges what must hold at the end.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ ENDED: Final = ("ACKJOB", "ACKJOB2", "FASTACK", "DELJOB", "DEADLETTER", "COMMIT"
 
 
 def transits_over(n: Node) -> dict[bytes, bool]:
-    """At-most-once jobs in a node that is loaded, of which others said that they have them."""
+    """At-most-once jobs of a loading node that other nodes have confirmed."""
     return {id: True for slot, m in n.late_answers for id in m.ids if is_on_way(n, id, slot)}
 
 
 def is_on_way(n: Node, id: bytes, slot: int) -> bool:
-    """Whether the job is there, and was sent to that node."""
+    """Whether the job is here and in transit to that node."""
     job = n.jobs.get(id)
     return job is not None and is_in_transit(n, job, slot)
 
 
 class Watcher:
-    """Sees all nodes of a seed."""
+    """Watches all nodes of a seed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -49,7 +49,7 @@ class Watcher:
         self.settled_us = 0  # after the heal: the last instant at which something was missing
 
     def on_fault(self, kind: str, machines: list[Machine]) -> None:
-        """A fault happens; it is effective when there is work that it can hit."""
+        """Count a fault; it is effective if there is work that it can hit."""
         self.history.count(f"fault {kind}")
         for m in machines:
             if m.shell is not None and (m.shell.n.jobs or m.shell.n.adding):
@@ -59,7 +59,7 @@ class Watcher:
     # ---- every turn
 
     def on_turn(self, machine: Machine, shell: Shell) -> None:
-        """A node ended a turn."""
+        """A node finished a turn."""
         n = shell.n
         if self.cluster.phase == "heal" and not self.is_settled(n):
             self.settled_us = self.world.now_us
@@ -78,7 +78,7 @@ class Watcher:
         return not n.is_loading and n.linked == n.others & ~n.forgotten and repair_left(n) == 0
 
     def look_at_tombs(self, machine: Machine, shell: Shell) -> None:
-        """Who says that a job is over everywhere must be right."""
+        """A tombstone that says that a job has ended everywhere must be right."""
         ids = shell.n.tombs.ids
         newest = next(reversed(ids))
         if newest == shell.newest_tomb:
@@ -105,7 +105,7 @@ class Watcher:
         shell.newest_tomb = newest
 
     def check_tables(self, machine: Machine, shell: Shell) -> None:
-        """The node's own check of its tables, and rare states on the way."""
+        """Run the node's own check of its tables; note rare states."""
         self.history.count("table checks")
         try:
             shell.check()
@@ -116,7 +116,7 @@ class Watcher:
     # ---- the death of a process
 
     def on_death(self, machine: Machine, shell: Shell, how: str, back: str) -> None:
-        """A process ended: count the copies and acks that went with its memory."""
+        """A process ended: count the copies and acks lost with its memory."""
         look_at_death(machine, shell)
         policy = machine.settings.policy
         is_kept = back == "disk" and policy in ("always", "everysec")
@@ -143,10 +143,10 @@ class Watcher:
                 add.excuse = "a hand-out was not synced, as the policy says"
 
     def on_loaded(self, machine: Machine, shell: Shell, arrived: dict[bytes, bool]) -> None:
-        """A journal is loaded: what lay on the disk is there, but for what has expired.
+        """A journal is loaded: all that was on the disk is there, except what has expired.
 
-        `arrived` came from the disk, too, and went on with the end of the load: another node
-        had said meanwhile that it has it (F3.5).
+        `arrived` was on the disk too, and left at the end of the load: another node had
+        confirmed it meanwhile (F3.5).
         """
         if machine.is_off and machine.clock.jumps:
             self.end_acks(machine, shell)
@@ -164,7 +164,7 @@ class Watcher:
                 self.history.find("not-on-disk", f"{add.token!r} was not loaded from the disk")
 
     def end_acks(self, machine: Machine, shell: Shell) -> None:
-        """Records of acks end as jobs do: a clock that was set may have ended the last (J5.8)."""
+        """Acks expire as jobs do: setting a clock may have ended the last record (J5.8)."""
         for add in self.history.adds.values():
             if add.id and add.asked_for(*ENDED):
                 knows = shell.knows_ack(add.id)
@@ -172,14 +172,14 @@ class Watcher:
                     add.ack_excuse = f"{machine.name} was the last to know, and its clock was set"
 
     def add_of(self, id: bytes, job: Job) -> Add | None:
-        """What a client asked for that became this job."""
+        """The ADDJOB that made this job."""
         add = self.history.by_id.get(id)
         if add is None and job.body:
             add = self.history.adds.get(job.body[: job.body.find(b">") + 1])
         return add
 
     def lose_copy(self, machine: Machine, shell: Shell, add: Add, job: Job, back: str) -> None:
-        """A copy went with a memory; the budget is W - 1 between two times of W copies."""
+        """A copy was lost with a memory; W - 1 may be lost before there are W copies again."""
         others = sum(1 for m in self.cluster.machines if m.has_copy(job.id))
         if others + 1 >= add.repl:
             add.losses = 0
@@ -193,13 +193,13 @@ class Watcher:
         if not is_origin or machine.has_left or add.asked_for(*ENDED) or add.is_async:
             return
         if add.is_external:
-            return  # it was added to others, and came here later: perhaps a moment ago (F2)
+            return  # it was added to others, and arrived here maybe a moment ago (F2)
         if machine.disk_since_us > add.done_us:
-            return  # that disk is gone, and another node gave it again
+            return  # the disk is new: another node sent the copy
         if came_again:
-            return  # it was judged when it was lost first; a repair made this copy since (K5.3)
+            return  # it was judged at the first loss; this copy is a repair (K5.3)
         if job.retry_s == 0 and (job.holders != 1 or job.id in shell.n.custody):
-            return  # it went to another node, and is back since a moment ago
+            return  # it moved to another node, and returned maybe a moment ago
         journal = shell.journal
         if journal is None or self.world.now_us > add.expiry_us() - 5_000_000:
             return
@@ -213,7 +213,7 @@ class Watcher:
                 self.history.find("window", f"{add.token!r} was lost, {age_us / 1e6:.3f} s old")
 
     def lose_ack(self, machine: Machine, add: Add, back: str) -> None:
-        """An ack may go with the only memory that knew it, or with an unsynced end of a log."""
+        """An ack can be lost with the only memory that has it, or with unsynced records."""
         if add.id in machine.kept and (machine.settings.policy != "always" or back == "old"):
             add.ack_excuse = f"{machine.name} lost the record of the ack"
         elif back != "disk" or machine.settings.policy != "always":
@@ -223,7 +223,7 @@ class Watcher:
     # ---- admin
 
     def on_safe_to_stop(self, machine: Machine) -> None:
-        """A leaving node said that it is safe to stop it: it holds nothing that matters."""
+        """A leaving node is safe to stop: it must hold nothing that matters."""
         self.history.count("drains")
         self.world.sometimes("a node is drained")
         for id in machine.shell.n.jobs if machine.shell is not None else ():
@@ -233,7 +233,7 @@ class Watcher:
         self.judge_copies("drain", machine)
 
     def on_repaired(self) -> None:
-        """All nodes say that repair is done: each job has its copies."""
+        """All nodes report that repair is done: each job has its copies."""
         self.history.count("repairs done")
         self.judge_copies("repair", None)
 
@@ -247,15 +247,15 @@ class Watcher:
         if len(able) < len(self.cluster.machines) - (leaver is not None):
             return
         if leaver is not None and any(m.was_forgotten for m in self.cluster.machines):
-            return  # one that is up may be no member again yet
+            return  # a node that is up may not be a member again yet
         for add in self.history.adds.values():
             if add.outcome != OK or add.retry_s == 0 or add.is_async or self.is_over(add):
                 continue
             copies = self.copies(add, leaver)
             wanted = min(add.repl, len(able))
             if leaver is not None:
-                # What others lost is repaired, and does not make a leaver unsafe; it gave to
-                # those that stayed while it left, perhaps not to all that stay now (K7.2).
+                # Losses of others are repaired, and do not make a leaver unsafe; it handed over to
+                # the nodes that stayed while it left, maybe not to all that stay now (K7.2).
                 wanted -= add.losses
                 wanted = min(wanted, len(self.cluster.machines) - self.cluster.leaving_most)
             if 0 < copies < wanted and self.is_quiet(add):
@@ -263,15 +263,15 @@ class Watcher:
             self.history.count(f"{rule} copies checked")
 
     def is_quiet(self, add: Add) -> bool:
-        """Whether nothing about the job is under way."""
+        """Whether no message about the job is in flight."""
         return self.world.now_us - add.done_us > 500_000
 
     def is_over(self, add: Add) -> bool:
-        """Whether the job may be gone rightly."""
+        """Whether the job may rightly be gone."""
         if add.asked_for(*ENDED) or add.excuse or self.history.are_times_off:
             return True
         return self.world.now_us > add.asked_us + add.ttl_s * 1_000_000 - 2_000_000
 
     def copies(self, add: Add, leaver: Machine | None = None) -> int:
-        """Nodes with a copy that could be delivered."""
+        """Number of nodes with a copy that could be delivered."""
         return sum(1 for m in self.cluster.machines if m is not leaver and m.has_copy(add.id))

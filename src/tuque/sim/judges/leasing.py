@@ -1,7 +1,7 @@
-"""Judges of leases and of writes that happen once: what batches hold, who may have a job.
+"""Judges of leases and exactly-once writes: what batches hold, who may have a job.
 
-A lease is sure to live while less than its TTL passed between commands that renewed it, by
-the true clock and from the asking on; what is not sure is not judged.
+A lease surely lives while less than its TTL has passed since the last renewing command was sent,
+by the true clock; what is not sure is not judged.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Lease = tuple[str, bytes, int]  # node, group, epoch
 Row = tuple[bytes, bytes, int]  # queue, body, deliveries
 UNTOUCHABLE = ("COMMIT", "LEASE NACK")
-SETTLED_US = 1_500_000  # without faults the other holders know by then that a job is leased
+SETTLED_US = 1_500_000  # without faults, the other holders know by then that a job is leased
 
 
 class Pass:
-    """One reading of a part from its beginning to its end."""
+    """One complete read of a part."""
 
     def __init__(
         self, node: str, group: bytes, epoch: int, seq: int, part: int, asked_us: int, columns: bool
@@ -35,8 +35,8 @@ class Pass:
         self.part = part
         self.asked_us = asked_us
         self.columns = columns
-        self.places: list[bytes] = []  # ids in their places, when the reply has places
-        self.rows: dict[bytes, Row] = {}  # that live
+        self.places: list[bytes] = []  # ids in order, if the reply has places
+        self.rows: dict[bytes, Row] = {}  # live rows
 
 
 class Held:
@@ -44,48 +44,50 @@ class Held:
 
     def __init__(self, ttl_us: int, asked_us: int) -> None:
         self.span_us = ttl_us - ttl_us // 500 - 50_000
-        self.asked_us = asked_us  # the last command that renewed it, when it was asked
+        self.asked_us = asked_us  # when the last renewing command was sent
         self.unsure_us = 0  # it may have ended at that time or before
         self.batches: dict[int, list[bytes]] = {}
-        self.known: dict[int, dict[bytes, None]] = {}  # all that ever was in a batch
+        self.known: dict[int, dict[bytes, None]] = {}  # all jobs that were ever in a batch
         self.passes: dict[tuple[int, int], Pass] = {}
-        self.committed = 0  # as was answered
-        self.asked_seq = 0  # so far was COMMIT asked for
+        self.committed = 0  # as replied
+        self.asked_seq = 0  # highest COMMIT sent
 
 
 class Commit:
-    """A COMMIT that is under way."""
+    """A COMMIT in flight."""
 
     def __init__(self, lease: Lease, seq: int, is_publish: bool) -> None:
         self.lease = lease
         self.seq = seq
         self.is_publish = is_publish
         self.asks: list[tuple[Add, Ask]] = []
-        self.sure: list[tuple[Add, Ask]] = []  # those that must be acked by it
+        self.sure: list[tuple[Add, Ask]] = []  # jobs that it must ack
         self.is_first = False
         self.was_committed = False
         self.was_fenced = False
 
 
 class Leasing:
-    """All leases of a seed, as clients were told of them."""
+    """All leases of a seed, as clients know them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.world = cluster.world
         self.history = cluster.history
         self.held: dict[Lease, Held] = {}
-        self.epochs: dict[tuple[str, bytes], int] = {}  # the newest that was told
+        self.epochs: dict[tuple[str, bytes], int] = {}  # the newest that a client knows
         self.owners: dict[tuple[str, bytes], bytes] = {}
-        self.asking: dict[tuple[str, bytes], dict[bytes, None]] = {}  # whose OPEN has no answer
-        self.told_us: dict[tuple[str, bytes], int] = {}  # when the newest epoch was told
+        self.asking: dict[
+            tuple[str, bytes], dict[bytes, None]
+        ] = {}  # owners with an unanswered OPEN
+        self.told_us: dict[tuple[str, bytes], int] = {}  # when a client learned the newest epoch
         self.claims: dict[tuple[str, bytes], tuple[Lease, int]] = {}  # node, id -> lease, when
         self.publications: list[Publication] = []
 
     # ---- leases
 
     def on_open_asked(self, node: str, group: bytes, owner: bytes) -> int:
-        """OPEN by another owner ends what the last one had."""
+        """OPEN by another owner ends the lease of the last one."""
         if self.owners.get((node, group)) != owner:
             self.on_release_asked(node, group)
             self.owners[node, group] = b""
@@ -95,7 +97,7 @@ class Leasing:
     def on_opened(
         self, m: Machine, group: bytes, owner: bytes, ttl_ms: int, asked_us: int, epoch: object
     ) -> None:
-        """The epoch of a group: never less than one before."""
+        """The epoch of a group never decreases."""
         if not isinstance(epoch, int):
             return
         key = (m.name, group)
@@ -121,7 +123,7 @@ class Leasing:
             self.renewed(m.name, group, epoch, asked_us)
 
     def renewed(self, node: str, group: bytes, epoch: int, asked_us: int) -> None:
-        """A command about the lease was done."""
+        """A command that renews the lease succeeded."""
         held = self.held.get((node, group, epoch))
         if held is None:
             return
@@ -130,21 +132,21 @@ class Leasing:
         held.asked_us = max(held.asked_us, asked_us)
 
     def is_sure(self, lease: Lease, since_us: int) -> bool:
-        """Whether the lease lived all the time since then, and does now."""
+        """Whether the lease surely lived all the time since then, and does now."""
         held = self.held.get(lease)
         if held is None or self.epochs.get(lease[:2]) != lease[2] or self.asking.get(lease[:2]):
             return False
         return held.unsure_us < since_us and self.world.now_us <= held.asked_us + held.span_us
 
     def on_release_asked(self, node: str, group: bytes) -> None:
-        """What the group had may be given up from now on."""
+        """The group's jobs may be released from now on."""
         held = self.held.get((node, group, self.epochs.get((node, group), 0)))
         if held is not None:
             held.unsure_us = self.world.now_us
             held.passes = {}
 
     def on_nack_asked(self, node: str, ids: list[bytes]) -> None:
-        """Jobs go back, out of their batch."""
+        """Jobs leave their batch and go back."""
         for id in ids:
             self.claims.pop((node, id), None)
             add = self.history.by_id.get(id)
@@ -154,7 +156,7 @@ class Leasing:
     def on_next(
         self, m: Machine, group: bytes, epoch: int, seq: int, asked_us: int, reply: object
     ) -> None:
-        """NEXT was answered: a look at the node tells which jobs it leased."""
+        """NEXT replied: check on the node which jobs it leased."""
         if not isinstance(reply, int) or reply == 0:
             return
         self.renewed(m.name, group, epoch, asked_us)
@@ -177,14 +179,14 @@ class Leasing:
                 add.was_leased = True
 
     def ids_of(self, node: str, group: bytes, epoch: int, seq: int) -> list[bytes]:
-        """Jobs of a batch."""
+        """The jobs of a batch."""
         held = self.held.get((node, group, epoch))
         return held.batches.get(seq, []) if held is not None else []
 
     # ---- reading
 
     def on_rows(self, m: Machine, one: Pass, asked_us: int, reply: object) -> None:
-        """Rows were given away: deliveries, if it is the first time."""
+        """Rows were sent: each is a delivery the first time."""
         if not isinstance(reply, list):
             return
         self.renewed(*one.lease, asked_us)
@@ -207,7 +209,7 @@ class Leasing:
             self.claims[m.name, id] = (one.lease, asked_us)
 
     def on_handed(self, node: str, id: bytes) -> None:
-        """A job was handed out by GETJOB: not one that is leased, here or at another node."""
+        """GETJOB delivered a job: it must not be leased, here or on another node."""
         self.judge_others(node, id, None)
         if not self.cluster.plan.is_faultless:
             return
@@ -224,7 +226,7 @@ class Leasing:
                 )
 
     def judge_others(self, node: str, id: bytes, lease: Lease | None) -> None:
-        """Nobody gets a job while the lease of another one lives."""
+        """Nobody gets a job during another client's lease of it."""
         claim = self.claims.get((node, id))
         if claim is None or claim[0] == lease:
             return
@@ -236,7 +238,7 @@ class Leasing:
             self.history.find("leased", f"{add.token!r} was handed out at {node} under its lease")
 
     def on_pass(self, one: Pass) -> None:
-        """A part was read: as it was read before, but for what ended meanwhile."""
+        """A part was read: the same as before, except for what ended meanwhile."""
         held = self.held.get(one.lease)
         if held is None:
             return
@@ -264,7 +266,7 @@ class Leasing:
     def on_commit_asked(
         self, m: Machine, group: bytes, epoch: int, seq: int, is_publish: bool = False
     ) -> Commit:
-        """COMMIT is about to be sent: from now on the jobs may be acked."""
+        """COMMIT is about to be sent: the jobs may be acked from now on."""
         lease = (m.name, group, epoch)
         c = Commit(lease, seq, is_publish)
         held = self.held.get(lease)
@@ -284,9 +286,9 @@ class Leasing:
         return c
 
     def note_ask(self, c: Commit, held: Held, add: Add, number: int) -> None:
-        """A job that the COMMIT acks if it is still of the batch.
+        """A job that the COMMIT acks if it is still in the batch.
 
-        One whose ADDJOB is not answered with its id may be taken back from all nodes (R5.2).
+        If its ADDJOB got no id, all nodes may have to undo it (R5.2).
         """
         ask = Ask("COMMIT", self.world.now_us, c.lease[0])
         reads = [p for (seq, _), p in held.passes.items() if seq == number and add.id in p.rows]
@@ -298,7 +300,7 @@ class Leasing:
         c.asks.append((add, ask))
 
     def on_committed(self, c: Commit, reply: object) -> None:
-        """COMMIT was answered: all that was sure to be leased is acked."""
+        """COMMIT replied: all jobs that were surely leased are acked."""
         held = self.held.get(c.lease)
         if isinstance(reply, int) and c.was_fenced and not (c.is_publish and reply == -1):
             self.history.find("fence", f"epoch {c.lease[2]} of {c.lease[1]!r} committed: {reply}")
@@ -320,8 +322,8 @@ class Leasing:
         self.renewed(*c.lease, held.asked_us)
         if not still_sure:
             return
-        # What another one asked for while this was on its way may have been done before it: a
-        # COMMIT of a lease that ended elsewhere acks the job, too (Y7.5).
+        # Commands in flight at the same time may have run before: a COMMIT of a lease that ended
+        # elsewhere acks the job, too (Y7.5).
         own = [(add, ask) for add, ask in c.sure if len(add.asks) == 1]
         if c.is_first and not c.is_publish and reply < len(own):
             self.history.find("commit", f"COMMIT {c.seq} acked {reply} of {len(own)} jobs")
@@ -334,7 +336,7 @@ class Leasing:
     # ---- what else happens
 
     def on_death(self, m: Machine, shell: Shell, is_kept: bool) -> None:
-        """A process ended; `is_kept`: its disk has what it told clients, but for the window."""
+        """A process ended; `is_kept`: its disk has what clients know, except the window."""
         self.find_ids(m, shell)
         if is_kept:
             window_us = -1
@@ -358,9 +360,9 @@ class Leasing:
                 add.once_excuse = f"{m.name} lost its memory"
 
     def lose_unsynced(self, m: Machine, window_us: int) -> None:
-        """What was published, or added with a key, but not synced, may be said again.
+        """Unsynced publications and keyed adds may be repeated.
 
-        Nobody was answered, or no more than `window_us` ago (Z6.5).
+        No client got a reply, or at most `window_us` ago (Z6.5).
         """
         for add in self.history.adds.values():
             if not add.is_once or add.node != m.name or add.id in m.known:
@@ -369,10 +371,9 @@ class Leasing:
                 add.once_excuse = f"{m.name} had not synced it yet"
 
     def find_ids(self, ended: Machine | None = None, dead: Shell | None = None) -> None:
-        """Look for what was published, or added without an answer, in all memories.
+        """Find published rows, and adds without a reply, in all memories.
 
-        Of a process that ended only what its disk has, or what was answered, is more than it
-        ever was for anybody.
+        Of an ended process only what its disk has, or what clients know, ever counted for anybody.
         """
         self.history.count(
             "rows and keys checked", sum(add.is_once for add in self.history.adds.values())
@@ -387,7 +388,7 @@ class Leasing:
                     self.history.meet(add, job.id)
 
     def on_end(self) -> None:
-        """Of what was published there is all, or nothing."""
+        """Of each publication there is all or nothing."""
         self.find_ids()
         for p in self.publications:
             rows = [row for row in p.rows if row.id]
@@ -404,7 +405,7 @@ class Leasing:
 
 
 def from_columns(reply: list[Any]) -> list[list[Any]]:
-    """The rows of a FETCH with COLUMNS, as those without."""
+    """The rows of a FETCH with COLUMNS, in the form of those without."""
     _, _, count, _, ids, queues, index, ends, bodies = reply[:9]
     places = struct.unpack(f"<{count}i", index)
     stops = struct.unpack(f"<{count}i", ends)

@@ -1,7 +1,7 @@
-"""Rare states that a run must meet: a zero says little about what was never tried.
+"""Rare states that a run must meet: zero findings say little about what was never tried.
 
-Seen from above as turns end, as messages arrive and as processes die. Each name stands once, in
-RARE; the score-card says how many of them were met, and names the others.
+Detected at the ends of turns, as messages arrive and as processes die. RARE has each name once;
+the score-card counts those that were met and lists the others.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from tuque.sim.machines.machine import Machine
     from tuque.sim.machines.shell import Shell
 
-JOBS_LOOKED_AT: Final = 30  # the first ones of a node, at each look
+JOBS_LOOKED_AT: Final = 30  # the first ones of a node, at each check
 
-# met where it happens: the place calls `world.sometimes` with one of these names
+# detected in place, with `world.sometimes` and one of these names
 ON_THE_SPOT: Final = (
     "a home stood still",
     "a link has no room",
@@ -68,7 +68,7 @@ ON_THE_SPOT: Final = (
 
 
 def queued_here(n: Node, id: bytes) -> bool:
-    """Whether the job waits in its queue at this node."""
+    """Whether the job is queued on this node."""
     job = n.jobs.get(id)
     return job is not None and job.state == QUEUED
 
@@ -80,28 +80,28 @@ def acked_here(n: Node, id: bytes) -> bool:
 
 
 def is_over(n: Node, id: bytes) -> bool:
-    """Whether the node remembers that the job is over everywhere."""
+    """Whether the node knows that the job has ended everywhere."""
     bucket = n.tombs.ids.get(id)
     return bucket is not None and bucket.kind == OVER
 
 
 def is_paused(n: Node, name: bytes, bits: int) -> bool:
-    """Whether PAUSE said so of the queue."""
+    """Whether the queue is paused with these bits."""
     q = n.queues.get(name)
     return q is not None and q.pause & bits != 0
 
 
 def tube_of(n: Node, name: bytes) -> Tube | None:
-    """The tube of that name, as the node knows it."""
+    """The tube with that name, as the node knows it."""
     t = tubes_on(n)
     return t.by_name.get(name) if t is not None else None
 
 
-# ---- messages that meet something
+# ---- messages
 
 
 def on_repljob(n: Node, m: ReplJob) -> str:
-    """A copy comes."""
+    """A copy arrives."""
     if is_over(n, m.id):
         return "a copy of a job comes that is over"
     return "a copy comes again" if m.id in n.jobs else ""
@@ -120,7 +120,7 @@ def on_queued(n: Node, m: Queued) -> str:
 
 
 def on_will(n: Node, m: WillQueue) -> str:
-    """Another node is about to queue jobs."""
+    """Another node will queue jobs."""
     if any(acked_here(n, id) or is_over(n, id) for id in m.ids):
         return "another node is about to queue a job that is acked"
     is_queued = any(queued_here(n, id) for id in m.ids)
@@ -128,12 +128,12 @@ def on_will(n: Node, m: WillQueue) -> str:
 
 
 def on_delivered(n: Node, m: Delivered) -> str:
-    """Another node handed a job out."""
+    """Another node delivered a job."""
     return "another node hands out a job that is queued here" if queued_here(n, m.id) else ""
 
 
 def on_setack(n: Node, m: SetAck) -> str:
-    """An ack comes."""
+    """An ack arrives."""
     if n.is_loading:
         return "an ack comes while the journal is loaded"
     if m.id not in n.jobs and m.id not in n.tombs.ids:
@@ -142,12 +142,12 @@ def on_setack(n: Node, m: SetAck) -> str:
 
 
 def on_gotack(n: Node, m: GotAck) -> str:
-    """A holder answers an ack."""
+    """A holder replies to an ack."""
     return "a holder does not know the job that is acked" if not m.known else ""
 
 
 def on_deljob(n: Node, m: DelJob) -> str:
-    """A collection is over elsewhere."""
+    """Another node ended a collection."""
     if n.is_loading:
         return "the end of a job comes while the journal is loaded"
     job = n.jobs.get(m.id)
@@ -155,14 +155,14 @@ def on_deljob(n: Node, m: DelJob) -> str:
 
 
 def on_needjobs(n: Node, m: NeedJobs) -> str:
-    """Another node has clients that wait."""
+    """Another node has waiting clients."""
     return (
         "jobs are wished for of a queue that is paused" if is_paused(n, m.queue, PAUSE_OUT) else ""
     )
 
 
 def on_yourjobs(n: Node, m: YourJobs) -> str:
-    """Jobs come from another node."""
+    """Jobs arrive from another node."""
     if n.is_loading:
         return "jobs are given to a node that loads its journal"
     if is_paused(n, m.queue, PAUSE_IN):
@@ -173,48 +173,48 @@ def on_yourjobs(n: Node, m: YourJobs) -> str:
 
 
 def on_gotjobs(_: Node, m: GotJobs) -> str:
-    """The receiver of jobs answers."""
+    """The receiver of jobs replies."""
     return "jobs that were given are refused" if m.refused else ""
 
 
 def on_moved(n: Node, m: Moved) -> str:
-    """A job is elsewhere now."""
+    """Another node serves the job now."""
     if acked_here(n, m.id):
         return "a job that is acked here has moved"
     return "a job that is queued here has moved" if queued_here(n, m.id) else ""
 
 
 def on_left(_: Node, __: Left) -> str:
-    """A node gave its copy up."""
+    """A node dropped its copy."""
     return "a copy is given up"
 
 
 def on_pause(n: Node, m: Pause) -> str:
-    """A PAUSE comes."""
+    """A PAUSE arrives."""
     known = n.pauses.get(m.queue)
     is_late = known is not None and known.stamp_ns > m.stamp_ns
     return "a PAUSE comes that is older than the one here" if is_late else ""
 
 
 def on_ask(n: Node, m: Ask) -> str:
-    """Somebody asks which copies are here."""
+    """A node asks which copies are here."""
     if any(is_over(n, id) or acked_here(n, id) for id in m.ids):
         return "a copy is asked for of a job that is acked"
     return "a node asks who has copies, for it knows of too few" if m.is_short else ""
 
 
 def on_lack(_: Node, __: Lack) -> str:
-    """Copies that were asked for are not there."""
+    """A node lacks copies that it was asked for."""
     return "a copy that was asked for is not there"
 
 
 def on_release(n: Node, m: Release) -> str:
-    """Copies that are too many may go."""
+    """Surplus copies may be dropped."""
     return "a copy too many may go, and is queued" if any(queued_here(n, i) for i in m.ids) else ""
 
 
 def on_tubecopy(n: Node, m: TubeCopy) -> str:
-    """A home tells changes."""
+    """A leader sends changes."""
     tube = tube_of(n, m.name)
     if tube is None:
         return "a copy comes of a tube that is not known"
@@ -224,13 +224,13 @@ def on_tubecopy(n: Node, m: TubeCopy) -> str:
 
 
 def on_tubegot(n: Node, m: TubeGot) -> str:
-    """A follower confirms."""
+    """A follower confirms changes."""
     tube = tube_of(n, m.name)
     return "a home hears of a newer one" if tube is not None and m.known > tube.epoch else ""
 
 
 def on_tubeyours(n: Node, m: TubeYours) -> str:
-    """A tube is given here."""
+    """This node is made the leader."""
     tube = tube_of(n, m.name)
     return (
         "a tube is given to a node whose copy lacks something" if tube and tube.seq < m.seq else ""
@@ -238,11 +238,11 @@ def on_tubeyours(n: Node, m: TubeYours) -> str:
 
 
 def on_tubeclaimed(n: Node, m: TubeClaimed) -> str:
-    """Another node answers whether this one may be home."""
+    """A node replies whether this one may lead."""
     t = tubes_on(n)
     claim = t.claims.get(m.number) if t is not None else None
     if m.is_complete or (claim is not None and claim.moving is not None):
-        return ""  # of a planned move copies are not asked for (T20.1)
+        return ""  # a planned move does not ask for replicas (T20.1)
     return "a node with a part of a tube is asked for its home"
 
 
@@ -257,25 +257,25 @@ ON_MESSAGE: Final[dict[type, Callable[..., str]]] = {
 
 
 def look_at_message(shell: Shell, message: AnyMessage) -> None:
-    """A message is about to be heard."""
+    """A message is about to be handled."""
     look = ON_MESSAGE.get(type(message))
     state = look(shell.n, message) if look is not None else ""
     if state:
         shell.world.sometimes(state)
 
 
-# ---- nodes as their turns end
+# ---- nodes at the ends of turns
 
 
 def lacks_link(shell: Shell) -> bool:
-    """Whether another node is up, and this one has no link to it."""
+    """Whether a node that is up has no link to this one."""
     linked = {peer.node_id for peer in shell.n.peers[1:] if peer.is_linked}
     others = shell.machine.others()
     return any(m.shell is not None and m.node_id not in linked for m in others)
 
 
 def is_failing(shell: Shell) -> bool:
-    """Whether the disk does not take the journal."""
+    """Whether the disk refuses the journal."""
     return bool(shell.n.records) and bool(shell.s.journal_error)
 
 
@@ -348,7 +348,7 @@ OF_TUBES: Final[dict[str, Callable[[Node, Tubes, Tube], bool]]] = {
 
 
 def look_at_node(shell: Shell) -> None:
-    """A turn is over."""
+    """A turn ended."""
     n, world = shell.n, shell.world
     for state, is_so in OF_NODES.items():
         if is_so(shell):
@@ -397,13 +397,13 @@ OF_DEATHS: Final[dict[str, Callable[[Machine, Shell], bool]]] = {
 
 
 def tubes_of(shell: Shell) -> list[Tube]:
-    """The tubes a process knows."""
+    """The tubes that the process knows."""
     t = tubes_on(shell.n)
     return list(t.by_name.values()) if t is not None else []
 
 
 def look_at_death(machine: Machine, shell: Shell) -> None:
-    """A process has ended."""
+    """A process ended."""
     for state, is_so in OF_DEATHS.items():
         if is_so(machine, shell):
             machine.world.sometimes(state)

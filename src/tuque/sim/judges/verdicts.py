@@ -1,4 +1,4 @@
-"""What must hold when the faults are over, when all is drained, and at the end (S, L)."""
+"""What must hold after the faults, after the drain, and at the end (S, L)."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from tuque.sim.machines.machine import Machine
     from tuque.sim.runs.cluster import Cluster
 
-GRACE_US: Final = 8_000_000  # after the heal: until nobody delivers an acked job again
-SERVED_US: Final = 3_000_000  # a waiting client gets a job that lies elsewhere
+GRACE_US: Final = 8_000_000  # after the heal: by then no node delivers an acked job again
+SERVED_US: Final = 3_000_000  # within it a waiting client gets a job from another node
 ANSWER_US: Final = 1_200_000  # beyond an ADDJOB's own timeout
 NO_EFFECT: Final = ("MAXLEN", "PAUSED", "OOM", "BADID", "syntax")
-# in seeds with nothing else even a job that is handed out once must not get lost
+# in seeds with no other faults, not even an at-most-once job may get lost
 ROUTINE: Final = {
     "queue_pause", "rewrite", "leaving", "slow", "cut", "one_way", "break", "pause", "hostile",
     "poke", "memory",
 }  # fmt: skip
-GENTLE: Final = {"queue_pause", "rewrite", "leaving"}  # here an ack is final at once
-IDLE_MESSAGES: Final = 40  # nodes at rest may say so many things in REST_MS
+GENTLE: Final = {"queue_pause", "rewrite", "leaving"}  # with these, an ack is final at once
+IDLE_MESSAGES: Final = 40  # idle nodes may send so many messages in REST_MS
 
 
 class Verdicts:
-    """The judges of the later phases."""
+    """The judges of the late phases."""
 
     def __init__(self, cluster: Cluster, watcher: Watcher) -> None:
         self.cluster = cluster
         self.watcher = watcher
         self.history = cluster.history
         self.world = cluster.world
-        self.unserved_us: dict[bytes, int] = {}  # queue -> since when somebody waits in vain
+        self.unserved_us: dict[bytes, int] = {}  # queue -> since when a client waits in vain
         self.said = 0
         self.probes: list[Add] = []
 
     # ---- healed
 
     def on_healed(self) -> None:
-        """All is well for a while: nothing may be missing."""
+        """All has been well for a while: nothing may be missing."""
         if not self.cluster.is_whole():
             self.history.find("add-fails", "the nodes do not see each other after the heal")
         self.cluster.leasing.find_ids()
@@ -53,14 +53,14 @@ class Verdicts:
             self.judge_answer(add)
 
     def judge_loss(self, add: Add) -> None:
-        """A job that was added and is not over exists somewhere."""
+        """A job that was added and has not ended must exist somewhere."""
         if add.outcome != OK or add.retry_s == 0 or add.is_async:
             return
         self.history.count("jobs checked for loss")
         if self.watcher.is_over(add) or self.watcher.copies(add) > 0:
             return
         copies = add.repl
-        # Who leaves gives its copies away to those that stay, however few these are (K7.2).
+        # A leaving node hands its copies to those that stay, however few they are (K7.2).
         if self.cluster.leaving_most:
             stay = sum(not m.was_forgotten for m in self.cluster.machines)
             copies = min(copies, max(1, stay - self.cluster.leaving_most))
@@ -72,7 +72,7 @@ class Verdicts:
             self.history.count("losses beyond the budget")
 
     def judge_answer(self, add: Add) -> None:
-        """Every ADDJOB of a connection that lives was answered."""
+        """Every ADDJOB on an open connection must get a reply."""
         if add.outcome == OPEN and not add.is_lost:
             if add.timeout_ms == 0 or not self.cluster.plan.is_faultless:
                 return
@@ -86,9 +86,9 @@ class Verdicts:
                 )
 
     def is_behind(self, add: Add) -> bool:
-        """Whether one that may wait longer was before it at the node: answers keep their order.
+        """Whether a request that may wait longer came before it: replies keep their order.
 
-        Such a one waits for a node whose queue is paused, and all that were pipelined behind it.
+        Such a request waits for a node with a paused queue; all pipelined behind it wait as well.
         """
         return any(
             (other.timeout_ms == 0 or other.timeout_ms > add.timeout_ms)
@@ -101,7 +101,7 @@ class Verdicts:
     # ---- while draining
 
     def look_for_waiting(self) -> None:
-        """A client that waits gets a job that lies on any node."""
+        """A waiting client must get a job that any node has."""
         now_us = self.world.now_us
         wanted: dict[bytes, bool] = {}
         there: dict[bytes, bool] = {}
@@ -115,7 +115,7 @@ class Verdicts:
                         wanted[name] = True
             for name, q in m.shell.n.queues.items():
                 if q.policy is not None:
-                    continue  # a tube: some tasks wait for others of it (judge.py)
+                    continue  # a tube: some tasks wait for others in it (judge.py)
                 if q.length > 0 and not q.pause & PAUSE_OUT:
                     there[name] = True
         for name in list(self.unserved_us):
@@ -132,7 +132,7 @@ class Verdicts:
     # ---- drained
 
     def on_drained(self) -> None:
-        """Everything there was must have been delivered, nothing acked again."""
+        """All jobs must have been delivered, and none again after its ack."""
         for add in self.probes:
             self.history.count("probes")
             if add.outcome != OK:
@@ -155,12 +155,12 @@ class Verdicts:
                     self.history.find("undelivered", f"{add.token!r} was not delivered and acked")
 
     def judge_ack(self, add: Add) -> None:
-        """An ack that was answered is final once the faults are over."""
+        """A successful ack is final once the faults are over."""
         acked_us = add.acked_us()
         if not acked_us or add.retry_s == 0 or add.ack_excuse or add.excuse:
             return
         if add.asked_for("DELJOB"):
-            return  # it may have taken away the record of the ack
+            return  # it may have removed the record of the ack
         if any(m.evicted_acks(m.shell) for m in self.cluster.machines):
             return
         limit_us = self.cluster.healed_us + GRACE_US
@@ -177,15 +177,15 @@ class Verdicts:
                 return
 
     def was_given(self, add: Add) -> bool:
-        """Whether a node handed the job out, be it into a connection that was broken by then."""
+        """Whether a node delivered the job, maybe into a broken connection."""
         shells = [m.shell for m in self.cluster.machines if m.shell is not None]
         jobs = [shell.n.jobs.get(add.id) for shell in shells]
         if not any(jobs) and any(m.evicted(m.shell) for m in self.cluster.machines):
-            return True  # evicted, as only one that was handed out may be (M3.2)
+            return True  # evicted: only delivered ones may be (M3.2)
         return any(job is not None and job.flags & DELIVERED for job in jobs)
 
     def judge_custody(self, add: Add) -> None:
-        """Without a crash an at-most-once job is handed out in the end, too."""
+        """Without a crash, an at-most-once job is delivered in the end."""
         if add.outcome != OK or add.retry_s > 0 or not set(self.cluster.plan.faults) <= ROUTINE:
             return
         if self.watcher.is_over(add) or add.asked_for("DEQUEUE") or add.was_leased:
@@ -196,7 +196,7 @@ class Verdicts:
                 self.history.find("custody", f"{add.token!r} was never handed out")
 
     def judge_retry(self, add: Add) -> None:
-        """Without faults two deliveries are at least RETRY apart."""
+        """Without faults, two deliveries are at least RETRY apart."""
         if not self.cluster.plan.is_faultless or add.retry_s == 0:
             return
         if add.asked_for("NACK", "ENQUEUE", "DEQUEUE") or add.was_leased:
@@ -204,7 +204,7 @@ class Verdicts:
         self.history.count("retries checked")
         slack_us = 50_000 + 2 * self.cluster.plan.delay_us
         if self.cluster.plan.policy != "off":
-            # The word to the other holders may have waited for the disk, behind another sync.
+            # The message to the other holders may have waited for the disk, behind another sync.
             slack_us += 80 * self.cluster.plan.sync_us
         for before, after in zip(add.deliveries, add.deliveries[1:], strict=False):
             apart_us = after.at_us - before.at_us
@@ -216,10 +216,10 @@ class Verdicts:
                 )
 
     def is_unheard(self, one: Delivery, other: Delivery) -> bool:
-        """Whether two nodes handed a job out before either could know of the other's delivery.
+        """Whether two nodes delivered a job before either could know of the other's delivery.
 
-        Both came to the due time, one J behind the other; what the first said of it waited for
-        its disk (C8.3), as its answer did, until the second had handed the job out, too.
+        Both were due, one J after the other; the first one's message and reply waited for its disk
+        (C8.3) until the second one had delivered the job, too.
         """
         first, second = (one, other) if one.made_us <= other.made_us else (other, one)
         return one.node != other.node and second.made_us < first.at_us
@@ -227,15 +227,15 @@ class Verdicts:
     # ---- the end
 
     def on_rest(self) -> None:
-        """All is done; from here on nodes have nothing to say but that they live."""
+        """All is done: from here on nodes send nothing but heartbeats."""
         self.said = self.messages()
 
     def is_left_over(self, id: bytes, kind: int) -> bool:
-        """Whether the tombstone should have gone by now; not those that nobody promised to end.
+        """Whether the tombstone should be gone by now; not if no node still has to end it.
 
-        One that waits for DELJOB stays until the TTL is over when the node that would have said
-        it lost its memory (A4.1). An ack that comes when the job has expired leaves one for the
-        2 minutes that such an ack lives (A3.4): its collection may end before it is spread.
+        One that waits for DELJOB stays for its TTL if the node that would have sent that lost its
+        memory (A4.1). An ack of an expired job leaves one for its own TTL of 2 minutes (A3.4): its
+        collection may end before it has spread.
         """
         if kind == WAITS_FOR_DELJOB and any(m.has_lost_memory for m in self.cluster.machines):
             return False
@@ -250,15 +250,15 @@ class Verdicts:
         return sum(1 for job in jobs if job.state != ACKED and not isinstance(job, Task))
 
     def messages(self) -> int:
-        """Messages of the core that nodes sent so far."""
+        """Messages of the core sent by all nodes so far."""
         return sum(m.messages() for m in self.cluster.machines)
 
     def on_end(self) -> None:
-        """Nothing may be left, nobody spins, something was checked."""
+        """Nothing is left over, no node spins, and something was checked."""
         self.cluster.leasing.on_end()
         self.cluster.tubing.on_end()
         is_over = all(self.watcher.is_over(a) for a in self.history.adds.values() if a.id)
-        # jobs of an old disk may lie there, and their holders speak of them
+        # jobs of an old disk may be there, and their holders send messages about them
         is_over = is_over and not any(self.open_jobs(m) for m in self.cluster.machines)
         said = self.messages() - self.said
         self.history.count("messages at rest", said)

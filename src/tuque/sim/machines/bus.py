@@ -1,8 +1,8 @@
 """Links between nodes: the twin of server/bus/peers.py.
 
-Handshake, frames and membership are the real ones of wire/ and cluster/; here stands only
-what the server's sockets do: dial what membership names, feed bytes, gate frames behind the
-journal, close what breaks a rule.
+Handshake, frames and membership are the real ones of wire/ and cluster/. Simulated is only what
+the server's sockets do: dial what membership returns, feed bytes, hold frames back for the
+journal, close links that break a rule.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ SECRET: Final = b"of this seed"
 
 
 class Link:
-    """One connection to another node, or one that may become such."""
+    """A connection to another node, or one being set up."""
 
     def __init__(self, conn: Conn, end: End | None, dialed: tuple[str, int], until_us: int) -> None:
         self.conn = conn
-        self.end = end  # None while it is dialled
+        self.end = end  # None while dialling
         self.dialed = dialed
-        self.until_us = until_us  # the handshake must be done by then; 0: it is
+        self.until_us = until_us  # deadline of the handshake; 0: it is done
         self.slot = -1
-        self.number = 0  # in the order in which links were begun
-        self.held: list[tuple[int, bytes]] = []  # wait for a record of the journal
+        self.number = 0  # order of creation
+        self.held: list[tuple[int, bytes]] = []  # waiting for a journal record
         self.held_bytes = 0
         self.is_closed = False
 
     def waiting_bytes(self) -> int:
-        """What was said and did not arrive."""
+        """Bytes sent that have not arrived."""
         end = self.end
         flying = end.out.flying if end is not None and end.out is not None else 0
         return self.held_bytes + flying
@@ -68,7 +68,7 @@ class Links:
         self.by_slot: dict[int, Link] = {}
         self.begun = 0  # links
         self.crowded = 0
-        self.said = 0  # messages but heartbeats
+        self.said = 0  # messages except heartbeats
         machine: Machine = shell.machine
         self.limit_bytes = machine.settings.bus_limit_bytes
         life = 1
@@ -89,7 +89,7 @@ class Links:
     # ---- the shell's side
 
     def start(self) -> None:
-        """The start is counted before anybody hears of it."""
+        """Save the incremented start count before any other node learns of it."""
         self.save()
 
     def save(self) -> None:
@@ -100,11 +100,11 @@ class Links:
         self.members.is_changed = False
 
     def linked(self) -> int:
-        """How many nodes are linked."""
+        """The number of linked nodes."""
         return len(self.by_slot)
 
     def next_ms(self) -> int:
-        """The next instant with something to do."""
+        """The instant at which `step` next has work."""
         at_ms = int(self.members.next_ms())
         shell = self.shell
         for link in self.links:
@@ -114,7 +114,7 @@ class Links:
         return at_ms
 
     def step(self) -> None:
-        """Timers: handshakes that take too long, heartbeats, dialling."""
+        """Timers: slow handshakes, heartbeats, dialling."""
         now_us = self.shell.world.now_us
         for link in list(self.links):
             if 0 < link.until_us <= now_us:
@@ -127,7 +127,7 @@ class Links:
         self.shell.s.is_crowded = self.crowded > 0
 
     def close_stale(self) -> None:
-        """Close what membership has given up."""
+        """Close the links that membership gave up."""
         stale = self.members.stale
         self.members.stale = []
         for slot in stale:
@@ -136,7 +136,7 @@ class Links:
                 self.drop(link, "silent")
 
     def settle(self, seq: int) -> None:
-        """One frame to each node that something was said to, once the record is durable."""
+        """Send each node its messages of the turn once the record is durable."""
         dirty = self.n.dirty_peers
         self.n.dirty_peers = []
         for peer in dirty:
@@ -166,7 +166,7 @@ class Links:
             link.end.send(data)
 
     def weigh(self, link: Link) -> None:
-        """[B2.4] Too much waits: no new copies for the peer, or the end of the link."""
+        """[B2.4] Too many waiting bytes: no new copies for the peer, or close the link."""
         waiting = link.waiting_bytes()
         if waiting > self.limit_bytes + (1 << 16):
             self.shell.world.sometimes("a link is closed for what waits")
@@ -182,7 +182,7 @@ class Links:
             self.shell.world.sometimes("a link has no room")
 
     def on_durable(self) -> None:
-        """Let out frames whose records are durable."""
+        """Release frames whose records are durable."""
         durable = self.shell.durable()
         for link in list(self.links):
             while link.held and link.held[0][0] <= durable and not link.is_closed:
@@ -193,7 +193,7 @@ class Links:
     # ---- connections
 
     def new_link(self, end: End | None, dialed: tuple[str, int]) -> Link:
-        """A connection begins its handshake."""
+        """Start the handshake of a connection."""
         shell = self.shell
         card = Card(
             self.n.node_id, self.life, self.mark, shell.began_empty, CLIENT_PORT, BUS_PORT,
@@ -208,7 +208,7 @@ class Links:
         return link
 
     def dial(self, host: str, port: int) -> None:
-        """Connect; the handshake follows when the other end has answered."""
+        """Connect; the handshake starts once connected."""
         link = self.new_link(None, (host, port))
         shell = self.shell
         shell.machine.cluster.net.connect(
@@ -216,7 +216,7 @@ class Links:
         )
 
     def on_connected(self, link: Link, end: End | None) -> None:
-        """The other end answered, or did not."""
+        """The connect succeeded or failed."""
         if end is not None and (self.shell.is_dead or link.is_closed):
             end.close()
             return
@@ -231,16 +231,16 @@ class Links:
         self.shell.wake()
 
     def accept(self, end: End) -> None:
-        """Somebody connected."""
+        """Accept a connection."""
         if len(self.links) >= LINKS_MAX:
             end.close()
             return
         link = self.new_link(end, ("", 0))
         self.by_end[end] = link
-        self.shell.on_data(end, b"")  # the turn that follows sends what the handshake wants
+        self.shell.on_data(end, b"")  # the next turn sends what the handshake wants
 
     def read(self, end: End, data: bytes) -> None:
-        """Bytes came on a link, or its end."""
+        """Bytes, or the end of the stream, arrived on a link."""
         link = self.by_end.get(end)
         if link is None:
             return
@@ -263,7 +263,7 @@ class Links:
             self.hear(link, messages)
 
     def join(self, link: Link, card: Card) -> None:
-        """[K1.2] The other end has proved who it is: it becomes the link, or is refused."""
+        """[K1.2] The other end has proved its identity: accept the link or refuse it."""
         try:
             self.check_order(link, card.node_id)
             slot = int(
@@ -286,7 +286,7 @@ class Links:
         self.shell.world.note(f"{self.shell.machine.name} is linked to {card.host}")
 
     def check_order(self, link: Link, node_id: bytes) -> None:
-        """[K1.2] What lies in a link that was begun before the present one is older."""
+        """[K1.2] A link that was begun before the current one holds older messages."""
         one = self.members.by_id.get(node_id)
         old = self.by_slot.get(int(one.slot)) if one is not None else None
         if old is not None and old.conn.is_dialer == link.conn.is_dialer:
@@ -295,7 +295,7 @@ class Links:
                 raise Refused("there is a later link already")
 
     def hear(self, link: Link, messages: list[AnyMessage]) -> None:
-        """What the peer says, in its order."""
+        """Handle the peer's messages in order."""
         for message in messages:
             if isinstance(message, Heartbeat):
                 self.members.on_heartbeat(link.slot, message)
@@ -325,10 +325,10 @@ class Links:
             self.members.meetings.fail(link.dialed[0], link.dialed[1], reason)
 
     def look(self) -> None:
-        """Links may have room again."""
+        """Check whether links have room again."""
         for link in list(self.by_slot.values()):
             self.weigh(link)
 
     def is_idle(self) -> bool:
-        """Whether nothing waits for the journal."""
+        """Whether no frame waits for the journal."""
         return all(not link.held for link in self.links) and self.next_ms() < FAR

@@ -1,4 +1,4 @@
-"""A machine: its clock, its disk, and the process on it, which comes and goes."""
+"""A machine: its clock, its disk, and the process on it, which starts and ends."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def holders_of(n: Node, id: bytes) -> list[bytes]:
-    """The other nodes that may have the job, as far as this one knows."""
+    """The other nodes that may have the job, as far as this node knows."""
     job = n.jobs.get(id)
     return [n.peers[slot].node_id for slot in slots_of(job.holders)] if job is not None else []
 
 
 class Settings:
-    """How the nodes of a seed are configured."""
+    """The configuration of the nodes of a seed."""
 
     def __init__(self, plan: Plan) -> None:
         self.policy = plan.policy
@@ -44,7 +44,7 @@ class Settings:
 
 
 class Machine:
-    """One place where a node lives."""
+    """A place where a node runs."""
 
     def __init__(self, cluster: Cluster, index: int, plan: Plan) -> None:
         self.cluster = cluster
@@ -64,46 +64,46 @@ class Machine:
         self.load_us = plan.load_us
         self.shell: Shell | None = None
         self.lives = 0
-        self.died_us = 0  # the last process
+        self.died_us = 0  # when the last process ended
         self.conf = b""  # nodes.conf
         self.old_conf = b""
-        self.fuse = 0  # effects until the process ends; 0: not lit
+        self.fuse = 0  # effects until the process ends; 0: unlimited
         self.fuse_args: dict[str, object] = {}
-        self.kept: dict[bytes, bool] = {}  # jobs on the disk while the process is down
-        self.known: dict[bytes, bool] = {}  # and ids of jobs there that came with a key
-        self.kept_tubes: dict[bytes, KeptTube] = {}  # and its tubes
-        self.kept_holders: dict[bytes, list[bytes]] = {}  # of its jobs, as that disk has them
-        self.kept_tokens = 0  # up to there they may be in use, as the disk has it
-        self.kept_token = 0  # the newest that it has of any take, here or elsewhere
-        self.said = 0  # messages of lives that are over
-        self.disk_since_us = 0  # this disk, with what is on it, is the node's
-        self.has_new_disk = False  # and it has not begun with it yet
-        self.has_evicted_acks = False  # in a life that is over
-        self.has_evicted = False  # as well
+        self.kept: dict[bytes, bool] = {}  # jobs on the disk of an ended process
+        self.known: dict[bytes, bool] = {}  # its jobs that came with a key
+        self.kept_tubes: dict[bytes, KeptTube] = {}  # its tubes
+        self.kept_holders: dict[bytes, list[bytes]] = {}  # the holders of its jobs
+        self.kept_tokens = 0  # reserved tokens on the disk
+        self.kept_token = 0  # the newest token of any take on the disk
+        self.said = 0  # messages of ended processes
+        self.disk_since_us = 0  # since when this disk and its data are the node's
+        self.has_new_disk = False  # and no process has started with it yet
+        self.has_evicted_acks = False  # in an ended process
+        self.has_evicted = False  # in an ended process
         self.had_disk_fault = False
         self.is_drained = False
-        self.is_off = False  # without power, or back and not yet at work: its clocks said nothing
-        self.has_left = False  # was told to leave, once or more
+        self.is_off = False  # off, or started but not at work yet: its clocks mean nothing
+        self.has_left = False  # was told to leave at least once
         self.was_forgotten = False
-        self.has_lost_memory = False  # something it knew did not come back with it
-        self.has_lost_disk = False  # nothing, or only what an old disk has
+        self.has_lost_memory = False  # it knew something that it lost
+        self.has_lost_disk = False  # the disk was lost, or replaced by an old one
         self.had_power_cut = False
-        self.woke_us = 0  # when its process went on after it had stood still (G8.4); 0: never
+        self.woke_us = 0  # when it continued after a standstill (G8.4); 0: never
 
     def others(self) -> list[Machine]:
-        """The machines this one knows of."""
+        """The machines that this one knows."""
         return [m for m in self.cluster.machines if m is not self]
 
     # ---- the process
 
     def start(self, is_empty: bool = False) -> None:
-        """Start a process on what the disk holds."""
+        """Start a process from the disk."""
         if self.shell is not None:
             return
         if is_empty:
             self.disk = SimDisk(self.disk.chance)
         if is_empty or self.has_new_disk:
-            self.disk_since_us = self.world.now_us  # nobody told it anything before
+            self.disk_since_us = self.world.now_us  # no client or node told it anything before
         self.has_new_disk = False
         self.disk.before_step = None
         self.lives += 1
@@ -125,21 +125,21 @@ class Machine:
         self.world.note(f"{self.name} starts, life {self.lives}, {len(shell.n.jobs)} jobs")
 
     def tubes_known(self) -> list[tuple[bytes, int]]:
-        """The tubes that the process knows, or its disk."""
+        """The tubes of the process, or of its disk."""
         if self.shell is None or self.shell.s.is_loading:
             return [kept.ident for kept in self.kept_tubes.values()]
         t = tubes_on(self.shell.n)
         return [ident_of(tube) for tube in t.by_name.values()] if t is not None else []
 
     def newest_token(self) -> int:
-        """No token that the process knows is newer, nor one on the disk of a dead one."""
+        """An upper bound of the tokens known to the process, or on the disk of an ended one."""
         if self.shell is None or self.shell.s.is_loading:
             return self.kept_token
         t = tubes_on(self.shell.n)
         return int(t.token) if t is not None else 0
 
     def guard(self, step: Callable[[], None]) -> None:
-        """Run a step of the process, which may end in it."""
+        """Run a step of the process; the process may end in it."""
         try:
             step()
         except (Crash, PowerCut):
@@ -150,7 +150,7 @@ class Machine:
             self.die(down_ms=500)
 
     def on_bad_journal(self, error: JournalError) -> None:
-        """The journal cannot be used: a bad disk, which is mended some day, or a bug."""
+        """The journal cannot be loaded: a bad disk, repaired some day, or a bug."""
         self.world.note(f"{self.name} cannot start: {error}")
         if self.had_disk_fault and "cannot write" in str(error):
             return
@@ -161,7 +161,7 @@ class Machine:
         self.disk = SimDisk(self.disk.chance)
 
     def burn(self, what: str) -> None:
-        """An effect is about to happen; the fuse may be burnt down."""
+        """Count an effect before it happens; end the process if the fuse is used up."""
         if self.fuse > 0:
             self.fuse -= 1
             if self.fuse == 0:
@@ -169,7 +169,7 @@ class Machine:
                 raise Crash
 
     def die(self, how: str = "kill", back: str = "disk", down_ms: int = 1000) -> None:
-        """The process ends; what it knew is gone but for the disk."""
+        """The process ends; only its disk remains."""
         shell = self.shell
         if shell is None:
             return
@@ -220,13 +220,13 @@ class Machine:
             self.world.after(down_ms * 1000, self.start)
 
     def set_clock(self, by_ms: int) -> None:
-        """The wall clock jumps; while the machine is off nobody can tell that from time (J5.8)."""
+        """The wall clock jumps; while the machine is off that looks like time passing (J5.8)."""
         self.clock.jump(by_ms)
         if self.is_off:
             self.cluster.history.are_times_off = True
 
     def look_at_disk(self) -> dict[bytes, bool]:
-        """The jobs that a start would bring back, unacked."""
+        """The unacked jobs that a start would restore."""
         self.known = {}
         self.kept_tubes = {}
         self.kept_holders = {}
@@ -263,44 +263,44 @@ class Machine:
         self.world.after(for_ms * 1000, partial(self.go_on, shell))
 
     def go_on(self, shell: Shell) -> None:
-        """The process runs again."""
+        """The process continues."""
         shell.is_paused = False
         shell.turn_us = -1
         if not shell.is_dead:
-            # its clock may be a little slow, and its last turn was before
+            # its clock may be a little slow, and its last turn was earlier
             if self.world.now_us - shell.paused_us > self.settings.node_timeout_ms * 1100:
                 self.woke_us = self.world.now_us
             shell.wake()
 
-    # ---- what is seen from above
+    # ---- the view of the judges
 
     def told(self, offset: int, end: End | None, replies: list[object]) -> None:
-        """A client was told something, at its end of the connection."""
+        """A client got a reply at its end of the connection."""
         if end is not None and isinstance(end.owner, Session):
             end.owner.on_given(end, offset, replies)
 
     def watch(self, shell: Shell) -> None:
-        """A turn is over."""
+        """A turn ended."""
         self.cluster.watcher.on_turn(self, shell)
 
     def evicted_acks(self, shell: Shell | None) -> bool:
-        """Whether memory was ever so short here that acks went before all had heard (M3.1)."""
+        """Whether acks were ever evicted here before all holders confirmed (M3.1)."""
         return self.has_evicted_acks or (shell is not None and shell.n.acks_evicted > 0)
 
     def evicted(self, shell: Shell | None) -> bool:
-        """Whether memory was ever so short here that jobs went (M3.1)."""
+        """Whether jobs were ever evicted here (M3.1)."""
         return self.has_evicted or (shell is not None and shell.n.ledger.evicted > 0)
 
     def messages(self) -> int:
-        """Messages of the core that were sent from here so far."""
+        """Messages of the core sent from here so far."""
         return self.said + (self.shell.links.said if self.shell is not None else 0)
 
     def lost_holders(self, n: Node, id: bytes) -> bool:
-        """Whether the disk knows fewer of the nodes that have the job than the process knew."""
+        """Whether the disk knows fewer holders of the job than the process did."""
         return not set(holders_of(n, id)) <= set(self.kept_holders.get(id, []))
 
     def record(self, id: bytes) -> object:
-        """What the process has of the job; None when that is nothing."""
+        """The process's record of the job, or None."""
         return self.shell.n.jobs.get(id) if self.shell is not None else None
 
     def gave_away(self, id: bytes) -> bool:
@@ -309,7 +309,7 @@ class Machine:
         return job is None or bool(job.flags & EXTERNAL)
 
     def has_copy(self, id: bytes) -> bool:
-        """Whether an unacked copy of the job is here, in memory or on the disk of a dead node."""
+        """Whether an unacked copy is here, in memory or on the disk of an ended process."""
         if self.shell is None or self.shell.n.is_loading:
             return id in self.kept
         job = self.shell.n.jobs.get(id)
@@ -318,12 +318,12 @@ class Machine:
         return not (job.state == WAIT_REPL and job.flags & EXTERNAL)
 
     def may_hand_out(self, id: bytes) -> bool:
-        """False for a copy of an at-most-once job that nobody gave it the right to hand out."""
+        """False for a copy of an at-most-once job without the right to deliver it."""
         job = self.shell.n.jobs.get(id) if self.shell is not None else None
         return job is None or job.retry_s > 0 or not job.flags & IN_TRANSIT
 
     def has_weak_disk(self) -> bool:
-        """Whether what is on the disk of a dead process may be older than what it said."""
+        """Whether the disk of an ended process may be older than its messages."""
         return self.shell is None and self.settings.policy != "always"
 
     def knows_ack(self, id: bytes) -> bool:

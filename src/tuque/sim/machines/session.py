@@ -1,7 +1,7 @@
-"""A client's connection: commands out as RESP, answers back in order.
+"""A client's connection: RESP commands out, replies back in order.
 
-What an answer says is worked out when the node hands it to the transport; the client gets
-it when the last of its bytes has arrived, or never.
+A reply is judged when the node hands it to the transport; the client gets it when its last byte
+has arrived, or never.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable
 from tuque.sim.engine.network import End, Network
 from tuque.sim.machines.shell import CLIENTS
 
-Told = Callable[[object], None]  # an answer; None stands for nil, LOST for no answer
+Told = Callable[[object], None]  # a reply; None stands for nil, LOST for no reply
 
 
 class Lost:
-    """No answer came."""
+    """No reply came."""
 
 
 LOST = Lost()
 
 
 class Session:
-    """One client at one node; connects when it has something to say."""
+    """One client at one node; connects when it has something to send."""
 
     def __init__(self, net: Network, name: str, node: str) -> None:
         self.net = net
@@ -37,14 +37,14 @@ class Session:
         self.got = 0
 
     def ask(self, words: list[bytes], told: Told, on_sent: Told | None = None) -> None:
-        """Send a command. `on_sent` hears the answer when the node gives it away."""
+        """Send a command. `on_sent` gets the reply when the node sends it."""
         parts = [b"*%d\r\n" % len(words)]
         for word in words:
             parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
         self.say(b"".join(parts), told, on_sent)
 
     def say(self, data: bytes, told: Told, on_sent: Told | None = None) -> None:
-        """Send bytes that one answer is due for."""
+        """Send bytes that get one reply."""
         if self.end is not None:
             self.due.append((told, on_sent))
             self.end.send(data)
@@ -55,7 +55,7 @@ class Session:
             self.net.connect(self, self.name, self.node, CLIENTS, self.on_connected)
 
     def on_connected(self, end: End | None) -> None:
-        """The connection is there, or it is not."""
+        """The connect succeeded or failed."""
         self.is_connecting = False
         unsent = self.unsent
         self.unsent = []
@@ -70,9 +70,9 @@ class Session:
             end.send(data)
 
     def on_given(self, end: End, offset: int, replies: list[object]) -> None:
-        """The node gave answers to the transport; they end at that byte of the stream.
+        """The node handed replies to the transport, up to that byte of the stream.
 
-        It may not have noticed yet that the client has closed that connection, and has another.
+        It may not know yet that the client has closed that connection and opened another.
         """
         if end is not self.end:
             return
@@ -85,7 +85,7 @@ class Session:
             self.coming.append((offset, reply, told))
 
     def on_data(self, end: End, data: bytes) -> None:
-        """Bytes of answers arrived."""
+        """Bytes of replies arrived."""
         if end is not self.end:
             return
         self.got += len(data)
@@ -94,12 +94,12 @@ class Session:
             told(reply)
 
     def on_lost(self, end: End) -> None:
-        """The connection is over: what is due gets no answer."""
+        """The connection ended: pending requests get no reply."""
         if end is self.end:
             self.drop()
 
     def drop(self) -> None:
-        """Forget the connection."""
+        """Drop the connection."""
         end = self.end
         self.end = None
         tellers = [told for _, _, told in self.coming] + [told for told, _ in self.due]
@@ -111,5 +111,5 @@ class Session:
             told(LOST)
 
     def close(self) -> None:
-        """Go away without waiting for answers."""
+        """Close without waiting for replies."""
         self.drop()

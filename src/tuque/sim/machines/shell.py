@@ -1,9 +1,9 @@
-"""One life of a node: the twin of the server's pump, over simulated bytes.
+"""One process of a node: the twin of the server's pump, over simulated bytes.
 
-Real here: the request reader, the dispatcher and every command, the core and its timers, the
-journal and its gate, the frames and the handshake of the bus. Simulated: sockets, the clock,
-the disk and the thread of the journal. The order of a turn is the pump's: read, run, journal,
-bus, clients. Each thing that leaves the process is an effect, and the process may end before it.
+Real: the request reader, the dispatcher and all commands, the core and its timers, the journal
+and its gate, the frames and handshake of the bus. Simulated: sockets, the clock, the disk and
+the journal's thread. A turn has the pump's order: read, run, journal, bus, clients. Everything
+that leaves the process is an effect, and the process may end before it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _shared: dict[str, Config] = {}
 
 
 def plain_config() -> Config:
-    """The configuration all simulated servers share; read only."""
+    """The configuration that all simulated servers share; read only."""
     if not _shared:
         register()
         _shared["plain"] = load(None, {}, {})
@@ -61,33 +61,33 @@ class Crash(BaseException):
 
 
 class Plug:
-    """Stands for a client's socket where the server wants one."""
+    """Stands in for a client's socket."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
     def fileno(self) -> int:
-        """A number that no other connection of the process has."""
+        """A number unique among the process's connections."""
         return self.number
 
 
 class Door:
-    """A client's connection as the process sees it."""
+    """A client's connection, on the process's side."""
 
     def __init__(self, c: Client, end: End) -> None:
         self.c = c
         self.end = end
-        self.replies = hiredis.Reader()  # what the client will understand
-        self.held_us = 0  # since when answers wait for the disk
+        self.replies = hiredis.Reader()  # parses as the client will
+        self.held_us = 0  # since when replies wait for the disk
 
 
 class Shell:
-    """A process from its start to its end."""
+    """One process, from start to end."""
 
     def __init__(self, machine: Machine, number: int) -> None:
         self.machine = machine
         self.world = machine.world
-        self.number = number  # which life of the machine
+        self.number = number  # number of the process on this machine
         self.born_us = machine.world.now_us
         self.clock = NodeClock(machine.clock)
         settings = machine.settings
@@ -114,25 +114,25 @@ class Shell:
         self.paused_us = 0
         self.is_dead = False
         self.wants_rewrite = False
-        self.began_empty = True  # nothing came from the disk; while loading nobody knows
-        self.newest_tomb = b""  # the last that the judges looked at
+        self.began_empty = True  # nothing came from the disk; unknown while loading
+        self.newest_tomb = b""  # the latest that the judges checked
         self.links = Links(self)
         self.s.members = self.links.members
 
-    # ---- what happens to the process
+    # ---- events
 
     def on_data(self, end: End, data: bytes) -> None:
-        """Bytes lie in a socket's buffer."""
+        """Bytes arrived in a socket's buffer."""
         if not self.is_dead:
             self.inbox.append((end, data))
             self.wake()
 
     def on_lost(self, end: End) -> None:
-        """A connection is over, which a read will tell."""
+        """A connection ended; a read will notice."""
         self.on_data(end, b"")
 
     def accept(self, end: End, port: str) -> bool:
-        """A connection comes in."""
+        """Accept a connection."""
         if self.is_dead:
             return False
         end.owner = self
@@ -152,33 +152,33 @@ class Shell:
         return True
 
     def wake(self, wait_us: int = 0) -> None:
-        """See that a turn runs soon."""
+        """Schedule a turn soon."""
         machine = self.machine
         cpu_us = 1 + int(machine.cpu_us * machine.lots())
         self.wake_at(self.world.now_us + wait_us + cpu_us)
 
     def wake_at(self, at_us: int) -> None:
-        """See that a turn runs at that instant or before."""
+        """Schedule a turn at that instant or earlier."""
         if self.turn_us < 0 or at_us < self.turn_us:
             self.turn_us = at_us
             self.world.at(at_us, partial(self.on_wake, at_us))
 
     def on_wake(self, at_us: int) -> None:
-        """The instant of a turn has come, unless another came before."""
+        """Run the scheduled turn, unless another one ran before."""
         if self.turn_us != at_us or self.is_dead or self.is_paused:
             return
         self.turn_us = -1
         self.machine.guard(self.turn)
 
     def effect(self, what: str, data: bytes = b"") -> None:
-        """Something is about to leave the process, which may end first."""
+        """An effect is about to leave the process, which may end first."""
         self.machine.burn(what)
         self.world.note(f"{self.machine.name} {what}", data)
 
     # ---- a turn
 
     def turn(self) -> None:
-        """One turn, as the pump makes it."""
+        """One turn, as in the pump."""
         n = self.n
         stood = int(n.standstills)
         self.tick_clock()
@@ -206,7 +206,7 @@ class Shell:
             self.wake(1000)
 
     def has_left(self) -> bool:
-        """Whether a connection that was closed at the end of a turn left something (T8.2)."""
+        """Whether a connection closed at the end of a turn left work (T8.2)."""
         records = self.n.records
         return bool(self.n.ready) or (records is not None and records.count > 0)
 
@@ -219,7 +219,7 @@ class Shell:
                     self.close(door)  # T19.7
 
     def read(self, door: Door, data: bytes) -> None:
-        """Run what a client sent."""
+        """Run a client's requests."""
         c = door.c
         if c.is_closed:
             return
@@ -237,13 +237,13 @@ class Shell:
             self.break_off(c)
 
     def break_off(self, c: Client) -> None:
-        """Tell the client which rule of the protocol it broke, and close."""
+        """Reply with the protocol error and close."""
         c.error(b"ERR Protocol error: " + c.reader.error.encode())
         c.is_closing = True
         self.s.touch(c)
 
     def run_commands(self, c: Client, commands: list[list[bytes]]) -> None:
-        """Run commands until the client blocks or ends."""
+        """Run commands until the client blocks or closes."""
         for i, command in enumerate(commands):
             if c.is_blocked or c.is_closing:
                 if not c.is_closing:
@@ -255,7 +255,7 @@ class Shell:
             execute(self.s, c, command)
 
     def step(self) -> None:
-        """Timers, clients that wait, commands that were put off."""
+        """Run timers, serve waiting clients and continue postponed commands."""
         s, n = self.s, self.n
         self.load_more()
         self.links.look()
@@ -292,7 +292,7 @@ class Shell:
             on_memory_level(n)
 
     def settle(self) -> None:
-        """Let the outcome out: journal, then the other nodes, then clients."""
+        """Let the results out: journal, then other nodes, then clients."""
         s = self.s
         if self.n.policy is not None:
             self.n.policy.turn_end(self.n)
@@ -311,7 +311,7 @@ class Shell:
             self.open_gate()
 
     def write_journal(self) -> int:
-        """Hand the turn's records over; the record that replies wait for, -1: none."""
+        """Hand over the turn's records; returns the record that replies wait for, -1: none."""
         journal, records, s = self.journal, self.n.records, self.s
         if journal is None or records is None:
             return -1
@@ -330,7 +330,7 @@ class Shell:
         return self.binding_seq if journal.must_hold(self.binding_seq) else -1
 
     def on_journal(self) -> None:
-        """Something became durable, or the disk failed."""
+        """Records became durable, or the disk failed."""
         if self.is_dead or self.is_paused or self.journal is None:
             return
         self.s.journal_error = self.journal.error
@@ -339,14 +339,14 @@ class Shell:
         self.wake()
 
     def durable(self) -> int:
-        """The record up to which everything may be told."""
+        """Everything up to this record may be sent."""
         journal = self.journal
         if journal is None or not journal.must_hold(journal.seq):
             return FAR
         return journal.durable_seq
 
     def open_gate(self) -> None:
-        """Let out replies that need not wait any more; after a failure they are never sent."""
+        """Send replies that need not wait any more; after a failure they are never sent."""
         durable = self.durable()
         gate = self.gate
         self.gate = []
@@ -364,7 +364,7 @@ class Shell:
                     self.gate.append(door)
 
     def let_out(self, door: Door | None, seq: int) -> None:
-        """Send what the turn produced for the client, or hold it back."""
+        """Send the client's output of the turn, or hold it back."""
         if door is None or door.c.is_closed:
             return
         c = door.c
@@ -379,7 +379,7 @@ class Shell:
         self.send(door, out, self.world.now_us)
 
     def send(self, door: Door, pieces: list[bytes], made_us: int) -> None:
-        """Write to a client; what it will read out of that is told to the checkers."""
+        """Write to a client; the checkers see the replies in it."""
         data = b"".join(pieces)
         if data:
             self.effect(f"reply {door.c.number}", data)
@@ -394,7 +394,7 @@ class Shell:
             self.close(door)
 
     def close(self, door: Door) -> None:
-        """Forget a client."""
+        """Drop a client."""
         c = door.c
         if c.is_closed:
             return
@@ -412,7 +412,7 @@ class Shell:
     # ---- start and end
 
     def start(self) -> None:
-        """Load the journal, if there is one, and open the bus. Raises JournalError."""
+        """Load the journal, if any, and open the bus. Raises JournalError."""
         machine, settings = self.machine, self.machine.settings
         if settings.policy != "off":
             self.journal = SimJournal(
@@ -426,8 +426,8 @@ class Shell:
             self.journal.guard = machine.guard
             self.n.is_loading = True
             self.s.is_loading = True
-            # A server opens its bus when all is loaded; here it is open earlier, and must say
-            # the truth of a disk that is new.
+            # A server opens its bus after the load; here it opens earlier, and must report
+            # truthfully whether the disk is new.
             self.began_empty = not machine.disk.names
             self.journal.begin_load()
             if self.journal.load_some(self.n, LOAD_RECORDS):
@@ -436,7 +436,7 @@ class Shell:
         self.wake()
 
     def on_loaded(self) -> None:
-        """Everything is loaded: the node serves."""
+        """The load is done: the node serves."""
         assert self.journal is not None
         self.n.is_loading = False
         self.s.is_loading = False
@@ -449,7 +449,7 @@ class Shell:
         self.world.note(f"{self.machine.name} has loaded {len(self.n.jobs)} jobs")
 
     def load_more(self) -> None:
-        """Go on with the load."""
+        """Continue the load."""
         journal = self.journal
         if journal is None or journal.loader is None:
             return
@@ -459,7 +459,7 @@ class Shell:
         self.wake(self.machine.load_us)
 
     def knows_ack(self, id: bytes) -> bool:
-        """Whether the job is acked, as the node knows."""
+        """Whether the node knows that the job is acked."""
         job = self.n.jobs.get(id)
         if job is not None:
             return job.state == ACKED
@@ -467,6 +467,6 @@ class Shell:
         return bucket is not None and bucket.kind in (OVER, OPEN)
 
     def check(self) -> None:
-        """Every invariant of the node's tables. Raises AssertionError."""
+        """Check all invariants of the node's tables. Raises AssertionError."""
         check(self.n)
         assert self.n.ledger.balance(len(self.n.jobs)) == 0, "ledger"

@@ -1,6 +1,6 @@
-"""What the clients that lease, publish and repeat do in a seed, drawn from its own chance.
+"""Draws the clients that lease, publish and repeat in a seed, from a random stream of their own.
 
-Drawn apart from the rest, so that what the other clients do in a seed stays what it was.
+Drawn separately, so that what the other clients do in a seed does not change.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from tuque.sim.engine.plan import Op, Plan
 
-SHARE = 0.4  # of the seeds have clients of each of the three kinds
+SHARE = 0.4  # of the seeds have clients of each kind
 
 
 def draw_once(plan: Plan, queues: list[str], c: Random) -> None:
@@ -32,7 +32,7 @@ def draw_once(plan: Plan, queues: list[str], c: Random) -> None:
 def begin(
     plan: Plan, kind: str, name: str, c: Random, outs: list[str], **args: Any
 ) -> dict[str, Any]:
-    """One client more."""
+    """Add a client."""
     at_ms = c.randrange(plan.chaos_ms // 2)
     everything: dict[str, Any] = {
         "client": name, "node": c.randrange(plan.nodes), "for_ms": plan.chaos_ms - at_ms,
@@ -44,7 +44,7 @@ def begin(
 
 
 def draw_lessees(plan: Plan, queues: list[str], c: Random) -> None:
-    """A group or two, each with one owner or two that take it from each other; jobs for them."""
+    """One or two groups, each with one or two owners that fence each other; jobs for them."""
     for i in range(c.randint(1, 2)):
         node = c.randrange(plan.nodes)
         own = f"lease{i}"

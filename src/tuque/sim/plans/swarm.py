@@ -1,7 +1,7 @@
-"""From a seed number to a plan: which faults are on, how many nodes, what the clients do.
+"""From a seed number to a plan: the faults, the number of nodes, the clients.
 
-Each seed draws its own mix, since a test in which everything happens at once hides what only
-few things together can do: one seed in ten has no fault at all, one in five a single kind.
+Each seed has its own mix, as a test in which everything happens at once hides what a few
+things together can do: one seed in ten has no fault, one in five a single kind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS: Final = [
     "forget", "old_disk",
 ]  # fmt: skip
 SIZES: Final = [1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 6, 7]
-HARMLESS: Final = {"queue_pause", "rewrite"}  # kinds that may be on in a seed without faults
+HARMLESS: Final = {"queue_pause", "rewrite"}  # kinds that a seed without faults may have
 
 
 class Drawing:
@@ -33,24 +33,24 @@ class Drawing:
         self.retries = self.c.choice([[1], [1, 2, 5], [0, 1, 3], [2, 4, 8], [0], [5, 10]])
 
     def at(self) -> int:
-        """An instant of the chaos phase."""
+        """A random instant of the chaos phase."""
         return self.c.randrange(self.plan.chaos_ms)
 
     def op(self, at_ms: int, kind: str, **args: Any) -> None:
-        """One operation more."""
+        """Add an operation."""
         self.plan.ops.append(Op(at_ms, kind, args))
 
     def node(self) -> int:
-        """One of the nodes."""
+        """A random node."""
         return self.c.randrange(self.plan.nodes)
 
     def log_ms(self, low: float, high: float) -> int:
-        """A span of time, each order of magnitude as likely."""
+        """A random span in ms, each order of magnitude equally likely."""
         return int(low * (high / low) ** self.c.random())
 
 
 def draw(seed: int, with_leases: bool = True, with_tubes: bool = True) -> Plan:
-    """The plan of a seed; clients that lease and write once, and those of tubes, may stay away."""
+    """The plan of a seed; with or without clients of leases, of writes and of tubes."""
     d = Drawing(seed)
     c, plan = d.c, d.plan
     lot = c.random()
@@ -121,9 +121,9 @@ def draw_work(d: Drawing) -> None:
 
 
 def draw_workers(d: Drawing) -> None:
-    """Consumers: hungry or slow, all the time or only late, acking here or elsewhere."""
+    """Consumers: hungry or slow, always or only late, acking here or elsewhere."""
     c, plan = d.c, d.plan
-    late = c.random() < 0.3  # a phase without consumers
+    late = c.random() < 0.3  # a first phase without consumers
     slow = d.log_ms(5, 4000)
     habits = {
         "p_nack": c.choice([0.0, 0.0, 0.2]), "p_drop": c.choice([0.0, 0.1, 0.3]),
@@ -145,7 +145,7 @@ def draw_workers(d: Drawing) -> None:
 
 
 def draw_crash(d: Drawing, how: str, back: str) -> None:
-    """Processes end, now or between two things they do."""
+    """Processes end, now or between two of their effects."""
     c = d.c
     for _ in range(c.randint(1, 3)):
         fuse = c.choice([0, 1, 2, 3, c.randint(1, 60)])
@@ -161,7 +161,7 @@ def draw_kill(d: Drawing) -> None:
 
 
 def draw_power(d: Drawing) -> None:
-    """The machine loses its power, now and then all machines at once."""
+    """A machine loses power, sometimes all at once."""
     if d.c.random() < 0.3:
         at_ms = d.at()
         for node in range(d.plan.nodes):
@@ -174,7 +174,7 @@ def draw_power(d: Drawing) -> None:
 
 
 def draw_reformat(d: Drawing) -> None:
-    """A node comes back without its disk."""
+    """A node restarts without its disk."""
     draw_crash(d, "power", "empty")
 
 
@@ -185,7 +185,7 @@ def draw_pause(d: Drawing) -> None:
 
 
 def draw_cut(d: Drawing) -> None:
-    """Partitions: halves, one alone, two pairs that see a third."""
+    """Partitions: halves, one alone, two pairs that both reach a third."""
     for _ in range(d.c.randint(1, 3)):
         nodes = list(range(d.plan.nodes))
         d.c.shuffle(nodes)
@@ -197,7 +197,7 @@ def draw_cut(d: Drawing) -> None:
 
 
 def draw_one_way(d: Drawing) -> None:
-    """Lines that carry in one direction only."""
+    """Lines that work in one direction only."""
     for _ in range(d.c.randint(1, 3)):
         a, b = d.node(), d.node()
         if a != b:
@@ -205,7 +205,7 @@ def draw_one_way(d: Drawing) -> None:
 
 
 def draw_slow(d: Drawing) -> None:
-    """Lines that take long."""
+    """Slow lines."""
     for _ in range(d.c.randint(1, 5)):
         a, b = d.node(), d.node()
         if a != b:
@@ -222,7 +222,7 @@ def draw_break(d: Drawing) -> None:
 
 
 def draw_clock(d: Drawing) -> None:
-    """Wall clocks jump; it shows at the next start of a process."""
+    """Wall clocks jump; a process notices at its next start."""
     for _ in range(d.c.randint(1, 4)):
         jump_ms = d.c.choice([-86_400_000, -5_000, 3_000, 3_600_000, 1 << 40])
         d.op(d.at(), "clock", node=d.node(), jump_ms=jump_ms)
@@ -236,7 +236,7 @@ def draw_disk(d: Drawing) -> None:
 
 
 def draw_memory(d: Drawing) -> None:
-    """The limit is in the plan's settings; here it changes for one node."""
+    """A node's memory limit changes; the others keep the plan's."""
     if d.c.random() < 0.5:
         d.op(d.at(), "memory", node=d.node(), bytes=d.c.choice([3_000, 0]))
 
@@ -249,24 +249,24 @@ def draw_hostile(d: Drawing) -> None:
 
 
 def draw_leaving(d: Drawing) -> None:
-    """Nodes leave: they come back, or are stopped and wiped when that is safe."""
+    """Nodes leave: they return, or are stopped and wiped once that is safe."""
     for _ in range(d.c.randint(1, 2)):
         what = d.c.choice(["away_and_back", "drain"])
         d.op(d.at() // 2, what, node=d.node(), for_ms=d.log_ms(1_000, 10_000))
 
 
 def draw_rolling(d: Drawing) -> None:
-    """A rolling restart, each node after the repair that the one before made necessary."""
+    """A rolling restart, each node after the repair that the last one made necessary."""
     d.op(d.at() // 3, "rolling", back=d.c.choice(["disk", "empty"]), order=d.c.random() < 0.5)
 
 
 def draw_forget(d: Drawing) -> None:
-    """A dead node is forgotten, and met again when it is back."""
+    """A dead node is forgotten, and met again once it is back."""
     d.op(d.at() // 2, "forget", node=d.node(), for_ms=d.log_ms(1_000, 6_000))
 
 
 def draw_old_disk(d: Drawing) -> None:
-    """Somebody restores an old data directory."""
+    """An operator restores an old data directory."""
     node, at_ms = d.node(), d.at() // 2
     d.op(at_ms, "backup", node=node)
     d.op(
@@ -290,7 +290,7 @@ def draw_queue_pause(d: Drawing) -> None:
 
 
 def draw_poke(d: Drawing) -> None:
-    """Commands about jobs, from anybody at any node."""
+    """Commands about jobs, from any client on any node."""
     verbs = ["NACK", "ENQUEUE", "DEQUEUE", "WORKING", "ACKJOB", "FASTACK", "DELJOB", "SHOW"]
     some = d.c.sample(verbs, d.c.randint(1, 4))
     for _ in range(d.c.randint(3, 20)):

@@ -1,6 +1,6 @@
-"""What tubes and their clients do in a seed, drawn from its own chance.
+"""Draws tubes and their clients, from a random stream of their own.
 
-Drawn apart from the rest, so that what the other clients do in a seed stays what it was.
+Drawn separately, so that what the other clients do in a seed does not change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def draw_tubes(plan: Plan, c: Random) -> None:
 
 
 def draw_standstill(plan: Plan, c: Random) -> None:
-    """The home of a tube stands still, and another node takes the tube by force meanwhile."""
+    """The leader of a tube stands still, and another node takes over by force meanwhile."""
     if c.random() < 0.5:
         return
     op = c.choice([op for op in plan.ops if op.kind == "tube"])
@@ -49,7 +49,7 @@ def draw_standstill(plan: Plan, c: Random) -> None:
 
 
 def draw_tube(plan: Plan, name: str, c: Random, may_share: bool) -> None:
-    """One tube, its producers, its workers and who meddles."""
+    """One tube, its producers, its workers and its meddlers."""
     type = c.choice(TYPES)
     hit = [op.args["node"] for op in plan.ops if op.kind == "crash"]
     home = c.choice(hit) if hit and c.random() < 0.6 else c.randrange(plan.nodes)
@@ -65,7 +65,7 @@ def draw_tube(plan: Plan, name: str, c: Random, may_share: bool) -> None:
     if plan.nodes > 1 and c.random() < 0.4:
         options["sync"] = c.randint(2, min(3, plan.nodes))
     if options["temporary"]:
-        options.pop("sync", 0)  # T18.5: it has no copies
+        options.pop("sync", 0)  # T18.5: there are no replicas
     plan.ops.append(Op(0, "tube", options))
     draw_producers(plan, name, home, c)
     draw_workers(plan, name, home, c, may_share)
@@ -77,14 +77,14 @@ def draw_tube(plan: Plan, name: str, c: Random, may_share: bool) -> None:
 
 
 def may_be_lost(plan: Plan) -> bool:
-    """Whether a home may forget a tube: an ADDJOB makes a plain queue of that name then."""
+    """Whether a leader may forget a tube: an ADDJOB then makes a plain queue of its name."""
     return plan.policy != "always" or bool(FORGETTING & set(plan.faults))
 
 
 def draw_moves(plan: Plan, name: str, home: int, c: Random) -> None:
-    """Its home moves: as planned, by force after a crash or without one, or from read-only nodes.
+    """The leader changes: planned, by force after a crash or without one, or from read-only nodes.
 
-    Homes that end are no fault of the plan: what is judged of jobs goes by its kinds of faults.
+    Leaders that end are not a fault of the plan: job judges go by its kinds of faults.
     """
     if c.random() < 0.8:
         idle_ms = c.choice([500, 2_000, 6_000])
@@ -105,7 +105,7 @@ def draw_moves(plan: Plan, name: str, home: int, c: Random) -> None:
 
 
 def draw_producers(plan: Plan, name: str, home: int, c: Random) -> None:
-    """Producers: their options, and how they go away."""
+    """Producers: their options, and how they disconnect."""
     keys = c.choice([["", "a"], ["a", "b", "c"], [f"k{i}" for i in range(20)], [None, "a"]])
     options: dict[str, Any] = {
         "pri": c.choice([None, [0, 1, 9], [5, None]]), "utube": keys,
@@ -118,10 +118,12 @@ def draw_producers(plan: Plan, name: str, home: int, c: Random) -> None:
     }  # fmt: skip
     count = c.randint(1, 2)
     if count > 1 and plan.nodes > 1:
-        options["p_job"] = 0.0  # an ADDJOB where the tube is not known yet makes a queue
+        options["p_job"] = 0.0  # an ADDJOB on a node that does not know the tube makes a queue
     for i in range(count):
         producer = begin(plan, "tube_producer", f"{name} p{i}", name, home, c, **options)
-        producer["node"] = (home + i) % plan.nodes  # it makes the tube there if it is first (T17.5)
+        producer["node"] = (
+            home + i
+        ) % plan.nodes  # it creates the tube there if it is first (T17.5)
 
 
 def draw_workers(plan: Plan, name: str, home: int, c: Random, may_share: bool) -> None:
@@ -147,7 +149,7 @@ def draw_workers(plan: Plan, name: str, home: int, c: Random, may_share: bool) -
 def begin(
     plan: Plan, kind: str, client: str, tube: str, home: int, c: Random, **args: Any
 ) -> dict[str, Any]:
-    """One client more."""
+    """Add a client."""
     at_ms = 1 + c.randrange(plan.chaos_ms // 3)
     everything: dict[str, Any] = {
         "client": client, "tube": tube, "node": home, "for_ms": plan.chaos_ms - at_ms,
@@ -158,7 +160,7 @@ def begin(
 
 
 def last_clients(plan: Plan, span_ms: int) -> list[tuple[str, dict[str, Any]]]:
-    """When all is well each tube can be put to, and what it has is taken and acked."""
+    """After the faults every tube accepts puts, and its tasks are taken and acked."""
     found: list[tuple[str, dict[str, Any]]] = []
     for op in plan.ops:
         if op.kind == "tube":

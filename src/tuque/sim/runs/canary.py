@@ -1,4 +1,4 @@
-"""A promise broken on purpose, to see that the way from a checker to the report works."""
+"""Breaks a promise on purpose, to test the path from a checker to the report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tuque.sim.runs.cluster import Cluster
 
 
 def canary(cluster: Cluster) -> None:
-    """Change a byte of a job in a node's memory, so that what is delivered is not what was sent."""
+    """Change a byte of a job in a node's memory, so that the delivered body differs."""
     cluster.plan.ops.append(Op(3_000, "add", {"client": "p0", "node": 0, "queue": "q", "size": 30}))
     cluster.world.after(11_500_000, lambda: spoil(cluster))
 
 
 def spoil(cluster: Cluster) -> None:
-    """Spoil what lies in memory; again later, if there is nothing yet."""
+    """Damage a job in memory; retry later if there is none yet."""
     for machine in cluster.machines:
         if machine.shell is None:
             continue

@@ -1,8 +1,8 @@
-"""One seed: machines, network, clients and checkers, put together and run through its phases.
+"""One seed: machines, network, clients and checkers, run through its phases.
 
-1 setup: all nodes up and linked. 2 chaos: the plan's operations. 3 heal: all faults end, all
-nodes are up. 4 drain: consumers at every node take and ack what there is. 5 rest: nothing
-may be left but what has to be.
+1 setup: all nodes are up and linked. 2 chaos: the plan's operations. 3 heal: all faults end, all
+nodes are up. 4 drain: consumers on every node take and ack all jobs. 5 rest: nothing may be left
+over.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETUP_MS: Final = 8_000
 HEAL_MS: Final = 12_000  # until all are linked again and repairs are done
 DRAIN_MS: Final = 25_000
 REST_MS: Final = 12_000
-NARROW_BYTES: Final = 1 << 16  # a link that holds less has no room for another job now and then
+NARROW_BYTES: Final = 1 << 16  # a link with a smaller limit sometimes has no room for a job
 # what is sent may arrive that much later; the time to live of a copy counts from its arrival
 TRAVEL: Final = {"slow", "cut", "one_way", "pause"}
 TRAVEL_US: Final = 20_000_000
@@ -57,7 +57,7 @@ SCRIPTS: Final[dict[str, type[Script]]] = {
 
 
 class Cluster:
-    """Everything in one seed."""
+    """All objects of one seed."""
 
     def __init__(self, plan: Plan, trace: bool = False) -> None:
         self.plan = plan
@@ -80,11 +80,11 @@ class Cluster:
         self.again = Again(self)
         self.healed_us = 0
         self.phase = "setup"
-        self.leaving: set[str] = set()  # machines that were told to leave, and not yet to stay
-        self.leaving_most = 0  # so many at the same time
+        self.leaving: set[str] = set()  # machines told to leave and not yet to stay
+        self.leaving_most = 0  # most of them at the same time
 
     def person(self, name: str) -> Person:
-        """The client of that name."""
+        """The client with that name."""
         found = self.people.get(name)
         if found is None:
             found = Person(self, name)
@@ -92,7 +92,7 @@ class Cluster:
         return found
 
     def run(self) -> None:
-        """Run the seed from start to end; what is wrong is in the history's findings."""
+        """Run the seed; findings go to its history."""
         for machine in self.machines:
             machine.start()
         meet_all(self)
@@ -121,11 +121,11 @@ class Cluster:
         self.verdicts.on_end()
 
     def wait_ms(self, span_ms: int) -> None:
-        """Let time pass."""
+        """Let simulated time pass."""
         self.world.run(self.world.now_us + span_ms * 1000)
 
     def apply(self, op: Op) -> None:
-        """An operation of the plan is due."""
+        """Run an operation of the plan."""
         self.world.note(f"op {op.kind} {op.args}")
         if op.kind == "add":
             self.person(op.args["client"]).add(op.args)
@@ -135,7 +135,7 @@ class Cluster:
             self.people[name] = worker
             worker.begin()
         elif op.kind == "tube":
-            pass  # its clients know it, and make it
+            pass  # its clients know it, and create it
         elif op.kind in SCRIPTS:
             self.begin(op.kind, op.args)
         elif op.kind == "poke":
@@ -147,7 +147,7 @@ class Cluster:
                 apply(self, op)
 
     def begin(self, kind: str, args: dict[str, Any]) -> None:
-        """A client begins to do what its script says."""
+        """A client starts its script."""
         script = SCRIPTS[kind](self, args["client"], args)
         self.people[script.name] = script
         script.begin()
@@ -158,7 +158,7 @@ class Cluster:
         return all(m.shell is not None and m.shell.links.linked() == count for m in self.machines)
 
     def heal(self) -> None:
-        """End all faults; everybody is up from now on."""
+        """End all faults; all nodes stay up from now on."""
         self.phase = "heal"
         self.world.note("heal")
         self.net.heal()
@@ -182,12 +182,12 @@ class Cluster:
         if "clock" in self.plan.faults and any(
             "bcast" in op.args.get("words", ()) for op in self.plan.ops
         ):
-            # What was said to all goes by clocks (P3.2). By one that was set it may come later than
-            # the `none` that a node was told, and be newer: all know of it when all are linked.
+            # Clocks order broadcasts (P3.2). One from a clock that was set may arrive after the
+            # `none` that a node got, and be newer: all have it once all are linked.
             self.world.after(HEAL_MS * 500, self.unpause_all)
 
     def set_right(self, machine: Machine) -> None:
-        """Undo what people did: nobody leaves, no queue is paused, memory is as it was."""
+        """Undo operators' changes: no node leaves, no queue is paused, memory limits are reset."""
         machine.settings.memory_bytes = 0
         self.person("boss").session(machine.name).close()
         if machine.shell is not None:
@@ -198,13 +198,13 @@ class Cluster:
                 self.unpause(machine, queue)
 
     def unpause_all(self) -> None:
-        """PAUSE none, of all queues at all nodes."""
+        """PAUSE none for all queues on all nodes."""
         for machine in self.machines:
             for queue in self.queues():
                 self.unpause(machine, queue)
 
     def unpause(self, machine: Machine, queue: str) -> None:
-        """PAUSE none, again until the node takes it: it may still be loading."""
+        """PAUSE none, repeated until the node accepts it: it may still be loading."""
 
         def on_reply(reply: object) -> None:
             if reply is LOST or isinstance(reply, Exception):
@@ -214,11 +214,11 @@ class Cluster:
         boss.ask([b"PAUSE", queue.encode(), b"none"], on_reply)
 
     def queues(self) -> list[str]:
-        """All queues that anybody used."""
+        """All queues ever used."""
         return sorted({add.queue.decode() for add in self.history.adds.values()} | {"probe"})
 
     def probe(self, machine: Machine) -> None:
-        """Now that all is well, a job with as many copies as there are nodes can be added."""
+        """All is well: a job with as many copies as there are nodes can be added."""
         person = self.person("probe")
         person.session(machine.name).close()
         wait_ms = 2_000
@@ -231,7 +231,7 @@ class Cluster:
         self.verdicts.probes.append(person.add(args))
 
     def drain(self) -> None:
-        """Consumers at every node take what there is, and ack it; each node can be added to."""
+        """Consumers on every node take and ack all jobs; every node accepts new ones."""
         for machine in self.machines:
             args = {
                 "node": machine.index, "queues": self.queues(), "for_ms": DRAIN_MS, "count": 5,

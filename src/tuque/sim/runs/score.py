@@ -1,6 +1,6 @@
-"""The score-card: figures with their denominators, as a table for people and as JSON.
+"""The score-card: figures with their denominators, as a table and as JSON.
 
-A zero is worth what was looked at: next to each "0 lost" stands how many were checked.
+A zero means only as much as was checked: each "0 lost" is shown with the number of checks.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ TEXTS = {
     "tube-sync": "ops with SYNC that are lost after a failover",
     "empty": "seeds that checked nothing",
 }
-# the rules that let two homes of a tube run at a time
+# the rules that allow two leaders of a tube to run at the same time
 TWO_HOMES = {
     "T19.4": "with disks lost",
     "T20.3": "after a power cut under appendfsync no",
@@ -134,9 +134,11 @@ class Score:
         self.clean = 0
         self.faultless = 0
         self.counts: dict[str, int] = {}
-        self.calm: dict[str, int] = {}  # those of seeds without faults
+        self.calm: dict[str, int] = {}  # of seeds without faults
         self.settling_us: list[int] = []
-        self.everysec_us = 0  # the oldest job lost under everysec, beyond the stall of its disk
+        self.everysec_us = (
+            0  # age of the oldest job lost under everysec, without the stall of its disk
+        )
         self.seen: dict[str, int] = {}
         self.broken: dict[str, int] = {}
         self.failed: list[tuple[str, list[str]]] = []
@@ -145,7 +147,7 @@ class Score:
         self.wall_s = 0.0
 
     def take(self, one: Outcome) -> None:
-        """One seed more."""
+        """Add the outcome of a seed."""
         self.seeds += 1
         self.faultless += not one.faults
         self.events += one.events
@@ -169,7 +171,7 @@ class Score:
             self.clean += 1
 
     def homes(self) -> str:
-        """What moves of homes did to tubes: what is promised never to happen, and what may."""
+        """What moves did to tubes: what must never happen, and what may."""
         counts, broken = self.counts, self.broken
         synced = counts.get("synced ops looked for", 0)
         allowed = [(rule, text, counts.get(f"takes {rule}", 0)) for rule, text in TWO_HOMES.items()]
@@ -187,7 +189,7 @@ class Score:
         )
 
     def again(self) -> str:
-        """How often a job came more than once."""
+        """How often jobs were delivered more than once."""
         counts, calm = self.counts, self.calm
         often, all_often = calm.get("redeliveries", 0), counts.get("redeliveries", 0)
         given, all_given = calm.get("deliveries", 0), counts.get("deliveries", 0)
@@ -199,21 +201,21 @@ class Score:
         )
 
     def settling(self) -> str:
-        """How long nodes took after the heal to be linked, and to have all copies again."""
+        """How long after the heal nodes were linked and had all copies again."""
         return (
             f"settled after        {nth(self.settling_us, 50) / 1e6:.2f} s (p50), "
             f"{nth(self.settling_us, 99) / 1e6:.2f} s (p99) from the heal"
         )
 
     def window(self) -> str:
-        """What everysec lost."""
+        """Losses under everysec."""
         return (
             f"everysec             {self.counts.get('everysec losses', 0)} jobs lost, the oldest "
             f"{self.everysec_us / 1e6:.2f} s before the crash (and what its fsync took)"
         )
 
     def failure_rate(self) -> str:
-        """How many seeds fail, at most (95 %)."""
+        """An upper bound of the share of failing seeds (95 %)."""
         if self.failed or not self.clean:
             share = 100 * len(self.failed) / max(1, self.seeds)
             return f"failure rate         {share:.2f} % of seeds"
@@ -224,7 +226,7 @@ class Score:
         return [state for state in RARE if state not in self.seen]
 
     def as_json(self, first: int, elapsed_s: float) -> str:
-        """All figures."""
+        """All figures as data."""
         figures: dict[str, Any] = {
             "commit": commit(),
             "first_seed": first,
@@ -247,7 +249,7 @@ class Score:
         return json.dumps(figures, indent=1)
 
     def table(self, elapsed_s: float) -> str:
-        """The figures for people."""
+        """The figures as text."""
         lines = [
             f"seeds                {self.seeds} ({self.clean} clean, {self.faultless} faultless)",
             f"simulated            {self.true_us / 3.6e9:.2f} h, {self.events} events",
@@ -274,13 +276,13 @@ class Score:
 
 
 def nth(figures: list[int], percent: int) -> int:
-    """The figure that so many percent of all do not exceed; 0 of none."""
+    """The percentile of the figures; 0 if there are none."""
     ordered = sorted(figures)
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else 0
 
 
 def commit() -> str:
-    """What is being tested, as git names it; "" where there is no git."""
+    """The tested commit according to git; "" without git."""
     try:
         command = ["git", "rev-parse", "--short", "HEAD"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Run seeds: one, many on several processes, again to compare; and what each brought."""
+"""Runs seeds: one, many in several processes, or one twice to compare."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tuque.sim.runs.cluster import Cluster
 
 
 class Outcome(msgspec.Struct):
-    """What one seed brought."""
+    """The result of one seed."""
 
     seed: str
     findings: list[str]  # "lost at 3.2 s: ..."
@@ -35,20 +35,20 @@ class Outcome(msgspec.Struct):
     trace: list[str] = []
 
     def rules(self) -> list[str]:
-        """The names of the promises that were broken, each once."""
+        """The names of the broken promises, without duplicates."""
         return sorted({text.split(" ", 1)[0] for text in self.findings})
 
 
 class Listener(logging.Handler):
-    """Takes what the nodes write to their logs; an internal error is a finding."""
+    """Reads the nodes' logs; an internal error is a finding."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
         self.cluster = cluster
-        self.thread = logging.makeLogRecord({}).thread  # this one
+        self.thread = logging.makeLogRecord({}).thread  # the current one
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A line for the log. Other threads of the process are no part of the seed."""
+        """Handle a log line. Other threads of the process are not part of the seed."""
         if record.thread != self.thread:
             return
         self.cluster.world.note(f"log: {record.getMessage()}")
@@ -57,7 +57,7 @@ class Listener(logging.Handler):
 
 
 def describe(error: Exception) -> str:
-    """An exception and where it came from, in one line."""
+    """An exception and its origin, in one line."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     at = f"{where.filename.rpartition('tuque/')[2]}:{where.lineno}"
     return f"{type(error).__name__} {error} in {where.name} ({at})"
@@ -66,7 +66,7 @@ def describe(error: Exception) -> str:
 def run_plan(
     plan: Plan, trace: bool = False, tweak: Callable[[Cluster], None] | None = None
 ) -> Outcome:
-    """Run a plan to its end; a node that stops by itself is a finding, too."""
+    """Run a plan to its end; a node that stops by itself is a finding."""
     started = time.perf_counter()
     cluster = Cluster(plan, trace)
     if tweak is not None:
@@ -106,7 +106,7 @@ def run_plan(
 def run_seed(
     seed: int, mutation: str = "", trace: bool = False, with_tubes: bool = True
 ) -> Outcome:
-    """Run a seed as the swarm draws it, perhaps with a known flaw put back."""
+    """Run a seed's plan, optionally with a known flaw enabled."""
     if not mutation:
         return run_plan(draw(seed, True, with_tubes), trace)
     flaw = MUTATIONS[mutation]
@@ -137,10 +137,10 @@ def run_many(
 
 
 def _some(seeds: Iterator[int], count: int) -> list[int]:
-    """The next few seeds."""
+    """Run the next few seeds."""
     return [seed for _, seed in zip(range(count), seeds, strict=False)]
 
 
 def _begin() -> None:
-    """A process of the pool: objects of a seed die by themselves, rings of them now and then."""
+    """Set up a pool process: reference counts free most objects, cycles are rare."""
     gc.set_threshold(100_000, 50, 50)

@@ -1,7 +1,7 @@
-"""From a seed that fails to the smallest plan that still breaks the same promise.
+"""From a failing seed to the smallest plan that still breaks the same promise.
 
-Operations are taken out in halves, quarters, ... as long as the failure stays; then nodes.
-Since every use of chance has its own stream, what is left behaves as before.
+Operations are removed in halves, quarters, ... while the failure stays; then nodes. As each use
+of chance has its own stream, the rest behaves as before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TRIES_MAX = 400
 
 
 class Shrinker:
-    """Makes one plan smaller."""
+    """Shrinks one plan."""
 
     def __init__(self, plan: Plan, rule: str, run: Callable[[Plan], Outcome] = run_plan) -> None:
         self.plan = plan
@@ -45,12 +45,12 @@ class Shrinker:
         return self.plan
 
     def drop_kinds(self) -> None:
-        """Take out all operations of a kind at once."""
+        """Remove all operations of a kind at once."""
         for kind in sorted({op.kind for op in self.plan.ops}):
             self.try_ops([op for op in self.plan.ops if op.kind != kind])
 
     def try_ops(self, ops: list[Op]) -> bool:
-        """Keep the smaller plan if it fails, too."""
+        """Keep the smaller plan if it fails too."""
         if len(ops) == len(self.plan.ops) or self.tries >= TRIES_MAX:
             return False
         smaller = self.with_ops(ops)
@@ -60,7 +60,7 @@ class Shrinker:
         return False
 
     def drop_ops(self) -> None:
-        """Take out runs of operations, shorter and shorter ones."""
+        """Remove runs of operations, each shorter than the last."""
         size = len(self.plan.ops) // 2
         while size >= 1 and self.tries < TRIES_MAX:
             at = 0
@@ -79,7 +79,7 @@ class Shrinker:
                 return
 
     def plan_simpler(self) -> None:
-        """Try without what makes the world odd."""
+        """Try without the plan's unusual settings."""
         changes: list[dict[str, Any]] = [
             {"split_rate": 0.0},
             {"rates_ppm": []},

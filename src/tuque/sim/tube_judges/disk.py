@@ -1,8 +1,7 @@
-"""What a disk has of tubes after the end of a process: a prefix, long enough (T14.1, T14.4).
+"""What a disk has of tubes after a process ended: a long enough prefix (T14.1, T14.4).
 
-The changes that the home did are known in their order. A journal that was cut off anywhere
-gives the tube as it was after one of them; not before one that clients were told of and that the
-policy keeps.
+The leader's changes are known in order. A journal cut off anywhere gives the tube as it was after
+one of them; not before a change that clients know of and that the policy keeps.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Ident = tuple[bytes, int]
 
 
 class KeptTube:
-    """A tube as the disk of a process that ended has it, be it at home there or a copy."""
+    """A tube on the disk of an ended process, as leader or as replica."""
 
     def __init__(self, tube: Tube) -> None:
         self.ident = ident_of(tube)
@@ -38,7 +37,7 @@ class KeptTube:
 
 
 def ident_of(tube: Tube) -> Ident:
-    """What tells a tube from another one of its name (T17.2)."""
+    """What distinguishes tubes of one name (T17.2)."""
     return bytes(tube.maker), int(tube.made_ns)
 
 
@@ -48,12 +47,12 @@ def tubes_on(n: Node) -> Tubes | None:
 
 
 def as_loaded(status: int) -> int:
-    """Whether a task was TAKEN is not asked: a take that is lost is only done again (T14.1)."""
+    """TAKEN counts as READY: a lost take is only repeated (T14.1)."""
     return READY if status == TAKEN else status
 
 
 def must_have(machine: Machine, shell: Shell, mirror: Mirror) -> int:
-    """So many changes the disk must have: those that clients were told of, by the policy."""
+    """How many changes the disk must have: those that clients know of, by the policy."""
     journal = shell.journal
     policy = machine.settings.policy
     until_us = -1
@@ -65,7 +64,7 @@ def must_have(machine: Machine, shell: Shell, mirror: Mirror) -> int:
 
 
 def prefix(mirror: Mirror, kept: dict[int, int], least: int) -> int:
-    """The smallest number of changes, `least` or more, after which the tube was so; -1: none."""
+    """The smallest number of changes, at least `least`, that gives this state; -1: none."""
     now = {number: as_loaded(status) for number, status in mirror.base.items()}
     wrong = {number for number in {*now, *kept} if now.get(number) != kept.get(number)}
     wrong -= mirror.vague
@@ -85,17 +84,17 @@ def prefix(mirror: Mirror, kept: dict[int, int], least: int) -> int:
 
 
 def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror, back: str) -> None:
-    """The process of a home ended: its disk has the tube as it was after enough of its changes."""
+    """A leader's process ended: its disk has the tube as it was after enough changes."""
     facts, line, history = mirror.facts, mirror.line, cluster.history
     if line.epoch > mirror.epoch:
-        return  # another home has it
+        return  # another node leads it
     kept = machine.kept_tubes.get(facts.key)
-    # Its giving away was not on the disk yet, so nobody heard of it (T20.3): it is its home again.
+    # The handover was not on the disk yet, so nobody knew of it (T20.3): this node leads again.
     is_back = kept is not None and kept.is_mine and kept.epoch == mirror.epoch
     if not mirror.tube.is_mine and not is_back:
         return
     if kept is not None and (kept.ident != ident_of(mirror.tube) or not kept.is_mine):
-        return  # given away (T20.3): what it was like when it ceased to run is what counts
+        return  # handed over (T20.3): its state when it stopped running is what counts
     if machine.settings.policy == "off" or back != "disk" or machine.had_disk_fault:
         line.state = State({}, 0, False, False)
         forget(cluster, facts, ident_of(mirror.tube))
@@ -125,12 +124,12 @@ def judge_disk(cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror,
 
 
 def judge_tokens(cluster: Cluster, machine: Machine, facts: Facts, back: str) -> None:
-    """The disk knows a number above all tokens that clients were told of (T5.1)."""
+    """The disk reserves a number above all tokens that clients know (T5.1)."""
     kept, policy = machine.kept_tokens, machine.settings.policy
     known = max(m.newest_token() for m in cluster.machines)
     for line in facts.lines.values():
         told = line.told_tokens.pop(machine.name, 0)
-        if policy == "off" or back != "disk":  # of what nobody knows nobody can give the next
+        if policy == "off" or back != "disk":  # nobody can tell the next node of it
             line.newest_token = min(line.newest_token, known)
             continue
         if told == 0:
@@ -138,7 +137,7 @@ def judge_tokens(cluster: Cluster, machine: Machine, facts: Facts, back: str) ->
         cluster.history.count("tokens looked for on disks")
         if told <= kept:
             line.told_tokens[machine.name] = told
-        elif policy == "no":  # the power took the number: tokens may go back so far
+        elif policy == "no":  # the power cut lost the number: tokens may go back to this
             line.newest_token = min(line.newest_token, kept)
             line.takers = {token: who for token, who in line.takers.items() if token <= kept}
         elif not machine.had_disk_fault:
@@ -150,13 +149,13 @@ def judge_tokens(cluster: Cluster, machine: Machine, facts: Facts, back: str) ->
 def judge_prefix(
     cluster: Cluster, machine: Machine, shell: Shell, mirror: Mirror, kept: KeptTube, least: int
 ) -> None:
-    """The tube on the disk is what it was after some of its changes, `least` or more."""
+    """The tube on the disk is what it was after some of its changes, at least `least`."""
     history, name = cluster.history, mirror.facts.name
     history.count("tubes on disks")
     history.count("changes that a disk must have", least)
     at = prefix(mirror, kept.statuses, least)
-    # It may have stood still and gone on since the disk was written last: the cut is then before
-    # what it began with, if the disk needs to have nothing of what came after.
+    # It may have stood still and continued since the last write to the disk: the cut may then be
+    # before its start, if the disk need not have anything that came after.
     while at < 0 and least == 0 and mirror.earlier is not None:
         mirror = mirror.earlier
         least = must_have(machine, shell, mirror)
@@ -170,20 +169,20 @@ def judge_prefix(
 
 
 def numbers_after(mirror: Mirror, at: int) -> int:
-    """The next number after so many changes."""
+    """The next task number after so many changes."""
     used = [step.number + 1 for step in mirror.log[:at]]
     return max([*used, *(number + 1 for number in mirror.base)], default=0)
 
 
 def drop_lost(facts: Facts, next_number: int) -> None:
-    """Puts that the disk never had may have their numbers given to others (promise 1)."""
+    """Numbers of puts that the disk never had may be given to others (promise 1)."""
     for put in facts.puts.values():
         if put.number >= next_number:
             put.number = -1
 
 
 def forget(cluster: Cluster, facts: Facts, ident: Ident) -> None:
-    """The home has lost its memory of the tube: it is made anew, or taken from a copy (T22.2)."""
+    """The leader lost the tube: it is created again, or restored from a replica (T22.2)."""
     facts.created_us = 0
     facts.by_job.clear()
     if not any(ident in m.tubes_known() for m in cluster.machines):
@@ -191,10 +190,10 @@ def forget(cluster: Cluster, facts: Facts, ident: Ident) -> None:
 
 
 def look_again(cluster: Cluster, machine: Machine, facts: Facts) -> None:
-    """The power failed before the node ran the tube again: its disk may have less than it had.
+    """The power failed before the node ran the tube again: its disk may have less than before.
 
-    What the process before wrote may not be synced yet, but under `always`. That it was enough
-    when that process ended was judged then.
+    What the last process wrote may be unsynced, except under `always`. Whether it was enough was
+    judged when that process ended.
     """
     if facts.home != machine.name or machine.settings.policy in ("always", "off"):
         return
@@ -211,7 +210,7 @@ def look_again(cluster: Cluster, machine: Machine, facts: Facts) -> None:
 
 
 def judge_load(cluster: Cluster, machine: Machine, facts: Facts, tube: Tube, tubes: Tubes) -> None:
-    """What was on the disk is there, unless what was heard meanwhile has set it aside (T17.5)."""
+    """What was on the disk is loaded, unless a peer's message set it aside meanwhile (T17.5)."""
     kept = machine.kept_tubes.get(facts.key)
     if kept is None or (kept.ident != ident_of(tube) and kept.ident in tubes.aside):
         return

@@ -1,7 +1,7 @@
-"""What clients know of a tube: its options, their puts, what was given out under which token.
+"""What clients know of a tube: its options, their puts, and tokens with their tasks.
 
-Numbers and instants of the node are not needed here; a task is known by the word its body
-begins with. What the node did, in its own order, is in mirror.py.
+Task numbers and node clocks are not needed here: the first word of its body identifies a task.
+mirror.py has what the node did, in its own order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tuque.sim.tube_judges.types import TYPES, Defaults
 
 
 class Put:
-    """One put that a client asked for."""
+    """A put by a client."""
 
     def __init__(self, token: bytes, body: bytes, asked_us: int, args: dict[str, Any]) -> None:
         self.token = token
@@ -23,59 +23,59 @@ class Put:
         self.args = args
         self.outcome = OPEN
         self.error = ""
-        self.number = -1  # of its task, once the node was seen to have it
-        self.is_lost = False  # with the memory or the unsynced records of its home
+        self.number = -1  # of its task, once seen on the node
+        self.is_lost = False  # with the memory or the unsynced records of its leader
         self.timeout_ms: int = args.get("timeout", 0)
 
 
 class Call:
-    """Something asked of one task: ack, release, ..."""
+    """A call about one task: ack, release, ..."""
 
     def __init__(self, verb: str, number: int, token: int, asked_us: int) -> None:
         self.verb = verb
         self.number = number
-        self.token = token  # 0: the session only
+        self.token = token  # 0: session only
         self.asked_us = asked_us
         self.delay_ms = 0
         self.is_over = False
 
 
 class State:
-    """What a tube was like when a node ceased to be its home, or ended."""
+    """A tube when a node ceased to lead it, or ended."""
 
     def __init__(
         self, statuses: dict[int, int], next_number: int, is_exact: bool, is_whole: bool
     ) -> None:
         self.statuses = statuses
         self.next_number = next_number
-        self.is_exact = is_exact  # else the disk is not known, or the memory is gone
-        self.is_whole = is_whole  # nothing was lost by a crash
+        self.is_exact = is_exact  # else the disk is unknown, or the memory is lost
+        self.is_whole = is_whole  # no crash lost anything
 
 
 class Line:
-    """One tube in all its homes, from the one where it was made (T17.1)."""
+    """One tube on all its leaders, from its creation (T17.1)."""
 
     def __init__(self) -> None:
-        self.epoch = 0  # the highest under which a node did anything
-        self.epoch_us = 0  # when a node began with it
+        self.epoch = 0  # the highest under which a node acted
+        self.epoch_us = 0  # when a node first acted under it
         self.homes: dict[int, str] = {}  # by epoch
-        self.state: State | None = None  # when the last home ended
-        self.mirror: Any = None  # of that home: what it did, and what clients know of it
-        self.takers: dict[int, object] = {}  # token -> who was given the task under it
-        self.newest_token = 0  # of all takes that were seen
-        self.told_tokens: dict[str, int] = {}  # by node: the newest that a client was told there
-        self.top_number = -1  # the highest that clients were told
+        self.state: State | None = None  # at the end of the last leader
+        self.mirror: Any = None  # of that leader: its changes, and what clients know of it
+        self.takers: dict[int, object] = {}  # token -> who got the task under it
+        self.newest_token = 0  # of all takes seen
+        self.told_tokens: dict[str, int] = {}  # by node: the newest that a client got there
+        self.top_number = -1  # the highest that clients know
         self.top_us = 0  # when
-        self.pause = -1  # how its last home had it paused; -1: that is not known
-        self.is_lost = False  # its home lost its memory of it
-        # the rule by which two homes may run: of two nodes one was told that the other one is dead
-        # (T21.1), or no node that was heard knows of the newest home, its disk is gone (T19.4)
+        self.pause = -1  # its pause on the last leader; -1: unknown
+        self.is_lost = False  # its leader lost it
+        # the rule that allows two leaders: one of two nodes was told that the other is dead
+        # (T21.1), or no reachable node knows the newest leader, whose disk is gone (T19.4)
         self.excuse = ""
-        self.up_us = 0  # when it was last seen to run
+        self.up_us = 0  # when it was last seen running
         self.states: dict[str, int] = {}  # by node, T19
 
     def tokens_of(self, who: object) -> list[int]:
-        """Tokens under which those hands were given anything."""
+        """Tokens under which that client got tasks."""
         return [token for token, taker in self.takers.items() if taker == who]
 
 
@@ -94,14 +94,14 @@ class Facts:
         self.puts: dict[bytes, Put] = {}
         self.by_job: dict[bytes, int] = {}  # number by job id
         self.calls: dict[int, list[Call]] = {}  # by number of the task
-        self.mass_us: dict[str, int] = {}  # when RELEASEALL, KICK, TRUNCATE was asked last
-        self.lines: dict[tuple[bytes, int], Line] = {}  # by maker and the instant it was made
-        self.loaded: set[tuple[bytes, int]] = set()  # as well: those that a disk brought back
-        self.is_plain = False  # it was never made, and there are jobs of that name
-        self.created_us = 0  # when a client was told that it is there
-        self.home = ""  # the node where clients found it last
+        self.mass_us: dict[str, int] = {}  # last RELEASEALL, KICK or TRUNCATE
+        self.lines: dict[tuple[bytes, int], Line] = {}  # by creator and instant of creation
+        self.loaded: set[tuple[bytes, int]] = set()  # the same, for tubes restored from a disk
+        self.is_plain = False  # never created, and there are jobs of its name
+        self.created_us = 0  # when a client first learned that it exists
+        self.home = ""  # the node where clients last found it
         self.sync: int = args.get("sync", 1)
-        self.pauses: list[Any] = []  # PAUSE commands that were asked for
+        self.pauses: list[Any] = []  # PAUSE commands sent
         self.forced: dict[str, int] = {}  # nodes told to take it by force, and when
 
     def words(self) -> list[bytes]:
@@ -123,7 +123,7 @@ class Facts:
         return words
 
     def new_put(self, asked_us: int, args: dict[str, Any]) -> Put:
-        """A put is about to be asked for."""
+        """A put is about to be sent."""
         token = b"{%s %d}" % (self.key, len(self.puts))
         body = token + b"." * args.get("size", 0)
         put = Put(token, body, asked_us, args)
@@ -131,7 +131,7 @@ class Facts:
         return put
 
     def put_of(self, body: bytes) -> Put | None:
-        """What was asked for with that body."""
+        """The put with that body."""
         return self.puts.get(body[: body.find(b"}") + 1])
 
     def ask(self, call: Call) -> Call:
@@ -140,11 +140,11 @@ class Facts:
         return call
 
     def asked(self, number: int, since_us: int, *verbs: str) -> list[Call]:
-        """Calls about the task that may have been done since then."""
+        """Calls about the task that may have run since then."""
         calls = self.calls.get(number, [])
         return [c for c in calls if c.verb in verbs and (not c.is_over or c.asked_us >= since_us)]
 
 
 def seconds(ms: int) -> bytes:
-    """Milliseconds as a word."""
+    """Milliseconds as a word in seconds."""
     return b"%d.%03d" % (ms // 1000, ms % 1000)

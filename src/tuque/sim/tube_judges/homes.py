@@ -1,8 +1,8 @@
-"""Judges of homes: one node at a time runs a tube, and a tube that moves is what it was (T17-T21).
+"""Judges of tube leadership: one leader at a time, and a tube that moves stays the same (T17-T21).
 
-A node runs a tube if it would do the next command: it is RUNNING there and its lease is not over
-by its own clock. Of a planned switchover nothing is lost; of one by force what clients were told
-of is there if enough nodes had to have it (SYNC).
+A node runs a tube if it would accept the next command: RUNNING, with a valid lease by its own
+clock. A planned switchover loses nothing; a failover by force keeps what clients know of if
+enough nodes had to have it (SYNC).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from tuque.sim.tube_judges.mirror import Mirror, Seen
     from tuque.tubes.model.tube import Tube
 
-HOMELESS_US: Final = 14_000_000  # when all is well a tube runs again within it
+HOMELESS_US: Final = 14_000_000  # when all is well, a tube runs again within it
 
 
 def is_up(tube: Tube) -> bool:
-    """Whether the tube runs at its node, as the node sees it."""
+    """Whether the node believes that it runs the tube."""
     return bool(tube.is_mine) and tube.state == RUNNING
 
 
 def would_do(m: Machine, facts: Facts, line: Line) -> bool:
-    """Whether the node would do a command about the tube now."""
+    """Whether the node would accept a command about the tube now."""
     shell = m.shell
     t = tubes_on(shell.n) if shell is not None else None
     tube = t.by_name.get(facts.key) if t is not None else None
@@ -42,9 +42,9 @@ def would_do(m: Machine, facts: Facts, line: Line) -> bool:
 
 
 def excuse_of(m: Machine, line: Line) -> str:
-    """The rule by which two homes are nobody's fault here; "": none.
+    """The rule that allows two leaders here; "": none.
 
-    An operator said so, disks were lost, or a disk that is never awaited has forgotten (T20.3).
+    An operator forced it, disks were lost, or a disk without fsync has forgotten (T20.3).
     """
     if line.excuse:
         return line.excuse
@@ -52,9 +52,9 @@ def excuse_of(m: Machine, line: Line) -> str:
 
 
 def count_takes(cluster: Cluster, m: Machine, mirror: Mirror, takes: int) -> None:
-    """Takes here are doubled if another node would do them too, or has a later epoch.
+    """Count takes, and doubled ones: another node would accept takes too, or has a later epoch.
 
-    What SPEC allows is counted under its rule, apart from what it promises never to happen.
+    Those that SPEC allows are counted under their rule, apart from those that must never happen.
     """
     facts, line, excuse = mirror.facts, mirror.line, excuse_of(m, mirror.line)
     others = [other for other in cluster.machines if other is not m]
@@ -65,7 +65,7 @@ def count_takes(cluster: Cluster, m: Machine, mirror: Mirror, takes: int) -> Non
 
 
 def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
-    """This node does something in the tube: no other one would (T20.4)."""
+    """This node acts in the tube: no other one would (T20.4)."""
     if excuse_of(m, line):
         return
     cluster.history.count("looks for second homes")
@@ -77,8 +77,8 @@ def judge_alone(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> None:
 
 
 def judge_epoch(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: int) -> None:
-    """Each epoch has one home, and they rise (T17.1)."""
-    home = line.homes.setdefault(epoch, m.name)  # also of two: who is the second is seen by it
+    """Each epoch has one leader, and epochs increase (T17.1)."""
+    home = line.homes.setdefault(epoch, m.name)  # of two, the second is the one that finds it set
     if epoch > line.epoch:
         line.epoch_us = cluster.world.now_us
     judge_awake(cluster, m, facts, line, epoch)
@@ -97,9 +97,9 @@ def judge_epoch(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: i
 
 
 def judge_awake(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: int) -> None:
-    """A node that stood still does nothing under an epoch that ended before it woke (T19.7).
+    """After a standstill a node does not act under an epoch that ended before it woke (T19.7).
 
-    Nodes whose disks are gone may have told it nothing of that.
+    Nodes that lost their disks may not have told it.
     """
     if m.woke_us == 0 or any(may_have_forgotten(other) for other in cluster.machines):
         return
@@ -113,7 +113,7 @@ def judge_awake(cluster: Cluster, m: Machine, facts: Facts, line: Line, epoch: i
 
 
 def may_have_forgotten(m: Machine) -> bool:
-    """Whether the node may have lost an epoch that it had: its disk is gone, or never awaited."""
+    """Whether the node may have lost an epoch: its disk is gone, or was never synced."""
     return m.has_lost_disk or m.had_disk_fault or (m.settings.policy == "no" and m.had_power_cut)
 
 
@@ -129,9 +129,9 @@ def judge_state(cluster: Cluster, m: Machine, facts: Facts, tube: Tube) -> None:
 
 
 def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> None:
-    """The tube runs at a node from now on: it is what it was when its last home ended.
+    """A node starts to run the tube: it is the same as at the end of the last leader.
 
-    Tasks with which something was done between the start and this look are not judged.
+    Tasks that were changed between the start and this check are not judged.
     """
     facts, line, history = mirror.facts, mirror.line, cluster.history
     was_forced = m.name in facts.forced
@@ -158,7 +158,7 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
         return
     is_other = old is not None and old.epoch != mirror.epoch and not is_move
     if line.excuse and (is_again or is_other):
-        return  # it goes on from what this node had, not from what the other home did meanwhile
+        return  # it continues from this node's state, not from that of the other leader
     if is_move and was_forced:
         judge_forced(cluster, mirror, old)
     elif before.is_exact:
@@ -168,7 +168,7 @@ def judge_start(cluster: Cluster, m: Machine, shell: Shell, mirror: Mirror) -> N
 
 
 def end_force(facts: Facts, name: str, now_us: int) -> None:
-    """A node is the home now; another one that was told so of late may still be it next."""
+    """A node leads now; another one that was recently told to may be next."""
     facts.forced = {
         other: asked_us
         for other, asked_us in facts.forced.items()
@@ -177,26 +177,26 @@ def end_force(facts: Facts, name: str, now_us: int) -> None:
 
 
 def excuse_of_start(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> str:
-    """The rule by which m may run an epoch that is over, and give away those after it; "": none."""
+    """The rule by which m may run an outdated epoch, and hand over later ones; "": none."""
     if is_told(cluster, m, facts, line):
         return ""
     if m.settings.policy == "no" and m.had_power_cut:
-        return "T20.3"  # the next home that it knew of is forgotten
+        return "T20.3"  # it has forgotten the next leader
     return "T19.4" if is_unknown(cluster, m) else ""
 
 
 def is_told(cluster: Cluster, m: Machine, facts: Facts, line: Line) -> bool:
-    """Whether a node told m of the newest epoch, and did not hear of it from m."""
+    """Whether another node sent m the newest epoch, not having it from m."""
     own = facts_told(m, facts)
     known = [facts_told(other, facts) for other in cluster.machines if has_told(m, other)]
     return any(told[0] >= line.epoch and told != own for told in known)
 
 
 def is_unknown(cluster: Cluster, m: Machine) -> bool:
-    """Whether m could not hear of the newest epoch: too many it heard lost their disks (T19.4).
+    """Whether m cannot learn the newest epoch: too many of its peers lost their disks (T19.4).
 
-    Half of all nodes have told it what they know, and of these too few know all that they ever
-    knew, m among them.
+    Half of all nodes have sent it what they know, but too few of these, m included, still know all
+    that they ever knew.
     """
     others = [other for other in cluster.machines if has_told(m, other)]
     knowing = 1 + sum(not other.has_lost_disk for other in others)
@@ -204,14 +204,14 @@ def is_unknown(cluster: Cluster, m: Machine) -> bool:
 
 
 def facts_told(m: Machine, facts: Facts) -> tuple[int, bytes]:
-    """Epoch and home of the tube as the node knows them."""
+    """Epoch and leader of the tube as the node knows them."""
     t = tubes_on(m.shell.n) if m.shell is not None else None
     tube = t.by_name.get(facts.key) if t is not None else None
     return (int(tube.epoch), tube.home) if tube is not None else (0, b"")
 
 
 def has_told(m: Machine, other: Machine) -> bool:
-    """Whether the other node has told m what it knows, on a link that there is (T17.2)."""
+    """Whether the other node has sent m its catalog on the current link (T17.2)."""
     if m.shell is None or other.shell is None or other is m:
         return False
     t = tubes_on(m.shell.n)
@@ -220,9 +220,9 @@ def has_told(m: Machine, other: Machine) -> bool:
 
 
 def note_sessions(cluster: Cluster, m: Machine, shell: Shell) -> None:
-    """Sessions of the last home are there without connections: their ttr counts from now on.
+    """Sessions of the last leader exist without connections: their ttr starts now.
 
-    They come when it is settled who holds what, before the tasks take their places (T19.6).
+    They are set up with the holders, before tasks are loaded (T19.6).
     """
     t = tubes_on(shell.n)
     if t is None:
@@ -234,7 +234,7 @@ def note_sessions(cluster: Cluster, m: Machine, shell: Shell) -> None:
 
 
 def judge_same(cluster: Cluster, m: Machine, mirror: Mirror, before: State) -> None:
-    """Every task keeps its number and state (T20.5); who held one may hold it no more."""
+    """Every task keeps its number and state (T20.5), except that it may have lost its holder."""
     history, name = cluster.history, mirror.facts.name
     history.count("tubes that go on")
     now = {number: as_loaded(one.status) for number, one in mirror.tasks.items()}
@@ -266,13 +266,13 @@ def judge_tasks(cluster: Cluster, m: Machine, mirror: Mirror, old: Mirror) -> No
 
 
 def facts_of(one: Seen) -> tuple[int, bytes, int, int, bytes]:
-    """What must not change in a task; more than 100 years are 100 years."""
+    """What must not change in a task; times are limited to 100 years."""
     token = one.put.token if one.put is not None else b""
     return one.pri, one.subqueue, min(one.ttl_ms, MAX_MS), min(one.ttr_ms, MAX_MS), token
 
 
 def is_number_known(cluster: Cluster, facts: Facts, line: Line) -> bool:
-    """Whether a disk is as old as the last number, or a node knows it (T21.3)."""
+    """Whether a disk has the last number, or a node knows it (T21.3)."""
     for m in cluster.machines:
         t = tubes_on(m.shell.n) if m.shell is not None else None
         tube = t.by_name.get(facts.key) if t is not None else None
@@ -285,7 +285,7 @@ def is_number_known(cluster: Cluster, facts: Facts, line: Line) -> bool:
 
 
 def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
-    """What clients were told of is there if that many nodes had it (T18.5); numbers go on."""
+    """What clients know of exists if that many nodes had it (T18.5); numbers increase."""
     facts, line, history = mirror.facts, mirror.line, cluster.history
     if mirror.next_number <= line.top_number and is_number_known(cluster, facts, line):
         history.find("tube-number", f"{facts.name} goes on at {mirror.next_number} after a loss")
@@ -298,7 +298,7 @@ def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
     home = line.homes.get(old.epoch)
     if any(m.has_lost_memory for m in cluster.machines if m.name != home):
         return
-    least: dict[int, int] = {}  # number -> place of the last change that a client knows of
+    least: dict[int, int] = {}  # number -> index of the last change that a client knows
     for _, at in old.told:
         number = old.log[at].number
         least[number] = max(least.get(number, -1), at)
@@ -316,9 +316,9 @@ def judge_forced(cluster: Cluster, mirror: Mirror, old: Mirror | None) -> None:
 
 
 def may_forget(m: Machine, tube: Tube) -> bool:
-    """Whether the node may have forgotten that it is the home, or who is.
+    """Whether the node may have forgotten that it leads, or who does.
 
-    An epoch after the first is told when the disk has it, also under `everysec` (T20.3).
+    An epoch after the first is sent once it is on the disk, also under `everysec` (T20.3).
     """
     if m.disk_since_us > 0 or m.had_disk_fault or m.settings.policy in ("off", "no"):
         return True
@@ -326,7 +326,7 @@ def may_forget(m: Machine, tube: Tube) -> bool:
 
 
 def is_lost(cluster: Cluster, facts: Facts, ident: Ident) -> bool:
-    """Whether the home that others know, or who gave it away, has lost its memory (T22.2)."""
+    """Whether the known leader, or the node that handed over to it, lost its memory (T22.2)."""
     newest: Tube | None = None
     for m in cluster.machines:
         t = tubes_on(m.shell.n) if m.shell is not None else None
@@ -342,19 +342,19 @@ def is_lost(cluster: Cluster, facts: Facts, ident: Ident) -> bool:
     if home is None or home.shell is None:
         return False
     if not any(may_forget(m, newest) for m in cluster.machines if m is home or m.name == giver):
-        return False  # who gave it away says so until its new home has it (T20.3)
+        return False  # the old leader repeats the handover until the new one has it (T20.3)
     t = tubes_on(home.shell.n)
     own = t.by_name.get(facts.key) if t is not None else None
     return own is None or ident_of(own) != ident or not own.is_mine
 
 
 def look_for_home(cluster: Cluster, facts: Facts) -> None:
-    """When all is well each tube runs somewhere, unless its home forgot it."""
+    """When all is well each tube runs somewhere, unless its leader forgot it."""
     now_us = cluster.world.now_us
     for m in cluster.machines:
         t = tubes_on(m.shell.n) if m.shell is not None and not m.shell.s.is_loading else None
         tube = t.by_name.get(facts.key) if t is not None else None
-        if tube is not None:  # it was on its way to this node when its home forgot it
+        if tube is not None:  # it was in flight to this node when its leader forgot it
             facts.lines.setdefault(ident_of(tube), Line())
     for ident, line in list(facts.lines.items()):
         cluster.history.count("looks for homes")

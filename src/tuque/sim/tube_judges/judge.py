@@ -1,7 +1,7 @@
-"""Judges of tubes: what clients were told must be what the home did, in the home's order.
+"""Judges of tubes: replies must match what the leader did, in the leader's order.
 
-After each turn of a node the changes of its tubes are played again (mirror.py); an answer
-is judged when the node gives it away. What a disk must have is judged in disk.py.
+After each turn of a node its tubes' changes are replayed (mirror.py); a reply is judged when the
+node sends it. disk.py judges what a disk must have.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from tuque.tubes.model.registry import Tubes
     from tuque.tubes.model.tube import Tube
 
-VAIN_MS: Final = 20  # a task that may be taken and a client that waits for it meet within it
-MASS_US: Final = 10_000_000  # a call about all tasks is done within it, or not
-# what ends a take, by verb; None: any of them may have
+VAIN_MS: Final = 20  # within it a free task and a client that waits for it meet
+MASS_US: Final = 10_000_000  # within it a call about all tasks has run, or never will
+# the event that ends a take, by verb; None: any may have
 ENDS: Final = {
     "ack": b"ack", "ACKJOB": b"ack", "release": b"release", "NACK": b"release", "bury": b"bury",
     "touch": b"touch", "WORKING": b"touch",
@@ -71,10 +71,10 @@ class Tubing:
                 name: str = op.args["tube"]
                 self.facts[name.encode()] = Facts(name, op.args)
         self.mirrors: dict[tuple[str, bytes], Mirror] = {}  # node, tube
-        self.idle: dict[tuple[str, bytes], int] = {}  # changes that there were at its last look
-        self.states: dict[tuple[str, bytes], int] = {}  # T19, at its last look
-        self.uuids: dict[str, bytes] = {}  # of the sessions of clients, by their names
-        self.groups: dict[object, object] = {}  # a connection -> the uuid that it shares
+        self.idle: dict[tuple[str, bytes], int] = {}  # changes at the last check
+        self.states: dict[tuple[str, bytes], int] = {}  # T19, at the last check
+        self.uuids: dict[str, bytes] = {}  # of clients' sessions, by name
+        self.groups: dict[object, object] = {}  # a connection -> its shared uuid
         self.closed: dict[tuple[str, int], tuple[int, int]] = {}  # node, session: (ms, ttr)
 
     def find(self, rule: str, text: str) -> None:
@@ -82,17 +82,17 @@ class Tubing:
         self.history.find(rule, text)
 
     def who(self, connection: object) -> object:
-        """The hands that a connection belongs to: those of its session."""
+        """The client behind a connection: its session."""
         return self.groups.get(connection, connection)
 
     def mirror_of(self, node: str, name: bytes) -> Mirror | None:
-        """The tube as its changes at that node made it."""
+        """The tube on that node, as replayed from its changes."""
         return self.mirrors.get((node, name))
 
-    # ---- after each turn, before its answers leave
+    # ---- after each turn, before its replies leave
 
     def on_turn(self, machine: Machine, shell: Shell) -> None:
-        """Play again what changed in this turn."""
+        """Replay the changes of this turn."""
         t = tubes_on(shell.n)
         if t is not None:
             t.shift_tasks = self.cluster.plan.shift_tasks
@@ -121,7 +121,7 @@ class Tubing:
             elif mirror is not None and mirror.is_up:
                 self.cease(machine, t, mirror)
             self.idle[key] = int(tube.change_seq)
-            if tube.is_mine and tube.state == STARTUP:  # sessions of the last home begin here
+            if tube.is_mine and tube.state == STARTUP:  # sessions of the last leader start here
                 note_sessions(self.cluster, machine, shell)
             if self.states.get(key) != tube.state:
                 self.states[key] = int(tube.state)
@@ -130,7 +130,7 @@ class Tubing:
             self.look_at_sessions(machine, shell, t)
 
     def begin(self, machine: Machine, shell: Shell, facts: Facts, tube: Tube) -> Mirror:
-        """A tube runs at this node from now on."""
+        """This node starts to run the tube."""
         line = facts.lines.get(ident_of(tube))
         is_fresh = line is None
         if line is None:
@@ -138,8 +138,8 @@ class Tubing:
             if facts.lines and self.cluster.plan.is_faultless:
                 self.find("tube-home", f"{facts.name} was made again at {machine.name} (T17.5)")
             facts.lines[ident_of(tube)] = line
-            # All had forgotten it, but not an old disk, or a message on its way: it does not begin
-            # here. A node that makes a tube is its first home (T17.1).
+            # All had forgotten it, except an old disk or a message in flight: it does not start
+            # here. The node that creates a tube is its first leader (T17.1).
             is_fresh = tube.epoch == 1 and ident_of(tube) not in facts.loaded
         mirror = Mirror(facts, line, tube, self.world.now_us, self.find, is_fresh)
         mirror.begin_ms = int(shell.n.now_ms)
@@ -156,19 +156,19 @@ class Tubing:
         return mirror
 
     def cease(self, machine: Machine, t: Tubes, mirror: Mirror) -> None:
-        """A tube does not run at this node any more; what it was like is what must go on."""
+        """This node stops running the tube: its state now is what must continue."""
         if mirror.seq != mirror.tube.change_seq:
             self.play(machine, t, mirror)
             judge_awake(self.cluster, machine, mirror.facts, mirror.line, mirror.epoch)
         tube = mirror.tube
-        # What was given away in this turn is as this home had it: the next one has not heard of it
-        # yet. Else another epoch was told, and the tube may be paused as its next home is.
+        # What was handed over in this turn is in this leader's state: the next one does not know of
+        # it yet. Else a newer epoch arrived, and the tube may be paused as on its next leader.
         is_given = bool(tube.is_owed) and tube.epoch == mirror.epoch + 1
         is_own = mirror.epoch == tube.epoch or is_given
         if is_own:
             judge_pause(self, mirror)
-        # The tube ran in this turn until it ceased: a take that came in it, after the last turn
-        # that was looked at, may have found it paused and got nothing (P2.2).
+        # The tube ran in this turn until it stopped: a take in it, after the last checked turn, may
+        # have found it paused and got nothing (P2.2).
         note_pause(self, mirror, int(tube.pause) if is_own else max(mirror.waits.pause, 0))
         mirror.is_up = False
         statuses = {number: one.status for number, one in mirror.tasks.items()}
@@ -176,7 +176,7 @@ class Tubing:
             mirror.line.state = State(statuses, mirror.next_number, True, True)
 
     def play(self, machine: Machine, t: Tubes, mirror: Mirror) -> None:
-        """The changes of one tube in one turn."""
+        """Replay one tube's changes of one turn."""
         tube, now_us = mirror.tube, self.world.now_us
         changes = t.changes(tube, mirror.seq - 1, 1000)
         takes = sum(1 for change in changes if change.event == b"take")
@@ -202,7 +202,7 @@ class Tubing:
             mirror.compare(self.find)
 
     def judge_release(self, machine: Machine, mirror: Mirror, number: int, at_ms: int) -> None:
-        """A task goes back if somebody asked for it, or when its session is over (T8.2)."""
+        """A task is released on request, or when its session ends (T8.2)."""
         one, facts = mirror.tasks.get(number), mirror.facts
         if one is None or one.status != TAKEN:
             return
@@ -240,7 +240,7 @@ class Tubing:
     # ---- sessions
 
     def on_closed(self, machine: Machine, shell: Shell, client: int) -> None:
-        """The node closes a connection: its session may be without any from now on."""
+        """The node closes a connection, maybe the last one of its session."""
         t = tubes_on(shell.n)
         session = t.by_client.get(client) if t is not None else None
         if t is not None and session is not None and len(session.clients) == 1:
@@ -249,7 +249,7 @@ class Tubing:
             self.closed[machine.name, int(session.number)] = (now_ms, int(t.ttr_ms))
 
     def look_at_sessions(self, machine: Machine, shell: Shell, t: Tubes) -> None:
-        """Sessions that are over in time, or go on (T8.2)."""
+        """Sessions end in time, or continue (T8.2)."""
         for node, number in list(self.closed):
             if node != machine.name:
                 continue
@@ -262,21 +262,21 @@ class Tubing:
                 del self.closed[node, number]
 
     def on_identified(self, connection: object, reply: object) -> None:
-        """A connection is told which session it has."""
+        """A connection learns its session."""
         if isinstance(reply, bytes):
             self.history.count("IDENTIFY ok")
             self.groups[connection] = reply
 
-    # ---- answers
+    # ---- replies
 
     def on_created(self, facts: Facts, node: str, reply: object) -> None:
-        """The tube is there."""
+        """The tube exists."""
         if not isinstance(reply, Exception) and not facts.created_us:
             facts.created_us = self.world.now_us
             facts.home = node
 
     def on_put(self, facts: Facts, put: Put, node: str, reply: object) -> None:
-        """A put was answered: the task is there, or is not."""
+        """A put got its reply: the task exists, or it does not."""
         mirror = self.mirror_of(node, facts.key)
         waited_us = self.world.now_us - put.asked_us
         if isinstance(reply, Exception):
@@ -285,13 +285,13 @@ class Tubing:
         elif reply is None:
             put.outcome = REFUSED
             self.history.count("puts that found no room")
-            # Instants are whole ms (G8.2): the ms in which a node was asked counts from its begin.
+            # Instants are whole ms (G8.2): the ms of the request counts from its start.
             if not facts.capacity or waited_us < (put.timeout_ms - 1) * 995:
                 self.find("tube-full", f"{put.token!r} got nothing after {waited_us / 1e6:.3f} s")
         elif isinstance(reply, bytes) and self.is_plain(node, facts.key, reply):
-            # No task: ADDJOB at a node that was read-only, and could not make the tube (T19.5).
+            # No task: ADDJOB on a read-only node, which could not create the tube (T19.5).
             put.outcome = REFUSED
-            facts.is_plain = facts.is_plain or not facts.created_us  # not to be made now (T2.3)
+            facts.is_plain = facts.is_plain or not facts.created_us  # not creatable now (T2.3)
             self.history.count("puts into a plain queue")
         else:
             put.outcome = OK
@@ -311,7 +311,7 @@ class Tubing:
             self.find("tube-full", f"{put.token!r} was refused and is task {put.number}: {reply}")
 
     def is_plain(self, node: str, name: bytes, id: bytes) -> bool:
-        """Whether the node knows no tube of that name, and has the job in a plain queue."""
+        """Whether the node does not know the tube, and has the job in a plain queue."""
         shell = next(m.shell for m in self.cluster.machines if m.name == node)
         t = tubes_on(shell.n) if shell is not None else None
         if shell is None or (t is not None and name in t.by_name):
@@ -320,14 +320,14 @@ class Tubing:
         return job is not None and not isinstance(job, Task)
 
     def number_in(self, facts: Facts, reply: Any) -> int:
-        """The number in an answer: a task, or a job id."""
+        """The task number for a reply with a number or a job id."""
         if isinstance(reply, list):
             number: int = reply[0]
             return number
         return facts.by_job.get(reply, -1)
 
     def tell(self, mirror: Mirror, event: bytes, number: int, asked_us: int) -> None:
-        """A client knows of the change: the first of that kind since it asked for it."""
+        """A client knows of the first such change since its request."""
         for at, step in enumerate(mirror.log):
             if step.number == number and step.event == event and step.at_us >= asked_us:
                 mirror.told.append((self.world.now_us, at))
@@ -336,7 +336,7 @@ class Tubing:
     def on_taken(
         self, facts: Facts, node: str, connection: object, asked_us: int, reply: object
     ) -> None:
-        """TAKE was answered; without a task there must have been none all the time."""
+        """TAKE got its reply; without a task there must have been none all the time."""
         mirror = self.mirror_of(node, facts.key)
         if mirror is None or isinstance(reply, Exception) or mirror.born_us > asked_us:
             return
@@ -363,7 +363,7 @@ class Tubing:
         judge_overtaken(self, mirror, one, token, asked_us)
 
     def judge_none(self, mirror: Mirror, asked_us: int) -> None:
-        """A take came back without a task: none may have been there since it was asked for."""
+        """A take got no task: there was none since its request."""
         if is_paused_since(mirror, asked_us):
             return
         self.history.count("takes without a task")
@@ -381,7 +381,7 @@ class Tubing:
     def on_called(
         self, facts: Facts, call: Call, node: str, connection: object, reply: object
     ) -> None:
-        """A call about one task was answered: done by who held it, or refused with reason."""
+        """A call about one task got its reply: it ran for the holder, or was rightly refused."""
         call.is_over = True
         who = self.who(connection)
         mirror = self.mirror_of(node, facts.key)
@@ -401,18 +401,18 @@ class Tubing:
         for take in one.takes:
             is_mine = take.token in tokens or take.token == 0
             if not call.token and mirror.line.takers.get(take.token) is None:
-                is_mine = True  # taken with GETJOB: nobody's session holds it (T1.4)
+                is_mine = True  # taken with GETJOB: no session holds it (T1.4)
             if event in take.events and is_mine:
                 return
         if call.verb == "bury" and not call.token:
-            return  # it does not ask who holds the task (T5.3)
+            return  # it does not check the holder (T5.3)
         self.find(
             "tube-fence",
             f"{facts.name}: {call.verb} of task {call.number} was done for another one",
         )
 
     def judge_refusal(self, mirror: Mirror, one: Seen, call: Call, who: object) -> None:
-        """Whoever holds a task under a token may do what he wants with it."""
+        """The holder of a task with a token must not be refused."""
         if not call.token or one.status != TAKEN or one.token != call.token:
             return
         self.history.count("calls refused though the task is taken so")
@@ -431,7 +431,7 @@ class Tubing:
             self.tell(mirror, b"delete", number, asked_us)
 
     def on_peeked(self, facts: Facts, node: str, number: int, asked_us: int, reply: Any) -> None:
-        """PEEK tells a status that the task had since it was asked for."""
+        """PEEK reports a status that the task had since the request."""
         mirror = self.mirror_of(node, facts.key)
         one = mirror.tasks.get(number) if mirror is not None else None
         if one is None or one.since_us >= asked_us:
@@ -443,10 +443,10 @@ class Tubing:
         if isinstance(told, Exception) or told != STATUS_NAMES[one.status]:
             self.find("tube-count", f"{facts.name}: task {number} is shown as {told}")
 
-    # ---- ends and beginnings of processes
+    # ---- processes
 
     def on_death(self, machine: Machine, shell: Shell, how: str, back: str) -> None:
-        """A process ended: what its disk has must be a prefix of what it did."""
+        """A process ended: its disk must have a prefix of its changes."""
         for facts in self.facts.values():
             mirror = self.mirrors.pop((machine.name, facts.key), None)
             if machine.settings.policy == "off" or back != "disk" or machine.had_disk_fault:
@@ -466,7 +466,7 @@ class Tubing:
         self.states = {key: one for key, one in self.states.items() if key[0] != machine.name}
 
     def on_loaded(self, machine: Machine, shell: Shell) -> None:
-        """A journal is loaded: the tubes are as the disk has them."""
+        """A journal is loaded: the tubes are as on the disk."""
         t = tubes_on(shell.n)
         if t is None:
             return
@@ -481,7 +481,7 @@ class Tubing:
             self.closed[machine.name, int(session.number)] = (now_ms, int(t.ttr_ms))
 
     def on_end(self) -> None:
-        """Something was done, if somebody was there to do it."""
+        """Something was done, if there was a client to do it."""
         if all(facts.is_plain for facts in self.facts.values()):
             return
         self.history.count("seeds with tubes")

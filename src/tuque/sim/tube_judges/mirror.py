@@ -1,8 +1,8 @@
-"""A tube played again from its changes: what must be in it, who goes next, when it is due.
+"""A tube replayed from its changes: its tasks, the next one, due times.
 
-The home numbers its changes in the order in which it did them (T12): that order is the witness.
-Each change is done here once more to a plain list of tasks, with the options that clients asked
-for, and must be right there: its arrow, its place in the order, its time.
+The leader numbers its changes in order (T12): that order is the truth. Each change is repeated
+here on a plain list of tasks, with the options that clients sent, and must be legal there: its
+transition, its place in the order, its time.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ ARROWS: Final[dict[bytes, tuple[tuple[int, ...], tuple[int, ...]]]] = {
     b"ttl": ((READY, BURIED), (DONE,)),
 }
 LATE_MS: Final = 16  # T6.3
-SLOW_US: Final = 60_000  # clocks count ms, and a little wrong
+SLOW_US: Final = 60_000  # clocks count ms, with a small drift
 FAR_MS: Final = 1 << 62
 
 Find = Callable[[str, str], None]
 
 
 class Take:
-    """One take of a task, and what was done to the task under it."""
+    """One take of a task, and the events during it."""
 
     def __init__(self, at: int, token: int) -> None:
-        self.at = at  # place in the log
-        self.token = token  # 0: not known, it was over in the turn in which it came
+        self.at = at  # index in the log
+        self.token = token  # 0: unknown, it ended in the turn in which it began
         self.events: list[bytes] = []
 
 
 class Seen(Task):
-    """A task as the changes tell it. Instants are ms of the node's clock."""
+    """A task according to the changes. Instants are ms of the node's clock."""
 
     def __init__(self, number: int, at_ms: int, now_us: int) -> None:
         super().__init__(number, at_ms, status=0)
         self.put: Put | None = None
         self.takes: list[Take] = []
-        self.born_us = now_us  # true time; -1: it was there before
+        self.born_us = now_us  # true time; -1: it existed before
         self.taken_us = 0
-        self.span_ms = 0  # from its take to its coming back, at least
-        self.since_us = now_us  # in this status
-        self.is_known = True  # False: over in the turn in which it came, nobody saw its options
+        self.span_ms = 0  # least span from its take to its return
+        self.since_us = now_us  # since when it has this status
+        self.is_known = True  # False: it ended in its first turn, its options were not seen
 
 
 class Step:
-    """One change, for the look at a disk."""
+    """One change, for disk checks."""
 
     __slots__ = ("at_us", "event", "number", "status")
 
@@ -78,7 +78,7 @@ class Step:
 
 
 class Mirror:
-    """One tube in one life of its home."""
+    """One tube during one leadership."""
 
     def __init__(
         self, facts: Facts, line: Line, tube: Tube, now_us: int, find: Find, is_fresh: bool
@@ -89,23 +89,23 @@ class Mirror:
         self.find = find
         self.epoch = int(tube.epoch)
         self.born_us = now_us
-        self.is_up = True  # it is RUNNING, as far as was seen
+        self.is_up = True  # RUNNING when last seen
         self.earlier: Mirror | None = None  # it ran in this process and epoch before
         self.seq = 0 if is_fresh else int(tube.change_seq)
         self.tasks: dict[int, Seen] = {}
         self.gone: dict[int, Seen] = {}
-        self.base: dict[int, int] = {}  # statuses at the begin
-        self.vague: set[int] = set()  # changed in the turn of the begin, before anybody looked
+        self.base: dict[int, int] = {}  # statuses at the start
+        self.vague: set[int] = set()  # changed in the first turn, before the first check
         self.log: list[Step] = []
-        self.told: list[tuple[int, int]] = []  # (true time, place in the log): a client knows
+        self.told: list[tuple[int, int]] = []  # known to clients: (true time, index in the log)
         self.next_number = 0 if is_fresh else int(tube.next_number)
         self.counts: dict[bytes, int] = {}
         self.now_ms = 0  # of the node, at the end of its last turn
-        self.begin_ms = 0  # of the node, when it was first seen to run
-        self.due_ms = FAR_MS  # a task comes back by itself then
-        self.has_first = True  # somebody could have a task, or nobody has looked
+        self.begin_ms = 0  # of the node, when first seen running
+        self.due_ms = FAR_MS  # when the next task returns by itself
+        self.has_first = True  # a task can be taken now, or nobody has checked
         self.waits = Waits()
-        self.vain_ms = 0  # since then somebody waits though there is a task
+        self.vain_ms = 0  # since when a client waits although there is a task
         self.freed_us: dict[bytes, int] = {}  # when a sub-queue was last busy
         self.calls_before = {} if is_fresh else calls_of(tube)
         if is_fresh:
@@ -115,7 +115,7 @@ class Mirror:
         self.look_ahead()
 
     def adopt(self, number: int, task: RealTask, now_us: int) -> None:
-        """A task that was there at the begin, as the node says."""
+        """Add a task that existed at the start, as the node has it."""
         one = Seen(number, int(task.created_ms), now_us)
         self.note_body(one, task)
         one.status = int(task.status)
@@ -129,7 +129,7 @@ class Mirror:
         self.base[number] = one.status
 
     def note_body(self, one: Seen, task: RealTask) -> None:
-        """Which put the task came from; never two tasks from one put, or one from two."""
+        """Find the put of the task; each put has one task, each task one put."""
         self.facts.by_job[task.id] = one.number
         put = self.facts.put_of(task.body)
         if put is None or put.body != task.body:
@@ -143,7 +143,7 @@ class Mirror:
     # ---- changes
 
     def replay(self, change: Change, now_us: int) -> None:
-        """Do a change once more."""
+        """Replay a change."""
         event, number, to = change.event, int(change.number), int(change.status)
         one = self.tasks.get(number)
         if event == b"put":
@@ -178,7 +178,7 @@ class Mirror:
             self.gone[number] = self.tasks.pop(number)
 
     def on_put(self, number: int, at_ms: int, to: int, now_us: int) -> Seen:
-        """A new task: the next number, and room for it."""
+        """A new task: it has the next number, and there is room."""
         facts = self.facts
         if number != self.next_number or number in self.tasks:
             self.find("tube-number", f"{facts.name}: task {number}, next was {self.next_number}")
@@ -194,7 +194,7 @@ class Mirror:
         return one
 
     def set_options(self, one: Seen) -> None:
-        """What its put asked for, or the tube's defaults."""
+        """Set the options of its put, or the tube's defaults."""
         if one.put is None:
             one.is_known = False
             return
@@ -204,7 +204,7 @@ class Mirror:
             one.subqueue = args.get("utube", "").encode()
 
     def delay_of(self, one: Seen) -> int:
-        """The least delay that a release that may be this one asked for."""
+        """The least delay requested by a release that this may be."""
         calls = self.facts.asked(one.number, one.taken_us, "release", "NACK")
         return min((c.delay_ms for c in calls if c.delay_ms > 0), default=0)
 
@@ -219,7 +219,7 @@ class Mirror:
         return self.facts.rules.first(self.tasks.values(), at_ms)
 
     def judge_take(self, one: Seen, at_ms: int) -> None:
-        """The task that goes next, whose life is not over, of a sub-queue that is free."""
+        """The next task, not expired, of a free sub-queue."""
         name = self.facts.name
         if not self.is_free(one):
             self.find("tube-held", f"{name}: two tasks of sub-queue {one.subqueue!r} are TAKEN")
@@ -235,7 +235,7 @@ class Mirror:
             self.find("tube-order", f"{name}: task {one.number} was taken, {which} was first")
 
     def judge_times(self, one: Seen, event: bytes, at_ms: int, now_us: int) -> None:
-        """Not before its time: ttr, delay and ttl, by the node's clock and by the true one."""
+        """Not too early: ttr, delay and ttl, by the node's clock and by the true one."""
         name, number = self.facts.name, one.number
         if event == b"ttr":
             if at_ms < one.until_ms:
@@ -254,7 +254,7 @@ class Mirror:
     # ---- after a turn
 
     def compare(self, find: Find) -> None:
-        """The tube must be what its changes made it; tokens, holders and times are its own."""
+        """The tube must match its changes; tokens, holders and times are not compared."""
         tube, name = self.tube, self.facts.name
         mine = {number: one.status for number, one in self.tasks.items()}
         real = {int(number): int(task.status) for number, task in tube.tasks.items()}
@@ -272,7 +272,7 @@ class Mirror:
                 find("tube-count", f"{name}: {event!r} is counted {said} times")
 
     def learn(self, now_us: int) -> None:
-        """Take over what only the node knows: tokens, holders, times that calls made longer."""
+        """Copy what only the node knows: tokens, holders, extended times."""
         newest = self.line.newest_token
         for number, one in self.tasks.items():
             task = self.tube.find(number)
@@ -285,13 +285,13 @@ class Mirror:
                     name = self.facts.name
                     self.find("tube-time", f"{name}: task {number} is due before its time")
                 one.until_ms = int(task.qtime_ms)
-            if one.takes and one.takes[-1].events:  # a touch, or a release with a delay
+            if one.takes and one.takes[-1].events:  # after a touch, or a release with a delay
                 if int(task.ttl_ms) < one.ttl_ms:
                     self.find("tube-time", f"{self.facts.name}: the ttl of {number} shrank")
                 one.ttl_ms, one.ttr_ms = int(task.ttl_ms), int(task.ttr_ms)
 
     def on_token(self, one: Seen, task: RealTask, newest: int) -> None:
-        """The token of a new take: greater than any before (T5.1)."""
+        """A new take's token is greater than all before (T5.1)."""
         one.token = int(task.token)
         one.owner = int(task.owner)
         one.takes[-1].token = one.token
@@ -301,13 +301,13 @@ class Mirror:
         self.line.newest_token = max(self.line.newest_token, one.token)
 
     def look_ahead(self) -> None:
-        """After changes: when the next task is due, and whether anybody could have one now."""
+        """After changes: when the next task is due, and whether one can be taken now."""
         due = [one.until_ms for one in self.tasks.values() if one.status in (TAKEN, DELAYED)]
         self.due_ms = min((until_ms for until_ms in due if until_ms > 0), default=FAR_MS)
         self.has_first = self.first(0) is not None
 
     def overdue(self, now_ms: int) -> list[Seen]:
-        """Tasks that should have come back by themselves by now (T6.3, T6.4).
+        """Tasks that should have returned by now (T6.3, T6.4).
 
         What was due before the tube ran is due when it runs (T19.2).
         """
@@ -320,7 +320,7 @@ class Mirror:
 
 
 def calls_of(tube: Tube) -> dict[bytes, int]:
-    """The counters of the tube that count changes (T11)."""
+    """The tube's counters that count changes (T11)."""
     c = tube.calls
     return {
         b"put": int(c.put), b"take": int(c.take), b"bury": int(c.bury), b"kick": int(c.kick),

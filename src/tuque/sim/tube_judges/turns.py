@@ -1,9 +1,8 @@
-"""Judges of who goes first, and of pauses.
+"""Judges of fairness and of pauses.
 
-Who waits at a home is served in the order in which it came there (T9.1, T7.2). That is seen
-without looking at the node's own order: who waited at the end of one turn came before whoever
-asked later. Nothing goes into or out of a tube that is paused (P2), and a pause is where the home
-is (T17.7).
+Clients that wait on a leader are served in order of arrival (T9.1, T7.2). The check does not use
+the node's own order: a client that waited at the end of one turn came before one that asked
+later. Nothing goes into or out of a paused tube (P2), and a pause follows the leader (T17.7).
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from tuque.sim.tube_judges.judge import Tubing
     from tuque.sim.tube_judges.mirror import Mirror, Seen, Step
 
-TRAVEL_US: Final = 10_000_000  # a PAUSE without an answer is done within it, or not
-WAITS_MAX: Final = 100  # waits that are over and remembered
+TRAVEL_US: Final = 10_000_000  # within it a PAUSE without a reply has run, or never will
+WAITS_MAX: Final = 100  # ended waits that are kept
 
 
 class Pausing:
-    """One PAUSE of a tube that was asked for."""
+    """A PAUSE of a tube that a client sent."""
 
     def __init__(self, bits: int, asked_us: int) -> None:
         self.bits = bits
@@ -34,19 +33,19 @@ class Pausing:
 
 
 class Waits:
-    """Who waits at one home of a tube, and how it is paused, at the ends of its turns."""
+    """Waiting clients of a tube on one leader, and its pause, at the ends of turns."""
 
     def __init__(self) -> None:
-        self.takes: dict[int, tuple[object, int]] = {}  # by client: the wait, and since when
-        self.over: list[tuple[int, int]] = []  # of those that ended: since when, until when
-        self.puts: list[bytes] = []  # bodies, in the order in which they came
-        self.looked = 0  # changes that were looked at
-        self.pause = -1  # at the end of the last turn; -1: none was seen
-        self.out_us = -1  # when it was paused in output last
+        self.takes: dict[int, tuple[object, int]] = {}  # by client: the wait and its start
+        self.over: list[tuple[int, int]] = []  # ended waits: start and end
+        self.puts: list[bytes] = []  # bodies in order of arrival
+        self.looked = 0  # number of changes checked
+        self.pause = -1  # at the end of the last turn; -1: unknown
+        self.out_us = -1  # when it was last paused in output
 
 
 def look_at_turn(tubing: Tubing, shell: Shell, mirror: Mirror) -> None:
-    """A turn of a home is over."""
+    """A leader's turn ended."""
     waits, now_us = mirror.waits, tubing.world.now_us
     steps = mirror.log[waits.looked :]
     waits.looked = len(mirror.log)
@@ -78,12 +77,12 @@ def seen_of(mirror: Mirror, step: Step) -> Seen | None:
 
 
 def bodies_of(mirror: Mirror) -> list[bytes]:
-    """Puts that wait now; each has a body of its own."""
+    """Bodies of the waiting puts; each is unique."""
     return [bytes(one.body) for one in mirror.tube.putters if not one.is_over]
 
 
 def judge_puts(tubing: Tubing, mirror: Mirror, steps: list[Step]) -> None:
-    """Puts that wait are done in the order they came (T7.2)."""
+    """Waiting puts run in order of arrival (T7.2)."""
     order, still = mirror.waits.puts, bodies_of(mirror)
     for step in steps:
         one = seen_of(mirror, step) if step.event == b"put" else None
@@ -101,7 +100,7 @@ def judge_puts(tubing: Tubing, mirror: Mirror, steps: list[Step]) -> None:
 
 
 def judge_overtaken(tubing: Tubing, mirror: Mirror, one: Seen, token: int, asked_us: int) -> None:
-    """A take got a task: nobody was waiting before it was asked for, and is still (T9.1)."""
+    """A take got a task: no client that waited before its request still waits (T9.1)."""
     take = next((take for take in one.takes if take.token == token), None)
     if take is None or take.at < 0:
         return
@@ -124,7 +123,7 @@ def judge_overtaken(tubing: Tubing, mirror: Mirror, one: Seen, token: int, asked
 
 
 def is_open(tubing: Tubing, facts: Facts, bits: int = -1) -> bool:
-    """Whether a PAUSE (with those bits) may just be done, or was not answered."""
+    """Whether a PAUSE (with those bits) may be in flight."""
     since_us = tubing.world.now_us - TRAVEL_US
     return any(
         not one.is_over and one.asked_us > since_us and bits in (-1, one.bits)
@@ -133,10 +132,10 @@ def is_open(tubing: Tubing, facts: Facts, bits: int = -1) -> bool:
 
 
 def judge_pause(tubing: Tubing, mirror: Mirror) -> None:
-    """The tube is paused as here or at its last home before, but for a PAUSE since (T17.7)."""
+    """The pause is as before, here or on the last leader, except for a PAUSE since (T17.7)."""
     line, tube, facts = mirror.line, mirror.tube, mirror.facts
     if is_one_of_two(tubing, mirror):
-        line.pause = -1  # a PAUSE at one is nothing to the other, until they hear of each other
+        line.pause = -1  # a PAUSE on one has no effect on the other until they are linked
         return
     now = int(tube.pause)
     if line.pause >= 0:
@@ -148,7 +147,7 @@ def judge_pause(tubing: Tubing, mirror: Mirror) -> None:
 
 
 def is_one_of_two(tubing: Tubing, mirror: Mirror) -> bool:
-    """Whether the tube runs at another node besides, and SPEC lets it (excuse_of)."""
+    """Whether another node runs the tube too, and SPEC allows it (excuse_of)."""
     line = mirror.line
     if not any(excuse_of(m, line) for m in tubing.cluster.machines):
         return False
@@ -157,7 +156,7 @@ def is_one_of_two(tubing: Tubing, mirror: Mirror) -> bool:
 
 
 def judge_home(tubing: Tubing, machine: Machine, mirror: Mirror) -> None:
-    """The tube runs at another node, or again: by force it is paused as that node was told."""
+    """The tube has a new leader or runs again: after a force its pause is that known there."""
     if machine.name in mirror.facts.forced or excuse_of(machine, mirror.line):
         mirror.line.pause = -1
 
@@ -179,7 +178,7 @@ def judge_steps(tubing: Tubing, mirror: Mirror, steps: list[Step]) -> None:
 
 
 def forget_pauses(tubing: Tubing, machine: Machine, back: str) -> None:
-    """A process ended: whether its disk has the last PAUSE is known when all are answered."""
+    """A process ended: whether its disk has the last PAUSE is certain if none is in flight."""
     is_kept = machine.settings.policy == "always" and back == "disk" and not machine.had_disk_fault
     for facts in tubing.facts.values():
         if not is_kept or is_open(tubing, facts):
@@ -188,7 +187,7 @@ def forget_pauses(tubing: Tubing, machine: Machine, back: str) -> None:
 
 
 def note_pause(tubing: Tubing, mirror: Mirror, now: int) -> None:
-    """A turn of a home is over: how it is paused, and whether takes may have found it so."""
+    """A leader's turn ended: note its pause, and whether takes may have found it paused."""
     waits = mirror.waits
     if now & PAUSE_OUT or (waits.pause > 0 and waits.pause & PAUSE_OUT):
         waits.out_us = tubing.world.now_us
@@ -196,5 +195,5 @@ def note_pause(tubing: Tubing, mirror: Mirror, now: int) -> None:
 
 
 def is_paused_since(mirror: Mirror, asked_us: int) -> bool:
-    """Whether a take that was asked for then may have found the tube paused."""
+    """Whether a take sent at that time may have found the tube paused."""
     return mirror.waits.out_us >= asked_us

@@ -1,8 +1,8 @@
-"""The rules of the five types of tube, as plain Python: who goes next, what ends by itself, when.
+"""The rules of the five tube types in plain Python: which task is next, what expires, when.
 
-Slow and obvious: nothing is indexed, every question is answered by a look at every task. The model
-of a whole tube that tests ask beside the fast one (tests/tubes/models.py) and the judges of the
-simulator stand on these rules (SPEC T3, T5, T6). Times are ms.
+Slow and obvious: no indexes, every question checks every task. The tests' model of a whole tube
+(tests/tubes/models.py) and the simulator's judges use these rules (SPEC T3, T5, T6). Times are
+ms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from tuque.core.model.task import MAX_MS, READY, TAKEN
 
-GETJOB_TTR_MS: Final = 300_000  # of a task without ttr that nobody's session holds
+GETJOB_TTR_MS: Final = 300_000  # of a task without ttr that no session holds
 
 
 @dataclass(eq=False)
@@ -27,22 +27,22 @@ class Task:
     subqueue: bytes = b""
     ttl_ms: int = MAX_MS
     ttr_ms: int = MAX_MS
-    until_ms: int = 0  # TAKEN, DELAYED: when that ends by itself; 0: not, or not known
+    until_ms: int = 0  # TAKEN, DELAYED: when that ends by itself; 0: never, or unknown
     token: int = 0
-    owner: int = 0  # number of a session; 0: nobody's
+    owner: int = 0  # number of a session; 0: none
 
     def dead_ms(self) -> int:
-        """When its life ends."""
+        """When it expires."""
         return self.created_ms + self.ttl_ms if self.ttl_ms < MAX_MS else 1 << 62
 
 
 @dataclass(frozen=True)
 class Type:
-    """All in which types differ."""
+    """What distinguishes the types."""
 
     name: str
     is_timed: bool = False  # has pri, ttl, delay, touch
-    ends_taken: bool = False  # ttl ends a task that is TAKEN, too (T6.2)
+    ends_taken: bool = False  # ttl also ends a TAKEN task (T6.2)
     is_keyed: bool = False
     is_limited: bool = False
 
@@ -53,7 +53,7 @@ class Type:
         return not any(one.status == TAKEN and one.subqueue == task.subqueue for one in tasks)
 
     def first(self, tasks: Collection[Task], now_ms: int) -> Task | None:
-        """The task that goes next: the lowest (pri, number) that may be taken."""
+        """The next task: the lowest (pri, number) that can be taken."""
         busy: set[bytes] = set()
         if self.is_keyed:
             busy = {one.subqueue for one in tasks if one.status == TAKEN}
@@ -66,7 +66,7 @@ class Type:
         return best
 
     def set_options(self, task: Task, defaults: Defaults, args: dict[str, int | None]) -> None:
-        """What its put asked for, or the defaults of its tube; `until_ms` ends its delay."""
+        """Set the options of its put, or the tube's defaults; `until_ms` ends its delay."""
         task.ttr_ms = lasting(args.get("ttr"), defaults.ttr_ms)
         if self.is_timed:
             pri, delay_ms = args.get("pri"), max(args.get("delay") or 0, 0)
@@ -76,18 +76,18 @@ class Type:
             task.until_ms = task.created_ms + delay_ms if delay_ms else 0
 
     def taken_ms(self, task: Task, now_ms: int) -> int:
-        """How long a task that is taken now stays so, if its time counts and nobody acts."""
+        """How long a task taken now stays TAKEN, if its time counts and nobody acts."""
         ttr_ms = task.ttr_ms if task.ttr_ms < MAX_MS else GETJOB_TTR_MS
         return self.within_life(task, now_ms, ttr_ms)
 
     def within_life(self, task: Task, now_ms: int, span_ms: int) -> int:
-        """Not beyond the end of its life, where that ends a TAKEN task."""
+        """The instant, limited by the expiry where that ends a TAKEN task."""
         return min(span_ms, task.dead_ms() - now_ms) if self.ends_taken else span_ms
 
 
 @dataclass
 class Defaults:
-    """What a tube gives to tasks whose put says nothing."""
+    """The tube's values for tasks whose put gives none."""
 
     ttl_ms: int = MAX_MS
     ttr_ms: int = MAX_MS
@@ -95,7 +95,7 @@ class Defaults:
 
 
 def lasting(asked_ms: int | None, default_ms: int) -> int:
-    """A time that was asked for, or the default; 100 years at most."""
+    """A requested time, or the default; 100 years at most."""
     return min(asked_ms if asked_ms is not None and asked_ms >= 0 else default_ms, MAX_MS)
 
 

@@ -1,6 +1,6 @@
-"""What people do to a cluster: leave and stop nodes, restart one after the other, forget, pause.
+"""What operators do to a cluster: drain and stop nodes, restart them in turn, forget, pause.
 
-Everything goes through the commands that people have; what they wait for they ask the nodes.
+Everything goes through commands, as do the checks before the next step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PATIENCE_US: Final = 60_000_000
 
 
 def tell(cluster: Cluster, m: Machine, *words: bytes) -> None:
-    """Send a command to a node, as the person in charge."""
+    """Send a command to a node, as an operator."""
     cluster.person("boss").session(m.name).ask(list(words), ignore)
 
 
@@ -42,11 +42,11 @@ def meet_all(cluster: Cluster) -> None:
 
 
 def ignore(reply: object) -> None:
-    """The answer does not matter."""
+    """Ignore the reply."""
 
 
 def machine_of(cluster: Cluster, args: Args) -> Machine:
-    """The machine that the operation is about."""
+    """The machine of the operation."""
     at: int = args["node"]
     return cluster.machines[at % len(cluster.machines)]
 
@@ -60,7 +60,7 @@ def queue_pause(cluster: Cluster, args: Args) -> None:
 
 
 def leave(m: Machine, is_leaving: bool) -> None:
-    """CLUSTER LEAVING yes|no, as its command does it."""
+    """CLUSTER LEAVING yes|no, as the command does it."""
     shell = m.shell
     if shell is None:
         return
@@ -78,7 +78,7 @@ def leave(m: Machine, is_leaving: bool) -> None:
 
 
 def away_and_back(cluster: Cluster, args: Args) -> None:
-    """A node begins to leave, and stays after all."""
+    """A node starts to leave, and then stays."""
     m = machine_of(cluster, args)
     cluster.watcher.on_fault("leaving", [m])
     m.has_left = True
@@ -87,7 +87,7 @@ def away_and_back(cluster: Cluster, args: Args) -> None:
 
 
 def set_writable(m: Machine, yes: bool) -> None:
-    """CONFIG SET read-only no|yes, as its command does it (T19.5)."""
+    """CONFIG SET read-only no|yes, as the command does it (T19.5)."""
     if m.shell is not None:
         set_read_only(m.shell.n, tubes_of(m.shell.n), not yes)
         m.shell.wake()
@@ -102,7 +102,7 @@ def read_only(cluster: Cluster, args: Args) -> None:
 
 
 def drain(cluster: Cluster, args: Args) -> None:
-    """A node leaves; when it says that it is safe to stop, it is stopped and its disk wiped."""
+    """A node leaves; once it is safe to stop, it is stopped and its disk wiped."""
     if len(cluster.machines) < 2:
         return
     m = machine_of(cluster, args)
@@ -113,13 +113,13 @@ def drain(cluster: Cluster, args: Args) -> None:
 
 
 def is_drained(m: Machine) -> bool:
-    """Whether the node says that it is safe to stop."""
+    """Whether the node reports that it is safe to stop."""
     shell = m.shell
     return shell is not None and shell.n.is_leaving and drain_left(shell.n) == 0
 
 
 def wipe(cluster: Cluster, m: Machine) -> None:
-    """Stop a node that is safe to stop; it comes back empty, and stays."""
+    """Stop a drained node; it comes back empty, and stays."""
     cluster.watcher.on_safe_to_stop(m)
     m.is_drained = True
     m.die(how="kill", back="empty", down_ms=1_000)
@@ -127,7 +127,7 @@ def wipe(cluster: Cluster, m: Machine) -> None:
 
 
 class Waiting:
-    """Look again and again until something is so; then go on."""
+    """Check a condition repeatedly, then continue."""
 
     def __init__(
         self, cluster: Cluster, is_so: Callable[[], bool], then: Callable[[], None]
@@ -138,11 +138,11 @@ class Waiting:
         self.until_us = cluster.world.now_us + PATIENCE_US
 
     def begin(self) -> None:
-        """Look the first time, soon."""
+        """Schedule the first check."""
         self.cluster.world.after(POLL_US, self.look)
 
     def look(self) -> None:
-        """Is it so?"""
+        """Check now."""
         world = self.cluster.world
         if self.cluster.phase != "chaos":
             return
@@ -153,7 +153,7 @@ class Waiting:
 
 
 class Rolling:
-    """A rolling restart: the next node when all say that repair is done."""
+    """A rolling restart: the next node follows when all report that repair is done."""
 
     def __init__(self, cluster: Cluster, args: Args) -> None:
         self.cluster = cluster
@@ -177,7 +177,7 @@ class Rolling:
         Waiting(self.cluster, self.is_repaired, self.on_repaired).begin()
 
     def is_repaired(self) -> bool:
-        """Whether all nodes see each other and none has anything left to repair."""
+        """Whether all nodes are linked and none has anything left to repair."""
         return self.cluster.is_whole() and all(
             repair_left(m.shell.n) == 0 for m in self.cluster.machines if m.shell is not None
         )
@@ -195,7 +195,7 @@ def rolling(cluster: Cluster, args: Args) -> None:
 
 
 def hostile(cluster: Cluster, args: Args) -> None:
-    """A client that does harm if it can."""
+    """A client that tries to do harm."""
     m = machine_of(cluster, args)
     person = cluster.person(args["client"])
     session = person.session(m.name)
@@ -219,7 +219,7 @@ def hostile(cluster: Cluster, args: Args) -> None:
 
 
 def on_forged(cluster: Cluster, ids: list[bytes], reply: object) -> None:
-    """Nothing is known, and nothing is kept, of ids that nobody made."""
+    """A forged id: it is unknown, and nothing is kept for it."""
     if reply is LOST or isinstance(reply, Exception):
         return
     cluster.history.count("forged ids", len(ids))
@@ -231,7 +231,7 @@ def on_forged(cluster: Cluster, ids: list[bytes], reply: object) -> None:
 
 
 def forget(cluster: Cluster, args: Args) -> None:
-    """A node that is down is forgotten by the others; it is met again when it is back."""
+    """The others forget a node that is down; it is met again when it is back."""
     m = machine_of(cluster, args)
     if len(cluster.machines) < 3:
         return
@@ -242,7 +242,7 @@ def forget(cluster: Cluster, args: Args) -> None:
 
 
 def meet_again(cluster: Cluster, m: Machine) -> None:
-    """A node that was forgotten is met by one that was not."""
+    """A node of the cluster meets a forgotten one."""
     for other in cluster.machines:
         if other is not m and other.shell is not None and not other.was_forgotten:
             other.shell.links.members.meet(m.name, CLIENT_PORT, BUS_PORT)
@@ -251,20 +251,20 @@ def meet_again(cluster: Cluster, m: Machine) -> None:
 
 
 def take_back(cluster: Cluster, m: Machine, times: int = 3) -> None:
-    """A node that was forgotten joins again, which it may only without old jobs.
+    """A forgotten node joins again, which it may do only without old jobs.
 
-    A node that lost its memory too takes it as one it never knew, until it hears that it was
-    forgotten: then the refusal says what to do, and it is done once more.
+    A node that also lost its memory counts as unknown until gossip says that it was forgotten: then
+    the refusal says what to do, and it is repeated.
     """
     if m.shell is not None and m.shell.links.linked() < len(cluster.machines) - 1:
         m.die(how="kill", back="empty", down_ms=100)
         cluster.world.after(500_000, partial(meet_again, cluster, m))
-    if times > 1:  # it may look linked for the moment until it hears that it is refused
+    if times > 1:  # it may seem linked until it learns of the refusal
         cluster.world.after(3_000_000, partial(take_back, cluster, m, times - 1))
 
 
 def forget_everywhere(cluster: Cluster, m: Machine) -> None:
-    """CLUSTER FORGET at each node that is up."""
+    """CLUSTER FORGET on each node that is up."""
     if m.shell is None and cluster.phase == "chaos":
         for other in cluster.machines:
             if other is not m:
@@ -277,7 +277,7 @@ def forget_everywhere(cluster: Cluster, m: Machine) -> None:
 
 
 def look_for_acks(cluster: Cluster, gone: Machine) -> None:
-    """No acked job waits for a node that was forgotten."""
+    """No acked job waits for a forgotten node."""
     now_us = cluster.world.now_us
     for m in cluster.machines:
         if m.shell is None or gone.shell is not None:

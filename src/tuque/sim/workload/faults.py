@@ -1,4 +1,4 @@
-"""Bad luck: what the operations of a plan do to machines, disks, clocks and lines."""
+"""Faults: what the operations of a plan do to machines, disks, clocks and lines."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Args = dict[str, Any]
 
 
 def apply(cluster: Cluster, op: Op) -> None:
-    """Let the operation happen now."""
+    """Run the operation now."""
     FAULTS[op.kind](cluster, op.args)
 
 
 def machine_of(cluster: Cluster, args: Args) -> Machine:
-    """The machine that the operation is about."""
+    """The machine of the operation."""
     at: int = args["node"]
     return cluster.machines[at % len(cluster.machines)]
 
 
 def crash(cluster: Cluster, args: Args) -> None:
-    """A process ends: now, or before the k-th thing it does from now on."""
+    """A process ends: now, or before its k-th effect from now on."""
     m = machine_of(cluster, args)
     if m.shell is None:
         return
@@ -49,7 +49,7 @@ def pause(cluster: Cluster, args: Args) -> None:
 
 
 def cut(cluster: Cluster, args: Args) -> None:
-    """Lines between groups of nodes are cut, both ways or one way, and healed later."""
+    """Cut lines between groups of nodes, in both directions or one, and heal them later."""
     pairs: list[tuple[str, str]] = []
     count = len(cluster.machines)
     for a in args["a"]:
@@ -65,7 +65,7 @@ def cut(cluster: Cluster, args: Args) -> None:
 
 
 def uncut(cluster: Cluster, pairs: list[tuple[str, str]]) -> None:
-    """The lines work again."""
+    """Heal the lines."""
     for a, b in pairs:
         cluster.net.set_cut(a, b, False)
 
@@ -80,7 +80,7 @@ def slow(cluster: Cluster, args: Args) -> None:
 
 
 def break_conns(cluster: Cluster, args: Args) -> None:
-    """Connections of a node break; some of what was on its way is lost."""
+    """Break a node's connections; some bytes in flight are lost."""
     m = machine_of(cluster, args)
     cluster.watcher.on_fault("broken connections", [m])
     for a, b in list(cluster.net.conns):
@@ -114,7 +114,7 @@ def disk(cluster: Cluster, args: Args) -> None:
 
 
 def mend_disk(cluster: Cluster, m: Machine) -> None:
-    """The disk is well again."""
+    """Repair the disk."""
     m.disk.capacity = 1 << 60
     m.disk.write_errors = m.disk.fsync_errors = 0
     if m.shell is not None and m.shell.journal is not None:
@@ -122,7 +122,7 @@ def mend_disk(cluster: Cluster, m: Machine) -> None:
 
 
 def backup(cluster: Cluster, args: Args) -> None:
-    """A copy of the disk is put aside."""
+    """Save a copy of the disk."""
     m = machine_of(cluster, args)
     m.old_disk = m.disk.copy()
     m.old_conf = m.conf

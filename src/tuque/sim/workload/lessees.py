@@ -1,7 +1,7 @@
-"""Clients that lease: plan a batch, read it, work, commit; as a stream with a checkpoint does.
+"""Clients that lease: plan a batch, read it, work, commit; like a stream with a checkpoint.
 
-The offset log is written before a batch is read, the commit log after its commit. Two owners
-of a group fence each other. Some write what they made of a batch with PUBLISH ... ACK.
+The offset log is written before a batch is read, the commit log after its commit. Two owners of a
+group fence each other. Some write their results with PUBLISH ... ACK.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Lessee(Script):
-    """One owner of a group, its checkpoint included."""
+    """One owner of a group, with its checkpoint."""
 
     def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
         super().__init__(cluster, name, args)
@@ -37,7 +37,7 @@ class Lessee(Script):
         return [b"LEASE", verb, self.group, number(self.epoch), *rest]
 
     def steps(self) -> Steps:
-        """Open the group, then batch after batch until something makes it open again."""
+        """Open the group, then process batches until it must be opened again."""
         while True:
             queues = [queue.encode() for queue in self.args["queues"]]
             owner = self.name.encode()
@@ -54,23 +54,23 @@ class Lessee(Script):
                 yield 2_000_000 + self.chance.randrange(4_000_000)
 
     def open(self, owner: bytes, queues: list[bytes]) -> Say:
-        """LEASE OPEN, judged when the node gives its answer away: it may die before it is read."""
+        """LEASE OPEN, judged when the node sends its reply: the node may end before it is read."""
         asked_us = self.judge.on_open_asked(self.node, self.group, owner)
         told = partial(self.judge.on_opened, self.machine, self.group, owner, self.ttl_ms, asked_us)
         return Say([b"LEASE", b"OPEN", self.group, owner, *queues], told)
 
     def batches(self) -> Steps:
-        """Batch after batch; returns when the group must be opened again."""
+        """Process batches; returns when the group must be opened again."""
         while True:
             reply = yield from self.plan()
             if reply == 0:
                 yield self.args["idle_ms"] * 1000
                 continue
             if says(reply, "ACKED"):
-                self.committed += 1  # it was committed before the commit log was written
+                self.committed += 1  # it was committed, but the commit log was not written
                 continue
             if says(reply, "NOBATCH"):
-                self.epoch = 0  # given up: some were lost with a node's memory, or expired
+                self.epoch = 0  # given up: lost with a node's memory, or expired
                 yield self.open(b"nobody", [b"nothing"])
                 return
             if failed(reply):
@@ -79,7 +79,7 @@ class Lessee(Script):
                 return
 
     def plan(self) -> Told:
-        """NEXT for the batch after the last committed one, sometimes for more ahead."""
+        """NEXT for the batch after the last committed one, sometimes for later ones too."""
         seq = self.committed + 1
         most = seq + (self.chance.randrange(3) if self.args.get("ahead") else 0)
         first: object = None
@@ -97,7 +97,7 @@ class Lessee(Script):
         return first
 
     def serve(self) -> Told:
-        """Read all that is planned, work on it, commit it; False: open the group again."""
+        """Read all planned batches, work, commit; False: open the group again."""
         for seq in range(self.committed + 1, self.planned + 1):
             times = 2 if self.sometimes("p_again") else 1
             for _ in range(times):
@@ -125,7 +125,7 @@ class Lessee(Script):
         return (yield from self.commit())
 
     def read(self, seq: int, part: int) -> Told:
-        """FETCH a part from its beginning to its end."""
+        """FETCH a whole part."""
         is_columns = self.sometimes("p_columns")
         one = Pass(self.node, self.group, self.epoch, seq, part, self.world.now_us, is_columns)
         at = 0
@@ -147,7 +147,7 @@ class Lessee(Script):
             at = rows[-1]
 
     def commit(self) -> Told:
-        """COMMIT all that was read, or PUBLISH what was made of it together with it."""
+        """COMMIT all that was read, or PUBLISH the results with the ack."""
         seq = self.planned
         if seq == self.committed:
             return True
@@ -164,7 +164,7 @@ class Lessee(Script):
         return True
 
     def commit_once(self, seq: int) -> Told:
-        """LEASE COMMIT, judged."""
+        """One LEASE COMMIT, judged."""
         asked = self.judge.on_commit_asked(self.machine, self.group, self.epoch, seq)
         reply = yield Say(self.words(b"COMMIT", seq))
         self.judge.on_committed(asked, reply)

@@ -1,6 +1,6 @@
-"""The clients of a seed: producers, consumers that may be slow or die, and people who meddle.
+"""The clients of a seed: producers, consumers that may be slow or die, and meddlers.
 
-What they do is in the plan; when they answer, and how, they draw from their own streams.
+The plan says what they do; when and how they finish a job is drawn from their own streams.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def number(value: object) -> bytes:
 
 
 def is_forgotten(n: Node, other: Machine) -> bool:
-    """Whether the node goes on without the other one (K6)."""
+    """Whether the node has forgotten the other one (K6)."""
     slot = n.slot_of.get(other.node_id)
     return slot is not None and bool(int(n.forgotten) >> slot & 1)
 
 
 class Person:
-    """A client with one connection to each node it speaks to."""
+    """A client with one connection to each node that it uses."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.cluster = cluster
@@ -58,7 +58,7 @@ class Person:
     # ---- producing
 
     def add(self, args: Args) -> Add:
-        """ADDJOB as the plan's op says."""
+        """ADDJOB as in the plan's operation."""
         node = f"n{args['node'] % len(self.cluster.machines)}"
         add = self.history.new_add(args["queue"].encode(), args.get("size", 20), node)
         add.repl = args.get("repl", 1)
@@ -82,14 +82,14 @@ class Person:
         return add
 
     def on_added(self, add: Add, reply: object) -> None:
-        """The producer hears of its job."""
+        """The producer gets its reply."""
         if reply is LOST:
             add.is_lost = True
         else:
             self.history.on_added(add, reply)
 
     def on_id_given(self, add: Add, reply: object) -> None:
-        """Its node gives the answer away: later the node may be down, or have given the job on."""
+        """The node sends the reply: later it may be down, or have moved the job."""
         machine = self.cluster.machines[int(add.node[1:])]
         add.is_external = isinstance(reply, bytes) and machine.gave_away(reply)
         if isinstance(reply, bytes):
@@ -98,7 +98,7 @@ class Person:
     # ---- asking about jobs
 
     def ask_about(self, add: Add, verb: str, node: str, words: list[bytes]) -> None:
-        """Send a command about a job and keep what was answered."""
+        """Send a command about a job and record the reply."""
         ask = Ask(verb, self.world.now_us, node)
         add.asks.append(ask)
         self.history.count(verb)
@@ -118,12 +118,12 @@ class Person:
             if shell is not None and memory_level(shell.n) >= 2:
                 add.ack_excuse = f"{ask.node} had no memory for the ack of what it does not know"
             for other in self.cluster.machines:
-                # A3.4 asks all nodes of the cluster: one that was forgotten is not of it (K6.1).
+                # A3.4 asks all nodes of the cluster: a forgotten one is not a member (K6.1).
                 if shell is not None and is_forgotten(shell.n, other) and other.has_copy(add.id):
                     add.ack_excuse = f"{ask.node} had forgotten {other.name}, which has the job"
 
     def poke(self, args: Args) -> None:
-        """Do something to a job that is known, wherever it is."""
+        """Send a command about a known job, wherever it is."""
         known = [a for a in self.history.adds.values() if a.id]
         if not known:
             return
@@ -136,7 +136,7 @@ class Person:
 
 
 class Worker(Person):
-    """A consumer: asks for jobs, works on them for a while, acks here or elsewhere."""
+    """A consumer: fetches jobs, works on them for a while, acks here or elsewhere."""
 
     def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
         super().__init__(cluster, name)
@@ -147,17 +147,17 @@ class Worker(Person):
         self.is_done = False
 
     def begin(self) -> None:
-        """Ask for jobs from now on."""
+        """Start to fetch jobs."""
         self.ask()
         self.world.at(self.until_us, self.stop)
 
     def stop(self) -> None:
-        """Ask no more; a GETJOB that waits is given up."""
+        """Stop fetching; cancels a GETJOB that waits."""
         self.is_done = True
         self.session(self.node).close()
 
     def ask(self) -> None:
-        """GETJOB, unless one is under way or it is over."""
+        """GETJOB, unless one is pending or the worker has stopped."""
         if self.is_waiting or self.is_done or self.world.now_us >= self.until_us:
             return
         self.is_waiting = True
@@ -175,7 +175,7 @@ class Worker(Person):
         )
 
     def on_given(self, given: list[tuple[Add, Delivery]], reply: object) -> None:
-        """The node gave jobs away: deliveries, whether read or not."""
+        """The node sent jobs: deliveries, whether read or not."""
         if not isinstance(reply, list):
             return
         for job in reply:
@@ -207,7 +207,7 @@ class Worker(Person):
             self.world.after(wait_us + 1, self.ask)
 
     def finish(self, add: Add) -> None:
-        """The work on a job is over, one way or another."""
+        """The work on a job ends, in one way or another."""
         lot = self.chance.random()
         args = self.args
         for name, verb in (("p_nack", "NACK"), ("p_drop", ""), ("p_fast", "FASTACK")):
@@ -224,7 +224,7 @@ class Worker(Person):
         self.ack(add)
 
     def ack(self, add: Add) -> None:
-        """ACKJOB here or at another node; sometimes twice."""
+        """ACKJOB here or on another node; sometimes twice."""
         node = f"n{self.args['ack_at']}" if "ack_at" in self.args else self.node
         if self.chance.random() < self.args.get("p_else", 0.0):
             machines = self.cluster.machines

@@ -1,8 +1,8 @@
-"""Clients that write once: stage and publish as a driver with tasks does, or add with a key.
+"""Clients that write exactly once: stage and publish as a driver with tasks, or add with a key.
 
-Tasks are tried again and twice at the same time, drivers end after PUBLISH and say all of it
-again, producers repeat an ADDJOB that was not answered. The body of a row stays the same:
-so a row that was written twice is a body with two ids.
+Tasks are retried and run twice at the same time, drivers end after PUBLISH and repeat it,
+producers repeat an ADDJOB without a reply. The body of a row stays the same: so a row that was
+written twice is a body with two ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Publication:
-    """One version of an app: its rows, whatever attempt stages them."""
+    """One version of an app: its rows, whichever attempt stages them."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Publication:
         self.app = app
         self.version = version
         self.txn = app + b" %d" % version
-        self.tries = 0  # attempts that were begun
+        self.tries = 0  # attempts begun
         self.asked_us = 0
         self.is_done = False
         self.rows: list[Add] = []
@@ -48,7 +48,7 @@ class Publication:
         cluster.leasing.publications.append(self)
 
     def on_asked(self) -> None:
-        """PUBLISH is sent: from now on the rows may be seen."""
+        """PUBLISH is sent: the rows may become visible from now on."""
         if not self.asked_us:
             self.asked_us = self.cluster.world.now_us
             for row in self.rows:
@@ -60,7 +60,7 @@ class Publication:
         return [b"PUBLISH", self.app, number(self.version), *ack, self.txn, *names]
 
     def on_answer(self, reply: object) -> None:
-        """A number says that all rows are jobs now, or were before."""
+        """A number means: all rows are jobs now, or were before."""
         history = self.cluster.history
         if not isinstance(reply, int):
             return
@@ -73,13 +73,13 @@ class Publication:
             self.is_done = True
             for row in self.rows:
                 if reply == -1:
-                    row.repl = 1  # it had perhaps been published with fewer copies (Z3.3)
+                    row.repl = 1  # it may have been published with fewer copies (Z3.3)
                 row.outcome = OK
                 row.done_us = self.cluster.world.now_us
 
 
 def stage_rows(client: Script, p: Publication) -> Generator[Say | int, object, list[bytes]]:
-    """STAGE all rows by one or two tasks; the attempts to be named, none: not all are there."""
+    """STAGE all rows in one or two tasks; returns the attempts to name, none if incomplete."""
     names: list[bytes] = []
     split = len(p.rows) if len(p.rows) < 3 or client.sometimes("p_one") else len(p.rows) // 2
     for rows in (p.rows[:split], p.rows[split:]):
@@ -94,7 +94,7 @@ def stage_rows(client: Script, p: Publication) -> Generator[Say | int, object, l
 def stage_task(
     client: Script, p: Publication, rows: list[Add]
 ) -> Generator[Say | int, object, bytes]:
-    """One task: attempts are given up half way, or run twice; the name of a whole one, or none."""
+    """One task: attempts may fail half-way or run twice; returns a complete one's name, or none."""
     for _ in range(3):
         p.tries += 1
         name = b"%s %d" % (client.name.encode(), p.tries)
@@ -119,15 +119,15 @@ def stage_task(
 
 
 class Publisher(Script):
-    """A driver that publishes version after version; what it planned is in its checkpoint."""
+    """A driver that publishes one version after the other; its plan is in its checkpoint."""
 
     def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
         super().__init__(cluster, name, args)
-        self.version = 0  # the last that is known to be published
+        self.version = 0  # the last one known to be published
         self.plans: dict[int, Publication] = {}
 
     def steps(self) -> Steps:
-        """Stage and publish; a driver that ended says its last version again."""
+        """Stage and publish; a restarted driver repeats its last version."""
         while True:
             version = max(1, self.version + (0 if self.sometimes("p_replay") else 1))
             p = self.plans.get(version)
@@ -148,10 +148,10 @@ class Publisher(Script):
 
 
 class Repeater(Script):
-    """A producer that names its jobs and says an ADDJOB again that was not answered."""
+    """A producer with keys that repeats an ADDJOB without a reply."""
 
     def steps(self) -> Steps:
-        """Job after job."""
+        """Add one job after the other."""
         while True:
             row = self.history.new_add(self.args["out"].encode(), 25, self.node)
             row.is_once = True
@@ -161,7 +161,7 @@ class Repeater(Script):
             for _ in range(4):
                 reply = yield Say(words, partial(self.on_sent, row))
                 if failed(reply) and (row.repl > 1 or self.may_be_external()):
-                    # It may have copies elsewhere, of which nothing is promised (Z4.5).
+                    # It may have copies elsewhere, for which nothing is promised (Z4.5).
                     row.once_excuse = row.once_excuse or "a failed ADDJOB may leave copies"
                 if says(reply, "OOM"):
                     break
@@ -172,11 +172,11 @@ class Repeater(Script):
             yield self.chance.randrange(self.args["idle_ms"] * 1000)
 
     def may_be_external(self) -> bool:
-        """Whether the node may have looked for other nodes to take its own copy (R1.5)."""
+        """Whether the node may have asked other nodes to take its own copy (R1.5)."""
         return self.machine.has_left or "memory" in self.cluster.plan.faults
 
     def on_sent(self, row: Add, reply: object) -> None:
-        """The id that the node gave away, read or not."""
+        """The id that the node sent, read or not."""
         if isinstance(reply, bytes):
             self.history.count("DEDUPE ok")
             if row.outcome != OK:

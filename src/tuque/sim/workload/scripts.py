@@ -1,7 +1,7 @@
-"""Clients that do one thing after another, may end between any two, and begin again.
+"""Clients that do one thing after another, may end between any two, and restart.
 
-A script is a generator: it yields a command or a pause and gets the answer. What it keeps
-in `self` outlives its end, as files of a checkpoint do; what it has in variables does not.
+A script is a generator: it yields a command or a pause and gets the reply. `self` survives a
+restart, like the files of a checkpoint; local variables do not.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from tuque.sim.workload.programs import Args, Person
 if TYPE_CHECKING:
     from tuque.sim.runs.cluster import Cluster
 
-PATIENCE_US: Final = 4_000_000  # then a client gives its connection up
+PATIENCE_US: Final = 4_000_000  # timeout of a client
 IDLE_US: Final = 300_000
 
 
 class Say:
-    """A command to be sent; `on_sent` hears the answer when the node gives it away."""
+    """A command to send; `on_sent` gets the reply when the node sends it."""
 
     def __init__(self, words: list[bytes], on_sent: Callable[[object], None] | None = None) -> None:
         self.words = words
         self.on_sent = on_sent
 
 
-Steps = Generator[Say | int, object, None]  # an int: so many microseconds of rest
-Told = Generator[Say | int, object, object]  # a part of the steps that tells how it went
+Steps = Generator[Say | int, object, None]  # an int: pause in microseconds
+Told = Generator[Say | int, object, object]  # a sub-script that returns its result
 
 
 def failed(reply: object) -> bool:
-    """Whether a command was refused or not answered."""
+    """Whether a command was refused or got no reply."""
     return reply is LOST or isinstance(reply, Exception)
 
 
 def says(reply: object, word: str) -> bool:
-    """Whether the answer is an error that begins with the word."""
+    """Whether the reply is an error that begins with the word."""
     return isinstance(reply, Exception) and str(reply).startswith(word)
 
 
 class Script(Person):
-    """A client at one node that runs its steps until its time is over."""
+    """A client at one node that repeats its steps until its time is over."""
 
     def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
         super().__init__(cluster, name)
@@ -56,17 +56,17 @@ class Script(Person):
         self.serial = 0
 
     def steps(self) -> Steps:
-        """What one life of the client does."""
+        """The steps of one process of the client."""
         yield IDLE_US
 
     def begin(self) -> None:
-        """Start a life, unless the time is over."""
+        """Start a process, unless the time is over."""
         if self.world.now_us < self.until_us:
             self.running = self.steps()
             self.go(self.serial, None)
 
     def go(self, serial: int, reply: object) -> None:
-        """The next step, unless another one came before; or the end of this life."""
+        """Run the next step, unless another one came before; or end this process."""
         if serial != self.serial or self.running is None:
             return
         self.serial += 1
@@ -85,12 +85,12 @@ class Script(Person):
         self.world.after(PATIENCE_US, partial(self.give_up, self.serial))
 
     def give_up(self, serial: int) -> None:
-        """No answer came for long."""
+        """The reply timed out."""
         if serial == self.serial:
             self.session(self.node).close()
 
     def end(self) -> None:
-        """The process of the client ends; another one comes if there is time."""
+        """The client's process ends; another one starts if there is time."""
         self.running = None
         self.serial += 1
         self.session(self.node).close()
@@ -98,6 +98,6 @@ class Script(Person):
         self.world.after(50_000 + self.chance.randrange(3_000_000), self.begin)
 
     def sometimes(self, name: str) -> bool:
-        """Whether a habit of that name shows now."""
+        """Whether a habit of that name applies now."""
         share: float = self.args.get(name, 0.0)
         return self.chance.random() < share

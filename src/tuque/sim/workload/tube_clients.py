@@ -1,8 +1,8 @@
-"""Clients of tubes: who puts, who takes and works, and who meddles with tasks of others.
+"""Clients of tubes: producers, workers, and clients that meddle with others' tasks.
 
-Workers are slow, end in the middle, come back and say old things: an ack after its time, twice,
-under the token of a take that is over, over another connection of the same session. A client
-that hears where the home of a tube is goes there.
+Workers are slow, end half-way, restart and send outdated calls: an ack too late, twice, with the
+token of an ended take, or over another connection of the session. A client follows the
+tube's leader when it learns of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JOB_VERBS: Final = ("ACKJOB", "NACK", "WORKING")
 
 
 class TubeClient(Script):
-    """A client of one tube, at its home as far as it knows."""
+    """A client of one tube, at its leader as far as it knows."""
 
     def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
         super().__init__(cluster, name, args)
@@ -29,7 +29,7 @@ class TubeClient(Script):
         self.facts = cluster.tubing.facts[args["tube"].encode()]
 
     def connection(self) -> object:
-        """The connection over which the next answer comes."""
+        """The connection that gets the next reply."""
         return self.session(self.node).end
 
     def words(self, verb: bytes, *more: object) -> list[bytes]:
@@ -38,7 +38,7 @@ class TubeClient(Script):
         return [b"TUBE", verb, self.facts.key, *rest]
 
     def mend(self, reply: object) -> Told:
-        """After a refusal: make the tube if it is not there, go where its home is."""
+        """After a refusal: create the missing tube, or go to its leader."""
         if says(reply, "NOTUBE"):
             node = self.node
             told = partial(self.judge.on_created, self.facts, node)
@@ -52,10 +52,10 @@ class TubeClient(Script):
 
 
 class TubeProducer(TubeClient):
-    """Puts tasks, some with options of their own; some hang up before the answer."""
+    """Puts tasks, some with their own options; some disconnect before the reply."""
 
     def steps(self) -> Steps:
-        """Make the tube, then put after put."""
+        """Create the tube, then put one task after the other."""
         yield Say(self.facts.words(), partial(self.judge.on_created, self.facts, self.node))
         while True:
             reply = yield from self.put()
@@ -63,7 +63,7 @@ class TubeProducer(TubeClient):
             yield self.chance.randrange(self.args["idle_ms"] * 1000)
 
     def put(self) -> Told:
-        """One put; as a command for jobs if that is the habit."""
+        """One put, or an ADDJOB if that is the habit."""
         args = self.options()
         put = self.facts.new_put(self.world.now_us, args)
         as_job = self.sometimes("p_job")
@@ -75,7 +75,7 @@ class TubeProducer(TubeClient):
         return (yield Say(words, told))
 
     def hang_up(self, end: object) -> None:
-        """Go away, unless another connection is there by now."""
+        """Disconnect, unless there is another connection by now."""
         if end is not None and self.session(self.node).end is end:
             self.session(self.node).close()
 
@@ -104,7 +104,7 @@ class TubeProducer(TubeClient):
         return words
 
     def job_words(self, body: bytes, args: dict[str, Any]) -> list[bytes]:
-        """ADDJOB, with what a job of that type of tube can have (T1.1, T1.2); whole seconds."""
+        """ADDJOB with the options that this type of tube allows (T1.1, T1.2), in whole seconds."""
         words = [b"ADDJOB", self.facts.key, body, b"1000"]
         args.pop("timeout", None)
         if "ttr" in args:
@@ -122,14 +122,14 @@ class TubeProducer(TubeClient):
 
 
 class TubeWorker(TubeClient):
-    """Takes tasks and does something with them, in any order, in time or not."""
+    """Takes tasks and does something with them, in any order, on time or late."""
 
     def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
         super().__init__(cluster, name, args)
         self.held: list[tuple[int, int, bytes]] = []  # number, token, job id; old ones stay
 
     def steps(self) -> Steps:
-        """Identify oneself if that is the habit, finish what was begun, then task after task."""
+        """Identify, if that is the habit, finish old tasks, then take new ones."""
         if self.sometimes("p_identify"):
             yield from self.identify()
         while True:
@@ -149,7 +149,7 @@ class TubeWorker(TubeClient):
             yield self.args["idle_ms"] * 1000
 
     def identify(self) -> Told:
-        """Join the session that this client, or another one, had; or begin one."""
+        """Join a session of this client or another one, or start one."""
         uuids = self.judge.uuids
         uuid = uuids.get(self.args.get("joins", self.name), b"")
         words = [b"TUBE", b"IDENTIFY"] + ([uuid] if uuid else [])
@@ -161,11 +161,11 @@ class TubeWorker(TubeClient):
         return reply
 
     def on_identified(self, reply: object) -> None:
-        """The session of this connection."""
+        """The connection's session."""
         self.judge.on_identified(self.connection(), reply)
 
     def take(self) -> Told:
-        """TAKE, or GETJOB; waiting for a while or not."""
+        """TAKE or GETJOB, waiting or not."""
         timeout_ms = self.args["timeout"] if self.chance.random() < 0.8 else 0
         asked_us = self.world.now_us
         if self.sometimes("p_job"):
@@ -181,7 +181,7 @@ class TubeWorker(TubeClient):
         return reply
 
     def on_taken(self, node: str, asked_us: int, reply: object) -> None:
-        """The task that the node gave away, read or not."""
+        """The node sent a task, read or not."""
         self.judge.on_taken(self.facts, node, self.connection(), asked_us, reply)
 
     def finish(self, task: int, token: int, job: bytes) -> Told:
@@ -219,15 +219,15 @@ class TubeWorker(TubeClient):
         return words + ([b"TOKEN", number(call.token)] if call.token else [])
 
     def on_called(self, call: Call, node: str, reply: object) -> None:
-        """The answer to a call about a task."""
+        """A call about a task got its reply."""
         self.judge.on_called(self.facts, call, node, self.connection(), reply)
 
 
 class TubeMeddler(TubeClient):
-    """Looks at tasks, buries, kicks and deletes them, whoever holds them; sets cfg."""
+    """Peeks at, buries, kicks and deletes tasks of any holder; sets cfg."""
 
     def steps(self) -> Steps:
-        """One thing after the other."""
+        """Send one command after the other."""
         verbs: list[str] = self.args["verbs"]
         while True:
             yield self.chance.randrange(self.args["idle_ms"] * 1000)
@@ -236,7 +236,7 @@ class TubeMeddler(TubeClient):
             yield from self.mend(reply)
 
     def meddle(self, verb: str) -> Told:
-        """One command."""
+        """Send one command."""
         facts, now_us = self.facts, self.world.now_us
         known = [put.number for put in facts.puts.values() if put.number >= 0]
         task = known[self.chance.randrange(len(known))] if known else 0
@@ -262,5 +262,5 @@ class TubeMeddler(TubeClient):
         return (yield Say([b"TUBE", b"STATISTICS", facts.key]))
 
     def on_buried(self, call: Call, node: str, reply: object) -> None:
-        """The answer to a bury."""
+        """A bury got its reply."""
         self.judge.on_called(self.facts, call, node, self.connection(), reply)

@@ -1,6 +1,6 @@
-"""Who moves the homes of tubes, pauses tubes, and helps in the end.
+"""Clients that move leaderships, pause tubes, and rescue them in the end.
 
-They know node ids, as people do from CLUSTER NODES; where a home is they hear from answers.
+They know node ids, as operators do from CLUSTER NODES; replies tell them the leader.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 RETRY_US: Final = 700_000
 TRIES: Final = 12
-PAUSES_MAX: Final = 50  # commands that are remembered
+PAUSES_MAX: Final = 50  # PAUSE commands kept
 
 
 class TubeMover(TubeClient):
-    """Moves the home to another node now and then."""
+    """Sometimes moves the leadership to another node."""
 
     def steps(self) -> Steps:
-        """Switchover after switchover."""
+        """Repeated switchovers."""
         machines = self.cluster.machines
         while True:
             yield self.chance.randrange(self.args["idle_ms"] * 1000)
@@ -41,10 +41,10 @@ class TubeMover(TubeClient):
 
 
 class TubePauser(TubeClient):
-    """Pauses the tube now and then, and lets it go again."""
+    """Sometimes pauses the tube, and resumes it."""
 
     def steps(self) -> Steps:
-        """Pause after pause; in the end it is not paused."""
+        """Repeated pauses; in the end the tube is not paused."""
         while True:
             word = self.chance.choice(["in", "out", "all"]) if "hold_ms" in self.args else "none"
             yield self.chance.randrange(self.args["idle_ms"] * 1000)
@@ -56,7 +56,7 @@ class TubePauser(TubeClient):
                     reply = yield from self.pause("none")
 
     def pause(self, word: str) -> Told:
-        """PAUSE at the home."""
+        """PAUSE at the leader."""
         call = Pausing(PAUSE_NAMES.index(word.encode()), self.world.now_us)
         self.facts.pauses.append(call)
         del self.facts.pauses[:-PAUSES_MAX]
@@ -66,26 +66,26 @@ class TubePauser(TubeClient):
         return reply
 
     def on_paused(self, call: Pausing, reply: object) -> None:
-        """The answer."""
+        """A PAUSE got its reply."""
         call.is_over = True
         if not failed(reply):
             self.history.count("pauses of tubes")
 
 
 class TubeForcer(TubeClient):
-    """Ends or stops the home of the tube, or finds it gone, and makes another node the home."""
+    """Stops the tube's leader, or finds it gone, and makes another node the leader."""
 
     def __init__(self, cluster: Cluster, name: str, args: Args) -> None:
         super().__init__(cluster, name, args)
         self.is_done = False
 
     def home(self) -> Machine | None:
-        """The node that ran the tube last."""
+        """The node that last ran the tube."""
         by_name = {m.name: m for m in self.cluster.machines}
         return by_name.get(self.facts.home)
 
     def steps(self) -> Steps:
-        """Once: the home ends, and others are asked until one has taken the tube."""
+        """Once: stop the leader, and ask others until one has taken over."""
         if self.is_done:
             return
         self.is_done = True
@@ -108,14 +108,14 @@ class TubeForcer(TubeClient):
             yield RETRY_US
 
     def force(self, m: Machine) -> Told:
-        """TUBE HOME ... FORCE at the node that is to be the home."""
+        """TUBE HOME ... FORCE at the node that should lead."""
         self.node = m.name
-        earlier = self.facts.forced.get(m.name)  # it may be on its way still
+        earlier = self.facts.forced.get(m.name)  # it may still be in flight
         self.facts.forced[m.name] = self.world.now_us
         self.history.count("failovers asked for")
         reply = yield Say(self.words(b"HOME", m.node_id, b"FORCE"))
         if isinstance(reply, Exception) and "moving" not in str(reply):
-            self.facts.forced.pop(m.name, None)  # refused: nothing was done
+            self.facts.forced.pop(m.name, None)  # refused: no change
             if earlier is not None:
                 self.facts.forced[m.name] = earlier
         elif isinstance(reply, list):
@@ -124,10 +124,10 @@ class TubeForcer(TubeClient):
 
 
 class TubeRescuer(TubeForcer):
-    """In the end: a tube whose home has lost it goes on from a copy (T22.2)."""
+    """In the end: a tube that its leader has lost continues from a replica (T22.2)."""
 
     def steps(self) -> Steps:
-        """Look again and again."""
+        """Check repeatedly."""
         while True:
             yield 1_000_000
             if any(line.is_lost for line in self.facts.lines.values()):
