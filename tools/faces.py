@@ -41,8 +41,8 @@ TEXTS = {
     "The client for asyncio": "The client for threads",
     "client for asyncio": "client for threads",
     "over one event loop; tasks may share it": "over blocking sockets; threads may share it",
-    " A task cancelled in a call loses the call's answer, and a job that was\n"
-    "    on its way comes back later.": "",
+    " A cancelled task loses the reply to its call; jobs in it are delivered\n"
+    "    again after RETRY, if that is not 0.": "",
     "another process, after a fork, or to another loop": "the parent process, after a fork",
     "an `aio.Client`; tasks of its loop may share it": "a `Client`; threads may share it",
     "pushed by the node; begins with its `async with` block": (

@@ -130,7 +130,7 @@ def test_forms(tube: Door) -> None:
 
 
 def test_words_are_read_before_the_tube(tube: Door) -> None:
-    """T15.1 All words are read, from left to right, before the tube is looked for."""
+    """T15.1 Arguments are parsed from left to right before the tube is looked up."""
     assert tube("TUBE ACK no x") == b"-ERR id must be a number from 0 to 4503599627370496\r\n"
     assert tube("TUBE PUT no b FAST 1") == SYNTAX
     bad = b"-ERR DELAY must be a number of seconds, 0 or more\r\n"
@@ -156,8 +156,8 @@ def test_first_words_of_refusals(tube: Door) -> None:
 
 
 def test_a_late_call_of_an_older_take(tube: Door) -> None:
-    """T5.2 With a token they work only for that take: a late call of an older take of the same
-    session is refused. bury takes a token, too.
+    """T5.2 With a token they apply only to that take: a late call for an older take of the same
+    session is refused. bury accepts a token, too.
     """
     tube("TUBE PUT t x")
     old = tube.value("TUBE TAKE t")[3]

@@ -291,9 +291,9 @@ def test_clients_here_come_first() -> None:
 
 
 def test_an_importing_node_keeps_what_nobody_waits_for() -> None:
-    """F2.1 Nor is it if no client waits at the sender while this node imports the queue and a
-    client here looked for jobs in the last 200 ms: jobs must not move to and fro between nodes with
-    busy clients."""
+    """F2.1 Nothing is given to a sender without waiting clients while this node imports the queue
+    and a client here polled it in the last 200 ms: jobs must not bounce between nodes with busy
+    clients."""
     lab = Lab(3)
     for _ in range(20):
         lab.add(2, replicate=1)
@@ -316,8 +316,8 @@ def test_an_importing_node_keeps_what_nobody_waits_for() -> None:
 
 
 def test_who_found_nothing_has_looked_too() -> None:
-    """F2.1 Nor is it if no client waits at the sender while this node imports the queue and a
-    client here looked for jobs in the last 200 ms"""
+    """F2.1 Nothing is given to a sender without waiting clients while this node imports the queue
+    and a client here polled it in the last 200 ms"""
     lab = Lab(3)
     lab.add(2, replicate=1)
     lab.wait(1)
@@ -335,7 +335,7 @@ def test_who_found_nothing_has_looked_too() -> None:
 
 
 def test_jobs_do_not_go_to_and_fro() -> None:
-    """F2.1 jobs must not move to and fro between nodes with busy clients."""
+    """F2.1 jobs must not bounce between nodes with busy clients."""
     lab = Lab(3)
     for _ in range(40):
         lab.add(2, replicate=1)

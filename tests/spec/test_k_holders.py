@@ -76,9 +76,9 @@ def test_two_copies_that_were_made_at_the_same_time(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["lack", "left", "later"])
 def test_old_news_do_not_bring_a_lost_copy_back(word: str) -> None:
-    """K5.7 If a node itself said within the last 60 s that it has no copy of an ALO job (LACK,
-    LEFT), and another node still names it as a holder, it becomes one and is asked as in K5.2: the
-    other node's knowledge may be older."""
+    """K5.7 If a node denied within the last 60 s that it has a copy of an ALO job (LACK, LEFT), and
+    another node still names it as a holder, it becomes one and is asked as in K5.2: the other node
+    may not know of the denial."""
     lab = Lab(4)
     lab.isolate(3)
     id = lab.add(0, replicate=3, retry_s=100)

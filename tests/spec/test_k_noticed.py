@@ -104,7 +104,7 @@ def test_who_has_answered_is_believed_while_others_are_gone_through() -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_only_its_own_word_counts(*, is_there: bool) -> None:
-    """K5.7 It does not count as a copy until it says itself that it has one."""
+    """K5.7 It does not count as a copy until it confirms one itself."""
     lab = Lab(3)
     id = lab.add(0, replicate=3, retry_s=100)
     n, slot = lab.nodes[0], lab.slot(0, 2)
@@ -228,8 +228,8 @@ def test_jobs_that_a_node_is_still_to_be_asked_about_keep_their_places() -> None
 
 
 def test_a_worker_who_gave_the_job_back_is_no_reason() -> None:
-    """Q4.5 the message says that the sender has the job queued now, no client asked for that with
-    NACK or ENQUEUE, and a worker got the job from this node or sent WORKING here.
+    """Q4.5 the message says that the sender has the job queued now, not for a NACK or ENQUEUE, and
+    a worker got the job from this node or sent WORKING here.
     """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=100)

@@ -55,8 +55,8 @@ def test_a_killed_cluster_queues_each_job_once() -> None:
 
 
 def test_a_restarted_node_asks_before_it_queues() -> None:
-    """Q11.1 A loaded ALO job with other holders is held if it was queued or if its due time is
-    over: it is active, and its only timer is its expiry.
+    """Q11.1 A loaded ALO job with other holders is held if it was queued or its due time has
+    passed: it is active, and its only timer is its expiry.
     """
     lab = Lab(3, has_journal=True)
     ids = [lab.add(0, replicate=3, retry_s=3) for _ in range(20)]
@@ -136,7 +136,7 @@ def test_hearsay_of_a_worker_counts_after_a_restart() -> None:
 
 
 def test_a_due_time_of_the_journal_may_be_old() -> None:
-    """Q11.1 A job with a later due time is held as soon as WILLQUEUE would be due (Q1)."""
+    """Q11.1 A job with a later due time is held when WILLQUEUE would be due (Q1)."""
     lab = Lab(3, has_journal=True)
     id = lab.add(0, replicate=3, retry_s=10)
     lab.pass_ms(6_000)
@@ -327,8 +327,8 @@ def test_a_node_where_the_worker_said_working_answers() -> None:
 
 @pytest.mark.parametrize("client", ["", "NACK", "ENQUEUE"])
 def test_a_worker_keeps_its_job(client: str) -> None:
-    """Q4.5 the message says that the sender has the job queued now, no client asked for that with
-    NACK or ENQUEUE, and a worker got the job from this node or sent WORKING here.
+    """Q4.5 the message says that the sender has the job queued now, not for a NACK or ENQUEUE, and
+    a worker got the job from this node or sent WORKING here.
     """
     lab = Lab(2)
     id = lab.add(0, replicate=2, retry_s=10)

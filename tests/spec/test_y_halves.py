@@ -163,8 +163,8 @@ def test_halves_have_an_end(box: Box) -> None:
 
 
 def test_others_go_first_however_many_jobs_failed_alone(box: Box) -> None:
-    """Y11.4 If n is above 0 and the group has fewer than 49 uncommitted batches, up to n jobs are
-    taken as in Y2.1 under the batch's number, and its former jobs become the newest batch.
+    """Y11.4 If n is above 0 and the group has fewer than 49 uncommitted batches, the batch's number
+    gets up to n new jobs (Y2.1), and the former jobs become the newest batch.
     """
     bad = [box.add() for _ in range(48)]
     g = Lessee(box)
@@ -186,9 +186,9 @@ def test_others_go_first_however_many_jobs_failed_alone(box: Box) -> None:
 
 
 def test_others_go_first(box: Box) -> None:
-    """Y11.4 DEFER puts other jobs in front of those of the batch. If n is above 0 and the group has
-    fewer than 49 uncommitted batches, up to n jobs are taken as in Y2.1 under the batch's number,
-    and its former jobs become the newest batch.
+    """Y11.4 DEFER lets other jobs go first. If n is above 0 and the group has fewer than 49
+    uncommitted batches, the batch's number gets up to n new jobs (Y2.1), and the former jobs
+    become the newest batch.
     """
     old = [box.add() for _ in range(2)]
     g = Lessee(box)

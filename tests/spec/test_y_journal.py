@@ -95,8 +95,8 @@ def test_applied_twice(kept: Kept) -> None:
 
 @pytest.mark.parametrize("how", ["stop", "crash", "power"])
 def test_load(kept: Kept, how: str) -> None:
-    """Y9.3 A load restores groups, epochs and batches. A lease that was in force runs for its TTL
-    from then on; the load does not queue its jobs.
+    """Y9.3 A load restores groups, epochs and batches. A live lease starts a new
+    TTL; its jobs are not queued.
     """
     ids = [kept.box.add(body=f"b{i}") for i in range(5)]
     once = kept.box.add("r", RETRY=0)
@@ -283,7 +283,7 @@ def test_halves_come_back(kept: Kept) -> None:
 def test_a_new_ttl_comes_back(kept: Kept) -> None:
     """Y5.1 TOUCH restarts the time of the lease (Y7.1); with TTL it also sets a new one.
 
-    Y9.3 A lease that was in force runs for its TTL from then on;
+    Y9.3 A live lease starts a new TTL;
     """
     kept.box.add()
     g = Lessee(kept.box)

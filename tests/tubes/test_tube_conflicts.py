@@ -83,8 +83,8 @@ def test_the_home_of_another_tube_of_that_name_does_not_stop_a_force() -> None:
 
 
 def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> None:
-    """T21.2 The next epoch is recorded and sent as in T20.4, but the tube stays STARTUP until all
-    nodes know of the epoch, except those that reported that they follow another tube of its name.
+    """T21.2 The next epoch is recorded and sent as in T20.4. The tube stays STARTUP until all nodes
+    know the epoch, except nodes that reported following another tube of its name.
     """
     lab = HomesLab(2, has_journal=True)
     lab.make(0)
@@ -106,8 +106,8 @@ def test_of_two_nodes_one_goes_by_another_tube_and_the_other_one_is_forced() -> 
 
 
 def test_what_a_node_remembers_of_a_tube_is_not_what_it_goes_by() -> None:
-    """T21.2 until all nodes know of the epoch, except those that reported that they follow another
-    tube of its name.
+    """T21.2 until all nodes know the epoch, except nodes that reported following another tube of
+    its name.
 
     A node that set this tube aside counts as such, although it reports what it knows of it."""
     lab = HomesLab(3)

@@ -75,7 +75,7 @@ def test_a_type_has_one_driver() -> None:
 
 @pytest.mark.parametrize("type", [Fifo, UTube, UTubeTtl, LimFifoTtl])
 def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
-    """T3.6 Tubes that wait for their type (T14.5) are served from then on."""
+    """T3.6 Tubes that waited for the type (T14.5) then start."""
     home = Home()
     n, t = home.n, home.t
     t.drivers[b"late"] = Absent
@@ -103,7 +103,7 @@ def test_a_type_that_comes_later(type: Callable[[], Driver]) -> None:
 
 
 def test_a_taken_task_is_held_by_a_type_that_comes_later() -> None:
-    """T3.6 Tubes that wait for their type (T14.5) are served from then on.
+    """T3.6 Tubes that waited for the type (T14.5) then start.
 
     As after a start, a sub-queue with a TAKEN task is busy."""
     home = Home()

@@ -317,7 +317,7 @@ def test_the_table_of_transitions_is_the_law() -> None:
 
 
 def test_a_late_ack_of_an_older_take_is_refused(home: Home) -> None:
-    """T5.2 a late call of an older take of the same session is refused."""
+    """T5.2 a late call for an older take of the same session is refused."""
     tube = home.make("fifottl", ttr_ms=1000)
     task = home.put(tube)
     assert home.take(tube) == 0

@@ -57,8 +57,8 @@ def test_a_home_that_stood_still_does_nothing_before_it_has_heard(count: int) ->
 
 
 def test_answers_from_before_are_no_answers() -> None:
-    """T19.7 It waits until half of all nodes, this one counted, have sent their catalog (T17.2) and
-    have replied to heartbeats sent since."""
+    """T19.7 It waits until half of all nodes, itself included, have sent their catalog (T17.2) and
+    replied to heartbeats sent since."""
     lab = HomesLab(2)
     lab.make(0)
     lab.put(0)

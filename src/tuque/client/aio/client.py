@@ -37,8 +37,8 @@ class Client(Scans):
 
     Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
     bounds every call beyond the time it asks the node to wait, and the search for a node alone; a
-    call may bring its own. A task cancelled in a call loses the call's answer, and a job that was
-    on its way comes back later.
+    call may bring its own. A cancelled task loses the reply to its call; jobs in it are delivered
+    again after RETRY, if that is not 0.
     """
 
     def __init__(
