@@ -89,7 +89,7 @@ def test_bad_files_are_refused(tmp_path: Path, text: bytes, why: str) -> None:
     with pytest.raises(BadNodes, match=why):
         parse_kept(text)
     (tmp_path / "nodes.conf").write_bytes(text)
-    with pytest.raises(IdentityError, match="nodes.conf: line|nodes.conf: there is"):
+    with pytest.raises(IdentityError, match="nodes.conf: line|nodes.conf: no line"):
         open_identity(config(tmp_path))
     assert (tmp_path / "nodes.conf").read_bytes() == text
 

@@ -24,17 +24,17 @@ GRAVE: Final = {"internal", "ledger", "empty"}
 @click.option("--seeds", default=100, help="How many seeds to run.")
 @click.option("--start", type=int, help="The first seed; by default a fresh number.")
 @click.option("--jobs", default=1, help="Processes.")
-@click.option("--minutes", default=0.0, help="Run as many seeds as this allows instead.")
+@click.option("--minutes", default=0.0, help="Run seeds for so many minutes instead.")
 @click.option("--past", type=click.Path(exists=True), help="A file of seeds to run first.")
 @click.option(
     "--rare",
     default=0.0,
-    help="So many of a thousand fresh seeds may find something; 0: none.",
+    help="Findings allowed in a thousand fresh seeds; 0: none.",
 )
-@click.option("--mutation", default="", help="Put a known flaw back; `all` tries each.")
+@click.option("--mutation", default="", help="Enable a known flaw; `all` tries each.")
 @click.option("--canary", "with_canary", is_flag=True, help="Break a promise on purpose.")
 @click.option("--replay", type=int, help="Run one seed twice and show its trace.")
-@click.option("--shrink", type=int, help="Make the plan of a failing seed small.")
+@click.option("--shrink", type=int, help="Shrink the plan of a failing seed.")
 @click.option("--json", "json_path", type=click.Path(), help="Write all figures there.")
 def main(
     seeds: int,

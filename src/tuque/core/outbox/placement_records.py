@@ -1,4 +1,4 @@
-"""The journal's records of homes of tubes and of copies, told and read back (SPEC T22, J2).
+"""Journal records of tube leaders and replicas, encoded and decoded (SPEC T22, J2).
 
 Layout, after length and kind, little-endian:
 
@@ -6,9 +6,9 @@ Layout, after length and kind, little-endian:
                 maker 40, home 40, name
     TUBE_HOLDER number i64, uuid 16, length of user i32, user, name
 
-`seq` is the number of the last change that the copy here has, of the copy epoch; at home it is
-one that no change will have had before the next record. Copies of tasks are told by the records
-of tasks. TUBE_DROP tells that a tube is not here any more, TUBE_HOME with GONE that it was dropped.
+`seq` is the last change that the replica here has, in the copy epoch; on the leader it is a number
+that no change reaches before the next record. Replicated tasks use the records of tasks. TUBE_DROP
+means that a tube is no longer here, TUBE_HOME with GONE that it was dropped.
 """
 
 from typing import Final, final

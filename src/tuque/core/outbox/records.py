@@ -1,9 +1,9 @@
-"""What the journal must know of a change, encoded at the moment of the change (SPEC J2).
+"""Journal records of jobs, encoded at the moment of change (SPEC J2).
 
-The core calls one function per change; each appends one record to a buffer that the
-shell takes once a turn and writes as one frame. Every record is absolute, so that
-replaying one twice changes nothing. core/decode/records.py reads them. This module does not
-know of files, frames or checksums (store/journal.py).
+The core calls one function per change; each appends one record to a buffer that the shell
+takes once per turn and writes as one frame. Records are absolute: replaying one twice changes
+nothing. core/decode/records.py decodes them. Knows nothing of files, frames or checksums
+(store/journal.py).
 
 Layout, little-endian: length of the rest i32, kind u8, then by kind
 

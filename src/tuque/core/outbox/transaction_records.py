@@ -1,4 +1,4 @@
-"""The journal's records of staged jobs, publications and keys (SPEC Z6, J2).
+"""Journal records of staged jobs, publications and keys (SPEC Z6, J2).
 
 They follow the rules of core/outbox/records.py. Layout, after length and kind:
 
@@ -12,8 +12,8 @@ They follow the rules of core/outbox/records.py. Layout, after length and kind:
     KEY        until_ms i64, id 40, queue and key as core/state/dedupe_keys.py joins them
     APP        version i64, used_ms i64, app          version -1: forgotten
 
-A PUBLISHED stands for all its jobs: they are made of what is staged, so that it is one record
-whatever their number. A snapshot tells staged jobs and apps as they were when its segment began.
+A PUBLISHED stands for all its jobs, however many: they are made from the staged ones. A snapshot
+has staged jobs and apps as of the start of its segment.
 """
 
 from typing import Final

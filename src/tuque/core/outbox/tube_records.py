@@ -1,4 +1,4 @@
-"""The journal's records of tubes and tasks, encoded at the moment of change (SPEC T14, J2).
+"""Journal records of tubes and tasks, encoded at the moment of change (SPEC T14, J2).
 
 They follow the rules of core/outbox/records.py: absolute, each complete in itself. The end
 of a task is a REMOVE. Layout, after length and kind:
@@ -15,8 +15,8 @@ of a task is a REMOVE. Layout, after length and kind:
     GRANT      bits u8 (0: none any more), lengths of tube and prefix u16 each; tube, prefix, holder
 
 where state is ttl_ms i64, ttr_ms i64, qtime_ms i64, token i64, owner i64, taken_ms i64, nacks
-i32, deliveries i32, delivered_count i32, first_ms i64, last_ms i64. Of a temporary tube only
-TUBE is told, its next number some ahead of those in use.
+i32, deliveries i32, delivered_count i32, first_ms i64, last_ms i64. A temporary tube
+has only TUBE, with a next number above those in use.
 """
 
 from typing import Final

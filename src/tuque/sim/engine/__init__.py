@@ -1,4 +1,4 @@
-"""The simulated world: what happens next, lines, clocks, disks, and what clients were told.
+"""The simulated world: events, network lines, clocks, disks, and what clients requested and got.
 
 Must not know: nodes.
 """

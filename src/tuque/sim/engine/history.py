@@ -11,7 +11,7 @@ from typing import Final
 
 from tuque.sim.engine.world import World
 
-OPEN: Final = "open"  # requested, no reply (yet): may have happened
+OPEN: Final = "open"  # no reply (yet): may have happened
 OK: Final = "ok"
 REFUSED: Final = "refused"
 OLD_DISK: Final = "an old disk came back"  # an excuse: its jobs may be finished, or elsewhere
@@ -37,7 +37,7 @@ class Ask:
     def __init__(self, verb: str, asked_us: int, node: str) -> None:
         self.verb = verb
         self.asked_us = asked_us
-        self.done_us = 0  # 0: no answer
+        self.done_us = 0  # 0: no reply
         self.node = node
         self.reply: object = None
 
@@ -148,7 +148,7 @@ class History:
         return add
 
     def on_added(self, add: Add, reply: object) -> None:
-        """The answer to an ADDJOB."""
+        """An ADDJOB got its reply."""
         add.done_us = self.world.now_us
         if isinstance(reply, bytes):
             add.outcome = OK

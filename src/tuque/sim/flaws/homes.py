@@ -245,14 +245,14 @@ def behind_in_sync(seed: int) -> Plan:
 
 
 HOME_FLAWS: Final = [
-    Flaw("t12", "leases of homes never end", leases_never_end, 20, cut_off),
-    Flaw("t13", "a forced home runs at once", force_does_not_wait, 30, cut_off),
-    Flaw("t14", "an epoch is told before it is safe", disk_is_not_awaited, 20, power_and_moves),
-    Flaw("t15", "numbers are given again after a failover", numbers_do_not_jump, 20, behind),
-    Flaw("t16", "SYNC is not awaited", copies_are_not_awaited, 20, behind_in_sync),
-    Flaw("t17", "a home is given away before all is copied", given_too_early, 10, movers),
-    Flaw("t19", "a pause stays behind when the home moves", pauses_stay_behind, 5, paused),
-    Flaw("t20", "a paused tube gives its tasks out", pauses_are_not_looked_at, 5, paused),
+    Flaw("t12", "leases of leaders never end", leases_never_end, 20, cut_off),
+    Flaw("t13", "a forced leader runs at once", force_does_not_wait, 30, cut_off),
+    Flaw("t14", "an epoch is sent before it is safe", disk_is_not_awaited, 20, power_and_moves),
+    Flaw("t15", "numbers are reused after a failover", numbers_do_not_jump, 20, behind),
+    Flaw("t16", "SYNC does not wait", copies_are_not_awaited, 20, behind_in_sync),
+    Flaw("t17", "the leader changes before all is copied", given_too_early, 10, movers),
+    Flaw("t19", "a pause is lost when the leader changes", pauses_stay_behind, 5, paused),
+    Flaw("t20", "a paused tube delivers tasks", pauses_are_not_looked_at, 5, paused),
     Flaw("t21", "a standstill is not noticed", standstills_are_not_noticed, 10, stood_still),
 ]
 HOME_RULES: Final = {

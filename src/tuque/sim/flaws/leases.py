@@ -255,16 +255,16 @@ def writers(seed: int) -> Plan:
 ONCE_FLAWS: Final = [
     Flaw("l1", "a lease ends early", ends_early, 10, lessees),
     Flaw("l2", "reading moves the jobs of a batch", reading_shifts, 10, lessees),
-    Flaw("l3", "COMMIT cannot be said again", second_commit_fails, 10, lessees),
+    Flaw("l3", "COMMIT cannot be repeated", second_commit_fails, 10, lessees),
     Flaw("l4", "COMMIT forgets a job", commit_forgets, 10, lessees),
     Flaw("l5", "a fenced epoch commits", fence_is_open, 10, lessees),
     Flaw("l6", "a lease that ends loses jobs", expiry_loses, 10, lessees),
     Flaw("l7", "other holders deliver a leased job", holders_are_not_told, 10, held_by_two),
-    Flaw("l8", "epochs are told early", epochs_are_told_early, 20, owners_and_power),
+    Flaw("l8", "epochs are sent early", epochs_are_told_early, 20, owners_and_power),
     Flaw("z1", "staged rows are seen", staged_is_seen, 5, writers),
     Flaw("z2", "a version is published twice", versions_are_forgotten, 5, writers),
     Flaw("z3", "a version is published in part", rows_are_left_out, 5, writers),
-    Flaw("z4", "a key is not known again", keys_are_forgotten, 5, writers),
+    Flaw("z4", "keys are forgotten", keys_are_forgotten, 5, writers),
 ]
 RULES: Final = {
     "l1": "leased", "l2": "fetch", "l3": "commit", "l4": "commit", "l5": "fence", "l6": "lost",

@@ -372,7 +372,7 @@ FLAWS: Final = [
         "f5", "no tombstones", no_tombstones, 60, late_copies,
     ),
     Flaw("f6", "holder sets are not joined", sets_are_not_joined, 60),
-    Flaw("f7", "moves are not told", moves_are_not_told, 40, backlog),
+    Flaw("f7", "moves are not announced", moves_are_not_told, 40, backlog),
     Flaw("f8", "custody is given away with the message", custody_is_given_away, 60, amo_only),
     Flaw("f9", "ACKJOB at a leaving node is lost", leavers_drop_acks, 40, ack_at_leaver),
     Flaw(
@@ -390,7 +390,7 @@ FLAWS: Final = [
         lambda s: bent(s, ["power"], policy="always"),
     ),
     Flaw(
-        "f17", "a loading node vouches", vouching_while_loading, 20,
+        "f17", "a loading node replies about jobs", vouching_while_loading, 20,
         lambda s: away_at_the_ack(s, [], 300_000),
     ),
 ]  # fmt: skip

@@ -81,6 +81,6 @@ def split_backlog(seed: int) -> Plan:
 RESTART_FLAWS: Final = [
     Flaw("q1", "jobs of a journal are queued unasked", queued_without_asking, 5, outages),
     Flaw("q2", "links that come up settle nothing", links_settle_nothing, 5, split_backlog),
-    Flaw("q3", "who is asked says nothing", answers_say_nothing, 5, outages),
+    Flaw("q3", "a node that is asked hides its worker", answers_say_nothing, 5, outages),
 ]
 RESTART_RULES: Final = {"q1": "early-again", "q2": "queued-twice", "q3": "early-again"}

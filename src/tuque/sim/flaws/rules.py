@@ -131,9 +131,9 @@ def moved_beside_a_cut(seed: int) -> Plan:
 
 RULE_FLAWS: Final = [
     Flaw("r1", "holders that SETACK names are not joined", named_are_not_joined, 10, slow_answers),
-    Flaw("r2", "jobs are handed out after their end", ends_are_late, 5, stood_still_over_the_end),
+    Flaw("r2", "expired jobs are delivered", ends_are_late, 5, stood_still_over_the_end),
     Flaw(
-        "r3", "only the sender tells that a job moved", moves_are_told_by_the_sender_alone, 5,
+        "r3", "only the sender announces a move", moves_are_told_by_the_sender_alone, 5,
         moved_beside_a_cut,
     ),
 ]  # fmt: skip

@@ -105,7 +105,7 @@ class Person:
         self.session(node).ask(words, partial(self.on_answer, add, ask))
 
     def on_answer(self, add: Add, ask: Ask, reply: object) -> None:
-        """The answer to a command about a job."""
+        """A command about a job got its reply."""
         if reply is LOST:
             return
         ask.done_us = self.world.now_us
