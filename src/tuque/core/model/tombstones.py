@@ -72,7 +72,7 @@ class Tombs:
         return len(self.ids)
 
     def lasting(self) -> list[bytes]:
-        """Ids of those a new snapshot of the journal must have: they do not end by time alone."""
+        """Ids that a new snapshot of the journal needs: those that a message ends."""
         return [id for id, bucket in self.ids.items() if bucket.kind >= OPEN]
 
     def bytes_used(self) -> i64:

@@ -16,7 +16,7 @@ from tuque.core.node.slots import introduce, say, slots_of
 FAR: Final = (1 << 62) - 1  # largest int that mypyc stores unboxed
 BEAT_MS: Final = 500  # deliveries of patient jobs are announced together (V4.6)
 PATIENT_S: Final = 5  # RETRY above this can wait for a beat
-TOMB_MS: Final = 60_000  # for a node that lost the job; the others know that it ended
+TOMB_MS: Final = 60_000  # for a node that lost the job; the others know its expiry
 DENIED_MS: Final = 60_000  # longer than a message can be in flight
 DENIED_MAX: Final = 100_000
 IDS_MAX: Final = 1_000  # in one WILLQUEUE

@@ -23,7 +23,7 @@ from tuque.core.state.losses import Short
 
 STEP_JOBS: Final = 500  # checked per turn
 WINDOW_MS: Final = 100
-WINDOW_BYTES: Final = 16 << 20  # bodies sent per window, plus one target
+WINDOW_BYTES: Final = 16 << 20  # bodies sent per window; the last job may exceed it
 SILENT_MS: Final = 1_000  # then a silent node that was sent a copy is asked for it
 ASKED_MS: Final = 4_000
 OTHERS_MS: Final = 2_000  # head start of the node of the highest rank

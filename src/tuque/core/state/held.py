@@ -12,7 +12,7 @@ from tuque.core.model.job import Job
 
 @final
 class Held:
-    """Jobs waiting for replies of other holders, and whose replies count."""
+    """Jobs waiting for replies of other holders, and the nodes that may reply."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []  # held jobs, and some no longer held
