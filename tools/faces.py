@@ -40,12 +40,12 @@ TEXTS = {
     ", from which `tools/faces.py` makes the one for threads": ", made by `tools/faces.py`",
     "The client for asyncio": "The client for threads",
     "client for asyncio": "client for threads",
-    "over one event loop; tasks may share it": "over blocking sockets; threads may share it",
+    "on one event loop; tasks may share it": "on blocking sockets; threads may share it",
     " A cancelled task loses the reply to its call; jobs in it are delivered\n"
     "    again after RETRY, if that is not 0.": "",
     "another process, after a fork, or to another loop": "the parent process, after a fork",
     "an `aio.Client`; tasks of its loop may share it": "a `Client`; threads may share it",
-    "pushed by the node; begins with its `async with` block": (
+    "pushed by the node; starts with its `async with` block": (
         "pushed by the node over a connection of their own"
     ),
     "as they happen, inside an": "as they happen; close it, or use it in a",

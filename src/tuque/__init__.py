@@ -1,6 +1,6 @@
 """Tuque: a distributed job broker with Disque's queues, its client and its worker.
 
-The names below are loaded when first used, so that importing one room does not load the others.
+Public names are loaded at first use, so that importing one package does not load the others.
 """
 
 from __future__ import annotations

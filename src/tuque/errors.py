@@ -18,7 +18,7 @@ import builtins
 
 MAY_BE_DONE = "no answer came: it may have been done"
 
-# [T17.3] Where the home of a tube is, and of which tube: a node writes it, `TubeHome` reads it.
+# [T17.3] The address of a tube's leader, and the tube: nodes write it, `TubeHome` parses it.
 TUBE_HOME = "TUBEHOME %s Tube '%s' has its home there"
 _BEFORE_HOME, _BEFORE_TUBE, _BEHIND_TUBE = TUBE_HOME.split("%s")
 
@@ -59,15 +59,15 @@ class Error(Exception):
 
 
 class ConnectionError(Error, builtins.ConnectionError):
-    """Talking to a node failed below the protocol."""
+    """A connection failed below the protocol."""
 
 
 class Timeout(ConnectionError, builtins.TimeoutError):
-    """The time for a call ran out; unless the call only reads, it may have been executed."""
+    """A call ran out of time; unless it only reads, it may have been executed."""
 
 
 class Closed(ConnectionError):
-    """The connection ended before the answer came, or the client is closed."""
+    """The connection ended before the reply came, or the client is closed."""
 
 
 class NoNode(ConnectionError):
@@ -77,7 +77,7 @@ class NoNode(ConnectionError):
 
 
 class ReplyError(Error):
-    """A node refused a call; `code` is the first word of its answer."""
+    """A node refused a call; `code` is the first word of its reply."""
 
     code: str = "ERR"
 
@@ -96,20 +96,20 @@ class NoJob(ReplyError):
 
 
 class BadId(ReplyError):
-    """The text given is not a job id."""
+    """The text is not a job id."""
 
     code = "BADID"
 
 
 class Paused(ReplyError):
-    """The queue takes no jobs at the moment."""
+    """The queue takes no jobs at present."""
 
     code = "PAUSED"
     retryable = True
 
 
 class Leaving(ReplyError):
-    """The node is about to leave the cluster: another one must be asked."""
+    """The node is about to leave the cluster: use another one."""
 
     code = "LEAVING"
     retryable = True
@@ -123,14 +123,14 @@ class OutOfMemory(ReplyError):
 
 
 class MaxLen(ReplyError):
-    """The queue is as long as the caller allowed it to be."""
+    """The queue has reached the length that the caller allows."""
 
     code = "MAXLEN"
     retryable = True
 
 
 class NoAuth(ReplyError):
-    """The node wants a password, or another one than was given."""
+    """The node requires a password, or another one."""
 
     code = "NOAUTH"
 
@@ -148,51 +148,51 @@ class Acked(ReplyError):
 
 
 class NotDelivered(ReplyError):
-    """Nobody works on the job, so there is nothing to postpone."""
+    """Nobody works on the job: there is nothing to postpone."""
 
     code = "NOTDELIVERED"
 
 
 class TooLate(ReplyError):
-    """The job has lived more than half of its time to live and cannot be postponed any more."""
+    """The job is past half of its time to live: it cannot be postponed any more."""
 
     code = "TOOLATE"
 
 
 class Loading(ReplyError):
-    """The node is still reading its journal."""
+    """The node is still loading its journal."""
 
     code = "LOADING"
     retryable = True
 
 
 class Misconf(ReplyError):
-    """The node cannot write its journal and takes no changes until it can."""
+    """The node cannot write its journal, and refuses changes until it can."""
 
     code = "MISCONF"
     retryable = True
 
 
 class MaxClients(ReplyError):
-    """The node has as many clients as it is allowed to have."""
+    """The node has as many clients as it allows."""
 
     retryable = True
 
 
 class Fenced(ReplyError):
-    """Another owner has opened the group of leases since: stop, or take it over."""
+    """Another owner has opened the lease group since: stop, or take it over."""
 
     code = "FENCED"
 
 
 class NoGroup(ReplyError):
-    """The node knows no such group of leases, or not this epoch of it."""
+    """The node has no such lease group, or not this epoch of it."""
 
     code = "NOGROUP"
 
 
 class NoBatch(ReplyError):
-    """The group has no such batch, or no longer."""
+    """The group has no such batch (any more)."""
 
     code = "NOBATCH"
 
@@ -228,7 +228,7 @@ class NotTaken(ReplyError):
 
 
 class TubeHome(ReplyError):
-    """Another node is the home of the tube: it must be asked. Nothing was done."""
+    """Another node leads the tube: ask that one. Nothing was done."""
 
     code = "TUBEHOME"
     retryable = True
@@ -245,25 +245,25 @@ class TubeHome(ReplyError):
 
 
 class NoQuorum(ReplyError):
-    """The home of the tube reaches too few nodes to be sure that it still is the home."""
+    """The leader of the tube reaches too few nodes to be sure that it still leads."""
 
     code = "NOQUORUM"
     retryable = True
 
 
 class ReadOnly(ReplyError):
-    """The node changes no tubes; its tubes move to other ones as soon as there are any."""
+    """The node refuses changes of tubes; its tubes move to other nodes if there are any."""
 
     code = "READONLY"
     retryable = True
 
 
 class ProtocolError(Error):
-    """What came over the connection is no answer to what was asked."""
+    """The peer's bytes are no valid reply."""
 
 
 class ConfigError(Error, ValueError):
-    """A setting has a value that cannot be used; the message names it and says what is allowed."""
+    """A setting has an invalid value; the message names it and what is allowed."""
 
 
 REPLY_ERRORS: dict[str, type[ReplyError]] = {
@@ -296,10 +296,10 @@ REPLY_ERRORS: dict[str, type[ReplyError]] = {
         ReadOnly,
     )
 }
-# Redis has a code of its own for a wrong password, and one for a node that keeps strangers out.
+# Redis has codes of its own for a wrong password and for a protected node.
 REPLY_ERRORS |= {"WRONGPASS": NoAuth, "DENIED": NoPerm}
 
-# What Disque says with a plain ERR.
+# Disque's texts after a plain ERR.
 PLAIN_ERRORS: dict[str, type[ReplyError]] = {
     "ERR invalid password": NoAuth,
     "ERR max number of clients reached": MaxClients,
@@ -307,7 +307,7 @@ PLAIN_ERRORS: dict[str, type[ReplyError]] = {
 
 
 def reply_error(text: str, *, node: str = "", job_id: str | None = None) -> ReplyError:
-    """The typed error for an error reply, given without its leading '-'."""
+    """The typed error for an error reply, without its leading '-'."""
     code = text.partition(" ")[0]
     kind = REPLY_ERRORS.get(code) or PLAIN_ERRORS.get(text)
     error = (kind or ReplyError)(text, node=node, job_id=job_id)

@@ -1,6 +1,6 @@
-"""Command groups: options count on both sides of a subcommand, imports happen when one is used.
+"""Command groups: options work on both sides of a subcommand, which is imported when used.
 
-Decides where options go, and what a wrong name and a missing package are told; knows no command.
+Decides where options go, and the errors for a wrong name and a missing package; knows no command.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-# Package that may be missing, and the extra that brings it where the command names none.
+# Packages that may be missing, and their extra if the command names none.
 EXTRAS: Final = {
     "prompt_toolkit": "cli",
     "pyspark": "spark",
@@ -24,7 +24,7 @@ EXTRAS: Final = {
 
 
 class FiniteRange(click.FloatRange):
-    """The number of an option, from `least` to `most`, never nan; `over`: more than `least`."""
+    """An option's number, from `least` to `most`, never nan; `over`: more than `least`."""
 
     def __init__(self, least: float = 0.0, most: float = 31_536_000.0, over: bool = False) -> None:
         super().__init__(least, most, min_open=over)
@@ -32,7 +32,7 @@ class FiniteRange(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number; click's own range lets nan pass."""
+        """Parse the number; click's own range accepts nan."""
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value!r} is no finite number", param, ctx)
@@ -41,16 +41,16 @@ class FiniteRange(click.FloatRange):
 
 @dataclass(frozen=True)
 class Entry:
-    """A subcommand: where it is, which extra brings what it needs, its line of the help."""
+    """A subcommand: its module, the extra it needs, its line in the help."""
 
     module: str
     attribute: str
-    extra: str  # empty: the package alone works
+    extra: str  # empty: the plain package is enough
     line: str
 
 
 def missing_extra(err: ModuleNotFoundError, extra: str = "") -> click.ClickException:
-    """Turn a failed import into the one line that says what to install."""
+    """Turn a failed import into one line that names the extra to install."""
     package = (err.name or "").split(".")[0]
     if package in EXTRAS:
         return click.ClickException(
@@ -61,14 +61,14 @@ def missing_extra(err: ModuleNotFoundError, extra: str = "") -> click.ClickExcep
 
 
 class OptionsAnywhere(click.Group):
-    """A group whose options mean the same before a subcommand and behind it.
+    """A group whose options mean the same before and after a subcommand.
 
     What stands before the subcommand is given to it, before its own options, so that the last one
     counts. A subcommand that does not know an option of its group says so.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the options behind the subcommand's name."""
+        """Move the options behind the subcommand's name."""
         helps = set(self.get_help_option_names(ctx))
         _, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
         before = args[: len(args) - len(rest)]
@@ -107,13 +107,13 @@ class LazyGroup(OptionsAnywhere):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Let a wrong name show the right ones."""
+        """Suggest names for a wrong one."""
         if args and args[0] not in self.table and not args[0].startswith("-"):
             ctx.fail(f"No such command '{args[0]}'. There are: {', '.join(self.table)}.")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a subcommand; a package that it misses on its way is told like one at its start.
+        """Run a subcommand; report a package that it misses later as at its start.
 
         Control characters in its error are escaped.
         """
@@ -122,7 +122,7 @@ class LazyGroup(OptionsAnywhere):
         except ModuleNotFoundError as err:
             entry = self.table.get(ctx.invoked_subcommand or "")
             raise missing_extra(err, entry.extra if entry else "") from None
-        except click.ClickException as err:  # it may quote what another program said
+        except click.ClickException as err:  # it may quote another program
             from tuque.logtext import visible_lines
 
             vars(err)["message"] = visible_lines(err.message)

@@ -1,7 +1,7 @@
-"""The program `tuque`: which module holds a subcommand.
+"""The program `tuque`: the module of each subcommand.
 
-Subcommands are imported when they are used: `tuque cli` never pays for the server and
-`tuque server` never for Spark.
+Subcommands are imported when used: `tuque cli` never loads the server, `tuque server` never
+Spark.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def tuque() -> None:
 def main() -> None:
     """Run the program; the entry point of the package.
 
-    NO_COLOR switches off the colours of all commands. What would go to a standard stream that is
-    closed is dropped. Exit status 1 when standard output does not take all of it.
+    NO_COLOR switches off the colours of all commands. Output to a closed standard stream is
+    dropped. Exit status 1 when standard output does not take all of it.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -91,7 +91,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in {*FULL, errno.EPIPE} or error.filename is not None:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer cannot go out
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the rest of the buffer cannot be written
         if error.errno == errno.EPIPE:  # the reader has seen enough
             sys.exit(141)
         click.echo(f"Error: the output could not be written: {error.strerror}", err=True)

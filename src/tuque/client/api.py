@@ -1,4 +1,4 @@
-"""The values the client gives and takes; plain data, which knows nothing of connections."""
+"""The values that the client returns and accepts: plain data, independent of connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PauseOption: TypeAlias = Literal["in", "out", "all", "none", "state", "bcast"]
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job as fetched; the counters are None unless they were asked for."""
+    """A job as fetched; the counters are None unless requested."""
 
     queue: str
     id: str
@@ -28,7 +28,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def url_id(self) -> str:
-        """The id in a form that needs no escapes in URLs and file names; taken where ids are."""
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
         return url_id(self.id)
 
 
@@ -36,7 +36,7 @@ JobId: TypeAlias = str | bytes | Job
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """What one node knows about a job (SHOW); None where it has only the acknowledgement."""
+    """What one node knows about a job (SHOW); None for fields lost with the acknowledgement."""
 
     id: str
     queue: str | None
@@ -56,12 +56,12 @@ class JobInfo(msgspec.Struct, frozen=True):
 
     @property
     def url_id(self) -> str:
-        """The id in a form that needs no escapes in URLs and file names; taken where ids are."""
+        """The id in a form that needs no escapes in URLs and file names; accepted as an id."""
         return url_id(self.id)
 
 
 class NodeInfo(msgspec.Struct, frozen=True):
-    """A node as another one sees it (HELLO); a lower priority number is better, 100 is unusable."""
+    """A node as another one sees it (HELLO); lower priority numbers are better, 100 is unusable."""
 
     id: str
     host: str
@@ -70,7 +70,7 @@ class NodeInfo(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The answer to HELLO: who the node is, and whom it knows, itself included."""
+    """The reply to HELLO: the node's identity, and the nodes it knows, including itself."""
 
     version: int
     id: str
@@ -103,14 +103,14 @@ QueueStat = TypedDict(
         "jobs-in": int,
         "jobs-out": int,
         "pause": str,
-        "oldest": int,  # seconds since the job that is next was made, 0 when there is none
+        "oldest": int,  # age in seconds of the next job, 0 if there is none
         "type": str,  # of a tube, else empty
     },
 )
 
 
 def to_bytes(value: Text) -> bytes:
-    """UTF-8; bytes that came as undecodable go back unchanged."""
+    """UTF-8; undecodable bytes from `to_text` are restored."""
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
 
 
@@ -126,7 +126,7 @@ def url_id(id: str) -> str:
 
 
 def plain_id(id: str) -> str:
-    """The job id of which the text is the form for URLs; any other text as it is."""
+    """The job id for its form in URLs; any other text unchanged."""
     if len(id) != ID_CHARS or not id.startswith("D_") or id[10] != "_" or id[35] != "_":
         return id
     middle = id[11:35].replace("-", "+").replace("_", "/")

@@ -1,4 +1,4 @@
-"""Calls gathered to be sent together, and their results; the faces send them."""
+"""Calls collected to be sent together, and their results; the faces send them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _tube_queued(
 
 
 class Queued:
-    """The calls of a pipeline in order; every method gives the pipeline itself back."""
+    """The calls of a pipeline in order; every method returns the pipeline itself."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []
@@ -48,7 +48,7 @@ class Queued:
         return len(self._calls)
 
     def queue(self, call: Call[Any]) -> None:
-        """Adds a call; ValueError for one that would hold the others up for ever."""
+        """Adds a call; ValueError for one that could block the others for ever."""
         if call.wait_s is None:
             raise ValueError(f"{call.name} in a pipeline needs an end to its wait: give timeout_ms")
         self._calls.append(call)
@@ -121,7 +121,7 @@ class Queued:
 
 
 class QueuedTube(Generic[Q]):
-    """A tube of a pipeline: every method adds a call and gives the pipeline back."""
+    """A tube of a pipeline: every method adds a call and returns the pipeline."""
 
     def __init__(self, pipeline: Q, name: Text) -> None:
         self.pipeline = pipeline
@@ -154,7 +154,7 @@ class QueuedTube(Generic[Q]):
 
 
 def batches(pending: list[Call[Any]]) -> Iterator[list[Call[Any]]]:
-    """Cuts calls into batches small enough that neither side must buffer without bound."""
+    """Splits calls into batches so small that neither side must buffer without bound."""
     batch: list[Call[Any]] = []
     size = 0
     for call in pending:
@@ -168,12 +168,12 @@ def batches(pending: list[Call[Any]]) -> Iterator[list[Call[Any]]]:
 
 
 def read_all(asked: list[Call[Any]], replies: list[Reply]) -> list[Any]:
-    """The typed results, an exception in the place of each call that failed."""
+    """The typed results, with an exception for each failed call."""
     return [_read(call, reply) for call, reply in zip(asked, replies, strict=True)]
 
 
 def raise_first(asked: list[Call[Any]], results: list[Any]) -> None:
-    """Raises the first exception among results, with a note which call it answers."""
+    """Raises the first exception among results, with a note that names its call."""
     for at, (call, result) in enumerate(zip(asked, results, strict=True)):
         if isinstance(result, Error):
             result.add_note(f"call {at + 1} of {len(asked)} of a pipeline: {call.name}")

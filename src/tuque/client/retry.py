@@ -1,4 +1,4 @@
-"""Decides whether a failed call is tried again, and after how long; reads no clock."""
+"""Decides whether and when a failed call is retried; reads no clock."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ NOT_NOW = (Leaving, Loading, MaxClients, TubeHome, NoQuorum, ReadOnly)
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How to try again: full jitter over a doubling span, until a call's own deadline.
+    """How to retry: full jitter over a span that doubles, until the call's deadline.
 
-    `base_s` is the first span, `cap_s` the longest; `attempts` bounds the number of retries
-    besides: 0 for none, None for as many as the deadline leaves room for.
+    `base_s` is the first span, `cap_s` the longest; `attempts` bounds the number of retries:
+    0 for none, None for as many as the deadline allows.
     """
 
     base_s: float = 0.05
@@ -44,11 +44,11 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tries:
-    """The tries of one call: which failures are followed by another, and when to give up.
+    """The attempts of one call: which failures are retried, and when to give up.
 
-    The call ends at `deadline_s`. Looking for a node ends after `search_s`, counted from the start
-    and anew from the loss of a node that had the call, also when the deadline is later. `pinned`:
-    only the node that had the call may get it again.
+    The call ends at `deadline_s`. The search for a node ends after `search_s`, counted from the
+    start and again from the loss of a node that had the call, even if the deadline is later.
+    `pinned`: only the node that had the call may get it again.
     """
 
     def __init__(
@@ -68,22 +68,22 @@ class Tries:
         self._retry = retry
         self._repeat = repeat
         self._pinned = pinned
-        self._counts_twice = pinned or not repeat  # done by two nodes it would be done twice
+        self._counts_twice = pinned or not repeat  # done on two nodes it would be done twice
         self._may_be_done = False
-        self.had: Address | None = None  # the node that may have done the call
+        self.had: Address | None = None  # the node that may have executed the call
         self._rng = rng
         self._count = 0
-        self._at_once: set[type[Error]] = set()  # for which it was repeated without a pause
+        self._at_once: set[type[Error]] = set()  # retried once without a pause
 
     def pause_s(
         self, error: Error, *, sent: bool, now_s: float, node: Address | None = None
     ) -> float:
-        """Seconds to wait before the next try; raises `error` when there must be none.
+        """Seconds until the next attempt; raises `error` if there must be none.
 
         `sent`: the node had the call when it failed.
 
-        Some refusals say that nothing was done and that time, or another node, will help: then any
-        call is repeated, the first time that another node is named, or session needed, at once.
+        Some refusals say that nothing was done and that time, or another node, will help: these
+        calls are always retried, at once the first time another node or session is named.
         """
         if isinstance(error, TubeHome | NotTaken) and now_s < self.deadline_s:
             kind = type(error)

@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def masked_url(self) -> str:
-        """The URL of the nodes without what must not be seen."""
+        """The URL of the nodes without secrets."""
         scheme = "tuque+unix" if self.seeds[0].port == 0 else "tuques" if self.tls else "tuque"
         login = f"{self.user}:***@" if self.password else ""
         return f"{scheme}://{login}{','.join(map(str, self.seeds))}"
@@ -72,7 +72,7 @@ def settings(
     follow: bool | None = None,
     discover: bool | None = None,
 ) -> Settings:
-    """Settings from a URL (without one TUQUE_URL, else the local node); arguments win over it."""
+    """Settings from a URL (default TUQUE_URL, else the local node); arguments override it."""
     found = parse(url or os.environ.get(URL_VARIABLE) or DEFAULT_URL)
     return _checked(
         msgspec.structs.replace(
@@ -91,7 +91,7 @@ def settings(
 
 
 def parse(url: str) -> Settings:
-    """The settings a URL holds; ConfigError says what is wrong, never showing a password."""
+    """The settings in a URL; ConfigError says what is wrong, without showing a password."""
     scheme, mark, rest = url.partition("://")
     if not mark or scheme not in SCHEMES:
         raise ConfigError(

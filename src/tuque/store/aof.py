@@ -42,14 +42,14 @@ class BadJob(Exception):
 
 @final
 class AofReader(Windowed):
-    """Walks the commands of the file; `argument` is that of the last LOADJOB or DELJOB."""
+    """Walks the commands of the file; `argument` belongs to the last LOADJOB or DELJOB."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         super().__init__(disk, path)
         self.size: i64 = disk.size(path)
         self.offset: i64 = 0
         self.argument = b""
-        self.at: i64 = 0  # how far the command at `offset` was read
+        self.at: i64 = 0  # how far the command at `offset` has been read
 
     def next(self) -> i64:
         """Read one command: LOAD, DELETE, OTHER, DONE, or CUT and BROKEN without moving."""
@@ -86,7 +86,7 @@ class AofReader(Windowed):
         return OTHER
 
     def number(self, mark: bytes) -> i64:
-        """The number of a `*n` or `$n` line; -2 if truncated, -1 if it is no such line."""
+        """The number of a `*n` or `$n` line; -2 if truncated, -1 if malformed."""
         line = self.bytes_at(self.at, 16)
         end: i64 = line.find(b"\r\n")
         if end < 0:
@@ -98,7 +98,7 @@ class AofReader(Windowed):
         return int(line[1:end])
 
     def resync(self) -> i64:
-        """After BROKEN: move to the next LOADJOB or DELJOB; returns the bytes left out."""
+        """After BROKEN: move to the next LOADJOB or DELJOB; returns the bytes skipped."""
         start = self.offset
         at = start + 1
         while at < self.size:
@@ -175,7 +175,7 @@ def decode_job(blob: bytes, now_ms: i64) -> Job:
 
 
 def counted(blob: bytes, at: i64) -> tuple[bytes, i64]:
-    """The counted bytes at `at`, and where they end."""
+    """The length-prefixed bytes at `at`, and their end."""
     total: i64 = len(blob)
     if total - at < 4:
         raise BadJob("length cut off")
@@ -188,15 +188,15 @@ def counted(blob: bytes, at: i64) -> tuple[bytes, i64]:
 
 @final
 class Import:
-    """The jobs of a Disque AOF after all its commands, and what was met on the way."""
+    """The jobs of a Disque AOF after all its commands, and counts of the rest."""
 
     def __init__(self) -> None:
         self.jobs: dict[bytes, Job] = {}
         self.acked: dict[bytes, int] = {}  # id: expiry
         self.deleted_count: i64 = 0  # DELJOB: acked, or removed for another reason
         self.expired_count: i64 = 0
-        self.bad_count: i64 = 0  # commands that are not understood
-        self.bad_bytes: i64 = 0  # left out because they are not RESP
+        self.bad_count: i64 = 0  # invalid commands
+        self.bad_bytes: i64 = 0  # skipped because they are not RESP
         self.cut_bytes: i64 = 0  # an unfinished command at the end
         self.notes: list[str] = []
 
@@ -231,7 +231,7 @@ def import_step(reader: AofReader, found: Import, now_ms: i64, budget: i64) -> b
 
 
 def on_loadjob(found: Import, blob: bytes, offset: i64, now_ms: i64) -> None:
-    """Take the job of one LOADJOB unless it is over."""
+    """Add the job of one LOADJOB unless it has expired or was acked."""
     try:
         job = decode_job(blob, now_ms)
     except BadJob as e:

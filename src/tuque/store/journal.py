@@ -1,12 +1,12 @@
 """The files of the journal: names, headers, frames, manifest (SPEC J1, J3).
 
 A journal directory holds segments `journal-00000001.log`, at most one finished
-snapshot `snapshot-00000002.snap` (all jobs as they were when the segment of that
-number began), a `lock`, and the `manifest`, which alone says what counts. A file is a
-header and then frames. A frame is everything one turn of the server produced (or
-several turns together): it counts as a whole or not at all. Checksums start from a
-random salt of the file, so that no client can put bytes in a job that pass for a frame.
-A frame without records is a mark: it only says, as all do, what is durable before it.
+snapshot `snapshot-00000002.snap` (all jobs at the start of the segment of that
+number), a `lock`, and the `manifest`, which alone names the valid files. A file is a
+header followed by frames. A frame holds the records of one or more turns of the server:
+it is valid as a whole or not at all. Checksums start from a random salt of the file, so
+that no client can put bytes into a job that pass for a frame. A frame without records is
+a mark: like every frame, it says what is durable before it.
 """
 
 import zlib
@@ -36,16 +36,16 @@ FRAME_BYTES: Final = 44
 FRAME_MAX_BYTES: Final = (1 << 32) - 1
 
 MANIFEST: Final = "manifest"
-RETIRED: Final = "manifest.off"  # a manifest that counts no more
+RETIRED: Final = "manifest.off"  # a manifest that is no longer valid
 LOCK: Final = "lock"
 
 
 class JournalError(Exception):
-    """The journal cannot be used as it is; the text says what is wrong and what to do."""
+    """The journal cannot be used; the text says why and what to do."""
 
 
 class WrongVersion(JournalError):
-    """A file is of a format that this program does not read (J1.4)."""
+    """A file has a format that this program cannot read (J1.4)."""
 
     def __init__(self, path: str, version: int) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class WrongVersion(JournalError):
 
 @final
 class Boot:
-    """How the server's clock stands to the machine's: wall time and time since its boot."""
+    """Maps the server's clock to the machine's: wall time and time since boot."""
 
     def __init__(self, wall_ms: i64, boot_id: bytes, boottime_ms: i64) -> None:
         self.wall_ms = wall_ms
@@ -64,7 +64,7 @@ class Boot:
         self.boottime_ms = boottime_ms
 
     def later(self, now_ms: i64) -> "Boot":
-        """The same clock at `now_ms`."""
+        """The same mapping at `now_ms`."""
         return Boot(now_ms, self.boot_id, self.boottime_ms + now_ms - self.wall_ms)
 
 
@@ -104,7 +104,7 @@ class SegmentHeader:
 
 
 def decode_header(data: bytes, name: str) -> SegmentHeader | None:
-    """The header, None when damaged; raises WrongVersion."""
+    """The header, None if damaged; raises WrongVersion."""
     if len(data) < HEADER_BYTES or data[:8] != MAGIC:
         return None
     data = data[:HEADER_BYTES]
@@ -124,8 +124,8 @@ def frame_header(
 ) -> bytes:
     """The header of a frame around `payload`, which holds `count` records.
 
-    `synced_seq` is the last record known to be durable when the frame is written: what
-    is missing before it later is damage, what is missing after it may be a torn tail.
+    `synced_seq` is the last record known to be durable when the frame is written: records
+    missing up to it are damage, those missing after it may be a torn tail.
     """
     assert len(payload) <= FRAME_MAX_BYTES
     fixed = _FRAME.pack(
@@ -154,9 +154,9 @@ class Frame:
         self.payload = b""
 
 
-CUT_OFF: Final = "cut off"  # the end of FrameScanner.reason when the file ends too early
+CUT_OFF: Final = "cut off"  # the end of FrameScanner.reason if the file ends too early
 
-# what FrameScanner.next found
+# results of FrameScanner.next
 FOUND: Final = 0
 DONE: Final = 1
 BAD: Final = 2
@@ -175,7 +175,7 @@ class FrameScanner(Windowed):
         self.reason = ""  # why the frame at `offset` is BAD
 
     def next(self) -> i64:
-        """FOUND (and moved past it), DONE at the end of the file, BAD (and not moved)."""
+        """FOUND (moves past it), DONE at the end of the file, BAD (does not move)."""
         offset = self.offset
         if offset >= self.size:
             return DONE
@@ -186,7 +186,7 @@ class FrameScanner(Windowed):
         return FOUND
 
     def try_frame(self, offset: i64) -> str:
-        """Read the frame at `offset` into `frame`; "" or what is wrong with it."""
+        """Read the frame at `offset` into `frame`; "" or the reason why it is bad."""
         head = self.bytes_at(offset, FRAME_BYTES)
         if len(head) < FRAME_BYTES:
             return "frame header " + CUT_OFF
@@ -234,10 +234,9 @@ class FrameScanner(Windowed):
 
 @final
 class Manifest:
-    """Which files make the journal: a snapshot ("" for none) and segments in order.
+    """The files of the journal: a snapshot ("" for none) and segments in order.
 
-    The salt of each file stands here too, so that a damaged header does not take the
-    frames behind it along.
+    It also keeps each file's salt, so that the frames behind a damaged header stay readable.
     """
 
     def __init__(self) -> None:
@@ -257,7 +256,7 @@ class Manifest:
         return text + b"crc %08x\n" % zlib.crc32(text)
 
     def copy(self) -> "Manifest":
-        """A manifest of the same content."""
+        """A copy of the manifest."""
         other = Manifest()
         other.snapshot = self.snapshot
         other.snapshot_salt = self.snapshot_salt
@@ -267,7 +266,7 @@ class Manifest:
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
-    """The manifest; raises JournalError when it is damaged or of another version."""
+    """The manifest; raises JournalError if it is damaged or of another version."""
     damaged = JournalError(f"{path} is damaged; run: tuque journal repair")
     head, mark, crc = data.rpartition(b"crc ")
     if mark == b"" or crc != b"%08x\n" % zlib.crc32(head):
@@ -303,7 +302,7 @@ def snapshot_name(number: i64) -> str:
 
 
 def number_of(name: str) -> i64:
-    """The number in the name of a segment or snapshot, -1 for other files."""
+    """The number in the name of a segment or snapshot; -1 for other files."""
     for head, tail in (("journal-", ".log"), ("snapshot-", ".snap"), ("snapshot-", ".tmp")):
         if name.startswith(head) and name.endswith(tail):
             digits = name[len(head) : len(name) - len(tail)]
@@ -313,16 +312,16 @@ def number_of(name: str) -> i64:
 
 
 def read_manifest(disk: Disk, path: str) -> Manifest | None:
-    """The manifest of the journal directory, None when there is no journal yet.
+    """The manifest of the journal directory; None if there is no journal yet.
 
-    Raises JournalError when it is damaged, or gone while journal files are there.
+    Raises JournalError if it is damaged, or missing while journal files exist.
     """
     name = f"{path}/{MANIFEST}"
     if disk.exists(name):
         return decode_manifest(disk.read(name, 0, disk.size(name)), name)
     if not disk.exists(path) or disk.exists(f"{path}/{RETIRED}"):
         return None
-    # A first start that was cut off before its manifest leaves a segment without frames.
+    # A first start interrupted before its manifest leaves a segment without frames.
     for other in disk.listdir(path):
         if number_of(other) >= 0 and disk.size(f"{path}/{other}") > HEADER_BYTES:
             raise JournalError(
@@ -332,16 +331,16 @@ def read_manifest(disk: Disk, path: str) -> Manifest | None:
 
 
 def retire(disk: Disk, path: str) -> None:
-    """Make the journal count no more: the jobs go on without it, it would be out of date.
+    """Invalidate the journal: jobs change without it, so that it would be out of date.
 
-    The files stay until a journal is begun again. OSError when the disk refuses.
+    The files stay until a new journal begins. OSError if the disk refuses.
     """
     disk.rename(f"{path}/{MANIFEST}", f"{path}/{RETIRED}")
     disk.fsync_dir(path)
 
 
 def write_all(disk: Disk, handle: int, data: bytes) -> None:
-    """Append all of `data`, however little each write takes."""
+    """Append all of `data`, in as many writes as it takes."""
     taken = disk.write(handle, data)
     if taken == len(data):
         return
@@ -351,7 +350,7 @@ def write_all(disk: Disk, handle: int, data: bytes) -> None:
 
 
 def write_file(disk: Disk, path: str, data: bytes) -> None:
-    """Create the file with that content, durable (its name not yet)."""
+    """Create the file with that content; the content is durable, the name not yet."""
     if disk.exists(path):
         disk.unlink(path)
     handle = disk.open_append(path)

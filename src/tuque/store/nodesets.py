@@ -1,8 +1,8 @@
-"""Sets of nodes in a journal: whom their bits mean, in the process that wrote and here (SPEC J2.3).
+"""Sets of nodes in a journal: bits of the writing process, translated to those here (SPEC J2.3).
 
-A process gives nodes their slots in the order in which it meets them, so that the same bit
-means another node after a restart. PEER records say which; what is loaded is kept in
-common bits until the slots of the loading node are known.
+A process numbers nodes in the order in which it meets them, so that a bit means another node
+after a restart. PEER records name the nodes; loaded sets are kept in common bits until the
+loading node has assigned its slots.
 """
 
 from typing import final
@@ -15,21 +15,21 @@ from tuque.core.node.slots import SLOTS, TooManyNodes, slot_for, slots_of
 
 @final
 class NodeSets:
-    """Sets of nodes across processes, whose slots differ: bits in the order of their names.
+    """Sets of nodes across processes with different slots, in common bits by order of naming.
 
-    Bit 0 is the node whose journal it is.
+    Bit 0 is the node that owns the journal.
     """
 
     def __init__(self) -> None:
         self.ids: list[bytes] = [b""]  # by common bit
         self.bit_of: dict[bytes, int] = {}
-        self.lives: dict[int, int] = {}  # by common bit: the latest incarnation named
-        self.named: dict[int, int] = {0: 0}  # slot of the process that wrote: common bit
-        self.seen: dict[int, int] = {}  # its sets: common ones
-        self.slot_sets: dict[int, int] = {}  # common sets: those of the node that loads
+        self.lives: dict[int, int] = {}  # by common bit: the latest incarnation recorded
+        self.named: dict[int, int] = {0: 0}  # slot of the writing process: common bit
+        self.seen: dict[int, int] = {}  # cache: its sets to common sets
+        self.slot_sets: dict[int, int] = {}  # cache: common sets to those of this node
 
     def name(self, slot: i64, node_id: bytes, life: i64) -> None:
-        """From here on the slot means that node; more than a set can hold are left out."""
+        """The slot means that node from here on; nodes beyond a set's size are ignored."""
         bit = self.bit_of.get(node_id)
         if bit is None:
             if len(self.ids) >= SLOTS:
@@ -43,7 +43,7 @@ class NodeSets:
             self.seen = {}
 
     def common(self, nodes: i64) -> i64:
-        """The set as written; slots that were never named drop out."""
+        """The written set in common bits, without slots that were never named."""
         if nodes <= 1:
             return nodes
         known = self.seen.get(nodes)
@@ -53,16 +53,16 @@ class NodeSets:
         return known
 
     def life_of(self, nodes: i64) -> i64:
-        """The latest incarnation of the one other node of a common set; 0 for none."""
+        """The latest incarnation of the one other node of a common set; 0 if there is none."""
         for bit in slots_of(nodes):
             return self.lives.get(bit, 0)
         return 0
 
     def custodians(self, n: Node, nodes: i64, life: i64) -> i64:
-        """A common set of this node and one more, which had that incarnation, in slots.
+        """A common set of this node and one more in that incarnation, in slots.
 
-        Without the other one when it has started anew since, perhaps without the job: so the
-        journal says (F2.3), or it said so itself while the journal was read (F3.5).
+        Without the other node if it has restarted since, perhaps without the job: according to the
+        journal (F2.3), or to itself while the journal was read (F3.5).
         """
         if self.life_of(nodes) != life:
             return 1
@@ -73,7 +73,7 @@ class NodeSets:
         return found
 
     def slots(self, n: Node, nodes: i64) -> i64:
-        """A common set in the slots of the node, which learns their incarnations."""
+        """A common set in slots of the node, which learns their incarnations."""
         known = self.slot_sets.get(nodes)
         if known is None:
             slot_by_bit: dict[int, int] = {0: 0}

@@ -1,34 +1,34 @@
-"""How fast the disk was lately, and who syncs the journal under `always` (SPEC J4.5).
+"""The recent speed of the disk, and who syncs the journal under `always` (SPEC J4.5).
 
-A sync in the pump spares two wake-ups, but all clients wait for it. So the pump syncs only on a
-disk that has been fast, and waits longer after each sync that was slow.
+A sync in the pump saves two wake-ups, but all clients wait for it. So the pump syncs only on a disk
+that has been fast, and pauses longer after each slow sync.
 """
 
 from typing import Final, final
 
 from mypy_extensions import i64
 
-LOOK: Final = 16  # the last syncs that count
-QUICK_S: Final = 0.001  # they took at most so long on average
-SLOW_S: Final = 0.010  # a sync that takes longer is slow
-LEAST_S: Final = 1.0  # without slow syncs before the pump syncs
+LOOK: Final = 16  # number of recent syncs that are averaged
+QUICK_S: Final = 0.001  # the average of a quick disk is at most this
+SLOW_S: Final = 0.010  # a longer sync is slow
+LEAST_S: Final = 1.0  # minimum time without slow syncs before the pump syncs
 MOST_S: Final = 600.0
 
 
 @final
 class Pace:
-    """The last syncs of the journal, and how long the pump keeps off after a slow one."""
+    """The last syncs of the journal, and the pump's pause after a slow one."""
 
     def __init__(self) -> None:
-        self.last: list[float] = []  # s that each of the last syncs took, a ring
-        self.at: i64 = 0  # place of the next in it
+        self.last: list[float] = []  # duration of each in s, a ring
+        self.at: i64 = 0  # its next position
         self.sum_s: float = 0.0
         self.keep_off_s: float = LEAST_S
         self.since_s: float = -MOST_S  # the last slow sync, or the last halving
         self.slow_s: float = -MOST_S  # the last slow sync
 
     def note(self, took_s: float, now_s: float, by_pump: bool) -> None:
-        """A sync took so long and ended now; times in s of one steady clock."""
+        """Add a sync that took so long and ended now; times in s of one steady clock."""
         if len(self.last) < LOOK:
             self.last.append(took_s)
             self.sum_s += took_s

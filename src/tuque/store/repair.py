@@ -1,8 +1,8 @@
-"""Looking at a journal that nobody has open, and setting damage in it aside (SPEC J7).
+"""Checks a closed journal, and sets damaged parts aside (SPEC J7).
 
-`check_dir` reads every frame and record and changes nothing. `repair_dir` takes what
-cannot be read out of the files, keeps it beside them, and leaves a GAP record that says
-how many records are missing, so that the rest loads and the loss stays visible.
+`check_dir` reads every frame and record and changes nothing. `repair_dir` moves unreadable
+parts out of the files, keeps them beside them, and leaves a GAP record with the number of
+missing records, so that the rest loads and the loss stays visible.
 """
 
 import zlib
@@ -35,27 +35,27 @@ from tuque.store.journal import (
 )
 from tuque.store.tail import after_bad, is_same_boot, is_torn, keep_aside
 
-TORN: Final = "torn"  # an unfinished write at the very end
+TORN: Final = "torn"  # an incomplete write at the very end
 DAMAGED: Final = "damaged"
 
 
 @final
 class Problem:
-    """A part of a file that is not as it was written."""
+    """A part of a file that is not as written."""
 
     def __init__(self, offset: i64, size: i64, state: str, reason: str) -> None:
         self.offset = offset
-        self.size = size  # 0: nothing to take out, but records are missing before `offset`
+        self.size = size  # 0: nothing to remove, but records are missing before `offset`
         self.state = state
         self.reason = reason
         self.first_seq: i64 = 0
-        self.missing: i64 = 0  # records, as far as the sequence tells
-        self.now_ms: i64 = 0  # of the frame before
+        self.missing: i64 = 0  # records, going by the sequence
+        self.now_ms: i64 = 0  # of the previous frame
 
 
 @final
 class FileReport:
-    """What `check` found in one segment or snapshot."""
+    """The result of `check_file` for one segment or snapshot."""
 
     def __init__(self, path: str, name: str, kind: i64) -> None:
         self.path = path
@@ -84,27 +84,27 @@ class FileReport:
 
 @final
 class DirReport:
-    """What `check` found in a journal directory."""
+    """The result of `check_dir` for a journal directory."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.manifest = Manifest()
         self.manifest_problem = ""
         self.files: list[FileReport] = []
-        self.unnamed: list[str] = []  # left from a rewrite; the next start removes them
-        self.absent: list[str] = []  # named by the manifest but not there
+        self.unnamed: list[str] = []  # left by a rewrite; the next start removes them
+        self.absent: list[str] = []  # named by the manifest, but missing
 
     def is_ok(self) -> bool:
-        """Nothing to repair; a torn end counts as something."""
+        """Nothing to repair; a torn end is something."""
         if self.manifest_problem != "" or len(self.absent) > 0:
             return False
         return all(len(file.problems) == 0 for file in self.files)
 
 
 def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
-    """Read the whole journal; raises JournalError when there is none or it is of another version.
+    """Read the whole journal; raises JournalError if there is none or it has another version.
 
-    `boot_id` is that of the machine now, b"" when unknown: it tells a torn end (J5.9).
+    `boot_id` is the machine's present one, b"" if unknown: it identifies a torn end (J5.9).
     """
     report = DirReport(path)
     name = f"{path}/{MANIFEST}"
@@ -147,7 +147,7 @@ def check_dir(disk: Disk, path: str, boot_id: bytes = b"") -> DirReport:
 
 
 def rebuilt_manifest(disk: Disk, path: str, names: list[str]) -> Manifest:
-    """What the manifest would be, judging by the files: the newest whole snapshot and on."""
+    """A manifest derived from the files: the newest whole snapshot and what follows."""
     m = Manifest()
     first: i64 = 0
     for name in names:
@@ -166,7 +166,7 @@ def rebuilt_manifest(disk: Disk, path: str, names: list[str]) -> Manifest:
 
 
 def check_join(report: DirReport, file: FileReport) -> None:
-    """Records missing between two files are missing at the end of the first."""
+    """Records missing between two files count as missing at the end of the first."""
     if len(report.files) == 0 or file.kind == SNAPSHOT:
         return
     before = report.files[len(report.files) - 1]
@@ -197,9 +197,9 @@ def check_file(
     expected: i64,
     boot_id: bytes = b"",
 ) -> FileReport:
-    """Read one file to its end. `salt` is the manifest's, b"" when there is none.
+    """Read one file to its end. `salt` is from the manifest, b"" if there is none.
 
-    `expected` is the first record it should hold, 0 when unknown.
+    `expected` is the first record it should hold, 0 if unknown.
     """
     kind: i64 = SEGMENT if name.endswith(".log") else SNAPSHOT
     report = FileReport(path, name, kind)
@@ -251,7 +251,7 @@ def check_frames(
                 return
         if scanner.resync():
             problem.missing = scanner.frame.first_seq - report.next_seq
-            if report.next_seq == 0:  # the header, which knew the first record, is damaged too
+            if report.next_seq == 0:  # the header with the first record's number is damaged, too
                 problem.missing = 0
                 report.first_seq = scanner.frame.first_seq
             report.next_seq = scanner.frame.first_seq
@@ -259,7 +259,7 @@ def check_frames(
 
 
 def check_frame(report: FileReport, scanner: FrameScanner) -> None:
-    """Check the place of a good frame in the sequence, and its records."""
+    """Check a good frame's position in the sequence, and its records."""
     frame = scanner.frame
     if report.next_seq == 0:
         report.next_seq = frame.first_seq
@@ -297,9 +297,9 @@ def check_frame(report: FileReport, scanner: FrameScanner) -> None:
 
 
 def repair_dir(disk: Disk, report: DirReport) -> list[str]:
-    """Repair what the report names; returns lines that say what was done.
+    """Repair what the report names; returns lines that describe the repair.
 
-    Nothing is deleted: what is taken out of a file is kept beside it.
+    Nothing is deleted: removed parts are kept beside the file.
     """
     done: list[str] = []
     for file in report.files:
@@ -329,7 +329,7 @@ def repair_dir(disk: Disk, report: DirReport) -> list[str]:
 
 
 def repair_file(disk: Disk, file: FileReport, done: list[str]) -> None:
-    """Write the file again without its bad parts, and put it in the old one's place."""
+    """Write the file anew without its bad parts, and replace the old one."""
     out = file.path + ".repaired"
     header = file.header
     if header is None:
@@ -363,7 +363,7 @@ def repair_file(disk: Disk, file: FileReport, done: list[str]) -> None:
 
 
 def set_aside(disk: Disk, file: FileReport, problem: Problem, done: list[str]) -> None:
-    """Keep the bad bytes beside the file and say so."""
+    """Keep the bad bytes beside the file, and report it."""
     if problem.size > 0:
         label = "torn" if problem.state == TORN else "quarantine"
         aside = keep_aside(disk, file.path, label, problem.offset, problem.size)
@@ -386,7 +386,7 @@ def gap_frame(file: FileReport, problem: Problem) -> bytes:
 
 
 def end_frame(file: FileReport) -> bytes:
-    """The end of a snapshot that lost its own."""
+    """An end mark for a snapshot that lost its own."""
     records = Records()
     records.end(file.records, file.next_seq - 1)
     payload = records.take()

@@ -1,11 +1,11 @@
-"""From the files of a journal back to the jobs of a node (SPEC J5).
+"""Loads the files of a journal into a node (SPEC J5).
 
-Records are absolute, so replaying is applying them in order: first the snapshot, then
-the segments after it. What a rewrite met half-way is told twice and ends the same.
+Records are absolute, so replay applies them in order: first the snapshot, then the segments after
+it. Changes made during a rewrite are in both, with the same result.
 
-An end that a cut tore off the last segment is cut away (`is_torn`). Anything else that is not as
-it was written is damage: loading stops and says what `tuque journal repair` would do. Instants are
-moved when the clock of the machine jumped between two starts: a jump fires nothing early.
+A torn end of the last segment is cut off (`is_torn`). Any other difference from what was written is
+damage: loading stops and names what `tuque journal repair` would do. Instants are moved when the
+machine's clock jumped between two starts: a jump fires nothing early.
 """
 
 from typing import Final, final
@@ -61,7 +61,7 @@ from tuque.store.tail import after_bad, is_same_boot, is_torn, keep_aside
 from tuque.tubes.failover.restore_tasks import TubeLog
 from tuque.tubes.policy import tubes_of
 
-JUMP_MS: Final = 2_000  # clocks that differ less are the same
+JUMP_MS: Final = 2_000  # smaller clock differences are ignored
 
 # stages of a load
 READING: Final = 0
@@ -102,12 +102,12 @@ class Loader:
         self.payload = b""
         self.payload_pos: i64 = 0
         self.record = Record()
-        self.next_seq: i64 = 0  # of the next record; 0: whatever the file begins with
+        self.next_seq: i64 = 0  # of the next record; 0: any, as the file begins
         self.is_ended = False  # the snapshot's END was seen
         self.clock_ms: i64 = 0  # the journal's latest instant
         self.jobs: dict[bytes, Job] = {}
-        self.acked: dict[bytes, int] = {}  # id, until when it is refused
-        self.buried: dict[bytes, tuple[int, int]] = {}  # of those other nodes had: (end, nodes)
+        self.acked: dict[bytes, int] = {}  # id: refused until
+        self.buried: dict[bytes, tuple[int, int]] = {}  # with copies on other nodes: (end, nodes)
         self.tombs: dict[bytes, tuple[int, int]] = {}  # other tombstones: (end, kind)
         self.nodes = NodeSets()
         self.lives: dict[bytes, int] = {}  # of at-most-once jobs: the other node's incarnation
@@ -119,19 +119,19 @@ class Loader:
         self.restored: i64 = 0
         self.notes: list[str] = []
         self.record_count: i64 = 0
-        self.job_count: i64 = 0  # entered the node
+        self.job_count: i64 = 0  # entered into the node
         self.expired_count: i64 = 0
         self.refused_count: i64 = 0  # adds of jobs already acked
         self.cut_bytes: i64 = 0
-        self.gap_records: i64 = 0  # taken out by an earlier repair
-        self.shift_ms: i64 = 0  # all clock jumps together
+        self.gap_records: i64 = 0  # removed by an earlier repair
+        self.shift_ms: i64 = 0  # sum of all clock jumps
 
     def seq(self) -> i64:
-        """The last record loaded; new ones continue after it."""
+        """The last record loaded; new ones follow."""
         return self.next_seq - 1 if self.next_seq > 0 else 0
 
     def step(self, n: Node, budget: i64) -> bool:
-        """Go on by about `budget` records; True when everything is in the node."""
+        """Process about `budget` records; True when everything is in the node."""
         if self.stage == READING:
             if self.read(budget):
                 self.shift(self.boot)
@@ -202,7 +202,7 @@ class Loader:
         return True
 
     def on_frame(self, scanner: FrameScanner) -> None:
-        """Check that nothing is missing before the frame, and take its records."""
+        """Check that no record is missing before the frame, and load its records."""
         frame = scanner.frame
         if frame.first_seq != self.next_seq:
             raise self.damage(
@@ -213,14 +213,14 @@ class Loader:
         self.next_seq += frame.count
         header = self.header
         assert header is not None
-        # The segment beside a snapshot began with it, before the snapshot's frames.
+        # The segment beside a snapshot started first, before the snapshot's frames.
         if frame.now_ms > self.clock_ms and header.kind != SNAPSHOT:
             self.clock_ms = frame.now_ms
         self.payload = frame.payload
         self.payload_pos = 0
 
     def on_file_end(self) -> None:
-        """The file is read; a snapshot must have an end mark."""
+        """At the end of a file: a snapshot must have an end mark."""
         header = self.header
         if header is not None and header.kind == SNAPSHOT:
             if not self.is_ended:
@@ -249,7 +249,7 @@ class Loader:
                 f"tuque journal repair {self.path}"
             )
         if found or not reason.endswith(CUT_OFF):
-            # Not just a write that ends too early: a person may want to see it.
+            # More than a short write: leave it to a person.
             try:
                 aside = keep_aside(self.disk, scanner.path, "torn", offset, size)
             except OSError as e:
@@ -270,7 +270,7 @@ class Loader:
         self.scanner = None
 
     def damage(self, path: str, offset: i64, what: str) -> JournalError:
-        """The error for a journal that is not as it was written."""
+        """The error for a damaged journal."""
         return JournalError(
             f"{path} is damaged at offset {offset}: {what}. Nothing was loaded. Look at it with "
             f"`tuque journal check {self.path}`; `tuque journal repair {self.path}` "
@@ -280,7 +280,7 @@ class Loader:
     # Applying
 
     def apply_some(self, most: i64) -> i64:
-        """Apply up to `most` records of the frame at hand; returns how many."""
+        """Apply up to `most` records of the current frame; returns how many."""
         payload = self.payload
         total: i64 = len(payload)
         r = self.record
@@ -300,7 +300,7 @@ class Loader:
         return done
 
     def apply(self, r: Record) -> None:
-        """Apply one record; telling the same again changes nothing."""
+        """Apply one record; a repeat changes nothing."""
         kind = r.kind
         if kind == ADD:
             self.on_add(r)
@@ -344,7 +344,7 @@ class Loader:
             self.gap_records += r.a
 
     def on_add(self, r: Record) -> None:
-        """A job, unless its ack was seen: acked is final whatever comes later."""
+        """Add a job, unless its ack was read: an ack is final."""
         if r.id in self.acked:
             self.refused_count += 1
             return
@@ -361,13 +361,13 @@ class Loader:
         self.tombs.pop(r.id, None)
 
     def hold(self, job: Job, nodes: i64) -> None:
-        """The holders of a job, as the process that wrote names them."""
+        """The holders of a job, in the writing process's slots."""
         job.holders = self.nodes.common(nodes)
         if job.retry_s == 0:
             self.lives[job.id] = self.nodes.life_of(job.holders)
 
     def on_acked(self, r: Record) -> None:
-        """A job is acked, and other nodes are still to hear of it."""
+        """The job is acked, and other nodes must still be told."""
         if r.id in self.acked:
             return
         job = self.jobs.get(r.id)
@@ -383,7 +383,7 @@ class Loader:
             job.holders = self.nodes.common(r.holders)
 
     def on_end(self, id: bytes, expire_ms: i64, cause: i64) -> None:
-        """A record went, by an ack (cause -1) or REMOVE; what other nodes may send stays away."""
+        """A record was removed by an ack (cause -1) or REMOVE; refuse late messages about it."""
         job = self.jobs.pop(id, None)
         if job is None or job.holders == 1:
             return
@@ -395,7 +395,7 @@ class Loader:
     # Clocks
 
     def shift(self, to: Boot) -> None:
-        """Move all instants loaded so far when the clock jumped before `to` began (G8.3, J5.8)."""
+        """Move all instants loaded so far if the clock jumped before `to` began (G8.3, J5.8)."""
         header = self.header
         if header is None:
             return
@@ -425,7 +425,7 @@ class Loader:
         while self.restored < end:
             job = order[self.restored]
             if job.state == WAIT_REPL:
-                job.state = ACTIVE  # its client is gone; the copy here counts
+                job.state = ACTIVE  # its client is gone; this copy counts
             if job.holders != 1:
                 if job.retry_s == 0:
                     job.holders = self.nodes.custodians(n, job.holders, self.lives[job.id])
@@ -447,7 +447,7 @@ class Loader:
         return True
 
     def restore_tombs(self, n: Node) -> None:
-        """Ids that other nodes may still send (J5.12)."""
+        """Restore ids that other nodes may still send (J5.12)."""
         for id, (end_ms, nodes) in self.buried.items():
             if end_ms > n.now_ms and id not in n.jobs:
                 n.tombs.bury(id, end_ms, self.nodes.slots(n, nodes) & ~1, n.round)
@@ -460,7 +460,7 @@ class Loader:
 
 
 def file_size(disk: Disk, path: str) -> i64:
-    """Bytes of a file that the manifest names."""
+    """Size in bytes of a file named by the manifest."""
     try:
         return disk.size(path)
     except OSError as e:
@@ -471,11 +471,11 @@ def file_size(disk: Disk, path: str) -> i64:
 
 
 def clock_jump_ms(before: Boot, last_ms: i64, after: Boot) -> i64:
-    """How far the clock of `after` stands from where that of `before` would have got.
+    """How far the clock of `after` differs from where that of `before` would be.
 
-    `last_ms` is the latest instant written by `before`. Within one boot of the machine its
-    own clock tells exactly. Otherwise only going back shows: then the time between counts
-    as none, so that nothing expires early.
+    `last_ms` is the latest instant written by `before`. Within one boot the machine's own clock is
+    exact. Otherwise only a jump backwards shows: then the time in between counts as none, so that
+    nothing expires early.
     """
     if is_same_boot(before, after):
         jump_ms = (after.wall_ms - before.wall_ms) - (after.boottime_ms - before.boottime_ms)

@@ -1,8 +1,8 @@
-"""The content of a snapshot, made slice by slice while the server works (SPEC J6).
+"""The content of a snapshot, made in slices while the server works (SPEC J6).
 
-The list of jobs is taken when the new segment has begun; each job is told as it is when
-its slice is made. What changed before that is told again by the segment, which does no
-harm; what changes after it is told by the segment only.
+The list of jobs is taken when the new segment begins; each job is recorded as it is when its
+slice is made. Changes before that are also in the segment, which does no harm; later changes
+are in the segment only.
 """
 
 from typing import Final, final
@@ -35,7 +35,7 @@ class Snapshot:
         self.tombs: list[bytes] = n.tombs.lasting()
         self.tomb_pos: i64 = 0
         self.records = Records(n.node_ids, n.lives)
-        self.record_count: i64 = 0  # in the slice made last
+        self.record_count: i64 = 0  # in the latest slice
         self.job_count: i64 = 0
         everybody: i64 = (1 << len(n.peers)) - 1
         self.records.introduce(everybody)
@@ -46,7 +46,7 @@ class Snapshot:
             paused = n.queues.get(name)
             bits: i64 = paused.pause if paused is not None else 0
             self.records.pause(name, bits | PAUSE_BCAST if told.is_bcast else bits, told.stamp_ns)
-        tell_all(n, self.records)  # now: their jobs are told later, by what is so then
+        tell_all(n, self.records)  # now: their jobs follow later, in their state at that time
         if n.policy is not None:
             tell_all_tubes(n, tubes_of(n), self.records)
             self.jobs.extend(copies_of(tubes_of(n)))  # T22.1
@@ -62,9 +62,9 @@ class Snapshot:
         self.key_pos: i64 = 0
 
     def slice(self, n: Node, most: i64) -> bytes:
-        """The records of up to `most` jobs, about 1 MB at the most; b"" when all are told.
+        """Records of up to `most` jobs, about 1 MB at most; b"" at the end.
 
-        A job that waits for copies is told by its own record when it has them.
+        A job that waits for copies gets its own record later, when it has them.
         """
         records = self.records
         jobs = self.jobs
@@ -91,7 +91,7 @@ class Snapshot:
         return records.take()
 
     def tell_tombs(self, n: Node, most: i64) -> None:
-        """Up to `most` tombstones that only their end or a message of another node removes."""
+        """Record up to `most` tombstones that only their end or another node's message removes."""
         end = self.tomb_pos + most
         if end > len(self.tombs):
             end = len(self.tombs)
@@ -103,7 +103,7 @@ class Snapshot:
                 self.records.tomb(id, bucket.end_ms, bucket.kind)
 
     def tell_attempts(self, most: i64) -> None:
-        """Up to `most` staged jobs, of all that were staged at the beginning (Z6.4)."""
+        """Record up to `most` staged jobs, of those staged at the start (Z6.4)."""
         left = most
         while left > 0 and self.attempt_pos < len(self.attempts):
             a, jobs = self.attempts[self.attempt_pos]
@@ -118,9 +118,9 @@ class Snapshot:
             left -= 1
 
     def tell_keys(self, most: i64) -> None:
-        """Up to `most` keys as they were at the beginning: their jobs are in the snapshot.
+        """Record up to `most` keys as of the start: their jobs are in the snapshot.
 
-        Those whose job waited for copies then are told when it has them.
+        Those whose job waited for copies at that time are recorded when it has them.
         """
         end = self.key_pos + most
         if end > len(self.keys):
@@ -139,6 +139,6 @@ class Snapshot:
 
 
 def is_published(n: Node, job: Job) -> bool:
-    """Whether the job waits for copies although the journal has it already (Z3.1)."""
+    """Whether the job waits for copies but the journal has it already (Z3.1)."""
     adding = n.adding.get(job.id)
     return adding is not None and adding.publishing is not None

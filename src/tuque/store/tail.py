@@ -1,4 +1,4 @@
-"""The end of the last segment: torn by a cut, or damaged? (SPEC J5.1, J5.9)"""
+"""The end of the last segment: torn by a crash, or damaged? (SPEC J5.1, J5.9)"""
 
 from mypy_extensions import i64
 
@@ -9,7 +9,7 @@ from tuque.store.journal import FOUND, Boot, FrameScanner
 def after_bad(scanner: FrameScanner) -> tuple[bool, i64]:
     """Look past the bad frame: are there good ones, and which record do they call durable?
 
-    Leaves the scanner where it was.
+    Does not move the scanner.
     """
     offset = scanner.offset
     durable_seq: i64 = 0
@@ -26,9 +26,9 @@ def after_bad(scanner: FrameScanner) -> tuple[bool, i64]:
 def is_torn(found: bool, durable_seq: i64, next_seq: i64, is_booted_once: bool) -> bool:
     """[J5.1, J5.9] Whether a bad place in the last segment is its torn tail.
 
-    `found` and `durable_seq` are what `after_bad` says, `next_seq` is the first record that
-    cannot be read. `is_booted_once`: the page cache was not lost since the segment began, so
-    that a hole with whole frames behind it cannot come from a write.
+    `found` and `durable_seq` are from `after_bad`, `next_seq` is the first unreadable record.
+    `is_booted_once`: the page cache was not lost since the segment began, so that a write cannot
+    have left a hole with whole frames behind it.
     """
     if not found:
         return True
@@ -36,14 +36,14 @@ def is_torn(found: bool, durable_seq: i64, next_seq: i64, is_booted_once: bool) 
 
 
 def is_same_boot(a: Boot, b: Boot) -> bool:
-    """Whether the machine is known not to have been restarted between the two."""
+    """Whether both are surely from the same boot of the machine."""
     return a.boot_id == b.boot_id and a.boot_id != b"\0" * 16
 
 
 def keep_aside(disk: Disk, path: str, label: str, offset: i64, size: i64) -> str:
     """Copy bytes of a file to `<path>.<label>-<offset>`, durably; returns that name.
 
-    What an earlier try left there is written anew. Raises OSError.
+    Replaces the copy of an earlier attempt. Raises OSError.
     """
     aside = f"{path}.{label}-{offset}"
     if disk.exists(aside):

@@ -1,4 +1,4 @@
-"""A file read through a window, so that what lies close together costs one read."""
+"""A file read through a window, so that neighbouring reads share one read of the disk."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ WINDOW_BYTES: Final = 4 << 20
 
 
 class Windowed:
-    """What is read is kept until something outside of it is asked for."""
+    """Keeps the last window until bytes outside of it are read."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -19,7 +19,7 @@ class Windowed:
         self.window_start: i64 = 0
 
     def bytes_at(self, offset: i64, size: i64) -> bytes:
-        """Bytes of the file, fewer only at its end."""
+        """Bytes of the file; fewer only at its end."""
         start = offset - self.window_start
         if start < 0 or start + size > len(self.window):
             want = size if size > WINDOW_BYTES else WINDOW_BYTES

@@ -1,16 +1,16 @@
-"""The engine that writes the journal, one call at a time and without threads (SPEC J1, J4, J6).
+"""Writes the journal, one call at a time and without threads (SPEC J1, J4, J6).
 
 It knows what was written, what is durable, and what to do when the disk fails:
 
-* a failed write is cut back to the last whole frame and may be tried again;
-* a frame without records (a mark) says that all before it is durable, when no other does;
-* after a failed fsync nothing about the file is known, so it is *broken* until a
+* a failed write is cut back to the last whole frame and may be retried;
+* a frame without records (a mark) says that all before it is durable, if no other does;
+* after a failed fsync the state of the file is unknown, so it is *broken* until a
   rewrite has put everything into new files;
-* a rewrite starts a new segment, fills a snapshot beside it, and counts only when
-  the manifest names both. Power may go between any two steps: either the old files
+* a rewrite starts a new segment, fills a snapshot beside it, and is valid only once
+  the manifest names both. Power may fail between any two steps: either the old files
   or the new ones are complete and named.
 
-Who calls it, when, and with which patience is the matter of server/journal/committer.py.
+server/journal/committer.py decides who calls it, and when.
 """
 
 import errno
@@ -39,11 +39,11 @@ from tuque.store.journal import (
     write_file,
 )
 
-JOIN_BYTES: Final = 64 << 10  # smaller frames go out in one write with their header
+JOIN_BYTES: Final = 64 << 10  # smaller frames are written together with their header
 
 
 def why(error: OSError) -> str:
-    """The operating system's words for the error."""
+    """The operating system's text for the error."""
     return error.strerror or str(error)
 
 
@@ -61,19 +61,19 @@ class Journal:
         self.handle = -1
         self.segment = ""  # its path
         self.salt_crc: int = 0
-        self.size: i64 = 0  # bytes of it that are whole frames
+        self.size: i64 = 0  # bytes of it in whole frames
         self.seq: i64 = 0  # last record written
         self.synced_seq: i64 = 0  # last record known to be durable
-        self.marked_seq: i64 = 0  # the last one that the segment itself calls durable
+        self.marked_seq: i64 = 0  # the last one that the segment itself marks as durable
         self.last_ms: i64 = 0  # of the last frame
         self.old_bytes: i64 = 0  # of the other files in the manifest
         self.base_bytes: i64 = 0  # total after the last rewrite
-        self.error = ""  # "" or what is wrong and what to do
+        self.error = ""  # "" or the problem and what to do
         self.is_broken = False  # an fsync failed: only a rewrite helps
         self.rewrite_error = ""  # of the last rewrite
         self.is_rewriting = False
         self.snapshot = -1  # handle
-        self.snapshot_number: i64 = 0  # of the segment that begins with it
+        self.snapshot_number: i64 = 0  # of the segment that continues it
         self.snapshot_path = ""
         self.snapshot_salt = b""
         self.snapshot_salt_crc: int = 0
@@ -82,7 +82,7 @@ class Journal:
         self.snapshot_bytes: i64 = 0
 
     def total_bytes(self) -> i64:
-        """Bytes of all files that count."""
+        """Bytes of all valid files."""
         return self.old_bytes + self.size
 
     # Start and stop
@@ -90,7 +90,7 @@ class Journal:
     def start(self, manifest: Manifest, seq: i64, now_ms: i64) -> None:
         """Continue the loaded journal in a new segment; `seq` is its last record.
 
-        Raises JournalError when the directory takes no new file.
+        Raises JournalError if the directory refuses a new file.
         """
         self.manifest = manifest.copy()
         self.seq = seq
@@ -100,7 +100,7 @@ class Journal:
         if len(m.segments) > 0:
             last = m.segments[len(m.segments) - 1]
             if self.disk.size(f"{self.path}/{last}") <= HEADER_BYTES:
-                m.segments.pop()  # no frame in it: leave no trail of empty files
+                m.segments.pop()  # no frames in it: keep no row of empty files
                 m.salts.pop()
         try:
             self.sync_last(m)
@@ -118,7 +118,7 @@ class Journal:
         self.base_bytes = self.total_bytes()
 
     def sync_last(self, manifest: Manifest) -> None:
-        """[J5.10] What was loaded may be in the page cache only, written by a killed process."""
+        """[J5.10] Sync loaded files: after a kill they may be in the page cache only."""
         count = len(manifest.segments)
         if count == 0:
             return
@@ -129,9 +129,9 @@ class Journal:
             self.disk.close(handle)
 
     def start_anew(self, seq: i64) -> None:
-        """Begin without loading: nothing counts until a rewrite has finished.
+        """Begin without loading: nothing is valid until a rewrite has finished.
 
-        What an older journal in the directory holds stays until then. Raises JournalError.
+        Files of an older journal stay until then. Raises JournalError.
         """
         self.seq = seq
         self.synced_seq = seq
@@ -144,7 +144,7 @@ class Journal:
                 raise JournalError(f"cannot write the journal in {self.path}: {why(e)}") from e
 
     def close(self) -> None:
-        """Give the files back; `append` and `sync` what is left before."""
+        """Close the files; call `append` and `sync` for the rest before."""
         if self.is_rewriting:
             self.abort_rewrite("the journal was closed")
         if self.handle >= 0:
@@ -152,7 +152,7 @@ class Journal:
             self.handle = -1
 
     def find_number(self) -> None:
-        """Never use a number again that any file in the directory has."""
+        """Skip every number that a file in the directory has."""
         for name in self.disk.listdir(self.path):
             number = number_of(name)
             if number > self.number:
@@ -181,7 +181,7 @@ class Journal:
         return salt
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Make the manifest count in one step. OSError: before it or, if broken, perhaps after."""
+        """Make the manifest valid atomically. OSError: it is not, or, if broken, perhaps."""
         final_path = f"{self.path}/{MANIFEST}"
         write_file(self.disk, final_path + ".tmp", manifest.encode())
         try:
@@ -201,7 +201,7 @@ class Journal:
             self.unlink_quietly(f"{self.path}/{RETIRED}")
 
     def measure_old(self) -> None:
-        """Add up the files in the manifest but the one being written."""
+        """Add up the files in the manifest, except the one being written."""
         m = self.manifest
         total: i64 = 0
         if m.snapshot != "":
@@ -215,7 +215,7 @@ class Journal:
     # Writing
 
     def append(self, payload: bytes, count: i64, now_ms: i64) -> bool:
-        """Write one frame of `count` records. False: not written, try the same again."""
+        """Write one frame of `count` records. False: not written, retry unchanged."""
         if self.is_broken and not self.is_rewriting:
             return False
         head = frame_header(payload, self.seq + 1, count, now_ms, self.synced_seq, self.salt_crc)
@@ -237,12 +237,12 @@ class Journal:
         return True
 
     def must_mark(self) -> bool:
-        """Whether all is durable, and nothing in the segment says so."""
+        """Whether all is durable, but nothing in the segment says so."""
         seq = self.seq
         return self.marked_seq != seq and self.synced_seq == seq and not self.is_broken
 
     def mark(self) -> None:
-        """[J3.2] Mark in the segment that all is durable: later damage in it is not a torn tail."""
+        """[J3.2] Mark in the segment that all is durable: later damage in it is no torn tail."""
         if not self.must_mark():
             return
         seq = self.seq
@@ -250,7 +250,7 @@ class Journal:
         try:
             write_all(self.disk, self.handle, head)
         except OSError:
-            self.marked_seq = seq  # without room it is left out: the next frame says the same
+            self.marked_seq = seq  # skipped without room: the next frame says the same
             self.cut_back()
             return
         self.size += len(head)
@@ -261,10 +261,10 @@ class Journal:
             self.break_off(f"{why(e)} syncing {self.segment}")
 
     def on_write_error(self, e: OSError) -> None:
-        """Cut off what the failed write left behind."""
+        """Cut off the rest of a failed write."""
         hint = "free space" if e.errno == errno.ENOSPC else "check the disk"
         if self.is_rewriting:
-            self.abort_rewrite(f"{why(e)} writing {self.segment}")  # gives its space back
+            self.abort_rewrite(f"{why(e)} writing {self.segment}")  # frees its space
         if self.is_broken:
             return
         self.error = f"{why(e)} writing {self.segment}; {hint}, the server retries each second"
@@ -278,7 +278,7 @@ class Journal:
             self.break_off(f"{why(again)} cutting {self.segment}")
 
     def sync(self) -> bool:
-        """Make all that was written durable."""
+        """Make all writes durable."""
         if self.is_broken and not self.is_rewriting:
             return False
         if self.synced_seq == self.seq and not self.is_broken:
@@ -293,7 +293,7 @@ class Journal:
         return True
 
     def break_off(self, what: str) -> None:
-        """Nothing more is known about the files: only a rewrite into new ones helps."""
+        """The state of the files is unknown: only a rewrite into new ones helps."""
         if self.is_rewriting:
             self.abort_rewrite(what)
         self.is_broken = True
@@ -305,12 +305,14 @@ class Journal:
     # Rewriting
 
     def begin_rewrite(self, seq: i64, now_ms: i64) -> bool:
-        """Go on in a new segment and open a snapshot beside it; `seq` is the last record
-        given out. When broken, the new segment counts only once the snapshot is whole."""
+        """Continue in a new segment and open a snapshot beside it; `seq` is the last record used.
+
+        When broken, the new segment becomes valid only with the whole snapshot.
+        """
         assert not self.is_rewriting
         self.rewrite_error = ""
         if self.is_broken:
-            self.seq = seq  # what was dropped meanwhile is in the snapshot
+            self.seq = seq  # what was dropped meanwhile will be in the snapshot
             self.manifest = Manifest()
             self.old_bytes = 0
         assert self.seq == seq
@@ -326,7 +328,7 @@ class Journal:
         return True
 
     def next_segment(self, now_ms: i64) -> bool:
-        """Write on in a new segment; what the old one holds is durable before."""
+        """Switch to a new segment, after syncing the old one."""
         if not self.is_broken and not self.sync():
             return False
         old_segment = self.segment
@@ -346,7 +348,7 @@ class Journal:
         return True
 
     def on_segment_error(self, e: OSError, old_segment: str, old_size: i64) -> None:
-        """Write on in the old segment, which is the last one that the manifest names."""
+        """Continue in the old segment, the last one in the manifest."""
         self.rewrite_error = f"{why(e)} creating a segment in {self.path}"
         if self.is_broken:
             self.tell_broken(self.rewrite_error)
@@ -369,7 +371,7 @@ class Journal:
             self.break_off(f"{why(again)} opening {old_segment}")
 
     def open_snapshot(self, now_ms: i64) -> None:
-        """Create the file that the jobs will be written to."""
+        """Create the file for the jobs."""
         self.snapshot_path = f"{self.path}/{snapshot_name(self.number)[:-5]}.tmp"
         self.snapshot_salt = self.disk.salt()
         self.snapshot_salt_crc = zlib.crc32(self.snapshot_salt)
@@ -401,7 +403,7 @@ class Journal:
         return True
 
     def finish_rewrite(self, now_ms: i64) -> bool:
-        """Make the snapshot and the segment beside it the journal; remove what was before."""
+        """Make the snapshot and the segment beside it the journal; remove older files."""
         records = Records()
         records.end(self.snapshot_jobs, self.snapshot_seq)
         if not self.add_to_snapshot(records.take(), 1, 0, now_ms):
@@ -413,7 +415,7 @@ class Journal:
             if number_of(self.manifest.segments[i]) >= self.snapshot_number:
                 manifest.segments.append(self.manifest.segments[i])
                 manifest.salts.append(self.manifest.salts[i])
-        # The snapshot tells of changes whose records lie in the segment: they must be
+        # The snapshot includes changes whose records are in the segment: they must be
         # durable first, or a cut would replay older records over a newer snapshot.
         if not self.keep_snapshot(manifest.snapshot) or not self.sync():
             return False
@@ -433,7 +435,7 @@ class Journal:
         return True
 
     def keep_snapshot(self, name: str) -> bool:
-        """Make the snapshot durable under its name; no manifest names it yet."""
+        """Make the snapshot durable under its name; the manifest does not name it yet."""
         try:
             self.disk.fdatasync(self.snapshot)
             self.disk.rename(self.snapshot_path, f"{self.path}/{name}")
@@ -446,7 +448,7 @@ class Journal:
         return True
 
     def abort_rewrite(self, reason: str) -> None:
-        """Give the rewrite up; the journal goes on with its old files and the new segment."""
+        """Abandon the rewrite; the journal continues with its old files and the new segment."""
         self.rewrite_error = reason
         self.is_rewriting = False
         if self.snapshot >= 0:
@@ -461,12 +463,12 @@ class Journal:
                 self.unlink_quietly(self.segment)
 
     def tell_broken(self, reason: str) -> None:
-        """[J6.5] The journal could not even be begun; other errors say already what is wrong."""
+        """[J6.5] The journal could not even begin; later errors already say what is wrong."""
         if self.error == "":
             self.error = f"{reason}: the journal does not begin; the server retries each second"
 
     def unlink_quietly(self, path: str) -> None:
-        """Remove the file if that works; a file that no manifest names does no harm."""
+        """Try to remove the file; one that no manifest names does no harm."""
         try:
             self.disk.unlink(path)
         except OSError:

@@ -27,13 +27,13 @@ NO_KEY: Final = b"ERR DEDUPETTL needs a DEDUPE key"
 PRI_MAX: Final = 1 << 52
 UTUBE_MAX: Final = 512  # bytes
 KEY_TTL_MAX: Final = 365 * 86_400_000
-SECONDS_MAX: Final = 2_147_483_647  # G8.2: as ms far inside 64 bits
+SECONDS_MAX: Final = 2_147_483_647  # G8.2: as ms far below 64 bits
 REPLICATE_MAX: Final = 65_535
 TIMEOUT_MAX: Final = 1 << 52  # ms
 
 
 class ArgError(Exception):
-    """A command's words are wrong; carries the error text after the `-`."""
+    """Invalid words of a command; carries the error text after the `-`."""
 
     def __init__(self, text: bytes) -> None:
         super().__init__(text)
@@ -41,7 +41,7 @@ class ArgError(Exception):
 
 
 def timeout_ms(word: bytes) -> i64:
-    """A timeout in ms; the errors are those of ADDJOB and GETJOB (R1.2, V1.2)."""
+    """A timeout in ms; errors as for ADDJOB and GETJOB (R1.2, V1.2)."""
     value = strict_int(word)
     if value is None or value > TIMEOUT_MAX:
         raise ArgError(BAD_TIMEOUT)
@@ -68,7 +68,7 @@ def plain_int(word: bytes) -> i64:
 
 
 def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
-    """An integer within the range, or the error."""
+    """An integer within the range, or raise."""
     plain = plain_int(word)
     if plain >= 0 and least <= plain <= most:
         return plain
@@ -79,7 +79,7 @@ def ranged(word: bytes, least: i64, most: i64, error: bytes) -> i64:
 
 
 def at_least(word: bytes, least: i64, error: bytes) -> i64:
-    """A count of 64 bits from `least` up, or the error; SECONDS_MAX is more than can be counted."""
+    """A 64-bit count from `least` up, or raise; SECONDS_MAX exceeds any real count."""
     value = strict_int(word)
     if value is None or value < least:
         raise ArgError(error)
@@ -89,7 +89,7 @@ def at_least(word: bytes, least: i64, error: bytes) -> i64:
 def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
     """[R1, Z1.2] The options of ADDJOB (R1.1) or, from word 6 on, of STAGE.
 
-    STAGE has no ASYNC, PRI and UTUBE. The last of a repeated one wins.
+    STAGE has no ASYNC, PRI and UTUBE. Of repeated options the last wins.
     """
     spec = AddSpec()
     i = first
@@ -138,7 +138,7 @@ def addjob_options(args: list[bytes], first: i64 = 4) -> AddSpec:
 
 
 def tube_option(spec: AddSpec, word: bytes, value: bytes) -> None:
-    """[T1] An option that ADDJOB has for tubes only (T1.1)."""
+    """[T1] An option of ADDJOB that applies to tubes only (T1.1)."""
     if word == b"PRI":
         spec.pri = ranged(value, 0, PRI_MAX, BAD_PRI)
         spec.has_pri = True
@@ -153,7 +153,7 @@ def tube_option(spec: AddSpec, word: bytes, value: bytes) -> None:
 
 @final
 class GetSpec:
-    """What a GETJOB asks for."""
+    """The arguments of a GETJOB."""
 
     def __init__(self) -> None:
         self.no_hang = False
@@ -164,7 +164,7 @@ class GetSpec:
 
 
 def is_word(word: bytes, name: bytes) -> bool:
-    """Whether the word is that name, which is in upper case, in any case."""
+    """Compare the word with an upper-case name, ignoring case."""
     size: i64 = len(name)
     if len(word) != size:
         return False
@@ -181,7 +181,7 @@ def is_word(word: bytes, name: bytes) -> bool:
 
 
 def getjob_options(args: list[bytes]) -> GetSpec:
-    """[V1] The words of GETJOB (V1.1, V1.2)."""
+    """[V1] Parse GETJOB (V1.1, V1.2)."""
     spec = GetSpec()
     i: i64 = 1
     count: i64 = len(args)
@@ -210,7 +210,7 @@ def getjob_options(args: list[bytes]) -> GetSpec:
 
 @final
 class ScanSpec:
-    """What a QSCAN or JSCAN asks for."""
+    """The arguments of a QSCAN or JSCAN."""
 
     def __init__(self) -> None:
         self.cursor: i64 = 0
@@ -219,14 +219,14 @@ class ScanSpec:
         self.min_len: i64 = -1
         self.max_len: i64 = -1
         self.import_rate: i64 = -1
-        self.type: bytes | None = None  # of tubes; empty: of queues that are none
+        self.type: bytes | None = None  # of tubes; empty: only queues that are no tubes
         self.queue: bytes | None = None
         self.states: list[bytes] = []
         self.reply_all = False
 
 
 def scan_options(args: list[bytes], jobs: bool) -> ScanSpec:
-    """[S4, S5] The words of QSCAN (`jobs` false) or JSCAN."""
+    """[S4, S5] Parse QSCAN (`jobs` false) or JSCAN."""
     spec = ScanSpec()
     has_cursor = False
     i: i64 = 1

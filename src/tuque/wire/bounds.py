@@ -1,9 +1,9 @@
 """How much each command may do: part of the command table (SPEC L2).
 
-A row says how many words the command takes, how much it does in one turn, how long its reply is,
-and what becomes of more. Commands with subcommands have a row for each. Work is counted in units
-(core/model/work.py): one job, queue, tube, client or word that is looked at or changed. A reply may
-be longer than its bound by one element, and by a body where `has_body` says so.
+A row bounds a command's words, its work in one turn and its reply, and says what happens beyond.
+Commands with subcommands have a row for each. Work is counted in units (core/model/work.py): one
+job, queue, tube, client or word that is checked or changed. A reply may exceed its bound by one
+element, and by a body where `has_body` says so.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from tuque.wire.bound import (
 )
 from tuque.wire.tubes.table import TUBE_BOUNDS
 
-LONG_WORD: Final = 65_536  # bytes of a word that is no body (L2.9)
+LONG_WORD: Final = 65_536  # bytes of a word other than a body (L2.9)
 LIGHT_WORK: Final = 100  # units: a command within it never waits for the next turn (L2.3)
 
 _ONE: Final = Bound(0, 1, SMALL, ONE)
@@ -36,7 +36,7 @@ _LISTS: Final = Bound(FEW_WORDS, TURN_WORK + 20, REPLY_BYTES, CUT_SLICED, True)
 
 CONTAINERS: Final = ["LEASE", "TUBE", "CLIENT", "CLUSTER", "CONFIG", "SLOWLOG", "DEBUG"]
 WORD_BYTES: Final = 20  # no subcommand is longer
-NO_SUB: Final = _OPTIONS  # a word that is none: an error says so
+NO_SUB: Final = _OPTIONS  # an unknown subcommand: the command replies with an error
 
 BOUNDS: Final[dict[str, Bound]] = {
     "ADDJOB": _OPTIONS,
@@ -106,7 +106,7 @@ BOUNDS: Final[dict[str, Bound]] = {
 }
 
 
-# where a command has its body: any length that the protocol lets through
+# positions of bodies, whose length only the protocol limits
 BODIES: Final[dict[str, i64]] = {
     "ADDJOB": 2,
     "TUBE PUT": 3,
@@ -118,7 +118,7 @@ BODIES: Final[dict[str, i64]] = {
 
 
 def long_word(name: str, args: list[bytes]) -> i64:
-    """[L2] The first word that is too long for its place, -1 when there is none (L2.9)."""
+    """[L2] The first word that is too long for its position, -1 if there is none (L2.9)."""
     if name == "TUBE" and len(args) > 1 and args[1].upper() == b"PUT":
         name = "TUBE PUT"
     body: i64 = BODIES.get(name, -1)
@@ -131,7 +131,7 @@ def long_word(name: str, args: list[bytes]) -> i64:
 
 
 def bound_of(name: str, args: list[bytes]) -> Bound:
-    """The row of a command; of one with subcommands, that of the word it is called with."""
+    """The row of a command, or of its subcommand."""
     bound = BOUNDS.get(name)
     if len(args) > 1 and name in CONTAINERS:
         word = args[1][:WORD_BYTES].decode("ascii", "replace").upper()

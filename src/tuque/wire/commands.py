@@ -1,7 +1,7 @@
 """The command table: name, arity, flags, syntax and help of every command (SPEC C7).
 
-COMMAND, COMMAND DOCS, completion and hints of `tuque cli`, and docs/commands.md are made
-from it. Arity counts the command word; a negative one is a minimum.
+Source of COMMAND, COMMAND DOCS, completion and hints of `tuque cli`, and docs/commands.md.
+Arity counts the command word; a negative one is a minimum.
 """
 
 from typing import Final, final
@@ -37,19 +37,19 @@ class Command:
         self.usec_ns: i64 = 0  # time spent, in ns
 
     def takes(self, count: i64) -> bool:
-        """Whether the command may have that many words, itself included."""
+        """Whether the command may have that many words, including itself."""
         if self.arity >= 0:
             return self.arity == 0 or count == self.arity
         return count >= -self.arity
 
 
 def most_words(name: str) -> i64:
-    """The most words of the command, or of the subcommand that takes most of them."""
+    """The most words of the command, or of any of its subcommands."""
     most: i64 = 0
     for key, bound in BOUNDS.items():
         if key == name or key.startswith(name + " "):
             if bound.words == 0:
-                return ALL_WORDS  # its arity says it
+                return ALL_WORDS  # its arity decides
             if bound.words > most:
                 most = bound.words
     assert most > 0, f"{name} has no bound: see wire/bounds.py"

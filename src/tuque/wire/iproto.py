@@ -26,7 +26,7 @@ from tuque.wire.msgpack import (
 )
 
 GREETING_BYTES: Final = 128
-VERSION: Final = b"2.6.0"  # clients ask for more from 2.10 on, and for less before 1.7
+VERSION: Final = b"2.6.0"  # clients expect more from 2.10 on, and less before 1.7
 SALT_BYTES: Final = 32
 SCHEMA: Final = 1  # of every reply; clients fetch the schema again when it changes
 
@@ -79,13 +79,13 @@ E_NO_ROLE: Final = 82
 E_TOO_LARGE: Final = 110
 E_LOADING: Final = 116
 
-SPACE_LAST: Final = 511  # ids up to it are the server's own tables
+SPACE_LAST: Final = 511  # lower ids are the server's own tables
 LENGTH_SIZES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
-AUTH_SALT: Final = 20  # bytes of the salt that a scramble is made with
+AUTH_SALT: Final = 20  # bytes of the salt that go into a scramble
 
 
 class IprotoError(Exception):
-    """A request is answered with this error: the code of Tarantool and a text."""
+    """The error reply to a request: Tarantool's code and a text."""
 
     def __init__(self, code: int, text: bytes) -> None:
         self.code = code
@@ -94,7 +94,7 @@ class IprotoError(Exception):
 
 
 class BrokenStream(Exception):
-    """The input is not frames: error `text` is sent, and nothing more is read (I2.4)."""
+    """The input is not frames: send the error `text`, read no more (I2.4)."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -102,7 +102,7 @@ class BrokenStream(Exception):
 
 
 def greeting(uuid: bytes, salt: bytes) -> bytes:
-    """[I1] The 128 bytes that a server says first; `uuid` is its dashed text."""
+    """[I1] The 128-byte greeting; `uuid` is its dashed text."""
     first = b"Tarantool %s (Binary) %s" % (VERSION, uuid)
     return first.ljust(63) + b"\n" + b64encode(salt).ljust(63) + b"\n"
 
@@ -114,7 +114,7 @@ def type_name(type: i64) -> bytes:
 
 @final
 class Request:
-    """One frame: its type and sync, and where the values of its body lie."""
+    """One frame: its type and sync, and where its values are."""
 
     def __init__(self, type: i64, sync: int) -> None:
         self.type = type
@@ -123,7 +123,7 @@ class Request:
         self.error = b""  # what is wrong with the body (I2.5)
 
     def text(self, key: i64, name: bytes) -> bytes:
-        """A string of the body. Raises IprotoError when it is not there."""
+        """A string of the body. Raises IprotoError if it is missing."""
         value = self.body.get(key)
         if value is None:
             raise IprotoError(E_MISSING, b"Missing mandatory field '%s' in request" % name)
@@ -132,7 +132,7 @@ class Request:
         return value.payload()
 
     def arguments(self, most: i64) -> list[Value]:
-        """The first arguments, `most` at the most; none when there is no tuple."""
+        """The first arguments, at most `most`; none if there is no tuple."""
         value = self.body.get(TUPLE)
         if value is None:
             return []
@@ -141,7 +141,7 @@ class Request:
         return value.items(most)
 
     def argument_count(self) -> i64:
-        """How many arguments there are."""
+        """The number of arguments."""
         value = self.body.get(TUPLE)
         return value.size() if value is not None and value.kind == ARRAY else 0
 
@@ -151,11 +151,11 @@ class FrameReader:
     """Cuts a stream of bytes into requests."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes: int = limit_bytes  # of one frame; a length may be beyond 64 bits' sign
-        self.parts: list[bytes] = []  # received and not yet given out
-        self.at: i64 = 0  # of the first part, the rest of it is still to be read
+        self.limit_bytes: int = limit_bytes  # of one frame; a length may exceed 63 bits
+        self.parts: list[bytes] = []  # received, not consumed
+        self.at: i64 = 0  # start of the unread rest of the first part
         self.held_bytes: i64 = 0
-        self.need_bytes: i64 = 1  # held bytes that make it worth to look
+        self.need_bytes: i64 = 1  # bytes needed before another attempt to parse
 
     def feed(self, data: bytes) -> None:
         """Add bytes received."""
@@ -163,7 +163,7 @@ class FrameReader:
         self.held_bytes += len(data)
 
     def next(self) -> Request | None:
-        """The next whole request, None when it is not there yet. Raises BrokenStream."""
+        """The next whole request, or None. Raises BrokenStream."""
         if self.held_bytes < self.need_bytes:
             return None
         if len(self.parts) > 1:
@@ -221,7 +221,7 @@ def request_of(data: bytes, at: i64, end: i64) -> Request:
     request = Request(number, told)
     if after == end:
         return request
-    # a copy: the arguments must not keep a whole buffer of other requests alive
+    # a copy, so that the arguments do not keep a whole buffer alive
     body = data[after:end]
     try:
         request.body, after = fields_of(body, 0, len(body))
@@ -233,16 +233,16 @@ def request_of(data: bytes, at: i64, end: i64) -> Request:
 
 
 def fields_of(data: bytes, at: i64, end: i64) -> tuple[dict[int, Value], i64]:
-    """The values of the map at `at` under numbers below 128, others ignored (I2.6); its end.
+    """The values of a map under keys below 128, others ignored (I2.6); and its end.
 
-    MsgpackError when it is no map that ends by `end`.
+    MsgpackError if it is not a map that ends by `end`.
     """
     if at >= end:
         raise MsgpackError("nothing is there")
     head: i64 = data[at]
     if kind_of(head) != MAP:
         raise MsgpackError("no map")
-    if head > 0x8F and skip(data, at, end) < 0:  # its count must lie in the bytes
+    if head > 0x8F and skip(data, at, end) < 0:  # the bytes must hold as many items as it counts
         raise MsgpackError("no map")
     left = count_of(data, at)
     at = payload_at(data, at)
@@ -259,7 +259,7 @@ def fields_of(data: bytes, at: i64, end: i64) -> tuple[dict[int, Value], i64]:
 
 
 def frame(status: int, sync: int, body: bytes) -> bytes:
-    """[I3] A reply, with every number in the width that Tarantool gives it."""
+    """[I3] A reply, each number as wide as Tarantool writes it."""
     return b"\xce%s\x83\x00\xce%s\x01\xcf%s\x05\xce\x00\x00\x00\x01%s" % (
         (23 + len(body)).to_bytes(4, "big"),
         status.to_bytes(4, "big"),
@@ -269,25 +269,23 @@ def frame(status: int, sync: int, body: bytes) -> bytes:
 
 
 def ok_reply(sync: int) -> bytes:
-    """The reply without data: to PING and AUTH."""
+    """The reply without data, to PING and AUTH."""
     return frame(0, sync, b"\x80")
 
 
 def data_reply(sync: int, found: list[bytes]) -> bytes:
-    """A reply with values, each encoded already (I3.2)."""
+    """A reply with encoded values (I3.2)."""
     body = b"\x81\x30\xdd%s%s" % (len(found).to_bytes(4, "big"), b"".join(found))
     return frame(0, sync, body)
 
 
 def tuples_of(found: list[bytes]) -> list[bytes]:
-    """[I3.3] The values as CALL_16 returns them: what is not an array is wrapped in an array of
-    one.
-    """
+    """[I3.3] The values as CALL_16 returns them: each in an array, unless it is one."""
     return [one if kind_of(one[0]) == ARRAY else b"\x91" + one for one in found]
 
 
 def error_reply(sync: int, code: int, text: bytes) -> bytes:
-    """[I3.4] A reply that is an error; clients read its text as UTF-8."""
+    """[I3.4] An error reply; clients read its text as UTF-8."""
     if not text.isascii():
         text = text.decode("utf-8", "backslashreplace").encode()
     return frame(0x8000 | code, sync, b"\x81\x31" + string(text))
@@ -299,7 +297,7 @@ def id_reply(sync: int) -> bytes:
 
 
 def string(text: bytes) -> bytes:
-    """The text as MP_STR, whatever its bytes are."""
+    """The text as MP_STR, whatever its bytes."""
     size = len(text)
     if size < 32:
         return bytes([0xA0 | size]) + text
@@ -321,7 +319,7 @@ def binary(data: bytes) -> bytes:
 
 
 def unsigned(number: int) -> bytes:
-    """A number from 0 to 2**64 - 1, as short as it can be."""
+    """A number from 0 to 2**64 - 1, in the shortest form."""
     if number < 128:
         return bytes([number])
     if number < 256:
@@ -343,19 +341,19 @@ def array_head(count: int) -> bytes:
 
 
 def map_head(count: int) -> bytes:
-    """The head of a map of fewer than 16 pairs, or of more."""
+    """The head of a map of so many pairs."""
     if count < 16:
         return bytes([0x80 | count])
     return b"\xdf" + count.to_bytes(4, "big")
 
 
 def secret_of(password: bytes) -> bytes:
-    """What a server keeps of a password: SHA-1 of its SHA-1 (I5.2)."""
+    """What a server stores of a password: SHA-1 of its SHA-1 (I5.2)."""
     return sha1(sha1(password).digest()).digest()
 
 
 def scramble(password: bytes, salt: bytes) -> bytes:
-    """[I5.2] What a client proves with that it knows the password."""
+    """[I5.2] A client's proof that it knows the password."""
     first = sha1(password).digest()
     mask = sha1(salt[:AUTH_SALT] + sha1(first).digest()).digest()
     return xor(first, mask)
@@ -368,6 +366,6 @@ def proves(told: bytes, secret: bytes, salt: bytes) -> bool:
 
 
 def xor(left: bytes, right: bytes) -> bytes:
-    """Both of 20 bytes, bit by bit."""
+    """XOR of two strings of 20 bytes."""
     both = int.from_bytes(left, "big") ^ int.from_bytes(right, "big")
     return both.to_bytes(20, "big")

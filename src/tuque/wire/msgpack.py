@@ -1,8 +1,8 @@
-"""MessagePack from strangers: where each value lies, checked before anything is made of it.
+"""MessagePack from untrusted clients: finds each value, and checks it before any use.
 
-Nothing is decoded as a whole. `skip` walks over one value and believes no count: each must fit
-in the bytes that remain, and nesting is bounded. What a caller wants to know of a value it
-asks a `Value` for. What the values mean is for others.
+Nothing is decoded as a whole. `skip` passes over one value and trusts no count: items must fit in
+the remaining bytes, and nesting is bounded. A `Value` decodes what a caller asks for. The meaning
+of values is for others.
 """
 
 from struct import unpack_from
@@ -10,7 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-DEPTH_MAX: Final = 128  # arrays and maps inside one another
+DEPTH_MAX: Final = 128  # nested arrays and maps
 
 NIL: Final = 0
 BOOL: Final = 1
@@ -24,11 +24,11 @@ EXT: Final = 8
 
 
 class MsgpackError(Exception):
-    """The bytes are not MessagePack, or break a bound."""
+    """The bytes are not MessagePack, or exceed a limit."""
 
 
 def kind_of(head: i64) -> i64:
-    """The kind of the value that begins with this byte; -1 for 0xc1, which begins none."""
+    """The kind of a value by its first byte; -1 for 0xc1, which is invalid."""
     if head <= 0x7F or head >= 0xE0:
         return INT
     if head <= 0x8F:
@@ -44,9 +44,9 @@ KINDS: Final[list[i64]] = [
     *(NIL, -1, BOOL, BOOL, BIN, BIN, BIN, EXT, EXT, EXT, FLOAT, FLOAT),
     *(INT, INT, INT, INT, INT, INT, INT, INT),
     *(EXT, EXT, EXT, EXT, EXT, STR, STR, STR, ARRAY, ARRAY, MAP, MAP),
-]  # of the heads from 0xc0 to 0xdf
+]  # by head, from 0xc0 to 0xdf
 
-# of the same heads: bytes behind the head that are there whatever they say
+# by the same heads: bytes that always follow the head
 FIXED: Final[list[i64]] = [
     *(0, 0, 0, 0, 1, 2, 4, 2, 3, 5, 4, 8),
     *(1, 2, 4, 8, 1, 2, 4, 8),
@@ -55,7 +55,7 @@ FIXED: Final[list[i64]] = [
 
 
 def big_endian(data: bytes, at: i64, size: i64) -> i64:
-    """An unsigned number of 1, 2 or 4 bytes; they must be there."""
+    """An unsigned number of 1, 2 or 4 bytes, which must be there."""
     number: i64 = data[at]
     i: i64 = 1
     while i < size:
@@ -65,7 +65,7 @@ def big_endian(data: bytes, at: i64, size: i64) -> i64:
 
 
 def payload_at(data: bytes, at: i64) -> i64:
-    """Where the bytes or items of a value begin that `skip` has passed."""
+    """Where the bytes or items of a value begin; `skip` has passed it."""
     head: i64 = data[at]
     if head < 0xC0 or head >= 0xE0:
         return at + 1
@@ -76,7 +76,7 @@ def payload_at(data: bytes, at: i64) -> i64:
 
 
 def count_of(data: bytes, at: i64) -> i64:
-    """Items of an array, or pairs of a map, that `skip` has passed."""
+    """Items of an array, or pairs of a map; `skip` has passed it."""
     head: i64 = data[at]
     if head < 0xC0:
         return head & 15
@@ -84,14 +84,14 @@ def count_of(data: bytes, at: i64) -> i64:
 
 
 def skip(data: bytes, at: i64, end: i64) -> i64:
-    """Where the value at `at` ends. MsgpackError when it is none or does not end by `end`."""
-    if at < end:  # what most values are
+    """Where the value at `at` ends. MsgpackError if it is invalid or exceeds `end`."""
+    if at < end:  # the common case
         first: i64 = data[at]
         if first <= 0x7F or first >= 0xE0:
             return at + 1
         if 0xA0 <= first <= 0xBF and at + 1 + (first & 31) <= end:
             return at + 1 + (first & 31)
-    open: list[int] = []  # values still to come at each outer level
+    open: list[int] = []  # values left at each outer level
     left: i64 = 1  # and at this one
     while True:
         while left == 0:
@@ -127,7 +127,7 @@ def skip(data: bytes, at: i64, end: i64) -> i64:
 
 
 def behind(data: bytes, head: i64, at: i64, fixed: i64) -> tuple[i64, i64]:
-    """For a head from 0xc0 on: where its own bytes end, and the values that follow inside it."""
+    """For a head from 0xc0 on: where its own bytes end, and the number of values inside."""
     kind = KINDS[head - 0xC0]
     if kind < 0:
         raise MsgpackError("a byte that begins no value")
@@ -138,13 +138,13 @@ def behind(data: bytes, head: i64, at: i64, fixed: i64) -> tuple[i64, i64]:
     if kind == MAP:
         return at + fixed, 2 * big_endian(data, at, fixed)
     if 0xC7 <= head <= 0xC9:
-        return at + fixed + big_endian(data, at, fixed - 1), 0  # the length is before the type
+        return at + fixed + big_endian(data, at, fixed - 1), 0  # the length precedes the type
     return at + fixed, 0
 
 
 @final
 class Value:
-    """One value that `skip` has passed, in the bytes where it lies."""
+    """A value that `skip` has passed, decoded on demand."""
 
     def __init__(self, data: bytes, at: i64, end: i64) -> None:
         self.data = data
@@ -153,7 +153,7 @@ class Value:
         self.kind: i64 = kind_of(data[at])
 
     def raw(self) -> bytes:
-        """All its bytes as they were sent."""
+        """All its bytes, unchanged."""
         return self.data[self.at : self.end]
 
     def payload(self) -> bytes:
@@ -161,7 +161,7 @@ class Value:
         return self.data[payload_at(self.data, self.at) : self.end]
 
     def is_true(self) -> bool:
-        """Whether it is the boolean true."""
+        """Whether it is true."""
         return self.data[self.at] == 0xC3
 
     def integer(self) -> int:
@@ -181,17 +181,17 @@ class Value:
         return found
 
     def items(self, most: i64) -> list["Value"]:
-        """The first items of an array, `most` at the most."""
+        """The first items of an array, at most `most`."""
         return values(self.data, payload_at(self.data, self.at), self.end, most)
 
     def size(self) -> i64:
-        """How many items an array has, or pairs a map."""
+        """The number of items of an array, or of pairs of a map."""
         return count_of(self.data, self.at)
 
     def pairs(self) -> dict[bytes, "Value"]:
-        """The values of a map whose keys are strings; of equal keys the last one counts.
+        """The values of a map with string keys; the last of equal keys wins.
 
-        It costs memory for every pair: look at `size` before.
+        It takes memory for every pair: check `size` first.
         """
         found: dict[bytes, Value] = {}
         data = self.data
@@ -208,7 +208,7 @@ class Value:
 
 
 def values(data: bytes, at: i64, end: i64, most: i64) -> list[Value]:
-    """Up to `most` values that lie there one behind the other; MsgpackError when one is none."""
+    """Up to `most` consecutive values; MsgpackError if one is invalid."""
     found: list[Value] = []
     while at < end and len(found) < most:
         after = skip(data, at, end)

@@ -1,10 +1,10 @@
 """RESP2 and RESP3: requests in, replies out (SPEC C2-C5).
 
-Requests are read in one of three ways. A chunk that is one short, plainly encoded
-command, as a client that waits for its reply sends it, is cut up by `one_plain`. hiredis
-takes a longer chunk of whole, plain commands. Anything else (a command cut in two, an
-inline command, odd or malformed encodings) goes to `StrictReader`, which is exact about
-limits and error texts (wire/strict_reader.py). The three agree on every stream (tests/wire).
+Requests are read in one of three ways. `one_plain` splits a chunk that is one short, plainly
+encoded command, as a client sends it that waits for its reply. hiredis takes longer chunks of
+whole, plain commands. Anything else (a partial command, an inline command, odd or malformed
+encodings) goes to `StrictReader`, which is exact about limits and error texts
+(wire/strict_reader.py). The three agree on every stream (tests/wire).
 """
 
 import re
@@ -19,21 +19,21 @@ MAX_BULK: Final = 536_870_912
 SMALL_ARGS: Final = 10  # before AUTH
 SMALL_BULK: Final = 16_384
 
-# hiredis makes a list as long as a header says, so a header may not say much there.
+# hiredis allocates as many items as a header claims, so the claim must be small.
 _LONG_ARRAY: Final = re.compile(rb"\*[0-9]{3}")
-_SHORT: Final = 512  # bytes of a chunk that is cheaper to read here than through hiredis
+_SHORT: Final = 512  # bytes of a chunk that is faster to read here than in hiredis
 _MORE: Final = object()  # hiredis: not enough data
 
 
 class Status:
-    """A value to be written as a simple string."""
+    """A value written as a simple string."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
 
 class NullArray:
-    """A value to be written as RESP2's null array."""
+    """A value written as RESP2's null array."""
 
 
 NULL_ARRAY: Final = NullArray()
@@ -41,19 +41,19 @@ NULL_ARRAY: Final = NullArray()
 
 @final
 class RequestReader:
-    """The reader of one connection: the fastest of the three ways that fits each chunk."""
+    """The reader of one connection: picks the fastest way for each chunk."""
 
     def __init__(self, max_bulk: i64) -> None:
         self.max_bulk = max_bulk
         self.fast = hiredis.Reader(notEnoughData=_MORE)
         self.strict: StrictReader | None = None
-        self.has_long = False  # a command had a long word
-        self.error = ""  # what broke the protocol, after the commands that `read` gave
+        self.has_long = False  # there was a command with a long word
+        self.error = ""  # the protocol error that follows the commands from `read`
 
     def read(self, data: bytes) -> list[list[bytes]]:
-        """The whole commands in the bytes so far; look at `error` after them."""
+        """The whole commands in the bytes so far; check `error` after them."""
         if self.error:
-            return []  # nothing after the fault can be told apart
+            return []  # nothing after the error can be told apart
         if self.strict is None:
             commands = self.read_fast(data)
             if commands is not None:
@@ -76,10 +76,10 @@ class RequestReader:
         return commands
 
     def read_fast(self, data: bytes) -> list[list[bytes]] | None:
-        """All commands of a chunk that holds nothing but whole plain ones, else None.
+        """All commands of a chunk of whole, plain commands only; else None.
 
-        `at` follows the encoding that the values must have had. hiredis takes lengths in
-        their one plain form only, so a `*` and a `$` at each expected place prove the chunk.
+        `at` follows the expected plain encoding. hiredis accepts lengths in their one plain form
+        only, so a `*` and a `$` at each expected position prove the chunk.
         """
         if len(data) < 4 or data[0] != 42:
             return None
@@ -123,7 +123,7 @@ class RequestReader:
         return commands
 
     def check_small(self) -> None:
-        """Refuse a command that is coming in when it is bigger than one to log in may be."""
+        """Refuse a partial command bigger than what a client may send before AUTH."""
         strict = self.strict
         if strict is None or self.error:
             return
@@ -133,16 +133,16 @@ class RequestReader:
             self.error = "unauthenticated bulk length"
 
     def held_bytes(self) -> i64:
-        """Bytes received that make no whole command yet."""
+        """Buffered bytes that are no whole command yet."""
         return 0 if self.strict is None else self.strict.held_bytes()
 
     def body_bytes(self) -> i64:
-        """Of those, bytes of a large body."""
+        """Bytes among them that belong to a large body."""
         return 0 if self.strict is None else self.strict.parts_bytes
 
 
 def one_plain(data: bytes) -> list[bytes] | None:
-    """The command that a short chunk consists of; None when it is not one, whole and plain."""
+    """The command in a short chunk; None if it is not one whole, plain command."""
     size: i64 = len(data)
     count: i64 = data[1]
     count -= 48
@@ -160,7 +160,7 @@ def one_plain(data: bytes) -> list[bytes] | None:
         at += 2
         digit: i64 = data[at]
         digit -= 48
-        while 0 < length < _SHORT and 0 <= digit <= 9 and at + 1 < size:  # no zero in front
+        while 0 < length < _SHORT and 0 <= digit <= 9 and at + 1 < size:  # no leading zero
             length = length * 10 + digit
             at += 1
             digit = data[at]
@@ -184,7 +184,7 @@ def digits(number: i64) -> i64:
 
 
 def strict_int(word: bytes) -> i64 | None:
-    """A decimal integer of 64 bits: optional sign, digits, nothing else. None if it is not."""
+    """A 64-bit decimal integer: optional sign, digits, nothing else; or None."""
     size: i64 = len(word)
     i: i64 = 0
     negative = False
@@ -233,7 +233,7 @@ def put_bulk(out: list[bytes], value: bytes) -> None:
 
 
 def put_value(out: list[bytes], value: object, resp3: bool) -> None:
-    """Any value: bytes bulk, Status simple, int, None null, list array, dict map."""
+    """Any value: bytes bulk, Status simple string, int, None null, list array, dict map."""
     if isinstance(value, bytes):
         put_bulk(out, value)
     elif isinstance(value, Status):

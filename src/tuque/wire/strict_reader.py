@@ -1,7 +1,7 @@
-"""RESP requests read byte by byte: exact about limits and error texts (SPEC C2).
+"""Reads RESP requests byte by byte: exact about limits and error texts (SPEC C2).
 
-Takes what the faster ways of wire/resp.py leave: a command that came in pieces, an inline
-command, odd or malformed encodings.
+Takes what the faster ways of wire/resp.py leave: partial commands, inline commands, odd or
+malformed encodings.
 """
 
 from typing import Final, final
@@ -10,9 +10,9 @@ from mypy_extensions import i64
 
 MAX_ARGS: Final = 1_048_576
 MAX_LINE: Final = 65_536
-LONG_BULK: Final = 65_536  # no word but a body is longer (L2.9)
-LARGE_BULK: Final = 262_144  # it is not copied more often than must be
-ARG_BYTES: Final = 48  # an argument takes in memory, beside itself
+LONG_BULK: Final = 65_536  # only a body is longer (L2.9)
+LARGE_BULK: Final = 262_144  # copied as rarely as possible
+ARG_BYTES: Final = 48  # memory overhead per argument
 _NO_LENGTH: Final = 1 << 60
 
 
@@ -22,7 +22,7 @@ class ProtocolError(Exception):
 
 @final
 class StrictReader:
-    """Reads requests byte by byte from a buffer, inline commands too."""
+    """Reads requests byte by byte from a buffer, including inline commands."""
 
     def __init__(self, max_bulk: i64) -> None:
         self.max_bulk = max_bulk
@@ -30,11 +30,11 @@ class StrictReader:
         self.pos: i64 = 0
         self.args_left: i64 = 0
         self.args: list[bytes] = []
-        self.args_bytes: i64 = 0  # memory that they take
-        self.parts: list[bytes] = []  # chunks of a long bulk that is still coming
+        self.args_bytes: i64 = 0  # their memory
+        self.parts: list[bytes] = []  # chunks of a long bulk in progress
         self.parts_bytes: i64 = 0
         self.bulk_need: i64 = -1  # bytes of the current bulk with its CRLF, -1: header next
-        self.has_long = False  # it has read a long bulk
+        self.has_long = False  # there was a long bulk
 
     def feed(self, data: bytes) -> None:
         """Add bytes received."""
@@ -59,11 +59,11 @@ class StrictReader:
             self.pos = 0
 
     def end_large(self, data: bytes, lacking: i64) -> None:
-        """The rest of a large bulk is in `data`: it is put together once, and not copied again."""
+        """`data` has the rest of a large bulk: join it once, without another copy."""
         if lacking > 2:
             self.parts.append(data[: lacking - 2])
         elif lacking < 2:
-            last = self.parts.pop()  # the bulk's end came with it
+            last = self.parts.pop()  # the end of the bulk
             self.parts.append(last[: len(last) - (2 - lacking)])
         self.args.append(b"".join(self.parts))
         self.args_bytes += ARG_BYTES + self.bulk_need
@@ -72,15 +72,15 @@ class StrictReader:
         self.buf = data[lacking:]
 
     def is_empty(self) -> bool:
-        """Whether nothing is held back: the next byte starts a command."""
+        """Whether the buffer is empty: the next byte starts a command."""
         return self.args_left == 0 and self.pos == len(self.buf) and len(self.parts) == 0
 
     def held_bytes(self) -> i64:
-        """Memory of what was received and not yet given out."""
+        """Memory of buffered input."""
         return len(self.buf) - self.pos + self.parts_bytes + self.args_bytes
 
     def next(self) -> list[bytes] | None:
-        """The next command (never empty), None when more bytes are needed."""
+        """The next command (never empty), or None if more bytes are needed."""
         while True:
             if self.args_left == 0 and len(self.args) == 0:
                 if self.pos >= len(self.buf):
@@ -147,7 +147,7 @@ class StrictReader:
         return True
 
     def line(self, too_big: bytes) -> bytes | None:
-        """The line at the position without its end, None when it is not whole yet."""
+        """The line at the position without its end, or None if incomplete."""
         end: i64 = self.buf.find(b"\n", self.pos)
         size: i64 = (len(self.buf) if end < 0 else end) - self.pos
         if size > MAX_LINE:
@@ -162,7 +162,7 @@ class StrictReader:
 
 
 def length_of(line: bytes) -> i64:
-    """The number of a `*` or `$` line in its one plain form; beyond any limit if it is not."""
+    """The number in a `*` or `$` line in its one plain form; beyond any limit if malformed."""
     size: i64 = len(line)
     first: i64 = 2 if size > 1 and line[1] == 45 else 1
     if first == size or size > 12 or (line[first] == 48 and size > 2):
@@ -179,7 +179,7 @@ def length_of(line: bytes) -> i64:
 
 
 def too_big_bulk(size: i64, most: i64) -> str:
-    """What is said of a bulk over the limit: Disque's words, then the option and what to do."""
+    """The error for a bulk over the limit: Disque's words, then the option and what to do."""
     return (
         f"invalid bulk length: {size} is over max-body-bytes ({most}); "
         "send less, or raise it with CONFIG SET (at most 512mb)"
@@ -187,7 +187,7 @@ def too_big_bulk(size: i64, most: i64) -> str:
 
 
 def printable(byte: i64) -> str:
-    """A byte as it may stand in an error text."""
+    """A byte as shown in an error text."""
     if 32 <= byte < 127:
         return chr(byte)
     return f"\\x{byte:02x}"
@@ -197,7 +197,7 @@ _ESCAPES: Final = {110: 10, 114: 13, 116: 9, 98: 8, 97: 7}  # n r t b a
 
 
 def split_inline(line: bytes) -> list[bytes]:
-    """The words of an inline command; double quotes know escapes, single quotes only \\'."""
+    """The words of an inline command; double quotes allow escapes, single quotes only \\'."""
     words: list[bytes] = []
     i: i64 = 0
     size: i64 = len(line)
@@ -232,14 +232,14 @@ def split_inline(line: bytes) -> list[bytes]:
             i += 1
         if quote != 0:
             raise ProtocolError("unbalanced quotes in request")
-        words.append(bytes(word))  # "" is an argument too
+        words.append(bytes(word))  # "" is an argument, too
 
 
 def _escape(line: bytes, i: i64, word: bytearray) -> i64:
     """Decode the escape at `i` (a backslash) into `word`; returns the next position."""
     if i + 3 < len(line) and line[i + 1] == 120:
         digits16 = line[i + 2 : i + 4]
-        if digits16.isalnum():  # int() takes signs, spaces and _ too
+        if digits16.isalnum():  # int() would accept signs, spaces and _
             try:
                 word.append(int(digits16, 16))
                 return i + 4

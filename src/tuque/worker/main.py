@@ -31,7 +31,7 @@ from tuque.worker.tasks.app import App, load_app
 LOADERS: Final = (__file__, worker_app.__file__, importlib.__file__, "<frozen importlib")
 log: Final = logging.getLogger("tuque.worker")
 
-SPARE_PLACES: Final = 200  # for jobs that are done, of which the broker does not know yet
+SPARE_PLACES: Final = 200  # for done jobs that the broker does not know of yet
 POOLS: Final = ("thread", "process", "async")
 LOG_FORMAT: Final = "%(asctime)s %(process)d %(levelname)s %(message)s"
 
@@ -153,7 +153,7 @@ def worker(
 
 
 def arguments() -> list[str]:
-    """The command line of this command again, for another process of it."""
+    """The command line of this command, for another process of it."""
     context = click.get_current_context()
     words: list[str] = []
     for option in context.command.params:
@@ -168,12 +168,12 @@ def arguments() -> list[str]:
 
 
 def loaded(target: str, app_dir: str) -> App:
-    """The app; ClickException for an error inside its module, without lines of this program."""
+    """The app; ClickException for an error in its module, without this program's stack frames."""
     try:
         return load_app(target, app_dir)
     except Error:
         raise
-    except Exception as err:  # whatever a stranger's module raises
+    except Exception as err:  # user code may raise anything
         found = traceback.TracebackException.from_exception(err)
         theirs = dropwhile(lambda frame: frame.filename.startswith(LOADERS), found.stack)
         found.stack = traceback.StackSummary.from_list(list(theirs))
@@ -202,13 +202,13 @@ async def work(
     table: Box | None = None,
     apart: ProcessPool | None = None,
 ) -> bool:
-    """Runs a worker on this loop, with its signals. False when threads are left behind.
+    """Runs a worker on this loop, with its signals. False if threads are left behind.
 
     `table` and `apart` are for tasks that end the process; see Worker.
     """
     if app.url is None:
         raise ConfigError("this app was built around a client; name the broker with --url")
-    # One try for a call: what to do about an outage is the worker's own decision, and its log's.
+    # One attempt per call: the worker itself decides how to handle an outage, and logs it.
     async with aio.Client(app.url, retry=Retry(attempts=0), name="worker") as client:
         running = Worker(app.tasks, client, pool, settings, table, apart)
         loop = asyncio.get_running_loop()
@@ -234,7 +234,7 @@ def _queue_names(given: str | None, app: App) -> tuple[str, ...]:
 
 
 def _run(main: Any) -> bool:
-    """Runs the coroutine on uvloop where that is installed."""
+    """Runs the coroutine on uvloop if installed."""
     try:
         import uvloop
     except ModuleNotFoundError:
@@ -246,7 +246,7 @@ def _run(main: Any) -> bool:
 
 
 def _leave(is_clean: bool) -> None:
-    """Ends the process; without waiting for threads whose jobs were given back."""
+    """Ends the process, without waiting for threads whose jobs were requeued."""
     if is_clean:
         return
     logging.shutdown()

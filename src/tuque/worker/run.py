@@ -1,8 +1,8 @@
 """The worker: fetches jobs, has a pool run them, and leaves nothing half done when it stops.
 
-One event loop and four kinds of loops on it: fetching (fetch.py), heartbeats (beat.py), settling
-(settle.py) and one short task for each job that runs. What to decide is in policy.py, how jobs run
-in the pools. A job is *held* from its delivery until the broker knows what became of it.
+One event loop runs four kinds of loops: fetching (fetch.py), heartbeats (beat.py), settling
+(settle.py) and a short task for each running job. policy.py decides, the pools run jobs. A job is
+*held* from its delivery until the broker knows its result.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from tuque.worker.tasks.task import DEAD_SUFFIX, Task
 
 log: Final = logging.getLogger("tuque.worker")
 
-LAST_WORDS_S: Final = 2.0  # kept of the grace for telling the broker what became of the jobs
+LAST_WORDS_S: Final = 2.0  # of the grace, reserved for telling the broker about the jobs
 LAST_WORDS_S_MIN: Final = 0.5
 UNSETTLED_MAX: Final = 1000
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """How a worker works. The queues are in the order of their priority, highest first."""
+    """The settings of a worker. Queues are in order of priority, highest first."""
 
     queues: tuple[str, ...]
     concurrency: int = 8
@@ -71,7 +71,7 @@ class WorkerSettings:
 
 
 class Worker:
-    """A worker of one process; `run` returns when it was stopped and has finished."""
+    """A worker of one process; `run` returns after it was stopped and has finished."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Worker:
         box: Box | None = None,
         pool_apart: ProcessPool | None = None,
     ) -> None:
-        """`box` has the jobs of the process before this one; who may end one gets `pool_apart`."""
+        """`box` has the previous process's jobs; `pool_apart` runs jobs that may end theirs."""
         self._box = box
         self._tasks = tasks
         self._client = client
@@ -111,10 +111,10 @@ class Worker:
         self._apart.on_ready(self._start_waiting)
         self.story = Story()
 
-    # What the outside may ask for
+    # Called from outside
 
     def stop(self) -> None:
-        """Stops fetching and ends within the grace; the second time, leaves with what runs."""
+        """Stops fetching and ends within the grace; the second time, ends at once."""
         if self._stop.is_set():
             self._abort.set()
         self._stop.set()
@@ -126,7 +126,7 @@ class Worker:
         self._is_quiet = True
 
     def dump(self) -> None:
-        """Writes to the log what runs and for how long, and the stacks of all threads to stderr."""
+        """Logs the running jobs and their times; writes the stacks of all threads to stderr."""
         now = time.monotonic()
         for held in self._runs.values():
             log.info("runs for %.1f s: %s", now - held.since, held)
@@ -135,7 +135,7 @@ class Worker:
         faulthandler.dump_traceback(all_threads=True)
 
     async def run(self) -> bool:
-        """Works until stopped. False when threads with unfinished jobs are left behind."""
+        """Works until stopped. False if threads with unfinished jobs are left behind."""
         await self._pool.start()
         if self._box is not None:
             self._box.phase = WORKING
@@ -161,7 +161,7 @@ class Worker:
                 {fetching, stopped, *loops}, return_when=asyncio.FIRST_COMPLETED
             )
             for loop in ended - {stopped}:
-                loop.result()  # an error in a loop of ours ends the worker, loudly
+                loop.result()  # an error in one of these loops ends the worker, loudly
             return await self._wind_down(fetching)
         finally:
             for task in {fetching, stopped, *loops, *self._runs}:
@@ -171,7 +171,7 @@ class Worker:
     # Fetching
 
     def _want(self) -> int:
-        """How many jobs to ask for now."""
+        """The number of jobs to ask for now."""
         unsettled = sum(1 for held in self._held.values() if held.state == SETTLING)
         if self._is_quiet or unsettled >= UNSETTLED_MAX:
             return 0
@@ -182,7 +182,7 @@ class Worker:
         return want
 
     async def _meet(self) -> None:
-        """Waits until the broker is there, and takes up the jobs of the process before this one."""
+        """Waits for the broker, and takes over the previous process's jobs."""
         entries = inherited(self._box) if self._box is not None else []
         while not self._stop.is_set():
             try:
@@ -197,7 +197,7 @@ class Worker:
             return
 
     def _take_over(self, entries: list[Entry], jobs: list[tuple[Entry, Job]]) -> None:
-        """Continues with the jobs of the last process, as their entries say."""
+        """Continues the previous process's jobs in the state that their entries have."""
         if self._box is None:
             return
         for gone in {entry.job_id for entry in entries} - {job.id for _, job in jobs}:
@@ -214,7 +214,7 @@ class Worker:
                     self._apart.blame(held)
                 self._ran(held, Outcome("crashed", f"its process {self._box.ended}"))
             elif self._box.is_last:
-                continue  # it goes back: a beat that came after its NACK would take it out again
+                continue  # it is requeued: a heartbeat after its NACK would undo that
             elif entry.state == SUSPECT:
                 suspects += 1
                 self._apart.line_up(held, is_suspect=True)
@@ -264,19 +264,19 @@ class Worker:
             if held is None or isinstance(held.settlement, Nack):
                 self._hold(job)
             else:
-                # its retry time passed in an outage; what we do with it holds for this delivery too
+                # its retry time passed in an outage; our result counts for this delivery, too
                 log.info("job %s was delivered again while it is %s here", job.id, held.state)
                 self._heart.beat_now(job.id)
         self._start_waiting()
 
     def _hold(self, job: Job) -> None:
-        """Takes a delivery over: into the buffer, or to the dead letters if it cannot be run."""
+        """Takes a delivery: into the buffer, or to the dead letters if it cannot run."""
         held = self._received(job)
         if held.settlement is None:
             self._line_up(held)
 
     def _received(self, job: Job) -> Held:
-        """A delivery with its call and limits; settled at once if it cannot be run."""
+        """A delivery with its call and limits; settled at once if it cannot run."""
         self._taken += 1
         attempt = (job.nacks or 0) + (job.additional_deliveries or 0) + 1
         limits = Limits(attempt, job.queue + DEAD_SUFFIX, Backoff())
@@ -313,7 +313,7 @@ class Worker:
         return held
 
     def _line_up(self, held: Held) -> None:
-        """Puts a job into the buffer, behind those of its priority, or in line to run apart."""
+        """Buffers a job by its priority, or adds it to those that run apart."""
         if self._apart.takes(held.task):
             self._apart.line_up(held)
             return
@@ -322,14 +322,14 @@ class Worker:
         heapq.heappush(self._waiting, (place, self._lined_up, held))
 
     def _note(self, held: Held, state: bytes) -> None:
-        """Keeps the table for the next process up to date."""
+        """Updates the table for the next process."""
         if self._box is not None and held.call is not None:
             self._box.put(held.job.id, held.call.attempt.number, state)
 
     # Running
 
     def _start_waiting(self) -> None:
-        """Fills the free places: with who runs apart, then from the buffer by priority."""
+        """Fills free places: with jobs that run apart, then from the buffer by priority."""
         while len(self._runs) < self._settings.concurrency and not self._stop.is_set():
             held = self._apart.next()
             if held is None and self._waiting:
@@ -370,7 +370,7 @@ class Worker:
             log.exception("the pool failed with %s", held)
             outcome = Outcome("crashed", describe(err))
         if self._is_leaving and outcome.kind != "done":
-            return  # it was interrupted: that is not the task's failure
+            return  # it was interrupted, which is not the task's failure
         if self._box is not None:
             self._box.runs += 1
         self._ran(held, outcome)
@@ -379,7 +379,7 @@ class Worker:
                 self._line_up(freed)
 
     def _ran(self, held: Held, outcome: Outcome) -> None:
-        """Decides what becomes of a job after an attempt."""
+        """Decides what follows an attempt."""
         assert held.call is not None
         number = held.call.attempt.number
         settlement = settle(held.job.id, outcome, number, held.limits, self._rng)
@@ -439,9 +439,7 @@ class Worker:
         self._settle(held, settlement)
 
     async def _wind_down(self, fetching: asyncio.Task[None]) -> bool:
-        """Gives back jobs that have not started, waits for the running ones, gives back
-        the rest.
-        """
+        """Requeues jobs that have not started, waits for running ones, requeues the rest."""
         deadline = time.monotonic() + self._settings.grace_s
         aborted = asyncio.create_task(self._abort.wait())
         log.info(
@@ -451,7 +449,7 @@ class Worker:
             sum(1 for held in self._held.values() if held.state == WAITING),
         )
         self._give_back_waiting()
-        # the last GETJOB may still bring jobs: cutting it off would leave them without an owner
+        # the last GETJOB may still return jobs: cancelling it would leave them without an owner
         await _wait_for({fetching, aborted}, deadline)
         fetching.cancel()
         self._give_back_waiting()
@@ -462,13 +460,11 @@ class Worker:
         return await self._leave(deadline)
 
     async def _leave(self, deadline: float) -> bool:
-        """Ends the pool, gives back what was interrupted, and reports all to the broker by the
-        deadline.
-        """
+        """Ends the pool, requeues interrupted jobs, and settles everything by the deadline."""
         self._is_leaving = True
         await self._apart.stop()
         is_clean = await self._pool.stop()
-        await asyncio.sleep(0)  # lets runs that just ended say so
+        await asyncio.sleep(0)  # lets runs that just ended report
         for held in [held for held in self._held.values() if held.state == RUNNING_HERE]:
             log.warning("%s is cut off", held)
             self._give_back(held, "the worker stopped while it ran")
@@ -486,6 +482,6 @@ class Worker:
 
 
 async def _wait_for(tasks: set[asyncio.Task[Any]], until: float) -> None:
-    """Waits for the first of the tasks, not longer than until that monotonic time."""
+    """Waits for the first of the tasks, until that monotonic time at most."""
     timeout = max(0.0, until - time.monotonic())
     await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

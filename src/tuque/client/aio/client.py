@@ -1,4 +1,4 @@
-"""The client for asyncio: the method table over one event loop; tasks may share it."""
+"""The client for asyncio: the method table on one event loop; tasks may share it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _method(
 
 
 class Client(Scans):
-    """A client for one broker or cluster; connects at the first call, reconnects by itself.
+    """Client for one broker or cluster; connects at the first call, reconnects by itself.
 
-    Without a URL it takes the one in TUQUE_URL, else the node on this machine. `timeout` (seconds)
-    bounds every call beyond the time it asks the node to wait, and the search for a node alone; a
-    call may bring its own. A cancelled task loses the reply to its call; jobs in it are delivered
+    Without a URL it uses TUQUE_URL, else the node on this machine. `timeout` (seconds) bounds
+    every call in addition to the time it asks the node to wait, and the search for a node; a
+    call may override it. A cancelled task loses the reply to its call; jobs in it are delivered
     again after RETRY, if that is not 0.
     """
 
@@ -78,11 +78,11 @@ class Client(Scans):
         await self.close()
 
     async def close(self) -> None:
-        """Closes the idle connections now and those in use when their calls end."""
+        """Closes idle connections now, and busy ones when their calls end."""
         self._is_closed = True
         if self._is_mine():  # asyncio only
             self._close_idle()
-        await asyncio.sleep(0)  # asyncio only: the loop closes the sockets in its next turn
+        await asyncio.sleep(0)  # asyncio only: the loop closes the sockets in its next iteration
         # threads only: self._close_idle()
 
     def __del__(self) -> None:
@@ -93,15 +93,15 @@ class Client(Scans):
             self._close_idle()
 
     def pipeline(self) -> Pipeline:
-        """Gathers calls and sends them together."""
+        """Collects calls and sends them together."""
         return Pipeline(self)
 
     def tube(self, name: Text) -> Tube:
-        """A tube by its name, whether there is one or not."""
+        """A tube by its name, whether it exists or not."""
         return Tube(self, name)
 
     async def tube_identify(self, uuid: Text | None = None, *, timeout: float | None = None) -> str:
-        """The uuid of the session that holds the tasks taken; with `uuid` it joins that one."""
+        """The uuid of the session that holds the tasks taken; with `uuid`, joins that one."""
         found = await self.run(tubes.identify(uuid, timeout=timeout))
         self._on_identified(found)
         return found
@@ -168,7 +168,7 @@ class Client(Scans):
 
 
 class Pipeline(pipeline.Queued):
-    """Calls sent together at `execute`, or at the end of an `async with` block that ends well."""
+    """Calls sent together at `execute`, or when an `async with` block ends without an error."""
 
     def __init__(self, client: Client) -> None:
         super().__init__()
@@ -182,10 +182,10 @@ class Pipeline(pipeline.Queued):
             await self.execute()
 
     async def execute(self, *, raise_on_error: bool = True) -> list[Any]:
-        """Sends the calls and gives their results in order, kept in `results` too.
+        """Sends the calls; returns their results in order, and keeps them in `results`.
 
-        The first error among them is raised, or with `raise_on_error=False` left in its place. When
-        not a single answer came, that error is raised in either case.
+        Raises the first error among them, or with `raise_on_error=False` leaves it in its place.
+        If no reply came at all, raises that error in either case.
         """
         asked = self._taken()
         self.results = await self._client.run_all(asked) if asked else []

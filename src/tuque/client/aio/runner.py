@@ -1,4 +1,4 @@
-"""How a call of the client for asyncio runs: which connection, what after a failure."""
+"""How a call of the client for asyncio runs: over which connection, and after a failure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Runner(Face):
-    """The part of a client that runs calls, over connections of its own."""
+    """The part of a client that runs calls over its connections."""
 
     def __init__(self, settings: Settings) -> None:
         self._pid = 0
@@ -51,7 +51,7 @@ class Runner(Face):
         self._start_afresh()
 
     async def run(self, call: Call[T]) -> T:
-        """Sends a call, tries again where that is safe, and gives its typed result."""
+        """Sends a call, retries where that is safe, and returns its typed result."""
         if not call.may_block:
             return self._read(call, await self._ask_one(call), time.monotonic())
         ends_s = INFINITE if call.wait_s is None else time.monotonic() + call.wait_s
@@ -59,7 +59,7 @@ class Runner(Face):
             slice_s = min(SLICE_S, ends_s - time.monotonic())
             try:
                 reply = await self._ask_one(call.waiting(slice_s))
-            except Timeout:  # the link died without a word: wait on over another one
+            except Timeout:  # the link died silently: continue the wait on another one
                 if time.monotonic() + SHORTEST_WAIT_S > ends_s:
                     raise
                 continue
@@ -67,16 +67,16 @@ class Runner(Face):
                 return self._read(call, reply, time.monotonic())
 
     async def run_all(self, asked: list[Call[Any]]) -> list[Any]:
-        """Sends calls together; gives their results, with an exception for each that failed.
+        """Sends calls together; returns their results, with an exception for each that failed.
 
-        Raises only when not a single answer came.
+        Raises only if no reply came at all.
         """
         replies = await self._answers(asked)
         await self._ask_homes(asked, replies)
         return self._seen(asked, pipeline.read_all(asked, replies), time.monotonic())
 
     async def _ask_homes(self, asked: list[Call[Any]], replies: list[Reply]) -> None:
-        """Asks the homes of tubes for the calls of a pipeline that were refused for them."""
+        """Asks the leaders of tubes for the calls of a pipeline that were redirected to them."""
         tries = self._tries(asked, time.monotonic())
         while refused := self._homes.refused(replies):
             refusal = replies[next(iter(refused.values()))[0]]
@@ -95,7 +95,7 @@ class Runner(Face):
                     replies[place] = reply
 
     async def _answers(self, asked: list[Call[Any]], at: Address | None = None) -> list[Reply]:
-        """The answers, with an error in the place of each that did not come, unless none did."""
+        """The replies, with an error for each missing one; raises if all are missing."""
         replies: list[Reply] = []
         try:
             await self._ask(asked, replies, at)
@@ -122,7 +122,7 @@ class Runner(Face):
     async def _ask(
         self, asked: list[Call[Any]], replies: list[Reply], at: Address | None = None
     ) -> None:
-        """Appends an answer for each call, trying again where safe; raises the last error.
+        """Appends a reply for each call, retrying where safe; raises the last error.
 
         `at` is a node that must be asked first.
         """
@@ -155,7 +155,7 @@ class Runner(Face):
         replies: list[Reply],
         deadline_s: float,
     ) -> None:
-        """Sends what is not answered yet over one connection, which goes back to the pool after."""
+        """Sends the unanswered calls over one connection, and returns that to the pool."""
         is_good = False
         try:
             in_session = any(call.in_session for call in asked)
@@ -178,7 +178,7 @@ class Runner(Face):
             raise replies.pop()
 
     async def _join(self, link: Link, asked: list[Call[Any]], deadline_s: float) -> None:
-        """Makes a connection one of the session that the calls need, the first the node knows."""
+        """Joins a connection to the session that the calls need: the first that the node knows."""
         async with self._joining:
             wanted = self._sessions_for(link.address, asked)
             if link.session and wanted[:1] == [link.session]:
@@ -197,7 +197,7 @@ class Runner(Face):
     async def dedicated(self, at: Address | None = None) -> Link:
         """A connection outside the pools, greeted; the caller closes it.
 
-        `at` is the node it goes to, where it must be a certain one.
+        `at` is the node to connect to, if it matters.
         """
         self._check_open()
         self._check_owner()
@@ -205,7 +205,7 @@ class Runner(Face):
         return await (self._connect(deadline_s) if at is None else self._visit(at, deadline_s))
 
     def _pool_of(self, at: Address | None, may_block: bool) -> Pool:
-        """The pool for a call: of the node in use, or of the home of a tube."""
+        """The pool for a call: of the node in use, or of a tube's leader."""
         if at is None:
             return self._blocking if may_block else self._pool
         pools = self._elsewhere.get(at)
@@ -215,7 +215,7 @@ class Runner(Face):
         return pools[may_block]
 
     async def _take(self, pool: Pool, deadline_s: float, at: Address | None) -> Link:
-        """A connection to the home of a tube, or to the node in use, with a slot of the pool."""
+        """A connection to a tube's leader, or to the node in use, with a slot of the pool."""
         link = await pool.take(deadline_s)
         try:
             if link is not None:
@@ -242,7 +242,7 @@ class Runner(Face):
         return link
 
     async def _connect(self, deadline_s: float) -> Link:
-        """A new connection to the first node that can be used."""
+        """A new connection to the first usable node."""
         tried: set[Address] = set()
         causes: list[Error] = []
         while True:
@@ -267,7 +267,7 @@ class Runner(Face):
             return link
 
     async def _move(self) -> None:
-        """Goes to the node that makes most of the jobs fetched; stays if that is not well."""
+        """Moves to the node that creates most of the jobs fetched; stays unless that is well."""
         start = self._follow.take(time.monotonic())
         try:
             asked = admin.hello(timeout=LIMIT_S)
@@ -282,7 +282,7 @@ class Runner(Face):
         if not self._on_moved(address, hello, start):
             link.close()
             return
-        old = await self._blocking.take(INFINITE)  # which has no limit
+        old = await self._blocking.take(INFINITE)  # this pool has no limit
         if old is not None:
             old.close()
         self._blocking.give(link)
@@ -324,5 +324,5 @@ class Runner(Face):
         self._session, self._sessions, self._own = "", {}, set()
         self._elsewhere: dict[Address, tuple[Pool, Pool]] = {}
         self._joining = asyncio.Lock()
-        self._rng.seed()  # a forked child must not draw what its parent draws
+        self._rng.seed()  # a forked child must not repeat its parent's random numbers
         self._pid = os.getpid()

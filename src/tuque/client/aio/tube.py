@@ -1,7 +1,7 @@
-"""A tube as an object; made from `commands.tubes`.
+"""A tube as an object; generated from `commands.tubes`.
 
-The tasks that it takes are held by the session of its client, over all of its connections: when the
-client is closed, or its last connection is lost, the node gives them to others.
+The client's session holds the tasks taken, over all its connections: when the client is closed,
+or its last connection is lost, the node gives them to others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOOK_S = 0.2  # between two looks for changes
+LOOK_S = 0.2  # between two polls for changes
 
 
 def _method(
@@ -80,31 +80,31 @@ class Tube:
     async def taking(
         self, wait: float | None = None, *, delay: float | None = None
     ) -> AsyncIterator[TubeTask | None]:
-        """Takes a task for an `async with` block: acknowledged at its end, released if it raises.
+        """Takes a task for an `async with` block: acks it at the end, or releases it on an error.
 
-        `delay` seconds, then others may have a released one; None instead of a task as in `take`.
+        A released task is available after `delay` seconds; None instead of a task as in `take`.
         """
         task = await self.take(wait)
         try:
             yield task
         except BaseException:
             if task is not None:
-                with suppress(NotTaken):  # the block settled it, or was too slow
+                with suppress(NotTaken):  # the block settled the task, or took too long
                     await self.release(task, delay=delay)
             raise
         if task is not None:
             await self.ack(task)
 
     def subscribe(self) -> Changes:
-        """The changes from now on, pushed by the node; begins with its `async with` block."""
+        """The changes from now on, pushed by the node; starts with its `async with` block."""
         return Changes(self)
 
     async def watch(
         self, after: int | None = None, *, every: float = LOOK_S
     ) -> AsyncIterator[TubeChange]:
-        """The changes from now on, or after number `after`, for ever; looks `every` seconds.
+        """The changes from now on, or after number `after`, for ever; polls every `every` seconds.
 
-        A gap in their `seq` tells that more changed between two looks than the node keeps.
+        A gap in their `seq` means that between two polls more changed than the node keeps.
         """
         if after is None:
             info = await self.info()
@@ -122,7 +122,7 @@ class Tube:
 class Changes:
     """Changes of a tube as they happen, inside an `async with` block.
 
-    Closed when the connection is lost: `Tube.changes` then tells what was missed.
+    Closes when the connection is lost: then `Tube.changes` returns the missed ones.
     """
 
     def __init__(self, tube: Tube) -> None:
@@ -144,7 +144,7 @@ class Changes:
         # threads only: self._link.close()
 
     async def get(self, wait: float | None = None) -> TubeChange:
-        """The next change; Timeout when there is none within `wait` seconds."""
+        """The next change; Timeout if none comes within `wait` seconds."""
         if self._link is None:  # asyncio only
             raise RuntimeError("a subscription begins with its `async with` block")
         ends_s = math.inf if wait is None else time.monotonic() + wait
@@ -155,7 +155,7 @@ class Changes:
             yield await self.get()
 
     async def _begun(self) -> Link:
-        """A connection with the subscription, to the leader of the tube."""
+        """A connection to the tube's leader, with the subscription."""
         client = self._tube.client
         try:
             return await self._subscribed(await client.dedicated())

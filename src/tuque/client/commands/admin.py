@@ -1,4 +1,4 @@
-"""The method table, second half: what each call about a node and its cluster is on the wire."""
+"""The method table, second half: the wire form of calls about a node and its cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tuque.client.commands.calls import Call, pairs
 
 
 def ping(*, timeout: float | None = None) -> Call[str]:
-    """Gives "PONG"."""
+    """Returns "PONG"."""
     return Call(args=("PING",), parse=to_text, repeat=True, timeout_s=timeout)
 
 
@@ -35,18 +35,18 @@ def config_get(pattern: str = "*", *, timeout: float | None = None) -> Call[dict
 
 
 def config_set(name: str, value: Arg, *, timeout: float | None = None) -> Call[bool]:
-    """Changes a setting until the node stops."""
+    """Changes an option until the node stops."""
     args = ("CONFIG", "SET", name, value)
     return Call(args=args, parse=_is_ok, repeat=True, timeout_s=timeout)
 
 
 def config_rewrite(*, timeout: float | None = None) -> Call[bool]:
-    """Writes the settings in force to the node's file."""
+    """Writes the running options to the node's file."""
     return Call(args=("CONFIG", "REWRITE"), parse=_is_ok, repeat=True, timeout_s=timeout)
 
 
 def config_resetstat(*, timeout: float | None = None) -> Call[bool]:
-    """Sets the node's counters to zero."""
+    """Zeroes the node's counters."""
     return Call(args=("CONFIG", "RESETSTAT"), parse=_is_ok, repeat=True, timeout_s=timeout)
 
 
@@ -61,7 +61,7 @@ def cluster_nodes(*, timeout: float | None = None) -> Call[list[ClusterNode]]:
 
 
 def cluster_info(*, timeout: float | None = None) -> Call[dict[str, str | int]]:
-    """How this node sees the cluster, by name."""
+    """This node's view of the cluster, by name."""
     return Call(args=("CLUSTER", "INFO"), parse=_info, repeat=True, timeout_s=timeout)
 
 
@@ -73,10 +73,10 @@ def cluster_myid(*, timeout: float | None = None) -> Call[str]:
 def cluster_meet(
     host: str, port: int, bus_port: int | None = None, *, timeout: float | None = None
 ) -> Call[bool]:
-    """Asks the node to join another one, named by host name or address, soon after the answer.
+    """Asks the node to join another one, by host name or address; the reply comes before that.
 
-    Without `bus_port` the other one's bus is looked for 10000 above its port. `cluster_nodes`
-    shows the other node once they have met.
+    Without `bus_port` the other node's bus port is its port + 10000. `cluster_nodes` lists the
+    other node once they have met.
     """
     args: tuple[Arg, ...] = ("CLUSTER", "MEET", host, port)
     if bus_port is not None:
@@ -91,7 +91,7 @@ def cluster_forget(node_id: Text, *, timeout: float | None = None) -> Call[bool]
 
 
 def cluster_leaving(leaving: bool | None = None, *, timeout: float | None = None) -> Call[bool]:
-    """Returns, or with an argument sets, whether the node leaves; returns the current setting."""
+    """Returns, or with an argument sets, whether the node is leaving; returns the present state."""
     if leaving is None:
         return Call(args=("CLUSTER", "LEAVING"), parse=_is_yes, repeat=True, timeout_s=timeout)
     args = ("CLUSTER", "LEAVING", "yes" if leaving else "no")
@@ -100,7 +100,7 @@ def cluster_leaving(leaving: bool | None = None, *, timeout: float | None = None
 
 
 def cluster_repair(*, timeout: float | None = None) -> Call[int]:
-    """How many jobs this node must still see to because copies were lost; 0 when it is done."""
+    """The number of jobs with lost copies that this node still has to check; 0 when done."""
     return Call(args=("CLUSTER", "REPAIR"), parse=_left, repeat=True, timeout_s=timeout)
 
 
@@ -110,20 +110,20 @@ def bgrewriteaof(*, timeout: float | None = None) -> Call[str]:
 
 
 def shutdown(*, rewrite_aof: bool = False, timeout: float | None = None) -> Call[None]:
-    """Stops the node in an orderly way; it answers by closing the connection."""
+    """Stops the node cleanly; it replies by closing the connection."""
     args: tuple[Arg, ...] = ("SHUTDOWN", "REWRITE-AOF") if rewrite_aof else ("SHUTDOWN",)
     return Call(args=args, parse=_nothing, timeout_s=timeout, ends_connection=True)
 
 
 def execute(*args: Arg, timeout: float | None = None) -> Call[Any]:
-    """Any command; gives the answer as it came. Never sent twice."""
+    """Sends any command; returns the reply unchanged. Never sent twice."""
     if not args:
         raise ValueError("execute needs at least the name of a command")
     words = tuple(to_bytes(a) if isinstance(a, str) and i else a for i, a in enumerate(args))
     return Call(args=words, parse=_as_is, timeout_s=timeout)
 
 
-# From answers to values
+# From replies to values
 
 
 def _as_is(reply: Reply) -> Any:

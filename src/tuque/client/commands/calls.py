@@ -1,9 +1,9 @@
-"""The method table, first half: what each call about jobs and queues is on the wire.
+"""The method table, first half: the wire form of calls about jobs and queues.
 
-A builder turns arguments into a `Call`: the words to send, how the answer becomes a typed result,
-and what may be done when no answer comes. Both faces and the pipeline are made from these builders,
-so a call has one signature everywhere. `timeout` (seconds) bounds a call beyond the time it asks
-the node to wait; None means the client's default. Nothing here does I/O or reads a clock.
+A builder turns arguments into a `Call`: the words to send, how the reply becomes a typed result,
+and what is allowed when no reply comes. Both faces and the pipeline are generated from these
+builders, so a call has one signature everywhere. `timeout` (seconds) bounds a call in addition to
+the time it asks the node to wait; None is the client's default. No I/O and no clock here.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ from tuque.errors import ProtocolError
 
 T = TypeVar("T")
 
-SHORTEST_WAIT_MS = 1  # 0 would mean: wait for ever
+SHORTEST_WAIT_MS = 1  # 0 would mean for ever
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One call, ready to be packed.
 
-    `repeat`: it may be sent again although it may have been executed; `pinned`: then to the same
-    node only. `wait_s`: how long it asks
-    the node to hold the answer, None for ever. `wait_arg`: where in `args` that time stands, in ms,
-    when the wait may be cut into slices; 0 otherwise; `waits_in_s`: it stands there in seconds.
-    `fetches`: the answer is jobs handed out. `in_session`: it goes over a connection of this
-    client's session of tubes, of the one named `session` if that is one of its own.
-    `ends_connection`: no answer is the answer.
+    `repeat`: it may be sent again even if it was executed; `pinned`: but only to the same node.
+    `wait_s`: how long it asks the node to wait, None for ever. `wait_arg`: the index of that time
+    in `args`, in ms, if the wait can be cut into slices, else 0; `waits_in_s`: it is in seconds.
+    `fetches`: the reply delivers jobs. `in_session`: it needs a connection of this client's
+    tube session, of the one named `session` if that is its own. `ends_connection`: the node
+    replies by closing.
     """
 
     args: tuple[Arg, ...]
@@ -67,18 +66,18 @@ class Call(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     @property
     def may_block(self) -> bool:
-        """True for calls that hold a connection for as long as nothing happens."""
+        """True if the call occupies a connection until something happens."""
         return self.wait_arg > 0
 
     def waiting(self, wait_s: float) -> Call[T]:
-        """The same call, asking the node to wait `wait_s` at most."""
+        """The same call, with a wait of `wait_s` at most."""
         wait_ms = max(SHORTEST_WAIT_MS, round(wait_s * 1000))
         word: Arg = f"{wait_ms / 1000:.3f}" if self.waits_in_s else wait_ms
         args = (*self.args[: self.wait_arg], word, *self.args[self.wait_arg + 1 :])
         return msgspec.structs.replace(self, args=args, wait_s=wait_ms / 1000)
 
     def read(self, reply: Reply) -> T:
-        """The typed result of an answer that is no error; ProtocolError if it has another shape."""
+        """The typed result of a reply other than an error; ProtocolError if it is malformed."""
         try:
             return self.parse(reply)
         except (TypeError, ValueError, LookupError, AttributeError) as e:
@@ -106,13 +105,13 @@ def addjob(
     utube: Text | None = None,
     timeout: float | None = None,
 ) -> Call[str]:
-    """Adds a job and gives its id. `delay`, `retry`, `ttl` are seconds; `retry=0` is at most once.
+    """Adds a job and returns its id. `delay`, `retry`, `ttl` are seconds; `retry=0`: at most once.
 
-    `timeout_ms` is how long the node may take to make the copies, 0 for ever. A job that
-    came to this node with the same queue and key `dedupe` is not added again: its id. Without a
-    key it is never sent twice; with one it is sent again to the same node when its answer is lost.
-    `dedupe_ttl` is how long the node knows the key, in seconds (a day). `pri`, less goes first, and
-    the sub-queue `utube` are for tubes.
+    `timeout_ms` bounds the time to make the copies, 0: no bound. A second job for this node
+    with the same queue and key `dedupe` is not added: returns the first one's id. Without a key
+    a lost call is not repeated; with one it is sent again to the same node. `dedupe_ttl` is how
+    long the node keeps the key, in seconds (a day). `pri` (lower goes first) and the sub-queue
+    `utube` are for tubes.
     """
     args: list[Arg] = ["ADDJOB", to_bytes(queue), to_bytes(body), timeout_ms]
     args += job_options(replicate, delay, retry, ttl, maxlen, dedupe, dedupe_ttl)
@@ -142,9 +141,9 @@ def getjob(
     withcounters: bool = False,
     timeout: float | None = None,
 ) -> Call[list[Job]]:
-    """Fetches up to `count` jobs, the first queue first; an empty list when none came in time.
+    """Fetches up to `count` jobs, in order of the queues; an empty list if none came in time.
 
-    Waits `timeout_ms`, without it until there is a job; `nohang` does not wait at all.
+    Waits `timeout_ms`, by default until there is a job; `nohang` does not wait.
     """
     if not queues:
         raise ValueError("getjob needs at least one queue")
@@ -164,7 +163,7 @@ def getjob(
     args.append("FROM")
     args += map(to_bytes, queues)
     wait_s = 0.0 if nohang else None if timeout_ms is None else timeout_ms / 1000
-    # An answer lost is a delivery lost, which the broker repairs; asking again adds no harm.
+    # A lost reply is a lost delivery, which the broker repairs: a repeat does no harm.
     return Call(
         args=tuple(args),
         parse=_jobs,
@@ -177,38 +176,38 @@ def getjob(
 
 
 def ackjob(*ids: JobId, timeout: float | None = None) -> Call[int]:
-    """Acknowledges jobs; gives how many this node knew as not acknowledged."""
+    """Acknowledges jobs; returns how many of them this node had unacknowledged."""
     return _on_ids("ACKJOB", ids, timeout, repeat=True)
 
 
 def fastack(*ids: JobId, timeout: float | None = None) -> Call[int]:
-    """Acknowledges without making sure that all copies learn of it; gives how many went here."""
+    """Acknowledges without ensuring that all copies learn of it; returns how many were here."""
     return _on_ids("FASTACK", ids, timeout, repeat=True)
 
 
 def deljob(*ids: JobId, timeout: float | None = None) -> Call[int]:
-    """Removes jobs from this node alone; gives how many there were."""
+    """Removes jobs from this node only; returns how many."""
     return _on_ids("DELJOB", ids, timeout, repeat=True)
 
 
 def nack(*ids: JobId, delay: float | None = None, timeout: float | None = None) -> Call[int]:
-    """Gives jobs back as failed, to be queued again after `delay` seconds; gives how many were."""
+    """Requeues jobs as failed, after `delay` seconds; returns how many."""
     option: tuple[Arg, ...] = () if delay is None else ("DELAY", f"{delay:.3f}")
     return _on_ids("NACK", ids, timeout, option=option)
 
 
 def enqueue(*ids: JobId, timeout: float | None = None) -> Call[int]:
-    """Queues jobs that are out for delivery; gives how many were."""
+    """Queues jobs that are delivered; returns how many."""
     return _on_ids("ENQUEUE", ids, timeout)
 
 
 def dequeue(*ids: JobId, timeout: float | None = None) -> Call[int]:
-    """Takes jobs out of their queue until their retry time; gives how many were queued."""
+    """Takes jobs out of their queue until their retry time; returns how many."""
     return _on_ids("DEQUEUE", ids, timeout)
 
 
 def working(id: JobId, *, timeout: float | None = None) -> Call[int]:
-    """Postpones the next delivery of a job by its retry time, which it gives, in seconds."""
+    """Postpones the next delivery of a job by its retry time; returns that, in seconds."""
     return _on_ids("WORKING", (id,), timeout, repeat=True)
 
 
@@ -220,9 +219,9 @@ def deadletter(
     body: Text | None = None,
     timeout: float | None = None,
 ) -> Call[str]:
-    """Moves a body into another queue as a new job, whose id it gives; acknowledges the old job.
+    """Adds the job's body to another queue, acknowledges the job, and returns the new id.
 
-    `body` goes there in place of the old one.
+    `body` replaces the old one.
     """
     args: list[Arg] = ["DEADLETTER", id_bytes(id), to_bytes(queue)]
     if reason is not None:
@@ -247,23 +246,23 @@ def show(id: JobId, *, timeout: float | None = None) -> Call[JobInfo | None]:
 
 
 def qlen(queue: Text, *, timeout: float | None = None) -> Call[int]:
-    """How many jobs are queued on this node."""
+    """The number of jobs queued on this node."""
     return Call(args=("QLEN", to_bytes(queue)), parse=int, repeat=True, timeout_s=timeout)
 
 
 def qstat(queue: Text, *, timeout: float | None = None) -> Call[QueueStat | None]:
-    """Counters of a queue on this node, None if it has no such queue."""
+    """Counters of a queue on this node; None if it does not exist."""
     return Call(args=("QSTAT", to_bytes(queue)), parse=_queue_stat, repeat=True, timeout_s=timeout)
 
 
 def qpeek(queue: Text, count: int = 1, *, timeout: float | None = None) -> Call[list[Job]]:
-    """The jobs that are next, without fetching them; the newest first if `count` is negative."""
+    """The next jobs, without fetching them; the newest first if `count` is negative."""
     args = ("QPEEK", to_bytes(queue), count)
     return Call(args=args, parse=_jobs, repeat=True, timeout_s=timeout)
 
 
 def pause(queue: Text, *options: PauseOption, timeout: float | None = None) -> Call[str]:
-    """Sets what of a queue is paused and gives the result: none, in, out or all."""
+    """Pauses a queue and returns the result: none, in, out or all."""
     args: tuple[Arg, ...] = ("PAUSE", to_bytes(queue), *(options or ("state",)))
     return Call(args=args, parse=to_text, repeat=True, timeout_s=timeout)
 
@@ -310,7 +309,7 @@ def jscan_full_page(
     count: int | None = None,
     timeout: float | None = None,
 ) -> Call[tuple[str, list[JobInfo]]]:
-    """As `jscan_page`, with all that the node knows about each job."""
+    """Like `jscan_page`, with all fields of each job."""
     args = _jscan_args(cursor, queue, states, count, "all")
     return Call(args=args, parse=_info_page, repeat=True, timeout_s=timeout)
 
@@ -324,7 +323,7 @@ def job_options(
     dedupe: Text | None,
     dedupe_ttl: int | None,
 ) -> list[Arg]:
-    """The words of those options of a new job that are given."""
+    """The words of the given options of a new job."""
     args: list[Arg] = []
     options = {
         "REPLICATE": replicate,
@@ -341,7 +340,7 @@ def job_options(
     return args
 
 
-# From answers to values
+# From replies to values
 
 
 def _on_ids(

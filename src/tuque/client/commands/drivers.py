@@ -9,11 +9,11 @@ from tuque.client.commands.calls import Call
 
 
 class TubeDriver(msgspec.Struct, frozen=True):
-    """A type of tube: `state` built-in, loaded, installed (may be registered), failed or missing.
+    """A type of tube: `state` is built-in, loaded, installed (not registered), failed or missing.
 
-    `origin` names its class and package, `tubes` says how many tubes have it. `stopped` has the
-    tubes of which nobody gets a task, since their driver failed, each with what it raised; `error`
-    is why a type that failed cannot be loaded.
+    `origin` names its class and package, `tubes` counts its tubes. `stopped` lists the tubes that
+    deliver nothing since their driver failed, each with its error; `error` is why a failed type
+    cannot be loaded.
     """
 
     name: str
@@ -25,12 +25,12 @@ class TubeDriver(msgspec.Struct, frozen=True):
 
 
 def tube_drivers(*, timeout: float | None = None) -> Call[list[TubeDriver]]:
-    """The types of tubes that this node knows, could know, or lacks."""
+    """The types of tubes that this node has, could load, or lacks."""
     return Call(args=("TUBE", "DRIVERS"), parse=_drivers, repeat=True, timeout_s=timeout)
 
 
 def register_tube_driver(name: Text, *, timeout: float | None = None) -> Call[None]:
-    """Lets tubes have a type that was installed beside this node after its start. ReplyError."""
+    """Registers a type that was installed on the node after its start. ReplyError."""
     args = ("TUBE", "REGISTERDRIVER", to_bytes(name))
     return Call(args=args, parse=_nothing, timeout_s=timeout)
 

@@ -1,6 +1,6 @@
-"""The method table, leaders of tubes: which node leads a tube, and how the leadership moves.
+"""The method table, leaders of tubes: which node leads a tube, and how to change that.
 
-Builders as in tubes.py; nothing here does I/O or reads a clock.
+Builders as in tubes.py; no I/O and no clock here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 from tuque.client.api import Reply, Text, to_bytes, to_text
 from tuque.client.commands.calls import Call, pairs
 
-MOVE_S = 120.0  # a move is answered when it is over; the node gives up by itself
+MOVE_S = 120.0  # the reply comes when the switchover is over; the node limits it
 
 
 class TubeCopy(msgspec.Struct, frozen=True):
@@ -25,9 +25,9 @@ class TubeCopy(msgspec.Struct, frozen=True):
 class HomeInfo(msgspec.Struct, frozen=True):
     """The leader of a tube, as the node that was asked knows it.
 
-    `home` is the leader's node id, `epoch` counts the moves, `state` is that of the tube on the
-    node asked, `conflict` the id of another node that claims the leadership, or "". Only the leader
-    knows `copies`.
+    `home` is the leader's node id, `epoch` counts changes of leader, `state` is that of the tube
+    on the node asked, `conflict` the id of another node that claims the leadership, or "". Only
+    the leader knows `copies`.
     """
 
     tube: str
@@ -73,16 +73,16 @@ def home(tube: Text, *, timeout: float | None = None) -> Call[HomeInfo]:
 def move(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[None]:
     """Makes another node the leader: a node id, its first characters, or "host:port".
 
-    Returns when it leads. ReplyError says why it does not; then nothing was given away.
+    Returns once it leads. ReplyError says why it does not; then the leader stays.
     """
     args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node))
     return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
 
 
 def take_over(tube: Text, node: Text, *, timeout: float | None = MOVE_S) -> Call[TubeLoss]:
-    """Makes the node that this client talks to the leader of a tube whose leader is lost.
+    """Makes the node of this client the leader of a tube whose leader is lost.
 
-    `node` is that node's own id, or its address. Changes that only the lost leader had are lost.
+    `node` is that node's own id or address. Changes that only the lost leader had are lost.
     """
     args = ("TUBE", "HOME", to_bytes(tube), to_bytes(node), "FORCE")
     return Call(args=args, parse=_loss, timeout_s=timeout)

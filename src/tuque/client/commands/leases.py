@@ -1,7 +1,7 @@
-"""The method table, leases: batches of jobs that can be read again, until they are committed.
+"""The method table, leases: batches of jobs that can be read repeatedly until committed.
 
-A group is a name; who opened it last owns it, under an epoch. A batch is named by (group, epoch,
-seq). All of it may be sent twice: the answer is the same.
+A group is a name; its latest opener owns it, under an epoch. (group, epoch, seq) names a batch.
+Every call may be repeated: the reply is the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tuque.client.commands.calls import Call, pairs
 
 
 class LeaseRow(msgspec.Struct, frozen=True):
-    """One place of a batch; when the job is gone from it all but `id` is None or 0."""
+    """One place of a batch; if the job has left it, all but `id` is None or 0."""
 
     id: str
     queue: str | None = None
@@ -26,12 +26,12 @@ class LeaseRow(msgspec.Struct, frozen=True):
 
     @property
     def is_gone(self) -> bool:
-        """True if the job expired, was acknowledged, deleted or handed out elsewhere."""
+        """True if the job expired, was acknowledged, deleted or delivered elsewhere."""
         return self.body is None
 
 
 class LeaseRows(msgspec.Struct, frozen=True):
-    """Rows of one part of a batch. `next` is the position to go on from, `total` at the end."""
+    """Rows of one part of a batch. `next` is the position to continue at, `total` at the end."""
 
     attempts: int
     total: int
@@ -64,7 +64,7 @@ class LeaseColumns(msgspec.Struct, frozen=True):
 
 
 class LeaseGone(msgspec.Struct, frozen=True):
-    """Jobs that left a batch before it was committed."""
+    """Numbers of jobs that left a batch before its commit."""
 
     elsewhere: int  # delivered to others after the lease ended, or unknown
     nacked: int
@@ -74,21 +74,21 @@ class LeaseGone(msgspec.Struct, frozen=True):
 
     @property
     def lost(self) -> int:
-        """Those that others had, so that a reader of the batch misses them."""
+        """Jobs delivered to others, which readers of the batch miss."""
         return self.elsewhere + self.ended
 
 
 class LeaseBegun(msgspec.Struct, frozen=True):
-    """A batch whose work begins."""
+    """A batch on which work begins."""
 
-    times: int  # how often, this one included
+    times: int  # how often it has begun, this time included
     jobs: int
-    half: int  # positions with the first half of the jobs; 0: there are no two jobs
-    proof: int  # 1: another batch was done since the first time, 2: and before the time before
+    half: int  # positions with the first half of the jobs; 0: fewer than two jobs
+    proof: int  # 1: another batch was committed since the first time, 2: and before the time before
 
 
 class LeaseBatch(msgspec.Struct, frozen=True):
-    """A batch that is not committed."""
+    """A batch not committed yet."""
 
     seq: int
     jobs: int
@@ -98,7 +98,7 @@ class LeaseBatch(msgspec.Struct, frozen=True):
 
 
 class LeaseInfo(msgspec.Struct, frozen=True):
-    """What the node knows of a group."""
+    """The node's data on a group."""
 
     group: str
     owner: str
@@ -114,9 +114,9 @@ class LeaseInfo(msgspec.Struct, frozen=True):
 
 
 def lease_open(group: Text, owner: Text, *queues: Text, timeout: float | None = None) -> Call[int]:
-    """Opens a group on queues and gives its epoch; another owner's batches go back.
+    """Opens a group on queues and returns its epoch; another owner's batches are requeued.
 
-    The same owner and queues again get the same epoch, and keep their batches.
+    The same owner and queues get the same epoch again and keep their batches.
     """
     if not queues:
         raise ValueError("lease_open needs at least one queue")
@@ -136,9 +136,9 @@ def lease_next(
     parts: int | None = None,
     timeout: float | None = None,
 ) -> Call[int]:
-    """Takes up to `count` jobs as batch `seq`, for `ttl_ms`; gives how many, 0: no batch was made.
+    """Takes up to `count` jobs as batch `seq`, for `ttl_ms`; returns how many; 0: no batch.
 
-    A batch that is there already is left as it is. `parts` says into how many it is cut.
+    An existing batch stays unchanged. `parts` is the number of parts to cut it into.
     """
     args: list[Arg] = ["LEASE", "NEXT", to_bytes(group), epoch, seq, "COUNT", count]
     if max_bytes is not None:
@@ -176,7 +176,7 @@ def lease_columns(
     max_bytes: int | None = None,
     timeout: float | None = None,
 ) -> Call[LeaseColumns]:
-    """As `lease_fetch`, as columns: for many rows at once."""
+    """Like `lease_fetch`, in columns: for many rows at once."""
     args = (*_fetch_args(group, epoch, seq, part, start, count, max_bytes), "COLUMNS")
     return Call(args=args, parse=_columns, repeat=True, timeout_s=timeout)
 
@@ -184,7 +184,7 @@ def lease_columns(
 def lease_gone(
     group: Text, epoch: int, seq: int, part: int = 0, *, timeout: float | None = None
 ) -> Call[LeaseGone]:
-    """How many jobs left a part of a batch before it was committed, by the way they left."""
+    """Numbers of jobs that left a part of a batch before its commit, by reason."""
     args = ("LEASE", "GONE", to_bytes(group), epoch, seq, part)
     return Call(args=args, parse=_gone, repeat=True, timeout_s=timeout)
 
@@ -206,8 +206,9 @@ def lease_split(
     begun: int = 0,
     timeout: float | None = None,
 ) -> Call[int]:
-    """Leaves a batch its first `keep` positions; the others become the newest batch, which counts
-    as begun so often. Gives how many positions the batch has."""
+    """Keeps the first `keep` positions of a batch; the rest becomes the newest batch, with `begun`
+    as its count of starts. Returns the number of positions left in the batch.
+    """
     args = ("LEASE", "SPLIT", to_bytes(group), epoch, seq, keep, "BEGUN", begun)
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
@@ -221,8 +222,9 @@ def lease_defer(
     max_bytes: int | None = None,
     timeout: float | None = None,
 ) -> Call[int]:
-    """Puts other jobs in front of those of a batch: up to `count` new ones, else those of later
-    batches. Returns the number of positions that the batch has then.
+    """Puts other jobs in front of a batch: up to `count` new ones, else those of later batches.
+
+    Returns the number of positions that the batch then has.
     """
     args: list[Arg] = ["LEASE", "DEFER", to_bytes(group), epoch, seq, "COUNT", count]
     if max_bytes is not None:
@@ -232,7 +234,7 @@ def lease_defer(
 
 
 def lease_commit(group: Text, epoch: int, seq: int, *, timeout: float | None = None) -> Call[int]:
-    """Acknowledges all batches up to `seq`; gives how many jobs, 0 when it was done before."""
+    """Acknowledges all batches up to `seq`; returns how many jobs, 0 if done before."""
     args = ("LEASE", "COMMIT", to_bytes(group), epoch, seq)
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
@@ -250,7 +252,7 @@ def lease_touch(
 def lease_nack(
     group: Text, epoch: int, seq: int, *ids: JobId, timeout: float | None = None
 ) -> Call[int]:
-    """Gives jobs of a batch back as failed; gives how many are queued again."""
+    """Requeues jobs of a batch as failed; returns how many."""
     if not ids:
         raise ValueError("lease_nack needs at least one id")
     args: list[Arg] = ["LEASE", "NACK", to_bytes(group), epoch, seq]
@@ -259,13 +261,13 @@ def lease_nack(
 
 
 def lease_release(group: Text, epoch: int, *, timeout: float | None = None) -> Call[int]:
-    """Gives all batches up; gives how many jobs are queued again."""
+    """Releases all batches; returns how many jobs are queued again."""
     args = ("LEASE", "RELEASE", to_bytes(group), epoch)
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 
 
 def lease_info(group: Text, *, timeout: float | None = None) -> Call[LeaseInfo]:
-    """What the node knows of a group."""
+    """The node's data on a group."""
     return Call(
         args=("LEASE", "INFO", to_bytes(group)), parse=_info, repeat=True, timeout_s=timeout
     )

@@ -12,7 +12,7 @@ from tuque.client.commands.calls import Call
 
 
 class TubeGrant(msgspec.Struct, frozen=True):
-    """What a user, or a role, may do with a tube over IPROTO, in functions named `prefix`."""
+    """The rights of a user or role on a tube over IPROTO, in functions named `prefix`."""
 
     tube: str
     name: str
@@ -32,7 +32,7 @@ def grant(
     prefix: Text | None = None,
     timeout: float | None = None,
 ) -> Call[None]:
-    """Lets a user of the IPROTO port, or all of a `role`, call functions of the tube."""
+    """Lets an IPROTO user, or everyone with a `role`, call functions of the tube."""
     args = _words("GRANT", tube, user, role, call, truncate, prefix)
     return Call(args=args, parse=_nothing, repeat=True, timeout_s=timeout)
 
@@ -47,7 +47,7 @@ def revoke(
     prefix: Text | None = None,
     timeout: float | None = None,
 ) -> Call[int]:
-    """Takes rights back, all when none is named, under any prefix; gives how many grants it hit."""
+    """Revokes rights, all if none is named, under any prefix; returns how many grants changed."""
     args = _words("REVOKE", tube, user, role, call, truncate, prefix)
     return Call(args=args, parse=int, repeat=True, timeout_s=timeout)
 

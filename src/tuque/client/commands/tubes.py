@@ -1,7 +1,7 @@
-"""The method table, tubes: what each call on a tube is on the wire.
+"""The method table, tubes: the wire form of calls about tubes.
 
-The builders whose first argument is `tube` become methods of a `Tube` object, the others methods of
-the client. Times are seconds, whole or not. Nothing here does I/O or reads a clock.
+Builders whose first argument is `tube` become methods of a `Tube` object, the others of the client.
+Times are seconds, whole or not. No I/O and no clock here.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TaskState: TypeAlias = Literal["READY", "TAKEN", "DELAYED", "BURIED"]
 
 
 class TubeTask(msgspec.Struct, frozen=True):
-    """A task as it was when the node answered.
+    """A task as of the node's reply.
 
     `number` is its id in the tube, `status` READY, TAKEN, DELAYED, BURIED or DONE, `token` the
-    number of the take in force (0: none), `job_id` its id as a job, `form` what `data` holds:
-    bytes, text, or msgpack, `session` the session of the client at the node that answered.
+    number of the current take (0: none), `job_id` its id as a job, `form` the type of `data`:
+    bytes, text, or msgpack, `session` the client's session on the node that replied.
     """
 
     tube: str
@@ -37,9 +37,9 @@ class TubeTask(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> Any:
-        """What was put: bytes, text, or the value that the MessagePack stands for.
+        """The value that was put: bytes, text, or decoded MessagePack.
 
-        UnicodeDecodeError or msgspec's DecodeError where Python has no such value; `data` has it.
+        UnicodeDecodeError or msgspec's DecodeError if Python has no such value; `data` has it.
         """
         if self.form == "text":
             return to_text(self.data)
@@ -50,7 +50,7 @@ TaskRef: TypeAlias = int | TubeTask
 
 
 class TubeChange(msgspec.Struct, frozen=True):
-    """One change of a task: the `seq`-th of its tube, at `at_ms` (since 1970)."""
+    """One change of a task: number `seq` of its tube, at `at_ms` (since 1970)."""
 
     seq: int
     event: str
@@ -60,17 +60,17 @@ class TubeChange(msgspec.Struct, frozen=True):
 
 
 class TubeStatistics(TypedDict):
-    """Tasks by status now, and calls since the node started."""
+    """Tasks by status, and calls since the node started."""
 
     tasks: dict[str, int]
     calls: dict[str, int]
 
 
 class TubeInfo(msgspec.Struct, frozen=True):
-    """Options and figures of a tube; `ttl` and `ttr` are None where they are for ever.
+    """Options and figures of a tube; `ttl` and `ttr` are None for for ever.
 
-    `stopped` is why nobody gets a task of it at the node asked: its type is missing there, or what
-    its driver raised; empty where all is well.
+    `stopped` is why the node asked delivers none of its tasks: the type is missing, or its driver
+    failed; else empty.
     """
 
     name: str
@@ -99,7 +99,7 @@ class TubeInfo(msgspec.Struct, frozen=True):
 class TubeSettings(msgspec.Struct, frozen=True):
     """Settings of all tubes of a node.
 
-    `ttr` is how long a session outlives its connections; None is for ever.
+    `ttr` is how long a session outlives its connections; None: for ever.
     """
 
     ttr: float | None
@@ -125,10 +125,10 @@ def create(
     sync: int | None = None,
     timeout: float | None = None,
 ) -> Call[None]:
-    """Makes the tube. ReplyError if it exists; with `if_not_exists` only if its type is another.
+    """Creates the tube. ReplyError if it exists; with `if_not_exists` only if of another type.
 
-    `ttl`, `ttr` (seconds) and `pri` are the defaults of its tasks, `capacity` is for limfifottl. A
-    change in the tube is answered when `sync` nodes (1) have it.
+    `ttl`, `ttr` (seconds) and `pri` are defaults for its tasks, `capacity` is for limfifottl. The
+    reply to a change comes once `sync` nodes (1) have it.
     """
     args: list[Arg] = ["TUBE", "CREATE", to_bytes(tube), type]
     args += ["IFNOTEXISTS"] * if_not_exists + ["TEMPORARY"] * temporary
@@ -151,9 +151,9 @@ def put(
     wait: float | None = None,
     timeout: float | None = None,
 ) -> Call[TubeTask | None]:
-    """Puts bytes, text, or any value that MessagePack knows; gives the task. Never sent twice.
+    """Puts bytes, text, or any MessagePack value; returns the task. Never sent twice.
 
-    A limfifottl tube that is full gives None, at once or after `wait` seconds. A smaller `pri` is
+    A full limfifottl tube returns None, at once or after `wait` seconds. A smaller `pri` is
     taken first. `ttl`, `ttr`, `delay` are seconds.
     """
     form = "bytes" if isinstance(data, bytes) else "text" if isinstance(data, str) else "msgpack"
@@ -169,9 +169,9 @@ def put(
 def take(
     tube: Text, wait: float | None = None, *, timeout: float | None = None
 ) -> Call[TubeTask | None]:
-    """Takes the next task for this client's session; None when none came within `wait` seconds.
+    """Takes the next task for this client's session; None if none came within `wait` seconds.
 
-    Without `wait` it waits for as long as there is none; 0 does not wait.
+    Without `wait` it waits until there is one; 0 does not wait.
     """
     if wait is not None and wait < 0:
         raise ValueError(f"wait must be 0 or more, or None to wait for ever: {wait}")
@@ -189,10 +189,9 @@ def take(
 
 
 def ack(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
-    """Acknowledges the task, which is then gone. NotTaken if this client's session does not hold it
-    (any more).
+    """Acknowledges the task, which removes it. NotTaken if this client's session does not hold it.
 
-    With a task, only this take of it is meant; with a number, whichever is in force.
+    Given a task, it refers to that take only; given a number, to the current one.
     """
     return _about("ACK", tube, task, timeout, in_session=True)
 
@@ -200,7 +199,7 @@ def ack(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[Tube
 def release(
     tube: Text, task: TaskRef, *, delay: float | None = None, timeout: float | None = None
 ) -> Call[TubeTask]:
-    """Releases the task, to its old place, or there after `delay` seconds. NotTaken."""
+    """Releases the task, to its old place, or after `delay` seconds. NotTaken."""
     option = _given({"DELAY": _seconds(delay)})
     return _about("RELEASE", tube, task, timeout, option, in_session=True)
 
@@ -208,9 +207,9 @@ def release(
 def touch(
     tube: Text, task: TaskRef, increment: float, *, timeout: float | None = None
 ) -> Call[TubeTask | None]:
-    """Adds `increment` seconds to the time there is for the task. NotTaken, WrongTube.
+    """Adds `increment` seconds to the task's time. NotTaken, WrongTube.
 
-    They are added to its ttl and ttr for good. None when the increment is 0.
+    Extends its ttl and ttr for good. None if the increment is 0.
     """
     args: list[Arg] = ["TUBE", "TOUCH", to_bytes(tube), _number(task), _seconds(increment) or "0"]
     args += _token(task)
@@ -224,20 +223,20 @@ def touch(
 
 
 def bury(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
-    """Puts the task aside until `kick`, whoever holds it. NoTask.
+    """Sets the task aside until `kick`, whoever holds it. NoTask.
 
-    Given the task itself, as it was taken, it is about that take only: NotTaken.
+    Given a task as taken, it refers to that take only: NotTaken.
     """
     return _about("BURY", tube, task, timeout)
 
 
 def kick(tube: Text, count: int = 1, *, timeout: float | None = None) -> Call[int]:
-    """Makes up to `count` buried tasks READY again; gives how many were."""
+    """Makes up to `count` buried tasks READY; returns how many."""
     return Call(args=("TUBE", "KICK", to_bytes(tube), count), parse=int, timeout_s=timeout)
 
 
 def peek(tube: Text, task: TaskRef, *, timeout: float | None = None) -> Call[TubeTask]:
-    """The task as it is now, nothing changed. NoTask."""
+    """The task as it is; changes nothing. NoTask."""
     args = ("TUBE", "PEEK", to_bytes(tube), _number(task))
     return Call(args=args, parse=_known_task_of(tube), repeat=True, timeout_s=timeout)
 
@@ -260,7 +259,7 @@ def tasks_by_state(
 
 
 def truncate(tube: Text, *, timeout: float | None = None) -> Call[int]:
-    """Removes all tasks, whoever holds them; gives how many there were."""
+    """Removes all tasks, whoever holds them; returns how many."""
     return Call(
         args=("TUBE", "TRUNCATE", to_bytes(tube)), parse=int, repeat=True, timeout_s=timeout
     )
@@ -283,7 +282,7 @@ def info(tube: Text, *, timeout: float | None = None) -> Call[TubeInfo]:
 
 
 def statistics(tube: Text, *, timeout: float | None = None) -> Call[TubeStatistics]:
-    """Counters of the tube: `tasks` by status now, `calls` since the node started."""
+    """Counters of the tube: `tasks` by status, `calls` since the node started."""
     args = ("TUBE", "STATISTICS", to_bytes(tube))
     return Call(args=args, parse=_statistics, repeat=True, timeout_s=timeout)
 
@@ -317,9 +316,9 @@ def tube_statistics(*, timeout: float | None = None) -> Call[dict[str, TubeStati
 def tube_cfg(
     *, ttr: float | None = None, in_replicaset: bool | None = None, timeout: float | None = None
 ) -> Call[TubeSettings]:
-    """Sets what is given and gives both settings.
+    """Changes the given settings and returns both.
 
-    `ttr` (seconds): how long tasks of a session stay taken when its last connection is gone.
+    `ttr` (seconds): how long a session's tasks stay taken after its last connection is gone.
     """
     flag = None if in_replicaset is None else "yes" if in_replicaset else "no"
     args = ("TUBE", "CFG", *_given({"TTR": _seconds(ttr), "INREPLICASET": flag}))
@@ -327,7 +326,7 @@ def tube_cfg(
 
 
 def identify(uuid: Text | None = None, *, timeout: float | None = None) -> Call[str]:
-    """The uuid of the session of the connection; with `uuid` it joins that session."""
+    """The uuid of the connection's session; with `uuid`, joins that session."""
     args: tuple[Arg, ...] = ("TUBE", "IDENTIFY")
     if uuid is not None:
         args = (*args, to_bytes(uuid))
@@ -346,7 +345,7 @@ def _given(options: dict[str, Any]) -> list[Arg]:
 
 
 def _seconds(value: float | None) -> str | None:
-    """Seconds as words have them; a part of a ms counts as one."""
+    """Seconds as a word, rounded up to whole ms."""
     if value is None:
         return None
     if not 0 <= value < 1e18:
@@ -388,7 +387,7 @@ def _about(
 
 
 class _Reader(msgspec.Struct, frozen=True):
-    """Makes tasks of one tube from answers."""
+    """Builds tasks of one tube from replies."""
 
     tube: str
 
@@ -468,7 +467,7 @@ def _changes(reply: Reply) -> list[TubeChange]:
 
 
 def pushed_change(message: list[Reply]) -> TubeChange:
-    """A change as the node pushes it to subscribers; TubeHome when the tube has moved."""
+    """A change pushed by the node; TubeHome if another node leads the tube now."""
     if message[0] == b"tube-home":
         name, at = to_text(message[1]), to_text(message[2])
         raise TubeHome(TUBE_HOME % (at, name))

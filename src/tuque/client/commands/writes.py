@@ -1,7 +1,7 @@
-"""The method table, writes that are done once: jobs staged for a transaction, then published.
+"""The method table, exactly-once writes: jobs staged in a transaction, then published.
 
-A transaction is made of attempts, one for each writer; `publish` names those that count, and a
-version of the application, which is published once however often it is said. Nothing here does I/O.
+A transaction consists of attempts, one per writer; `publish` names those that count, and a version
+of the application, which is published once however often it is requested. No I/O here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from tuque.client.api import Arg, Text, to_bytes
 from tuque.client.commands.calls import Call, job_options
 
-COPIES_S = 30.0  # how long the node may wait for copies of what was published
+COPIES_S = 30.0  # for the copies of what was published
 
 
 def stage(
@@ -30,9 +30,9 @@ def stage(
     dedupe_ttl: int | None = None,
     timeout: float | None = None,
 ) -> Call[int]:
-    """Keeps a job that nobody sees until `publish`; gives how many the attempt has. Not sent twice.
+    """Stages a job, invisible until `publish`; returns the attempt's count. Not sent twice.
 
-    The attempt is dropped when nothing is staged in it for `ttl_ms`. If an answer is missing begin
+    The attempt is dropped when nothing is staged in it for `ttl_ms`. If a reply is lost, start
     another attempt. The options are those of `addjob`.
     """
     args: list[Arg] = ["STAGE", to_bytes(txn), to_bytes(attempt), ttl_ms]
@@ -50,7 +50,7 @@ def publish(
     ack: tuple[Text, int, int] | None = None,
     timeout: float | None = None,
 ) -> Call[int]:
-    """Adds all jobs of the attempts at once and gives how many; -1: this version was published.
+    """Adds all jobs of the attempts at once and returns how many; -1: this version was published.
 
     `ack` (group, epoch, seq) commits a batch of a lease in the same step. All of it, or nothing.
     """

@@ -1,7 +1,7 @@
-"""Decides when a consumer fetches from another node: the one that makes most of its jobs.
+"""Decides when a consumer fetches from another node: the one that creates most of its jobs.
 
-The id of a job says which node made it. Jobs of another node came over the bus first; fetched
-where they are made they do not. It counts what was fetched; it must not know connections or clocks.
+A job's id names the node that created it. Jobs fetched elsewhere travel over the bus first. Counts
+what was fetched; it must not know connections or clocks.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Iterable
 
 from tuque.client.api import Job
 
-WINDOW_JOBS = 100  # so many are looked at together
+WINDOW_JOBS = 100  # jobs per decision
 SHARE = 0.75  # of them must come from one other node
-HOLD_S = 10.0  # between two moves, doubled by each that comes soon after the one before
+HOLD_S = 10.0  # between two moves; doubled if the next one comes soon
 HOLD_MAX_S = 640.0
-CALM_HOLDS = 8  # a stay of so many holds ends the doubling
-LIMIT_S = 1.0  # what asking and moving may take of a fetch
+CALM_HOLDS = 8  # staying for so many holds resets it
+LIMIT_S = 1.0  # time that asking and moving may take of a fetch
 
-_PREFIX = slice(2, 10)  # the start of the maker's node id, in the id of a job
-_ODD = frozenset("13579bdf")  # ends the id of a job that is delivered at least once
+_PREFIX = slice(2, 10)  # the creator's part of a job id: the start of its node id
+_ODD = frozenset("13579bdf")  # last digit of the ids of at-least-once jobs
 
 
 class Follow:
-    """What was fetched since the last decision, and which node to go to, if any."""
+    """What was fetched since the last decision, and which node to move to, if any."""
 
     def __init__(self, *, is_on: bool) -> None:
         self.wanted = ""  # the start of a node id
@@ -35,10 +35,10 @@ class Follow:
         self._hold_s = HOLD_S
 
     def on_jobs(self, jobs: Iterable[Job], own: str, now_s: float) -> None:
-        """Counts jobs fetched from the node whose id starts with `own`; sets `wanted` at times.
+        """Counts jobs fetched from the node whose id starts with `own`; may set `wanted`.
 
-        A job with RETRY 0 left the node that made it and can't be acknowledged there: it counts
-        for staying.
+        A job with RETRY 0 has left its creator and cannot be acknowledged there: it counts for
+        staying.
         """
         if not self._is_on:
             return
@@ -55,7 +55,7 @@ class Follow:
             self.wanted = maker
 
     def take(self, now_s: float) -> str:
-        """The start of the id of the node to go to now; whatever comes of it, not soon again."""
+        """The start of the id of the node to move to now; whatever happens, not again soon."""
         wanted, self.wanted = self.wanted, ""
         is_calm = now_s >= self._next_s + CALM_HOLDS * self._hold_s
         self._hold_s = HOLD_S if is_calm else min(2 * self._hold_s, HOLD_MAX_S)

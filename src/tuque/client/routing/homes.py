@@ -1,8 +1,8 @@
-"""Decides which node a call about tubes goes to: the home of its tube, as far as nodes have said.
+"""Decides which node a call about tubes goes to: the leader, as far as known.
 
-A node that is not the home of a tube names the one that is. That is kept until another node is
-named, or the home cannot be reached. State is replaced, never changed in place, so that threads may
-read it without a lock.
+A node that does not lead a tube names the leader. That is kept until another one is named, or the
+leader is unreachable. State is replaced, never changed in place, so that threads may read it
+without a lock.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ OF_ONE_NODE = frozenset({"LIST", "CFG", "IDENTIFY", "HELP", "GRANT", "REVOKE", "
 
 
 class Homes:
-    """Homes of tubes by name; with `is_on` false nothing is kept, and nobody follows."""
+    """Leaders of tubes by name; with `is_on` false it keeps nothing and follows no redirects."""
 
     def __init__(self, *, is_on: bool) -> None:
         self.is_on = is_on
         self._by_name: dict[bytes, Address] = {}
 
     def of(self, asked: Sequence[Call[Any]]) -> Address | None:
-        """The home of all tubes that the calls are about; None when it is not known to be one."""
+        """The leader of all tubes in the calls; None if no node is known to lead them all."""
         if not self._by_name:
             return None
         found: set[Address | None] = set()
@@ -40,16 +40,16 @@ class Homes:
         return found.pop() if found else None
 
     def are_apart(self, asked: Sequence[Call[Any]]) -> bool:
-        """True if the calls are about tubes of which no node is the home of all."""
+        """True if no single node leads all tubes in the calls."""
         named = {self._by_name.get(name) for call in asked for name in tubes_in(call)}
         return len(named - {None}) > 1
 
     def named(self, name: Text) -> Address | None:
-        """The home of the tube of that name, if it is known."""
+        """The leader of the tube of that name, if known."""
         return self._by_name.get(to_bytes(name))
 
     def told(self, error: Error) -> Address | None:
-        """Keeps what the refusal of a node says; where to go, None when there is nowhere."""
+        """Keeps the leader named in a refusal; returns where to go, or None."""
         if not self.is_on or not isinstance(error, TubeHome):
             return None
         address = address_of(error.home)
@@ -59,14 +59,14 @@ class Homes:
         return address
 
     def forget(self, address: Address) -> bool:
-        """The node cannot be used: another one must say where its tubes are. True if it had any."""
+        """The node is unusable: others must name its tubes' new leaders. True if it had any."""
         before = len(self._by_name)
         if before:
             self._by_name = {name: at for name, at in self._by_name.items() if at != address}
         return len(self._by_name) < before
 
     def refused(self, replies: Sequence[Reply]) -> dict[Address, list[int]]:
-        """Which calls of a pipeline another node must be asked, by that node."""
+        """Which calls of a pipeline another node must be asked, by node."""
         found: dict[Address, list[int]] = {}
         for at, reply in enumerate(replies):
             address = self.told(reply) if isinstance(reply, TubeHome) else None
@@ -76,7 +76,7 @@ class Homes:
 
 
 def tubes_in(call: Call[Any]) -> list[bytes]:
-    """The names in a call that may be tubes with a home elsewhere; none for calls to one node."""
+    """The names in a call that may be tubes led elsewhere; none for calls to one node."""
     words = call.args
     verb = _word(words[0])
     if verb == "TUBE" and len(words) > 2 and _word(words[1]) not in OF_ONE_NODE:
@@ -91,9 +91,9 @@ def tubes_in(call: Call[Any]) -> list[bytes]:
 
 
 def homeless_hint(error: Error, asked: Sequence[Call[Any]], at: Address | None) -> str:
-    """What an operator can do about a home that cannot be reached; empty for other errors.
+    """Advice for an operator whose leader is unreachable; empty for other errors.
 
-    `at` is the node that was asked as the home of a tube; None: none was.
+    `at` is the node that was asked as the leader of a tube; None: none was.
     """
     home = error.home if isinstance(error, TubeHome) else ""
     if at is not None and isinstance(error, ConnectionError):
@@ -110,7 +110,7 @@ def homeless_hint(error: Error, asked: Sequence[Call[Any]], at: Address | None) 
 
 
 def address_of(text: str) -> Address | None:
-    """`host:port` as an address; None when it is none."""
+    """`host:port` as an address, or None."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal() or not 0 < int(port) <= 65535:

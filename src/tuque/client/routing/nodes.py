@@ -1,7 +1,7 @@
-"""Decides which node a client talks to: one at a time, another when it fails or leaves.
+"""Decides which node a client uses: one at a time, another one when it fails or leaves.
 
-It stays with a node while it can, so that a client sees its own work there. State is replaced,
-never changed in place, so that threads may read it without a lock.
+It stays with a node while it can, so that a client sees its own changes. State is replaced, never
+changed in place, so that threads may read it without a lock.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import random
 from tuque.client.api import Hello, NodeInfo
 from tuque.client.url import Address
 
-REST_S = 1.0  # a node that failed is tried last for so long
+REST_S = 1.0  # a failed node is tried last for so long
 LEAVING_REST_S = 30.0
 LEAVING_PRIORITY = 100
 UNKNOWN_PRIORITY = 1
 GOOD_PRIORITY = 1
-ID_START = 8  # so many characters of it stand in the id of each job that a node makes
+ID_START = 8  # characters of the node id in a job id
 
 
 class Route:
-    """The nodes known to a client and the one in use, if any."""
+    """The nodes known to a client, and the one in use, if any."""
 
     def __init__(
         self, seeds: tuple[Address, ...], rng: random.Random, *, discovers: bool = True
     ) -> None:
         self._discovers = discovers
         self.current: Address | None = None
-        self.own = ""  # the start of the current node's id, as it stands in the ids of jobs
+        self.own = ""  # the start of the current node's id, as in job ids
         self.is_lost = False
         self._seeds = seeds
         self._rng = rng
@@ -35,7 +35,7 @@ class Route:
         self._rests_until_s: dict[Address, float] = {}
 
     def order(self, now_s: float) -> list[Address]:
-        """All known nodes, the one to try first in front: rested, then seeds, then by priority."""
+        """All known nodes in order of preference: rested, then seeds, then by priority."""
         current = self.current
         if current is not None:
             return [current]
@@ -48,7 +48,7 @@ class Route:
         return nodes
 
     def on_connected(self, address: Address, hello: Hello | None) -> bool:
-        """Takes a node into use and learns the others from its HELLO; True after a loss."""
+        """Switches to a node and learns the others from its HELLO; True after a loss."""
         if hello is not None:
             self._learn(address, hello)
         was_lost, self.is_lost = self.is_lost, False
@@ -57,7 +57,7 @@ class Route:
         return was_lost
 
     def on_failed(self, address: Address, now_s: float, rest_s: float = REST_S) -> bool:
-        """Notes that a node cannot be used now; True if that was not known yet."""
+        """Marks a node as unusable for now; True if that is new."""
         self._rests_until_s = {**self._rests_until_s, address: now_s + rest_s}
         if self.current == address:
             self.current = None
@@ -65,12 +65,12 @@ class Route:
         return not was_lost
 
     def on_stale(self) -> bool:
-        """Notes that an idle connection was closed; True if no loss was known yet."""
+        """An idle connection was closed; True if no loss was known yet."""
         was_lost, self.is_lost = self.is_lost, True
         return not was_lost
 
     def has_better_than(self, address: Address, now_s: float) -> bool:
-        """True if the node is leaving or failed by its own account and another one is not."""
+        """True if the node is leaving, or failed by its own account, and another one is not."""
         if self._priorities.get(address, UNKNOWN_PRIORITY) < LEAVING_PRIORITY:
             return False
         return any(
@@ -79,7 +79,7 @@ class Route:
         )
 
     def other(self, hello: Hello, start: str, now_s: float) -> Address | None:
-        """Where another node listens whose id starts so, if all is well with it."""
+        """The address of another node whose id starts so, if it is well."""
         for node in hello.nodes:
             if node.id.startswith(start) and node.id != hello.id and _is_good(node):
                 address = Address(node.host, node.port)
@@ -87,7 +87,7 @@ class Route:
         return None
 
     def on_moved(self, address: Address, hello: Hello | None, start: str) -> bool:
-        """Takes another node into use, if it is the one whose id starts so and serves."""
+        """Switches to another node, if its id starts so and it serves."""
         if hello is None or not hello.id.startswith(start):
             return False
         if any(n.id == hello.id and n.priority > GOOD_PRIORITY for n in hello.nodes):

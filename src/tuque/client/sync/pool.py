@@ -1,5 +1,5 @@
 # Made from src/tuque/client/aio/pool.py by tools/faces.py: change that, and run make docs.
-"""The connections of a client to one node: at most so many, and those that wait for one."""
+"""The connections of a client to one node: a limited number, and the callers waiting for one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tuque.errors import Timeout
 
 
 class Pool:
-    """Slots for connections: waits fairly, and not for ever, for a free one."""
+    """Slots for connections; waits for a free one in order, up to a deadline."""
 
     def __init__(self, limit: int | None) -> None:
         self._slots: Slots[Link, Waiter] = Slots(limit)
-        self._lock = threading.RLock()  # never held over a wait; the collector may come back here
+        self._lock = threading.RLock()  # never held over a wait; the collector may call back here
 
     def take(self, deadline_s: float) -> Link | None:
-        """A slot, with an idle connection if there is one; Timeout when none gets free in time."""
+        """A slot, with an idle connection if there is one; Timeout if none becomes free in time."""
         with self._lock:
             taken, link = self._slots.take()
             if taken:
@@ -41,7 +41,7 @@ class Pool:
                     return
 
     def close_idle(self) -> int:
-        """Closes the idle connections; gives how many there were."""
+        """Closes the idle connections; returns how many."""
         with self._lock:
             idle = self._slots.drain()
         for link in idle:
@@ -53,7 +53,7 @@ class Pool:
         return self._slots.in_use + len(self._slots.idle)
 
     def _leave(self, waiter: Waiter) -> None:
-        """Gives up waiting; a slot that came in the last moment goes to the next."""
+        """Stops waiting; a slot that came at the last moment goes to the next caller."""
         with self._lock:
             self._slots.leave(waiter)
         if waiter.is_granted:

@@ -1,5 +1,5 @@
 # Made from src/tuque/client/aio/scans.py by tools/faces.py: change that, and run make docs.
-"""Scans: names of queues and ids of jobs, a page at a time."""
+"""Scans: names of queues and ids of jobs, page by page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Scans(Runner):
         type: Text | None = None,
         timeout: float | None = None,
     ) -> Iterator[str]:
-        """The names of this node's queues; one that appears or goes meanwhile may be missed.
+        """The names of this node's queues; queues created or removed meanwhile may be missed.
 
         `type`: only tubes of that type, or with "queue" only queues that are no tubes.
         """
@@ -90,7 +90,7 @@ class Scans(Runner):
         )
 
     def _scan(self, page: Callable[[str], Call[tuple[str, list[T]]]]) -> Iterator[T]:
-        """All items of a scan; from the start again when another node has taken over."""
+        """All items of a scan; restarts it when another node has taken over."""
         cursor, node = "0", None
         while True:
             try:
@@ -100,7 +100,7 @@ class Scans(Runner):
                     raise
                 following, items = "0", []
             if cursor != "0" and self._route.current != node:
-                cursor = "0"  # a cursor means nothing to another node
+                cursor = "0"  # a cursor is valid on one node only
                 continue
             cursor, node = following, self._route.current
             yield from items

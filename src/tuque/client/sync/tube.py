@@ -1,8 +1,8 @@
 # Made from src/tuque/client/aio/tube.py by tools/faces.py: change that, and run make docs.
-"""A tube as an object; made from `commands.tubes`.
+"""A tube as an object; generated from `commands.tubes`.
 
-The tasks that it takes are held by the session of its client, over all of its connections: when the
-client is closed, or its last connection is lost, the node gives them to others.
+The client's session holds the tasks taken, over all its connections: when the client is closed,
+or its last connection is lost, the node gives them to others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOOK_S = 0.2  # between two looks for changes
+LOOK_S = 0.2  # between two polls for changes
 
 
 def _method(
@@ -80,16 +80,16 @@ class Tube:
     def taking(
         self, wait: float | None = None, *, delay: float | None = None
     ) -> Iterator[TubeTask | None]:
-        """Takes a task for a `with` block: acknowledged at its end, released if it raises.
+        """Takes a task for a `with` block: acks it at the end, or releases it on an error.
 
-        `delay` seconds, then others may have a released one; None instead of a task as in `take`.
+        A released task is available after `delay` seconds; None instead of a task as in `take`.
         """
         task = self.take(wait)
         try:
             yield task
         except BaseException:
             if task is not None:
-                with suppress(NotTaken):  # the block settled it, or was too slow
+                with suppress(NotTaken):  # the block settled the task, or took too long
                     self.release(task, delay=delay)
             raise
         if task is not None:
@@ -100,9 +100,9 @@ class Tube:
         return Changes(self)
 
     def watch(self, after: int | None = None, *, every: float = LOOK_S) -> Iterator[TubeChange]:
-        """The changes from now on, or after number `after`, for ever; looks `every` seconds.
+        """The changes from now on, or after number `after`, for ever; polls every `every` seconds.
 
-        A gap in their `seq` tells that more changed between two looks than the node keeps.
+        A gap in their `seq` means that between two polls more changed than the node keeps.
         """
         if after is None:
             info = self.info()
@@ -120,7 +120,7 @@ class Tube:
 class Changes:
     """Changes of a tube as they happen; close it, or use it in a `with` block.
 
-    Closed when the connection is lost: `Tube.changes` then tells what was missed.
+    Closes when the connection is lost: then `Tube.changes` returns the missed ones.
     """
 
     def __init__(self, tube: Tube) -> None:
@@ -138,7 +138,7 @@ class Changes:
         self._link.close()
 
     def get(self, wait: float | None = None) -> TubeChange:
-        """The next change; Timeout when there is none within `wait` seconds."""
+        """The next change; Timeout if none comes within `wait` seconds."""
         ends_s = math.inf if wait is None else time.monotonic() + wait
         return tubes.pushed_change(self._link.next_pushed(ends_s))
 
@@ -147,7 +147,7 @@ class Changes:
             yield self.get()
 
     def _begun(self) -> Link:
-        """A connection with the subscription, to the leader of the tube."""
+        """A connection to the tube's leader, with the subscription."""
         client = self._tube.client
         try:
             return self._subscribed(client.dedicated())

@@ -1,7 +1,7 @@
-"""One connection without its socket: calls in, bytes out; bytes in, answers out, in order.
+"""One connection without its socket: calls in, bytes out; bytes in, replies out, in order.
 
-Error answers come out as exceptions of `tuque.errors`, also inside arrays. Pushed messages are
-kept for who wants them, else dropped. Nothing here does I/O or reads a clock.
+Error replies come out as exceptions of `tuque.errors`, also inside arrays. Pushed messages are
+kept if somebody wants them, else dropped. No I/O and no clock here.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _NOTHING = object()
 
 
 class Conn:
-    """The protocol state of a connection: what was asked and is not answered yet."""
+    """The protocol state of a connection: the commands without a reply so far."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.node = str(address)
-        self.session = ""  # of tubes, as far as it was asked for
+        self.session = ""  # of tubes, as last requested
         self.unanswered = 0
         self.pushed: deque[list[Reply]] = deque()
         self._keeps_pushed = False
@@ -38,13 +38,13 @@ class Conn:
         )
 
     def pack(self, commands: Iterable[tuple[Arg, ...]]) -> bytes:
-        """The bytes of the commands, whose answers are due from now on."""
+        """The bytes of the commands, whose replies are due from now on."""
         packed: list[bytes] = [_pack(command) for command in commands]
         self.unanswered += len(packed)
         return packed[0] if len(packed) == 1 else b"".join(packed)
 
     def feed(self, data: bytes) -> list[Reply]:
-        """The answers that `data` completes; ProtocolError if it holds something else."""
+        """The replies that `data` completes; ProtocolError if it holds anything else."""
         self._reader.feed(data)
         replies: list[Reply] = []
         while (reply := self._next()) is not _NOTHING:
@@ -59,15 +59,15 @@ class Conn:
         return replies
 
     def keep_pushed(self) -> None:
-        """Keeps the messages that the node pushes from now on."""
+        """Keeps pushed messages from now on."""
         self._keeps_pushed = True
 
     def closed(self, reason: str) -> Closed:
-        """The error of a connection that is lost."""
+        """The error for a lost connection."""
         return Closed(f"{self.node}: {reason}", node=self.node)
 
     def failed(self, error: OSError, due: str) -> Error:
-        """An error of the operating system as ours; `due` is what did not come, if time ran out."""
+        """An operating system error as ours; `due` is the missing reply, for a timeout."""
         if isinstance(error, TimeoutError):
             return Timeout(f"{due} from {self.node} in time", node=self.node)
         return self.closed(error.strerror or str(error))
@@ -88,7 +88,7 @@ def _pack(command: tuple[Arg, ...]) -> bytes:
 
 
 def greeting(settings: Settings) -> list[Call[Any]]:
-    """What a new connection says first, in one write; HELLO is the last."""
+    """The first commands of a new connection, in one write; HELLO is the last."""
     calls: list[Call[Any]] = []
     if settings.password:
         login = (settings.user, settings.password) if settings.user else (settings.password,)
@@ -100,26 +100,26 @@ def greeting(settings: Settings) -> list[Call[Any]]:
 
 
 def joining(sessions: Iterable[str]) -> Iterator[tuple[Arg, ...]]:
-    """What makes a connection one of a session of tubes: the first that is known, or a new one."""
+    """The commands that join a session of tubes: the first known one, or a new one."""
     for session in sessions:
         yield "TUBE", "IDENTIFY", session
     yield "TUBE", "IDENTIFY"
 
 
 def subscribing(tube: str) -> list[tuple[Arg, ...]]:
-    """The commands after which changes of the tube are pushed."""
+    """The commands that subscribe to changes of the tube."""
     return [("HELLO", 3), ("TUBE", "SUBSCRIBE", to_bytes(tube))]
 
 
 def raise_errors(replies: list[Reply]) -> None:
-    """Raises the first answer that is an error."""
+    """Raises the first reply that is an error."""
     for reply in replies:
         if isinstance(reply, ReplyError):
             raise reply
 
 
 def read_greeting(calls: list[Call[Any]], replies: list[Reply]) -> Hello | None:
-    """The node's HELLO, None from a server without; raises what makes the connection useless."""
+    """The node's HELLO, None from a server without it; raises if the connection is useless."""
     for call, reply in zip(calls, replies, strict=True):
         is_unknown = call.name == "HELLO" and type(reply) is ReplyError and reply.code == "ERR"
         if isinstance(reply, ReplyError) and not is_unknown:

@@ -1,4 +1,4 @@
-"""What both faces share without I/O: deadlines, tries, the log, the words of errors."""
+"""The part of both faces without I/O: deadlines, retries, the log, error texts."""
 
 from __future__ import annotations
 
@@ -39,34 +39,34 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log = logging.getLogger("tuque.client")
-log.addFilter(VisibleMessages())  # errors say what other programs answered
+log.addFilter(VisibleMessages())  # errors quote other programs
 
 INFINITE = math.inf
 # A long wait is cut into slices, so that a dead link is noticed.
 SLICE_S = 30.0
 SHORTEST_CONNECT_S = 0.05
-JOIN_S = 5.0  # for the answer that makes a connection one of a session of tubes
-TASK_WORDS = 6  # of an answer that is a task
-SHORTEST_WAIT_S = 0.005  # a wait with less left has ended
+JOIN_S = 5.0  # for the reply to joining a session of tubes
+TASK_WORDS = 6  # in a reply that is a task
+SHORTEST_WAIT_S = 0.005  # a shorter remaining wait is over
 
 
 class Face:
-    """The part of a client that decides; its subclasses wait and do I/O."""
+    """The part of a client that decides; subclasses wait and do I/O."""
 
-    _is_closed = True  # until the constructor has come to its end
+    _is_closed = True  # until the constructor has finished
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._rng = random.Random()
         self._route = Route(settings.seeds, self._rng, discovers=settings.discover)
-        # Who came through a unix socket stays with it.
+        # A client of a unix socket stays with it.
         is_socket = settings.seeds[0].port == 0
         self._follow = Follow(is_on=settings.follow and settings.discover and not is_socket)
         self._homes = Homes(is_on=settings.discover and not is_socket)
         self._homes_down: frozenset[Address] = frozenset()
-        self._session = ""  # of tubes, at the node joined last
+        self._session = ""  # of tubes, on the node joined last
         self._sessions: dict[Address, str] = {}
-        self._own: set[str] = set()  # sessions that this client is in, or was
+        self._own: set[str] = set()  # sessions that this client is or was in
         self._is_closed = False
         self._tls = _tls_context(settings) if settings.tls else None
 
@@ -89,13 +89,13 @@ class Face:
         return self.settings.timeout_s if call.timeout_s is None else call.timeout_s
 
     def _tries(self, asked: list[Call[Any]], now_s: float) -> Tries:
-        """The tries for calls; they end when the answers would be due, had all gone well.
+        """The attempts for calls; they end when the replies would be due, had all gone well.
 
-        What a call asks the node to wait does not count while no node has been found.
+        The time that a call asks the node to wait counts only once a node is found.
         """
         grace_s = max(self._grace_s(call) for call in asked)
         deadline_s = self._deadline_s(asked, now_s)
-        if deadline_s == INFINITE:  # the answer may take for ever
+        if deadline_s == INFINITE:  # the reply may take for ever
             deadline_s = now_s + grace_s
         return Tries(
             self.settings.retry,
@@ -115,9 +115,9 @@ class Face:
         asked: list[Call[Any]],
         at: Address | None,
     ) -> float:
-        """Seconds until the next try; raises the error, with what an operator can do, if none is.
+        """Seconds until the next attempt; raises the error, with advice, if there is none.
 
-        `had` is the node that the call was sent to, if any; `at` the home of a tube, where that was
+        `had` is the node that the call was sent to, if any; `at` the leader of a tube, if that was
         asked.
         """
         try:
@@ -130,14 +130,14 @@ class Face:
             raise
 
     def _deadline_s(self, asked: list[Call[Any]], now_s: float) -> float:
-        """When calls sent now must be answered: what they ask the node to wait, and the timeout."""
+        """When replies to calls sent now are due: the wait they ask for, and the timeout."""
         waits_s = sum(INFINITE if call.wait_s is None else call.wait_s for call in asked)
         return now_s + waits_s + max(self._grace_s(call) for call in asked)
 
     def _answer_by_s(
         self, asked: list[Call[Any]], batch: list[Call[Any]], deadline_s: float, now_s: float
     ) -> float:
-        """When a batch must be answered: each of a long pipeline's has its own time."""
+        """When a batch's replies are due: each batch of a long pipeline has its own time."""
         if len(asked) == 1 and asked[0].wait_s is not None:
             return deadline_s
         return max(deadline_s, self._deadline_s(batch, now_s))
@@ -147,7 +147,7 @@ class Face:
         return min(latest_s, max(deadline_s, now_s + SHORTEST_CONNECT_S))
 
     def _left_of(self, asked: list[Call[Any]], deadline_s: float, now_s: float) -> list[Call[Any]]:
-        """The calls to send when part of the wait has passed already."""
+        """The calls to send when part of the wait has passed."""
         if len(asked) > 1 or not asked[0].may_block:
             return asked
         left_s = deadline_s - self._grace_s(asked[0]) - now_s
@@ -161,7 +161,7 @@ class Face:
         replies: list[Reply],
         now_s: float,
     ) -> bool:
-        """True if the one call asked got an answer that another node, or time, will better."""
+        """True if the only call was refused, and another node, or time, will help."""
         if any(isinstance(reply, Leaving) for reply in replies):
             self._on_leaving(address, now_s)
         if len(asked) > 1:
@@ -169,7 +169,7 @@ class Face:
         last = replies[-1]
         if isinstance(last, TubeHome):
             return self._homes.told(last) is not None and not self._homes.are_apart(asked)
-        if isinstance(last, NotTaken):  # asked in the wrong session, while the tube was moving
+        if isinstance(last, NotTaken):  # wrong session: the tube was changing its leader
             return asked[0].session in self._own and session != asked[0].session
         if isinstance(last, NoQuorum | ReadOnly):
             self._homes.forget(address)  # others may know another leader
@@ -177,34 +177,34 @@ class Face:
         return isinstance(last, Leaving | Loading)
 
     def _home_of(self, asked: list[Call[Any]]) -> Address | None:
-        """The node to ask, when it is the home of a tube and not the node in use."""
+        """The node to ask if a tube's leader is not the node in use."""
         address = self._homes.of(asked)
         return None if address == self._route.current else address
 
     def home_groups(self, names: Iterable[str]) -> list[list[str]]:
-        """Queues by the node that calls about them go to, as far as that is known."""
+        """Queues by the node that calls about them go to, as far as known."""
         groups: dict[Address | None, list[str]] = {}
         for name in names:
             groups.setdefault(self._homes.named(name), []).append(name)
         return list(groups.values())
 
     def _home_in(self, error: Error) -> Address | None:
-        """The node that a refusal names, when it is not the node in use."""
+        """The node named in a refusal, if not the node in use."""
         address = self._homes.told(error)
         return None if address == self._route.current else address
 
     def home_to_try(self, error: Error) -> Address:
-        """The node that a refusal names; raises the error when this client goes nowhere else."""
+        """The node named in a refusal; raises the error if this client may not go there."""
         address = self._homes.told(error)
         if address is None:
             raise error
         return address
 
     def _sessions_for(self, address: Address, asked: list[Call[Any]]) -> list[str]:
-        """The sessions to join for these calls, the first that the node knows.
+        """The sessions to try for these calls, in order of preference.
 
-        A task that moved with its tube is held by the session that took it at the home before. Else
-        it is the one at this node, or one that may be shared with another.
+        A task whose tube changed leader is held by the session that took it before. Else it is the
+        one on this node, or one that may be shared with another.
         """
         named = [call.session for call in asked if call.session in self._own]
         usual = self._sessions.get(address) or self._session
@@ -213,41 +213,41 @@ class Face:
     def _on_joined(self, address: Address, session: str, wanted: list[str]) -> None:
         self._own.add(session)
         if address in self._sessions and session in wanted:
-            return  # for a task that came from elsewhere
+            return  # for a task taken on another node
         self._session = session
         self._sessions = {**self._sessions, address: session}
 
     def _on_identified(self, session: str) -> None:
-        """The session that was asked for, for all nodes that know it."""
+        """Keeps the session for all nodes that know it."""
         self._own.add(session)
         self._session = session
         self._sessions = {}
 
     def _sign(self, asked: list[Call[Any]], replies: list[Reply], session: str) -> None:
-        """Adds to tasks that were answered which session they were asked in."""
+        """Notes in replied tasks which session they belong to."""
         for call, reply in zip(asked, replies, strict=False):
             if call.in_session and isinstance(reply, list) and len(reply) == TASK_WORDS:
                 reply.append(session)
 
     def _read(self, call: Call[T], reply: Reply, now_s: float) -> T:
-        """The typed result of an answer; jobs are looked at for the node that made them."""
+        """The typed result of a reply; counts jobs by the node that created them."""
         result = call.read(reply)
         if call.fetches:
             self._follow.on_jobs(cast(list[Job], result), self._route.own, now_s)
         return result
 
     def _seen(self, asked: list[Call[Any]], results: list[Any], now_s: float) -> list[Any]:
-        """The results of a pipeline as they are; jobs are looked at as above."""
+        """The results of a pipeline unchanged; counts jobs as above."""
         for call, result in zip(asked, results, strict=True):
             if call.fetches and not isinstance(result, Error):
                 self._follow.on_jobs(result, self._route.own, now_s)
         return results
 
     def _is_to_move(self, asked: list[Call[Any]]) -> bool:
-        """True if these calls fetch and another node is the better one to ask."""
+        """True if these calls fetch and another node is better for that."""
         return bool(self._follow.wanted) and any(call.fetches for call in asked)
 
-    # Causes, and what the log says to them
+    # Causes, and their log lines
 
     def _on_connected(self, address: Address, hello: Hello | None) -> None:
         if self._route.on_connected(address, hello):
@@ -261,7 +261,7 @@ class Face:
 
     def _on_lost(self, address: Address, error: Error, now_s: float) -> None:
         if self._homes.forget(address) and address != self._route.current:
-            log.warning("connection to a home of tubes lost: %s", error)
+            log.warning("connection to a leader of tubes lost: %s", error)
         elif self._route.on_failed(address, now_s):
             log.warning("connection lost: %s", error)
 
@@ -270,7 +270,7 @@ class Face:
             log.warning("connection lost: %s closed it between two calls", address)
 
     def _on_moved(self, address: Address, hello: Hello | None, start: str) -> bool:
-        """True if the node at the address is the one that makes the jobs, and serves."""
+        """True if the node at the address is the one that creates the jobs, and serves."""
         if not self._route.on_moved(address, hello, start):
             log.debug("%s is not the node %s..., or does not serve", address, start)
             return False
@@ -279,14 +279,14 @@ class Face:
 
     def _on_home_unreachable(self, address: Address, error: Error) -> None:
         self._homes.forget(address)
-        if address not in self._homes_down:  # once until it can be used: calls may try it often
-            log.warning("cannot use node %s, a home of tubes: %s", address, error)
+        if address not in self._homes_down:  # once until it is usable again: calls may try it often
+            log.warning("cannot use node %s, a leader of tubes: %s", address, error)
             self._homes_down = self._homes_down | {address}
 
     def _on_home_reached(self, address: Address) -> None:
         if address in self._homes_down:
             self._homes_down = self._homes_down - {address}
-            log.info("node %s, a home of tubes, can be used again", address)
+            log.info("node %s, a leader of tubes, is usable again", address)
 
     def _on_leaving(self, address: Address, now_s: float) -> None:
         self._homes.forget(address)
@@ -295,7 +295,7 @@ class Face:
 
 
 def no_node(causes: list[Error]) -> Error:
-    """The error when all known nodes were tried: their own word if one spoke, else NoNode."""
+    """The error when all known nodes were tried: a node's own if one replied, else NoNode."""
     for cause in causes:
         if isinstance(cause, ReplyError):
             return cause
@@ -303,7 +303,7 @@ def no_node(causes: list[Error]) -> Error:
 
 
 def no_answer(error: Error, call: Call[Any]) -> Error:
-    """The error of one call of a pipeline whose connection failed before its answer."""
+    """The error of a call of a pipeline whose connection failed before its reply."""
     kind = type(error) if isinstance(error, ConnectionError) else Closed
     retryable = call.repeat and not call.pinned
     found = kind(error.message, node=error.node, job_id=call.job_id, retryable=retryable)
@@ -312,7 +312,7 @@ def no_answer(error: Error, call: Call[Any]) -> Error:
 
 
 def connect_error(address: Address, error: OSError) -> ConnectionError:
-    """An operating system's error as ours, which says to which node."""
+    """An operating system error as ours, with the node's name."""
     reason = error.strerror or str(error) or type(error).__name__
     if isinstance(error, TimeoutError):
         reason = "timed out"
@@ -324,9 +324,9 @@ def connect_error(address: Address, error: OSError) -> ConnectionError:
 def as_method(
     build: Callable[..., Any], method: Callable[..., Any], returns: str, skips: int = 0
 ) -> None:
-    """Makes a method made from a builder show the builder's name, words and arguments.
+    """Makes a generated method show the builder's name, docstring and arguments.
 
-    The first `skips` arguments of the builder are the method's own business.
+    `skips` first arguments of the builder are hidden.
     """
     functools.update_wrapper(method, build)
     del method.__wrapped__  # type: ignore[attr-defined]  # its signature has no `self`

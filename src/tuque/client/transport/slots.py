@@ -1,8 +1,7 @@
-"""Counts the connections of a client: who may have one now, and who is next.
+"""Counts the connections of a client: who may have one, and who is next.
 
-A slot is the right to one connection. A freed slot goes straight to the caller that has waited
-longest, so that newcomers cannot overtake it. This module knows neither threads nor loops: its
-users bring lock and wait.
+A slot is the right to one connection. A freed slot goes straight to the longest waiter, so that
+newcomers cannot overtake it. Knows neither threads nor loops: callers bring lock and wait.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ W = TypeVar("W")
 
 
 class Slots(Generic[C, W]):
-    """At most `limit` slots (None: any number) and the idle connections that go with them."""
+    """At most `limit` slots (None: no limit), and their idle connections."""
 
     def __init__(self, limit: int | None) -> None:
         self.in_use = 0
@@ -24,7 +23,7 @@ class Slots(Generic[C, W]):
         self._waiters: deque[W] = deque()
 
     def take(self) -> tuple[bool, C | None]:
-        """A slot with the idle connection used last, if any; (False, None) when all are taken."""
+        """A slot with the latest idle connection, if any; (False, None) if all are taken."""
         if self._limit is not None and self.in_use >= self._limit:
             return False, None
         self.in_use += 1
@@ -35,7 +34,7 @@ class Slots(Generic[C, W]):
         self._waiters.append(waiter)
 
     def leave(self, waiter: W) -> bool:
-        """Gives up waiting; False when it stands in the queue no longer."""
+        """Stops waiting; False if it is no longer in the queue."""
         try:
             self._waiters.remove(waiter)
         except ValueError:
@@ -43,9 +42,9 @@ class Slots(Generic[C, W]):
         return True
 
     def give(self, conn: C | None) -> W | None:
-        """Returns a slot, and its connection if that is still good.
+        """Returns a slot, with its connection if that is still good.
 
-        The waiter returned, if any, must be handed both: they are its own now.
+        The returned waiter, if any, must be handed both.
         """
         if self._waiters:
             return self._waiters.popleft()
@@ -55,6 +54,6 @@ class Slots(Generic[C, W]):
         return None
 
     def drain(self) -> list[C]:
-        """Forgets the idle connections, which are the caller's to close."""
+        """Removes and returns the idle connections; the caller closes them."""
         drained, self.idle = self.idle, []
         return drained

@@ -31,7 +31,7 @@ class Link(Conn):
 
     @classmethod
     def open(cls, address: Address, tls: ssl.SSLContext | None, deadline_s: float) -> Link:
-        """Connects to a node; ConnectionError says why it cannot be."""
+        """Connects to a node; ConnectionError says why it failed."""
         try:
             return cls(address, _connected(address, tls, deadline_s - time.monotonic()))
         except OSError as e:
@@ -40,7 +40,7 @@ class Link(Conn):
     def exchange(
         self, commands: list[tuple[Arg, ...]], replies: list[Reply], deadline_s: float
     ) -> None:
-        """Sends commands and appends their answers; on an error, those that came before it."""
+        """Sends commands and appends their replies; on an error, those that came before it."""
         due = len(replies) + len(commands)
         data = self.pack(commands)
         try:
@@ -56,7 +56,7 @@ class Link(Conn):
             raise self.failed(e, "no answer") from e
 
     def next_pushed(self, deadline_s: float) -> list[Reply]:
-        """The next message that the node pushed; Timeout when none came in time."""
+        """The next pushed message; Timeout if none came in time."""
         try:
             while not self.pushed:
                 self._limit(deadline_s)
@@ -68,7 +68,7 @@ class Link(Conn):
         return self.pushed.popleft()
 
     def is_stale(self) -> bool:
-        """True if the idle connection was closed, or got what nobody asked for."""
+        """True if the idle connection was closed, or has unexpected input."""
         return bool(self._poll.poll(0))
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Link(Conn):
 
 
 class Waiter:
-    """A thread that waits for a slot of a pool, and the connection that comes with it."""
+    """A thread waiting for a slot of a pool, and the connection that comes with it."""
 
     def __init__(self) -> None:
         self.link: Link | None = None
@@ -96,13 +96,13 @@ class Waiter:
         self._granted = threading.Event()
 
     def grant(self, link: Link | None) -> bool:
-        """Hands the slot over; False if nobody waits for it any more."""
+        """Hands the slot over; False if nobody waits any more."""
         self.link, self.is_granted = link, True
         self._granted.set()
         return True
 
     def wait(self, deadline_s: float) -> Link | None:
-        """The connection, once the slot was handed over; TimeoutError when it was not in time."""
+        """The connection, once the slot was handed over; TimeoutError if it was not in time."""
         if not self._granted.wait(max(0.0, deadline_s - time.monotonic())):
             raise TimeoutError
         return self.link

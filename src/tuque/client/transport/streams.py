@@ -30,11 +30,11 @@ class Link(Conn, asyncio.Protocol):
         self._replies: list[Reply] = []
         self._due = 0
         self._answered: asyncio.Future[None] | None = None
-        self._arrived = asyncio.Event()  # something was pushed, or nothing will be any more
+        self._arrived = asyncio.Event()  # a message was pushed, or the connection has ended
 
     @classmethod
     async def open(cls, address: Address, tls: ssl.SSLContext | None, deadline_s: float) -> Link:
-        """Connects to a node; ConnectionError says why it cannot be."""
+        """Connects to a node; ConnectionError says why it failed."""
         loop = asyncio.get_running_loop()
         link = cls(address)
         try:
@@ -54,7 +54,7 @@ class Link(Conn, asyncio.Protocol):
     async def exchange(
         self, commands: list[tuple[Arg, ...]], replies: list[Reply], deadline_s: float
     ) -> None:
-        """Sends commands and appends their answers; on an error, those that came before it."""
+        """Sends commands and appends their replies; on an error, those that came before it."""
         if self._lost is not None or self._transport is None:
             raise self._lost or self.closed("it is not connected")
         self._replies, self._due = replies, len(replies) + len(commands)
@@ -71,7 +71,7 @@ class Link(Conn, asyncio.Protocol):
             self._answered = None
 
     async def next_pushed(self, deadline_s: float) -> list[Reply]:
-        """The next message that the node pushed; Timeout when none came in time."""
+        """The next pushed message; Timeout if none came in time."""
         try:
             async with _limit(deadline_s):
                 while not self.pushed:
@@ -86,18 +86,18 @@ class Link(Conn, asyncio.Protocol):
         return self.pushed.popleft()
 
     def is_stale(self) -> bool:
-        """True if the idle connection was closed, or got what nobody asked for.
+        """True if the idle connection was closed, or has unexpected input.
 
-        Asks the socket too: the loop may not have run since the node went away.
+        Also asks the socket: the loop may not have run since the node closed it.
         """
         return self._lost is not None or bool(self._poll.poll(0))
 
     def close(self) -> None:
         if self._transport is not None:
-            with suppress(RuntimeError):  # a loop that is closed already
+            with suppress(RuntimeError):  # the loop is closed already
                 self._transport.abort()
 
-    # What the loop calls
+    # Called by the loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -132,7 +132,7 @@ class Link(Conn, asyncio.Protocol):
 
 
 class Waiter:
-    """A task that waits for a slot of a pool, and the connection that comes with it."""
+    """A task waiting for a slot of a pool, and the connection that comes with it."""
 
     def __init__(self) -> None:
         self.link: Link | None = None
@@ -140,7 +140,7 @@ class Waiter:
         self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def grant(self, link: Link | None) -> bool:
-        """Hands the slot over; False if nobody waits for it any more."""
+        """Hands the slot over; False if nobody waits any more."""
         if self._granted.done():  # it was cancelled
             return False
         self.link, self.is_granted = link, True
@@ -148,7 +148,7 @@ class Waiter:
         return True
 
     async def wait(self, deadline_s: float) -> Link | None:
-        """The connection, once the slot was handed over; TimeoutError when it was not in time."""
+        """The connection, once the slot was handed over; TimeoutError if it was not in time."""
         async with asyncio.timeout(max(0.0, deadline_s - time.monotonic())):
             await self._granted
         return self.link

@@ -1,9 +1,9 @@
-"""The only module of the deciding rooms that opens files: `Disk`, and its twin in memory.
+"""The only deciding module that opens files: `Disk`, and its twin in memory.
 
-`MemoryDisk` models what a disk does to a program that is not careful: a page cache
-that a power cut empties, names that vanish unless their directory was synced, writes
-that end half-way, a full disk, and an fsync that fails once and then pretends. Both
-have the same methods; everything above takes either. Errors are OSError.
+`MemoryDisk` simulates what disks do to careless programs: a page cache that a power cut
+empties, names that vanish unless their directory was synced, short writes, a full disk,
+and an fsync that fails once and then reports success. Both have the same methods, so that
+callers take either. Errors are OSError.
 """
 
 import errno
@@ -11,11 +11,11 @@ import fcntl
 import os
 from typing import Final
 
-WHOLE_PREFIX: Final = -1  # power_cut: keep all that was written
+WHOLE_PREFIX: Final = -1  # power_cut: keep all writes
 
 
 class LockedError(Exception):
-    """Another process holds the lock; `pid` is what it wrote there, "" when unknown."""
+    """Another process holds the lock; `pid` is what it wrote there, "" if unknown."""
 
     def __init__(self, path: str, pid: str) -> None:
         super().__init__(f"{path} is locked by process {pid or 'unknown'}")
@@ -24,7 +24,7 @@ class LockedError(Exception):
 
 
 def machine_boot_id() -> bytes:
-    """An id of this boot of the machine; b"" where the system has none."""
+    """The id of this boot of the machine; b"" if the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
             return bytes.fromhex(file.read().strip().replace(b"-", b"").decode())
@@ -36,7 +36,7 @@ class Disk:
     """Files of the operating system. Paths are strings; a handle is a number."""
 
     def makedirs(self, path: str) -> None:
-        """Create the directory and its parents; fine when it is there."""
+        """Create the directory and its parents, unless they exist."""
         os.makedirs(path, mode=0o750, exist_ok=True)
 
     def listdir(self, path: str) -> list[str]:
@@ -48,7 +48,7 @@ class Disk:
         return os.path.isdir(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Whether such a file or directory exists."""
         return os.path.exists(path)
 
     def size(self, path: str) -> int:
@@ -72,16 +72,16 @@ class Disk:
             os.close(fd)
 
     def open_append(self, path: str) -> int:
-        """Open for appending, created when absent; returns a handle."""
+        """Open for appending, and create the file if missing; returns a handle."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         return os.open(path, flags, 0o640)
 
     def write(self, handle: int, data: bytes | memoryview) -> int:
-        """Append; returns how many bytes were taken, which may be fewer than given."""
+        """Append; returns how many bytes were written, perhaps fewer than given."""
         return os.write(handle, data)
 
     def fdatasync(self, handle: int) -> None:
-        """Make what was written durable. After an error nothing is known about it."""
+        """Make all writes durable. After an error the file's state is unknown."""
         if hasattr(os, "fdatasync"):
             os.fdatasync(handle)
         else:
@@ -97,11 +97,11 @@ class Disk:
             os.close(fd)
 
     def close(self, handle: int) -> None:
-        """Give the handle back."""
+        """Close the handle."""
         os.close(handle)
 
     def rename(self, old: str, new: str) -> None:
-        """Give the file a new name, replacing what had it, in one step."""
+        """Rename the file atomically, replacing any file of that name."""
         os.replace(old, new)
 
     def unlink(self, path: str) -> None:
@@ -142,16 +142,16 @@ class PowerCut(BaseException):
 
 
 class _File:
-    """One simulated file: what programs see, and what a power cut leaves."""
+    """A simulated file: as programs see it, and as a power cut leaves it."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = b""
-        self.is_lost = False  # an fsync failed: the kernel believes all is clean
+        self.is_lost = False  # an fsync failed: the kernel reports all as clean
 
 
 class MemoryDisk(Disk):
-    """A disk in memory with the faults of real ones; every operation counts in `ops`."""
+    """A disk in memory with the faults of real ones; `ops` counts every operation."""
 
     def __init__(self) -> None:
         self.names: dict[str, _File] = {}
@@ -162,21 +162,21 @@ class MemoryDisk(Disk):
         self.last_handle = 100
         self.salts = 0
         self.ops = 0
-        self.cut_at = 0  # power is cut at that operation; 0: never
+        self.cut_at = 0  # power fails at that operation; 0: never
         self.capacity = 1 << 60  # bytes; more is ENOSPC
-        self.write_most = 1 << 60  # bytes one write takes
-        self.write_errors = 0  # that many writes fail with EIO
-        self.fsync_errors = 0  # that many fsyncs fail, and what they covered is lost later
+        self.write_most = 1 << 60  # bytes per write
+        self.write_errors = 0  # so many writes fail with EIO
+        self.fsync_errors = 0  # so many fsyncs fail, and what they covered is lost later
         self.rename_errors = 0
 
     def step(self) -> None:
-        """Count an operation that changes the disk; the power may go here."""
+        """Count an operation that changes the disk; power may fail here."""
         self.ops += 1
         if self.ops == self.cut_at:
             raise PowerCut
 
     def power_cut(self, keep: int = 0) -> None:
-        """Lose what was not synced, but `keep` bytes of every file's tail survive."""
+        """Lose what was not synced, except `keep` bytes of every file's tail."""
         self.names = dict(self.durable_names)
         self.handles = {}
         self.locks = {}
@@ -191,7 +191,7 @@ class MemoryDisk(Disk):
             file.durable = bytes(file.data)
 
     def process_crash(self) -> None:
-        """Lose the handles and locks of the process; the page cache survives."""
+        """Drop the process's handles and locks; the page cache survives."""
         self.handles = {}
         self.locks = {}
         self.cut_at = 0

@@ -1,4 +1,4 @@
-"""What a call of a tube procedure says, whichever door it came through (SPEC T15, I6)."""
+"""The arguments of a call of a tube procedure, for both doors (SPEC T15, I6)."""
 
 from typing import Final, final
 
@@ -12,7 +12,7 @@ NO_NAMES: Final[list[bytes]] = []
 @final
 @mypyc_attr(acyclic=True)
 class Options:
-    """What few calls say; times are ms. What was not said has the value for that."""
+    """Rare arguments; times are ms. Defaults stand for those not given."""
 
     def __init__(self) -> None:
         self.delay_ms: i64 = -1
@@ -20,7 +20,7 @@ class Options:
         self.ttr_ms: i64 = -1
         self.pri: i64 = PRI_DEFAULT
         self.utube: bytes | None = None
-        self.count: i64 = 100  # of tasks or changes
+        self.count: i64 = 100  # tasks or changes
         self.status: i64 = 0
         self.after: i64 = -1
         self.capacity: i64 = 0
@@ -55,12 +55,12 @@ class Options:
         return o
 
 
-NOTHING: Final = Options()  # shared by all calls that say none of it
+NOTHING: Final = Options()  # shared by all calls without such options
 
 
 @mypyc_attr(acyclic=True)
 class TubeArgs:
-    """The arguments of one call. The tables of both doors name the fields of its options."""
+    """The arguments of one call. Both doors' tables name the fields of its options."""
 
     def __init__(self) -> None:
         self.tube: bytes | None = None
@@ -68,12 +68,12 @@ class TubeArgs:
         self.form: i64 = 0
         self.number: i64 = 0  # of a task
         self.token: i64 = 0
-        self.timeout_ms: i64 = -1  # or how much longer a task lives
-        self.given: i64 = 0  # options that were said
+        self.timeout_ms: i64 = -1  # or the additional life of a task
+        self.given: i64 = 0  # number of options given
         self.options = NOTHING
 
     def set_option(self, field: str, value: object) -> None:
-        """Keep one of the options."""
+        """Set one of the options."""
         if self.options is NOTHING:
             self.options = Options()
         setattr(self.options, field, value)

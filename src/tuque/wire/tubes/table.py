@@ -1,7 +1,7 @@
 """The table of tube procedures (SPEC T15, I4, I6): one row for both doors.
 
-The words of TUBE, the calls of IPROTO, arity, HELP, COMMAND DOCS, bounds and docs/commands.md
-follow from it. `words` and `values` say how each argument is read.
+Source of the words of TUBE, the calls of IPROTO, arity, HELP, COMMAND DOCS, bounds and
+docs/commands.md. `words` and `values` say how each argument is read.
 """
 
 from typing import Final, final
@@ -38,18 +38,18 @@ from tuque.wire.tubes.words import (
 
 NAMES_MAX: Final = 1_000  # tubes in one SUBSCRIBE
 WRONG: Final = b"ERR Wrong TUBE subcommand or number of arguments"
-ONE_TASK: Final = Bound(0, 1, SMALL, ONE, True)  # 0 words: as many as the syntax has
+ONE_TASK: Final = Bound(0, 1, SMALL, ONE, True)  # 0 words: the syntax decides
 ONE_THING: Final = Bound(0, FEW_WORDS, SMALL, ONE)
 FEW_OPTIONS: Final = Bound(FEW_WORDS, FEW_WORDS, SMALL, REFUSED)
 SLICES: Final = Bound(0, TURN_WORK, SMALL, SLICED)
 MANY: Final = Bound(NAMES_MAX + 2, NAMES_MAX + 2, SMALL, REFUSED)
 LIST: Final = Bound(0, TURN_WORK, 2 * REPLY_BYTES, ONE)
 
-# syntax in RESP, in IPROTO, what it is, bound, reply, and what it does.
-# write, grow: it changes something, or adds tasks or tubes, for the checks before it (C3.5, I4.8)
-# home, known: its tube must be RUNNING here (T17.3), or known
-# session: it makes the caller a session (T8.1)
-# silent: its reply is nothing over IPROTO
+# syntax in RESP and in IPROTO, marks, bound, reply, and what it does.
+# write, grow: it changes something, or adds tasks or tubes: checked before it runs (C3.5, I4.8)
+# home, known: its tube must be RUNNING here (T17.3), or known here
+# session: the caller gets a session
+# silent: no value in its IPROTO reply
 # fmt: off
 ROWS: Final[list[tuple[str, str, str, Bound, str, str]]] = [
     ("CREATE tube type [IFNOTEXISTS] [TEMPORARY] [TTL sec] [TTR sec] [PRI n] [CAPACITY n] "
@@ -134,7 +134,7 @@ class Procedure:
         self.code = code
         self.syntax, self.call_syntax, marks, bound, self.reply, self.doc = row
         self.word = self.syntax.partition(" ")[0]
-        # with `queue.`: not of one tube
+        # `queue.` function: of no single tube
         self.calls = [one.partition("(")[0] for one in self.call_syntax.split(" ") if "(" in one]
         self.name = self.word or self.calls[0]
         self.is_write = "write" in marks
@@ -143,9 +143,9 @@ class Procedure:
         self.is_known = "known" in marks
         self.has_session = "session" in marks
         self.is_told = "silent" not in marks
-        self.is_strict = self.name == "CFG"  # IPROTO: another option is an error
+        self.is_strict = self.name == "CFG"  # IPROTO: unknown options are errors
         self.is_put = self.name == "PUT"
-        self.has_id = False  # IPROTO: the id of a task comes first
+        self.has_id = False  # IPROTO: a task id comes first
         self.takes_rest = "..." in self.syntax
         self.places: list[Word] = []
         self.options: dict[bytes, Word] = {}
@@ -164,7 +164,7 @@ class Procedure:
             self.read_call_syntax()
 
     def read_syntax(self) -> i64:
-        """Find the words of the syntax; how many there may be."""
+        """Set the words of the syntax, and how many there may be."""
         most: i64 = 0
         for shown in self.syntax.split(" ")[1:]:
             word = shown.strip("[]")
@@ -178,7 +178,7 @@ class Procedure:
         return most
 
     def read_call_syntax(self) -> None:
-        """Find the arguments of the call."""
+        """Set the arguments of the IPROTO call."""
         name = self.calls[0].rpartition(".")[2]
         inside = self.call_syntax.partition("(")[2].partition(")")[0]
         places, _, named = inside.partition("{")
@@ -192,7 +192,7 @@ class Procedure:
             self.named[one.encode()] = found
 
     def read_words(self, args: list[bytes], into: TubeArgs) -> None:
-        """[T15] The words after `TUBE word`; the tube is looked for later. Raises ArgError."""
+        """[T15] Read the words after `TUBE word`; the tube is looked up later. Raises ArgError."""
         count: i64 = len(args)
         if count < self.least or count > self.most:
             raise ArgError(WRONG)  # T15.1
@@ -222,7 +222,7 @@ class Procedure:
             check_msgpack(into.body)
 
     def read_values(self, args: list[Value], into: TubeArgs, driver: Driver | None) -> None:
-        """[I6] The arguments of a call, `driver` that of its tube. Raises IprotoError."""
+        """[I6] Read the arguments of a call; `driver` is that of its tube. Raises IprotoError."""
         first: i64 = 1 if self.has_id or self.is_put else 0
         at: i64 = first
         for place in self.values:

@@ -1,8 +1,8 @@
-"""Arguments of calls over IPROTO: Lua's values in, typed values or an error out (SPEC I6).
+"""Arguments of IPROTO calls: Lua's values in, typed values or an error out (SPEC I6).
 
-What Tarantool's queue accepts is accepted, what it refuses is refused with its codes and
-texts; only NULL means the same as nothing everywhere, and a time that cannot be is the nearest
-one that can. Seconds come in, whole ms go out, rounded up.
+Accepts and refuses what Tarantool's queue does, with the same codes and texts; except that NULL
+always means absent, and an impossible time becomes the nearest possible one. Seconds come in, whole
+ms go out, rounded up.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from tuque.wire.msgpack import ARRAY, BIN, BOOL, EXT, FLOAT, INT, MAP, NIL, STR,
 from tuque.wire.tubes.arguments import TubeArgs
 from tuque.wire.tubes.words import LISTED_MAX
 
-LISTED: Final = 1_000  # tasks, unless more are asked for
-LONG_MS: Final = 1 << 50  # as good as for ever; tubes have their own idea of it
-NUMBER_MAX: Final = (1 << 62) - 1  # of ids, priorities and counts here
+LISTED: Final = 1_000  # tasks, by default
+LONG_MS: Final = 1 << 50  # practically for ever; tubes clamp it
+NUMBER_MAX: Final = (1 << 62) - 1  # limit of ids, priorities and counts
 NO_NUMBER: Final = NUMBER_MAX  # an id that no task has
 OPTIONS_MAX: Final = 64  # known or not
 BAD_STATE: Final = b"the state must be one of r, t, ~ and !"
@@ -30,7 +30,7 @@ NO_DRIVER: Final = (
     b'tube control methods must contain functions "create_space" and "new": '
     b"here a driver is a class of an installed package, and is named alone"
 )
-ROUNDING_MS: Final = 1e-6  # 1.1 s are 1100 ms, though 1.1 * 1000 is a bit more
+ROUNDING_MS: Final = 1e-6  # 1.1 s is 1100 ms, though 1.1 * 1000 is slightly more
 
 LUA_TYPES: Final = {
     NIL: b"nil",
@@ -46,14 +46,14 @@ LUA_TYPES: Final = {
 
 
 def argument(args: list[Value], at: i64) -> Value | None:
-    """That argument; None when it is missing or NULL (I6.1)."""
+    """The argument at that place; None if missing or NULL (I6.1)."""
     if at >= len(args) or args[at].kind == NIL:
         return None
     return args[at]
 
 
 def task_number(args: list[Value], is_pair: bool) -> i64:
-    """[I6] The id of a task, the first argument; `is_pair`: in the words of ack, not of peek."""
+    """[I6] The task id in the first argument; `is_pair`: with the error of ack, else of peek."""
     if len(args) == 0:
         wanted = 2 if is_pair else 1
         text = b"Invalid key part count in an exact match (expected %d, got %d)"
@@ -70,7 +70,7 @@ def task_number(args: list[Value], is_pair: bool) -> i64:
 
 
 def ms_of(value: Value, is_left: bool = True) -> i64:
-    """[I6] A time in seconds (I6.2); what is no number fails as Lua's comparison does (I6.3)."""
+    """[I6] A time in seconds (I6.2), as ms; other types fail as Lua's comparison does (I6.3)."""
     if value.kind == INT:
         seconds = value.integer()
         if seconds <= 0:
@@ -90,7 +90,7 @@ def ms_of(value: Value, is_left: bool = True) -> i64:
 
 
 def options_of(args: list[Value], at: i64) -> dict[bytes, Value]:
-    """[I6] The options at that place (I6.4); those that are NULL are left out (I6.1)."""
+    """[I6] The options at that place (I6.4), without NULLs (I6.1)."""
     value = argument(args, at)
     if value is None or value.kind == ARRAY or value.kind == STR or value.kind == BIN:
         return {}
@@ -107,14 +107,14 @@ def options_of(args: list[Value], at: i64) -> dict[bytes, Value]:
 
 
 def text(value: Value, text: bytes) -> bytes:
-    """A string, else error 32 with that text."""
+    """A string; else error 32 with that text."""
     if value.kind not in (STR, BIN):
         raise IprotoError(E_PROC, text)
     return value.payload()
 
 
 def space_name(value: Value) -> object:
-    """The name of a new tube."""
+    """The name for a new tube."""
     if value.kind not in (STR, BIN):
         text = b"Supplied key type of part 0 does not match index part type: expected string"
         raise IprotoError(E_KEY_TYPE, text)
@@ -122,7 +122,7 @@ def space_name(value: Value) -> object:
 
 
 def tube_asked(value: Value) -> object:
-    """The tube that is asked for, by nothing but a string."""
+    """The tube asked about; only a string names one."""
     return text(value, b"argument #1 should be string or nil")
 
 
@@ -132,7 +132,7 @@ def driver_name(value: Value) -> object:
 
 
 def driver_table(value: Value) -> object:
-    """The functions of a driver, which nobody can give (I6.9)."""
+    """The functions of a driver, which no caller can supply (I6.9)."""
     raise IprotoError(E_PROC, NO_DRIVER)
 
 
@@ -142,12 +142,12 @@ def uuid_of(value: Value) -> object:
 
 
 def string_of(value: Value) -> object:
-    """A string; what is none is not there."""
+    """A string; other types count as absent."""
     return value.payload() if value.kind in (STR, BIN) else None
 
 
 def is_set(value: Value) -> object:
-    """An option that is not false."""
+    """Whether the option is not false."""
     return True if value.kind != BOOL or value.is_true() else None
 
 
@@ -165,28 +165,28 @@ def delay(value: Value) -> object:
 
 
 def new_ttr(value: Value) -> object:
-    """The ttr of sessions, which is checked."""
+    """The ttr of sessions, checked."""
     if value.kind not in (INT, FLOAT) or shown(value).startswith(b"-"):
         raise IprotoError(E_PROC, b"Invalid value of ttr: " + shown(value))
     return ms_of(value)
 
 
 def true_or_false(value: Value) -> object:
-    """A boolean, which is checked."""
+    """A boolean, checked."""
     if value.kind != BOOL:
         raise IprotoError(E_PROC, b"Invalid value of in_replicaset: " + shown(value))
     return value.is_true()
 
 
 def limit(value: Value) -> object:
-    """[I6] How many tasks kick is about."""
+    """[I6] The number of tasks to kick."""
     if value.kind not in (INT, FLOAT):
         raise IprotoError(E_PROC, b"'for' limit must be a number")
     return whole(value)
 
 
 def most(value: Value) -> object:
-    """How many tasks are listed."""
+    """The number of tasks to list."""
     if value.kind not in (INT, FLOAT):
         return LISTED
     return max(0, min(int(whole(value)), LISTED_MAX))
@@ -198,7 +198,7 @@ def capacity(value: Value) -> object:
 
 
 def priority(value: Value) -> object:
-    """[I6] A priority: a whole number that is not negative (I6.5)."""
+    """[I6] A priority: a non-negative integer (I6.5)."""
     number = -1
     if value.kind == INT:
         number = value.integer()
@@ -211,13 +211,13 @@ def priority(value: Value) -> object:
 
 
 def whole(value: Value) -> i64:
-    """A count, rounded down (I6.11); compared like Lua does when it is no number."""
+    """A count, rounded down (I6.11); other types fail as in Lua."""
     if value.kind == INT:
         number = value.integer()
     elif value.kind == FLOAT:
         real = value.real()
         if isnan(real):
-            return 0  # as of times (I6.2)
+            return 0  # as for times (I6.2)
         number = floor(max(-NUMBER_MAX, min(real, NUMBER_MAX)))  # inf // 1 would be NaN
     else:
         raise IprotoError(E_PROC, b"attempt to compare %s with number" % LUA_TYPES[value.kind])
@@ -225,7 +225,7 @@ def whole(value: Value) -> i64:
 
 
 def subqueue(value: Value) -> object:
-    """[I6] The name of a sub-queue: numbers and booleans by their text (I6.6)."""
+    """[I6] The name of a sub-queue; numbers and booleans become text (I6.6)."""
     if value.kind in (STR, BIN, INT, FLOAT, BOOL):
         name = shown(value)
         if len(name) > UTUBE_MAX:
@@ -236,7 +236,7 @@ def subqueue(value: Value) -> object:
 
 
 def shown(value: Value) -> bytes:
-    """A value as Lua's tostring has it."""
+    """A value as Lua's tostring shows it."""
     if value.kind in (STR, BIN):
         return value.payload()
     if value.kind == INT:
@@ -248,7 +248,7 @@ def shown(value: Value) -> bytes:
     return LUA_TYPES[value.kind]
 
 
-# which types of tubes have an option; for the others it means nothing (I6.4)
+# the types of tubes that have an option; others ignore it (I6.4)
 ALL_TYPES: Final = 0
 TIMED: Final = 1
 KEYED: Final = 2
@@ -257,7 +257,7 @@ LIMITED: Final = 3
 
 @final
 class Argument:
-    """How one value is read, and into which field, unless it is none."""
+    """How one value is read, and into which field, if any."""
 
     def __init__(
         self,
@@ -270,11 +270,11 @@ class Argument:
         self.field = field
         self.read = read
         self.types = types
-        self.missing = missing  # what it is when nothing is said, or the error
-        self.sees_nil = sees_nil  # NULL is not the same as nothing (I6.1)
+        self.missing = missing  # the value if absent, or the error
+        self.sees_nil = sees_nil  # NULL differs from absent (I6.1)
 
     def is_for(self, driver: Driver) -> bool:
-        """Whether tubes of that type have it."""
+        """Whether tubes of that type have the option."""
         if self.types == TIMED:
             return driver.is_timed
         if self.types == KEYED:
@@ -298,7 +298,7 @@ class Argument:
 
 
 NO_NAME: Final = b"Invalid key part count in an exact match (expected 1, got 0)"
-# by name, and with its call where it means something else than in others
+# by name; or by call and name where it differs
 ARGUMENTS: Final[dict[str, Argument]] = {
     "create_tube.name": Argument("tube", space_name, missing=IprotoError(E_KEY_COUNT, NO_NAME)),
     "type": Argument("name", shown, missing=b"nil"),
@@ -339,7 +339,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
 
 
 def read_data(args: list[Value], into: TubeArgs) -> None:
-    """[I6] The data of a put keep their bytes (I6.7)."""
+    """[I6] The data of a put, bytes unchanged (I6.7)."""
     data = args[0]
     if data.kind == BIN:
         into.body = data.payload()

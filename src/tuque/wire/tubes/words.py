@@ -1,7 +1,7 @@
 """Arguments of TUBE: words in, typed values or an error out (SPEC T15).
 
-Options are read from left to right: the first bad one decides the error, the last of a repeated
-one wins. Times are seconds in words, whole or not, and ms inside, rounded up.
+Options are read from left to right: the first bad one decides the error, the last of repeated ones
+wins. Times come as seconds, whole or not, and become ms, rounded up.
 """
 
 from typing import Final, final
@@ -14,14 +14,14 @@ from tuque.wire.msgpack import MsgpackError, skip
 from tuque.wire.tubes.arguments import TubeArgs
 
 NUMBER_MAX: Final = 1 << 52
-LISTED_MAX: Final = 10_000  # tasks, or changes, in one answer
-SYNC_MAX: Final = 1_000  # the tubes know how many nodes there are
+LISTED_MAX: Final = 10_000  # tasks, or changes, in one reply
+SYNC_MAX: Final = 1_000  # the exact limit is the number of nodes
 DIGITS_MAX: Final = 40
 BAD_BODY: Final = b"ERR the body is not one MessagePack value"
 BAD_UUID: Final = b"ERR Invalid UUID format."
 NODES: Final = "SYNC must be a number from 1 to the number of nodes"
 
-# kinds of words; those of the frequent arguments first
+# kinds of words, frequent ones first
 A_TUBE: Final = 0
 A_BODY: Final = 1
 AN_ID: Final = 2
@@ -50,7 +50,7 @@ FORMS: Final[dict[bytes, int]] = {b"bytes": BYTES, b"text": TEXT, b"msgpack": MS
 
 @final
 class Word:
-    """How one argument is read, into which field, and the error for what it may not be."""
+    """How one argument is read, into which field, and the error if invalid."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Word:
         self.error = b"ERR " + error.encode()
 
 
-# arguments known by their place
+# positional arguments
 PLACES: Final[dict[str, Word]] = {
     "tube": Word("", A_TUBE),
     "body": Word("", A_BODY),
@@ -159,7 +159,7 @@ def choice_of(a: Word, word: bytes) -> int:
 
 
 def span_ms(word: bytes, error: bytes) -> i64:
-    """Seconds as ms, a part of one rounded up; more than 100 years are 100 years (T15.2)."""
+    """Seconds as ms, rounded up; more than 100 years become 100 years (T15.2)."""
     seconds = plain_int(word)
     if 0 <= seconds < MAX_MS // 1000:
         return seconds * 1000
@@ -176,7 +176,7 @@ def span_ms(word: bytes, error: bytes) -> i64:
 
 
 def check_msgpack(body: bytes) -> None:
-    """Whether clients of Tarantool could read the body, which they get as it is."""
+    """Check that Tarantool's clients can read the body, which they get unchanged."""
     try:
         end = skip(body, 0, len(body))
     except MsgpackError:
@@ -186,7 +186,7 @@ def check_msgpack(body: bytes) -> None:
 
 
 def uuid_of(word: bytes) -> bytes:
-    """The 16 bytes of a uuid, given as they are or as text; its first groups are little-endian."""
+    """The uuid as 16 bytes, from bytes or text; its first groups are little-endian."""
     if len(word) == 16:
         return word
     digits = word.replace(b"-", b"")
@@ -197,5 +197,5 @@ def uuid_of(word: bytes) -> bytes:
 
 
 def is_hex(digits: bytes) -> bool:
-    """Whether there is nothing but hexadecimal digits."""
+    """Whether the word is all hexadecimal digits."""
     return len(digits.lower().strip(b"0123456789abcdef")) == 0

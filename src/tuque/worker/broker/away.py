@@ -1,7 +1,7 @@
-"""Decides which queues a worker skips for a while: those of tubes without a reachable leader.
+"""Decides which queues a worker skips for a while: tubes without a reachable leader.
 
-A tube that moves, or whose leader is down, must not keep the worker from the other queues. A move
-is over in a moment and is not logged; what lasts longer is one story in the log.
+A tube in switchover, or with its leader down, must not keep the worker from other queues. A
+switchover is short and is not logged; a longer outage is logged once at each end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TELL_AFTER_S: Final = 2.0
 
 
 class _Story:
-    """One queue without a reachable leader: since when, how often it was tried, when next."""
+    """A queue without a reachable leader: since when, the attempts, the next one."""
 
     __slots__ = ("due_at", "failures", "is_told", "since")
 
@@ -34,14 +34,14 @@ class _Story:
 
 
 class Away:
-    """The queues that are left alone, each until its own time."""
+    """The skipped queues, each until its own time."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._stories: dict[str, _Story] = {}
 
     def failed(self, queue: str, err: Error, node: str) -> bool:
-        """Notes a call about a queue that failed; False when the failure is not about its leader.
+        """Records a failed call about a queue; False if the failure is not about its leader.
 
         `node` is the node in use as "host:port", "" when there is none.
         """
@@ -64,13 +64,13 @@ class Away:
         return True
 
     def answered(self, queue: str) -> None:
-        """Notes a call about a queue that was answered."""
+        """Records a successful call about a queue."""
         story = self._stories.pop(queue, None) if self._stories else None
         if story is not None and story.is_told:
             log.warning("queue %s is back after %.1f s", queue, time.monotonic() - story.since)
 
     def here(self, queues: Iterable[str]) -> list[str]:
-        """Those of the queues that may be asked now."""
+        """The queues that may be asked now."""
         if not self._stories:
             return list(queues)
         now = time.monotonic()
@@ -88,7 +88,7 @@ class Away:
 
 
 def is_about_home(err: Error, node: str) -> bool:
-    """True if another queue may work: the leader of a tube refused, or is another node."""
+    """True if other queues may work: the tube's leader refused, or is another node."""
     if isinstance(err, ConnectionError):
         return node != "" and err.node not in ("", node)
     return isinstance(err, TubeHome | NoQuorum | ReadOnly)

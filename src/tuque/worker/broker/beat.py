@@ -1,7 +1,7 @@
-"""Heartbeats: a WORKING for each job held, often enough that none is delivered a second time.
+"""Heartbeats: a WORKING for each job held, often enough that none is delivered twice.
 
-Covers the jobs that run and those that wait in the buffer. A delivery does not say how long the
-retry time is, so the first WORKING comes early and its answer sets the pace of the next ones.
+Covers running jobs and buffered ones. A delivery does not contain the retry time, so the first
+WORKING comes early, and its reply sets the pace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEATS_PER_CALL: Final = 200
 
 
 class Heart:
-    """The due times of the jobs held, and the loop that keeps them."""
+    """The due times of the jobs held, and the loop that sends heartbeats."""
 
     def __init__(self, client: aio.Client, link: Link, on_gone: Callable[[str], None]) -> None:
         self._client = client
@@ -37,10 +37,10 @@ class Heart:
         link.on_back.append(self.beat_all)
 
     def hold(self, job_id: str) -> None:
-        """Begins to beat for a job that was just delivered, if it would be delivered again.
+        """Starts heartbeats for a delivered job, if it could be delivered again.
 
-        One that is delivered once at most needs no beats, and must not be given up because
-        another node of the cluster, after a move, does not know it.
+        An at-most-once job needs none, and must not be given up because another node of the
+        cluster does not know it after a move.
         """
         if is_at_most_once(job_id):
             return
@@ -49,17 +49,17 @@ class Heart:
         self._plan(job_id, time.monotonic() + after_s)
 
     def beat_now(self, job_id: str) -> None:
-        """Claims a job at once; one for which the beats have ended is left alone."""
+        """Sends a heartbeat at once, unless the job's heartbeats have ended."""
         if job_id in self._due_of:
             self._plan(job_id, time.monotonic())
 
     def beat_all(self) -> None:
-        """After an outage: the retry times went on, so claim everything again."""
+        """After an outage: all retry times are running, so send every heartbeat now."""
         for job_id in list(self._due_of):
             self.beat_now(job_id)
 
     def release(self, job_id: str) -> None:
-        """Ends the beats of a job."""
+        """Ends the heartbeats of a job."""
         self._due_of.pop(job_id, None)
 
     def _plan(self, job_id: str, due_at: float) -> None:
@@ -69,7 +69,7 @@ class Heart:
             self._wake.set()
 
     def _take_due(self, now: float) -> list[str]:
-        """The jobs whose beat is due; outdated entries of the heap fall out on the way."""
+        """The jobs whose heartbeat is due; drops stale entries of the heap."""
         found: list[str] = []
         while self._due and self._due[0][0] <= now and len(found) < BEATS_PER_CALL:
             due_at, job_id = heapq.heappop(self._due)
@@ -78,7 +78,7 @@ class Heart:
         return found
 
     async def loop(self) -> None:
-        """Beats for as long as the worker lives."""
+        """Sends heartbeats as long as the worker lives."""
         while True:
             self._wake.clear()
             now = time.monotonic()
@@ -91,7 +91,7 @@ class Heart:
                 await self._wake.wait()
 
     async def _beat(self, job_ids: list[str]) -> None:
-        """One WORKING for each job in one round trip; what failed is due again after a wait."""
+        """One WORKING per job in one round trip; failed ones are due again after a wait."""
         try:
             pipeline = self._client.pipeline()
             for job_id in job_ids:

@@ -1,7 +1,7 @@
 """Decides which queues a worker asks for jobs, in which order, and where it waits for them.
 
-All that the first queue has comes before the second is asked. When none has any, it waits at one
-node after the other: tubes have their homes at different ones.
+It empties the first queue before it asks the second. When all are empty, it waits on one node after
+the other, since tubes have different leaders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuque.worker.broker.link import pause
 POLL_MS: Final = (
     1000  # how long one GETJOB waits; also the longest time an idle worker takes to stop
 )
-REGROUP_S: Final = 0.02  # a tube moved while it was waited for: the next round finds where to
+REGROUP_S: Final = 0.02  # a tube moved during the wait: the next round finds its leader
 
 
 class Fetcher:
@@ -38,12 +38,12 @@ class Fetcher:
         self._away = away
         self._accept = accept
         self._until = until
-        self._waits = 0  # how often it waited for jobs
+        self._waits = 0  # number of waits so far
 
     async def fetch(self, want: int, but: Set[str] = frozenset()) -> None:
-        """Takes up to `want` jobs, or waits for some for a while; asks no queue in `but`.
+        """Takes up to `want` jobs, or waits for some for a while; skips the queues in `but`.
 
-        Raises what a node in use refuses; a queue that has no home now is left out.
+        Raises what a node in use refuses; skips a queue without a leader.
         """
         queues = [queue for queue in self._away.here(self._queues) if queue not in but]
         if len(self._queues) > 1 and await self._take_in_order(queues, want):
@@ -55,7 +55,7 @@ class Fetcher:
             await pause(self._away.wait_s(self._queues), self._until)
 
     async def _take_in_order(self, queues: list[str], want: int) -> bool:
-        """Takes what there is; True if there was any."""
+        """Takes the jobs that are there; True if there were any."""
         got = 0
         for queue in queues:
             try:
@@ -74,7 +74,7 @@ class Fetcher:
         return got > 0
 
     async def _wait(self, queues: list[str], want: int) -> None:
-        """Waits for jobs of the queues that one node has, another time for those of another."""
+        """Waits for jobs of the queues of one node, the next time of another one."""
         groups = self._client.home_groups(queues)
         self._waits += 1
         group = groups[self._waits % len(groups)]
@@ -87,7 +87,7 @@ class Fetcher:
                 raise
             if len(group) == 1:
                 self._away.failed(group[0], err, self._client.node)
-            else:  # which of them it was is found when each is asked
+            else:  # asking each one shows which it was
                 await pause(REGROUP_S, self._until)
             return
         for queue in group:

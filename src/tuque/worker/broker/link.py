@@ -1,7 +1,7 @@
-"""The worker's tie to its broker: how long to wait after a failed call, and what the log says.
+"""The worker's link to its broker: the wait after a failed call, and log lines.
 
-Every loop of the worker makes its own calls and reports here how they went, so that one outage is
-one story in the log: lost, still waiting, back after so many seconds.
+Every loop of the worker makes its own calls and reports their results here, so that an outage is
+logged once: lost, still waiting, back after so many seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RECONNECT: Final = Backoff(first_s=0.1, max_s=5.0, jitter=0.5)
 
 
 class Link:
-    """Whether the broker answers, and since when not."""
+    """Whether the broker responds, and since when it does not."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -37,10 +37,10 @@ class Link:
         return self._failures > 0
 
     def failed(self, what: str, err: Error) -> float:
-        """Notes a failed call; returns the seconds to wait before the next one.
+        """Records a failed call; returns the seconds to wait before the next one.
 
-        Several loops may fail in the same outage: only a failure after the last wait has run out
-        makes the wait longer.
+        Several loops may fail in one outage: only a failure after the last wait makes the next one
+        longer.
         """
         now = time.monotonic()
         if now < self._retry_at:
@@ -63,7 +63,7 @@ class Link:
         return wait_s
 
     def answered(self) -> None:
-        """Notes a call that was answered; ends an outage."""
+        """Records a successful call; ends an outage."""
         self.last_answer_at = time.monotonic()
         if not self._failures:
             return

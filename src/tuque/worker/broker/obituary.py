@@ -1,4 +1,4 @@
-"""The body of a dead letter: that of the job, and why it died."""
+"""The body of a dead letter: the job's, and why it died."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tuque.worker.tasks.policy import encodable
 
 
 def obituary(job: Job, reason: str) -> bytes | None:
-    """The body with a field `died`, all else as it was. None: it stays as it is.
+    """The body with a field `died` added. None: it stays unchanged.
 
-    A body that is no task call stays, and one that cannot be written again.
+    That is so for a body that is no task call, or cannot be encoded again.
     """
     try:
         decode(job.body)
@@ -30,4 +30,4 @@ def obituary(job: Job, reason: str) -> bytes | None:
     try:
         return to_data(fields, codec)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        return None  # it can be read, but not written: nested too deep
+        return None  # nested too deep to encode

@@ -1,8 +1,8 @@
-"""Tells the broker what became of jobs: one ACKJOB for all that are done, NACKs, dead letters.
+"""Reports the results of jobs to the broker: one ACKJOB for all done jobs, NACKs, dead letters.
 
-Takes settlements from the worker and keeps each until the broker has answered it, over any outage.
-While one batch is on its way the next one gathers, so that batches grow with the load and nothing
-waits for a batch to fill. What is about a tube without a home waits without holding up the rest.
+Takes settlements from the worker and keeps each until the broker has confirmed it, through any
+outage. While one batch is in flight the next one gathers, so that batches grow with the load and
+nothing waits for a batch to fill. Settlements for a tube without a leader do not block the rest.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from tuque.worker.tasks.policy import Ack, Backoff, Dead, Nack, Settlement
 log: Final = logging.getLogger("tuque.worker")
 
 ACKS_PER_CALL: Final = 500
-# the broker did nothing and will do it later
+# the broker did nothing, and will do it later
 NOT_NOW: Final = (Leaving, Loading, Misconf, TubeHome, NoQuorum, ReadOnly)
 AFTER_REFUSAL: Final = Backoff(first_s=5.0, max_s=60.0)
 
 
 class Settler:
-    """Settlements that the broker has not confirmed yet, and the loop that sends them."""
+    """Unconfirmed settlements, and the loop that sends them."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Settler:
         self._never = asyncio.Event()
 
     def put(self, settlement: Settlement) -> None:
-        """Takes over a settlement; `on_settled` is called once the broker knows."""
+        """Adds a settlement; `on_settled` is called once the broker has it."""
         if isinstance(settlement, Ack):
             queue = self._queue_of(settlement.job_id)
             self._acks.setdefault(queue, deque()).append(settlement)
@@ -81,11 +81,11 @@ class Settler:
         return sum(map(len, self._acks.values())) + len(self._others)
 
     async def drained(self) -> None:
-        """Returns when nothing is left to report."""
+        """Returns when nothing is left to send."""
         await self._empty.wait()
 
     async def loop(self) -> None:
-        """Reports to the broker as long as the worker lives."""
+        """Sends settlements as long as the worker lives."""
         while True:
             await self._work.wait()
             try:
@@ -103,16 +103,16 @@ class Settler:
                 self._empty.set()
 
     async def _wait_for_homes(self) -> None:
-        """Waits when all that is left is about unreachable queues; new settlements end the wait."""
+        """Waits while all that is left is for unreachable queues; new settlements end the wait."""
         self._work.clear()
         queues = {*self._acks, *(self._queue_of(other.job_id) for other in self._others)}
         await pause(self._away.wait_s(queues), self._work)
         self._work.set()
 
     async def _acknowledge(self) -> bool:
-        """Sends the acks that have gathered, to one node after the other; True if some were taken.
+        """Sends the gathered acks, node by node; True if some were taken.
 
-        Any refusal is tried again: a done job stays done.
+        Any refusal is retried: a done job stays done.
         """
         told = False
         for queues in self._client.home_groups(self._away.here(self._acks)):
@@ -120,7 +120,7 @@ class Settler:
         return told
 
     async def _acknowledge_of(self, queues: list[str]) -> bool:
-        """Sends the acks of these queues together, one by one when that is refused for a home."""
+        """Sends the acks of these queues together; one by one if a tube's leader refuses that."""
         told = False
         while batch := list(islice(self._acks_of(queues), ACKS_PER_CALL)):
             try:
@@ -142,13 +142,13 @@ class Settler:
         return told
 
     def _acks_of(self, queues: list[str]) -> Iterator[tuple[str, Ack]]:
-        """The acks of these queues with the queue of each, oldest first within a queue."""
+        """The acks of these queues, each with its queue, oldest first within a queue."""
         return ((queue, ack) for queue in queues for ack in self._acks.get(queue, ()))
 
     async def _tell_one(self) -> bool:
-        """Sends the oldest NACK with all that go with it, or the oldest dead letter.
+        """Sends the oldest NACK with all that can join it, or the oldest dead letter.
 
-        True if the broker knows of one more.
+        True if the broker confirmed something.
         """
         here = self._away.here(self._queue_of(other.job_id) for other in self._others)
         first = next((one for one in self._others if self._queue_of(one.job_id) in here), None)
@@ -199,13 +199,13 @@ class Settler:
             log.error("NACK of %s refused: %s; its retry time brings it back", ", ".join(ids), err)
 
     async def _bury(self, dead: Dead) -> Nack | Dead | None:
-        """Sends a dead letter; what to do instead when the broker refuses it."""
+        """Sends a dead letter; returns what to do instead if the broker refuses it."""
         try:
             new_id = await self._client.deadletter(
                 dead.job_id, dead.queue, dead.reason, body=dead.body
             )
         except (NoJob, Acked) as err:
-            # it was done before, and only the reply was lost; or another client was faster
+            # done before, and the reply was lost; or another client was faster
             log.warning("job %s went to no %s: %s", dead.job_id, dead.queue, err)
             return None
         except (ConnectionError, *NOT_NOW):

@@ -1,7 +1,7 @@
-"""What the log of a worker tells of its jobs: how each ended, and sums now and then.
+"""Log lines of a worker about its jobs: each result, and totals at intervals.
 
-Jobs and attempts are counted apart: a job that fails twice and then succeeds is one done and two
-failed attempts. A traceback is shown once, not for each try of the same failure.
+Jobs and attempts are counted separately: a job that fails twice and then succeeds is one done and
+two failed attempts. Repeated tracebacks are shown once a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log: Final = logging.getLogger("tuque.worker")
 
 TOLD_EVERY_S: Final = 10.0
 TRACES_KEPT: Final = 100
-TRACE_AGAIN_S: Final = 60.0  # the same traceback is shown once in so long a time
+TRACE_AGAIN_S: Final = 60.0  # the same traceback is shown once in this time
 
 DONE: Final = "done"
 DEAD: Final = "dead"
@@ -30,21 +30,21 @@ ORDER: Final = (DONE, DEAD, FAILED, PUT_OFF, GIVEN_BACK, GONE)
 
 
 class Story:
-    """The sums of one worker, and the tracebacks that it showed."""
+    """The totals of one worker, and the tracebacks that it showed."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._traces: OrderedDict[str, float] = OrderedDict()
 
     def summary(self, since: Counter[str] | None = None) -> str:
-        """The sums on one line, or what was added to them."""
+        """The totals on one line, or the increase since `before`."""
         counts = self.counts if since is None else self.counts - since
         return ", ".join(f"{counts[what]:,} {what}" for what in ORDER if counts[what]) or "no jobs"
 
     def ended(
         self, name: str, number: int, outcome: Outcome, then: Settlement, took_s: float
     ) -> None:
-        """Logs how one attempt ended, and what comes next."""
+        """Logs the result of one attempt, and what comes next."""
         if isinstance(then, Ack):
             self.counts[DONE] += 1
             log.debug("%s done in %.3f s", name, took_s)
@@ -68,7 +68,7 @@ class Story:
         )
 
     def _is_new(self, trace: str) -> bool:
-        """False for a traceback that was shown a short while ago."""
+        """False for a traceback that was shown a short time ago."""
         if not trace:
             return True
         now = time.monotonic()
@@ -82,7 +82,7 @@ class Story:
         return True
 
     async def loop(self) -> None:
-        """Logs now and then what was done, as long as the worker lives."""
+        """Logs totals at intervals, as long as the worker lives."""
         while True:
             before = self.counts.copy()
             await asyncio.sleep(TOLD_EVERY_S)

@@ -1,8 +1,8 @@
-"""The child process of the process pool: reads calls from a socket, runs them, answers outcomes.
+"""A child process of the process pool: reads calls from a socket, runs them, returns outcomes.
 
 Started by process_pool.py, which calls `main` with target, app dir, file descriptor and URL. It
-lives no longer than its parent: when the socket ends it leaves, at once if it is in the middle of a
-job, because the broker will give that job to another worker.
+ends with its parent: when the socket closes it exits, even in the middle of a job, because the
+broker will give that job to another worker.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ HEADER: Final = struct.Struct("!I")
 
 
 def frame(payload: bytes) -> bytes:
-    """A payload with its length in front, as both ends send it."""
+    """A payload with its length in front, for both directions."""
     return HEADER.pack(len(payload)) + payload
 
 
 def read_exactly(sock: socket.socket, count: int) -> bytes | None:
-    """That many bytes, or None when the other end is gone."""
+    """That many bytes; None when the other end is gone."""
     parts = bytearray()
     while len(parts) < count:
         try:
@@ -47,7 +47,7 @@ def read_exactly(sock: socket.socket, count: int) -> bytes | None:
 
 
 class Inbox:
-    """The calls that have come, and whether one is being run."""
+    """Received calls, and whether one is running."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -63,7 +63,7 @@ class Inbox:
         return payload
 
     def _receive(self) -> None:
-        """Takes calls off the socket for as long as the parent lives."""
+        """Receives calls as long as the parent lives."""
         while (header := read_exactly(self._sock, HEADER.size)) is not None:
             payload = read_exactly(self._sock, HEADER.unpack(header)[0])
             if payload is None:
@@ -75,14 +75,14 @@ class Inbox:
 
 
 def _ignore(signum: int, stack: object) -> None:
-    """Signals of a terminal or a service reach the whole group; the parent decides what they mean.
+    """A signal handler that does nothing: the parent decides on signals to the whole group.
 
     A function, because an ignored signal would stay ignored in programs that tasks start.
     """
 
 
 def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
-    """Answers once when the app is loaded, then once for each call, until the parent is gone."""
+    """Replies once when the app is loaded, then once per call, until the parent is gone."""
     try:
         app = load_app(target, app_dir)
     except BaseException as err:
@@ -104,7 +104,7 @@ def serve(target: str, app_dir: str, sock: socket.socket, url: str) -> None:
 
 def main(arguments: list[str]) -> None:
     target, app_dir, fd, url = arguments
-    if logging.lastResort is not None:  # what tasks log, unless their app has handlers
+    if logging.lastResort is not None:  # log lines of tasks, unless their app has handlers
         logging.lastResort.setFormatter(VisibleFormatter())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP, signal.SIGUSR1):
         signal.signal(number, _ignore)

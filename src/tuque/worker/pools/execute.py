@@ -1,4 +1,4 @@
-"""Running one job: its task with its arguments, and every way that can end as an `Outcome`.
+"""Runs one job: its task with its arguments, and every end of that as an `Outcome`.
 
 The same code runs in a thread, on the pool's event loop and in a child process. No exception of a
 task leaves this module, not even one that would end the process.
@@ -21,7 +21,7 @@ from tuque.worker.tasks.task import Reject, RetryLater, Task
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """The job that is being run, as `current_job()` shows it to its task.
+    """The running job, as `current_job()` shows it to its task.
 
     `number` counts deliveries from 1 and is what `max_deliveries` limits. `enqueued_at` is the
     producer's wall clock in unix seconds.
@@ -38,7 +38,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct):
-    """All that a pool needs to run a job."""
+    """Everything a pool needs to run a job."""
 
     envelope: Envelope
     attempt: Attempt
@@ -46,7 +46,7 @@ class Call(msgspec.Struct):
 
 
 class Piped(msgspec.Struct):
-    """A call as it crosses the pipe of a child process."""
+    """A call in the form for a child process."""
 
     body: bytes
     attempt: Attempt
@@ -58,7 +58,7 @@ _piped_decoder: Final = msgspec.msgpack.Decoder(Piped)
 
 
 def to_pipe(call: Call) -> bytes:
-    """A call for a child process; the arguments as a codec writes them that can."""
+    """Encode a call for a child process, its arguments with a codec that can carry them."""
     try:
         body = encode(call.envelope, "msgpack")
     except TypeError:
@@ -67,7 +67,7 @@ def to_pipe(call: Call) -> bytes:
 
 
 def of_pipe(payload: bytes) -> Call:
-    """The call that `to_pipe` was given."""
+    """Decode a call that `to_pipe` encoded."""
     piped = _piped_decoder.decode(payload)
     return Call(decode(piped.body), piped.attempt, piped.time_limit_s)
 
@@ -76,7 +76,7 @@ _current: ContextVar[Attempt] = ContextVar("tuque_current_job")
 
 
 def current_job() -> Attempt:
-    """The job the calling task runs for; LookupError outside of a worker."""
+    """The job that the calling task runs for; LookupError outside of a worker."""
     return _current.get()
 
 
@@ -96,14 +96,14 @@ def run_call(task: Task[..., Any], call: Call) -> Outcome:
 
 
 async def await_call(task: Task[..., Any], call: Call) -> Outcome:
-    """Runs a job of a coroutine task on the running event loop, cancelled at its time limit."""
+    """Runs a job of a coroutine task on the running event loop; cancels it at its time limit."""
     token = _current.set(call.attempt)
     try:
         bound = task.bind(call.envelope)
         await _with_limit(task.function(*bound.args, **bound.kwargs), call.time_limit_s)
         return DONE
     except asyncio.CancelledError:
-        raise  # by the pool, which knows why
+        raise  # the pool cancelled it and knows why
     except BaseException as err:
         return outcome_of(err)
     finally:
@@ -120,7 +120,7 @@ async def _on_own_loop(
     try:
         await _with_limit(running, limit_s)
     finally:
-        await task.app.aclose()  # a client of this loop could not be used on the next one
+        await task.app.aclose()  # a client of this loop is useless on the next one
 
 
 async def _with_limit(running: Awaitable[Any], limit_s: float | None) -> None:
@@ -138,7 +138,7 @@ def over_limit_text(limit_s: float | None) -> str:
 
 
 def outcome_of(err: BaseException) -> Outcome:
-    """What an exception means for the job; whatever its text is, the outcome can be written."""
+    """The outcome for an exception; it can be encoded whatever the exception's text."""
     if isinstance(err, RetryLater):
         return Outcome("retry", one_line(guarded(str, err)), delay_s=err.delay_s)
     if isinstance(err, Reject):
@@ -151,7 +151,7 @@ def outcome_of(err: BaseException) -> Outcome:
 
 
 def trace_of(err: BaseException) -> str:
-    """The traceback of an exception; the middle is left out of a very long one."""
+    """The traceback of an exception; a very long one is cut in the middle."""
     text = "".join(traceback.format_exception(err))
     if len(text) <= TRACE_CHARS:
         return text
@@ -160,12 +160,12 @@ def trace_of(err: BaseException) -> str:
 
 
 def describe(err: BaseException) -> str:
-    """An exception on one line; also one whose own text cannot be had."""
+    """An exception on one line, even if its own text fails."""
     return one_line(f"{type(err).__name__}: {guarded(str, err)}")
 
 
 def guarded(make_text: Callable[[Any], str], value: Any) -> str:
     try:
         return make_text(value)
-    except BaseException as err:  # whatever a class of the user's does
+    except BaseException as err:  # a user's class may do anything
         return f"<no text: {type(err).__name__}>"

@@ -1,8 +1,8 @@
 """Where jobs run: in threads of this process, or as coroutines on a loop of their own.
 
-A pool takes calls one by one and answers each with an `Outcome`; it decides how a time limit is
-held. Tasks never run on the worker's own loop, so that a task that blocks delays no heartbeat.
-Child processes are in process_pool.py.
+A pool takes calls one by one and returns an `Outcome` for each; it enforces time limits. Tasks
+never run on the worker's own loop, so that a blocking task delays no heartbeat. Child processes
+are in process_pool.py.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Tasks = dict[str, Task[..., Any]]
 
 
 class Pool(Protocol):
-    """What the worker needs of a pool. `run` is called for at most `concurrency` jobs at a time."""
+    """The worker's view of a pool. `run` is called for at most `concurrency` jobs at a time."""
 
     async def start(self) -> None:
-        """Makes the pool ready; raises when it cannot be."""
+        """Makes the pool ready, or raises."""
 
     async def run(self, call: Call) -> Outcome:
-        """Runs one job to its end, whatever that is."""
+        """Runs one job to its end, whatever the result."""
 
     async def stop(self) -> bool:
-        """Ends what still runs where that is possible; False when threads are left behind."""
+        """Ends running jobs if possible; False if threads are left behind."""
 
 
 class ThreadPool:
-    """Threads. Python cannot end one from outside: a job over its limit is reported, no more."""
+    """Threads. Python cannot stop one from outside: a job over its limit is only reported."""
 
     def __init__(self, tasks: Tasks, concurrency: int) -> None:
         self._tasks = tasks
@@ -53,7 +53,7 @@ class ThreadPool:
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         for number in range(self._concurrency):
-            # daemons: one that never ends must not keep the process from ending
+            # daemons: an endless one must not keep the process alive
             thread = threading.Thread(target=self._work, name=f"task-{number + 1}", daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -82,7 +82,7 @@ class ThreadPool:
         return self._busy == 0
 
     def _work(self) -> None:
-        """A thread's life; its jobs' outcomes go back to the loop that asked."""
+        """The main function of a thread; it passes outcomes to the loop that asked."""
         assert self._loop is not None
         while (item := self._calls.get()) is not None:
             call, done = item
@@ -90,11 +90,11 @@ class ThreadPool:
             try:
                 self._loop.call_soon_threadsafe(_resolve, done, outcome)
             except RuntimeError:
-                return  # the loop is closed: the worker left without this job
+                return  # the loop is closed: the worker has ended without this job
 
 
 class AsyncPool:
-    """Coroutines on one loop in a thread of its own; plain functions run in threads beside it.
+    """Coroutines on one loop in a thread of its own; plain functions run in other threads.
 
     `at_end` is awaited on that loop when the pool stops: it closes what belongs to the loop.
     """
@@ -130,13 +130,13 @@ class AsyncPool:
         try:
             await asyncio.wait_for(asyncio.wrap_future(closing), timeout=1.0)
         except TimeoutError:
-            return False  # a task blocks the loop, or will not be cancelled
+            return False  # a task blocks the loop, or resists cancellation
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         return idle
 
     async def _end(self) -> None:
-        """Cancels every other task of the pool's loop and waits until they are gone."""
+        """Cancels all other tasks of the pool's loop and waits for them."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()

@@ -1,7 +1,7 @@
-"""Child processes as a pool: a job over its time limit is ended, and a child that dies is replaced.
+"""A pool of child processes: it kills a job over its time limit, and replaces a child that dies.
 
-Children are started afresh, never forked from a process with threads, and are talked to in msgpack
-over a socket pair. What they run is in child.py.
+Children are spawned, never forked from a process with threads, and talk msgpack over a socket pair.
+They run child.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log: Final = logging.getLogger("tuque.worker")
 
 START_LIMIT_S: Final = 60.0
 LEAVE_LIMIT_S: Final = 1.0
-# a child finds the modules that this process finds, whatever put them on its path
+# children find the same modules as this process, whatever its path
 BOOT: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from tuque.worker.pools.child import main; main(sys.argv[2:])"
@@ -56,18 +56,18 @@ class Child:
         return self.process.pid
 
     async def answer(self) -> Outcome:
-        """The next outcome; IncompleteReadError or OSError when the child is gone."""
+        """The next outcome; IncompleteReadError or OSError if the child is gone."""
         (length,) = HEADER.unpack(await self.reader.readexactly(HEADER.size))
         return _outcome_decoder.decode(await self.reader.readexactly(length))
 
     async def end(self) -> int:
-        """Kills the child if it still lives; returns its exit code, negative for a signal."""
+        """Kills the child if it is alive; returns its exit code, negative for a signal."""
         self.writer.close()
-        self.process.kill()  # does nothing to one that has ended by itself
+        self.process.kill()  # no effect if it has ended already
         return await asyncio.to_thread(self.process.wait)
 
     async def leave(self) -> int:
-        """Lets an idle child end in order, as the end of its socket tells it to."""
+        """Lets an idle child exit by itself, when its socket closes."""
         self.writer.close()
         try:
             return await asyncio.to_thread(self.process.wait, LEAVE_LIMIT_S)
@@ -76,7 +76,7 @@ class Child:
 
 
 class ProcessPool:
-    """As many child processes as jobs may run at a time."""
+    """As many child processes as concurrent jobs."""
 
     def __init__(self, target: str, app_dir: str, url: str | None, concurrency: int) -> None:
         self._target = target
@@ -88,7 +88,7 @@ class ProcessPool:
         self._restarts: set[asyncio.Task[None]] = set()
         self._rng = random.Random()
         self._stopping = False
-        self.on_ready: Callable[[], None] = lambda: None  # a child was started later, and is idle
+        self.on_ready: Callable[[], None] = lambda: None  # a child that started late is idle
 
     @property
     def pids(self) -> list[int]:
@@ -109,7 +109,7 @@ class ProcessPool:
                 raise failure
 
     def start_later(self) -> None:
-        """Starts the children in the background, however often that takes; see `on_ready`."""
+        """Starts the children in the background, retrying for ever; see `on_ready`."""
         for _ in range(self._concurrency):
             self._start_another()
 
@@ -119,7 +119,7 @@ class ProcessPool:
         return not self._idle.empty()
 
     async def run(self, call: Call) -> Outcome:
-        request = frame(to_pipe(call))  # this may raise: no child is taken yet
+        request = frame(to_pipe(call))  # this may raise: take a child afterwards
         child = await self._idle.get()
         try:
             async with asyncio.timeout(call.time_limit_s):
@@ -135,7 +135,7 @@ class ProcessPool:
         except asyncio.CancelledError:
             await self._discard(child)
             raise
-        except Exception:  # its answer could not be read
+        except Exception:  # its reply was unreadable
             await self._replace(child)
             raise
         self._idle.put_nowait(child)
@@ -153,7 +153,7 @@ class ProcessPool:
         return True
 
     async def _spawn(self) -> Child:
-        """Starts one child and waits until it has loaded the app; ConfigError when it cannot."""
+        """Starts a child and waits until it has loaded the app; ConfigError if it cannot."""
         ours, theirs = socket.socketpair()
         try:
             process = subprocess.Popen(
@@ -202,7 +202,7 @@ class ProcessPool:
         return await child.end()
 
     async def _replace(self, child: Child) -> int:
-        """Ends a child and has another one started in the background; the old one's exit code."""
+        """Ends a child and starts another in the background; returns the old one's exit code."""
         pid = child.pid
         code = await self._discard(child)
         if not self._stopping:
@@ -216,7 +216,7 @@ class ProcessPool:
         restart.add_done_callback(self._restarts.discard)
 
     async def _restart(self) -> None:
-        """Starts a child, however often that takes."""
+        """Starts a child, retrying for ever."""
         failures = 0
         while True:
             try:
@@ -234,7 +234,7 @@ class ProcessPool:
 
 
 def ending(code: int) -> str:
-    """How a process ended, for a sentence whose subject it is."""
+    """How a process ended, as a predicate."""
     if code < 0:
         try:
             return f"was ended by {signal.Signals(-code).name}"

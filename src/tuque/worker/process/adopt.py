@@ -1,7 +1,7 @@
 """What becomes of the jobs of a worker process that a task ended: the rule for its successor.
 
-Decides who may have ended it. One job that ran alone did. Of several nobody knows which one it was:
-they run again one at a time, and nobody's attempts are counted until one ends its process alone.
+Decides who may have ended it. A job that ran alone did. Of several nobody knows which one: they run
+again one at a time, and no attempts are counted until one ends its process alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ ASKED_AT_ONCE: Final = 200
 
 
 def inherited(box: Box) -> list[Entry]:
-    """The jobs of the process before, each with what it is for this one; the table has them too.
+    """The previous process's jobs, each with its new state; updates the table, too.
 
-    WAITING has not begun. DONE has only to be told to the broker. SUSPECT runs again, with nothing
-    beside it. RUNNING is the one that ended the process.
+    WAITING has not begun. DONE only needs an ack. SUSPECT runs again, with nothing beside it.
+    RUNNING is the one that ended the process.
     """
     entries = box.entries()
     alone = sum(entry.state == RUNNING for entry in entries) == 1
@@ -34,7 +34,7 @@ def inherited(box: Box) -> list[Entry]:
 
 
 async def jobs_of(client: aio.Client, entries: list[Entry]) -> list[tuple[Entry, Job]]:
-    """The jobs whose one delivery the broker still counts; raises when it is down."""
+    """The jobs still in the delivery that the table has; raises if the broker is down."""
     found = []
     for at in range(0, len(entries), ASKED_AT_ONCE):
         some = entries[at : at + ASKED_AT_ONCE]
@@ -50,11 +50,11 @@ async def jobs_of(client: aio.Client, entries: list[Entry]) -> list[tuple[Entry,
 
 
 def is_ours(entry: Entry, info: JobInfo) -> bool:
-    """Whether the delivery is still the one in the table: no other client got the job since."""
+    """Whether the table's delivery is the latest: no other client got the job since."""
     number = info.nacks + info.additional_deliveries + 1
     return info.state == "active" and info.body is not None and number == entry.number
 
 
 def job_of(info: JobInfo, queue: str, body: bytes) -> Job:
-    """A job as GETJOB gave it."""
+    """A job as GETJOB returned it."""
     return Job(queue, info.id, body, info.nacks, info.additional_deliveries)

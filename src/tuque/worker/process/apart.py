@@ -1,7 +1,7 @@
-"""Jobs that may end their process run in one beside the worker's: which, and in which order.
+"""Runs jobs that may end their process in one beside the worker's: which, and in which order.
 
-Those are the suspects of a crash, and jobs of tasks that have proved to end their process. Each
-runs there with nothing beside it, so what ends that process is known. The worker's own goes on.
+These are the suspects of a crash, and jobs of tasks that have ended a process. Each runs there
+alone, so that a crash has one cause. The worker's own process goes on.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ class Apart:
     """The jobs that run apart, one at a time; without a pool there are none."""
 
     def __init__(self, pool: ProcessPool | None, box: Box | None) -> None:
-        """`pool` has one place. It is started when it is needed."""
+        """`pool` has one place, and is started when needed."""
         self._pool = pool
         self._box = box
         self._trust = Trust(box.notes if box is not None else b"")
         self._line: deque[Held] = deque()
-        self._suspects: list[Held] = []  # that have not run yet, or run
+        self._suspects: list[Held] = []  # waiting or running
         self._running: Held | None = None
         self._is_started = False
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiting jobs."""
         return len(self._line)
 
     @property
     def queues(self) -> set[str]:
-        """The queues of those that wait: no more is fetched from these, the others go on."""
+        """The queues of the waiting jobs: the worker fetches from the others only."""
         return {held.job.queue for held in self._line if held.state == WAITING}
 
     def on_ready(self, tell: Callable[[], None]) -> None:
-        """Has that called when the next job can run."""
+        """Sets the callback for when the next job can run."""
         if self._pool is not None:
             self._pool.on_ready = tell
 
     def takes(self, task: str) -> bool:
-        """Whether a job of the task has to run apart now."""
+        """Whether a job of the task must run apart now."""
         if self._pool is None:
             return False
         self._suspects = [held for held in self._suspects if held.state != SETTLING]
@@ -57,7 +57,7 @@ class Apart:
         return is_suspect or not self._trust.is_trusted(task, time.monotonic())
 
     def line_up(self, held: Held, is_suspect: bool = False) -> None:
-        """Puts a job in line; other jobs of the task of a suspect follow it."""
+        """Adds a job; other jobs of a suspect's task follow it."""
         held.is_apart = True
         if is_suspect:
             self._suspects.append(held)
@@ -67,7 +67,7 @@ class Apart:
             self._pool.start_later()
 
     def next(self) -> Held | None:
-        """The job to run now, if one is in line and the process is ready."""
+        """The job to run now, if one waits and the process is ready."""
         if self._pool is None or self._running is not None or not self._pool.is_ready:
             return None
         while self._line:
@@ -78,7 +78,7 @@ class Apart:
         return None
 
     async def run(self, held: Held) -> Outcome:
-        """Runs the job that `next` gave."""
+        """Runs the job that `next` returned."""
         assert self._pool is not None
         assert held.call is not None
         try:
@@ -87,7 +87,7 @@ class Apart:
             self._running = None
 
     def ended(self, held: Held, outcome: Outcome) -> list[Held]:
-        """Learns from a run that has ended; the jobs in line that may run beside others now."""
+        """Records the end of a run; returns waiting jobs that may now run beside others."""
         if outcome.kind == "crashed":
             self.blame(held)
             return []
@@ -103,18 +103,18 @@ class Apart:
         return freed
 
     def blame(self, held: Held) -> None:
-        """Notes that this job ended its process; the next process of the worker knows it, too."""
+        """Records that this job ended its process, also for the worker's next process."""
         log.warning("%s ended its process: jobs of its task run apart for a while", held)
         self._trust.crashed(held.task, held.job.id, time.monotonic())
         if self._box is not None:
             self._box.notes = self._trust.kept(NOTES_BYTES)
 
     def clear(self) -> None:
-        """Forgets who is in line."""
+        """Drops all waiting jobs."""
         self._line.clear()
         self._suspects.clear()
 
     async def stop(self) -> None:
-        """Ends the process, with what runs in it."""
+        """Ends the process and the job in it."""
         if self._pool is not None and self._is_started:
             await self._pool.stop()

@@ -1,7 +1,7 @@
-"""The flight recorder of a worker process: which jobs it holds, and which of them run.
+"""The flight recorder of a worker process: the jobs it holds, and which of them run.
 
-A table in memory that outlives the process: its parent has it open, too. When a task ends the
-process, the next one reads who ran. Costs no system call for a job.
+A table in memory that outlives the process: its parent has it open, too. After a task ended the
+process, the next one reads which jobs ran. Costs no system call per job.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final, NamedTuple
 
 WAITING: Final = b"W"  # fetched, not begun
 RUNNING: Final = b"R"
-SUSPECT: Final = b"S"  # ran when a process died beside others, or runs apart: to be run apart
+SUSPECT: Final = b"S"  # ran beside others when a process died, or runs apart: must run apart
 DONE: Final = b"D"  # the task succeeded, the broker may not know
 FREE: Final = b"\0"
 
 LOADING: Final = 0
 WORKING: Final = 1
-LEAVING: Final = 2  # in order
+LEAVING: Final = 2  # a clean end
 
 PR_SET_PDEATHSIG: Final = 1
 ID_BYTES: Final = 40
-# before the table: the phase, how many runs have ended, the length of the notes, the notes
+# before the table: the phase, the number of finished runs, the notes with their length
 RUNS_AT: Final = 1
 COUNT: Final = struct.Struct("=I")
 NOTES_AT: Final = RUNS_AT + 2 * COUNT.size
@@ -43,12 +43,12 @@ class Entry(NamedTuple):
 
 
 class Box:
-    """The table, over a file descriptor that both processes have."""
+    """The table, in a file descriptor that both processes have."""
 
     def __init__(self, fd: int, ended: str = "", is_last: bool = False) -> None:
         self.fd = fd
-        self.is_last = is_last  # the process runs nothing: it gives back what the table has
-        self.ended = ended  # how the process before this one ended, as a predicate
+        self.is_last = is_last  # the process runs nothing: it requeues the jobs in the table
+        self.ended = ended  # how the previous process ended, as a predicate
         self._memory = mmap.mmap(fd, os.fstat(fd).st_size)
         self._places = (len(self._memory) - TABLE_AT) // SLOT.size
         self._free = list(range(self._places))
@@ -56,23 +56,23 @@ class Box:
 
     @classmethod
     def made(cls, places: int) -> Box:
-        """A new one with so many places."""
+        """A new table with so many places."""
         fd = os.memfd_create("tuque-worker")
         os.truncate(fd, TABLE_AT + places * SLOT.size)
         return cls(fd)
 
     @classmethod
     def opened(cls, given: str) -> Box:
-        """The one of the parent, which wrote `passed`; this process dies with it from now on."""
+        """The parent's table, from its `passed`; from now on this process dies with the parent."""
         fd, parent, is_last, ended = given.split(":", 3)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != int(parent):
-            os._exit(1)  # it was gone before
+            os._exit(1)  # the parent was gone before
         os.set_inheritable(int(fd), False)
         return cls(int(fd), ended, is_last == "last")
 
     def passed(self) -> str:
-        """How a child process learns of it."""
+        """The argument for a child process; see `opened`."""
         return f"{self.fd}:{os.getpid()}:{'last' if self.is_last else ''}:{self.ended}"
 
     @property
@@ -85,7 +85,7 @@ class Box:
 
     @property
     def runs(self) -> int:
-        """How many runs of jobs the process has brought to an end."""
+        """The number of runs that the process has finished."""
         return int(COUNT.unpack_from(self._memory, RUNS_AT)[0])
 
     @runs.setter
@@ -94,14 +94,14 @@ class Box:
 
     @property
     def notes(self) -> bytes:
-        """What one process leaves to the next beside the table; NOTES_BYTES at most."""
+        """Data from one process for the next, beside the table; NOTES_BYTES at most."""
         (length,) = COUNT.unpack_from(self._memory, RUNS_AT + COUNT.size)
         return self._memory[NOTES_AT : NOTES_AT + length]
 
     @notes.setter
     def notes(self, notes: bytes) -> None:
         assert len(notes) <= NOTES_BYTES
-        # the length goes last: what a kill leaves is whole or nothing
+        # the length is written last: a kill leaves all of it or nothing
         COUNT.pack_into(self._memory, RUNS_AT + COUNT.size, 0)
         self._memory[NOTES_AT : NOTES_AT + len(notes)] = notes
         COUNT.pack_into(self._memory, RUNS_AT + COUNT.size, len(notes))
@@ -122,27 +122,27 @@ class Box:
         self._place_of.clear()
 
     def put(self, job_id: str, number: int, state: bytes) -> None:
-        """Notes a job, if there is room; one that is there gets the new state."""
+        """Stores a job, if there is room; updates one that is there."""
         place = self._place_of.get(job_id)
         if place is None:
             if not self._free or len(job_id) != ID_BYTES:
                 return  # it is left to its retry time
             place = self._place_of[job_id] = self._free.pop()
-        # the state goes last: what a kill leaves is a whole entry or none
+        # the state is written last: a kill leaves a whole entry or none
         at = TABLE_AT + place * SLOT.size
         self._memory[at : at + 1] = FREE
         SLOT.pack_into(self._memory, at, FREE, number, job_id.encode())
         self._memory[at : at + 1] = state
 
     def mark(self, job_id: str, state: bytes) -> None:
-        """Another state for a job that is in the table."""
+        """Sets the state of a job in the table."""
         place = self._place_of.get(job_id)
         if place is not None:
             at = TABLE_AT + place * SLOT.size
             self._memory[at : at + 1] = state
 
     def drop(self, job_id: str) -> None:
-        """Forgets a job: the broker knows what became of it, or will hand it out again."""
+        """Removes a job: the broker knows its result, or will deliver it again."""
         place = self._place_of.pop(job_id, None)
         if place is not None:
             at = TABLE_AT + place * SLOT.size

@@ -26,11 +26,11 @@ class Held:
         self.state = WAITING
         self.since = time.monotonic()
         self.settlement: Settlement | None = None
-        self.is_apart = False  # it runs, or is to run, in the process beside the worker's
+        self.is_apart = False  # runs, or must run, in the process beside the worker's
 
     @property
     def task(self) -> str:
-        """The name of its task, "" for a job that names none."""
+        """The name of its task; "" if it has none."""
         return "" if self.call is None else self.call.envelope.task
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The parent of a worker process: starts another one when a task ended it, and passes signals on.
+"""The parent of a worker process: restarts it when a task ended it, and forwards signals.
 
 It decides nothing about jobs: the table of jobs (box.py) passes from one process to the next.
 """
@@ -30,11 +30,11 @@ BOOT: Final = (
 )
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGUSR1)
 RESTART: Final = Backoff(first_s=0.2, max_s=15.0)
-STEADY_S: Final = 10.0  # a process that lived so long was no failed start
+STEADY_S: Final = 10.0  # a process that lived so long did start
 
 
 class Supervisor:
-    """One worker process after the other, until one ends in order."""
+    """One worker process after the other, until one ends cleanly."""
 
     def __init__(self, arguments: list[str], places: int) -> None:
         self._arguments = arguments
@@ -43,7 +43,7 @@ class Supervisor:
         self._is_stopping = False
 
     def run(self) -> int:
-        """The exit code of the last process."""
+        """Runs processes; returns the exit code of the last one."""
         for number in PASSED_ON:
             signal.signal(number, self._pass_on)
         rng = random.Random()
@@ -65,7 +65,7 @@ class Supervisor:
                     return self._give_back()
 
     def _give_back(self) -> int:
-        """Starts a last process that reports the jobs in the table to the broker; its exit code."""
+        """Starts a last process that settles the jobs in the table; returns its exit code."""
         if not self._box.entries() or self._box.is_last:
             return 1
         self._box.is_last = True
@@ -101,16 +101,15 @@ class Supervisor:
 
 
 def failed_starts(before: int, runs: int, lived_s: float) -> int:
-    """How many processes in a row came to nothing, the one that has just ended included.
+    """The number of failed starts in a row, including the process that has just ended.
 
-    One that brought runs of jobs to an end, or lived a while, was of use: the next one waits for
-    nothing.
+    One that finished runs, or lived a while, has not failed: the next one starts at once.
     """
     return 0 if runs or lived_s > STEADY_S else before + 1
 
 
 def exit_code(code: int) -> int:
-    """The exit code of a process as a shell shows it, also when a signal ended it."""
+    """The exit code of a process as a shell shows it, also after a signal."""
     return code if code >= 0 else 128 - code
 
 

@@ -1,6 +1,6 @@
-"""Which tasks may run in the worker's own process: not those that ended one a short while ago.
+"""Which tasks may run in the worker's own process: not those that ended one recently.
 
-A plain table with times as arguments. It passes from one worker process to the next as bytes.
+A plain table; times are arguments. It passes from one worker process to the next as bytes.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from typing import Final
 
 import msgspec
 
-GOOD_RUNS: Final = 16  # in a row, after the first crash; twice as many after each further job
+GOOD_RUNS: Final = 16  # in a row, after the first crash; doubles with each further job
 GOOD_RUNS_MAX: Final = 1024
-AGAIN_S: Final = 20.0  # or so long after the first crash; doubles likewise
+AGAIN_S: Final = 20.0  # or this time after the first crash; doubles likewise
 AGAIN_S_MAX: Final = 300.0
 
 
 class Crashes(msgspec.Struct):
-    """What is known about a task that ended its process."""
+    """The record of a task that ended its process."""
 
-    jobs: int  # how many of its jobs did, none counted twice in a row
+    jobs: int  # jobs that did so, without repeats of the same one
     job_id: str  # the last of them
     at_s: float  # when, monotonic
     good_runs: int = 0  # since then
@@ -31,11 +31,11 @@ class Trust:
     """The tasks that ended a process, by name."""
 
     def __init__(self, known: bytes = b"") -> None:
-        """`known` is what `kept` gave to the process before."""
+        """`known` is the `kept` of the previous process."""
         self._crashes = _decoder.decode(known) if known else {}
 
     def kept(self, most_bytes: int) -> bytes:
-        """The table for the next process; the tasks that crashed last are in it if not all fit."""
+        """The table for the next process; the latest crashes if not all fit."""
         names = sorted(self._crashes, key=lambda name: self._crashes[name].at_s, reverse=True)
         while True:
             data = msgspec.msgpack.encode({name: self._crashes[name] for name in names})
@@ -44,7 +44,7 @@ class Trust:
             names = names[: len(names) // 2]
 
     def crashed(self, task: str, job_id: str, now_s: float) -> None:
-        """Notes that a job of the task ended its process."""
+        """Records that a job of the task ended its process."""
         known = self._crashes.get(task)
         jobs = 0 if known is None or now_s - known.at_s > 2 * AGAIN_S_MAX else known.jobs
         if known is None or known.job_id != job_id or not jobs:
@@ -52,7 +52,7 @@ class Trust:
         self._crashes[task] = Crashes(jobs, job_id, now_s)
 
     def ran(self, task: str) -> None:
-        """Notes a run of the task, apart, that its process outlived."""
+        """Records a run of the task, apart, that did not end its process."""
         known = self._crashes.get(task)
         if known is not None:
             known.good_runs += 1

@@ -1,4 +1,4 @@
-"""An app: the tasks of one program by name, and the clients through which they are enqueued.
+"""An app: the tasks of one program by name, and the clients that enqueue them.
 
 Decides which client a caller gets; knows nothing of how jobs are fetched and run.
 """
@@ -30,8 +30,8 @@ URL_VARIABLE: Final = "TUQUE_URL"
 class App:
     """The tasks of a program.
 
-    `broker` is a URL or a client the caller keeps; None means the URL of the environment variable
-    TUQUE_URL, else the default node of this machine. Nothing connects before the first job.
+    `broker` is a URL, or a client that the caller keeps; None means TUQUE_URL, else the default
+    node of this machine. Nothing connects before the first job.
     """
 
     def __init__(self, broker: str | Client | None = None, *, queue: str = "default") -> None:
@@ -53,13 +53,13 @@ class App:
 
     @property
     def url(self) -> str | None:
-        """Where the broker is; None when the app was built around a client."""
+        """The broker's URL; None if the app was built around a client."""
         if self._given is not None:
             return None
         return self._url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
     def use(self, url: str) -> None:
-        """Talks to another broker from now on; what was built around a client lets go of it."""
+        """Switches to another broker; a client that the app was built around is dropped."""
         with self._lock:
             self._given = None
             self._url = url
@@ -94,7 +94,7 @@ class App:
 
     @property
     def queues(self) -> list[str]:
-        """The queues of the tasks, each once, in the order of the tasks."""
+        """The queues of the tasks, without duplicates, in the order of the tasks."""
         return list(dict.fromkeys(task.defaults.queue for task in self.tasks.values()))
 
     @overload
@@ -119,7 +119,7 @@ class App:
         one is given; two tasks of one name are a ValueError. An argument whose type cannot be
         resolved here and now is a TypeError.
         """
-        scope = sys._getframe(1).f_locals  # for annotations that name classes of a function
+        scope = sys._getframe(1).f_locals  # for annotations that name a function's local classes
 
         def register(function: Callable[..., Any]) -> Task[..., Any]:
             return self._register(function, name, options, scope)
@@ -143,7 +143,7 @@ class App:
         return task
 
     def close(self) -> None:
-        """Closes the client the app made; one that was given to it stays open."""
+        """Closes the client that the app made; one that was passed in stays open."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -157,7 +157,7 @@ class App:
 
 
 def _module_of(function: Callable[..., Any]) -> str:
-    """The name under which a worker will import the function's module, even from a script."""
+    """The name under which a worker imports the function's module, even of a script."""
     if function.__module__ != "__main__":
         return function.__module__
     main = sys.modules["__main__"]
@@ -168,10 +168,10 @@ def _module_of(function: Callable[..., Any]) -> str:
 
 
 def load_app(target: str, app_dir: str = ".") -> App:
-    """The app named `module:attribute` (`app` when no attribute is named).
+    """The app named `module:attribute` (default attribute: `app`).
 
-    `app_dir` is put in front of the import path. ConfigError says what could not be found; an
-    error inside the module comes through as it is.
+    `app_dir` goes in front of the import path. ConfigError says what was not found; an error inside
+    the module is raised unchanged.
     """
     module_name, _, attribute = target.partition(":")
     if not module_name:

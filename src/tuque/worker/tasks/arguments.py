@@ -1,7 +1,7 @@
-"""Arguments of a task: plain data in a body, and the declared types again when the job runs.
+"""Arguments of a task: plain data in a body, the declared types again when the job runs.
 
-Decides which type each argument has, and which values would not arrive as they were sent. Such a
-value is refused before the job is added. Knows nothing of options, brokers and pools.
+Decides the type of each argument, and which values would not survive the way. Such a value is
+refused before the job is added. Knows nothing of options, brokers and pools.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 from tuque.worker.tasks.codec import Codec, Envelope, from_data, to_data
 
 VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-UNTYPED: Final = object()  # no annotation, Any, or a type that msgspec cannot make
-EXACT: Final = (str, int, bool, type(None))  # most values of these are written as they are
+UNTYPED: Final = object()  # no annotation, Any, or a type unknown to msgspec
+EXACT: Final = (str, int, bool, type(None))  # values of these are mostly encoded unchanged
 SHOWN_CHARS: Final = 60
 INT64_MAX: Final = 2**63 - 1
 
@@ -33,9 +33,9 @@ class Arguments:
     """The signature of a task's function, with the type of each argument."""
 
     def __init__(self, function: Callable[..., Any], name: str, scope: Mapping[str, Any]) -> None:
-        """`scope` has local names of the place where the function is defined.
+        """`scope` has the local names where the function is defined.
 
-        TypeError when an annotation cannot be resolved: it names the argument and says what to do.
+        TypeError for an annotation that cannot be resolved: names the argument, and what to do.
         """
         self._name = name
         self.signature = inspect.signature(function)
@@ -45,7 +45,7 @@ class Arguments:
         }
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any], codec: Codec) -> None:
-        """TypeError unless the task would get each argument as it is given here."""
+        """TypeError unless the task would receive each argument as given here."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as err:
@@ -97,7 +97,7 @@ class Arguments:
             raise TypeError(f"{where} would arrive as {_shown(got)}: {advice}")
 
     def bind(self, envelope: Envelope) -> inspect.BoundArguments:
-        """The arguments of a job in their declared types; BadArguments when they do not fit."""
+        """The arguments of a job in their declared types; BadArguments if they do not fit."""
         try:
             bound = self.signature.bind(*envelope.args, **envelope.kwargs)
         except TypeError as err:
@@ -132,7 +132,7 @@ def _type_of(
         ]
         if hint is Any or isinstance(hint, typing.TypeVar):
             return UNTYPED
-        msgspec.json.Decoder(hint)  # looks up the names in the fields of classes as well
+        msgspec.json.Decoder(hint)  # also resolves the names in fields of classes
     except (NameError, AttributeError) as err:
         raise TypeError(
             f"task {task}: the type of argument {parameter.name} cannot be resolved: {err}. "
@@ -140,14 +140,14 @@ def _type_of(
             "`if TYPE_CHECKING:`, and define it before the task"
         ) from None
     except TypeError:
-        return UNTYPED  # such as `Decimal | str`: only what is plain data already can arrive
+        return UNTYPED  # such as `Decimal | str`: only plain data can arrive
     except RecursionError:
         return UNTYPED
     return hint
 
 
 def converted(name: str, value: Any, hint: Any) -> Any:
-    """Plain data in its declared type; BadArguments when it does not fit."""
+    """Plain data in its declared type; BadArguments if it does not fit."""
     if hint is UNTYPED or (type(value) is hint and hint in EXACT):
         return value
     try:
@@ -157,10 +157,10 @@ def converted(name: str, value: Any, hint: Any) -> Any:
 
 
 def is_same(sent: Any, got: Any) -> bool:
-    """Whether what arrives equals what was sent.
+    """Whether the received value equals the sent one.
 
     An instance of a subclass of `list`, `dict` or an Enum may arrive as the class itself, and an
-    int as a float where a float is declared: they are equal.
+    int as a float if declared so: they are equal.
     """
     if isinstance(got, list | tuple):
         return (
@@ -183,12 +183,12 @@ def is_same(sent: Any, got: Any) -> bool:
         return False
     try:
         return bool(sent == got) or (sent != sent and got != got)  # nan
-    except Exception:  # whatever a class of the user's does: it is not known to be equal
+    except Exception:  # a user's class may do anything: not known to be equal
         return False
 
 
 def _first_difference(name: str, sent: Any, got: Any) -> tuple[str, Any, Any]:
-    """The innermost part that would not arrive as it was sent, with its name."""
+    """The innermost part that would not arrive unchanged, with its name."""
     while True:
         for inner, one, other in _parts(name, sent, got):
             if not is_same(one, other):
@@ -199,7 +199,7 @@ def _first_difference(name: str, sent: Any, got: Any) -> tuple[str, Any, Any]:
 
 
 def _parts(name: str, sent: Any, got: Any) -> list[tuple[str, Any, Any]]:
-    """The parts of two values of one class side by side; none when they differ as a whole."""
+    """The parts of two values of one class in pairs; none if they differ as a whole."""
     if type(sent) is not type(got):
         return []
     if isinstance(got, list | tuple) and len(sent) == len(got):
@@ -222,7 +222,7 @@ def _field_names(value: Any) -> tuple[str, ...]:
 
 
 def _same_items(sent: dict[Any, Any], got: dict[Any, Any]) -> bool:
-    """Dictionaries by their items; the types of keys count, too: 1 is not "1" nor 1.0."""
+    """Compare dictionaries by items; the types of keys count, too: 1 is not "1" nor 1.0."""
     if len(sent) != len(got):
         return False
     keys = {key: key for key in got}
@@ -240,9 +240,9 @@ def _same_fields(sent: Any, got: Any) -> bool:
 
 
 def _same_instant(sent: dt.datetime, got: dt.datetime) -> bool:
-    """The zone may arrive as its offset, or as UTC: the instant counts.
+    """Compare instants; the zone may arrive as its offset, or as UTC.
 
-    It is compared in UTC, because a time in an hour that its zone has twice equals no other zone's.
+    In UTC, because a time in an hour that its zone has twice equals no other zone's.
     """
     if sent.tzinfo is None or got.tzinfo is None:
         return sent == got
@@ -265,7 +265,7 @@ def _shown(value: Any) -> str:
 
 
 def _advice(value: Any, hint: Any, codec: Codec) -> str:
-    """What the caller can do about a value that would arrive as another one."""
+    """Advice about a value that would arrive as another one."""
     if codec == "json" and isinstance(value, float):
         return 'JSON has no such number; codec="msgpack" has'
     if hint is UNTYPED:

@@ -1,9 +1,8 @@
-"""How a task call becomes the body of a job, and back.
+"""Task calls as bodies of jobs, and back.
 
-A body is one envelope, as JSON or as msgpack; the first byte tells which. Both carry plain data
-only: whatever Python type a task declares for an argument is made from that data by the worker
-(task.py). Nothing here runs code that comes from a body, so there is no pickle and there is no
-switch to turn it on.
+A body is one envelope, as JSON or as msgpack; its first byte tells which. Both carry plain data
+only: the worker converts it to the types that a task declares (task.py). Nothing here runs code
+from a body, so there is no pickle, and no option for it.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ class Death(msgspec.Struct):
 
 
 class Envelope(msgspec.Struct, omit_defaults=True):
-    """One call of a task, with what the producer decided for this one job.
+    """One call of a task, with the producer's options for this one job.
 
-    `enqueued_at` is the producer's wall clock in unix seconds. What follows `v` is None when the
-    task's own applies; `time_limit_s` 0 is no limit, `dead_letter` "" the queue's name with `.dead`
-    behind it, `backoff` first_s, max_s and jitter. The count of attempts is not here: the broker
-    counts. `died` is there in a dead letter only: why, and after how many attempts.
+    `enqueued_at` is the producer's wall clock in unix seconds. What follows `v` is None if the
+    task's own applies; `time_limit_s` 0 is no limit, `dead_letter` "" the queue's name + `.dead`,
+    `backoff` first_s, max_s and jitter. The broker counts attempts. `died` is in dead letters only:
+    why, and after how many attempts.
     """
 
     task: str
@@ -51,7 +50,7 @@ class Envelope(msgspec.Struct, omit_defaults=True):
 
 
 class BadBody(Exception):
-    """A body that is not an envelope; the text says what is wrong with it."""
+    """A body that is not an envelope; the text says why."""
 
 
 _json_encoder: Final = msgspec.json.Encoder()
@@ -61,7 +60,7 @@ _msgpack_decoder: Final = msgspec.msgpack.Decoder(Envelope)
 
 
 def encode(envelope: Envelope, codec: Codec) -> bytes:
-    """The body for an envelope; TypeError when an argument is not plain data."""
+    """The body for an envelope; TypeError if an argument is not plain data."""
     encoder = _msgpack_encoder if codec == "msgpack" else _json_encoder
     try:
         return encoder.encode(envelope)
@@ -72,7 +71,7 @@ def encode(envelope: Envelope, codec: Codec) -> bytes:
 
 
 def to_data(value: Any, codec: Codec) -> bytes:
-    """One value as a codec writes it."""
+    """A value as a codec writes it."""
     return (_msgpack_encoder if codec == "msgpack" else _json_encoder).encode(value)
 
 
@@ -82,7 +81,7 @@ def from_data(data: bytes, codec: Codec) -> Any:
 
 
 def decode(body: bytes) -> Envelope:
-    """The envelope in a body; BadBody for everything else that a queue may hold."""
+    """The envelope in a body; BadBody for anything else."""
     if not body:
         raise BadBody("the body is empty")
     try:

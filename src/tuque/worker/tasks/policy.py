@@ -1,4 +1,4 @@
-"""The decisions of a worker as plain functions: how many jobs to fetch, and what becomes of each.
+"""The decisions of a worker as plain functions: how many jobs to fetch, what follows each run.
 
 No clock, no sockets; randomness is an argument. run.py asks, and carries out the decision.
 """
@@ -11,18 +11,18 @@ from typing import Final, Literal
 
 import msgspec
 
-MAX_FETCH: Final = 1000  # jobs asked for by one GETJOB
-REASON_CHARS: Final = 400  # of an error that goes with a dead letter; the log has it all
+MAX_FETCH: Final = 1000  # jobs per GETJOB
+REASON_CHARS: Final = 400  # of an error in a dead letter; the log has all of it
 ONLY_TRY: Final = "the only try (retry_s=0)"
 MAX_DOUBLINGS: Final = 40
-FIRST_BEAT_S: Final = 0.4  # 1 s is the shortest retry there is
+FIRST_BEAT_S: Final = 0.4  # the shortest retry is 1 s
 BEAT_FRACTION: Final = 0.4
 
 OutcomeKind = Literal["done", "failed", "retry", "rejected", "timeout", "crashed"]
 
 
 class Outcome(msgspec.Struct):
-    """How one run of a task ended; it crosses the pipe of a child process as it is.
+    """The result of one run of a task; child processes send it unchanged.
 
     `text` is one line for people, `trace` the traceback, `delay_s` what RetryLater asked for.
     """
@@ -38,7 +38,7 @@ DONE: Final = Outcome("done")
 
 @dataclass(frozen=True)
 class Backoff:
-    """Waits that double from `first_s` up to `max_s`; `jitter` is the share left to chance."""
+    """Delays that double from `first_s` up to `max_s`; `jitter` is the random share."""
 
     first_s: float = 1.0
     max_s: float = 300.0
@@ -52,18 +52,18 @@ class Backoff:
 
     @property
     def figures(self) -> tuple[float, float, float]:
-        """What an envelope holds of it."""
+        """Its form in an envelope."""
         return self.first_s, self.max_s, self.jitter
 
     def delay_s(self, attempt: int, rng: random.Random) -> float:
-        """The wait after the attempt of that number, the first being 1."""
+        """The delay after the attempt of that number, counted from 1."""
         doublings = min(max(attempt - 1, 0), MAX_DOUBLINGS)
         whole = min(self.max_s, self.first_s * 2.0**doublings)
         return whole * (1.0 - self.jitter * rng.random())
 
 
 def backoff_of(figures: tuple[float, float, float] | None) -> Backoff | None:
-    """The back-off that an envelope holds; None where it has none, or one that makes no sense."""
+    """The back-off in an envelope; None if there is none, or an invalid one."""
     try:
         return None if figures is None else Backoff(*figures)
     except ValueError:
@@ -72,7 +72,7 @@ def backoff_of(figures: tuple[float, float, float] | None) -> Backoff | None:
 
 @dataclass(frozen=True)
 class Limits:
-    """What applies to one job after task and envelope were put together."""
+    """The limits of one job, from its task and its envelope."""
 
     max_deliveries: int
     dead_letter: str
@@ -89,7 +89,7 @@ class Ack:
 
 @dataclass(frozen=True)
 class Nack:
-    """The job goes back into its queue, after a delay or at once."""
+    """The job is requeued, after a delay or at once."""
 
     job_id: str
     delay_s: float | None = None
@@ -97,7 +97,7 @@ class Nack:
 
 @dataclass(frozen=True)
 class Dead:
-    """The job goes to a dead-letter queue for a person to look at, with its body or another."""
+    """The job becomes a dead letter for a person to see, with its body or another."""
 
     job_id: str
     queue: str
@@ -111,7 +111,7 @@ Settlement = Ack | Nack | Dead
 def settle(
     job_id: str, outcome: Outcome, attempt: int, limits: Limits, rng: random.Random
 ) -> Settlement:
-    """What to report to the broker after a run; `attempt` counts deliveries from 1."""
+    """The report to the broker after a run; `attempt` counts deliveries from 1."""
     if outcome.kind == "done":
         return Ack(job_id)
     if outcome.kind == "rejected":
@@ -130,10 +130,10 @@ def settle(
 
 
 def given_back(job_id: str, dead_letter: str, why: str) -> Settlement:
-    """What to tell the broker about a job that is not done here.
+    """The report to the broker about a job that is not done here.
 
-    It goes back to its queue at once. One that is delivered once at most would never come again: it
-    becomes a dead letter, which a person sees.
+    It is requeued at once. An at-most-once job would never come again: it becomes a dead letter,
+    which a person sees.
     """
     if is_at_most_once(job_id):
         return Dead(job_id, dead_letter, one_line(f"{ONLY_TRY}: {why}"))
@@ -141,17 +141,17 @@ def given_back(job_id: str, dead_letter: str, why: str) -> Settlement:
 
 
 def spent(attempt: int, limits: Limits) -> str | None:
-    """The reason not to run a job at all: all deliveries before this one failed."""
+    """The reason not to run a job at all: all earlier deliveries failed."""
     if attempt <= limits.max_deliveries:
         return None
     return f"delivered {attempt - 1} times without success, the limit is {limits.max_deliveries}"
 
 
 def room(concurrency: int, prefetch: int, running: int, waiting: int) -> int:
-    """How many jobs to ask for now, 0 for none.
+    """The number of jobs to ask for now, 0 for none.
 
-    A free slot is filled at once. Otherwise the buffer is refilled when it is half empty, so that
-    a steady stream of short jobs costs one GETJOB for many of them.
+    A free place is filled at once. Otherwise the buffer is refilled when half empty, so that a
+    steady stream of short jobs needs one GETJOB for many.
     """
     if running + waiting >= concurrency and waiting > prefetch // 2:
         return 0
@@ -159,10 +159,10 @@ def room(concurrency: int, prefetch: int, running: int, waiting: int) -> int:
 
 
 def beat_after_s(retry_s: int | None) -> float | None:
-    """Seconds until the next WORKING of a job, None when it needs none.
+    """Seconds until the next WORKING of a job; None if it needs none.
 
-    `retry_s` is what the broker answered to the last one: None before the first, which is sent
-    early because a delivery does not say what the retry time is; 0 for a job that has none.
+    `retry_s` is the reply to the last one: None before the first, which is sent early because a
+    delivery does not contain the retry time; 0 for a job without.
     """
     if retry_s is None:
         return FIRST_BEAT_S
@@ -172,16 +172,16 @@ def beat_after_s(retry_s: int | None) -> float | None:
 
 
 def is_at_most_once(job_id: str) -> bool:
-    """Whether an id is that of a job with RETRY 0: the lowest bit of its last field is clear."""
+    """Whether the id is of a job with RETRY 0: the lowest bit of its last field is clear."""
     return job_id[-1:] in "02468ace"
 
 
 def encodable(text: str) -> str:
-    """A text that can be written as UTF-8: a lone surrogate becomes its escape."""
+    """A text that UTF-8 can encode: lone surrogates are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def one_line(text: str) -> str:
-    """A text without line breaks, of bounded length, that can be written as UTF-8."""
+    """A text without line breaks, of bounded length, that UTF-8 can encode."""
     flat = encodable(" ".join(text.split()))
     return flat if len(flat) <= REASON_CHARS else flat[: REASON_CHARS - 3] + "..."

@@ -1,7 +1,7 @@
 """A task: a function that can be called now, or enqueued with the same arguments and types.
 
-Decides what an envelope holds; arguments.py makes the declared arguments of it again. Knows the app
-only as something that has clients; nothing of pools and fetching.
+Decides what an envelope holds; arguments.py restores the declared types. Knows the app only as a
+source of clients; nothing of pools and fetching.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_delay(delay_s: float | None) -> None:
 class RetryLater(Exception):
     """Raised by a task: run this job again, after `delay_s` or after the task's back-off.
 
-    A delay that is no number of seconds is a TypeError or ValueError where it is raised.
+    Raises TypeError or ValueError itself if the delay is invalid.
     """
 
     def __init__(self, reason: str = "asked to run later", *, delay_s: float | None = None) -> None:
@@ -59,18 +59,18 @@ class RetryLater(Exception):
 
 
 class Reject(Exception):
-    """Raised by a task: this job can never succeed; it goes to the dead-letter queue at once."""
+    """Raised by a task: this job can never succeed; it becomes a dead letter at once."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How the jobs of a task are added and what their failures cost.
+    """How a task's jobs are added and what happens on failure.
 
-    None leaves a choice to the broker (`retry_s`, `ttl_s`, `replicate`) or means that there is no
-    limit (`time_limit_s`, `maxlen`). `dead_letter` None is the queue's name with `.dead` behind it.
-    `pri` (less goes first) and `utube` (a sub-queue: one job at a time) are for a queue that is a
-    tube. `key` names one job: enqueued again under the same key within `key_ttl_s` (a day) there is
-    no second one, and a lost answer is asked for again.
+    None leaves a choice to the broker (`retry_s`, `ttl_s`, `replicate`) or means no limit
+    (`time_limit_s`, `maxlen`). `dead_letter` None is the queue's name plus `.dead`. `pri` (lower
+    goes first) and `utube` (a sub-queue: one job at a time) are for queues that are tubes. `key`
+    names one job: enqueuing the same key within `key_ttl_s` (a day) adds no second job, and a lost
+    reply is asked for again.
     """
 
     queue: str = "default"
@@ -135,7 +135,7 @@ class OptionChanges(TypedDict, total=False):
 
 
 class Prepared(Generic[P]):
-    """A task with options of its own for the jobs enqueued through it."""
+    """A task with other options for the jobs enqueued through it."""
 
     def __init__(self, task: Task[P, Any], options: Options) -> None:
         self._task = task
@@ -146,12 +146,12 @@ class Prepared(Generic[P]):
         return self._task.add_now(self._options, args, kwargs)
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """As `enqueue`, for asyncio programs."""
+        """Like `enqueue`, for asyncio programs."""
         return await self._task.add_async(self._options, args, kwargs)
 
 
 class Task(Generic[P, R]):
-    """What `@app.task` makes of a function."""
+    """The result of `@app.task` on a function."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Task(Generic[P, R]):
         defaults: Options,
         scope: Mapping[str, Any] | None = None,
     ) -> None:
-        """`scope` has the local names of the place where the function is defined."""
+        """`scope` has the local names where the function is defined."""
         self.app = app
         self.function = function
         self.name = name
@@ -171,7 +171,7 @@ class Task(Generic[P, R]):
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Calls the function here and now; nothing is enqueued."""
+        """Calls the function directly; enqueues nothing."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -182,15 +182,15 @@ class Task(Generic[P, R]):
         return self.add_now(self.defaults, args, kwargs)
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """As `enqueue`, for asyncio programs."""
+        """Like `enqueue`, for asyncio programs."""
         return await self.add_async(self.defaults, args, kwargs)
 
     def enqueue_in(self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs) -> str:
-        """As `enqueue`, but no worker gets the job before the delay has passed."""
+        """Like `enqueue`, but no worker gets the job before the delay is over."""
         return self.add_now(replace(self.defaults, delay_s=delay_s), args, kwargs)
 
     async def enqueue_in_async(self, delay_s: float, /, *args: P.args, **kwargs: P.kwargs) -> str:
-        """As `enqueue_in`, for asyncio programs."""
+        """Like `enqueue_in`, for asyncio programs."""
         return await self.add_async(replace(self.defaults, delay_s=delay_s), args, kwargs)
 
     def options(self, **changes: Unpack[OptionChanges]) -> Prepared[P]:
@@ -199,7 +199,7 @@ class Task(Generic[P, R]):
         return Prepared(self, replace(self.defaults, **changes))
 
     def body(self, options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The job body for a call; TypeError when the function would not be called just so."""
+        """The job body for a call; TypeError if the function does not accept these arguments."""
         self._arguments.check(args, kwargs, options.codec)
         own = self.defaults
         envelope = Envelope(
@@ -227,7 +227,7 @@ class Task(Generic[P, R]):
         return await self.app.aio_client.addjob(options.queue, body, **_asked(options))
 
     def limits(self, envelope: Envelope, queue: str) -> Limits:
-        """What applies to a job of this task that came out of `queue`."""
+        """The limits of a job of this task from `queue`."""
         own = self.defaults
         dead_letter = own.dead_letter if envelope.dead_letter is None else envelope.dead_letter
         time_limit_s = own.time_limit_s if envelope.time_limit_s is None else envelope.time_limit_s
@@ -241,12 +241,12 @@ class Task(Generic[P, R]):
         )
 
     def bind(self, envelope: Envelope) -> inspect.BoundArguments:
-        """The arguments of a job in their declared types; BadArguments when they do not fit."""
+        """The arguments of a job in their declared types; BadArguments if they do not fit."""
         return self._arguments.bind(envelope)
 
 
 def check_whole_numbers(options: Options) -> None:
-    """TypeError for an option that is a whole number elsewhere and none here."""
+    """TypeError for an option that must be a whole number and is not."""
     for name in WHOLE_NUMBERS:
         value: object = getattr(options, name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
@@ -254,7 +254,7 @@ def check_whole_numbers(options: Options) -> None:
 
 
 def check_texts(options: Options) -> None:
-    """TypeError for a name that is not text, ValueError for one that cannot be sent."""
+    """TypeError for a name that is not text, ValueError for one that cannot be encoded."""
     for name in TEXTS:
         value: object = getattr(options, name)
         if value is None:
@@ -279,12 +279,12 @@ T = TypeVar("T")
 
 
 def _changed(value: T, default: T) -> T | None:
-    """The value if it is not the task's default: the envelope carries only what differs."""
+    """The value if it differs from the task's default: only these are in the envelope."""
     return None if value == default else value
 
 
 class _Asked(TypedDict):
-    """The arguments of addjob from a task's options."""
+    """The arguments of addjob that follow from a task's options."""
 
     delay: int | None
     retry: int | None
@@ -312,5 +312,5 @@ def _asked(options: Options) -> _Asked:
 
 
 def _whole_seconds(delay_s: float | None) -> int | None:
-    """A delay as the broker takes it; rounded up, because no job may come too early."""
+    """A delay for the broker, rounded up, because no job may come too early."""
     return None if delay_s is None else math.ceil(delay_s)
