@@ -1,9 +1,9 @@
-"""`tuque bench`: put load on a node and print jobs per second and latencies.
+"""`tuque bench`: puts load on a node and prints jobs per second and latencies.
 
-Decides what is asked and what is counted: each connection adds, gets and acknowledges its own
-share, `pipeline` commands at a time. It is a quick look; comparisons with other brokers are
-made by the C load generator in bench/. Python itself takes a good part of each microsecond
-shown, so the node can do more than these figures say.
+Decides what is sent and what is counted: each connection adds, gets and acknowledges its own share,
+`pipeline` commands at a time. It is a quick check; bench/ has a load generator in C for comparisons
+with other brokers. Python itself takes a good part of each microsecond shown, so the node can do
+more than these figures say.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tuque.console.terminal import look
 from tuque.console.terminal.link import encode
 
 STAGES = ("add", "get", "ack")
-SHOW_S = 0.2  # between two looks at the progress
+SHOW_S = 0.2  # between two updates of the progress
 
 
 class Load:
-    """What one run was asked to do, and what it measured."""
+    """The parameters of one run, and what it measured."""
 
     def __init__(self, jobs: int, connections: int, pipeline: int, size: int, queue: str) -> None:
         self.jobs = jobs
@@ -42,7 +42,7 @@ class Load:
 
 
 class Wire:
-    """A connection that sends a batch and waits for all its replies."""
+    """A connection that sends a batch and waits for all replies."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -87,7 +87,7 @@ async def ack_batch(load: Load, wire: Wire, number: int, count: int) -> int:
 
 
 async def run_stage(load: Load, wires: list[Wire], stage: str, batch: Callable[..., Any]) -> None:
-    """Let all connections work until the stage did every job or nothing is left."""
+    """Let all connections work until the stage has done every job or nothing is left."""
     left = load.jobs
 
     async def work(number: int, wire: Wire) -> None:
@@ -132,7 +132,7 @@ async def run_load(load: Load, host: str, port: int, password: str) -> None:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Return the value below which `share` of all lie; 0 when there are none."""
+    """Return the value below which the given share lies; 0 if there are none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
@@ -182,7 +182,7 @@ def print_summary(result: dict[str, Any]) -> None:
 
 
 def describe(load: Load, host: str, port: int) -> str:
-    """What is about to be measured."""
+    """What the run will measure."""
     return (
         f"{look.number(load.jobs)} jobs of {look.number(len(load.body))} bytes, "
         f"{look.number(load.connections)} connections, {load.pipeline} deep, to {host}:{port}:\n"
@@ -191,7 +191,7 @@ def describe(load: Load, host: str, port: int) -> str:
 
 
 class Progress:
-    """A line on a terminal that says how far a stage is."""
+    """A line on a terminal with the progress of a stage."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
@@ -200,7 +200,7 @@ class Progress:
         self.width = 0
 
     def show(self, stage: str, done: int) -> None:
-        """Now and then, not each time."""
+        """Update the line, at intervals."""
         now_s = time.perf_counter()
         if not self.is_shown or now_s < self.at_s:
             return
@@ -210,7 +210,7 @@ class Progress:
         self.width = max(self.width, len(text))
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self.width:
             click.echo("\r" + " " * self.width + "\r", nl=False, err=True)
 

@@ -1,9 +1,9 @@
-"""The demo's own books: what the producer added, what came out, and what became of each job.
+"""The demo's own books: what the producer added, what came out, and the fate of each job.
 
-Three witnesses are heard: the producer's ids, what came of the workers (rows of the table of
-results, and dead letters), and the nodes that live at the end, which are asked for each id. A
-job is done when a worker told its outcome and no node would hand it out again; whatever is left
-over is lost. The event files tell the history, less the last 20 ms of the node that was killed.
+Three sources: the producer's ids, the workers' output (rows of the table of results, and dead
+letters), and the surviving nodes, which are asked for each id. A job is done when a worker reported
+its outcome and no node would deliver it again; any other job is lost. The event files have the
+history, less the last 20 ms of the killed node.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from tuque.demo.tasks import FILES, RESULTS, Measures
 
 @dataclass
 class History:
-    """What the event files of all nodes say about the queue of files."""
+    """The history in the event files of all nodes."""
 
     acked: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
     delivered: Counter[str] = field(default_factory=Counter)
     nacked: int = 0
-    results: int = 0  # that workers told, also a second time
+    results: int = 0  # of workers, including repeats
 
     @property
     def redelivered(self) -> int:
-        """Deliveries after the first one of a job."""
+        """Deliveries of a job after its first one."""
         return self.delivered.total() - len(self.delivered)
 
     @property
     def came_back(self) -> int:
-        """Those of them that nobody gave back: whoever had the job is gone."""
+        """Those of them that nobody gave back: the consumer had died."""
         return max(0, self.redelivered - self.nacked)
 
 
@@ -60,7 +60,7 @@ def read_history(events: Path) -> History:
 
 
 class Books:
-    """One line per job: path, and what was heard of it."""
+    """One line per job: its path, and what is known about it."""
 
     def __init__(self) -> None:
         self.path_of: dict[str, str] = {}
@@ -77,18 +77,18 @@ class Books:
             self.must_fail.add(job_id)
 
     def on_result(self, found: Measures) -> None:
-        """Notes a row of the table; a second one of a job would be a duplicate."""
+        """Records a row of the table; a second one of a job would be a duplicate."""
         if found.job_id in self.results:
             self.repeated += 1
         self.results[found.job_id] = found
 
     def on_dead_letter(self, path: str) -> None:
-        """Notes a dead letter, which has an id of its own: its path tells whose it is."""
+        """Records a dead letter, which has an id of its own: its path identifies the job."""
         self.buried[self._id_of[path]] = path
 
     @property
     def ended(self) -> int:
-        """How many jobs a result or a dead letter was seen of."""
+        """The number of jobs with a result or a dead letter."""
         return len(self.results.keys() | self.buried.keys())
 
     @property
@@ -96,7 +96,7 @@ class Books:
         return len(self.path_of) - self.ended
 
     def lost(self, unsettled: set[str]) -> list[str]:
-        """The jobs without an outcome, or that a node would still hand out."""
+        """The jobs without an outcome, or that a node would still deliver."""
         ended = self.results.keys() | self.buried.keys()
         return sorted((self.path_of.keys() - ended) | unsettled)
 
@@ -105,7 +105,7 @@ class Books:
         return sorted(self.must_fail - self.buried.keys())
 
     def totals(self) -> Counter[str]:
-        """What was counted in all files, each file once."""
+        """Sums over all files, each counted once."""
         sums: Counter[str] = Counter(files=len(self.results))
         for found in self.results.values():
             for name in ("lines", "functions", "classes", "imports", "calls"):

@@ -33,7 +33,7 @@ from tuque.console.cluster.programs import Programs, free_ports, start_nodes
 from tuque.demo.sites import DOMAIN, served
 
 TUBE: Final = "crawl"
-TTR_S: Final = 30  # a worker that is not done by then is taken for lost
+TTR_S: Final = 30  # a worker that takes longer counts as lost
 TRIES: Final = 3
 AGAIN_S: Final = 0.2
 IDLE_S: Final = 0.1
@@ -43,7 +43,7 @@ HREF: Final = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"', re.I)
 
 
 def links_of(page: str, base: str) -> list[str]:
-    """Where the links of a page lead, each once."""
+    """The targets of a page's links, without duplicates."""
     found: dict[str, None] = {}
     for target in HREF.findall(page):
         url = urldefrag(urljoin(base, html.unescape(target))).url
@@ -64,21 +64,21 @@ class Crawl:
         self.domain = domain
         self.address = address
         self.is_polite = is_polite
-        self.pages: Counter[str] = Counter()  # fetched, by site
+        self.pages: Counter[str] = Counter()  # pages fetched, by site
         self.lost: list[str] = []
         self.lock = threading.Lock()
 
     def find(self, url: str) -> None:
-        """One more page to fetch, unless it is known; the first pages of sites go before others."""
+        """Add a page to fetch, unless it is known; the first pages of sites go before others."""
         parts = urlsplit(url)
         if not (parts.hostname or "").endswith(self.domain):
-            return  # somebody else's
+            return  # added before
         depth = parts.path.rstrip("/").count("/")
         site = parts.hostname if self.is_polite else None
         self.client.addjob(TUBE, url, dedupe=url, utube=site, pri=depth, retry=TTR_S)
 
     def work(self) -> None:
-        """Fetch pages until there is none left to fetch, nor one that may bring others."""
+        """Fetch pages until none is left, and none in progress that could add others."""
         while True:
             task = self.tube.take(IDLE_S)
             if task is not None:
@@ -89,7 +89,7 @@ class Crawl:
                 return
 
     def visit(self, task: TubeTask) -> None:
-        """Fetch one page and note its links; the site is free for the next one afterwards."""
+        """Fetch one page and add its links; then the site is free for the next one."""
         url = task.data.decode()
         job = self.client.show(task.job_id)
         try:
@@ -98,7 +98,7 @@ class Crawl:
             if job is not None and job.nacks + 1 < TRIES:
                 self.tube.release(task, delay=AGAIN_S)
             else:
-                self.tube.bury(task)  # somebody may look at it, and kick it
+                self.tube.bury(task)  # for a person to inspect, and kick
                 with self.lock:
                     self.lost.append(f"{url}: {err}")
             return
@@ -113,7 +113,7 @@ class Crawl:
                 self.lost.append(f"{url}: {status}")
 
     def fetch(self, url: str) -> tuple[int, bytes]:
-        """Status and body of one page."""
+        """The status and body of one page."""
         parts = urlsplit(url)
         link = http.client.HTTPConnection(self.address, parts.port or 80, timeout=TTR_S / 3)
         try:
@@ -125,9 +125,9 @@ class Crawl:
 
 
 def crawl(client: Client, start: str, workers: int, *, is_polite: bool = True) -> Crawl:
-    """Crawl from a page on; returns when all that it leads to is fetched.
+    """Crawl from a page on; returns when everything reachable is fetched.
 
-    Without `is_polite` there are no sub-queues: a site gets as many requests at once as may be.
+    Without `is_polite` there are no sub-queues: requests to a site are concurrent.
     """
     one = Crawl(client, DOMAIN, "127.0.0.1", is_polite)
     one.tube.create("utubettl" if is_polite else "fifottl", ttr=TTR_S)
@@ -142,7 +142,7 @@ def crawl(client: Client, start: str, workers: int, *, is_polite: bool = True) -
 
 @contextmanager
 def node(url: str | None) -> Iterator[str]:
-    """The node that the URL names, else one of our own for as long as the block."""
+    """The node in the URL, else one of our own for the block."""
     if url:
         yield url
         return

@@ -1,4 +1,4 @@
-"""The demo's story, step by step, and the table at its end."""
+"""The demo step by step, and the table at its end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CORRUPT_FILES: Final = {
 KILL_AT: Final = 0.35  # of all jobs acked
 KILLS: Final = 3  # a worker, a node, and the streaming query
 NODES: Final = 3
-VICTIM: Final = node_name(NODES)  # the node that is killed along with a worker
+VICTIM: Final = node_name(NODES)  # the node to kill along with a worker
 DEADLINE_S: Final = 300.0  # on a slow machine
 SETTLE_S: Final = 20.0
 FETCH: Final = 200
@@ -84,7 +84,7 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
             click.echo("checking   every node is asked for every job")
             stream.ask("stop", "stopped")
             unsettled = ask_for_all(url, books)
-            for name in reversed(programs.names):  # the nodes, which were first, as the last
+            for name in reversed(programs.names):  # the nodes last: they were first
                 programs.stop(name)
             history = read_history(run_dir / "events")
             joined = spark_report(stream) if report else None
@@ -109,14 +109,14 @@ def demo(out: Path, limit: int | None, report: bool) -> None:
 
 
 def log_to(path: Path) -> None:
-    """What this program and its client log goes to the file, control characters escaped."""
+    """Send the log of this program and its client to the file, control characters escaped."""
     handler = logging.FileHandler(path)
     handler.setFormatter(VisibleFormatter(logging.BASIC_FORMAT))
     logging.basicConfig(handlers=[handler], level=logging.INFO)
 
 
 def verdict(books: Books, lost: int, kills: int, *, is_ok: bool) -> str:
-    """How it went, on one line."""
+    """The result, on one line."""
     return (
         f"{'OK' if is_ok else 'FAILED'}: {len(books.path_of):,} jobs in, "
         f"{books.ended:,} accounted for; {lost} lost, {books.repeated} duplicated; "
@@ -125,12 +125,12 @@ def verdict(books: Books, lost: int, kills: int, *, is_ok: bool) -> str:
 
 
 def on_signal(number: int, frame: FrameType | None) -> None:
-    """Ends the demo, and with it all that it started."""
+    """Ends the demo and everything that it started."""
     sys.exit(128 + number)
 
 
 def start_cluster(programs: Programs, run_dir: Path) -> list[str]:
-    """Starts the nodes and lets them meet; returns the URL of each."""
+    """Starts the nodes and makes them meet; returns the URL of each."""
     ports = free_ports(NODES)
     urls = start_nodes(
         programs,
@@ -150,7 +150,7 @@ def all_of(urls: list[str]) -> str:
 
 
 def standard_library(limit: int | None) -> list[Path]:
-    """The Python files of the standard library that runs this, tests included where installed."""
+    """The Python files of the running standard library, with its tests if installed."""
     top = Path(os.__file__).parent
     found = [
         path
@@ -164,7 +164,7 @@ def standard_library(limit: int | None) -> list[Path]:
 
 
 def plant(directory: Path) -> list[Path]:
-    """Files that must fail: some that are no Python, some that are not there."""
+    """Files that must fail: some are not Python, some do not exist."""
     directory.mkdir()
     for name, content in CORRUPT_FILES.items():
         (directory / name).write_bytes(content)
@@ -173,7 +173,7 @@ def plant(directory: Path) -> list[Path]:
 
 
 def produce(sources: list[Path], bad: list[Path], books: Books) -> None:
-    """Adds one job per file and keeps the ids; the bad ones are spread among the good."""
+    """Adds one job per file and keeps the ids; the bad files are spread among the good ones."""
     step = max(1, len(sources) // (len(bad) + 1))
     mixed = list(sources)
     for number, path in enumerate(bad):
@@ -187,7 +187,7 @@ def produce(sources: list[Path], bad: list[Path], books: Books) -> None:
 
 
 def start_workers(programs: Programs, url: str) -> None:
-    """Starts both workers and waits until they share the work to come."""
+    """Starts both workers and waits until they share the work."""
     names = ("worker-1", "worker-2")
     pids = [start_worker(programs, name, url) for name in names]
     for name in names:
@@ -197,7 +197,7 @@ def start_workers(programs: Programs, url: str) -> None:
 
 @dataclass
 class Work:
-    """What is watched and what is killed while the workers parse."""
+    """What is watched, and killed, while the workers parse."""
 
     client: Client
     programs: Programs
@@ -232,7 +232,7 @@ class Work:
             self.stream.wait_for("ready")  # the second query's
 
     def look(self) -> int:
-        """Takes in what is new, kills the query when it has written; how many jobs are open."""
+        """Collects news; kills the query once it has written; returns the number of open jobs."""
         self.programs.check()
         self.stream.check()
         if not self.is_streaming and self.stream.has_said("ready"):
@@ -244,13 +244,13 @@ class Work:
         return self.open_jobs()
 
     def open_jobs(self) -> int:
-        """How many jobs are not acknowledged, as a node says that has a copy of each."""
+        """The number of jobs not acknowledged, from a node with a copy of each."""
         states: tuple[JobState, ...] = ("wait-repl", "active", "queued")
         with Client(self.urls[0], follow=False) as node:
             return sum(1 for _ in node.jscan(queue=FILES, states=states, count=1000))
 
     def counts(self, open_count: int) -> str:
-        """Where the open jobs are, in words."""
+        """The open jobs by place, in words."""
         queued = 0
         for url in self.urls:
             with suppress(ConnectionError), Client(url, follow=False, timeout=1) as node:
@@ -282,7 +282,7 @@ class Work:
         self.kills += 1
 
     def collect(self) -> None:
-        """Takes new rows of the table and dead letters into the books."""
+        """Enters new rows of the table and dead letters into the books."""
         for found in self.table.new_rows():
             self.books.on_result(found)
         jobs = self.client.getjob(DEAD, count=FETCH, timeout_ms=200)
@@ -293,7 +293,7 @@ class Work:
 
 
 def ask_for_all(url: str, books: Books) -> set[str]:
-    """The jobs that a living node would hand out again; those being acked get some time."""
+    """Jobs that a living node would deliver again; those being acked get some time."""
     open_ids = set(books.path_of)
     deadline = time.monotonic() + SETTLE_S
     while open_ids and time.monotonic() < deadline:
@@ -309,7 +309,7 @@ def ask_for_all(url: str, books: Books) -> set[str]:
 
 
 def spark_report(stream: ResultStream) -> dict[str, Any]:
-    """The report over the events of this run, and what it says about the table."""
+    """The report over the events of this run, and its figures about the table."""
     click.echo("spark      making the report of the events, which takes some 40 s")
     return stream.ask("report", "report")
 
@@ -327,7 +327,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, a few plain lines elsewhere; called with how much is done."""
+    """A bar on a terminal, a few plain lines elsewhere; call it with the progress."""
     if sys.stdout.isatty():
         with click.progressbar(length=length, label=f"{label:<10}") as bar:
             yield lambda done: bar.update(done - bar.pos)
@@ -350,7 +350,7 @@ def show_table(
     unsettled: set[str],
     took_s: float,
 ) -> None:
-    """Prints what went in, what became of it, and what was counted."""
+    """Prints the input, the outcome and the sums."""
     lost = len(books.lost(unsettled))
     repeats = max(0, history.results - len(books.results))
     planned = len(books.must_fail & books.buried.keys())
@@ -392,7 +392,7 @@ def show_table(
 
 
 def show_slowest(joined: dict[str, Any]) -> None:
-    """Prints the files that took longest: as the workers measured."""
+    """Prints the files that took longest, as measured by the workers."""
     click.echo()
     for row in joined["slowest"]:
         name = "/".join(Path(row["path"]).parts[-2:])

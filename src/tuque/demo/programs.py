@@ -17,10 +17,10 @@ def start_worker(programs: Programs, name: str, url: str) -> int:
 
 
 def wait_for_worker(programs: Programs, name: str) -> None:
-    """Returns when a worker fetches jobs; ClickException when it does not come to that."""
+    """Returns when a worker fetches jobs; ClickException if that takes too long."""
     wait_until(programs, name, "get ready", partial(is_ready, programs, name))
 
 
 def is_ready(programs: Programs, name: str) -> bool:
-    """Whether the worker said so."""
+    """Whether the worker is fetching."""
     return "worker ready" in programs.log_tail(name)

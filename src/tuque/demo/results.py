@@ -1,10 +1,10 @@
-"""The Spark side of the demo: `python -m tuque.demo.results URL RUN_DIR`, told what to do by lines.
+"""The Spark side of the demo: `python -m tuque.demo.results URL RUN_DIR`, controlled by lines.
 
-A streaming query leases results from their queue and appends them to a Parquet table, each
-once: jobs may come twice (a worker died after it told its result, a node after it handed one
-out), so the query keeps the ids it has seen, and the table's log says which files count. At
-`stop` it ends the query; at `report` it makes the report of the events and joins it with the
-table; at the end of its input it ends. Every answer is one JSON line.
+A streaming query leases results from their queue and appends them to a Parquet table, each once:
+jobs may come twice (a worker died after it sent its result, a node after it delivered one), so the
+query keeps the ids it has seen, and the table's log names the valid files. `stop` ends the query;
+`report` makes the report of the events and joins it with the table; the end of input ends the
+program. Every reply is one JSON line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS: Final = (
 )
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # it runs for a minute
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # it runs for a minute only
     "spark.sql.shuffle.partitions": "1",
 }
 
@@ -49,7 +49,7 @@ SELECT path, lines, tries, parse_ms FROM results ORDER BY parse_ms DESC, path LI
 
 
 def start_query(spark: SparkSession, url: str, run_dir: Path) -> StreamingQuery:
-    """From the queue of results to the table, each job's first result only."""
+    """From the queue of results to the table, only the first result of each job."""
     from pyspark.sql.functions import col, from_json
 
     queue = (
@@ -76,7 +76,7 @@ def start_query(spark: SparkSession, url: str, run_dir: Path) -> StreamingQuery:
 
 
 def report(spark: SparkSession, run_dir: Path) -> dict[str, Any]:
-    """The report of the events, and what it says about the rows of the table."""
+    """The report of the events, and its figures about the rows of the table."""
     from tuque.spark.cli.report import run
 
     run(run_dir / "events", run_dir / "report", SETTINGS["spark.driver.memory"])
@@ -87,7 +87,7 @@ def report(spark: SparkSession, run_dir: Path) -> dict[str, Any]:
 
 
 def answer(what: str, **more: Any) -> None:
-    """One line for the demo."""
+    """Reply to the demo with one line."""
     print(json.dumps({"answer": what, **more}), flush=True)
 
 

@@ -1,7 +1,7 @@
-"""Web sites on this machine for the crawler: the manual pages of Python modules, served for real.
+"""Web sites on this machine for the crawler: manual pages of Python modules.
 
-Decides which pages there are and how they link. Several names share each port, as in a hosting
-centre; a site counts how many requests it works on at once, so that others can judge a crawler.
+Decides which pages exist and how they link. Several names share each port, as in a hosting centre;
+a site counts its concurrent requests, so that others can judge a crawler.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODULES: Final = (
 )
 DOMAIN: Final = ".docs.test"
 LINK: Final = re.compile(r'href="([^"#]+)\.html(?:#[^"]*)?"')
-WORK_S: Final = 0.004  # a page takes that long to make
+WORK_S: Final = 0.004  # simulated time to make a page
 
 
 def manual_page(name: str) -> str:
@@ -37,39 +37,39 @@ def manual_page(name: str) -> str:
 
 
 class Sites:
-    """Pages by host and path, and what the servers saw."""
+    """Pages by host and path, and statistics of the servers."""
 
     def __init__(self, hosts: list[str], ports: dict[str, int]) -> None:
         self.hosts = hosts
         self.ports = ports
         self.pages: dict[str, dict[str, bytes]] = {host: {} for host in hosts}
         self.requests: Counter[tuple[str, str]] = Counter()  # by host and path
-        self.at_once: Counter[str] = Counter()  # requests that a host works on now
-        self.most: Counter[str] = Counter()  # and the most there were
+        self.at_once: Counter[str] = Counter()  # requests in progress, by host
+        self.most: Counter[str] = Counter()  # and their maximum
         self.lock = threading.Lock()
 
     @property
     def start(self) -> str:
-        """The page to begin with."""
+        """The first page."""
         return self.url_of(self.hosts[0], "/")
 
     @property
     def count(self) -> int:
-        """All pages."""
+        """The number of all pages."""
         return sum(map(len, self.pages.values()))
 
     def url_of(self, host: str, path: str) -> str:
-        """A page as others link to it."""
+        """The URL of a page."""
         return f"http://{host}:{self.ports[host]}{path}"
 
     def home_of(self, module: str) -> str:
-        """The host that has the manual of a module."""
+        """The host with the manual of a module."""
         return self.hosts[MODULES.index(module) * len(self.hosts) // len(MODULES)]
 
     def make_pages(self) -> None:
-        """A page for each module, and one for each host that links to its pages and its neighbour.
+        """A page per module, and one per host that links to its pages and its neighbour.
 
-        Links to other modules lead to where these are; what is nowhere is no link.
+        Links to other modules lead to their hosts; links to unknown modules are removed.
         """
         for module in MODULES:
             text = LINK.sub(self.relink, manual_page(module))
@@ -82,14 +82,14 @@ class Sites:
             self.pages[host]["/"] = "\n".join(links).encode()
 
     def relink(self, found: re.Match[str]) -> str:
-        """A link as it must be on these sites."""
+        """A link changed for these sites."""
         module = found[1]
         if module not in MODULES:
             return ""
         return f'href="{self.url_of(self.home_of(module), f"/{module}.html")}"'
 
     def answer(self, host: str, path: str) -> bytes | None:
-        """The page; None if there is none. Counts what goes on meanwhile."""
+        """The page, or None. Counts concurrent requests."""
         with self.lock:
             self.requests[host, path] += 1
             self.at_once[host] += 1
@@ -104,7 +104,7 @@ class Sites:
 
 
 def handler_of(sites: list[Sites]) -> type[BaseHTTPRequestHandler]:
-    """What answers requests: the host is the one that the request names. `sites` has one."""
+    """The handler of requests: the request names the host. `sites` has the pages."""
 
     class Handler(BaseHTTPRequestHandler):
         """One request."""
@@ -119,7 +119,7 @@ def handler_of(sites: list[Sites]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(page or b"")
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: the caller counts."""
+            """No log: the caller counts."""
 
     return Handler
 

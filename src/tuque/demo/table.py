@@ -1,7 +1,7 @@
-"""The demo's hold on its Spark side: start, kill, ask; and the table it writes, as it grows.
+"""The demo's control of its Spark side: start, kill, ask; and the growing table.
 
-Reads the table without Spark: the log in it names the files that count, which is what makes an
-append exactly once.
+Reads the table without Spark: its log names the valid files, which is what makes an append exactly
+once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ResultStream:
         self.kill()
 
     def start(self) -> int:
-        """Starts the query, or another one where a killed one was; returns its pid."""
+        """Starts the query, also after a kill; returns its pid."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tuque.demo.results", self.url, str(self.run_dir.resolve())],
             stdin=subprocess.PIPE,
@@ -66,12 +66,12 @@ class ResultStream:
             self._process.wait()
 
     def check(self) -> None:
-        """ClickException when it ended by itself."""
+        """ClickException if it ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             self._fail()
 
     def wait_for(self, what: str) -> dict[str, Any]:
-        """Its next answer, which must be that one."""
+        """Waits for its next reply, which must be that one."""
         line = self._lines.get()
         if not line:
             self._fail()
@@ -80,14 +80,14 @@ class ResultStream:
         return dict(said)
 
     def has_said(self, what: str) -> bool:
-        """Whether its next answer has come, which must be that one."""
+        """Whether its next reply has come, which must be that one."""
         if self._lines.empty():
             return False
         self.wait_for(what)
         return True
 
     def ask(self, what: str, answer: str) -> dict[str, Any]:
-        """Tells it to do something and waits until it is done."""
+        """Sends a command and waits until it is done."""
         assert self._process is not None and self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(what + "\n")
@@ -101,7 +101,7 @@ class ResultStream:
 
 
 def _pass_on(lines: IO[str] | None, to: queue.SimpleQueue[str]) -> None:
-    """Reads lines to their end, after which comes an empty one."""
+    """Forwards lines until their end, then an empty one."""
     assert lines is not None
     for line in lines:
         to.put(line)
@@ -109,7 +109,7 @@ def _pass_on(lines: IO[str] | None, to: queue.SimpleQueue[str]) -> None:
 
 
 class ResultTable:
-    """What is new in the table since the last look."""
+    """What is new in the table since the last call."""
 
     def __init__(self, run_dir: Path) -> None:
         self.directory = run_dir / TABLE
@@ -118,7 +118,7 @@ class ResultTable:
         self._read_files: set[str] = set()
 
     def new_rows(self) -> Iterator[Measures]:
-        """The rows that were appended since; each once, as the table's log says."""
+        """The rows appended since; each once, according to the table's log."""
         import pyarrow.parquet as pq
 
         for file in self._new_files():

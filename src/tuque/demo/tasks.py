@@ -1,7 +1,7 @@
-"""The app whose workers the demo runs: one task that looks at one Python file.
+"""The app whose workers the demo runs: one task that measures one Python file.
 
-What it finds goes to a queue of results, as a job too. A file that is no Python is rejected: no
-second look would change that. A file that cannot be read is tried again, it may come back.
+Results go to a queue of results, as jobs. A file that is not Python is rejected: another try would
+not help. An unreadable file is retried, as it may come back.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tuque.worker import App, Backoff, Reject, current_job
 FILES: Final = "files"
 RESULTS: Final = "results"
 DEAD: Final = "files.dead"
-RETRY_S: Final = 3  # how soon the jobs of a dead worker or node come back
+RETRY_S: Final = 3  # when the jobs of a dead worker or node come back
 
 app = App()
 
 
 class Measures(msgspec.Struct):
-    """What one file holds; `job_id` is the job that found it out."""
+    """The measures of one file; `job_id` is the job that found them."""
 
     job_id: str
     path: str
@@ -47,13 +47,13 @@ class Measures(msgspec.Struct):
     dead_letter=DEAD,
 )
 def measure(path: str) -> None:
-    """Parses a file and adds what it holds to the results."""
+    """Parses a file and adds its measures to the results."""
     began = time.perf_counter()
     try:
         with tokenize.open(path) as file:
             source = file.read()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the file's own sins
+            warnings.simplefilter("ignore")  # about the file itself
             tree = ast.parse(source, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as err:
         raise Reject(f"{type(err).__name__}: {err}") from None
@@ -65,7 +65,7 @@ def measure(path: str) -> None:
 
 
 def count(tree: ast.AST, found: Measures) -> None:
-    """Adds up the nodes of a syntax tree."""
+    """Counts the nodes of a syntax tree by kind."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             found.calls += 1

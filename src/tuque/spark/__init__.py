@@ -25,7 +25,7 @@ __all__ = ["SparkSetupError", "nack", "register", "session"]
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("tuque")` known to a session that does not find it by itself."""
+    """Registers `format("tuque")` with a session that does not find it by itself."""
     from tuque.spark import datasource  # needs PySpark, which the commands do not
 
     datasource.register(spark)

@@ -1,7 +1,7 @@
-"""Rows of files or of a table into queues, with a progress bar.
+"""Adds rows of files or of a table to queues, with a progress bar.
 
-Tasks send the number of rows written in datagrams; the total is known from the files or from Spark.
-Both are only for the bar: what counts is what the sink did.
+Tasks report the number of rows written in datagrams; the total comes from the files or from Spark.
+Both are only for the bar: the sink's result counts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(spark: SparkSession, place: str, kind: str) -> DataFrame:
 
 
 def kind_of(place: str) -> str:
-    """The format that the name of a file shows; parquet for all others."""
+    """The format by a file's suffix; parquet for unknown ones."""
     ending = place.rstrip("/").removesuffix(".gz").rpartition(".")[2].lower()
     return {"jsonl": "json", "ndjson": "json", "txt": "text"}.get(
         ending, ending if ending in FORMATS else "parquet"
@@ -51,7 +51,7 @@ def kind_of(place: str) -> str:
 def shape(frame: DataFrame, columns: Mapping[str, str], where: str) -> DataFrame:
     """The columns of jobs, each an SQL expression over the rows.
 
-    Without one for the body the column body is taken, or the whole row as JSON.
+    The default body is the column body, or else the whole row as JSON.
     """
     for name in columns:
         if name not in COLUMNS or name == "lease":
@@ -71,7 +71,7 @@ def shape(frame: DataFrame, columns: Mapping[str, str], where: str) -> DataFrame
 
 
 def fill(frame: DataFrame, options: Mapping[str, str], rows: int) -> tuple[int, float]:
-    """Write the rows; gives how many were written, and the seconds it took. `rows`: expected."""
+    """Write the rows; returns how many, and the seconds it took. `rows`: expected."""
     from tuque.spark.datasource import FORMAT, register
 
     register(frame.sparkSession)
@@ -82,14 +82,14 @@ def fill(frame: DataFrame, options: Mapping[str, str], rows: int) -> tuple[int, 
 
 
 class Counter:
-    """Adds up the datagrams of the sink and shows them. Use it in `with`."""
+    """Adds up the sink's datagrams and shows the sum. Use it in `with`."""
 
     def __init__(self, expected: int) -> None:
         self.expected = expected
         self.rows = 0
-        self.total = -1  # what the commit says
+        self.total = -1  # according to the commit
         self.start_s = monotonic()
-        self.first_s = 0.0  # when rows came first: Spark starts its tasks before that
+        self.first_s = 0.0  # of the first rows: Spark takes time to start its tasks
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self._socket.settimeout(LIVE_S)
@@ -110,7 +110,7 @@ class Counter:
             click.echo("\r\033[K", nl=False, err=True)
 
     def finished(self) -> int:
-        """How many rows were written; waits for the word of the commit, which may be lost."""
+        """The rows written; waits for the commit's datagram, which may be lost."""
         until_s = monotonic() + 1.0
         while self.total < 0 and monotonic() < until_s:
             self._over.wait(0.01)
@@ -140,9 +140,9 @@ class Counter:
 
 
 def told(rows: int, expected: int, elapsed_s: float) -> str:
-    """How far it is: a bar, rows, rate and the time that is left; `elapsed_s` since the first row.
+    """The progress: a bar, rows, rate and the time left; `elapsed_s` since the first row.
 
-    Before it, Spark starts its tasks, which takes some seconds: then since when that is.
+    Before the first row, which takes some seconds: the time that Spark's start takes.
     """
     if not rows:
         return f"Spark starts its tasks: {elapsed_s:.0f} s, no rows yet"
@@ -160,7 +160,7 @@ def told(rows: int, expected: int, elapsed_s: float) -> str:
 
 @contextmanager
 def named(place: str) -> Iterator[None]:
-    """A failure of Spark becomes one line that names the place, or gives the error of the sink."""
+    """Turn an error of Spark into one line with the place, or into the sink's own error."""
     from pyspark.errors import PySparkException
 
     from tuque.spark.session import reason

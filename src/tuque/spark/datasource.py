@@ -1,6 +1,6 @@
-"""`format("tuque")`: hands the calls of Spark to the modules that carry them out.
+"""`format("tuque")`: passes Spark's calls to the modules that carry them out.
 
-Runs in the driver. Spark creates it by its name once `register(spark)` was called.
+Runs in the driver. Spark creates it by its name after `register(spark)`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "tuque"
-OF_TABLES = "option."  # so Spark names options in a CREATE TABLE
+OF_TABLES = "option."  # Spark's prefix for options in a CREATE TABLE
 NO_TABLES = (
     "CREATE TABLE ... USING tuque would make a table that cannot be read: Spark keeps its options "
     "and gives none to the source. CREATE TEMPORARY VIEW ... USING tuque OPTIONS (...) works"
 )
-PARALLELISM = 2  # parts of a batch when neither numPartitions nor a session says
+PARALLELISM = 2  # parts of a batch if neither numPartitions nor a session decides
 
 
 class TuqueDataSource(DataSource):
     """Queues of a broker as a data source."""
 
-    parallelism = 0  # of the session that it is registered with
+    parallelism = 0  # of the session that it was registered with
 
     @classmethod
     def name(cls) -> str:
@@ -56,7 +56,7 @@ class TuqueDataSource(DataSource):
             found = self._source(streams=True)
             columns.check_schema(schema, found.is_text)
         except SourceError as error:
-            return RefusedReader(error)  # Spark would hide it
+            return RefusedReader(error)  # Spark would hide an exception raised here
         if found.mode == "ids":
             return source.IdsReader(found, schema)
         return source.LeaseReader(found, schema)
@@ -73,11 +73,11 @@ class TuqueDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("tuque")` known to a session, whose parallelism is then numPartitions."""
+    """Registers `format("tuque")` with a session, whose parallelism becomes numPartitions."""
     try:
         parallelism = spark.sparkContext.defaultParallelism
-    except AttributeError:  # Spark Connect: a client does not know it
+    except AttributeError:  # Spark Connect: its clients have none
         parallelism = 0
-    # A class that no module has is sent to Spark's processes as it is, number and all.
+    # A class outside any module is sent to Spark's processes as it is, with its number.
     own = type("SessionDataSource", (TuqueDataSource,), {"parallelism": parallelism})
     spark.dataSource.register(own)

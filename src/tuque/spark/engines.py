@@ -1,7 +1,7 @@
-"""What a pipeline asks of the engine under it; Spark is one, duckdb another (duck.py).
+"""What a pipeline needs of its engine; Spark is one, duckdb another (duck.py).
 
-Both are given the same SQL. A view holds a query, a kept result is computed once, a table
-is Parquet by date. Nothing here knows what the queries mean.
+Both run the same SQL. A view names a query, a kept result is computed once, a table is Parquet by
+date. Knows nothing of what the queries mean.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ class Engine(Protocol):
     """Runs SQL over Parquet."""
 
     def read(self, view: str, files: Sequence[str], columns: str) -> None:
-        """Name the files' rows; `columns` is Spark DDL, a column a file lacks is NULL."""
+        """Name the files' rows; `columns` is Spark DDL; a column missing in a file is NULL."""
 
     def read_log(self, view: str, files: Sequence[str], columns: str) -> None:
-        """The same for JSON lines, by their names, and Parquet together."""
+        """The same for JSON lines (by suffix) and Parquet together."""
 
     def view(self, name: str, query: str) -> None:
         """Name a query."""
 
     def keep(self, name: str, query: str) -> int:
-        """Compute the query now and name its rows; how many there are."""
+        """Compute the query now and name its rows; returns how many."""
 
     def table(self, name: str, query: str, path: Path) -> None:
-        """Write the query's rows by date in place of older ones, and name them."""
+        """Write the query's rows by date, replacing older ones, and name them."""
 
     def rows(self, query: str) -> list[dict[str, Any]]:
-        """The few rows of a query."""
+        """The rows of a query with a small result."""
 
 
 class SparkEngine:
-    """The engine for clusters, and for histories that one machine cannot hold."""
+    """The engine for clusters, and for histories too big for one machine."""
 
     def __init__(self, spark: SparkSession, scratch: Path) -> None:
         self.spark = spark
@@ -66,7 +66,7 @@ class SparkEngine:
         self.spark.sql(query).createOrReplaceTempView(name)
 
     def keep(self, name: str, query: str) -> int:
-        """See Engine. As a file: Spark then knows its size, and joins it as what it is."""
+        """See Engine. Written as a file, so that Spark knows its size and joins it accordingly."""
         path = self.scratch / name
         frame = self.spark.sql(query)
         frame.write.mode("overwrite").parquet(str(path))
@@ -89,13 +89,13 @@ class SparkEngine:
 
 
 def by_date(frame: DataFrame) -> Any:
-    """A writer of the frame into directories by date, without a sort where dates are few."""
+    """A writer of the frame into directories by date; does not sort if dates are few."""
     frame.sparkSession.conf.set(WRITERS, "32")
     return frame.write.option("compression", "zstd").partitionBy("date")
 
 
 def sort_by_kind(files: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Parquet files, and the others."""
+    """Split into Parquet files and others."""
     parquet = [name for name in files if name.endswith(".parquet")]
     return parquet, [name for name in files if not name.endswith(".parquet")]
 

@@ -1,4 +1,4 @@
-"""What may go wrong before a pipeline runs; every text says what to do."""
+"""Errors before and during a pipeline; every text says what to do."""
 
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ IF_DAMAGED: Final = (
 
 
 def no_directory(path: Path) -> str:
-    """Why that is not a directory of events."""
+    """Why the path is not a directory of events."""
     return "a file, not the directory of the events" if path.exists() else "no such directory"
 
 
@@ -23,16 +23,16 @@ class NoEventsError(Exception):
 
 
 class SparkJobError(Exception):
-    """Spark could not finish: a damaged segment, a full disk, too little memory."""
+    """Spark failed: a damaged segment, a full disk, too little memory."""
 
 
 class StreamError(Exception):
-    """A table belongs to something else, or a checkpoint does not fit."""
+    """A table belongs to another stream or run, or a checkpoint does not fit."""
 
 
 class SinkError(Exception):
-    """Rows cannot become jobs: a wrong option or column, or what the broker refused."""
+    """Rows cannot become jobs: a wrong option or column, or a refusal of the broker."""
 
 
 class SourceError(Exception):
-    """Jobs cannot become rows: a wrong option or column, a lease that others have now."""
+    """Jobs cannot become rows: a wrong option or column, or a lease lost to others."""

@@ -1,8 +1,7 @@
-"""Gold: one row per queue and minute, in SQL that Spark and duckdb both take (SPEC H3).
+"""Gold: one row per queue and minute, in SQL for both Spark and duckdb (SPEC H3).
 
-Decides what is counted in which minute. Counts are of events, in the minute of the event, of
-ends only the one of each job that counts (H2); percentiles are of the jobs that ended in the
-minute. Knows no engine, no files.
+Decides what counts in which minute. Events count in their own minute; of several ends of a job only
+one counts (H2); percentiles are over the jobs that ended in the minute. Knows no engine, no files.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ LATENCIES: Final = (
     "wait_p50_ms wait_p95_ms wait_p99_ms process_p50_ms process_p95_ms process_p99_ms".split()
 )
 
-# What each event adds to its minute. `change` is that of the number of unfinished jobs.
+# What each event adds to its minute. `change` is the change in the number of unfinished jobs.
 PARTS: Final = f"""
 SELECT ts, queue, event, delivery,
        CASE WHEN event = 'added' THEN 1 WHEN event IN {ENDED} THEN -1 ELSE 0 END AS change,
@@ -47,9 +46,9 @@ WHERE NOT EXISTS (SELECT 1 FROM extra x WHERE x.node = events.node AND x.seq = e
 
 
 def minutes(by: str = "date_trunc('minute', ts)", start: str = "minute") -> str:
-    """The query over `counted`; `by` cuts time into minutes and `start` is where one begins.
+    """The query over `counted`; `by` groups by minute and `start` is the minute's beginning.
 
-    A stream needs Spark's own window there, as the watermark follows no other expression.
+    A stream needs Spark's own window there: the watermark works with no other expression.
     """
     counts = ",\n         ".join(
         f"CAST(count_if(event = '{event}') AS BIGINT) AS {event}" for event in COUNTED
@@ -123,7 +122,7 @@ WITH timed AS (
 SELECT * FROM less WHERE {" + ".join(COUNTED)} > 0
 """
 
-# The table `minutes` (gold as it is written) with what needs all of it: the number of
+# The table `minutes` (gold as written) with what needs all of it: the number of
 # unfinished jobs at the end of each minute (H3.4).
 BACKLOG: Final = """
 SELECT *, CAST(sum(change) OVER (PARTITION BY queue ORDER BY minute) AS BIGINT) AS backlog

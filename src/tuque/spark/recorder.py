@@ -1,7 +1,7 @@
-"""What producers and consumers saw, written down as JSON lines for `tuque verify` (SPEC H5).
+"""Records what producers and consumers saw, as JSON lines for `tuque verify` (SPEC H5).
 
-One file per process, many threads. Needs nothing but Python: a client writes it beside its
-work and in any order, as long as `adding` and `acking` stand there before the call is made.
+One file per process, many threads. Needs only Python: a client records beside its work, in any
+order, except that `adding` and `acking` must precede their call.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def now_us() -> int:
 
 
 class Recorder:
-    """A log of one client; lines are on disk at `close`, or after `flush`.
+    """A log of one client; lines are on disk after `close` or `flush`.
 
-    `mark` is the client's own name of a job, unique over all clients: with it an ADDJOB whose
-    answer was lost is known again when the job comes.
+    `mark` is the client's own name of a job, unique over all clients: it identifies the job of an
+    ADDJOB whose reply was lost.
     """
 
     def __init__(self, path: Path | str, client: str) -> None:
@@ -52,42 +52,42 @@ class Recorder:
     def added(
         self, job_id: str, mark: str = "", queue: str = "", retry_s: int | None = None
     ) -> None:
-        """ADDJOB replied; `retry_s` 0 says that the job may be delivered at most once."""
+        """ADDJOB replied; `retry_s` 0: the job may be delivered once at most."""
         self._write("added", queue=queue, job_id=job_id, mark=mark, retry_s=retry_s)
 
     def got(
         self, job_id: str, mark: str = "", queue: str = "", asked_us: int | None = None
     ) -> None:
-        """The job was delivered; `asked_us` is when this client asked (`now_us`)."""
+        """The job was delivered; `asked_us` is when this client asked for it (`now_us`)."""
         self._write("got", queue=queue, job_id=job_id, mark=mark, asked_us=asked_us)
 
     def acking(self, job_id: str) -> None:
-        """An ack is about to be sent: from now on the job may be done."""
+        """An ack is about to be sent: the job may be done from now on."""
         self._write("acking", job_id=job_id)
 
     def acked(self, job_id: str) -> None:
-        """The ack was answered: the job is done."""
+        """The ack was confirmed: the job is done."""
         self._write("acked", job_id=job_id)
 
     def nacked(self, job_id: str) -> None:
-        """The job was given back."""
+        """The job was nacked."""
         self._write("nacked", job_id=job_id)
 
     def left(self, job_id: str) -> None:
-        """At the end the job is known to wait in the broker."""
+        """The job is known to wait in the broker at the end."""
         self._write("left", job_id=job_id)
 
     def quiet(self, at_us: int | None = None) -> None:
-        """All trouble is over from that instant: from then an acked job must not come again."""
+        """The trouble ended at that instant: acked jobs must not come again after it."""
         self._write("quiet", at_us=at_us)
 
     def flush(self) -> None:
-        """Hand all lines to the system."""
+        """Flush all lines to the system."""
         with self._lock:
             self._file.flush()
 
     def close(self) -> None:
-        """Write the rest; the log can be read."""
+        """Write the rest and close; the log can be read."""
         with self._lock:
             self._file.close()
 
@@ -97,5 +97,5 @@ class Recorder:
             row | {name: value for name, value in cells.items() if value not in ("", None)}
         )
         with self._lock:
-            if not self._file.closed:  # a thread that ends later than the run
+            if not self._file.closed:  # a thread outlived the run
                 self._file.write(line + "\n")

@@ -1,8 +1,8 @@
-"""A Spark session that works without any set-up, and stays quiet.
+"""A Spark session that needs no set-up, and stays quiet.
 
 Chooses the Java, runs workers under this Python, keeps every port of a local session on the
-loopback and sends the JVM's own output to a log file. In a program that spark-submit started,
-what was given there wins.
+loopback and sends the JVM's output to a log file. In a program started by spark-submit, its
+settings win.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-TASKS = "TUQUE_SPARK_TASKS"  # how many tasks run at once: the source's processes cannot ask Spark
-SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it for the program it runs
+TASKS = "TUQUE_SPARK_TASKS"  # concurrent tasks: the source's processes cannot ask Spark
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for its program
 
 
 def session(
@@ -39,10 +39,10 @@ def session(
 ) -> SparkSession:
     """The session of this process, started if there is none.
 
-    `master` defaults to what spark-submit was told, then to the variable MASTER, as in Spark's
-    own programs, then to all cores of this machine; `conf` wins over our settings, `log`
-    receives what the JVM prints (default: a file in the temporary directory). Stop it with
-    `.stop()`. Raises SparkSetupError without PySpark or Java, or if Spark fails.
+    `master` defaults to spark-submit's, then to the variable MASTER, as in Spark's own programs,
+    then to all cores of this machine; `conf` overrides our settings, `log` receives the JVM's
+    output (default: a file in the temporary directory). Stop it with `.stop()`. Raises
+    SparkSetupError without PySpark or Java, or if Spark fails.
     """
     try:
         from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ def session(
 
 @contextmanager
 def told(log: Path) -> Iterator[None]:
-    """Failures of Spark inside become one SparkJobError of one line that names the log."""
+    """Turn errors of Spark into one SparkJobError, whose line names the log."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -105,12 +105,12 @@ def reason(text: str) -> str:
 
 
 def is_local(master: str | None) -> bool:
-    """Whether driver and executors of that master are one process; None is not known."""
+    """Whether driver and executors of that master share a process; None is unknown."""
     return master is not None and master.split("[")[0] in ("local", "local-cluster")
 
 
 def tasks_at_once(master: str | None) -> int:
-    """How many tasks a local master runs at once; 0 when it is not known, as of a cluster."""
+    """Concurrent tasks of a local master; 0 if unknown, as for a cluster."""
     found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master or "")
     if found is None:
         return 0
@@ -118,7 +118,7 @@ def tasks_at_once(master: str | None) -> int:
 
 
 def environment(java: Java, master: str | None) -> dict[str, str]:
-    """The variables that Spark's processes start with, less those that are set by the user."""
+    """Variables for Spark's processes, without those that the user has set."""
     wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if tasks := tasks_at_once(master):
         wanted[TASKS] = str(tasks)
@@ -129,12 +129,12 @@ def environment(java: Java, master: str | None) -> dict[str, str]:
 
 
 def defaults(scratch: Path, master: str | None = "local[*]") -> dict[str, str]:
-    """Our settings: those of every session, and those of a session on one machine."""
+    """Our settings: for every session, and for a session on one machine."""
     settings = {
         "spark.sql.execution.arrow.pyspark.enabled": "false",  # results are small
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.sources.partitionOverwriteMode": "static",
-        # For checkpoints on a file system; a batch's logs cost 30 ms instead of 100 to 350.
+        # For checkpoints on a file system: a batch's logs take 30 ms instead of 100 to 350.
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_MANAGER,
         "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -162,7 +162,7 @@ def _is_given(key: str) -> bool:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Processes started inside have their error output in that file, for all their life."""
+    """Redirect the standard error of processes started inside to that file, for good."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

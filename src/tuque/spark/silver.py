@@ -1,7 +1,7 @@
-"""Silver: one row per finished job, in SQL that Spark and duckdb both take (SPEC H1, H2).
+"""Silver: one row per finished job, in SQL for both Spark and duckdb (SPEC H1, H2).
 
-Decides what a row is and which of several ends of one job counts. Knows no engine, no files.
-The event of an end tells the job's whole life (E1.2): a row is a filter, never a group-by.
+Decides what a row is, and which of several ends of a job counts. Knows no engine, no files. The
+event of an end has the job's whole life (E1.2): a row is a filter, never a group-by.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 ENDED: Final = "('acked', 'dead', 'deleted', 'expired')"
 
-# Every end in `events`, also when a job has several. Fit for a stream: no state.
+# All ends in `events`, even several per job. Works for a stream: no state.
 ENDS: Final = f"""
 SELECT job_id, queue,
        timestamp_micros(due_us - delay_us) AS added_at,
@@ -36,7 +36,7 @@ FROM (
 ) e
 """
 
-# Which end counts (H2.1): what became of the work goes before what became of a copy.
+# Which end counts (H2.1): results of the work precede results of copies.
 RANK: Final = """
 CASE outcome WHEN 'dead' THEN 1 WHEN 'acked' THEN 2 WHEN 'expired' THEN 4
      ELSE CASE WHEN reason = 'admin_deleted' THEN 3 ELSE 5 END END
@@ -59,10 +59,10 @@ _PLACED: Final = f"""
   FROM ends WHERE EXISTS (SELECT 1 FROM twice t WHERE t.job = xxhash64(ends.job_id))
 """
 
-# The ends that do not count, as the events they are.
+# The ends that do not count, as their events.
 EXTRA: Final = f"SELECT node, seq FROM ({_PLACED}) ranked WHERE place > 1"
 
-# One row per job (H2), of `ends` and `twice`.
+# One row per job (H2), from `ends` and `twice`.
 ONCE: Final = f"""
 SELECT {COLUMNS}
 FROM ends WHERE NOT EXISTS (SELECT 1 FROM twice t WHERE t.job = xxhash64(ends.job_id))

@@ -1,7 +1,7 @@
 """The total-queue check: clients' logs against the broker's events, at any size (SPEC H5).
 
-Decides what is broken. One row per job is gathered from both histories, integers only, and
-judged; nothing here knows the engine or the terminal.
+Decides what is broken. Both histories become one row per job, integers only, which is judged; knows
+neither engine nor terminal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SELECT CAST(NULL AS STRING) AS job_id, CAST(NULL AS STRING) AS event,
 WHERE false
 """
 
-# From when a delivery after the ack is judged: the last `quiet`, if there is one.
+# Deliveries after the ack are judged from the last `quiet` on, if there is one.
 QUIET: Final = """
 SELECT coalesce(max(at_us), CAST(0 AS BIGINT)) AS quiet_us FROM clients WHERE action = 'quiet'
 """
@@ -61,8 +61,8 @@ FROM (
 ) f GROUP BY job_id
 """
 
-# {open}: whether a job that the broker still has is fine; {quiet} and {grace} in microseconds.
-# What comes again while the trouble lasts is what at least once allows.
+# {open}: whether jobs that the broker still has are fine; {quiet} and {grace} in microseconds.
+# Redeliveries during the trouble are allowed by at least once.
 JUDGED: Final = """
 SELECT job_id,
        CASE WHEN added > 0 AND once = 0 AND done + ended = 0
@@ -89,7 +89,7 @@ SELECT coalesce(sum(is_job), 0) AS jobs, coalesce(sum(is_known), 0) AS known,
 FROM judged
 """
 
-# A job that no client added, unless it has the mark of an ADDJOB whose reply was lost.
+# Jobs that no client added, unless they have the mark of an ADDJOB whose reply was lost.
 UNEXPECTED: Final = """
 SELECT job_id FROM judged WHERE unexpected = 1 AND job_id NOT IN (
   SELECT g.job_id FROM clients g JOIN clients a ON g.mark = a.mark
@@ -97,7 +97,7 @@ SELECT job_id FROM judged WHERE unexpected = 1 AND job_id NOT IN (
 )
 """
 
-# One mark, several jobs: a producer's second try was added as well.
+# One mark, several jobs: a producer's retry was added as well.
 TWICE: Final = """
 SELECT mark FROM clients WHERE action = 'added' AND mark IS NOT NULL
 GROUP BY mark HAVING min(xxhash64(job_id)) <> max(xxhash64(job_id))
@@ -123,7 +123,7 @@ CHECKS: Final = {
 
 @dataclass
 class Worry:
-    """How often a check failed, and where."""
+    """A failed check: how often, and where."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -131,12 +131,12 @@ class Worry:
 
 @dataclass
 class Verdict:
-    """What the histories say."""
+    """The result of the check."""
 
     jobs: int
     known: int  # added by a client that logs
     done: int
-    redelivered: int  # no fault: what at least once allows
+    redelivered: int  # no fault: at least once allows it
     worries: dict[str, Worry]
 
     @property
@@ -153,9 +153,9 @@ def verify(
     grace_us: int = 0,
     open_is_fine: bool = False,
 ) -> Verdict:
-    """Judge the clients' logs (JSON lines or Parquet) by the broker's segments, if any.
+    """Judge the clients' logs (JSON lines or Parquet) against the broker's segments, if any.
 
-    `grace_us`: how much later than its ack a job may still come, for clocks that differ.
+    `grace_us`: how long after its ack a job may still come, for clocks that differ.
     """
     engine.read_log("clients", logs, COLUMNS)
     if segments:
@@ -179,7 +179,7 @@ def verify(
         )
     }
     worries["unexpected"] = Worry()
-    if totals["unexpected"]:  # seldom, and a join of the logs with themselves
+    if totals["unexpected"]:  # rare, and needs a join of the logs with themselves
         worries["unexpected"] = _rows_of(engine, "unexpected_jobs", UNEXPECTED, "job_id")
     marks = _rows_of(engine, "twice_added", TWICE, "mark")
     twice = worries["added twice"]
@@ -196,7 +196,7 @@ def verify(
 
 
 def _jobs_with(engine: Engine, column: str, count: int) -> Worry:
-    """The jobs for which the check of that column failed."""
+    """The jobs that failed the check of that column."""
     if not count:
         return Worry()
     found = engine.rows(
@@ -206,7 +206,7 @@ def _jobs_with(engine: Engine, column: str, count: int) -> Worry:
 
 
 def _rows_of(engine: Engine, name: str, query: str, column: str) -> Worry:
-    """How many rows a query has, and the first."""
+    """The number of rows of a query, and the first."""
     count = engine.keep(name, query)
     if not count:
         return Worry()

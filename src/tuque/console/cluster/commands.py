@@ -1,7 +1,7 @@
-"""`tuque cluster ...`: see and change a cluster from one of its nodes.
+"""`tuque cluster ...`: show and change a cluster from one of its nodes.
 
-Decides what is asked and said, and when a command has succeeded. Each node speaks for itself:
-what a table shows is gathered by view.py. Exit status 1 when something is not well.
+Decides what is asked and printed, and when a command has succeeded. Each node is asked for its own
+data; view.py gathers the tables. Exit status 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ POLL_S: Final = 0.2
 
 
 def node_options(command: F) -> F:
-    """The options that say which node to ask."""
+    """The options for the node to ask."""
     for option in (
         click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD"),
         click.option("-u", "--url", default="", envvar="TUQUE_URL", help="tuque://host:port/"),
@@ -52,7 +52,7 @@ def node_options(command: F) -> F:
 
 
 def limit_option(command: F) -> F:
-    """How long to wait."""
+    """The option for the time limit."""
     return click.option(
         "--timeout", type=FiniteRange(), default=0.0, help="Give up after that long; 0: never."
     )(command)
@@ -72,7 +72,7 @@ cluster.add_command(dev)
 
 @contextmanager
 def node_asked(host: str, port: int, url: str, password: str) -> Iterator[Link]:
-    """A connection to the node that the options name."""
+    """A connection to the node in the options."""
     link = Link(target_of(host, port, "", password, "", url), ANSWER_S)
     try:
         yield link
@@ -146,10 +146,10 @@ def meet(
 
 
 def place_of(other: str, ports: tuple[int, ...]) -> tuple[str, list[int]]:
-    """The host, and its port with that of the bus, if one is given.
+    """The host, and its port with that of the bus, if given.
 
-    Said as HOST:PORT [BUS_PORT] or HOST PORT [BUS_PORT]; an IPv6 address that has a port behind it
-    stands in brackets. UsageError for anything else.
+    As HOST:PORT [BUS_PORT] or HOST PORT [BUS_PORT]; an IPv6 address with a port needs brackets.
+    UsageError for anything else.
     """
     host, colon, port = other.rpartition(":")
     is_bare = ":" in host and not host.startswith("[")  # an IPv6 address without a port
@@ -166,7 +166,7 @@ def place_of(other: str, ports: tuple[int, ...]) -> tuple[str, list[int]]:
 
 
 def id_at(target: Target) -> str:
-    """The id of the node there; empty when it does not answer."""
+    """The id of the node there; empty if it does not respond."""
     link = Link(target, ANSWER_S)
     try:
         own = ask(link, "CLUSTER", "MYID")
@@ -178,7 +178,7 @@ def id_at(target: Target) -> str:
 
 
 def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
-    """How to know a node in a list: by its id, else by its address."""
+    """How to find a node in a list: by its id, else by its address."""
     if other_id:
         return lambda node: node.id == other_id and not node.is_self
     hosts = {other.host}
@@ -274,17 +274,17 @@ def repair(
 
 
 def to_repair(least: int, most: int) -> str:
-    """How many jobs lack copies: each node counts those that it has."""
+    """The number of jobs that lack copies: each node counts those that it has."""
     if least == most:
         return f"{jobs(most)} to repair"
     return f"{least:,} to {jobs(most)} to repair: a job counts at each node that has it"
 
 
 def wait_for_repair(link: Link, deadline: float) -> None:
-    """Return when all nodes are there and have nothing left to repair.
+    """Return when all nodes are up and have nothing left to repair.
 
-    A node that was restarted a moment ago may not be missed yet, and the copies that it lost are
-    not known before it is met again: so all must see all.
+    A restarted node may not be missed yet, and its lost copies are unknown until its peers meet it
+    again: so all nodes must see all.
     """
     with counted_down("repairing", 0) as show:
         while True:
@@ -301,7 +301,7 @@ def wait_for_repair(link: Link, deadline: float) -> None:
 
 @contextmanager
 def counted_down(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A line that says how much is left, on a terminal; called with that number."""
+    """Show how much is left, on a terminal; call it with that number."""
     is_shown = sys.stderr.isatty()
     width = 0
 
@@ -322,12 +322,12 @@ def counted_down(label: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def deadline_of(timeout_s: float) -> float:
-    """When a wait ends that begins now."""
+    """The end of a wait that begins now."""
     return time.monotonic() + timeout_s if timeout_s > 0 else float("inf")
 
 
 def check_time(deadline: float, what: str) -> None:
-    """ClickException when the time is up."""
+    """ClickException when time is up."""
     if time.monotonic() > deadline:
         raise click.ClickException(f"the time is up: {what}")
 

@@ -1,8 +1,8 @@
-"""`tuque cluster dev`: a cluster on this machine, for trying things out, until Ctrl-C.
+"""`tuque cluster dev`: a cluster on this machine, for experiments, until Ctrl-C.
 
-Decides ports, directories and what is printed. The nodes are ordinary `tuque server` processes
-on the loopback; ending the command ends them, and their data stay in the directory. A node that
-is killed leaves the others alone: what they do then is what people want to see.
+Decides ports, directories and what is printed. The nodes are ordinary `tuque server` processes on
+the loopback; ending the command ends them, and their data stay in the directory. A node that is
+killed does not end the others: people want to see what they do.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ POLL_S: Final = 0.2
 
 
 class Ended(Exception):
-    """Somebody asked the command to end."""
+    """The command was asked to end."""
 
 
 def on_signal(number: int, frame: FrameType | None) -> None:
-    """Ends the wait; a second signal while the nodes stop changes nothing."""
+    """Ends the wait; ignores further signals while the nodes stop."""
     raise Ended
 
 
@@ -89,14 +89,14 @@ def dev(nodes: int, port: int, directory: Path, settings: tuple[str, ...]) -> No
         try:
             programs.stop_all()
         except click.ClickException as err:
-            trouble = trouble or err  # what came first is the cause
+            trouble = trouble or err  # the first error is the cause
     if trouble is not None:
         raise trouble
     click.echo("stopped")
 
 
 def show(urls: list[str], port: int, directory: Path) -> None:
-    """Say what runs where."""
+    """Print which node runs where."""
     for number, url in enumerate(urls, 1):
         click.echo(f"{node_name(number):<8} {url}   {directory / node_name(number)}")
     hosts = ",".join(url.removeprefix("tuque://") for url in urls)

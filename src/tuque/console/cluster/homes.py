@@ -1,7 +1,7 @@
-"""Homes of tubes as the console shows and moves them: who is asked, and what is told.
+"""Leaders of tubes, as the console shows and changes them.
 
-The home of a tube knows its tasks and how far its copies are behind: rows come from there. A node
-that is not there leaves what the asked one knows.
+The leader of a tube knows its tasks and the lag of its replicas: rows come from there. If it is
+down, the node asked reports what it knows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tuque.console.terminal.format import printable
 from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
 from tuque.errors import TubeHome, reply_error
 
-MOVE_S: Final = 600.0  # a move is answered when it is over; the node gives up by itself
-HOPS: Final = 3  # a tube may move while it is looked for
-NO_ANSWER: Final = b"no answer"  # in the place of the state: the home is not there
+MOVE_S: Final = 600.0  # the reply comes when the switchover is over; the node limits it
+HOPS: Final = 3  # a tube may move while it is being looked for
+NO_ANSWER: Final = b"no answer"  # shown as the state when the leader is down
 
 
 class Nodes:
@@ -25,10 +25,10 @@ class Nodes:
 
     def __init__(self, first: Link) -> None:
         self.first = first
-        self.links: dict[str, Link | None] = {str(first.target): first}  # None: it is not there
+        self.links: dict[str, Link | None] = {str(first.target): first}  # None: it is down
 
     def call(self, address: str, words: list[bytes]) -> Reply:
-        """What the node there says; None when it is not there."""
+        """The reply of the node at the address; None if it is down."""
         link = self.links.get(address)
         if address not in self.links:
             link = self.links[address] = Link(at_address(address, self.first), ANSWER_S)
@@ -48,7 +48,7 @@ class Nodes:
 
 
 def at_address(address: str, like: Link) -> Target:
-    """A node by its `host:port`, with the password of the one asked first."""
+    """A node by its `host:port`, with the password of the first one."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         raise click.ClickException(f"{address!r} is no host:port")
@@ -57,7 +57,7 @@ def at_address(address: str, like: Link) -> Target:
 
 
 def names_and_values(flat: Reply) -> dict[str, Reply]:
-    """A flat array of names and values; empty for anything else."""
+    """Names and values of a flat array; empty for anything else."""
     if not isinstance(flat, list):
         return {}
     return {text(name): value for name, value in zip(flat[::2], flat[1::2], strict=False)}
@@ -69,7 +69,7 @@ def text(value: Reply) -> str:
 
 
 def home_of(nodes: Nodes, name: bytes) -> dict[str, Reply]:
-    """HOME of the tube as its home tells it, else as the asked node does; empty: no such tube."""
+    """HOME of the tube from its leader, else from the node asked; empty: no such tube."""
     asked = str(nodes.first.target)
     told = names_and_values(nodes.call(asked, [b"TUBE", b"HOME", name]))
     address = text(told.get("address", b""))
@@ -80,7 +80,7 @@ def home_of(nodes: Nodes, name: bytes) -> dict[str, Reply]:
 
 
 def lag_of(told: dict[str, Reply]) -> str:
-    """The greatest lag of a copy; `-` when there is none, `+` marks copies not yet complete."""
+    """The largest lag of a replica; `-` if there is none, `+` marks incomplete replicas."""
     copies = told.get("copies")
     if not isinstance(copies, list) or not copies:
         return "-"
@@ -90,7 +90,7 @@ def lag_of(told: dict[str, Reply]) -> str:
 
 
 def shown_home(told: dict[str, Reply]) -> str:
-    """Lines about one tube: its home, and each copy."""
+    """Lines about one tube: its leader, and each replica."""
     home, address = text(told["home"])[:8], text(told["address"])
     lines = [
         f"{printable(text(told['tube']))}: home {home} at {address}, {text(told['state'])}, "
@@ -107,7 +107,7 @@ def shown_home(told: dict[str, Reply]) -> str:
 
 
 def as_fields(told: dict[str, Reply]) -> dict[str, object]:
-    """What a node told of a home as names and values; copies as one object each."""
+    """A reply about a leader as names and values; replicas as one object each."""
     fields: dict[str, object] = {}
     for key, value in told.items():
         if key == "copies" and isinstance(value, list):
@@ -123,7 +123,7 @@ def as_fields(told: dict[str, Reply]) -> dict[str, object]:
 
 
 def move(link: Link, name: str, node: str) -> None:
-    """Ask the home of the tube to move it. ClickException when it does not move."""
+    """Ask the tube's leader for a switchover. ClickException if it fails."""
     words = [b"TUBE", b"HOME", name.encode("utf-8", "surrogateescape"), node.encode()]
     target = link.target
     for _ in range(HOPS):
@@ -149,7 +149,7 @@ def move(link: Link, name: str, node: str) -> None:
 
 
 def take_over(link: Link, name: str, node: str) -> dict[str, Reply]:
-    """Make a node the home although the home before is lost; what may be lost with it (T21.3)."""
+    """Make a node the leader although the old leader is lost; report the losses (T21.3)."""
     own = link.target
     fits = []
     for one in known_nodes(link):

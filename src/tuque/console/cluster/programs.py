@@ -1,4 +1,4 @@
-"""Nodes and workers as child processes: started as a user would, ended whatever happens."""
+"""Nodes and workers as child processes: started as a user would, ended in any case."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_LIMIT_S: Final = 30.0
 STOP_LIMIT_S: Final = 30.0
 ANSWER_S: Final = 10.0
 LOG_TAIL_LINES: Final = 15
-BUS_OFFSET: Final = 10_000  # the bus port is that much above the client port
+BUS_OFFSET: Final = 10_000  # from the client port to the bus port
 
 
 class Programs:
@@ -48,7 +48,7 @@ class Programs:
 
     @property
     def names(self) -> list[str]:
-        """The programs that were not ended yet, oldest first."""
+        """The programs not ended yet, oldest first."""
         return list(self._running)
 
     def start(self, name: str, *arguments: str) -> int:
@@ -59,13 +59,13 @@ class Programs:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                process_group=0,  # Ctrl-C is for us; they are told once, by `stop`
+                process_group=0,  # Ctrl-C is for this process; `stop` signals them once
             )
         self._running[name] = process
         return process.pid
 
     def ended(self) -> list[str]:
-        """Those that ended by themselves since the last call, each with how; they are let go."""
+        """Programs that ended by themselves since the last call, each with how; forgets them."""
         said = []
         for name, process in list(self._running.items()):
             code = process.poll()
@@ -75,7 +75,7 @@ class Programs:
         return said
 
     def check(self) -> None:
-        """ClickException with the end of its log for a program that ended by itself."""
+        """ClickException with the end of its log if a program ended by itself."""
         for name, process in self._running.items():
             if process.poll() is not None:
                 raise click.ClickException(
@@ -104,7 +104,7 @@ class Programs:
             raise click.ClickException(f"{name} {how(code)}:\n{self.log_tail(name)}")
 
     def stop_all(self) -> None:
-        """Asks all programs that still run to end, together; ClickException as `stop`."""
+        """Asks all running programs to end, together; ClickException like `stop`."""
         for name, process in list(self._running.items()):
             if process.poll() is None:
                 process.terminate()
@@ -114,7 +114,7 @@ class Programs:
             self._await(name)
 
     def log_tail(self, name: str) -> str:
-        """The last lines that a program wrote."""
+        """The last lines of a program's log."""
         with contextlib.suppress(OSError):
             text = (self.out / f"{name}.log").read_text(errors="replace")
             return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
@@ -127,7 +127,7 @@ def how(code: int) -> str:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that nobody listens on now, nor on its bus port."""
+    """A loopback TCP port that is free now, as is its bus port."""
     while True:
         with socket.socket() as probe, socket.socket() as bus:
             probe.bind(("127.0.0.1", 0))
@@ -139,7 +139,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """That many different free ports."""
+    """So many different free ports."""
     ports: list[int] = []
     while len(ports) < count:
         port = free_port()
@@ -149,17 +149,17 @@ def free_ports(count: int) -> list[int]:
 
 
 def node_name(number: int) -> str:
-    """What the n-th node of a cluster is called in logs and directories."""
+    """The name of the n-th node of a cluster in logs and directories."""
     return f"node-{number}"
 
 
 def words_of(port: int, directory: Path) -> tuple[str, ...]:
-    """What a node is started with, but for options."""
+    """The command line of a node, without options."""
     return ("server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory))
 
 
 def start_nodes(programs: Programs, ports: list[int], out: Path, *options: str) -> list[str]:
-    """Starts a node for each port and waits until all answer; returns their URLs."""
+    """Starts a node per port and waits until all respond; returns their URLs."""
     for number, port in enumerate(ports, 1):
         directory = out / node_name(number)
         directory.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ def start_nodes(programs: Programs, ports: list[int], out: Path, *options: str) 
 
 
 def join_nodes(programs: Programs, ports: list[int]) -> None:
-    """Lets the nodes meet and waits until each is linked to all others."""
+    """Makes the nodes meet and waits until each is linked to all others."""
     first = Link(Target(port=ports[0]), ANSWER_S)
     for port in ports[1:]:
         with told(programs, node_name(1)):
@@ -187,7 +187,7 @@ def join_nodes(programs: Programs, ports: list[int]) -> None:
 
 @contextlib.contextmanager
 def told(programs: Programs, name: str) -> Iterator[None]:
-    """ClickException with the end of its log when a program that was asked does not answer."""
+    """Waits for a reply; ClickException with the end of the program's log if none comes."""
     try:
         yield
     except LinkError as err:
@@ -203,7 +203,7 @@ def sees(link: Link, count: int) -> bool:
 
 
 def wait_until(programs: Programs, name: str, what: str, is_so: Callable[[], bool]) -> None:
-    """Returns when it is so; ClickException when a program ends or it takes too long."""
+    """Returns when the condition holds; ClickException if a program ends or time is up."""
     deadline = time.monotonic() + START_LIMIT_S
     while not is_so():
         programs.check()
@@ -213,7 +213,7 @@ def wait_until(programs: Programs, name: str, what: str, is_so: Callable[[], boo
 
 
 def serves(port: int) -> bool:
-    """Whether a node of the loopback takes commands: it is there and has loaded its journal."""
+    """Whether a node on the loopback takes commands: it is up and has loaded its journal."""
     link = Link(Target(port=port), ANSWER_S)
     try:
         return link.call([b"PING"]) == "PONG"

@@ -1,6 +1,6 @@
 """`tuque tubes`: the tubes of a cluster, one per line, and their leaders.
 
-Decides what a line shows; the figures are those of the tube's leader (TUBE LIST, INFO, HOME).
+Decides what a line shows; the figures come from the tube's leader (TUBE LIST, INFO, HOME).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def home(
 
 
 def shown(link: Link, name: str) -> dict[str, Reply]:
-    """HOME of the tube, from its home. ClickException when there is no such tube."""
+    """HOME of the tube, from its leader. ClickException if there is no such tube."""
     ask(link, "TUBE", "HOME", name)
     nodes = Nodes(link)
     told = home_of(nodes, name.encode("utf-8", "surrogateescape"))
@@ -108,7 +108,7 @@ def shown(link: Link, name: str) -> dict[str, Reply]:
 
 
 def rows_of(link: Link) -> list[dict[str, object]]:
-    """INFO of each tube by name, from its home; one that is dropped meanwhile is left out."""
+    """INFO of each tube by name, from its leader; tubes dropped meanwhile are left out."""
     names = ask(link, "TUBE", "LIST")
     assert isinstance(names, list)
     nodes = Nodes(link)
@@ -121,7 +121,7 @@ def rows_of(link: Link) -> list[dict[str, object]]:
         told = told if isinstance(told, list) else link.call(words)
         if isinstance(told, list):
             row = fields_of(told)
-            lag = "-" if row["temporary"] else lag_of(where)  # T18.1: it has no copies
+            lag = "-" if row["temporary"] else lag_of(where)  # T18.1: it has no replicas
             row.update(address=text(where.get("address")), lag=lag)
             row["state"] = text(where["state"]) if where else row["state"]
             rows.append(row)
@@ -135,12 +135,12 @@ def fields_of(flat: list[Reply]) -> dict[str, object]:
 
 
 def text(value: Reply) -> object:
-    """Bytes as text, anything else as it is."""
+    """Bytes as text, anything else unchanged."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 def kind(row: dict[str, object]) -> str:
-    """The type, and what is special about the tube."""
+    """The type, and special properties of the tube."""
     marks = ["temporary"] if row["temporary"] else []
     if row["capacity"]:
         marks.append(f"capacity {row['capacity']}")
@@ -157,7 +157,7 @@ LEAST: Final = ("TTR", "TTL", "WAITING", "BURIED", "DELAYED")  # left out first 
 
 
 def table(rows: list[dict[str, object]]) -> str:
-    """A heading and a line for each tube, and why tubes give out no task."""
+    """A heading and a line for each tube, and why tubes deliver nothing."""
     lines = []
     for row in rows:
         is_running = row["state"] == "RUNNING"

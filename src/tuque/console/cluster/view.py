@@ -1,6 +1,6 @@
-"""What a cluster looks like: the list of one node, and what each node says of itself.
+"""The state of a cluster: one node's list, and each node's own data.
 
-Decides which nodes are asked, what a row of the table holds and when a node is not well.
+Decides which nodes are asked, what a row of the table holds and when a node is unwell.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tuque.console.terminal import look
 from tuque.console.terminal.format import printable
 from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
 
-ANSWER_S: Final = 5.0  # a node that takes longer is shown as one that does not answer
+ANSWER_S: Final = 5.0  # a slower node is shown as not responding
 
 
 @dataclass
@@ -55,9 +55,9 @@ class Known:
 
 @dataclass
 class Row:
-    """One node as the asked one sees it, and as it speaks for itself when it answers."""
+    """One node as the node asked sees it, with its own data if it responds."""
 
-    id: str  # empty while it is met
+    id: str  # empty during a meeting
     host: str
     port: int
     state: str  # one word, or `safe to stop`
@@ -72,7 +72,7 @@ class Row:
     memory: str = ""
     to_repair: int | None = None
     to_drain: int | None = None
-    homeless: list[str] = field(default_factory=list)  # tubes whose home it cannot reach
+    homeless: list[str] = field(default_factory=list)  # tubes whose leader it cannot reach
 
     @property
     def is_meeting(self) -> bool:
@@ -80,7 +80,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The first characters of the id; the node asked has a star."""
+        """The first characters of the id; a star marks the node asked."""
         return (self.id[:8] or "(new)") + (" *" if self.is_self else "")
 
     @property
@@ -89,14 +89,14 @@ class Row:
 
     @property
     def said(self) -> str:
-        """The state with what is known of its reason."""
+        """The state, with its reason if known."""
         said = f"{self.state}: {self.reason}" if self.reason else self.state
         is_silent = self.state == "up" and not self.answers
         return f"{said}, no answer" if is_silent else said
 
 
 def ask(link: Link, *words: str) -> Reply:
-    """One command; ClickException for an error or a node that is not there."""
+    """One command; ClickException for an error or a node that is down."""
     try:
         reply = link.call([word.encode("utf-8", "surrogateescape") for word in words])
     except LinkError as err:
@@ -107,7 +107,7 @@ def ask(link: Link, *words: str) -> Reply:
 
 
 def text_of(link: Link, *words: str) -> str:
-    """One command that is answered with text."""
+    """One command whose reply is text."""
     reply = ask(link, *words)
     if not isinstance(reply, bytes):
         raise click.ClickException(f"{link.target} does not answer {' '.join(words)} as Tuque does")
@@ -121,7 +121,7 @@ def info_of(link: Link) -> dict[str, str]:
 
 
 def known_nodes(link: Link) -> list[Known]:
-    """The nodes that the asked one knows, itself first, the others by address."""
+    """The nodes known to the one asked: itself first, then by address."""
     nodes = []
     for line in text_of(link, "CLUSTER", "NODES").splitlines():
         node_id, address, flags, _, _, linked, *reason = line.split(None, 6)
@@ -140,7 +140,7 @@ def known_nodes(link: Link) -> list[Known]:
 
 
 def rows_of(link: Link) -> list[Row]:
-    """The nodes of the cluster, each asked for its figures where it answers."""
+    """The nodes of the cluster, with the figures of those that respond."""
     asked = link.target
     rows = []
     for node in known_nodes(link):
@@ -158,7 +158,7 @@ def rows_of(link: Link) -> list[Row]:
 
 
 def fill(row: Row, link: Link) -> None:
-    """Add what the node says of itself; a node that does not answer keeps its row."""
+    """Add the node's own data; a node that does not respond keeps its row."""
     try:
         info = info_of(link)
     except click.ClickException:
@@ -184,9 +184,9 @@ LEAVES: Final = ("leaving", "safe to stop")
 
 
 def unwell(rows: list[Row]) -> list[str]:
-    """What is wrong, a sentence each: nodes that are not up, and those that do not see all.
+    """What is wrong, one sentence each: nodes that are not up, or do not see all others.
 
-    A meeting that does not succeed is no fault of the cluster.
+    A failing meeting is no fault of the cluster.
     """
     said = []
     up = sum(row.said == "up" for row in rows)
@@ -228,7 +228,7 @@ LEAST: Final = ("CLIENTS", "MEMORY", "REACHES")  # left out first on a narrow te
 
 
 def table(rows: list[Row]) -> str:
-    """The rows under their heads; what is not known as -."""
+    """The rows under their headings; unknown values as -."""
     shown = dict(HEADS)
     if all(row.to_drain is None for row in rows):
         del shown["to_drain"]
@@ -255,7 +255,7 @@ def cell(value: object) -> str:
 
 
 def as_fields(row: Row) -> dict[str, object]:
-    """One node for programs: whole ids, numbers, and one fact in each field."""
+    """One node for programs: whole ids, numbers, one fact per field."""
     return {
         "id": row.id or None,
         "asked": row.is_self,

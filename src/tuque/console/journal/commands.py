@@ -1,8 +1,7 @@
 """`tuque journal check|repair|show|import`: the journal of a server that is not running.
 
-It decides what is asked and how it is printed; reading and mending are store/repair.py and
-store/aof.py. `check` and `show` may also run beside a server, `repair` and `import` lock the
-directory.
+Decides what is asked and how it is printed; store/repair.py and store/aof.py read and repair.
+`check` and `show` may run beside a server, `repair` and `import` lock the directory.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def is_journal_dir(disk: Disk, path: str) -> bool:
 
 
 def find_dir(disk: Disk, path: str) -> str:
-    """The journal directory meant by PATH: itself, or `journal` in a server's dir."""
+    """The journal directory for PATH: itself, or `journal` in a server's dir."""
     path = path.rstrip("/") or "/"
     if not is_journal_dir(disk, path) and is_journal_dir(disk, f"{path}/{DEFAULT_NAME}"):
         return f"{path}/{DEFAULT_NAME}"
@@ -86,7 +85,7 @@ def print_file(file: FileReport) -> None:
 
 
 def print_dir(report: DirReport) -> None:
-    """Everything `check` found."""
+    """Print the result of `check`."""
     for file in report.files:
         print_file(file)
     if report.manifest_problem:
@@ -157,7 +156,7 @@ def repair(path: str, yes: bool) -> None:
 
 
 def locked(disk: Disk, path: str) -> int:
-    """The directory's lock, or an error that says who has it."""
+    """The directory's lock, or an error that names its holder."""
     try:
         disk.makedirs(path)
         return disk.lock(f"{path}/{LOCK}")
@@ -231,7 +230,7 @@ def show(path: str, job_id: str | None, queue: str | None, as_json: bool) -> Non
                 elif queue is not None and "id" in row:
                     wanted.add(row["id"])
                 click.echo(json.dumps(row) if as_json else line_of(row, width))
-    except BrokenPipeError:  # the reader has seen enough: `show ... | head`
+    except BrokenPipeError:  # the reader has enough: `show ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except (JournalError, BadRecord, OSError) as e:
@@ -292,7 +291,7 @@ def import_(
 
 
 def print_import(found: Import) -> None:
-    """What the log holds, and what of it cannot be read."""
+    """Print what the log holds, and what is unreadable."""
     for note in found.notes[:NOTES_SHOWN]:
         click.echo(note, err=True)
     if len(found.notes) > NOTES_SHOWN:
@@ -321,7 +320,7 @@ def read_aof(disk: Disk, aof: str) -> Import:
 
 
 def write_jobs(disk: Disk, path: str, jobs: list[Job], found: Import) -> None:
-    """Append the jobs to the journal in `path`, begun when there is none."""
+    """Append the jobs to the journal in `path`, which is created if missing."""
     at_ms = now_ms()
     manifest, seq = Manifest(), 0
     node_id = b"0" * 40
@@ -352,7 +351,7 @@ def write_jobs(disk: Disk, path: str, jobs: list[Job], found: Import) -> None:
 
 
 def put(engine: Journal, records: Records, at_ms: int) -> None:
-    """Write what was recorded as one frame."""
+    """Write the recorded changes as one frame."""
     count = records.count
     if count and not engine.append(records.take(), count, at_ms):
         raise JournalError(engine.error)

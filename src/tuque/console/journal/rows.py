@@ -1,6 +1,6 @@
-"""What `tuque journal show` tells of a record: names and values, and the line for reading.
+"""Records in `tuque journal show`: names and values, and a line to read.
 
-Decides which fields of each kind a person wants to see; core/decode/records.py decodes the records.
+Decides which fields of each kind are shown; core/decode/records.py decodes the records.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tuque.tubes.model.grants import CALL, TRUNCATE, USER
 INDENT: Final = 8
 INSTANTS_MS: Final = ("qtime_ms", "expire_ms", "until_ms", "drop_ms")
 INSTANTS_NS: Final = ("ctime_ns", "instant_ns")
-LEFT_OUT: Final = (0, "", False)  # what says nothing; but a task has the number 0
+LEFT_OUT: Final = (0, "", False)  # left out as meaningless; but a task may have the number 0
 
 
 def fields(r: Record) -> dict[str, Any]:
-    """What a person wants to see of a record."""
+    """The fields of a record to show."""
     row: dict[str, Any] = {"record": rec.KIND_NAMES[r.kind]}
     if has_id(r.kind):
         row["id"] = r.id.decode("latin-1")
@@ -121,14 +121,14 @@ def tube_row(kind: int, r: TaskRecord) -> dict[str, Any]:
 
 
 def home_row(r: HomeRecord) -> dict[str, Any]:
-    """Where a tube has its home, and what this node has of it."""
+    """The leader of a tube, and what this node has of it."""
     row = {"tube": text(r.name), "epoch": r.epoch, "home": text(r.home[:8])}
     row.update(is_here=r.flags & MINE != 0, is_complete=r.flags & COMPLETE != 0, change=r.seq)
     return row | {"sync": r.sync, "is_dropped": r.flags & GONE != 0}
 
 
 def slots(nodes: int) -> list[int]:
-    """The slots of a set of nodes; the records `peer` before it say whom they mean, 0 is own."""
+    """The slots of a set of nodes; earlier `peer` records name them, 0 is the own node."""
     return [slot for slot in range(nodes.bit_length()) if nodes >> slot & 1]
 
 
@@ -138,9 +138,9 @@ def text(name: bytes) -> str:
 
 
 def line_of(row: dict[str, Any], width: int = 0) -> str:
-    """The record for reading: sequence, instant, kind, id, then what it says.
+    """The record as a line: sequence, instant, kind, id, then its fields.
 
-    What is longer than `width` goes on in further lines that are indented; 0: one line.
+    Text beyond `width` continues in indented lines; 0: one line.
     """
     at = instant(row["at_ms"])
     skipped = ("seq", "at_ms", "record", "id")
@@ -162,7 +162,7 @@ def line_of(row: dict[str, Any], width: int = 0) -> str:
 
 
 def said(name: str, value: object, at: str) -> str:
-    """A field and its value; an instant as a time, with its day unless that is the record's."""
+    """A field and its value; an instant as a time, with its day if not the record's."""
     if name in INSTANTS_MS and isinstance(value, int):
         name, value = name.removesuffix("_ms"), instant(value)
     elif name in INSTANTS_NS and isinstance(value, int):
@@ -173,5 +173,5 @@ def said(name: str, value: object, at: str) -> str:
 
 
 def instant(at_ms: int) -> str:
-    """A wall clock's time, local."""
+    """A local wall clock time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))

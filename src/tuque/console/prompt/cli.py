@@ -1,7 +1,7 @@
 """`tuque cli`: one command from the shell, or a prompt.
 
-Decides options, output mode and exit status: 0 when every reply was good, 1 when a reply was
-an error or the node could not be reached, 2 for wrong options.
+Decides options, output mode and exit status: 0 if all replies were good, 1 for an error reply or an
+unreachable node, 2 for wrong options.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MODES: Final = ("auto", "tty", "raw", "csv", "json")
 
 
 class Output:
-    """Writes replies in one mode; auto is tty for terminals, and text that is safe for pipes.
+    """Writes replies in one mode; auto is tty on terminals, else text that is safe in pipes.
 
-    Names and values are a table on a terminal, unless types were asked for.
+    On a terminal names and values become a table, unless types were requested.
     """
 
     def __init__(self, mode: str, delimiter: bytes = b"\n") -> None:
@@ -65,15 +65,15 @@ class Output:
 
 
 def target_of(host: str, port: int, unixsocket: str, password: str, user: str, url: str) -> Target:
-    """Make a target of the options; parts of a URL win over single options.
+    """Make a target of the options; parts of a URL override single options.
 
-    A URL from the environment does not win over a host or port that was typed.
+    A URL from the environment does not override a typed host or port.
     """
     is_typed = came_from("host port unixsocket", COMMANDLINE)
     if not url or (is_typed and came_from("url", ENVIRONMENT)):
         return Target(host, port, unixsocket, password, user)
     parts = urlsplit(url)
-    first = parts.netloc.split(",")[0]  # a URL may name several nodes: a prompt talks to one
+    first = parts.netloc.split(",")[0]  # a URL may name several nodes; a prompt uses one
     parts = urlsplit(f"tuque://{first}/")
     if urlsplit(url).scheme != "tuque" or not parts.hostname:
         raise click.BadParameter(f"{url!r} is no URL like tuque://[user:password@]host:7711/")
@@ -87,7 +87,7 @@ def target_of(host: str, port: int, unixsocket: str, password: str, user: str, u
 
 
 def came_from(names: str, source: ParameterSource) -> bool:
-    """Whether one of the options of the running command has its value from there."""
+    """Whether one of the running command's options has its value from that source."""
     context = click.get_current_context(silent=True)
     return context is not None and any(
         context.get_parameter_source(name) is source for name in names.split()
@@ -99,7 +99,7 @@ def is_shutdown(words: list[bytes]) -> bool:
 
 
 def run_words(link: Link, output: Output, words: list[bytes]) -> bool:
-    """Do one command and show its reply; True when it was not an error."""
+    """Run one command and show its reply; True unless it was an error."""
     try:
         reply = link.call(words)
         output.put(reply, words)
@@ -118,7 +118,7 @@ def run_words(link: Link, output: Output, words: list[bytes]) -> bool:
 def run_times(
     link: Link, output: Output, words: list[bytes], repeat: int, interval_s: float
 ) -> bool:
-    """Do one command `repeat` times, -1 = until it fails."""
+    """Run one command `repeat` times, -1 = until it fails."""
     good = True
     done = 0
     while repeat < 0 or done < repeat:
@@ -168,7 +168,7 @@ def cli(
     words: tuple[str, ...],
 ) -> None:
     """Send a command to a node and print the reply; `help COMMAND` explains one."""
-    if words and words[0].lower() == "help" and len(words) < 3:  # no command of a node
+    if words and words[0].lower() == "help" and len(words) < 3:  # not a node's command
         click.echo(describe(words[1] if len(words) > 1 else ""))
         return
     link = Link(target_of(host, port, unixsocket, password, user, url))

@@ -1,6 +1,6 @@
-"""The prompt of `tuque cli`: history, completion and hints; commands one per line.
+"""The prompt of `tuque cli`: history, completion and hints; one command per line.
 
-Decides what a line means here (help, connect, clear, exit, a repeat count) and what goes to
+Decides which lines have a meaning here (help, connect, clear, exit, a repeat count) and which go to
 the node. With prompt_toolkit it completes; without, it reads plain lines and says so.
 """
 
@@ -30,7 +30,7 @@ ReadLine = Callable[[str], str]
 
 
 def run_prompt(link: Link, output: Output) -> bool:
-    """Read and do lines until the end of input; True unless the last command failed."""
+    """Read and run lines until the end of input; True unless the last command failed."""
     interactive = sys.stdin.isatty()
     try:
         link.open()
@@ -67,7 +67,7 @@ def whole_lines(text: str) -> Iterable[str]:
 
 
 def split_words(line: str) -> list[bytes] | None:
-    """Split a line like the node splits inline commands; None when a quote does not close."""
+    """Split a line as the node splits inline commands; None for an unclosed quote."""
     from tuque.wire.strict_reader import ProtocolError, split_inline
 
     try:
@@ -77,7 +77,7 @@ def split_words(line: str) -> list[bytes] | None:
 
 
 def _on_line(link: Link, output: Output, line: str, good: bool) -> bool:
-    """Do one line; returns whether the last command to a node succeeded."""
+    """Run one line; returns whether the last command to a node succeeded."""
     words = split_words(line)
     if words is None:
         click.echo("Invalid argument(s): a quote is not closed", err=True)
@@ -111,7 +111,7 @@ def _go_to(link: Link, words: list[bytes]) -> bool:
 
 
 def _send(link: Link, output: Output, words: list[bytes]) -> bool:
-    """Send to the node, as often as a leading number says; tell when it was slow."""
+    """Send to the node, as often as a leading number says; report a slow reply."""
     repeat = 1
     if len(words) > 1 and words[0].isdigit():
         repeat, words = int(words[0]), words[1:]
@@ -119,7 +119,7 @@ def _send(link: Link, output: Output, words: list[bytes]) -> bool:
     try:
         good = run_times(link, output, words, repeat, 0)
     except KeyboardInterrupt:
-        link.close()  # a reply may still be on its way: only a new connection is in step
+        link.close()  # a reply may still arrive: only a new connection is in step
         click.echo("interrupted; the command may have been done", err=True)
         return False
     took = time.monotonic() - began
@@ -135,7 +135,7 @@ def _plain_reader(prompt: str) -> str:
 
 
 def history_path() -> Path | None:
-    """Return the file that keeps the lines, readable only by its owner; None = keep none."""
+    """Return the history file, readable only by its owner; None = keep none."""
     named = os.environ.get("TUQUE_HISTFILE")
     path = Path(named) if named else Path("~/.tuque_history").expanduser()
     try:
@@ -148,7 +148,7 @@ def history_path() -> Path | None:
 
 
 def _reader() -> ReadLine:
-    """Return the best way to read a line that is installed."""
+    """Return the best installed way to read a line."""
     try:
         import prompt_toolkit
         from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -168,7 +168,7 @@ def _reader() -> ReadLine:
                 yield Completion(word, start_position=-typed_chars, display_meta=text)
 
     class SafeHistory(FileHistory):
-        """Keeps no passwords."""
+        """Stores no passwords."""
 
         def store_string(self, string: str) -> None:
             if not " ".join(string.upper().split()).startswith(SECRET):
@@ -187,7 +187,7 @@ def _reader() -> ReadLine:
 
 
 def completions(before: str) -> list[tuple[str, str]]:
-    """Return the words that may stand at the end of `before`, each with its short help."""
+    """Return the words that can stand at the end of `before`, each with a short help."""
     words = before.split()
     fresh = before.endswith(" ") or not words
     if not words or (len(words) == 1 and not fresh):
@@ -204,7 +204,7 @@ def completions(before: str) -> list[tuple[str, str]]:
 
 
 def short_usage(row: Row, words: list[str]) -> str:
-    """Usage in one line: of the subcommand being typed, or the names of those that fit."""
+    """One-line usage: of the subcommand being typed, or the names of those that match."""
     ways = row.ways.splitlines()
     if len(ways) == 1:
         return f"{row.usage}  -  {row.summary}"
@@ -221,7 +221,7 @@ def hint(text: str) -> str:
     words = text.split()
     if not words:
         return "help lists the commands; Tab completes; exit leaves"
-    if words[0].isdigit() and len(words) > 1:  # how often
+    if words[0].isdigit() and len(words) > 1:  # a repeat count
         words = words[1:]
     first = words[0]
     row = commands().get(first.upper())

@@ -1,6 +1,6 @@
-"""Replies of names and values as a table: what a person reads on a terminal.
+"""Replies of names and values as a table for terminals.
 
-Decides which commands answer so, and how a value is shown with its unit.
+Decides which commands reply so, and how a value is shown with its unit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FACTS: Final = {
     (b"TUBE", b"HOME"),
     (b"LEASE", b"INFO"),
 }
-# what the number of a field counts; the others count things
+# units by field name; other numbers are plain counts
 UNITS: Final = {
     "age": "s",
     "oldest": "s",
@@ -38,13 +38,13 @@ NS: Final = 1_000_000_000
 
 
 def answers_facts(words: list[bytes]) -> bool:
-    """Whether the command answers names and values in turn."""
+    """Whether the command replies with names and values in turn."""
     upper = [word.upper() for word in words[:2]]
     return tuple(upper) in FACTS or tuple(upper[:1]) in FACTS
 
 
 def as_facts(reply: Reply) -> str:
-    """A line for each name with its value; empty when the reply is something else."""
+    """A line per name and value; empty if the reply is something else."""
     if not isinstance(reply, list) or not reply or len(reply) % 2:
         return ""
     names = reply[::2]
@@ -78,14 +78,14 @@ def shown_value(name: str, value: Reply) -> str:
 
 
 def inner(value: Reply) -> str:
-    """A value inside of another one."""
+    """A value inside another one."""
     if isinstance(value, list):
         return " ".join(inner(one) for one in value)
     return as_text(value) if isinstance(value, bytes) else str(value)
 
 
 def as_text(value: bytes) -> str:
-    """Bytes as text where all of it can be shown, else in quotes."""
+    """Bytes as text if printable, else in quotes."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -13,7 +13,7 @@ from tuque.console.terminal.link import ErrorReply, Reply, Status
 
 NAMED = {0x07: "\\a", 0x08: "\\b", 0x09: "\\t", 0x0A: "\\n", 0x0D: "\\r", 0x22: '\\"', 0x5C: "\\\\"}
 
-# These answer text for people: a terminal gets it as it is.
+# Their replies are text for people: a terminal gets it unchanged.
 PLAIN_TEXT = {
     (b"INFO",),
     (b"CLUSTER", b"NODES"),
@@ -26,13 +26,13 @@ PLAIN_TEXT = {
 
 
 def answers_plain_text(words: list[bytes]) -> bool:
-    """Say whether the command answers text that a terminal shows unquoted."""
+    """Whether the command replies with text that a terminal shows unquoted."""
     upper = [word.upper() for word in words[:2]]
     return tuple(upper) in PLAIN_TEXT or tuple(upper[:1]) in PLAIN_TEXT
 
 
 def quote(data: bytes) -> str:
-    """Write bytes in double quotes, all that is not printable ASCII escaped."""
+    """Write bytes in double quotes, with all but printable ASCII escaped."""
     out = []
     for byte in data:
         if byte in NAMED:
@@ -45,7 +45,7 @@ def quote(data: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """Write text for a table: what is not printable is escaped, a terminal obeys no name."""
+    """Escape what is not printable, so that a name cannot control the terminal."""
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
@@ -85,7 +85,7 @@ def _numbered(reply: list[Reply] | dict[bytes, Reply], indent: str) -> str:
 
 
 def clean(data: bytes) -> bytes:
-    """Text as it is but for what a terminal would obey: that, and what is no UTF-8, as `\\xHH`.
+    """Text, with control characters and invalid UTF-8 as `\\xHH`.
 
     Line ends and tabs stay.
     """
@@ -96,7 +96,7 @@ def clean(data: bytes) -> bytes:
 
 
 def plain(reply: Reply, delimiter: bytes = b"\n") -> bytes:
-    """As `raw`, but clean: for pipes, whose other end may be a terminal after all."""
+    """Like `raw`, but clean: for pipes, whose other end may be a terminal."""
     if isinstance(reply, list):
         return delimiter.join([plain(one, delimiter) for one in reply])
     if isinstance(reply, dict):
@@ -107,7 +107,7 @@ def plain(reply: Reply, delimiter: bytes = b"\n") -> bytes:
 
 
 def raw(reply: Reply, delimiter: bytes = b"\n") -> bytes:
-    """Give the bytes as they came; arrays joined by the delimiter, nil as nothing."""
+    """The bytes unchanged; arrays joined by the delimiter, nil as nothing."""
     if reply is None:
         return b""
     if isinstance(reply, bytes):
@@ -124,7 +124,7 @@ def raw(reply: Reply, delimiter: bytes = b"\n") -> bytes:
 
 
 def csv(reply: Reply) -> str:
-    """Give one line of comma separated values, strings quoted."""
+    """One line of comma separated values, strings quoted."""
     if reply is None:
         return "NIL"
     if isinstance(reply, ErrorReply):
@@ -141,17 +141,17 @@ def csv(reply: Reply) -> str:
 
 
 def as_json(reply: Reply) -> str:
-    """Give one line of JSON, from which the bytes of each value can be read back.
+    """One line of JSON, from which the bytes of each value can be read back.
 
     Bytes are a string if they are UTF-8, else `{"base64": "..."}`; errors are `{"error": "..."}`.
-    A map of RESP3 that has a key of other bytes is an array of keys and values. A terminal obeys
-    nothing in it: what is not printable stands as `\\uNNNN`.
+    A RESP3 map with a key of other bytes is an array of keys and values. Unprintable characters
+    become `\\uNNNN`, so that they cannot control the terminal.
     """
     return json_line(_plain(reply))
 
 
 def json_line(value: Any) -> str:
-    """The value as one line of JSON that a terminal may show."""
+    """The value as one line of JSON that is safe on a terminal."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join([one if one.isprintable() else json.dumps(one)[1:-1] for one in text])
 

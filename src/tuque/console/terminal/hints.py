@@ -1,6 +1,6 @@
-"""Help made from the command table: usage lines, completion words, and what to do on errors.
+"""Help from the command table: usage lines, completion words, and advice on errors.
 
-Decides what a person is told; the table itself is `tuque.wire.commands`.
+Decides the texts for people; the table itself is `tuque.wire.commands`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ADVICE = {
     "DENIED": "the node only talks to this machine until it has a password",
 }
 
-TUBE_ADVICE = {  # errors in the words of Tarantool's module
+TUBE_ADVICE = {  # errors in the texts of Tarantool's module
     "Unknown tube type": "`TUBE DRIVERS` lists the types",
     "already exists": "IFNOTEXISTS takes the tube that is there, if it has that type; "
     "a queue that has jobs cannot become a tube: choose another name then",
@@ -52,7 +52,7 @@ TUBE_ADVICE = {  # errors in the words of Tarantool's module
 
 
 class Row(NamedTuple):
-    """What the console needs of one command."""
+    """What the console needs to know of one command."""
 
     name: str
     group: str
@@ -65,7 +65,7 @@ class Row(NamedTuple):
 
     @property
     def ways(self) -> str:
-        """The usage, a line for each subcommand."""
+        """The usage, one line per subcommand."""
         if self.syntax.startswith("["):
             return self.usage
         return "\n".join(f"{self.name} {way}".strip() for way in self.syntax.split(" | "))
@@ -80,7 +80,7 @@ def commands() -> dict[str, Row]:
 
 
 def keywords(name: str) -> list[str]:
-    """Return the words that the syntax of a command spells out, such as NOHANG and FROM."""
+    """Return the literal words in a command's syntax, such as NOHANG and FROM."""
     row = commands().get(name.upper())
     if row is None:
         return []
@@ -112,13 +112,13 @@ def describe(word: str) -> str:
 
 
 def unknown(name: str) -> str:
-    """Return a line that names commands like the one that does not exist."""
+    """Return a line with commands similar to an unknown one."""
     near = difflib.get_close_matches(name.upper(), list(commands()), 3, 0.5)
     return f"no command {name}" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
 def usage_of(row: Row, words: list[bytes]) -> str:
-    """The usage of a command, of the subcommand in `words` alone where there are several."""
+    """The usage of a command; of the subcommand in `words` only, if it has several."""
     ways = row.ways.splitlines()
     word = words[1].upper().decode("utf-8", "replace") if len(words) > 1 else ""
     near = [way for way in ways if way.split()[:2] == [row.name, word]]
@@ -128,7 +128,7 @@ def usage_of(row: Row, words: list[bytes]) -> str:
 
 
 def advice(error: str, words: list[bytes]) -> str:
-    """Return what to do about an error reply, or nothing when its own text is enough."""
+    """Return advice on an error reply, or nothing if its own text is enough."""
     name = words[0].decode("utf-8", "replace").upper() if words else ""
     row = commands().get(name)
     if row is None and name.startswith("-"):

@@ -1,8 +1,8 @@
 """One blocking connection that keeps the type of every reply.
 
-`tuque.Client` turns replies into Python values; a person at a terminal wants to see what the
-node said: a status is no string, an error inside an array is no exception. So the console
-reads replies itself. It must not know how they are shown (format.py).
+`tuque.Client` turns replies into Python values; a person at a terminal wants to see the reply
+itself: a status is not a string, an error inside an array is not an exception. So the console reads
+replies itself. It must not know how they are shown (format.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 CONNECT_TIMEOUT_S: Final = 5.0
 DEPTH_MAX: Final = 64
 CHUNK_BYTES: Final = 65536
-MARKS: Final = b"+-:$=!*~>%_#,"  # what a reply of RESP begins with
-TARANTOOL: Final = b"Tarantool"  # what a port for IPROTO says first
+MARKS: Final = b"+-:$=!*~>%_#,"  # first bytes of a RESP reply
+TARANTOOL: Final = b"Tarantool"  # first bytes on an IPROTO port
 
 
 class Status(str):
@@ -32,7 +32,7 @@ Reply: TypeAlias = (
 
 
 class LinkError(Exception):
-    """The node cannot be reached or left; `sent` says that a command may have been done."""
+    """The node is unreachable or has gone; `sent`: a command may have been executed."""
 
     def __init__(self, text: str, *, sent: bool = False) -> None:
         super().__init__(text)
@@ -40,7 +40,7 @@ class LinkError(Exception):
 
 
 class Target:
-    """Where to connect and as whom."""
+    """The address and the login."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ def encode(words: list[bytes]) -> bytes:
 
 
 def connect(target: Target) -> socket.socket:
-    """Open a socket to the target; LinkError says why it did not open and what to do."""
+    """Open a socket to the target; LinkError says why it failed and what to do."""
     try:
         if target.unixsocket:
             sock = socket.socket(socket.AF_UNIX)
@@ -89,9 +89,9 @@ def connect(target: Target) -> socket.socket:
 
 
 class Link:
-    """A connection that opens when first used and logs in by itself.
+    """A connection that opens at first use and logs in by itself.
 
-    `answer_s` is how long a node may take for an answer; None: as long as it likes.
+    `answer_s` is how long a reply may take; None: no limit.
     """
 
     def __init__(self, target: Target, answer_s: float | None = None) -> None:
@@ -101,7 +101,7 @@ class Link:
         self.buf = bytearray()
 
     def open(self) -> None:
-        """Connect and log in; LinkError when either fails."""
+        """Connect and log in; LinkError if either fails."""
         self.close()
         self.sock = connect(self.target)
         self.sock.settimeout(self.answer_s)
@@ -132,7 +132,7 @@ class Link:
             raise LinkError(f"lost {self.target}: {err.strerror or err}", sent=True) from None
 
     def _is_gone(self, sock: socket.socket) -> bool:
-        """Say whether the node closed the connection while nobody was looking."""
+        """Whether the node closed the idle connection."""
         try:
             is_readable = bool(select.select([sock], [], [], 0)[0])
             return is_readable and sock.recv(1, socket.MSG_PEEK) == b""
@@ -168,7 +168,7 @@ class Link:
         raise self._stranger(mark + rest)
 
     def _stranger(self, said: bytes) -> LinkError:
-        """The error for a port of something else, which may never send a whole line."""
+        """The error for a port of another service, which may never send a whole line."""
         self.close()
         text = f"{self.target} does not speak RESP: it sent {said[:40]!r}"
         if said.startswith(TARANTOOL):

@@ -1,6 +1,6 @@
-"""How the program looks on a terminal: tables, and what is coloured.
+"""Tables and colours on a terminal.
 
-Decides widths, alignment and colours, for all commands alike. Colours are for terminals only; the
+Decides widths, alignment and colours for all commands. Colours are for terminals only; the
 environment variable NO_COLOR switches them off there.
 """
 
@@ -22,22 +22,22 @@ Paint = Callable[[int, str, str], str]  # row, head and padded text of a cell ->
 
 
 def has_color() -> bool:
-    """Whether standard output is a terminal that wants colours."""
+    """Whether standard output is a terminal with colours."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.getenv("TERM") != "dumb"
 
 
 def paint(text: str, color: str = "", bold: bool = False) -> str:
-    """The text in a colour, where there are colours."""
+    """The text in a colour, if colours are on."""
     return click.style(text, fg=color or None, bold=bold or None) if has_color() else text
 
 
 def width() -> int:
-    """Columns of the terminal; 0 where standard output is none: then a line may be any length."""
+    """Columns of the terminal; 0 if standard output is none: lines may have any length."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def number(value: int) -> str:
-    """A number for people: thousands have a comma."""
+    """A number for people, with commas between thousands."""
     return f"{value:,}"
 
 
@@ -48,10 +48,10 @@ def table(
     least: Sequence[str] = (),
     color: Paint | None = None,
 ) -> str:
-    """A heading and a line for each row; the first `left` columns begin left, numbers end right.
+    """A heading and a line per row; the first `left` columns are left-aligned, the others right.
 
-    On a terminal that is too narrow the columns in `least` are left out, the first of them first;
-    a last line names them.
+    On a narrow terminal columns in `least` are left out, the first ones first; a last line names
+    them.
     """
     shown = list(range(len(heads)))
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]

@@ -66,7 +66,7 @@ def compact(
 
 
 def told(done: Done) -> str:
-    """What was done, in one line."""
+    """The result in one line."""
     sizes = f"{done.bytes_before / 1e6:.1f} MB -> {done.bytes_after / 1e6:.1f} MB"
     return (
         f"{done.days} days: {done.merged} segments merged into {done.made} ({sizes}), "

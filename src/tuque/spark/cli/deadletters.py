@@ -24,7 +24,7 @@ WIDTH = 60  # of a reason in the table
 
 
 def _options(command: Command) -> Command:
-    """The options that both commands have."""
+    """The options of both commands."""
     for option in reversed(
         [
             click.option("--url", help=f"The broker (default: {URL_VARIABLE}, else this machine)."),
@@ -55,7 +55,7 @@ def _options(command: Command) -> Command:
 def _letters(
     url: str | None, queues: tuple[str, ...], events: Path | None
 ) -> Iterator[tuple[Client, DuckEngine]]:
-    """A client and the table of letters; what fails is one line."""
+    """A client and the table of letters; errors become one line."""
     place = events or Path.cwd()
     with told(place), tempfile.TemporaryDirectory(prefix="tuque-letters-") as scratch:
         try:

@@ -23,7 +23,7 @@ Command = Callable[..., None]
 
 
 def _options(command: Command) -> Command:
-    """The options that both commands have."""
+    """The options of both commands."""
     for option in reversed(
         [
             EVENTS,
@@ -100,7 +100,7 @@ def _make(
     memory: str,
     watermark: str = WATERMARK,
 ) -> None:
-    """One table, at once or as a stream."""
+    """Make one table, at once or as a stream."""
     if stream and engine != "spark":
         raise click.UsageError("--stream needs --engine spark")
     if once and not stream:
@@ -148,6 +148,6 @@ def _stream(options: Options, memory: str, scratch: Path) -> Figures:
 
 
 def _told_of(figures: Figures) -> str:
-    """What a stream did, for the terminal."""
+    """The result of a stream, for the terminal."""
     late = f", {figures.late} events came too late" if figures.late else ""
     return f"{figures.batches} batches, {figures.events} events{late}"

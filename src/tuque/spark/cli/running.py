@@ -1,4 +1,4 @@
-"""How a command gets its engine, and what it says when the pipeline cannot run."""
+"""How a command gets its engine, and the errors when the pipeline cannot run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tuque.spark.engines import SparkEngine
     from tuque.spark.history.duck import DuckEngine
 
-# Below this the JVM's optimizing compiler costs more than it gives: a third of the time of
+# Below this size the JVM's optimizing compiler costs more than it saves: a third of the time of
 # a report of 1 M events (13 MB) on two cores.
 SMALL_BYTES = 64 << 20
 
@@ -28,7 +28,7 @@ MEMORY = click.option("--memory", default="2g", show_default=True, help="Memory 
 
 @contextmanager
 def told(out: Path) -> Iterator[None]:
-    """Failures inside become one line on standard error and an exit status."""
+    """Turn errors inside into one line on standard error and an exit status."""
     try:
         yield
     except NoEventsError as e:
@@ -43,7 +43,7 @@ def told(out: Path) -> Iterator[None]:
 def on_spark(
     app: str, size_bytes: int, memory: str, log: Path, progress: Progress, scratch: Path
 ) -> Iterator[SparkEngine]:
-    """A Spark session, ended with the block unless it ran before; its words are in `log`."""
+    """A Spark session, stopped at the end unless it existed before; `log` gets its output."""
     try:
         from pyspark.sql import SparkSession
 
@@ -70,7 +70,7 @@ def on_spark(
 
 
 def need_packages(engine: str) -> None:
-    """Raise SparkSetupError, which names the extra, when the engine's packages are missing."""
+    """Raise SparkSetupError, which names the extra, if the engine's packages are missing."""
     try:
         for package in ("duckdb" if engine == "duckdb" else "pyspark", "pyarrow"):
             import_module(package)
@@ -81,7 +81,7 @@ def need_packages(engine: str) -> None:
 
 @contextmanager
 def on_duckdb(memory: str, progress: Progress) -> Iterator[DuckEngine]:
-    """duckdb for the time of the block."""
+    """A duckdb engine for the block."""
     from tuque.spark.history.duck import DuckEngine
 
     with progress.step("starting duckdb"):
@@ -91,7 +91,7 @@ def on_duckdb(memory: str, progress: Progress) -> Iterator[DuckEngine]:
 
 
 def tasks(spark: SparkSession) -> tuple[int, int]:
-    """Finished and all tasks of the stages that run now."""
+    """Finished tasks, and all tasks, of the stages that run now."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     infos = [info for info in stages if info is not None]

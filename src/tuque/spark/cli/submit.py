@@ -1,7 +1,6 @@
 """`tuque spark submit` and `tuque spark shell`: PySpark's own programs, with our Java and settings.
 
-Every argument goes to spark-submit or pyspark as it is; what the user gives comes after our
-settings and wins.
+Every argument goes unchanged to spark-submit or pyspark; the user's settings follow ours and win.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def spark_home() -> Path:
 
 
 def chosen_master(arguments: tuple[str, ...], env: Mapping[str, str] = os.environ) -> str:
-    """The master that those arguments name; this machine if they name none."""
+    """The master named in the arguments; else this machine."""
     master = env.get("MASTER") or "local[*]"
     for number, word in enumerate(arguments):
         name, _, value = word.partition("=")
@@ -44,12 +43,12 @@ def chosen_master(arguments: tuple[str, ...], env: Mapping[str, str] = os.enviro
         elif word.endswith((".py", ".jar")) and not word.startswith("-"):
             previous = arguments[number - 1] if number else ""
             if not previous.startswith("--"):
-                break  # what follows is the program's own
+                break  # the rest belongs to the program
     return master
 
 
 def command(program: str, arguments: tuple[str, ...]) -> list[str]:
-    """What to execute: our settings before the user's arguments."""
+    """The command line: our settings before the user's arguments."""
     master = chosen_master(arguments)
     settings = defaults(Path(tempfile.gettempdir()), master)
     ours = [f"--conf={key}={value}" for key, value in settings.items()]
@@ -59,7 +58,7 @@ def command(program: str, arguments: tuple[str, ...]) -> list[str]:
 
 
 def become(program: str, arguments: tuple[str, ...]) -> None:
-    """Replaces this process by that program of PySpark; ClickException if it cannot."""
+    """Replace this process with that program of PySpark; ClickException if it fails."""
     try:
         words = command(program, arguments)
         java = find_java()

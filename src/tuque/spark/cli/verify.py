@@ -92,7 +92,7 @@ def verify(
 
 
 def find_logs(places: tuple[Path, ...]) -> list[str]:
-    """The logs there are, of one kind. Raises NoEventsError when there is none."""
+    """The existing logs, all of one kind. Raises NoEventsError if there is none."""
     found: list[Path] = []
     for place in places:
         if place.is_dir():

@@ -1,7 +1,7 @@
-"""What the charts of the report show, as the page's script takes it (report.js).
+"""The data of the report's charts, for the page's script (report.js).
 
-Knows no HTML. A series has a value for each bucket of time; `""` are all queues, other keys are
-places of queues with a line of their own, `"-1"` all others together.
+Knows no HTML. A series has one value per bucket of time; the key `""` stands for all queues, others
+for queues with a line of their own, `"-1"` for the rest together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LATENCIES: Final = ("wait", "process")
 
 
 def data(found: Figures) -> dict[str, Any]:
-    """All that the script needs, fit for JSON."""
+    """All that the script needs, as JSON values."""
     named = names(found)
     series = {key: _series(found, key) for key in (ALL, *named)}
     return {
@@ -37,7 +37,7 @@ def data(found: Figures) -> dict[str, Any]:
 
 
 def names(found: Figures) -> dict[str, str]:
-    """Keys and names of the queues that can be chosen, the largest first."""
+    """Keys and names of the queues to choose from, the largest first."""
     chosen = {str(place): name for place, name in enumerate(found.shown)}
     rest = len(found.queues) - len(found.shown)
     if rest > 0:
@@ -46,12 +46,12 @@ def names(found: Figures) -> dict[str, str]:
 
 
 def node_name(found: Figures, node: str) -> str:
-    """host:port if the node reported it, else the start of its id."""
+    """The node's reported host:port, else the start of its id."""
     return found.names.get(node) or (node if len(node) <= 16 else node[:8])
 
 
 def buckets(found: Figures) -> int:
-    """Points on the time axis."""
+    """The points on the time axis."""
     return (found.last_s - found.first_s) // found.width_s + 1
 
 
@@ -60,7 +60,7 @@ def _key(found: Figures, queue: str) -> str:
 
 
 def _series(found: Figures, key: str) -> dict[str, list[Any]]:
-    """The series of one queue, of all others, or of all."""
+    """The series of one queue, of the rest, or of all."""
     count = buckets(found)
     series: dict[str, list[Any]] = {name: [0] * count for name in COUNTS}
     for row in found.rates:
@@ -81,7 +81,7 @@ def _series(found: Figures, key: str) -> dict[str, list[Any]]:
 
 
 def _levels(found: Figures, key: str) -> list[int]:
-    """Open jobs at the end of each bucket; the last one are those that are open now."""
+    """Open jobs at the end of each bucket; the last value is the number open now."""
     changes = [0] * buckets(found)
     for row in found.changes:
         if key in (ALL, str(row["place"])):

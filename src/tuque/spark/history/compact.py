@@ -1,10 +1,10 @@
-"""Compaction: the many small event segments of a day become few big ones (SPEC E5).
+"""Compaction: merges the many small event segments of a day into a few big ones (SPEC E5).
 
-A big file `compact-NODE-FIRST-LAST.parquet` appears by one rename and covers, by its name,
-the small ones it was made of: readers (pipeline.whole) leave those out, so it does not
-matter to them when they go. They go a while later, for readers that have listed them
-already, and when every stream that follows has read them (followers.py). Cut at any instant,
-the next run goes on. Needs pyarrow alone; knows nothing of the server.
+A big file `compact-NODE-FIRST-LAST.parquet` appears by one rename; its name covers the small ones
+that it replaces: readers (pipeline.whole) ignore those, so that it does not matter when they are
+removed. That happens later, for readers that have listed them already, and once every stream has
+read them (followers.py). After a crash at any point the next run continues. Needs pyarrow only;
+knows nothing of the server.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from tuque.spark.history.foreign import why_foreign
 from tuque.spark.history.pipeline import lies_in, span_of
 
 BATCH_ROWS: Final = 65_536  # in memory at once
-GROUP_ROWS: Final = 262_144  # of a row group: what one task reads
+GROUP_ROWS: Final = 262_144  # per row group, the unit of one task
 _FULL: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 _TEXTS: Final = ["node", "event", "queue", "consumer", "reason"]
 
 
 class CompactError(Exception):
-    """Compaction cannot be done; the text says why."""
+    """Compaction failed; the text says why."""
 
 
 @dataclass
 class Done:
-    """What one run did."""
+    """The result of one run."""
 
     days: int = 0
-    merged: int = 0  # small files that are now in a big one
+    merged: int = 0  # small files merged into a big one
     made: int = 0
     removed: int = 0
-    waiting: dict[str, int] = field(default_factory=dict)  # stream -> merged, not read by it
-    bytes_before: int = 0  # of those merged
+    waiting: dict[str, int] = field(default_factory=dict)  # stream -> merged files it has not read
+    bytes_before: int = 0  # of the merged files
     bytes_after: int = 0
 
 
@@ -58,8 +58,7 @@ def compact(
 ) -> Done:
     """Compact the days (UTC, "2026-01-31") before that one; files of up to `rows` events.
 
-    What was merged more than `grace_s` ago, and read by all streams, is removed. Raises
-    CompactError.
+    Removes files merged more than `grace_s` ago and read by all streams. Raises CompactError.
     """
     if not events.is_dir():
         raise CompactError(f"{events}: {no_directory(events)}")
@@ -76,7 +75,7 @@ def compact(
 
 
 def _readers(events: Path) -> list[Follower]:
-    """[E5.3] The streams that follow; those whose checkpoint is gone are forgotten."""
+    """[E5.3] The registered streams; drops those whose checkpoint is gone."""
     readers = followers(events)
     for reader in readers:
         if reader.is_gone:
@@ -86,7 +85,7 @@ def _readers(events: Path) -> list[Follower]:
 
 @contextmanager
 def _alone(events: Path) -> Iterator[None]:
-    """Hold the lock that keeps a second run out."""
+    """Hold the lock that excludes other runs."""
     with (events / ".compacting").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,12 +96,12 @@ def _alone(events: Path) -> Iterator[None]:
 
 def _compact_day(folder: Path, rows: int, done: Done) -> None:
     for torn in folder.glob(".tmp-compact-*"):
-        torn.unlink(missing_ok=True)  # of a run that was killed
+        torn.unlink(missing_ok=True)  # of a killed run
     for run in _runs(_small_ones(folder)):
         for group in _groups(run, rows):
             if len(group) < 2:
                 continue
-            with suppress(FileNotFoundError):  # retention was faster
+            with suppress(FileNotFoundError):  # retention removed it first
                 before = sum(path.stat().st_size for path in group)
                 made = _merge(folder, group)
                 done.merged += len(group)
@@ -112,14 +111,14 @@ def _compact_day(folder: Path, rows: int, done: Done) -> None:
 
 
 def _small_ones(folder: Path) -> list[Path]:
-    """Segments that no big file covers, by node and number."""
+    """Segments not covered by a big file, by node and number."""
     covers = _covers(folder)
     paths = [p for p in folder.glob("events-*.parquet") if span_of(p) and not _is_in(p, covers)]
     return sorted(paths, key=lambda path: path.name)
 
 
 def _runs(paths: list[Path]) -> Iterator[list[Path]]:
-    """Files of one node without a gap in the numbers: what is in a gap may still be sealed."""
+    """Sequences of one node's files without a gap: what is missing may still be sealed."""
     run: list[Path] = []
     for path in paths:
         span, last = span_of(path), span_of(run[-1]) if run else None
@@ -132,7 +131,7 @@ def _runs(paths: list[Path]) -> Iterator[list[Path]]:
 
 
 def _groups(run: list[Path], rows: int) -> Iterator[list[Path]]:
-    """The run cut into groups of about that many events."""
+    """Split the run into groups of about that many events."""
     first = span_of(run[0])
     assert first is not None
 
@@ -146,7 +145,7 @@ def _groups(run: list[Path], rows: int) -> Iterator[list[Path]]:
 
 
 def _merge(folder: Path, group: list[Path]) -> Path:
-    """Write the files of the group as one, durably, under its name by one rename."""
+    """Merge the group into one durable file, with its name set by one rename."""
     import pyarrow.parquet as pq
 
     begin, end = span_of(group[0]), span_of(group[-1])
@@ -189,7 +188,7 @@ def _copy(group: list[Path], writer: Any, schema: object) -> None:
 
 
 def _schema(group: list[Path]) -> Any:
-    """The columns of the segments; CompactError for one that is damaged, or is none (E4.3)."""
+    """The segments' columns; CompactError for a damaged file, or no segment (E4.3)."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -220,7 +219,7 @@ def _put(writer: Any, batches: list[object], schema: object) -> None:
 
 
 def _remove_merged(folder: Path, made_before_s: float, readers: list[Follower], done: Done) -> None:
-    """[E5.2] Remove small files that a big one covers since that instant and all have read."""
+    """[E5.2] Remove small files that a big one has covered since that instant and all have read."""
     covers = {}
     for path in folder.glob("compact-*.parquet"):
         with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Dead letters: what there is in the queues for them, why it is there, and back it goes.
+"""Dead letters: which are queued, why, and how to replay them.
 
-The bodies are asked of the broker; why a job died stands only in the events. The event of a
-letter's adding and that of its job's death follow one another (SPEC Q10), which joins the two.
-Needs no Spark: there are rarely more letters than one process can look at.
+The broker has the bodies; only the events say why a job died. The event of a letter's ADDJOB and
+that of its job's death are consecutive (SPEC Q10), which joins the two. Needs no Spark: one process
+can handle the usual number of letters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tuque.worker.tasks.task import DEAD_SUFFIX
 if TYPE_CHECKING:
     from tuque.client.api import JobInfo
 
-STEP: Final = 500  # letters that are sent together
+STEP: Final = 500  # letters sent together
 PAGE: Final = 1000
 KNOWN_S: Final = 30 * 86_400  # how long a replay is remembered
 NO_TASK: Final = "(no task call)"
@@ -36,7 +36,7 @@ TABLE: Final = """
 CREATE TABLE found (letter VARCHAR, queue VARCHAR, task VARCHAR, args VARCHAR, size INT,
                     died_at TIMESTAMP)
 """
-# Why letters are there: the event behind the one that added the letter, on the same node.
+# Why letters exist: the event after the letter's ADDJOB, on the same node.
 WHY: Final = """
 CREATE VIEW why AS
 SELECT a.job_id AS letter, d.job_id AS job_id, d.queue AS from_queue, d.reason AS reason
@@ -70,15 +70,15 @@ ORDER BY died_at, letter
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did."""
+    """The result of a replay."""
 
     found: int
-    added: int  # again or already, which only the broker knows
-    refused: list[str]  # errors, one each
+    added: int  # now or before: only the broker knows
+    refused: list[str]  # one error each
 
 
 def dead_queues(client: Client, patterns: tuple[str, ...]) -> list[str]:
-    """The queues for dead letters that a node has, those of the patterns only."""
+    """The queues for dead letters on a node that match the patterns."""
     wanted = patterns or (f"*{DEAD_SUFFIX}",)
     return sorted(
         {name for name in client.qscan() if any(fnmatchcase(name, one) for one in wanted)}
@@ -88,7 +88,7 @@ def dead_queues(client: Client, patterns: tuple[str, ...]) -> list[str]:
 def look(
     engine: DuckEngine, client: Client, queues: list[str], events: pipeline.Segments | None
 ) -> int:
-    """Make the table `letters` of what is queued there; gives how many there are."""
+    """Make the table `letters` of those queued there; returns how many."""
     engine.base.execute(TABLE)
     total = 0
     for queue in queues:
@@ -110,12 +110,12 @@ def groups(engine: DuckEngine, where: str) -> list[dict[str, Any]]:
 
 
 def chosen(engine: DuckEngine, where: str) -> list[dict[str, Any]]:
-    """The letters that fulfil the condition, oldest first."""
+    """The letters that match the condition, oldest first."""
     return _asked(engine, CHOSEN, where)
 
 
 def target_of(letter: dict[str, Any], to: str) -> str:
-    """Where a letter goes: as asked, else where its job was, else the name without `.dead`."""
+    """A letter's target: as requested, else its job's queue, else the name without `.dead`."""
     queue: str = letter["queue"]
     return to or letter["from_queue"] or queue.removesuffix(DEAD_SUFFIX)
 
@@ -123,10 +123,10 @@ def target_of(letter: dict[str, Any], to: str) -> str:
 def replay(
     client: Client, letters: list[dict[str, Any]], to: str, round_: int, keep: bool
 ) -> Replayed:
-    """Add the bodies again and take the letters away.
+    """Add the bodies again and remove the letters.
 
-    Each is added with a key made of its id and the round, so one that was added by a replay
-    that broke off is not added again.
+    Each is added under a key made of its id and the round, so that letters added by an interrupted
+    replay are not added twice.
     """
     added, refused = 0, []
     for at in range(0, len(letters), STEP):
@@ -156,7 +156,7 @@ def replay(
 
 
 def _is_queued(info: JobInfo | None) -> bool:
-    """Whether the letter is still there: no other client took or removed it meanwhile."""
+    """Whether the letter is still queued: no other client took or removed it meanwhile."""
     return info is not None and info.state == "queued" and info.body is not None
 
 
@@ -190,5 +190,5 @@ def _row(info: JobInfo) -> tuple[Any, ...]:
 
 
 def segments(directory: Path | None, scratch: Path) -> pipeline.Segments | None:
-    """The events of that directory, if one is given."""
+    """The events of that directory, if given."""
     return None if directory is None else pipeline.find_segments(directory, scratch)

@@ -1,7 +1,7 @@
 """duckdb as the engine: one machine, no JVM, the same SQL.
 
-The dialect layer is the macros below, which give duckdb Spark's names, and one list literal.
-Instants are UTC without a zone inside, as in a Spark session, and with one in files.
+The dialect layer is the macros below, which give duckdb Spark's functions, and one list literal.
+Instants are UTC: without a zone inside, as in a Spark session; with one in files.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class DuckEngine:
 
     @staticmethod
     def _cell(name: str, kind: str, is_there: bool) -> str:
-        """One column, cast to its kind: instants lose their zone, which is UTC."""
+        """One column, cast to its kind; instants lose their zone, which is UTC."""
         if not is_there:
             kind = "TIMESTAMP" if kind == "TIMESTAMPTZ" else kind
             return f"CAST(NULL AS {kind}) AS {name}"
@@ -161,13 +161,13 @@ def cause(e: BaseException) -> str:
 
 
 def columns_of(ddl: str) -> list[tuple[str, str]]:
-    """Names and kinds of a Spark DDL of plain columns."""
+    """Names and kinds in a Spark DDL of plain columns."""
     pairs = [part.split() for part in ddl.replace("\n", " ").split(",")]
     return [(name, kind.upper()) for name, kind in pairs]
 
 
 def dialect(query: str) -> str:
-    """Spark's SQL as duckdb takes it; the macros do the rest."""
+    """Translate Spark's SQL for duckdb; the macros do the rest."""
     return _ARRAY.sub(r"[\1]", query).replace("regexp_replace(", "replace_all(")
 
 

@@ -1,8 +1,8 @@
-"""Which streams follow a directory of events, and what they have read (SPEC E5.3).
+"""The streams that follow a directory of events, and what they have read (SPEC E5.3).
 
-A stream leaves a note `.stream-*.json` in the directory before it reads; compaction asks what
-each has committed. Both are answered from files: the stream need not run. Knows how Spark
-writes its checkpoints (offsets, commits, sources) and nothing of tables.
+A stream leaves a note `.stream-*.json` in the directory before it reads; compaction asks what each
+has committed. Files answer both, so the stream need not run. Knows the layout of Spark's
+checkpoints (offsets, commits, sources) and nothing of tables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Follower:
     note: Path
     checkpoint: str
     host: str
-    is_gone: bool  # it can never go on: its checkpoint was removed
+    is_gone: bool  # its checkpoint was removed: it cannot continue
     has_read: frozenset[str]
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Follower:
 
 
 def announce(events: Path, checkpoint: Path) -> None:
-    """Leave the note of the stream with that checkpoint. Raises OSError."""
+    """Write the note of the stream with that checkpoint. Raises OSError."""
     said = {"host": socket.gethostname(), "checkpoint": str(checkpoint.resolve())}
     key = hashlib.sha256("\n".join(said.values()).encode()).hexdigest()[:16]
     note = events / NOTE.format(key=key)
@@ -61,7 +61,7 @@ def followers(events: Path) -> list[Follower]:
 
 
 def committed(checkpoint: Path) -> frozenset[str]:
-    """Names of the files that the batches read which Spark noted as done."""
+    """Names of the files in batches that Spark has committed."""
     done = [batch for batch, _ in _numbered(checkpoint / "commits")]
     if not done:
         return frozenset()
@@ -80,7 +80,7 @@ def committed(checkpoint: Path) -> frozenset[str]:
 
 
 def _ends(offsets: Path) -> list[int]:
-    """How far each source of the query was: the last entry of its log; -1: nothing."""
+    """The last log entry of each source of the query; -1: none."""
     with suppress(OSError, ValueError):
         lines = offsets.read_text().splitlines()[2:]  # after the version and the settings
         return [-1 if line == "-" else int(json.loads(line)["logOffset"]) for line in lines]
@@ -88,7 +88,7 @@ def _ends(offsets: Path) -> list[int]:
 
 
 def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
-    """The files of one of Spark's logs: N, or N.compact which has those before it, too."""
+    """The files of one of Spark's logs: N, or N.compact, which includes those before it."""
     with suppress(FileNotFoundError):
         for path in sorted(folder.iterdir()):
             if path.name.removesuffix(".compact").isdigit():
@@ -96,7 +96,7 @@ def _numbered(folder: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries of one file of a log; none when it has just been removed."""
+    """The entries of one file of a log; none if it has just been removed."""
     with suppress(FileNotFoundError):
         for line in path.read_text().splitlines()[1:]:
             entry = json.loads(line)

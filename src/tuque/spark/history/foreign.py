@@ -1,4 +1,4 @@
-"""Files that are named like event segments and are none (SPEC E4.3)."""
+"""Detects files that are named like event segments but are none (SPEC E4.3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tuque.spark.errors import SparkJobError
 
-# by what a segment is known, and which kind each column is
+# the columns that identify a segment, with their kinds
 COLUMNS: Final = {
     "seq": "number",
     "ts": "instant",
@@ -22,7 +22,7 @@ COLUMNS: Final = {
 def check_segments(paths: Iterable[Path]) -> None:
     """Raise SparkJobError for the first file that is no segment.
 
-    One that is damaged, or was removed meanwhile, is left to who reads it.
+    Damaged files, and files removed meanwhile, are left to the reader.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -38,7 +38,7 @@ def check_segments(paths: Iterable[Path]) -> None:
 
 
 def why_foreign(columns: Any) -> str:
-    """Why a file with these columns, a pyarrow schema, is not a segment; empty if it is."""
+    """Why a file with these columns, a pyarrow schema, is no segment; empty if it is one."""
     for name, kind in COLUMNS.items():
         at = columns.get_field_index(name)
         found = columns.field(at).type if at >= 0 else None
@@ -53,7 +53,7 @@ def why_foreign(columns: Any) -> str:
 
 
 def kind_of(found: Any) -> str:
-    """The kind of a pyarrow type, of its values where it is a dictionary."""
+    """The kind of a pyarrow type; of a dictionary, that of its values."""
     from pyarrow import types
 
     if types.is_dictionary(found):

@@ -31,21 +31,21 @@ WIDTHS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600
 
 @dataclass
 class Segments:
-    """The files to read: sealed segments, and copies of those still being written."""
+    """The files to read: sealed segments, and copies of open ones."""
 
     sealed: list[str]
     hot: list[str]
-    running: frozenset[str] = frozenset()  # nodes that write here now
-    names: dict[str, str] = field(default_factory=dict)  # host:port of nodes that reported it
+    running: frozenset[str] = frozenset()  # nodes with a running writer on this machine
+    names: dict[str, str] = field(default_factory=dict)  # reported host:port by node
 
     def size_bytes(self) -> int:
-        """What Spark will read."""
+        """The bytes that Spark will read."""
         return sum(Path(name).stat().st_size for name in self.sealed + self.hot)
 
 
 @dataclass
 class Figures:
-    """All that the report shows. Rows are as the queries in sql.py name their columns."""
+    """The data of the report. Rows have the columns of the queries in sql.py."""
 
     first_s: int
     last_s: int
@@ -53,7 +53,7 @@ class Figures:
     total: dict[str, Any]
     queues: list[dict[str, Any]]
     rates: list[dict[str, Any]]
-    changes: list[dict[str, Any]]  # of the number of open jobs
+    changes: list[dict[str, Any]]  # in the number of open jobs
     latencies: list[dict[str, Any]]
     returns: list[dict[str, Any]]
     slowest: list[dict[str, Any]]
@@ -66,15 +66,15 @@ class Figures:
     names: dict[str, str] = field(default_factory=dict)  # host:port of nodes
 
     def summary(self) -> dict[str, Any]:
-        """The numbers a program may want, for summary.json."""
+        """The figures for programs, as in summary.json."""
         kept = ("total", "queues", "nodes", "dead", "returns", "first_s", "last_s")
         return {key: value for key, value in asdict(self).items() if key in kept}
 
 
 def find_segments(events: Path, scratch: Path) -> Segments:
-    """What there is to read under that directory; hot segments are copied to `scratch`.
+    """The files under that directory; hot segments are copied to `scratch`.
 
-    Raises NoEventsError when there is nothing, SparkJobError for a file that is none (E4.3).
+    Raises NoEventsError if there are none, SparkJobError for a foreign file (E4.3).
     """
     if not events.is_dir():
         raise NoEventsError(f"{events}: {no_directory(events)}")
@@ -95,7 +95,7 @@ def find_segments(events: Path, scratch: Path) -> Segments:
 
 
 def running_nodes(events: Path) -> frozenset[str]:
-    """Nodes whose writer process lives, on this machine: it holds `.lock-NODE`."""
+    """Nodes with a running writer process on this machine: it locks `.lock-NODE`."""
     found = []
     for path in events.glob(".lock-*"):
         with suppress(OSError), path.open() as lock:
@@ -107,7 +107,7 @@ def running_nodes(events: Path) -> frozenset[str]:
 
 
 def whole(paths: list[Path]) -> list[Path]:
-    """Those of the files that are segments, each event once: without what was compacted."""
+    """The segments among the files, without those that a compact file covers."""
     spans = {path: span for path in paths if (span := span_of(path)) is not None}
     compact = [span for path, span in spans.items() if path.name.startswith("compact-")]
     return [
@@ -119,7 +119,7 @@ def whole(paths: list[Path]) -> list[Path]:
 
 
 def compacted(events: Path) -> list[Path]:
-    """Compact files whose segments are not there any more, not even one of them."""
+    """Compact files none of whose segments exist any more."""
     spans = [span for path in events.glob("date=*/events-*.parquet") if (span := span_of(path))]
     return [
         path
@@ -129,24 +129,24 @@ def compacted(events: Path) -> list[Path]:
 
 
 def lies_in(one: Span, other: Span) -> bool:
-    """Whether the numbers of the first are among those of the other, of the same node."""
+    """Whether the first range is inside the other, of the same node."""
     return one[0] == other[0] and other[1] <= one[1] and one[2] <= other[2]
 
 
 def span_of(path: Path) -> Span | None:
-    """Node, first and last number of a sealed segment, by its name; None: it is none."""
+    """Node, first and last number of a sealed segment, by its name; None: not one."""
     found = SEGMENT.fullmatch(path.name)
     return (found[1], int(found[2]), int(found[3])) if found else None
 
 
 def _is_sealed(hot: str, spans: list[Span]) -> bool:
-    """Whether a segment that was still being written has been sealed since."""
+    """Whether an open segment has been sealed meanwhile."""
     node, _, first = hot.removeprefix(".hot-").rpartition("-")
     return any(n == node and a <= int(first) <= b for n, a, b in spans)
 
 
 def _copy(hot: Path, scratch: Path) -> Path | None:
-    """The whole batches of a segment still being written, as Parquet; None if none."""
+    """The whole batches of an open segment, as Parquet; None if there are none."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -166,7 +166,7 @@ def _copy(hot: Path, scratch: Path) -> Path | None:
 
 
 def build(engine: Engine, segments: Segments, out: Path, step: Step) -> None:
-    """Write `jobs` and `seconds` under `out`, by date, in place of older ones.
+    """Write `jobs` and `seconds` under `out`, by date, replacing older ones.
 
     Leaves the views `events`, `jobs` and `seconds` in the engine.
     """
@@ -202,7 +202,7 @@ def build_gold(engine: Engine, files: list[str], out: Path) -> None:
 
 
 def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
-    """Ask the views of `build` what the report shows."""
+    """Query the views of `build` for the report."""
 
     def rows(query: str, **values: int | str) -> list[dict[str, Any]]:
         return [_plain(row) for row in engine.rows(query.format(**values))]
@@ -255,7 +255,7 @@ def figures(engine: Engine, segments: Segments, step: Step) -> Figures:
 def _kills(
     killed: list[dict[str, Any]], last: list[dict[str, Any]], nodes: list[dict[str, Any]]
 ) -> list[tuple[str, float]]:
-    """Node and instant of each kill, also of those whose last run has no end."""
+    """Node and instant of each kill, including runs that never ended."""
     found = [(row["node"], row["killed"] / 1e6) for row in killed]
     counts = {node["node"]: node["kills"] for node in nodes}
     for row in last:
@@ -265,7 +265,7 @@ def _kills(
 
 
 def _with_its_last_end(node: dict[str, Any], running: frozenset[str]) -> dict[str, Any]:
-    """The node's row, where its last run counts as a kill if it did not stop and does not run."""
+    """The node's row; its last run counts as killed if it neither stopped nor runs."""
     ended = {key: value for key, value in node.items() if key != "is_open"}
     if node["is_open"] and node["node"] not in running:
         ended["kills"] += 1
@@ -273,7 +273,7 @@ def _with_its_last_end(node: dict[str, Any], running: frozenset[str]) -> dict[st
 
 
 def bucket_s(span_s: int) -> int:
-    """The width of a bucket (s) that keeps the time axis within BUCKETS_MAX points."""
+    """The bucket width (s) that keeps the time axis within BUCKETS_MAX points."""
     for width in WIDTHS_S:
         if span_s <= width * BUCKETS_MAX:
             return width
@@ -281,7 +281,7 @@ def bucket_s(span_s: int) -> int:
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The row fit for JSON: an instant `x_us` becomes `x_at`, as text (UTC)."""
+    """The row as JSON values: an instant `x_us` becomes `x_at`, as text (UTC)."""
     return {
         key.removesuffix("_us") + "_at" if key.endswith("_us") else key: _instant(value)
         if key.endswith("_us")

@@ -1,6 +1,6 @@
-"""The report as one HTML page that needs nothing beside itself.
+"""The report as one self-contained HTML page.
 
-Tables and words are made here, charts by report.js in the reader's browser from charts.data().
+Tables and texts are made here; in the browser report.js draws the charts from charts.data().
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _part(name: str) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that cannot end the element that contains it."""
+    """JSON that cannot close its element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -106,7 +106,7 @@ def _nodes(found: Figures) -> str:
 
 
 def verdict(found: Figures) -> str:
-    """The first thing on the page: is anything lost, is the history whole."""
+    """The headline: whether anything is lost, and whether the history is complete."""
     t = found.total
     ended = t["acked"] + t["dead"] + t["expired"] + t["deleted"]
     missing = sum(node["missing"] for node in found.nodes)
@@ -136,7 +136,7 @@ def verdict(found: Figures) -> str:
 
 
 def completeness(found: Figures) -> list[str]:
-    """What is missing in the history, or may be; nothing when it is whole."""
+    """What is or may be missing in the history; empty if it is complete."""
     lines = []
     for node in found.nodes:
         name = f"Node {escape(charts.node_name(found, node['node']))}"
@@ -226,7 +226,7 @@ def _chart(key: str, title: str, unit: str, *, wide: bool = False) -> str:
 
 
 def notes() -> str:
-    """What the words on the page mean."""
+    """Explanations of the terms on the page."""
     lines = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in NOTES)
     return f'<dl class="notes">{lines}</dl>'
 
@@ -284,7 +284,7 @@ def table_sections(found: Figures) -> list[str]:
 
 
 def width(found: Figures) -> str:
-    """The width of a bucket for a person: '5 s', '10 min', '6 h'."""
+    """A bucket width for people: '5 s', '10 min', '6 h'."""
     for unit_s, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if found.width_s % unit_s == 0:
             return f"{found.width_s // unit_s} {unit}"
@@ -292,7 +292,7 @@ def width(found: Figures) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds for a person, three digits: '0 ms', '18.5 ms', '2.31 s', '12 min 5 s'."""
+    """Milliseconds for people, three digits: '0 ms', '18.5 ms', '2.31 s', '12 min 5 s'."""
     if ms is None:
         return ""
     if ms < 1000:
@@ -341,7 +341,7 @@ def _count(name: str) -> Column:
 
 
 def _row(row: dict[str, Any]) -> str:
-    """The row's element; one of a queue can be filtered."""
+    """A row of a table; rows of queues can be filtered."""
     return f'<tr data-queue="{escape(row["queue"])}">' if "queue" in row else "<tr>"
 
 

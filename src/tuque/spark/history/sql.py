@@ -1,15 +1,15 @@
-"""The report's queries, in SQL that Spark and duckdb both take (duck.py has the dialect).
+"""The report's queries, in SQL for both Spark and duckdb (duck.py has the dialect).
 
-`events` (bronze: one row per event) and `ends` (silver.py) become `jobs` (one row per job,
-also of the open ones) and `seconds` (one row per queue and second); the questions follow.
-Aggregates work on integers only, which Spark sums up in place; strings it would copy.
+`events` (bronze: one row per event) and `ends` (silver.py) become `jobs` (one row per job, also of
+open ones) and `seconds` (one row per queue and second); the report's questions follow. Aggregates
+work on integers only, which Spark sums in place; strings would be copied.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# The jobs that one end event does not tell all about: without an end, with several, or seen
+# The jobs that a single end event does not describe: without an end, with several, or known
 # by several nodes. As hashes of their ids; a hash that two jobs share makes both odd.
 ODD: Final = """
 SELECT job FROM (
@@ -19,7 +19,7 @@ SELECT job FROM (
 ) e GROUP BY job HAVING sum(is_end) <> 1 OR min(place) <> max(place)
 """
 
-# One row per job, also of those not finished. Odd jobs are gathered from all their events:
+# One row per job, also of those not finished. Odd jobs are assembled from all their events:
 # stamps of an end and the events themselves say the same; where one is missing the other
 # fills in. `timeouts` are the returns to the queue without a NACK, whatever their cause.
 JOBS: Final = """
@@ -100,9 +100,9 @@ SELECT job_id, queue, added_at, enqueued_at, first_delivered_at, last_delivered_
 FROM ends WHERE NOT EXISTS (SELECT 1 FROM odd o WHERE o.job = xxhash64(ends.job_id))
 """
 
-# One row per redelivery, the one meaning of the word in the report: a delivery of a job that was
-# not its first, on whichever node, with the last reason before it why the job went back. A copy
-# that a node queues and nobody takes is none (SPEC H6.1).
+# One row per redelivery, the only meaning of the word in the report: a delivery of a job other than
+# its first, on any node, with the last reason before it why the job was requeued. A copy that a
+# node queues and nobody takes is none (SPEC H6.1).
 AGAIN: Final = """
 WITH e AS (
   SELECT job_id, queue, event, ts, node, seq,
@@ -126,7 +126,7 @@ FROM (SELECT *, max(cause) OVER (PARTITION BY job_id, returned) AS told FROM w) 
 WHERE event = 'delivered' AND place > 1
 """
 
-# The queues that have a line of their own; the others are one, number -1.
+# The queues that have a line of their own; the others share number -1.
 SHOWN: Final = """
 SELECT queue, row_number() OVER (ORDER BY jobs DESC, queue) - 1 AS place
 FROM (SELECT queue, count(*) AS jobs FROM jobs GROUP BY queue) q
@@ -232,7 +232,7 @@ FROM seconds s LEFT JOIN shown q ON q.queue = s.queue
 GROUP BY 1, 2 ORDER BY 1, 2
 """
 
-# By how much the number of open jobs changed. It ends at the jobs that are open, all of them.
+# The changes in the number of open jobs. They end at the present number of open jobs.
 CHANGES: Final = """
 SELECT coalesce(q.place, -1) AS place, bucket, CAST(sum(change) AS BIGINT) AS change
 FROM (
@@ -270,7 +270,7 @@ RETURNS: Final = """
 SELECT queue, cause, count(*) AS returns FROM again GROUP BY queue, cause ORDER BY queue, cause
 """
 
-# Starts after a node was killed, with the last it wrote before; the last event of each node.
+# Starts after a kill, with the last event before it; the last event of each node.
 KILLS: Final = """
 WITH runs AS (
   SELECT node, event, seq, lag(event) OVER (PARTITION BY node ORDER BY seq) AS before
@@ -291,14 +291,14 @@ SELECT job_id, queue, outcome, unix_micros(added_at) AS added_us, deliveries,
 FROM jobs WHERE total_ms IS NOT NULL ORDER BY total_ms DESC, job_id LIMIT {limit}
 """
 
-# Reasons that differ in a path, an address, an id or a number only are one: {reason} is PLAIN.
+# Reasons are equal if they differ only in a path, an address, an id or a number: {reason} is PLAIN.
 DEAD_REASONS: Final = """
 SELECT queue, coalesce(nullif(kind, ''), '(no reason given)') AS reason, count(*) AS jobs,
        unix_micros(max(ended_at)) AS latest_us, max_by(job_id, ended_at) AS latest_job
 FROM (SELECT *, {reason} AS kind FROM jobs WHERE outcome = 'dead') d
 GROUP BY 1, 2 ORDER BY jobs DESC, queue, reason LIMIT {limit}
 """
-PLACES: Final = (  # pattern of what is particular to one job, and what stands for it
+PLACES: Final = (  # pattern of a job's particulars, and its replacement
     (r"(?:[A-Za-z]:)?(?:/[^/ :,;()<>]+){2,}/?", "<path>"),
     (r"0x[0-9a-fA-F]+", "<address>"),
     (r"D-[0-9a-f]{8}-[A-Za-z0-9+/_-]{24}-[0-9a-f]{4}", "<job>"),
@@ -307,13 +307,13 @@ PLACES: Final = (  # pattern of what is particular to one job, and what stands f
 
 
 def plain(column: str) -> str:
-    """The column without what is particular to one job."""
+    """The column without a job's particulars."""
     for pattern, name in PLACES:
         column = f"regexp_replace({column}, '{pattern}', '{name}')"
     return column
 
 
-# Jobs that were given back or not finished in time most often, whatever became of them.
+# Jobs most often nacked or not finished in time, whatever became of them.
 FAILING: Final = """
 SELECT j.job_id AS job_id, queue, outcome, unix_micros(added_at) AS added_us, deliveries,
        nacks, coalesce(r.times, 0) AS redelivered, reason
@@ -323,7 +323,7 @@ WHERE nacks > 0 OR r.times > 0
 ORDER BY nacks + redelivered DESC, deliveries DESC, j.job_id LIMIT {limit}
 """
 
-# What each node wrote.
+# The events of each node.
 NODES: Final = """
 SELECT node, count_if(event = 'added') AS added, count_if(event = 'delivered') AS delivered,
        count_if(event = 'acked') AS acked,

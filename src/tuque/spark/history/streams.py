@@ -1,9 +1,8 @@
 """Silver and gold as Structured Streaming queries over the segments of events (SPEC H4).
 
-Both read sealed segments as they appear, remember in a checkpoint what they have read, and
-append to a table whose own log says which files count: after a kill at any time a restart
-goes on, and no event is in the table twice. Silver keeps no state; gold keeps the minutes
-that its watermark has not passed.
+Both read sealed segments as they appear, record in a checkpoint what they have read, and append to
+a table whose own log names the valid files: after a kill a restart continues, and no event is in
+the table twice. Silver keeps no state; gold keeps the minutes above its watermark.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-WATERMARK: Final = "5 minutes"  # segments of several nodes come a roll (60 s) apart, and late
+WATERMARK: Final = "5 minutes"  # the segments of several nodes arrive a roll (60 s) apart, or later
 SEGMENTS: Final = "events-*.parquet"  # H4.6: no compact-*, which come behind a stream
-LOG: Final = "_spark_metadata"  # where Spark keeps which files of a streamed table count
+LOG: Final = "_spark_metadata"  # Spark's log of the valid files of a streamed table
 
 
 @dataclass
 class Options:
-    """What a stream reads, writes and waits for."""
+    """The input, the output and the pace of a stream."""
 
     table: str  # silver or gold
     events: Path
@@ -39,15 +38,15 @@ class Options:
     watermark: str = WATERMARK
     every_s: float = 10.0
     files: int = 64
-    once: bool = False  # end when all is read
+    once: bool = False  # end when everything is read
 
     @property
     def checkpoint(self) -> Path:
-        """Where the stream remembers how far it is."""
+        """The directory of the stream's checkpoint."""
         return self.out / "checkpoints" / self.table
 
     def check(self) -> None:
-        """Raise what is wrong before Spark starts: NoEventsError, StreamError."""
+        """Raise before Spark starts: NoEventsError, StreamError."""
         if not self.events.is_dir():
             raise NoEventsError(f"{self.events}: no such directory")
         path = self.out / self.table
@@ -65,21 +64,21 @@ class Options:
 
 @dataclass
 class Figures:
-    """What a stream did since it started."""
+    """Counts of a stream since its start."""
 
     batches: int = 0
     events: int = 0
-    late: int = 0  # rows of partial sums that came after their minute was closed
+    late: int = 0  # rows of partial sums that arrived after their minute was closed
     seconds: float = 0.0
 
 
 def is_streamed(table: Path) -> bool:
-    """Whether a stream writes that table."""
+    """Whether a stream writes to that table."""
     return (table / LOG).exists()
 
 
 def events_stream(spark: SparkSession, events: Path, files: int) -> DataFrame:
-    """Sealed segments as they appear, `files` of them in a batch."""
+    """Sealed segments as they appear, `files` per batch."""
     return (
         spark.readStream.schema(schema.EVENTS)
         .option("maxFilesPerTrigger", files)
@@ -132,7 +131,7 @@ def run_stream(
 
 
 def _introduce(options: Options, say: Callable[[str], None]) -> None:
-    """[E5.3] Register the stream for compaction, and `say` what was compacted before it came."""
+    """[E5.3] Register the stream for compaction; `say` what was compacted before it."""
     options.check()
     behind = [] if options.checkpoint.exists() else compacted(options.events)
     if behind:
@@ -148,7 +147,7 @@ def _introduce(options: Options, say: Callable[[str], None]) -> None:
 
 
 def _follow(query: StreamingQuery, seen: int, figures: Figures, say: Callable[[str], None]) -> int:
-    """Count the batches after number `seen`; the last one's number."""
+    """Count the batches after number `seen`; returns the last one's number."""
     for progress in query.recentProgress:
         if progress["batchId"] <= seen:
             continue

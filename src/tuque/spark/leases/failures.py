@@ -1,9 +1,9 @@
-"""Batches that fail again and again: the job that they fail on is found, and put aside alone.
+"""Batches that keep failing: finds the job at fault, and sets it alone aside.
 
-With maxBatchAttempts=n a batch that failed n times is cut in halves, and so on, until the job is
-alone (SPEC Y11). It becomes a dead letter when it failed alone although other batches could be
-worked on in between; if none could, what is behind the query is away, and nothing is put aside.
-An attempt is a start of the query: tasks that are tried again within one do not count.
+With maxBatchAttempts=n a batch that failed n times is split in halves, and so on, until the job is
+alone (SPEC Y11). It becomes a dead letter if it failed alone while other batches succeeded; if none
+succeeded, the target of the query is down, and nothing is set aside. An attempt is a start of the
+query: retries of tasks within one do not count.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from tuque.spark.leases.leases import Leases, Place
 from tuque.spark.leases.pages import Part, pages
 
 ID_BYTES: Final = 40
-PARTS_MOST: Final = 1024  # of a batch
-PROVEN: Final = 2  # others went well before the attempt that failed last
+PARTS_MOST: Final = 1024  # per batch
+PROVEN: Final = 2  # other batches succeeded before the attempt that failed last
 UNPROVEN: Final = 0
 
 
 def begin(leases: Leases, place: Place, epoch: int, seq: int) -> bool:
-    """An attempt at a batch begins: it is cut, or others go first, if it failed too often.
+    """Begin an attempt at a batch: after too many failures it is split, or others go first.
 
-    True: its last job became a dead letter, there is nothing to read. Once for each process, which
-    is once for each start of the query.
+    True: its last job became a dead letter, nothing is left to read. Called once per process, that
+    is, once per start of the query.
     """
     key = (place.id, epoch, seq)
     if key not in leases.begun:
         try:
             leases.begun[key] = _begin(leases, place, epoch, seq)
         except (Acked, Fenced, NoGroup, NoBatch):
-            return False  # reading says what that means
+            return False  # the read will say what that means
     return leases.begun[key]
 
 
@@ -52,7 +52,7 @@ def _begin(leases: Leases, place: Place, epoch: int, seq: int) -> bool:
             except ReplyError as err:
                 if err.code != "ERR":
                     raise
-                return 0  # there are too many halves: this one is tried as it is
+                return 0  # too many halves: try this one as it is
 
         _change(leases, place, epoch, seq, split)
     elif begun.proof == PROVEN:
@@ -72,7 +72,7 @@ def _begin(leases: Leases, place: Place, epoch: int, seq: int) -> bool:
 def _change(
     leases: Leases, place: Place, epoch: int, seq: int, call: Callable[[Client], int]
 ) -> None:
-    """Jobs move to other batches, where Trigger.AvailableNow has still to take them."""
+    """Jobs move to other batches, which Trigger.AvailableNow must still take."""
 
     def size() -> int:
         found = place.node.ask(lambda c: c.lease_info(leases.options.group))
@@ -85,7 +85,7 @@ def _change(
 
 
 def _bury(leases: Leases, place: Place, epoch: int, seq: int, times: int) -> None:
-    """Puts the one job of a batch among the dead letters."""
+    """Move the one job of a batch to the dead letters."""
     options, node = leases.options, place.node
     reason = f"{times} attempts of group {options.group} failed on this job, the last on it alone"
     for number in range(PARTS_MOST):

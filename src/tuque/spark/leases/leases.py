@@ -1,12 +1,12 @@
-"""What a stream leases, on one node or several: offsets, admission, acknowledgement, heartbeats.
+"""What a stream leases on its nodes: offsets, admission, acknowledgement, heartbeats.
 
-The driver's side of `mode=lease`, without Spark: an offset says for each node, by its id, which
-batch is the last one, `{"<node>": [epoch, seq], ...}`. A batch is acknowledged when the offset
-that ends with it is the start of the next one, since then Spark's commit log has it.
+The driver's side of `mode=lease`, without Spark: an offset has each node's last batch by node id,
+`{"<node>": [epoch, seq], ...}`. A batch is acknowledged when the offset that ends with it is the
+start of the next one, since then Spark's commit log has it.
 
-A node that is away keeps its place in the offset, and the others go on. What one node does not
-know any more (it lost its memory, or gave the batch up after its lease) is opened anew there: its
-jobs may come again, none is lost. How rows of a batch are read is parts.py's.
+An unreachable node keeps its place in the offset, and the others go on. If a node has lost the
+group (its memory, or the lease), it is opened again there: its jobs may come twice, none is lost.
+parts.py reads the rows of a batch.
 """
 
 from __future__ import annotations
@@ -46,30 +46,30 @@ class Place:
     def __init__(self, id: str, node: Node) -> None:
         self.id = id
         self.node = node
-        self.epoch = 0  # under which this process leases; 0: not opened yet
-        self.logged = 0  # the epoch that the offset has; 0: none
-        self.seq = 0  # of the last batch in the offset, of this epoch
-        self.acked: list[int] = []  # what was acknowledged last
+        self.epoch = 0  # this process's; 0: not opened yet
+        self.logged = 0  # the offset's epoch; 0: none
+        self.seq = 0  # of the offset's last batch, in this epoch
+        self.acked: list[int] = []  # last acknowledged
         self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
-        self.leased: dict[tuple[int, int], int] = {}  # of those, by epoch and batch
+        self.leased: dict[tuple[int, int], int] = {}  # of these, by epoch and batch
         self.has_beats = False
-        self.is_checked = False  # its group has the queues of the options
+        self.is_checked = False  # its group's queues match the options
 
 
 class Leases:
-    """All places of a group, in the one process of the driver that plans a query."""
+    """All places of a group, in the driver process that plans the query."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self.owner = uuid.uuid4().hex
         self.places: dict[str, Place] = {}
         self.unmet = [self._node(address) for address in options.broker.seeds]
-        self.is_limited = False  # Trigger.AvailableNow: to what is there at its start
-        self.has_others = False  # nodes of the cluster that are not leased from
+        self.is_limited = False  # Trigger.AvailableNow: to what was there at its start
+        self.has_others = False  # the cluster has nodes that are not leased from
         self._is_whole = options.is_whole_cluster
-        self._is_new = False  # the query began without a checkpoint
-        self.begun: dict[tuple[str, int, int], bool] = {}  # batches tried; True: put aside
-        self._asked_s = 0.0  # when the nodes are asked for other nodes again
+        self._is_new = False  # the query started without a checkpoint
+        self.begun: dict[tuple[str, int, int], bool] = {}  # batches tried; True: set aside
+        self._asked_s = 0.0  # when to ask the nodes for other nodes again
 
     # ---- nodes
 
@@ -82,7 +82,7 @@ class Leases:
             with suppress(AwayError):
                 self._add(node.try_now(lambda c: c.hello()).id, node)
                 self.unmet = [other for other in self.unmet if other is not node]
-        is_alone = len(self.places) < 2 and not self._is_whole  # then it asks in any case
+        is_alone = len(self.places) < 2 and not self._is_whole  # one node asks others by itself
         if is_alone or time.monotonic() < self._asked_s:
             return
         for place in list(self.places.values()):
@@ -103,7 +103,7 @@ class Leases:
             self.unmet = [other for other in self.unmet if other.address != node.address]
 
     def _until_heard(self, ask: Callable[[], bool]) -> None:
-        """Asks until some node answered; SourceError when none does for retryTimeout."""
+        """Asks until some node replies; SourceError when none does within retryTimeout."""
         until_s = time.monotonic() + self.options.retry_timeout_ms / 1000
         while True:
             self.meet()
@@ -118,7 +118,7 @@ class Leases:
         return "; ".join(f"{node.address}: {node.why_away}" for node in nodes if node.why_away)
 
     def place_of(self, id: str) -> Place | None:
-        """The place of a node that an offset names; None: it is none of the given."""
+        """The place of a node in an offset; None: it is not among the given nodes."""
         found: list[Place] = []
 
         def ask() -> bool:
@@ -132,9 +132,9 @@ class Leases:
     # ---- the next batch
 
     def limit_to_now(self) -> None:
-        """Sets the end: what is queued now, and what the group has leased and not logged.
+        """Sets the limit: jobs queued now, and jobs that the group has leased and not logged.
 
-        All nodes of the cluster count, and are leased from, unless the options say which.
+        Includes and leases from all nodes of the cluster, unless the options name nodes.
         """
         self.is_limited = True
         self._is_whole = self._is_whole or self.options.may_widen
@@ -159,8 +159,9 @@ class Leases:
         place.left = left
 
     def latest(self, start: Offset, most: int) -> Offset:
-        """Acknowledges all up to `start`, then leases up to `most` jobs; `start` if there are
-        none. SourceError when all nodes stay away, or another query has the group.
+        """Acknowledges up to `start`, then leases up to `most` jobs; `start` if there are none.
+
+        SourceError if all nodes stay unreachable, or another query has the group.
         """
         check(start)
         self._is_new = self._is_new or not start
@@ -176,10 +177,10 @@ class Leases:
         return start if found == start else found
 
     def _take(self, places: list[Place], most: int, end: Offset) -> None:
-        """Leases a batch on each node that has jobs, and notes it in `end`.
+        """Leases a batch on each node that has jobs, and adds it to `end`.
 
-        The last one may take all that is left to take, if there are nodes that are not leased
-        from: what it lacks it asks of them (F1.1). Else nodes would ask each other.
+        The last node may take all that is left, if there are nodes that are not leased from: it
+        asks them for what it lacks (F1.1). Otherwise nodes would ask each other.
         """
         lefts = [self._left(place, most) for place in places]
         planned = lefts
@@ -205,12 +206,12 @@ class Leases:
         return min(most, place.left or 0) if self.is_limited else most
 
     def _take_up(self, place: Place, start: Offset) -> bool:
-        """Acknowledges what the offset has of the node, opens the group; False if it is down."""
+        """Acknowledges the node's part of the offset, opens the group; False if it is down."""
         at = start.get(place.id, [0, 0])
         epoch, seq = at
         place.logged = epoch
         for key in [key for key in place.leased if key[0] == epoch and key[1] <= seq]:
-            # What Spark has logged, and may repeat, is no job to come.
+            # Jobs that Spark has logged, and may repeat, are not new ones.
             place.left = (place.left or 0) - place.leased.pop(key)
         try:
             if not place.epoch and not epoch:
@@ -227,9 +228,9 @@ class Leases:
         return True
 
     def _refuse_known(self, place: Place) -> None:
-        """SourceError when a query without a checkpoint finds its group used by another one.
+        """SourceError if a query without a checkpoint finds its group in use by another one.
 
-        What a driver leased that died before its first offset was logged was never read.
+        Jobs leased by a driver that died before it logged its first offset were never read.
         """
         if self.options.takes_over or not self._is_new:
             return
@@ -242,9 +243,9 @@ class Leases:
             raise SourceError(KNOWN.format(group=found.group, node=place.node.address))
 
     def _check_queues(self, place: Place, epoch: int) -> None:
-        """Opens the group anew when it was opened with other queues than the options have.
+        """Reopens the group if it was opened with other queues than the options have.
 
-        All that Spark has logged is acknowledged by then. What was leased since goes back.
+        Everything that Spark has logged is acknowledged by then. Later leases are requeued.
         """
         if place.is_checked or place.epoch != epoch:
             return
@@ -264,9 +265,9 @@ class Leases:
         place.acked = at
 
     def _sure(self, place: Place, call: Callable[[Client], int]) -> int | None:
-        """The answer; None: the node does not know our batches any more, and was opened anew.
+        """The reply; None: the node has lost our batches, and the group was opened again.
 
-        SourceError FENCED when another query has the group.
+        SourceError FENCED if another query has the group.
         """
         try:
             return place.node.try_now(call)
@@ -289,7 +290,7 @@ class Leases:
         self._beat(place)
 
     def _queued(self, place: Place) -> int:
-        """Jobs that the node's next batch may have; those of a batch that is there already."""
+        """Jobs for the node's next batch; if that exists, its jobs."""
         group = self.options.group
         try:
             found = place.node.try_now(lambda c: c.lease_info(group))
@@ -311,9 +312,7 @@ class Leases:
             return None
 
     def _next(self, place: Place, count: int, max_bytes: int, nodes: int) -> int:
-        """Leases the node's next batch; the number of its jobs, 0 if there are none or it
-        is down.
-        """
+        """Leases the node's next batch; returns its size, 0 if there are no jobs or it is down."""
         options = self.options
         parts = max(1, options.partitions // nodes)
 
@@ -337,19 +336,19 @@ class Leases:
         return taken
 
     def acknowledge(self, end: Offset) -> None:
-        """With ackOn=commit: Spark says that all up to there is done."""
+        """With ackOn=commit: Spark reports that everything up to there is done."""
         if self.options.is_acked_on_next:
             return
         for id, at in end.items():
             place = self.places.get(id)
             if place is not None and place.epoch == at[0]:
-                with suppress(AwayError):  # the next one acknowledges this one, too
+                with suppress(AwayError):  # the next call acknowledges this, too
                     self._ack(place, at)
 
-    # ---- what keeps a lease alive, and what is reported of it
+    # ---- heartbeats and reports
 
     def follow(self, id: str, epoch: int) -> Place | None:
-        """The node's place, leased under that epoch from now on; None: it is not given."""
+        """The node's place, leased under that epoch from now on; None: not a given node."""
         place = self.place_of(id)
         if place is not None and place.epoch in (0, epoch):
             self._follow(place, epoch)
@@ -367,7 +366,7 @@ class Leases:
             threading.Thread(target=beats, args=known, name=name, daemon=True).start()
 
     def backlog(self) -> dict[str, int] | None:
-        """For the progress of the query; None when no node has the group."""
+        """For the progress of the query; None if no node has the group."""
         infos = [found for place in self.places.values() if (found := self._info(place))]
         if not infos:
             return None
@@ -381,7 +380,7 @@ class Leases:
 
 
 def beats(leases: weakref.ref[Leases], place: Place, node: Node, options: SourceOptions) -> None:
-    """Renews the lease of one node until the query, or the process of its driver, is gone."""
+    """Renews the lease on one node until the query, or its driver process, is gone."""
     while leases() is not None:
         time.sleep(options.heartbeat_ms / 1000)
         with suppress(Error, AwayError):  # the query itself gets the reason
@@ -390,7 +389,7 @@ def beats(leases: weakref.ref[Leases], place: Place, node: Node, options: Source
 
 
 def fenced(group: str, err: Fenced) -> SourceError:
-    """What became of a query that lost its group."""
+    """The error of a query that lost its group."""
     return SourceError(
         f"FENCED: another query has opened group {group!r}, which is for one running query; a "
         f"second start() of a stream, or one without its checkpoint, is another query, too ({err})"
@@ -398,13 +397,14 @@ def fenced(group: str, err: Fenced) -> SourceError:
 
 
 def heir(epoch: int) -> str:
-    """Who opens a group after an epoch that the node forgot: the same after a restart of the
-    driver, which finds the old epoch in its checkpoint."""
+    """The owner name after an epoch that the node forgot: the same again after the driver restarts,
+    which finds the old epoch in its checkpoint.
+    """
     return f"after {epoch}"
 
 
 def shares(queued: Sequence[int], most: int) -> list[int]:
-    """Up to `most` jobs of what each node has: as even as can be, nothing left over in vain."""
+    """Splits `most` among the nodes' jobs: as evenly as possible, without waste."""
     found = [0] * len(queued)
     open_ends = sorted(range(len(queued)), key=lambda i: queued[i])
     while open_ends:
@@ -415,7 +415,7 @@ def shares(queued: Sequence[int], most: int) -> list[int]:
 
 
 def check(offset: Offset) -> None:
-    """Raises SourceError when an offset is none of ours."""
+    """Raises SourceError if the offset is not one of ours."""
     for id, at in offset.items():
         if not (isinstance(at, list) and len(at) == 2 and all(isinstance(n, int) for n in at)):
             raise SourceError(

@@ -1,6 +1,6 @@
-"""Jobs of a leased batch given back as failed, for a function of `foreachBatch`.
+"""Requeues jobs of a leased batch as failed, for a function of `foreachBatch`.
 
-Reads only the columns `id`, `lease` and `node` of the rows; knows nothing of sessions.
+Uses only the columns `id`, `lease` and `node` of the rows; knows nothing of sessions.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Batch = tuple[str, int, int]  # group, epoch, number
-MOST_IDS: Final = 10_000  # of one command
+MOST_IDS: Final = 10_000  # per command
 
 
 def nack(url: str, rows: Iterable[Any] | DataFrame) -> int:
-    """Gives the jobs of these rows back as failed; gives how many are queued again.
+    """Requeues the jobs of these rows as failed; returns how many.
 
-    Rows are a DataFrame, or Spark's rows, or mappings, with `id` and `lease`, and with `node`
-    when `url` names several nodes. SourceError when a column is missing, or `lease` is none.
+    Rows are a DataFrame, or Spark's rows, or mappings, with `id` and `lease`, and with `node` if
+    `url` names several nodes. SourceError if a column is missing, or `lease` is invalid.
     """
     nodes: dict[str, dict[Batch, list[str]]] = {}
     needed = ("id", "lease", "node") if len(settings(url).seeds) > 1 else ("id", "lease")
     for row in _collected(rows):
         for name in needed:
-            if name not in row:  # which Spark's rows are asked so, too
+            if name not in row:  # works for Spark's rows, too
                 raise SourceError(
                     f"nack() needs the columns {', '.join(needed)}; the rows have no {name}"
                 )
@@ -43,7 +43,7 @@ def nack(url: str, rows: Iterable[Any] | DataFrame) -> int:
 
 
 def _collected(rows: Iterable[Any] | DataFrame) -> Iterable[Any]:
-    """The rows; of a DataFrame what is needed of them, from where it lies."""
+    """The rows; of a DataFrame only the needed columns, collected."""
     columns = getattr(rows, "columns", None)
     if columns is None:
         return cast("Iterable[Any]", rows)
@@ -61,7 +61,7 @@ def _nack(url: str, batches: dict[Batch, list[str]]) -> int:
 
 
 def _url_of(url: str, node: str) -> str:
-    """The URL with that node in place of its own; empty: with its own."""
+    """The URL with that node instead of its own; empty: with its own."""
     if not node:
         return url
     found = settings(url)
@@ -70,7 +70,7 @@ def _url_of(url: str, node: str) -> str:
 
 
 def _batch_of(lease: str | None) -> Batch:
-    """Group, epoch and number, as the column has them; the group may have slashes."""
+    """Group, epoch and number in the column's text; the group may contain slashes."""
     group, epoch, seq = ("", "", "") if not lease else ["", "", *lease.rsplit("/", 2)][-3:]
     if not (group and epoch.isdigit() and seq.isdigit()):
         raise SourceError(f"lease {lease!r} is none of a stream's: group/epoch/number")

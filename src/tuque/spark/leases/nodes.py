@@ -20,17 +20,17 @@ from tuque.spark.errors import SourceError
 from tuque.spark.options.source import url_of
 
 T = TypeVar("T")
-PAUSE_S: Final = 0.25  # between two tries of a node that is down
-REST_RATIO: Final = 10  # a node that makes others wait for nothing is left alone that much longer
+PAUSE_S: Final = 0.25  # between two attempts at a node that is down
+REST_RATIO: Final = 10  # a node that makes others wait in vain is skipped for so many times as long
 AWAY: Final = (ConnectionError, OSError, Loading, MaxClients)
 
 
 class AwayError(Exception):
-    """The node does not answer now."""
+    """The node does not respond now."""
 
 
 class Node:
-    """One node, by its address; connects when it is asked something."""
+    """A node, by its address; connects at the first request."""
 
     def __init__(self, broker: Settings, address: Address, retry_timeout_ms: int) -> None:
         self.address = address
@@ -39,14 +39,13 @@ class Node:
         )
         self._retry_s = retry_timeout_ms / 1000
         self._client: Client | None = None
-        self._until_s = 0.0  # it is not tried before
-        self.why_away = ""  # what came of the last try; empty: an answer
+        self._until_s = 0.0  # earliest next attempt
+        self.why_away = ""  # the last attempt's error; empty: it succeeded
 
     def ask(self, call: Callable[[Client], T]) -> T:
-        """The answer, also of a node that is away for a while.
+        """The reply, even if the node is down for a while.
 
-        SourceError when it stays away for as long as retryTimeout says; ReplyError when it says
-        no.
+        SourceError if it stays down for retryTimeout; ReplyError if it refuses.
         """
         until_s = time.monotonic() + self._retry_s
         while True:
@@ -58,7 +57,7 @@ class Node:
                 time.sleep(PAUSE_S)
 
     def try_now(self, call: Callable[[Client], T]) -> T:
-        """The answer; AwayError at once when there is none, or was none a moment ago."""
+        """The reply; AwayError at once if there is none, or was none a moment ago."""
         began_s = time.monotonic()
         if began_s < self._until_s:
             raise AwayError(f"{self.address} does not answer")
@@ -81,7 +80,7 @@ class Node:
         return found
 
     def close(self) -> None:
-        """Forgets the connection."""
+        """Drops the connection."""
         if self._client is not None:
             with suppress(OSError):
                 self._client.close()

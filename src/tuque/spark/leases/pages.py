@@ -1,4 +1,4 @@
-"""One part of a leased batch, and the replies that its jobs come in. Without Spark."""
+"""One part of a leased batch, and the replies with its jobs. Without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FETCH_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a batch, and where it is."""
+    """One part of a batch, and where to read it."""
 
     address: Address
     epoch: int
@@ -25,12 +25,12 @@ class Part:
     part: int
 
     def lease(self, group: str) -> str:
-        """As the column `lease` has it."""
+        """The value of the column `lease`."""
         return f"{group}/{self.epoch}/{self.seq}"
 
 
 def pages(options: SourceOptions, node: Node, part: Part) -> Iterator[LeaseColumns]:
-    """The replies, as the node gives them."""
+    """The replies, as the node sends them."""
     position = 0
     while True:
 

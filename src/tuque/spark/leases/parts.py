@@ -1,7 +1,7 @@
-"""The parts of leased batches: which there are, and how a task reads one.
+"""The parts of leased batches, and how a task reads one.
 
-Reading changes nothing at the broker, so a part may be read again and twice at a time. Without
-Spark; offsets and acknowledgement are leases.py's, batches that fail failures.py's.
+Reading changes nothing on the broker, so a part may be read again, even concurrently. Without
+Spark; leases.py has offsets and acknowledgement, failures.py batches that fail.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tuque.spark.leases.nodes import Node
 from tuque.spark.leases.pages import Part, pages
 from tuque.spark.options.source import SourceOptions
 
-PARTS_MOST: Final = 1024  # of a batch
-PAST: Final = 100_000  # no part has that many jobs
+PARTS_MOST: Final = 1024  # per batch
+PAST: Final = 100_000  # more jobs than any part has
 
 
 def parts_of(leases: Leases, start: Offset, end: Offset) -> list[Part]:
     """The parts of all batches after `start` up to `end`.
 
-    SourceError when a node is away for longer than retryTimeout, or is none of the given ones.
+    SourceError if a node is down for longer than retryTimeout, or is not among the given ones.
     """
     found: list[Part] = []
     for id, (epoch, last) in end.items():
@@ -58,11 +58,12 @@ def _of_place(leases: Leases, place: Place, epoch: int, wanted: range) -> list[P
 
 
 def _count(options: SourceOptions, node: Node, epoch: int, seq: int) -> int:
-    """How many parts the batch was leased in: before a restart numPartitions, or the number of
-    nodes, may have been another, and a part that nobody reads would be acknowledged unread."""
+    """The number of parts that the batch was leased in: before a restart numPartitions, or the
+    number of nodes, may have differed, and a part that nobody reads would be acknowledged unread.
+    """
 
     def is_there(part: int) -> bool:
-        try:  # from the last position on: no beginning of a read is counted (Y3.3)
+        try:  # from the last position on: this does not count as the beginning of a read (Y3.3)
             node.ask(
                 lambda c: c.lease_columns(options.group, epoch, seq, part, start=PAST, count=1)
             )
@@ -77,15 +78,15 @@ def _count(options: SourceOptions, node: Node, epoch: int, seq: int) -> int:
         while parts > 1 and not is_there(parts - 1):
             parts -= 1
     except (Acked, Fenced, NoGroup):
-        pass  # reading says what that means
+        pass  # the read will say what that means
     return parts
 
 
 def read(options: SourceOptions, part: Part) -> Iterator[LeaseColumns]:
-    """The replies that a part's jobs come in, for a task.
+    """The replies with a part's jobs, for a task.
 
-    Jobs that were given back, expired or are dead letters are left out. SourceError when others
-    had some and failOnDataLoss says so, or the node stays away.
+    Without jobs that were requeued, expired or became dead letters. SourceError if others got some
+    and failOnDataLoss is set, or the node stays down.
     """
     node = Node(options.broker, part.address, options.retry_timeout_ms)
     lease = part.lease(options.group)
@@ -112,7 +113,7 @@ def read(options: SourceOptions, part: Part) -> Iterator[LeaseColumns]:
 
 
 def _check_gone(options: SourceOptions, node: Node, part: Part) -> None:
-    """SourceError when others had jobs of the part."""
+    """SourceError if others got jobs of the part."""
     gone = node.ask(lambda c: c.lease_gone(options.group, part.epoch, part.seq, part.part))
     if not gone.lost:
         return

@@ -1,7 +1,7 @@
-"""Which names of options are ours, Spark's, or unknown; and lists of queue names.
+"""Which option names are ours, Spark's, or unknown; and lists of queue names.
 
-Spark hands a source or sink every option that was given, its own among them. Names come in lower
-case, as Spark gives them.
+Spark passes every given option to a source or sink, including its own. Names are in lower case, as
+Spark passes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-# What Spark itself, or a writer of its own, understands. Seen in the options of a sink: the first
+# Options of Spark itself, or of its own writers. Seen in the options of a sink: the first
 # two, from .option(), .queryName(), toTable() and create_sink() of a declarative pipeline.
 SPARK_NAMES: Final = (
     "checkpointLocation",
@@ -23,13 +23,13 @@ SPARK_NAMES: Final = (
     "partitionOverwriteMode",
 )
 INTERNAL: Final = "__"  # such as __globPaths__
-PATHS: Final = ("path", "paths")  # an error of their own, when they are not empty
+PATHS: Final = ("path", "paths")  # errors of their own, if not empty
 _PARTS: Final = re.compile(r"(?:\\[,\\]|[^,])+")
 _ESCAPED: Final = re.compile(r"\\([,\\])")
 
 
 def unknown(given: Iterable[str], names: Sequence[str], doing: str) -> str:
-    """What to say of the first unknown option; empty if there is none."""
+    """The error for the first unknown option; empty if there is none."""
     spelt = {name.lower(): name for name in (*names, *SPARK_NAMES)}
     for key in given:
         if key in spelt or key in PATHS or key.startswith(INTERNAL):

@@ -54,13 +54,13 @@ NAME_MAX: Final = 200  # bytes of txnAppId: a transaction's name is a little lon
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """All options of a writer. Times of jobs are None when the broker's defaults apply."""
+    """All options of a writer. Times of jobs are None for the broker's defaults."""
 
     broker: Settings
     mode: Mode = "append"
-    queue: str = ""  # empty: every row names its own
+    queue: str = ""  # empty: every row has its own
     dedupe_ttl_ms: int = DAY_MS
-    app: str = ""  # empty: the streaming query's id, or a name of its own for a batch write
+    app: str = ""  # empty: the streaming query's id, or a fresh name for a batch write
     version: int | None = None
     delay_ms: int | None = None
     ttl_ms: int | None = None
@@ -72,11 +72,11 @@ class SinkOptions:
     retry_timeout_ms: int = 60_000
     stage_ttl_ms: int = DAY_MS
     ack_group: str = ""
-    progress_to: str = ""  # host:port, where datagrams with counts of rows go
+    progress_to: str = ""  # host:port that receives datagrams with counts of rows
 
 
 def parse(options: Mapping[str, str]) -> SinkOptions:
-    """The options, checked; SinkError names the one that is wrong."""
+    """The options, checked; SinkError names the wrong one."""
     given = {key.lower(): value for key, value in options.items()}
     if given.get("path") or given.get("paths"):
         raise SinkError("format tuque has no path: name the queue with .option('queue', ...)")
@@ -107,7 +107,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _check(found: SinkOptions, given: Mapping[str, str]) -> None:
-    """What goes together."""
+    """Check combinations."""
     if found.mode != "append" and len(found.broker.seeds) > 1:
         raise SinkError(
             f"mode {found.mode} needs one node: it is the node that remembers what was written. "
@@ -138,7 +138,7 @@ def duration_ms(
     least_ms: int,
     most_ms: int = MOST_MS,
 ) -> int:
-    """Milliseconds of an option such as 500ms, 30s, 5m, 1d; a bare number is seconds."""
+    """Milliseconds of an option such as 500ms, 30s, 5m, 1d; a plain number is seconds."""
     text = given.get(name.lower(), "").strip().lower()
     if not text:
         return default_ms
@@ -182,7 +182,7 @@ def _is_on(given: Mapping[str, str], name: str) -> bool:
 
 
 def broker_of(given: Mapping[str, str]) -> Settings:
-    """Where the broker is, and how to log in; secrets come from a variable or a file."""
+    """The broker's address and login; secrets come from a variable or a file."""
     url = given.get("url") or None
     if url is not None and (given.get("host") or given.get("port")):
         raise SinkError("options url and host/port exclude each other")

@@ -65,7 +65,7 @@ NO_OPTIONS: Final = (
     "CREATE TABLE ... USING tuque is read: make a view with CREATE TEMPORARY VIEW ... USING tuque "
     "OPTIONS (...) instead"
 )
-IDS_MOST: Final = 10_000  # of a batch, since they are in the checkpoint
+IDS_MOST: Final = 10_000  # per batch, since they are in the checkpoint
 STATES: Final = ("wait-repl", "active", "queued", "acked")
 ALL_QUEUES: Final = "*"
 UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -84,12 +84,12 @@ class SourceOptions:
     queues: tuple[str, ...]
     mode: str = "lease"
     group: str = ""
-    is_whole_cluster: bool = False  # nodes that the given ones know are leased from, too
+    is_whole_cluster: bool = False  # also lease from nodes that the given ones know
     may_widen: bool = False  # set by Trigger.AvailableNow, not by the user
-    takes_over: bool = False  # a group that another checkpoint has used
-    is_text: bool = False  # bodies are decoded as UTF-8
+    takes_over: bool = False  # takes over a group used with another checkpoint
+    is_text: bool = False  # decode bodies as UTF-8
     states: tuple[str, ...] = ("queued",)
-    limit: int = 0  # jobs of one node, when looking; 0: all
+    limit: int = 0  # jobs per node in mode=peek; 0: all
     least_age_ms: int = 0
     least_deliveries: int = 0
     partitions: int = 2
@@ -98,21 +98,21 @@ class SourceOptions:
     lease_timeout_ms: int = 300_000
     heartbeat_ms: int = 100_000
     fail_on_loss: bool = True
-    is_acked_on_next: bool = True  # else when Spark says commit, which is one batch late
-    is_acked_by_sink: bool = False  # a batch that is committed already has been written, too
+    is_acked_on_next: bool = True  # else at Spark's commit, which is one batch late
+    is_acked_by_sink: bool = False  # a batch committed already has been written, too
     max_attempts: int = 0  # 0: no limit
-    dead_letter: str = ""  # empty: the job's queue with .dead
+    dead_letter: str = ""  # empty: the job's queue plus .dead
     fetch_size: int = 2000
     retry_timeout_ms: int = 60_000
 
     @property
     def address(self) -> str:
-        """Where the node is, for a person."""
+        """The node's address, for people."""
         return str(self.broker.seeds[0])
 
 
 def parse(options: Mapping[str, str], streams: bool, parallelism: int) -> SourceOptions:
-    """The options, checked; SourceError names the one that is wrong."""
+    """The options, checked; SourceError names the wrong one."""
     given = {key.lower(): value for key, value in options.items()}
     if given.get("path") or given.get("paths"):
         raise SourceError("format tuque has no path: name the queue with .option('queue', ...)")
@@ -133,7 +133,7 @@ def _mode(given: Mapping[str, str], streams: bool) -> str:
 
 
 def _check_mode(given: Mapping[str, str], streams: bool) -> None:
-    """The mode is one of those there are, and every option goes with it."""
+    """Check the mode, and that every option applies to it."""
     mode = _mode(given, streams)
     if mode not in (("lease", "ids") if streams else ("peek",)):
         how = "a stream reads with mode=lease or ids" if streams else "read() looks with mode=peek"
@@ -183,7 +183,7 @@ def _parsed(given: Mapping[str, str], streams: bool, parallelism: int) -> Source
 
 
 def _check(found: SourceOptions, given: Mapping[str, str], streams: bool) -> None:
-    """What goes together."""
+    """Check combinations."""
     if not found.queues:
         raise SourceError(NO_OPTIONS if not any(given.values()) else NO_QUEUE)
     if len(set(found.queues)) < len(found.queues):
@@ -229,7 +229,7 @@ def url_of(broker: Settings) -> str:
 
 
 def _choice(given: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    """One of the words; the first is the default."""
+    """One of the words, the first being the default."""
     text = given.get(name.lower(), "").strip().lower() or words[0]
     if text not in words:
         raise SourceError(f"option {name} must be {' or '.join(words)}, not {text!r}")

@@ -1,8 +1,8 @@
-"""Which columns become jobs, and the bytes of a command for every row.
+"""The columns that become jobs, and the bytes of a command per row.
 
-A command is built by hand: its head is the same for all rows of a chunk, so a row costs one
-formatting and no object per word. Rows whose commands have as many words form a run; a chunk is
-some runs. Knows nothing of sockets.
+Commands are built by hand: all rows of a chunk share the head, so that a row costs one formatting
+and no object per word. Rows whose commands have equal word counts form a run; a chunk is several
+runs. Knows nothing of sockets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Lease = tuple[bytes, int, int]  # group, epoch, seq
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:
-    """In the driver: every column is one that a job has, and has its type."""
+    """In the driver: check that every column is one of a job's, of the right type."""
     seen = set()
     for field in schema.fields:
         name, kind = field.name, field.dataType.typeName()
@@ -68,7 +68,7 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
 
 
 class Tails:
-    """Makes the part of each row's command that is its own: queue, body and options."""
+    """Makes each row's own part of its command: queue, body and options."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._queue = _bulk(options.queue.encode()) if options.queue else b""
@@ -85,7 +85,7 @@ class Tails:
         self._row = 0  # rows seen in this task, for errors
 
     def chunks(self, batch: pa.RecordBatch, most: int) -> Iterator[list[Run]]:
-        """The rows of a batch in runs, in chunks of at most `most` rows and about a megabyte."""
+        """The rows of a batch as runs, in chunks of up to `most` rows and about a megabyte."""
         names = batch.schema.names
         bodies = _values(batch, "body")
         if None in bodies:
@@ -100,14 +100,14 @@ class Tails:
         yield from _cut(runs, most)
 
     def _plain(self, bodies: list[bytes]) -> Run:
-        """Rows that are nothing but a body."""
+        """Rows with a body only."""
         words, end = self._end(self._default_times)
         end = b"\r\n" + self._between + end
         start = self._queue
         return 2 + words, [b"%b$%d\r\n%b%b" % (start, len(b), b, end) for b in bodies]
 
     def _mixed(self, batch: pa.RecordBatch, names: list[str], bodies: list[bytes]) -> list[Run]:
-        """Rows with something of their own."""
+        """Rows with other columns."""
         nothing: list[Any] = [None] * len(bodies)
         queues = _values(batch, "queue") if "queue" in names else nothing
         keys = _values(batch, "dedupe_key") if "dedupe_key" in names else nothing
@@ -139,9 +139,9 @@ class Tails:
         return runs
 
     def _end(self, own: tuple[int | None, ...], at: int = 0) -> tuple[int, bytes]:
-        """Options of a command, and how many words they are with the timeout; kept."""
+        """Options of a command, and their words including the timeout; cached."""
         words = list(self._fixed)
-        # The broker counts in seconds: part of one is a whole one. RETRY 0 stays 0.
+        # The broker counts whole seconds: fractions are rounded up. RETRY 0 stays 0.
         for word, name, value, least in zip(
             (b"DELAY", b"TTL", b"RETRY"), TIMES, own, (0, 1, 0), strict=True
         ):
@@ -191,7 +191,7 @@ class Tails:
 
 
 def lease_of(batch: pa.RecordBatch, group: str) -> Lease | None:
-    """The lease that the rows of a batch come from; None when no row names one."""
+    """The lease that the rows of a batch come from; None if no row names one."""
     import pyarrow.compute as pc
 
     found: Lease | None = None
@@ -211,7 +211,7 @@ def lease_of(batch: pa.RecordBatch, group: str) -> Lease | None:
 
 
 def latest(one: Lease | None, other: Lease | None) -> Lease | None:
-    """Of two leases of a group the one with the later batch; they have one epoch."""
+    """Of two leases of a group, the one with the later batch; they share an epoch."""
     if one is None or other is None:
         return one or other
     if one[:2] != other[:2]:
@@ -222,7 +222,7 @@ def latest(one: Lease | None, other: Lease | None) -> Lease | None:
 
 
 def count_of(chunk: list[Run]) -> int:
-    """Rows of a chunk."""
+    """The number of rows of a chunk."""
     return sum(len(tails) for _, tails in chunk)
 
 
@@ -240,7 +240,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def _cut(runs: list[Run], most: int) -> Iterator[list[Run]]:
-    """Chunks of runs, each small enough for the buffers of both sides."""
+    """Chunks of runs, small enough for the buffers of both sides."""
     chunk: list[Run] = []
     room = most
     for words, tails in runs:

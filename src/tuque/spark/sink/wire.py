@@ -1,9 +1,9 @@
-"""Connections of a writer: bytes out, lines in, again after a failure until a deadline.
+"""A writer's connections: bytes out, lines in, reconnecting until a deadline.
 
-Every command that a writer sends is answered by one line, so answers are counted, not parsed. A
-worker process of Spark lives longer than a task: its connections are kept, one per broker and
-process. What is sent again after a lost connection is for the mode to say: ADDJOB may then have
-been done twice, STAGE is done anew under another attempt's name.
+Every command of a writer gets a reply of one line, so replies are counted, not parsed. A Spark
+worker process outlives its tasks: connections are kept, one per broker and process. The mode
+decides what is sent again after a lost connection: ADDJOB may then be done twice, STAGE is repeated
+under another attempt's name.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from tuque.spark.errors import SinkError
 from tuque.spark.sink.columns import Run, count_of
 
 CONNECT_S: Final = 5.0
-ANSWER_S: Final = 30.0  # beyond the time that a command itself may take
+ANSWER_S: Final = 30.0  # in addition to a command's own time
 RECEIVE_BYTES: Final = 1 << 16
-PAUSE_S: Final = (0.02, 1.0)  # first and longest span between tries
-# Refusals that say that nothing was done and that time may help.
+PAUSE_S: Final = (0.02, 1.0)  # first and longest pause between attempts
+# Refusals: nothing was done, and time may help.
 LATER: Final = (Loading, Leaving, OutOfMemory, Paused, NoReplica, MaxClients)
 
 _kept: dict[tuple[str, int, bool, str, int], Wire] = {}
 
 
 class Wire:
-    """A connection whose answers are lines."""
+    """A connection whose replies are lines."""
 
     def __init__(self, address: Address, sock: socket.socket, key: tuple[str, int]) -> None:
         self.address = address
@@ -50,12 +50,12 @@ class Wire:
         self._sock = sock
 
     def send(self, data: bytes, answer_s: float) -> None:
-        """Hand all of it to the network; `answer_s` bounds this and each wait for an answer."""
+        """Send everything; `answer_s` bounds this, and each wait for a reply."""
         self._sock.settimeout(answer_s)
         self._sock.sendall(data)
 
     def lines(self, count: int) -> bytes:
-        """The next `count` lines; OSError when they do not come."""
+        """The next `count` lines; OSError if they do not come."""
         parts: list[bytes] = []
         while count > 0:
             data = self._sock.recv(RECEIVE_BYTES)
@@ -66,7 +66,7 @@ class Wire:
         return b"".join(parts)
 
     def is_stale(self) -> bool:
-        """Whether it was closed while it lay idle."""
+        """Whether it was closed while idle."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         return bool(poll.poll(0))
@@ -76,7 +76,7 @@ class Wire:
 
 
 class Broker:
-    """The node that a task or a driver writes to; another one only when several are named."""
+    """The node that a task or a driver writes to; another one only if several are named."""
 
     def __init__(self, settings: Settings, retry_timeout_s: float, answer_s: float) -> None:
         self._settings = settings
@@ -86,7 +86,7 @@ class Broker:
         self._rng = random.Random()
 
     def ask(self, command: bytes) -> ReplyError | None:
-        """Send a command that may be sent again; its refusal. SinkError when no answer comes."""
+        """Send a repeatable command; returns its refusal. SinkError if no reply comes."""
         until_s = time.monotonic() + self._retry_timeout_s
         tries = 0
         while True:
@@ -101,29 +101,29 @@ class Broker:
             tries = self.pause(tries, until_s, why)
 
     def send(self, data: bytes) -> None:
-        """Send over the kept connection, or a new one. OSError when that fails."""
+        """Send over the kept connection, or a new one. Raises OSError."""
         if self._wire is None:
             self._wire = self._open()
         self._wire.send(data, self._answer_s)
 
     def lines(self, count: int) -> bytes:
-        """The answers to what was sent last."""
+        """The replies to the latest send."""
         assert self._wire is not None
         return self._wire.lines(count)
 
     def lost(self, error: OSError) -> str:
-        """Forget the connection; what to say of it."""
+        """Drop the connection; returns the text of the loss."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None
         return f"{self._settings.masked_url}: {error}"
 
     def until_s(self) -> float:
-        """When to give up what goes wrong from now on."""
+        """The deadline for trouble that begins now."""
         return time.monotonic() + self._retry_timeout_s
 
     def pause(self, tries: int, until_s: float, why: str) -> int:
-        """Wait before the next try; SinkError when there must be none."""
+        """Pause before the next attempt; SinkError if time is up."""
         first_s, longest_s = PAUSE_S
         pause_s = self._rng.uniform(0.5, 1.0) * min(longest_s, first_s * 2.0 ** min(tries, 16))
         if time.monotonic() + pause_s >= until_s:
@@ -135,7 +135,7 @@ class Broker:
         return tries + 1
 
     def keep(self) -> None:
-        """Leave the connection to the next task of this process."""
+        """Leave the connection for this process's next task."""
         if self._wire is None:
             return
         old = _kept.pop(self._key(self._wire.address), None)
@@ -150,11 +150,11 @@ class Broker:
             self._wire = None
 
     def _key(self, address: Address) -> tuple[str, int, bool, str, int]:
-        # The process too: a forked worker must not share its parent's connection.
+        # By process, too: a forked worker must not share its parent's connection.
         return (address.host, address.port, self._settings.tls, self._settings.user, os.getpid())
 
     def _open(self) -> Wire:
-        """A connection to the first node named that answers."""
+        """A connection to the first named node that responds."""
         error: OSError = ConnectionError("no node is named")
         for address in self._settings.seeds:
             kept = _kept.pop(self._key(address), None)
@@ -170,7 +170,7 @@ class Broker:
 
 
 def _connected(address: Address, settings: Settings) -> Wire:
-    """A new connection that is logged in; SinkError when the broker does not let us in."""
+    """A new connection, logged in; SinkError if the broker refuses the login."""
     if address.port == 0:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(CONNECT_S)
@@ -193,15 +193,15 @@ def _connected(address: Address, settings: Settings) -> Wire:
 
 
 def refusal_of(line: bytes) -> ReplyError | None:
-    """The error that an answer is; None for another answer."""
+    """The error in a reply; None for other replies."""
     return reply_error(line[1:].decode(errors="replace")) if line[:1] == b"-" else None
 
 
 class Sender:
     """Sends chunks one after the other, each while the next is being built.
 
-    `head` gives the words that begin every command of a chunk, and how many they are; it is asked
-    again when a chunk is sent again. `on_done` is told the rows of each chunk that is in.
+    `head` returns the words that begin every command of a chunk, and their number; it is called
+    again when a chunk is sent again. `on_done` gets the rows of each completed chunk.
     """
 
     def __init__(
@@ -214,18 +214,18 @@ class Sender:
         self._broker = broker
         self._head = head
         self._on_done = on_done
-        self._whole = whole  # after a refusal of some rows the whole chunk is sent again
+        self._whole = whole  # after a partial refusal the whole chunk is sent again
         self._chunk: list[Run] = []
         self._error: OSError | None = None
 
     def put(self, chunk: list[Run]) -> None:
-        """Send a chunk when the one before it is in."""
+        """Send a chunk once the previous one is complete."""
         self.settle()
         self._chunk = chunk
         self._send()
 
     def settle(self) -> None:
-        """Wait until what was sent is in, sending again what is not."""
+        """Wait until the chunk sent last is complete; resends what is not."""
         if not self._chunk:
             return
         tries, until_s = 0, 0.0
@@ -250,7 +250,7 @@ class Sender:
             self._error = e
 
     def _outcome(self) -> str:
-        """Empty when the chunk is in; else why it must be sent again, what is left in `_chunk`."""
+        """Empty if the chunk is complete; else why to send it again; `_chunk` keeps the rest."""
         count = count_of(self._chunk)
         try:
             if self._error is not None:
@@ -275,7 +275,7 @@ class Sender:
 
 
 def command(*words: bytes) -> bytes:
-    """One command as an array of bulks."""
+    """A command as an array of bulks."""
     parts = [b"*%d\r\n" % len(words)]
     parts += [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"".join(parts)

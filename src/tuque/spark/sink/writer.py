@@ -1,16 +1,16 @@
 """The sink of `format("tuque")`: rows become jobs, in one of three modes.
 
-append    a job per row, at least once: a task that runs again writes its rows again.
+append    a job per row, at least once: a repeated task writes its rows again.
 dedupe    a job per value of the column dedupe_key within dedupeTtl, however often it is written.
-staged    tasks stage their rows, the driver publishes those of the attempts that counted, once
+staged    tasks stage their rows, the driver publishes those of the successful attempts, once
           per (query, batch) or (txnAppId, txnVersion): exactly once, without a key.
 
-With ackGroup the same command also acknowledges the leased batch that the rows came from: the
-column `lease` of the source says which. Then reading, transforming and writing are one step in
-the broker, and a query that lost its lease publishes nothing.
+With ackGroup the same command also acknowledges the leased batch that the rows came from, named in
+the source's column `lease`. Then reading, transforming and writing are one step in the broker, and
+a query that lost its lease publishes nothing.
 
-`writer` and `stream_writer` run in the driver and find every mistake there; `write` runs in
-tasks, `commit` in the driver, for a stream on a fresh copy: what it knows came in messages.
+`writer` and `stream_writer` run in the driver and find every mistake there; `write` runs in tasks,
+`commit` in the driver, for a stream on a fresh copy: its data comes in messages.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ GONE: Final = (
     " (what was staged is gone: the broker was restarted without its journal, "
     "or stageTtl passed before the batch ended)"
 )
-ONCE: Final = 1  # the only version of a name that is used once
+ONCE: Final = 1  # the only version of a name used once
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task reports to the driver."""
+    """A task's report to the driver."""
 
     partition: int
     rows: int
@@ -101,7 +101,7 @@ class BatchWriter(DataSourceArrowWriter):
         _commit(self.options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is to be undone: what is staged is dropped after stageTtl."""
+        """No clean-up: staged jobs are dropped after stageTtl."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -122,7 +122,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _commit(self.options, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is to be undone: what is staged is dropped after stageTtl."""
+        """No clean-up: staged jobs are dropped after stageTtl."""
 
 
 class _Task:
@@ -135,7 +135,7 @@ class _Task:
         self.attempts: list[bytes] = []
         self._name = b""
         self._number = 0
-        # Never the number of a task alone: a driver that starts again counts from 0 again.
+        # Not just the task's number: a restarted driver counts from 0 again.
         self._own = f"{self.partition}-{uuid.uuid4().hex}"
         self._staged = options.mode == "staged"
         words = [_txn(app, version), b"", b"%d" % options.stage_ttl_ms]
@@ -143,7 +143,7 @@ class _Task:
         self._reporter = Reporter(options.progress_to) if options.progress_to else None
 
     def head(self) -> tuple[int, bytes]:
-        """How a command begins. Each try of a chunk is an attempt of its own in the broker."""
+        """The head of a command. Each send of a chunk is an attempt of its own in the broker."""
         if not self._staged:
             return 1, b"$6\r\nADDJOB\r\n"
         self._name = f"{self._own}.{self._number}".encode()
@@ -152,7 +152,7 @@ class _Task:
         return 4, words[words.index(b"\n") + 1 :]
 
     def on_done(self, rows: int) -> None:
-        """A chunk is in."""
+        """A chunk is complete."""
         self.rows += rows
         if self._staged:
             self.attempts.append(self._name)
@@ -177,7 +177,7 @@ def _write(
                 sender.put(chunk)
         sender.settle()
     except BaseException:
-        broker.close()  # replies may be in flight: no other thread must read them
+        broker.close()  # replies may be in flight: no other thread may read them
         raise
     broker.keep()
     return Written(task.partition, task.rows, app, version, tuple(task.attempts), lease)
@@ -188,7 +188,7 @@ def _commit(
     messages: Sequence[WriterCommitMessage | None],
     batch: int | None = None,
 ) -> None:
-    """Publish what the attempts that counted staged; once, however often it is asked."""
+    """Publish what the successful attempts staged; once, however often it is called."""
     written = [message for message in messages if isinstance(message, Written)]
     written.sort(key=lambda message: message.partition)
     if options.mode == "staged" and any(message.attempts for message in written):
@@ -212,7 +212,7 @@ def _publish(options: SinkOptions, written: list[Written]) -> None:
         words += message.attempts
     broker = Broker(options.broker, options.retry_timeout_ms / 1000, PUBLISH_S)
     try:
-        # Sent again when the answer was lost: then it is -1, done before.
+        # Repeated after a lost reply: then it returns -1, done before.
         refusal = broker.ask(command(*words))
     finally:
         broker.close()
@@ -226,7 +226,7 @@ def _txn(app: str, version: int) -> bytes:
 
 
 class Reporter:
-    """Reports to the waiting program how many rows are in; a lost datagram does no harm."""
+    """Reports the number of written rows to the waiting program; lost datagrams do no harm."""
 
     def __init__(self, to: str) -> None:
         host, _, port = to.rpartition(":")

@@ -1,4 +1,4 @@
-"""Jobs as Arrow batches, with exactly the types that Spark wants for the asked columns."""
+"""Jobs as Arrow batches, with exactly the types that Spark expects for the requested columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TYPES: Final[dict[str, Any]] = {
 
 
 def check_schema(schema: StructType, is_text: bool = False) -> None:
-    """Raises SourceError unless all columns are ours, with our types; `is_text`: with decode."""
+    """Raises SourceError unless all columns and types are ours; `is_text`: with decode."""
     columns = TEXT_COLUMNS if is_text else COLUMNS
     kinds = dict(column.strip().split(" ") for column in columns.split(","))
     for field in schema.fields:
@@ -47,7 +47,7 @@ def check_schema(schema: StructType, is_text: bool = False) -> None:
 
 
 def of_lease(found: LeaseColumns, names: Sequence[str], node: str, lease: str) -> pa.RecordBatch:
-    """Rows of a leased batch. Buffers are used as they came."""
+    """Rows of a leased batch. Buffers are used without a copy."""
     count = found.count
 
     def numbers(kind: Any, data: bytes) -> Any:
@@ -97,7 +97,7 @@ def as_text(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def of_jobs(jobs: Sequence[JobInfo], names: Sequence[str], node: str) -> pa.RecordBatch:
-    """Rows of jobs that were looked at one by one."""
+    """Rows of jobs from SHOW or QPEEK."""
     made_ms = [job.ctime_ns // 1_000_000 for job in jobs]
     values: dict[str, list[Any]] = {
         "id": [job.id for job in jobs],

@@ -1,10 +1,9 @@
-"""`mode=ids`: jobs of any Disque node, without leases; their ids stand in the checkpoint.
+"""`mode=ids`: jobs of any Disque node, without leases; the checkpoint has their ids.
 
-The driver takes jobs with GETJOB and keeps them from being handed out again with WORKING; tasks
-read them with SHOW; they are acknowledged when Spark asks for what comes after them. It uses no
-command that Disque has not, and no guarantee either: a job comes again when its retry time is
-over, as when a driver is away for that long, and waits for it when a driver dies between GETJOB
-and the writing of its offset. Without Spark.
+The driver takes jobs with GETJOB and prevents redelivery with WORKING; tasks read them with SHOW;
+they are acknowledged when Spark asks for the next batch. It needs no command that Disque lacks, and
+has no further guarantee: a job is delivered again when its retry time is over, e.g. when a driver
+is down for that long, or died between GETJOB and writing its offset. Without Spark.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ from tuque.spark.options.source import SourceOptions
 
 IdsOffset = dict[str, list[str]]
 NAME: Final = "ids"
-ACKS: Final = 1000  # jobs in one command, or one pipeline
+ACKS: Final = 1000  # jobs per command, or per pipeline
 SHORTEST_BEAT_S: Final = 0.2
 
 
 class Taken:
-    """The jobs of one query, in the process of the driver that plans it."""
+    """The jobs of one query, in the driver process that plans it."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
         self.node = node_of(options)
         self.acked: list[str] = []
-        self.kept: list[str] = []  # the jobs of WORKING
-        self.end: IdsOffset | None = None  # the last answer; Spark may ask again
+        self.kept: list[str] = []  # kept by WORKING
+        self.end: IdsOffset | None = None  # the latest result; Spark may ask again
         self.left: int | None = None  # jobs that Trigger.AvailableNow may still take
         self._wake = threading.Event()
         self._has_beats = False
 
     def limit_to_now(self) -> None:
-        """Sets the end: what is queued now."""
+        """Sets the limit: jobs queued now."""
         self.left = self._queued()
 
     def _queued(self) -> int:
@@ -66,7 +65,7 @@ class Taken:
         return self.end
 
     def _take(self, count: int) -> list[str]:
-        """A node that goes down in between keeps its jobs for their retry time."""
+        """Takes jobs; if the node fails meanwhile they come again after their retry time."""
         jobs = self.node.ask(lambda c: c.getjob(*self.options.queues, count=count, nohang=True))
         return [job.id for job in jobs]
 
@@ -79,12 +78,12 @@ class Taken:
         self.kept = []
 
     def acknowledge(self, end: IdsOffset) -> None:
-        """With ackOn=commit: Spark says that all up to there is done."""
+        """With ackOn=commit: Spark reports that everything up to there is done."""
         if not self.options.is_acked_on_next:
             self._ack(check(end))
 
     def keep(self, ids: list[str]) -> None:
-        """Keeps these jobs from being delivered to others, as long as this process lives."""
+        """Prevents redelivery of these jobs as long as this process lives."""
         self.kept = ids
         self._wake.set()
         if not self._has_beats:
@@ -110,7 +109,7 @@ class Taken:
 
 
 def working(client: Client, ids: Sequence[str]) -> list[int]:
-    """WORKING of each: for how many seconds they stay ours; 0: the node refused."""
+    """WORKING of each: for how many seconds we keep it; 0: refused."""
     found: list[int] = []
     for at in range(0, len(ids), ACKS):
         pipe = client.pipeline()
@@ -122,8 +121,9 @@ def working(client: Client, ids: Sequence[str]) -> list[int]:
 
 
 def read(options: SourceOptions, ids: Sequence[str]) -> Iterator[list[JobInfo]]:
-    """The jobs, some at a time, for a task. SourceError when jobs are gone and failOnDataLoss
-    says so, or the node stays away."""
+    """The jobs, some at a time, for a task. SourceError if jobs are gone and failOnDataLoss is set,
+    or the node stays down.
+    """
     node = node_of(options)
     try:
         for at in range(0, len(ids), options.fetch_size):
@@ -146,7 +146,7 @@ def acknowledge(client: Client, ids: Sequence[str]) -> int:
 
 
 def show(client: Client, ids: Sequence[str]) -> list[JobInfo]:
-    """SHOW of each; those that are still to be done."""
+    """SHOW of each; returns those not done yet."""
     pipe = client.pipeline()
     for id in ids:
         pipe.show(id)
@@ -160,7 +160,7 @@ def node_of(options: SourceOptions) -> Node:
 
 
 def check(offset: IdsOffset) -> list[str]:
-    """The ids of an offset; SourceError when it is none of ours."""
+    """The ids in an offset; SourceError if it is not one of ours."""
     ids = offset.get(NAME)
     if ids is None:
         raise SourceError("the checkpoint was written by another source, or with another mode")

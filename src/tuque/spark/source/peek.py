@@ -1,4 +1,4 @@
-"""A look at queues, `mode=peek`: the jobs of all nodes, without taking any. Without Spark."""
+"""`mode=peek`: shows the jobs of queues on all nodes, without taking any. Without Spark."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tuque.errors import ConnectionError
 from tuque.spark.errors import SourceError
 from tuque.spark.options.source import ALL_QUEUES, SourceOptions, url_of
 
-ROWS: Final = 1000  # jobs in a batch of rows
+ROWS: Final = 1000  # jobs per batch of rows
 
 
 def nodes_of(options: SourceOptions) -> list[Address]:
-    """The nodes of the cluster; one that is alone is called as it was given."""
+    """The nodes of the cluster; a single one keeps its given address."""
     try:
         with Client(url_of(options.broker), discover=False) as client:
             hello = client.hello()
@@ -31,13 +31,15 @@ def nodes_of(options: SourceOptions) -> list[Address]:
 
 
 def deliveries(job: JobInfo) -> int:
-    """The number of deliveries, which follows from how often the job came back."""
+    """The number of deliveries, derived from the number of requeues."""
     return job.nacks + job.additional_deliveries + (job.state in ("active", "acked"))
 
 
 def read(options: SourceOptions, address: Address) -> Iterator[list[JobInfo]]:
-    """The jobs of a node, some at a time, for a task. A node that does not answer is an error,
-    unless failOnDataLoss is false."""
+    """The jobs of a node, some at a time, for a task.
+
+    A node that does not respond is an error, unless failOnDataLoss is false.
+    """
     broker = msgspec.structs.replace(options.broker, seeds=(address,))
     try:
         with Client(url_of(broker), discover=False) as client:
@@ -70,7 +72,7 @@ def _read(options: SourceOptions, client: Client) -> Iterator[list[JobInfo]]:
 
 
 def _filter(options: SourceOptions) -> Callable[[JobInfo], bool]:
-    """What minAge and minDeliveries let through."""
+    """Apply minAge and minDeliveries."""
     made_ns = time.time_ns() - options.least_age_ms * 1_000_000
     least = options.least_deliveries
 

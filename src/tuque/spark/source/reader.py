@@ -1,12 +1,12 @@
-"""The source of `format("tuque")`, as Spark calls it; what it does is decided elsewhere.
+"""The source of `format("tuque")`, as Spark calls it; other modules do the work.
 
-An offset is two numbers for each node (leases.py) or the ids of a batch (ids.py), and
-reading is a pure read: tasks may be tried again, run twice, or run after a restart of the driver.
-A batch is acknowledged when Spark asks for what comes after it, since then its commit log has it;
-`commit(end)` comes one batch late, and never for the last one.
+An offset is two numbers per node (leases.py) or the ids of a batch (ids.py). Reading changes
+nothing: tasks may be retried, run twice, or run after a restart of the driver. A batch is
+acknowledged when Spark asks for the next one, since then its commit log has it; `commit(end)` comes
+one batch late, and never for the last one.
 
-A query takes the group over when it has no offset yet. Restarted from its checkpoint it goes on
-with the epochs that it finds there, and with the batches that it had.
+A query without an offset takes the group over. After a restart from its checkpoint it continues
+with the epochs in it, and with the batches that it had.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class NodePart(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What both modes have in common. Spark keeps one in a process of the driver, and sends
-    copies of it, without what only the driver needs, to the tasks."""
+    """The common part of both modes. Spark keeps one in a driver process, and sends copies of it,
+    without the driver's own state, to the tasks.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options
@@ -91,11 +92,11 @@ class LeaseReader(StreamReader):
         return {}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Sets the end: what is there now."""
+        """Sets the limit: what is there now."""
         self.leases.limit_to_now()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Acknowledges all up to `start`, then leases the next batch; `start` if there is none."""
+        """Acknowledges up to `start`, then leases the next batch; `start` if there is none."""
         return self.leases.latest(start, self._most(limit))
 
     def reportLatestOffset(self) -> dict[str, int] | None:
@@ -107,7 +108,7 @@ class LeaseReader(StreamReader):
         return [LeasePart(part) for part in parts.parts_of(self.leases, start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The jobs of a part, as often as Spark wants them. Runs in a task."""
+        """The jobs of a part, as often as Spark wants. Runs in a task."""
         assert isinstance(partition, LeasePart)
         part = partition.part
         node, lease = str(part.address), part.lease(self.options.group)
@@ -115,7 +116,7 @@ class LeaseReader(StreamReader):
             yield self._rows(of_lease(page, self.names, node, lease))
 
     def commit(self, end: Offset) -> None:
-        """Nothing, but with ackOn=commit: `latestOffset` acknowledges."""
+        """No effect except with ackOn=commit: `latestOffset` acknowledges."""
         self.leases.acknowledge(end)
 
 
@@ -131,7 +132,7 @@ class IdsReader(StreamReader):
         return {source_ids.NAME: []}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Sets the end: what is queued now."""
+        """Sets the limit: jobs queued now."""
         self.taken.limit_to_now()
 
     def latestOffset(self, start: IdsOffset, limit: ReadLimit) -> IdsOffset:
@@ -143,7 +144,7 @@ class IdsReader(StreamReader):
         return self.taken.backlog()
 
     def partitions(self, start: IdsOffset, end: IdsOffset) -> list[InputPartition]:
-        """The jobs of `end`, cut into parts."""
+        """The jobs of `end`, split into parts."""
         ids = source_ids.check(end)
         if not ids or start == end:
             return []
@@ -152,18 +153,18 @@ class IdsReader(StreamReader):
         return [IdsPart(ids[at : at + size]) for at in range(0, len(ids), size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The jobs of a part, as often as Spark wants them. Runs in a task."""
+        """The jobs of a part, as often as Spark wants. Runs in a task."""
         assert isinstance(partition, IdsPart)
         for jobs in source_ids.read(self.options, partition.ids):
             yield self._rows(of_jobs(jobs, self.names, self.options.address))
 
     def commit(self, end: IdsOffset) -> None:
-        """Nothing, but with ackOn=commit: `latestOffset` acknowledges."""
+        """No effect except with ackOn=commit: `latestOffset` acknowledges."""
         self.taken.acknowledge(end)
 
 
 class PeekReader(DataSourceReader):
-    """A look at the jobs of some queues on all nodes; changes nothing."""
+    """Shows the jobs of some queues on all nodes; changes nothing."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self.options = options

@@ -1,7 +1,7 @@
-"""A stream whose options are wrong, and that says so.
+"""A stream with wrong options, which reports them.
 
-Spark's process of a source replaces an error of `streamReader` by one about a variable of its own
-(`UnboundLocalError`); it passes on errors of a reader's methods.
+Spark's source process replaces an error of `streamReader` with one about a variable of its own
+(`UnboundLocalError`); errors of a reader's methods are passed on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises the error at the first thing that Spark asks for."""
+    """Raises the error at Spark's first call."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
