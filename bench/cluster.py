@@ -1,7 +1,7 @@
-"""Three nodes on this machine: what copies cost, and what idle nodes cost.
+"""Three nodes on this machine: the cost of copies, and of idle nodes.
 
-Nodes, load and all share the cores; a ratio compares the same three nodes with REPLICATE 3
-and REPLICATE 1, in turn.
+Nodes and load share the cores; a ratio compares REPLICATE 3 with REPLICATE 1 on the same three
+nodes, in turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADD = ("ADDJOB", "q", BODY, "1000", "REPLICATE")
 
 
 class Cluster:
-    """Three nodes that have met; use it in a `with`."""
+    """Three nodes that form a cluster; use it in a `with`."""
 
     def __init__(self, *options: str) -> None:
         self.nodes = [servers.tuque(*options) for _ in range(NODES)]
@@ -41,11 +41,11 @@ class Cluster:
         line.close()
 
     def reach(self, port: int) -> int:
-        """How many others a node reaches."""
+        """The number of other nodes that a node reaches."""
         return self.figure(port, "cluster_reachable_nodes", "CLUSTER", "INFO")
 
     def figure(self, port: int, name: str, *command: str) -> int:
-        """One number out of INFO or CLUSTER INFO."""
+        """One figure from INFO or CLUSTER INFO."""
         line = load.Line(port)
         text = line.call(*command)
         line.close()
@@ -56,7 +56,7 @@ class Cluster:
         raise SystemExit(f"{command} has no {name}")
 
     def bus(self) -> tuple[int, int]:
-        """Messages and bytes that all nodes have sent each other."""
+        """Messages and bytes that all nodes have sent to each other."""
         sent = [
             (
                 self.figure(node.port, "cluster_stats_messages_sent", "CLUSTER", "INFO"),
@@ -86,7 +86,7 @@ class Cluster:
 
 
 def bench_cluster(run: Run) -> None:
-    """Copies on three nodes: unpipelined, pipelined, the whole cycle, latency, bytes."""
+    """Copies on three nodes: single adds, pipelined adds, the whole cycle, latency, bytes."""
     redis = servers.redis()
     with Cluster() as ours:
 
@@ -117,7 +117,7 @@ def bench_cluster(run: Run) -> None:
 
 
 def cycle(run: Run, ours: Cluster) -> None:
-    """Add with three copies, get and ack; and what the nodes say to each other for it."""
+    """Add with three copies, get and ack; and the traffic between the nodes."""
     before = ours.bus()
     rates = []
     jobs = 0.0
@@ -134,7 +134,7 @@ def cycle(run: Run, ours: Cluster) -> None:
 
 
 def latency(run: Run, ours: Cluster) -> None:
-    """What waiting for two other nodes adds to one ADDJOB over one connection."""
+    """The latency that waiting for two other nodes adds to an ADDJOB on one connection."""
     added = []
     for _ in range(run.rounds):
         three, one = one_by_one(ours.port, 3), one_by_one(ours.port, 1)
@@ -145,7 +145,7 @@ def latency(run: Run, ours: Cluster) -> None:
 
 
 def one_by_one(port: int, copies: int) -> float:
-    """Median seconds of an ADDJOB when each waits for the one before."""
+    """Median seconds of an ADDJOB when each waits for the previous one."""
     line = load.Line(port)
     spent = []
     for _ in range(3000):
@@ -157,7 +157,7 @@ def one_by_one(port: int, copies: int) -> float:
 
 
 def bench_idle(run: Run) -> None:
-    """Three nodes with 10,000 idle jobs in three copies, nobody doing anything."""
+    """Three nodes with 10,000 idle jobs in three copies, without clients."""
     with Cluster() as ours:
         load.redis_benchmark(ours.port, 10, 16, IDLE_JOBS, *ADD, "3")
         time.sleep(2)

@@ -1,4 +1,4 @@
-"""IPROTO against RESP: the same calls about the same tube of one node, through its two doors."""
+"""IPROTO against RESP: the same calls on the same tube of one node."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def bench_iproto(run: Run) -> None:
     with servers.tuque("--iproto-port", str(iproto_port)) as ours:
         door, line = Door(iproto_port), load.Line(ours.port)
         line.call("TUBE", "CREATE", "bench", "fifottl")
-        used = [0]  # numbers of tasks given so far
+        used = [0]  # task numbers used so far
 
         def over_iproto() -> float:
             put = packed("queue.tube.bench:put", BODY)
@@ -104,14 +104,14 @@ def bench_iproto(run: Run) -> None:
 
 
 def cycle(say: Callable[[list[bytes]], None], put: bytes, take: bytes, acks: list[bytes]) -> None:
-    """Every task is put, taken and acked."""
+    """Put, take and ack each task."""
     say([put] * TASKS)
     say([take] * TASKS)
     say(acks)
 
 
 def timed(used: list[int], all_of_it: Callable[[], None]) -> float:
-    """Cycles per second; the next ones have other numbers."""
+    """Cycles per second; later cycles use other numbers."""
     began = time.perf_counter()
     all_of_it()
     used[0] += TASKS

@@ -1,4 +1,4 @@
-"""Jobs by leases against jobs by GETJOB, and how long one large command holds the others up."""
+"""Jobs by leases against jobs by GETJOB, and how long one large command delays other clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BODY = b"x" * 100
 
 
 def number(reply: object) -> int:
-    """An answer that is a number."""
+    """A reply that is a number."""
     assert isinstance(reply, int), reply
     return reply
 
@@ -71,7 +71,7 @@ def pairs(reply: object) -> list[tuple[bytes, object]]:
 
 
 def longest_ms(port: int, queue: str) -> dict[str, float]:
-    """The time of each command about the largest batch, in ms."""
+    """The duration of each command on the largest batch, in ms."""
     line = load.Line(port)
     line.add(queue, LARGEST, BODY)
     epoch = number(line.call("LEASE", "OPEN", queue, "bench", queue))
@@ -91,7 +91,7 @@ def longest_ms(port: int, queue: str) -> dict[str, float]:
 
 
 def bench_leases(run: Run) -> None:
-    """[Y] Leases: their rate, and the longest that one command takes."""
+    """[Y] Leases: their rate, and the longest command."""
     with servers.tuque() as ours:
         found = run.rounds_of(
             {

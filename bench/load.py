@@ -91,7 +91,7 @@ class Line:
         self.repeat(count, "ADDJOB", queue, body, 0)
 
     def repeat(self, count: int, *words: bytes | str | int) -> None:
-        """Say the command that many times."""
+        """Send the command that many times."""
         packed = hiredis.pack_command(words)
         while count:
             batch = min(count, 1000)
@@ -101,7 +101,7 @@ class Line:
             count -= batch
 
     def drain(self, queue: str) -> int:
-        """Take and acknowledge all jobs of the queue; how many."""
+        """Take and acknowledge all jobs of the queue; returns how many."""
         total = 0
         while True:
             jobs = self.call("GETJOB", "NOHANG", "COUNT", 1000, "FROM", queue)
@@ -119,7 +119,7 @@ class Line:
 def getjob_rate(port: int, queue: str, takes: int, keep: int) -> float:
     """GETJOB COUNT 1 per second on a queue kept at `keep` jobs, pipelined by 50.
 
-    Each take is acknowledged and replaced by a new job outside the measured time.
+    Each job is acknowledged and replaced outside the measured time.
     """
     line = Line(port)
     body = b"x" * 100

@@ -1,7 +1,7 @@
-"""How long a restart takes with a million and ten million jobs in the journal, beside Redis.
+"""The time of a restart with one and ten million jobs in the journal, beside Redis.
 
-Redis loads as many list entries of the same size from its append-only file. Both are told to
-stop first, so that nothing is missing. A start is over when a queue's length is answered.
+Redis loads as many list entries of the same size from its append-only file. Both are stopped
+cleanly first, so that nothing is missing. A start ends when the length of a queue is replied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLL_S = 0.005
 
 
 def bench_restart(run: Run) -> None:
-    """Seconds from the start of the process to the first answer, and memory then."""
+    """Seconds from the start of the process to the first reply, and its memory then."""
     for jobs in (run.jobs, 10 * run.jobs):
         with servers.tuque("--appendonly", "yes") as ours:
             fill(ours, jobs, "ADDJOB", "q", BODY, 0)
@@ -47,14 +47,14 @@ def redis_restart(jobs: int) -> tuple[float, int]:
 
 
 def fill(broker: servers.Broker, count: int, *command: bytes | str | int) -> None:
-    """Say the command that many times."""
+    """Send the command that many times."""
     line = load.Line(broker.port)
     line.repeat(count, *command)
     line.close()
 
 
 def until_loaded(broker: servers.Broker, command: str, count: int) -> float:
-    """Seconds from the start of the process until it has all."""
+    """Seconds from the start of the process until everything is loaded."""
     packed = hiredis.pack_command((command, "q"))
     while True:
         line = load.Line(broker.port)

@@ -1,8 +1,8 @@
 """`make bench`: Tuque beside Redis and beanstalkd in one run, as ratios.
 
-Rounds go in turn (A B A B ...), so that a drifting machine hits all alike; a ratio is the
-median of the rounds' ratios. Writes build/bench.json. Exit status 1 when a target is missed
-and --strict is given.
+Rounds alternate (A B A B ...), so that drift of the machine affects all alike; a ratio is the
+median of the rounds' ratios. Writes build/bench.json. Exit status 1 if a target is missed and
+--strict is given.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BODY = b"x" * 100
 
 @dataclass
 class Figure:
-    """One measured figure and what was wanted of it."""
+    """A measured figure and its target."""
 
     name: str
     value: float
@@ -69,7 +69,7 @@ class Run:
     def note(
         self, name: str, value: float, unit: str, target: float, at_least: bool, detail: str
     ) -> None:
-        """Keep a figure and show it at once."""
+        """Add a figure and print it at once."""
         figure = Figure(name, round(value, 3), unit, target, at_least, detail)
         self.figures.append(figure)
         sign = ">=" if at_least else "<="
@@ -80,7 +80,7 @@ class Run:
         sys.stdout.flush()
 
     def rounds_of(self, runs: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
-        """Every run once a round, in turn."""
+        """Run everything once per round, in turn."""
         found: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(self.rounds):
             for name, run in runs.items():
@@ -154,7 +154,7 @@ def bench_add(run: Run) -> None:
 
 
 def bench_journal(run: Run) -> None:
-    """What the journal costs: everysec against off, always against one fsync a job."""
+    """The cost of the journal: everysec against off, always against one fsync per job."""
     everysec = ("--appendonly", "yes", "--appendfsync", "everysec")
     with servers.tuque() as off, servers.tuque(*everysec) as on:
         found = run.rounds_of(
@@ -182,7 +182,7 @@ def bench_journal(run: Run) -> None:
 
 
 def bench_always(run: Run) -> None:
-    """The cycle when each reply waits for an fsync, against Redis lists under the same policy."""
+    """The cycle with an fsync before each reply, against Redis lists under the same policy."""
     policy = ("--appendonly", "yes", "--appendfsync", "always")
     redis = servers.redis(*policy)
     if redis is None:
@@ -207,7 +207,7 @@ def bench_always(run: Run) -> None:
 
 
 def fsync_rate(directory: Path) -> float:
-    """Job cycles per second if each job paid its add and its ack with an fsync."""
+    """Job cycles per second if each add and each ack needed its own fsync."""
     count = 200
     with tempfile.NamedTemporaryFile(dir=directory) as file:
         start = time.perf_counter()
@@ -218,7 +218,7 @@ def fsync_rate(directory: Path) -> float:
 
 
 def bench_events(run: Run) -> None:
-    """What the event stream costs."""
+    """The cost of the event stream."""
     with servers.tuque() as off, servers.tuque("--events", "yes") as on:
         found = run.rounds_of(
             {
@@ -232,7 +232,7 @@ def bench_events(run: Run) -> None:
 
 
 def bench_memory(run: Run) -> None:
-    """Bytes a queued job, what is accounted for, and what comes back."""
+    """Bytes per queued job, bytes accounted for, and bytes returned."""
     with servers.tuque() as ours:
         line = load.Line(ours.port)
         line.add("warm", 20_000, BODY)
@@ -256,7 +256,7 @@ def bench_memory(run: Run) -> None:
 
 
 def settled_rss(ours: servers.Broker) -> int:
-    """Resident bytes once housekeeping has given back what it can."""
+    """Resident bytes after housekeeping has freed what it can."""
     last = ours.rss()
     for _ in range(20):
         time.sleep(0.25)
@@ -268,7 +268,7 @@ def settled_rss(ours: servers.Broker) -> int:
 
 
 def used_memory(line: load.Line) -> int:
-    """What the server says it uses."""
+    """The memory that the server reports."""
     text = line.call("INFO", "memory")
     assert isinstance(text, bytes)
     for row in text.split(b"\r\n"):

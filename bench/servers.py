@@ -1,4 +1,4 @@
-"""Start the brokers that are compared, on free loopback ports, and end them by their id."""
+"""Starts the brokers to compare on free loopback ports, and ends them by process id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import TracebackType
 
 
 def free_port() -> int:
-    """A TCP port that nobody uses now."""
+    """A free TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -42,7 +42,7 @@ class Broker:
         self.await_port()
 
     def restart(self) -> None:
-        """End the process in order and start it again, on the same files."""
+        """Stop the process cleanly and start it again, on the same files."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
         self.start()
@@ -72,7 +72,7 @@ class Broker:
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
-        """End the process and forget its files."""
+        """End the process and remove its files."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -96,7 +96,7 @@ class Broker:
 
 
 def tuque(*options: str) -> Broker:
-    """A Tuque node as it is installed for this Python."""
+    """A Tuque node as installed for this Python."""
     scratch = Path(tempfile.mkdtemp(prefix="bench-"))
     port = free_port()
     command = [sys.executable, "-P", "-m", "tuque", "server", "--port", str(port)]
@@ -108,14 +108,14 @@ def tuque(*options: str) -> Broker:
 
 
 def is_loading(port: int) -> bool:
-    """Whether a node still reads its journal, be it an empty one."""
+    """Whether a node is still loading its journal, even an empty one."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as probe:
         probe.sendall(b"QLEN q\r\n")
         return probe.recv(100).startswith(b"-LOADING")
 
 
 def redis(*options: str) -> Broker | None:
-    """redis-server without snapshots, None where it is not installed."""
+    """redis-server without snapshots; None if not installed."""
     program = shutil.which("redis-server")
     if program is None:
         return None
@@ -126,7 +126,7 @@ def redis(*options: str) -> Broker | None:
 
 
 def beanstalkd() -> Broker | None:
-    """beanstalkd without a log, None where it is not installed."""
+    """beanstalkd without a log; None if not installed."""
     program = shutil.which("beanstalkd")
     if program is None:
         return None

@@ -1,8 +1,8 @@
-"""The sections of `make bench` that need Spark, and what they have in common.
+"""The sections of `make bench` that need Spark, and their common parts.
 
-A section is a function in a module of this directory that takes the Run and notes ratios with
-`run.note`; its module is imported when the section runs, so the others need no PySpark. Each
-section starts one session and stops it: two at a time would measure each other.
+A section is a function in a module of this directory that takes the Run and adds ratios with
+`run.note`; its module is imported when the section runs, so that others need no PySpark. Each
+section starts and stops one session: two at a time would disturb each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECTIONS: dict[str, tuple[str, str]] = {
 
 
 def section(name: str) -> Callable[[Any], None]:
-    """What runs that section; without PySpark it only says so."""
+    """The function for that section; without PySpark it only says so."""
 
     def run_it(run: Any) -> None:
         if importlib.util.find_spec("pyspark") is None:

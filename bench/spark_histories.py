@@ -1,7 +1,7 @@
 """Histories of any size for the Spark bench, and how fast they become silver and gold.
 
-The events are as a broker writes them: three rows a job and some more, in segments, jobs of a
-few seconds each, ids without any order in them.
+The events are like a broker's: some three rows per job, in segments, jobs of a few seconds, ids in
+random order.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 EVENTS = 5_000_000
 START_US = 1_767_225_600_000_000
 SEGMENT_ROWS = 100_000
-JOB_US = 500  # from job to job: 2000 jobs per second
-EVENTS_PER_JOB = 3.16  # 8 % of the jobs come back once
+JOB_US = 500  # between jobs: 2000 jobs per second
+EVENTS_PER_JOB = 3.16  # 8 % of the jobs are delivered again
 QUEUES = 8
 
-# A hash of the number is the chance: the same history each time.
+# Chance is a hash of the number: the same history each time.
 JOBS = """
 CREATE TEMP TABLE jobs AS
 SELECT j, 'queue-' || (hash(j, 1) % {queues}) AS queue,
@@ -68,7 +68,7 @@ FROM told WHERE seq >= {first} AND seq < {end} ORDER BY seq
 
 
 def write_events(directory: Path, events: int) -> int:
-    """Sealed segments with about that many events under the directory; how many they hold."""
+    """Sealed segments with roughly that many events under the directory; the exact number."""
     import duckdb
 
     with duckdb.connect(config={"threads": 2}) as base:
@@ -128,7 +128,7 @@ def measure(events: int) -> dict[str, float]:
 
 
 def measure_streams(spark: SparkSession, place: Path, rows: int) -> dict[str, float]:
-    """Events/s of both streams over all segments, the start of the query included."""
+    """Events/s of both streams over all segments, including the start of the query."""
     from tuque.spark.history.streams import Options, run_stream
 
     figures = {}

@@ -1,4 +1,4 @@
-"""The sink of Spark beside one pipelined Python producer, on the same node."""
+"""Spark's sink beside one pipelined Python producer, on the same node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def produce(port: int, queue: str) -> float:
 
 
 def write(frame: DataFrame, port: int, queue: str, rows: int, **options: str) -> float:
-    """Jobs per second of a batch write, Spark's own time included."""
+    """Jobs per second of a batch write, including Spark's own time."""
     start = perf_counter()
     writer = frame.write.format("tuque").mode("append").options(port=str(port), queue=queue)
     writer.options(**options).save()
@@ -59,7 +59,7 @@ def bench_sink(run: Any) -> None:
             write(frame.drop("dedupe_key"), ours.port, "warm", ROWS)
 
         def one(mode: str) -> float:
-            with servers.tuque() as ours:  # its own: a full node is another node
+            with servers.tuque() as ours:  # its own: a full node behaves differently
                 if mode == "producer":
                     return produce(ours.port, "q")
                 rows = frame if mode == "dedupe" else frame.drop("dedupe_key")

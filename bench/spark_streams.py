@@ -1,4 +1,4 @@
-"""The lease source: beside a plain loop that fetches and acknowledges, and with little to do."""
+"""The lease source: beside a plain loop that fetches and acknowledges, and under light load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from run import Run
 
 BATCHES = 40
-WARM = 15  # batches until the JVM has compiled what it repeats
+WARM = 15  # batches until the JVM has compiled the hot code
 LIMIT_S = 120.0
 BATCH = 50_000
 JOBS = 6 * BATCH
@@ -27,7 +27,7 @@ BODY = b"x" * 100
 
 
 def bench_floor(run: Run) -> None:
-    """p50 of a trigger with ten jobs, one partition, as Spark itself tells it."""
+    """p50 of a trigger with ten jobs, one partition, as reported by Spark."""
     with servers.tuque() as ours, local_session() as (spark, place):
         line = load.Line(ours.port)
         query = (
@@ -62,7 +62,7 @@ def bench_floor(run: Run) -> None:
 
 
 def bench_source(run: Run) -> None:
-    """Jobs per second of batches of 50,000, two parts, into nothing, in turn with the loop."""
+    """Jobs per second in batches of 50,000, two parts, no output, alternating with the loop."""
     with local_session() as (spark, place):
 
         def stream() -> float:
@@ -102,7 +102,7 @@ def stream_rate(spark: SparkSession, port: int, checkpoint: Path) -> float:
 
 
 def loop_rate() -> float:
-    """Jobs per second of GETJOB COUNT 1000 and FASTACK of these, one after the other."""
+    """Jobs per second of GETJOB COUNT 1000 and FASTACK of these, in sequence."""
     with servers.tuque() as ours, Client(f"tuque://127.0.0.1:{ours.port}") as client:
         line = load.Line(ours.port)
         line.add("q", JOBS, BODY)

@@ -1,4 +1,4 @@
-"""Tubes against plain queues of the same node, and sub-queues against a tube without them."""
+"""Tubes against plain queues of the same node, and sub-queues against a tube without."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ WATCH_S = 5.0
 
 
 def bench_tubes(run: Run) -> None:
-    """All of it."""
+    """Run all measurements."""
     cycles(run)
     sub_queues(run)
     delayed(run)
 
 
 def cycles(run: Run) -> None:
-    """Add, take and acknowledge: a plain queue, and the types of tubes in its place.
+    """Add, take and acknowledge: a plain queue, and each type of tube instead.
 
-    A node is faster or slower by a tenth with where its memory happens to lie, and a machine from
-    one second to the next: the nodes are new in every round, and a round is short slices in turn.
+    A node's speed varies by a tenth with the layout of its memory, and a machine's from second
+    to second: every round has new nodes, and alternates in short slices.
     """
     for conns, depth in SHAPES:
         found: dict[str, list[float]] = {kind: [] for kind in ("queue", *TYPES)}
@@ -53,7 +53,7 @@ def cycles(run: Run) -> None:
 
 
 def node_of(kind: str) -> servers.Broker:
-    """A new node on which the queues of the load generator are of that kind."""
+    """A new node on which the load generator's queues are of that kind."""
     node = servers.tuque()
     if kind in TYPES:
         line = load.Line(node.port)
@@ -64,7 +64,7 @@ def node_of(kind: str) -> servers.Broker:
 
 
 def sub_queues(run: Run) -> None:
-    """Take and acknowledge with all keys busy, against fifo with as many in flight."""
+    """Take and acknowledge with all keys busy, against fifo with as many jobs in flight."""
     with servers.tuque() as ours:
         for keys, tasks, flight in ((10, 4_000, 10), (10_000, 20_000, 64)):
             found: dict[str, list[float]] = {"utube": [], "fifo": []}
@@ -78,7 +78,7 @@ def sub_queues(run: Run) -> None:
 
 
 def drained(port: int, kind: str, keys: int, tasks: int, flight: int) -> float:
-    """Tasks per second from a full tube until it is empty, so many taken at a time."""
+    """Tasks per second while a full tube is drained, so many taken at a time."""
     line = load.Line(port)
     tube = f"bench-{kind}"
     line.call("TUBE", "CREATE", tube, kind)
@@ -106,7 +106,7 @@ def drained(port: int, kind: str, keys: int, tasks: int, flight: int) -> float:
 
 
 def delayed(run: Run) -> None:
-    """What tasks cost that wait for an hour."""
+    """The cost of tasks that wait for an hour."""
     with servers.tuque() as ours:
         line = load.Line(ours.port)
         line.call("TUBE", "CREATE", "later", "fifottl")
@@ -115,7 +115,7 @@ def delayed(run: Run) -> None:
             line.sock.sendall(packed)
             for _ in line.replies(1000):
                 pass
-        time.sleep(1)  # what the puts left behind is done
+        time.sleep(1)  # lets the work left by the puts finish
         before = ours.cpu_s()
         time.sleep(WATCH_S)
         spent = (ours.cpu_s() - before) / WATCH_S

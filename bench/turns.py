@@ -1,7 +1,7 @@
 """The longest wait of another client while one command runs on a node with a million jobs (L2).
 
-A process of its own sends PING after PING; the longest answer bounds the longest turn from above.
-Large bodies go to and fro at the end.
+Another process sends PINGs in sequence; the slowest reply bounds the longest turn from above. Large
+bodies follow at the end.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ BODY = b"x" * 100
 BIG = b"y" * 20_000_000
 BIG_CLIENTS = 6
 AT_ONCE = 1_000
-FEWEST = 5  # answers; a short command may be over before
+FEWEST = 5  # replies; a short command may end before
 
 
 class Notes(Protocol):
-    """What this needs of the run."""
+    """The interface of the run needed here."""
 
     jobs: int
 
     def note(
         self, name: str, value: float, unit: str, target: float, at_least: bool, detail: str
     ) -> None:
-        """Keep a figure."""
+        """Add a figure."""
 
 
 def ping(port: int, pipe: Connection) -> None:
-    """Measure until the pipe says stop; the ms of each answer go back."""
+    """Measure until the pipe says stop; returns the ms of each reply."""
     sock = socket.create_connection(("127.0.0.1", port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     waits: list[float] = []
@@ -52,7 +52,7 @@ def ping(port: int, pipe: Connection) -> None:
 
 
 def watched(port: int, do: Callable[[], Any]) -> tuple[Any, list[float], float]:
-    """What `do` gives, the waits of another client in ms, and the seconds it took."""
+    """The result of `do`, the waits of another client in ms, and the seconds it took."""
     ours, theirs = multiprocessing.Pipe()
     prober = multiprocessing.Process(target=ping, args=(port, theirs), daemon=True)
     prober.start()
@@ -68,7 +68,7 @@ def watched(port: int, do: Callable[[], Any]) -> tuple[Any, list[float], float]:
 
 
 class Talk:
-    """One connection that runs one command after the other."""
+    """A connection that runs one command after the other."""
 
     def __init__(self, port: int) -> None:
         self.sock = socket.create_connection(("127.0.0.1", port))
@@ -143,7 +143,7 @@ def bench_turns(run: Notes) -> None:
 
 
 def bench_ends(run: Notes, port: int) -> None:
-    """What ends or begins for 100,000 jobs at once; the reports about 10,000 tubes."""
+    """Commands that end or begin 100,000 jobs at once; reports on 10,000 tubes."""
     talk = Talk(port)
     count = run.jobs // 10
 
@@ -178,7 +178,7 @@ def bench_ends(run: Notes, port: int) -> None:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so, a minute at most."""
+    """Wait for the condition, a minute at most."""
     end_s = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < end_s

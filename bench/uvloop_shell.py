@@ -2,7 +2,7 @@
 
     python bench/uvloop_shell.py PORT [--asyncio]
 
-No journal, no timers: just enough of a shell to compare the loops with bench/jobbench.c.
+No journal, no timers: the minimum to compare the loops with bench/jobbench.c.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tuque.server.state.state import Server, apply_settings
 
 
 class Shell(asyncio.Protocol):
-    """One connection: commands in, one write a turn out."""
+    """One connection: commands in, one write per turn out."""
 
     def __init__(self, s: Server) -> None:
         self.s = s

@@ -1,8 +1,8 @@
-"""The worker beside Celery, Dramatiq and RQ on Redis: tasks and enqueues a second.
+"""The worker beside Celery, Dramatiq and RQ on Redis: tasks and enqueues per second.
 
-Each runs the same task, which writes one byte, in one process with 8 threads (RQ has none: one
-process that runs one job after the other, its SimpleWorker). The brokers keep nothing on disk. The
-others have an environment of their own, `build/peers`, which is made on the first run.
+Each runs the same task, which writes one byte, in one process with 8 threads (RQ's SimpleWorker has
+one process without threads). The brokers store nothing on disk. The others have an environment of
+their own, `build/peers`, created on the first run.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent / "peers"
 PEERS = Path("build/peers").absolute()
 THREADS = 8
-SKIPPED = 0.1  # of the tasks, at the start, while the worker gets going
+SKIPPED = 0.1  # of the tasks, at the start, while the worker warms up
 LIMIT_S = 120.0
 
 
 @dataclass
 class Kind:
-    """One of those compared: its app, its worker's command and how many tasks it gets."""
+    """A candidate: its app, its worker's command and its number of tasks."""
 
     name: str
     app: str
@@ -43,7 +43,7 @@ class Kind:
 
 
 def kinds() -> list[Kind]:
-    """Those that can be run here."""
+    """The candidates that can run here."""
     tuque = [sys.executable, "-P", "-m", "tuque", "worker", "tuque_app:app"]
     tuque += ["--app-dir", str(HERE), "-c", str(THREADS), "--log-level", "warning"]
     found = [Kind("tuque", "tuque_app", sys.executable, tuque, 20_000)]
@@ -68,7 +68,7 @@ def kinds() -> list[Kind]:
 
 
 def peers_python() -> str:
-    """The Python of the others' environment, made when it is not there; empty when it cannot be."""
+    """The Python of the others' environment, created if missing; empty if that fails."""
     python = PEERS / "bin" / "python"
     wanted = (HERE / "requirements.txt").read_text()
     stamp = PEERS / "requirements.txt"
@@ -86,7 +86,7 @@ def peers_python() -> str:
 
 
 def environment(done: Path, port: int) -> dict[str, str]:
-    """What the programs of one measurement are told."""
+    """The environment variables of one measurement."""
     return {
         **os.environ,
         "BENCH_DONE": str(done),
@@ -96,7 +96,7 @@ def environment(done: Path, port: int) -> dict[str, str]:
 
 
 def measure(kind: Kind) -> tuple[float, float]:
-    """Enqueues and tasks a second, with a broker of its own."""
+    """Enqueues and tasks per second, with a fresh broker."""
     broker = servers.tuque() if kind.name == "tuque" else servers.redis()
     assert broker is not None
     with broker, tempfile.TemporaryDirectory() as scratch:
@@ -128,7 +128,7 @@ def measure(kind: Kind) -> tuple[float, float]:
 
 
 def watch(done: Path, count: int, worker: subprocess.Popen[bytes]) -> float:
-    """Tasks a second, from the time that the first of them are done to the last."""
+    """Tasks per second, from the first tenth to the last."""
     until = time.monotonic() + LIMIT_S
     first, first_s = 0, 0.0
     while True:
@@ -144,7 +144,7 @@ def watch(done: Path, count: int, worker: subprocess.Popen[bytes]) -> float:
 
 
 def bench_worker(run: Run) -> None:
-    """Tasks and enqueues a second of all that can be run, in turn."""
+    """Tasks and enqueues per second of all candidates, in turn."""
     compared = kinds()
     rates: dict[str, list[float]] = {}
     for _ in range(run.rounds):

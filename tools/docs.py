@@ -1,6 +1,6 @@
-"""Make docs/commands.md and docs/configuration.md, and parts of other pages, from tables.
+"""Generates docs/commands.md, docs/configuration.md and parts of other pages from tables.
 
-`python tools/docs.py` writes them; with `--check` it only says whether they are up to date.
+`python tools/docs.py` writes them; with `--check` it only reports whether they are up to date.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def commands_md() -> str:
 
 
 def procedure_lines() -> list[str]:
-    """What each procedure of a tube does and answers, and its calls over IPROTO."""
+    """The effect and reply of each tube procedure, and its calls over IPROTO."""
     out = ["| Subcommand | Does | Reply | Over IPROTO |", "|---|---|---|---|"]
     for one in PROCEDURES:
         silent = "" if one.is_told or not one.calls else "; nothing over IPROTO"
@@ -94,7 +94,7 @@ def bound_lines(name: str) -> list[str]:
 
 
 def shown(one: Bound) -> tuple[str, str, str]:
-    """Words, work and reply of a bound, for people."""
+    """Words, work and reply of a bound, in prose."""
     words = f"{one.words:,}" if one.words else ""
     work = "no bound" if one.work == WHOLE else f"{one.work:,}"
     reply = memory_text(int(one.reply)) if one.reply % 1024 == 0 else f"{one.reply:,} bytes"
@@ -145,12 +145,12 @@ def option_row(opt: Opt) -> str:
 
 
 def cell(text: str) -> str:
-    """Text that does not end a table cell."""
+    """Escape text for a table cell."""
     return text.replace("|", "\\|")
 
 
 def state_diagram() -> str:
-    """The states of a task as a picture (Mermaid) and a table, from the table of arrows."""
+    """The states of a task as a diagram (Mermaid) and a table, from the table of transitions."""
     names = {0: "[*]", DONE: "[*]"}
     rows = [(old, why.decode(), new) for old, why, new in TRANSITIONS]
     out = ["", "```mermaid", "stateDiagram-v2"]
@@ -174,7 +174,7 @@ HOME_STATES = {
 
 
 def home_diagram() -> str:
-    """The states of a tube on a node, likewise."""
+    """The same for the states of a tube on a node."""
     out = ["", "```mermaid", "stateDiagram-v2", "    [*] --> INIT"]
     for old, why, new in ARROWS:
         out.append(
@@ -186,20 +186,20 @@ def home_diagram() -> str:
 
 
 def between(text: str, name: str, made: str) -> str:
-    """The page with what stands between the two marks of that name made anew."""
+    """The page with a new text between the two marks of that name."""
     begin = text.index("-->", text.index(f"<!-- {name}: made")) + 3
     end = text.index(f"<!-- {name} end -->")
     return text[:begin] + "\n" + made + text[end:]
 
 
 def tubes_md() -> str:
-    """The page of tubes as it is, with the states of tasks and of leaders made anew."""
+    """The page of tubes with the states of tasks and of leaders regenerated."""
     text = (ROOT / "docs/tubes.md").read_text("utf-8")
     text = between(text, "states", state_diagram())
     return between(text, "homes", home_diagram())
 
 
-# the same in Python, and what Tarantool has where its queue module has no call
+# the Python call, and Tarantool's where its queue module has none
 IN_PYTHON = {
     "CREATE": "`client.tube(name).create(type, if_not_exists=, temporary=, ttl=, ttr=, pri=, "
     "capacity=, on_change=, sync=)`",
@@ -253,7 +253,7 @@ def calls_table() -> str:
 
 
 def from_tarantool_md() -> str:
-    """The page as it is, with the table of calls made anew."""
+    """The page with the table of calls regenerated."""
     text = (ROOT / "docs/from-tarantool-queue.md").read_text("utf-8")
     return between(text, "calls", calls_table())
 
@@ -263,7 +263,7 @@ USERS = ("client", "worker", "spark", "console", "demo")
 
 
 def packages() -> list[str]:
-    """All packages as paths, each after those that it may import (pyproject.toml has the order)."""
+    """All packages as paths, each after those it may import (pyproject.toml has the order)."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
     order = {one["containers"][0]: one for one in contracts["contracts"] if "containers" in one}
     found = []

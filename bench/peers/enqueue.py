@@ -1,4 +1,4 @@
-"""Enqueues tasks one by one and prints how many a second: `enqueue.py APP COUNT`."""
+"""Enqueues tasks one by one and prints the rate per second: `enqueue.py APP COUNT`."""
 
 import importlib
 import sys

@@ -1,4 +1,4 @@
-"""What each task does: one byte to a file that the benchmark watches."""
+"""The body of each task: one byte to a file that the benchmark watches."""
 
 import os
 

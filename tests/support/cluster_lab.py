@@ -1,8 +1,7 @@
 """Several nodes in one process: the real core, links in memory, one hand-set clock.
 
-Messages travel as the bytes that msgspec makes of them, in order per link, and arrive
-when `run` or `step` carries them. A link that is cut loses what is on its way; a link
-that is held keeps it. Nothing happens by itself.
+Messages travel as encoded by msgspec, in order per link, and arrive when `run` or `step` carries
+them. A cut link loses what is in flight; a held link keeps it. Nothing happens by itself.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Kept:
         self.journal = Journal(self.disk, PATH, self.node_id, Boot(START_MS, b"lab", 0))
 
     def load(self, n: Node) -> None:
-        """Start on what was written before."""
+        """Start from the recorded journal."""
         boot = Boot(n.now_ms, b"lab", n.now_ms - START_MS)
         loader = Loader(self.disk, PATH, boot, False)
         while not loader.step(n, 1000):
@@ -64,7 +63,7 @@ class Kept:
         after_load(n)
 
     def write(self, n: Node) -> None:
-        """Keep what the turn recorded."""
+        """Store the turn's records."""
         records = n.records
         assert records is not None
         count, must_sync = records.count, records.has_custody or not self.is_lazy
@@ -92,7 +91,7 @@ class Kept:
 
 
 class Lab:
-    """Nodes 0, 1, 2 ... all linked to each other, and what is on its way between them."""
+    """Nodes 0, 1, 2 ... all linked to each other, and the messages in flight between them."""
 
     def __init__(self, count: int, has_journal: bool = False) -> None:
         self.now_ms = START_MS
@@ -113,10 +112,10 @@ class Lab:
         self.run()
 
     def born(self, i: int) -> Node:
-        """A node with no memory but its journal; its id says which one it is."""
+        """A node with no memory but its journal; its id follows from its number."""
         self.lives[i] += 1
         n = Node(name_of(i), b"seed %d %d" % (i, self.lives[i]), self.now_ms)
-        if self.journals:  # nodes.conf tells who the others are, before the journal is read
+        if self.journals:  # nodes.conf names the others, before the journal is read
             for k in range(len(self.lives)):
                 n.others |= (1 << slot_for(n, name_of(k))) & ~1
         if self.journals:
@@ -144,7 +143,7 @@ class Lab:
             set_leaver(n, slot, self.nodes[y].is_leaving)
 
     def cut(self, a: int, b: int) -> None:
-        """Break the link; what is on its way is lost."""
+        """Break the link; messages in flight are lost."""
         for x, y in ((a, b), (b, a)):
             if (x, y) in self.linked:
                 self.linked.remove((x, y))
@@ -153,11 +152,11 @@ class Lab:
                 bus.on_link_down(self.nodes[x], self.slot(x, y))
 
     def hold(self, a: int, b: int) -> None:
-        """Let nothing arrive from a at b until `release`."""
+        """Let nothing from a arrive at b until `release`."""
         self.held.add((a, b))
 
     def release(self, a: int, b: int) -> None:
-        """Let what was held arrive."""
+        """Let held messages arrive."""
         self.held.discard((a, b))
 
     def isolate(self, a: int) -> None:
@@ -167,19 +166,19 @@ class Lab:
                 self.cut(a, b)
 
     def heal(self) -> None:
-        """Connect everybody with everybody again."""
+        """Reconnect all nodes."""
         for a in range(len(self.nodes)):
             for b in range(a + 1, len(self.nodes)):
                 if (a, b) not in self.linked:
                     self.link(a, b)
 
     def die(self, i: int) -> None:
-        """A node stops and forgets all but its journal; `revive` starts it again."""
+        """Stop a node; it keeps only its journal; `revive` starts it again."""
         self.isolate(i)
         self.nodes[i] = self.born(i)
 
     def revive(self, i: int) -> None:
-        """Start a node that died: its peers see a new incarnation."""
+        """Restart a dead node: its peers see a new incarnation."""
         for b in range(len(self.nodes)):
             if b != i:
                 self.link(i, b)
@@ -190,7 +189,7 @@ class Lab:
         on_forget(self.nodes[a], self.slot(a, b))
 
     def leave(self, i: int, is_leaving: bool = True) -> None:
-        """CLUSTER LEAVING yes|no on a node; all that are linked know it at once."""
+        """CLUSTER LEAVING yes|no on a node; all linked nodes learn it at once."""
         set_leaving(self.nodes[i], is_leaving)
         for b in range(len(self.nodes)):
             if b != i:
@@ -201,7 +200,7 @@ class Lab:
                 on_reach_changed(n)
 
     def beat(self) -> None:
-        """One heartbeat of every node, answered by all that are linked and not held."""
+        """One heartbeat of every node, answered by all nodes that are linked and not held."""
         for n in self.awake():
             n.round += 1
         self.run()
@@ -218,12 +217,12 @@ class Lab:
         return [n for i, n in enumerate(self.nodes) if i not in self.still]
 
     def go_on(self, i: int) -> None:
-        """The process of a node that stood still runs again; nothing was read or run yet."""
+        """Continue a node's process after a standstill; nothing was read or run yet."""
         self.still.discard(i)
         set_time(self.nodes[i], self.now_ms)
 
     def settle(self, i: int) -> None:
-        """End of a turn of one node: its messages go on their way, its outboxes are emptied."""
+        """End a node's turn: send its messages, empty its outboxes."""
         n = self.nodes[i]
         n.now_ms = self.now_ms
         if len(n.ready) > 0:
@@ -247,7 +246,7 @@ class Lab:
         n.dirty_peers = []
 
     def carry(self) -> bool:
-        """Let every frame on its way arrive, and what follows leave; False if there was none."""
+        """Let every frame in flight arrive, and send what follows; False if there was none."""
         moved = False
         for i in range(len(self.nodes)):
             if i not in self.still:
@@ -269,7 +268,7 @@ class Lab:
         return moved
 
     def step(self) -> bool:
-        """Run what is due now, and carry what was said once; False if there was nothing."""
+        """Run what is due now, and carry messages once; False if there was nothing."""
         for n in self.awake():
             n.now_ms = self.now_ms
             if next_timer_ms(n) <= self.now_ms:
@@ -277,7 +276,7 @@ class Lab:
         return self.carry()
 
     def run(self) -> None:
-        """Carry messages and run what is due now until nothing moves any more."""
+        """Carry messages and run what is due now until nothing is left."""
         for _ in range(1000):
             if not self.step() and all(next_timer_ms(n) > self.now_ms for n in self.awake()):
                 for n in self.nodes:
@@ -286,7 +285,7 @@ class Lab:
         raise AssertionError("the nodes never come to rest")
 
     def pass_ms(self, span_ms: int) -> None:
-        """Let time pass, stopping wherever a timer is due."""
+        """Let time pass, stopping at every timer."""
         end_ms = self.now_ms + span_ms
         self.run()
         while True:
@@ -303,7 +302,7 @@ class Lab:
     def try_add(
         self, i: int, queue: bytes, *, client: int = 1, timeout_ms: int = 5000, **options: int
     ) -> tuple[Job | None, bytes]:
-        """ADDJOB at node i: the job (its producer may still wait), or the refusal."""
+        """ADDJOB on node i: the job (its producer may still wait), or the refusal."""
         n = self.nodes[i]
         n.now_ms = self.now_ms
         spec = AddSpec()
@@ -317,14 +316,14 @@ class Lab:
         return on_addjob(n, queue, b"body", spec, client, len(self.told[i]), timeout_ms), b""
 
     def add(self, i: int, queue: bytes = b"q", **options: int) -> bytes:
-        """ADDJOB at node i, carried out to its end; the id."""
+        """ADDJOB on node i, completed; the id."""
         job, refused = self.try_add(i, queue, **options)
         assert job is not None, refused
         self.run()
         return job.id
 
     def get(self, i: int, queue: bytes = b"q", client: int = 7) -> list[bytes]:
-        """GETJOB NOHANG at node i: the ids, after all that follows from it."""
+        """GETJOB NOHANG on node i: the ids, after all consequences."""
         n = self.nodes[i]
         n.now_ms = self.now_ms
         ids = [job.id for job in on_getjob(n, client, [queue], 1)]
@@ -332,7 +331,7 @@ class Lab:
         return ids
 
     def wait(self, i: int, queue: bytes = b"q", client: int = 7, timeout_ms: int = 0) -> None:
-        """GETJOB at node i that blocks; see `served`."""
+        """A blocking GETJOB on node i; see `served`."""
         n = self.nodes[i]
         n.now_ms = self.now_ms
         wait(n, client, [queue], 1, False, self.now_ms + timeout_ms if timeout_ms else 0)
@@ -343,21 +342,21 @@ class Lab:
         return [i for i, n in enumerate(self.nodes) if id in n.jobs]
 
     def states_of(self, id: bytes) -> list[int]:
-        """Its state on each of the nodes, -1 where it is unknown."""
+        """Its state on each node, -1 where it is unknown."""
         return [int(n.jobs[id].state) if id in n.jobs else -1 for n in self.nodes]
 
 
 def external_twice(lab: Lab) -> bytes:
-    """An at-most-once job that node 0 takes as it leaves: 1 serves it, and 2 has a copy, too.
+    """An at-most-once job that node 0 adds while leaving: 1 serves it, and 2 has a copy, too.
 
-    Node 0 heard neither answer in time, and knows nothing of the job in the end.
+    Node 0 got neither reply in time, and knows nothing of the job in the end.
     """
     lab.nodes[0].is_leaving = True
     lab.hold(1, 0)
     lab.hold(2, 0)
     job, refused = lab.try_add(0, b"q", replicate=1, retry_s=0)
     assert job is not None, refused
-    lab.pass_ms(200)  # no answer comes: a second node gets a copy
+    lab.pass_ms(200)  # no reply comes: a second node gets a copy
     assert [lab.states_of(job.id)[i] for i in (1, 2)] == [ACTIVE, ACTIVE]
     lab.release(1, 0)
     lab.run()
@@ -371,6 +370,6 @@ def copies(lab: Lab, id: bytes) -> list[int]:
 
 
 def believed(lab: Lab, i: int, id: bytes) -> list[int]:
-    """The nodes that node i believes to have a copy."""
+    """The nodes that have a copy according to node i."""
     holders = lab.nodes[i].jobs[id].holders
     return [k for k in range(len(lab.nodes)) if holders >> lab.slot(i, k) & 1]

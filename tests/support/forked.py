@@ -1,8 +1,8 @@
-"""Programs of ours as processes of their own, forked from one that has imported them already.
+"""Our programs as processes of their own, forked from one that has imported them already.
 
-To import a node takes a quarter of a second of a core, interpreted, and the tests start some
-hundred of them. A forked program begins where `python -m tuque` calls main(): with its own words,
-variables and output. Not for tests of the start itself, which use subprocess.
+Importing a node takes a quarter of a second of CPU, interpreted, and the tests start hundreds. A
+forked program begins where `python -m tuque` calls main(): with its own arguments, variables and
+output. Tests of the start itself use subprocess.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PREPARED = {"server": "tuque.server.main", "worker": "tuque.worker.main"}
 TRACED = {"PYTHONFAULTHANDLER": "1"}  # SIGABRT shows where it stands
 HERE = str(Path(__file__).parent)
 READ_AT_START = ("PYTHON", "LD_", "MALLOC_")  # variables that a forked program cannot have anew
-NESTS_MAX = 4  # variables that are a test's own are not worth one
-SLICE_S = 0.05  # other threads may ask, too
+NESTS_MAX = 4  # environments used by a single test are not worth one
+SLICE_S = 0.05  # lets other threads ask, too
 CAN_FORK = hasattr(os, "pidfd_open")
 
 
 class Forked:
-    """A program that runs or has ended; of subprocess.Popen what tests use."""
+    """A program that runs or has ended; offers what tests use of subprocess.Popen."""
 
     def __init__(self, nest: Nest, pid: int, args: Sequence[str]) -> None:
         self.nest = nest
@@ -74,7 +74,7 @@ Process = Forked | subprocess.Popen[bytes]
 
 
 class Nest:
-    """The process that forks, seen from the tests that ask it; it ends with them."""
+    """The process that forks, as seen from the tests; it ends with them."""
 
     def __init__(self, module: str, env: dict[str, str]) -> None:
         self.ended: dict[int, int] = {}
@@ -102,7 +102,7 @@ class Nest:
         return Forked(self, forked[0], words)
 
     def hear(self, timeout_s: float | None) -> list[int]:
-        """Take in what the other side says; ids of processes that it has forked."""
+        """Read the other side's messages; returns the ids of forked processes."""
         with self.lock:
             self.line.settimeout(timeout_s)
             try:
@@ -115,7 +115,7 @@ class Nest:
             for line in lines:
                 pid, code = json.loads(line)
                 if code is None:
-                    self.ended.pop(pid, None)  # an id of one that ended long ago
+                    self.ended.pop(pid, None)  # an id reused by the system
                     forked.append(pid)
                 else:
                     self.ended[pid] = code
@@ -126,7 +126,7 @@ nests: dict[tuple[str, ...], Nest] = {}
 
 
 def start(words: Sequence[str], out: IO[Any], cwd: Path | None = None, **env: str) -> Process:
-    """`tuque WORDS` with its output and directory there and these variables, too."""
+    """Start `tuque WORDS` there with its output, directory and these variables."""
     given = {**os.environ, **env}
     module = PREPARED.get(words[0])
     key = (str(module), *(f"{name}={text}" for name, text in sorted(at_start(given).items())))
@@ -150,7 +150,7 @@ def at_start(env: dict[str, str]) -> dict[str, str]:
 
 
 def serve() -> None:
-    """The process that forks, until its caller is gone; each child is the program it asked for."""
+    """The process that forks, until its caller is gone; each child becomes a requested program."""
     import_module(sys.argv[1])
     gc.freeze()
     program = import_module("tuque.main").main
@@ -187,18 +187,18 @@ def fork_on_request(line: socket.socket) -> bool:
 
 
 def bury(line: socket.socket, pid: int, pidfd: int) -> None:
-    """It has ended: with what?"""
+    """Report a child's end, with its status."""
     os.close(pidfd)
     say(line, pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def say(line: socket.socket, pid: int, code: int | None) -> None:
-    """A process was forked (None), or ended."""
+    """Report a fork (None), or an end."""
     line.sendall(json.dumps([pid, code]).encode() + b"\n")
 
 
 def become(asked: dict[str, Any], out: int, not_its: list[int]) -> None:
-    """In the child: words, variables, output and directory of the program, and nothing else."""
+    """In the child: take the program's arguments, variables, output and directory."""
     for fd in not_its:
         os.close(fd)
     for fd in (1, 2):

@@ -1,4 +1,4 @@
-"""Several memberships in one process: who knows whom, links in memory, one hand-set clock."""
+"""Several memberships in one process: links in memory, one hand-set clock."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Party:
             self.unlink(other, guest)
 
     def restart(self, number: int, *, is_empty: bool = True) -> None:
-        """It starts again with what nodes.conf kept."""
+        """Restart it with what nodes.conf kept."""
         old = self.guests[number]
         new = Guest(number, self.now_ms, int(old.members.life) + 1)
         new.is_empty = is_empty
@@ -140,7 +140,7 @@ class Party:
         self.guests[number] = new
 
     def reach(self) -> list[int]:
-        """How many others each node reaches."""
+        """The number of others that each node reaches."""
         return [int(g.n.reachable_count) if g.is_up else -1 for g in self.guests]
 
     def member(self, at: int, of: int) -> Member:

@@ -39,7 +39,7 @@ def digest(n: Node) -> str:
 
 
 class PumpBox:
-    """A server without a process: `turn` until all that was sent is dealt with."""
+    """A server without a process: `turn` until all input is handled."""
 
     def __init__(self, directory: Path, node_id: bytes = NODE_ID, **options: str) -> None:
         self.path = str(directory / "s")
@@ -64,20 +64,20 @@ class PumpBox:
         return wire
 
     def say(self, wire: Wire, *pieces: bytes) -> bytes:
-        """Send the pieces one read apart; what the server answers until it is quiet or closes."""
+        """Send the pieces one read apart; returns the output until it is quiet or closes."""
         heard = b""
         for piece in pieces:
             sent = 0
             while sent < len(piece):
                 try:
                     sent += wire.sock.send(piece[sent : sent + (1 << 16)])
-                except OSError:  # closed on us, rightly or not: the caller looks at the answer
+                except OSError:  # closed, rightly or not: the caller checks the reply
                     break
                 heard += self.hear(wire)
         return heard + self.hear(wire)
 
     def hear(self, wire: Wire) -> bytes:
-        """Turn until nothing more is read or written; what came for the client."""
+        """Turn until nothing more is read or written; returns the output for the client."""
         heard = b""
         figures = self.server.figures
         wire.sock.setblocking(False)

@@ -1,4 +1,4 @@
-"""A connection that sends and reads bytes as they are, for tests of the wire."""
+"""A connection that sends and reads raw bytes, for tests of the wire."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
 def wait_for(
     what: Callable[[], Any], told: str | Callable[[], str] = "", deadline_s: float = DEADLINE_S
 ) -> Any:
-    """Ask until the answer is true; that answer. Fails with `told` at the deadline."""
+    """Poll until the result is true; returns it. Fails with `told` at the deadline."""
     until = time.monotonic() + deadline_s
     while True:
         answer = what()
@@ -61,7 +61,7 @@ def wait_for(
 
 
 class Wire:
-    """One socket. `self(...)` sends a command and gives its reply."""
+    """One socket. `self(...)` sends a command and returns its reply."""
 
     def __init__(self, port: int, path: str = "", timeout_s: float = DEADLINE_S) -> None:
         if path:

@@ -20,7 +20,7 @@ class RealCluster:
             self.nodes.append(RealServer(place, *flags))
 
     def start(self) -> RealCluster:
-        """Start all nodes and let them meet; every one reaches every other at the end."""
+        """Start all nodes and make them meet; at the end every node reaches all others."""
         for node in self.nodes:
             node.start()
         self.meet()
@@ -28,13 +28,13 @@ class RealCluster:
         return self
 
     def meet(self) -> None:
-        """The first node is told of the others."""
+        """Tell the first node about the others."""
         for node in self.nodes[1:]:
             reply = self.wire(0)("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus_port)
             assert reply == b"OK", reply
 
     def wait_formed(self) -> None:
-        """Wait until each node that runs reaches each other one that runs."""
+        """Wait until each running node reaches all other running ones."""
         alive = [node for node in self.nodes if is_running(node)]
         for node in alive:
             wire = node.wire()
@@ -55,7 +55,7 @@ class RealCluster:
 
 
 def is_running(node: RealServer) -> bool:
-    """Whether the node's process lives."""
+    """Whether the node's process is alive."""
     return node.process is not None and node.process.poll() is None
 
 
@@ -65,7 +65,7 @@ def cluster_info(wire: Wire) -> dict[str, str]:
 
 
 def reachable(wire: Wire) -> int:
-    """How many other nodes may be given copies."""
+    """The number of other nodes that may be given copies."""
     return int(cluster_info(wire)["cluster_reachable_nodes"])
 
 
@@ -76,6 +76,6 @@ def info(wire: Wire, section: str) -> dict[str, str]:
 
 
 def told(node: RealServer, wire: Wire) -> str:
-    """What the node says about the cluster, for the message of a test that failed."""
+    """The node's view of the cluster, for the message of a failed test."""
     nodes: Any = wire("CLUSTER", "NODES")
     return f"the cluster did not form:\n{nodes.decode()}\n{node.log()}"

@@ -63,7 +63,7 @@ class RealServer:
             )
 
     def is_ready(self) -> bool:
-        """Whether it serves; fails when it has ended instead."""
+        """Whether it serves; fails if it has ended."""
         assert self.process is not None
         ended = self.process.poll()
         log = self.log()
@@ -86,7 +86,7 @@ class RealServer:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def cpu_ms(self) -> float:
-        """What the process has worked so far, in steps of a tick (10 ms)."""
+        """CPU time of the process, in steps of a tick (10 ms)."""
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
@@ -96,7 +96,7 @@ class RealServer:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """End it without any warning, as a crash does."""
+        """Kill it, as a crash does."""
         self.signal(signal.SIGKILL)
         self.wait()
 
@@ -122,7 +122,7 @@ class RealServer:
 
 
 def run_server(directory: Path, *flags: str | int, deadline_s: float = 20.0) -> tuple[int, str]:
-    """Start a server that shall refuse; its exit status and all it printed."""
+    """Start a server that must refuse; returns its exit status and output."""
     done = subprocess.run(
         [sys.executable, "-m", "tuque", "server", "--dir", str(directory), *map(str, flags)],
         stdin=subprocess.DEVNULL,

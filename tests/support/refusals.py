@@ -1,4 +1,4 @@
-"""What tubes refuse, in the words of the server."""
+"""Refusals of tubes, in the server's texts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tuque.tubes.model.registry import HomeDone
 
 
 def said(done: HomeDone) -> bytes:
-    """Why it was refused; empty when it is done."""
+    """The text of the refusal; empty on success."""
     return b"" if done.error is None else text_of(done.error)
 
 
 @contextmanager
 def refused(words: str) -> Iterator[None]:
-    """A TubeError whose words over RESP hold these."""
+    """Expect a TubeError whose RESP text contains this."""
     with pytest.raises(TubeError) as e:
         yield
     assert words.encode() in resp_words(e.value)

@@ -1,4 +1,4 @@
-"""A seed of the simulator that is stopped on its way, to be looked at by one judge."""
+"""A simulator seed stopped half-way, for one judge to inspect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Situation = Callable[..., Any]
 
 
 class Stopped(Exception):
-    """The seed has come so far."""
+    """The seed has reached the instant."""
 
 
 def stopped(
@@ -23,7 +23,7 @@ def stopped(
     look: Callable[[Cluster], None] | None = None,
     begin: Callable[[Cluster], None] | None = None,
 ) -> Cluster:
-    """A cluster as it is at that instant, after `look`; `begin` comes before all."""
+    """A cluster as of that instant, after `look`; `begin` runs before everything."""
     cluster = Cluster(plan)
     if begin is not None:
         begin(cluster)
@@ -41,15 +41,15 @@ def stopped(
 
 
 def rules(cluster: Cluster) -> list[str]:
-    """The rules of what was found so far."""
+    """The rules of the findings so far."""
     return [one.rule for one in cluster.history.findings]
 
 
 class Table:
-    """Situations, row by row, and what a judge says of each; one test runs them all.
+    """Situations, row by row, with a judge's verdict on each; one test runs them all.
 
-    A situation gets a fresh cluster and a row without its last column, which is what is found
-    then, or what the situation returns.
+    A situation gets a fresh cluster and its row without the last column, which is the expected
+    finding, or what the situation returns.
     """
 
     def __init__(self, begin: Callable[[], Cluster]) -> None:
@@ -67,7 +67,7 @@ class Table:
         return add
 
     def judge(self, situation: Situation, row: tuple[object, ...]) -> None:
-        """Fails when the judge says something else than the row."""
+        """Fail if the judge's verdict differs from the row."""
         cluster = self.begin()
         said = situation(cluster, *row[:-1])
         assert (rules(cluster) if said is None else said) == row[-1], situation.__doc__

@@ -85,12 +85,12 @@ class BusProxy:
             return len(hit) > 0
 
     def freeze(self, a: str, b: str) -> None:
-        """Nothing from a reaches b any more; neither of them is told."""
+        """Nothing from a reaches b any more; neither is notified."""
         with self.lock:
             self.frozen.add((a, b))
 
     def heal(self) -> None:
-        """All pairs are well again."""
+        """Restore all pairs."""
         with self.lock:
             self.cut_pairs.clear()
             self.frozen.clear()
@@ -162,7 +162,7 @@ class BusProxy:
                     self.drop(link)
 
     def write(self, link: Link) -> None:
-        """Hand on what may pass."""
+        """Forward what may pass."""
         for flow, way in ((link.out, (link.by, link.to)), (link.back, (link.to, link.by))):
             if flow.waiting and way not in self.frozen and link in self.links and link.by:
                 try:

@@ -1,4 +1,4 @@
-"""The columns of a chunk of events as values: the server writes them as raw bytes."""
+"""The columns of a chunk of events as values; the server writes raw bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTS = ("delivery", "size", "deliveries", "nacks", "timeouts")
 
 
 class Told:
-    """What a chunk says; a name that it has not is one of LONGS or INTS."""
+    """A decoded chunk; attributes are columns in LONGS or INTS."""
 
     def __init__(self, chunk: Chunk) -> None:
         self.first_seq, self.rows, self.wait_seq = chunk.first_seq, chunk.rows, chunk.wait_seq
@@ -31,7 +31,7 @@ class Told:
 
     @property
     def job_ids(self) -> list[bytes]:
-        """One for each event, empty where it is about the node."""
+        """One per event, empty for events about the node."""
         ids = self.raw["ids"]
         cut = iter([ids[i : i + ID_BYTES] for i in range(0, len(ids), ID_BYTES)])
         return [b"" if kind in (STARTED, STOPPED) else next(cut) for kind in self.kinds]
