@@ -216,7 +216,7 @@ def test_what_a_driver_raises_stops_its_tube_only(
         ops.release(n, t, tube, 1, 1, 0)
     check(n)
     (note,) = t.notes
-    assert note.startswith("tube t: its driver failed, nobody gets a task of it until")
+    assert note.startswith("tube t: its driver failed: it delivers no task until")
     assert f"oh no, {where}" in note or "no READY task of the tube" in note
     assert home.take(tube) is None
     home.put(tube, b"after")

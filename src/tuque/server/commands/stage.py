@@ -78,7 +78,7 @@ def check_name(name: bytes) -> None:
 
 
 def cmd_stage(s: Server, c: Client, args: list[bytes]) -> None:
-    """[Z1] STAGE txn attempt ttl-ms queue body [options]: the number of jobs staged (Z1.3)."""
+    """[Z1] STAGE txn attempt ttl-ms queue body [options]: jobs in the attempt (Z1.3)."""
     n = s.n
     check_name(args[1])
     check_name(args[2])

@@ -74,7 +74,7 @@ class Doors:
                 else:
                     self.admit(sock, address)
             except OSError as error:
-                log.warning("a connection was not taken: %s", error)
+                log.warning("cannot accept a connection: %s", error)
                 sock.close()
 
     def admit(self, sock: socket.socket, address: object) -> None:

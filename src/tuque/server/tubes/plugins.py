@@ -103,7 +103,7 @@ def register_installed(s: Server, name: bytes) -> None:
     for entry in entry_points(group=DRIVERS):
         if entry.name.encode() == name:
             load_driver(s, entry)
-            log.info("tubes may have the type %s now: %s", entry.name, origin(entry))
+            log.info("registered the tube type %s: %s", entry.name, origin(entry))
             return
     if name in tubes_of(s.n).drivers:
         register_driver(s.n, tubes_of(s.n), name, nothing)  # raises the reason

@@ -14,7 +14,7 @@ from tuque.tubes.model.registry import Tubes
 from tuque.tubes.types.driver import Absent, Driver
 from tuque.tubes.types.ordering import GUARD_BIT, Order, key_of
 
-FAILED: Final = "tube %s: its driver failed, nobody gets a task of it until it runs anew\n%s"
+FAILED: Final = "tube %s: its driver failed: it delivers no task until it starts again\n%s"
 NOT_HERE: Final = b"the type '%s' is not loaded"
 SAID_MAX: Final = 500  # characters shown of an error
 

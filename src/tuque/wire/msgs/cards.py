@@ -19,12 +19,12 @@ class Card(msgspec.Struct, array_like=True, frozen=True):
     """The identity of a node, in this incarnation."""
 
     node_id: bytes
-    life: int  # how often it has started, counts from 1
+    life: int  # its incarnation, counted from 1
     mark: bytes  # 8 random bytes of this incarnation
-    is_empty: bool  # it began this incarnation without a journal
+    is_empty: bool  # this incarnation began without a journal
     port: int  # for clients
     bus_port: int
-    host: str  # that it wants to be reached at; empty: as it is seen
+    host: str  # where it can be reached; empty: the address that the peer sees
     is_meeting: bool  # it dials because of a CLUSTER MEET
 
 
@@ -42,7 +42,7 @@ HELLOS: Final = msgspec.msgpack.Decoder(Hello)
 
 
 def is_sane_card(card: Card) -> bool:
-    """Whether a node can be like that; its id is looked at before."""
+    """Whether the fields are in range; the id is checked earlier."""
     return (
         0 <= card.life < TIMES_MAX
         and len(card.mark) == MARK_BYTES

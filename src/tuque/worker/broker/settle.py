@@ -206,7 +206,7 @@ class Settler:
             )
         except (NoJob, Acked) as err:
             # done before, and the reply was lost; or another client was faster
-            log.warning("job %s went to no %s: %s", dead.job_id, dead.queue, err)
+            log.warning("job %s was not moved to %s: %s", dead.job_id, dead.queue, err)
             return None
         except (ConnectionError, *NOT_NOW):
             raise

@@ -1,4 +1,4 @@
-"""A task ended the process: which jobs ran, and what becomes of each.
+"""Crashes of the worker's process by a task: which jobs ran, and what follows for each.
 
 Must not know: what a task does.
 """
