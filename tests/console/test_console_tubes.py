@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from pathlib import Path
 
+import hiredis
 import pytest
 from console_node import Run
 from raw_resp import wait_for
@@ -13,7 +16,7 @@ from real_cluster import RealCluster
 import tuque.errors as tuque_errors
 from tuque import Client, Retry
 from tuque.console.cluster.programs import free_port
-from tuque.console.cluster.tubes import COLUMNS, WAITING, table
+from tuque.console.cluster.tubes import COLUMNS, WAITING, rows_of, table
 from tuque.console.terminal.link import Link, Target, encode
 
 
@@ -37,6 +40,41 @@ def test_a_node_without_tubes_then_with_some(port: int, tuque: Run) -> None:
     assert lines[1] == [*small, *here, "0", "0", "0", "0", "-", "-", "-"]
     assert lines[2] == ["urls", "utubettl", *here, "1", "0", "1", "0", "-", "-", "30", "s"]
     assert [(row["name"], row["delayed"]) for row in rows] == [("small", 0), ("urls", 1)]
+
+
+def answer_together(listener: socket.socket, names: list[bytes]) -> None:
+    """A node with these tubes, one of which goes; it answers when all that may come has come."""
+    sock, _ = listener.accept()
+    sock.settimeout(20)
+    address = b"127.0.0.1:%d" % sock.getsockname()[1]
+    reader = hiredis.Reader()
+    for count in (1, 200, 200, 50, 200, 200, 49, 1):
+        commands: list[list[bytes]] = []
+        while len(commands) < count:
+            reader.feed(sock.recv(65536))
+            while (command := reader.gets()) is not False:
+                commands.append(command)
+        for _, what, *name in commands:
+            told = {
+                b"LIST": names,
+                b"HOME": [b"address", address, b"state", b"RUNNING"],
+                b"INFO": [b"name", *name, b"temporary", b"1", b"state", b"RUNNING"],
+            }[what]
+            sock.sendall(b"-NOTUBE gone\r\n" if name == [b"t007"] else encode(told))
+    sock.close()
+
+
+def test_many_tubes_take_few_round_trips() -> None:
+    names = [b"t%03d" % number for number in range(450)]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        node = threading.Thread(target=answer_together, args=(listener, names), daemon=True)
+        node.start()
+        link = Link(Target(port=listener.getsockname()[1]), 20)
+        rows = rows_of(link)
+        link.close()
+        node.join(20)
+    assert [row["name"] for row in rows] == [name.decode() for name in names if name != b"t007"]
+    assert {row["state"] for row in rows} == {"RUNNING"}
 
 
 def test_names_that_a_terminal_would_obey(port: int, tuque: Run) -> None:

@@ -29,16 +29,33 @@ class Nodes:
 
     def call(self, address: str, words: list[bytes]) -> Reply:
         """The reply of the node at the address; None if it is down."""
+        return self.calls(address, [words])[0]
+
+    def calls(self, address: str, commands: list[list[bytes]]) -> list[Reply]:
+        """The replies of the node at the address; None for each if it is down."""
         link = self.links.get(address)
         if address not in self.links:
             link = self.links[address] = Link(at_address(address, self.first), ANSWER_S)
-        if link is None:
-            return None
-        try:
-            return link.call(words)
-        except LinkError:
-            self.links[address] = None
-            return None
+        if link is not None:
+            try:
+                return link.calls(commands)
+            except LinkError:
+                self.links[address] = None
+        return [None] * len(commands)
+
+    def calls_at(self, places: list[str], commands: list[list[bytes]]) -> list[Reply]:
+        """The reply to each command from the node at its place, with few requests per node.
+
+        None where the place is "", or its node is down.
+        """
+        replies: list[Reply] = [None] * len(commands)
+        for address in dict.fromkeys(places):
+            if address:
+                at = [i for i, place in enumerate(places) if place == address]
+                told = self.calls(address, [commands[i] for i in at])
+                for i, reply in zip(at, told, strict=True):
+                    replies[i] = reply
+        return replies
 
     def close(self) -> None:
         """Close all links but the first."""
@@ -70,13 +87,27 @@ def text(value: Reply) -> str:
 
 def home_of(nodes: Nodes, name: bytes) -> dict[str, Reply]:
     """HOME of the tube from its leader, else from the node asked; empty: no such tube."""
-    asked = str(nodes.first.target)
-    told = names_and_values(nodes.call(asked, [b"TUBE", b"HOME", name]))
+    return homes_of(nodes, [name])[0]
+
+
+def homes_of(nodes: Nodes, names: list[bytes]) -> list[dict[str, Reply]]:
+    """`home_of` for each of the tubes, with a few requests for all."""
+    commands = [[b"TUBE", b"HOME", name] for name in names]
+    asked = nodes.calls(str(nodes.first.target), commands)
+    told = [names_and_values(reply) for reply in asked]
+    places = [far_place(one) for one in told]
+    far = nodes.calls_at(places, commands)
+    return [
+        names_and_values(reply) or {**one, "state": NO_ANSWER} if place else one
+        for one, place, reply in zip(told, places, far, strict=True)
+    ]
+
+
+def far_place(told: dict[str, Reply]) -> str:
+    """The address of the leader in a reply of another node; "" if that node leads, or none."""
     address = text(told.get("address", b""))
-    if not told or told.get("state") == b"RUNNING" or not address.rpartition(":")[0]:
-        return told
-    far = names_and_values(nodes.call(address, [b"TUBE", b"HOME", name]))
-    return far or {**told, "state": NO_ANSWER}
+    is_here = not told or told.get("state") == b"RUNNING"
+    return "" if is_here or not address.rpartition(":")[0] else address
 
 
 def lag_of(told: dict[str, Reply]) -> str:

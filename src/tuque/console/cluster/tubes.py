@@ -14,6 +14,7 @@ from tuque.console.cluster.homes import (
     Nodes,
     as_fields,
     home_of,
+    homes_of,
     lag_of,
     move,
     shown_failover,
@@ -109,16 +110,18 @@ def shown(link: Link, name: str) -> dict[str, Reply]:
 
 def rows_of(link: Link) -> list[dict[str, object]]:
     """INFO of each tube by name, from its leader; tubes dropped meanwhile are left out."""
-    names = ask(link, "TUBE", "LIST")
-    assert isinstance(names, list)
+    listed = ask(link, "TUBE", "LIST")
+    assert isinstance(listed, list)
+    names = [name for name in listed if isinstance(name, bytes)]
     nodes = Nodes(link)
+    homes = homes_of(nodes, names)
+    commands = [[b"TUBE", b"INFO", name] for name in names]
+    infos = nodes.calls_at([text_of(where.get("address", b"")) for where in homes], commands)
+    unknown = [i for i, told in enumerate(infos) if not isinstance(told, list)]
+    for i, told in zip(unknown, link.calls([commands[i] for i in unknown]), strict=True):
+        infos[i] = told
     rows = []
-    for name in names:
-        assert isinstance(name, bytes)
-        where = home_of(nodes, name)
-        words = [b"TUBE", b"INFO", name]
-        told = nodes.call(text_of(where.get("address", b"")), words) if where else None
-        told = told if isinstance(told, list) else link.call(words)
+    for where, told in zip(homes, infos, strict=True):
         if isinstance(told, list):
             row = fields_of(told)
             lag = "-" if row["temporary"] else lag_of(where)  # T18.1: it has no replicas

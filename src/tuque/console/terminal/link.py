@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import select
 import socket
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import hiredis
 
 CONNECT_TIMEOUT_S: Final = 5.0
 DEPTH_MAX: Final = 64
 CHUNK_BYTES: Final = 65536
+TOGETHER: Final = 200  # commands sent at once: their replies must find room while they are sent
 MARKS: Final = b"+-:$=!*~>%_#,"  # first bytes of a RESP reply
 TARANTOOL: Final = b"Tarantool"  # first bytes on an IPROTO port
 
@@ -119,17 +122,49 @@ class Link:
 
     def call(self, words: list[bytes]) -> Reply:
         """Send one command and wait for its reply."""
+        sock = self._ready()
+        try:
+            sock.sendall(encode(words))
+            return self.read()
+        except OSError as err:
+            raise self._lost(err) from None
+
+    def calls(self, commands: list[list[bytes]]) -> list[Reply]:
+        """Send many commands, some hundred at once, and return their replies.
+
+        A simple string comes as bytes.
+        """
+        replies: list[Reply] = []
+        as_reply: Any = ErrorReply  # hiredis takes what it makes for an exception
+        reader = hiredis.Reader(replyError=as_reply)
+        for start in range(0, len(commands), TOGETHER):
+            some = commands[start : start + TOGETHER]
+            sock = self._ready()
+            try:
+                sock.sendall(b"".join(map(encode, some)))
+                while len(replies) < start + len(some):
+                    reader.feed(self._received(sock))
+                    while (reply := reader.gets()) is not False:
+                        replies.append(reply)
+            except hiredis.ProtocolError as err:
+                raise self._stranger(str(err).encode()) from None
+            except OSError as err:
+                raise self._lost(err) from None
+        return replies
+
+    def _lost(self, err: OSError) -> LinkError:
+        """The error for a connection that failed, which is closed."""
+        self.close()
+        return LinkError(f"lost {self.target}: {err.strerror or err}", sent=True)
+
+    def _ready(self) -> socket.socket:
+        """The connection, opened if there is none, or the node has closed it."""
         if self.sock is not None and self._is_gone(self.sock):
             self.close()
         if self.sock is None:
             self.open()
         assert self.sock is not None
-        try:
-            self.sock.sendall(encode(words))
-            return self.read()
-        except OSError as err:
-            self.close()
-            raise LinkError(f"lost {self.target}: {err.strerror or err}", sent=True) from None
+        return self.sock
 
     def _is_gone(self, sock: socket.socket) -> bool:
         """Whether the node closed the idle connection."""
@@ -188,11 +223,15 @@ class Link:
 
     def _more(self) -> None:
         assert self.sock is not None
-        data = self.sock.recv(CHUNK_BYTES)
+        self.buf += self._received(self.sock)
+
+    def _received(self, sock: socket.socket) -> bytes:
+        """Some bytes of replies."""
+        data = sock.recv(CHUNK_BYTES)
         if not data:
             self.close()
             raise LinkError(f"{self.target} closed the connection", sent=True)
-        self.buf += data
+        return data
 
     def _line(self) -> bytes:
         start = 0
