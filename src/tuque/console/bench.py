@@ -18,8 +18,10 @@ from typing import Any
 import click
 import hiredis
 
+from tuque.console.prompt.cli import target_of
 from tuque.console.terminal import look
-from tuque.console.terminal.link import encode
+from tuque.console.terminal.link import Target, encode
+from tuque.nodeoptions import NodeOptions, node_options
 
 STAGES = ("add", "get", "ack")
 SHOW_S = 0.2  # between two updates of the progress
@@ -109,20 +111,29 @@ async def run_stage(load: Load, wires: list[Wire], stage: str, batch: Callable[.
     load.seconds[stage] = time.perf_counter() - began
 
 
-async def run_load(load: Load, host: str, port: int, password: str) -> None:
+async def connected(target: Target) -> Wire:
+    """A connection to the node, logged in."""
+    if target.unixsocket:
+        wire = Wire(*await asyncio.open_unix_connection(target.unixsocket))
+    else:
+        wire = Wire(*await asyncio.open_connection(target.host, target.port))
+    if target.password:
+        user = [target.user.encode()] if target.user else []
+        await wire.batch([encode([b"AUTH", *user, target.password.encode()])])
+    return wire
+
+
+async def run_load(load: Load, target: Target) -> None:
     """Connect, run the three stages, close."""
     wires = []
     try:
         for _ in range(load.connections):
-            wire = Wire(*await asyncio.open_connection(host, port))
-            wires.append(wire)
-            if password:
-                await wire.batch([encode([b"AUTH", password.encode()])])
+            wires.append(await connected(target))
         for stage, batch in zip(STAGES, (add_batch, get_batch, ack_batch), strict=True):
             await run_stage(load, wires, stage, batch)
     except OSError as err:
         raise click.ClickException(
-            f"Could not connect to Tuque at {host}:{port}: {err.strerror or err}. "
+            f"Could not connect to Tuque at {target}: {err.strerror or err}. "
             "Is the node running? `tuque server` starts one."
         ) from None
     finally:
@@ -181,11 +192,11 @@ def print_summary(result: dict[str, Any]) -> None:
     )
 
 
-def describe(load: Load, host: str, port: int) -> str:
+def describe(load: Load, target: Target) -> str:
     """What the run will measure."""
     return (
         f"{look.number(load.jobs)} jobs of {look.number(len(load.body))} bytes, "
-        f"{look.number(load.connections)} connections, {load.pipeline} deep, to {host}:{port}:\n"
+        f"{look.number(load.connections)} connections, {load.pipeline} deep, to {target}:\n"
         "all are added, then all are taken, then all are acknowledged."
     )
 
@@ -216,9 +227,7 @@ class Progress:
 
 
 @click.command()
-@click.option("-h", "--host", default="127.0.0.1", show_default=True)
-@click.option("-p", "--port", default=7711, show_default=True, type=click.IntRange(1, 65535))
-@click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD")
+@node_options
 @click.option("-c", "--connections", default=16, show_default=True, type=click.IntRange(1, 5000))
 @click.option("-P", "--pipeline", default=16, show_default=True, type=click.IntRange(1, 1000))
 @click.option("-n", "--jobs", default=50_000, show_default=True, type=click.IntRange(1))
@@ -227,9 +236,7 @@ class Progress:
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @click.help_option("--help")
 def bench(
-    host: str,
-    port: int,
-    password: str,
+    node: NodeOptions,
     connections: int,
     pipeline: int,
     jobs: int,
@@ -241,15 +248,16 @@ def bench(
 
     That process takes more time than the node, which can do more than these figures say.
     """
+    target = target_of(node)
     load = Load(jobs, min(connections, jobs), pipeline, size, queue)
     if not as_json:
-        click.echo(describe(load, host, port))
+        click.echo(describe(load, target))
     try:
         import uvloop
     except ImportError:
-        asyncio.run(run_load(load, host, port, password))
+        asyncio.run(run_load(load, target))
     else:
-        uvloop.run(run_load(load, host, port, password))
+        uvloop.run(run_load(load, target))
     result = summary(load)
     if as_json:
         click.echo(json.dumps(result))

@@ -20,6 +20,7 @@ from tuque.client.retry import Retry
 from tuque.errors import ConfigError, Error
 from tuque.lazygroup import FiniteRange
 from tuque.logtext import VisibleFormatter, visible_lines
+from tuque.nodeoptions import HOST, PORT, NodeOptions
 from tuque.worker.pools.pools import AsyncPool, Pool, ThreadPool
 from tuque.worker.pools.process_pool import ProcessPool
 from tuque.worker.process.box import LEAVING, Box
@@ -91,7 +92,9 @@ USR1       log what runs, write the stacks to stderr
     show_default=True,
     help="Where to look for the module first.",
 )
-@click.option("--url", help="The broker.  [default: the app's, else TUQUE_URL]")
+@click.option("-u", "--url", help="The broker.  [default: the app's, else TUQUE_URL]")
+@click.option("--host", help="Or its host and port, as with other commands.")
+@click.option("-p", "--port", type=click.IntRange(1, 65535))
 @click.option("-v", "--verbose", is_flag=True, help="Log each job that is done.")
 @click.option("--box", hidden=True)
 @click.option(
@@ -112,6 +115,8 @@ def worker(
     max_jobs: int | None,
     app_dir: str,
     url: str | None,
+    host: str | None,
+    port: int | None,
     verbose: bool,
     box: str | None,
     log_level: str,
@@ -131,8 +136,7 @@ def worker(
     table = None if box is None else Box.opened(box)
     try:
         app = loaded(target, app_dir)
-        if url is not None:
-            app.use(url)
+        use_broker(app, url, host, port)
         settings = WorkerSettings(
             queues=_queue_names(queues, app),
             concurrency=concurrency,
@@ -150,6 +154,14 @@ def worker(
         if table is not None:
             table.phase = LEAVING
     _leave(is_clean)
+
+
+def use_broker(app: App, url: str | None, host: str | None, port: int | None) -> None:
+    """Have the app talk to the broker that the options name, if they name one."""
+    if url is not None:
+        app.use(url)
+    elif host is not None or port is not None:
+        app.use(NodeOptions(host or HOST, port or PORT, "", "", "").full_url())
 
 
 def arguments() -> list[str]:

@@ -32,23 +32,10 @@ from tuque.console.cluster.view import (
 from tuque.console.prompt.cli import target_of
 from tuque.console.terminal.link import Link, Target
 from tuque.lazygroup import FiniteRange, OptionsAnywhere
+from tuque.nodeoptions import NodeOptions, node_options
 
 F = TypeVar("F", bound=Callable[..., Any])
 POLL_S: Final = 0.2
-
-
-def node_options(command: F) -> F:
-    """The options for the node to ask."""
-    for option in (
-        click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD"),
-        click.option("-u", "--url", default="", envvar="TUQUE_URL", help="tuque://host:port/"),
-        click.option(
-            "-p", "--port", default=7711, show_default=True, type=click.IntRange(1, 65535)
-        ),
-        click.option("-h", "--host", default="127.0.0.1", show_default=True),
-    ):
-        command = option(command)
-    return command
 
 
 def limit_option(command: F) -> F:
@@ -71,9 +58,9 @@ cluster.add_command(dev)
 
 
 @contextmanager
-def node_asked(host: str, port: int, url: str, password: str) -> Iterator[Link]:
+def node_asked(node: NodeOptions) -> Iterator[Link]:
     """A connection to the node in the options."""
-    link = Link(target_of(host, port, "", password, "", url), ANSWER_S)
+    link = Link(target_of(node), ANSWER_S)
     try:
         yield link
     finally:
@@ -83,12 +70,12 @@ def node_asked(host: str, port: int, url: str, password: str) -> Iterator[Link]:
 @cluster.command()
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
-def status(host: str, port: int, url: str, password: str, as_json: bool) -> None:
+def status(node: NodeOptions, as_json: bool) -> None:
     """Show every node with its jobs.
 
     Each node is asked for its own figures. Exit status 1 unless all is well.
     """
-    with node_asked(host, port, url, password) as link:
+    with node_asked(node) as link:
         rows = rows_of(link)
     if as_json:
         click.echo(json.dumps([as_fields(row) for row in rows], ensure_ascii=False))
@@ -109,10 +96,7 @@ def status(host: str, port: int, url: str, password: str, as_json: bool) -> None
 @click.argument("other", metavar="HOST:PORT")
 @click.argument("ports", metavar="[BUS_PORT]", nargs=-1, type=click.IntRange(1, 65535))
 def meet(
-    host: str,
-    port: int,
-    url: str,
-    password: str,
+    node: NodeOptions,
     wait: float,
     other: str,
     ports: tuple[int, ...],
@@ -123,7 +107,7 @@ def meet(
     node is expected 10000 above its port. HOST PORT [BUS_PORT] is the same.
     """
     other_host, bus_ports = place_of(other, ports)
-    with node_asked(host, port, url, password) as link:
+    with node_asked(node) as link:
         there = Target(other_host, bus_ports[0], "", link.target.password, link.target.user)
         there_id = id_at(there)
         if there_id and there_id == id_at(link.target):
@@ -190,14 +174,14 @@ def known_as(other: Target, other_id: str) -> Callable[[Known], bool]:
 @cluster.command()
 @node_options
 @click.argument("node_id")
-def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
+def forget(node: NodeOptions, node_id: str) -> None:
     """Remove a node that will not come back.
 
     NODE_ID is its id or the start of it, as `status` shows it. Its jobs are copied again.
     """
     if not node_id:
         raise click.ClickException("NODE_ID is empty: give a node's id, or how it begins")
-    with node_asked(host, port, url, password) as link:
+    with node_asked(node) as link:
         nodes = [node for node in known_nodes(link) if not node.is_meeting]
         found = [node for node in nodes if node.id.startswith(node_id)]
         if len(found) != 1:
@@ -214,14 +198,12 @@ def forget(host: str, port: int, url: str, password: str, node_id: str) -> None:
 @click.option("--wait/--no-wait", default=True, help="Show the progress until it is done.")
 @click.option("--cancel", is_flag=True, help="Cancel: the node stays.")
 @limit_option
-def drain(
-    host: str, port: int, url: str, password: str, wait: bool, cancel: bool, timeout: float
-) -> None:
+def drain(node: NodeOptions, wait: bool, cancel: bool, timeout: float) -> None:
     """Make a node give away all its jobs and leave.
 
     When the command succeeds, the node is safe to stop, and its data may be deleted.
     """
-    with node_asked(host, port, url, password) as link:
+    with node_asked(node) as link:
         ask(link, "CLUSTER", "LEAVING", "no" if cancel else "yes")
         if cancel:
             click.echo(f"{link.target} stays")
@@ -246,14 +228,12 @@ def drain(
 @click.option("--wait", is_flag=True, help="Return when all nodes are there and say done.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @limit_option
-def repair(
-    host: str, port: int, url: str, password: str, wait: bool, as_json: bool, timeout: float
-) -> None:
+def repair(node: NodeOptions, wait: bool, as_json: bool, timeout: float) -> None:
     """Show how many jobs lack copies, or wait for them.
 
     Exit status 1 while a copy or a node is missing.
     """
-    with node_asked(host, port, url, password) as link:
+    with node_asked(node) as link:
         if wait:
             wait_for_repair(link, deadline_of(timeout))
         rows = [row for row in rows_of(link) if not row.is_meeting]

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from tuque.console.cluster.commands import node_asked, node_options
+from tuque.console.cluster.commands import node_asked
 from tuque.console.cluster.homes import (
     Nodes,
     as_fields,
@@ -27,6 +27,7 @@ from tuque.console.terminal import look
 from tuque.console.terminal.format import json_line, printable
 from tuque.console.terminal.link import Link, Reply
 from tuque.lazygroup import OptionsAnywhere
+from tuque.nodeoptions import NodeOptions, node_options
 
 COLUMNS: Final = ("ready", "taken", "delayed", "buried")
 WAITING: Final = ("waiting-takes", "waiting-puts")
@@ -41,9 +42,7 @@ TIMES: Final = ("ttl", "ttr")
 @node_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 @click.pass_context
-def tubes(
-    context: click.Context, host: str, port: int, url: str, password: str, as_json: bool
-) -> None:
+def tubes(context: click.Context, node: NodeOptions, as_json: bool) -> None:
     """Show every tube: its type, home, tasks by state, and waiting clients.
 
     The home of a tube is its leader. LAG is how many changes the slowest replica lacks, with a +
@@ -53,7 +52,7 @@ def tubes(
     """
     if context.invoked_subcommand is not None:
         return
-    with node_asked(host, port, url, password) as link:
+    with node_asked(node) as link:
         rows = rows_of(link)
     if as_json:
         click.echo(json_line(rows))
@@ -68,16 +67,13 @@ def tubes(
 @click.option("--force", is_flag=True, help="The home is lost: NODE takes over with its replica.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("name")
-@click.argument("node", required=False, default="")
+@click.argument("leader", metavar="[NODE]", required=False, default="")
 def home(
-    host: str,
-    port: int,
-    url: str,
-    password: str,
+    node: NodeOptions,
     force: bool,
     as_json: bool,
     name: str,
-    node: str,
+    leader: str,
 ) -> None:
     """Show the home of the tube NAME, its leader, or make NODE its home.
 
@@ -85,17 +81,17 @@ def home(
     that cannot be reached: changes that only the old home had are lost, and the reply says what is
     known of them.
     """
-    if force and not node:
+    if force and not leader:
         raise click.UsageError("--force needs NODE, too: the node that takes over")
-    with node_asked(host, port, url, password) as link:
+    with node_asked(node) as link:
         if force:
-            told = take_over(link, name, node)
+            told = take_over(link, name, leader)
             said = shown_failover(told, len(known_nodes(link)))
         else:
-            if node:
-                move(link, name, node)
+            if leader:
+                move(link, name, leader)
             told = shown(link, name)
-            said = f"the home of {name} is {node}" if node else shown_home(told)
+            said = f"the home of {name} is {leader}" if leader else shown_home(told)
     click.echo(json_line(as_fields(told)) if as_json else said)
 
 

@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import click
 from click.core import ParameterSource
@@ -20,9 +19,8 @@ from tuque.console.terminal.facts import answers_facts, as_facts
 from tuque.console.terminal.hints import advice, describe
 from tuque.console.terminal.link import ErrorReply, Link, LinkError, Reply, Target
 from tuque.lazygroup import FiniteRange
+from tuque.nodeoptions import HOST, PORT, NodeOptions, came_from, node_options
 
-ENVIRONMENT: Final = ParameterSource.ENVIRONMENT
-COMMANDLINE: Final = ParameterSource.COMMANDLINE
 MODES: Final = ("auto", "tty", "raw", "csv", "json")
 
 
@@ -64,34 +62,19 @@ class Output:
         return show.raw(reply, self.delimiter)
 
 
-def target_of(host: str, port: int, unixsocket: str, password: str, user: str, url: str) -> Target:
-    """Make a target of the options; parts of a URL override single options.
+def target_of(node: NodeOptions, unixsocket: str = "") -> Target:
+    """Make a target of the options; of a URL with several nodes the first counts.
 
-    A URL from the environment does not override a typed host or port.
+    A URL from the environment does not override a typed socket.
     """
-    is_typed = came_from("host port unixsocket", COMMANDLINE)
-    if not url or (is_typed and came_from("url", ENVIRONMENT)):
-        return Target(host, port, unixsocket, password, user)
-    parts = urlsplit(url)
-    first = parts.netloc.split(",")[0]  # a URL may name several nodes; a prompt uses one
-    parts = urlsplit(f"tuque://{first}/")
-    if urlsplit(url).scheme != "tuque" or not parts.hostname:
-        raise click.BadParameter(f"{url!r} is no URL like tuque://[user:password@]host:7711/")
-    return Target(
-        parts.hostname,
-        parts.port or 7711,
-        "",
-        unquote(parts.password or "") or password,
-        unquote(parts.username or "") or user,
-    )
-
-
-def came_from(names: str, source: ParameterSource) -> bool:
-    """Whether one of the running command's options has its value from that source."""
-    context = click.get_current_context(silent=True)
-    return context is not None and any(
-        context.get_parameter_source(name) is source for name in names.split()
-    )
+    if unixsocket and not came_from("url", ParameterSource.COMMANDLINE):
+        return Target(node.host, node.port, unixsocket, node.password, node.user)
+    found = node.settings()
+    if found.tls:
+        raise click.BadParameter("tuques:// is TLS, which this command does not speak")
+    host, port = found.seeds[0]
+    login = (found.password or node.password, found.user or node.user)
+    return Target(host, port, "", *login) if port else Target(HOST, PORT, host, *login)
 
 
 def is_shutdown(words: list[bytes]) -> bool:
@@ -135,12 +118,8 @@ def run_times(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="Without a command: a prompt. Example: tuque cli ADDJOB mail 'hello' 100",
 )
-@click.option("-h", "--host", default="127.0.0.1", show_default=True, help="Node to talk to.")
-@click.option("-p", "--port", default=7711, show_default=True, type=click.IntRange(1, 65535))
+@node_options
 @click.option("-s", "--socket", "unixsocket", default="", help="Unix socket instead.")
-@click.option("-u", "--url", default="", envvar="TUQUE_URL", help="tuque://[user:pw@]host:port/")
-@click.option("-a", "--password", default="", envvar="TUQUE_PASSWORD", help="Or TUQUE_PASSWORD.")
-@click.option("--user", default="", help="User name, with a password.")
 @click.option("-r", "--repeat", default=1, help="Do the command n times; -1 = for ever.")
 @click.option("-i", "--interval", type=FiniteRange(), default=0.0, help="Seconds between repeats.")
 @click.option("-x", "stdin_last", is_flag=True, help="The last argument is standard input.")
@@ -154,12 +133,8 @@ def run_times(
 @click.help_option("--help")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def cli(
-    host: str,
-    port: int,
+    node: NodeOptions,
     unixsocket: str,
-    url: str,
-    password: str,
-    user: str,
     repeat: int,
     interval: float,
     stdin_last: bool,
@@ -171,7 +146,7 @@ def cli(
     if words and words[0].lower() == "help" and len(words) < 3:  # not a node's command
         click.echo(describe(words[1] if len(words) > 1 else ""))
         return
-    link = Link(target_of(host, port, unixsocket, password, user, url))
+    link = Link(target_of(node, unixsocket))
     between = (
         delimiter.encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
     )

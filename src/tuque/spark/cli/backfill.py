@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
 import click
 
-from tuque.client.url import URL_VARIABLE
+from tuque.nodeoptions import NodeOptions, node_options
 from tuque.spark.backfill import FORMATS, fill, kind_of, named, read, shape
 from tuque.spark.cli.progress import Progress
 from tuque.spark.cli.running import MEMORY, on_spark, told
@@ -30,7 +29,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 
 @click.command()
 @click.argument("place")
-@click.option("--url", help=f"The broker (default: {URL_VARIABLE}, else this machine).")
+@node_options
 @click.option("--queue", default="", help="Queue of rows that name none.")
 @click.option(
     "--format",
@@ -61,7 +60,7 @@ def _pairs(_: click.Context, option: click.Parameter, given: tuple[str, ...]) ->
 @MEMORY
 def backfill(
     place: str,
-    url: str | None,
+    node: NodeOptions,
     queue: str,
     kind: str | None,
     columns: dict[str, str],
@@ -77,8 +76,8 @@ def backfill(
     --mode dedupe, or --mode staged (up to a million rows), to have each once.
     """
     given = {"mode": mode, "queue": queue, **more}
-    if url or os.environ.get(URL_VARIABLE):
-        given["url"] = url or os.environ[URL_VARIABLE]
+    if url := node.client_url():
+        given["url"] = url
     options = {name: value for name, value in given.items() if value}
     progress = Progress(2)
     with told(Path(place)), tempfile.TemporaryDirectory(prefix="tuque-backfill-") as scratch:

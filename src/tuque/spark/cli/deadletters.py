@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 
 from tuque.client.sync import Client
-from tuque.client.url import URL_VARIABLE
 from tuque.errors import Error
 from tuque.logtext import visible
+from tuque.nodeoptions import NodeOptions, node_options
 from tuque.spark.cli.running import told
 from tuque.spark.history import deadletters
 from tuque.spark.history.duck import DuckEngine
@@ -27,7 +27,7 @@ def _options(command: Command) -> Command:
     """The options of both commands."""
     for option in reversed(
         [
-            click.option("--url", help=f"The broker (default: {URL_VARIABLE}, else this machine)."),
+            node_options,
             click.option(
                 "--queue",
                 "queues",
@@ -53,13 +53,13 @@ def _options(command: Command) -> Command:
 
 @contextmanager
 def _letters(
-    url: str | None, queues: tuple[str, ...], events: Path | None
+    node: NodeOptions, queues: tuple[str, ...], events: Path | None
 ) -> Iterator[tuple[Client, DuckEngine]]:
     """A client and the table of letters; errors become one line."""
     place = events or Path.cwd()
     with told(place), tempfile.TemporaryDirectory(prefix="tuque-letters-") as scratch:
         try:
-            with Client(url) as client, DuckEngine() as engine:
+            with Client(node.client_url()) as client, DuckEngine() as engine:
                 names = deadletters.dead_queues(client, queues)
                 segments = deadletters.segments(events, Path(scratch))
                 deadletters.look(engine, client, names, segments)
@@ -72,10 +72,10 @@ def _letters(
 @_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def triage(
-    url: str | None, queues: tuple[str, ...], events: Path | None, where: str, as_json: bool
+    node: NodeOptions, queues: tuple[str, ...], events: Path | None, where: str, as_json: bool
 ) -> None:
     """Show the dead letters of a node by queue, task and reason, most first."""
-    with _letters(url, queues, events) as (_, engine):
+    with _letters(node, queues, events) as (_, engine):
         found = deadletters.groups(engine, where)
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -101,7 +101,7 @@ def triage(
 @click.option("--keep", is_flag=True, help="Leave the letters where they are.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
 def replay(
-    url: str | None,
+    node: NodeOptions,
     queues: tuple[str, ...],
     events: Path | None,
     where: str,
@@ -115,7 +115,7 @@ def replay(
     Run twice it adds no letter twice: each has a key made of its id and the round. Exit status 1
     when the broker refused some; those stay.
     """
-    with _letters(url, queues, events) as (client, engine):
+    with _letters(node, queues, events) as (client, engine):
         chosen = deadletters.chosen(engine, where)
         ways = Counter((one["queue"], deadletters.target_of(one, to)) for one in chosen)
         for (queue, target), count in sorted(ways.items()):
