@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -91,6 +92,35 @@ def test_a_batch_is_answered_when_it_is_on_disk(make_kept: Callable[[str], Kept]
     wait_for(kept.asked)
     kept.disk.may_sync.set()
     assert kept.turns_until_answered(reader) == b":1\r\n"
+
+
+def test_who_waits_when_the_journal_fails_is_closed_and_the_log_says_why(
+    make_kept: Callable[[str], Kept], caplog: pytest.LogCaptureFixture
+) -> None:
+    """J6.7 A connection whose replies wait for a sync when the journal fails is closed without
+    them, with a warning in the log."""
+    kept = make_kept("always")
+    box = kept.box
+    producer, other = box.connect(), box.connect()
+    kept.disk.is_full = True
+    assert box.say(producer, ADD) == b""
+
+    def is_closed() -> bool:
+        box.pump.turn(10)
+        return not box.is_open(producer)
+
+    wait_for(is_closed)
+    (told,) = [one for one in caplog.records if one.getMessage().startswith("closing ")]
+    assert told.levelname == "WARNING"
+    assert re.search(
+        r"^closing unix:: 4\d bytes of replies wait for the journal, which fails: "
+        "No space left on device writing ",
+        told.getMessage(),
+    )
+    assert box.say(other, ADD).startswith(b"-MISCONF ")
+    kept.disk.is_full = False
+    wait_for(lambda: b"+PONG" in box.say(other, encode("PING")))
+    assert box.say(other, encode("QLEN", "q")).endswith(b":1\r\n")  # it was executed
 
 
 def test_frames_wait_also_while_the_journal_fails(make_kept: Callable[[str], Kept]) -> None:

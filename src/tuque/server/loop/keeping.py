@@ -148,3 +148,13 @@ def log_notes(notes: list[Note]) -> None:
             log.error("%s", note.text)
         else:
             log.info("%s", note.text)
+
+
+def log_cut_off(address: str, held_bytes: int, reason: str) -> None:
+    """[J6.7] Log why a connection is closed whose replies wait for the journal."""
+    log.warning(
+        "closing %s: %d bytes of replies wait for the journal, which fails: %s",
+        address,
+        held_bytes,
+        reason,
+    )

@@ -20,7 +20,7 @@ from tuque.server.commands.dispatch import execute, is_long, tell_wakes
 from tuque.server.loop.doors import Doors
 from tuque.server.loop.gather import Gather
 from tuque.server.loop.iproto_door import IprotoDoor
-from tuque.server.loop.keeping import keep_house, log_notes, note_unrun, unread_limit
+from tuque.server.loop.keeping import keep_house, log_cut_off, log_notes, note_unrun, unread_limit
 from tuque.server.loop.lookout import Lookout
 from tuque.server.loop.outlet import Outlet
 from tuque.server.loop.share import Share
@@ -33,7 +33,7 @@ from tuque.server.sockets.connection import Connection
 from tuque.server.sockets.poller import OUT, Poller
 from tuque.server.state.client import NOT_HELD, Client
 from tuque.server.state.iproto_connection import Wired
-from tuque.server.state.state import Server, log
+from tuque.server.state.state import Server
 from tuque.server.tubes.turn import end_turn, has_left, next_turn_ms
 
 REWRITE_JOBS: Final = 2_000  # written per turn while the journal is rewritten
@@ -366,7 +366,7 @@ class Pump:
                 self.outlet.send_released(c)
             if len(c.gated) > 0 and not c.is_closed:
                 if committer is not None and committer.error:
-                    log.warning("closing %s: its replies wait for the journal", c.address)
+                    log_cut_off(c.address, c.held_bytes, committer.error)
                     self.outlet.close(c)
                 else:
                     self.gate.append(c)
